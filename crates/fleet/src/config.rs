@@ -1,0 +1,250 @@
+//! The checked configuration: what `headroom.toml` means once every value has been found possible.
+//!
+//! Reading is in two steps: raw (what the text says, with the place of each value) and checked (these types). Nothing
+//! downstream sees a raw value. `headroom.example.toml` documents every option; a test loads it.
+
+use crate::{Address, ListenerRole, Weight, Zone};
+use ipnet::IpNet;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// Everything `headroom route` needs to know.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Config {
+    /// The servers and how to ask them.
+    pub fleet: FleetConfig,
+    /// The data plane.
+    pub router: RouterConfig,
+    /// The addresses clients come to; at least one.
+    pub listeners: Vec<Listener>,
+    /// Status page, JSON and metrics; `None` switches them off.
+    pub admin: Option<SocketAddr>,
+}
+
+/// The servers and how to ask them.
+#[derive(Clone, Debug, PartialEq)]
+pub struct FleetConfig {
+    /// Where discovery starts; any one member is enough.
+    pub seeds: Vec<Address>,
+    /// Whether servers that the seeds tell of are added (`true` by default).
+    pub discover: bool,
+    /// Time between two rounds of questions.
+    pub interval: Duration,
+    /// An answer later than this counts as none.
+    pub deadline: Duration,
+    /// Who we are to the servers.
+    pub credentials: Credentials,
+    /// What servers call themselves -> how we reach them (NAT, tunnels, the lab).
+    pub address_map: Vec<(Address, Address)>,
+    /// Zones with the rules that place hosts in them, in order; the first rule that matches wins.
+    pub zones: Vec<ZoneRule>,
+    /// Whether servers that no rule places are grouped by measured round-trip time.
+    pub zones_by_round_trip: bool,
+    /// What the operator says of single servers, in order; every matching rule applies.
+    pub servers: Vec<ServerRule>,
+}
+
+/// How the servers are asked. Everything optional is looked up in the option file, then in the environment, by the
+/// binary. `Debug` shows no password.
+#[derive(Clone, PartialEq, Default)]
+pub struct Credentials {
+    /// Account name.
+    pub user: Option<String>,
+    /// Its password, already read from wherever the configuration pointed.
+    pub password: Option<String>,
+    /// An option file in the format of `~/.my.cnf`, its groups `[client]`, `[client-mariadb]`, `[headroom]`.
+    pub option_file: Option<PathBuf>,
+    /// TLS to the servers, by MySQL's names.
+    pub tls: Tls,
+}
+
+/// TLS for control connections, by MySQL's names.
+#[derive(Clone, Debug, PartialEq, Default)]
+pub struct Tls {
+    /// `ssl-mode`.
+    pub mode: TlsMode,
+    /// `ssl-ca`: PEM file of the authorities that may vouch for a server.
+    pub ca: Option<PathBuf>,
+    /// `ssl-cert`: our certificate, PEM.
+    pub cert: Option<PathBuf>,
+    /// `ssl-key`: its key, PEM.
+    pub key: Option<PathBuf>,
+}
+
+/// `ssl-mode`, as MySQL defines it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum TlsMode {
+    /// Never.
+    Disabled,
+    /// When the server offers it, unverified. The default.
+    #[default]
+    Preferred,
+    /// Always, unverified.
+    Required,
+    /// Always, with a certificate from `ca`.
+    VerifyCa,
+    /// Always, with a certificate from `ca` for this host name.
+    VerifyIdentity,
+}
+
+/// A zone and who belongs to it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ZoneRule {
+    /// The zone.
+    pub zone: Zone,
+    /// Servers and client hosts that belong to it.
+    pub members: Vec<Matcher>,
+    /// Share of reads born there, where the operator states it; overrides nothing that can be measured.
+    pub demand: Option<f64>,
+}
+
+/// What picks hosts out.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Matcher {
+    /// An address block; host names are matched by the addresses they resolve to.
+    Net(IpNet),
+    /// A host name, `host:port` or server name, `*` standing for any run of characters.
+    Name(String),
+    /// A label `key=value` that a [`ServerRule`] gives.
+    Label(String, String),
+}
+
+/// What the operator says of servers that match.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ServerRule {
+    /// Which servers.
+    pub matcher: Matcher,
+    /// How to call it (only with a rule that matches one server).
+    pub name: Option<String>,
+    /// Relative capacity.
+    pub weight: Option<Weight>,
+    /// Its zone.
+    pub zone: Option<Zone>,
+    /// Kept out of routing: an admin or analytics node.
+    pub reserved: bool,
+    /// Labels, `key=value`.
+    pub labels: Vec<(String, String)>,
+}
+
+/// The data plane.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RouterConfig {
+    /// Where this router stands.
+    pub zone: OwnZone,
+    /// `e` of the flow formula: how much more than its even share a zone may carry to keep reads at home. 0 is exact.
+    pub slack: f64,
+    /// A replica further behind than this is not eligible.
+    pub max_lag: Duration,
+    /// A server that came back grows from a tenth of its capacity to all of it in this time.
+    pub warm_up: Duration,
+    /// One server is given this long to greet before the next is tried.
+    pub attempt_deadline: Duration,
+    /// The client is told after this long.
+    pub connect_deadline: Duration,
+    /// New writer connections wait this long for a primary.
+    pub hold_deadline: Duration,
+    /// Whether reads may go to the primary when no replica is eligible.
+    pub reads_on_primary: bool,
+    /// Placing sessions anew.
+    pub replace: Replace,
+    /// Threads of the data plane; `None` is one a core.
+    pub threads: Option<usize>,
+}
+
+/// Where this router stands.
+#[derive(Clone, Debug, PartialEq)]
+pub enum OwnZone {
+    /// Asks the zone rules with this host's addresses, then the cloud's metadata service, then round-trip times.
+    Auto,
+    /// Given.
+    Named(Zone),
+}
+
+/// How sessions are placed anew when a better server is there.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Replace {
+    /// Off: sessions stay where they are until the client leaves.
+    pub enabled: bool,
+    /// At most this share of a router's sessions is closed per second.
+    pub pace_per_second: f64,
+    /// A session must have been quiet for this long.
+    pub quiet: Duration,
+    /// A session that holds state (temporary table, user variable, lock, prepared statement) is closed only after
+    /// this long on the wrong server; `None` never.
+    pub sticky_limit: Option<Duration>,
+    /// A server that is drained by command is empty after this long, whatever its sessions hold.
+    pub drain_deadline: Duration,
+}
+
+/// An address we accept clients on.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Listener {
+    /// Where. A host name is not allowed; `0.0.0.0` must be written out to open it to the network.
+    pub address: Address,
+    /// What its clients want.
+    pub role: ListenerRole,
+    /// Sessions beyond this are refused with MySQL's error 1040.
+    pub max_sessions: usize,
+}
+
+impl Default for FleetConfig {
+    fn default() -> Self {
+        Self {
+            seeds: Vec::new(),
+            discover: true,
+            interval: Duration::from_millis(500),
+            deadline: Duration::from_secs(1),
+            credentials: Credentials::default(),
+            address_map: Vec::new(),
+            zones: Vec::new(),
+            zones_by_round_trip: true,
+            servers: Vec::new(),
+        }
+    }
+}
+
+impl Default for RouterConfig {
+    fn default() -> Self {
+        Self {
+            zone: OwnZone::Auto,
+            slack: 0.0,
+            max_lag: Duration::from_secs(10),
+            warm_up: Duration::from_secs(10),
+            attempt_deadline: Duration::from_millis(500),
+            connect_deadline: Duration::from_secs(5),
+            hold_deadline: Duration::from_secs(10),
+            reads_on_primary: true,
+            replace: Replace::default(),
+            threads: None,
+        }
+    }
+}
+
+impl Default for Replace {
+    fn default() -> Self {
+        Self {
+            enabled: true,
+            pace_per_second: 0.05,
+            quiet: Duration::from_millis(20),
+            sticky_limit: Some(Duration::from_secs(300)),
+            drain_deadline: Duration::from_secs(60),
+        }
+    }
+}
+
+impl Listener {
+    /// Sessions a listener takes unless told otherwise.
+    pub const DEFAULT_MAX_SESSIONS: usize = 10_000;
+}
+
+impl std::fmt::Debug for Credentials {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Credentials")
+            .field("user", &self.user)
+            .field("password", &self.password.as_ref().map(|_| "(hidden)"))
+            .field("option_file", &self.option_file)
+            .field("tls", &self.tls)
+            .finish()
+    }
+}
