@@ -1,0 +1,110 @@
+#!/bin/sh
+# Installs what a group of targets needs and this machine lacks, from the distribution's packages; says
+# nothing when nothing is missing. One line is printed for each package that was put in.
+#
+#   scripts/install.sh build servers bench drivers mysql chroot
+#
+# Looks for commands, not for packages: a MariaDB or a Go of your own is as good as the distribution's.
+# The distribution's services (mariadb, haproxy) are neither started nor enabled: only their programs are wanted.
+# Uses sudo when not root. Where there is no apt-get it names what to install and exits with 1.
+set -eu
+cd "$(dirname "$0")/.."
+PATH=$PATH:${CARGO_HOME:-$HOME/.cargo}/bin:/usr/local/go/bin:/usr/local/sbin:/usr/sbin:/sbin
+log=target/install.log
+
+main() {
+    missing=""
+    for group in "$@"; do
+        case $group in
+            build) needs_of_build ;;
+            servers) needs_of_servers ;;
+            bench) needs_of_bench ;;
+            drivers) needs_of_drivers ;;
+            mysql) needs_of_mysql ;;
+            rustup) need rustup rustup ;;
+            chroot) need debootstrap debootstrap ;;
+            *)
+                say "no group is called '$group': build, servers, bench, drivers, mysql, chroot"
+                exit 64
+                ;;
+        esac
+    done
+    [ -z "$missing" ] || install_packages $missing
+    case " $* " in *" build "*) sh scripts/rust.sh ;; esac
+}
+
+needs_of_build() {
+    need make make
+    need git git
+    need cc gcc
+    [ -e /usr/include/stdlib.h ] || want libc6-dev
+    need pkg-config pkg-config
+    [ -e /etc/ssl/certs/ca-certificates.crt ] || [ -d /etc/pki ] || want ca-certificates
+}
+
+needs_of_servers() {
+    need mariadbd mariadb-server
+    need mariadb-install-db mariadb-server
+    need mariadb mariadb-client
+}
+
+needs_of_bench() {
+    need haproxy haproxy
+    need sysbench sysbench
+}
+
+needs_of_drivers() {
+    need mariadb mariadb-client
+    need sysbench sysbench
+    need go golang-go
+    need python3 python3-venv
+    # Debian splits venv from python3; asking for the module costs an interpreter start, so only without a venv of ours.
+    [ -x target/drivers/venv/bin/python ] || python3 -Ic 'import ensurepip, venv' 2>/dev/null || want python3-venv
+}
+
+# The server itself comes from scripts/mysql-root.sh; this is what that script needs.
+needs_of_mysql() {
+    need apt-get apt
+    need dpkg-deb dpkg
+    need gpgv gpgv
+    need tar tar
+    if grep -q '^ID=debian' /etc/os-release; then
+        [ -e /usr/share/keyrings/debian-archive-keyring.gpg ] || want debian-archive-keyring
+    fi
+}
+
+# need <command> <package>
+need() { command -v "$1" >/dev/null 2>&1 || want "$2"; }
+
+want() {
+    case " $missing " in *" $1 "*) ;; *) missing="$missing $1" ;; esac
+}
+
+install_packages() {
+    if ! command -v apt-get >/dev/null 2>&1; then
+        say "this is neither Debian nor Ubuntu: install by hand what they call: $*"
+        exit 1
+    fi
+    as_root=""
+    if [ "$(id -u)" != 0 ]; then
+        as_root=sudo
+        if ! command -v sudo >/dev/null 2>&1; then
+            say "neither root nor sudo: run as root: apt-get install $*"
+            exit 1
+        fi
+    fi
+    mkdir -p target
+    say "installing $* ..."
+    if ! $as_root sh scripts/apt-quietly.sh "$@" >"$log" 2>&1; then
+        tail -n 15 "$log" >&2
+        say "apt-get could not install: $* (all of its words are in $log)"
+        exit 1
+    fi
+    for package in "$@"; do
+        say "installed $package $(dpkg-query -W -f '${Version}' "$package" 2>/dev/null || true)"
+    done
+}
+
+say() { echo "install: $*" >&2; }
+
+main "$@"
