@@ -41,6 +41,8 @@ pub struct FleetConfig {
     pub zones: Vec<ZoneRule>,
     /// Whether servers that no rule places are grouped by measured round-trip time.
     pub zones_by_round_trip: bool,
+    /// Where we stand ourselves.
+    pub own_zone: OwnZone,
     /// What the operator says of single servers, in order; every matching rule applies.
     pub servers: Vec<ServerRule>,
 }
@@ -130,8 +132,6 @@ pub struct ServerRule {
 /// The data plane.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RouterConfig {
-    /// Where this router stands.
-    pub zone: OwnZone,
     /// `e` of the flow formula: how much more than its even share a zone may carry to keep reads at home. 0 is exact.
     pub slack: f64,
     /// A replica further behind than this is not eligible.
@@ -152,7 +152,7 @@ pub struct RouterConfig {
     pub threads: Option<usize>,
 }
 
-/// Where this router stands.
+/// Where we stand ourselves (`[router] zone`).
 #[derive(Clone, Debug, PartialEq)]
 pub enum OwnZone {
     /// Asks the zone rules with this host's addresses, then the cloud's metadata service, then round-trip times.
@@ -199,6 +199,7 @@ impl Default for FleetConfig {
             address_map: Vec::new(),
             zones: Vec::new(),
             zones_by_round_trip: true,
+            own_zone: OwnZone::Auto,
             servers: Vec::new(),
         }
     }
@@ -207,7 +208,6 @@ impl Default for FleetConfig {
 impl Default for RouterConfig {
     fn default() -> Self {
         Self {
-            zone: OwnZone::Auto,
             slack: 0.0,
             max_lag: Duration::from_secs(10),
             warm_up: Duration::from_secs(10),

@@ -13,7 +13,7 @@ mod snapshot;
 mod units;
 mod zone;
 
-pub use address::{Address, AddressError};
+pub use address::{Address, AddressError, DEFAULT_PORT};
 pub use demand::{Demand, DemandSource, ZoneShare};
 pub use lag::{Lag, LagSource};
 pub use role::{ListenerRole, Role};

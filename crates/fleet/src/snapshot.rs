@@ -1,7 +1,7 @@
 //! A snapshot: the whole fleet as it was last seen. `observe` publishes one after each round of questions; `router`
 //! decides on it. Immutable, shared behind an `Arc`.
 
-use crate::{Demand, Server, ServerName};
+use crate::{Demand, Server, ServerName, Zoned};
 use serde::Serialize;
 use std::time::Instant;
 
@@ -17,6 +17,8 @@ pub struct Snapshot {
     pub servers: Vec<Server>,
     /// Who takes writes.
     pub writer: WriterStatus,
+    /// Our own zone, if known.
+    pub own_zone: Option<Zoned>,
     /// Reads born per zone.
     pub demand: Demand,
     /// What the operator should know: fallbacks in force, missing privileges with the statement that mends them.
@@ -47,6 +49,7 @@ impl Snapshot {
             round: 0,
             servers: Vec::new(),
             writer: WriterStatus::Unknown { why: "no server has been asked yet".to_owned() },
+            own_zone: None,
             demand: Demand::unknown(),
             remarks: Vec::new(),
         }
