@@ -185,6 +185,10 @@ options_of() {
         mariadbd) options="$where $share" share_name=mariadb plugin=mysql/plugin ;;
         mysql | mysqladmin | mysqldump) options="$share --plugin-dir=\"\$root/usr/lib/PLUGIN\"" share_name=mysql plugin=mysql/plugin ;;
         mariadb | mariadb-admin | mariadb-dump) options="$share --plugin-dir=\"\$root/usr/lib/PLUGIN\"" share_name=mariadb plugin=mysql/plugin ;;
+        mysqlrouter)
+            echo 'set -- "$@" --DEFAULT.plugin_folder="$root/usr/lib/mysqlrouter/plugin"'
+            return 0
+            ;;
         *) return 0 ;;
     esac
     options=$(echo "$options" | sed "s|SHARE|$share_name|; s|SHARE|$share_name|; s|PLUGIN|$plugin|")
