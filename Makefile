@@ -1,0 +1,52 @@
+# `make` alone shows what there is. What a target needs and this machine lacks is installed first (scripts/install.sh).
+SHELL := /bin/bash
+export PATH := $(HOME)/.cargo/bin:$(PATH):/usr/local/go/bin:/usr/sbin:/sbin
+export CARGO_TERM_PROGRESS_WHEN ?= auto
+
+.DEFAULT_GOAL := help
+.PHONY: help install build demo test test-mysql test-drivers bench lint fuzz clean-lab
+
+help: ## this list
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' $(MAKEFILE_LIST) | column -t -s '|' 2>/dev/null \
+	  || sed -n 's/^\([a-z-]*\):.*## /  make \1   /p' $(MAKEFILE_LIST)
+
+install: ## what all targets need, from the distribution's packages (sudo when not root)
+	@scripts/install.sh build servers bench drivers mysql
+
+build: ## the binary: target/release/headroom
+	@scripts/install.sh build
+	cargo build --release --locked -p headroom
+
+demo: ## the whole thing on real servers of this machine, under two minutes, then a table and a report
+	@scripts/install.sh build servers
+	cargo build --release --locked -p headroom
+	target/release/headroom demo
+
+test: ## lint, every test, real drivers, MariaDB and MySQL; ends with "N passed, N failed, N skipped"
+	@scripts/install.sh build servers bench drivers mysql
+	@scripts/test.sh lint tests drivers mysql
+
+test-mysql: ## only the tests on a real mysqld (brought to target/mysql)
+	@scripts/install.sh build servers mysql
+	@scripts/test.sh mysql
+
+test-drivers: ## only real drivers and sysbench through the router
+	@scripts/install.sh build servers bench drivers
+	@scripts/test.sh drivers
+
+bench: ## the relay beside HAProxy and a direct connection, then the demo's ratios
+	@scripts/install.sh build servers bench
+	cargo build --release --locked -p headroom
+	target/release/headroom bench relay
+	target/release/headroom bench demo
+
+lint: ## formatting, clippy, licences and bans
+	@scripts/install.sh build
+	@scripts/lint.sh
+
+fuzz: ## a minute for each parser's fuzz target (FUZZ_SECONDS=60; nightly Rust and cargo-fuzz)
+	@scripts/fuzz.sh
+
+clean-lab: ## stop what a killed lab left behind on this machine
+	@scripts/install.sh build
+	cargo run --locked -q -p headroom -- lab down

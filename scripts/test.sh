@@ -1,0 +1,128 @@
+#!/bin/bash
+# Runs the parts of the test suite, each to its end whatever became of the one before, and closes with one line:
+#
+#   212 passed, 0 failed, 0 skipped
+#
+#   scripts/test.sh [lint] [tests] [drivers] [mysql]      (nothing named: all four, in this order)
+#
+#   lint      formatting, clippy, licences and bans: each counts as one
+#   tests     unit, property, session and integration tests on MariaDB, doc examples
+#   drivers   real drivers and sysbench through the router (crates/headroom/tests/drivers.rs)
+#   mysql     every integration test file called mysql*, on the mysqld of scripts/mysql-root.sh
+#
+# The counts are those that the test programs print themselves. A part that counts nothing, that ends with an error no
+# count explains, or that has no tests at all is a failure of its own and is named.
+set -uo pipefail
+cd "$(dirname "$0")/.."
+PATH=${CARGO_HOME:-$HOME/.cargo}/bin:$PATH:/usr/local/go/bin:/usr/sbin:/sbin
+folder=target/tally
+
+main() {
+    [ $# -gt 0 ] || set -- lint tests drivers mysql
+    rm -rf "$folder"
+    mkdir -p "$folder"
+    trap 'echo "interrupted: no tally" >&2; exit 130' INT TERM
+    for part in "$@"; do
+        case $part in
+            lint) lint ;;
+            tests) tests ;;
+            drivers) files_called drivers 'drivers*.rs' ;;
+            mysql) if sh scripts/mysql-root.sh mysql; then files_called mysql 'mysql*.rs'; else broken mysql "no mysqld could be had (above)"; fi ;;
+            *)
+                echo "test: no part is called '$part': lint, tests, drivers, mysql" >&2
+                exit 64
+                ;;
+        esac
+    done
+    tally "$@"
+}
+
+lint() {
+    for check in fmt clippy deny; do
+        announce "lint $check"
+        if scripts/lint.sh "$check"; then count lint 1 0 0 0; else count lint 0 1 0 0; fi
+    done
+}
+
+# Everything but the files that the other parts run.
+tests() {
+    local names=()
+    for name in $(integration_tests '*.rs'); do
+        case $name in drivers* | mysql*) ;; *) names+=(--test "$name") ;; esac
+    done
+    run tests cargo test --workspace --locked --no-fail-fast --lib --bins "${names[@]}"
+    run tests cargo test --workspace --locked --no-fail-fast --doc
+}
+
+# files_called <part> <pattern of file names>
+files_called() {
+    local names=()
+    for name in $(integration_tests "$2"); do names+=(--test "$name"); done
+    if [ ${#names[@]} = 0 ]; then
+        broken "$1" "there is no crates/*/tests/$2"
+    else
+        run "$1" cargo test --workspace --locked --no-fail-fast "${names[@]}"
+    fi
+}
+
+integration_tests() {
+    for file in crates/*/tests/$1; do
+        [ -e "$file" ] && basename "$file" .rs
+    done | sort -u
+}
+
+# run <part> <command>...: shows what the command says, and counts its "test result:" lines.
+run() {
+    local part=$1 log
+    shift
+    log=$folder/$part.log
+    announce "$part: $*"
+    "$@" 2>&1 | tee "$log.now"
+    local status=${PIPESTATUS[0]}
+    cat "$log.now" >>"$log"
+    # cargo exits with an error when a test failed; when none did, something else went wrong (it did not build, or a
+    # test program died), and that is one failure more.
+    count "$part" $(awk '
+        /^test result: / {
+            for (i = 2; i <= NF; i++) {
+                if ($i == "passed;") passed += $(i - 1)
+                if ($i == "failed;") failed += $(i - 1)
+                if ($i == "ignored;") skipped += $(i - 1)
+            }
+        }
+        END { print passed + 0, failed + 0, skipped + 0 }' "$log.now") "$status"
+    rm -f "$log.now"
+}
+
+broken() {
+    announce "$1: $2"
+    count "$1" 0 1 0 0
+}
+
+count() {
+    local part=$1 passed=$2 failed=$3 skipped=$4 status=$5
+    if [ "$status" != 0 ] && [ "$failed" = 0 ]; then failed=1; fi
+    echo "$part $passed $failed $skipped" >>"$folder/counts"
+}
+
+announce() { echo "== $*"; }
+
+tally() {
+    echo
+    awk -v wanted="$*" '
+        { passed[$1] += $2; failed[$1] += $3; skipped[$1] += $4 }
+        END {
+            n = split(wanted, part, " ")
+            for (i = 1; i <= n; i++) {
+                p = part[i]
+                if (!(p in passed) || passed[p] + failed[p] == 0) { failed[p] += 1; note = "  did not run" } else note = ""
+                printf "%-8s %5d passed %5d failed %5d skipped%s\n", p, passed[p], failed[p], skipped[p], note
+                all_passed += passed[p]; all_failed += failed[p]; all_skipped += skipped[p]
+            }
+            printf "%d passed, %d failed, %d skipped\n", all_passed, all_failed, all_skipped
+            exit all_failed != 0
+        }' "$folder/counts" | tee "$folder/result"
+    exit "${PIPESTATUS[0]}"
+}
+
+main "$@"
