@@ -6,18 +6,24 @@
 mod address;
 pub mod config;
 mod demand;
+mod gtid;
 mod lag;
+mod position;
 mod role;
 mod server;
 mod snapshot;
 mod units;
+mod version;
 mod zone;
 
 pub use address::{Address, AddressError, DEFAULT_PORT};
 pub use demand::{Demand, DemandSource, ZoneShare};
+pub use gtid::{GtidError, GtidPosition, GtidSet, GtidSource, Transaction};
 pub use lag::{Lag, LagSource};
+pub use position::{FilePosition, Position};
 pub use role::{ListenerRole, Role};
 pub use server::{Load, Replication, Server, ServerName, State, Thread, Zoned, ZonedBy};
 pub use snapshot::{Snapshot, WriterStatus};
 pub use units::{Share, UnitError, Weight};
+pub use version::{Flavour, Version, VersionError};
 pub use zone::Zone;
