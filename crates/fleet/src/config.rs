@@ -9,6 +9,18 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
+mod complaint;
+mod conflict;
+mod file;
+mod nearest;
+mod section;
+mod value;
+
+pub use complaint::{Complaint, Complaints};
+pub use conflict::{admin_clashes, listeners_clash};
+pub use file::TLS_MODES;
+pub use value::{duration, duration_text};
+
 /// Everything `headroom route` needs to know.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Config {
@@ -20,6 +32,28 @@ pub struct Config {
     pub listeners: Vec<Listener>,
     /// Status page, JSON and metrics; `None` switches them off.
     pub admin: Option<SocketAddr>,
+    /// Where the password is to be found; the binary looks there and puts it into `fleet.credentials`.
+    pub password_from: Option<PasswordFrom>,
+}
+
+/// Where the configuration says the password is. `Debug` shows no password.
+#[derive(Clone, PartialEq, Eq)]
+pub enum PasswordFrom {
+    /// In the configuration file itself; allowed only when nobody else may read that file.
+    Written(String),
+    /// The first line of this file.
+    File(PathBuf),
+    /// This environment variable.
+    Environment(String),
+}
+
+/// The admin address: status page, JSON and metrics.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Admin {
+    /// Where it listens.
+    pub address: SocketAddr,
+    /// Whether the operator said that the network may reach it. It has no password.
+    pub open: bool,
 }
 
 /// The servers and how to ask them.
@@ -236,6 +270,22 @@ impl Default for Replace {
 impl Listener {
     /// Sessions a listener takes unless told otherwise.
     pub const DEFAULT_MAX_SESSIONS: usize = 10_000;
+}
+
+impl Admin {
+    /// Where the status page is unless told otherwise.
+    pub const DEFAULT_ADDRESS: SocketAddr =
+        SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 9306);
+}
+
+impl std::fmt::Debug for PasswordFrom {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Written(_) => f.write_str("Written(hidden)"),
+            Self::File(path) => f.debug_tuple("File").field(path).finish(),
+            Self::Environment(name) => f.debug_tuple("Environment").field(name).finish(),
+        }
+    }
 }
 
 impl std::fmt::Debug for Credentials {

@@ -1,0 +1,171 @@
+//! What a wrong configuration is answered with: every complaint at its line and column, with what would be right.
+
+use fleet::config::Config;
+
+/// A configuration that is right, to which one wrong thing is added.
+fn with(addition: &str) -> String {
+    format!("[[listener]]\naddress = \"127.0.0.1:3306\"\nrole = \"reader\"\n{addition}\n")
+}
+
+fn complaints(text: &str) -> Vec<String> {
+    match Config::parse(text, "headroom.toml") {
+        Ok(config) => panic!("accepted: {config:?}"),
+        Err(complaints) => complaints.0.iter().map(ToString::to_string).collect(),
+    }
+}
+
+/// One wrong thing, one complaint, word for word.
+#[track_caller]
+fn answers(addition: &str, expected: &str) {
+    let text = if addition.contains("[fleet]") {
+        with(addition)
+    } else {
+        with(&format!("{addition}\n[fleet]\nseeds = [\"db1\"]"))
+    };
+    assert_eq!(complaints(&text), [expected]);
+}
+
+#[test]
+fn unknown_keys_sections_and_words_are_answered_with_the_nearest_known_one() {
+    answers(
+        "[fleet]\nseeds = [\"db1\"]\nintreval = \"1s\"",
+        "headroom.toml:6:1: unknown key 'intreval' in [fleet]; did you mean interval?",
+    );
+    answers(
+        "[routr]\nslack = 0.1",
+        "headroom.toml:4:2: unknown section 'routr' in the file; did you mean router?",
+    );
+    answers(
+        "[[listener]]\naddress = \"127.0.0.1:3307\"\nrole = \"raeder\"",
+        "headroom.toml:6:8: role: 'raeder' is not known here; did you mean \"reader\"? It is one of \"reader\", \"writer\"",
+    );
+    answers(
+        "[router.replace]\ncolour = 1",
+        "headroom.toml:5:1: unknown key 'colour' in [router.replace]; [router.replace] knows sticky_limit, enabled, pace, quiet, drain_deadline",
+    );
+}
+
+#[test]
+fn impossible_values_are_refused_where_they_stand() {
+    answers(
+        "[fleet]\nseeds = [\"db1\"]\ndeadline = \"0s\"",
+        "headroom.toml:6:12: deadline: '0s' is too short; it must be at least 10ms",
+    );
+    answers(
+        "[router]\nslack = -0.5",
+        "headroom.toml:5:9: slack = -0.5 is out of range; it lies between 0 and 10",
+    );
+    answers(
+        "[router.replace]\npace = 2",
+        "headroom.toml:5:8: pace = 2 is out of range; it lies between 0.0001 and 1",
+    );
+    answers(
+        "[router]\nmax_lag = 10",
+        "headroom.toml:5:11: max_lag is a number without a unit; write a number and a unit in quotes: \"500ms\", \"10s\", \"2m\"",
+    );
+    answers(
+        "[router]\nconnect_deadline = \"1s\"\nattempt_deadline = \"3s\"",
+        "headroom.toml:6:20: one attempt may take 3s, longer than the whole connect (1s); attempt_deadline must be at most connect_deadline = \"1s\"",
+    );
+    answers(
+        "[router]\nthreads = 0",
+        "headroom.toml:5:11: threads = 0 is out of range; it lies between 1 and 1024",
+    );
+    answers(
+        "[router]\nreads_on_primary = \"yes\"",
+        "headroom.toml:5:20: reads_on_primary is a text, not true or false; write true or false without quotes",
+    );
+}
+
+#[test]
+fn addresses_are_looked_at_before_anything_listens() {
+    answers(
+        "[[listener]]\naddress = \"127.0.0.1:3306\"\nrole = \"writer\"",
+        "headroom.toml:5:11: 127.0.0.1:3306 cannot be the reader and the writer listener; give each listener an address or port of its own",
+    );
+    answers(
+        "[[listener]]\naddress = \"0.0.0.0:3306\"\nrole = \"reader\"",
+        "headroom.toml:5:11: the listeners 127.0.0.1:3306 and 0.0.0.0:3306 overlap; give each listener an address or port of its own",
+    );
+    answers(
+        "[[listener]]\naddress = \"localhost:3307\"\nrole = \"writer\"",
+        "headroom.toml:5:11: address: 'localhost' is a host name, and a listener needs a numeric address; write 127.0.0.1:3307",
+    );
+    answers(
+        "[fleet]\nseeds = [\"db1:99999\"]",
+        "headroom.toml:5:10: seeds: 'db1:99999' has no valid port after the colon (1 to 65535)",
+    );
+    answers(
+        "[admin]\naddress = \"0.0.0.0:9306\"",
+        "headroom.toml:5:11: the admin address 0.0.0.0:9306 can be reached from the network, and it has no password; \
+         use 127.0.0.1, or write open = true if the network may see the status page and drain servers",
+    );
+    answers(
+        "[admin]\naddress = \"127.0.0.1:3306\"",
+        "headroom.toml:5:11: the admin address 127.0.0.1:3306 and the reader listener 127.0.0.1:3306 are the same; give the admin address a port of its own",
+    );
+}
+
+#[test]
+fn zones_and_servers_that_contradict_each_other_are_named() {
+    answers(
+        "[[zone]]\nname = \"a\"\nmembers = [\"10.1.0.0/16\"]\n[[zone]]\nname = \"a\"\nmembers = [\"10.2.0.0/16\"]",
+        "headroom.toml:8:8: zone 'a' is there twice; put all its members in one [[zone]]",
+    );
+    answers(
+        "[[zone]]\nname = \"a\"\nmembers = [\"10.0.0.0/8\"]\n[[zone]]\nname = \"b\"\nmembers = [\"10.2.0.0/16\"]",
+        "headroom.toml:9:12: 10.2.0.0/16 of zone 'b' is never reached: 10.0.0.0/8 of zone 'a' comes first and has it; \
+         put the narrower zone first, or correct one of the two",
+    );
+    answers(
+        "[[zone]]\nname = \"a\"\nmembers = [\"10.1.2.0/16\"]",
+        "headroom.toml:6:12: members: '10.1.2.0/16' has bits set beyond its prefix; write 10.1.0.0/16 for the block, or 10.1.2.0 for the one host",
+    );
+    answers(
+        "[[server]]\nmatch = \"db*\"\nname = \"db1\"",
+        "headroom.toml:5:9: the name 'db1' would go to every server that 'db*' matches; match one host to name it, or remove the name",
+    );
+}
+
+#[test]
+fn passwords_and_certificates_have_one_source_and_are_complete() {
+    answers(
+        "[credentials]\npassword = \"x\"\npassword_env = \"Y\"",
+        "headroom.toml:6:16: the password is given more than once; keep one of password_file, password_env and password",
+    );
+    answers(
+        "[credentials]\nssl_mode = \"VERIFY_CA\"",
+        "headroom.toml:5:12: ssl_mode asks to verify, and no ssl_ca says by whom; write ssl_ca = \"/path/to/ca.pem\", the authority that vouches for the servers",
+    );
+}
+
+#[test]
+fn all_complaints_come_at_once_in_the_order_of_the_file() {
+    let lines = complaints("[fleet]\nseeds = []\nintreval = 1\n[router]\nslack = 11\nthreads = \"two\"\n");
+    let places: Vec<&str> = lines.iter().map(|line| line.split(": ").next().unwrap()).collect();
+    assert_eq!(
+        places,
+        [
+            "headroom.toml:1:1",
+            "headroom.toml:2:9",
+            "headroom.toml:3:1",
+            "headroom.toml:5:9",
+            "headroom.toml:6:11"
+        ]
+    );
+}
+
+#[test]
+fn a_file_that_is_not_toml_is_refused_at_the_place_of_the_slip() {
+    let lines = complaints("[fleet\nseeds = [\"db1\"]\n");
+    assert!(lines[0].starts_with("headroom.toml:1:"), "{lines:?}");
+    assert!(!complaints("").is_empty());
+}
+
+#[test]
+fn a_password_shows_in_no_debug_text() {
+    let config =
+        Config::parse(&with("[fleet]\nseeds = [\"db1\"]\n[credentials]\npassword = \"hunter2\""), "f")
+            .unwrap();
+    assert!(!format!("{config:?}").contains("hunter2"));
+}
