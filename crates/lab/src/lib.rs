@@ -1,1 +1,32 @@
-//! lab
+//! Real MariaDB or MySQL servers on this machine, with GTID replication, zones, links of simulated distance, and faults.
+//!
+//! ```no_run
+//! # async fn example() -> Result<(), lab::Error> {
+//! let spec = lab::Spec::new(&[("a", 2), ("b", 1)]);
+//! let lab = lab::Lab::up(&spec, std::path::Path::new("/tmp")).await?;
+//! let reached = lab.reach("a", "b1")?; // how zone a reaches b1, over a link
+//! lab.down().await
+//! # }
+//! ```
+//! Nothing is left behind: [`Lab`] stops everything when dropped, the kernel kills servers whose owner was killed, and
+//! the next [`Lab::up`] sweeps what is left all the same. Everything happens on 127.0.0.0/8 and in one directory.
+
+mod account;
+mod children;
+mod datadir;
+mod dir;
+mod error;
+mod lab;
+mod layout;
+mod option_file;
+mod program;
+mod replication;
+mod server;
+mod spec;
+
+pub use account::{Account, DATABASE};
+pub use error::Error;
+pub use lab::Lab;
+pub use program::Flavour;
+pub use server::ProcessState;
+pub use spec::{Network, ServerSpec, Spec, SpecError};

@@ -1,0 +1,63 @@
+//! Starts processes that die with us, even when we are killed.
+//!
+//! The kernel's parent-death signal is sent when the *thread* that started the child ends, so one thread of the lab
+//! starts all servers and does nothing else until the lab is gone. The signal is asked for by `setpriv --pdeathsig`
+//! (util-linux), which then becomes the server; where it is missing, the next sweep kills what is left.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc;
+use std::thread;
+
+type Request = (Command, mpsc::Sender<io::Result<Child>>);
+
+/// The thread that starts processes. Ends when dropped; by then its children must have been killed.
+#[derive(Debug)]
+pub(crate) struct Children {
+    requests: mpsc::Sender<Request>,
+    setpriv: Option<PathBuf>,
+}
+
+impl Children {
+    /// Starts the thread.
+    pub(crate) fn start() -> io::Result<Self> {
+        let (requests, inbox) = mpsc::channel::<Request>();
+        thread::Builder::new().name("lab-children".to_owned()).spawn(move || {
+            while let Ok((mut command, answer)) = inbox.recv() {
+                // An asker that gave up must not leave a server behind.
+                if let Err(mpsc::SendError(Ok(mut orphan))) = answer.send(command.spawn()) {
+                    let _ = orphan.kill().and_then(|()| orphan.wait());
+                }
+            }
+        })?;
+        let setpriv =
+            ["/usr/bin/setpriv", "/bin/setpriv"].map(PathBuf::from).into_iter().find(|p| p.exists());
+        if setpriv.is_none() {
+            tracing::info!(
+                "setpriv (util-linux) is missing: servers of a killed lab run on until the next sweep"
+            );
+        }
+        Ok(Self { requests, setpriv })
+    }
+
+    /// Runs `program` with its output (both kinds) appended to `log` and no input.
+    pub(crate) fn spawn(&self, program: &Path, arguments: &[String], log: &Path) -> io::Result<Child> {
+        let mut command = match &self.setpriv {
+            Some(setpriv) => {
+                let mut command = Command::new(setpriv);
+                command.args(["--pdeathsig", "KILL", "--"]).arg(program);
+                command
+            }
+            None => Command::new(program),
+        };
+        let log = std::fs::File::options().create(true).append(true).open(log)?;
+        command.args(arguments).stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log);
+        // A Ctrl-C on the terminal is for the owner, which takes the servers down in order.
+        std::os::unix::process::CommandExt::process_group(&mut command, 0);
+        let (answer, child) = mpsc::channel();
+        let gone = || io::Error::other("the lab is going down");
+        self.requests.send((command, answer)).map_err(|_| gone())?;
+        child.recv().map_err(|_| gone())?
+    }
+}

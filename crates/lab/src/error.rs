@@ -1,0 +1,141 @@
+//! What can go wrong in a lab, with the facts and what to do next.
+
+use std::io;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// Why a lab could not do what was asked.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The description of the lab is not possible.
+    #[error(transparent)]
+    Spec(#[from] crate::SpecError),
+    /// No server program on this machine.
+    #[error(
+        "no mariadbd or mysqld found in {}; install mariadb-server or name one with [server] program",
+        display_list(.looked_in)
+    )]
+    NoProgram {
+        /// Directories that were searched.
+        looked_in: Vec<PathBuf>,
+    },
+    /// The server program does not say what it is.
+    #[error("{} does not work as a server program: {why}", program.display())]
+    Program {
+        /// The program.
+        program: PathBuf,
+        /// What it did or said.
+        why: String,
+    },
+    /// A file, directory or process could not be handled.
+    #[error("cannot {action}: {source}")]
+    Io {
+        /// What was tried, with the path.
+        action: String,
+        /// The system's answer.
+        source: io::Error,
+    },
+    /// A unix socket in the lab would get a path longer than the system allows.
+    #[error("{} makes socket paths of {length} bytes, 107 are possible; choose a shorter base directory", base.display())]
+    BaseTooLong {
+        /// The base directory.
+        base: PathBuf,
+        /// Length of the longest socket path.
+        length: usize,
+    },
+    /// No port is free on all addresses the lab needs.
+    #[error(
+        "no port between {first} and {last} is free on all {addresses} loopback addresses of the lab: {source}"
+    )]
+    NoPort {
+        /// First port tried.
+        first: u16,
+        /// Last port tried.
+        last: u16,
+        /// How many addresses must have it free.
+        addresses: usize,
+        /// What the last attempt said.
+        source: io::Error,
+    },
+    /// A program that prepares data directories failed.
+    #[error("preparing a data directory with {} failed ({status}): {said}", program.display())]
+    Bootstrap {
+        /// The program.
+        program: PathBuf,
+        /// Its exit status.
+        status: String,
+        /// The end of what it said.
+        said: String,
+    },
+    /// A server ended while it was expected to run.
+    #[error("server {server} ended ({status}); the end of its log:\n{log}")]
+    Died {
+        /// Which one.
+        server: String,
+        /// Its exit status.
+        status: String,
+        /// The last lines of its error log.
+        log: String,
+    },
+    /// Something took longer than it may.
+    #[error("{what} did not happen within {} s: {last}", limit.as_secs())]
+    TooLate {
+        /// What was waited for.
+        what: String,
+        /// For how long.
+        limit: Duration,
+        /// The last thing seen.
+        last: String,
+    },
+    /// A server answered a statement of the lab with an error.
+    #[error("server {server}: {doing}: {source}")]
+    Sql {
+        /// Which one.
+        server: String,
+        /// What was being done.
+        doing: String,
+        /// Its answer.
+        source: mysql_async::Error,
+    },
+    /// No such server, zone or pair of zones in this lab.
+    #[error("the lab has no '{name}'; it has {}", known.join(", "))]
+    Unknown {
+        /// What was asked for.
+        name: String,
+        /// What exists.
+        known: Vec<String>,
+    },
+    /// The fault makes no sense there or now.
+    #[error("cannot {fault} {target}: {why}")]
+    Fault {
+        /// The fault in words.
+        fault: String,
+        /// The server or pair of zones.
+        target: String,
+        /// Why not, and what to do.
+        why: String,
+    },
+    /// The lab was taken down meanwhile.
+    #[error("the lab is down")]
+    Down,
+    /// No lab answers under that directory, or it answered with an error.
+    #[error("lab {}: {why}", dir.display())]
+    Control {
+        /// Directory of the lab.
+        dir: PathBuf,
+        /// What happened.
+        why: String,
+    },
+}
+
+impl Error {
+    /// Wraps an I/O error with what was tried; for `map_err`.
+    pub(crate) fn io(action: impl Into<String>) -> impl FnOnce(io::Error) -> Self {
+        let action = action.into();
+        move |source| Self::Io { action, source }
+    }
+}
+
+fn display_list(paths: &[PathBuf]) -> String {
+    paths.iter().map(|p| p.display().to_string()).collect::<Vec<_>>().join(", ")
+}
