@@ -1,0 +1,310 @@
+//! Eligible: whether a server may be picked for reads or writes now, and if not, why, in words.
+//!
+//! Capacity is `weight x warm-up`: a server that came back starts at a tenth of its weight and grows to all of it over
+//! the warm-up time, so that cold caches are filled before they matter.
+
+use crate::suspect::Suspect;
+use fleet::config::RouterConfig;
+use fleet::{Lag, Replication, Role, Server, State, Thread, WriterStatus};
+use std::fmt;
+use std::time::{Duration, Instant};
+
+/// The share of its weight that a server starts with when it comes back.
+const COLD: f64 = 0.1;
+
+/// Whether a server may be picked.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Verdict {
+    /// It may.
+    Eligible {
+        /// Weight times warm-up, above 0.
+        capacity: f64,
+    },
+    /// It may not.
+    Ineligible(Reason),
+}
+
+/// Why a server is not eligible. `Display` is what status page, log and refused clients show.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Reason {
+    /// Kept out by the operator.
+    Reserved {
+        /// The rule that says so.
+        rule: String,
+    },
+    /// Being emptied by command.
+    Draining,
+    /// Gives no answer.
+    Silent {
+        /// What was waited for.
+        why: String,
+    },
+    /// Refuses, closes or answers with an error.
+    Failing {
+        /// The error.
+        why: String,
+    },
+    /// Was never asked.
+    Unasked,
+    /// Just failed one of our own sessions; waits for a newer answer.
+    Suspected {
+        /// What happened to that session.
+        why: String,
+    },
+    /// Writable beside the primary, or a former primary.
+    Stray {
+        /// Why it counts as one.
+        because: String,
+    },
+    /// Its role is not known.
+    RoleUnknown {
+        /// Why not.
+        because: String,
+    },
+    /// Takes writes; reads go there only when nothing else is left.
+    IsPrimary,
+    /// Does not take writes.
+    NotPrimary {
+        /// What it is instead.
+        role: Role,
+    },
+    /// Nobody takes writes, as far as we know.
+    NoPrimary {
+        /// Why not.
+        why: String,
+    },
+    /// Its applier does not run.
+    Stopped {
+        /// The server's last error, or that it was stopped by command.
+        why: String,
+    },
+    /// Further behind than allowed.
+    Behind {
+        /// How far.
+        lag: Lag,
+        /// What is allowed.
+        limit: Duration,
+    },
+    /// How far behind it is cannot be told.
+    LagUnknown,
+}
+
+impl Verdict {
+    /// The capacity; 0 when it may not be picked.
+    pub fn capacity(&self) -> f64 {
+        match self {
+            Self::Eligible { capacity } => *capacity,
+            Self::Ineligible(_) => 0.0,
+        }
+    }
+
+    /// Whether it may be picked.
+    pub fn is_eligible(&self) -> bool {
+        matches!(self, Self::Eligible { .. })
+    }
+
+    /// Why not, if so.
+    pub fn reason(&self) -> Option<&Reason> {
+        match self {
+            Self::Eligible { .. } => None,
+            Self::Ineligible(reason) => Some(reason),
+        }
+    }
+}
+
+/// What our own side knows of a server beside the snapshot.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Own<'a> {
+    /// It is being emptied by command.
+    pub draining: bool,
+    /// It failed one of our sessions since it last answered.
+    pub suspect: Option<&'a Suspect>,
+}
+
+/// May `server` serve reads?
+pub fn for_reads(server: &Server, own: Own<'_>, config: &RouterConfig, now: Instant) -> Verdict {
+    let reason = match server.role {
+        _ if server.reserved.is_some() => unfit(server, own),
+        Role::Primary => Some(Reason::IsPrimary),
+        Role::Stray => Some(Reason::Stray { because: server.because.clone() }),
+        _ => unfit(server, own).or_else(|| unfit_replica(server, config.max_lag)),
+    };
+    match reason {
+        Some(reason) => Verdict::Ineligible(reason),
+        None => Verdict::Eligible { capacity: server.weight.value() * warm_up(server, config.warm_up, now) },
+    }
+}
+
+/// May `server` serve writes (and, as the last resort, reads), given who the fleet says takes them?
+pub fn for_writes(server: &Server, own: Own<'_>, writer: &WriterStatus) -> Verdict {
+    let reason = match writer {
+        WriterStatus::Unknown { why } => Some(Reason::NoPrimary { why: why.clone() }),
+        WriterStatus::Known { server: primary } if *primary != server.name => {
+            Some(Reason::NotPrimary { role: server.role })
+        }
+        WriterStatus::Known { .. } => unfit(server, own),
+    };
+    match reason {
+        Some(reason) => Verdict::Ineligible(reason),
+        None => Verdict::Eligible { capacity: server.weight.value() },
+    }
+}
+
+/// What rules a server out whatever it is wanted for.
+fn unfit(server: &Server, own: Own<'_>) -> Option<Reason> {
+    if let Some(rule) = &server.reserved {
+        return Some(Reason::Reserved { rule: rule.clone() });
+    }
+    if own.draining {
+        return Some(Reason::Draining);
+    }
+    match &server.state {
+        State::Silent { why } => Some(Reason::Silent { why: why.clone() }),
+        State::Failing { why } => Some(Reason::Failing { why: why.clone() }),
+        State::Unasked => Some(Reason::Unasked),
+        State::Answering => own.suspect.map(|s| Reason::Suspected { why: s.why.clone() }),
+    }
+}
+
+/// What rules a replica out for reads.
+fn unfit_replica(server: &Server, limit: Duration) -> Option<Reason> {
+    if server.role == Role::Unknown {
+        return Some(Reason::RoleUnknown { because: server.because.clone() });
+    }
+    // A stopped receiver alone does not count: that is what every replica shows while the primary is down, and what
+    // has been received and applied is as fresh as anything left. Its lag decides.
+    if let Replication::Stopped { thread: Thread::Applier | Thread::Both, why } = &server.replication {
+        return Some(Reason::Stopped { why: why.clone() });
+    }
+    match server.lag {
+        Some(lag) if lag.at_most() > limit => Some(Reason::Behind { lag, limit }),
+        Some(_) => None,
+        None => Some(Reason::LagUnknown),
+    }
+}
+
+/// From [`COLD`] to 1 over `warm_up` since the server came back; 1 for one that never left.
+fn warm_up(server: &Server, warm_up: Duration, now: Instant) -> f64 {
+    match server.back_since {
+        Some(since) if !warm_up.is_zero() => {
+            let part = now.saturating_duration_since(since).as_secs_f64() / warm_up.as_secs_f64();
+            COLD + (1.0 - COLD) * part.min(1.0)
+        }
+        _ => 1.0,
+    }
+}
+
+impl fmt::Display for Reason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Reserved { rule } => write!(f, "reserved by rule {rule}"),
+            Self::Draining => f.write_str("being drained by command"),
+            Self::Silent { why } => write!(f, "silent: {why}"),
+            Self::Failing { why } => write!(f, "failing: {why}"),
+            Self::Unasked => f.write_str("not asked yet"),
+            Self::Suspected { why } => {
+                write!(f, "just failed a session ({why}); waiting until it answers again")
+            }
+            Self::Stray { because } => write!(f, "stray: {because}"),
+            Self::RoleUnknown { because } => write!(f, "role unknown: {because}"),
+            Self::IsPrimary => f.write_str("is the primary; reads go there only when nothing else is left"),
+            Self::NotPrimary { role } => write!(f, "takes no writes, it is a {role}"),
+            Self::NoPrimary { why } => write!(f, "no primary is known: {why}"),
+            Self::Stopped { why } => write!(f, "replication is stopped: {why}"),
+            Self::Behind { lag, limit } => write!(
+                f,
+                "{:.1} s behind (by {}), the limit is {:.1} s",
+                lag.at_most().as_secs_f64(),
+                lag.source,
+                limit.as_secs_f64()
+            ),
+            Self::LagUnknown => f.write_str("how far it is behind is not known"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use fleet::{Address, LagSource, ServerName};
+
+    fn replica(lag_ms: u64) -> Server {
+        let mut server = Server::unasked(ServerName::new("r1"), Address::tcp("127.0.0.1", 3306));
+        server.role = Role::Replica;
+        server.state = State::Answering;
+        server.replication = Replication::Running;
+        server.lag = Some(Lag {
+            at_least: Duration::from_millis(lag_ms),
+            uncertainty: Duration::ZERO,
+            source: LagSource::GtidSamples,
+        });
+        server
+    }
+
+    fn words(server: &Server, own: Own<'_>) -> String {
+        let verdict = for_reads(server, own, &RouterConfig::default(), Instant::now());
+        verdict.reason().map(ToString::to_string).unwrap_or_default()
+    }
+
+    #[test]
+    fn a_replica_within_the_limit_is_eligible_with_its_weight() {
+        let verdict = for_reads(&replica(100), Own::default(), &RouterConfig::default(), Instant::now());
+        assert_eq!(verdict, Verdict::Eligible { capacity: 1.0 });
+    }
+
+    #[test]
+    fn every_reason_is_said_with_its_figures() {
+        assert_eq!(
+            words(&replica(12_340), Own::default()),
+            "12.3 s behind (by gtid samples), the limit is 10.0 s"
+        );
+        let mut unknown = replica(0);
+        unknown.lag = None;
+        assert!(words(&unknown, Own::default()).contains("not known"));
+        let mut stopped = replica(0);
+        stopped.replication = Replication::Stopped { thread: Thread::Applier, why: "error 1062".to_owned() };
+        assert_eq!(words(&stopped, Own::default()), "replication is stopped: error 1062");
+        let mut silent = replica(0);
+        silent.state = State::Silent { why: "no greeting for 1 s".to_owned() };
+        assert_eq!(words(&silent, Own::default()), "silent: no greeting for 1 s");
+        assert!(words(&replica(0), Own { draining: true, suspect: None }).contains("drained"));
+        let suspect = Suspect::new("connection refused", 3, Instant::now());
+        assert!(words(&replica(0), Own { draining: false, suspect: Some(&suspect) }).contains("refused"));
+        let mut reserved = replica(0);
+        reserved.reserved = Some("'analytics'".to_owned());
+        assert_eq!(words(&reserved, Own::default()), "reserved by rule 'analytics'");
+    }
+
+    #[test]
+    fn a_stopped_receiver_leaves_the_decision_to_the_lag() {
+        let mut server = replica(100);
+        server.replication =
+            Replication::Stopped { thread: Thread::Receiver, why: "primary is gone".to_owned() };
+        assert_eq!(words(&server, Own::default()), "");
+    }
+
+    #[test]
+    fn a_server_that_came_back_grows_from_a_tenth_to_all_of_its_weight() {
+        let now = Instant::now();
+        let mut server = replica(0);
+        server.back_since = Some(now);
+        let capacity = |after: u64| {
+            for_reads(&server, Own::default(), &RouterConfig::default(), now + Duration::from_secs(after))
+                .capacity()
+        };
+        assert!((capacity(0) - 0.1).abs() < 1e-9);
+        assert!((capacity(5) - 0.55).abs() < 1e-9);
+        assert!((capacity(60) - 1.0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn only_the_known_primary_takes_writes() {
+        let server = replica(0);
+        let other = WriterStatus::Known { server: ServerName::new("p") };
+        let reason = |writer| for_writes(&server, Own::default(), writer).reason().map(ToString::to_string);
+        assert_eq!(reason(&other).unwrap(), "takes no writes, it is a replica");
+        let nobody = WriterStatus::Unknown { why: "two are writable".to_owned() };
+        assert!(reason(&nobody).unwrap().contains("two are writable"));
+        assert!(reason(&WriterStatus::Known { server: server.name.clone() }).is_none());
+    }
+}

@@ -1,0 +1,385 @@
+//! Pick: which server the next session gets, and why. One pure function of the view and of our own session counts.
+//!
+//! 1. **Zone.** Our row of the flow table says which share of our sessions each zone should hold. With `n` sessions
+//!    now, [`apportion`](crate::apportion) turns the row into whole numbers for `n + 1`, and the new session goes to a
+//!    zone that is short of its number. Not a coin flip per session: a router with 30 sessions is then off by less
+//!    than one, and the random phase each router draws keeps many routers with one session each unbiased.
+//! 2. **Server.** Inside the zone the same by capacity, over our own counts, which are exact and ours alone. Where
+//!    several servers are equally short, two of them are drawn and the one that reports less work is more likely
+//!    taken. What servers report is as old as the snapshot and looks the same to every router: to follow it outright would make
+//!    all of them run to the same server at once, so a report never moves the odds beyond 3 : 1.
+//! 3. **Last resorts, in order:** any other zone (when the servers that should serve were tried and failed), the
+//!    primary (only if allowed), then servers that are merely suspected.
+
+use crate::apportion::{apportion, phase_within};
+use crate::eligible::Reason;
+use crate::view::View;
+use fleet::{ListenerRole, Role, ServerName, Zone};
+use rand::Rng;
+use serde::{Serialize, Serializer};
+use std::fmt;
+
+/// What is asked for.
+#[derive(Clone, Copy, Debug)]
+pub struct Ask<'a> {
+    /// Reads or writes.
+    pub role: ListenerRole,
+    /// The zone the session is born in: our own.
+    pub from: Option<&'a Zone>,
+    /// Our own reader sessions on each candidate now, in the view's order.
+    pub have: &'a [u32],
+    /// Servers this session has already tried in vain, with what happened.
+    pub tried: &'a [(ServerName, String)],
+    /// This router's phase, 0 up to 1, drawn once at its start.
+    pub phase: f64,
+}
+
+/// The choice.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Picked {
+    /// Index into the view's candidates.
+    pub server: usize,
+    /// Why this one.
+    pub because: Because,
+}
+
+/// Nobody may be picked: every server with its reason in words.
+#[derive(Clone, Debug, PartialEq, Default)]
+pub struct Refused {
+    /// In the view's order.
+    pub reasons: Vec<(ServerName, String)>,
+}
+
+/// Why a server was picked. `words` is the same in trace, metric label and status page; `Display` adds the zones.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Because {
+    /// It stands in our zone.
+    OwnZone,
+    /// Our zone has more reads than its share of capacity; this zone has room.
+    Overflow {
+        /// The zone that has room.
+        to: Option<Zone>,
+    },
+    /// Our zone has no eligible reader.
+    NoReaderInZone {
+        /// Ours.
+        own: Zone,
+        /// The zone whose share it is.
+        to: Option<Zone>,
+    },
+    /// We do not know our zone.
+    OwnZoneUnknown {
+        /// The zone whose share it is.
+        to: Option<Zone>,
+    },
+    /// Those that should have served were tried and failed.
+    OthersFailed {
+        /// The zone that serves instead.
+        to: Option<Zone>,
+    },
+    /// No replica is left, and reads are allowed on the primary.
+    NoReplica,
+    /// Nothing but servers that just failed is left.
+    OnlySuspectsLeft,
+    /// A writer session on the primary.
+    Primary,
+}
+
+impl Because {
+    /// Every kind, in the order of [`Because::index`].
+    pub const WORDS: [&'static str; 8] = [
+        "own zone",
+        "own zone is full",
+        "no reader in own zone",
+        "own zone unknown",
+        "others failed",
+        "no replica eligible",
+        "only suspects left",
+        "primary",
+    ];
+
+    /// The kind's number, for counters.
+    pub fn index(&self) -> usize {
+        match self {
+            Self::OwnZone => 0,
+            Self::Overflow { .. } => 1,
+            Self::NoReaderInZone { .. } => 2,
+            Self::OwnZoneUnknown { .. } => 3,
+            Self::OthersFailed { .. } => 4,
+            Self::NoReplica => 5,
+            Self::OnlySuspectsLeft => 6,
+            Self::Primary => 7,
+        }
+    }
+
+    /// The kind in stable words.
+    pub fn words(&self) -> &'static str {
+        Self::WORDS[self.index()]
+    }
+}
+
+impl fmt::Display for Because {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name =
+            |zone: &Option<Zone>| zone.as_ref().map_or_else(|| "(unknown)".to_owned(), ToString::to_string);
+        match self {
+            Self::OwnZone | Self::Primary | Self::OnlySuspectsLeft => f.write_str(self.words()),
+            Self::Overflow { to } => write!(f, "own zone is full: overflow to zone {}", name(to)),
+            Self::NoReaderInZone { own, to } => {
+                write!(f, "no reader in zone {own}: share of zone {}", name(to))
+            }
+            Self::OwnZoneUnknown { to } => write!(f, "own zone unknown: share of zone {}", name(to)),
+            Self::OthersFailed { to } => write!(f, "others failed: zone {}", name(to)),
+            Self::NoReplica => f.write_str("no replica eligible: primary"),
+        }
+    }
+}
+
+impl Serialize for Because {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        to.collect_str(self)
+    }
+}
+
+/// Chooses a server.
+pub fn pick(view: &View, ask: &Ask<'_>, rng: &mut impl Rng) -> Result<Picked, Refused> {
+    match ask.role {
+        ListenerRole::Writer => writer(view, ask).map(|server| Picked { server, because: Because::Primary }),
+        ListenerRole::Reader => reader(view, ask, rng),
+    }
+    .ok_or_else(|| refused(view, ask))
+}
+
+fn writer(view: &View, ask: &Ask<'_>) -> Option<usize> {
+    view.writer().filter(|server| usable(view, ask, *server))
+}
+
+fn reader(view: &View, ask: &Ask<'_>, rng: &mut impl Rng) -> Option<Picked> {
+    if let Some(place) = choose_place(view, ask, rng) {
+        let server = choose_member(view, ask, place, rng)?;
+        return Some(Picked { server, because: because(view, ask, place) });
+    }
+    if view.config.reads_on_primary
+        && let Some(server) = writer(view, ask)
+    {
+        return Some(Picked { server, because: Because::NoReplica });
+    }
+    let suspects: Vec<usize> = (0..view.candidates.len())
+        .filter(|c| matches!(view.candidates[*c].reads.reason(), Some(Reason::Suspected { .. })))
+        .filter(|c| view.candidates[*c].role == Role::Replica && usable(view, ask, *c))
+        .collect();
+    let server = *suspects.get(rng.random_range(0..suspects.len().max(1)))?;
+    Some(Picked { server, because: Because::OnlySuspectsLeft })
+}
+
+/// Whether this session has not tried it yet.
+fn usable(view: &View, ask: &Ask<'_>, server: usize) -> bool {
+    !ask.tried.iter().any(|(name, _)| *name == view.candidates[server].name)
+}
+
+/// The zone that is short of sessions. When exclusions leave none of those: a zone the row names, then any with a server.
+fn choose_place(view: &View, ask: &Ask<'_>, rng: &mut impl Rng) -> Option<usize> {
+    let row = view.row(ask.from);
+    let have: Vec<u32> = view.members.iter().map(|m| m.iter().map(|s| held(ask, *s)).sum()).collect();
+    let want = apportion(&row, have.iter().sum::<u32>() as usize + 1, ask.phase);
+    let open = |place: usize| view.members[place].iter().any(|s| usable(view, ask, *s));
+    let weigh = |weight: &dyn Fn(usize) -> f64| -> Vec<f64> {
+        (0..row.len()).map(|place| if open(place) { weight(place) } else { 0.0 }).collect()
+    };
+    draw(&weigh(&|p| f64::from(want[p].saturating_sub(have[p]))), rng)
+        .or_else(|| draw(&weigh(&|p| row[p]), rng))
+        .or_else(|| draw(&weigh(&|p| view.flow.places[p].capacity), rng))
+}
+
+/// The server of a zone that is short of sessions; of two drawn among those, rather the one that reports less work.
+fn choose_member(view: &View, ask: &Ask<'_>, place: usize, rng: &mut impl Rng) -> Option<usize> {
+    let members = &view.members[place];
+    let capacity: Vec<f64> = members.iter().map(|m| view.candidates[*m].reads.capacity()).collect();
+    let have: Vec<u32> = members.iter().map(|m| held(ask, *m)).collect();
+    let n = have.iter().sum::<u32>() as usize + 1;
+    let want = apportion(&capacity, n, phase_within(ask.phase, place));
+    let weigh = |weight: &dyn Fn(usize) -> f64| -> Vec<f64> {
+        (0..members.len()).map(|m| if usable(view, ask, members[m]) { weight(m) } else { 0.0 }).collect()
+    };
+    let mut short = weigh(&|m| f64::from(want[m].saturating_sub(have[m])));
+    if short.iter().all(|s| *s <= 0.0) {
+        // Only exclusions lead here: the fullest of its kind still beats no server.
+        short = weigh(&|m| capacity[m] / f64::from(have[m] + 1));
+    }
+    let first = draw(&short, rng)?;
+    let kept = std::mem::replace(&mut short[first], 0.0);
+    // A rival must be just as short; else the counts have decided.
+    short.iter_mut().filter(|s| **s < kept).for_each(|s| *s = 0.0);
+    let Some(second) = draw(&short, rng) else { return Some(members[first]) };
+    let work = |m: usize| f64::from(view.candidates[members[m]].running + 1) / capacity[m];
+    let odds = (work(second) / (work(first) + work(second))).clamp(0.25, 0.75);
+    Some(members[if rng.random_bool(odds) { first } else { second }])
+}
+
+fn held(ask: &Ask<'_>, server: usize) -> u32 {
+    ask.have.get(server).copied().unwrap_or(0)
+}
+
+/// An index drawn in proportion to its weight; `None` when all weights are 0.
+fn draw(weights: &[f64], rng: &mut impl Rng) -> Option<usize> {
+    let sum: f64 = weights.iter().sum();
+    if sum <= 0.0 {
+        return None;
+    }
+    let mut at = rng.random_range(0.0..sum);
+    for (index, weight) in weights.iter().enumerate() {
+        if at < *weight {
+            return Some(index);
+        }
+        at -= weight;
+    }
+    weights.iter().rposition(|w| *w > 0.0)
+}
+
+fn because(view: &View, ask: &Ask<'_>, place: usize) -> Because {
+    let to = view.flow.places[place].zone.clone();
+    let Some(own) = ask.from else { return Because::OwnZoneUnknown { to } };
+    if to.as_ref() == Some(own) {
+        return Because::OwnZone;
+    }
+    let at_home: &[usize] = match view.flow.places.iter().position(|p| p.zone.as_ref() == Some(own)) {
+        Some(home) => &view.members[home],
+        None => &[],
+    };
+    if at_home.is_empty() {
+        Because::NoReaderInZone { own: own.clone(), to }
+    } else if at_home.iter().any(|m| usable(view, ask, *m)) {
+        Because::Overflow { to }
+    } else {
+        Because::OthersFailed { to }
+    }
+}
+
+fn refused(view: &View, ask: &Ask<'_>) -> Refused {
+    let reasons = view.candidates.iter().map(|candidate| {
+        let tried = ask.tried.iter().find(|(name, _)| *name == candidate.name).map(|(_, why)| why.clone());
+        let verdict = match ask.role {
+            ListenerRole::Reader => &candidate.reads,
+            ListenerRole::Writer => &candidate.writes,
+        };
+        let why = tried.or_else(|| verdict.reason().map(ToString::to_string));
+        (candidate.name.clone(), why.unwrap_or_else(|| "eligible".to_owned()))
+    });
+    Refused { reasons: reasons.collect() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::view::tests::{snapshot, view};
+    use proptest::prelude::*;
+    use rand::rngs::StdRng;
+    use rand::{Rng, SeedableRng};
+
+    fn ask<'a>(from: Option<&'a Zone>, have: &'a [u32], tried: &'a [(ServerName, String)]) -> Ask<'a> {
+        Ask { role: ListenerRole::Reader, from, have, tried, phase: 0.3 }
+    }
+
+    /// Opens `n` sessions one after the other and says where they are.
+    fn open(view: &View, from: &str, n: usize, phase: f64, rng: &mut StdRng) -> Vec<u32> {
+        let zone = Zone::new(from);
+        let mut have = vec![0; view.candidates.len()];
+        for _ in 0..n {
+            let ask = Ask { role: ListenerRole::Reader, from: Some(&zone), have: &have, tried: &[], phase };
+            let server = pick(view, &ask, rng).unwrap().server;
+            have[server] += 1;
+        }
+        have
+    }
+
+    #[test]
+    fn sessions_follow_the_flow_within_one() {
+        let view = view(snapshot("a", &[("a", 1.0), ("b", 1.0), ("c", 1.0)], &[("a", 0.9), ("b", 0.1)]));
+        let have = open(&view, "a", 100, 0.4, &mut StdRng::seed_from_u64(1));
+        // 0.9 x flow = 1/3 at home, and the rest by room: b has 0.2333, c has 0.3333 to spare.
+        for (got, want) in have[1..].iter().zip([37.04, 25.93, 37.04]) {
+            assert!((f64::from(*got) - want).abs() < 1.0, "{have:?}");
+        }
+    }
+
+    #[test]
+    fn twenty_routers_with_one_session_each_spread_by_the_shares() {
+        let view = view(snapshot("a", &[("a", 3.0), ("a", 1.0), ("b", 1.0)], &[("a", 1.0)]));
+        let mut rng = StdRng::seed_from_u64(2);
+        let mut sums = [0u32; 4];
+        for _ in 0..20_000 {
+            let phase = rng.random_range(0.0..1.0);
+            let have = open(&view, "a", 1, phase, &mut rng);
+            sums.iter_mut().zip(have).for_each(|(s, h)| *s += h);
+        }
+        for (sum, want) in sums.iter().zip([0.0, 0.6, 0.2, 0.2]) {
+            assert!((f64::from(*sum) / 20_000.0 - want).abs() < 0.015, "{sums:?}");
+        }
+    }
+
+    #[test]
+    fn what_servers_report_breaks_ties_without_a_stampede() {
+        let mut s = snapshot("a", &[("a", 1.0), ("a", 1.0)], &[("a", 1.0)]);
+        s.servers[1].load.running = 1000;
+        let view = view(s);
+        let mut rng = StdRng::seed_from_u64(3);
+        let mut busy = 0;
+        for _ in 0..10_000 {
+            busy += open(&view, "a", 1, rng.random_range(0.0..1.0), &mut rng)[1];
+        }
+        assert!((2_000..5_100).contains(&busy), "{busy}");
+    }
+
+    #[test]
+    fn each_kind_of_pick_says_why() {
+        let zone = Zone::new("a");
+        let mut rng = StdRng::seed_from_u64(4);
+        let mut said = |snapshot, from: Option<&Zone>, tried: &[(ServerName, String)]| {
+            let view = view(snapshot);
+            pick(&view, &ask(from, &[0, 0, 0], tried), &mut rng).unwrap().because.to_string()
+        };
+        let two = || snapshot("a", &[("a", 1.0), ("b", 1.0)], &[("a", 0.5), ("b", 0.5)]);
+        assert_eq!(said(two(), Some(&zone), &[]), "own zone");
+        let tried = [(ServerName::new("r0"), "refused".to_owned())];
+        assert_eq!(said(two(), Some(&zone), &tried), "others failed: zone b");
+        let b_only = snapshot("a", &[("b", 1.0)], &[("a", 0.5), ("b", 0.5)]);
+        assert_eq!(said(b_only, Some(&zone), &[]), "no reader in zone a: share of zone b");
+        assert_eq!(said(snapshot("a", &[], &[]), Some(&zone), &[]), "no replica eligible: primary");
+        assert!(said(two(), None, &[]).starts_with("own zone unknown: share of zone"));
+        let busy = snapshot("a", &[("a", 0.001), ("b", 1.0)], &[("a", 1.0)]);
+        assert_eq!(said(busy, Some(&zone), &[]), "own zone is full: overflow to zone b");
+    }
+
+    #[test]
+    fn a_refusal_names_every_server_with_its_reason() {
+        let mut s = snapshot("a", &[("a", 1.0)], &[("a", 1.0)]);
+        s.servers[1].reserved = Some("'analytics'".to_owned());
+        let view = view(s);
+        let tried = [(ServerName::new("p"), "connection refused".to_owned())];
+        let refused = pick(&view, &ask(None, &[0, 0], &tried), &mut StdRng::seed_from_u64(5)).unwrap_err();
+        let lines: Vec<String> = refused.reasons.iter().map(|(n, w)| format!("{n}: {w}")).collect();
+        assert_eq!(lines, ["p: connection refused", "r0: reserved by rule 'analytics'"]);
+    }
+
+    proptest! {
+        #[test]
+        fn never_an_ineligible_or_already_tried_server(
+            lags in proptest::collection::vec(0u64..20, 1..6), have in proptest::collection::vec(0u32..9, 7),
+            bad in 0usize..7, seed in 0u64..1000
+        ) {
+            let readers: Vec<(&str, f64)> = lags.iter().map(|l| (["a", "b", "c"][*l as usize % 3], 1.0)).collect();
+            let mut s = snapshot("a", &readers, &[("a", 0.5), ("c", 0.5)]);
+            for (server, lag) in s.servers[1..].iter_mut().zip(&lags) {
+                server.lag.as_mut().unwrap().at_least = std::time::Duration::from_secs(*lag);
+            }
+            let view = view(s);
+            let tried: Vec<_> = view.candidates.get(bad).map(|c| (c.name.clone(), String::new())).into_iter().collect();
+            let zone = Zone::new("a");
+            if let Ok(picked) = pick(&view, &ask(Some(&zone), &have, &tried), &mut StdRng::seed_from_u64(seed)) {
+                prop_assert_ne!(picked.server, bad);
+                let candidate = &view.candidates[picked.server];
+                prop_assert!(candidate.reads.is_eligible() || picked.because == Because::NoReplica);
+            }
+        }
+    }
+}

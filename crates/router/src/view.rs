@@ -1,0 +1,353 @@
+//! The view: everything a pick needs, worked out once per snapshot and then only read.
+//!
+//! Built from the last snapshot and what our own side knows (drains, suspects); shared behind an `ArcSwap`, so that
+//! the data plane reads it without a lock. Built anew on every snapshot, suspicion, drain and reload.
+
+use crate::eligible::{self, Own, Reason, Verdict};
+use crate::flow::{Flow, Place};
+use crate::suspect::Suspects;
+use fleet::config::RouterConfig;
+use fleet::{Address, DemandSource, Role, ServerName, Snapshot, Zone};
+use std::collections::HashSet;
+use std::fmt;
+use std::sync::Arc;
+use std::time::Instant;
+
+/// The immutable view.
+#[derive(Clone, Debug)]
+pub struct View {
+    /// What it was built from.
+    pub snapshot: Arc<Snapshot>,
+    /// The data plane's configuration.
+    pub config: Arc<RouterConfig>,
+    /// Where we stand.
+    pub own_zone: Option<Zone>,
+    /// One a server of the snapshot, in its order.
+    pub candidates: Vec<Candidate>,
+    /// Which share of each zone's reads goes where.
+    pub flow: Flow,
+    /// For each place of the flow table, the candidates eligible for reads there.
+    pub members: Vec<Vec<usize>>,
+    /// What is done instead of what was asked for, each with a name.
+    pub fallbacks: Vec<Fallback>,
+}
+
+/// A server as the pick sees it.
+#[derive(Clone, Debug)]
+pub struct Candidate {
+    /// Its name.
+    pub name: ServerName,
+    /// How we reach it.
+    pub reach: Address,
+    /// What it is.
+    pub role: Role,
+    /// Where it stands.
+    pub zone: Option<Zone>,
+    /// May it serve reads?
+    pub reads: Verdict,
+    /// May it serve writes?
+    pub writes: Verdict,
+    /// Statements it says it runs now; as old as the snapshot.
+    pub running: u32,
+}
+
+/// A fallback in force. Each has a stable name (metric label) and a line in words.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Fallback {
+    /// No replica is eligible, reads go to the primary.
+    ReadsOnPrimary,
+    /// No replica is eligible and the primary is not allowed or not there: readers are refused.
+    NoReads,
+    /// Replicas answer, and the lag limit excludes every one of them.
+    LagLimitExcludesAll,
+    /// Nobody takes writes: new writer sessions are held.
+    WriterUnknown {
+        /// Why.
+        why: String,
+    },
+    /// Demand is not measured by statement counters.
+    DemandNotMeasured {
+        /// What stands in.
+        source: DemandSource,
+    },
+    /// We do not know where we stand: our reads go where there is room.
+    OwnZoneUnknown,
+    /// Eligible servers that stand in no known zone.
+    ServersWithoutZone {
+        /// Which.
+        servers: Vec<ServerName>,
+    },
+}
+
+/// What our own side knows.
+#[derive(Clone, Debug, Default)]
+pub struct OwnState {
+    /// Servers being emptied by command.
+    pub draining: HashSet<ServerName>,
+    /// Servers that just failed a session.
+    pub suspects: Suspects,
+}
+
+impl View {
+    /// Works everything out. Pure: the same inputs give the same view.
+    pub fn new(snapshot: Arc<Snapshot>, config: Arc<RouterConfig>, own: &OwnState, now: Instant) -> Self {
+        let candidates: Vec<Candidate> = snapshot
+            .servers
+            .iter()
+            .map(|server| {
+                let own = Own {
+                    draining: own.draining.contains(&server.name),
+                    suspect: own.suspects.of(&server.name),
+                };
+                Candidate {
+                    name: server.name.clone(),
+                    reach: server.reach.clone(),
+                    role: server.role,
+                    zone: server.zone_name().cloned(),
+                    reads: eligible::for_reads(server, own, &config, now),
+                    writes: eligible::for_writes(server, own, &snapshot.writer),
+                    running: server.load.running,
+                }
+            })
+            .collect();
+        let own_zone = snapshot.own_zone.as_ref().map(|z| z.zone.clone());
+        let flow = Flow::new(places(&candidates, &snapshot, own_zone.as_ref()), config.slack);
+        let members = flow
+            .places
+            .iter()
+            .map(|place| {
+                let here = |c: &Candidate| c.reads.is_eligible() && c.zone == place.zone;
+                (0..candidates.len()).filter(|i| here(&candidates[*i])).collect()
+            })
+            .collect();
+        let fallbacks = fallbacks(&candidates, &snapshot, &config);
+        Self { snapshot, config, own_zone, candidates, flow, members, fallbacks }
+    }
+
+    /// The share of the reads born in `from` that each candidate should serve: flow into its zone, divided inside the
+    /// zone by capacity. All 0 when no replica is eligible.
+    pub fn shares(&self, from: Option<&Zone>) -> Vec<f64> {
+        let mut shares = vec![0.0; self.candidates.len()];
+        for ((place, members), part) in self.flow.places.iter().zip(&self.members).zip(self.row(from)) {
+            debug_assert!(members.is_empty() || place.capacity > 0.0);
+            let capacity: f64 = members.iter().map(|m| self.candidates[*m].reads.capacity()).sum();
+            for member in members {
+                shares[*member] = part * self.candidates[*member].reads.capacity() / capacity;
+            }
+        }
+        shares
+    }
+
+    /// The row of the flow table for reads born in `from`; an origin the table does not know goes by capacity.
+    pub fn row(&self, from: Option<&Zone>) -> Vec<f64> {
+        match self.flow.row(from) {
+            Some(row) => row.to_vec(),
+            None => self.flow.places.iter().map(|p| p.capacity).collect(),
+        }
+    }
+
+    /// The server that takes writes now.
+    pub fn writer(&self) -> Option<usize> {
+        self.candidates.iter().position(|c| c.writes.is_eligible())
+    }
+
+    /// Where a server stands in this view.
+    pub fn index(&self, name: &ServerName) -> Option<usize> {
+        self.candidates.iter().position(|c| c.name == *name)
+    }
+}
+
+/// Demand and capacity of every zone that has either, and of our own.
+fn places(candidates: &[Candidate], snapshot: &Snapshot, own: Option<&Zone>) -> Vec<Place> {
+    let mut zones: Vec<Option<Zone>> = Vec::new();
+    let mut add = |zone: Option<Zone>| {
+        if !zones.contains(&zone) {
+            zones.push(zone);
+        }
+    };
+    candidates.iter().filter(|c| c.zone.is_some()).for_each(|c| add(c.zone.clone()));
+    snapshot.demand.zones.iter().for_each(|z| add(Some(z.zone.clone())));
+    add(own.cloned());
+    let unplaced = snapshot.demand.unplaced.clamp(0.0, 1.0);
+    if unplaced > 0.0 || candidates.iter().any(|c| c.zone.is_none() && c.reads.is_eligible()) {
+        add(None);
+    }
+    zones.sort();
+    let capacity_of = |zone: &Option<Zone>| -> f64 {
+        candidates.iter().filter(|c| c.zone == *zone).map(|c| c.reads.capacity()).sum()
+    };
+    let measured = snapshot.demand.zones.iter().any(|z| z.share > 0.0);
+    zones
+        .into_iter()
+        .map(|zone| {
+            let capacity = capacity_of(&zone);
+            let demand = match &zone {
+                // Nothing measured: whoever has a reader counts the same, and so do we.
+                _ if !measured => f64::from(u8::from(capacity > 0.0 || zone.as_ref() == own)),
+                Some(zone) => snapshot.demand.share(zone) * (1.0 - unplaced),
+                None => unplaced,
+            };
+            Place { zone, demand, capacity }
+        })
+        .collect()
+}
+
+/// Everything that is not as asked for.
+fn fallbacks(candidates: &[Candidate], snapshot: &Snapshot, config: &RouterConfig) -> Vec<Fallback> {
+    let mut found = Vec::new();
+    let writer = candidates.iter().any(|c| c.writes.is_eligible());
+    if !candidates.iter().any(|c| c.reads.is_eligible()) {
+        found.push(if writer && config.reads_on_primary {
+            Fallback::ReadsOnPrimary
+        } else {
+            Fallback::NoReads
+        });
+        let behind = |c: &Candidate| matches!(c.reads.reason(), Some(Reason::Behind { .. }));
+        if candidates.iter().any(behind) {
+            found.push(Fallback::LagLimitExcludesAll);
+        }
+    }
+    if !writer {
+        let why = match &snapshot.writer {
+            fleet::WriterStatus::Unknown { why } => why.clone(),
+            fleet::WriterStatus::Known { server } => {
+                let at = candidates.iter().find(|c| c.name == *server).and_then(|c| c.writes.reason());
+                format!(
+                    "{server}: {}",
+                    at.map_or_else(|| "not in the snapshot".to_owned(), ToString::to_string)
+                )
+            }
+        };
+        found.push(Fallback::WriterUnknown { why });
+    }
+    if snapshot.demand.source != DemandSource::StatementCounters {
+        found.push(Fallback::DemandNotMeasured { source: snapshot.demand.source });
+    }
+    if snapshot.own_zone.is_none() {
+        found.push(Fallback::OwnZoneUnknown);
+    }
+    let lost: Vec<ServerName> = candidates
+        .iter()
+        .filter(|c| c.zone.is_none() && c.reads.is_eligible())
+        .map(|c| c.name.clone())
+        .collect();
+    if !lost.is_empty() {
+        found.push(Fallback::ServersWithoutZone { servers: lost });
+    }
+    found
+}
+
+impl Fallback {
+    /// Its stable name: metric label and JSON.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::ReadsOnPrimary => "reads_on_primary",
+            Self::NoReads => "no_reads",
+            Self::LagLimitExcludesAll => "lag_limit_excludes_all",
+            Self::WriterUnknown { .. } => "writer_unknown",
+            Self::DemandNotMeasured { .. } => "demand_not_measured",
+            Self::OwnZoneUnknown => "own_zone_unknown",
+            Self::ServersWithoutZone { .. } => "servers_without_zone",
+        }
+    }
+}
+
+impl fmt::Display for Fallback {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::ReadsOnPrimary => f.write_str("no replica is eligible: reads go to the primary"),
+            Self::NoReads => f.write_str("no server is eligible for reads: new reader sessions are refused"),
+            Self::LagLimitExcludesAll => {
+                f.write_str("every replica that answers is further behind than max_lag")
+            }
+            Self::WriterUnknown { why } => {
+                write!(f, "no server takes writes ({why}): new writer sessions are held")
+            }
+            Self::DemandNotMeasured { source } => write!(f, "demand per zone stands on {source}"),
+            Self::OwnZoneUnknown => f.write_str("our own zone is not known: reads go wherever there is room"),
+            Self::ServersWithoutZone { servers } => {
+                let names: Vec<&str> = servers.iter().map(ServerName::as_str).collect();
+                write!(f, "in no known zone: {}", names.join(", "))
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+    use fleet::{
+        Demand, Lag, LagSource, Replication, Server, State, Weight, WriterStatus, ZoneShare, Zoned, ZonedBy,
+    };
+    use std::time::Duration;
+
+    /// A fleet of answering replicas `r0..` in the given zones (`""` is none) and the primary `p` in zone a.
+    pub(crate) fn snapshot(own: &str, readers: &[(&str, f64)], demand: &[(&str, f64)]) -> Snapshot {
+        let zoned = |z: &str| (!z.is_empty()).then(|| Zoned { zone: Zone::new(z), by: ZonedBy::Rule });
+        let mut servers = vec![server("p", Role::Primary, zoned("a"), 1.0)];
+        for (i, (zone, weight)) in readers.iter().enumerate() {
+            servers.push(server(&format!("r{i}"), Role::Replica, zoned(zone), *weight));
+        }
+        Snapshot {
+            round: 1,
+            servers,
+            writer: WriterStatus::Known { server: ServerName::new("p") },
+            own_zone: zoned(own),
+            demand: Demand {
+                zones: demand.iter().map(|(z, s)| ZoneShare { zone: Zone::new(z), share: *s }).collect(),
+                source: DemandSource::StatementCounters,
+                reads_per_second: 1000.0,
+                unplaced: 0.0,
+            },
+            ..Snapshot::empty(Instant::now())
+        }
+    }
+
+    fn server(name: &str, role: Role, zone: Option<Zoned>, weight: f64) -> Server {
+        let mut server = Server::unasked(ServerName::new(name), Address::tcp("127.0.0.1", 3306));
+        server.role = role;
+        server.state = State::Answering;
+        server.replication = Replication::Running;
+        server.weight = Weight::new(weight).unwrap();
+        server.zone = zone;
+        let (at_least, uncertainty) = (Duration::from_millis(10), Duration::ZERO);
+        server.lag = Some(Lag { at_least, uncertainty, source: LagSource::GtidSamples });
+        server
+    }
+
+    pub(crate) fn view(snapshot: Snapshot) -> View {
+        View::new(Arc::new(snapshot), Arc::new(RouterConfig::default()), &OwnState::default(), Instant::now())
+    }
+
+    #[test]
+    fn shares_follow_the_flow_between_zones_and_the_weight_inside_one() {
+        let third = 1.0 / 3.0;
+        let demand = [("a", third), ("b", third), ("c", third)];
+        let view = view(snapshot("c", &[("a", 1.5), ("a", 0.5), ("b", 1.0)], &demand));
+        let shares = view.shares(Some(&Zone::new("c")));
+        assert!((shares[1] - 0.75).abs() < 1e-9 && (shares[2] - 0.25).abs() < 1e-9, "{shares:?}");
+        assert!(shares[0] == 0.0 && shares[3] < 1e-9, "never the primary, nor a zone without room");
+        assert!(view.fallbacks.is_empty(), "{:?}", view.fallbacks);
+    }
+
+    #[test]
+    fn fallbacks_are_named_one_by_one() {
+        let mut s = snapshot("", &[("", 1.0)], &[]);
+        s.demand = Demand::unknown();
+        let names: Vec<_> = view(s).fallbacks.iter().map(Fallback::name).collect();
+        assert_eq!(names, ["demand_not_measured", "own_zone_unknown", "servers_without_zone"]);
+        let mut s = snapshot("a", &[("a", 1.0)], &[("a", 1.0)]);
+        s.servers[1].lag.as_mut().unwrap().at_least = Duration::from_secs(99);
+        let names: Vec<_> = view(s).fallbacks.iter().map(Fallback::name).collect();
+        assert_eq!(names, ["reads_on_primary", "lag_limit_excludes_all"]);
+    }
+
+    #[test]
+    fn an_unknown_own_zone_sends_reads_where_there_is_room() {
+        let mut s = snapshot("", &[("a", 1.0), ("b", 1.0)], &[("a", 0.5), ("b", 0.1)]);
+        s.demand.unplaced = 0.4;
+        let shares = view(s).shares(None);
+        assert!(shares[2] > shares[1], "{shares:?}");
+        assert!((shares.iter().sum::<f64>() - 1.0).abs() < 1e-9);
+    }
+}
