@@ -1,1 +1,35 @@
-//! wire
+//! The MySQL and MariaDB client/server protocol as bytes.
+//!
+//! No sockets, no clock and no policy: functions from bytes to values and back, and one state machine, the
+//! [`Tracker`], that is fed with what a relay passes on and knows where the session stands. Every parser is total:
+//! any input gives a value or an error, never a panic, and memory stays bounded whatever a peer sends.
+//!
+//! The way in: [`packet`] cuts a byte stream into packets; [`greeting`], [`login`] and [`response`] read and write the
+//! packets that matter to us; [`tracker`] follows a session; [`statement`] looks for state that a statement leaves behind.
+
+mod flags;
+
+pub mod auth;
+pub mod capability;
+pub mod command;
+mod error;
+pub mod greeting;
+pub mod login;
+pub mod packet;
+pub mod read;
+pub mod response;
+pub mod statement;
+pub mod status;
+mod sticky;
+pub mod tracker;
+pub mod write;
+
+pub use capability::Capabilities;
+pub use command::Command;
+pub use error::WireError;
+pub use greeting::Greeting;
+pub use login::Login;
+pub use response::ErrPacket;
+pub use status::Status;
+pub use sticky::Sticky;
+pub use tracker::{Phase, Progress, Tracker};

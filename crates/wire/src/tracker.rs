@@ -1,0 +1,178 @@
+//! Follows one session through the bytes that a relay passes on.
+//!
+//! The relay feeds [`Tracker::client_bytes`] and [`Tracker::server_bytes`] with exactly what it relays, in the order in which
+//! it does so, in chunks of any size. The tracker then knows the session's phase, whether it is idle (the only moment
+//! at which it may be moved or closed), whether a transaction is open, and what state it would lose ([`Sticky`]).
+//!
+//! How it works: [`Framer`](crate::packet::Framer)s cut both directions into packets. Every client packet with sequence id 0
+//! is a command, and joins a queue of commands not yet answered (clients may send ahead). The server answers in order;
+//! [`Reply`](reply::Reply) says what it may send next for the command in front: this is the grammar of the protocol, and
+//! needs of every packet the length, the sequence id and the first byte. Rows are skipped by arithmetic. Nothing is
+//! allocated for a command on the steady path.
+//!
+//! Where the protocol goes on in a form that cannot be read (TLS, compression) the tracker says [`Phase::Opaque`] and stays
+//! there. When the bytes make no sense it says [`Phase::Lost`] and stays there: a wrong idea of a session's state
+//! would be worse than none. In both it costs nothing more.
+//!
+//! Worked example, a point select: the client sends `COM_QUERY` (seq 0): queue 1, [`Progress::started`] 1, phase busy. The
+//! server sends a column count (seq 1: [`Progress::answering`] 1), a definition (2), a row (3) and the end of rows (4):
+//! [`Progress::completed`] 1, the queue is empty, the status flags of the last packet are the session's, phase idle.
+
+mod client;
+mod handshake;
+mod names;
+mod pending;
+mod reply;
+mod server;
+mod session;
+mod why;
+
+use crate::command::Command;
+use crate::packet::{Framer, Piece};
+use crate::sticky::Sticky;
+use session::Session;
+pub use why::{ClosedBecause, LostBecause, OpaqueBecause, Side};
+
+/// Where a session stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Phase {
+    /// Nothing complete has come: the server speaks first.
+    Greeting,
+    /// The server has greeted; the client has not logged in.
+    Login,
+    /// Client and server exchange proofs.
+    Authenticating,
+    /// Logged in, no command outstanding. (See [`Tracker::is_idle`] for packets that have come in part.)
+    Idle,
+    /// A command is outstanding.
+    Busy,
+    /// The server waits for a file from the client (`LOAD DATA LOCAL`).
+    Infile,
+    /// The server streams its binary log: never idle again.
+    Streaming,
+    /// It ends: one side said so.
+    Closing(ClosedBecause),
+    /// It goes on in a form that cannot be read.
+    Opaque(OpaqueBecause),
+    /// The bytes made no sense; nothing is known from here on.
+    Lost(LostBecause),
+}
+
+/// Counts of answered commands, each only ever growing. The n-th command started is the n-th answered and the n-th completed,
+/// so a relay that compares them after each feed can time every command. Commands without an answer (`COM_QUIT`,
+/// `COM_STMT_CLOSE`, `COM_STMT_SEND_LONG_DATA`) are not counted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Progress {
+    /// Commands of which the start has come from the client.
+    pub started: u64,
+    /// Commands of which the server has begun the answer.
+    pub answering: u64,
+    /// Commands answered whole.
+    pub completed: u64,
+    /// Commands answered with an error; part of `completed`.
+    pub failed: u64,
+}
+
+/// Follows one session; see the module's text.
+#[derive(Debug, Default)]
+pub struct Tracker {
+    client: Framer,
+    server: Framer,
+    session: Session,
+}
+
+impl Tracker {
+    /// A tracker at the start of a connection, before the server's greeting.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// These bytes go from the client to the server.
+    pub fn client_bytes(&mut self, bytes: &[u8]) {
+        let mut rest = bytes;
+        while self.session.is_readable() {
+            let Some(piece) = self.client.next(&mut rest) else { return };
+            match piece {
+                Piece::Head(head) => self.session.client_head(head),
+                Piece::Body(more) => self.session.client_body(more),
+                Piece::Tail { sequence } => self.session.client_tail(sequence),
+                Piece::Broken { expected, got } => self.session.broken(Side::Client, expected, got),
+            }
+        }
+    }
+
+    /// These bytes go from the server to the client.
+    pub fn server_bytes(&mut self, bytes: &[u8]) {
+        if self.server.is_between() && !bytes.is_empty() {
+            self.session.answer_begins();
+        }
+        let mut rest = bytes;
+        while self.session.is_readable() {
+            let Some(piece) = self.server.next(&mut rest) else { return };
+            match piece {
+                Piece::Head(head) => self.session.server_head(head),
+                Piece::Body(_) => {}
+                Piece::Tail { sequence } => self.session.server_tail(sequence),
+                Piece::Broken { expected, got } => self.session.broken(Side::Server, expected, got),
+            }
+        }
+    }
+
+    /// Where the session stands.
+    pub fn phase(&self) -> Phase {
+        self.session.phase()
+    }
+
+    /// Is the session logged in, every command answered, and no packet under way in either direction? Only then may it be
+    /// closed or moved without cutting a statement. Say [`Tracker::in_transaction`] and [`Tracker::sticky`] too.
+    pub fn is_idle(&self) -> bool {
+        self.phase() == Phase::Idle && self.client.is_between() && self.server.is_between()
+    }
+
+    /// Is a transaction open, by the server's last word? With `autocommit` off also after an error, which carries no status.
+    /// While a command is outstanding this is the state before it.
+    pub fn in_transaction(&self) -> bool {
+        self.session.in_transaction()
+    }
+
+    /// The state that would be lost if the session were closed now.
+    pub fn sticky(&self) -> Sticky {
+        self.session.sticky()
+    }
+
+    /// How many commands have come, are being answered, are done.
+    pub fn progress(&self) -> Progress {
+        self.session.progress()
+    }
+
+    /// Commands answered whole: [`Progress::completed`].
+    pub fn commands_completed(&self) -> u64 {
+        self.session.progress().completed
+    }
+
+    /// The command that the server is answering or will answer next.
+    pub fn command(&self) -> Option<Command> {
+        self.session.command()
+    }
+
+    /// The name the client logged in with, at most 256 bytes; `None` before the login.
+    pub fn user(&self) -> Option<&str> {
+        self.session.user()
+    }
+
+    /// The default database as far as it is known, at most 256 bytes.
+    pub fn database(&self) -> Option<&str> {
+        self.session.database()
+    }
+
+    /// The flags of the session: what both sides can do. Empty before the login.
+    pub fn capabilities(&self) -> crate::Capabilities {
+        self.session.capabilities()
+    }
+
+    /// The sequence id that the server's next packet would carry if it answered now. For an ERR packet of our own to a client
+    /// whose command was not relayed.
+    pub fn next_sequence(&self) -> u8 {
+        self.session.next_sequence()
+    }
+}
