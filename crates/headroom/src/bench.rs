@@ -1,13 +1,120 @@
-//! `headroom bench`: the relay beside HAProxy and a direct connection, in one run on this machine.
+//! `headroom bench`: the relay beside HAProxy and a direct connection, in one run on this machine; then the demo's
+//! ratios, repeated. What is measured and how to read it: docs/guide/benchmarks.md.
 
-use clap::Args;
+mod child;
+mod client;
+mod load;
+mod machine;
+mod output;
+mod plan;
+mod process;
+mod progress;
+mod relay;
+mod report;
+mod sample;
+mod server;
+mod statistics;
+mod subject;
+mod sysbench;
+
+use clap::{Args, Subcommand};
+use plan::{Condition, Plan, Subject};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 /// Flags of `headroom bench`.
 #[derive(Args, Clone, Debug)]
-pub(crate) struct BenchArgs {}
+pub(crate) struct BenchArgs {
+    /// What to measure.
+    #[command(subcommand)]
+    what: What,
+}
+
+#[derive(Subcommand, Clone, Debug)]
+enum What {
+    /// The relay: direct, HAProxy and headroom under the same loads, interleaved.
+    Relay(RelayArgs),
+}
+
+/// Flags of `headroom bench relay`.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct RelayArgs {
+    /// How often everything is measured; ratios are taken within a round.
+    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=100))]
+    rounds: u32,
+    /// Seconds of each load.
+    #[arg(long, default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..=600))]
+    seconds: u32,
+    /// Clients at once, one condition each.
+    #[arg(long, value_delimiter = ',', default_values_t = [1, 16, 256],
+          value_parser = clap::value_parser!(u32).range(1..=4096))]
+    clients: Vec<u32>,
+    /// Idle sessions beside 16 clients, a condition of its own; 0 leaves it out.
+    #[arg(long, default_value_t = 1000, value_parser = clap::value_parser!(u32).range(..=20_000))]
+    idle: u32,
+    /// Connect-query-close cycles of each round; 0 leaves them out.
+    #[arg(long, default_value_t = 1000, value_parser = clap::value_parser!(u32).range(..=5000))]
+    connects: u32,
+    /// Rows of the table.
+    #[arg(long, default_value_t = 100_000, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    rows: u32,
+    /// A smoke run of about a minute: one round of 2 s, to see that everything works.
+    #[arg(long)]
+    quick: bool,
+    /// The first of four ports on 127.0.0.1 that are taken for the run.
+    #[arg(long, default_value_t = 23_300, value_parser = clap::value_parser!(u16).range(1024..=32_000))]
+    port: u16,
+    /// From which the order is drawn.
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Where the run's files go [default: benchmarks/runs/YYYY-MM-DD-relay, with --quick target/bench].
+    #[arg(long)]
+    out: Option<PathBuf>,
+    /// HAProxy to compare with [default: the distribution's].
+    #[arg(long)]
+    haproxy: Option<PathBuf>,
+    /// A newer HAProxy, as a further subject [default: target/haproxy-new/haproxy where it is, not with --quick].
+    #[arg(long)]
+    haproxy_newer: Option<PathBuf>,
+    /// Print everything as JSON instead of tables.
+    #[arg(long)]
+    json: bool,
+}
+
+impl RelayArgs {
+    fn plan(&self, newer: bool) -> Plan {
+        let mut subjects = vec![Subject::Direct, Subject::Haproxy];
+        subjects.extend(newer.then_some(Subject::HaproxyNewer));
+        subjects.push(Subject::Headroom);
+        let mut conditions: Vec<Condition> =
+            self.clients.iter().map(|&clients| Condition::Load { clients, idle: 0 }).collect();
+        conditions.extend((self.idle > 0).then_some(Condition::Load { clients: 16, idle: self.idle }));
+        conditions.extend((self.connects > 0).then_some(Condition::Connect { cycles: self.connects }));
+        let (rounds, seconds) = if self.quick { (1, 2) } else { (self.rounds, self.seconds) };
+        Plan { subjects, conditions, rounds, seconds, warm_up_seconds: 1, seed: self.seed }
+    }
+}
 
 /// Runs the bench.
-pub(crate) async fn run(_args: BenchArgs) -> anyhow::Result<ExitCode> {
-    anyhow::bail!("headroom bench is not there yet; try headroom lab up and headroom route")
+pub(crate) async fn run(args: BenchArgs) -> anyhow::Result<ExitCode> {
+    match args.what {
+        What::Relay(args) => relay::run(args).await,
+    }
+}
+
+/// Returns on Ctrl-C or when we are asked to end.
+async fn interrupted() {
+    use tokio::signal::unix::{SignalKind, signal};
+    let asked = async {
+        match signal(SignalKind::terminate()) {
+            Ok(mut terminate) => {
+                terminate.recv().await;
+            }
+            Err(_) => std::future::pending().await,
+        }
+    };
+    tokio::select! {
+        _ = tokio::signal::ctrl_c() => {}
+        () = asked => {}
+    }
 }

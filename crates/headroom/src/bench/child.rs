@@ -1,0 +1,164 @@
+//! Programs that the bench starts, and that end with it, whatever happens: dropped (an error, a panic, Ctrl-C) they
+//! are killed; if we are killed ourselves the kernel kills them (`setpriv --pdeathsig`, which then becomes the program,
+//! so its process id is the program's).
+
+use anyhow::{Context, bail};
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::time::Duration;
+use tokio::process::{Child, ChildStdout, Command};
+
+/// A program may take this long to end when it is asked to.
+const FAREWELL: Duration = Duration::from_secs(5);
+const SETPRIV: [&str; 2] = ["/usr/bin/setpriv", "/bin/setpriv"];
+
+/// A running program.
+#[derive(Debug)]
+pub(crate) struct Program {
+    name: &'static str,
+    child: Child,
+    log: PathBuf,
+}
+
+impl Program {
+    /// Starts it; complaints go to `log`, output too unless it is taken with [`Program::start_with_output`].
+    ///
+    /// Call it from a thread that lives as long as the program: the kernel counts the thread as the parent.
+    pub(crate) fn start(
+        name: &'static str,
+        program: &Path,
+        arguments: &[String],
+        log: &Path,
+    ) -> anyhow::Result<Self> {
+        let output = log_file(log)?;
+        Self::spawn(name, program, arguments, log, output.into())
+    }
+
+    /// Starts it and gives its output as a stream.
+    pub(crate) fn start_with_output(
+        name: &'static str,
+        program: &Path,
+        arguments: &[String],
+        log: &Path,
+    ) -> anyhow::Result<(Self, ChildStdout)> {
+        let mut program = Self::spawn(name, program, arguments, log, Stdio::piped())?;
+        let output = program.child.stdout.take().context("a piped output was asked for")?;
+        Ok((program, output))
+    }
+
+    fn spawn(
+        name: &'static str,
+        program: &Path,
+        arguments: &[String],
+        log: &Path,
+        output: Stdio,
+    ) -> anyhow::Result<Self> {
+        let mut command = match SETPRIV.iter().find(|path| Path::new(path).exists()) {
+            Some(setpriv) => {
+                let mut command = Command::new(setpriv);
+                command.args(["--pdeathsig", "KILL", "--"]).arg(program);
+                command
+            }
+            None => Command::new(program),
+        };
+        command.args(arguments).stdin(Stdio::null()).stdout(output).stderr(log_file(log)?);
+        // A Ctrl-C on the terminal is for us; we then stop them in order.
+        command.process_group(0).kill_on_drop(true);
+        let child = command.spawn().with_context(|| format!("starting {name}"))?;
+        Ok(Self { name, child, log: log.to_owned() })
+    }
+
+    /// Its process id.
+    ///
+    /// # Errors
+    /// It has ended; with the end of what it said.
+    pub(crate) fn pid(&mut self) -> anyhow::Result<u32> {
+        self.alive()?;
+        self.child.id().with_context(|| format!("{} has ended", self.name))
+    }
+
+    /// Fails, with the end of what it said, if it has ended.
+    pub(crate) fn alive(&mut self) -> anyhow::Result<()> {
+        match self.child.try_wait()? {
+            None => Ok(()),
+            Some(status) => bail!("{} ended by itself ({status}): {}", self.name, self.last_words()),
+        }
+    }
+
+    /// Waits for its own end and fails unless that is a success.
+    pub(crate) async fn finish(mut self, deadline: Duration) -> anyhow::Result<()> {
+        let ended = tokio::time::timeout(deadline, self.child.wait()).await;
+        let status = ended.with_context(|| format!("{} did not end within {deadline:?}", self.name))??;
+        if !status.success() {
+            bail!("{} ended with {status}: {}", self.name, self.last_words());
+        }
+        Ok(())
+    }
+
+    /// Asks it to end, and kills it if it does not.
+    pub(crate) async fn stop(mut self) -> anyhow::Result<()> {
+        let pid = self.child.id().and_then(|id| rustix::process::Pid::from_raw(i32::try_from(id).ok()?));
+        if let Some(pid) = pid {
+            rustix::process::kill_process(pid, rustix::process::Signal::TERM)?;
+            if tokio::time::timeout(FAREWELL, self.child.wait()).await.is_err() {
+                self.child.kill().await?;
+            }
+        }
+        Ok(())
+    }
+
+    fn last_words(&self) -> String {
+        let said = std::fs::read_to_string(&self.log).unwrap_or_default();
+        let mut last: Vec<&str> = said.lines().filter(|line| !line.trim().is_empty()).rev().take(3).collect();
+        last.reverse();
+        if last.is_empty() { "it said nothing".to_owned() } else { last.join(" / ") }
+    }
+}
+
+fn log_file(path: &Path) -> anyhow::Result<std::fs::File> {
+    let file = std::fs::File::options().create(true).append(true).open(path);
+    file.with_context(|| format!("writing {}", path.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shell(script: &str, log: &Path) -> Program {
+        Program::start("shell", Path::new("/bin/sh"), &["-c".to_owned(), script.to_owned()], log).unwrap()
+    }
+
+    #[tokio::test]
+    async fn a_program_that_failed_is_quoted() {
+        let dir = tempfile::tempdir().unwrap();
+        let program = shell("echo first; echo cannot bind >&2; exit 3", &dir.path().join("log"));
+        let error = program.finish(Duration::from_secs(10)).await.unwrap_err().to_string();
+        assert!(error.contains("cannot bind") && error.contains('3'), "{error}");
+    }
+
+    #[tokio::test]
+    async fn a_program_that_is_stopped_is_gone() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut program = shell("echo up; exec sleep 600", &dir.path().join("log"));
+        let pid = program.pid().unwrap();
+        program.stop().await.unwrap();
+        assert!(!Path::new(&format!("/proc/{pid}")).exists());
+    }
+
+    #[tokio::test]
+    async fn a_dropped_program_is_killed() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut program = shell("exec sleep 600", &dir.path().join("log"));
+        let pid = program.pid().unwrap();
+        drop(program);
+        let deadline = tokio::time::Instant::now() + Duration::from_secs(10);
+        let running = || {
+            let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+            !stat.is_empty() && !stat.contains(") Z ")
+        };
+        while running() {
+            assert!(tokio::time::Instant::now() < deadline, "{pid} still runs");
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    }
+}

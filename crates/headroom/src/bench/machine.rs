@@ -1,0 +1,172 @@
+//! On what the figures were measured: enough to judge them and to repeat them, and nothing that names a host, a person
+//! or a directory.
+
+use anyhow::Context;
+use serde::Serialize;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// A machine with more than this share of its cores busy before we start is somebody else's too.
+const BUSY: f64 = 0.25;
+
+/// Facts about the machine and the programs.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub(crate) struct Machine {
+    /// Model name of the first CPU.
+    pub(crate) cpu: String,
+    /// Logical CPUs that we may use.
+    pub(crate) cores: usize,
+    /// Memory in GiB.
+    pub(crate) memory_gib: f64,
+    /// Kernel release.
+    pub(crate) kernel: String,
+    /// Distribution.
+    pub(crate) system: String,
+    /// The program and what it says of its version, in the order of the tables.
+    pub(crate) programs: Vec<(String, String)>,
+    /// Runnable tasks over the last minute, when the run began.
+    pub(crate) load_average_before: f64,
+}
+
+impl Machine {
+    /// Looks; `programs` are asked for their versions.
+    pub(crate) fn look(programs: &[(&str, &Path)]) -> anyhow::Result<Self> {
+        let versions = programs.iter().map(|(name, path)| Ok(((*name).to_owned(), version(path)?)));
+        let mut programs: Vec<_> = versions.collect::<anyhow::Result<_>>()?;
+        programs.push(("headroom".to_owned(), own_version()));
+        Ok(Self {
+            cpu: fact("/proc/cpuinfo", "model name"),
+            cores: std::thread::available_parallelism()?.get(),
+            memory_gib: memory_gib(),
+            kernel: read("/proc/sys/kernel/osrelease").trim().to_owned(),
+            system: fact("/etc/os-release", "PRETTY_NAME").trim_matches('"').to_owned(),
+            programs,
+            load_average_before: load_average(),
+        })
+    }
+
+    /// Whether others were using it when we began.
+    pub(crate) fn was_busy(&self) -> bool {
+        self.load_average_before > BUSY * self.cores as f64
+    }
+}
+
+/// Today in UTC, `YYYY-MM-DD`.
+pub(crate) fn today() -> String {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let (year, month, day) = civil(since.as_secs() / 86_400);
+    format!("{year:04}-{month:02}-{day:02}")
+}
+
+/// The first line with a number in it that `--version` (or HAProxy's `-v`) gives, without the program's path.
+fn version(program: &Path) -> anyhow::Result<String> {
+    let name = program.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    let flag = if name.starts_with("haproxy") { "-v" } else { "--version" };
+    let output = Command::new(program).arg(flag).stdin(Stdio::null()).output();
+    let output = output.with_context(|| format!("asking {name} for its version"))?;
+    let said = String::from_utf8_lossy(&output.stdout);
+    let line = said.lines().find(|line| line.contains(|c: char| c.is_ascii_digit()));
+    let line = line.with_context(|| format!("{name} {flag} names no version"))?;
+    Ok(tidy_version(line))
+}
+
+/// `/usr/sbin/mariadbd  Ver 10.11.19-MariaDB for ...` -> `10.11.19-MariaDB for ...`; web addresses are left out.
+fn tidy_version(line: &str) -> String {
+    let after = line.split_once("Ver ").map_or(line, |(_, version)| version);
+    let words = after.split_whitespace().filter(|word| !word.contains("://") && !word.starts_with('/'));
+    words.collect::<Vec<_>>().join(" ").trim_end_matches([' ', '-']).to_owned()
+}
+
+/// Version, build kind, and the commit where this is run inside the repository.
+fn own_version() -> String {
+    let build = if cfg!(debug_assertions) { "debug build" } else { "release build" };
+    let commit = git(&["rev-parse", "--short=12", "HEAD"]);
+    // Results of earlier runs are no change of the program.
+    let changed = git(&["status", "--porcelain", "--", "crates", "Cargo.toml", "Cargo.lock"]);
+    let commit = match (commit, changed) {
+        (Some(commit), Some(changes)) if changes.is_empty() => format!(", commit {commit}"),
+        (Some(commit), _) => format!(", commit {commit} with changes"),
+        (None, _) => String::new(),
+    };
+    format!("{} ({build}{commit})", env!("CARGO_PKG_VERSION"))
+}
+
+fn git(arguments: &[&str]) -> Option<String> {
+    let output = Command::new("git").args(arguments).stdin(Stdio::null()).output().ok()?;
+    output.status.success().then(|| String::from_utf8_lossy(&output.stdout).trim().to_owned())
+}
+
+fn load_average() -> f64 {
+    read("/proc/loadavg").split_whitespace().next().and_then(|first| first.parse().ok()).unwrap_or_default()
+}
+
+fn memory_gib() -> f64 {
+    let kib: f64 =
+        fact("/proc/meminfo", "MemTotal").trim_end_matches("kB").trim().parse().unwrap_or_default();
+    (kib / 1024.0 / 1024.0 * 10.0).round() / 10.0
+}
+
+/// The value of the first line `name: value` or `name=value`.
+fn fact(path: &str, name: &str) -> String {
+    let text = read(path);
+    let value = text.lines().find_map(|line| line.strip_prefix(name)?.trim_start().strip_prefix([':', '=']));
+    value.map_or_else(|| "unknown".to_owned(), |value| value.trim().to_owned())
+}
+
+fn read(path: &str) -> String {
+    std::fs::read_to_string(path).unwrap_or_default()
+}
+
+/// Year, month and day of a day counted from 1970-01-01, in the Gregorian calendar: years are counted from March, so
+/// that the leap day is the last of its year (400 years have 146,097 days).
+fn civil(day: u64) -> (u64, u64, u64) {
+    let since_march_0000 = day + 719_468;
+    let era = since_march_0000 / 146_097;
+    let of_era = since_march_0000 % 146_097;
+    let year_of_era = (of_era - of_era / 1_460 + of_era / 36_524 - of_era / 146_096) / 365;
+    let of_year = of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let month_from_march = (5 * of_year + 2) / 153;
+    let day = of_year - (153 * month_from_march + 2) / 5 + 1;
+    let month = if month_from_march < 10 { month_from_march + 3 } else { month_from_march - 9 };
+    (year_of_era + era * 400 + u64::from(month <= 2), month, day)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn days_are_dates() {
+        for (day, date) in
+            [(0, (1970, 1, 1)), (59, (1970, 3, 1)), (11_016, (2000, 2, 29)), (20_777, (2026, 11, 20))]
+        {
+            assert_eq!(civil(day), date);
+        }
+    }
+
+    #[test]
+    fn versions_are_kept_and_paths_are_not() {
+        for (line, expected) in [
+            (
+                "/usr/sbin/mariadbd  Ver 10.11.19-MariaDB-0+deb12u1 for debian-linux-gnu on x86_64 (Debian 12)",
+                "10.11.19-MariaDB-0+deb12u1 for debian-linux-gnu on x86_64 (Debian 12)",
+            ),
+            (
+                "HAProxy version 2.6.12-1+deb12u4 2026/10/17 - https://haproxy.org/",
+                "HAProxy version 2.6.12-1+deb12u4 2026/10/17",
+            ),
+            ("sysbench 1.0.20", "sysbench 1.0.20"),
+        ] {
+            assert_eq!(tidy_version(line), expected);
+        }
+    }
+
+    #[test]
+    fn this_machine_has_a_kernel_and_cores() {
+        let machine = Machine::look(&[]).unwrap();
+        assert!(machine.cores > 0 && machine.memory_gib > 0.0);
+        assert!(!machine.kernel.is_empty());
+        assert_eq!(machine.programs.last().unwrap().0, "headroom");
+    }
+}

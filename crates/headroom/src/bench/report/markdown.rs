@@ -1,0 +1,267 @@
+//! The summary as Markdown whose columns line up, so that it reads as well on a terminal.
+
+use super::{GOAL, GOAL_CLIENTS, Report, Row};
+use crate::bench::plan::{Condition, Subject};
+use crate::bench::sample::Metric;
+use crate::bench::statistics::Ratio;
+use std::collections::BTreeMap;
+use std::fmt::Write;
+
+const NONE: &str = "-";
+
+/// The whole page: warnings, tables, goal, machine.
+pub(crate) fn page(report: &Report) -> String {
+    let mut page = format!("# The relay beside HAProxy and a direct connection, {}\n\n", report.date);
+    page += &tables(report);
+    page += &facts(report);
+    page
+}
+
+/// Warnings, tables and goal: what the terminal shows.
+pub(crate) fn tables(report: &Report) -> String {
+    let mut page = String::new();
+    for warning in &report.warnings {
+        let _ = writeln!(page, "> **Careful:** {warning}.\n");
+    }
+    let _ = write!(
+        page,
+        "Point selects in the text protocol; clients, relay and server share {} cores. Figures are medians over {};\n\
+         ratios compare within a round: geometric mean [95 % interval].\n\n",
+        report.machine.cores,
+        report.plan.rounds_in_words()
+    );
+    page += &load(report);
+    page += &ratios(report);
+    page += &memory(report);
+    page += &connect(report);
+    page += &goal(report);
+    page
+}
+
+fn load(report: &Report) -> String {
+    let head = [
+        "clients",
+        "through",
+        "QPS",
+        "p50 ms",
+        "p99 ms",
+        "CPU us/query",
+        "server CPU us/query",
+        "resident MiB",
+    ];
+    let rows = loads(report).map(|row| {
+        vec![
+            clients(row.condition),
+            row.subject.to_string(),
+            figure(row, Metric::Qps, 0),
+            figure(row, Metric::P50Ms, 3),
+            figure(row, Metric::P99Ms, 3),
+            figure(row, Metric::CpuUs, 1),
+            figure(row, Metric::ServerCpuUs, 1),
+            mebibytes(row, Metric::LoadedKib),
+        ]
+    });
+    section("Under load", &head, rows.collect())
+}
+
+fn ratios(report: &Report) -> String {
+    let head = [
+        "clients",
+        "through",
+        "QPS to direct",
+        "p99 to direct",
+        "QPS to HAProxy",
+        "p99 to HAProxy",
+        "CPU to HAProxy",
+    ];
+    let rows = loads(report).filter(|row| row.subject != Subject::Direct).map(|row| {
+        vec![
+            clients(row.condition),
+            row.subject.to_string(),
+            ratio(&row.to_direct, Metric::Qps),
+            ratio(&row.to_direct, Metric::P99Ms),
+            ratio(&row.to_haproxy, Metric::Qps),
+            ratio(&row.to_haproxy, Metric::P99Ms),
+            ratio(&row.to_haproxy, Metric::CpuUs),
+        ]
+    });
+    section("Ratios", &head, rows.collect())
+}
+
+fn memory(report: &Report) -> String {
+    let head = ["idle sessions", "through", "empty MiB", "with them MiB", "they add MiB", "KiB each"];
+    let rows = report.summary.iter().filter_map(|row| {
+        let Condition::Load { idle, .. } = row.condition else { return None };
+        let added = row.medians.get(&Metric::SessionsKib)?;
+        Some(vec![
+            idle.to_string(),
+            row.subject.to_string(),
+            mebibytes(row, Metric::EmptyKib),
+            mebibytes(row, Metric::IdleKib),
+            mebibytes(row, Metric::SessionsKib),
+            format!("{:.1}", added / f64::from(idle)),
+        ])
+    });
+    section("Memory of idle sessions", &head, rows.collect())
+}
+
+fn connect(report: &Report) -> String {
+    let head = ["through", "p50 us", "p99 us", "p50 to direct", "p50 to HAProxy"];
+    let rows =
+        report.summary.iter().filter(|row| matches!(row.condition, Condition::Connect { .. })).map(|row| {
+            vec![
+                row.subject.to_string(),
+                figure(row, Metric::ConnectP50Us, 0),
+                figure(row, Metric::ConnectP99Us, 0),
+                ratio(&row.to_direct, Metric::ConnectP50Us),
+                ratio(&row.to_haproxy, Metric::ConnectP50Us),
+            ]
+        });
+    section("Connect, one query, close", &head, rows.collect())
+}
+
+/// The goal and whether the interval lies on one side of it.
+fn goal(report: &Report) -> String {
+    let Some(ratio) = report.goal() else { return String::new() };
+    let verdict = match ratio.interval {
+        None => "one round cannot tell",
+        Some((low, _)) if low >= GOAL => "met: all of the interval is there",
+        Some((_, high)) if high < GOAL => "missed: all of the interval is below",
+        Some(_) if ratio.mean >= GOAL => "met on average, but the interval reaches below",
+        Some(_) => "missed on average, but the interval reaches it",
+    };
+    format!(
+        "Goal: at least {GOAL} x HAProxy's QPS at {GOAL_CLIENTS} clients on two cores. Measured {} on {} cores: {verdict}.\n\n",
+        shown(&ratio),
+        report.machine.cores
+    )
+}
+
+fn facts(report: &Report) -> String {
+    let machine = &report.machine;
+    let mut page = "## Machine\n\n".to_owned();
+    let _ = writeln!(page, "- {}, {} cores, {} GiB", machine.cpu, machine.cores, machine.memory_gib);
+    let _ = writeln!(page, "- {}, Linux {}", machine.system, machine.kernel);
+    for (name, version) in &machine.programs {
+        let _ = writeln!(page, "- {name}: {version}");
+    }
+    let _ = writeln!(page, "- load average before the run: {:.2}", machine.load_average_before);
+    let _ = writeln!(page, "- order drawn from seed {}", report.plan.seed);
+    page
+}
+
+fn loads(report: &Report) -> impl Iterator<Item = &Row> {
+    report.summary.iter().filter(|row| matches!(row.condition, Condition::Load { .. }))
+}
+
+fn clients(condition: Condition) -> String {
+    match condition {
+        Condition::Load { clients, idle: 0 } => clients.to_string(),
+        Condition::Load { clients, idle } => format!("{clients} + {idle} idle"),
+        Condition::Connect { .. } => NONE.to_owned(),
+    }
+}
+
+fn figure(row: &Row, metric: Metric, decimals: usize) -> String {
+    row.medians.get(&metric).map_or_else(|| NONE.to_owned(), |value| grouped(*value, decimals))
+}
+
+fn mebibytes(row: &Row, metric: Metric) -> String {
+    row.medians.get(&metric).map_or_else(|| NONE.to_owned(), |kib| format!("{:.1}", kib / 1024.0))
+}
+
+fn ratio(ratios: &BTreeMap<Metric, Ratio>, metric: Metric) -> String {
+    ratios.get(&metric).map_or_else(|| NONE.to_owned(), shown)
+}
+
+fn shown(ratio: &Ratio) -> String {
+    match ratio.interval {
+        Some((low, high)) => format!("{:.2} [{low:.2}, {high:.2}]", ratio.mean),
+        None => format!("{:.2}", ratio.mean),
+    }
+}
+
+/// `34512.3` -> `34,512`.
+fn grouped(value: f64, decimals: usize) -> String {
+    if decimals > 0 || value < 1000.0 {
+        return format!("{value:.decimals$}");
+    }
+    let digits = format!("{value:.0}");
+    let mut text = String::new();
+    for (place, digit) in digits.chars().enumerate() {
+        if place > 0 && (digits.len() - place).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+/// A headline and a table; nothing when there are no rows. Names to the left, figures to the right.
+fn section(title: &str, head: &[&str], rows: Vec<Vec<String>>) -> String {
+    if rows.is_empty() {
+        return String::new();
+    }
+    let head: Vec<String> = head.iter().map(ToString::to_string).collect();
+    let lines: Vec<&Vec<String>> = std::iter::once(&head).chain(&rows).collect();
+    let width = |column: usize| lines.iter().map(|line| line[column].chars().count()).max().unwrap_or(0);
+    let widths: Vec<usize> = (0..head.len()).map(width).collect();
+    let left = |column: usize| head[column] == "through";
+    let mut text = format!("## {title}\n\n");
+    for (number, line) in lines.iter().enumerate() {
+        for (column, cell) in line.iter().enumerate() {
+            let width = widths[column];
+            let _ = if left(column) {
+                write!(text, "| {cell:<width$} ")
+            } else {
+                write!(text, "| {cell:>width$} ")
+            };
+        }
+        text.push_str("|\n");
+        if number == 0 {
+            for (column, width) in widths.iter().enumerate() {
+                let dashes = "-".repeat(width + 1);
+                let _ = if left(column) { write!(text, "|{dashes}-") } else { write!(text, "|{dashes}:") };
+            }
+            text.push_str("|\n");
+        }
+    }
+    text.push('\n');
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::report;
+    use super::*;
+
+    #[test]
+    fn the_page_has_every_subject_its_ratios_and_the_goal() {
+        let page = page(&report());
+        for expected in [
+            "|        16 | headroom | 28,000 |",
+            "| 16 + 1000 idle |",
+            "1.40 [1.40, 1.40]",
+            "Goal: at least 1.3 x HAProxy's QPS at 16 clients",
+            "met: all of the interval is there",
+            "- headroom: 0.1.0 (release build)",
+        ] {
+            let loose = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
+            assert!(loose(&page).contains(&loose(expected)), "{expected} is missing in\n{page}");
+        }
+    }
+
+    #[test]
+    fn columns_line_up() {
+        let page = tables(&report());
+        let table: Vec<&str> = page.lines().skip_while(|l| *l != "## Under load").skip(2).take(5).collect();
+        assert!(table.iter().all(|line| line.len() == table[0].len()), "{table:#?}");
+    }
+
+    #[test]
+    fn thousands_are_grouped() {
+        assert_eq!(grouped(1_234_567.4, 0), "1,234,567");
+        assert_eq!(grouped(999.6, 0), "1000");
+        assert_eq!(grouped(0.5251, 3), "0.525");
+    }
+}

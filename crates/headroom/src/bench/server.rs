@@ -1,0 +1,70 @@
+//! The server behind all subjects: one mariadbd of a lab, reached at its real address (no link), all data in memory,
+//! nothing synced to disk.
+
+use super::sysbench::{ACCOUNT, DATABASE};
+use anyhow::Context;
+use lab::{Account, Lab, Spec};
+use mysql_async::prelude::Queryable;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+
+const ZONE: &str = "a";
+const NAME: &str = "a1";
+/// Holds the table several times over.
+const BUFFER_POOL_MIB: u32 = 256;
+/// Sessions beside those of the bench: headroom's questions, the lab's own.
+const SPARE_SESSIONS: u32 = 100;
+
+/// A server that answers.
+#[derive(Debug)]
+pub(crate) struct Server {
+    lab: Lab,
+    /// Where it listens.
+    pub(crate) address: SocketAddr,
+    /// Its process.
+    pub(crate) pid: u32,
+    /// What it says of its version.
+    pub(crate) version: String,
+}
+
+impl Server {
+    /// Brings it up below `base` with an account and an empty database for the load; `sessions` may be open at once.
+    pub(crate) async fn up(base: &Path, sessions: u32) -> anyhow::Result<Self> {
+        let mut spec = Spec::new(&[(ZONE, 1)])
+            .option("max_connections", &(sessions + SPARE_SESSIONS).to_string())
+            // Neither the table nor its statistics change; 1,000 sessions must not queue for a thread.
+            .option("thread_cache_size", "256");
+        spec.server.buffer_pool_mib = BUFFER_POOL_MIB;
+        let lab = Lab::up(&spec, base).await.context("bringing up the server")?;
+        let mut root = lab.connect(NAME).await?;
+        for statement in [
+            format!("CREATE DATABASE {DATABASE}"),
+            format!("CREATE USER '{ACCOUNT}'@'%'"),
+            format!("GRANT ALL ON {DATABASE}.* TO '{ACCOUNT}'@'%'"),
+        ] {
+            root.query_drop(statement).await?;
+        }
+        let asked: Option<(String, String)> = root.query_first("SELECT VERSION(), @@pid_file").await?;
+        root.disconnect().await?;
+        let (version, pid_file) = asked.context("the server did not tell its version")?;
+        let pid = std::fs::read_to_string(&pid_file).context("reading the server's pid file")?;
+        let pid = pid.trim().parse().context("the server's pid file holds no number")?;
+        let address = SocketAddr::from(lab.real(NAME)?);
+        Ok(Self { lab, address, pid, version })
+    }
+
+    /// The option file that headroom asks it with.
+    pub(crate) fn option_file(&self) -> PathBuf {
+        self.lab.credentials_file(Account::Headroom)
+    }
+
+    /// A directory that goes away with the server.
+    pub(crate) fn directory(&self) -> &Path {
+        self.lab.dir()
+    }
+
+    /// Shuts it down and removes everything of it.
+    pub(crate) async fn down(self) -> anyhow::Result<()> {
+        Ok(self.lab.down().await?)
+    }
+}

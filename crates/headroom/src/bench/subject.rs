@@ -1,0 +1,237 @@
+//! Who carries the queries: started fresh for each cell, so that no cell inherits another's memory or sessions.
+//!
+//! HAProxy as one would write it down for MySQL: mode tcp, a thread a core, no logging, no health checks (headroom asks
+//! its servers twice a second all the while, and pays for it), long timeouts. Headroom with its defaults.
+
+use super::child::Program;
+use super::client::Session;
+use super::plan::Subject;
+use anyhow::Context;
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+/// A subject must answer its first query in this time.
+const READY: Duration = Duration::from_secs(20);
+const POLL: Duration = Duration::from_millis(50);
+
+/// What is needed to start any subject.
+#[derive(Clone, Debug)]
+pub(crate) struct Site {
+    /// The server behind all of them.
+    pub(crate) server: SocketAddr,
+    /// How headroom asks that server: an option file.
+    pub(crate) option_file: PathBuf,
+    /// Four ports from here on are ours, on 127.0.0.1.
+    pub(crate) first_port: u16,
+    /// Configurations and logs are written here.
+    pub(crate) directory: PathBuf,
+    /// Threads for HAProxy; headroom takes as many by itself.
+    pub(crate) cores: usize,
+    /// Sessions that every subject must be able to take.
+    pub(crate) sessions: u32,
+    /// HAProxy of the distribution.
+    pub(crate) haproxy: PathBuf,
+    /// A newer one.
+    pub(crate) haproxy_newer: Option<PathBuf>,
+    /// Our own program.
+    pub(crate) headroom: PathBuf,
+}
+
+/// Ports of [`Site::first_port`] on that are used.
+pub(crate) const PORTS: u16 = 4;
+
+/// A subject that answers queries.
+#[derive(Debug)]
+pub(crate) struct Running {
+    /// Where clients go.
+    pub(crate) address: SocketAddr,
+    program: Option<Program>,
+}
+
+/// Fails if one of the ports is taken, before anything is started.
+pub(crate) fn ports_are_free(first: u16) -> anyhow::Result<()> {
+    for port in (first..).take(usize::from(PORTS)) {
+        TcpListener::bind((Ipv4Addr::LOCALHOST, port)).with_context(|| {
+            format!("port {port} on 127.0.0.1 cannot be ours; choose {PORTS} free ports with --port")
+        })?;
+    }
+    Ok(())
+}
+
+impl Running {
+    /// Starts the subject and waits until a query is answered through it.
+    pub(crate) async fn start(subject: Subject, site: &Site) -> anyhow::Result<Self> {
+        let (address, program) = match subject {
+            Subject::Direct => (site.server, None),
+            Subject::Haproxy => haproxy(subject, site, &site.haproxy, 0)?,
+            Subject::HaproxyNewer => {
+                let program = site.haproxy_newer.as_deref().context("there is no newer haproxy")?;
+                haproxy(subject, site, program, 1)?
+            }
+            Subject::Headroom => headroom(site)?,
+        };
+        let mut running = Self { address, program };
+        running.answers().await.with_context(|| format!("{subject} is not ready"))?;
+        Ok(running)
+    }
+
+    /// Its process id; `None` for the direct connection.
+    pub(crate) fn pid(&mut self) -> anyhow::Result<Option<u32>> {
+        self.program.as_mut().map(Program::pid).transpose()
+    }
+
+    /// Ends it.
+    pub(crate) async fn stop(self) -> anyhow::Result<()> {
+        match self.program {
+            Some(program) => program.stop().await,
+            None => Ok(()),
+        }
+    }
+
+    async fn answers(&mut self) -> anyhow::Result<()> {
+        let deadline = Instant::now() + READY;
+        loop {
+            let address = self.address;
+            let asked = tokio::task::spawn_blocking(move || {
+                let mut session = Session::login(address)?;
+                session.query("SELECT 1")?;
+                session.close()
+            });
+            let outcome = asked.await?;
+            if let Some(program) = &mut self.program {
+                program.alive()?;
+            }
+            match outcome {
+                Ok(()) => return Ok(()),
+                Err(error) if Instant::now() >= deadline => return Err(error),
+                Err(_) => tokio::time::sleep(POLL).await,
+            }
+        }
+    }
+}
+
+type Started = (SocketAddr, Option<Program>);
+
+fn haproxy(subject: Subject, site: &Site, program: &Path, offset: u16) -> anyhow::Result<Started> {
+    let address = SocketAddr::from((Ipv4Addr::LOCALHOST, site.first_port + offset));
+    let file = written(site, &format!("{subject}.cfg"), &haproxy_configuration(site, address))?;
+    // -db: stay in the foreground, one process; -q: only warnings and worse.
+    let arguments = ["-db", "-q", "-f", &file].map(str::to_owned);
+    let program = Program::start(subject.name(), program, &arguments, &log(site, subject))?;
+    Ok((address, Some(program)))
+}
+
+fn headroom(site: &Site) -> anyhow::Result<Started> {
+    let address = SocketAddr::from((Ipv4Addr::LOCALHOST, site.first_port + 2));
+    let admin = SocketAddr::from((Ipv4Addr::LOCALHOST, site.first_port + 3));
+    let file = written(site, "headroom.toml", &headroom_configuration(site, address, admin))?;
+    let arguments = ["route", "--config", &file].map(str::to_owned);
+    let name = Subject::Headroom.name();
+    let program = Program::start(name, &site.headroom, &arguments, &log(site, Subject::Headroom))?;
+    Ok((address, Some(program)))
+}
+
+fn written(site: &Site, name: &str, text: &str) -> anyhow::Result<String> {
+    let path = site.directory.join(name);
+    std::fs::write(&path, text).with_context(|| format!("writing {}", path.display()))?;
+    Ok(path.display().to_string())
+}
+
+fn log(site: &Site, subject: Subject) -> PathBuf {
+    site.directory.join(format!("{subject}.log"))
+}
+
+fn haproxy_configuration(site: &Site, address: SocketAddr) -> String {
+    let Site { server, cores, .. } = site;
+    let most = site.sessions + 1000;
+    format!(
+        "global
+    nbthread {cores}
+    maxconn {most}
+defaults
+    mode tcp
+    timeout connect 5s
+    timeout client 1h
+    timeout server 1h
+listen mysql
+    bind {address}
+    maxconn {most}
+    server primary {server}
+"
+    )
+}
+
+/// The reader listener: with a single server the primary answers reads, as it may by default.
+fn headroom_configuration(site: &Site, address: SocketAddr, admin: SocketAddr) -> String {
+    format!(
+        "[fleet]
+seeds = [\"{}\"]
+discover = false
+
+[credentials]
+option_file = \"{}\"
+
+[[listener]]
+address = \"{address}\"
+role = \"reader\"
+
+[admin]
+address = \"{admin}\"
+",
+        site.server,
+        site.option_file.display()
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn site(directory: &Path) -> Site {
+        Site {
+            server: "127.1.0.1:4000".parse().unwrap(),
+            option_file: PathBuf::from("/tmp/lab/headroom.cnf"),
+            first_port: 23300,
+            directory: directory.to_owned(),
+            cores: 2,
+            sessions: 1016,
+            haproxy: PathBuf::from("/usr/sbin/haproxy"),
+            haproxy_newer: None,
+            headroom: PathBuf::from("/bin/false"),
+        }
+    }
+
+    #[test]
+    fn headrooms_configuration_is_one_that_it_accepts() {
+        let text = headroom_configuration(
+            &site(Path::new("/tmp")),
+            "127.0.0.1:23302".parse().unwrap(),
+            "127.0.0.1:23303".parse().unwrap(),
+        );
+        let config = fleet::config::Config::parse(&text, "headroom.toml").unwrap();
+        assert_eq!(config.listeners[0].address.to_string(), "127.0.0.1:23302");
+        assert_eq!(config.fleet.seeds[0].to_string(), "127.1.0.1:4000");
+    }
+
+    #[test]
+    fn haproxy_takes_all_sessions_and_has_a_thread_a_core() {
+        let text = haproxy_configuration(&site(Path::new("/tmp")), "127.0.0.1:23300".parse().unwrap());
+        assert!(text.contains("maxconn 2016") && text.contains("nbthread 2"), "{text}");
+    }
+
+    #[test]
+    fn a_taken_port_is_named_before_anything_starts() {
+        let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = taken.local_addr().unwrap().port();
+        let error = ports_are_free(port).unwrap_err().to_string();
+        assert!(error.contains(&port.to_string()) && error.contains("--port"), "{error}");
+    }
+
+    #[tokio::test]
+    async fn a_subject_that_cannot_start_is_quoted_at_once() {
+        let dir = tempfile::tempdir().unwrap();
+        let error = Running::start(Subject::Headroom, &site(dir.path())).await.unwrap_err();
+        assert!(format!("{error:#}").contains("ended by itself"), "{error:#}");
+    }
+}
