@@ -1,6 +1,6 @@
 # `make` alone shows what there is. What a target needs and this machine lacks is installed first (scripts/install.sh).
 SHELL := /bin/bash
-export PATH := $(HOME)/.cargo/bin:$(PATH):/usr/local/go/bin:/usr/sbin:/sbin
+export PATH := $(CURDIR)/target/rust/bin:$(HOME)/.cargo/bin:$(PATH):/usr/local/go/bin:/usr/sbin:/sbin
 export CARGO_TERM_PROGRESS_WHEN ?= auto
 
 .DEFAULT_GOAL := help

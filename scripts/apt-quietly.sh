@@ -25,7 +25,7 @@ apt_install() {
 
 all_known() {
     for package in "$@"; do
-        apt-cache show "$package" >/dev/null 2>&1 || return 1
+        apt-cache policy "$package" | grep -q 'Candidate: [0-9]' || return 1
     done
 }
 

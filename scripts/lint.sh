@@ -5,6 +5,7 @@
 #   scripts/lint.sh [fmt] [clippy] [deny]      (nothing named: all three; stops at the first that fails)
 set -eu
 cd "$(dirname "$0")/.."
+PATH=$PWD/target/rust/bin:${CARGO_HOME:-$HOME/.cargo}/bin:$PATH
 
 main() {
     [ $# -gt 0 ] || set -- fmt clippy deny

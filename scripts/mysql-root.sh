@@ -7,6 +7,7 @@
 #   router   target/mysqlrouter/mysqlrouter
 #   mariadb  target/mariadb-new/mariadbd, mariadb, mariadb-install-db
 #   haproxy  target/haproxy-new/haproxy
+#   rustup   target/rustup/rustup (for scripts/rust.sh, where the distribution's own suite has none)
 #
 # The packages of the distribution's unstable suite (Debian: unstable, Ubuntu: devel) are fetched by a private apt
 # from the mirror that this machine's apt already names, their signatures checked with the distribution's keyring.
@@ -28,8 +29,9 @@ main() {
             router) bring mysqlrouter mysqlrouter 'mysql-router' ;;
             mariadb) bring mariadb-new mariadbd 'mariadb-server-core' 'mariadb-client-core' ;;
             haproxy) bring haproxy-new haproxy 'haproxy' ;;
+            rustup) bring rustup rustup 'rustup' ;;
             *)
-                say "nothing is called '$what': mysql, router, mariadb, haproxy"
+                say "nothing is called '$what': mysql, router, mariadb, haproxy, rustup"
                 exit 64
                 ;;
         esac
@@ -147,7 +149,7 @@ wrap() {
         mv "$binary" "$binary.elf"
         write_wrapper "$binary" ../..
         case $(basename "$binary") in
-            mysqld | mysql | mysqladmin | mysqldump | mysqlrouter | mysqlrouter_passwd | haproxy | mariadbd | mariadb | mariadb-admin | mariadb-dump)
+            mysqld | mysql | mysqladmin | mysqldump | mysqlrouter | mysqlrouter_passwd | haproxy | rustup | mariadbd | mariadb | mariadb-admin | mariadb-dump)
                 write_wrapper "$1/$(basename "$binary")" root "${binary#"$root"/}.elf"
                 ;;
         esac

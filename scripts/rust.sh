@@ -2,22 +2,27 @@
 # Sees to it that the Rust that rust-toolchain.toml pins is there; silent when it is.
 #
 # In order: rustup (its own or the distribution's) fetches the pinned toolchain; a cargo without rustup will do when it
-# is new enough; else the distribution's rustup package is installed. Where none of this helps, one line says what to do.
+# is new enough; else the distribution's rustup package is installed, and where its suite has none (Debian 12), the
+# unstable suite's is unpacked under target/ and keeps the toolchain there too: target/rust/bin, which the Makefile and
+# the scripts have in their PATH. Where none of this helps, one line says what to do.
 set -eu
 cd "$(dirname "$0")/.."
-PATH=$PATH:${CARGO_HOME:-$HOME/.cargo}/bin
+PATH=$PWD/target/rust/bin:$PATH:${CARGO_HOME:-$HOME/.cargo}/bin
 channel=$(sed -n 's/^channel = "\(.*\)"/\1/p' rust-toolchain.toml)
 
 main() {
     if command -v rustup >/dev/null 2>&1; then
+        rm -f target/rust/bin
         pin_with rustup
-    elif command -v cargo >/dev/null 2>&1 && new_enough "$(cargo --version | cut -d' ' -f2)"; then
-        has_clippy_and_fmt || give_up "cargo has no clippy or no rustfmt"
-    elif apt-cache show rustup >/dev/null 2>&1; then
+    elif command -v cargo >/dev/null 2>&1 && has_clippy_and_fmt && new_enough "$(cargo --version | cut -d' ' -f2)"; then
+        return 0
+    elif apt-cache policy rustup 2>/dev/null | grep -q 'Candidate: [0-9]'; then
         sh scripts/install.sh rustup
         pin_with rustup
+    elif command -v apt-get >/dev/null 2>&1; then
+        own_toolchain
     else
-        give_up "no cargo $channel, and this distribution has no rustup package"
+        give_up "no cargo $channel"
     fi
 }
 
@@ -31,6 +36,13 @@ pin_with() {
         give_up "rustup could not fetch Rust $channel (see target/rust.log)"
     }
     say "installed Rust $channel"
+}
+
+own_toolchain() {
+    sh scripts/mysql-root.sh rustup || give_up "no cargo $channel, and no rustup package could be had"
+    export RUSTUP_HOME="$PWD/target/rust"
+    pin_with target/rustup/rustup
+    ln -sfn "$(toolchain)/bin" target/rust/bin
 }
 
 toolchain() {

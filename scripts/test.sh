@@ -14,7 +14,7 @@
 # count explains, or that has no tests at all is a failure of its own and is named.
 set -uo pipefail
 cd "$(dirname "$0")/.."
-PATH=${CARGO_HOME:-$HOME/.cargo}/bin:$PATH:/usr/local/go/bin:/usr/sbin:/sbin
+PATH=$PWD/target/rust/bin:${CARGO_HOME:-$HOME/.cargo}/bin:$PATH:/usr/local/go/bin:/usr/sbin:/sbin
 folder=target/tally
 
 main() {
