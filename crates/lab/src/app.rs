@@ -25,7 +25,7 @@ mod traffic;
 
 pub use endpoint::{DataSize, Endpoint, Step};
 pub use failure::{Failure, FailureKind};
-pub use schema::{ACCOUNT, DATABASE, is_ready, load};
+pub use schema::{is_ready, load};
 pub use tally::{EndpointTally, Pool as PoolName, Tally, Tick};
 pub use traffic::{Rates, Traffic};
 
@@ -47,9 +47,7 @@ pub struct AppSpec {
     pub reader_sessions: usize,
     /// Sessions kept open for writes.
     pub writer_sessions: usize,
-    /// Account name.
-    pub user: String,
-    /// Its password.
+    /// Password of [`crate::Account::App`], as which it logs in.
     pub password: String,
     /// A statement without an answer for this long fails, as a driver's read timeout makes it.
     pub statement_deadline: Duration,
@@ -82,7 +80,8 @@ impl App {
     /// The first session that could not be opened.
     pub async fn open(spec: AppSpec) -> Result<Self, Failure> {
         let readers = Pool::new(PoolName::Readers, &spec, &spec.readers, spec.reader_sessions);
-        let writers = Pool::new(PoolName::Writers, &spec, std::slice::from_ref(&spec.writer), spec.writer_sessions);
+        let writers =
+            Pool::new(PoolName::Writers, &spec, std::slice::from_ref(&spec.writer), spec.writer_sessions);
         readers.open_all().await?;
         writers.open_all().await?;
         Ok(Self { shared: Arc::new(Shared { spec, readers, writers, tally: Mutex::default() }) })

@@ -134,7 +134,9 @@ impl<R: Rng> Writing<'_, R> {
             self.tagged(format_args!("SELECT balance FROM account WHERE id = {id} FOR UPDATE")),
         ];
         let lines = 3;
-        sql.push(self.tagged(format_args!("INSERT INTO purchase (account_id, line_count) VALUES ({id}, {lines})")));
+        sql.push(
+            self.tagged(format_args!("INSERT INTO purchase (account_id, line_count) VALUES ({id}, {lines})")),
+        );
         for _ in 0..lines {
             let item = self.rng.random_range(0..self.data.items);
             sql.push(self.tagged(format_args!(
@@ -166,9 +168,8 @@ mod tests {
     #[test]
     fn the_timeline_reads_two_hundred_rows_and_twenty_ranges_and_writes_nothing() {
         let steps = steps(Endpoint::Timeline);
-        let reads_with = |what: &str| {
-            steps.iter().filter(|s| matches!(s, Step::Read(sql) if sql.contains(what))).count()
-        };
+        let reads_with =
+            |what: &str| steps.iter().filter(|s| matches!(s, Step::Read(sql) if sql.contains(what))).count();
         assert_eq!(steps.len(), 220);
         assert_eq!(reads_with("FROM item WHERE id ="), 200);
         assert_eq!(reads_with("ORDER BY posted"), 20);

@@ -199,7 +199,10 @@ pub(super) async fn probe(spec: &AppSpec) -> Result<u32, Failure> {
     match timeout(spec.connect_deadline, look).await {
         Ok(Ok(server)) => Ok(server),
         Ok(Err(error)) => Err(failed(FailureKind::Connect, error.to_string())),
-        Err(_) => Err(failed(FailureKind::Silent, format!("nothing after {} ms", spec.connect_deadline.as_millis()))),
+        Err(_) => Err(failed(
+            FailureKind::Silent,
+            format!("nothing after {} ms", spec.connect_deadline.as_millis()),
+        )),
     }
 }
 
@@ -229,9 +232,9 @@ fn options(spec: &AppSpec, address: &Address) -> OptsBuilder {
         .with_inactive_connection_ttl(Duration::from_secs(3600))
         .with_reset_connection(false);
     let opts = OptsBuilder::default()
-        .user(Some(&spec.user))
+        .user(Some(crate::Account::App.user()))
         .pass(Some(&spec.password))
-        .db_name(Some(super::DATABASE))
+        .db_name(Some(crate::DATABASE))
         .prefer_socket(false)
         .tcp_nodelay(true)
         .max_allowed_packet(Some(16 << 20))

@@ -1,21 +1,16 @@
-//! The tables of the simulated application, and an account that may use them.
+//! The tables of the simulated application, in the lab's database for applications.
 
 use super::DataSize;
+use crate::DATABASE;
 use mysql_async::prelude::Queryable;
 use mysql_async::{Conn, Error};
 
-/// The database of the simulated application.
-pub const DATABASE: &str = "shop";
-/// Its account; the password is [`load`]'s argument.
-pub const ACCOUNT: &str = "shop";
-
-/// Creates the database, its rows and its account through a session on the primary that may do so. What was there of
-/// an earlier run is replaced.
+/// Creates the tables and their rows through a session on the primary. What was there of an earlier run is replaced.
 ///
 /// # Errors
 /// The server's answer to the statement that failed.
-pub async fn load(primary: &mut Conn, data: DataSize, password: &str) -> Result<(), Error> {
-    for statement in statements(data, password) {
+pub async fn load(primary: &mut Conn, data: DataSize) -> Result<(), Error> {
+    for statement in statements(data) {
         primary.query_drop(statement).await?;
     }
     Ok(())
@@ -35,16 +30,14 @@ pub async fn is_ready(session: &mut Conn) -> Result<bool, Error> {
 }
 
 /// Rows come from joined digits, which both flavours in all versions can do, unlike sequences or deep recursion.
-fn statements(data: DataSize, password: &str) -> Vec<String> {
+fn statements(data: DataSize) -> Vec<String> {
     let DataSize { accounts, items } = data;
     let numbers = "(SELECT a.d + 10 * b.d + 100 * c.d + 1000 * e.d + 10000 * f.d AS n \
          FROM digit a, digit b, digit c, digit e, digit f) numbers";
     let digits = (0..10).map(|d| format!("({d})")).collect::<Vec<_>>().join(",");
-    let password = password.replace('\\', "\\\\").replace('\'', "\\'");
     vec![
-        format!("DROP DATABASE IF EXISTS {DATABASE}"),
-        format!("CREATE DATABASE {DATABASE}"),
         format!("USE {DATABASE}"),
+        "DROP TABLE IF EXISTS loaded, digit, purchase_line, purchase, item, account".to_owned(),
         "CREATE TABLE account (id INT UNSIGNED PRIMARY KEY, name VARCHAR(40) NOT NULL, \
          balance INT NOT NULL, visits INT NOT NULL DEFAULT 0) ENGINE=InnoDB"
             .to_owned(),
@@ -64,8 +57,6 @@ fn statements(data: DataSize, password: &str) -> Vec<String> {
             "INSERT INTO item (id, account_id, posted, body) \
              SELECT n, n % {accounts}, n, REPEAT('x', 100) FROM {numbers} WHERE n < {items}"
         ),
-        format!("CREATE USER IF NOT EXISTS '{ACCOUNT}'@'%' IDENTIFIED BY '{password}'"),
-        format!("GRANT SELECT, INSERT, UPDATE, DELETE ON {DATABASE}.* TO '{ACCOUNT}'@'%'"),
         "CREATE TABLE loaded (at INT) ENGINE=InnoDB".to_owned(),
     ]
 }
@@ -76,8 +67,7 @@ mod tests {
 
     #[test]
     fn the_marker_that_says_ready_is_written_last() {
-        let statements = statements(DataSize { accounts: 10, items: 20 }, "it's");
+        let statements = statements(DataSize { accounts: 10, items: 20 });
         assert!(statements.last().is_some_and(|s| s.contains("TABLE loaded")));
-        assert!(statements.iter().any(|s| s.contains(r"IDENTIFIED BY 'it\'s'")));
     }
 }

@@ -31,7 +31,11 @@ impl Rates {
     /// The same mix at another level.
     #[must_use]
     pub fn times(self, factor: f64) -> Self {
-        Self { timeline: self.timeline * factor, orders: self.orders * factor, profile: self.profile * factor }
+        Self {
+            timeline: self.timeline * factor,
+            orders: self.orders * factor,
+            profile: self.profile * factor,
+        }
     }
 
     fn of(self, endpoint: Endpoint) -> f64 {
@@ -51,8 +55,14 @@ impl Traffic {
             let gap = Gap::new(rates.of(endpoint));
             let own_rng = SmallRng::seed_from_u64(rng.next_u64());
             if let Some(gap) = gap {
-                let arrivals =
-                    arrive(Arc::clone(app), endpoint, gap, own_rng, traffic.stop.clone(), traffic.tasks.clone());
+                let arrivals = arrive(
+                    Arc::clone(app),
+                    endpoint,
+                    gap,
+                    own_rng,
+                    traffic.stop.clone(),
+                    traffic.tasks.clone(),
+                );
                 traffic.tasks.spawn(arrivals);
             }
         }
