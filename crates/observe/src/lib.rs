@@ -1,1 +1,16 @@
-//! observe
+//! Everything that is read: who is who in a fleet, how far behind, in which zone, under what demand. Never writes.
+//!
+//! * `ask` opens control connections and puts questions with deadlines; `dialect` knows which statement a version
+//!   understands; `answer` reads what came back.
+//! * `survey` finds the fleet from any one seed; `judge` says who is who; `lag`, `zone` and `demand` estimate.
+//!   These are functions of values, without clock or socket.
+//! * `watch` is the thin loop around them: one task a server, one that keeps the book and publishes snapshots.
+
+mod answer;
+mod ask;
+mod demand;
+mod dialect;
+mod judge;
+mod privilege;
+mod rows;
+mod visit;

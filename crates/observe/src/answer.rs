@@ -1,0 +1,245 @@
+//! What one server answered, as facts. Reading only: what the facts mean is said in `judge`.
+
+mod replication;
+pub(crate) mod managed;
+
+use crate::demand::Clients;
+use crate::privilege::Missing;
+use crate::rows::Rows;
+use fleet::{Address, FilePosition, Flavour, Position, Version};
+use std::net::IpAddr;
+use std::time::{Duration, Instant};
+
+pub(crate) use managed::Managed;
+pub(crate) use replication::{Channel, Domains, Runs, Told, channels, client_host, dump_hosts, told_replicas};
+
+/// One complete answer.
+#[derive(Clone, Debug)]
+pub(crate) struct Answer {
+    pub(crate) version: Version,
+    /// Flavour and numbers in words.
+    pub(crate) product: String,
+    pub(crate) identity: Identity,
+    pub(crate) switches: Switches,
+    /// What its own binary log holds.
+    pub(crate) written: Option<Position>,
+    /// What it has applied of its source, where that is not told by file and offset.
+    pub(crate) applied: Option<Position>,
+    /// Where it replicates from, a channel each.
+    pub(crate) channels: Channels,
+    /// Who replicates from it, as far as known.
+    pub(crate) told: Vec<Told>,
+    /// What the cloud's own tables say of the whole cluster.
+    pub(crate) managed: Option<Managed>,
+    pub(crate) load: Option<Counters>,
+    /// What its client hosts ask of it.
+    pub(crate) clients: Option<Clients>,
+    /// Privileges that we miss.
+    pub(crate) missing: Vec<Missing>,
+    /// When the position was asked for and when its answer was there.
+    pub(crate) asked: Instant,
+    pub(crate) answered: Instant,
+    pub(crate) round_trip: Option<Duration>,
+    /// The address we talk to and the one it sees us by.
+    pub(crate) peer: Option<IpAddr>,
+    pub(crate) local: Option<IpAddr>,
+    /// Why the connection is not encrypted although that was preferred.
+    pub(crate) plain_because: Option<String>,
+    /// Fallbacks in force on this connection, in words.
+    pub(crate) remarks: Vec<String>,
+}
+
+/// The channels of a server, or why they are not known.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Channels {
+    Known(Vec<Channel>),
+    Unknown { why: String },
+}
+
+/// Who a server is, whatever address it is reached by.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Identity {
+    /// The same for the same server, different for different ones.
+    pub(crate) key: String,
+    /// `server_uuid` (MySQL).
+    pub(crate) uuid: Option<String>,
+    pub(crate) server_id: u32,
+    /// The address it says others should use (`report_host`), if it says one.
+    pub(crate) reports: Option<Address>,
+    pub(crate) port: u16,
+    pub(crate) account: String,
+    pub(crate) performance_schema: bool,
+    pub(crate) userstat: bool,
+    /// GTIDs are on (always, in MariaDB).
+    pub(crate) gtid: bool,
+}
+
+/// What keeps a server from taking writes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Switches {
+    pub(crate) read_only: bool,
+    pub(crate) super_read_only: bool,
+    pub(crate) innodb_read_only: bool,
+}
+
+/// Counters of load, with the moment they were read.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Counters {
+    pub(crate) at: Instant,
+    pub(crate) sessions: u32,
+    pub(crate) running: u32,
+    pub(crate) questions: u64,
+}
+
+impl Switches {
+    /// Whether it takes writes from ordinary accounts.
+    pub(crate) fn writable(self) -> bool {
+        !(self.read_only || self.super_read_only || self.innodb_read_only)
+    }
+
+    /// The switch that forbids writes, strongest first; empty when it takes them.
+    pub(crate) fn words(self) -> &'static str {
+        match (self.innodb_read_only, self.super_read_only, self.read_only) {
+            (true, _, _) => "innodb_read_only=1",
+            (_, true, _) => "super_read_only=1",
+            (_, _, true) => "read_only=1",
+            _ => "",
+        }
+    }
+}
+
+impl Channels {
+    /// The channels, none when they are unknown.
+    pub(crate) fn list(&self) -> &[Channel] {
+        match self {
+            Self::Known(list) => list,
+            Self::Unknown { .. } => &[],
+        }
+    }
+}
+
+/// Reads the identity row.
+pub(crate) fn identity(rows: &Rows, version: Version, account: &str) -> Option<Identity> {
+    let row = rows.first()?;
+    let port = row.parse::<u16>(&["port"]).unwrap_or(fleet::DEFAULT_PORT);
+    let server_id = row.parse(&["server_id"]).unwrap_or(0);
+    let uuid = row.filled(&["server_uuid"]).map(str::to_owned);
+    let hostname = row.filled(&["hostname"]).unwrap_or_default();
+    let report_host = row.filled(&["report_host"]);
+    let key = match (row.filled(&["aurora_server_id"]), &uuid, version.flavour) {
+        (Some(instance), _, _) => format!("aurora {instance}"),
+        (None, Some(uuid), _) => format!("uuid {uuid}"),
+        // MariaDB gives a server no identity of its own; within a fleet this is one, also for several on one host.
+        (None, None, Flavour::MariaDb | Flavour::MySql) => format!(
+            "host {hostname}:{port} id {server_id} data {} reports {}",
+            row.filled(&["datadir"]).unwrap_or_default(),
+            report_host.unwrap_or_default()
+        ),
+    };
+    let report_port = row.parse::<u16>(&["report_port"]).filter(|port| *port > 0).unwrap_or(port);
+    Some(Identity {
+        key,
+        uuid,
+        server_id,
+        reports: report_host.map(|host| Address::tcp(host, report_port)),
+        port,
+        account: account.to_owned(),
+        performance_schema: row.is_on(&["performance_schema"]),
+        userstat: row.is_on(&["userstat"]),
+        gtid: row.is_on(&["gtid_mode"]),
+    })
+}
+
+/// Reads the switches of the vitals row.
+pub(crate) fn switches(rows: &Rows) -> Switches {
+    rows.first().map_or_else(Switches::default, |row| Switches {
+        read_only: row.is_on(&["read_only"]),
+        super_read_only: row.is_on(&["super_read_only"]),
+        innodb_read_only: row.is_on(&["innodb_read_only"]),
+    })
+}
+
+/// Reads what the binary log holds and what has been applied: (written, applied).
+///
+/// A MariaDB replica that replicates with `current_pos` counts its own former writes as applied; one with `slave_pos`
+/// does not. An empty position is no position: such a server has no GTIDs yet.
+pub(crate) fn positions(rows: &Rows, gtid: bool, channels: &[Channel]) -> (Option<Position>, Option<Position>) {
+    let Some(row) = rows.first() else { return (None, None) };
+    let domains = |name: &str| {
+        let position: fleet::GtidPosition = row.filled(&[name])?.parse().ok()?;
+        (!position.is_empty()).then_some(Position::Domains(position))
+    };
+    if let Some(executed) = row.text(&["gtid_executed"]) {
+        let set = executed.parse::<fleet::GtidSet>().ok().filter(|_| gtid).map(Position::Set);
+        return (set.clone(), set);
+    }
+    let own = channels.iter().any(|channel| channel.counts_own_writes);
+    let applied = if own { domains("gtid_current_pos") } else { domains("gtid_slave_pos") };
+    (domains("gtid_binlog_pos"), applied)
+}
+
+/// Reads `SHOW MASTER STATUS` / `SHOW BINARY LOG STATUS`.
+pub(crate) fn file_position(rows: &Rows) -> Option<Position> {
+    let row = rows.first()?;
+    Some(Position::File(FilePosition::new(row.filled(&["file"])?, row.parse(&["position"])?)))
+}
+
+/// Reads the load counters.
+pub(crate) fn counters(rows: &Rows, at: Instant) -> Option<Counters> {
+    let value = |name: &str| {
+        rows.iter()
+            .find(|row| row.text(&["variable_name"]).is_some_and(|n| n.eq_ignore_ascii_case(name)))
+            .and_then(|row| row.parse::<u64>(&["value"]))
+    };
+    Some(Counters {
+        at,
+        sessions: u32::try_from(value("Threads_connected")?).unwrap_or(u32::MAX),
+        running: u32::try_from(value("Threads_running")?).unwrap_or(u32::MAX),
+        questions: value("Questions")?,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    pub(crate) fn rows(columns: &[&str], values: &[&[&str]]) -> Rows {
+        Rows::new(
+            columns.iter().map(|c| (*c).to_owned()),
+            values.iter().map(|row| row.iter().map(|v| Some((*v).to_owned())).collect()).collect(),
+        )
+    }
+
+    #[test]
+    fn every_kind_of_read_only_forbids_writes() {
+        let of = |name: &str, value: &str| switches(&rows(&[name], &[&[value]]));
+        assert!(of("read_only", "0").writable() && of("read_only", "OFF").writable());
+        for (name, value) in [("read_only", "1"), ("read_only", "NO_LOCK_NO_ADMIN"), ("innodb_read_only", "1")] {
+            assert!(!of(name, value).writable(), "{name}={value}");
+        }
+        assert_eq!(of("super_read_only", "ON").words(), "super_read_only=1");
+    }
+
+    #[test]
+    fn mariadb_servers_on_one_host_are_told_apart() {
+        let columns = ["hostname", "port", "server_id", "datadir", "report_host"];
+        let version: Version = "10.11.1-MariaDB".parse().unwrap();
+        let of = |values: &[&str]| identity(&rows(&columns, &[values]), version, "u@h").unwrap();
+        let one = of(&["h", "3306", "1", "/a/", ""]);
+        assert_ne!(one.key, of(&["h", "3306", "2", "/b/", ""]).key);
+        assert_eq!(one.key, of(&["h", "3306", "1", "/a/", ""]).key);
+        assert_eq!(one.reports, None);
+        assert_eq!(of(&["h", "3307", "1", "/a/", "db1"]).reports, Some(Address::tcp("db1", 3307)));
+    }
+
+    #[test]
+    fn positions_are_read_in_the_notation_of_the_flavour() {
+        let maria = rows(&["gtid_binlog_pos", "gtid_slave_pos", "gtid_current_pos"], &[&["0-1-9", "0-1-7", "0-1-9"]]);
+        let (written, applied) = positions(&maria, true, &[]);
+        assert_eq!(written.unwrap().to_string(), "0-1-9");
+        assert_eq!(applied.unwrap().to_string(), "0-1-7");
+        let mysql = rows(&["gtid_executed"], &[&[""]]);
+        assert_eq!(positions(&mysql, false, &[]), (None, None));
+        assert!(positions(&mysql, true, &[]).0.is_some(), "an empty set is a position: nothing yet");
+    }
+}

@@ -1,0 +1,193 @@
+//! A control connection to one server: opened once, kept open, every question with a deadline.
+//!
+//! A host name is resolved by us, so that we know which address we talk to and notice when the name moves. The plain
+//! text protocol is used throughout: no statement is prepared, nothing is written.
+
+mod tls;
+
+use crate::rows::Rows;
+use fleet::Address;
+use fleet::config::{Credentials, TlsMode};
+use mysql_async::prelude::Queryable;
+use mysql_async::{Conn, DriverError, Error as DriverFailure, IoError, OptsBuilder};
+use std::net::{IpAddr, SocketAddr, UdpSocket};
+use std::time::{Duration, Instant};
+
+/// An open control connection.
+pub(crate) struct Line {
+    conn: Conn,
+    /// The address that the host name led to; `None` on a unix socket.
+    pub(crate) peer: Option<IpAddr>,
+    /// How the server sees us: the source address of our packets.
+    pub(crate) local: Option<IpAddr>,
+    /// Set when TLS was preferred and the server offered none.
+    pub(crate) plain_because: Option<String>,
+}
+
+/// Why a question has no answer.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum AskError {
+    /// Nothing came within the deadline.
+    #[error("no answer to {what} within {} ms", deadline.as_millis())]
+    Silent {
+        /// What was waited for.
+        what: String,
+        /// How long.
+        deadline: Duration,
+    },
+    /// The host name leads nowhere.
+    #[error("the host name {host} cannot be resolved: {why}")]
+    Unresolved {
+        /// The name.
+        host: String,
+        /// The resolver's words.
+        why: String,
+    },
+    /// Refused, reset, or not speaking the protocol.
+    #[error("{why}")]
+    Broken {
+        /// The system's or the driver's words.
+        why: String,
+    },
+    /// The server answered with an error.
+    #[error("error {code} ({state}): {message}")]
+    Answered {
+        /// MySQL's error number.
+        code: u16,
+        /// SQLSTATE.
+        state: String,
+        /// The server's words.
+        message: String,
+    },
+}
+
+impl AskError {
+    /// Whether the connection is of no more use.
+    pub(crate) fn is_fatal(&self) -> bool {
+        // 1152 to 1161 and 1927, 3169: the server says that it ends the connection.
+        !matches!(self, Self::Answered { code, .. } if ![1053, 1152, 1158, 1159, 1160, 1161, 1927, 3169].contains(code))
+    }
+
+    /// Whether the server understood and refused for want of a privilege.
+    pub(crate) fn is_denied(&self) -> bool {
+        matches!(self, Self::Answered { code: 1044 | 1142 | 1143 | 1227 | 1370, .. })
+    }
+}
+
+impl Line {
+    /// Connects and authenticates within `deadline`.
+    pub(crate) async fn open(to: &Address, who: &Credentials, deadline: Duration) -> Result<Self, AskError> {
+        let what = || format!("the connection attempt to {to}");
+        within(deadline, what, Self::open_unbounded(to, who)).await
+    }
+
+    async fn open_unbounded(to: &Address, who: &Credentials) -> Result<Self, AskError> {
+        let addresses = resolve(to).await?;
+        let secure = who.tls.mode != TlsMode::Disabled && !matches!(to, Address::Unix(_));
+        let (conn, plain_because) = match Conn::new(options(to, &addresses, who, secure)).await {
+            Ok(conn) => (conn, None),
+            Err(DriverFailure::Driver(DriverError::NoClientSslFlagFromServer))
+                if who.tls.mode == TlsMode::Preferred =>
+            {
+                let conn = Conn::new(options(to, &addresses, who, false)).await.map_err(failure)?;
+                (conn, Some("the server offers no TLS".to_owned()))
+            }
+            Err(other) => return Err(failure(other)),
+        };
+        let peer = addresses.first().copied();
+        Ok(Self { conn, peer, local: peer.and_then(local_address_towards), plain_because })
+    }
+
+    /// Asks one statement.
+    pub(crate) async fn ask(&mut self, statement: &str, deadline: Duration) -> Result<Rows, AskError> {
+        let what = || statement.chars().take(60).collect();
+        within(deadline, what, async {
+            let mut result = self.conn.query_iter(statement).await.map_err(failure)?;
+            let columns: Vec<String> = result.columns_ref().iter().map(|c| c.name_str().into_owned()).collect();
+            let rows: Vec<mysql_async::Row> = result.collect().await.map_err(failure)?;
+            Ok(Rows::new(columns, rows.into_iter().map(texts).collect()))
+        })
+        .await
+    }
+
+    /// One cheap round trip, timed.
+    pub(crate) async fn ping(&mut self, deadline: Duration) -> Result<Duration, AskError> {
+        let start = Instant::now();
+        within(deadline, || "a ping".to_owned(), async { self.conn.ping().await.map_err(failure) }).await?;
+        Ok(start.elapsed())
+    }
+}
+
+/// The addresses a host name leads to now, none for a unix socket.
+pub(crate) async fn resolve(to: &Address) -> Result<Vec<IpAddr>, AskError> {
+    let Address::Tcp { host, port } = to else { return Ok(Vec::new()) };
+    if let Ok(ip) = host.parse() {
+        return Ok(vec![ip]);
+    }
+    let unresolved = |why: String| AskError::Unresolved { host: host.clone(), why };
+    let found = tokio::net::lookup_host((host.as_str(), *port)).await.map_err(|e| unresolved(e.to_string()))?;
+    let addresses: Vec<IpAddr> = found.map(|address| address.ip()).collect();
+    if addresses.is_empty() { Err(unresolved("it has no address".to_owned())) } else { Ok(addresses) }
+}
+
+/// The source address the system would use towards `peer`. Connecting a datagram socket sends nothing.
+fn local_address_towards(peer: IpAddr) -> Option<IpAddr> {
+    let any: SocketAddr = if peer.is_ipv4() { ([0; 4], 0).into() } else { ([0u16; 8], 0).into() };
+    let socket = UdpSocket::bind(any).ok()?;
+    socket.connect((peer, 9)).ok()?;
+    socket.local_addr().ok().map(|address| address.ip())
+}
+
+fn options(to: &Address, addresses: &[IpAddr], who: &Credentials, secure: bool) -> OptsBuilder {
+    // Both limits are stated so that the driver does not ask the server for them.
+    let options = OptsBuilder::default()
+        .user(who.user.clone())
+        .pass(who.password.clone())
+        .prefer_socket(false)
+        .max_allowed_packet(Some(16 << 20))
+        .wait_timeout(Some(28_800))
+        .stmt_cache_size(0)
+        .secure_auth(true)
+        .connect_attribute("program_name", "headroom");
+    match to {
+        Address::Unix(path) => options.socket(Some(path.to_string_lossy())),
+        Address::Tcp { host, port } => options
+            .ip_or_hostname(host.clone())
+            .tcp_port(*port)
+            .resolved_ips(Some(addresses.to_vec()))
+            .ssl_opts(secure.then(|| tls::options(&who.tls))),
+    }
+}
+
+async fn within<T>(
+    deadline: Duration,
+    what: impl FnOnce() -> String,
+    question: impl Future<Output = Result<T, AskError>>,
+) -> Result<T, AskError> {
+    match tokio::time::timeout(deadline, question).await {
+        Ok(answer) => answer,
+        Err(_) => Err(AskError::Silent { what: what(), deadline }),
+    }
+}
+
+fn failure(error: DriverFailure) -> AskError {
+    match error {
+        DriverFailure::Server(e) => AskError::Answered { code: e.code, state: e.state, message: e.message },
+        DriverFailure::Io(IoError::Io(e)) => AskError::Broken { why: e.to_string() },
+        DriverFailure::Io(IoError::Tls(e)) => AskError::Broken { why: format!("TLS: {e}") },
+        DriverFailure::Driver(e) => AskError::Broken { why: e.to_string() },
+        other => AskError::Broken { why: other.to_string() },
+    }
+}
+
+fn texts(row: mysql_async::Row) -> Vec<Option<String>> {
+    use mysql_async::Value;
+    row.unwrap()
+        .into_iter()
+        .map(|value| match value {
+            Value::NULL => None,
+            Value::Bytes(bytes) => Some(String::from_utf8_lossy(&bytes).into_owned()),
+            other => Some(other.as_sql(true)),
+        })
+        .collect()
+}

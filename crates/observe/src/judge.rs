@@ -1,0 +1,187 @@
+//! Who is who: from what all servers answered to a role for each, in words, and the writer.
+//!
+//! A pure function of the last answers. Rules, in order (docs/decisions/0002-roles-and-writer.md has the reasons):
+//!
+//! 1. A server that replicates from another one we know is a replica, whatever its switches say. In a ring of servers
+//!    that replicate from each other, the writable one is at the top.
+//! 2. A writable server that answers and has nobody above it is a candidate. One candidate is the primary.
+//! 3. Of several candidates the one that others replicate from is the primary and the rest are strays. If that does
+//!    not tell, the writer is unknown and all are named: writing to the wrong one would be worse than to wait.
+//! 4. A primary that stops answering us stays the writer as long as a replica that answers still receives from it.
+//! 5. A lone candidate does not take over from a silent primary that replicas still point to while none points to it.
+//!
+//! Worked example: db1 (writable, silent), db2 and db3 replicate from db1 and their receivers run: db1 stays the
+//! writer (4). Their receivers lose it: the writer is unknown. db2 becomes writable and stops replicating: it is the
+//! only candidate, but db3 still points to db1 (5): unknown. db3 is pointed to db2: db2 is the writer (3).
+
+mod graph;
+mod words;
+
+use crate::answer::{Channel, Runs, Switches};
+use fleet::{Replication, Role, ServerName, Thread, WriterStatus};
+use graph::Graph;
+
+/// What is known of one server.
+#[derive(Clone, Debug)]
+pub(crate) struct Seen {
+    pub(crate) name: ServerName,
+    /// Answered its last look within the deadline; otherwise `facts` are of before.
+    pub(crate) fresh: bool,
+    /// Why it does not answer, in words; empty while it does.
+    pub(crate) trouble: String,
+    /// `None` until it answered once.
+    pub(crate) facts: Option<Facts>,
+}
+
+/// What a server said of itself.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Facts {
+    pub(crate) switches: Switches,
+    pub(crate) channels: Vec<Channel>,
+    /// For each channel the place in the list of the server it leads to, if it is one of ours.
+    pub(crate) sources: Vec<Option<usize>>,
+    /// Set when its channels could not be asked.
+    pub(crate) channels_unknown: Option<String>,
+    /// A server that names this one as its replica.
+    pub(crate) told_by: Option<ServerName>,
+    /// In a cluster that manages its own replication: whether the cluster names it as the writer.
+    pub(crate) managed_writer: Option<bool>,
+}
+
+/// The judgement on one server.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Judged {
+    pub(crate) role: Role,
+    pub(crate) because: String,
+    pub(crate) replication: Replication,
+    /// Its source by name, else by address.
+    pub(crate) source: Option<String>,
+    /// The channel that leads there, and the server in the list.
+    pub(crate) channel: Option<usize>,
+    pub(crate) source_at: Option<usize>,
+}
+
+/// Judges all servers at once; the judgements are in the order of `seen`.
+pub(crate) fn judge(seen: &[Seen]) -> (Vec<Judged>, WriterStatus) {
+    let graph = Graph::new(seen);
+    let writer = writer(seen, &graph);
+    let chosen = match writer {
+        Ok(at) => Some(at),
+        Err(_) => None,
+    };
+    let judged = (0..seen.len()).map(|at| judge_one(seen, &graph, at, chosen)).collect();
+    let status = match writer {
+        Ok(at) => WriterStatus::Known { server: seen[at].name.clone() },
+        Err(why) => WriterStatus::Unknown { why },
+    };
+    (judged, status)
+}
+
+/// Who takes writes, or why nobody can be named.
+fn writer(seen: &[Seen], graph: &Graph) -> Result<usize, String> {
+    let candidates: Vec<usize> = (0..seen.len()).filter(|&at| graph.is_candidate(seen, at)).collect();
+    let silent: Vec<usize> = (0..seen.len()).filter(|&at| graph.was_candidate(seen, at)).collect();
+    let confirmed: Vec<usize> =
+        silent.iter().copied().filter(|&at| graph.receivers_running(seen, at) > 0).collect();
+    match (candidates.as_slice(), confirmed.as_slice()) {
+        ([], [one]) => Ok(*one),
+        ([], _) => Err(words::nobody(seen, graph, &silent)),
+        ([one], []) => {
+            let rival = silent.iter().find(|&&old| graph.followers(seen, old) > 0 && graph.followers(seen, *one) == 0);
+            match rival {
+                Some(&old) => Err(words::not_followed(seen, old, *one)),
+                None => Ok(*one),
+            }
+        }
+        _ => {
+            let all: Vec<usize> = candidates.iter().chain(&confirmed).copied().collect();
+            let only = |score: &dyn Fn(usize) -> usize| match all.iter().filter(|&&at| score(at) > 0).collect::<Vec<_>>()[..] {
+                [one] => Some(*one),
+                _ => None,
+            };
+            only(&|at| graph.receivers_running(seen, at))
+                .or_else(|| {
+                    let running = all.iter().any(|&at| graph.receivers_running(seen, at) > 0);
+                    if running { None } else { only(&|at| graph.followers(seen, at)) }
+                })
+                .ok_or_else(|| words::ambiguous(seen, graph, &all))
+        }
+    }
+}
+
+fn judge_one(seen: &[Seen], graph: &Graph, at: usize, chosen: Option<usize>) -> Judged {
+    let server = &seen[at];
+    let Some(facts) = &server.facts else {
+        return Judged {
+            role: Role::Unknown,
+            because: words::never_answered(seen, graph, at),
+            replication: Replication::Unknown,
+            source: None,
+            channel: None,
+            source_at: None,
+        };
+    };
+    let channel = main_channel(facts, graph, chosen);
+    let source_at = channel.and_then(|c| facts.sources[c]);
+    let source = channel.map(|c| match facts.sources[c] {
+        Some(s) => seen[s].name.to_string(),
+        None => facts.channels[c].source.to_string(),
+    });
+    let role = role(seen, graph, at, facts, chosen);
+    let because = words::because(seen, graph, at, facts, role, chosen, source.as_deref());
+    let replication = replication(server, facts, channel);
+    Judged { role, because, replication, source, channel, source_at }
+}
+
+fn role(seen: &[Seen], graph: &Graph, at: usize, facts: &Facts, chosen: Option<usize>) -> Role {
+    if chosen == Some(at) {
+        return Role::Primary;
+    }
+    if facts.managed_writer == Some(false) {
+        return Role::Replica;
+    }
+    let below_somebody = !facts.channels.is_empty() && !graph.is_promoted(seen, at);
+    if below_somebody && !(graph.is_top(at) && facts.switches.writable()) {
+        return Role::Replica;
+    }
+    if facts.channels_unknown.is_some() && !facts.switches.writable() && facts.told_by.is_some() {
+        return Role::Replica;
+    }
+    let follows = graph.followers(seen, at) > 0;
+    match (facts.switches.writable(), chosen.is_some()) {
+        (true, true) => Role::Stray,
+        // A silent one that was writable may be the primary; one that answers may be, too: nobody can tell.
+        (true, false) => Role::Unknown,
+        (false, _) if follows || facts.channels_unknown.is_some() => Role::Unknown,
+        (false, _) => Role::Stray,
+    }
+}
+
+/// The channel that leads to the primary, directly or through others; else the first.
+fn main_channel(facts: &Facts, graph: &Graph, chosen: Option<usize>) -> Option<usize> {
+    let leads = |source: &Option<usize>| match (source, chosen) {
+        (Some(source), Some(chosen)) => *source == chosen || graph.is_above(chosen, *source),
+        _ => false,
+    };
+    facts.sources.iter().position(leads).or(if facts.channels.is_empty() { None } else { Some(0) })
+}
+
+fn replication(server: &Seen, facts: &Facts, channel: Option<usize>) -> Replication {
+    if !server.fresh || facts.channels_unknown.is_some() {
+        return Replication::Unknown;
+    }
+    if facts.managed_writer == Some(false) {
+        return Replication::Managed;
+    }
+    let Some(channel) = channel.map(|at| &facts.channels[at]) else { return Replication::None };
+    let thread = match (channel.receiver == Runs::Yes, channel.applier == Runs::Yes) {
+        (true, true) => return Replication::Running,
+        (true, false) => Thread::Applier,
+        (false, true) => Thread::Receiver,
+        (false, false) => Thread::Both,
+    };
+    Replication::Stopped { thread, why: words::stopped(channel) }
+}
+
+#[cfg(test)]
+mod tests;

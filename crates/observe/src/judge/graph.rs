@@ -1,0 +1,94 @@
+//! Who is above whom: the replication graph, by places in the list of servers.
+
+use super::{Facts, Seen};
+use crate::answer::Runs;
+
+/// `above[a][b]`: changes of `a` reach `b`, directly or through others.
+pub(super) struct Graph {
+    above: Vec<Vec<bool>>,
+}
+
+impl Graph {
+    pub(super) fn new(seen: &[Seen]) -> Self {
+        let n = seen.len();
+        let mut above = vec![vec![false; n]; n];
+        for (at, server) in seen.iter().enumerate() {
+            for source in server.facts.iter().flat_map(|f| &f.sources).flatten() {
+                above[*source][at] = true;
+            }
+        }
+        for through in 0..n {
+            for from in 0..n {
+                if above[from][through] {
+                    for to in 0..n {
+                        above[from][to] |= above[through][to];
+                    }
+                }
+            }
+        }
+        Self { above }
+    }
+
+    /// Whether changes of `source` reach `at`.
+    pub(super) fn is_above(&self, source: usize, at: usize) -> bool {
+        self.above[source][at]
+    }
+
+    /// Whether nobody is above it, except servers that it is above itself (a ring).
+    pub(super) fn is_top(&self, at: usize) -> bool {
+        (0..self.above.len()).all(|other| !self.above[other][at] || self.above[at][other])
+    }
+
+    /// Answers, takes writes, and has nobody above it.
+    pub(super) fn is_candidate(&self, seen: &[Seen], at: usize) -> bool {
+        seen[at].fresh && self.could_write(seen, at)
+    }
+
+    /// The same of a server that does not answer any more, by what it said last.
+    pub(super) fn was_candidate(&self, seen: &[Seen], at: usize) -> bool {
+        !seen[at].fresh && self.could_write(seen, at)
+    }
+
+    fn could_write(&self, seen: &[Seen], at: usize) -> bool {
+        seen[at].facts.as_ref().is_some_and(|facts| {
+            facts.switches.writable()
+                && facts.managed_writer != Some(false)
+                && (self.is_top(at) || self.is_promoted(seen, at))
+        })
+    }
+
+    /// Writable, replication stopped by command on a silent source, and followed by others: promoted by hand, without
+    /// the reset that would have made it plain.
+    pub(super) fn is_promoted(&self, seen: &[Seen], at: usize) -> bool {
+        let Some(facts) = &seen[at].facts else { return false };
+        let stopped = |f: &Facts| {
+            f.channels.iter().all(|c| {
+                c.receiver == Runs::No && c.applier == Runs::No && c.receiver_error.is_empty() && c.applier_error.is_empty()
+            })
+        };
+        let source_gone = facts.sources.iter().flatten().all(|&source| !seen[source].fresh);
+        seen[at].fresh
+            && facts.switches.writable()
+            && !facts.channels.is_empty()
+            && stopped(facts)
+            && source_gone
+            && self.receivers_running(seen, at) > 0
+    }
+
+    /// How many servers that answer have a channel to it, running or not.
+    pub(super) fn followers(&self, seen: &[Seen], at: usize) -> usize {
+        count(seen, at, |_| true)
+    }
+
+    /// How many servers that answer receive from it now: they see it alive.
+    pub(super) fn receivers_running(&self, seen: &[Seen], at: usize) -> usize {
+        count(seen, at, |receiver| receiver == Runs::Yes)
+    }
+}
+
+fn count(seen: &[Seen], at: usize, counts: impl Fn(Runs) -> bool) -> usize {
+    let follows = |facts: &Facts| {
+        facts.sources.iter().zip(&facts.channels).any(|(source, c)| *source == Some(at) && counts(c.receiver))
+    };
+    seen.iter().enumerate().filter(|(i, s)| *i != at && s.fresh && s.facts.as_ref().is_some_and(follows)).count()
+}

@@ -1,0 +1,214 @@
+use super::*;
+use fleet::Address;
+
+/// A server that answers, writable, replicating from nobody.
+fn writable(name: &str) -> Seen {
+    Seen { name: ServerName::new(name), fresh: true, trouble: String::new(), facts: Some(Facts::default()) }
+}
+
+fn read_only(name: &str) -> Seen {
+    let mut server = writable(name);
+    server.facts.as_mut().unwrap().switches.read_only = true;
+    server
+}
+
+/// A read-only server that replicates from the one at `source`.
+fn replica(name: &str, source: usize) -> Seen {
+    let mut server = read_only(name);
+    let facts = server.facts.as_mut().unwrap();
+    facts.channels.push(channel(Runs::Yes, Runs::Yes));
+    facts.sources.push(Some(source));
+    server
+}
+
+fn channel(receiver: Runs, applier: Runs) -> Channel {
+    Channel {
+        name: String::new(),
+        source: Address::tcp("source", 3306),
+        source_id: 1,
+        source_uuid: None,
+        receiver,
+        applier,
+        receiver_error: String::new(),
+        applier_error: String::new(),
+        seconds_behind: None,
+        executed: None,
+        delay: 0,
+        counts_own_writes: false,
+        domains: crate::answer::Domains::default(),
+    }
+}
+
+fn silent(mut server: Seen) -> Seen {
+    server.fresh = false;
+    server.trouble = "no answer within 1000 ms".to_owned();
+    server
+}
+
+fn with(mut server: Seen, change: impl FnOnce(&mut Facts)) -> Seen {
+    change(server.facts.as_mut().unwrap());
+    server
+}
+
+fn roles(seen: &[Seen]) -> (Vec<Role>, Option<String>) {
+    let (judged, writer) = judge(seen);
+    let writer = match writer {
+        WriterStatus::Known { server } => Some(server.to_string()),
+        WriterStatus::Unknown { .. } => None,
+    };
+    (judged.iter().map(|j| j.role).collect(), writer)
+}
+
+fn why_unknown(seen: &[Seen]) -> String {
+    match judge(seen).1 {
+        WriterStatus::Unknown { why } => why,
+        WriterStatus::Known { server } => panic!("{server} was named"),
+    }
+}
+
+use Role::{Primary, Replica, Stray, Unknown};
+
+#[test]
+fn a_primary_with_replicas_is_plain() {
+    let fleet = [writable("a"), replica("b", 0), replica("c", 0)];
+    assert_eq!(roles(&fleet), (vec![Primary, Replica, Replica], Some("a".into())));
+    assert_eq!(judge(&fleet).0[0].because, "takes writes, and b and c replicate from it");
+}
+
+#[test]
+fn a_single_writable_server_is_the_primary() {
+    assert_eq!(roles(&[writable("a")]), (vec![Primary], Some("a".into())));
+}
+
+#[test]
+fn a_replica_of_a_replica_says_so() {
+    let fleet = [writable("a"), replica("b", 0), replica("c", 1)];
+    assert_eq!(roles(&fleet).0, [Primary, Replica, Replica]);
+    let (judged, _) = judge(&fleet);
+    assert_eq!(judged[2].because, "replicates from b, itself a replica");
+    assert_eq!(judged[2].source.as_deref(), Some("b"));
+}
+
+#[test]
+fn a_writable_replica_is_still_a_replica_and_is_told_on() {
+    let fleet = [writable("a"), with(replica("b", 0), |f| f.switches.read_only = false)];
+    assert_eq!(roles(&fleet), (vec![Primary, Replica], Some("a".into())));
+    assert!(judge(&fleet).0[1].because.contains("takes writes too"));
+}
+
+#[test]
+fn a_demoted_primary_that_still_takes_writes_is_a_stray() {
+    let fleet = [writable("old"), writable("new"), replica("c", 1)];
+    assert_eq!(roles(&fleet), (vec![Stray, Primary, Replica], Some("new".into())));
+    assert!(judge(&fleet).0[0].because.contains("no replica follows it; new is the primary"));
+}
+
+#[test]
+fn two_writable_servers_of_equal_standing_leave_the_writer_unknown_and_are_both_named() {
+    let alone = [writable("a"), writable("b")];
+    assert_eq!(roles(&alone), (vec![Unknown, Unknown], None));
+    assert!(why_unknown(&alone).contains("a and b take writes and no replica follows either"));
+    let both_followed = [writable("a"), writable("b"), replica("c", 0), replica("d", 1)];
+    assert!(why_unknown(&both_followed).contains("replicas follow more than one"));
+}
+
+#[test]
+fn a_running_follower_outweighs_a_stopped_one() {
+    let stopped = with(replica("c", 0), |f| f.channels[0].receiver = Runs::No);
+    assert_eq!(roles(&[writable("a"), writable("b"), stopped, replica("d", 1)]).1, Some("b".into()));
+}
+
+#[test]
+fn in_a_ring_the_writable_one_is_the_primary() {
+    let ring = [with(replica("a", 1), |f| f.switches.read_only = false), replica("b", 0)];
+    assert_eq!(roles(&ring), (vec![Primary, Replica], Some("a".into())));
+    let both = ring.map(|s| with(s, |f| f.switches.read_only = false));
+    assert_eq!(roles(&both).1, None);
+}
+
+#[test]
+fn a_silent_primary_stays_the_writer_while_a_replica_receives_from_it() {
+    let fleet = [silent(writable("a")), replica("b", 0)];
+    assert_eq!(roles(&fleet), (vec![Primary, Replica], Some("a".into())));
+    let lost = [silent(writable("a")), with(replica("b", 0), |f| f.channels[0].receiver = Runs::Connecting)];
+    assert_eq!(roles(&lost), (vec![Unknown, Replica], None));
+    assert!(why_unknown(&lost).contains("a was the primary and does not answer"));
+}
+
+#[test]
+fn a_stray_does_not_take_over_when_the_primary_falls_silent() {
+    let blip = [silent(writable("a")), writable("stray"), replica("c", 0)];
+    assert_eq!(roles(&blip), (vec![Primary, Stray, Replica], Some("a".into())));
+    let lost = [silent(writable("a")), writable("stray"), with(replica("c", 0), |f| f.channels[0].receiver = Runs::Connecting)];
+    assert_eq!(roles(&lost).1, None);
+    assert!(why_unknown(&lost).contains("stray takes writes, but c replicates from a"));
+}
+
+#[test]
+fn a_promoted_replica_takes_over_from_a_dead_primary() {
+    let followed = [silent(writable("a")), writable("b"), replica("c", 1)];
+    assert_eq!(roles(&followed), (vec![Stray, Primary, Replica], Some("b".into())));
+    let alone = [silent(writable("a")), writable("b")];
+    assert_eq!(roles(&alone).1, Some("b".into()));
+    let by_hand = with(replica("b", 0), |f| {
+        f.switches.read_only = false;
+        f.channels[0] = channel(Runs::No, Runs::No);
+    });
+    assert_eq!(roles(&[silent(writable("a")), by_hand, replica("c", 1)]).1, Some("b".into()));
+}
+
+#[test]
+fn when_nobody_takes_writes_the_switches_are_named() {
+    let fleet = [read_only("a"), replica("b", 0)];
+    assert_eq!(roles(&fleet), (vec![Unknown, Replica], None));
+    assert!(why_unknown(&fleet).contains("a is read-only (read_only=1)"));
+    assert!(judge(&fleet).0[0].because.contains("b replicates from it, but it takes no writes"));
+}
+
+#[test]
+fn a_read_only_server_that_nobody_feeds_is_a_stray() {
+    assert_eq!(roles(&[writable("a"), replica("b", 0), read_only("c")]).0[2], Stray);
+}
+
+#[test]
+fn stopped_threads_come_with_the_servers_error() {
+    let broken = with(replica("b", 0), |f| {
+        f.channels[0].applier = Runs::No;
+        f.channels[0].applier_error = "Duplicate entry '1' for key 'PRIMARY'".to_owned();
+    });
+    let Replication::Stopped { thread, why } = judge(&[writable("a"), broken]).0[1].replication.clone() else {
+        panic!("it is stopped");
+    };
+    assert_eq!((thread, why.as_str()), (Thread::Applier, "Duplicate entry '1' for key 'PRIMARY'"));
+    let commanded = with(replica("b", 0), |f| f.channels[0] = channel(Runs::No, Runs::No));
+    let judged = judge(&[writable("a"), commanded]).0;
+    assert!(matches!(&judged[1].replication, Replication::Stopped { thread: Thread::Both, why } if why.contains("by command")));
+}
+
+#[test]
+fn a_server_that_never_answered_is_unknown_with_its_trouble() {
+    let mut never = silent(writable("a"));
+    never.facts = None;
+    let fleet = [never, replica("b", 0)];
+    assert_eq!(roles(&fleet), (vec![Unknown, Replica], None));
+    assert!(why_unknown(&fleet).contains("b replicates from it, but it has not answered us yet"));
+}
+
+#[test]
+fn without_the_privilege_a_read_only_server_named_by_its_source_is_a_replica() {
+    let refused = with(read_only("b"), |f| {
+        f.channels_unknown = Some("its replication could not be asked".to_owned());
+        f.told_by = Some(ServerName::new("a"));
+    });
+    let (judged, _) = judge(&[writable("a"), refused]);
+    assert_eq!((judged[1].role, &judged[1].replication), (Replica, &Replication::Unknown));
+}
+
+#[test]
+fn in_a_managed_cluster_the_cluster_names_the_writer() {
+    let reader = with(read_only("b"), |f| f.managed_writer = Some(false));
+    let old_writer = with(writable("c"), |f| f.managed_writer = Some(false));
+    let fleet = [with(writable("a"), |f| f.managed_writer = Some(true)), reader, old_writer];
+    assert_eq!(roles(&fleet), (vec![Primary, Replica, Replica], Some("a".into())));
+    assert_eq!(judge(&fleet).0[1].replication, Replication::Managed);
+}

@@ -1,0 +1,160 @@
+//! Judgements in words: what is so, why, and what to do about it.
+
+use super::graph::Graph;
+use super::{Facts, Seen};
+use crate::answer::{Channel, Runs};
+use fleet::Role;
+
+/// Why a server has its role.
+pub(super) fn because(
+    seen: &[Seen],
+    graph: &Graph,
+    at: usize,
+    facts: &Facts,
+    role: Role,
+    chosen: Option<usize>,
+    source: Option<&str>,
+) -> String {
+    let switch = facts.switches.words();
+    let text = match role {
+        Role::Primary if !seen[at].fresh => {
+            format!("was writable when it last answered, and {} still receives from it", receivers(seen, at))
+        }
+        Role::Primary if facts.managed_writer.is_some() => "its cluster names it as the writer".to_owned(),
+        Role::Primary => match graph.followers(seen, at) {
+            0 => "takes writes, and no other server does".to_owned(),
+            _ => format!("takes writes, and {} from it", replicate(seen, at)),
+        },
+        Role::Replica => replica(seen, facts, source),
+        Role::Stray if !seen[at].fresh => {
+            let new = chosen.map_or_else(String::new, |c| format!("; {} takes writes now", seen[c].name));
+            format!("took writes when it last answered{new}")
+        }
+        Role::Stray if facts.switches.writable() => {
+            let new = chosen.map_or_else(String::new, |c| format!("; {} is the primary", seen[c].name));
+            format!("takes writes too, but no replica follows it{new}; set read_only=1 on it, or make it a replica")
+        }
+        Role::Stray => format!("is read-only ({switch}) and replicates from nobody, so its data stands still"),
+        Role::Unknown if facts.switches.writable() => "takes writes, but so may another server".to_owned(),
+        Role::Unknown if facts.channels_unknown.is_some() => {
+            format!("is read-only ({switch}), and {}", facts.channels_unknown.as_deref().unwrap_or_default())
+        }
+        Role::Unknown => format!("{} from it, but it takes no writes ({switch})", replicate(seen, at)),
+    };
+    if seen[at].fresh { text } else { format!("{text} (as it last said)") }
+}
+
+fn replica(seen: &[Seen], facts: &Facts, source: Option<&str>) -> String {
+    if facts.managed_writer == Some(false) {
+        return "is a reader of its cluster".to_owned();
+    }
+    let Some(source) = source else {
+        let by = facts.told_by.as_ref().map_or_else(String::new, |by| format!("{by} names it as its replica; "));
+        return format!("{by}{}", facts.channels_unknown.as_deref().unwrap_or("it names no source"));
+    };
+    let of_replica = seen
+        .iter()
+        .find(|s| s.name.as_str() == source)
+        .and_then(|s| s.facts.as_ref())
+        .is_some_and(|f| !f.channels.is_empty() && !f.switches.writable());
+    let itself = if of_replica { ", itself a replica" } else { "" };
+    let open = if facts.switches.writable() { "; it takes writes too: set read_only=1 on it" } else { "" };
+    format!("replicates from {source}{itself}{open}")
+}
+
+/// Why a replication thread does not run.
+pub(super) fn stopped(channel: &Channel) -> String {
+    let error = [&channel.applier_error, &channel.receiver_error].into_iter().find(|e| !e.is_empty());
+    match (error, channel.receiver) {
+        (Some(error), _) => error.clone(),
+        (None, Runs::Connecting) => format!("is connecting to {}", channel.source),
+        (None, _) => "stopped by command; START REPLICA resumes it".to_owned(),
+    }
+}
+
+/// Why a server of which nothing is known has no role.
+pub(super) fn never_answered(seen: &[Seen], graph: &Graph, at: usize) -> String {
+    let trouble = &seen[at].trouble;
+    match (trouble.is_empty(), graph.followers(seen, at)) {
+        (true, _) => "not asked yet".to_owned(),
+        (false, 0) => format!("has not answered yet: {trouble}"),
+        (false, _) => format!("{} from it, but it has not answered us yet: {trouble}", replicate(seen, at)),
+    }
+}
+
+/// Why there is no writer when no server that answers could be one.
+pub(super) fn nobody(seen: &[Seen], graph: &Graph, silent: &[usize]) -> String {
+    if let [old] = silent {
+        let trouble = &seen[*old].trouble;
+        return format!("{} was the primary and does not answer ({trouble}), and no replica receives from it", seen[*old].name);
+    }
+    if !silent.is_empty() {
+        return format!("{} took writes when they last answered, and do not answer", names(seen, silent));
+    }
+    let fresh: Vec<usize> = (0..seen.len()).filter(|&at| seen[at].fresh).collect();
+    if fresh.is_empty() {
+        let why: Vec<String> = seen.iter().take(8).map(|s| format!("{}: {}", s.name, s.trouble)).collect();
+        return format!("no server answers ({})", why.join("; "));
+    }
+    let tops: Vec<String> = fresh
+        .iter()
+        .filter(|&&at| graph.is_top(at))
+        .filter_map(|&at| {
+            let facts = seen[at].facts.as_ref()?;
+            match facts.channels.first() {
+                None => Some(format!("{} is read-only ({})", seen[at].name, facts.switches.words())),
+                Some(channel) => Some(format!("{} replicates from {}, which is not known", seen[at].name, channel.source)),
+            }
+        })
+        .collect();
+    let unseen: Vec<String> = (0..seen.len())
+        .filter(|&at| seen[at].facts.is_none() && graph.followers(seen, at) > 0)
+        .map(|at| format!("{} {}", seen[at].name, never_answered(seen, graph, at)))
+        .collect();
+    let why = [tops, unseen].concat();
+    if why.is_empty() { "no server that answers takes writes".to_owned() } else { format!("nobody takes writes: {}", why.join("; ")) }
+}
+
+/// A lone candidate that nobody follows beside a silent primary that replicas point to.
+pub(super) fn not_followed(seen: &[Seen], old: usize, new: usize) -> String {
+    format!(
+        "{new} takes writes, but {replicate} from {old}, which does not answer ({trouble}); point the replicas to \
+         {new} if it is the new primary",
+        new = seen[new].name,
+        old = seen[old].name,
+        replicate = replicate(seen, old),
+        trouble = seen[old].trouble,
+    )
+}
+
+/// Several candidates of equal standing.
+pub(super) fn ambiguous(seen: &[Seen], graph: &Graph, all: &[usize]) -> String {
+    let followed = all.iter().filter(|&&at| graph.followers(seen, at) > 0).count();
+    let why = if followed == 0 { "no replica follows either" } else { "replicas follow more than one" };
+    format!("{} take writes and {why}; set read_only=1 on all but the primary", names(seen, all))
+}
+
+fn names(seen: &[Seen], at: &[usize]) -> String {
+    let names: Vec<&str> = at.iter().map(|&i| seen[i].name.as_str()).collect();
+    match names.as_slice() {
+        [] => String::new(),
+        [one] => (*one).to_owned(),
+        [first @ .., last] => format!("{} and {last}", first.join(", ")),
+    }
+}
+
+/// "db2 replicates", "db2 and db3 replicate".
+fn replicate(seen: &[Seen], at: usize) -> String {
+    let who = who(seen, at, |_| true);
+    let verb = if who.len() == 1 { "replicates" } else { "replicate" };
+    format!("{} {verb}", names(seen, &who))
+}
+
+fn receivers(seen: &[Seen], at: usize) -> String {
+    names(seen, &who(seen, at, |receiver| receiver == Runs::Yes))
+}
+
+fn who(seen: &[Seen], at: usize, counts: impl Fn(Runs) -> bool) -> Vec<usize> {
+    let follows = |f: &Facts| f.sources.iter().zip(&f.channels).any(|(s, c)| *s == Some(at) && counts(c.receiver));
+    (0..seen.len()).filter(|&i| i != at && seen[i].fresh && seen[i].facts.as_ref().is_some_and(follows)).collect()
+}

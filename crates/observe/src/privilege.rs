@@ -1,0 +1,92 @@
+//! A privilege that we miss: what is not known because of it, and the statement that mends it.
+
+use crate::dialect::Dialect;
+
+/// What was refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Wanted {
+    /// The state of its replication threads.
+    Replication,
+    /// Who replicates from it.
+    Replicas,
+    /// File and offset of its binary log.
+    FilePosition,
+    /// Sessions of others.
+    Sessions,
+    /// Statement counters.
+    Counters,
+    /// `mysql.rds_topology`.
+    RdsTopology,
+}
+
+/// One missing privilege on one server.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Missing {
+    pub(crate) wanted: Wanted,
+    pub(crate) grant: String,
+}
+
+impl Missing {
+    /// What to grant to `account` (as `CURRENT_USER()` shows it).
+    pub(crate) fn new(wanted: Wanted, dialect: Dialect, account: &str) -> Self {
+        Self { wanted, grant: format!("GRANT {} TO {}", privilege(wanted, dialect), quoted(account)) }
+    }
+
+    /// What is not known, and what mends it.
+    pub(crate) fn words(&self) -> String {
+        let unknown = match self.wanted {
+            Wanted::Replication => "whether and how far it replicates is not known",
+            Wanted::Replicas => "the replicas it serves are not known from it",
+            Wanted::FilePosition => "its binary log position is not known, so lag without GTIDs is not either",
+            Wanted::Sessions => "the sessions of other accounts are not seen",
+            Wanted::Counters => "reads by client host are not counted",
+            Wanted::RdsTopology => "the other instances of its cluster are not known from it",
+        };
+        format!("{unknown}; to mend it: {};", self.grant)
+    }
+}
+
+fn privilege(wanted: Wanted, dialect: Dialect) -> &'static str {
+    let mariadb = dialect.is_mariadb();
+    match wanted {
+        Wanted::Replication if dialect.version.mariadb_from((10, 5, 9)) => "SLAVE MONITOR ON *.*",
+        Wanted::FilePosition if mariadb => "BINLOG MONITOR ON *.*",
+        Wanted::Replication | Wanted::FilePosition => "REPLICATION CLIENT ON *.*",
+        Wanted::Replicas if mariadb => "REPLICATION MASTER ADMIN ON *.*",
+        Wanted::Replicas => "REPLICATION SLAVE ON *.*",
+        Wanted::Sessions if mariadb => "PROCESS ON *.*",
+        Wanted::Sessions | Wanted::Counters => "SELECT ON performance_schema.*",
+        Wanted::RdsTopology => "SELECT ON mysql.rds_topology",
+    }
+}
+
+/// `user@host` -> `'user'@'host'`; the host is what follows the last at sign.
+fn quoted(account: &str) -> String {
+    let quote = |text: &str| format!("'{}'", text.replace('\'', "''"));
+    match account.rsplit_once('@') {
+        Some((user, host)) => format!("{}@{}", quote(user), quote(host)),
+        None => quote(account),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_grant_fits_flavour_and_version() {
+        let of = |version: &str, wanted| {
+            let dialect = Dialect { version: version.parse().unwrap(), aurora: false };
+            Missing::new(wanted, dialect, "watch@10.0.%").grant
+        };
+        assert_eq!(of("10.11.6-MariaDB", Wanted::Replication), "GRANT SLAVE MONITOR ON *.* TO 'watch'@'10.0.%'");
+        assert_eq!(of("8.4.0", Wanted::Replication), "GRANT REPLICATION CLIENT ON *.* TO 'watch'@'10.0.%'");
+        assert_eq!(of("12.0.1-MariaDB", Wanted::Replicas), "GRANT REPLICATION MASTER ADMIN ON *.* TO 'watch'@'10.0.%'");
+        assert_eq!(of("9.1.0", Wanted::Replicas), "GRANT REPLICATION SLAVE ON *.* TO 'watch'@'10.0.%'");
+    }
+
+    #[test]
+    fn accounts_are_quoted() {
+        assert_eq!(quoted("o'neil@%"), "'o''neil'@'%'");
+    }
+}

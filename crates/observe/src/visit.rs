@@ -1,0 +1,225 @@
+//! One look at one server: which questions, in which order, and what is remembered between looks.
+//!
+//! Every round: a ping (for the round-trip time), switches and position, replication threads. More seldom, because
+//! they cost a busy server something: sessions and statements, who replicates from it, reads by client host; each of
+//! these is spaced so that it takes at most a hundredth of the time.
+
+mod seldom;
+
+use crate::answer::{self, Answer, Channels, Identity};
+use crate::ask::{AskError, Line};
+use crate::dialect::{self, Dialect};
+use crate::privilege::{Missing, Wanted};
+use fleet::config::Credentials;
+use fleet::{Address, Version};
+use seldom::Seldom;
+use std::collections::VecDeque;
+use std::time::{Duration, Instant};
+
+/// How many pings the shortest round trip is taken from.
+const RECENT_PINGS: usize = 16;
+
+/// What asks one server, again and again.
+pub(crate) struct Visitor {
+    reach: Address,
+    who: Credentials,
+    deadline: Duration,
+    line: Option<Line>,
+    known: Option<Known>,
+    pings: VecDeque<Duration>,
+    resolved_at: Option<Instant>,
+    /// Said once: that the host name led elsewhere.
+    moved: Option<String>,
+}
+
+/// What is asked once a connection.
+struct Known {
+    dialect: Dialect,
+    product: String,
+    identity: Identity,
+    seldom: Seldom,
+}
+
+impl Visitor {
+    /// A visitor for the server at `reach`.
+    pub(crate) fn new(reach: Address, who: Credentials, deadline: Duration) -> Self {
+        let pings = VecDeque::with_capacity(RECENT_PINGS);
+        Self { reach, who, deadline, line: None, known: None, pings, resolved_at: None, moved: None }
+    }
+
+    /// Asks everything that is due. A connection that broke since the last look is no fault yet: one new one is tried.
+    pub(crate) async fn visit(&mut self) -> Result<Answer, AskError> {
+        self.follow_the_name().await;
+        let was_open = self.line.is_some();
+        let first = self.look().await;
+        let broken = matches!(&first, Err(e) if e.is_fatal() && !matches!(e, AskError::Silent { .. }));
+        if was_open && broken { self.look().await } else { first }
+    }
+
+    /// Closes the connection, so that nothing of it lingers on the server.
+    pub(crate) fn close(&mut self) {
+        self.line = None;
+    }
+
+    async fn look(&mut self) -> Result<Answer, AskError> {
+        let mut line = match self.line.take() {
+            Some(line) => line,
+            None => self.connect().await?,
+        };
+        let result = self.questions(&mut line).await;
+        if result.as_ref().err().is_none_or(|e| !e.is_fatal()) {
+            self.line = Some(line);
+        }
+        result
+    }
+
+    async fn connect(&mut self) -> Result<Line, AskError> {
+        let mut line = Line::open(&self.reach, &self.who, self.deadline).await?;
+        let seldom = self.known.take().map(|known| known.seldom);
+        self.known = Some(self.introduce(&mut line, seldom).await?);
+        self.pings.clear();
+        Ok(line)
+    }
+
+    /// Who are you? Asked on each new connection: another server may stand behind the same address.
+    async fn introduce(&self, line: &mut Line, seldom: Option<Seldom>) -> Result<Known, AskError> {
+        let nonsense = |why: &str| AskError::Broken { why: why.to_owned() };
+        let rows = line.ask(dialect::VERSION, self.deadline).await?;
+        let row = rows.first().ok_or_else(|| nonsense("it told no version"))?;
+        let version: Version =
+            row.text(&["version"]).unwrap_or_default().parse().map_err(|e| nonsense(&format!("{e}")))?;
+        let account = row.text(&["account"]).unwrap_or_default().to_owned();
+        let mut dialect = Dialect { version, aurora: false };
+        let mut product = version.to_string();
+        if !dialect.is_mariadb() {
+            let rows = line.ask(dialect::AURORA_VERSION, self.deadline).await?;
+            if let Some(aurora) = rows.first().and_then(|row| row.filled(&["value"])) {
+                dialect.aurora = true;
+                product = format!("{product} (Aurora {aurora})");
+            }
+        }
+        let rows = line.ask(dialect.identity(), self.deadline).await?;
+        let identity =
+            answer::identity(&rows, version, &account).ok_or_else(|| nonsense("it told no identity"))?;
+        // Counters of another server, or of one that was restarted, continue nothing.
+        let seldom = match (&self.known, seldom) {
+            (_, Some(seldom)) if seldom.of == identity.key => seldom,
+            _ => Seldom::new(identity.key.clone()),
+        };
+        Ok(Known { dialect, product, identity, seldom })
+    }
+
+    async fn questions(&mut self, line: &mut Line) -> Result<Answer, AskError> {
+        let ping = line.ping(self.deadline).await?;
+        if self.pings.len() == RECENT_PINGS {
+            self.pings.pop_front();
+        }
+        self.pings.push_back(ping);
+        let known = self.known.as_mut().ok_or_else(|| AskError::Broken { why: "not introduced".to_owned() })?;
+        let (dialect, deadline) = (known.dialect, self.deadline);
+        let mut missing = Vec::new();
+
+        // The window that both positions (by file in the one answer, by GTID in the other) were read in.
+        let asked = Instant::now();
+        let (channels, lost) = replication(line, dialect, &known.identity, deadline, &mut missing).await;
+        if let Some(error) = lost {
+            return Err(error);
+        }
+        let vitals = line.ask(dialect.vitals(), deadline).await?;
+        let (mut written, applied) = answer::positions(&vitals, known.identity.gtid, channels.list());
+        if written.is_none() && !known.identity.gtid && !dialect.aurora {
+            written = optional(line, dialect.file_position(), Wanted::FilePosition, known, deadline, &mut missing)
+                .await?
+                .and_then(|rows| answer::file_position(&rows));
+        }
+        let answered = Instant::now();
+        known.seldom.ask_what_is_due(line, dialect, &known.identity, &self.reach, deadline).await?;
+        missing.extend(known.seldom.missing.iter().cloned());
+        let mut remarks: Vec<String> = self.moved.iter().cloned().collect();
+        remarks.extend(known.seldom.remarks.iter().cloned());
+        Ok(Answer {
+            version: dialect.version,
+            product: known.product.clone(),
+            identity: known.identity.clone(),
+            switches: answer::switches(&vitals),
+            written,
+            applied,
+            channels,
+            told: known.seldom.told.clone(),
+            managed: known.seldom.managed.clone(),
+            load: known.seldom.load,
+            clients: known.seldom.clients.clone(),
+            missing,
+            asked,
+            answered,
+            round_trip: self.pings.iter().min().copied(),
+            peer: line.peer,
+            local: line.local,
+            plain_because: line.plain_because.clone(),
+            remarks,
+        })
+    }
+
+    /// Every few seconds: does the host name still lead to the server we talk to? If not, the connection is given up,
+    /// because everybody who connects now gets the other one.
+    async fn follow_the_name(&mut self) {
+        const EVERY: Duration = Duration::from_secs(2);
+        let Some(peer) = self.line.as_ref().and_then(|line| line.peer) else { return };
+        if self.resolved_at.is_some_and(|at| at.elapsed() < EVERY) {
+            return;
+        }
+        self.resolved_at = Some(Instant::now());
+        let found = tokio::time::timeout(self.deadline, crate::ask::resolve(&self.reach)).await;
+        if let Ok(Ok(addresses)) = found
+            && !addresses.contains(&peer)
+            && let Some(new) = addresses.first()
+        {
+            tracing::info!(server = %self.reach, from = %peer, to = %new, "the host name leads elsewhere");
+            self.moved = Some(format!("{} led to {peer} and now leads to {new}", self.reach));
+            self.line = None;
+        }
+    }
+}
+
+/// The replication threads. That this one statement hangs (it waits while replication is being stopped) or is refused
+/// says nothing against the server; that the connection is lost does.
+async fn replication(
+    line: &mut Line,
+    dialect: Dialect,
+    identity: &Identity,
+    deadline: Duration,
+    missing: &mut Vec<Missing>,
+) -> (Channels, Option<AskError>) {
+    let Some(statement) = dialect.replication() else { return (Channels::Known(Vec::new()), None) };
+    match line.ask(statement, deadline).await {
+        Ok(rows) => (Channels::Known(answer::channels(&rows)), None),
+        Err(error) if error.is_denied() => {
+            let lack = Missing::new(Wanted::Replication, dialect, &identity.account);
+            let why = format!("its replication could not be asked: {}", lack.words());
+            missing.push(lack);
+            (Channels::Unknown { why }, None)
+        }
+        Err(error) if error.is_fatal() => (Channels::Known(Vec::new()), Some(error)),
+        Err(error) => (Channels::Unknown { why: format!("its replication could not be asked: {error}") }, None),
+    }
+}
+
+/// A question whose refusal for want of a privilege is an answer too.
+async fn optional(
+    line: &mut Line,
+    statement: &str,
+    wanted: Wanted,
+    known: &Known,
+    deadline: Duration,
+    missing: &mut Vec<Missing>,
+) -> Result<Option<crate::rows::Rows>, AskError> {
+    match line.ask(statement, deadline).await {
+        Ok(rows) => Ok(Some(rows)),
+        Err(error) if error.is_denied() => {
+            missing.push(Missing::new(wanted, known.dialect, &known.identity.account));
+            Ok(None)
+        }
+        Err(error) if error.is_fatal() => Err(error),
+        Err(_) => Ok(None),
+    }
+}
