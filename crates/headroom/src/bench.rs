@@ -61,7 +61,7 @@ pub(crate) struct RelayArgs {
     /// A smoke run of about a minute: one round of 2 s, to see that everything works.
     #[arg(long)]
     quick: bool,
-    /// The first of four ports on 127.0.0.1 that are taken for the run.
+    /// The first of five ports on 127.0.0.1 that are taken for the run.
     #[arg(long, default_value_t = 23_300, value_parser = clap::value_parser!(u16).range(1024..=32_000))]
     port: u16,
     /// From which the order is drawn.
@@ -76,6 +76,9 @@ pub(crate) struct RelayArgs {
     /// A newer HAProxy, as a further subject [default: target/haproxy-new/haproxy where it is, not with --quick].
     #[arg(long)]
     haproxy_newer: Option<PathBuf>,
+    /// Measure HAProxy twice: the second should differ by chance alone, which is a test of the method.
+    #[arg(long)]
+    control: bool,
     /// Print everything as JSON instead of tables.
     #[arg(long)]
     json: bool,
@@ -85,6 +88,7 @@ impl RelayArgs {
     fn plan(&self, newer: bool) -> Plan {
         let mut subjects = vec![Subject::Direct, Subject::Haproxy];
         subjects.extend(newer.then_some(Subject::HaproxyNewer));
+        subjects.extend(self.control.then_some(Subject::HaproxyAgain));
         subjects.push(Subject::Headroom);
         let mut conditions: Vec<Condition> =
             self.clients.iter().map(|&clients| Condition::Load { clients, idle: 0 }).collect();

@@ -1,10 +1,22 @@
-//! The command line.
+//! The command line: what can be asked for, with the help texts. What the flags mean is in the module of each command.
 
-use clap::{Parser, Subcommand};
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use fleet::Address;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
 
-/// Headroom finds, shows and gives back the performance left in a tier of MySQL or MariaDB servers.
+const EXIT_CODES: &str = "\
+Exit codes: 0 done; 1 the answer is no (no primary known, refused); 2 error; 64 the command line was not understood.
+Guides: docs/guide/. Every option of the configuration file: headroom.example.toml.";
+
+/// Reads go to the nearest MySQL or MariaDB replica that has room.
+///
+/// Headroom finds, shows and gives back the performance left in a tier of one primary and its replicas. It sits beside
+/// each application, asks the servers themselves who is primary, how far behind and where the reads come from, and
+/// gives every new connection the nearest server with room. Authentication passes through end to end.
 #[derive(Parser, Debug)]
-#[command(name = "headroom", version)]
+#[command(name = "headroom", version, after_help = EXIT_CODES, max_term_width = 110)]
 pub(crate) struct Cli {
     /// What to do.
     #[command(subcommand)]
@@ -14,8 +26,228 @@ pub(crate) struct Cli {
 /// What to do.
 #[derive(Subcommand, Debug)]
 pub(crate) enum Command {
+    /// Give every new connection the nearest server that has room.
+    Route(RouteArgs),
+    /// Ask the servers once: who is primary, how far behind, in which zone.
+    Fleet(FleetArgs),
+    /// Ask a running `headroom route` how things stand.
+    Status(StatusArgs),
+    /// Empty a server: no new sessions, and the present ones leave when they can.
+    Drain(DrainArgs),
+    /// Let a drained server take sessions again.
+    Undrain(UndrainArgs),
+    /// Real servers with replication, zones, distance and faults on this machine.
+    #[command(subcommand)]
+    Lab(LabCommand),
     /// Show the product's main job on real servers of this machine.
     Demo(crate::demo::DemoArgs),
     /// Measure the relay beside HAProxy and a direct connection.
     Bench(crate::bench::BenchArgs),
+}
+
+const ROUTE_EXAMPLES: &str = "\
+Examples:
+  headroom route --server db1:3306 --reader 127.0.0.1:3306 --writer 127.0.0.1:3307
+      No file: from db1 the others are found; reads on port 3306, writes on 3307.
+  headroom route --config /etc/headroom/headroom.toml --zone us-east-1a
+      One file for all hosts, the zone from the command line.
+  headroom route --check --config headroom.toml
+      Is the file right? Complaints with line and column, exit code 2; says nothing more than 'right' otherwise.
+
+Password: never on the command line, where every user of the machine could read it. From the configuration
+(password_file, password_env), from the option file (~/.my.cnf or --option-file), from HEADROOM_PASSWORD or MYSQL_PWD.
+
+Signals: HUP reads the configuration file again (a bad one is refused and the old one stays); TERM and INT stop taking
+connections and wait for sessions to become idle; a second one stops at once.";
+
+/// Give every new connection the nearest server that has room.
+///
+/// Accepts clients on reader and writer listeners and connects each to a server: readers to the nearest replica with
+/// room, writers to the primary. Without --config and --server, ./headroom.toml or /etc/headroom/headroom.toml is read.
+#[derive(Args, Debug, Clone)]
+#[command(after_help = ROUTE_EXAMPLES)]
+pub(crate) struct RouteArgs {
+    /// Where the fleet is found.
+    #[command(flatten)]
+    pub(crate) source: SourceArgs,
+    /// Accept readers here: an address (127.0.0.1:3306) or the path of a unix socket. Repeatable.
+    #[arg(long, value_name = "ADDR", conflicts_with = "config")]
+    pub(crate) reader: Vec<Address>,
+    /// Accept writers here. Repeatable.
+    #[arg(long, value_name = "ADDR", conflicts_with = "config")]
+    pub(crate) writer: Vec<Address>,
+    /// Status page, JSON and metrics here, or 'off' [default: 127.0.0.1:9306, or as the file says].
+    #[arg(long, value_name = "ADDR", value_parser = admin_flag)]
+    pub(crate) admin: Option<AdminFlag>,
+    /// Only check the configuration: exit code 0 if it is right, 2 with complaints if not.
+    #[arg(long)]
+    pub(crate) check: bool,
+    /// How log lines look on standard error.
+    #[arg(long, value_name = "FORMAT", default_value = "text")]
+    pub(crate) log_format: LogFormat,
+    /// What is logged: error, warn, info, debug, or per part (router=debug) [default: $HEADROOM_LOG, else info].
+    #[arg(long, value_name = "FILTER")]
+    pub(crate) log: Option<String>,
+}
+
+/// Where the fleet is found and who we are to it: the same for `route` and `fleet`.
+#[derive(Args, Debug, Clone)]
+pub(crate) struct SourceArgs {
+    /// Configuration file (see headroom.example.toml).
+    #[arg(long, short, value_name = "FILE", conflicts_with = "server")]
+    pub(crate) config: Option<PathBuf>,
+    /// A server to start from, in place of a file; the others are found by asking it. Repeatable.
+    #[arg(long, short, value_name = "HOST:PORT")]
+    pub(crate) server: Vec<Address>,
+    /// Our own zone [default: found out].
+    #[arg(long, value_name = "NAME")]
+    pub(crate) zone: Option<String>,
+    /// Account that asks the servers [default: from the option file, else $HEADROOM_USER, else headroom].
+    #[arg(long, short, value_name = "NAME")]
+    pub(crate) user: Option<String>,
+    /// Option file with user, password and TLS, in the format of ~/.my.cnf (which is the default).
+    #[arg(long, value_name = "FILE")]
+    pub(crate) option_file: Option<PathBuf>,
+}
+
+/// `--admin`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum AdminFlag {
+    /// No admin address.
+    Off,
+    /// Here.
+    At(SocketAddr),
+}
+
+/// How log lines look.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum LogFormat {
+    /// For people.
+    Text,
+    /// One JSON object a line.
+    Json,
+}
+
+const FLEET_EXAMPLES: &str = "\
+Examples:
+  headroom fleet --server db1:3306
+  headroom fleet --config headroom.toml --json | jq -r '.servers[] | [.name, .role, .zone] | @tsv'
+
+Exit code 1 when no primary can be named.";
+
+/// Ask the servers once: who is primary, how far behind, in which zone.
+///
+/// Prints each server with role, zone, lag and state, and why; below, what the operator should know. It needs no
+/// running router and changes nothing.
+#[derive(Args, Debug, Clone)]
+#[command(after_help = FLEET_EXAMPLES)]
+pub(crate) struct FleetArgs {
+    /// Where the fleet is found.
+    #[command(flatten)]
+    pub(crate) source: SourceArgs,
+    /// Print JSON.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// Where a running router answers.
+#[derive(Args, Debug, Clone)]
+pub(crate) struct AdminArgs {
+    /// Admin address of the running router [default: $HEADROOM_ADMIN, else 127.0.0.1:9306].
+    #[arg(long, value_name = "ADDR")]
+    pub(crate) admin: Option<String>,
+    /// Print JSON.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+const STATUS_EXAMPLES: &str = "\
+Examples:
+  headroom status
+  headroom status --admin 10.0.0.7:9306 --json | jq .fallbacks
+
+The same as a page for a browser: http://127.0.0.1:9306/";
+
+/// Ask a running `headroom route` how things stand.
+#[derive(Args, Debug, Clone)]
+#[command(after_help = STATUS_EXAMPLES)]
+pub(crate) struct StatusArgs {
+    /// Where it answers.
+    #[command(flatten)]
+    pub(crate) admin: AdminArgs,
+}
+
+const DRAIN_EXAMPLES: &str = "\
+Examples:
+  headroom drain db3                    before maintenance of db3
+  headroom drain db3 --deadline 10s     after ten seconds also sessions in a transaction are closed
+  headroom undrain db3                  afterwards
+
+It is the one running router that is told; run it on each application host.";
+
+/// Empty a server: no new sessions, and the present ones leave when they can.
+///
+/// Sessions are closed while they are idle and outside a transaction, so that the application's pool reconnects to
+/// another server. What is left at the deadline is closed then.
+#[derive(Args, Debug, Clone)]
+#[command(after_help = DRAIN_EXAMPLES)]
+pub(crate) struct DrainArgs {
+    /// The server's name, as `headroom status` shows it.
+    pub(crate) server: String,
+    /// The server is empty after this long [default: drain_deadline of the configuration, 1m].
+    #[arg(long, value_name = "DURATION", value_parser = fleet::config::duration)]
+    pub(crate) deadline: Option<Duration>,
+    /// Where the router answers.
+    #[command(flatten)]
+    pub(crate) admin: AdminArgs,
+}
+
+/// Let a drained server take sessions again.
+#[derive(Args, Debug, Clone)]
+#[command(after_help = "Example:\n  headroom undrain db3")]
+pub(crate) struct UndrainArgs {
+    /// The server's name, as `headroom status` shows it.
+    pub(crate) server: String,
+    /// Where the router answers.
+    #[command(flatten)]
+    pub(crate) admin: AdminArgs,
+}
+
+/// Real servers with replication, zones, distance and faults on this machine.
+#[derive(Subcommand, Debug, Clone)]
+pub(crate) enum LabCommand {
+    /// Start servers and replication; Ctrl-C stops them and leaves nothing behind.
+    Up(crate::lab_command::UpArgs),
+    /// Stop a lab that was started with --detach, or that was left behind.
+    Down(crate::lab_command::DownArgs),
+    /// Show the servers of a running lab and how to connect.
+    Status(crate::lab_command::StatusArgs),
+    /// Break something on purpose, or mend it again.
+    Fault(crate::lab_command::FaultArgs),
+}
+
+fn admin_flag(text: &str) -> Result<AdminFlag, String> {
+    if text == "off" {
+        return Ok(AdminFlag::Off);
+    }
+    let refuse =
+        || format!("'{text}' is not an address; write an IP address and a port (127.0.0.1:9306), or off");
+    text.parse().map(AdminFlag::At).map_err(|_| refuse())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_table_of_flags_is_sound() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn admin_takes_an_address_or_off() {
+        assert_eq!(admin_flag("off"), Ok(AdminFlag::Off));
+        assert!(admin_flag("9306").is_err());
+    }
 }

@@ -1,21 +1,50 @@
-//! The binary: flags, configuration file, terminal, status page, exit codes.
+//! The binary: flags, configuration file, terminal, status page, exit codes. Everything else is in the crates below.
 
+mod admin;
+mod admin_client;
 mod bench;
 mod cli;
+mod credentials;
 mod demo;
+mod engine;
+mod environment;
+mod exit;
+mod fleet_view;
+mod lab_command;
+mod log;
+mod metrics;
+mod option_files;
+mod source;
+mod status_command;
+#[cfg(test)]
+mod still_life;
+mod table;
+mod terminal;
+mod view;
 
 use clap::Parser;
 use std::process::ExitCode;
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> ExitCode {
-    let outcome = match cli::Cli::parse().command {
+    let cli = match cli::Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => {
+            let _ = error.print();
+            return if error.use_stderr() { exit::usage() } else { exit::DONE };
+        }
+    };
+    let environment = environment::Environment::read();
+    let outcome = match cli.command {
+        cli::Command::Status(args) => status_command::status(args, &environment).await,
+        cli::Command::Drain(args) => status_command::drain(args, &environment).await,
+        cli::Command::Undrain(args) => status_command::undrain(args, &environment).await,
         cli::Command::Demo(args) => demo::run(args).await,
         cli::Command::Bench(args) => bench::run(args).await,
+        _ => Err(anyhow::anyhow!("not there yet")),
     };
     outcome.unwrap_or_else(|error| {
-        use std::io::Write;
-        let _ = writeln!(std::io::stderr(), "headroom: {error:#}");
-        ExitCode::from(2)
+        terminal::complain(&format!("headroom: {error:#}"));
+        exit::error()
     })
 }

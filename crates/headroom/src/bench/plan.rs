@@ -21,6 +21,8 @@ pub(crate) enum Subject {
     Haproxy,
     /// A newer HAProxy, where there is one.
     HaproxyNewer,
+    /// The distribution's HAProxy once more: what differs from [`Subject::Haproxy`] is chance.
+    HaproxyAgain,
     /// `headroom route`.
     Headroom,
 }
@@ -32,6 +34,7 @@ impl Subject {
             Self::Direct => "direct",
             Self::Haproxy => "haproxy",
             Self::HaproxyNewer => "haproxy-newer",
+            Self::HaproxyAgain => "haproxy-again",
             Self::Headroom => "headroom",
         }
     }

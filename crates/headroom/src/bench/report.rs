@@ -42,17 +42,23 @@ pub(crate) struct Row {
     pub(crate) subject: Subject,
     /// Median over the rounds.
     pub(crate) medians: BTreeMap<Metric, f64>,
-    /// To the direct connection of the same round.
-    pub(crate) to_direct: BTreeMap<Metric, Ratio>,
-    /// To the distribution's HAProxy in the same round.
-    pub(crate) to_haproxy: BTreeMap<Metric, Ratio>,
+    /// To each other subject in the same round.
+    pub(crate) to: BTreeMap<Subject, BTreeMap<Metric, Ratio>>,
+}
+
+impl Row {
+    /// A figure of this subject as a multiple of another's.
+    pub(crate) fn ratio(&self, other: Subject, metric: Metric) -> Option<Ratio> {
+        self.to.get(&other)?.get(&metric).copied()
+    }
 }
 
 impl Report {
     /// Summarises the samples.
     pub(crate) fn new(date: String, machine: Machine, plan: Plan, samples: Vec<Sample>) -> Self {
         let summary = summarise(&plan, &samples);
-        let warnings = warnings(&machine, &plan);
+        let mut warnings = warnings(&machine, &plan);
+        warnings.extend(control_failed(&summary));
         Self { date, machine, plan, warnings, summary, samples }
     }
 
@@ -64,7 +70,7 @@ impl Report {
     /// Headroom's queries a second as a multiple of HAProxy's under the goal's condition.
     pub(crate) fn goal(&self) -> Option<Ratio> {
         let condition = Condition::Load { clients: GOAL_CLIENTS, idle: 0 };
-        self.row(condition, Subject::Headroom)?.to_haproxy.get(&Metric::Qps).copied()
+        self.row(condition, Subject::Headroom)?.ratio(Subject::Haproxy, Metric::Qps)
     }
 
     /// Writes JSON with one sample a line: complete for programs, and readable as a difference between two runs.
@@ -101,6 +107,20 @@ fn warnings(machine: &Machine, plan: &Plan) -> Vec<String> {
     warnings
 }
 
+/// The control is the same program as what it is compared with: an interval without 1 in it is a false alarm, about one
+/// time in twenty, or a fault of the method.
+fn control_failed(summary: &[Row]) -> Option<String> {
+    let goal = Condition::Load { clients: GOAL_CLIENTS, idle: 0 };
+    let row = summary.iter().find(|row| row.condition == goal && row.subject == Subject::HaproxyAgain)?;
+    let (low, high) = row.ratio(Subject::Haproxy, Metric::Qps)?.interval?;
+    (low > 1.0 || high < 1.0).then(|| {
+        format!(
+            "HAProxy measured twice differs from itself ({low:.2} to {high:.2} at {GOAL_CLIENTS} clients): \
+             do not trust this run's intervals"
+        )
+    })
+}
+
 fn summarise(plan: &Plan, samples: &[Sample]) -> Vec<Row> {
     let mut rows = Vec::new();
     for &condition in &plan.conditions {
@@ -111,13 +131,9 @@ fn summarise(plan: &Plan, samples: &[Sample]) -> Vec<Row> {
                     here.iter().filter(|s| s.subject == subject).filter_map(|s| s.value(metric)).collect();
                 Some((metric, median(&values)?))
             });
-            rows.push(Row {
-                condition,
-                subject,
-                medians: medians.collect(),
-                to_direct: ratios(&here, subject, Subject::Direct),
-                to_haproxy: ratios(&here, subject, Subject::Haproxy),
-            });
+            let others = plan.subjects.iter().filter(|&&other| other != subject);
+            let to = others.map(|&other| (other, ratios(&here, subject, other))).collect();
+            rows.push(Row { condition, subject, medians: medians.collect(), to });
         }
     }
     rows
@@ -125,9 +141,6 @@ fn summarise(plan: &Plan, samples: &[Sample]) -> Vec<Row> {
 
 /// Every metric of `subject` to that of `other` in the same round.
 fn ratios(samples: &[&Sample], subject: Subject, other: Subject) -> BTreeMap<Metric, Ratio> {
-    if subject == other {
-        return BTreeMap::new();
-    }
     let of = |who: Subject, round: u32| samples.iter().find(|s| s.subject == who && s.round == round);
     let rounds: Vec<u32> = samples.iter().filter(|s| s.subject == subject).map(|s| s.round).collect();
     let ratio = |metric: Metric| {
@@ -208,17 +221,17 @@ pub(crate) mod tests {
         assert!((ratio.mean - 1.4).abs() < 1e-9 && ratio.rounds == 3, "{ratio:?}");
         let row = report.row(SIXTEEN, Subject::Headroom).unwrap();
         assert!((row.medians[&Metric::Qps] - 28_000.0).abs() < 1e-6);
-        assert!((row.to_direct[&Metric::P99Ms].mean - 60.0 / 35.0).abs() < 1e-9);
+        assert!((row.ratio(Subject::Direct, Metric::P99Ms).unwrap().mean - 60.0 / 35.0).abs() < 1e-9);
     }
 
     #[test]
     fn a_direct_connection_has_no_process_and_nobody_is_compared_with_itself() {
         let report = report();
         let direct = report.row(SIXTEEN, Subject::Direct).unwrap();
-        assert!(!direct.medians.contains_key(&Metric::CpuUs) && direct.to_direct.is_empty());
+        assert!(!direct.medians.contains_key(&Metric::CpuUs) && !direct.to.contains_key(&Subject::Direct));
         let headroom = report.row(SIXTEEN, Subject::Headroom).unwrap();
-        assert!(!headroom.to_direct.contains_key(&Metric::CpuUs));
-        assert!(headroom.to_haproxy.contains_key(&Metric::CpuUs));
+        assert_eq!(headroom.ratio(Subject::Direct, Metric::CpuUs), None);
+        assert!(headroom.ratio(Subject::Haproxy, Metric::CpuUs).is_some());
     }
 
     #[test]
@@ -241,6 +254,16 @@ pub(crate) mod tests {
         assert_eq!(value["samples"][0]["condition"]["clients"], 16);
         assert_eq!(value["summary"].as_array().unwrap().len(), 9);
         assert_eq!(text.lines().filter(|line| line.contains("\"position\"")).count(), report.samples.len());
+    }
+
+    #[test]
+    fn a_control_that_differs_from_itself_is_reported() {
+        let mut row = report().row(SIXTEEN, Subject::Headroom).unwrap().clone();
+        row.subject = Subject::HaproxyAgain;
+        assert!(control_failed(&[row.clone()]).unwrap().contains("1.40 to 1.40"));
+        let even = Ratio { rounds: 3, median: 1.0, mean: 1.0, interval: Some((0.97, 1.03)) };
+        row.to.get_mut(&Subject::Haproxy).unwrap().insert(Metric::Qps, even);
+        assert_eq!(control_failed(&[row]), None);
     }
 
     #[test]

@@ -22,7 +22,7 @@ pub(crate) struct Site {
     pub(crate) server: SocketAddr,
     /// How headroom asks that server: an option file.
     pub(crate) option_file: PathBuf,
-    /// Four ports from here on are ours, on 127.0.0.1.
+    /// [`PORTS`] ports from here on are ours, on 127.0.0.1.
     pub(crate) first_port: u16,
     /// Configurations and logs are written here.
     pub(crate) directory: PathBuf,
@@ -39,7 +39,7 @@ pub(crate) struct Site {
 }
 
 /// Ports of [`Site::first_port`] on that are used.
-pub(crate) const PORTS: u16 = 4;
+pub(crate) const PORTS: u16 = 5;
 
 /// A subject that answers queries.
 #[derive(Debug)]
@@ -69,6 +69,7 @@ impl Running {
                 let program = site.haproxy_newer.as_deref().context("there is no newer haproxy")?;
                 haproxy(subject, site, program, 1)?
             }
+            Subject::HaproxyAgain => haproxy(subject, site, &site.haproxy, 4)?,
             Subject::Headroom => headroom(site)?,
         };
         let mut running = Self { address, program };

@@ -4,10 +4,11 @@ use super::{GOAL, GOAL_CLIENTS, Report, Row};
 use crate::bench::plan::{Condition, Subject};
 use crate::bench::sample::Metric;
 use crate::bench::statistics::Ratio;
-use std::collections::BTreeMap;
 use std::fmt::Write;
 
 const NONE: &str = "-";
+/// The column of names; all others hold figures.
+const THROUGH: &str = "through";
 
 /// The whole page: warnings, tables, goal, machine.
 pub(crate) fn page(report: &Report) -> String {
@@ -41,7 +42,7 @@ pub(crate) fn tables(report: &Report) -> String {
 fn load(report: &Report) -> String {
     let head = [
         "clients",
-        "through",
+        THROUGH,
         "QPS",
         "p50 ms",
         "p99 ms",
@@ -64,32 +65,37 @@ fn load(report: &Report) -> String {
     section("Under load", &head, rows.collect())
 }
 
+/// Queries a second to everybody else; tails and CPU to those that people ask about first.
 fn ratios(report: &Report) -> String {
-    let head = [
-        "clients",
-        "through",
-        "QPS to direct",
-        "p99 to direct",
-        "QPS to HAProxy",
-        "p99 to HAProxy",
-        "CPU to HAProxy",
-    ];
+    let others = report.plan.subjects.iter().filter(|s| **s != Subject::Headroom);
+    let mut columns: Vec<(Metric, Subject)> = others.map(|&other| (Metric::Qps, other)).collect();
+    columns.extend([
+        (Metric::P99Ms, Subject::Direct),
+        (Metric::P99Ms, Subject::Haproxy),
+        (Metric::CpuUs, Subject::Haproxy),
+    ]);
+    let mut head = vec!["clients".to_owned(), THROUGH.to_owned()];
+    head.extend(columns.iter().map(|(metric, other)| format!("{} to {other}", short(*metric))));
     let rows = loads(report).filter(|row| row.subject != Subject::Direct).map(|row| {
-        vec![
-            clients(row.condition),
-            row.subject.to_string(),
-            ratio(&row.to_direct, Metric::Qps),
-            ratio(&row.to_direct, Metric::P99Ms),
-            ratio(&row.to_haproxy, Metric::Qps),
-            ratio(&row.to_haproxy, Metric::P99Ms),
-            ratio(&row.to_haproxy, Metric::CpuUs),
-        ]
+        let mut line = vec![clients(row.condition), row.subject.to_string()];
+        line.extend(columns.iter().map(|&(metric, other)| ratio(row, other, metric)));
+        line
     });
+    let head: Vec<&str> = head.iter().map(String::as_str).collect();
     section("Ratios", &head, rows.collect())
 }
 
+fn short(metric: Metric) -> &'static str {
+    match metric {
+        Metric::Qps => "QPS",
+        Metric::P99Ms => "p99",
+        Metric::CpuUs => "CPU",
+        _ => "figure",
+    }
+}
+
 fn memory(report: &Report) -> String {
-    let head = ["idle sessions", "through", "empty MiB", "with them MiB", "they add MiB", "KiB each"];
+    let head = ["idle sessions", THROUGH, "empty MiB", "with them MiB", "they add MiB", "KiB each"];
     let rows = report.summary.iter().filter_map(|row| {
         let Condition::Load { idle, .. } = row.condition else { return None };
         let added = row.medians.get(&Metric::SessionsKib)?;
@@ -106,15 +112,15 @@ fn memory(report: &Report) -> String {
 }
 
 fn connect(report: &Report) -> String {
-    let head = ["through", "p50 us", "p99 us", "p50 to direct", "p50 to HAProxy"];
+    let head = [THROUGH, "p50 us", "p99 us", "p50 to direct", "p50 to haproxy"];
     let rows =
         report.summary.iter().filter(|row| matches!(row.condition, Condition::Connect { .. })).map(|row| {
             vec![
                 row.subject.to_string(),
                 figure(row, Metric::ConnectP50Us, 0),
                 figure(row, Metric::ConnectP99Us, 0),
-                ratio(&row.to_direct, Metric::ConnectP50Us),
-                ratio(&row.to_haproxy, Metric::ConnectP50Us),
+                ratio(row, Subject::Direct, Metric::ConnectP50Us),
+                ratio(row, Subject::Haproxy, Metric::ConnectP50Us),
             ]
         });
     section("Connect, one query, close", &head, rows.collect())
@@ -170,8 +176,8 @@ fn mebibytes(row: &Row, metric: Metric) -> String {
     row.medians.get(&metric).map_or_else(|| NONE.to_owned(), |kib| format!("{:.1}", kib / 1024.0))
 }
 
-fn ratio(ratios: &BTreeMap<Metric, Ratio>, metric: Metric) -> String {
-    ratios.get(&metric).map_or_else(|| NONE.to_owned(), shown)
+fn ratio(row: &Row, other: Subject, metric: Metric) -> String {
+    row.ratio(other, metric).map_or_else(|| NONE.to_owned(), |ratio| shown(&ratio))
 }
 
 fn shown(ratio: &Ratio) -> String {
@@ -206,7 +212,7 @@ fn section(title: &str, head: &[&str], rows: Vec<Vec<String>>) -> String {
     let lines: Vec<&Vec<String>> = std::iter::once(&head).chain(&rows).collect();
     let width = |column: usize| lines.iter().map(|line| line[column].chars().count()).max().unwrap_or(0);
     let widths: Vec<usize> = (0..head.len()).map(width).collect();
-    let left = |column: usize| head[column] == "through";
+    let left = |column: usize| head[column] == THROUGH;
     let mut text = format!("## {title}\n\n");
     for (number, line) in lines.iter().enumerate() {
         for (column, cell) in line.iter().enumerate() {

@@ -1,0 +1,144 @@
+//! The admin address: status page, JSON, OpenMetrics, drain.
+//!
+//! It has no password, so it listens on loopback unless the operator wrote otherwise. A browser on the same machine
+//! can reach loopback too; against pages that it shows from elsewhere stand [`guard`]s: requests that change
+//! something need a header and a content type that a foreign page cannot send unasked, and a `Host` that no foreign
+//! name resolves to.
+
+mod guard;
+
+use crate::metrics;
+use crate::view::StatusView;
+use axum::extract::State;
+use axum::http::{StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use axum::routing::{get, post};
+use axum::{Json, Router, middleware};
+use serde::{Deserialize, Serialize};
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::net::TcpListener;
+use tokio_util::sync::CancellationToken;
+
+/// What the admin address shows and commands: a running router, or a still life in tests.
+pub(crate) trait Live: Send + Sync + 'static {
+    /// How things stand now.
+    fn status(&self) -> StatusView;
+    /// Empties a server. The text of an error says what would be right.
+    fn drain(&self, server: &str, deadline: Option<Duration>) -> Result<(), String>;
+    /// Lets it take sessions again.
+    fn undrain(&self, server: &str) -> Result<(), String>;
+}
+
+/// The body of `POST /drain` and `POST /undrain`.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct DrainRequest {
+    /// Which server.
+    pub(crate) server: String,
+    /// Empty after this long; the configured deadline where absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) deadline_ms: Option<u64>,
+}
+
+/// The answer to both.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct DrainAnswer {
+    /// Whether it was done.
+    pub(crate) done: bool,
+    /// In words.
+    pub(crate) text: String,
+}
+
+/// Serves until `stop` is cancelled.
+pub(crate) async fn serve(listener: TcpListener, live: Arc<dyn Live>, stop: CancellationToken) {
+    let open = listener.local_addr().is_ok_and(|address| !address.ip().is_loopback());
+    let served =
+        axum::serve(listener, routes(live, open)).with_graceful_shutdown(stop.cancelled_owned()).await;
+    if let Err(error) = served {
+        tracing::error!(%error, "the admin address stopped answering; restart headroom route to have it back");
+    }
+}
+
+/// Takes the admin address.
+///
+/// # Errors
+/// A sentence that says what stands in the way.
+pub(crate) async fn bind(address: SocketAddr) -> anyhow::Result<TcpListener> {
+    TcpListener::bind(address).await.map_err(|error| {
+        let advice = match error.kind() {
+            std::io::ErrorKind::AddrInUse => {
+                "another program has it (another headroom route?); choose another with --admin or [admin] address, or --admin off"
+            }
+            _ => "choose another with --admin or [admin] address, or --admin off",
+        };
+        anyhow::anyhow!("cannot listen on the admin address {address} ({error}): {advice}")
+    })
+}
+
+fn routes(live: Arc<dyn Live>, open: bool) -> Router {
+    let commands = Router::new()
+        .route("/drain", post(drain))
+        .route("/undrain", post(undrain))
+        .layer(middleware::from_fn(guard::meant_by_a_person));
+    Router::new()
+        .route("/", get(|| page("text/html; charset=utf-8", include_str!("page/status.html"))))
+        .route("/page.css", get(|| page("text/css; charset=utf-8", include_str!("page/status.css"))))
+        .route("/page.js", get(|| page("text/javascript; charset=utf-8", include_str!("page/status.js"))))
+        .route("/status.json", get(|State(live): State<Arc<dyn Live>>| async move { Json(live.status()) }))
+        .route("/metrics", get(openmetrics))
+        .route("/healthz", get(|| async { "ok\n" }))
+        .merge(commands)
+        .fallback(|| async { (StatusCode::NOT_FOUND, "there are /, /status.json, /metrics and /healthz\n") })
+        .layer(middleware::from_fn_with_state(open, guard::no_foreign_name))
+        .with_state(live)
+}
+
+async fn page(kind: &'static str, text: &'static str) -> impl IntoResponse {
+    let policy = "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; img-src data:; \
+                  base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
+    let headers = [
+        (header::CONTENT_TYPE, kind),
+        (header::CONTENT_SECURITY_POLICY, policy),
+        (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
+        (header::CACHE_CONTROL, "no-cache"),
+    ];
+    (headers, text)
+}
+
+async fn openmetrics(State(live): State<Arc<dyn Live>>) -> Response {
+    match metrics::text(&live.status()) {
+        Ok(text) => {
+            ([(header::CONTENT_TYPE, "application/openmetrics-text; version=1.0.0; charset=utf-8")], text)
+                .into_response()
+        }
+        Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, format!("{error}\n")).into_response(),
+    }
+}
+
+async fn drain(State(live): State<Arc<dyn Live>>, Json(request): Json<DrainRequest>) -> Response {
+    let deadline = request.deadline_ms.map(Duration::from_millis);
+    let done = live.drain(&request.server, deadline);
+    answer(
+        done,
+        format!("{} is being drained: no new sessions, present ones leave when they can", request.server),
+    )
+}
+
+async fn undrain(State(live): State<Arc<dyn Live>>, Json(request): Json<DrainRequest>) -> Response {
+    answer(live.undrain(&request.server), format!("{} takes sessions again", request.server))
+}
+
+fn answer(done: Result<(), String>, text: String) -> Response {
+    match done {
+        Ok(()) => {
+            tracing::info!("by command: {text}");
+            Json(DrainAnswer { done: true, text }).into_response()
+        }
+        Err(text) => (StatusCode::CONFLICT, Json(DrainAnswer { done: false, text })).into_response(),
+    }
+}
+
+#[cfg(test)]
+mod tests;

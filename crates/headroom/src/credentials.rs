@@ -1,0 +1,154 @@
+//! Who we are to the servers: what the configuration says, else the option file, else the environment.
+//!
+//! | | 1st | 2nd | 3rd | 4th |
+//! |---|---|---|---|---|
+//! | user | `--user` | `[credentials] user` | option file | `HEADROOM_USER`, else `headroom` |
+//! | password | `password`, `password_file` or `password_env` | option file | `HEADROOM_PASSWORD` | `MYSQL_PWD` |
+//! | TLS | `ssl_*` | option file | | |
+//!
+//! The option file is the one that is named (`--option-file`, `option_file`), which must exist, else `~/.my.cnf`, which
+//! may not. A password never comes from the command line, where every user of the machine could read it.
+
+use crate::environment::{self, Environment};
+use crate::option_files::{self, Found};
+use anyhow::{Context, bail};
+use fleet::config::{Config, Credentials, PasswordFrom, Tls};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+/// The account when nothing names one.
+const DEFAULT_USER: &str = "headroom";
+
+/// Finds user, password and TLS for this configuration.
+///
+/// # Errors
+/// A file that is named and cannot be read, or holds what cannot be; a variable that is named and not set.
+pub(crate) fn resolve(config: &Config, environment: &Environment) -> anyhow::Result<Credentials> {
+    let written = &config.fleet.credentials;
+    let found = option_file(written.option_file.as_deref(), environment)?;
+    let password = match &config.password_from {
+        Some(from) => Some(password(from)?),
+        None => found.password.or_else(|| environment.password.clone()),
+    };
+    let user = written.user.clone().or(found.user).or_else(|| environment.user.clone());
+    Ok(Credentials {
+        user: Some(user.unwrap_or_else(|| DEFAULT_USER.to_owned())),
+        password,
+        option_file: written.option_file.clone(),
+        tls: if written.tls == Tls::default() { found.tls } else { written.tls.clone() },
+    })
+}
+
+/// Refuses a file that anybody but its owner may read; it holds a password.
+///
+/// # Errors
+/// A sentence that says how to mend it.
+pub(crate) fn owner_only(path: &Path) -> Result<(), String> {
+    let mode = std::fs::metadata(path).map_or(0, |found| found.permissions().mode());
+    if mode & 0o077 == 0 {
+        return Ok(());
+    }
+    let path = path.display();
+    Err(format!(
+        "{path} holds a password and others may read it (mode {:03o}); run chmod 600 {path}, or use password_file",
+        mode & 0o777
+    ))
+}
+
+fn option_file(named: Option<&Path>, environment: &Environment) -> anyhow::Result<Found> {
+    if let Some(path) = named {
+        let text = std::fs::read_to_string(path)
+            .with_context(|| format!("cannot read the option file {}", path.display()))?;
+        return option_files::read(&text, &path.display().to_string());
+    }
+    let usual: Option<PathBuf> = environment.home.as_ref().map(|home| home.join(".my.cnf"));
+    match usual.and_then(|path| Some((std::fs::read_to_string(&path).ok()?, path))) {
+        Some((text, path)) => option_files::read(&text, &path.display().to_string()),
+        None => Ok(Found::default()),
+    }
+}
+
+fn password(from: &PasswordFrom) -> anyhow::Result<String> {
+    match from {
+        PasswordFrom::Written(password) => Ok(password.clone()),
+        PasswordFrom::Environment(name) => environment::variable(name)
+            .with_context(|| format!("password_env names the variable {name}, and it is not set; export it")),
+        PasswordFrom::File(path) => {
+            let text = std::fs::read_to_string(path)
+                .with_context(|| format!("cannot read password_file {}", path.display()))?;
+            match text.lines().next().filter(|line| !line.is_empty()) {
+                Some(line) => Ok(line.to_owned()),
+                None => bail!(
+                    "the first line of password_file {} is empty; the password belongs there",
+                    path.display()
+                ),
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn config(credentials: &str) -> Config {
+        let text = format!(
+            "[fleet]\nseeds = [\"db1\"]\n[credentials]\n{credentials}\n[[listener]]\naddress = \"127.0.0.1:1\"\nrole = \"reader\"\n"
+        );
+        Config::parse(&text, "test").unwrap()
+    }
+
+    #[test]
+    fn the_configuration_is_stronger_than_the_option_file_and_that_than_the_environment() {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::write(dir.path().join(".my.cnf"), "[client]\nuser=file\npassword=\"from file\"\n").unwrap();
+        std::fs::write(dir.path().join("password"), "from password_file\nsecond line\n").unwrap();
+        let environment = Environment {
+            user: Some("environment".into()),
+            password: Some("from environment".into()),
+            home: Some(dir.path().to_owned()),
+            ..Environment::default()
+        };
+        let password_file =
+            format!("user = \"config\"\npassword_file = \"{}\"", dir.path().join("password").display());
+        let found = resolve(&config(&password_file), &environment).unwrap();
+        assert_eq!(
+            (found.user.as_deref(), found.password.as_deref()),
+            (Some("config"), Some("from password_file"))
+        );
+
+        let found = resolve(&config(""), &environment).unwrap();
+        assert_eq!((found.user.as_deref(), found.password.as_deref()), (Some("file"), Some("from file")));
+
+        let homeless = Environment { home: None, ..environment };
+        let found = resolve(&config(""), &homeless).unwrap();
+        assert_eq!(
+            (found.user.as_deref(), found.password.as_deref()),
+            (Some("environment"), Some("from environment"))
+        );
+
+        let found = resolve(&config(""), &Environment::default()).unwrap();
+        assert_eq!((found.user.as_deref(), found.password), (Some("headroom"), None));
+    }
+
+    #[test]
+    fn what_is_named_and_missing_is_an_error_that_names_it() {
+        let text = |credentials: &str| {
+            format!("{:#}", resolve(&config(credentials), &Environment::default()).unwrap_err())
+        };
+        assert!(text("option_file = \"/nowhere/my.cnf\"").contains("/nowhere/my.cnf"));
+        assert!(text("password_file = \"/nowhere/password\"").contains("/nowhere/password"));
+        assert!(text("password_env = \"HEADROOM_NO_SUCH\"").contains("HEADROOM_NO_SUCH"));
+    }
+
+    #[test]
+    fn a_file_with_a_password_that_others_may_read_is_refused_with_the_remedy() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let mode =
+            |mode| std::fs::set_permissions(file.path(), std::fs::Permissions::from_mode(mode)).unwrap();
+        mode(0o600);
+        assert_eq!(owner_only(file.path()), Ok(()));
+        mode(0o640);
+        assert!(owner_only(file.path()).unwrap_err().contains("chmod 600"));
+    }
+}

@@ -1,0 +1,50 @@
+//! The only place that reads the environment. Everything else gets values.
+
+use std::path::PathBuf;
+
+/// What we take from the environment.
+#[derive(Clone, Default)]
+pub(crate) struct Environment {
+    /// `HEADROOM_USER`: the account that asks the servers.
+    pub(crate) user: Option<String>,
+    /// `HEADROOM_PASSWORD`, else `MYSQL_PWD`.
+    pub(crate) password: Option<String>,
+    /// `HEADROOM_LOG`: what is logged, e.g. `info` or `router=debug`.
+    pub(crate) log: Option<String>,
+    /// `HEADROOM_ADMIN`: where a running `headroom route` answers.
+    pub(crate) admin: Option<String>,
+    /// `HOME`: where `.my.cnf` lies.
+    pub(crate) home: Option<PathBuf>,
+    /// Whether colour is unwanted: `NO_COLOR` is set, or `TERM` is `dumb`.
+    pub(crate) no_colour: bool,
+}
+
+impl Environment {
+    /// Reads it once.
+    pub(crate) fn read() -> Self {
+        let some = |name| variable(name).filter(|value| !value.is_empty());
+        Self {
+            user: some("HEADROOM_USER"),
+            password: some("HEADROOM_PASSWORD").or_else(|| some("MYSQL_PWD")),
+            log: some("HEADROOM_LOG"),
+            admin: some("HEADROOM_ADMIN"),
+            home: some("HOME").map(PathBuf::from),
+            no_colour: some("NO_COLOR").is_some() || some("TERM").as_deref() == Some("dumb"),
+        }
+    }
+}
+
+/// One variable that the configuration names (`password_env`); text that is no UTF-8 counts as absent.
+#[allow(clippy::disallowed_methods, reason = "this is the one place that reads the environment")]
+pub(crate) fn variable(name: &str) -> Option<String> {
+    std::env::var(name).ok()
+}
+
+impl std::fmt::Debug for Environment {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Environment")
+            .field("user", &self.user)
+            .field("log", &self.log)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,254 @@
+//! From a snapshot to what people see: the plain values of [`FleetView`], and the table of `headroom fleet`.
+
+use crate::table::Table;
+use crate::terminal::Paint;
+use crate::view::{DemandView, FleetView, ServerView, ZoneView};
+use fleet::{Replication, Role, Server, Snapshot, State, Thread, WriterStatus, Zoned, ZonedBy};
+use std::time::{Duration, Instant};
+
+/// The snapshot in plain values, as it looks at `now`.
+pub(crate) fn view(snapshot: &Snapshot, now: Instant) -> FleetView {
+    let (writer, writer_unknown_because) = match &snapshot.writer {
+        WriterStatus::Known { server } => (Some(server.to_string()), None),
+        WriterStatus::Unknown { why } => (None, Some(why.clone())),
+    };
+    let replicas = |s: &&Server| s.role == Role::Replica && s.reserved.is_none();
+    let all: f64 = snapshot.servers.iter().filter(replicas).map(|s| s.load.statements_per_second).sum();
+    let mut servers: Vec<ServerView> =
+        snapshot.servers.iter().map(|server| server_view(server, all)).collect();
+    let zone = |s: &ServerView| s.zone.as_ref().map_or("~".to_owned(), |z| z.zone.clone());
+    servers.sort_by(|a, b| {
+        let key = |s: &ServerView| (s.role != "primary", zone(s), s.name.clone());
+        key(a).cmp(&key(b))
+    });
+    FleetView {
+        round: snapshot.round,
+        age_ms: ms(now.saturating_duration_since(snapshot.at)),
+        own_zone: snapshot.own_zone.as_ref().map(zone_view),
+        writer,
+        writer_unknown_because,
+        demand: DemandView {
+            source: snapshot.demand.source.to_string(),
+            reads_per_second: snapshot.demand.reads_per_second,
+            unplaced: snapshot.demand.unplaced,
+            zones: snapshot.demand.zones.iter().map(|z| (z.zone.to_string(), z.share)).collect(),
+        },
+        servers,
+        remarks: snapshot.remarks.clone(),
+    }
+}
+
+/// The fleet as a table, with what should be known of it below.
+pub(crate) fn text(fleet: &FleetView, paint: Paint) -> String {
+    let mut table = Table::new(&["SERVER", "ROLE", "ZONE", ">LAG", "STATE", "BECAUSE"]);
+    for server in &fleet.servers {
+        table.row(vec![
+            paint.bold(&server.name),
+            role(server, paint),
+            server.zone.as_ref().map_or("?".to_owned(), |z| z.zone.clone()),
+            lag(server),
+            state(server, paint),
+            because(server),
+        ]);
+    }
+    let mut text = if fleet.servers.is_empty() { "No server is known.\n".to_owned() } else { table.text() };
+    text.push('\n');
+    text.push_str(&summary(fleet, paint));
+    text
+}
+
+/// The lines below the table: writer, own zone, demand, remarks.
+pub(crate) fn summary(fleet: &FleetView, paint: Paint) -> String {
+    let mut text = match (&fleet.writer, &fleet.writer_unknown_because) {
+        (Some(writer), _) => format!("Writes go to {}.", paint.bold(writer)),
+        (None, why) => {
+            paint.red(&format!("No primary is known: {}.", why.as_deref().unwrap_or("nothing was said")))
+        }
+    };
+    text.push_str(&match &fleet.own_zone {
+        Some(own) => format!(" Our zone is {} (by {}).\n", own.zone, by_words(&own.by)),
+        None => " Our zone is not known: name it with --zone, or with members of a [[zone]].\n".to_owned(),
+    });
+    if !fleet.demand.zones.is_empty() {
+        let shares: Vec<String> =
+            fleet.demand.zones.iter().map(|(zone, share)| format!("{zone} {}", percent(*share))).collect();
+        let rate = match fleet.demand.reads_per_second {
+            rate if rate >= 1.0 => format!(", {rate:.0} reads/s"),
+            _ => String::new(),
+        };
+        text.push_str(&format!(
+            "Reads are born in {} (by {}{rate}).\n",
+            shares.join(", "),
+            fleet.demand.source
+        ));
+    }
+    for remark in &fleet.remarks {
+        text.push_str(&format!("{} {remark}\n", paint.yellow("!")));
+    }
+    text
+}
+
+/// A share for people: `33.3 %`, `0 %`.
+pub(crate) fn percent(share: f64) -> String {
+    let percent = share * 100.0;
+    if (percent - percent.round()).abs() < 0.05 {
+        format!("{percent:.0} %")
+    } else {
+        format!("{percent:.1} %")
+    }
+}
+
+/// A lag for people: `3 ms`, `12 s`, and `-` where there is none.
+pub(crate) fn lag(server: &ServerView) -> String {
+    match (server.lag_ms, server.seconds_behind) {
+        (Some(lag), _) if lag < 1000.0 => format!("{lag:.0} ms"),
+        (Some(lag), _) if lag < 600_000.0 => format!("{:.1} s", lag / 1000.0),
+        (Some(lag), _) => format!("{:.0} min", lag / 60_000.0),
+        (None, Some(seconds)) => format!("~{seconds} s"),
+        (None, None) => "-".to_owned(),
+    }
+}
+
+fn role(server: &ServerView, paint: Paint) -> String {
+    match server.role.as_str() {
+        "stray" | "unknown" => paint.yellow(&server.role),
+        _ => server.role.clone(),
+    }
+}
+
+/// The state, coloured.
+pub(crate) fn state(server: &ServerView, paint: Paint) -> String {
+    match server.state.as_str() {
+        "answering" => paint.green("answering"),
+        "unasked" => paint.dim("unasked"),
+        other => paint.red(other),
+    }
+}
+
+fn because(server: &ServerView) -> String {
+    let mut parts = Vec::new();
+    parts.extend(server.state_because.clone());
+    if parts.is_empty() || server.role != "unknown" {
+        parts.push(server.because.clone());
+    }
+    if server.replication.starts_with("stopped") {
+        parts.push(format!("replication {}", server.replication));
+    }
+    parts.extend(server.reserved.as_ref().map(|rule| format!("reserved by {rule}")));
+    parts.retain(|part| !part.is_empty());
+    parts.join("; ")
+}
+
+fn server_view(server: &Server, statements_of_all: f64) -> ServerView {
+    let (state, state_because) = match &server.state {
+        State::Answering => ("answering", None),
+        State::Silent { why } => ("silent", Some(why.clone())),
+        State::Failing { why } => ("failing", Some(why.clone())),
+        State::Unasked => ("unasked", None),
+    };
+    let counts = server.role == Role::Replica && server.reserved.is_none() && statements_of_all > 0.0;
+    ServerView {
+        name: server.name.to_string(),
+        reach: server.reach.to_string(),
+        version: server.version.clone(),
+        role: server.role.to_string(),
+        because: server.because.clone(),
+        state: state.to_owned(),
+        state_because,
+        zone: server.zone.as_ref().map(zone_view),
+        lag_ms: server.lag.map(|lag| ms(lag.at_least)),
+        lag_at_most_ms: server.lag.map(|lag| ms(lag.at_most())),
+        lag_source: server.lag.map(|lag| lag.source.to_string()),
+        seconds_behind: server.seconds_behind,
+        replication: replication(&server.replication),
+        source: server.source.clone(),
+        weight: server.weight.value(),
+        reserved: server.reserved.clone(),
+        all_sessions: server.load.sessions,
+        running: server.load.running,
+        statements_per_second: server.load.statements_per_second,
+        share_of_load: counts.then(|| server.load.statements_per_second / statements_of_all),
+        round_trip_ms: server.round_trip.map(ms),
+        routing: None,
+    }
+}
+
+fn replication(replication: &Replication) -> String {
+    match replication {
+        Replication::None => "none".to_owned(),
+        Replication::Running => "running".to_owned(),
+        Replication::Stopped { thread, why } => {
+            let thread = match thread {
+                Thread::Receiver => "receiver",
+                Thread::Applier => "applier",
+                Thread::Both => "receiver and applier",
+            };
+            format!("stopped ({thread}): {why}")
+        }
+        Replication::Managed => "managed by the server".to_owned(),
+        Replication::Unknown => "unknown".to_owned(),
+    }
+}
+
+fn zone_view(zoned: &Zoned) -> ZoneView {
+    let by = match zoned.by {
+        ZonedBy::Rule => "rule",
+        ZonedBy::Metadata => "metadata",
+        ZonedBy::RoundTrip => "round_trip",
+    };
+    ZoneView { zone: zoned.zone.to_string(), by: by.to_owned() }
+}
+
+fn by_words(by: &str) -> &str {
+    match by {
+        "round_trip" => "round-trip time",
+        other => other,
+    }
+}
+
+fn ms(duration: Duration) -> f64 {
+    duration.as_secs_f64() * 1e3
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use fleet::{Address, ServerName};
+
+    #[test]
+    fn a_fleet_of_which_nothing_is_known_says_so() {
+        let snapshot = Snapshot::empty(Instant::now());
+        let text = text(&view(&snapshot, Instant::now()), Paint::off());
+        assert!(text.contains("No server is known."), "{text}");
+        assert!(text.contains("No primary is known: no server has been asked yet."), "{text}");
+    }
+
+    #[test]
+    fn the_primary_comes_first_and_a_silent_server_says_why() {
+        let mut snapshot = Snapshot::empty(Instant::now());
+        let named = |name: &str| Server::unasked(ServerName::new(name), Address::tcp(name, 3306));
+        let mut replica = named("a-replica");
+        replica.role = Role::Replica;
+        replica.state = State::Silent { why: "no greeting within 1s".to_owned() };
+        let mut primary = named("z-primary");
+        primary.role = Role::Primary;
+        primary.state = State::Answering;
+        snapshot.servers = vec![replica, primary];
+        snapshot.writer = WriterStatus::Known { server: ServerName::new("z-primary") };
+        let text = text(&view(&snapshot, Instant::now()), Paint::off());
+        let lines: Vec<&str> = text.lines().collect();
+        assert!(lines[1].starts_with("z-primary"), "{text}");
+        assert!(lines[2].contains("silent") && lines[2].contains("no greeting within 1s"), "{text}");
+        assert!(text.contains("Writes go to z-primary."), "{text}");
+    }
+
+    #[test]
+    fn figures_are_short() {
+        assert_eq!(percent(1.0 / 3.0), "33.3 %");
+        assert_eq!(percent(0.5), "50 %");
+        let with = |lag_ms| lag(&ServerView { lag_ms, ..ServerView::default() });
+        assert_eq!(with(Some(3.4)), "3 ms");
+        assert_eq!(with(Some(12_340.0)), "12.3 s");
+        assert_eq!(with(None), "-");
+    }
+}

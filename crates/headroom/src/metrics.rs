@@ -1,0 +1,183 @@
+//! `/metrics`: the status in OpenMetrics, made anew for each scrape from the same values that the page shows, so that
+//! the two cannot disagree. Labels come from bounded sets: servers, zones, listeners and fixed lists of reasons.
+
+use crate::view::{ServerView, StatusView};
+use prometheus_client::encoding::text::encode;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::registry::Registry;
+use std::sync::atomic::AtomicU64;
+
+type Labels = Vec<(&'static str, String)>;
+type Gauges = Family<Labels, Gauge<f64, AtomicU64>>;
+type Counters = Family<Labels, Counter>;
+
+/// The whole exposition.
+///
+/// # Errors
+/// Only if the text cannot be written, which memory alone decides.
+pub(crate) fn text(status: &StatusView) -> Result<String, std::fmt::Error> {
+    let mut sheet = Sheet { registry: Registry::with_prefix("headroom") };
+    process(status, &mut sheet);
+    servers(status, &mut sheet);
+    routing(status, &mut sheet);
+    zones(status, &mut sheet);
+    listeners(status, &mut sheet);
+    let mut text = String::new();
+    encode(&mut text, &sheet.registry)?;
+    Ok(text)
+}
+
+struct Sheet {
+    registry: Registry,
+}
+
+impl Sheet {
+    fn gauge(&mut self, name: &str, help: &str, values: impl IntoIterator<Item = (Labels, f64)>) {
+        let family = Gauges::default();
+        self.registry.register(name, help, family.clone());
+        for (labels, value) in values {
+            family.get_or_create(&labels).set(value);
+        }
+    }
+
+    fn counter(&mut self, name: &str, help: &str, values: impl IntoIterator<Item = (Labels, u64)>) {
+        let family = Counters::default();
+        self.registry.register(name, help, family.clone());
+        for (labels, value) in values {
+            family.get_or_create(&labels).inc_by(value);
+        }
+    }
+}
+
+fn process(status: &StatusView, sheet: &mut Sheet) {
+    let process = &status.process;
+    let version = vec![("version", process.version.clone())];
+    sheet.gauge("build_info", "Version of Headroom", [(version, 1.0)]);
+    sheet.gauge("uptime_seconds", "Seconds since the start", [(vec![], process.uptime_s)]);
+    let age = status.fleet.age_ms / 1e3;
+    sheet.gauge("snapshot_age_seconds", "Age of the last look at the fleet", [(vec![], age)]);
+    let accepted = process.reload.as_ref().is_none_or(|reload| reload.accepted);
+    let help = "Whether the configuration in force is the last one that was asked for";
+    sheet.gauge("configuration_accepted", help, [(vec![], f64::from(u8::from(accepted)))]);
+    let known = f64::from(u8::from(status.fleet.writer.is_some()));
+    sheet.gauge("writer_known", "Whether a primary is known", [(vec![], known)]);
+    let fallbacks = status.fallbacks.iter().map(|f| (vec![("fallback", f.name.clone())], 1.0));
+    sheet.gauge("fallback_in_force", "Fallbacks in force, by name; absent when not in force", fallbacks);
+    sheet.gauge(
+        "remarks",
+        "Remarks for the operator on the status page",
+        [(vec![], status.fleet.remarks.len() as f64)],
+    );
+}
+
+fn servers(status: &StatusView, sheet: &mut Sheet) {
+    let all = &status.fleet.servers;
+    let each = |value: fn(&ServerView) -> Option<f64>| {
+        all.iter()
+            .filter_map(move |s| Some((vec![("server", s.name.clone())], value(s)?)))
+            .collect::<Vec<_>>()
+    };
+    let info = all.iter().map(|s| {
+        let labels = vec![
+            ("server", s.name.clone()),
+            ("role", s.role.clone()),
+            ("zone", s.zone.as_ref().map(|z| z.zone.clone()).unwrap_or_default()),
+            ("version", s.version.clone().unwrap_or_default()),
+            ("reserved", s.reserved.is_some().to_string()),
+        ];
+        (labels, 1.0)
+    });
+    sheet.gauge("server_info", "What a server is; always 1", info);
+    let up = each(|s| Some(f64::from(u8::from(s.state == "answering"))));
+    sheet.gauge("server_up", "Whether a server answers", up);
+    let help = "How far behind a replica is, at least";
+    sheet.gauge("server_lag_seconds", help, each(|s| s.lag_ms.map(|lag| lag / 1e3)));
+    let help = "Round-trip time of the probe, shortest of the recent ones";
+    sheet.gauge("server_round_trip_seconds", help, each(|s| s.round_trip_ms.map(|rtt| rtt / 1e3)));
+    let help = "Statements per second by the server's own count";
+    sheet.gauge("server_statements_per_second", help, each(|s| Some(s.statements_per_second)));
+    let help = "Share of the statements of all replicas";
+    sheet.gauge("server_load_share", help, each(|s| s.share_of_load));
+}
+
+fn routing(status: &StatusView, sheet: &mut Sheet) {
+    let routed: Vec<_> = status.fleet.servers.iter().filter_map(|s| Some((s, s.routing.as_ref()?))).collect();
+    let eligible = routed.iter().flat_map(|(server, routing)| {
+        [("reader", &routing.reads), ("writer", &routing.writes)].map(|(role, eligible)| {
+            let reason = eligible.reason_label.clone().unwrap_or_default();
+            let labels =
+                vec![("server", server.name.clone()), ("listener", role.to_owned()), ("reason", reason)];
+            (labels, f64::from(u8::from(eligible.eligible)))
+        })
+    });
+    let help = "Whether a server may be picked for a kind of listener; the reason label says why not";
+    sheet.gauge("server_eligible", help, eligible);
+    let name = |server: &ServerView| vec![("server", server.name.clone())];
+    let help = "Weight times warm-up of a server that may be picked for reads, else 0";
+    sheet.gauge("server_capacity", help, routed.iter().map(|(s, r)| (name(s), r.reads.capacity)));
+    let help = "Whether a server is being emptied by command";
+    let draining = routed.iter().map(|(s, r)| (name(s), f64::from(u8::from(r.draining))));
+    sheet.gauge("server_draining", help, draining);
+    let help = "Sessions of this router on a server";
+    sheet.gauge("server_sessions", help, routed.iter().map(|(s, r)| (name(s), r.sessions as f64)));
+    let help = "Connections made to a server";
+    sheet.counter("server_connections", help, routed.iter().map(|(s, r)| (name(s), r.connections)));
+    let help = "Connections to a server that failed before the client saw a byte";
+    sheet.counter("server_connection_failures", help, routed.iter().map(|(s, r)| (name(s), r.failures)));
+    let bytes = routed.iter().flat_map(|(server, routing)| {
+        [("to_server", routing.bytes_to_server), ("to_client", routing.bytes_to_client)].map(
+            |(direction, n)| (vec![("server", server.name.clone()), ("direction", direction.to_owned())], n),
+        )
+    });
+    sheet.counter("server_bytes", "Bytes relayed", bytes);
+    let help = "Commands sent to a server";
+    sheet.counter("server_commands", help, routed.iter().map(|(s, r)| (name(s), r.commands)));
+    let picks = routed.iter().flat_map(|(server, routing)| {
+        let labels = |because: &String| vec![("server", server.name.clone()), ("because", because.clone())];
+        routing.picks.iter().map(move |(because, count)| (labels(because), *count))
+    });
+    sheet.counter("picks", "How often a server was picked, by reason", picks);
+}
+
+fn zones(status: &StatusView, sheet: &mut Sheet) {
+    let demand = status.fleet.demand.zones.iter().map(|(zone, share)| (vec![("zone", zone.clone())], *share));
+    sheet.gauge("demand_share", "Share of all reads that is born in a zone", demand);
+    let help = "Reads per second over the whole fleet that the shares of demand stand on";
+    sheet.gauge("reads_per_second", help, [(vec![], status.fleet.demand.reads_per_second)]);
+    let flow = &status.flow;
+    let capacity = flow.zones.iter().zip(&flow.capacity).map(|(zone, c)| (vec![("zone", zone.clone())], *c));
+    sheet.gauge("capacity_share", "Share of the eligible capacity in a zone", capacity);
+    let cells = flow.zones.iter().zip(&flow.rows).flat_map(|(from, row)| {
+        flow.zones
+            .iter()
+            .zip(row)
+            .map(move |(to, share)| (vec![("from", from.clone()), ("to", to.clone())], *share))
+    });
+    sheet.gauge("flow_share", "Share of the reads born in one zone that goes to servers of another", cells);
+}
+
+fn listeners(status: &StatusView, sheet: &mut Sheet) {
+    let labels =
+        |address: &str, role: &str| vec![("listener", address.to_owned()), ("role", role.to_owned())];
+    let all = &status.listeners;
+    let sessions = all.iter().map(|l| (labels(&l.address, &l.role), l.sessions as f64));
+    sheet.gauge("listener_sessions", "Sessions open on a listener", sessions);
+    let accepted = all.iter().map(|l| (labels(&l.address, &l.role), l.accepted));
+    sheet.counter("listener_accepted", "Clients accepted", accepted);
+    let refused = all.iter().flat_map(|l| {
+        l.refused.iter().map(|(reason, count)| {
+            let mut labels = labels(&l.address, &l.role);
+            labels.push(("reason", reason.clone()));
+            (labels, *count)
+        })
+    });
+    sheet.counter("listener_refused", "Clients refused, by reason", refused);
+    let counters = &status.counters;
+    let help = "Writer connections that wait for a primary now";
+    sheet.gauge("holding", help, [(vec![], counters.holding as f64)]);
+    sheet.counter("held", "Writer connections that ever waited for a primary", [(vec![], counters.held)]);
+    let replaced = counters.replaced.iter().map(|(reason, n)| (vec![("reason", reason.clone())], *n));
+    sheet.counter("replaced_sessions", "Sessions closed so that they are placed anew, by reason", replaced);
+}

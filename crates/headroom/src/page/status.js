@@ -1,0 +1,233 @@
+// The status page: asks /status.json each second and changes only what changed. Every text that comes from a server or
+// the configuration is set as text, never as markup.
+"use strict";
+
+const theme = new URLSearchParams(location.search).get("theme");
+if (theme === "dark" || theme === "light") document.documentElement.dataset.theme = theme;
+
+const history = new Map(); // server -> commands per second, newest last
+const KEPT = 60;
+let before = null;
+let heard = Date.now();
+
+// ---- elements as values, and the least change that makes the page show them ----
+const h = (tag, attributes, ...children) => ({ tag, attributes: attributes || {}, children: children.flat().filter((c) => c !== null && c !== undefined && c !== false) });
+const SVG = new Set(["svg", "path"]);
+
+function make(value) {
+  if (typeof value !== "object") return document.createTextNode(String(value));
+  const node = SVG.has(value.tag) ? document.createElementNS("http://www.w3.org/2000/svg", value.tag) : document.createElement(value.tag);
+  patch(node, value);
+  return node;
+}
+
+function patch(node, value) {
+  for (const name of node.getAttributeNames()) if (!(name in value.attributes)) node.removeAttribute(name);
+  for (const [name, text] of Object.entries(value.attributes)) {
+    if (name === "style") continue;
+    if (node.getAttribute(name) !== String(text)) node.setAttribute(name, text);
+  }
+  const style = value.attributes.style || {};
+  for (const [name, text] of Object.entries(style)) if (node.style.getPropertyValue(name) !== String(text)) node.style.setProperty(name, text);
+  value.children.forEach((child, index) => {
+    const old = node.childNodes[index];
+    if (!old) node.append(make(child));
+    else if (typeof child !== "object") {
+      if (old.nodeType !== Node.TEXT_NODE) old.replaceWith(make(child));
+      else if (old.data !== String(child)) old.data = String(child);
+    } else if (old.nodeType === Node.ELEMENT_NODE && old.tagName.toLowerCase() === child.tag) patch(old, child);
+    else old.replaceWith(make(child));
+  });
+  while (node.childNodes.length > value.children.length) node.lastChild.remove();
+}
+
+function show(id, ...children) {
+  const node = document.getElementById(id);
+  const attributes = {};
+  for (const name of node.getAttributeNames()) attributes[name] = node.getAttribute(name);
+  patch(node, h(node.tagName.toLowerCase(), attributes, ...children));
+}
+
+// ---- words ----
+const percent = (share) => { const p = share * 100; return (Math.abs(p - Math.round(p)) < 0.05 ? p.toFixed(0) : p.toFixed(1)) + " %"; };
+const count = (n) => n >= 1e6 ? (n / 1e6).toFixed(1) + " M" : n >= 1e4 ? (n / 1e3).toFixed(1) + " k" : String(Math.round(n));
+const lag = (s) => s.lag_ms === null ? (s.seconds_behind === null ? "–" : "~" + s.seconds_behind + " s") : s.lag_ms < 1000 ? s.lag_ms.toFixed(0) + " ms" : (s.lag_ms / 1000).toFixed(1) + " s";
+const age = (s) => s < 90 ? Math.round(s) + " s" : s < 5400 ? Math.round(s / 60) + " min" : s < 172800 ? Math.round(s / 3600) + " h" : Math.round(s / 86400) + " days";
+const zoneOf = (s) => s.zone ? s.zone.zone : "(unknown)";
+const by = { rule: "by rule", metadata: "as the cloud says", round_trip: "by round-trip time" };
+
+function names(status) {
+  const all = new Set(status.flow.zones);
+  status.servers.forEach((s) => all.add(zoneOf(s)));
+  Object.keys(status.demand.zones).forEach((z) => all.add(z));
+  if (status.own_zone) all.add(status.own_zone.zone);
+  return [...all].sort((a, b) => (a === "(unknown)") - (b === "(unknown)") || a.localeCompare(b, undefined, { numeric: true }));
+}
+const colour = (zones, zone) => "var(--z" + (zone === "(unknown)" ? 7 : zones.indexOf(zone) % 7) + ")";
+
+// ---- the parts of the page ----
+function condition(server) {
+  const routing = server.routing;
+  if (server.state === "unasked") return ["", "not asked yet"];
+  if (server.state !== "answering") return ["bad", server.state + (server.state_because ? ": " + server.state_because : "")];
+  if (server.reserved) return ["", "reserved by " + server.reserved + ": watched, never picked"];
+  if (routing && routing.draining) return ["warn", "being drained: " + routing.sessions + " sessions left"];
+  if (server.role === "primary") return ["good", routing && routing.reads.eligible ? "takes writes, and reads as the last resort" : "takes writes"];
+  if (routing && routing.reads.eligible) {
+    const warming = routing.reads.capacity < server.weight * 0.999;
+    return ["good", warming ? "warming up: " + percent(routing.reads.capacity / server.weight) + " of its share" : "eligible for reads"];
+  }
+  if (routing) return [server.role === "stray" ? "bad" : "warn", routing.reads.reason || server.because];
+  return [server.role === "replica" ? "good" : "warn", server.because];
+}
+
+function spark(server) {
+  const values = history.get(server.name) || [];
+  if (values.length < 2) return null;
+  const top = Math.max(...values, 1);
+  const path = values.map((v, i) => (i ? "L" : "M") + (84 * (i + KEPT - values.length) / (KEPT - 1)).toFixed(1) + " " + (20 - 18 * v / top).toFixed(1)).join("");
+  return h("svg", { viewBox: "0 0 84 22", role: "img", "aria-label": "commands per second of the last minute" }, h("path", { d: path }));
+}
+
+function serverCard(server) {
+  const [mood, why] = condition(server);
+  const routing = server.routing;
+  const rate = (history.get(server.name) || []).at(-1);
+  const facts = [
+    ["lag", server.role === "primary" ? "–" : lag(server)],
+    ["our sessions", routing ? count(routing.sessions) : "–"],
+    ["commands/s", rate === undefined ? "–" : count(rate)],
+    ["share of load", server.share_of_load === null ? "–" : percent(server.share_of_load)],
+  ];
+  const label = [server.reach, server.version, server.round_trip_ms === null ? null : "round trip " + server.round_trip_ms.toFixed(2) + " ms", server.zone ? "zone " + (by[server.zone.by] || server.zone.by) : null].filter(Boolean).join(" · ");
+  const role = server.role === "primary" ? "tag primary" : server.role === "stray" ? "tag bad" : server.role === "unknown" ? "tag warn" : "tag";
+  return h("div", { class: "server", title: label },
+    h("div", { class: "line" }, h("span", { class: "dot " + mood }), h("span", { class: "title" }, server.name), h("span", { class: role }, server.role),
+      server.weight !== 1 ? h("span", { class: "tag" }, "weight " + server.weight) : null, spark(server)),
+    h("dl", { class: "facts" }, facts.map(([name, value]) => h("div", {}, h("dt", {}, name), h("dd", {}, value)))),
+    h("p", { class: "why " + (mood === "good" ? "" : mood) }, why),
+    server.state === "answering" && server.because && server.because !== why ? h("p", { class: "why" }, server.because) : null);
+}
+
+function zoneCard(status, zones, zone) {
+  const servers = status.servers.filter((s) => zoneOf(s) === zone);
+  const index = status.flow.zones.indexOf(zone);
+  const demand = index >= 0 ? status.flow.demand[index] : status.demand.zones[zone] || 0;
+  const capacity = index >= 0 ? status.flow.capacity[index] : 0;
+  const row = index >= 0 ? status.flow.zones.map((to, j) => [to, status.flow.rows[index][j]]).filter(([, share]) => share > 0.0005) : [];
+  const here = status.own_zone && status.own_zone.zone === zone;
+  return h("article", { class: "zone", style: { "--z": colour(zones, zone) } },
+    h("div", { class: "head" },
+      h("div", { class: "name" }, zone === "(unknown)" ? "No known zone" : zone, here ? h("span", { class: "here" }, "we are here") : null),
+      h("div", { class: "pairs" }, h("span", {}, "reads born here ", h("b", {}, percent(demand))), h("span", {}, "room ", h("b", {}, percent(capacity)))),
+      row.length ? h("div", { class: "goes" },
+        h("div", { class: "stack" }, row.map(([to, share]) => h("i", { style: { width: (share * 100).toFixed(2) + "%", background: colour(zones, to) } }))),
+        h("div", { class: "legend" }, row.map(([to, share]) => h("span", { style: { "--k": colour(zones, to) } }, to === zone ? percent(share) + " stay" : percent(share) + " go to " + to)))) : null),
+    servers.length ? servers.map(serverCard) : h("div", { class: "server" }, h("p", { class: "why" }, "No server here.")));
+}
+
+function flowTable(status, zones) {
+  const flow = status.flow;
+  if (!flow.zones.length) return [h("p", { class: "empty" }, "Nothing measured yet.")];
+  const head = h("tr", {}, h("th", {}, "reads born in"), flow.zones.map((z) => h("th", { class: "n" }, "to " + z)), h("th", { class: "n" }, "of all reads"));
+  const rows = flow.zones.map((from, i) => h("tr", {}, h("th", {}, from),
+    flow.zones.map((to, j) => h("td", { class: "cell" + (flow.rows[i][j] < 0.0005 ? " none" : ""), style: { "--share": flow.rows[i][j].toFixed(4), "--z": colour(zones, to) } }, flow.rows[i][j] < 0.0005 ? "–" : percent(flow.rows[i][j]))),
+    h("td", { class: "n" }, percent(flow.demand[i]))));
+  const source = "Demand by " + status.demand.source + (status.demand.unplaced > 0.0005 ? "; " + percent(status.demand.unplaced) + " of reads come from hosts in no known zone" : "") + ".";
+  return [h("table", {}, h("thead", {}, head), h("tbody", {}, rows)), h("p", { class: "note" }, source)];
+}
+
+function listenerTable(status) {
+  const sum = (counts) => Object.values(counts).reduce((a, b) => a + b, 0);
+  const why = (counts) => Object.entries(counts).filter(([, n]) => n).map(([reason, n]) => reason + " " + count(n)).join(", ");
+  const head = h("tr", {}, h("th", {}, "address"), h("th", {}, "for"), ["open now", "accepted", "refused"].map((t) => h("th", { class: "n" }, t)));
+  const rows = status.listeners.map((l) => h("tr", {}, h("th", {}, l.address), h("td", {}, l.role + "s"), h("td", { class: "n" }, count(l.sessions)), h("td", { class: "n" }, count(l.accepted)),
+    h("td", { class: "n", title: why(l.refused) }, sum(l.refused) ? count(sum(l.refused)) + " (" + why(l.refused) + ")" : "0")));
+  const c = status.counters;
+  const moved = Object.entries(c.replaced).filter(([, n]) => n).map(([reason, n]) => count(n) + " " + reason).join(", ");
+  const notes = [c.holding ? c.holding + " writers wait for a primary" : null, c.held ? count(c.held) + " writers have waited for one" : null, moved ? "sessions placed anew: " + moved : null].filter(Boolean).join(" · ");
+  return [h("table", {}, h("thead", {}, head), h("tbody", {}, rows)), notes ? h("p", { class: "note" }, notes) : null];
+}
+
+function figures(status) {
+  const flow = status.flow;
+  const crossing = flow.rows.reduce((sum, row, i) => sum + flow.demand[i] * row.reduce((s, share, j) => s + (j === i ? 0 : share), 0), 0);
+  const loads = status.servers.map((s) => s.share_of_load).filter((s) => s !== null);
+  const busiest = loads.length && status.demand.reads_per_second >= 1 ? Math.max(...loads) * loads.length : null;
+  const sessions = status.listeners.reduce((sum, l) => sum + l.sessions, 0);
+  const replicas = status.servers.filter((s) => s.role === "replica" && !s.reserved);
+  const eligible = replicas.filter((s) => !s.routing || s.routing.reads.eligible).length;
+  const figure = (value, unit, label, title) => h("div", { class: "figure", title }, h("div", { class: "value" }, value, unit ? h("small", {}, " " + unit) : null), h("div", { class: "label" }, label));
+  return [
+    figure(String(eligible), "of " + replicas.length, "replicas eligible for reads", "Replicas that may be picked now"),
+    figure(count(sessions), "", "our sessions", "Open sessions on the listeners of this router"),
+    figure(count(status.demand.reads_per_second), "/s", "reads in the fleet", "As the servers count them"),
+    figure(flow.rows.length ? percent(crossing) : "–", "", "of reads cross zones", "By the flow table: the least possible at this demand and slack"),
+    figure(busiest === null ? "–" : busiest.toFixed(2), busiest === null ? "" : "× mean", "busiest replica", "Statements of the busiest replica over the mean of all"),
+  ];
+}
+
+function notices(status) {
+  const list = [];
+  if (!status.writer) list.push(["bad", "No primary", status.writer_unknown_because || "nothing was said yet"]);
+  const reload = status.process.reload;
+  if (reload && !reload.accepted) list.push(["bad", "Configuration refused", "the one of before stays in force; " + age(reload.age_s) + " ago: " + reload.notes.join(" · ")]);
+  status.fallbacks.forEach((f) => list.push(["warn", "Fallback", f.text]));
+  status.remarks.forEach((text) => list.push(["warn", "Remark", text]));
+  return list;
+}
+
+function render(status) {
+  const zones = names(status);
+  const list = notices(status);
+  const bad = list.some(([mood]) => mood === "bad") || status.servers.some((s) => s.state !== "answering" && s.state !== "unasked" && !s.reserved);
+  const down = status.servers.filter((s) => s.state === "silent" || s.state === "failing").length;
+  const verdict = document.getElementById("verdict");
+  verdict.className = "verdict " + (bad ? "bad" : list.length ? "warn" : "good");
+  verdict.textContent = !status.writer ? "No primary" : down ? down + (down === 1 ? " server does not answer" : " servers do not answer") : bad ? "Look at the notices" : list.length ? list.length + (list.length === 1 ? " notice" : " notices") : "All well";
+  document.title = (bad ? "! " : "") + "Headroom" + (status.own_zone ? " · " + status.own_zone.zone : "");
+  show("where", "This router stands in ", h("b", {}, status.own_zone ? status.own_zone.zone : "no known zone"), status.writer ? ", writes go to " : "", status.writer ? h("b", {}, status.writer) : "");
+  show("notices", list.map(([mood, name, text]) => h("div", { class: "notice " + mood }, h("b", {}, name), h("span", {}, text))));
+  show("figures", figures(status));
+  show("zones", zones.length ? zones.map((zone) => zoneCard(status, zones, zone)) : h("p", { class: "empty" }, "No server is known yet."));
+  show("flow", flowTable(status, zones));
+  show("listeners", listenerTable(status));
+  const p = status.process;
+  show("footer", h("span", {}, "Headroom " + p.version + ", up " + age(p.uptime_s)), h("span", {}, p.config ? "configuration " + p.config : "configured by flags"),
+    h("span", {}, "asked " + Math.max(0, Math.round(status.age_ms)) + " ms ago, round " + status.round), h("a", { href: "/status.json" }, "JSON"), h("a", { href: "/metrics" }, "metrics"));
+}
+
+function remember(status, now) {
+  const seconds = before ? (now - before.now) / 1000 : 0;
+  for (const server of status.servers) {
+    const commands = server.routing ? server.routing.commands : null;
+    const was = before && before.commands.get(server.name);
+    if (commands === null || was === undefined || was === null || seconds <= 0) continue;
+    const values = history.get(server.name) || [];
+    values.push(Math.max(0, commands - was) / seconds);
+    history.set(server.name, values.slice(-KEPT));
+  }
+  before = { now, commands: new Map(status.servers.map((s) => [s.name, s.routing ? s.routing.commands : null])) };
+}
+
+async function ask() {
+  try {
+    const answer = await fetch("/status.json", { cache: "no-store", signal: AbortSignal.timeout(4000) });
+    if (!answer.ok) throw new Error(answer.statusText);
+    const status = await answer.json();
+    heard = Date.now();
+    document.body.classList.remove("stale");
+    remember(status, performance.now());
+    render(status);
+  } catch (error) {
+    if (Date.now() - heard > 2500) {
+      document.body.classList.add("stale");
+      const verdict = document.getElementById("verdict");
+      verdict.className = "verdict bad";
+      verdict.textContent = "No answer from the router for " + age((Date.now() - heard) / 1000);
+      if (error instanceof TypeError === false && error.name !== "TimeoutError") console.error(error);
+    }
+  }
+  setTimeout(ask, 1000);
+}
+ask();

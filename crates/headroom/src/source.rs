@@ -1,0 +1,152 @@
+//! Where a configuration comes from: a file, or flags in its place. Read again on SIGHUP with the same flags on top.
+
+use crate::cli::{AdminFlag, RouteArgs, SourceArgs};
+use fleet::config::{self, Admin, Config, FleetConfig, Listener, OwnZone, RouterConfig};
+use fleet::{Address, ListenerRole, Zone};
+use std::path::{Path, PathBuf};
+
+/// Where a file is looked for when none is named.
+const USUAL_PLACES: [&str; 2] = ["headroom.toml", "/etc/headroom/headroom.toml"];
+
+/// Why there is no configuration.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum SourceError {
+    /// Everything that is wrong with the file or the flags, a line each.
+    #[error("{0}")]
+    Wrong(String),
+    /// The file cannot be read.
+    #[error("cannot read {path}: {error}")]
+    Unreadable {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        error: std::io::Error,
+    },
+    /// Nothing says where the fleet is.
+    #[error(
+        "nothing says where the servers are; name one with --server db1:3306, or a file with --config FILE \
+         (headroom.example.toml shows every option; ./headroom.toml and /etc/headroom/headroom.toml are found unasked)"
+    )]
+    Nothing,
+}
+
+impl SourceError {
+    /// Whether the command line is at fault.
+    pub(crate) fn is_usage(&self) -> bool {
+        matches!(self, Self::Nothing)
+    }
+}
+
+/// A configuration and the file it came from.
+#[derive(Clone, Debug)]
+pub(crate) struct Sourced {
+    /// The checked configuration, flags applied.
+    pub(crate) config: Config,
+    /// The file; `None` when flags stood in its place.
+    pub(crate) file: Option<PathBuf>,
+}
+
+/// The configuration of `headroom route`.
+///
+/// # Errors
+/// Complaints about the file, or what is missing on the command line.
+pub(crate) fn for_route(args: &RouteArgs) -> Result<Sourced, SourceError> {
+    let mut sourced = match file_of(&args.source) {
+        Some(path) if args.source.server.is_empty() => from_file(&path)?,
+        None if args.source.server.is_empty() => return Err(SourceError::Nothing),
+        _ => Sourced { config: from_flags(args)?, file: None },
+    };
+    apply(&args.source, &mut sourced.config);
+    match args.admin {
+        None => {}
+        Some(AdminFlag::Off) => sourced.config.admin = None,
+        // Written out on the command line, an open address is meant.
+        Some(AdminFlag::At(address)) => sourced.config.admin = Some(address),
+    }
+    let config = &sourced.config;
+    let clash = |admin| config.listeners.iter().find_map(|listener| config::admin_clashes(admin, listener));
+    match config.admin.and_then(clash) {
+        Some(wrong) => Err(SourceError::Wrong(format!("{wrong}; give the admin address a port of its own"))),
+        None => Ok(sourced),
+    }
+}
+
+/// The configuration of `headroom fleet`: listeners do not matter.
+///
+/// # Errors
+/// As [`for_route`].
+pub(crate) fn for_fleet(args: &SourceArgs) -> Result<Sourced, SourceError> {
+    let mut sourced = match file_of(args) {
+        Some(path) if args.server.is_empty() => from_file(&path)?,
+        None if args.server.is_empty() => return Err(SourceError::Nothing),
+        _ => Sourced { config: bare(args.server.clone(), Vec::new()), file: None },
+    };
+    apply(args, &mut sourced.config);
+    Ok(sourced)
+}
+
+fn file_of(args: &SourceArgs) -> Option<PathBuf> {
+    let usual = || USUAL_PLACES.iter().map(PathBuf::from).find(|path| path.exists());
+    args.config.clone().or_else(usual)
+}
+
+fn from_file(path: &Path) -> Result<Sourced, SourceError> {
+    let unreadable = |error| SourceError::Unreadable { path: path.to_owned(), error };
+    let text = std::fs::read_to_string(path).map_err(unreadable)?;
+    let config = Config::parse(&text, &path.display().to_string())
+        .map_err(|complaints| SourceError::Wrong(complaints.to_string()))?;
+    if matches!(config.password_from, Some(config::PasswordFrom::Written(_))) {
+        crate::credentials::owner_only(path).map_err(SourceError::Wrong)?;
+    }
+    Ok(Sourced { config, file: Some(path.to_owned()) })
+}
+
+fn from_flags(args: &RouteArgs) -> Result<Config, SourceError> {
+    let wrong = |text: &str| Err(SourceError::Wrong(text.to_owned()));
+    if args.reader.is_empty() && args.writer.is_empty() {
+        return wrong(
+            "no client could come: name a listener with --reader 127.0.0.1:3306 or --writer 127.0.0.1:3307",
+        );
+    }
+    let readers = args.reader.iter().map(|address| (address, ListenerRole::Reader));
+    let writers = args.writer.iter().map(|address| (address, ListenerRole::Writer));
+    let mut listeners: Vec<Listener> = Vec::new();
+    for (address, role) in readers.chain(writers) {
+        if let Some(host) = address.host()
+            && host.parse::<std::net::IpAddr>().is_err()
+        {
+            return wrong(&format!(
+                "--{role} {address}: a listener needs a numeric address such as 127.0.0.1:3306, or a socket path"
+            ));
+        }
+        let listener =
+            Listener { address: address.clone(), role, max_sessions: Listener::DEFAULT_MAX_SESSIONS };
+        if let Some(clash) = listeners.iter().find_map(|other| config::listeners_clash(other, &listener)) {
+            return wrong(&format!("{clash}; give each listener an address or port of its own"));
+        }
+        listeners.push(listener);
+    }
+    Ok(bare(args.source.server.clone(), listeners))
+}
+
+fn bare(seeds: Vec<Address>, listeners: Vec<Listener>) -> Config {
+    Config {
+        fleet: FleetConfig { seeds, ..FleetConfig::default() },
+        router: RouterConfig::default(),
+        listeners,
+        admin: Some(Admin::DEFAULT_ADDRESS),
+        password_from: None,
+    }
+}
+
+fn apply(args: &SourceArgs, config: &mut Config) {
+    if let Some(zone) = &args.zone {
+        config.fleet.own_zone = if zone == "auto" { OwnZone::Auto } else { OwnZone::Named(Zone::new(zone)) };
+    }
+    if let Some(user) = &args.user {
+        config.fleet.credentials.user = Some(user.clone());
+    }
+    if let Some(path) = &args.option_file {
+        config.fleet.credentials.option_file = Some(path.clone());
+    }
+}

@@ -1,0 +1,136 @@
+//! `headroom status`, `drain` and `undrain`: a running router, asked and told at its admin address.
+
+use crate::admin::DrainRequest;
+use crate::admin_client::AdminClient;
+use crate::cli::{DrainArgs, StatusArgs, UndrainArgs};
+use crate::environment::Environment;
+use crate::exit;
+use crate::fleet_view::{self, percent};
+use crate::table::Table;
+use crate::terminal::{self, Paint};
+use crate::view::{ServerView, StatusView};
+use std::process::ExitCode;
+
+/// Runs `headroom status`.
+pub(crate) async fn status(args: StatusArgs, environment: &Environment) -> anyhow::Result<ExitCode> {
+    let status = AdminClient::new(args.admin.admin.as_deref(), environment).status().await?;
+    if args.admin.json {
+        terminal::print_json(&status)?;
+    } else {
+        terminal::print(&text(&status, Paint::for_stdout(environment)))?;
+    }
+    Ok(exit::DONE)
+}
+
+/// Runs `headroom drain`.
+pub(crate) async fn drain(args: DrainArgs, environment: &Environment) -> anyhow::Result<ExitCode> {
+    let deadline_ms = args.deadline.map(|deadline| u64::try_from(deadline.as_millis()).unwrap_or(u64::MAX));
+    let request = DrainRequest { server: args.server, deadline_ms };
+    command("/drain", request, args.admin.admin.as_deref(), args.admin.json, environment).await
+}
+
+/// Runs `headroom undrain`.
+pub(crate) async fn undrain(args: UndrainArgs, environment: &Environment) -> anyhow::Result<ExitCode> {
+    let request = DrainRequest { server: args.server, deadline_ms: None };
+    command("/undrain", request, args.admin.admin.as_deref(), args.admin.json, environment).await
+}
+
+async fn command(
+    path: &str,
+    request: DrainRequest,
+    admin: Option<&str>,
+    json: bool,
+    environment: &Environment,
+) -> anyhow::Result<ExitCode> {
+    let answer = AdminClient::new(admin, environment).command(path, &request).await?;
+    if json {
+        terminal::print_json(&answer)?;
+    } else if answer.done {
+        terminal::print(&format!("{}.\n", answer.text))?;
+    } else {
+        terminal::complain(&format!("headroom: {}", answer.text));
+    }
+    Ok(if answer.done { exit::DONE } else { exit::no() })
+}
+
+/// The status for a terminal: what is wrong first, then servers, flow, listeners.
+pub(crate) fn text(status: &StatusView, paint: Paint) -> String {
+    let mut text = String::new();
+    if let Some(reload) = status.process.reload.as_ref().filter(|reload| !reload.accepted) {
+        let notes = reload.notes.join("\n  ");
+        text.push_str(&paint.red(&format!(
+            "The changed configuration was refused; the one of before is in force:\n  {notes}"
+        )));
+        text.push('\n');
+    }
+    for fallback in &status.fallbacks {
+        text.push_str(&format!("{} fallback {}: {}\n", paint.yellow("!"), fallback.name, fallback.text));
+    }
+    text.push_str(&servers(status, paint));
+    text.push('\n');
+    text.push_str(&fleet_view::summary(&status.fleet, paint));
+    if !status.flow.zones.is_empty() {
+        text.push('\n');
+        text.push_str(&flow(status, paint));
+    }
+    text.push('\n');
+    text.push_str(&listeners(status));
+    text
+}
+
+fn servers(status: &StatusView, paint: Paint) -> String {
+    let mut table = Table::new(&["SERVER", "ROLE", "ZONE", ">LAG", "STATE", ">SESSIONS", ">LOAD", "READS"]);
+    for server in &status.fleet.servers {
+        table.row(vec![
+            paint.bold(&server.name),
+            server.role.clone(),
+            server.zone.as_ref().map_or("?".to_owned(), |zone| zone.zone.clone()),
+            fleet_view::lag(server),
+            fleet_view::state(server, paint),
+            server.routing.as_ref().map_or("-".to_owned(), |routing| routing.sessions.to_string()),
+            server.share_of_load.map_or("-".to_owned(), percent),
+            reads(server, paint),
+        ]);
+    }
+    if status.fleet.servers.is_empty() { "No server is known.\n".to_owned() } else { table.text() }
+}
+
+fn reads(server: &ServerView, paint: Paint) -> String {
+    let Some(routing) = &server.routing else { return server.because.clone() };
+    if routing.reads.eligible {
+        let share = if server.weight > 0.0 { routing.reads.capacity / server.weight } else { 1.0 };
+        return if share < 0.999 {
+            format!("warming up, {}", percent(share))
+        } else {
+            paint.green("eligible")
+        };
+    }
+    routing.reads.reason.clone().unwrap_or_else(|| server.because.clone())
+}
+
+fn flow(status: &StatusView, paint: Paint) -> String {
+    let flow = &status.flow;
+    let headings: Vec<String> = std::iter::once("READS BORN IN".to_owned())
+        .chain(flow.zones.iter().map(|zone| format!(">to {zone}")))
+        .collect();
+    let mut table = Table::new(&headings.iter().map(String::as_str).collect::<Vec<_>>());
+    for (zone, row) in flow.zones.iter().zip(&flow.rows) {
+        let cell = |share: &f64| if *share < 0.0005 { paint.dim("-") } else { percent(*share) };
+        table.row(std::iter::once(zone.clone()).chain(row.iter().map(cell)).collect());
+    }
+    table.text()
+}
+
+fn listeners(status: &StatusView) -> String {
+    let mut table = Table::new(&["LISTENER", "FOR", ">OPEN", ">ACCEPTED", ">REFUSED"]);
+    for listener in &status.listeners {
+        table.row(vec![
+            listener.address.clone(),
+            format!("{}s", listener.role),
+            listener.sessions.to_string(),
+            listener.accepted.to_string(),
+            listener.refused.values().sum::<u64>().to_string(),
+        ]);
+    }
+    table.text()
+}

@@ -1,0 +1,155 @@
+//! A status that never changes, for tests of everything that shows one.
+
+use crate::admin::Live;
+use crate::view::*;
+use std::sync::Mutex;
+use std::time::Duration;
+
+/// A router of three zones: one without a reader, one replica silent, one lagging.
+pub(crate) fn status() -> StatusView {
+    let mut status = StatusView {
+        process: ProcessView {
+            version: "0.1.0".into(),
+            pid: 4711,
+            uptime_s: 7_512.0,
+            config: Some("/etc/headroom/headroom.toml".into()),
+            reload: None,
+        },
+        ..StatusView::default()
+    };
+    status.fleet = FleetView {
+        round: 15_022,
+        age_ms: 212.0,
+        own_zone: Some(zone("us-east-1a")),
+        writer: Some("db1".into()),
+        writer_unknown_because: None,
+        demand: DemandView {
+            source: "statement counters by client host".into(),
+            reads_per_second: 18_420.0,
+            unplaced: 0.012,
+            zones: [("us-east-1a", 0.40), ("us-east-1b", 0.35), ("us-east-1c", 0.25)].map(|(z, s)| (z.to_owned(), s)).into(),
+        },
+        servers: vec![
+            server("db1", "primary", "us-east-1a", 0, None),
+            server("db2", "replica", "us-east-1a", 31, Some(0.50)),
+            server("db3", "replica", "us-east-1b", 17, Some(0.50)),
+            server("db4", "replica", "us-east-1b", 0, Some(0.0)),
+            server("analytics", "replica", "us-east-1b", 0, None),
+        ],
+        remarks: vec!["db3: the account headroom may not read performance_schema; GRANT SELECT ON performance_schema.* TO 'headroom'@'%'".into()],
+    };
+    status.fleet.servers[0].lag_ms = None;
+    let silent = &mut status.fleet.servers[3];
+    silent.state = "silent".into();
+    silent.state_because = Some("accepts TCP and sent no greeting within 1s".into());
+    silent.lag_ms = None;
+    ineligible(silent, "silent", "silent: accepts TCP and sent no greeting within 1s");
+    let analytics = &mut status.fleet.servers[4];
+    analytics.reserved = Some("[[server]] match = \"analytics*\"".into());
+    ineligible(analytics, "reserved", "reserved by [[server]] match = \"analytics*\"");
+    status.flow = FlowView {
+        zones: ["us-east-1a", "us-east-1b", "us-east-1c"].map(str::to_owned).into(),
+        demand: vec![0.40, 0.35, 0.25],
+        capacity: vec![0.5, 0.5, 0.0],
+        rows: vec![vec![1.0, 0.0, 0.0], vec![0.0, 1.0, 0.0], vec![0.4, 0.6, 0.0]],
+    };
+    let listener = |address: &str, role: &str, sessions| ListenerView {
+        address: address.into(),
+        role: role.into(),
+        sessions,
+        max_sessions: 10_000,
+        accepted: sessions * 41,
+        refused: [("too_many".to_owned(), 0)].into(),
+    };
+    status.listeners =
+        vec![listener("127.0.0.1:3306", "reader", 48), listener("127.0.0.1:3307", "writer", 12)];
+    status.fallbacks = vec![FallbackView {
+        name: "servers_without_zone".into(),
+        text: "db9 stands in no known zone and gets reads as if it were far away".into(),
+    }];
+    status.counters = CountersView { holding: 0, held: 3, replaced: [("nearer".to_owned(), 12)].into() };
+    status
+}
+
+fn zone(name: &str) -> ZoneView {
+    ZoneView { zone: name.into(), by: "rule".into() }
+}
+
+fn server(name: &str, role: &str, zone_name: &str, sessions: u64, share: Option<f64>) -> ServerView {
+    let eligible =
+        EligibleView { eligible: role == "replica", capacity: 1.0, reason: None, reason_label: None };
+    ServerView {
+        name: name.into(),
+        reach: format!("{name}.example.net:3306"),
+        version: Some("MariaDB 10.11.14".into()),
+        role: role.into(),
+        because: if role == "primary" { "writable, and 4 replicas follow it" } else { "follows db1" }.into(),
+        state: "answering".into(),
+        zone: Some(zone(zone_name)),
+        lag_ms: Some(3.0),
+        weight: 1.0,
+        replication: "running".into(),
+        share_of_load: share,
+        round_trip_ms: Some(0.42),
+        statements_per_second: 4_000.0,
+        routing: Some(RoutingView {
+            reads: eligible,
+            writes: EligibleView { eligible: role == "primary", ..EligibleView::default() },
+            sessions,
+            connections: sessions * 40,
+            commands: sessions * 10_000,
+            bytes_to_server: 1,
+            bytes_to_client: 2,
+            picks: [("nearest".to_owned(), sessions)].into(),
+            ..RoutingView::default()
+        }),
+        ..ServerView::default()
+    }
+}
+
+fn ineligible(server: &mut ServerView, label: &str, reason: &str) {
+    if let Some(routing) = &mut server.routing {
+        routing.reads = EligibleView {
+            eligible: false,
+            capacity: 0.0,
+            reason: Some(reason.into()),
+            reason_label: Some(label.into()),
+        };
+    }
+}
+
+/// Answers with [`status`] and remembers what it was told.
+#[derive(Default)]
+pub(crate) struct StillLife {
+    /// Commands so far: `drain db1 5s`.
+    pub(crate) told: Mutex<Vec<String>>,
+}
+
+impl Live for StillLife {
+    fn status(&self) -> StatusView {
+        status()
+    }
+
+    fn drain(&self, server: &str, deadline: Option<Duration>) -> Result<(), String> {
+        if !status().fleet.servers.iter().any(|s| s.name == server) {
+            return Err(format!("there is no server '{server}'"));
+        }
+        self.told.lock().unwrap().push(format!("drain {server} {deadline:?}"));
+        Ok(())
+    }
+
+    fn undrain(&self, server: &str) -> Result<(), String> {
+        self.told.lock().unwrap().push(format!("undrain {server}"));
+        Ok(())
+    }
+}
+
+/// Writes the status where a browser can be shown it: `HEADROOM_STILL_LIFE=FILE cargo test still_life`.
+#[test]
+fn a_still_life_reads_back() {
+    let text = serde_json::to_string_pretty(&status()).unwrap();
+    assert_eq!(serde_json::from_str::<StatusView>(&text).unwrap(), status());
+    if let Some(path) = crate::environment::variable("HEADROOM_STILL_LIFE") {
+        std::fs::write(path, text).unwrap();
+    }
+}

@@ -1,0 +1,243 @@
+//! What `/status.json`, the page, the metrics and `headroom status` show: one set of plain values, filled from the
+//! last snapshot and the router's own status. The words are those of the log; the field names are a promise to
+//! whoever reads the JSON, so they change only by addition.
+
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// Everything a running `headroom route` shows.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub(crate) struct StatusView {
+    /// Who answers.
+    pub(crate) process: ProcessView,
+    /// The fleet as last seen.
+    #[serde(flatten)]
+    pub(crate) fleet: FleetView,
+    /// Share of the reads born in each zone that goes to each zone.
+    pub(crate) flow: FlowView,
+    /// Where clients come.
+    pub(crate) listeners: Vec<ListenerView>,
+    /// What is not as it should be and how it is made up for; each has a name that metrics use too.
+    pub(crate) fallbacks: Vec<FallbackView>,
+    /// What happened since the start.
+    pub(crate) counters: CountersView,
+}
+
+/// The process that answers.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub(crate) struct ProcessView {
+    /// Version of Headroom.
+    pub(crate) version: String,
+    /// Process id.
+    pub(crate) pid: u32,
+    /// Seconds since it started.
+    pub(crate) uptime_s: f64,
+    /// The configuration file; `null` when flags were given in its place.
+    pub(crate) config: Option<String>,
+    /// The last time the file was read again, if ever.
+    pub(crate) reload: Option<ReloadView>,
+}
+
+/// One reading of the configuration file after the start.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub(crate) struct ReloadView {
+    /// Whether it was taken over.
+    pub(crate) accepted: bool,
+    /// Seconds ago.
+    pub(crate) age_s: f64,
+    /// What changed, or why it was refused.
+    pub(crate) notes: Vec<String>,
+}
+
+/// The fleet: also what `headroom fleet --json` prints.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub(crate) struct FleetView {
+    /// Counts up with each round of questions.
+    pub(crate) round: u64,
+    /// How old the last answer is, ms.
+    pub(crate) age_ms: f64,
+    /// Our own zone.
+    pub(crate) own_zone: Option<ZoneView>,
+    /// The server that takes writes.
+    pub(crate) writer: Option<String>,
+    /// Why none can be named.
+    pub(crate) writer_unknown_because: Option<String>,
+    /// Reads born per zone.
+    pub(crate) demand: DemandView,
+    /// Every server, primary first, then by zone and name.
+    pub(crate) servers: Vec<ServerView>,
+    /// What the operator should know.
+    pub(crate) remarks: Vec<String>,
+}
+
+/// A zone and how it is known.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub(crate) struct ZoneView {
+    /// Its name.
+    pub(crate) zone: String,
+    /// `rule`, `metadata` or `round_trip`.
+    pub(crate) by: String,
+}
+
+/// Demand per zone.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub(crate) struct DemandView {
+    /// How it is measured, in words.
+    pub(crate) source: String,
+    /// Reads per second over the whole fleet.
+    pub(crate) reads_per_second: f64,
+    /// Share of reads that no zone could be given.
+    pub(crate) unplaced: f64,
+    /// Share per zone.
+    pub(crate) zones: BTreeMap<String, f64>,
+}
+
+/// One server.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub(crate) struct ServerView {
+    /// What people call it.
+    pub(crate) name: String,
+    /// How we reach it.
+    pub(crate) reach: String,
+    /// Flavour and version.
+    pub(crate) version: Option<String>,
+    /// `primary`, `replica`, `stray` or `unknown`.
+    pub(crate) role: String,
+    /// Why, in words.
+    pub(crate) because: String,
+    /// `answering`, `silent`, `failing` or `unasked`.
+    pub(crate) state: String,
+    /// What is wrong when it is not answering.
+    pub(crate) state_because: Option<String>,
+    /// Where it stands.
+    pub(crate) zone: Option<ZoneView>,
+    /// At least this far behind, ms.
+    pub(crate) lag_ms: Option<f64>,
+    /// At most this far behind, ms: what `max_lag` is compared with.
+    pub(crate) lag_at_most_ms: Option<f64>,
+    /// Where the figure comes from.
+    pub(crate) lag_source: Option<String>,
+    /// The server's own figure, s.
+    pub(crate) seconds_behind: Option<u64>,
+    /// Replication in words: `running`, `stopped (applier): ...`.
+    pub(crate) replication: String,
+    /// What it replicates from.
+    pub(crate) source: Option<String>,
+    /// Relative capacity.
+    pub(crate) weight: f64,
+    /// The rule that keeps it out of routing.
+    pub(crate) reserved: Option<String>,
+    /// Client sessions by its own count, ours for watching left out.
+    pub(crate) all_sessions: u32,
+    /// Statements that run there now, by its own count.
+    pub(crate) running: u32,
+    /// Statements per second by its own count.
+    pub(crate) statements_per_second: f64,
+    /// Its share of the statements of all replicas; `null` on a server that is none.
+    pub(crate) share_of_load: Option<f64>,
+    /// Round-trip time of our probe, ms.
+    pub(crate) round_trip_ms: Option<f64>,
+    /// What this router does with it; `null` in `headroom fleet`.
+    pub(crate) routing: Option<RoutingView>,
+}
+
+/// What this router does with a server.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub(crate) struct RoutingView {
+    /// Whether it may be picked for reads.
+    pub(crate) reads: EligibleView,
+    /// Whether it may be picked for writes.
+    pub(crate) writes: EligibleView,
+    /// Whether it is being emptied by command.
+    pub(crate) draining: bool,
+    /// Our sessions on it now.
+    pub(crate) sessions: u64,
+    /// Connections we made to it.
+    pub(crate) connections: u64,
+    /// Connections that failed, the client having noticed nothing.
+    pub(crate) failures: u64,
+    /// Bytes from clients to it.
+    pub(crate) bytes_to_server: u64,
+    /// Bytes from it to clients.
+    pub(crate) bytes_to_client: u64,
+    /// Commands it was sent.
+    pub(crate) commands: u64,
+    /// How often it was picked, by reason.
+    pub(crate) picks: BTreeMap<String, u64>,
+}
+
+/// Whether a server may be picked.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub(crate) struct EligibleView {
+    /// It may.
+    pub(crate) eligible: bool,
+    /// Weight times warm-up; 0 when it may not.
+    pub(crate) capacity: f64,
+    /// Why not, in words.
+    pub(crate) reason: Option<String>,
+    /// Why not, in one word of a fixed list, for metrics.
+    pub(crate) reason_label: Option<String>,
+}
+
+/// The flow table: row i, column j is the share of the reads born in `zones[i]` that goes to servers of `zones[j]`.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub(crate) struct FlowView {
+    /// The zones; "(unknown)" is whoever lies in none.
+    pub(crate) zones: Vec<String>,
+    /// Share of all reads born in each.
+    pub(crate) demand: Vec<f64>,
+    /// Share of the eligible capacity in each.
+    pub(crate) capacity: Vec<f64>,
+    /// The table.
+    pub(crate) rows: Vec<Vec<f64>>,
+}
+
+/// A listener.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub(crate) struct ListenerView {
+    /// Where.
+    pub(crate) address: String,
+    /// `reader` or `writer`.
+    pub(crate) role: String,
+    /// Open now.
+    pub(crate) sessions: u64,
+    /// More than these are refused.
+    pub(crate) max_sessions: u64,
+    /// Accepted since the start.
+    pub(crate) accepted: u64,
+    /// Refused since the start, by reason.
+    pub(crate) refused: BTreeMap<String, u64>,
+}
+
+/// A fallback in force.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub(crate) struct FallbackView {
+    /// Its name, a word of a fixed list.
+    pub(crate) name: String,
+    /// What it means now.
+    pub(crate) text: String,
+}
+
+/// Since the start, and now.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub(crate) struct CountersView {
+    /// Writer connections that wait for a primary now.
+    pub(crate) holding: u64,
+    /// Writer connections that ever waited.
+    pub(crate) held: u64,
+    /// Sessions closed so that they are placed anew, by reason.
+    pub(crate) replaced: BTreeMap<String, u64>,
+}
