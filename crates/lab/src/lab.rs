@@ -4,19 +4,17 @@ use crate::account::{self, Account, Passwords};
 use crate::children::Children;
 use crate::dir::{self, LabDir};
 use crate::layout::{self, Layout};
+use crate::link::Links;
 use crate::program::Program;
 use crate::server::{SOCKET_PATH_LIMIT, Server, Shared, close, options, write_private};
-use crate::{Error, Spec, datadir, option_file, replication};
+use crate::{Error, Network, Spec, datadir, option_file, port, replication};
 use fleet::Zone;
 use mysql_async::{Conn, Opts};
-use rand::seq::SliceRandom;
-use std::net::{Ipv4Addr, SocketAddrV4, TcpListener};
+use std::net::{Ipv4Addr, SocketAddrV4};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-/// Below the range from which Linux takes ports for outgoing connections.
-const PORTS: std::ops::RangeInclusive<u16> = 20_000..=32_000;
 const START_LIMIT: Duration = Duration::from_secs(60);
 const STOP_LIMIT: Duration = Duration::from_secs(10);
 /// An answer of a server over its socket.
@@ -35,11 +33,13 @@ pub struct Lab {
 pub(crate) struct Running {
     pub(crate) servers: Vec<Server>,
     pub(crate) children: Children,
+    pub(crate) links: Links,
     pub(crate) layout: Layout,
     pub(crate) port: u16,
     pub(crate) program: Arc<Program>,
     pub(crate) passwords: Arc<Passwords>,
-    pub(crate) spec: Spec,
+    /// Distances as they are now.
+    pub(crate) network: Mutex<Network>,
     pub(crate) dir: LabDir,
 }
 
@@ -53,7 +53,8 @@ impl Lab {
         let program = Program::find(spec.server.program.as_deref())?;
         let dir = LabDir::create(base)?;
         check_socket_paths(dir.path(), &layout)?;
-        let port = free_port(&layout)?;
+        let (port, ends) = port::take(&layout, &spec.network)?;
+        let links = Links::start(ends)?;
         let shared = Shared {
             spec: Arc::new(spec.server.clone()),
             program: Arc::new(program),
@@ -66,8 +67,9 @@ impl Lab {
         let servers = layout.servers.iter().enumerate().map(server).collect();
         let children = Children::start().map_err(Error::io("start a thread"))?;
         let Shared { program, passwords, .. } = shared;
-        let spec = spec.clone();
-        let running = Arc::new(Running { servers, children, layout, port, program, passwords, spec, dir });
+        let network = Mutex::new(spec.network.clone());
+        let running =
+            Arc::new(Running { servers, children, links, layout, port, program, passwords, network, dir });
         running.clone().start_all().await?;
         let came_up_in = started.elapsed();
         tracing::info!(dir = %running.dir.path().display(), seconds = came_up_in.as_secs_f64(), "the lab is up");
@@ -206,8 +208,8 @@ impl Running {
 
     /// Statements that make one server follow another over the link from its zone.
     pub(crate) fn follow(&self, replica: usize, source: usize, delay_s: u32) -> Vec<String> {
-        let _zone = self.layout.servers[replica].zone;
-        let link = self.servers[source].real;
+        let zone = self.layout.servers[replica].zone;
+        let link = SocketAddrV4::new(self.layout.link(zone, source), self.port);
         replication::follow(self.program.flavour, link, self.passwords.of(Account::Repl), delay_s)
     }
 
@@ -284,23 +286,6 @@ fn check_socket_paths(dir: &Path, layout: &Layout) -> Result<(), Error> {
         }
         _ => Ok(()),
     }
-}
-
-/// A port that is free on every address of the lab.
-fn free_port(layout: &Layout) -> Result<u16, Error> {
-    let addresses: Vec<Ipv4Addr> = (0..layout.servers.len()).map(|s| layout.real(s)).collect();
-    let mut ports: Vec<u16> = PORTS.collect();
-    ports.shuffle(&mut rand::rng());
-    let mut last = std::io::Error::other("none tried");
-    for port in ports.into_iter().take(100) {
-        let held: Result<Vec<TcpListener>, _> =
-            addresses.iter().map(|a| TcpListener::bind((*a, port))).collect();
-        match held {
-            Ok(_) => return Ok(port),
-            Err(error) => last = error,
-        }
-    }
-    Err(Error::NoPort { first: *PORTS.start(), last: *PORTS.end(), addresses: addresses.len(), source: last })
 }
 
 /// Runs blocking work of the lab on a thread of the runtime.

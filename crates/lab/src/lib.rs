@@ -12,13 +12,16 @@
 //! the next [`Lab::up`] sweeps what is left all the same. Everything happens on 127.0.0.0/8 and in one directory.
 
 mod account;
+pub mod app;
 mod children;
 mod datadir;
 mod dir;
 mod error;
 mod lab;
 mod layout;
+mod link;
 mod option_file;
+mod port;
 mod program;
 mod replication;
 mod server;
@@ -27,6 +30,7 @@ mod spec;
 pub use account::{Account, DATABASE};
 pub use error::Error;
 pub use lab::Lab;
+pub use link::LinkReport;
 pub use program::Flavour;
 pub use server::ProcessState;
 pub use spec::{Network, ServerSpec, Spec, SpecError};
