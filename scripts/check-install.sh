@@ -23,8 +23,7 @@ main() {
         stop "debootstrap failed"
     }
     git clone --quiet --no-hardlinks . "$root/headroom"
-    cp --dereference /etc/resolv.conf "$root/etc/resolv.conf"
-    authorities
+    way_to_the_mirror
     # Mounts and processes live in namespaces of their own: nothing is left mounted or running, whatever happens.
     export root who
     inside >"$root/check.sh"
@@ -43,8 +42,10 @@ mirror() {
         awk -v name="$VERSION_CODENAME" '$1 == name && !found { print $2; found = 1 }'
 }
 
-# A mirror or proxy of one's own may need an authority of one's own.
-authorities() {
+# The way to the mirror is this machine's: its proxy, its own authorities, what it lets pass of a mirror that lags.
+way_to_the_mirror() {
+    cp --dereference /etc/resolv.conf "$root/etc/resolv.conf"
+    apt-config dump | grep -E '^Acquire::(Check-Valid-Until|Check-Date|https?::)' >"$root/etc/apt/apt.conf.d/90way" || true
     [ -d /usr/local/share/ca-certificates ] || return 0
     mkdir -p "$root/usr/local/share"
     cp -r /usr/local/share/ca-certificates "$root/usr/local/share/"
