@@ -5,10 +5,10 @@ use anyhow::Context;
 use serde::Serialize;
 use std::path::Path;
 use std::process::{Command, Stdio};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// A machine with more than this share of its cores busy before we start is somebody else's too.
-const BUSY: f64 = 0.25;
+/// A machine that is busier than this before we start is somebody else's too.
+const BUSY: f64 = 0.1;
 
 /// Facts about the machine and the programs.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -25,16 +25,19 @@ pub(crate) struct Machine {
     pub(crate) system: String,
     /// The program and what it says of its version, in the order of the tables.
     pub(crate) programs: Vec<(String, String)>,
-    /// Runnable tasks over the last minute, when the run began.
-    pub(crate) load_average_before: f64,
+    /// Share of CPU time that others used just before the run, 0 to 1.
+    pub(crate) busy_before: f64,
 }
 
 impl Machine {
-    /// Looks; `programs` are asked for their versions.
-    pub(crate) fn look(programs: &[(&str, &Path)]) -> anyhow::Result<Self> {
+    /// Asks `programs` for their versions, and watches others use the CPU for a moment: the load average would still
+    /// remember the compiler that built us.
+    pub(crate) async fn look(programs: &[(&str, &Path)], moment: Duration) -> anyhow::Result<Self> {
         let versions = programs.iter().map(|(name, path)| Ok(((*name).to_owned(), version(path)?)));
         let mut programs: Vec<_> = versions.collect::<anyhow::Result<_>>()?;
         programs.push(("headroom".to_owned(), own_version()));
+        let before = cpu_times();
+        tokio::time::sleep(moment).await;
         Ok(Self {
             cpu: fact("/proc/cpuinfo", "model name"),
             cores: std::thread::available_parallelism()?.get(),
@@ -42,13 +45,13 @@ impl Machine {
             kernel: read("/proc/sys/kernel/osrelease").trim().to_owned(),
             system: fact("/etc/os-release", "PRETTY_NAME").trim_matches('"').to_owned(),
             programs,
-            load_average_before: load_average(),
+            busy_before: busy(before, cpu_times()),
         })
     }
 
     /// Whether others were using it when we began.
     pub(crate) fn was_busy(&self) -> bool {
-        self.load_average_before > BUSY * self.cores as f64
+        self.busy_before > BUSY
     }
 }
 
@@ -97,8 +100,23 @@ fn git(arguments: &[&str]) -> Option<String> {
     output.status.success().then(|| String::from_utf8_lossy(&output.stdout).trim().to_owned())
 }
 
-fn load_average() -> f64 {
-    read("/proc/loadavg").split_whitespace().next().and_then(|first| first.parse().ok()).unwrap_or_default()
+/// CPU time of all cores since boot: (not idle, all), in ticks.
+fn cpu_times() -> (u64, u64) {
+    parse_cpu_times(&read("/proc/stat"))
+}
+
+/// `cpu  user nice system idle iowait irq softirq steal ...`; guest time is in user time already.
+fn parse_cpu_times(stat: &str) -> (u64, u64) {
+    let line = stat.lines().next().unwrap_or_default();
+    let ticks: Vec<u64> = line.split_whitespace().skip(1).take(8).filter_map(|t| t.parse().ok()).collect();
+    let all = ticks.iter().sum();
+    let idle: u64 = ticks.iter().skip(3).take(2).sum();
+    (all - idle, all)
+}
+
+fn busy(before: (u64, u64), after: (u64, u64)) -> f64 {
+    let all = after.1.saturating_sub(before.1).max(1);
+    after.0.saturating_sub(before.0) as f64 / all as f64
 }
 
 fn memory_gib() -> f64 {
@@ -163,8 +181,17 @@ mod tests {
     }
 
     #[test]
-    fn this_machine_has_a_kernel_and_cores() {
-        let machine = Machine::look(&[]).unwrap();
+    fn waiting_for_a_disk_is_not_being_busy() {
+        let before = parse_cpu_times("cpu  100 0 100 700 100 0 0 0 0 0\ncpu0 1 2 3\n");
+        let after = parse_cpu_times("cpu  120 0 105 750 120 3 2 0 0 0\n");
+        assert_eq!(before, (200, 1000));
+        assert!((busy(before, after) - 0.3).abs() < 1e-9);
+        assert_eq!(busy(before, before), 0.0);
+    }
+
+    #[tokio::test]
+    async fn this_machine_has_a_kernel_and_cores() {
+        let machine = Machine::look(&[], Duration::ZERO).await.unwrap();
         assert!(machine.cores > 0 && machine.memory_gib > 0.0);
         assert!(!machine.kernel.is_empty());
         assert_eq!(machine.programs.last().unwrap().0, "headroom");

@@ -22,6 +22,8 @@ const DIRECTORIES: [&str; 6] =
 const HAPROXY_NEWER: &str = "target/haproxy-new/haproxy";
 /// Files a process has open beside its sessions.
 const SPARE_FILES: u64 = 200;
+/// So long we watch whether others use the machine.
+const QUIET_LOOK: Duration = Duration::from_secs(2);
 /// A step that is not a load (logins, a stop) hangs when it takes longer.
 const STEP: Duration = Duration::from_secs(60);
 
@@ -42,7 +44,7 @@ pub(crate) async fn run(args: RelayArgs) -> anyhow::Result<ExitCode> {
     allow_files(u64::from(plan.most_sessions()))?;
     let directory = output::Directory::new(args.out.as_deref(), "relay", args.quick)?;
     announce(&plan, directory.path());
-    let mut machine = Machine::look(&tools.programs())?;
+    let mut machine = Machine::look(&tools.programs(), QUIET_LOOK).await?;
     let bounded = tokio::time::timeout(plan.deadline(), measured(&args, &tools, &plan, &mut machine));
     let samples = tokio::select! {
         outcome = bounded => outcome.context("the run hangs: it took three times as long as planned")??,

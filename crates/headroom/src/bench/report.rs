@@ -94,8 +94,8 @@ fn warnings(machine: &Machine, plan: &Plan) -> Vec<String> {
     }
     if machine.was_busy() {
         warnings.push(format!(
-            "the machine was busy before the run (load average {:.2} on {} cores): run it again on a quiet one",
-            machine.load_average_before, machine.cores
+            "others used {:.0} % of the CPU before the run: repeat it on a quiet machine",
+            machine.busy_before * 100.0
         ));
     }
     if plan.rounds < 3 || plan.seconds < 5 {
@@ -209,7 +209,7 @@ pub(crate) mod tests {
             kernel: "6.1.0".into(),
             system: "Debian".into(),
             programs: vec![("headroom".into(), "0.1.0 (release build)".into())],
-            load_average_before: 0.1,
+            busy_before: 0.01,
         };
         Report::new("2026-11-20".into(), machine, plan, samples)
     }
@@ -269,9 +269,12 @@ pub(crate) mod tests {
     #[test]
     fn a_smoke_run_and_a_busy_machine_say_so() {
         let mut report = report();
-        report.machine.load_average_before = 1.7;
+        report.machine.busy_before = 0.4;
         report.plan.rounds = 1;
         let warnings = warnings(&report.machine, &report.plan);
-        assert!(warnings.iter().any(|w| w.contains("busy")) && warnings.iter().any(|w| w.contains("smoke")));
+        assert!(
+            warnings.iter().any(|w| w.contains("others used 40 %"))
+                && warnings.iter().any(|w| w.contains("smoke"))
+        );
     }
 }

@@ -62,12 +62,13 @@ fn load(report: &Report) -> String {
             mebibytes(row, Metric::LoadedKib),
         ]
     });
-    section("Under load", &head, rows.collect())
+    section("Under load", &head, rows)
 }
 
 /// Queries a second to everybody else; tails and CPU to those that people ask about first.
 fn ratios(report: &Report) -> String {
-    let others = report.plan.subjects.iter().filter(|s| **s != Subject::Headroom);
+    let others =
+        report.plan.subjects.iter().filter(|s| !matches!(s, Subject::Headroom | Subject::HaproxyAgain));
     let mut columns: Vec<(Metric, Subject)> = others.map(|&other| (Metric::Qps, other)).collect();
     columns.extend([
         (Metric::P99Ms, Subject::Direct),
@@ -82,7 +83,7 @@ fn ratios(report: &Report) -> String {
         line
     });
     let head: Vec<&str> = head.iter().map(String::as_str).collect();
-    section("Ratios", &head, rows.collect())
+    section("Ratios", &head, rows)
 }
 
 fn short(metric: Metric) -> &'static str {
@@ -108,7 +109,7 @@ fn memory(report: &Report) -> String {
             format!("{:.1}", added / f64::from(idle)),
         ])
     });
-    section("Memory of idle sessions", &head, rows.collect())
+    section("Memory of idle sessions", &head, rows)
 }
 
 fn connect(report: &Report) -> String {
@@ -123,7 +124,7 @@ fn connect(report: &Report) -> String {
                 ratio(row, Subject::Haproxy, Metric::ConnectP50Us),
             ]
         });
-    section("Connect, one query, close", &head, rows.collect())
+    section("Connect, one query, close", &head, rows)
 }
 
 /// The goal and whether the interval lies on one side of it.
@@ -151,7 +152,7 @@ fn facts(report: &Report) -> String {
     for (name, version) in &machine.programs {
         let _ = writeln!(page, "- {name}: {version}");
     }
-    let _ = writeln!(page, "- load average before the run: {:.2}", machine.load_average_before);
+    let _ = writeln!(page, "- CPU used by others before the run: {:.0} %", machine.busy_before * 100.0);
     let _ = writeln!(page, "- order drawn from seed {}", report.plan.seed);
     page
 }
@@ -204,7 +205,8 @@ fn grouped(value: f64, decimals: usize) -> String {
 }
 
 /// A headline and a table; nothing when there are no rows. Names to the left, figures to the right.
-fn section(title: &str, head: &[&str], rows: Vec<Vec<String>>) -> String {
+fn section(title: &str, head: &[&str], rows: impl Iterator<Item = Vec<String>>) -> String {
+    let rows: Vec<Vec<String>> = rows.collect();
     if rows.is_empty() {
         return String::new();
     }
