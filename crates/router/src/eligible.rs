@@ -112,6 +112,28 @@ impl Verdict {
     }
 }
 
+impl Reason {
+    /// Its stable name: metric label and JSON.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Reserved { .. } => "reserved",
+            Self::Draining => "draining",
+            Self::Silent { .. } => "silent",
+            Self::Failing { .. } => "failing",
+            Self::Unasked => "unasked",
+            Self::Suspected { .. } => "suspected",
+            Self::Stray { .. } => "stray",
+            Self::RoleUnknown { .. } => "role_unknown",
+            Self::IsPrimary => "is_primary",
+            Self::NotPrimary { .. } => "not_primary",
+            Self::NoPrimary { .. } => "no_primary",
+            Self::Stopped { .. } => "replication_stopped",
+            Self::Behind { .. } => "behind",
+            Self::LagUnknown => "lag_unknown",
+        }
+    }
+}
+
 /// What our own side knows of a server beside the snapshot.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Own<'a> {

@@ -1,9 +1,44 @@
-//! The data plane: which server the next session gets (`pick`), the sessions themselves (`session`, `relay`), and when
-//! one is placed anew (`placement`). Decides on the snapshots that `observe` publishes; asks no server itself.
+//! The data plane: which server the next session gets, the sessions themselves, and when one is placed anew.
+//!
+//! Decides on the snapshots that `observe` publishes and asks no server itself. The way of a connection: `door` accepts
+//! and hands it to a `worker` thread; `session` lets [`pick`](pick::pick) choose on the [`View`](view::View) in force,
+//! connects (`connect`) and starts the `relay`. Beside that, `steward` hears snapshots, and lets `placement` decide
+//! which sessions should leave which server.
+//!
+//! | question | file |
+//! |---|---|
+//! | which share of a zone's reads goes where | `flow` |
+//! | which server the next session gets, and why | `pick` |
+//! | why a server is not eligible | `eligible`, `suspect` |
+//! | when a session is closed so that it comes back elsewhere | `placement`, `steward`, `roster` |
+//! | what happens to a write while the primary is unknown | `hold` |
+//! | what a refused client sees | `refuse` |
 
 mod apportion;
+mod board;
+mod buffer;
+mod closed;
+mod connect;
+mod door;
 pub mod eligible;
+mod error;
 pub mod flow;
+mod hold;
 pub mod pick;
+mod placement;
+mod refuse;
+mod relay;
+mod roster;
+mod router;
+mod session;
+pub mod status;
+mod steward;
+mod stream;
 pub mod suspect;
+mod tally;
 pub mod view;
+mod worker;
+
+pub use error::Error;
+pub use router::{Changes, Router};
+pub use status::Status;

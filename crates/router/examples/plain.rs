@@ -1,0 +1,35 @@
+//! The data plane alone in front of fixed servers, for measuring it beside other relays:
+//! `plain LISTEN SERVER [SERVER ...]` relays LISTEN to the servers as if each were a healthy replica, until killed.
+
+use fleet::config::{Listener, RouterConfig};
+use fleet::{Address, Lag, LagSource, ListenerRole, Replication, Role, Server, ServerName, Snapshot, State};
+use router::Router;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let mut arguments = std::env::args().skip(1);
+    let address: Address = arguments.next().ok_or("plain LISTEN SERVER [SERVER ...]")?.parse()?;
+    let mut servers = Vec::new();
+    for text in arguments {
+        servers.push(replica(&text, text.parse()?));
+    }
+    let snapshot = Snapshot { round: 1, servers, ..Snapshot::empty(Instant::now()) };
+    let (_keep, snapshots) = tokio::sync::watch::channel(Arc::new(snapshot));
+    let listener =
+        Listener { address, role: ListenerRole::Reader, max_sessions: Listener::DEFAULT_MAX_SESSIONS };
+    let _router = Router::start(RouterConfig::default(), vec![listener], snapshots, |_, _| {})?;
+    loop {
+        std::thread::park();
+    }
+}
+
+fn replica(name: &str, reach: Address) -> Server {
+    let mut server = Server::unasked(ServerName::new(name), reach);
+    server.role = Role::Replica;
+    server.state = State::Answering;
+    server.replication = Replication::Running;
+    server.lag =
+        Some(Lag { at_least: Duration::ZERO, uncertainty: Duration::ZERO, source: LagSource::GtidSamples });
+    server
+}

@@ -1,0 +1,90 @@
+//! Closed: why a session ended. The same words in log, metric label and status page.
+
+use std::fmt;
+
+/// Why a session ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Closed {
+    /// The client closed or broke its connection.
+    ClientLeft,
+    /// The server closed or broke its connection.
+    ServerLeft,
+    /// Idle; its server had more of our sessions than its share.
+    Balance,
+    /// Idle; its server is no longer eligible.
+    NotEligible,
+    /// Idle; its server no longer takes writes.
+    NotPrimary,
+    /// Idle; it read from the primary as a last resort, and a replica is eligible again.
+    ReplicaBack,
+    /// Idle; its server is drained by command.
+    Drained,
+    /// Cut: its server was drained by command and the deadline passed.
+    DrainDeadline,
+    /// Idle; the router stops.
+    Stopping,
+    /// Cut: the router stops and the deadline passed.
+    StopDeadline,
+}
+
+impl Closed {
+    /// Every kind, in the order of [`Closed::index`].
+    pub(crate) const WORDS: [&'static str; 10] = [
+        "client left",
+        "server left",
+        "placed anew: balance",
+        "placed anew: server not eligible",
+        "placed anew: server is not the primary",
+        "placed anew: a replica is back",
+        "drained",
+        "cut at the drain deadline",
+        "stopping",
+        "cut at the stop deadline",
+    ];
+
+    const ALL: [Self; 10] = [
+        Self::ClientLeft,
+        Self::ServerLeft,
+        Self::Balance,
+        Self::NotEligible,
+        Self::NotPrimary,
+        Self::ReplicaBack,
+        Self::Drained,
+        Self::DrainDeadline,
+        Self::Stopping,
+        Self::StopDeadline,
+    ];
+
+    /// Its number, for counters.
+    pub(crate) fn index(self) -> usize {
+        self as usize
+    }
+
+    /// The kind with this number; numbers that are none count as the first.
+    pub(crate) fn from_index(index: usize) -> Self {
+        Self::ALL.get(index).copied().unwrap_or(Self::ClientLeft)
+    }
+
+    /// In stable words.
+    pub(crate) fn words(self) -> &'static str {
+        Self::WORDS[self.index()]
+    }
+}
+
+impl fmt::Display for Closed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.words())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_and_kinds_agree() {
+        for (at, kind) in Closed::ALL.into_iter().enumerate() {
+            assert_eq!((kind.index(), Closed::from_index(at)), (at, kind));
+        }
+    }
+}

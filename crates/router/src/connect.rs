@@ -1,0 +1,109 @@
+//! Connect: one attempt at one server, up to and including its greeting.
+//!
+//! A server that accepts and then says nothing (frozen, blackholed behind a balancer), or says an error instead of a
+//! greeting, has failed just as one that refuses: the client has not seen a byte, so the next server can be tried.
+
+use crate::stream::Stream;
+use fleet::Address;
+use std::io;
+use std::net::SocketAddr;
+use std::time::Duration;
+use tokio::io::AsyncReadExt;
+use tokio::net::{TcpStream, UnixStream};
+use tokio::time::{Instant, timeout_at};
+use wire::{ErrPacket, packet};
+
+/// The longest greeting we wait for; real ones have about a hundred bytes.
+const LONGEST_GREETING: usize = 4096;
+
+/// A server that greeted.
+#[derive(Debug)]
+pub(crate) struct Greeted {
+    pub(crate) server: Stream,
+    /// Its greeting, whole, not yet passed on.
+    pub(crate) greeting: Vec<u8>,
+}
+
+/// Why an attempt failed, in words that may be shown to a client.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Failure {
+    /// The server's doing, or the network's.
+    Server(String),
+    /// This host has run out of descriptors or ports: no other server would do better.
+    Ourselves(String),
+}
+
+/// Connects and waits for the greeting, not beyond `until`.
+pub(crate) async fn connect(reach: &Address, until: Instant) -> Result<Greeted, Failure> {
+    let begun = Instant::now();
+    let late = |what: &str| {
+        let waited: Duration = begun.elapsed();
+        Failure::Server(format!("{what} for {} ms", waited.as_millis()))
+    };
+    let mut server = match timeout_at(until, open(reach)).await {
+        Err(_) => return Err(late("no connection")),
+        Ok(Err(error)) => return Err(blame(&error)),
+        Ok(Ok(stream)) => stream,
+    };
+    match timeout_at(until, read_greeting(&mut server)).await {
+        Err(_) => Err(late("connected, but no greeting")),
+        Ok(Err(failure)) => Err(failure),
+        Ok(Ok(greeting)) => Ok(Greeted { server, greeting }),
+    }
+}
+
+async fn open(reach: &Address) -> io::Result<Stream> {
+    let stream = match reach {
+        Address::Unix(path) => Stream::Unix(UnixStream::connect(path).await?),
+        Address::Tcp { host, port } => match host.parse() {
+            // No resolver, no blocking thread for what is already an address.
+            Ok(ip) => Stream::Tcp(TcpStream::connect(SocketAddr::new(ip, *port)).await?),
+            Err(_) => Stream::Tcp(TcpStream::connect((host.as_str(), *port)).await?),
+        },
+    };
+    stream.tune()?;
+    Ok(stream)
+}
+
+async fn read_greeting(server: &mut Stream) -> Result<Vec<u8>, Failure> {
+    let mut bytes = vec![0u8; LONGEST_GREETING];
+    let mut have = 0;
+    loop {
+        let read = server.read(&mut bytes[have..]).await.map_err(|e| blame(&e))?;
+        if read == 0 {
+            let what =
+                if have == LONGEST_GREETING { "too long a greeting" } else { "closed before the greeting" };
+            return Err(Failure::Server(what.to_owned()));
+        }
+        have += read;
+        let Some(greeting) = packet::first(&bytes[..have]) else { continue };
+        match greeting.payload.first() {
+            Some(0xff) => {
+                let err = ErrPacket::parse(greeting.payload);
+                return Err(Failure::Server(match err {
+                    Ok(err) => format!("error {} instead of a greeting: {}", err.code, err.message),
+                    Err(_) => "an unreadable error instead of a greeting".to_owned(),
+                }));
+            }
+            Some(9 | 10) => {
+                bytes.truncate(have);
+                return Ok(bytes);
+            }
+            _ => return Err(Failure::Server("it speaks another protocol than MySQL's".to_owned())),
+        }
+    }
+}
+
+/// Whose fault an error is.
+fn blame(error: &io::Error) -> Failure {
+    use rustix::io::Errno;
+    let own = [Errno::MFILE, Errno::NFILE, Errno::ADDRNOTAVAIL, Errno::NOBUFS, Errno::NOMEM];
+    if error.raw_os_error().is_some_and(|e| own.contains(&Errno::from_raw_os_error(e))) {
+        return Failure::Ourselves(error.to_string());
+    }
+    Failure::Server(match error.kind() {
+        io::ErrorKind::ConnectionRefused => "connection refused".to_owned(),
+        io::ErrorKind::ConnectionReset => "connection reset".to_owned(),
+        _ => error.to_string(),
+    })
+}

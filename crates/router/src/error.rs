@@ -1,0 +1,54 @@
+//! What can go wrong in starting or changing the router. What clients are told is in `refuse`.
+
+use fleet::Address;
+use std::io;
+
+/// Why the router could not start or be changed.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// A listener's address cannot be listened on.
+    #[error("cannot listen on {address}: {source}; {}", mend(.source))]
+    Listen {
+        /// The address.
+        address: Address,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// A listener's address is a host name.
+    #[error(
+        "cannot listen on {address}: write an IP address (0.0.0.0 opens it to the network) or a socket path"
+    )]
+    NotAnIp {
+        /// The address.
+        address: Address,
+    },
+    /// Somebody already listens on a unix socket.
+    #[error("cannot listen on {address}: another process listens there; stop it or choose another path")]
+    SocketInUse {
+        /// The address.
+        address: Address,
+    },
+    /// Two listeners have the same address.
+    #[error("two listeners have the address {address}; give each its own")]
+    Twice {
+        /// The address.
+        address: Address,
+    },
+    /// A thread of the data plane could not be started.
+    #[error("cannot start a thread of the data plane: {0}; look at the limit of processes (ulimit -u)")]
+    Thread(#[source] io::Error),
+    /// The router has been stopped.
+    #[error("the router has been stopped")]
+    Stopped,
+}
+
+/// What to do about an address that cannot be listened on.
+fn mend(error: &io::Error) -> &'static str {
+    match error.kind() {
+        io::ErrorKind::AddrInUse => "another process listens there; stop it or choose another port",
+        io::ErrorKind::AddrNotAvailable => "no interface of this host has that address",
+        io::ErrorKind::PermissionDenied => "ports below 1024 and some directories need more rights",
+        io::ErrorKind::NotFound => "create the directory first",
+        _ => "choose another address",
+    }
+}

@@ -1,0 +1,88 @@
+//! Refuse: what a client may see when it gets no session. One function a case; no secrets; bounded length.
+//!
+//! Refusals are ERR packets in the place of the server's greeting, as servers send them themselves. Why these codes:
+//! docs/decisions/0005-what-a-refused-client-sees.md.
+
+use crate::pick::Refused;
+use fleet::ListenerRole;
+use wire::ErrPacket;
+
+/// "Too many connections": the one code that every client library and pool takes for "come back later".
+const TOO_MANY: (u16, &[u8; 5]) = (1040, b"08004");
+/// "Can't connect to server": the code of MySQL Router in the same situation.
+const CANNOT_CONNECT: (u16, &[u8; 5]) = (2003, b"08S01");
+/// Clients keep at most 512 bytes of a message.
+const LONGEST: usize = 500;
+
+/// The listener has as many sessions as it may have.
+pub(crate) fn too_many(limit: usize) -> ErrPacket {
+    let text = format!("Too many connections: headroom's listener has {limit} sessions (max_sessions)");
+    ErrPacket::new(TOO_MANY.0, TOO_MANY.1, text)
+}
+
+/// As many writer sessions as may wait for a primary do so already.
+pub(crate) fn too_many_held(limit: usize) -> ErrPacket {
+    let text = format!("Too many connections: no primary is known and {limit} sessions already wait for one");
+    ErrPacket::new(TOO_MANY.0, TOO_MANY.1, text)
+}
+
+/// This host has run out of something; no server is to blame.
+pub(crate) fn own_fault(why: &str) -> ErrPacket {
+    ErrPacket::new(TOO_MANY.0, TOO_MANY.1, bounded(format!("headroom cannot open another connection: {why}")))
+}
+
+/// No server may be picked: each is named with its reason.
+pub(crate) fn nobody(role: ListenerRole, refused: &Refused) -> ErrPacket {
+    let mut text = match role {
+        ListenerRole::Reader => "headroom: no server for reads".to_owned(),
+        ListenerRole::Writer => "headroom: no server takes writes".to_owned(),
+    };
+    if refused.reasons.is_empty() {
+        text.push_str(": no server is known yet");
+    }
+    // Each server gets an equal part of what fits, so that a long reason hides no other server.
+    let part = LONGEST.saturating_sub(text.len()) / refused.reasons.len().max(1);
+    for (at, (name, why)) in refused.reasons.iter().enumerate() {
+        text.push_str(if at == 0 { ": " } else { "; " });
+        text.push_str(&cut(&format!("{name}: {why}"), part.saturating_sub(2).max(16)));
+    }
+    ErrPacket::new(CANNOT_CONNECT.0, CANNOT_CONNECT.1, bounded(text))
+}
+
+fn bounded(text: String) -> String {
+    if text.len() <= LONGEST { text } else { cut(&text, LONGEST) }
+}
+
+/// At most `most` bytes, cut at a character, with a sign that something is missing.
+fn cut(text: &str, most: usize) -> String {
+    if text.len() <= most {
+        return text.to_owned();
+    }
+    let end = text.floor_char_boundary(most.saturating_sub(3));
+    format!("{}...", &text[..end])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use fleet::ServerName;
+
+    fn refused(n: usize, why: &str) -> Refused {
+        Refused { reasons: (0..n).map(|i| (ServerName::new(&format!("r{i}")), why.to_owned())).collect() }
+    }
+
+    #[test]
+    fn every_server_is_named_with_its_reason() {
+        let err = nobody(ListenerRole::Reader, &refused(2, "12.0 s behind"));
+        assert_eq!(err.code, 2003);
+        assert_eq!(err.message, "headroom: no server for reads: r0: 12.0 s behind; r1: 12.0 s behind");
+    }
+
+    #[test]
+    fn a_long_reason_hides_no_other_server_and_the_text_stays_bounded() {
+        let err = nobody(ListenerRole::Writer, &refused(6, &"é".repeat(400)));
+        assert!(err.message.len() <= LONGEST, "{}", err.message.len());
+        assert!((0..6).all(|i| err.message.contains(&format!("r{i}: "))), "{}", err.message);
+        assert!(nobody(ListenerRole::Writer, &refused(500, "x")).message.len() <= LONGEST);
+    }
+}

@@ -1,0 +1,172 @@
+//! Roster: the sessions of one thread, as far as placing them anew needs to know.
+//!
+//! The relay leaves a few facts in its [`Entry`] whenever it has moved bytes (plain stores, same thread); the thread's
+//! placement looks at them now and then, and leaves an order that the relay finds when it is woken.
+
+use crate::closed::Closed;
+use crate::tally::{Seat, Wanted};
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use std::task::Waker;
+use std::time::{Duration, Instant};
+use wire::{Sticky, Tracker};
+
+/// State that a pooled connection makes for itself again: lost without harm when the pool opens a new one between uses.
+pub(crate) const LIGHT: Sticky = Sticky::PREPARED_STATEMENT
+    .with(Sticky::LAST_INSERT_ID)
+    .with(Sticky::FOUND_ROWS)
+    .with(Sticky::USER_VARIABLE)
+    .with(Sticky::STORED_PROCEDURE);
+
+/// One session.
+#[derive(Debug)]
+pub(crate) struct Entry {
+    /// Where it sits.
+    pub(crate) seat: Seat,
+    facts: Cell<Facts>,
+    order: Cell<Option<Order>>,
+    waker: RefCell<Option<Waker>>,
+    /// Moves with every byte relayed.
+    pulse: Cell<u32>,
+    /// The pulse at the last look, and since when it has been that.
+    looked: Cell<(u32, Option<Instant>)>,
+}
+
+/// What the tracker knew when bytes last moved.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Facts {
+    /// Logged in, every command answered, no packet under way.
+    pub(crate) idle: bool,
+    /// A transaction is open.
+    pub(crate) in_transaction: bool,
+    /// State that closing would lose.
+    pub(crate) sticky: Sticky,
+}
+
+/// What placement asks of a session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Order {
+    /// Close, unless a byte has come meanwhile.
+    CloseIfIdle(Closed),
+    /// Close now, whatever it does: a deadline has passed.
+    Cut(Closed),
+}
+
+/// All sessions of a thread.
+#[derive(Debug, Default)]
+pub(crate) struct Roster {
+    entries: RefCell<Vec<Rc<Entry>>>,
+}
+
+impl Facts {
+    /// What the tracker says now. An unreadable session (TLS) is never idle as far as we can tell.
+    pub(crate) fn of(tracker: &Tracker) -> Self {
+        Self { idle: tracker.is_idle(), in_transaction: tracker.in_transaction(), sticky: tracker.sticky() }
+    }
+
+    /// Whether the session may be closed between two commands for this wish.
+    pub(crate) fn may_close(self, wanted: Wanted) -> bool {
+        let held = if wanted.light_state_too { self.sticky.without(LIGHT) } else { self.sticky };
+        self.idle && !self.in_transaction && (wanted.all_state_too || held.is_empty())
+    }
+}
+
+impl Entry {
+    pub(crate) fn new(seat: Seat) -> Rc<Self> {
+        let facts = Facts { idle: false, in_transaction: false, sticky: Sticky::empty() };
+        Rc::new(Self {
+            seat,
+            facts: Cell::new(facts),
+            order: Cell::new(None),
+            waker: RefCell::new(None),
+            pulse: Cell::new(0),
+            looked: Cell::new((0, None)),
+        })
+    }
+
+    /// The relay has moved bytes.
+    pub(crate) fn moved(&self, tracker: &Tracker) {
+        self.pulse.set(self.pulse.get().wrapping_add(1));
+        self.facts.set(Facts::of(tracker));
+    }
+
+    pub(crate) fn facts(&self) -> Facts {
+        self.facts.get()
+    }
+
+    /// Gives an order and wakes the relay.
+    pub(crate) fn order(&self, order: Order) {
+        self.order.set(Some(order));
+        if let Some(waker) = self.waker.borrow().as_ref() {
+            waker.wake_by_ref();
+        }
+    }
+
+    /// The order that stands, if any.
+    pub(crate) fn ordered(&self) -> Option<Order> {
+        self.order.get()
+    }
+
+    /// A byte came: the order to close when idle is void, and the right to close goes back.
+    pub(crate) fn cancel(&self) {
+        if matches!(self.order.get(), Some(Order::CloseIfIdle(_))) {
+            self.order.set(None);
+            self.seat.tally.wish(self.seat.role).put_back();
+        }
+    }
+
+    /// The relay is about to wait; this is how to wake it.
+    pub(crate) fn waits(&self, waker: &Waker) {
+        let mut kept = self.waker.borrow_mut();
+        if !kept.as_ref().is_some_and(|w| w.will_wake(waker)) {
+            *kept = Some(waker.clone());
+        }
+    }
+
+    /// Whether no byte has moved for `quiet`, as far as looks have shown; call it now and then.
+    fn is_quiet(&self, quiet: Duration, now: Instant) -> bool {
+        let pulse = self.pulse.get();
+        match self.looked.get() {
+            (seen, Some(since)) if seen == pulse => now.saturating_duration_since(since) >= quiet,
+            _ => {
+                self.looked.set((pulse, Some(now)));
+                quiet.is_zero()
+            }
+        }
+    }
+}
+
+impl Roster {
+    pub(crate) fn add(&self, entry: Rc<Entry>) {
+        self.entries.borrow_mut().push(entry);
+    }
+
+    pub(crate) fn remove(&self, entry: &Rc<Entry>) {
+        let mut entries = self.entries.borrow_mut();
+        if let Some(at) = entries.iter().position(|e| Rc::ptr_eq(e, entry)) {
+            entries.swap_remove(at);
+        }
+    }
+
+    /// Looks for sessions that are wanted elsewhere and quiet, and orders them to close. Returns whether anything is
+    /// still wanted here, so that another look is worth while.
+    pub(crate) fn look(&self, quiet: Duration, now: Instant) -> bool {
+        let mut more = false;
+        for entry in self.entries.borrow().iter() {
+            let wish = entry.seat.tally.wish(entry.seat.role);
+            let Some(wanted) = wish.now() else { continue };
+            more = true;
+            let ready = entry.is_quiet(quiet, now) && entry.order.get().is_none();
+            if ready && entry.facts.get().may_close(wanted) && wish.take() {
+                entry.order(Order::CloseIfIdle(wanted.why));
+            }
+        }
+        more
+    }
+
+    /// Cuts the sessions that `of` chooses; returns how many.
+    pub(crate) fn cut(&self, why: Closed, of: impl Fn(&Seat) -> bool) -> usize {
+        let entries = self.entries.borrow();
+        entries.iter().filter(|e| of(&e.seat)).map(|e| e.order(Order::Cut(why))).count()
+    }
+}

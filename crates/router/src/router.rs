@@ -1,0 +1,248 @@
+//! The router: threads of the data plane, the door with its listeners, the steward; started, changed and stopped.
+
+use crate::board::{Board, Report};
+use crate::closed::Closed;
+use crate::door::{self, Door};
+use crate::error::Error;
+use crate::status::{self, Status};
+use crate::steward;
+use crate::worker::{self, Handle, Message};
+use fleet::config::{Listener, RouterConfig};
+use fleet::{Address, ServerName, Snapshot};
+use std::collections::HashSet;
+use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+use tokio::sync::{mpsc, watch};
+
+/// How often a stop looks whether the last session has left.
+const STOP_LOOK: Duration = Duration::from_millis(20);
+/// How long cut sessions have to end.
+const AFTER_CUT: Duration = Duration::from_millis(500);
+
+/// The data plane. Stops (cutting its sessions) when dropped; use [`Router::stop`] to end in peace.
+pub struct Router {
+    board: Arc<Board>,
+    workers: Arc<[Handle]>,
+    stopping: Arc<AtomicBool>,
+    parts: Mutex<Parts>,
+}
+
+/// What reload and stop change.
+struct Parts {
+    doors: Vec<Arc<Door>>,
+    /// To the door's thread; it ends when this is dropped.
+    open: Option<mpsc::UnboundedSender<(Arc<Door>, OwnedFd)>>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+/// What a reload changed.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Changes {
+    /// Listeners opened.
+    pub opened: Vec<Address>,
+    /// Listeners closed; their sessions stay until they end by themselves.
+    pub closed: Vec<Address>,
+    /// Listeners that changed role or limit, for new sessions.
+    pub changed: Vec<Address>,
+    /// Whether anything of `[router]` changed.
+    pub router: bool,
+    /// Things that only take effect at the next start, in words.
+    pub at_next_start: Vec<String>,
+}
+
+impl Router {
+    /// Opens the listeners and starts the threads. `suspect` is called, from any thread, when a server failed a session.
+    /// Works inside a tokio runtime and outside of one.
+    ///
+    /// # Errors
+    /// When a listener cannot be opened or a thread not be started; then nothing is left open.
+    pub fn start(
+        config: RouterConfig,
+        listeners: Vec<Listener>,
+        snapshots: watch::Receiver<Arc<Snapshot>>,
+        suspect: impl Fn(&ServerName, &str) + Send + Sync + 'static,
+    ) -> Result<Self, Error> {
+        unique(&listeners)?;
+        let opened = open_all(listeners)?;
+        let threads = config.threads.unwrap_or_else(cores).max(1);
+        let report: Report = Box::new(suspect);
+        let snapshot = snapshots.borrow().clone();
+        let board = Arc::new(Board::new(config, snapshot, threads, report));
+        let (mut handles, mut joins) = (Vec::new(), Vec::new());
+        for thread in 0..threads {
+            let (handle, join) = worker::start(board.clone(), thread).map_err(Error::Thread)?;
+            handles.push(handle);
+            joins.push(join);
+        }
+        let workers: Arc<[Handle]> = handles.into();
+        let stopping = Arc::new(AtomicBool::new(false));
+        let (open, inbox) = mpsc::unbounded_channel();
+        joins.push(start_door(board.clone(), snapshots, workers.clone(), stopping.clone(), inbox)?);
+        let mut doors = Vec::new();
+        for (door, fd) in opened {
+            doors.push(door.clone());
+            open.send((door, fd)).map_err(|_| Error::Stopped)?;
+        }
+        let parts = Mutex::new(Parts { doors, open: Some(open), threads: joins });
+        Ok(Self { board, workers, stopping, parts })
+    }
+
+    /// Changes what differs and nothing else. Sessions stay, those of closed listeners too.
+    ///
+    /// # Errors
+    /// When a new listener cannot be opened; then nothing has changed.
+    pub fn reconfigure(&self, config: RouterConfig, listeners: Vec<Listener>) -> Result<Changes, Error> {
+        let mut parts = self.parts();
+        let sender = parts.open.clone().ok_or(Error::Stopped)?;
+        unique(&listeners)?;
+        let known = |address: &Address| parts.doors.iter().any(|d| d.address == *address);
+        let (kept, added): (Vec<_>, Vec<_>) = listeners.into_iter().partition(|l| known(&l.address));
+        let opened = open_all(added)?;
+        let mut changes = Changes::default();
+        parts.doors.retain(|door| match kept.iter().find(|l| l.address == door.address) {
+            Some(listener) => {
+                if door.change(listener) {
+                    changes.changed.push(door.address.clone());
+                }
+                true
+            }
+            None => {
+                door.close();
+                changes.closed.push(door.address.clone());
+                false
+            }
+        });
+        for (door, fd) in opened {
+            changes.opened.push(door.address.clone());
+            parts.doors.push(door.clone());
+            sender.send((door, fd)).map_err(|_| Error::Stopped)?;
+        }
+        let before = self.board.sight().view.config.clone();
+        if before.threads != config.threads {
+            changes.at_next_start.push("threads: the number of threads changes at the next start".to_owned());
+        }
+        changes.router = *before != config;
+        if changes.router {
+            self.board.reconfigure(config);
+        }
+        Ok(changes)
+    }
+
+    /// Empties a server: no new sessions, those it has are closed when idle, and after `deadline` (the configured
+    /// drain deadline when `None`) what is left is cut. Lasts until [`Router::undrain`]. Returns whether the server is known.
+    pub fn drain(&self, server: &ServerName, deadline: Option<Duration>) -> bool {
+        let view = self.board.sight();
+        let deadline = deadline.unwrap_or(view.view.config.replace.drain_deadline);
+        if view.view.index(server).is_none() {
+            return false;
+        }
+        tracing::info!(%server, deadline_s = deadline.as_secs_f64(), "draining");
+        self.board.drain(server, Instant::now() + deadline);
+        true
+    }
+
+    /// Takes a drained server into service again; `false` when it was not being drained.
+    pub fn undrain(&self, server: &ServerName) -> bool {
+        self.board.undrain(server)
+    }
+
+    /// What an operator may want to know now.
+    pub fn status(&self) -> Status {
+        let threads = self.workers.iter().map(Handle::sessions).collect();
+        status::status(&self.board, &self.parts().doors, threads)
+    }
+
+    /// Sessions now, those that wait for a server included.
+    pub fn sessions(&self) -> usize {
+        self.workers.iter().map(Handle::sessions).sum()
+    }
+
+    /// Ends in peace: accepts nobody, closes idle sessions outside transactions, waits for the others until `deadline`,
+    /// then cuts what is left and says so in the log. Returns how many were cut.
+    pub async fn stop(self, deadline: Duration) -> usize {
+        self.parts().doors.drain(..).for_each(|door| door.close());
+        self.stopping.store(true, Relaxed);
+        let until = Instant::now() + deadline;
+        while self.sessions() > 0 && Instant::now() < until {
+            tokio::time::sleep(STOP_LOOK).await;
+        }
+        let cut = self.sessions();
+        self.workers.iter().for_each(|w| {
+            w.tell(Message::CutAll(Closed::StopDeadline));
+        });
+        let until = Instant::now() + AFTER_CUT;
+        while self.sessions() > 0 && Instant::now() < until {
+            tokio::time::sleep(STOP_LOOK).await;
+        }
+        let threads = std::mem::take(&mut self.parts().threads);
+        drop(self);
+        let joined = tokio::task::spawn_blocking(|| threads.into_iter().for_each(|t| drop(t.join())));
+        let _ = joined.await;
+        cut
+    }
+
+    fn parts(&self) -> MutexGuard<'_, Parts> {
+        self.parts.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Router {
+    fn drop(&mut self) {
+        // The door's thread ends with its channel; with it go the last handles of the other threads.
+        let mut parts = self.parts();
+        parts.open = None;
+        parts.doors.drain(..).for_each(|door| door.close());
+    }
+}
+
+fn open_all(listeners: Vec<Listener>) -> Result<Vec<(Arc<Door>, OwnedFd)>, Error> {
+    let mut opened: Vec<(Arc<Door>, OwnedFd)> = Vec::new();
+    for listener in listeners {
+        match Door::open(&listener) {
+            Ok(pair) => opened.push(pair),
+            Err(error) => {
+                // Takes the socket files of those already opened away again.
+                opened.iter().for_each(|(door, _)| door.close());
+                return Err(error);
+            }
+        }
+    }
+    Ok(opened)
+}
+
+fn unique(listeners: &[Listener]) -> Result<(), Error> {
+    let mut seen = HashSet::new();
+    let any_port = |a: &Address| matches!(a, Address::Tcp { port: 0, .. });
+    match listeners.iter().find(|l| !any_port(&l.address) && !seen.insert(&l.address)) {
+        Some(twice) => Err(Error::Twice { address: twice.address.clone() }),
+        None => Ok(()),
+    }
+}
+
+/// The door's thread: accepts for all listeners, and runs the steward.
+fn start_door(
+    board: Arc<Board>,
+    snapshots: watch::Receiver<Arc<Snapshot>>,
+    workers: Arc<[Handle]>,
+    stopping: Arc<AtomicBool>,
+    mut inbox: mpsc::UnboundedReceiver<(Arc<Door>, OwnedFd)>,
+) -> Result<JoinHandle<()>, Error> {
+    let runtime =
+        tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(Error::Thread)?;
+    let run = move || {
+        runtime.block_on(async move {
+            tokio::spawn(steward::serve(board, snapshots, workers.clone(), stopping));
+            while let Some((door, fd)) = inbox.recv().await {
+                tokio::spawn(door::serve(door, fd, workers.clone()));
+            }
+        });
+    };
+    std::thread::Builder::new().name("headroom-door".to_owned()).spawn(run).map_err(Error::Thread)
+}
+
+fn cores() -> usize {
+    std::thread::available_parallelism().map_or(1, std::num::NonZero::get)
+}

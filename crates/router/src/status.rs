@@ -1,0 +1,219 @@
+//! Status: what the router would tell an operator now. One value, for the page, the JSON and the metrics.
+
+use crate::board::{Board, Sight};
+use crate::closed::Closed;
+use crate::door::Door;
+use crate::flow::Flow;
+use crate::pick::Because;
+use crate::tally::Totals;
+use fleet::{Address, DemandSource, Lag, ListenerRole, Role, ServerName, State, WriterStatus, Zone};
+use serde::Serialize;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::{Duration, Instant};
+
+/// Everything an operator may want to know of the data plane.
+#[derive(Clone, Debug, Serialize)]
+pub struct Status {
+    /// Number of the snapshot in force.
+    pub round: u64,
+    /// How old its last answer is, milliseconds.
+    pub snapshot_age_ms: u64,
+    /// Where we stand.
+    pub own_zone: Option<Zone>,
+    /// Who takes writes.
+    pub writer: WriterStatus,
+    /// Every server.
+    pub servers: Vec<ServerStatus>,
+    /// Which share of each zone's reads goes where.
+    pub flow: Flow,
+    /// How demand was measured.
+    pub demand_source: DemandSource,
+    /// Every listener.
+    pub listeners: Vec<ListenerStatus>,
+    /// Sessions of all listeners.
+    pub sessions: usize,
+    /// Writer sessions that wait for a primary.
+    pub held: usize,
+    /// What is done instead of what was asked for.
+    pub fallbacks: Vec<FallbackStatus>,
+    /// Threads of the data plane, with their sessions.
+    pub threads: Vec<usize>,
+}
+
+/// One server.
+#[derive(Clone, Debug, Serialize)]
+pub struct ServerStatus {
+    /// Its name.
+    pub name: ServerName,
+    /// How we reach it.
+    pub reach: Address,
+    /// What it is.
+    pub role: Role,
+    /// Why it has that role.
+    pub because: String,
+    /// Whether it answers.
+    pub state: State,
+    /// Where it stands.
+    pub zone: Option<Zone>,
+    /// How far behind.
+    pub lag: Option<Lag>,
+    /// Whether it may be picked for reads.
+    pub reads: Eligibility,
+    /// Whether it may be picked for writes.
+    pub writes: Eligibility,
+    /// The share of our own reads that should go there, 0 to 1.
+    pub share: f64,
+    /// Milliseconds until what is left of its sessions is cut, while it is drained by command.
+    pub draining_ms: Option<u64>,
+    /// Reader sessions of ours.
+    pub readers: u32,
+    /// Writer sessions of ours.
+    pub writers: u32,
+    /// Sessions begun, ever.
+    pub connections: u64,
+    /// New sessions it failed, ever.
+    pub failures: u64,
+    /// Bytes relayed to it.
+    pub bytes_to_server: u64,
+    /// Bytes relayed from it.
+    pub bytes_to_client: u64,
+    /// Commands it answered whole, as far as sessions can be read (not with TLS).
+    pub commands: u64,
+    /// Picks by reason, ever; reasons that never came up are left out.
+    pub picks: BTreeMap<&'static str, u64>,
+    /// Sessions ended by reason, ever; reasons that never came up are left out.
+    pub closed: BTreeMap<&'static str, u64>,
+}
+
+/// Whether a server may be picked, or why not.
+#[derive(Clone, Debug, Serialize)]
+pub struct Eligibility {
+    /// It may.
+    pub eligible: bool,
+    /// Weight times warm-up; 0 when it may not.
+    pub capacity: f64,
+    /// Why not, in words.
+    pub reason: Option<String>,
+    /// Its stable name, for metrics.
+    pub reason_name: Option<&'static str>,
+}
+
+/// One listener.
+#[derive(Clone, Debug, Serialize)]
+pub struct ListenerStatus {
+    /// The address, as bound.
+    pub address: Address,
+    /// What its clients want.
+    pub role: ListenerRole,
+    /// Sessions now.
+    pub sessions: usize,
+    /// Sessions beyond this are refused.
+    pub max_sessions: usize,
+    /// Clients accepted, ever.
+    pub accepted: u64,
+    /// Clients refused because of `max_sessions`, ever.
+    pub refused: u64,
+}
+
+/// A fallback in force.
+#[derive(Clone, Debug, Serialize)]
+pub struct FallbackStatus {
+    /// Its stable name.
+    pub name: &'static str,
+    /// What happens instead, in words.
+    pub words: String,
+}
+
+/// Puts it all together.
+pub(crate) fn status(board: &Board, doors: &[Arc<Door>], threads: Vec<usize>) -> Status {
+    let sight = board.sight();
+    let now = Instant::now();
+    let drains = board.drains();
+    let drain_left = |name: &ServerName| -> Option<Duration> {
+        drains.get(name).map(|drain| drain.deadline.saturating_duration_since(now))
+    };
+    let view = &sight.view;
+    let snapshot = &view.snapshot;
+    let shares = view.shares(view.own_zone.as_ref());
+    let listeners: Vec<ListenerStatus> = doors.iter().map(|door| listener(door)).collect();
+    Status {
+        round: snapshot.round,
+        snapshot_age_ms: now.saturating_duration_since(snapshot.at).as_millis() as u64,
+        own_zone: view.own_zone.clone(),
+        writer: snapshot.writer.clone(),
+        servers: (0..snapshot.servers.len())
+            .map(|at| server(&sight, at, shares[at], drain_left(&snapshot.servers[at].name)))
+            .collect(),
+        flow: view.flow.clone(),
+        demand_source: snapshot.demand.source,
+        sessions: listeners.iter().map(|l| l.sessions).sum(),
+        listeners,
+        held: board.held.load(Relaxed),
+        fallbacks: view
+            .fallbacks
+            .iter()
+            .map(|f| FallbackStatus { name: f.name(), words: f.to_string() })
+            .collect(),
+        threads,
+    }
+}
+
+fn listener(door: &Door) -> ListenerStatus {
+    ListenerStatus {
+        address: door.bound.clone(),
+        role: door.role(),
+        sessions: door.sessions(),
+        max_sessions: door.max_sessions(),
+        accepted: door.accepted.load(Relaxed),
+        refused: door.refused.load(Relaxed),
+    }
+}
+
+fn server(sight: &Sight, at: usize, share: f64, draining: Option<Duration>) -> ServerStatus {
+    let (candidate, seen) = (&sight.view.candidates[at], &sight.view.snapshot.servers[at]);
+    let eligibility = |verdict: &crate::eligible::Verdict| Eligibility {
+        eligible: verdict.is_eligible(),
+        capacity: verdict.capacity(),
+        reason: verdict.reason().map(ToString::to_string),
+        reason_name: verdict.reason().map(crate::eligible::Reason::name),
+    };
+    let Totals {
+        readers,
+        writers,
+        connections,
+        failures,
+        bytes_to_server,
+        bytes_to_client,
+        commands,
+        picks,
+        closed,
+    } = sight.tallies[at].totals();
+    ServerStatus {
+        name: candidate.name.clone(),
+        reach: candidate.reach.clone(),
+        role: candidate.role,
+        because: seen.because.clone(),
+        state: seen.state.clone(),
+        zone: candidate.zone.clone(),
+        lag: seen.lag,
+        reads: eligibility(&candidate.reads),
+        writes: eligibility(&candidate.writes),
+        share,
+        draining_ms: draining.map(|d| d.as_millis() as u64),
+        readers,
+        writers,
+        connections,
+        failures,
+        bytes_to_server,
+        bytes_to_client,
+        commands,
+        picks: named(&Because::WORDS, &picks),
+        closed: named(&Closed::WORDS, &closed),
+    }
+}
+
+fn named(words: &[&'static str], counts: &[u64]) -> BTreeMap<&'static str, u64> {
+    words.iter().copied().zip(counts.iter().copied()).filter(|(_, count)| *count > 0).collect()
+}

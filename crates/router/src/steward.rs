@@ -1,0 +1,262 @@
+//! Steward: the thin loop around `placement`: hears snapshots, says which sessions should leave, keeps the pace.
+//!
+//! Ten times a second it compares what we hold with what we should hold, and leaves each server's tally a quota: so
+//! many sessions may be closed now. The threads of the data plane look for sessions that are idle and quiet and take
+//! from the quota. What they do not find, stays in the quota; nothing is closed to fulfil a plan.
+
+use crate::board::Board;
+use crate::closed::Closed;
+use crate::placement::{self, Held, Leave, Urgency};
+use crate::tally::{Tally, Wanted};
+use crate::worker::{Handle, Message};
+use fleet::config::Replace;
+use fleet::{ListenerRole, ServerName, Snapshot};
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::time::{Duration, Instant};
+use tokio::sync::watch;
+use tokio::time::MissedTickBehavior;
+
+/// Time between two looks.
+const TICK: Duration = Duration::from_millis(100);
+/// The sight is renewed at least once in so many ticks: warm-up grows and suspicions end by the clock.
+const RENEW: u32 = 5;
+/// How long a number of sessions is remembered; see `placement`.
+const REMEMBER: Duration = Duration::from_secs(3);
+/// The slowest pace: one session a second, however few there are.
+const SLOWEST: f64 = 1.0;
+
+/// What the steward carries from look to look.
+#[derive(Debug, Default)]
+struct Steward {
+    /// Sessions that may be closed now within the pace; fractions add up.
+    tokens: f64,
+    /// What was allowed at the last look.
+    given: Vec<Given>,
+    /// Since when sessions have been wanted gone.
+    since: HashMap<(ServerName, ListenerRole), Instant>,
+    /// Reader sessions lately, as (when, how many), falling.
+    recent: VecDeque<(Instant, u32)>,
+}
+
+#[derive(Debug)]
+struct Given {
+    tally: Arc<Tally>,
+    role: ListenerRole,
+    quota: u32,
+    paced: bool,
+}
+
+/// Runs until the snapshots end or the task is dropped.
+pub(crate) async fn serve(
+    board: Arc<Board>,
+    mut snapshots: watch::Receiver<Arc<Snapshot>>,
+    workers: Arc<[Handle]>,
+    stopping: Arc<AtomicBool>,
+) {
+    let mut steward = Steward::default();
+    let mut ticks = tokio::time::interval(TICK);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut count = 0u32;
+    let mut fed = true;
+    loop {
+        tokio::select! {
+            changed = snapshots.changed(), if fed => {
+                fed = changed.is_ok();
+                let snapshot = snapshots.borrow_and_update().clone();
+                board.renew(Some(snapshot));
+            }
+            _ = ticks.tick() => {
+                count = count.wrapping_add(1);
+                if count.is_multiple_of(RENEW) {
+                    board.renew(None);
+                }
+                for server in board.overdue_drains(Instant::now()) {
+                    workers.iter().for_each(|w| {
+                        w.tell(Message::Cut(server.clone(), Closed::DrainDeadline));
+                    });
+                }
+                if steward.look(&board, stopping.load(Relaxed), Instant::now()) {
+                    workers.iter().for_each(|w| {
+                        w.tell(Message::Look);
+                    });
+                }
+            }
+        }
+    }
+}
+
+impl Steward {
+    /// Sets every quota anew; `true` when some session may be closed.
+    fn look(&mut self, board: &Board, stopping: bool, now: Instant) -> bool {
+        let sight = board.sight();
+        let replace = sight.view.config.replace;
+        let departed = board.departed();
+        let held: Vec<Held> = sight.tallies.iter().map(held).collect();
+        let all = held.iter().copied().chain(departed.iter().map(self::held));
+        let (readers, writers) = all.fold((0, 0), |(r, w), h| (r + h.readers, w + h.writers));
+        self.earn(&replace, readers + writers);
+        let remembered = self.remember(readers, now);
+        let mut leaves: Vec<(Arc<Tally>, Leave)> = placement::decide(&sight.view, &held, remembered)
+            .into_iter()
+            .filter(|leave| replace.enabled || leave.urgency == Urgency::Draining)
+            .map(|leave| (sight.tallies[leave.server].clone(), leave))
+            .collect();
+        leaves.extend(departed.iter().filter(|_| replace.enabled).flat_map(gone));
+        if stopping {
+            leaves = sight.tallies.iter().chain(&departed).flat_map(everybody).collect();
+        }
+        let drains = board.drains();
+        let ends = |tally: &Tally| drains.get(&tally.name).map_or(now, |d| d.deadline);
+        self.grant(leaves, &replace, stopping, ends, now)
+    }
+
+    /// Takes what was closed since the last look off the pace, and adds what time has earned.
+    fn earn(&mut self, replace: &Replace, sessions: u32) {
+        for given in self.given.iter().filter(|g| g.paced) {
+            self.tokens -= f64::from(given.quota.saturating_sub(given.tally.wish(given.role).left()));
+        }
+        let pace = (replace.pace_per_second * f64::from(sessions)).max(SLOWEST);
+        self.tokens = (self.tokens + pace * TICK.as_secs_f64()).min((pace / 2.0).max(1.0));
+    }
+
+    /// The most reader sessions there were lately.
+    fn remember(&mut self, readers: u32, now: Instant) -> u32 {
+        while self.recent.back().is_some_and(|(_, n)| *n <= readers) {
+            self.recent.pop_back();
+        }
+        self.recent.push_back((now, readers));
+        while self.recent.front().is_some_and(|(at, _)| now.saturating_duration_since(*at) > REMEMBER) {
+            self.recent.pop_front();
+        }
+        self.recent.front().map_or(readers, |(_, n)| *n)
+    }
+
+    fn grant(
+        &mut self,
+        mut leaves: Vec<(Arc<Tally>, Leave)>,
+        replace: &Replace,
+        stopping: bool,
+        drained_by: impl Fn(&Tally) -> Instant,
+        now: Instant,
+    ) -> bool {
+        for given in self.given.drain(..) {
+            given.tally.wish(given.role).set(None);
+        }
+        self.since
+            .retain(|(name, role), _| leaves.iter().any(|(t, leave)| t.name == *name && leave.role == *role));
+        // The fullest first: with one session a second, order matters.
+        leaves.sort_by_key(|(_, leave)| std::cmp::Reverse(leave.sessions));
+        let mut budget = self.tokens.max(0.0).floor() as u32;
+        for (tally, leave) in leaves {
+            let since = *self.since.entry((tally.name.clone(), leave.role)).or_insert(now);
+            let quota = match leave.urgency {
+                Urgency::AtOnce => leave.sessions,
+                Urgency::Draining => drain_share(leave.sessions, drained_by(&tally), now),
+                Urgency::Paced => leave.sessions.min(budget),
+            };
+            if leave.urgency == Urgency::Paced {
+                budget -= quota;
+            }
+            let waited = now.saturating_duration_since(since);
+            let wanted = Wanted {
+                quota,
+                why: leave.why,
+                light_state_too: leave.urgency != Urgency::Paced,
+                all_state_too: stopping || replace.sticky_limit.is_some_and(|limit| waited >= limit),
+            };
+            tally.wish(leave.role).set(Some(wanted));
+            self.given.push(Given { tally, role: leave.role, quota, paced: leave.urgency == Urgency::Paced });
+        }
+        self.given.iter().any(|g| g.quota > 0)
+    }
+}
+
+fn held(tally: &Arc<Tally>) -> Held {
+    Held { readers: tally.sessions(ListenerRole::Reader), writers: tally.sessions(ListenerRole::Writer) }
+}
+
+/// Everybody on a server that is no longer part of the fleet.
+fn gone(tally: &Arc<Tally>) -> Vec<(Arc<Tally>, Leave)> {
+    leave_all(tally, Closed::NotEligible, Urgency::Paced)
+}
+
+/// Everybody, because the router stops.
+fn everybody(tally: &Arc<Tally>) -> Vec<(Arc<Tally>, Leave)> {
+    leave_all(tally, Closed::Stopping, Urgency::AtOnce)
+}
+
+fn leave_all(tally: &Arc<Tally>, why: Closed, urgency: Urgency) -> Vec<(Arc<Tally>, Leave)> {
+    let Held { readers, writers } = held(tally);
+    [(ListenerRole::Reader, readers), (ListenerRole::Writer, writers)]
+        .into_iter()
+        .filter(|(_, sessions)| *sessions > 0)
+        .map(|(role, sessions)| (tally.clone(), Leave { server: usize::MAX, role, sessions, why, urgency }))
+        .collect()
+}
+
+/// Sessions to close in this tick so that a server is empty after half of the time that is left.
+fn drain_share(sessions: u32, deadline: Instant, now: Instant) -> u32 {
+    let left = deadline.saturating_duration_since(now).as_secs_f64() / 2.0;
+    let share = f64::from(sessions) * TICK.as_secs_f64() / left.max(TICK.as_secs_f64());
+    (share.ceil() as u32).clamp(1, sessions.max(1))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tally::Seat;
+
+    fn leave(sessions: u32) -> Leave {
+        let (role, why) = (ListenerRole::Reader, Closed::Balance);
+        Leave { server: 0, role, sessions, why, urgency: Urgency::Paced }
+    }
+
+    #[test]
+    fn no_more_than_the_pace_is_closed_however_many_should_leave() {
+        let tally = Arc::new(Tally::new(ServerName::new("r"), 1));
+        let mut seats: Vec<Seat> =
+            (0..200).map(|_| Seat::take(tally.clone(), ListenerRole::Reader, 0)).collect();
+        let (mut steward, mut now, mut closed) = (Steward::default(), Instant::now(), 0);
+        for _ in 0..100 {
+            now += TICK;
+            steward.earn(&Replace::default(), 200);
+            let leaves = vec![(tally.clone(), leave(100))];
+            steward.grant(leaves, &Replace::default(), false, |_| now, now);
+            while tally.wish(ListenerRole::Reader).take() {
+                seats.pop();
+                closed += 1;
+            }
+        }
+        // 5 % of 200 sessions a second, for ten seconds.
+        assert!((95..=105).contains(&closed), "{closed}");
+    }
+
+    #[test]
+    fn state_counts_until_the_limit_has_passed() {
+        let tally = Arc::new(Tally::new(ServerName::new("r"), 1));
+        let (mut steward, start) = (Steward { tokens: 1.0, ..Steward::default() }, Instant::now());
+        let mut state_too = |after: u64| {
+            let now = start + Duration::from_secs(after);
+            steward.grant(vec![(tally.clone(), leave(1))], &Replace::default(), false, |_| now, now);
+            tally.wish(ListenerRole::Reader).now().unwrap().all_state_too
+        };
+        assert!(!state_too(0) && !state_too(299) && state_too(300));
+    }
+
+    #[test]
+    fn the_number_of_sessions_is_remembered_for_a_while() {
+        let (mut steward, start) = (Steward::default(), Instant::now());
+        let mut at = |ms: u64, n: u32| steward.remember(n, start + Duration::from_millis(ms));
+        assert_eq!((at(0, 10), at(100, 7), at(2900, 8), at(3100, 8), at(3200, 9)), (10, 10, 10, 8, 9));
+    }
+
+    #[test]
+    fn a_drain_is_done_in_half_of_its_time() {
+        let now = Instant::now();
+        assert_eq!(drain_share(100, now + Duration::from_secs(20), now), 1);
+        assert_eq!(drain_share(1000, now + Duration::from_secs(20), now), 10);
+        assert_eq!(drain_share(7, now, now), 7);
+    }
+}

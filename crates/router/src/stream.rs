@@ -1,0 +1,145 @@
+//! One end of a session: a TCP or a unix stream socket, used alike.
+
+use rustix::net::{RecvFlags, recv};
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::{TcpStream, UnixStream};
+
+/// A peer that acknowledges nothing for this long is gone: a blackholed server ends its sessions after this time,
+/// not after the quarter of an hour that TCP would retry.
+const UNACKNOWLEDGED: Duration = Duration::from_secs(30);
+/// Silence after which the kernel asks whether the peer is still there.
+const KEEPALIVE: Duration = Duration::from_secs(30);
+
+/// A connected stream socket.
+#[derive(Debug)]
+pub(crate) enum Stream {
+    /// TCP.
+    Tcp(TcpStream),
+    /// A unix socket.
+    Unix(UnixStream),
+}
+
+/// A connected socket that no runtime knows yet, on its way from the door to a thread of the data plane.
+#[derive(Debug)]
+pub(crate) enum Socket {
+    /// TCP.
+    Tcp(OwnedFd),
+    /// A unix socket.
+    Unix(OwnedFd),
+}
+
+/// What a look at a socket's receive queue found, without taking anything.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Waiting {
+    /// Nothing, and the peer may still send.
+    Nothing,
+    /// Bytes.
+    Bytes,
+    /// The peer has closed, or the connection is broken.
+    End,
+}
+
+impl Socket {
+    /// The descriptor.
+    pub(crate) fn fd(&self) -> &OwnedFd {
+        match self {
+            Self::Tcp(fd) | Self::Unix(fd) => fd,
+        }
+    }
+
+    /// Registers the socket, which must be non-blocking, with the current runtime.
+    pub(crate) fn into_stream(self) -> io::Result<Stream> {
+        match self {
+            Self::Tcp(fd) => {
+                let stream = Stream::Tcp(TcpStream::from_std(std::net::TcpStream::from(fd))?);
+                stream.tune()?;
+                Ok(stream)
+            }
+            Self::Unix(fd) => {
+                Ok(Stream::Unix(UnixStream::from_std(std::os::unix::net::UnixStream::from(fd))?))
+            }
+        }
+    }
+}
+
+impl Stream {
+    /// Sends small packets at once and notices a dead peer.
+    pub(crate) fn tune(&self) -> io::Result<()> {
+        let Self::Tcp(tcp) = self else { return Ok(()) };
+        tcp.set_nodelay(true)?;
+        let socket = socket2::SockRef::from(tcp);
+        socket.set_tcp_user_timeout(Some(UNACKNOWLEDGED))?;
+        socket.set_tcp_keepalive(
+            &socket2::TcpKeepalive::new().with_time(KEEPALIVE).with_interval(KEEPALIVE / 3).with_retries(3),
+        )
+    }
+
+    /// Looks at what has arrived, asking the kernel and not the runtime, which may not have heard yet.
+    pub(crate) fn waiting(&self) -> Waiting {
+        match recv(self, &mut [0u8; 1], RecvFlags::PEEK | RecvFlags::DONTWAIT) {
+            Ok((0, _)) => Waiting::End,
+            Ok(_) => Waiting::Bytes,
+            Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) => Waiting::Nothing,
+            Err(_) => Waiting::End,
+        }
+    }
+
+    /// Writes what fits at once.
+    pub(crate) fn try_write(&self, bytes: &[u8]) -> io::Result<usize> {
+        match self {
+            Self::Tcp(tcp) => tcp.try_write(bytes),
+            Self::Unix(unix) => unix.try_write(bytes),
+        }
+    }
+
+    /// Waits until there is something to read or the peer has closed.
+    pub(crate) async fn readable(&self) -> io::Result<()> {
+        match self {
+            Self::Tcp(tcp) => tcp.readable().await,
+            Self::Unix(unix) => unix.readable().await,
+        }
+    }
+}
+
+impl AsFd for Stream {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        match self {
+            Self::Tcp(tcp) => tcp.as_fd(),
+            Self::Unix(unix) => unix.as_fd(),
+        }
+    }
+}
+
+impl AsyncRead for Stream {
+    fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Self::Tcp(tcp) => Pin::new(tcp).poll_read(cx, buf),
+            Self::Unix(unix) => Pin::new(unix).poll_read(cx, buf),
+        }
+    }
+}
+
+impl AsyncWrite for Stream {
+    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
+        match self.get_mut() {
+            Self::Tcp(tcp) => Pin::new(tcp).poll_write(cx, buf),
+            Self::Unix(unix) => Pin::new(unix).poll_write(cx, buf),
+        }
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Self::Tcp(tcp) => Pin::new(tcp).poll_shutdown(cx),
+            Self::Unix(unix) => Pin::new(unix).poll_shutdown(cx),
+        }
+    }
+}

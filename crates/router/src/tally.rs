@@ -1,0 +1,244 @@
+//! Tally: what this router has on one server, counted without locks.
+//!
+//! Each thread of the data plane writes only its own block (padded to two cache lines, so that threads do not share
+//! one); whoever wants a sum adds the blocks up. Sums are exact once the threads are quiet and otherwise as exact as
+//! reading several counters one after the other can be.
+
+use crate::closed::Closed;
+use crate::pick::Because;
+use fleet::{ListenerRole, ServerName};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering::Relaxed};
+
+/// Counters of one server.
+#[derive(Debug)]
+pub(crate) struct Tally {
+    /// The server.
+    pub(crate) name: ServerName,
+    blocks: Box<[Block]>,
+    wishes: [Wish; 2],
+}
+
+/// One thread's part.
+#[derive(Debug, Default)]
+#[repr(align(128))]
+pub(crate) struct Block {
+    sessions: [AtomicU32; 2],
+    connections: AtomicU64,
+    failures: AtomicU64,
+    bytes_to_server: AtomicU64,
+    bytes_to_client: AtomicU64,
+    commands: AtomicU64,
+    picks: [AtomicU64; Because::WORDS.len()],
+    closed: [AtomicU64; Closed::WORDS.len()],
+}
+
+/// What the steward wants gone from a server, for the sessions of one listener role.
+#[derive(Debug, Default)]
+pub(crate) struct Wish {
+    /// Sessions that may be closed right now.
+    quota: AtomicU32,
+    /// Why, as [`Closed::index`].
+    why: AtomicU8,
+    /// Whether lightly held state (prepared statements, insert ids, variables) no longer matters.
+    light_state_too: AtomicBool,
+    /// Whether sessions that hold any state may go: they have waited for the limit.
+    all_state_too: AtomicBool,
+}
+
+/// What may be closed for a wish.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Wanted {
+    /// Sessions that may be closed right now.
+    pub(crate) quota: u32,
+    /// Why.
+    pub(crate) why: Closed,
+    /// Lightly held state does not matter.
+    pub(crate) light_state_too: bool,
+    /// No state matters.
+    pub(crate) all_state_too: bool,
+}
+
+/// Sums over the threads.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Totals {
+    pub(crate) readers: u32,
+    pub(crate) writers: u32,
+    pub(crate) connections: u64,
+    pub(crate) failures: u64,
+    pub(crate) bytes_to_server: u64,
+    pub(crate) bytes_to_client: u64,
+    pub(crate) commands: u64,
+    pub(crate) picks: [u64; Because::WORDS.len()],
+    pub(crate) closed: [u64; Closed::WORDS.len()],
+}
+
+/// A session's place on a server: counted from the pick on, given back when dropped.
+#[derive(Debug)]
+pub(crate) struct Seat {
+    pub(crate) tally: Arc<Tally>,
+    pub(crate) role: ListenerRole,
+    thread: usize,
+}
+
+/// Adds to a counter that only this thread writes: cheaper than a locked addition.
+fn bump(counter: &AtomicU64, by: u64) {
+    counter.store(counter.load(Relaxed).wrapping_add(by), Relaxed);
+}
+
+fn index(role: ListenerRole) -> usize {
+    match role {
+        ListenerRole::Reader => 0,
+        ListenerRole::Writer => 1,
+    }
+}
+
+impl Tally {
+    pub(crate) fn new(name: ServerName, threads: usize) -> Self {
+        Self { name, blocks: (0..threads).map(|_| Block::default()).collect(), wishes: Default::default() }
+    }
+
+    /// Sessions of one role over all threads.
+    pub(crate) fn sessions(&self, role: ListenerRole) -> u32 {
+        self.blocks.iter().map(|b| b.sessions[index(role)].load(Relaxed)).sum()
+    }
+
+    /// The wish for sessions of this role.
+    pub(crate) fn wish(&self, role: ListenerRole) -> &Wish {
+        &self.wishes[index(role)]
+    }
+
+    pub(crate) fn totals(&self) -> Totals {
+        let mut sum = Totals {
+            readers: self.sessions(ListenerRole::Reader),
+            writers: self.sessions(ListenerRole::Writer),
+            ..Totals::default()
+        };
+        for block in &self.blocks {
+            sum.connections += block.connections.load(Relaxed);
+            sum.failures += block.failures.load(Relaxed);
+            sum.bytes_to_server += block.bytes_to_server.load(Relaxed);
+            sum.bytes_to_client += block.bytes_to_client.load(Relaxed);
+            sum.commands += block.commands.load(Relaxed);
+            sum.picks.iter_mut().zip(&block.picks).for_each(|(s, p)| *s += p.load(Relaxed));
+            sum.closed.iter_mut().zip(&block.closed).for_each(|(s, c)| *s += c.load(Relaxed));
+        }
+        sum
+    }
+}
+
+impl Wish {
+    /// Says what is wanted from now on; `quota` replaces what was left.
+    pub(crate) fn set(&self, wanted: Option<Wanted>) {
+        let Some(wanted) = wanted else {
+            self.quota.store(0, Relaxed);
+            return;
+        };
+        self.why.store(wanted.why.index() as u8, Relaxed);
+        self.light_state_too.store(wanted.light_state_too, Relaxed);
+        self.all_state_too.store(wanted.all_state_too, Relaxed);
+        self.quota.store(wanted.quota, Relaxed);
+    }
+
+    /// What is wanted now, if anything is.
+    pub(crate) fn now(&self) -> Option<Wanted> {
+        let quota = self.quota.load(Relaxed);
+        (quota > 0).then(|| Wanted {
+            quota,
+            why: Closed::from_index(usize::from(self.why.load(Relaxed))),
+            light_state_too: self.light_state_too.load(Relaxed),
+            all_state_too: self.all_state_too.load(Relaxed),
+        })
+    }
+
+    /// What is left of the quota.
+    pub(crate) fn left(&self) -> u32 {
+        self.quota.load(Relaxed)
+    }
+
+    /// Takes the right to close one session; at most as many succeed as the quota says.
+    pub(crate) fn take(&self) -> bool {
+        self.quota.fetch_update(Relaxed, Relaxed, |q| q.checked_sub(1)).is_ok()
+    }
+
+    /// Gives the right back: the session was not closed after all.
+    pub(crate) fn put_back(&self) {
+        self.quota.fetch_add(1, Relaxed);
+    }
+}
+
+impl Seat {
+    /// Takes a seat; counted from now on.
+    pub(crate) fn take(tally: Arc<Tally>, role: ListenerRole, thread: usize) -> Self {
+        tally.blocks[thread].sessions[index(role)].fetch_add(1, Relaxed);
+        Self { tally, role, thread }
+    }
+
+    fn block(&self) -> &Block {
+        &self.tally.blocks[self.thread]
+    }
+
+    /// The server greeted: a session begins.
+    pub(crate) fn connected(&self, because: &Because) {
+        bump(&self.block().connections, 1);
+        bump(&self.block().picks[because.index()], 1);
+    }
+
+    /// The server failed this session before it began.
+    pub(crate) fn failed(&self) {
+        bump(&self.block().failures, 1);
+    }
+
+    /// Bytes were relayed to the server.
+    pub(crate) fn to_server(&self, bytes: usize) {
+        bump(&self.block().bytes_to_server, bytes as u64);
+    }
+
+    /// Bytes were relayed to the client, and so many commands were answered whole.
+    pub(crate) fn to_client(&self, bytes: usize, commands: u64) {
+        bump(&self.block().bytes_to_client, bytes as u64);
+        bump(&self.block().commands, commands);
+    }
+
+    /// The session is over.
+    pub(crate) fn closed(&self, why: Closed) {
+        bump(&self.block().closed[why.index()], 1);
+    }
+}
+
+impl Drop for Seat {
+    fn drop(&mut self) {
+        self.block().sessions[index(self.role)].fetch_sub(1, Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn seats_are_counted_from_the_pick_to_the_end() {
+        let tally = Arc::new(Tally::new(ServerName::new("r1"), 2));
+        let one = Seat::take(tally.clone(), ListenerRole::Reader, 0);
+        let two = Seat::take(tally.clone(), ListenerRole::Reader, 1);
+        one.to_client(10, 2);
+        two.to_client(5, 1);
+        two.closed(Closed::ClientLeft);
+        drop(one);
+        let totals = tally.totals();
+        assert_eq!((totals.readers, totals.writers, totals.bytes_to_client, totals.commands), (1, 0, 15, 3));
+        assert_eq!(totals.closed[Closed::ClientLeft.index()], 1);
+    }
+
+    #[test]
+    fn no_more_sessions_are_closed_than_the_quota_says() {
+        let wish = Wish::default();
+        assert!(!wish.take() && wish.now().is_none());
+        let wanted = Wanted { quota: 2, why: Closed::Balance, light_state_too: false, all_state_too: false };
+        wish.set(Some(wanted));
+        assert_eq!(wish.now(), Some(wanted));
+        assert!(wish.take() && wish.take() && !wish.take());
+        wish.put_back();
+        assert!(wish.take());
+    }
+}
