@@ -62,6 +62,16 @@ impl LabDir {
 
 impl Drop for LabDir {
     fn drop(&mut self) {
+        self.destroy();
+    }
+}
+
+impl LabDir {
+    /// Kills what runs on it and removes it. Again when something was added meanwhile.
+    pub(crate) fn destroy(&self) {
+        if !self.path.exists() {
+            return;
+        }
         kill_all_on(&self.path);
         if let Err(error) = remove(&self.path) {
             tracing::warn!(dir = %self.path.display(), %error, "the lab's directory could not be removed; the next sweep tries again");

@@ -3,44 +3,30 @@
 use crate::account::{self, Account, Passwords};
 use crate::children::Children;
 use crate::dir::{self, LabDir};
+use crate::fault::{Change, Fault, InForce};
 use crate::layout::{self, Layout};
-use crate::link::Links;
+use crate::link::{LinkReport, Links};
 use crate::program::Program;
-use crate::server::{SOCKET_PATH_LIMIT, Server, Shared, close, options, write_private};
-use crate::{Error, Network, Spec, datadir, option_file, port, replication};
+use crate::running::Running;
+use crate::server::{SOCKET_PATH_LIMIT, Server, Shared, options, write_private};
+use crate::status::Status;
+use crate::{Error, Spec, control, port};
 use fleet::Zone;
 use mysql_async::{Conn, Opts};
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
-
-const START_LIMIT: Duration = Duration::from_secs(60);
-const STOP_LIMIT: Duration = Duration::from_secs(10);
-/// An answer of a server over its socket.
-const SQL_LIMIT: Duration = Duration::from_secs(20);
-const POLL: Duration = Duration::from_millis(10);
+use tokio::sync::Notify;
+use tokio::task::AbortHandle;
 
 /// Real servers on this machine. Everything stops and disappears when this is dropped; [`Lab::down`] does it politely.
 #[derive(Debug)]
 pub struct Lab {
-    pub(crate) running: Arc<Running>,
+    running: Arc<Running>,
+    control: Option<AbortHandle>,
     came_up_in: Duration,
-}
-
-/// What makes up a running lab. Fields are dropped in this order: servers, then what started them, then their files.
-#[derive(Debug)]
-pub(crate) struct Running {
-    pub(crate) servers: Vec<Server>,
-    pub(crate) children: Children,
-    pub(crate) links: Links,
-    pub(crate) layout: Layout,
-    pub(crate) port: u16,
-    pub(crate) program: Arc<Program>,
-    pub(crate) passwords: Arc<Passwords>,
-    /// Distances as they are now.
-    pub(crate) network: Mutex<Network>,
-    pub(crate) dir: LabDir,
 }
 
 impl Lab {
@@ -67,13 +53,30 @@ impl Lab {
         let servers = layout.servers.iter().enumerate().map(server).collect();
         let children = Children::start().map_err(Error::io("start a thread"))?;
         let Shared { program, passwords, .. } = shared;
-        let network = Mutex::new(spec.network.clone());
-        let running =
-            Arc::new(Running { servers, children, links, layout, port, program, passwords, network, dir });
-        running.clone().start_all().await?;
-        let came_up_in = started.elapsed();
-        tracing::info!(dir = %running.dir.path().display(), seconds = came_up_in.as_secs_f64(), "the lab is up");
-        Ok(Self { running, came_up_in })
+        let sources: Vec<Option<usize>> = layout.servers.iter().map(|s| s.source).collect();
+        let links_count = layout.links().count();
+        let running = Running {
+            servers,
+            children,
+            links,
+            layout,
+            port,
+            program,
+            passwords,
+            network: spec.network.clone(),
+            state: Mutex::new(InForce::new(sources, links_count)),
+            turn: tokio::sync::Mutex::new(()),
+            gone: AtomicBool::new(false),
+            asked_down: Notify::new(),
+            dir,
+        };
+        // From here on dropping this future, or an error, takes down what was started.
+        let mut lab = Self { running: Arc::new(running), control: None, came_up_in: Duration::ZERO };
+        lab.running.clone().start_all().await?;
+        lab.control = Some(control::serve(&lab.running)?);
+        lab.came_up_in = started.elapsed();
+        tracing::info!(dir = %lab.dir().display(), seconds = lab.came_up_in.as_secs_f64(), "the lab is up");
+        Ok(lab)
     }
 
     /// Kills what dead owners left running under `base` and removes their directories, which are returned.
@@ -85,6 +88,47 @@ impl Lab {
     pub async fn down(self) -> Result<(), Error> {
         self.running.stop_all().await;
         Ok(())
+    }
+
+    /// Begins a fault at a server (`b1`) or between two zones (`a:b`, either order; `a:a` is within one).
+    pub async fn fault(&self, target: &str, fault: Fault) -> Result<(), Error> {
+        self.running.change(target, Change::Begin(fault)).await
+    }
+
+    /// Begins or ends a fault, or ends all that is wrong at a place.
+    pub async fn change(&self, target: &str, change: Change) -> Result<(), Error> {
+        self.running.change(target, change).await
+    }
+
+    /// Ends everything that is wrong at a server or between two zones.
+    pub async fn heal(&self, target: &str) -> Result<(), Error> {
+        self.running.change(target, Change::Heal).await
+    }
+
+    /// Ends everything that is wrong.
+    pub async fn heal_all(&self) -> Result<(), Error> {
+        self.running.heal_all().await
+    }
+
+    /// Changes the round-trip time between two zones (or within one).
+    pub async fn set_round_trip(&self, a: &str, b: &str, time: Duration) -> Result<(), Error> {
+        let round_trip_us = u32::try_from(time.as_micros()).unwrap_or(u32::MAX);
+        self.fault(&format!("{a}:{b}"), Fault::Slow { round_trip_us }).await
+    }
+
+    /// Every server and link as it is now; a server that does not answer within a second is shown as such.
+    pub async fn status(&self) -> Status {
+        self.running.status().await
+    }
+
+    /// What every link has carried, link by link.
+    pub fn links(&self) -> Vec<LinkReport> {
+        self.running.link_reports()
+    }
+
+    /// Returns when somebody asked over the control socket that the lab go down.
+    pub async fn asked_down(&self) {
+        self.running.asked_down.notified().await;
     }
 
     /// How long [`Lab::up`] took.
@@ -166,101 +210,12 @@ impl Lab {
     }
 }
 
-impl Running {
-    /// Data directories, processes, replication. On threads where it blocks; on failure everything is dropped.
-    async fn start_all(self: Arc<Self>) -> Result<(), Error> {
-        let lab = self.clone();
-        blocking(move || lab.prepare_and_start()).await?;
-        for server in &self.servers {
-            server.wait_ready(START_LIMIT).await?;
+impl Drop for Lab {
+    fn drop(&mut self) {
+        if let Some(control) = self.control.take() {
+            control.abort();
         }
-        for index in 0..self.servers.len() {
-            self.replicate(index).await?;
-        }
-        for server in &self.servers {
-            self.wait_replicating(server).await?;
-        }
-        Ok(())
-    }
-
-    fn prepare_and_start(&self) -> Result<(), Error> {
-        let template = self.dir.path().join("template");
-        let option_file = self.dir.path().join("template.cnf");
-        write_private(&option_file, &option_file::template(&self.program))?;
-        datadir::bootstrap(&self.program, &template, &option_file)?;
-        for server in &self.servers {
-            server.prepare(&template)?;
-            // Writable, so that its accounts can be made; replicas are closed to writes before they follow.
-            server.start(&self.children, false)?;
-        }
-        std::fs::remove_dir_all(&template).map_err(Error::io(format!("remove {}", template.display())))
-    }
-
-    /// Makes a server follow whom the description says, closed to writes; nothing to do for the primary.
-    async fn replicate(&self, index: usize) -> Result<(), Error> {
-        let server = &self.servers[index];
-        let Some(source) = server.place.source else { return Ok(()) };
-        let flavour = self.program.flavour;
-        let mut statements = replication::read_only(flavour, true);
-        statements.extend(self.follow(index, source, 0));
-        server.run(&statements, SQL_LIMIT).await
-    }
-
-    /// Statements that make one server follow another over the link from its zone.
-    pub(crate) fn follow(&self, replica: usize, source: usize, delay_s: u32) -> Vec<String> {
-        let zone = self.layout.servers[replica].zone;
-        let link = SocketAddrV4::new(self.layout.link(zone, source), self.port);
-        replication::follow(self.program.flavour, link, self.passwords.of(Account::Repl), delay_s)
-    }
-
-    /// Waits until both threads of a replica run.
-    pub(crate) async fn wait_replicating(&self, server: &Server) -> Result<(), Error> {
-        if server.place.source.is_none() {
-            return Ok(());
-        }
-        let deadline = Instant::now() + SQL_LIMIT;
-        let mut conn = server.connect().await?;
-        loop {
-            let standing = replication::standing(self.program.flavour, server, &mut conn).await?;
-            if standing.as_ref().is_some_and(|s| s.receiver_runs && s.applier_runs) {
-                close(conn).await;
-                return Ok(());
-            }
-            if Instant::now() > deadline {
-                let last = standing.map_or("it follows nobody".to_owned(), |s| s.last_error);
-                let what = format!("replication on server {}", server.name());
-                return Err(Error::TooLate { what, limit: SQL_LIMIT, last });
-            }
-            tokio::time::sleep(POLL).await;
-        }
-    }
-
-    async fn stop_all(&self) {
-        // Replicas first: none complains that its source is gone. Waiting one after the other costs nothing,
-        // because all were told before the first is waited for.
-        let mut order: Vec<&Server> = self.servers.iter().collect();
-        order.sort_by_key(|s| s.place.source.is_none());
-        for server in order {
-            server.stop(STOP_LIMIT).await;
-        }
-    }
-
-    pub(crate) fn names(&self) -> Vec<String> {
-        self.servers.iter().map(|s| s.name().to_owned()).collect()
-    }
-
-    pub(crate) fn index(&self, server: &str) -> Result<usize, Error> {
-        let unknown = || Error::Unknown { name: server.to_owned(), known: self.names() };
-        self.layout.server(server).ok_or_else(unknown)
-    }
-
-    pub(crate) fn server(&self, server: &str) -> Result<&Server, Error> {
-        Ok(&self.servers[self.index(server)?])
-    }
-
-    pub(crate) fn zone(&self, zone: &str) -> Result<usize, Error> {
-        let known = || self.layout.zones.iter().map(ToString::to_string).collect();
-        self.layout.zone(zone).ok_or_else(|| Error::Unknown { name: zone.to_owned(), known: known() })
+        self.running.abandon();
     }
 }
 
@@ -285,15 +240,5 @@ fn check_socket_paths(dir: &Path, layout: &Layout) -> Result<(), Error> {
             Err(Error::BaseTooLong { base: dir.to_owned(), length })
         }
         _ => Ok(()),
-    }
-}
-
-/// Runs blocking work of the lab on a thread of the runtime.
-async fn blocking<T: Send + 'static>(
-    work: impl FnOnce() -> Result<T, Error> + Send + 'static,
-) -> Result<T, Error> {
-    match tokio::task::spawn_blocking(work).await {
-        Ok(done) => done,
-        Err(panicked) => std::panic::resume_unwind(panicked.into_panic()),
     }
 }

@@ -5,6 +5,8 @@
 //! let spec = lab::Spec::new(&[("a", 2), ("b", 1)]);
 //! let lab = lab::Lab::up(&spec, std::path::Path::new("/tmp")).await?;
 //! let reached = lab.reach("a", "b1")?; // how zone a reaches b1, over a link
+//! lab.fault("b1", lab::Fault::Freeze).await?;
+//! lab.heal("b1").await?;
 //! lab.down().await
 //! # }
 //! ```
@@ -14,9 +16,11 @@
 mod account;
 pub mod app;
 mod children;
+pub mod control;
 mod datadir;
 mod dir;
 mod error;
+mod fault;
 mod lab;
 mod layout;
 mod link;
@@ -24,13 +28,17 @@ mod option_file;
 mod port;
 mod program;
 mod replication;
+mod running;
 mod server;
 mod spec;
+mod status;
 
 pub use account::{Account, DATABASE};
 pub use error::Error;
+pub use fault::{Change, FAULTS, Fault, FaultError, FaultWords};
 pub use lab::Lab;
 pub use link::LinkReport;
 pub use program::Flavour;
 pub use server::ProcessState;
 pub use spec::{Network, ServerSpec, Spec, SpecError};
+pub use status::{Role, ServerStatus, Status};

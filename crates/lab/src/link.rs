@@ -36,12 +36,12 @@ const OBEYS_WITHIN: Duration = Duration::from_secs(5);
 pub(crate) enum Mode {
     /// Passes everything on.
     Open,
+    /// Refuses connections; what is connected stays.
+    Refusing,
     /// Takes connections and keeps them, but delivers nothing in either direction.
     Silent,
     /// Does not answer connection attempts at all (`connect` hangs), and delivers nothing.
     Dropping,
-    /// Refuses connections; what is connected stays.
-    Refusing,
 }
 
 /// What a link is made of.

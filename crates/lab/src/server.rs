@@ -184,11 +184,16 @@ impl Server {
         }
     }
 
-    /// Asks it to shut down and waits; kills it at the limit.
-    pub(crate) async fn stop(&self, limit: Duration) {
+    /// Asks it to shut down.
+    pub(crate) fn ask_to_stop(&self) {
         // A stopped process would not hear it.
         self.signal(Signal::CONT);
         self.signal(Signal::TERM);
+    }
+
+    /// Asks it to shut down and waits; kills it at the limit.
+    pub(crate) async fn stop(&self, limit: Duration) {
+        self.ask_to_stop();
         let deadline = Instant::now() + limit;
         while self.state() != ProcessState::Dead {
             if Instant::now() > deadline {

@@ -23,7 +23,6 @@ use std::collections::BinaryHeap;
 use std::net::SocketAddrV4;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, mpsc};
-use std::time::Duration;
 
 /// Largest read: also how much one session may take before another has its turn.
 const READ: usize = 64 << 10;
