@@ -1,7 +1,7 @@
 //! What one server answered, as facts. Reading only: what the facts mean is said in `judge`.
 
-mod replication;
 pub(crate) mod managed;
+mod replication;
 
 use crate::demand::Clients;
 use crate::privilege::Missing;
@@ -11,12 +11,11 @@ use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
 pub(crate) use managed::Managed;
-pub(crate) use replication::{Channel, Domains, Runs, Told, channels, client_host, dump_hosts, told_replicas};
+pub(crate) use replication::{Channel, Runs, Told, channels, client_host, dump_hosts, told_replicas};
 
 /// One complete answer.
 #[derive(Clone, Debug)]
 pub(crate) struct Answer {
-    pub(crate) version: Version,
     /// Flavour and numbers in words.
     pub(crate) product: String,
     pub(crate) identity: Identity,
@@ -163,7 +162,11 @@ pub(crate) fn switches(rows: &Rows) -> Switches {
 ///
 /// A MariaDB replica that replicates with `current_pos` counts its own former writes as applied; one with `slave_pos`
 /// does not. An empty position is no position: such a server has no GTIDs yet.
-pub(crate) fn positions(rows: &Rows, gtid: bool, channels: &[Channel]) -> (Option<Position>, Option<Position>) {
+pub(crate) fn positions(
+    rows: &Rows,
+    gtid: bool,
+    channels: &[Channel],
+) -> (Option<Position>, Option<Position>) {
     let Some(row) = rows.first() else { return (None, None) };
     let domains = |name: &str| {
         let position: fleet::GtidPosition = row.filled(&[name])?.parse().ok()?;
@@ -214,7 +217,9 @@ mod tests {
     fn every_kind_of_read_only_forbids_writes() {
         let of = |name: &str, value: &str| switches(&rows(&[name], &[&[value]]));
         assert!(of("read_only", "0").writable() && of("read_only", "OFF").writable());
-        for (name, value) in [("read_only", "1"), ("read_only", "NO_LOCK_NO_ADMIN"), ("innodb_read_only", "1")] {
+        for (name, value) in
+            [("read_only", "1"), ("read_only", "NO_LOCK_NO_ADMIN"), ("innodb_read_only", "1")]
+        {
             assert!(!of(name, value).writable(), "{name}={value}");
         }
         assert_eq!(of("super_read_only", "ON").words(), "super_read_only=1");
@@ -234,7 +239,8 @@ mod tests {
 
     #[test]
     fn positions_are_read_in_the_notation_of_the_flavour() {
-        let maria = rows(&["gtid_binlog_pos", "gtid_slave_pos", "gtid_current_pos"], &[&["0-1-9", "0-1-7", "0-1-9"]]);
+        let maria =
+            rows(&["gtid_binlog_pos", "gtid_slave_pos", "gtid_current_pos"], &[&["0-1-9", "0-1-7", "0-1-9"]]);
         let (written, applied) = positions(&maria, true, &[]);
         assert_eq!(written.unwrap().to_string(), "0-1-9");
         assert_eq!(applied.unwrap().to_string(), "0-1-7");

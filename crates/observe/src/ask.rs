@@ -103,7 +103,8 @@ impl Line {
         let what = || statement.chars().take(60).collect();
         within(deadline, what, async {
             let mut result = self.conn.query_iter(statement).await.map_err(failure)?;
-            let columns: Vec<String> = result.columns_ref().iter().map(|c| c.name_str().into_owned()).collect();
+            let columns: Vec<String> =
+                result.columns_ref().iter().map(|c| c.name_str().into_owned()).collect();
             let rows: Vec<mysql_async::Row> = result.collect().await.map_err(failure)?;
             Ok(Rows::new(columns, rows.into_iter().map(texts).collect()))
         })
@@ -125,7 +126,8 @@ pub(crate) async fn resolve(to: &Address) -> Result<Vec<IpAddr>, AskError> {
         return Ok(vec![ip]);
     }
     let unresolved = |why: String| AskError::Unresolved { host: host.clone(), why };
-    let found = tokio::net::lookup_host((host.as_str(), *port)).await.map_err(|e| unresolved(e.to_string()))?;
+    let found =
+        tokio::net::lookup_host((host.as_str(), *port)).await.map_err(|e| unresolved(e.to_string()))?;
     let addresses: Vec<IpAddr> = found.map(|address| address.ip()).collect();
     if addresses.is_empty() { Err(unresolved("it has no address".to_owned())) } else { Ok(addresses) }
 }

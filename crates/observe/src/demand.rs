@@ -1,10 +1,16 @@
 //! Demand: how many reads are born in each zone, from what the servers count by client host.
 
+mod estimate;
+
 use crate::answer::client_host;
 use crate::dialect::Dialect;
 use crate::rows::Rows;
+use fleet::config::FleetConfig;
+use fleet::{Demand, DemandSource, Role, Server, Zone, ZoneShare};
 use std::collections::BTreeMap;
 use std::time::Instant;
+
+pub(crate) use estimate::{Estimator, Measured};
 
 /// How a server counts what its client hosts ask.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -61,10 +67,51 @@ impl Clients {
     pub(crate) fn read(counting: Counting, rows: &Rows, at: Instant) -> Self {
         let mut hosts: BTreeMap<String, f64> = BTreeMap::new();
         for row in rows.iter() {
-            if let (Some(host), Some(count)) = (row.filled(&["host"]), row.parse::<f64>(&["reads_or_sessions"])) {
+            if let (Some(host), Some(count)) =
+                (row.filled(&["host"]), row.parse::<f64>(&["reads_or_sessions"]))
+            {
                 *hosts.entry(client_host(host).to_owned()).or_default() += count;
             }
         }
         Self { counting, at, hosts }
     }
+}
+
+/// Above this share of reads from hosts that stand in no known zone, the rest says too little.
+const MOST_UNPLACED: f64 = 0.5;
+
+/// The demand to act on: measured, else as configured, else equal; with what should be said about it.
+pub(crate) fn decide(
+    measured: Option<Measured>,
+    config: &FleetConfig,
+    servers: &[Server],
+    own: Option<&Zone>,
+) -> (Demand, Vec<String>) {
+    let mut remarks = Vec::new();
+    if let Some(measured) = measured {
+        if measured.unplaced <= MOST_UNPLACED {
+            let source =
+                if measured.reads { DemandSource::StatementCounters } else { DemandSource::Sessions };
+            let reads_per_second = if measured.reads { measured.total } else { 0.0 };
+            let zones = measured.shares.into_iter().map(|(zone, share)| ZoneShare { zone, share }).collect();
+            return (Demand { zones, source, reads_per_second, unplaced: measured.unplaced }, remarks);
+        }
+        remarks.push(format!(
+            "{:.0} % of reads come from hosts that stand in no known zone, so demand is not measured; \
+             give the zones the networks of their client hosts",
+            measured.unplaced * 100.0
+        ));
+    }
+    let configured: f64 = config.zones.iter().filter_map(|zone| zone.demand).sum();
+    let (source, weights): (_, BTreeMap<Zone, f64>) = if configured > 0.0 {
+        let stated = config.zones.iter().filter_map(|rule| Some((rule.zone.clone(), rule.demand?)));
+        (DemandSource::Configured, stated.filter(|(_, share)| *share > 0.0).collect())
+    } else {
+        let with_reader = servers.iter().filter(|s| s.role == Role::Replica && s.reserved.is_none());
+        let zones = with_reader.filter_map(|s| s.zone_name().cloned()).chain(own.cloned());
+        (DemandSource::Equal, zones.map(|zone| (zone, 1.0)).collect())
+    };
+    let total: f64 = weights.values().sum();
+    let zones = weights.into_iter().map(|(zone, weight)| ZoneShare { zone, share: weight / total }).collect();
+    (Demand { zones, source, reads_per_second: 0.0, unplaced: 0.0 }, remarks)
 }

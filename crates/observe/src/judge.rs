@@ -87,7 +87,9 @@ fn writer(seen: &[Seen], graph: &Graph) -> Result<usize, String> {
         ([], [one]) => Ok(*one),
         ([], _) => Err(words::nobody(seen, graph, &silent)),
         ([one], []) => {
-            let rival = silent.iter().find(|&&old| graph.followers(seen, old) > 0 && graph.followers(seen, *one) == 0);
+            let rival = silent
+                .iter()
+                .find(|&&old| graph.followers(seen, old) > 0 && graph.followers(seen, *one) == 0);
             match rival {
                 Some(&old) => Err(words::not_followed(seen, old, *one)),
                 None => Ok(*one),
@@ -95,7 +97,11 @@ fn writer(seen: &[Seen], graph: &Graph) -> Result<usize, String> {
         }
         _ => {
             let all: Vec<usize> = candidates.iter().chain(&confirmed).copied().collect();
-            let only = |score: &dyn Fn(usize) -> usize| match all.iter().filter(|&&at| score(at) > 0).collect::<Vec<_>>()[..] {
+            let only = |score: &dyn Fn(usize) -> usize| match all
+                .iter()
+                .filter(|&&at| score(at) > 0)
+                .collect::<Vec<_>>()[..]
+            {
                 [one] => Some(*one),
                 _ => None,
             };

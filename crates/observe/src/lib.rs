@@ -11,6 +11,14 @@ mod ask;
 mod demand;
 mod dialect;
 mod judge;
+mod lag;
 mod privilege;
 mod rows;
+mod survey;
+mod view;
 mod visit;
+mod watch;
+mod zone;
+
+pub use ask::AskError;
+pub use watch::{Suspicion, Watcher, survey};

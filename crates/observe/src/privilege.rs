@@ -37,7 +37,9 @@ impl Missing {
         let unknown = match self.wanted {
             Wanted::Replication => "whether and how far it replicates is not known",
             Wanted::Replicas => "the replicas it serves are not known from it",
-            Wanted::FilePosition => "its binary log position is not known, so lag without GTIDs is not either",
+            Wanted::FilePosition => {
+                "its binary log position is not known, so lag without GTIDs is not either"
+            }
             Wanted::Sessions => "the sessions of other accounts are not seen",
             Wanted::Counters => "reads by client host are not counted",
             Wanted::RdsTopology => "the other instances of its cluster are not known from it",
@@ -79,9 +81,15 @@ mod tests {
             let dialect = Dialect { version: version.parse().unwrap(), aurora: false };
             Missing::new(wanted, dialect, "watch@10.0.%").grant
         };
-        assert_eq!(of("10.11.6-MariaDB", Wanted::Replication), "GRANT SLAVE MONITOR ON *.* TO 'watch'@'10.0.%'");
+        assert_eq!(
+            of("10.11.6-MariaDB", Wanted::Replication),
+            "GRANT SLAVE MONITOR ON *.* TO 'watch'@'10.0.%'"
+        );
         assert_eq!(of("8.4.0", Wanted::Replication), "GRANT REPLICATION CLIENT ON *.* TO 'watch'@'10.0.%'");
-        assert_eq!(of("12.0.1-MariaDB", Wanted::Replicas), "GRANT REPLICATION MASTER ADMIN ON *.* TO 'watch'@'10.0.%'");
+        assert_eq!(
+            of("12.0.1-MariaDB", Wanted::Replicas),
+            "GRANT REPLICATION MASTER ADMIN ON *.* TO 'watch'@'10.0.%'"
+        );
         assert_eq!(of("9.1.0", Wanted::Replicas), "GRANT REPLICATION SLAVE ON *.* TO 'watch'@'10.0.%'");
     }
 

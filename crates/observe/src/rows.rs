@@ -31,11 +31,6 @@ impl Rows {
     pub(crate) fn first(&self) -> Option<Row<'_>> {
         self.iter().next()
     }
-
-    /// How many rows.
-    pub(crate) fn len(&self) -> usize {
-        self.rows.len()
-    }
 }
 
 impl<'a> Row<'a> {
@@ -57,9 +52,8 @@ impl<'a> Row<'a> {
 
     /// Whether a switch is on. MariaDB 12 gives some switches more than two values: all but off are on.
     pub(crate) fn is_on(&self, names: &[&str]) -> bool {
-        self.filled(names).is_some_and(|text| {
-            !["0", "off", "no", "false"].iter().any(|off| text.eq_ignore_ascii_case(off))
-        })
+        self.filled(names)
+            .is_some_and(|text| !["0", "off", "no", "false"].iter().any(|off| text.eq_ignore_ascii_case(off)))
     }
 }
 

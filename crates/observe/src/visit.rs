@@ -115,7 +115,8 @@ impl Visitor {
             self.pings.pop_front();
         }
         self.pings.push_back(ping);
-        let known = self.known.as_mut().ok_or_else(|| AskError::Broken { why: "not introduced".to_owned() })?;
+        let known =
+            self.known.as_mut().ok_or_else(|| AskError::Broken { why: "not introduced".to_owned() })?;
         let (dialect, deadline) = (known.dialect, self.deadline);
         let mut missing = Vec::new();
 
@@ -128,9 +129,10 @@ impl Visitor {
         let vitals = line.ask(dialect.vitals(), deadline).await?;
         let (mut written, applied) = answer::positions(&vitals, known.identity.gtid, channels.list());
         if written.is_none() && !known.identity.gtid && !dialect.aurora {
-            written = optional(line, dialect.file_position(), Wanted::FilePosition, known, deadline, &mut missing)
-                .await?
-                .and_then(|rows| answer::file_position(&rows));
+            written =
+                optional(line, dialect.file_position(), Wanted::FilePosition, known, deadline, &mut missing)
+                    .await?
+                    .and_then(|rows| answer::file_position(&rows));
         }
         let answered = Instant::now();
         known.seldom.ask_what_is_due(line, dialect, &known.identity, &self.reach, deadline).await?;
@@ -138,7 +140,6 @@ impl Visitor {
         let mut remarks: Vec<String> = self.moved.iter().cloned().collect();
         remarks.extend(known.seldom.remarks.iter().cloned());
         Ok(Answer {
-            version: dialect.version,
             product: known.product.clone(),
             identity: known.identity.clone(),
             switches: answer::switches(&vitals),
@@ -200,7 +201,9 @@ async fn replication(
             (Channels::Unknown { why }, None)
         }
         Err(error) if error.is_fatal() => (Channels::Known(Vec::new()), Some(error)),
-        Err(error) => (Channels::Unknown { why: format!("its replication could not be asked: {error}") }, None),
+        Err(error) => {
+            (Channels::Unknown { why: format!("its replication could not be asked: {error}") }, None)
+        }
     }
 }
 

@@ -59,7 +59,8 @@ pub(crate) fn aurora_instances(rows: &Rows) -> Vec<Instance> {
             if age > GONE_AFTER_S && !writer {
                 return None;
             }
-            let lag = row.parse::<f64>(&["replica_lag_in_milliseconds"]).filter(|ms| *ms >= 0.0 && *ms < 1e12);
+            let lag =
+                row.parse::<f64>(&["replica_lag_in_milliseconds"]).filter(|ms| *ms >= 0.0 && *ms < 1e12);
             let lag = if writer { None } else { lag.map(|ms| Duration::from_secs_f64(ms / 1e3)) };
             Some(Instance { id: id.to_owned(), writer, lag })
         })
@@ -101,7 +102,8 @@ mod tests {
     use super::*;
 
     fn status(rows: &[[&str; 5]]) -> Rows {
-        let columns = ["server_id", "session_id", "replica_lag_in_milliseconds", "last_update_timestamp", "age_s"];
+        let columns =
+            ["server_id", "session_id", "replica_lag_in_milliseconds", "last_update_timestamp", "age_s"];
         Rows::new(
             columns.iter().map(|c| (*c).to_owned()),
             rows.iter().map(|row| row.iter().map(|v| Some((*v).to_owned())).collect()).collect(),

@@ -81,7 +81,9 @@ fn channel(row: Row<'_>) -> Option<Channel> {
     let file = row.filled(&["relay_source_log_file", "relay_master_log_file"]);
     let offset = row.parse(&["exec_source_log_pos", "exec_master_log_pos"]);
     let domains = |name: &str| {
-        row.filled(&[name]).map(|list| list.split(',').filter_map(|d| d.trim().parse().ok()).collect()).unwrap_or_default()
+        row.filled(&[name])
+            .map(|list| list.split(',').filter_map(|d| d.trim().parse().ok()).collect())
+            .unwrap_or_default()
     };
     Some(Channel {
         name: row.text(&["connection_name", "channel_name"]).unwrap_or_default().to_owned(),
@@ -187,7 +189,13 @@ mod tests {
 
     #[test]
     fn client_hosts_lose_their_port_only() {
-        for (text, host) in [("10.0.0.1:5000", "10.0.0.1"), ("app.example:1", "app.example"), ("localhost", "localhost"), ("fe80::1", "fe80::1"), ("10.0.0.1", "10.0.0.1")] {
+        for (text, host) in [
+            ("10.0.0.1:5000", "10.0.0.1"),
+            ("app.example:1", "app.example"),
+            ("localhost", "localhost"),
+            ("fe80::1", "fe80::1"),
+            ("10.0.0.1", "10.0.0.1"),
+        ] {
             assert_eq!(client_host(text), host);
         }
     }

@@ -63,7 +63,10 @@ impl Graph {
         let Some(facts) = &seen[at].facts else { return false };
         let stopped = |f: &Facts| {
             f.channels.iter().all(|c| {
-                c.receiver == Runs::No && c.applier == Runs::No && c.receiver_error.is_empty() && c.applier_error.is_empty()
+                c.receiver == Runs::No
+                    && c.applier == Runs::No
+                    && c.receiver_error.is_empty()
+                    && c.applier_error.is_empty()
             })
         };
         let source_gone = facts.sources.iter().flatten().all(|&source| !seen[source].fresh);
@@ -90,5 +93,8 @@ fn count(seen: &[Seen], at: usize, counts: impl Fn(Runs) -> bool) -> usize {
     let follows = |facts: &Facts| {
         facts.sources.iter().zip(&facts.channels).any(|(source, c)| *source == Some(at) && counts(c.receiver))
     };
-    seen.iter().enumerate().filter(|(i, s)| *i != at && s.fresh && s.facts.as_ref().is_some_and(follows)).count()
+    seen.iter()
+        .enumerate()
+        .filter(|(i, s)| *i != at && s.fresh && s.facts.as_ref().is_some_and(follows))
+        .count()
 }

@@ -35,7 +35,7 @@ fn channel(receiver: Runs, applier: Runs) -> Channel {
         executed: None,
         delay: 0,
         counts_own_writes: false,
-        domains: crate::answer::Domains::default(),
+        domains: Default::default(),
     }
 }
 
@@ -139,7 +139,11 @@ fn a_silent_primary_stays_the_writer_while_a_replica_receives_from_it() {
 fn a_stray_does_not_take_over_when_the_primary_falls_silent() {
     let blip = [silent(writable("a")), writable("stray"), replica("c", 0)];
     assert_eq!(roles(&blip), (vec![Primary, Stray, Replica], Some("a".into())));
-    let lost = [silent(writable("a")), writable("stray"), with(replica("c", 0), |f| f.channels[0].receiver = Runs::Connecting)];
+    let lost = [
+        silent(writable("a")),
+        writable("stray"),
+        with(replica("c", 0), |f| f.channels[0].receiver = Runs::Connecting),
+    ];
     assert_eq!(roles(&lost).1, None);
     assert!(why_unknown(&lost).contains("stray takes writes, but c replicates from a"));
 }
@@ -176,13 +180,16 @@ fn stopped_threads_come_with_the_servers_error() {
         f.channels[0].applier = Runs::No;
         f.channels[0].applier_error = "Duplicate entry '1' for key 'PRIMARY'".to_owned();
     });
-    let Replication::Stopped { thread, why } = judge(&[writable("a"), broken]).0[1].replication.clone() else {
+    let Replication::Stopped { thread, why } = judge(&[writable("a"), broken]).0[1].replication.clone()
+    else {
         panic!("it is stopped");
     };
     assert_eq!((thread, why.as_str()), (Thread::Applier, "Duplicate entry '1' for key 'PRIMARY'"));
     let commanded = with(replica("b", 0), |f| f.channels[0] = channel(Runs::No, Runs::No));
     let judged = judge(&[writable("a"), commanded]).0;
-    assert!(matches!(&judged[1].replication, Replication::Stopped { thread: Thread::Both, why } if why.contains("by command")));
+    assert!(
+        matches!(&judged[1].replication, Replication::Stopped { thread: Thread::Both, why } if why.contains("by command"))
+    );
 }
 
 #[test]

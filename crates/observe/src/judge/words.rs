@@ -32,9 +32,13 @@ pub(super) fn because(
         }
         Role::Stray if facts.switches.writable() => {
             let new = chosen.map_or_else(String::new, |c| format!("; {} is the primary", seen[c].name));
-            format!("takes writes too, but no replica follows it{new}; set read_only=1 on it, or make it a replica")
+            format!(
+                "takes writes too, but no replica follows it{new}; set read_only=1 on it, or make it a replica"
+            )
         }
-        Role::Stray => format!("is read-only ({switch}) and replicates from nobody, so its data stands still"),
+        Role::Stray => {
+            format!("is read-only ({switch}) and replicates from nobody, so its data stands still")
+        }
         Role::Unknown if facts.switches.writable() => "takes writes, but so may another server".to_owned(),
         Role::Unknown if facts.channels_unknown.is_some() => {
             format!("is read-only ({switch}), and {}", facts.channels_unknown.as_deref().unwrap_or_default())
@@ -49,7 +53,8 @@ fn replica(seen: &[Seen], facts: &Facts, source: Option<&str>) -> String {
         return "is a reader of its cluster".to_owned();
     }
     let Some(source) = source else {
-        let by = facts.told_by.as_ref().map_or_else(String::new, |by| format!("{by} names it as its replica; "));
+        let by =
+            facts.told_by.as_ref().map_or_else(String::new, |by| format!("{by} names it as its replica; "));
         return format!("{by}{}", facts.channels_unknown.as_deref().unwrap_or("it names no source"));
     };
     let of_replica = seen
@@ -86,7 +91,10 @@ pub(super) fn never_answered(seen: &[Seen], graph: &Graph, at: usize) -> String 
 pub(super) fn nobody(seen: &[Seen], graph: &Graph, silent: &[usize]) -> String {
     if let [old] = silent {
         let trouble = &seen[*old].trouble;
-        return format!("{} was the primary and does not answer ({trouble}), and no replica receives from it", seen[*old].name);
+        return format!(
+            "{} was the primary and does not answer ({trouble}), and no replica receives from it",
+            seen[*old].name
+        );
     }
     if !silent.is_empty() {
         return format!("{} took writes when they last answered, and do not answer", names(seen, silent));
@@ -103,7 +111,9 @@ pub(super) fn nobody(seen: &[Seen], graph: &Graph, silent: &[usize]) -> String {
             let facts = seen[at].facts.as_ref()?;
             match facts.channels.first() {
                 None => Some(format!("{} is read-only ({})", seen[at].name, facts.switches.words())),
-                Some(channel) => Some(format!("{} replicates from {}, which is not known", seen[at].name, channel.source)),
+                Some(channel) => {
+                    Some(format!("{} replicates from {}, which is not known", seen[at].name, channel.source))
+                }
             }
         })
         .collect();
@@ -112,7 +122,11 @@ pub(super) fn nobody(seen: &[Seen], graph: &Graph, silent: &[usize]) -> String {
         .map(|at| format!("{} {}", seen[at].name, never_answered(seen, graph, at)))
         .collect();
     let why = [tops, unseen].concat();
-    if why.is_empty() { "no server that answers takes writes".to_owned() } else { format!("nobody takes writes: {}", why.join("; ")) }
+    if why.is_empty() {
+        "no server that answers takes writes".to_owned()
+    } else {
+        format!("nobody takes writes: {}", why.join("; "))
+    }
 }
 
 /// A lone candidate that nobody follows beside a silent primary that replicas point to.
@@ -155,6 +169,9 @@ fn receivers(seen: &[Seen], at: usize) -> String {
 }
 
 fn who(seen: &[Seen], at: usize, counts: impl Fn(Runs) -> bool) -> Vec<usize> {
-    let follows = |f: &Facts| f.sources.iter().zip(&f.channels).any(|(s, c)| *s == Some(at) && counts(c.receiver));
-    (0..seen.len()).filter(|&i| i != at && seen[i].fresh && seen[i].facts.as_ref().is_some_and(follows)).collect()
+    let follows =
+        |f: &Facts| f.sources.iter().zip(&f.channels).any(|(s, c)| *s == Some(at) && counts(c.receiver));
+    (0..seen.len())
+        .filter(|&i| i != at && seen[i].fresh && seen[i].facts.as_ref().is_some_and(follows))
+        .collect()
 }

@@ -66,13 +66,17 @@ impl Seldom {
     ) -> Result<(), AskError> {
         let mut ask = Asking { line, dialect, identity, deadline };
         if dialect.aurora {
-            if let Some(rows) = ask.one(dialect::AURORA_TOPOLOGY, Wanted::Counters, &mut Due::default(), &mut self.missing).await? {
+            if let Some(rows) = ask
+                .one(dialect::AURORA_TOPOLOGY, Wanted::Counters, &mut Due::default(), &mut self.missing)
+                .await?
+            {
                 let own = identity.key.trim_start_matches("aurora ").to_owned();
                 self.managed = Some(Managed::Aurora { own, instances: managed::aurora_instances(&rows) });
             }
         }
         if self.load_due.now()
-            && let Some(rows) = ask.one(dialect::LOAD, Wanted::Sessions, &mut self.load_due, &mut self.missing).await?
+            && let Some(rows) =
+                ask.one(dialect::LOAD, Wanted::Sessions, &mut self.load_due, &mut self.missing).await?
         {
             self.load = answer::counters(&rows, Instant::now());
         }
@@ -82,8 +86,13 @@ impl Seldom {
         if self.clients_due.now() {
             self.ask_clients(&mut ask).await?;
         }
-        if self.rds_due.now() && is_rds(reach) && !dialect.aurora && !dialect.is_mariadb()
-            && let Some(rows) = ask.one(dialect::RDS_TOPOLOGY, Wanted::RdsTopology, &mut self.rds_due, &mut self.missing).await?
+        if self.rds_due.now()
+            && is_rds(reach)
+            && !dialect.aurora
+            && !dialect.is_mariadb()
+            && let Some(rows) = ask
+                .one(dialect::RDS_TOPOLOGY, Wanted::RdsTopology, &mut self.rds_due, &mut self.missing)
+                .await?
         {
             self.managed = Some(Managed::MultiAz { members: managed::multi_az_members(&rows) });
         }
@@ -97,7 +106,8 @@ impl Seldom {
         let mut told = registered.as_ref().map(answer::told_replicas).unwrap_or_default();
         if registered.is_none() || told.iter().any(|t| t.address.is_none()) {
             let mut due = Due::default();
-            let sessions = ask.one(ask.dialect.dump_sessions(), Wanted::Sessions, &mut due, &mut self.missing).await?;
+            let sessions =
+                ask.one(ask.dialect.dump_sessions(), Wanted::Sessions, &mut due, &mut self.missing).await?;
             let hosts = sessions.as_ref().map(answer::dump_hosts).unwrap_or_default();
             let mut ports: Vec<u16> = told.iter().filter(|t| t.address.is_none()).map(|t| t.port).collect();
             if ports.is_empty() {
@@ -149,7 +159,9 @@ impl Seldom {
 
 /// Whether a host name is one that AWS gives to its databases: only there is `mysql.rds_topology` worth asking for.
 fn is_rds(reach: &Address) -> bool {
-    reach.host().is_some_and(|host| host.ends_with(".rds.amazonaws.com") || host.ends_with(".rds.amazonaws.com.cn"))
+    reach
+        .host()
+        .is_some_and(|host| host.ends_with(".rds.amazonaws.com") || host.ends_with(".rds.amazonaws.com.cn"))
 }
 
 struct Asking<'a> {

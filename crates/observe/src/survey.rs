@@ -1,0 +1,334 @@
+//! The book of servers: which we know, by which addresses, and what each last answered.
+//!
+//! From any one seed the whole fleet is found: upwards along `source_host`, downwards along the replicas that a server
+//! names, sideways along the tables of a managed cluster. Every address told goes through the address map. One server
+//! seen under several addresses is one: servers are compared by identity (MySQL's `server_uuid`; in MariaDB host name,
+//! port, `server_id` and data directory together), not by address.
+//!
+//! What the configuration names stays known, answering or not. What was only told of is forgotten when it has not
+//! answered for ten minutes and nobody tells of it any more; an address that was guessed is shown only once it answers.
+
+mod entry;
+
+use crate::answer::{Answer, Channel, Managed, managed};
+use crate::ask::AskError;
+use crate::lag::{Track, Window};
+use crate::zone::{self, Host};
+use entry::name_of;
+use fleet::config::FleetConfig;
+use fleet::{Address, ServerName, State};
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::time::{Duration, Instant};
+
+pub(crate) use entry::{Entry, Origin, ServerId};
+
+/// More servers than this are not one fleet: discovery stops and says so.
+const MOST_SERVERS: usize = 256;
+/// A server that was only told of is forgotten after this long without answer or mention.
+const FORGET_AFTER: Duration = Duration::from_secs(600);
+/// Looks that a guessed address is given.
+const GUESS_LOOKS: u32 = 2;
+/// Failed looks after which another address of the same server is tried.
+const TRY_OTHER_ADDRESS: u32 = 3;
+/// What answers within this time after we started is taken as warm.
+const START: Duration = Duration::from_secs(10);
+
+/// All servers known.
+pub(crate) struct Book {
+    pub(crate) config: FleetConfig,
+    pub(crate) entries: BTreeMap<ServerId, Entry>,
+    /// Every address (as we reach it) that is known to lead to a server.
+    aliases: HashMap<Address, ServerId>,
+    /// Positions over time of every server that has them.
+    pub(crate) tracks: HashMap<ServerId, Track>,
+    /// Guesses that led nowhere.
+    dead_guesses: HashSet<Address>,
+    next: ServerId,
+    started: Instant,
+    pub(crate) overflow: bool,
+}
+
+impl Book {
+    /// A book that holds the seeds.
+    pub(crate) fn new(config: FleetConfig, now: Instant) -> Self {
+        let mut book = Self {
+            config,
+            entries: BTreeMap::new(),
+            aliases: HashMap::new(),
+            tracks: HashMap::new(),
+            dead_guesses: HashSet::new(),
+            next: 0,
+            started: now,
+            overflow: false,
+        };
+        book.add_seeds(now);
+        book
+    }
+
+    /// Takes over a changed configuration; what it does not touch stays.
+    pub(crate) fn reconfigure(&mut self, config: FleetConfig, now: Instant) {
+        self.config = config;
+        let seeds: HashSet<Address> = self.config.seeds.iter().map(|seed| self.reach_of(seed)).collect();
+        let config = &self.config;
+        let map = &config.address_map;
+        for entry in self.entries.values_mut() {
+            let is_seed = seeds.contains(&entry.reach) || seeds.contains(&reach(map, &entry.called));
+            entry.origin = match entry.origin {
+                Origin::Seed if !is_seed => Origin::Told,
+                _ if is_seed => Origin::Seed,
+                other => other,
+            };
+        }
+        let keep_told = self.config.discover;
+        self.entries.retain(|_, entry| keep_told || entry.origin == Origin::Seed);
+        let entries = &self.entries;
+        self.aliases.retain(|_, id| entries.contains_key(id));
+        self.tracks.retain(|id, _| entries.contains_key(id));
+        self.add_seeds(now);
+        let mut taken = HashSet::new();
+        for entry in self.entries.values_mut() {
+            entry.name = name_of(&self.config, &entry.called, &entry.reach, &mut taken);
+        }
+    }
+
+    /// What one look at a server brought.
+    pub(crate) fn take(&mut self, id: ServerId, outcome: Result<Answer, AskError>, now: Instant) {
+        let Some(entry) = self.entries.get_mut(&id) else { return };
+        entry.looks += 1;
+        match outcome {
+            Ok(answer) => {
+                if let Some(id) = self.settle_identity(id, &answer) {
+                    self.accept(id, answer, now);
+                }
+            }
+            Err(error) => {
+                entry.fail(&error);
+                let failures = entry.failures;
+                if entry.origin == Origin::Guessed && entry.answer.is_none() && failures >= GUESS_LOOKS {
+                    let reach = entry.reach.clone();
+                    self.forget(id);
+                    if self.dead_guesses.len() < MOST_SERVERS {
+                        self.dead_guesses.insert(reach);
+                    }
+                } else if failures.is_multiple_of(TRY_OTHER_ADDRESS) {
+                    self.try_other_address(id);
+                }
+            }
+        }
+        self.forget_the_gone(now);
+    }
+
+    /// The server that `channel` of the server `of` leads to, if it is known.
+    pub(crate) fn source_of(&self, of: ServerId, channel: &Channel) -> Option<ServerId> {
+        let others = || self.entries.values().filter(|e| e.id != of && e.answer.is_some());
+        if let Some(uuid) = &channel.source_uuid
+            && let Some(found) = others().find(|e| e.uuid() == Some(uuid))
+        {
+            return Some(found.id);
+        }
+        self.at(&channel.source).filter(|id| *id != of).or_else(|| self.by_server_id(channel.source_id, of))
+    }
+
+    /// The server an address, as servers write it, leads to.
+    fn at(&self, called: &Address) -> Option<ServerId> {
+        self.aliases.get(&self.reach_of(called)).or_else(|| self.aliases.get(called)).copied()
+    }
+
+    /// In one fleet `server_id` is unique, so where only one other server has it, that is meant. For MariaDB, which has
+    /// no uuid.
+    fn by_server_id(&self, server_id: u32, not: ServerId) -> Option<ServerId> {
+        let mut found = self.entries.values().filter(|e| {
+            e.id != not && server_id != 0 && e.uuid().is_none() && e.server_id() == Some(server_id)
+        });
+        match (found.next(), found.next()) {
+            (Some(one), None) => Some(one.id),
+            _ => None,
+        }
+    }
+
+    fn accept(&mut self, id: ServerId, answer: Answer, now: Instant) {
+        if let Some(position) = &answer.written {
+            let window = Window { asked: answer.asked, answered: answer.answered };
+            self.tracks.entry(id).or_default().push(position.clone(), window);
+        }
+        let at_start = now.saturating_duration_since(self.started) < START;
+        let Some(entry) = self.entries.get_mut(&id) else { return };
+        if let Some(reports) = answer.identity.reports.clone() {
+            let reports = reach(&self.config.address_map, &reports);
+            self.aliases.entry(reports).or_insert(id);
+        }
+        entry.accept(answer, now, at_start);
+        if self.config.discover {
+            self.discover(id, now);
+        }
+    }
+
+    /// Adds every server that this one told of.
+    fn discover(&mut self, id: ServerId, now: Instant) {
+        let Some(entry) = self.entries.get(&id) else { return };
+        let Some(answer) = &entry.answer else { return };
+        let mut told: Vec<(Address, Origin)> = Vec::new();
+        for channel in answer.channels.list() {
+            if self.source_of(id, channel).is_none() {
+                told.push((channel.source.clone(), Origin::Told));
+            }
+        }
+        for replica in &answer.told {
+            let Some(address) = &replica.address else { continue };
+            if replica.guessed {
+                told.push((address.clone(), Origin::Guessed));
+            } else if self.by_server_id(replica.server_id, id).is_none() {
+                told.push((address.clone(), Origin::Told));
+            }
+        }
+        match &answer.managed {
+            Some(Managed::Aurora { instances, .. }) => {
+                let known = |key: &str| self.entries.values().any(|e| e.identity() == Some(key));
+                told.extend(instances.iter().filter(|i| !known(&format!("aurora {}", i.id))).filter_map(
+                    |instance| Some((managed::aurora_address(&entry.called, &instance.id)?, Origin::Told)),
+                ));
+            }
+            Some(Managed::MultiAz { members }) => {
+                told.extend(members.iter().map(|member| (member.clone(), Origin::Told)));
+            }
+            None => {}
+        }
+        for (address, origin) in told {
+            self.add(&address, origin, now);
+        }
+    }
+
+    /// Makes an address known; nothing happens when it is.
+    fn add(&mut self, called: &Address, origin: Origin, now: Instant) {
+        let reach = self.reach_of(called);
+        if let Some(id) = self.aliases.get(&reach) {
+            if let Some(entry) = self.entries.get_mut(id) {
+                entry.told_at = now;
+            }
+            return;
+        }
+        if origin == Origin::Guessed && self.dead_guesses.contains(&reach) {
+            return;
+        }
+        self.overflow = self.entries.len() >= MOST_SERVERS;
+        if self.overflow {
+            return;
+        }
+        let called = match origin {
+            // Whoever writes a seed may write what we dial: then the map says how the server is called.
+            Origin::Seed => called_of(&self.config.address_map, called),
+            _ => called.clone(),
+        };
+        let mut taken: HashSet<ServerName> = self.entries.values().map(|e| e.name.clone()).collect();
+        let name = name_of(&self.config, &called, &reach, &mut taken);
+        let id = self.next;
+        self.next += 1;
+        self.aliases.insert(reach.clone(), id);
+        self.entries.insert(id, Entry::new(id, name, called, reach, origin, now));
+    }
+
+    fn add_seeds(&mut self, now: Instant) {
+        for seed in self.config.seeds.clone() {
+            self.add(&seed, Origin::Seed, now);
+        }
+    }
+
+    /// Sees to it that one server is one entry; returns the entry that the answer belongs to.
+    fn settle_identity(&mut self, id: ServerId, answer: &Answer) -> Option<ServerId> {
+        let key = answer.identity.key.as_str();
+        let entry = self.entries.get_mut(&id)?;
+        if entry.identity().is_some_and(|old| old != key) {
+            entry.exchanged();
+            let reach = entry.reach.clone();
+            self.tracks.remove(&id);
+            self.aliases.retain(|address, to| *to != id || *address == reach);
+        }
+        let twin = self.entries.values().find(|e| e.id != id && e.identity() == Some(key)).map(|e| e.id);
+        let Some(twin) = twin else { return Some(id) };
+        let (ours, theirs) = (self.entries.get(&id)?, self.entries.get(&twin)?);
+        let twin_answers = theirs.state == State::Answering;
+        let keep = match (ours.origin, theirs.origin) {
+            (Origin::Seed, Origin::Told | Origin::Guessed) => id,
+            _ => twin,
+        };
+        let drop = if keep == id { twin } else { id };
+        tracing::debug!(kept = %self.entries[&keep].name, dropped = %self.entries[&drop].reach, "the same server");
+        if keep == twin && !twin_answers {
+            // It answers at the new address and not at the old one: it has moved.
+            let reach = ours.reach.clone();
+            self.entries.get_mut(&twin)?.moved_to(reach);
+        }
+        self.forget_but_keep_address(drop, keep);
+        (keep == id || !twin_answers).then_some(keep)
+    }
+
+    /// After several failures: another address that has led to the same server.
+    fn try_other_address(&mut self, id: ServerId) {
+        let Some(entry) = self.entries.get_mut(&id) else { return };
+        let mut others: Vec<&Address> =
+            self.aliases.iter().filter(|(_, to)| **to == id).map(|(address, _)| address).collect();
+        others.sort();
+        let after = others.iter().position(|a| **a == entry.reach).map_or(0, |at| at + 1);
+        if let Some(next) = others.get(after % others.len().max(1))
+            && **next != entry.reach
+        {
+            entry.reach = (*next).clone();
+        }
+    }
+
+    fn forget_the_gone(&mut self, now: Instant) {
+        let gone: Vec<ServerId> = self
+            .entries
+            .values()
+            .filter(|e| {
+                let quiet = |at: Instant| now.saturating_duration_since(at) > FORGET_AFTER;
+                e.origin != Origin::Seed
+                    && e.state != State::Answering
+                    && quiet(e.told_at)
+                    && e.answered_at.is_none_or(quiet)
+            })
+            .map(|e| e.id)
+            .collect();
+        gone.into_iter().for_each(|id| self.forget(id));
+    }
+
+    fn forget(&mut self, id: ServerId) {
+        self.entries.remove(&id);
+        self.tracks.remove(&id);
+        self.aliases.retain(|_, to| *to != id);
+    }
+
+    fn forget_but_keep_address(&mut self, id: ServerId, now_leads_to: ServerId) {
+        self.entries.remove(&id);
+        if let Some(track) = self.tracks.remove(&id) {
+            self.tracks.entry(now_leads_to).or_insert(track);
+        }
+        for to in self.aliases.values_mut().filter(|to| **to == id) {
+            *to = now_leads_to;
+        }
+    }
+
+    fn reach_of(&self, called: &Address) -> Address {
+        reach(&self.config.address_map, called)
+    }
+
+    /// What the rules say of a server, and its zone by rule.
+    pub(crate) fn said(&self, entry: &Entry) -> (zone::Said, Option<fleet::Zone>) {
+        let peer = entry.answer.as_ref().and_then(|a| a.peer);
+        let mut host = Host::server(&entry.called, &entry.reach, Some(&entry.name), peer);
+        let said = zone::apply(&self.config.servers, &mut host);
+        let zone = said.zone.clone().or_else(|| zone::by_rule(&self.config.zones, &host));
+        (said, zone)
+    }
+}
+
+fn reach(map: &[(Address, Address)], called: &Address) -> Address {
+    map.iter().find(|(from, _)| from == called).map_or_else(|| called.clone(), |(_, to)| to.clone())
+}
+
+fn called_of(map: &[(Address, Address)], reach: &Address) -> Address {
+    map.iter().find(|(_, to)| to == reach).map_or_else(|| reach.clone(), |(from, _)| from.clone())
+}
+
+#[cfg(test)]
+mod tests;

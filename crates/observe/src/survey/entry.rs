@@ -1,0 +1,198 @@
+//! One server in the book.
+
+use crate::answer::{Answer, Counters};
+use crate::ask::AskError;
+use crate::zone::{self, Host};
+use fleet::config::FleetConfig;
+use fleet::{Address, Load, ServerName, State};
+use std::collections::HashSet;
+use std::time::Instant;
+
+/// What a server is called inside this crate; never used twice.
+pub(crate) type ServerId = u32;
+
+/// One server.
+#[derive(Clone, Debug)]
+pub(crate) struct Entry {
+    pub(crate) id: ServerId,
+    pub(crate) name: ServerName,
+    /// What it is called by the configuration or by other servers.
+    pub(crate) called: Address,
+    /// What we dial.
+    pub(crate) reach: Address,
+    pub(crate) origin: Origin,
+    /// What it last answered, however long ago.
+    pub(crate) answer: Option<Answer>,
+    pub(crate) state: State,
+    /// Looks so far, and failed ones since the last answer.
+    pub(crate) looks: u64,
+    pub(crate) failures: u32,
+    pub(crate) answered_at: Option<Instant>,
+    pub(crate) back_since: Option<Instant>,
+    /// When somebody last told of it.
+    pub(crate) told_at: Instant,
+    /// What is odd about its address, in words.
+    pub(crate) remark: Option<String>,
+    pub(crate) statements_per_second: f64,
+}
+
+/// How we came to know a server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Origin {
+    /// The configuration names it.
+    Seed,
+    /// Another server told of it.
+    Told,
+    /// Concluded from a session: shown only once it answers.
+    Guessed,
+}
+
+impl Entry {
+    pub(crate) fn new(
+        id: ServerId,
+        name: ServerName,
+        called: Address,
+        reach: Address,
+        origin: Origin,
+        now: Instant,
+    ) -> Self {
+        Self {
+            id,
+            name,
+            called,
+            reach,
+            origin,
+            answer: None,
+            state: State::Unasked,
+            looks: 0,
+            failures: 0,
+            answered_at: None,
+            back_since: None,
+            told_at: now,
+            remark: None,
+            statements_per_second: 0.0,
+        }
+    }
+
+    /// Whether it is shown: named by the configuration, or looked at once (an address may turn out to be another one
+    /// of a server we know).
+    pub(crate) fn is_shown(&self) -> bool {
+        match self.origin {
+            Origin::Seed => true,
+            Origin::Told => self.looks > 0,
+            Origin::Guessed => self.answer.is_some(),
+        }
+    }
+
+    pub(crate) fn is_fresh(&self) -> bool {
+        self.state == State::Answering
+    }
+
+    pub(crate) fn identity(&self) -> Option<&str> {
+        self.answer.as_ref().map(|a| a.identity.key.as_str())
+    }
+
+    pub(crate) fn uuid(&self) -> Option<&String> {
+        self.answer.as_ref().and_then(|a| a.identity.uuid.as_ref())
+    }
+
+    pub(crate) fn server_id(&self) -> Option<u32> {
+        self.answer.as_ref().map(|a| a.identity.server_id)
+    }
+
+    /// It answered. What answers from the start on counts as warm; what comes later or comes back warms up from here.
+    pub(super) fn accept(&mut self, answer: Answer, now: Instant, at_start: bool) {
+        let was_away = self.failures > 0 || (self.answer.is_none() && !at_start);
+        if was_away {
+            self.back_since = Some(now);
+        }
+        if let (Some(before), Some(after)) = (self.answer.as_ref().and_then(|a| a.load), answer.load) {
+            self.count(before, after);
+        }
+        self.failures = 0;
+        self.state = State::Answering;
+        self.answered_at = Some(now);
+        self.answer = Some(answer);
+    }
+
+    /// It gave no answer, or an error.
+    pub(super) fn fail(&mut self, error: &AskError) {
+        if self.failures == 0 {
+            tracing::info!(server = %self.name, %error, "does not answer");
+        }
+        self.failures = self.failures.saturating_add(1);
+        self.back_since = None;
+        self.statements_per_second = 0.0;
+        self.state = match error {
+            AskError::Silent { .. } => State::Silent { why: error.to_string() },
+            _ => State::Failing { why: with_remedy(error) },
+        };
+    }
+
+    /// Another server answers at this address.
+    pub(super) fn exchanged(&mut self) {
+        tracing::info!(server = %self.name, address = %self.reach, "another server answers at this address");
+        self.remark = Some(format!("{}: another server answers at {} than before", self.name, self.reach));
+        self.answer = None;
+        self.statements_per_second = 0.0;
+        self.failures = self.failures.max(1);
+    }
+
+    /// The same server answers at another address, and not at the one we had.
+    pub(super) fn moved_to(&mut self, reach: Address) {
+        tracing::info!(server = %self.name, from = %self.reach, to = %reach, "answers at another address");
+        self.remark =
+            Some(format!("{} does not answer at {} any more, but at {reach}", self.name, self.reach));
+        self.reach = reach;
+    }
+
+    fn count(&mut self, before: Counters, after: Counters) {
+        let seconds = after.at.saturating_duration_since(before.at).as_secs_f64();
+        if seconds > 0.0 {
+            // A restarted server counts from zero again: no rate for that interval.
+            let asked = after.questions.checked_sub(before.questions);
+            self.statements_per_second = asked.map_or(0.0, |n| n as f64 / seconds);
+        }
+    }
+
+    /// What it carries; our own session and statement, and the sessions of its replicas, do not count.
+    pub(crate) fn load(&self) -> Load {
+        let Some(answer) = &self.answer else { return Load::default() };
+        let Some(counters) = answer.load else { return Load::default() };
+        let replicas = u32::try_from(answer.told.len()).unwrap_or(0);
+        Load {
+            sessions: counters.sessions.saturating_sub(1 + replicas),
+            running: counters.running.saturating_sub(1),
+            statements_per_second: self.statements_per_second,
+        }
+    }
+}
+
+/// An error with what mends it, where we know.
+fn with_remedy(error: &AskError) -> String {
+    let remedy = match error {
+        AskError::Answered { code: 1045 | 1698, .. } => {
+            "check user and password in the configuration or option file"
+        }
+        AskError::Answered { code: 1040, .. } => "raise max_connections, or leave one connection to watchers",
+        AskError::Answered { code: 1129, .. } => "FLUSH HOSTS on that server unblocks us",
+        AskError::Answered { code: 1130, .. } => "the account is not allowed from this host",
+        AskError::Answered { code: 1226, .. } => "the account's MAX_USER_CONNECTIONS is used up",
+        _ => return error.to_string(),
+    };
+    format!("{error}; {remedy}")
+}
+
+/// The name a rule gives, if nobody has it yet; else what the server is called.
+pub(super) fn name_of(
+    config: &FleetConfig,
+    called: &Address,
+    reach: &Address,
+    taken: &mut HashSet<ServerName>,
+) -> ServerName {
+    let said = zone::apply(&config.servers, &mut Host::server(called, reach, None, None));
+    let given = said.name.map(|name| ServerName::new(&name)).filter(|name| !taken.contains(name));
+    let name = given.unwrap_or_else(|| ServerName::new(&called.to_string()));
+    taken.insert(name.clone());
+    name
+}

@@ -1,0 +1,276 @@
+//! From the book to the snapshot that others decide on: judgement, lag, zones and demand put together.
+
+pub(crate) mod place;
+
+use crate::answer::{Channels, Managed};
+use crate::demand::Estimator;
+use crate::judge::{self, Facts, Judged, Seen};
+use crate::lag::{self, Track, Window};
+use crate::survey::{Book, Entry, ServerId};
+use fleet::{Demand, Lag, LagSource, Role, Server, ServerName, Snapshot, State, WriterStatus, Zoned};
+use place::Placement;
+use std::collections::{BTreeMap, HashMap};
+use std::net::IpAddr;
+use std::time::Instant;
+
+/// What is remembered from one snapshot to the next.
+#[derive(Default)]
+pub(crate) struct View {
+    round: u64,
+    /// The last server known as primary: lag is counted against it also while the writer is unknown.
+    reference: Option<ServerId>,
+    pub(crate) placement: Placement,
+    pub(crate) estimator: Estimator,
+    /// Addresses of client hosts that servers show by name.
+    pub(crate) resolved: HashMap<String, Vec<IpAddr>>,
+}
+
+impl View {
+    /// Puts together what is known now.
+    pub(crate) fn snapshot(&mut self, book: &Book, now: Instant) -> Snapshot {
+        self.round += 1;
+        let shown: Vec<&Entry> = book.entries.values().filter(|e| e.is_shown()).collect();
+        let seen = seen(book, &shown);
+        let (judged, writer) = judge::judge(&seen);
+        if let Some(primary) = shown.iter().zip(&judged).find(|(_, j)| j.role == Role::Primary) {
+            self.reference = Some(primary.0.id);
+        }
+        let zones = self.placement.zones(book, &shown, now);
+        let own_zone = self.placement.own(book, &shown, &zones);
+        let lags = self.lags(book, &shown, &judged);
+        let servers: Vec<Server> = shown
+            .iter()
+            .zip(&judged)
+            .zip(zones.into_iter().zip(lags))
+            .map(|((entry, judged), (zone, lag))| server(book, entry, judged, zone, lag))
+            .collect();
+        let (demand, mut remarks) = self.demand(book, &servers, own_zone.as_ref(), now);
+        remarks.extend(self.remarks(book, &shown, &servers, &writer));
+        remarks.sort();
+        remarks.dedup();
+        Snapshot { at: now, round: self.round, servers, writer, own_zone, demand, remarks }
+    }
+
+    /// The lag of each shown server, in order.
+    fn lags(&self, book: &Book, shown: &[&Entry], judged: &[Judged]) -> Vec<Option<Lag>> {
+        let reference = self.reference.and_then(|id| book.entries.get(&id));
+        let mut lags: BTreeMap<usize, Option<Lag>> = BTreeMap::new();
+        // Sources before their replicas; a ring ends after as many rounds as there are servers.
+        for _ in 0..shown.len() {
+            for at in 0..shown.len() {
+                if judged[at].role != Role::Replica || lags.contains_key(&at) {
+                    continue;
+                }
+                let above = judged[at].source_at.filter(|&s| judged[s].role == Role::Replica);
+                match above.map(|s| lags.get(&s)) {
+                    Some(None) => {}
+                    Some(Some(above)) => {
+                        drop(lags.insert(at, lag_of(book, shown, at, &judged[at], reference, *above)))
+                    }
+                    None => drop(lags.insert(at, lag_of(book, shown, at, &judged[at], reference, None))),
+                }
+            }
+        }
+        (0..shown.len()).map(|at| lags.remove(&at).flatten()).collect()
+    }
+
+    fn demand(
+        &self,
+        book: &Book,
+        servers: &[Server],
+        own: Option<&Zoned>,
+        now: Instant,
+    ) -> (Demand, Vec<String>) {
+        let by_name: HashMap<&ServerName, &Server> = servers.iter().map(|s| (&s.name, s)).collect();
+        let role = |id: ServerId| book.entries.get(&id).and_then(|e| by_name.get(&e.name));
+        let reads = |s: &Server| s.role == Role::Replica && s.reserved.is_none();
+        let any_replica = servers.iter().any(|s| reads(s) && s.state == State::Answering);
+        let counts = |id: ServerId| {
+            role(id).is_some_and(|s| {
+                reads(s) || (!any_replica && s.role == Role::Primary && s.reserved.is_none())
+            })
+        };
+        let place = |id: ServerId, host: &str| {
+            let local = host == "localhost";
+            let at_server = || role(id).and_then(|s| s.zone_name().cloned());
+            self.placement.client(book, host, self.resolved.get(host).map_or(&[], Vec::as_slice)).or_else(
+                || {
+                    if local { at_server() } else { None }
+                },
+            )
+        };
+        let measured = self.estimator.measure(now, counts, place);
+        crate::demand::decide(measured, &book.config, servers, own.map(|z| &z.zone))
+    }
+
+    fn remarks(
+        &self,
+        book: &Book,
+        shown: &[&Entry],
+        servers: &[Server],
+        writer: &WriterStatus,
+    ) -> Vec<String> {
+        let mut remarks = self.placement.remarks();
+        if let WriterStatus::Unknown { why } = writer {
+            remarks.push(format!("no writer: {why}"));
+        }
+        if book.overflow {
+            remarks.push("more servers are told of than one fleet has; no more are added".to_owned());
+        }
+        for entry in shown {
+            remarks.extend(entry.remark.clone());
+            let Some(answer) = &entry.answer else { continue };
+            remarks.extend(answer.missing.iter().map(|m| format!("{}: {}", entry.name, m.words())));
+            remarks.extend(answer.remarks.iter().map(|r| format!("{}: {r}", entry.name)));
+            if let Some(plain) = &answer.plain_because
+                && answer.peer.is_some_and(|ip| !ip.is_loopback())
+            {
+                remarks.push(format!("{}: our questions travel unencrypted: {plain}", entry.name));
+            }
+        }
+        let primary = self.reference.and_then(|id| book.entries.get(&id));
+        if let Some(primary) = primary.filter(|p| !p.is_fresh() && servers.iter().any(|s| s.lag.is_some())) {
+            remarks.push(format!(
+                "{} does not answer: lag is counted against what it had when it last did",
+                primary.name
+            ));
+        }
+        remarks
+    }
+}
+
+/// What the judge needs to know.
+fn seen(book: &Book, shown: &[&Entry]) -> Vec<Seen> {
+    let place: HashMap<ServerId, usize> = shown.iter().enumerate().map(|(at, e)| (e.id, at)).collect();
+    let writer = aurora_writer(shown);
+    shown
+        .iter()
+        .map(|entry| {
+            let facts = entry.answer.as_ref().map(|answer| {
+                let channels = answer.channels.list().to_vec();
+                let sources =
+                    channels.iter().map(|c| place.get(&book.source_of(entry.id, c)?).copied()).collect();
+                Facts {
+                    switches: answer.switches,
+                    channels,
+                    sources,
+                    channels_unknown: match &answer.channels {
+                        Channels::Unknown { why } => Some(why.clone()),
+                        Channels::Known(_) => None,
+                    },
+                    told_by: told_by(shown, entry),
+                    managed_writer: match &answer.managed {
+                        Some(Managed::Aurora { own, .. }) => Some(writer.as_ref() == Some(own)),
+                        _ => None,
+                    },
+                }
+            });
+            let trouble = match &entry.state {
+                State::Silent { why } | State::Failing { why } => why.clone(),
+                State::Answering | State::Unasked => String::new(),
+            };
+            Seen { name: entry.name.clone(), fresh: entry.is_fresh(), trouble, facts }
+        })
+        .collect()
+}
+
+/// The writer's id by the best view there is: the writer's own, else that of any instance that answers.
+fn aurora_writer(shown: &[&Entry]) -> Option<String> {
+    let views = || {
+        shown.iter().filter(|e| e.is_fresh()).filter_map(|e| match e.answer.as_ref()?.managed.as_ref()? {
+            Managed::Aurora { own, instances } => {
+                let writer = instances.iter().find(|i| i.writer)?.id.clone();
+                Some((*own == writer, writer))
+            }
+            Managed::MultiAz { .. } => None,
+        })
+    };
+    views().find(|(own, _)| *own).or_else(|| views().next()).map(|(_, writer)| writer)
+}
+
+/// A server that names `entry` as its replica.
+fn told_by(shown: &[&Entry], entry: &Entry) -> Option<ServerName> {
+    let is_it = |told: &crate::answer::Told| {
+        told.address.as_ref() == Some(&entry.called)
+            || (told.server_id != 0 && Some(told.server_id) == entry.server_id())
+    };
+    shown
+        .iter()
+        .find(|e| e.id != entry.id && e.answer.as_ref().is_some_and(|a| a.told.iter().any(is_it)))
+        .map(|e| e.name.clone())
+}
+
+fn lag_of(
+    book: &Book,
+    shown: &[&Entry],
+    at: usize,
+    judged: &Judged,
+    reference: Option<&Entry>,
+    above: Option<Lag>,
+) -> Option<Lag> {
+    let entry = shown[at];
+    let answer = entry.answer.as_ref()?;
+    if let Some(Managed::Aurora { own, .. }) = &answer.managed {
+        return aurora_lag(shown, own, book);
+    }
+    let when = Window { asked: answer.asked, answered: answer.answered };
+    let channel = judged.channel.and_then(|c| answer.channels.list().get(c));
+    let seconds = channel.and_then(|c| c.seconds_behind);
+    let track = |e: &Entry| book.tracks.get(&e.id).cloned();
+    if let (Some(applied), Some(primary)) = (&answer.applied, reference)
+        && primary.id != entry.id
+        && let Some(track) = track(primary)
+    {
+        let takes = |domain| answer.channels.list().iter().any(|c| c.domains.take(domain));
+        let applied = lag::complete(applied, &track, takes);
+        let behind = track.behind(&applied, when, !primary.is_fresh());
+        if behind != lag::Behind::Unknown {
+            return lag::lag(behind, LagSource::GtidSamples, seconds);
+        }
+    }
+    let source = judged.source_at.map(|s| shown[s]);
+    let executed = channel.and_then(|c| c.executed.clone()).map(fleet::Position::File);
+    let behind = match (source, &executed) {
+        (Some(source), Some(executed)) => track(source)
+            .map_or(lag::Behind::Unknown, |track: Track| track.behind(executed, when, !source.is_fresh())),
+        _ => lag::Behind::Unknown,
+    };
+    let own = lag::lag(behind, LagSource::FileSamples, seconds)?;
+    Some(above.map_or(own, |above| lag::through(above, own)))
+}
+
+/// Aurora's own figure, by the view of an instance that answers.
+fn aurora_lag(shown: &[&Entry], own: &str, book: &Book) -> Option<Lag> {
+    let of = |e: &&&Entry| e.answer.as_ref()?.managed.as_ref()?.instance(own)?.lag;
+    let writers_view = shown.iter().filter(|e| e.is_fresh()).find(|e| {
+        matches!(e.answer.as_ref().and_then(|a| a.managed.as_ref()),
+            Some(Managed::Aurora { own, instances }) if instances.iter().any(|i| i.writer && i.id == *own))
+    });
+    let any_view = || shown.iter().filter(|e| e.is_fresh()).find(|e| of(e).is_some());
+    let at_least = writers_view.as_ref().and_then(of).or_else(|| any_view().as_ref().and_then(of))?;
+    Some(Lag { at_least, uncertainty: book.config.interval, source: LagSource::Aurora })
+}
+
+fn server(book: &Book, entry: &Entry, judged: &Judged, zone: Option<Zoned>, lag: Option<Lag>) -> Server {
+    let (said, _) = book.said(entry);
+    let answer = entry.answer.as_ref();
+    let channel = judged.channel.and_then(|c| answer?.channels.list().get(c));
+    Server {
+        name: entry.name.clone(),
+        reach: entry.reach.clone(),
+        version: answer.map(|a| a.product.clone()),
+        role: judged.role,
+        because: judged.because.clone(),
+        state: entry.state.clone(),
+        zone,
+        lag,
+        seconds_behind: channel.and_then(|c| c.seconds_behind),
+        replication: judged.replication.clone(),
+        source: judged.source.clone(),
+        weight: said.weight.unwrap_or(fleet::Weight::ONE),
+        reserved: said.reserved,
+        load: entry.load(),
+        back_since: entry.back_since,
+        round_trip: answer.and_then(|a| a.round_trip),
+    }
+}

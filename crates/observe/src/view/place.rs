@@ -1,0 +1,119 @@
+//! Where servers, client hosts and we ourselves stand, and what is remembered for it.
+
+use crate::survey::{Book, Entry, ServerId};
+use crate::zone::metadata::MetadataError;
+use crate::zone::{self, Host, round_trip};
+use fleet::config::OwnZone;
+use fleet::{Zone, Zoned, ZonedBy};
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
+use std::time::{Duration, Instant};
+
+/// Groups by round-trip time are made anew only this often: a zone that flickers is worse than one found late.
+const REGROUP_EVERY: Duration = Duration::from_secs(10);
+
+/// What is remembered about places.
+#[derive(Default)]
+pub(crate) struct Placement {
+    /// What the cloud said of our own host, once asked.
+    pub(crate) metadata: Option<Result<Zone, MetadataError>>,
+    groups: BTreeMap<ServerId, Zone>,
+    grouped_at: Option<Instant>,
+}
+
+impl Placement {
+    /// The zone of each shown server, in order.
+    pub(super) fn zones(&mut self, book: &Book, shown: &[&Entry], now: Instant) -> Vec<Option<Zoned>> {
+        let ruled: Vec<Option<Zone>> = shown.iter().map(|entry| book.said(entry).1).collect();
+        if book.config.zones_by_round_trip {
+            let rest: Vec<&Entry> = shown
+                .iter()
+                .zip(&ruled)
+                .filter(|(_, zone)| zone.is_none())
+                .map(|(entry, _)| *entry)
+                .collect();
+            self.regroup(book, &rest, ruled.iter().any(Option::is_some), now);
+        } else {
+            self.groups.clear();
+        }
+        shown
+            .iter()
+            .zip(ruled)
+            .map(|(entry, ruled)| {
+                let by_rule = ruled.map(|zone| Zoned { zone, by: ZonedBy::Rule });
+                let by_time =
+                    || Some(Zoned { zone: self.groups.get(&entry.id)?.clone(), by: ZonedBy::RoundTrip });
+                by_rule.or_else(by_time)
+            })
+            .collect()
+    }
+
+    fn regroup(&mut self, book: &Book, rest: &[&Entry], rules_place_others: bool, now: Instant) {
+        let timed: Vec<(ServerId, Duration)> =
+            rest.iter().filter_map(|e| Some((e.id, e.answer.as_ref()?.round_trip?))).collect();
+        let known: BTreeSet<ServerId> = self.groups.keys().copied().collect();
+        let wanted: BTreeSet<ServerId> = timed.iter().map(|(id, _)| *id).collect();
+        let due = self.grouped_at.is_none_or(|at| now.saturating_duration_since(at) >= REGROUP_EVERY);
+        if !due && known == wanted {
+            return;
+        }
+        let times: Vec<Duration> = timed.iter().map(|(_, time)| *time).collect();
+        // The nearest group stands where we stand, as far as times can tell; it takes the name of our zone where that
+        // is known, unless rules place other servers (then our zone has its members already).
+        let ours = self.named_own(book).filter(|_| !rules_place_others);
+        let name = |zone: Zone| match &ours {
+            Some(own) if zone.as_str() == round_trip::NEAR => own.clone(),
+            _ => zone,
+        };
+        let zones = round_trip::groups(&times).into_iter().map(name);
+        self.groups = timed.iter().map(|(id, _)| *id).zip(zones).collect();
+        self.grouped_at = Some(now);
+    }
+
+    /// Our own zone: named, by rule, from the cloud, or with the nearest servers.
+    pub(super) fn own(&self, book: &Book, shown: &[&Entry], zones: &[Option<Zoned>]) -> Option<Zoned> {
+        if let OwnZone::Named(zone) = &book.config.own_zone {
+            return Some(Zoned { zone: zone.clone(), by: ZonedBy::Rule });
+        }
+        if let Some(zone) = own_by_rule(book) {
+            return Some(Zoned { zone, by: ZonedBy::Rule });
+        }
+        if let Some(Ok(zone)) = &self.metadata {
+            return Some(Zoned { zone: zone.clone(), by: ZonedBy::Metadata });
+        }
+        let nearest = shown
+            .iter()
+            .zip(zones)
+            .filter(|(_, zone)| zone.as_ref().is_some_and(|z| z.by == ZonedBy::RoundTrip))
+            .min_by_key(|(entry, _)| {
+                entry.answer.as_ref().and_then(|a| a.round_trip).unwrap_or(Duration::MAX)
+            });
+        nearest.and_then(|(_, zone)| zone.clone())
+    }
+
+    fn named_own(&self, book: &Book) -> Option<Zone> {
+        match (&book.config.own_zone, &self.metadata) {
+            (OwnZone::Named(zone), _) => Some(zone.clone()),
+            (OwnZone::Auto, Some(Ok(zone))) => Some(zone.clone()),
+            (OwnZone::Auto, _) => None,
+        }
+    }
+
+    /// The zone of a client host, by the same rules.
+    pub(super) fn client(&self, book: &Book, host: &str, resolved: &[IpAddr]) -> Option<Zone> {
+        zone::by_rule(&book.config.zones, &Host::client(host, resolved))
+    }
+
+    pub(super) fn remarks(&self) -> Vec<String> {
+        match &self.metadata {
+            Some(Err(error)) => vec![format!("our own zone is not known from the cloud: {error}")],
+            _ => Vec::new(),
+        }
+    }
+}
+
+/// Our zone by the rules, matched with the addresses that servers see us by.
+pub(crate) fn own_by_rule(book: &Book) -> Option<Zone> {
+    let addresses: Vec<IpAddr> = book.entries.values().filter_map(|e| e.answer.as_ref()?.local).collect();
+    zone::by_rule(&book.config.zones, &Host { names: Vec::new(), addresses, labels: Vec::new() })
+}

@@ -1,0 +1,188 @@
+//! The task that keeps the book: takes what comes in, publishes what follows, and sees to it that every server known
+//! is being asked.
+
+use super::visiting::{How, Visiting};
+use crate::answer::Answer;
+use crate::ask::AskError;
+use crate::survey::{Book, ServerId};
+use crate::view::View;
+use crate::view::place::own_by_rule;
+use crate::zone::metadata::{self, MetadataError};
+use fleet::config::{FleetConfig, OwnZone};
+use fleet::{ServerName, Snapshot, Zone};
+use std::collections::HashMap;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use tokio::sync::{mpsc, watch};
+use tokio::time::MissedTickBehavior;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+/// The metadata service answers in milliseconds or not at all.
+const METADATA_DEADLINE: Duration = Duration::from_millis(500);
+/// Client hosts that servers show by name, resolved at most so many at a time and kept so many.
+const MOST_RESOLVED: usize = 1024;
+
+/// What the keeper is told.
+pub(super) enum Command {
+    Visited { id: ServerId, outcome: Box<Result<Answer, AskError>> },
+    Suspect { server: ServerName, why: String },
+    Reconfigure(Box<FleetConfig>),
+    OwnZone(Result<Zone, MetadataError>),
+    Resolved { host: String, addresses: Vec<IpAddr> },
+}
+
+/// Keeps the book.
+pub(super) struct Keeper {
+    book: Book,
+    view: View,
+    visiting: HashMap<ServerId, Visiting>,
+    metadata: SocketAddr,
+    metadata_asked: bool,
+    commands: mpsc::UnboundedSender<Command>,
+    snapshots: watch::Sender<Arc<Snapshot>>,
+    rounds: watch::Sender<u64>,
+    tasks: TaskTracker,
+    stop: CancellationToken,
+}
+
+impl Keeper {
+    pub(super) fn new(
+        config: FleetConfig,
+        metadata: SocketAddr,
+        commands: mpsc::UnboundedSender<Command>,
+        tasks: TaskTracker,
+        stop: CancellationToken,
+    ) -> (Self, watch::Receiver<Arc<Snapshot>>, watch::Receiver<u64>) {
+        let now = Instant::now();
+        let (book, view) = (Book::new(config, now), View::default());
+        let (snapshots, receiver) = watch::channel(Arc::new(Snapshot::empty(now)));
+        let (rounds, rounds_receiver) = watch::channel(0);
+        let visiting = HashMap::new();
+        let keeper = Self {
+            book,
+            view,
+            visiting,
+            metadata,
+            metadata_asked: false,
+            commands,
+            snapshots,
+            rounds,
+            tasks,
+            stop,
+        };
+        (keeper, receiver, rounds_receiver)
+    }
+
+    pub(super) async fn run(mut self, mut inbox: mpsc::UnboundedReceiver<Command>) {
+        let stop = self.stop.clone();
+        let mut tick = tokio::time::interval(self.book.config.interval);
+        tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        self.send_visitors();
+        loop {
+            tokio::select! {
+                () = stop.cancelled() => break,
+                _ = tick.tick() => {}
+                Some(command) = inbox.recv() => {
+                    self.take(command);
+                    // What came in together is judged together.
+                    while let Ok(command) = inbox.try_recv() {
+                        self.take(command);
+                    }
+                    self.send_visitors();
+                }
+            }
+            self.publish();
+        }
+    }
+
+    fn take(&mut self, command: Command) {
+        match command {
+            Command::Visited { id, outcome } => {
+                self.book.take(id, *outcome, Instant::now());
+                self.count_clients(id);
+                self.ask_own_zone();
+            }
+            Command::Suspect { server, why } => {
+                let id = self.book.entries.values().find(|e| e.name == server).map(|e| e.id);
+                if let Some(visiting) = id.and_then(|id| self.visiting.get(&id)) {
+                    tracing::debug!(%server, why, "under suspicion");
+                    visiting.poke();
+                }
+            }
+            Command::Reconfigure(config) => self.book.reconfigure(*config, Instant::now()),
+            Command::OwnZone(outcome) => self.view.placement.metadata = Some(outcome),
+            Command::Resolved { host, addresses } => drop(self.view.resolved.insert(host, addresses)),
+        }
+    }
+
+    /// Starts a task for every server that has none, ends those of servers that are gone, and starts anew those whose
+    /// address or account changed.
+    fn send_visitors(&mut self) {
+        let how = How::of(&self.book.config);
+        let entries = &self.book.entries;
+        self.visiting.retain(|id, visiting| {
+            entries.get(id).is_some_and(|entry| entry.reach == visiting.reach) && visiting.how == how
+        });
+        for (id, entry) in entries {
+            if !self.visiting.contains_key(id) {
+                let (stop, tell) = (self.stop.child_token(), self.commands.clone());
+                let (visiting, task) = Visiting::start(*id, entry.reach.clone(), how.clone(), tell, stop);
+                self.tasks.spawn(task);
+                self.visiting.insert(*id, visiting);
+            }
+        }
+    }
+
+    fn publish(&mut self) {
+        let snapshot = self.view.snapshot(&self.book, Instant::now());
+        self.snapshots.send_replace(Arc::new(snapshot));
+        let rounds = self.book.entries.values().map(|entry| entry.looks).min().unwrap_or(0);
+        self.rounds.send_replace(rounds);
+    }
+
+    fn count_clients(&mut self, id: ServerId) {
+        let known = &self.book.entries;
+        self.view.estimator.keep(|id| known.contains_key(&id));
+        let clients = known.get(&id).and_then(|e| e.answer.as_ref()).and_then(|a| a.clients.as_ref());
+        let Some(clients) = clients else { return };
+        self.view.estimator.take(id, clients);
+        let unknown: Vec<String> = self
+            .view
+            .estimator
+            .hosts()
+            .filter(|host| host.parse::<IpAddr>().is_err() && *host != "localhost" && !host.starts_with('('))
+            .filter(|host| !self.view.resolved.contains_key(*host))
+            .map(str::to_owned)
+            .collect();
+        for host in unknown {
+            if self.view.resolved.len() >= MOST_RESOLVED {
+                break;
+            }
+            self.view.resolved.insert(host.clone(), Vec::new());
+            let tell = self.commands.clone();
+            self.tasks.spawn(async move {
+                let found = tokio::net::lookup_host((host.as_str(), 0)).await;
+                let addresses = found.map(|all| all.map(|a| a.ip()).collect()).unwrap_or_default();
+                let _ = tell.send(Command::Resolved { host, addresses });
+            });
+        }
+    }
+
+    /// Once the first server told how it sees us and no rule places us: asks the cloud. On a loopback there is none.
+    fn ask_own_zone(&mut self) {
+        let local: Vec<IpAddr> =
+            self.book.entries.values().filter_map(|e| e.answer.as_ref()?.local).collect();
+        let auto = self.book.config.own_zone == OwnZone::Auto;
+        let away = local.iter().any(|ip| !ip.is_loopback());
+        if self.metadata_asked || !auto || !away || own_by_rule(&self.book).is_some() {
+            return;
+        }
+        self.metadata_asked = true;
+        let (at, tell) = (self.metadata, self.commands.clone());
+        self.tasks.spawn(async move {
+            let _ = tell.send(Command::OwnZone(metadata::own_zone(at, METADATA_DEADLINE).await));
+        });
+    }
+}
