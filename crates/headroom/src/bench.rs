@@ -1,10 +1,11 @@
 //! `headroom bench`: the relay beside HAProxy and a direct connection, in one run on this machine; then the demo's
 //! ratios, repeated. What is measured and how to read it: docs/guide/benchmarks.md.
 
-mod child;
+pub(crate) mod child;
 mod client;
+mod demo;
 mod load;
-mod machine;
+pub(crate) mod machine;
 mod output;
 mod plan;
 mod process;
@@ -34,6 +35,10 @@ pub(crate) struct BenchArgs {
 enum What {
     /// The relay: direct, HAProxy and headroom under the same loads, interleaved.
     Relay(RelayArgs),
+    /// The demo's promises, over several demos.
+    Demo(DemoBenchArgs),
+    /// Both, one after the other.
+    All(AllArgs),
 }
 
 /// Flags of `headroom bench relay`.
@@ -84,6 +89,39 @@ pub(crate) struct RelayArgs {
     json: bool,
 }
 
+/// Flags of `headroom bench demo`.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct DemoBenchArgs {
+    /// How many demos.
+    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=50))]
+    repetitions: u32,
+    /// Where the run's files go [default: benchmarks/runs/YYYY-MM-DD-demo].
+    #[arg(long)]
+    out: Option<PathBuf>,
+    /// Print medians as JSON instead of a table.
+    #[arg(long)]
+    json: bool,
+}
+
+/// Flags of `headroom bench all`.
+#[derive(Args, Clone, Debug)]
+struct AllArgs {
+    #[command(flatten)]
+    relay: RelayArgs,
+    /// How many demos.
+    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=50))]
+    repetitions: u32,
+}
+
+impl AllArgs {
+    /// With `--out` each gets a directory of its own below it.
+    fn split(self) -> (RelayArgs, DemoBenchArgs) {
+        let below = |what: &str| self.relay.out.as_ref().map(|out| out.join(what));
+        let demo = DemoBenchArgs { repetitions: self.repetitions, out: below("demo"), json: self.relay.json };
+        (RelayArgs { out: below("relay"), ..self.relay }, demo)
+    }
+}
+
 impl RelayArgs {
     fn plan(&self, newer: bool) -> Plan {
         let mut subjects = vec![Subject::Direct, Subject::Haproxy];
@@ -103,11 +141,17 @@ impl RelayArgs {
 pub(crate) async fn run(args: BenchArgs) -> anyhow::Result<ExitCode> {
     match args.what {
         What::Relay(args) => relay::run(args).await,
+        What::Demo(args) => demo::run(args).await,
+        What::All(args) => {
+            let (relay, demo) = args.split();
+            relay::run(relay).await?;
+            demo::run(demo).await
+        }
     }
 }
 
 /// Returns on Ctrl-C or when we are asked to end.
-async fn interrupted() {
+pub(crate) async fn interrupted() {
     use tokio::signal::unix::{SignalKind, signal};
     let asked = async {
         match signal(SignalKind::terminate()) {

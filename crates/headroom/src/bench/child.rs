@@ -53,17 +53,10 @@ impl Program {
         log: &Path,
         output: Stdio,
     ) -> anyhow::Result<Self> {
-        let mut command = match SETPRIV.iter().find(|path| Path::new(path).exists()) {
-            Some(setpriv) => {
-                let mut command = Command::new(setpriv);
-                command.args(["--pdeathsig", "KILL", "--"]).arg(program);
-                command
-            }
-            None => Command::new(program),
-        };
-        command.args(arguments).stdin(Stdio::null()).stdout(output).stderr(log_file(log)?);
+        let mut command = command(program);
+        command.args(arguments).stdout(output).stderr(log_file(log)?);
         // A Ctrl-C on the terminal is for us; we then stop them in order.
-        command.process_group(0).kill_on_drop(true);
+        command.process_group(0);
         let child = command.spawn().with_context(|| format!("starting {name}"))?;
         Ok(Self { name, child, log: log.to_owned() })
     }
@@ -113,6 +106,20 @@ impl Program {
         last.reverse();
         if last.is_empty() { "it said nothing".to_owned() } else { last.join(" / ") }
     }
+}
+
+/// A command without input that ends with us.
+pub(crate) fn command(program: &Path) -> Command {
+    let mut command = match SETPRIV.iter().find(|path| Path::new(path).exists()) {
+        Some(setpriv) => {
+            let mut command = Command::new(setpriv);
+            command.args(["--pdeathsig", "KILL", "--"]).arg(program);
+            command
+        }
+        None => Command::new(program),
+    };
+    command.stdin(Stdio::null()).kill_on_drop(true);
+    command
 }
 
 fn log_file(path: &Path) -> anyhow::Result<std::fs::File> {

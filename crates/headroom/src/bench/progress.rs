@@ -2,8 +2,8 @@
 
 use super::plan::Condition;
 use super::sample::{Found, Sample};
+use crate::terminal;
 use indicatif::{ProgressBar, ProgressStyle};
-use std::io::Write;
 
 /// The bar, and lines above it.
 #[derive(Debug)]
@@ -34,7 +34,7 @@ impl Progress {
     /// A line of its own.
     pub(crate) fn say(&self, text: &str) {
         if self.bar.is_hidden() {
-            say(text);
+            terminal::complain(text);
         } else {
             self.bar.println(text);
         }
@@ -45,11 +45,6 @@ impl Drop for Progress {
     fn drop(&mut self) {
         self.bar.finish_and_clear();
     }
-}
-
-/// A line on standard error; a terminal that went away is no reason to stop.
-pub(crate) fn say(text: &str) {
-    let _ = writeln!(std::io::stderr(), "{text}");
 }
 
 fn line(sample: &Sample) -> String {

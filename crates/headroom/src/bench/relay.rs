@@ -2,15 +2,15 @@
 
 use super::child::Program;
 use super::plan::{Block, Condition, Plan, Subject};
-use super::progress::{Progress, say};
+use super::progress::Progress;
 use super::report::{Report, markdown};
 use super::sample::{Cost, Found, Sample};
 use super::server::Server;
 use super::subject::{self, Running, Site};
 use super::{RelayArgs, client, load, machine::Machine, output, process, statistics, sysbench};
+use crate::{exit, terminal};
 use anyhow::{Context, bail};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
@@ -53,7 +53,7 @@ pub(crate) async fn run(args: RelayArgs) -> anyhow::Result<ExitCode> {
     let report = Report::new(directory.date().to_owned(), machine, plan, samples);
     write(&report, directory)?;
     print(&report, args.json)?;
-    Ok(ExitCode::SUCCESS)
+    Ok(exit::DONE)
 }
 
 impl Tools {
@@ -97,7 +97,7 @@ fn allow_files(sessions: u64) -> anyhow::Result<()> {
 fn announce(plan: &Plan, directory: &Path) {
     let minutes = plan.expected().as_secs().div_ceil(60);
     let subjects: Vec<&str> = plan.subjects.iter().map(|s| s.name()).collect();
-    say(&format!(
+    terminal::complain(&format!(
         "{} cells ({}; {}), about {minutes} min; at most {} min. Result: {}",
         plan.cells(),
         subjects.join(", "),
@@ -106,7 +106,7 @@ fn announce(plan: &Plan, directory: &Path) {
         directory.display()
     ));
     if cfg!(debug_assertions) {
-        say(
+        terminal::complain(
             "\n*** headroom is a DEBUG build: its figures will mean nothing. Use make bench, or cargo build --release.\n",
         );
     }
@@ -250,16 +250,16 @@ fn write(report: &Report, directory: output::Directory) -> anyhow::Result<()> {
     report.write_json(&mut json)?;
     std::fs::write(path.join("samples.json"), json)?;
     std::fs::write(path.join("summary.md"), markdown::page(report))?;
-    say(&format!("written: {}", path.display()));
+    terminal::complain(&format!("written: {}", path.display()));
     Ok(())
 }
 
 fn print(report: &Report, json: bool) -> anyhow::Result<()> {
-    let mut out = std::io::stdout().lock();
     if json {
-        report.write_json(&mut out)?;
+        let mut text = Vec::new();
+        report.write_json(&mut text)?;
+        terminal::print(&String::from_utf8(text)?)
     } else {
-        out.write_all(markdown::tables(report).as_bytes())?;
+        terminal::print(&markdown::tables(report))
     }
-    Ok(())
 }

@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 use std::io::Write;
 
 pub(crate) mod markdown;
+pub(crate) mod section;
 
 /// At 16 clients on two cores, headroom is to carry this many times HAProxy's queries a second.
 pub(crate) const GOAL: f64 = 1.3;
