@@ -3,6 +3,7 @@
 # it, and a newcomer with sudo who runs scripts/install.sh. Needs root, debootstrap, and a few minutes a suite.
 #
 #   scripts/check-install.sh [bookworm|trixie|...] [newcomer|root]
+#   MIRROR=<address> KEYRING=<file> scripts/check-install.sh noble      (a suite that this machine's mirror has not)
 #
 # Proves that what is wanted is there, Rust included; that a second run is silent; that no service was started or will
 # start at boot; that the drivers' runners build with this suite's Go and Python; and that a current mysqld starts.
@@ -18,7 +19,8 @@ main() {
     say "a minimal $suite in $root"
     rm -rf "$root"
     mkdir -p "$root"
-    debootstrap --variant=minbase "$suite" "$root" "$(mirror)" >"$root.log" 2>&1 || {
+    debootstrap --variant=minbase ${KEYRING:+--keyring="$KEYRING"} --components="$(components)" \
+        "$suite" "$root" "${MIRROR:-$(mirror)}" $(recipe) >"$root.log" 2>&1 || {
         tail -n 5 "$root.log" >&2
         stop "debootstrap failed"
     }
@@ -40,6 +42,16 @@ mirror() {
     . /etc/os-release
     apt-get indextargets --format '$(RELEASE) $(REPO_URI)' 'Created-By: Packages' |
         awk -v name="$VERSION_CODENAME" '$1 == name && !found { print $2; found = 1 }'
+}
+
+# Half of what is wanted is in Ubuntu's universe; Debian has no such component.
+components() {
+    case $(recipe)$(grep '^ID=' /etc/os-release) in *gutsy* | *ubuntu*) echo main,universe ;; *) echo main ;; esac
+}
+
+# debootstrap of another distribution's day knows no name of a later suite; all Ubuntus share one recipe.
+recipe() {
+    [ -e "/usr/share/debootstrap/scripts/$suite" ] || echo gutsy
 }
 
 # The way to the mirror is this machine's: its proxy, its own authorities, what it lets pass of a mirror that lags.
