@@ -103,18 +103,22 @@ impl Tracker {
 
     /// These bytes go from the server to the client.
     pub fn server_bytes(&mut self, bytes: &[u8]) {
-        if self.server.is_between() && !bytes.is_empty() {
-            self.session.answer_begins();
-        }
         let mut rest = bytes;
         while self.session.is_readable() {
-            let Some(piece) = self.server.next(&mut rest) else { return };
+            if self.server.is_between() {
+                self.session.skip_rows(&mut rest);
+            }
+            let Some(piece) = self.server.next(&mut rest) else { break };
             match piece {
                 Piece::Head(head) => self.session.server_head(head),
                 Piece::Body(_) => {}
                 Piece::Tail { sequence } => self.session.server_tail(sequence),
                 Piece::Broken { expected, got } => self.session.broken(Side::Server, expected, got),
             }
+        }
+        if !self.server.is_between() {
+            // Even a part of a header begins an answer.
+            self.session.answer_begins();
         }
     }
 

@@ -5,7 +5,7 @@ use super::session::{Infile, Session, Stage};
 use super::{ClosedBecause, LostBecause, Side};
 use crate::capability::Capabilities;
 use crate::command::Command;
-use crate::packet::{Framer, Head, MAX_PIECE};
+use crate::packet::{Framer, HEADER, Head, MAX_PIECE};
 use crate::response::{Eof, OkPacket, error_code};
 use crate::status::Status;
 
@@ -32,6 +32,21 @@ impl Session {
             },
             Stage::Proofs => self.proof_from_server(head),
             _ => {}
+        }
+    }
+
+    /// Skips rows that lie whole in `bytes`: what the general way does with them, without its detours.
+    #[inline]
+    pub(super) fn skip_rows(&mut self, bytes: &mut &[u8]) {
+        if self.reply != Some(Reply::Rows) {
+            return;
+        }
+        while let [a, b, c, sequence, first, ..] = **bytes {
+            let length = u32::from_le_bytes([a, b, c, 0]) as usize;
+            let plain = (1..MAX_PIECE).contains(&length) && first < 0xfe && sequence == self.next_sequence;
+            let Some(rest) = bytes.get(HEADER + length..).filter(|_| plain) else { return };
+            *bytes = rest;
+            self.next_sequence = sequence.wrapping_add(1);
         }
     }
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Records sessions of real clients with a real server, for the test recordings.rs. See README.md beside this file.
+"""Records sessions of real clients with a real server, for the test session/recordings.rs. See README.md beside this file.
 
 record.py RECORDER HOST:PORT LABEL [NAME...]   needs PyMySQL, mysql-connector-python and the mariadb client; root without password
 """
