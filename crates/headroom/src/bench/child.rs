@@ -55,8 +55,6 @@ impl Program {
     ) -> anyhow::Result<Self> {
         let mut command = command(program);
         command.args(arguments).stdout(output).stderr(log_file(log)?);
-        // A Ctrl-C on the terminal is for us; we then stop them in order.
-        command.process_group(0);
         let child = command.spawn().with_context(|| format!("starting {name}"))?;
         Ok(Self { name, child, log: log.to_owned() })
     }
@@ -108,7 +106,7 @@ impl Program {
     }
 }
 
-/// A command without input that ends with us.
+/// A command without input that ends with us. A Ctrl-C on the terminal is for us alone; we then stop it in order.
 pub(crate) fn command(program: &Path) -> Command {
     let mut command = match SETPRIV.iter().find(|path| Path::new(path).exists()) {
         Some(setpriv) => {
@@ -118,7 +116,7 @@ pub(crate) fn command(program: &Path) -> Command {
         }
         None => Command::new(program),
     };
-    command.stdin(Stdio::null()).kill_on_drop(true);
+    command.stdin(Stdio::null()).process_group(0).kill_on_drop(true);
     command
 }
 

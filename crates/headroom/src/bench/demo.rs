@@ -114,7 +114,7 @@ async fn demo() -> anyhow::Result<String> {
 async fn end(demo: &mut Child) {
     let pid = demo.id().and_then(|id| Pid::from_raw(i32::try_from(id).ok()?));
     if let Some(pid) = pid {
-        // On a terminal it has heard the Ctrl-C itself; a second request does no harm. If it is gone, all the better.
+        // If it is gone already, all the better; if it does not listen, it is killed when dropped.
         let _ = kill_process(pid, Signal::INT);
         let _ = tokio::time::timeout(FAREWELL, demo.wait()).await;
     }

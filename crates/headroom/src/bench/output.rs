@@ -5,7 +5,7 @@ use anyhow::Context;
 use std::path::{Path, PathBuf};
 
 const RUNS: &str = "benchmarks/runs";
-/// Smoke runs are not kept beside real ones.
+/// Smoke runs and unfinished ones are not kept beside real ones.
 const SMOKE: &str = "target/bench";
 
 /// A directory that will be made once there is something to put into it.
@@ -33,6 +33,12 @@ impl Directory {
             None => free(Path::new(if smoke { SMOKE } else { RUNS }), &format!("{date}-{what}")),
         };
         Ok(Self { path, date })
+    }
+
+    /// For what a run that failed had measured until then.
+    pub(crate) fn unfinished(what: &str) -> Self {
+        let date = machine::today();
+        Self { path: free(Path::new(SMOKE), &format!("{date}-{what}-unfinished")), date }
     }
 
     /// Where it will be.

@@ -9,7 +9,7 @@ use super::server::Server;
 use super::subject::{self, Running, Site};
 use super::{RelayArgs, client, load, machine::Machine, output, process, statistics, sysbench};
 use crate::{exit, terminal};
-use anyhow::{Context, bail};
+use anyhow::{Context, anyhow, bail};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -45,12 +45,25 @@ pub(crate) async fn run(args: RelayArgs) -> anyhow::Result<ExitCode> {
     let directory = output::Directory::new(args.out.as_deref(), "relay", args.quick)?;
     announce(&plan, directory.path());
     let mut machine = Machine::look(&tools.programs(), QUIET_LOOK).await?;
-    let bounded = tokio::time::timeout(plan.deadline(), measured(&args, &tools, &plan, &mut machine));
-    let samples = tokio::select! {
-        outcome = bounded => outcome.context("the run hangs: it took three times as long as planned")??,
-        () = super::interrupted() => bail!("interrupted: everything that was started is stopped, nothing is written"),
+    let mut samples = Vec::new();
+    let outcome = {
+        let measuring = measured(&args, &tools, &plan, &mut machine, &mut samples);
+        tokio::select! {
+            outcome = tokio::time::timeout(plan.deadline(), measuring) => {
+                outcome.unwrap_or_else(|_| Err(anyhow!("the run hangs: it took three times as long as planned")))
+            }
+            () = super::interrupted() => Err(anyhow!("interrupted: everything that was started is stopped")),
+        }
     };
-    let report = Report::new(directory.date().to_owned(), machine, plan, samples);
+    let directory = if outcome.is_ok() { directory } else { output::Directory::unfinished("relay") };
+    let mut report = Report::new(directory.date().to_owned(), machine, plan, samples);
+    if let Err(error) = outcome {
+        report.warnings.push(format!("the run was not finished: {error:#}"));
+        if !report.samples.is_empty() {
+            write(&report, directory)?;
+        }
+        return Err(error);
+    }
     write(&report, directory)?;
     print(&report, args.json)?;
     Ok(exit::DONE)
@@ -112,18 +125,19 @@ fn announce(plan: &Plan, directory: &Path) {
     }
 }
 
-/// All samples of the plan; the server is up for this long only.
+/// Takes all samples of the plan; the server is up for this long only.
 async fn measured(
     args: &RelayArgs,
     tools: &Tools,
     plan: &Plan,
     machine: &mut Machine,
-) -> anyhow::Result<Vec<Sample>> {
+    samples: &mut Vec<Sample>,
+) -> anyhow::Result<()> {
     let base = output::scratch();
     let server = Server::up(&base, plan.most_sessions()).await?;
     machine.programs.insert(0, ("mariadbd".to_owned(), server.version.clone()));
     let bench = Bench::new(args, tools, plan, &server, machine.cores)?;
-    let outcome = bench.run().await;
+    let outcome = bench.run(samples).await;
     server.down().await?;
     outcome
 }
@@ -163,12 +177,11 @@ impl<'a> Bench<'a> {
         Ok(Self { plan, sysbench: &tools.sysbench, rows: args.rows, server_pid: server.pid, site, progress })
     }
 
-    async fn run(&self) -> anyhow::Result<Vec<Sample>> {
+    async fn run(&self, samples: &mut Vec<Sample>) -> anyhow::Result<()> {
         self.progress.doing(format!("filling a table of {} rows", self.rows));
         let prepare = sysbench::prepare(self.site.server, self.rows);
         let filling = Program::start("sysbench", self.sysbench, &prepare, &self.log())?;
         filling.finish(STEP).await.context("filling the table")?;
-        let mut samples = Vec::new();
         for block in self.plan.blocks() {
             for &subject in &block.subjects {
                 self.progress.doing(format!("round {}, {}, {subject}", block.round, block.condition));
@@ -179,15 +192,17 @@ impl<'a> Bench<'a> {
                 samples.push(sample);
             }
         }
-        Ok(samples)
+        Ok(())
     }
 
     async fn cell(&self, block: &Block, subject: Subject, position: usize) -> anyhow::Result<Sample> {
         let mut running = Running::start(subject, &self.site).await?;
         let found = match block.condition {
-            Condition::Load { clients, idle } => self.load(&mut running, clients, idle).await?,
-            Condition::Connect { cycles } => connect(&running, cycles).await?,
+            Condition::Load { clients, idle } => self.load(&mut running, clients, idle).await,
+            Condition::Connect { cycles } => connect(&running, cycles).await,
         };
+        // What a dead subject said explains more than what its clients saw.
+        let found = found.or_else(|seen| running.pid().and(Err(seen)))?;
         running.stop().await?;
         Ok(Sample { round: block.round, position, subject, condition: block.condition, found })
     }

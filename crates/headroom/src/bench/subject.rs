@@ -163,7 +163,8 @@ listen mysql
     )
 }
 
-/// The reader listener: with a single server the primary answers reads, as it may by default.
+/// The reader listener: with a single server the primary answers reads, as it may by default. The zone is given, so that
+/// nobody outside this machine is asked for it.
 fn headroom_configuration(site: &Site, address: SocketAddr, admin: SocketAddr) -> String {
     format!(
         "[fleet]
@@ -172,6 +173,13 @@ discover = false
 
 [credentials]
 option_file = \"{}\"
+
+[router]
+zone = \"a\"
+
+[[zone]]
+name = \"a\"
+members = [\"127.0.0.0/8\"]
 
 [[listener]]
 address = \"{address}\"
