@@ -31,6 +31,8 @@ pub(crate) struct Answer {
     /// What the cloud's own tables say of the whole cluster.
     pub(crate) managed: Option<Managed>,
     pub(crate) load: Option<Counters>,
+    /// Its replication threads count as running threads (MariaDB).
+    pub(crate) counts_replication: bool,
     /// What its client hosts ask of it.
     pub(crate) clients: Option<Clients>,
     /// Privileges that we miss.
@@ -71,6 +73,8 @@ pub(crate) struct Identity {
     pub(crate) userstat: bool,
     /// GTIDs are on (always, in MariaDB).
     pub(crate) gtid: bool,
+    /// Its event scheduler counts as a running thread.
+    pub(crate) event_scheduler: bool,
 }
 
 /// What keeps a server from taking writes.
@@ -146,6 +150,7 @@ pub(crate) fn identity(rows: &Rows, version: Version, account: &str) -> Option<I
         performance_schema: row.is_on(&["performance_schema"]),
         userstat: row.is_on(&["userstat"]),
         gtid: row.is_on(&["gtid_mode"]),
+        event_scheduler: row.is_on(&["event_scheduler"]),
     })
 }
 

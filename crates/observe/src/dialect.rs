@@ -45,7 +45,8 @@ impl Dialect {
         if self.is_mariadb() {
             "SELECT @@hostname AS hostname, @@port AS port, @@server_id AS server_id, NULL AS server_uuid, \
              @@datadir AS datadir, @@report_host AS report_host, @@report_port AS report_port, \
-             @@performance_schema AS performance_schema, @@userstat AS userstat, 1 AS gtid_mode"
+             @@performance_schema AS performance_schema, @@userstat AS userstat, 1 AS gtid_mode, \
+             @@event_scheduler = 'ON' AS event_scheduler"
         } else if self.aurora {
             "SELECT @@aurora_server_id AS hostname, @@port AS port, @@server_id AS server_id, \
              @@aurora_server_id AS aurora_server_id, NULL AS server_uuid, NULL AS datadir, NULL AS report_host, \
@@ -53,7 +54,8 @@ impl Dialect {
         } else {
             "SELECT @@hostname AS hostname, @@port AS port, @@server_id AS server_id, @@server_uuid AS server_uuid, \
              @@datadir AS datadir, @@report_host AS report_host, @@report_port AS report_port, \
-             @@performance_schema AS performance_schema, 0 AS userstat, @@global.gtid_mode = 'ON' AS gtid_mode"
+             @@performance_schema AS performance_schema, 0 AS userstat, @@global.gtid_mode = 'ON' AS gtid_mode, \
+             @@event_scheduler = 'ON' AS event_scheduler"
         }
     }
 

@@ -65,10 +65,7 @@ pub(crate) struct Judged {
 pub(crate) fn judge(seen: &[Seen]) -> (Vec<Judged>, WriterStatus) {
     let graph = Graph::new(seen);
     let writer = writer(seen, &graph);
-    let chosen = match writer {
-        Ok(at) => Some(at),
-        Err(_) => None,
-    };
+    let chosen = writer.as_ref().ok().copied();
     let judged = (0..seen.len()).map(|at| judge_one(seen, &graph, at, chosen)).collect();
     let status = match writer {
         Ok(at) => WriterStatus::Known { server: seen[at].name.clone() },

@@ -61,14 +61,13 @@ impl View {
                 if judged[at].role != Role::Replica || lags.contains_key(&at) {
                     continue;
                 }
-                let above = judged[at].source_at.filter(|&s| judged[s].role == Role::Replica);
-                match above.map(|s| lags.get(&s)) {
-                    Some(None) => {}
-                    Some(Some(above)) => {
-                        drop(lags.insert(at, lag_of(book, shown, at, &judged[at], reference, *above)))
-                    }
-                    None => drop(lags.insert(at, lag_of(book, shown, at, &judged[at], reference, None))),
-                }
+                let source = judged[at].source_at.filter(|&s| judged[s].role == Role::Replica);
+                let above = match source.map(|s| lags.get(&s)) {
+                    Some(None) => continue,
+                    Some(Some(above)) => *above,
+                    None => None,
+                };
+                lags.insert(at, lag_of(book, shown, at, &judged[at], reference, above));
             }
         }
         (0..shown.len()).map(|at| lags.remove(&at).flatten()).collect()

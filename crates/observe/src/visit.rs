@@ -149,6 +149,7 @@ impl Visitor {
             told: known.seldom.told.clone(),
             managed: known.seldom.managed.clone(),
             load: known.seldom.load,
+            counts_replication: dialect.is_mariadb(),
             clients: known.seldom.clients.clone(),
             missing,
             asked,

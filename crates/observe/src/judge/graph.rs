@@ -18,12 +18,9 @@ impl Graph {
             }
         }
         for through in 0..n {
-            for from in 0..n {
-                if above[from][through] {
-                    for to in 0..n {
-                        above[from][to] |= above[through][to];
-                    }
-                }
+            let below = above[through].clone();
+            for reached in above.iter_mut().filter(|reached| reached[through]) {
+                reached.iter_mut().zip(&below).for_each(|(to, also)| *to |= also);
             }
         }
         Self { above }

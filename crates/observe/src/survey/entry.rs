@@ -1,6 +1,6 @@
 //! One server in the book.
 
-use crate::answer::{Answer, Counters};
+use crate::answer::{Answer, Counters, Runs};
 use crate::ask::AskError;
 use crate::zone::{self, Host};
 use fleet::config::FleetConfig;
@@ -155,14 +155,18 @@ impl Entry {
         }
     }
 
-    /// What it carries; our own session and statement, and the sessions of its replicas, do not count.
+    /// What it carries. Our own session and statement, the sessions of its replicas, and the server's own threads do
+    /// not count; MariaDB counts its replication threads as running, MySQL does not.
     pub(crate) fn load(&self) -> Load {
         let Some(answer) = &self.answer else { return Load::default() };
         let Some(counters) = answer.load else { return Load::default() };
         let replicas = u32::try_from(answer.told.len()).unwrap_or(0);
+        let threads = answer.channels.list().iter().flat_map(|c| [c.receiver, c.applier]);
+        let replicating = threads.filter(|runs| answer.counts_replication && *runs != Runs::No).count();
+        let own = 1 + u32::from(answer.identity.event_scheduler) + u32::try_from(replicating).unwrap_or(0);
         Load {
             sessions: counters.sessions.saturating_sub(1 + replicas),
-            running: counters.running.saturating_sub(1),
+            running: counters.running.saturating_sub(own + replicas),
             statements_per_second: self.statements_per_second,
         }
     }

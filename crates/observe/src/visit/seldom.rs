@@ -65,14 +65,13 @@ impl Seldom {
         deadline: Duration,
     ) -> Result<(), AskError> {
         let mut ask = Asking { line, dialect, identity, deadline };
-        if dialect.aurora {
-            if let Some(rows) = ask
-                .one(dialect::AURORA_TOPOLOGY, Wanted::Counters, &mut Due::default(), &mut self.missing)
-                .await?
-            {
-                let own = identity.key.trim_start_matches("aurora ").to_owned();
-                self.managed = Some(Managed::Aurora { own, instances: managed::aurora_instances(&rows) });
-            }
+        let mut always = Due::default();
+        if dialect.aurora
+            && let Some(rows) =
+                ask.one(dialect::AURORA_TOPOLOGY, Wanted::Counters, &mut always, &mut self.missing).await?
+        {
+            let own = identity.key.trim_start_matches("aurora ").to_owned();
+            self.managed = Some(Managed::Aurora { own, instances: managed::aurora_instances(&rows) });
         }
         if self.load_due.now()
             && let Some(rows) =
