@@ -46,7 +46,7 @@ mirror() {
 
 # Half of what is wanted is in Ubuntu's universe; Debian has no such component.
 components() {
-    case $(recipe)$(grep '^ID=' /etc/os-release) in *gutsy* | *ubuntu*) echo main,universe ;; *) echo main ;; esac
+    case $(recipe)$(readlink "/usr/share/debootstrap/scripts/$suite") in *gutsy) echo main,universe ;; *) echo main ;; esac
 }
 
 # debootstrap of another distribution's day knows no name of a later suite; all Ubuntus share one recipe.

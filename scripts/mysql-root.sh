@@ -42,7 +42,9 @@ main() {
 bring() {
     folder=$1 program=$2
     shift 2
-    [ -x "$target/$folder/$program" ] && "$target/$folder/$program" --version >/dev/null 2>&1 && return 0
+    version_flag=--version
+    [ "$program" != haproxy ] || version_flag=-v
+    [ -x "$target/$folder/$program" ] && "$target/$folder/$program" $version_flag >/dev/null 2>&1 && return 0
     sh scripts/install.sh mysql
     prepare_apt
     say "fetching $* of $suite ..."
@@ -50,7 +52,7 @@ bring() {
     rm -rf "$target/$folder" "$target/$folder.partial"
     unpack "$target/$folder.partial/root"
     wrap "$target/$folder.partial"
-    version=$("$target/$folder.partial/$program" --version 2>&1 | head -n 1) || give_up "$program does not start: $version"
+    version=$("$target/$folder.partial/$program" $version_flag 2>&1) || give_up "$program does not start: $version"
     mv "$target/$folder.partial" "$target/$folder"
     say "target/$folder/$program: $(echo "$version" | grep -Eo '[0-9]+\.[0-9]+\.[0-9]+[^ ]*' | head -n 1)"
 }
