@@ -29,6 +29,7 @@ mod port;
 mod program;
 mod replication;
 mod running;
+pub mod scripted;
 mod server;
 mod spec;
 mod status;
