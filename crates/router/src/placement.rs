@@ -1,7 +1,7 @@
 //! Placement: how many sessions should leave which server now, and how urgently. A pure function, run a few times a second.
 //!
-//! **Balance.** Of `n` reader sessions a server should hold `n x share`. A session leaves when the server holds at least
-//! one more than that, plus a band of 3 %: rounding to whole sessions and noise in the measured demand then move
+//! **Balance.** Of `n` reader sessions a server should hold `n x share`. Sessions leave when the server holds at least
+//! one more than that, and at least 3 % more: rounding to whole sessions and noise in the measured demand then move
 //! nobody. This is also what keeps a move from going back and forth: the server left behind still holds its share
 //! rounded up, so [`pick`](crate::pick) will not choose it for the session that returns.
 //!
@@ -18,7 +18,7 @@ use crate::eligible::Reason;
 use crate::view::{Candidate, View};
 use fleet::ListenerRole;
 
-/// What a server may hold beyond its share plus one, as a part of its share.
+/// What a server may hold beyond its share before anybody leaves, as a part of its share; one session at least.
 const BAND: f64 = 0.03;
 
 /// Our sessions on a server.
@@ -77,10 +77,11 @@ pub(crate) fn decide(view: &View, held: &[Held], remembered: u32) -> Vec<Leave> 
     leaves
 }
 
-/// Whole sessions beyond the share, the band and one for rounding.
+/// Whole sessions beyond the share, once that is worth a move.
 fn excess(readers: u32, share: f64) -> u32 {
-    let beyond = f64::from(readers) - share;
-    if beyond >= 1.0 + BAND * share { (beyond - BAND * share + 1e-9).floor() as u32 } else { 0 }
+    // A share that is a whole number may come out of the arithmetic a little above it.
+    let beyond = f64::from(readers) - share + 1e-6;
+    if beyond >= (BAND * share).max(1.0) { beyond.floor() as u32 } else { 0 }
 }
 
 fn readers_leave(
@@ -130,8 +131,8 @@ mod tests {
         let view = view(two());
         let leaves = decide(&view, &readers(&[0, 7, 1]), 8);
         assert_eq!(leaves.len(), 1);
-        assert_eq!((leaves[0].server, leaves[0].sessions, leaves[0].why), (1, 2, Closed::Balance));
-        for balanced in [[0, 4, 4], [0, 5, 4], [0, 4, 5]] {
+        assert_eq!((leaves[0].server, leaves[0].sessions, leaves[0].why), (1, 3, Closed::Balance));
+        for balanced in [[0, 4, 4], [0, 5, 4], [0, 4, 5], [0, 102, 98]] {
             let n = balanced.iter().sum();
             assert_eq!(decide(&view, &readers(&balanced), n), [], "{balanced:?}");
         }

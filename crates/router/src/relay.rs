@@ -145,7 +145,7 @@ impl Relay {
     /// Says goodbye to the server as a client would. One small packet into an idle connection always fits.
     fn say_goodbye(&self) {
         if self.entry.facts().idle && self.up.left.is_none() {
-            let _ = self.server.try_write(&QUIT);
+            self.server.send_now(&QUIT);
         }
     }
 

@@ -83,8 +83,7 @@ pub(crate) async fn run(worker: Rc<Worker>, arrival: Arrival) {
         Err(Denied::ClientLeft) => {}
         Err(Denied::Refused(error)) => {
             tracing::info!(%role, code = error.code, text = error.message, "session refused");
-            // One small packet into a fresh socket always fits.
-            let _ = client.try_write(&error.before_greeting());
+            client.send_now(&error.before_greeting());
         }
     }
     drop(place);

@@ -1,6 +1,6 @@
 //! One end of a session: a TCP or a unix stream socket, used alike.
 
-use rustix::net::{RecvFlags, recv};
+use rustix::net::{RecvFlags, SendFlags, recv, send};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::pin::Pin;
@@ -89,12 +89,10 @@ impl Stream {
         }
     }
 
-    /// Writes what fits at once.
-    pub(crate) fn try_write(&self, bytes: &[u8]) -> io::Result<usize> {
-        match self {
-            Self::Tcp(tcp) => tcp.try_write(bytes),
-            Self::Unix(unix) => unix.try_write(bytes),
-        }
+    /// Sends one small packet if the kernel takes it at once, asking the kernel and not the runtime.
+    pub(crate) fn send_now(&self, packet: &[u8]) {
+        // Whoever does not take it is gone or does not read: nothing is owed to them.
+        let _ = send(self, packet, SendFlags::DONTWAIT | SendFlags::NOSIGNAL);
     }
 
     /// Waits until there is something to read or the peer has closed.
