@@ -1,1 +1,117 @@
-//! Seam: watcher and router.
+//! The watcher, which asks the servers, and the router, which relays clients: started, changed and stopped together.
+
+use crate::{fleet_view, router_view};
+use crate::view::StatusView;
+use anyhow::Context;
+use fleet::config::Config;
+use fleet::{ServerName, Snapshot};
+use observe::Watcher;
+use router::Router;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+use tokio::sync::watch;
+
+/// A running data plane and its eyes.
+pub(crate) struct Engine {
+    /// Taken out when it stops. Locked for moments, never over an await.
+    running: Mutex<Option<Running>>,
+    snapshots: watch::Receiver<Arc<Snapshot>>,
+}
+
+struct Running {
+    watcher: Watcher,
+    router: Router,
+}
+
+impl Engine {
+    /// Starts both. Credentials are resolved already.
+    ///
+    /// # Errors
+    /// A listener's address cannot be had; nothing runs then.
+    pub(crate) async fn start(config: &Config) -> anyhow::Result<Self> {
+        let watcher = Watcher::start(config.fleet.clone());
+        let snapshots = watcher.snapshots();
+        let suspicion = watcher.suspicion();
+        let suspect = move |server: &ServerName, why: &str| suspicion.suspect(server, why);
+        let started = Router::start(config.router.clone(), config.listeners.clone(), snapshots.clone(), suspect);
+        match started {
+            Ok(router) => Ok(Self { running: Mutex::new(Some(Running { watcher, router })), snapshots }),
+            Err(error) => {
+                watcher.stop().await;
+                Err(error.into())
+            }
+        }
+    }
+
+    /// The first complete look at the fleet, or what there is after `limit`.
+    pub(crate) async fn first_look(&self, limit: Duration) -> Arc<Snapshot> {
+        let mut snapshots = self.snapshots.clone();
+        // Out of time or out of watchers: what there is must do.
+        let _ = tokio::time::timeout(limit, snapshots.wait_for(|snapshot| snapshot.round > 0)).await;
+        self.snapshots.borrow().clone()
+    }
+
+    /// Everything the admin address shows, but for what only the process knows.
+    pub(crate) fn status(&self) -> StatusView {
+        let snapshot = self.snapshots.borrow().clone();
+        let status = self.running().as_ref().map(|running| running.router.status());
+        match status {
+            Some(status) => router_view::view(&snapshot, &status, Instant::now()),
+            None => {
+                StatusView { fleet: fleet_view::view(&snapshot, Instant::now()), ..StatusView::default() }
+            }
+        }
+    }
+
+    /// Takes over what changed. Listeners first, because they alone can fail.
+    ///
+    /// # Errors
+    /// A new listener's address cannot be had; nothing changed then.
+    pub(crate) fn reconfigure(&self, config: &Config) -> anyhow::Result<Vec<String>> {
+        let running = self.running();
+        let running = running.as_ref().context("the router is stopping; nothing is changed any more")?;
+        let changes = running.router.reconfigure(config.router.clone(), config.listeners.clone())?;
+        running.watcher.reconfigure(config.fleet.clone());
+        Ok(router_view::changes(&changes))
+    }
+
+    /// Empties a server by command.
+    pub(crate) fn drain(&self, server: &str, deadline: Option<Duration>) -> Result<(), String> {
+        let name = self.known(server)?;
+        match self.running().as_ref() {
+            Some(running) if running.router.drain(&name, deadline) => Ok(()),
+            _ => Err(format!("the router does not know {server} yet; try again in a second")),
+        }
+    }
+
+    /// Lets it take sessions again.
+    pub(crate) fn undrain(&self, server: &str) -> Result<(), String> {
+        let name = self.known(server)?;
+        match self.running().as_ref() {
+            Some(running) if running.router.undrain(&name) => Ok(()),
+            _ => Err(format!("{server} was not being drained")),
+        }
+    }
+
+    /// Stops taking clients, lets sessions end for at most `deadline`, and stops asking.
+    /// Returns how many sessions were cut.
+    pub(crate) async fn stop(&self, deadline: Duration) -> usize {
+        let Some(Running { watcher, router }) = self.running().take() else { return 0 };
+        let cut = router.stop(deadline).await;
+        watcher.stop().await;
+        cut
+    }
+
+    fn running(&self) -> MutexGuard<'_, Option<Running>> {
+        self.running.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn known(&self, server: &str) -> Result<ServerName, String> {
+        let snapshot = self.snapshots.borrow();
+        let found = snapshot.servers.iter().find(|known| known.name.as_str() == server);
+        found.map(|known| known.name.clone()).ok_or_else(|| {
+            let names: Vec<&str> = snapshot.servers.iter().map(|known| known.name.as_str()).collect();
+            format!("there is no server '{server}'; there are {}", names.join(", "))
+        })
+    }
+}

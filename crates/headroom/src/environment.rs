@@ -15,6 +15,10 @@ pub(crate) struct Environment {
     pub(crate) admin: Option<String>,
     /// `HOME`: where `.my.cnf` lies.
     pub(crate) home: Option<PathBuf>,
+    /// `NOTIFY_SOCKET`: where systemd wants to hear that we are ready.
+    pub(crate) notify_socket: Option<String>,
+    /// `TMPDIR`: where temporary files belong.
+    pub(crate) temporary: Option<PathBuf>,
     /// Whether colour is unwanted: `NO_COLOR` is set, or `TERM` is `dumb`.
     pub(crate) no_colour: bool,
 }
@@ -29,6 +33,8 @@ impl Environment {
             log: some("HEADROOM_LOG"),
             admin: some("HEADROOM_ADMIN"),
             home: some("HOME").map(PathBuf::from),
+            notify_socket: some("NOTIFY_SOCKET"),
+            temporary: some("TMPDIR").map(PathBuf::from),
             no_colour: some("NO_COLOR").is_some() || some("TERM").as_deref() == Some("dumb"),
         }
     }

@@ -9,11 +9,15 @@ mod demo;
 mod engine;
 mod environment;
 mod exit;
+mod fleet_command;
 mod fleet_view;
 mod lab_command;
 mod log;
 mod metrics;
+mod notify;
 mod option_files;
+mod route;
+mod router_view;
 mod source;
 mod status_command;
 #[cfg(test)]
@@ -36,15 +40,18 @@ async fn main() -> ExitCode {
     };
     let environment = environment::Environment::read();
     let outcome = match cli.command {
+        cli::Command::Route(args) => route::run(args, &environment).await,
+        cli::Command::Fleet(args) => fleet_command::run(args, &environment).await,
         cli::Command::Status(args) => status_command::status(args, &environment).await,
         cli::Command::Drain(args) => status_command::drain(args, &environment).await,
         cli::Command::Undrain(args) => status_command::undrain(args, &environment).await,
+        cli::Command::Lab(command) => lab_command::run(command, &environment).await,
         cli::Command::Demo(args) => demo::run(args).await,
         cli::Command::Bench(args) => bench::run(args).await,
-        _ => Err(anyhow::anyhow!("not there yet")),
     };
     outcome.unwrap_or_else(|error| {
         terminal::complain(&format!("headroom: {error:#}"));
-        exit::error()
+        let usage = error.downcast_ref::<source::SourceError>().is_some_and(source::SourceError::is_usage);
+        if usage { exit::usage() } else { exit::error() }
     })
 }

@@ -121,7 +121,13 @@ fn routing(status: &StatusView, sheet: &mut Sheet) {
     let draining = routed.iter().map(|(s, r)| (name(s), f64::from(u8::from(r.draining))));
     sheet.gauge("server_draining", help, draining);
     let help = "Sessions of this router on a server";
-    sheet.gauge("server_sessions", help, routed.iter().map(|(s, r)| (name(s), r.sessions as f64)));
+    let sessions = routed.iter().flat_map(|(server, routing)| {
+        [("reader", routing.readers), ("writer", routing.writers)]
+            .map(|(role, n)| (vec![("server", server.name.clone()), ("listener", role.to_owned())], n as f64))
+    });
+    sheet.gauge("server_sessions", help, sessions);
+    let help = "Share of this router's own reads that should go to a server";
+    sheet.gauge("server_share", help, routed.iter().map(|(s, r)| (name(s), r.share)));
     let help = "Connections made to a server";
     sheet.counter("server_connections", help, routed.iter().map(|(s, r)| (name(s), r.connections)));
     let help = "Connections to a server that failed before the client saw a byte";
@@ -139,6 +145,12 @@ fn routing(status: &StatusView, sheet: &mut Sheet) {
         routing.picks.iter().map(move |(because, count)| (labels(because), *count))
     });
     sheet.counter("picks", "How often a server was picked, by reason", picks);
+    let closed = routed.iter().flat_map(|(server, routing)| {
+        let labels = |reason: &String| vec![("server", server.name.clone()), ("reason", reason.clone())];
+        routing.closed.iter().map(move |(reason, count)| (labels(reason), *count))
+    });
+    let help = "Sessions that ended, by reason: by themselves, placed anew, drained, cut";
+    sheet.counter("sessions_closed", help, closed);
 }
 
 fn zones(status: &StatusView, sheet: &mut Sheet) {
@@ -177,7 +189,4 @@ fn listeners(status: &StatusView, sheet: &mut Sheet) {
     let counters = &status.counters;
     let help = "Writer connections that wait for a primary now";
     sheet.gauge("holding", help, [(vec![], counters.holding as f64)]);
-    sheet.counter("held", "Writer connections that ever waited for a primary", [(vec![], counters.held)]);
-    let replaced = counters.replaced.iter().map(|(reason, n)| (vec![("reason", reason.clone())], *n));
-    sheet.counter("replaced_sessions", "Sessions closed so that they are placed anew, by reason", replaced);
 }

@@ -67,7 +67,7 @@ pub(crate) fn status() -> StatusView {
         name: "servers_without_zone".into(),
         text: "db9 stands in no known zone and gets reads as if it were far away".into(),
     }];
-    status.counters = CountersView { holding: 0, held: 3, replaced: [("nearer".to_owned(), 12)].into() };
+    status.counters = CountersView { holding: 0, closed: [("client left".to_owned(), 3120), ("placed anew: balance".to_owned(), 12)].into() };
     status
 }
 
@@ -100,7 +100,10 @@ fn server(name: &str, role: &str, zone_name: &str, sessions: u64, share: Option<
             commands: sessions * 10_000,
             bytes_to_server: 1,
             bytes_to_client: 2,
-            picks: [("nearest".to_owned(), sessions)].into(),
+            readers: sessions,
+            share: 0.5,
+            picks: [("own zone".to_owned(), sessions)].into(),
+            closed: [("placed anew: balance".to_owned(), 12)].into(),
             ..RoutingView::default()
         }),
         ..ServerView::default()

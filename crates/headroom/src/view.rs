@@ -156,10 +156,18 @@ pub(crate) struct RoutingView {
     pub(crate) reads: EligibleView,
     /// Whether it may be picked for writes.
     pub(crate) writes: EligibleView,
+    /// Share of our own reads that should go there.
+    pub(crate) share: f64,
     /// Whether it is being emptied by command.
     pub(crate) draining: bool,
+    /// Milliseconds until what is left of its sessions is cut.
+    pub(crate) draining_ms: Option<u64>,
     /// Our sessions on it now.
     pub(crate) sessions: u64,
+    /// Those of reader listeners.
+    pub(crate) readers: u64,
+    /// Those of writer listeners.
+    pub(crate) writers: u64,
     /// Connections we made to it.
     pub(crate) connections: u64,
     /// Connections that failed, the client having noticed nothing.
@@ -172,6 +180,8 @@ pub(crate) struct RoutingView {
     pub(crate) commands: u64,
     /// How often it was picked, by reason.
     pub(crate) picks: BTreeMap<String, u64>,
+    /// Sessions on it that ended, by reason.
+    pub(crate) closed: BTreeMap<String, u64>,
 }
 
 /// Whether a server may be picked.
@@ -236,8 +246,6 @@ pub(crate) struct FallbackView {
 pub(crate) struct CountersView {
     /// Writer connections that wait for a primary now.
     pub(crate) holding: u64,
-    /// Writer connections that ever waited.
-    pub(crate) held: u64,
-    /// Sessions closed so that they are placed anew, by reason.
-    pub(crate) replaced: BTreeMap<String, u64>,
+    /// Sessions that ended, on all servers, by reason: by themselves, placed anew, drained, cut.
+    pub(crate) closed: BTreeMap<String, u64>,
 }

@@ -99,8 +99,8 @@ async fn metrics_are_openmetrics_and_agree_with_the_status() {
         r#"headroom_server_eligible{server="db4",listener="reader",reason="silent"} 0.0"#,
         r#"headroom_flow_share{from="us-east-1c",to="us-east-1b"} 0.6"#,
         r#"headroom_fallback_in_force{fallback="servers_without_zone"} 1.0"#,
-        r#"headroom_picks_total{server="db2",because="nearest"} 31"#,
-        r#"headroom_replaced_sessions_total{reason="nearer"} 12"#,
+        r#"headroom_picks_total{server="db2",because="own zone"} 31"#,
+        r#"headroom_sessions_closed_total{server="db2",reason="placed anew: balance"} 12"#,
     ] {
         assert!(body.contains(line), "{line} is not in\n{body}");
     }

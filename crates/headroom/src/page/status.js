@@ -71,7 +71,7 @@ function condition(server) {
   if (server.state === "unasked") return ["", "not asked yet"];
   if (server.state !== "answering") return ["bad", server.state + (server.state_because ? ": " + server.state_because : "")];
   if (server.reserved) return ["", "reserved by " + server.reserved + ": watched, never picked"];
-  if (routing && routing.draining) return ["warn", "being drained: " + routing.sessions + " sessions left"];
+  if (routing && routing.draining) return ["warn", "being drained: " + routing.sessions + " sessions left" + (routing.draining_ms ? ", cut in " + age(routing.draining_ms / 1000) : "")];
   if (server.role === "primary") return ["good", routing && routing.reads.eligible ? "takes writes, and reads as the last resort" : "takes writes"];
   if (routing && routing.reads.eligible) {
     const warming = routing.reads.capacity < server.weight * 0.999;
@@ -83,7 +83,7 @@ function condition(server) {
 
 function spark(server) {
   const values = history.get(server.name) || [];
-  if (values.length < 2) return null;
+  if (values.length < 2 || Math.max(...values) === 0) return null;
   const top = Math.max(...values, 1);
   const path = values.map((v, i) => (i ? "L" : "M") + (84 * (i + KEPT - values.length) / (KEPT - 1)).toFixed(1) + " " + (20 - 18 * v / top).toFixed(1)).join("");
   return h("svg", { viewBox: "0 0 84 22", role: "img", "aria-label": "commands per second of the last minute" }, h("path", { d: path }));
@@ -144,16 +144,17 @@ function listenerTable(status) {
   const rows = status.listeners.map((l) => h("tr", {}, h("th", {}, l.address), h("td", {}, l.role + "s"), h("td", { class: "n" }, count(l.sessions)), h("td", { class: "n" }, count(l.accepted)),
     h("td", { class: "n", title: why(l.refused) }, sum(l.refused) ? count(sum(l.refused)) + " (" + why(l.refused) + ")" : "0")));
   const c = status.counters;
-  const moved = Object.entries(c.replaced).filter(([, n]) => n).map(([reason, n]) => count(n) + " " + reason).join(", ");
-  const notes = [c.holding ? c.holding + " writers wait for a primary" : null, c.held ? count(c.held) + " writers have waited for one" : null, moved ? "sessions placed anew: " + moved : null].filter(Boolean).join(" · ");
+  const ended = Object.entries(c.closed).filter(([, n]) => n).map(([reason, n]) => reason + " " + count(n)).join(", ");
+  const notes = [c.holding ? c.holding + " writers wait for a primary" : null, ended ? "sessions ended since the start: " + ended : null].filter(Boolean).join(" · ");
   return [h("table", {}, h("thead", {}, head), h("tbody", {}, rows)), notes ? h("p", { class: "note" }, notes) : null];
 }
 
 function figures(status) {
   const flow = status.flow;
   const crossing = flow.rows.reduce((sum, row, i) => sum + flow.demand[i] * row.reduce((s, share, j) => s + (j === i ? 0 : share), 0), 0);
-  const loads = status.servers.map((s) => s.share_of_load).filter((s) => s !== null);
-  const busiest = loads.length && status.demand.reads_per_second >= 1 ? Math.max(...loads) * loads.length : null;
+  const loads = status.servers.filter((s) => s.share_of_load !== null && (!s.routing || s.routing.reads.eligible)).map((s) => s.share_of_load);
+  const total = loads.reduce((sum, share) => sum + share, 0);
+  const busiest = total > 0 && status.demand.reads_per_second >= 1 ? Math.max(...loads) * loads.length / total : null;
   const sessions = status.listeners.reduce((sum, l) => sum + l.sessions, 0);
   const replicas = status.servers.filter((s) => s.role === "replica" && !s.reserved);
   const eligible = replicas.filter((s) => !s.routing || s.routing.reads.eligible).length;
@@ -163,7 +164,7 @@ function figures(status) {
     figure(count(sessions), "", "our sessions", "Open sessions on the listeners of this router"),
     figure(count(status.demand.reads_per_second), "/s", "reads in the fleet", "As the servers count them"),
     figure(flow.rows.length ? percent(crossing) : "–", "", "of reads cross zones", "By the flow table: the least possible at this demand and slack"),
-    figure(busiest === null ? "–" : busiest.toFixed(2), busiest === null ? "" : "× mean", "busiest replica", "Statements of the busiest replica over the mean of all"),
+    figure(busiest === null ? "–" : busiest.toFixed(2), busiest === null ? "" : "× mean", "busiest replica", "Statements of the busiest replica over the mean of those that may be picked"),
   ];
 }
 

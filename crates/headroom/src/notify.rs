@@ -1,0 +1,18 @@
+//! Tells systemd that we are ready or stopping, where it asked for that (`Type=notify`). One datagram; nothing depends
+//! on it.
+
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::net::{SocketAddr, UnixDatagram};
+
+/// Sends a state such as `READY=1` to the socket that `NOTIFY_SOCKET` names.
+pub(crate) fn notify(socket: Option<&str>, state: &str) {
+    let Some(socket) = socket else { return };
+    let address = match socket.strip_prefix('@') {
+        Some(name) => SocketAddr::from_abstract_name(name),
+        None => SocketAddr::from_pathname(socket),
+    };
+    let sent = address.and_then(|address| UnixDatagram::unbound()?.send_to_addr(state.as_bytes(), &address));
+    if let Err(error) = sent {
+        tracing::warn!(%error, socket, "could not tell systemd {state}");
+    }
+}

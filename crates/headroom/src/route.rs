@@ -1,0 +1,153 @@
+//! `headroom route`: from the configuration to a running router, and out again on a signal.
+
+mod process;
+mod signals;
+
+use crate::admin;
+use crate::cli::RouteArgs;
+use crate::engine::Engine;
+use crate::environment::Environment;
+use crate::notify::notify;
+use crate::source::{self, Sourced};
+use crate::terminal::{self, Paint};
+use crate::{credentials, exit, fleet_view, log};
+use fleet::config::{Config, duration_text};
+use process::Process;
+use signals::{Signal, Signals};
+use std::net::SocketAddr;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use tokio_util::sync::CancellationToken;
+
+/// What was found is shown after this long at the latest; clients are served before that already.
+const FIRST_LOOK: Duration = Duration::from_secs(3);
+
+/// Runs until a signal ends it.
+pub(crate) async fn run(args: RouteArgs, environment: &Environment) -> anyhow::Result<ExitCode> {
+    let mut sourced = source::for_route(&args)?;
+    if args.check {
+        return check(&sourced);
+    }
+    log::start(args.log_format, args.log.as_deref().or(environment.log.as_deref()))?;
+    let signals = Signals::new()?;
+    sourced.config.fleet.credentials = credentials::resolve(&sourced.config, environment)?;
+    let admin = match sourced.config.admin {
+        Some(address) => Some(admin::bind(address).await?),
+        None => None,
+    };
+    let engine = Engine::start(&sourced.config).await?;
+    let process = Arc::new(Process::new(engine, args, environment.clone(), sourced.clone()));
+    if let Some(listener) = admin {
+        process.serve_admin(listener)?;
+    }
+    terminal::print(&opening(&sourced, process.admin_address()))?;
+    notify(environment.notify_socket.as_deref(), "READY=1");
+    let code = tokio::select! {
+        code = serve(&process, signals) => code,
+        () = announce(&process, environment) => exit::error(),
+    };
+    Ok(code)
+}
+
+/// `--check`: the file is right, or we are not here any more.
+fn check(sourced: &Sourced) -> anyhow::Result<ExitCode> {
+    let config = &sourced.config;
+    let count = |n: usize, what: &str| format!("{n} {what}{}", if n == 1 { "" } else { "s" });
+    let parts = [
+        count(config.fleet.seeds.len(), "seed"),
+        count(config.fleet.zones.len(), "zone"),
+        count(config.listeners.len(), "listener"),
+    ];
+    let name = sourced.file.as_ref().map_or("the command line".to_owned(), |file| file.display().to_string());
+    terminal::print(&format!("{name} is right: {}.\n", parts.join(", ")))?;
+    Ok(exit::DONE)
+}
+
+/// Shows the first look, then stays out of the way.
+async fn announce(process: &Process, environment: &Environment) {
+    let snapshot = process.engine().first_look(FIRST_LOOK).await;
+    let view = fleet_view::view(&snapshot, Instant::now());
+    // Nobody may be reading any more; routing goes on.
+    let _ = terminal::print(&fleet_view::text(&view, Paint::for_stdout(environment)));
+    std::future::pending::<()>().await;
+}
+
+/// Answers signals until one of them says stop.
+async fn serve(process: &Arc<Process>, mut signals: Signals) -> ExitCode {
+    loop {
+        match signals.next().await {
+            Signal::Reload => process.reload().await,
+            Signal::Stop(name) => return stop(process, name, signals).await,
+        }
+    }
+}
+
+/// Lets sessions end while they are idle; a second signal ends them at once.
+async fn stop(process: &Arc<Process>, name: &str, mut signals: Signals) -> ExitCode {
+    let deadline = process.stop_deadline();
+    let sessions = process.sessions();
+    notify(process.notify_socket(), "STOPPING=1");
+    tracing::info!(
+        sessions,
+        "{name}: no new clients; sessions end as they become idle, all of them within {} (a second signal: now)",
+        duration_text(deadline)
+    );
+    let impatient = async {
+        while let Signal::Reload = signals.next().await {}
+    };
+    tokio::select! {
+        cut = process.stop(deadline) => {
+            tracing::info!(cut, "stopped");
+            exit::DONE
+        }
+        () = impatient => {
+            tracing::warn!("stopped at once by a second signal");
+            exit::error()
+        }
+    }
+}
+
+/// Where clients and people come, as text.
+fn opening(sourced: &Sourced, admin: Option<SocketAddr>) -> String {
+    let mut text = format!("Headroom {} routes", env!("CARGO_PKG_VERSION"));
+    text.push_str(&match &sourced.file {
+        Some(file) => format!(" by {}:\n", file.display()),
+        None => ":\n".to_owned(),
+    });
+    for listener in &sourced.config.listeners {
+        text.push_str(&format!("  {}s  {}\n", listener.role, listener.address));
+    }
+    text.push_str(&match admin {
+        Some(address) => format!("  status   http://{address}/\n\n"),
+        None => "  status   switched off\n\n".to_owned(),
+    });
+    text
+}
+
+/// A token for the admin server, and what it serves at.
+struct AdminServer {
+    address: SocketAddr,
+    asked_for: SocketAddr,
+    stop: CancellationToken,
+}
+
+/// What changed between two configurations that the router does not report itself.
+fn changed(before: &Config, after: &Config) -> Vec<String> {
+    let mut notes = Vec::new();
+    let (a, b) = (&before.fleet, &after.fleet);
+    let mut note = |differs: bool, what: &str| {
+        if differs {
+            notes.push(format!("{what} changed"));
+        }
+    };
+    note(a.seeds != b.seeds, "seeds");
+    note(a.credentials != b.credentials, "credentials");
+    note(a.zones != b.zones || a.zones_by_round_trip != b.zones_by_round_trip, "zones");
+    note(a.own_zone != b.own_zone, "own zone");
+    note(a.servers != b.servers, "rules for servers");
+    note(a.address_map != b.address_map, "address map");
+    note((a.interval, a.deadline, a.discover) != (b.interval, b.deadline, b.discover), "how the fleet is asked");
+    note(before.admin != after.admin, "admin address");
+    notes
+}

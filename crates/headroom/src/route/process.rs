@@ -1,0 +1,165 @@
+//! The running process: the engine, the configuration in force, the admin server. Reload takes all of a new
+//! configuration or nothing of it, and remembers which for the status page.
+
+use super::{AdminServer, changed};
+use crate::admin::{self, Live};
+use crate::cli::RouteArgs;
+use crate::credentials;
+use crate::engine::Engine;
+use crate::environment::Environment;
+use crate::source::{self, Sourced};
+use crate::view::{ProcessView, ReloadView, StatusView};
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+use tokio::net::TcpListener;
+use tokio_util::sync::CancellationToken;
+
+/// Everything that lives from start to end.
+pub(super) struct Process {
+    engine: Engine,
+    args: RouteArgs,
+    environment: Environment,
+    started: Instant,
+    changing: Mutex<Changing>,
+}
+
+/// What a reload changes. Locked for moments, never over an await.
+struct Changing {
+    sourced: Sourced,
+    admin: Option<AdminServer>,
+    reload: Option<Reload>,
+}
+
+#[derive(Clone)]
+struct Reload {
+    accepted: bool,
+    at: Instant,
+    notes: Vec<String>,
+}
+
+impl Process {
+    pub(super) fn new(engine: Engine, args: RouteArgs, environment: Environment, sourced: Sourced) -> Self {
+        let changing = Mutex::new(Changing { sourced, admin: None, reload: None });
+        Self { engine, args, environment, started: Instant::now(), changing }
+    }
+
+    pub(super) fn engine(&self) -> &Engine {
+        &self.engine
+    }
+
+    pub(super) fn notify_socket(&self) -> Option<&str> {
+        self.environment.notify_socket.as_deref()
+    }
+
+    /// Where the admin server really listens.
+    pub(super) fn admin_address(&self) -> Option<SocketAddr> {
+        self.changing().admin.as_ref().map(|admin| admin.address)
+    }
+
+    /// Sessions open now.
+    pub(super) fn sessions(&self) -> u64 {
+        self.engine.status().listeners.iter().map(|listener| listener.sessions).sum()
+    }
+
+    /// How long sessions may take to end when we stop.
+    pub(super) fn stop_deadline(&self) -> Duration {
+        self.changing().sourced.config.router.replace.drain_deadline
+    }
+
+    /// Serves the admin address in the background, in place of the one before.
+    pub(super) fn serve_admin(self: &Arc<Self>, listener: TcpListener) -> std::io::Result<()> {
+        let address = listener.local_addr()?;
+        let stop = CancellationToken::new();
+        tokio::spawn(admin::serve(listener, self.clone(), stop.clone()));
+        let mut changing = self.changing();
+        let asked_for = changing.sourced.config.admin.unwrap_or(address);
+        if let Some(before) = changing.admin.replace(AdminServer { address, asked_for, stop }) {
+            before.stop.cancel();
+        }
+        Ok(())
+    }
+
+    /// Reads the configuration again and takes it over, or says why not and changes nothing.
+    pub(super) async fn reload(self: &Arc<Self>) {
+        let reload = match self.take_over().await {
+            Ok(notes) if notes.is_empty() => {
+                tracing::info!("configuration read again: nothing changed");
+                Reload { accepted: true, at: Instant::now(), notes: vec!["nothing changed".to_owned()] }
+            }
+            Ok(notes) => {
+                tracing::info!("configuration read again: {}", notes.join("; "));
+                Reload { accepted: true, at: Instant::now(), notes }
+            }
+            Err(error) => {
+                let notes: Vec<String> = format!("{error:#}").lines().map(str::to_owned).collect();
+                for note in &notes {
+                    tracing::error!("configuration refused, the one of before stays: {note}");
+                }
+                Reload { accepted: false, at: Instant::now(), notes }
+            }
+        };
+        self.changing().reload = Some(reload);
+    }
+
+    async fn take_over(self: &Arc<Self>) -> anyhow::Result<Vec<String>> {
+        let before = self.changing().sourced.config.clone();
+        let mut sourced = source::for_route(&self.args)?;
+        sourced.config.fleet.credentials = credentials::resolve(&sourced.config, &self.environment)?;
+        let asked_for = self.changing().admin.as_ref().map(|admin| admin.asked_for);
+        let admin = match sourced.config.admin {
+            Some(address) if asked_for != Some(address) => Some(admin::bind(address).await?),
+            _ => None,
+        };
+        let mut notes = self.engine.reconfigure(&sourced.config)?;
+        notes.extend(changed(&before, &sourced.config));
+        let off = sourced.config.admin.is_none();
+        self.changing().sourced = sourced;
+        if let Some(listener) = admin {
+            self.serve_admin(listener)?;
+        } else if off && let Some(admin) = self.changing().admin.take() {
+            admin.stop.cancel();
+        }
+        Ok(notes)
+    }
+
+    /// Ends everything, within `deadline`. Returns how many sessions had to be cut.
+    pub(super) async fn stop(&self, deadline: Duration) -> usize {
+        let cut = self.engine.stop(deadline).await;
+        if let Some(admin) = self.changing().admin.take() {
+            admin.stop.cancel();
+        }
+        cut
+    }
+
+    fn changing(&self) -> MutexGuard<'_, Changing> {
+        self.changing.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Live for Process {
+    fn status(&self) -> StatusView {
+        let mut status = self.engine.status();
+        let changing = self.changing();
+        status.process = ProcessView {
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            pid: std::process::id(),
+            uptime_s: self.started.elapsed().as_secs_f64(),
+            config: changing.sourced.file.as_ref().map(|file| file.display().to_string()),
+            reload: changing.reload.as_ref().map(|reload| ReloadView {
+                accepted: reload.accepted,
+                age_s: reload.at.elapsed().as_secs_f64(),
+                notes: reload.notes.clone(),
+            }),
+        };
+        status
+    }
+
+    fn drain(&self, server: &str, deadline: Option<Duration>) -> Result<(), String> {
+        self.engine.drain(server, deadline)
+    }
+
+    fn undrain(&self, server: &str) -> Result<(), String> {
+        self.engine.undrain(server)
+    }
+}

@@ -1,0 +1,39 @@
+//! Signals, as a stream of what they mean.
+
+use tokio::signal::unix::{self, SignalKind};
+
+/// What a signal asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Signal {
+    /// HUP: read the configuration again.
+    Reload,
+    /// INT or TERM: end; with its name.
+    Stop(&'static str),
+}
+
+/// The signals of this process from now on.
+pub(super) struct Signals {
+    hang_up: unix::Signal,
+    interrupt: unix::Signal,
+    terminate: unix::Signal,
+}
+
+impl Signals {
+    /// Takes them over from the defaults, which end the process.
+    pub(super) fn new() -> std::io::Result<Self> {
+        Ok(Self {
+            hang_up: unix::signal(SignalKind::hangup())?,
+            interrupt: unix::signal(SignalKind::interrupt())?,
+            terminate: unix::signal(SignalKind::terminate())?,
+        })
+    }
+
+    /// The next one.
+    pub(super) async fn next(&mut self) -> Signal {
+        tokio::select! {
+            _ = self.hang_up.recv() => Signal::Reload,
+            _ = self.interrupt.recv() => Signal::Stop("SIGINT"),
+            _ = self.terminate.recv() => Signal::Stop("SIGTERM"),
+        }
+    }
+}

@@ -1,0 +1,103 @@
+//! From the router's own status to what people see, joined with the snapshot it stands on.
+
+use crate::fleet_view;
+use crate::view::{
+    CountersView, EligibleView, FallbackView, FlowView, ListenerView, RoutingView, StatusView,
+};
+use fleet::Snapshot;
+use router::flow::Flow;
+use router::status::{Eligibility, ListenerStatus, ServerStatus};
+use router::{Changes, Status};
+use std::collections::BTreeMap;
+use std::time::Instant;
+
+/// What clients and servers in no known zone are called.
+pub(crate) const NO_ZONE: &str = "(unknown)";
+
+/// Both together, as they look at `now`. What only the process knows is left empty.
+pub(crate) fn view(snapshot: &Snapshot, status: &Status, now: Instant) -> StatusView {
+    let mut fleet = fleet_view::view(snapshot, now);
+    for server in &mut fleet.servers {
+        let routed = status.servers.iter().find(|routed| routed.name.as_str() == server.name);
+        server.routing = routed.map(routing);
+    }
+    let mut closed = BTreeMap::new();
+    for (reason, count) in status.servers.iter().flat_map(|server| &server.closed) {
+        *closed.entry((*reason).to_owned()).or_default() += count;
+    }
+    let fallback = |f: &router::status::FallbackStatus| FallbackView { name: f.name.to_owned(), text: f.words.clone() };
+    StatusView {
+        fleet,
+        flow: flow(&status.flow),
+        listeners: status.listeners.iter().map(listener).collect(),
+        fallbacks: status.fallbacks.iter().map(fallback).collect(),
+        counters: CountersView { holding: status.held as u64, closed },
+        ..StatusView::default()
+    }
+}
+
+/// What a reload changed in the data plane, in words.
+pub(crate) fn changes(changes: &Changes) -> Vec<String> {
+    let mut notes = Vec::new();
+    notes.extend(changes.opened.iter().map(|address| format!("listener {address} opened")));
+    notes.extend(changes.closed.iter().map(|address| format!("listener {address} closed, its sessions stay")));
+    notes.extend(changes.changed.iter().map(|address| format!("listener {address} changed, for new sessions")));
+    if changes.router {
+        notes.push("[router] changed".to_owned());
+    }
+    notes.extend(changes.at_next_start.iter().cloned());
+    notes
+}
+
+fn routing(server: &ServerStatus) -> RoutingView {
+    let named = |counts: &BTreeMap<&'static str, u64>| {
+        counts.iter().map(|(words, count)| ((*words).to_owned(), *count)).collect()
+    };
+    RoutingView {
+        reads: eligible(&server.reads),
+        writes: eligible(&server.writes),
+        share: server.share,
+        draining: server.draining_ms.is_some(),
+        draining_ms: server.draining_ms,
+        sessions: u64::from(server.readers) + u64::from(server.writers),
+        readers: u64::from(server.readers),
+        writers: u64::from(server.writers),
+        connections: server.connections,
+        failures: server.failures,
+        bytes_to_server: server.bytes_to_server,
+        bytes_to_client: server.bytes_to_client,
+        commands: server.commands,
+        picks: named(&server.picks),
+        closed: named(&server.closed),
+    }
+}
+
+fn eligible(eligibility: &Eligibility) -> EligibleView {
+    EligibleView {
+        eligible: eligibility.eligible,
+        capacity: eligibility.capacity,
+        reason: eligibility.reason.clone(),
+        reason_label: eligibility.reason_name.map(str::to_owned),
+    }
+}
+
+fn flow(flow: &Flow) -> FlowView {
+    let name = |place: &router::flow::Place| place.zone.as_ref().map_or(NO_ZONE.to_owned(), ToString::to_string);
+    FlowView {
+        zones: flow.places.iter().map(name).collect(),
+        demand: flow.places.iter().map(|place| place.demand).collect(),
+        capacity: flow.places.iter().map(|place| place.capacity).collect(),
+        rows: flow.rows.clone(),
+    }
+}
+
+fn listener(listener: &ListenerStatus) -> ListenerView {
+    ListenerView {
+        address: listener.address.to_string(),
+        role: listener.role.to_string(),
+        sessions: listener.sessions as u64,
+        max_sessions: listener.max_sessions as u64,
+        accepted: listener.accepted,
+        refused: [("max_sessions".to_owned(), listener.refused)].into(),
+    }
+}
