@@ -145,6 +145,15 @@ impl Framer {
         matches!(self.place, Place::Between) && self.header_have == 0
     }
 
+    /// Has the start of a packet come, and not yet enough of it for its head?
+    pub const fn is_before_head(&self) -> bool {
+        match self.place {
+            Place::Between => self.header_have > 0,
+            Place::Head => true,
+            Place::Body => false,
+        }
+    }
+
     /// The next piece of the stream, taken from the front of `bytes`; `None` when `bytes` is used up.
     #[inline]
     pub fn next<'a, 'b: 'a>(&'a mut self, bytes: &mut &'b [u8]) -> Option<Piece<'a>> {

@@ -155,45 +155,50 @@ impl Scanner {
         self.words.every_word_may_be_first();
     }
 
+    /// Walks over code. The steady case takes no branch that depends on where words end, because those cannot be predicted:
+    /// a word is looked at only if one of its length is wanted.
     fn code(&mut self, chunk: &[u8], from: usize) -> usize {
-        let mut at = from;
+        let mut wanted = self.words.wanted();
+        let (mut start, mut at) = (from, from);
         while let Some(&byte) = chunk.get(at) {
-            match CLASS[byte as usize] {
-                Class::Space => at += 1,
-                Class::Word => {
-                    let end = word_end(chunk, at);
-                    if end == chunk.len() {
-                        self.words.keep(&chunk[at..]);
-                        self.place = Place::Word;
-                        return end;
-                    }
-                    self.end_word(&chunk[at..end]);
-                    at = end;
-                }
-                Class::Quote if self.wary => {
-                    self.words.every_word_may_be_first();
-                    at += 1;
-                }
-                Class::Quote => {
-                    self.place = Place::Quoted(byte);
-                    self.last = byte;
-                    return at + 1;
-                }
-                Class::Hash => {
-                    self.place = Place::Line;
-                    return at + 1;
-                }
-                Class::Semicolon => {
-                    self.words.end_statement();
-                    at += 1;
-                }
-                Class::Pair => {
-                    self.place = Place::After(byte);
-                    return at + 1;
-                }
+            let class = CLASS[byte as usize];
+            let ends = class != Class::Word;
+            if u32::from(ends) & wanted >> (at - start).min(31) != 0 {
+                self.end_word(&chunk[start..at]);
+                wanted = self.words.wanted();
+            }
+            at += 1;
+            if class.is_special() && self.special(byte, class) {
+                return at;
+            }
+            start = if ends { at } else { start };
+            if class == Class::Semicolon {
+                wanted = self.words.wanted();
             }
         }
+        if start < at {
+            self.words.keep(&chunk[start..]);
+            self.place = Place::Word;
+        }
         at
+    }
+
+    /// A byte in code that is neither space nor word. Does it end the walk over code?
+    fn special(&mut self, byte: u8, class: Class) -> bool {
+        match class {
+            Class::Semicolon => {
+                self.words.end_statement();
+                return false;
+            }
+            Class::Quote if self.wary => return false,
+            Class::Quote => {
+                self.place = Place::Quoted(byte);
+                self.last = byte;
+            }
+            Class::Hash => self.place = Place::Line,
+            _ => self.place = Place::After(byte),
+        }
+        true
     }
 
     /// After `@`, `/`, `-` or `*`: do the two belong together?

@@ -116,7 +116,7 @@ impl Tracker {
                 Piece::Broken { expected, got } => self.session.broken(Side::Server, expected, got),
             }
         }
-        if !self.server.is_between() {
+        if self.server.is_before_head() && !bytes.is_empty() {
             // Even a part of a header begins an answer.
             self.session.answer_begins();
         }

@@ -20,6 +20,14 @@ pub(super) enum Class {
     Pair,
 }
 
+impl Class {
+    /// Neither space nor word.
+    #[inline]
+    pub(super) const fn is_special(self) -> bool {
+        self as u8 > Self::Word as u8
+    }
+}
+
 pub(super) static CLASS: [Class; 256] = classes();
 
 const fn classes() -> [Class; 256] {
@@ -193,6 +201,9 @@ pub(super) struct Words {
     found: Findings,
 }
 
+/// The lengths of the words that count wherever they stand, see [`Words::anywhere`]: a bit each.
+const ANYWHERE: u32 = 1 << 4 | 1 << 6 | 1 << 8 | 1 << 9 | 1 << 14 | 1 << 17 | 1 << 19;
+
 /// Longer words are none of ours; one byte more, so that a longer word cannot look like one of ours.
 const LONGEST_WORD: usize = 20;
 
@@ -203,6 +214,12 @@ impl Words {
 
     pub(super) fn every_word_may_be_first(&mut self) {
         self.wary = true;
+    }
+
+    /// The lengths of words that would be looked at now, a bit each; bit 31 stands for all longer ones.
+    #[inline]
+    pub(super) fn wanted(&self) -> u32 {
+        if self.wary || self.next != Next::Any { !1 } else { ANYWHERE }
     }
 
     /// Keeps the start of a word that goes on in the next chunk.
@@ -295,10 +312,6 @@ impl Words {
     /// Words that count wherever they stand.
     #[inline]
     fn anywhere(&mut self, word: &[u8]) {
-        // Most words fall out here, by their length alone.
-        if !matches!(word.len(), 4 | 6 | 8 | 9 | 14 | 17 | 19) {
-            return;
-        }
         let is = |text: &[u8]| word.eq_ignore_ascii_case(text);
         match word.len() {
             4 | 6 if self.verb == Verb::Flush && (is(b"LOCK") || is(b"EXPORT")) => {
