@@ -15,10 +15,10 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use tokio::sync::Notify;
 
-pub(crate) const START_LIMIT: Duration = Duration::from_secs(60);
+pub(crate) const START_LIMIT: Duration = Duration::from_secs(120);
 pub(crate) const STOP_LIMIT: Duration = Duration::from_secs(10);
 /// An answer of a server over its socket.
-pub(crate) const SQL_LIMIT: Duration = Duration::from_secs(20);
+pub(crate) const SQL_LIMIT: Duration = Duration::from_secs(60);
 pub(crate) const POLL: Duration = Duration::from_millis(10);
 
 /// What makes up a running lab. Fields are dropped in this order: servers, then what started them, then their files.

@@ -94,7 +94,7 @@ async fn a_panicking_owner_leaves_nothing() {
     assert!(!is_alive(status.servers[0].pid.unwrap()));
 }
 
-/// The example that owns a lab in a process of its own.
+/// The program that owns a lab in a process of its own.
 struct Owner {
     process: Child,
     status: Status,
@@ -102,11 +102,8 @@ struct Owner {
 
 impl Owner {
     fn start(base: &Path) -> Self {
-        let test = std::env::current_exe().unwrap();
-        let program = test.parent().and_then(Path::parent).unwrap().join("examples/owner");
-        let spawned = Command::new(&program).arg(base).stdout(Stdio::piped()).spawn();
-        let mut process =
-            spawned.unwrap_or_else(|e| panic!("{}: {e}; `cargo test -p lab` builds it", program.display()));
+        let program = env!("CARGO_BIN_EXE_lab-owner");
+        let mut process = Command::new(program).arg(base).stdout(Stdio::piped()).spawn().unwrap();
         let mut line = String::new();
         BufReader::new(process.stdout.take().unwrap()).read_line(&mut line).unwrap();
         Self { process, status: serde_json::from_str(&line).unwrap() }
