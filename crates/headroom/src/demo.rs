@@ -1,13 +1,140 @@
-//! `headroom demo`: the product's main job on real servers, start to finish.
+//! `headroom demo`: the published experiment on real servers of this machine, start to finish, in under two minutes.
+//! What it shows and how each number is obtained: docs/guide/demo.md.
 
+mod faults;
+mod figures;
+mod html;
+mod keep;
+mod phases;
+mod plan;
+mod progress;
+mod routers;
+mod stage;
+#[cfg(test)]
+mod still_life;
+mod summary;
+
+use crate::bench::{interrupted, machine::Machine, machine::today};
+use crate::terminal::{Paint, print, print_json};
+use crate::{environment::Environment, exit};
+use anyhow::Context;
 use clap::Args;
+use figures::{About, PhaseFigures, Report, verdicts};
+use plan::{PRIMARY, Plan, ZONES};
+use progress::Progress;
+use stage::Stage;
+use std::path::PathBuf;
 use std::process::ExitCode;
+use std::time::{Duration, Instant};
 
-/// Flags of `headroom demo`.
+const EXAMPLES: &str = "\
+Examples:
+  headroom demo                             about two minutes, then a table and headroom-demo.html
+  headroom demo --json --report demo.html   the same figures as JSON on standard output
+  headroom demo --keep                      servers, routers and status pages stay until Ctrl-C
+
+Exit code 1 when something that was asked was not measured: the table says what.";
+
+/// Show the product's main job on real servers of this machine.
+///
+/// Starts a primary and four replicas in three zones with simulated distance, sends the traffic of a small API from
+/// every zone, and measures: reads in one zone, over zones round robin, over zones with headroom; a zone without a
+/// reader; a reader that is killed, silenced, and comes back. Nothing is left behind.
 #[derive(Args, Clone, Debug)]
-pub(crate) struct DemoArgs {}
+#[command(after_help = EXAMPLES)]
+pub(crate) struct DemoArgs {
+    /// Print the figures as JSON.
+    #[arg(long)]
+    json: bool,
+    /// Where the page with charts goes.
+    #[arg(long, value_name = "FILE", default_value = "headroom-demo.html")]
+    report: PathBuf,
+    /// Measure nothing: leave servers, routers and status pages up until Ctrl-C, and print how to connect.
+    #[arg(long, conflicts_with_all = ["json", "rounds"])]
+    keep: bool,
+    /// How often the slices of each phase alternate; more take longer and say more.
+    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=100))]
+    rounds: u32,
+    /// From which arrivals and keys are drawn.
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Where the servers' files go while it runs [default: the system's directory for temporary files].
+    #[arg(long, value_name = "DIR")]
+    dir: Option<PathBuf>,
+}
 
-/// Runs the demo.
-pub(crate) async fn run(_args: DemoArgs) -> anyhow::Result<ExitCode> {
-    anyhow::bail!("headroom demo is not there yet; try headroom lab up and headroom route")
+/// Runs the demo; Ctrl-C at any time takes everything down.
+pub(crate) async fn run(args: DemoArgs) -> anyhow::Result<ExitCode> {
+    tokio::select! {
+        outcome = shown(&args) => outcome,
+        () = interrupted() => {
+            crate::terminal::complain("stopped; servers and routers are gone");
+            Ok(ExitCode::from(130))
+        }
+    }
+}
+
+async fn shown(args: &DemoArgs) -> anyhow::Result<ExitCode> {
+    let plan = Plan::new(args.rounds, args.seed);
+    let base = args.dir.clone().unwrap_or_else(std::env::temp_dir);
+    if args.keep {
+        return keep::run(&plan, &base).await;
+    }
+    let report = measure(&plan, &base).await?;
+    std::fs::write(&args.report, html::page(&report))
+        .with_context(|| format!("writing {}", args.report.display()))?;
+    if args.json {
+        print_json(&report)?;
+    } else {
+        print(&summary::text(&report, Paint::for_stdout(&Environment::read())))?;
+        print(&format!("\nCharts, and how each number was obtained: {}\n", args.report.display()))?;
+    }
+    Ok(if report.met() == report.verdicts.len() { exit::DONE } else { exit::no() })
+}
+
+/// Runs the whole plan on a lab of its own below `base`, with progress on standard error.
+pub(crate) async fn measure(plan: &Plan, base: &std::path::Path) -> anyhow::Result<Report> {
+    let began = Instant::now();
+    let machine = Machine::look(&[], Duration::from_millis(200)).await?;
+    let progress = Progress::new(u64::from(plan.slices()) + 7);
+    progress.step("starting a primary and four replicas in three zones");
+    let stage = Stage::set(plan, base).await?;
+    let mut phases: Vec<PhaseFigures> = Vec::new();
+    for group in &plan.groups {
+        phases.extend(phases::run(&stage, plan, group, &progress).await?);
+    }
+    let (faults, course) = faults::run(&stage, plan, &progress).await?;
+    let about = about(plan, &stage, &machine);
+    progress.say("taking everything down");
+    stage.lab.down().await?;
+    let about = About { took_s: began.elapsed().as_secs_f64(), ..about };
+    progress.done();
+    Ok(Report { about, verdicts: verdicts(&phases, &faults), phases, faults, course: Some(course) })
+}
+
+fn about(plan: &Plan, stage: &Stage, machine: &Machine) -> About {
+    let network = lab::Network::default();
+    let ms = |time: Duration| time.as_secs_f64() * 1e3;
+    let headroom = machine.programs.iter().find(|(name, _)| name == "headroom");
+    let of_zone = |zone: &str| {
+        let servers = stage.lab.servers().into_iter();
+        servers.filter(|s| plan::zone_of(s) == zone).collect()
+    };
+    About {
+        date: today(),
+        servers: stage.lab.version(),
+        headroom: headroom.map(|(_, version)| version.clone()).unwrap_or_default(),
+        cpu: machine.cpu.clone(),
+        cores: machine.cores,
+        within_zone_ms: ms(network.within),
+        between_zones_ms: ms(network.between),
+        zones: ZONES.iter().map(|(zone, _)| ((*zone).to_owned(), of_zone(zone))).collect(),
+        primary: PRIMARY.to_owned(),
+        rounds: plan.groups.first().map_or(0, |g| g.rounds),
+        slice_s: plan.slice.as_secs_f64(),
+        reader_sessions: plan.reader_sessions,
+        seed: plan.seed,
+        lab_up_s: stage.lab.came_up_in().as_secs_f64(),
+        took_s: 0.0,
+    }
 }

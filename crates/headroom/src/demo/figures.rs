@@ -1,0 +1,79 @@
+//! From what was counted to figures, and from figures to "asked and measured". Pure: nothing here measures.
+
+mod fault;
+mod phase;
+mod verdict;
+
+pub(crate) use fault::{Course, FailedRequest, FaultFigures, FaultKind, Lapse, Mark, Point, Probe, Seen};
+pub(crate) use phase::{EndpointFigures, Fleet, FlowFigures, PhaseFigures, Round, ServerFigures};
+pub(crate) use verdict::{Verdict, share_won_back, verdicts};
+
+use serde::Serialize;
+
+/// Everything the demo found, as tables, JSON and the page show it.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Report {
+    /// On what, when, how much.
+    pub(crate) about: About,
+    /// Phases (a) to (d), in order.
+    pub(crate) phases: Vec<PhaseFigures>,
+    /// The faults of (e), in order.
+    pub(crate) faults: Vec<FaultFigures>,
+    /// Reads per second of each server during (e).
+    pub(crate) course: Option<Course>,
+    /// What was asked and what was measured.
+    pub(crate) verdicts: Vec<Verdict>,
+}
+
+/// On what, when, how much: without it no figure means anything.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct About {
+    /// `YYYY-MM-DD`, UTC.
+    pub(crate) date: String,
+    /// Flavour and version of the servers.
+    pub(crate) servers: String,
+    /// Version and build of this program.
+    pub(crate) headroom: String,
+    /// CPU model.
+    pub(crate) cpu: String,
+    /// Logical CPUs that everything shared: servers, links, routers, applications.
+    pub(crate) cores: usize,
+    /// Simulated round-trip time within a zone, ms.
+    pub(crate) within_zone_ms: f64,
+    /// Simulated round-trip time between zones, ms.
+    pub(crate) between_zones_ms: f64,
+    /// Zones, and the servers in each.
+    pub(crate) zones: Vec<(String, Vec<String>)>,
+    /// The server that took the writes.
+    pub(crate) primary: String,
+    /// Slices each phase of the first group was cut into.
+    pub(crate) rounds: u32,
+    /// Length of a slice, s.
+    pub(crate) slice_s: f64,
+    /// Sessions that each application kept for reads.
+    pub(crate) reader_sessions: usize,
+    /// Seed of arrivals and keys.
+    pub(crate) seed: u64,
+    /// How long the servers took to come up and replicate, s.
+    pub(crate) lab_up_s: f64,
+    /// From start to here, s.
+    pub(crate) took_s: f64,
+}
+
+impl Report {
+    /// A phase by its id.
+    pub(crate) fn phase(&self, id: &str) -> Option<&PhaseFigures> {
+        self.phases.iter().find(|p| p.phase.id == id)
+    }
+
+    /// The share of what (b) lost against (a) that (c) wins back, if (b) lost anything.
+    pub(crate) fn won_back(&self) -> Option<f64> {
+        let reads = |id: &str| Some(self.phase(id)?.endpoint(lab::app::Endpoint::Timeline)?.reads_p50_ms);
+        share_won_back(reads("a")?, reads("b")?, reads("c")?)
+    }
+
+    /// How many of the verdicts say yes.
+    pub(crate) fn met(&self) -> usize {
+        self.verdicts.iter().filter(|v| v.met).count()
+    }
+}

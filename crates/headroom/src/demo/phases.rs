@@ -1,0 +1,67 @@
+//! Runs the phases with traffic: opens the applications of a group, lets their slices alternate, adds up.
+
+use super::figures::{Fleet, PhaseFigures, Round};
+use super::plan::{Group, Phase, Plan, Policy};
+use super::progress::Progress;
+use super::routers::Routers;
+use super::stage::{Apps, Stage, end};
+
+/// Runs one group and sums up each of its phases, in order.
+pub(crate) async fn run(
+    stage: &Stage,
+    plan: &Plan,
+    group: &Group,
+    progress: &Progress,
+) -> anyhow::Result<Vec<PhaseFigures>> {
+    let fleet = Fleet::new(stage.lab.servers());
+    let routers = match group.phases.iter().any(|p| p.policy == Policy::Headroom) {
+        true => Some(Routers::start(&stage.lab, &group.readers).await?),
+        false => None,
+    };
+    let routers = routers.as_ref();
+    warm_up(stage, plan, group, routers, progress).await?;
+    let mut apps: Vec<Apps> = Vec::new();
+    for phase in &group.phases {
+        apps.push(stage.open(plan, phase, &group.readers, routers).await?);
+    }
+    let mut rounds: Vec<Vec<Round>> = vec![Vec::new(); group.phases.len()];
+    for round in 0..group.rounds {
+        for (n, (phase, apps)) in group.phases.iter().zip(&apps).enumerate() {
+            progress.slice(phase, round + 1, group.rounds);
+            let seed = plan.seed * 100 + u64::from(round);
+            rounds[n].push(slice(plan, phase, apps, seed).await);
+        }
+    }
+    for apps in apps {
+        apps.close().await;
+    }
+    let phases = group.phases.iter().zip(rounds);
+    Ok(phases.map(|(phase, rounds)| PhaseFigures::new(phase, &group.readers, &fleet, rounds)).collect())
+}
+
+/// Traffic that is not counted: caches fill, and the routers measure from where the reads come.
+async fn warm_up(
+    stage: &Stage,
+    plan: &Plan,
+    group: &Group,
+    routers: Option<&Routers>,
+    progress: &Progress,
+) -> anyhow::Result<()> {
+    let even = Phase { policy: Policy::RoundRobin, ..group.phases[0].clone() };
+    progress.say("warming up");
+    let apps = stage.open(plan, &even, &group.readers, routers).await?;
+    let traffic = apps.begin(&even, plan.rates, plan.seed);
+    tokio::time::sleep(plan.settle).await;
+    end(traffic).await;
+    apps.close().await;
+    Ok(())
+}
+
+async fn slice(plan: &Plan, phase: &Phase, apps: &Apps, seed: u64) -> Round {
+    // What sessions that were closed meanwhile left behind does not belong to this slice.
+    apps.take();
+    let traffic = apps.begin(phase, plan.rates, seed);
+    tokio::time::sleep(plan.slice).await;
+    end(traffic).await;
+    apps.take().into_iter().collect()
+}

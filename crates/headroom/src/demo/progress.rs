@@ -1,0 +1,65 @@
+//! What a person sees while the demo runs, on standard error: a bar on a terminal, plain lines elsewhere.
+
+use super::figures::FaultKind;
+use super::plan::Phase;
+use indicatif::{ProgressBar, ProgressStyle};
+use std::time::{Duration, Instant};
+
+/// The bar, or lines.
+#[derive(Debug)]
+pub(crate) struct Progress {
+    bar: ProgressBar,
+    began: Instant,
+}
+
+impl Progress {
+    /// For this many steps.
+    pub(crate) fn new(steps: u64) -> Self {
+        let bar = ProgressBar::new(steps);
+        let style = ProgressStyle::with_template("{spinner} {bar:24} {elapsed:>4}  {msg}");
+        bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
+        bar.enable_steady_tick(Duration::from_millis(200));
+        Self { bar, began: Instant::now() }
+    }
+
+    /// Something begins that takes a while.
+    pub(crate) fn say(&self, what: &str) {
+        if self.bar.is_hidden() {
+            crate::terminal::complain(&format!("{:>4.0} s  {what}", self.began.elapsed().as_secs_f64()));
+        } else {
+            self.bar.set_message(what.to_owned());
+        }
+    }
+
+    /// A step begins.
+    pub(crate) fn step(&self, what: &str) {
+        self.say(what);
+        self.bar.inc(1);
+    }
+
+    /// A slice of a phase begins.
+    pub(crate) fn slice(&self, phase: &Phase, round: u32, rounds: u32) {
+        let of = if rounds > 1 { format!(" ({round}/{rounds})") } else { String::new() };
+        self.step(&format!("({}) {}{of}", &phase.id[..1], phase.title));
+    }
+
+    /// A part of a fault begins.
+    pub(crate) fn fault(&self, kind: FaultKind, part: &str) {
+        let what = match kind {
+            FaultKind::Killed => "a reader is killed",
+            FaultKind::Blackholed => "a reader is blackholed",
+        };
+        self.step(&format!("(e) {what}: {part}"));
+    }
+
+    /// The bar goes.
+    pub(crate) fn done(&self) {
+        self.bar.finish_and_clear();
+    }
+}
+
+impl Drop for Progress {
+    fn drop(&mut self) {
+        self.done();
+    }
+}

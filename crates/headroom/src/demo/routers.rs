@@ -1,0 +1,184 @@
+//! The product itself: one `headroom route` per zone, as child processes of this very binary, with the configuration
+//! an operator of that zone would write. They end with the demo, whatever happens to it.
+
+use super::plan::{PRIMARY, ZONES};
+use crate::admin_client::AdminClient;
+use crate::bench::child::Program;
+use crate::environment::Environment;
+use crate::view::StatusView;
+use anyhow::{Context, bail};
+use fleet::Address;
+use lab::{Account, Lab};
+use std::net::{Ipv4Addr, SocketAddrV4};
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+/// A router finds a handful of servers in well under this time.
+const READY_WITHIN: Duration = Duration::from_secs(20);
+const POLL: Duration = Duration::from_millis(50);
+
+/// One router per zone, in the order of [`ZONES`].
+#[derive(Debug)]
+pub(crate) struct Routers {
+    routers: Vec<ZoneRouter>,
+}
+
+/// The router of one zone.
+#[derive(Debug)]
+pub(crate) struct ZoneRouter {
+    /// Its zone.
+    pub(crate) zone: &'static str,
+    /// Readers connect here.
+    pub(crate) reader: SocketAddrV4,
+    /// Writers connect here.
+    pub(crate) writer: SocketAddrV4,
+    /// Status page and JSON.
+    pub(crate) admin: SocketAddrV4,
+    program: Program,
+    client: AdminClient,
+}
+
+impl Routers {
+    /// Starts one router per zone; replicas that are not among `readers` are reserved, so they get no reads. Returns
+    /// when each router may pick every reader.
+    pub(crate) async fn start(lab: &Lab, readers: &[&str]) -> anyhow::Result<Self> {
+        let mut routers = Self { routers: Vec::new() };
+        for (zone, _) in ZONES {
+            routers.routers.push(ZoneRouter::start(lab, zone, readers)?);
+        }
+        let deadline = Instant::now() + READY_WITHIN;
+        for router in &mut routers.routers {
+            router.wait_ready(readers, deadline).await?;
+        }
+        Ok(routers)
+    }
+
+    /// All of them.
+    pub(crate) fn all(&self) -> &[ZoneRouter] {
+        &self.routers
+    }
+
+    /// The router of a zone.
+    pub(crate) fn of(&self, zone: &str) -> anyhow::Result<&ZoneRouter> {
+        self.routers.iter().find(|r| r.zone == zone).with_context(|| format!("no router runs in zone {zone}"))
+    }
+
+    /// Asks them to end and waits.
+    pub(crate) async fn stop(self) -> anyhow::Result<()> {
+        for router in self.routers {
+            router.program.stop().await?;
+        }
+        Ok(())
+    }
+}
+
+impl ZoneRouter {
+    fn start(lab: &Lab, zone: &'static str, readers: &[&str]) -> anyhow::Result<Self> {
+        // The lab's port is free on every address of the lab's kind, so it is on these.
+        let address =
+            |k: u8| Ok::<_, lab::Error>(SocketAddrV4::new(lab.client_address(zone, k)?, lab.port()));
+        let (reader, writer, admin) = (address(10)?, address(11)?, address(12)?);
+        let file = lab.dir().join(format!("router-{zone}.toml"));
+        std::fs::write(&file, configuration(lab, zone, readers, [reader, writer, admin])?)
+            .with_context(|| format!("writing {}", file.display()))?;
+        let arguments =
+            ["route", "--config"].into_iter().map(str::to_owned).chain([file.display().to_string()]);
+        let log = lab.dir().join(format!("router-{zone}.log"));
+        let binary = std::env::current_exe().context("finding this program's own file")?;
+        let program = Program::start("headroom route", &binary, &arguments.collect::<Vec<_>>(), &log)?;
+        let client = AdminClient::new(Some(&admin.to_string()), &Environment::default());
+        Ok(Self { zone, reader, writer, admin, program, client })
+    }
+
+    /// How things stand, by its own account.
+    pub(crate) async fn status(&self) -> anyhow::Result<StatusView> {
+        self.client.status().await
+    }
+
+    async fn wait_ready(&mut self, readers: &[&str], deadline: Instant) -> anyhow::Result<()> {
+        loop {
+            self.program.alive()?;
+            let seen = self.client.status().await;
+            let missing = match &seen {
+                Ok(status) => not_eligible(status, readers),
+                Err(error) => vec![format!("{error:#}")],
+            };
+            if missing.is_empty() {
+                return Ok(());
+            }
+            if Instant::now() > deadline {
+                let limit = READY_WITHIN.as_secs();
+                bail!(
+                    "the router of zone {} is not ready after {limit} s: {}",
+                    self.zone,
+                    missing.join("; ")
+                );
+            }
+            tokio::time::sleep(POLL).await;
+        }
+    }
+}
+
+/// The readers (and the primary) that a router may not pick, each with its reason.
+fn not_eligible(status: &StatusView, readers: &[&str]) -> Vec<String> {
+    let look = |name: &str, writes: bool| {
+        let Some(server) = status.fleet.servers.iter().find(|s| s.name == name) else {
+            return Some(format!("{name} is not known yet"));
+        };
+        let eligible = server.routing.as_ref().map(|r| if writes { &r.writes } else { &r.reads });
+        match eligible {
+            Some(e) if e.eligible => None,
+            Some(e) => Some(format!("{name}: {}", e.reason.as_deref().unwrap_or("not eligible"))),
+            None => Some(format!("{name} is not routed")),
+        }
+    };
+    readers.iter().filter_map(|r| look(r, false)).chain(look(PRIMARY, true)).collect()
+}
+
+/// What an operator of this zone would write.
+fn configuration(
+    lab: &Lab,
+    zone: &str,
+    readers: &[&str],
+    [reader, writer, admin]: [SocketAddrV4; 3],
+) -> anyhow::Result<String> {
+    let mut zones = String::new();
+    for (name, _) in ZONES {
+        zones += &format!("[[zone]]\nname = \"{name}\"\nmembers = [\"{}\"]\n\n", block(lab, name)?);
+    }
+    let mut servers = String::new();
+    let mut map = String::new();
+    for server in lab.servers() {
+        let says = lab.real(&server)?;
+        let reserved = server != PRIMARY && !readers.contains(&server.as_str());
+        servers += &format!("[[server]]\nmatch = \"{says}\"\nname = \"{server}\"\nreserved = {reserved}\n\n");
+        map += &format!("[[map]]\nsays = \"{says}\"\nreach = \"{}\"\n\n", lab.reach(zone, &server)?);
+    }
+    let seed = lab.reach(zone, PRIMARY)?;
+    let option_file = toml_text(&lab.credentials_file(Account::Headroom));
+    Ok(format!(
+        "# Written by headroom demo: the router of zone {zone}.\n\
+         [fleet]\nseeds = [\"{seed}\"]\n\n\
+         [credentials]\noption_file = {option_file}\n\n\
+         {zones}{servers}{map}\
+         [router]\nzone = \"{zone}\"\nthreads = 1\n\n\
+         [[listener]]\naddress = \"{reader}\"\nrole = \"reader\"\n\n\
+         [[listener]]\naddress = \"{writer}\"\nrole = \"writer\"\n\n\
+         [admin]\naddress = \"{admin}\"\n"
+    ))
+}
+
+/// Every address of a zone.
+fn block(lab: &Lab, zone: &str) -> anyhow::Result<String> {
+    let [a, b, ..] = lab.client_address(zone, 0)?.octets();
+    Ok(format!("{}/16", Ipv4Addr::new(a, b, 0, 0)))
+}
+
+fn toml_text(path: &Path) -> String {
+    toml::Value::String(path.display().to_string()).to_string()
+}
+
+/// As the applications take it.
+pub(crate) fn address(at: SocketAddrV4) -> Address {
+    Address::tcp(at.ip().to_string(), at.port())
+}
