@@ -12,6 +12,7 @@ mod demand;
 mod dialect;
 mod judge;
 mod lag;
+pub mod option_file;
 mod privilege;
 mod rows;
 mod survey;

@@ -152,14 +152,36 @@ impl Book {
             self.tracks.entry(id).or_default().push(position.clone(), window);
         }
         let at_start = now.saturating_duration_since(self.started) < START;
-        let Some(entry) = self.entries.get_mut(&id) else { return };
-        if let Some(reports) = answer.identity.reports.clone() {
-            let reports = reach(&self.config.address_map, &reports);
-            self.aliases.entry(reports).or_insert(id);
+        if let Some(reports) = &answer.identity.reports {
+            self.call_it_as_it_says(id, reports);
         }
+        let Some(entry) = self.entries.get_mut(&id) else { return };
         entry.accept(answer, now, at_start);
         if self.config.discover {
             self.discover(id, now);
+        }
+    }
+
+    /// A server that others told of by some address goes by the one it gives itself, from its first answer on. It is
+    /// reached there, too, where the address map says how; else where it answers.
+    fn call_it_as_it_says(&mut self, id: ServerId, reports: &Address) {
+        let mapped = self.reach_of(reports);
+        let is_mapped = mapped != *reports;
+        let leads_to = *self.aliases.entry(mapped.clone()).or_insert(id);
+        let Some(entry) = self.entries.get(&id) else { return };
+        if entry.origin == Origin::Seed
+            || entry.answer.is_some()
+            || entry.called == *reports
+            || leads_to != id
+        {
+            return;
+        }
+        let mut taken: HashSet<ServerName> =
+            self.entries.values().filter(|e| e.id != id).map(|e| e.name.clone()).collect();
+        let reach = if is_mapped { mapped } else { entry.reach.clone() };
+        let name = name_of(&self.config, reports, &reach, &mut taken);
+        if let Some(entry) = self.entries.get_mut(&id) {
+            (entry.name, entry.called, entry.reach) = (name, reports.clone(), reach);
         }
     }
 
@@ -315,7 +337,8 @@ impl Book {
     /// What the rules say of a server, and its zone by rule.
     pub(crate) fn said(&self, entry: &Entry) -> (zone::Said, Option<fleet::Zone>) {
         let peer = entry.answer.as_ref().and_then(|a| a.peer);
-        let mut host = Host::server(&entry.called, &entry.reach, Some(&entry.name), peer);
+        let mut host = Host::server(&entry.called, entry.reports(), &entry.reach, peer);
+        host.names.push(entry.name.to_string());
         let said = zone::apply(&self.config.servers, &mut host);
         let zone = said.zone.clone().or_else(|| zone::by_rule(&self.config.zones, &host));
         (said, zone)

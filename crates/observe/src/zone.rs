@@ -8,7 +8,7 @@ pub(crate) mod metadata;
 pub(crate) mod round_trip;
 
 use fleet::config::{Matcher, ServerRule, ZoneRule};
-use fleet::{Address, ServerName, Zone};
+use fleet::{Address, Zone};
 use std::net::IpAddr;
 
 /// What rules are matched with.
@@ -33,18 +33,19 @@ pub(crate) struct Said {
 }
 
 impl Host {
-    /// A server: what it is called, and the address its name led to when nothing is mapped.
+    /// A server: what it is called, what it says it is called (`report_host`), and the address its name led to. An
+    /// address that it says itself counts before one that we see, which may be the end of a tunnel.
     pub(crate) fn server(
         called: &Address,
+        reports: Option<&Address>,
         reach: &Address,
-        name: Option<&ServerName>,
         peer: Option<IpAddr>,
     ) -> Self {
-        let mut names = vec![called.to_string()];
-        names.extend(called.host().map(str::to_owned));
-        names.extend(name.map(ToString::to_string));
-        let literal = called.host().and_then(|host| host.parse().ok());
-        let addresses = match literal {
+        let names = [Some(called), reports].into_iter().flatten();
+        let names =
+            names.flat_map(|a| [Some(a.to_string()), a.host().map(str::to_owned)]).flatten().collect();
+        let literal = |a: &Address| a.host().and_then(|host| host.parse().ok());
+        let addresses = match reports.and_then(literal).or_else(|| literal(called)) {
             Some(ip) => vec![ip],
             None if called == reach => peer.into_iter().collect(),
             None => Vec::new(),
@@ -152,12 +153,14 @@ mod tests {
     #[test]
     fn behind_an_address_map_the_called_address_counts() {
         let (called, reach) = (Address::tcp("127.1.0.1", 3306), Address::tcp("127.3.1.1", 3306));
-        let host = Host::server(&called, &reach, None, "127.3.1.1".parse().ok());
+        let end_of_tunnel: Option<IpAddr> = "127.3.1.1".parse().ok();
+        let host = Host::server(&called, None, &reach, end_of_tunnel);
         let zones = [zone("c", vec![net("127.3.0.0/16")]), zone("a", vec![net("127.1.0.0/16")])];
         assert_eq!(by_rule(&zones, &host), Some(Zone::new("a")));
-        let host =
-            Host::server(&Address::tcp("db", 1), &Address::tcp("db", 1), None, "127.3.1.1".parse().ok());
-        assert_eq!(by_rule(&zones, &host), Some(Zone::new("c")));
+        let named = Address::tcp("db", 1);
+        assert_eq!(by_rule(&zones, &Host::server(&named, None, &named, end_of_tunnel)), Some(Zone::new("c")));
+        let says = Host::server(&reach, Some(&called), &reach, end_of_tunnel);
+        assert_eq!(by_rule(&zones, &says), Some(Zone::new("a")), "what it says itself counts first");
     }
 
     #[test]
@@ -168,7 +171,7 @@ mod tests {
             ServerRule { reserved: true, ..rule(Matcher::Label("use".into(), "analytics".into())) },
         ];
         let address = Address::tcp("bi7", 3306);
-        let mut host = Host::server(&address, &address, None, None);
+        let mut host = Host::server(&address, None, &address, None);
         let said = apply(&rules, &mut host);
         assert_eq!(said.reserved.as_deref(), Some("reserved by the rule for label use=analytics"));
         let zones = [zone("z", vec![Matcher::Label("use".into(), "analytics".into())])];
@@ -180,7 +183,7 @@ mod tests {
         let rules = [ServerRule { reserved: true, ..rule(net("10.9.0.0/16")) }];
         for (host, reserved) in [("10.9.0.1", true), ("10.9.200.7", true), ("10.8.0.1", false)] {
             let address = Address::tcp(host, 3306);
-            let said = apply(&rules, &mut Host::server(&address, &address, None, None));
+            let said = apply(&rules, &mut Host::server(&address, None, &address, None));
             assert_eq!(said.reserved.is_some(), reserved, "{host}");
         }
     }

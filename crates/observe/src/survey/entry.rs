@@ -129,6 +129,11 @@ impl Entry {
         };
     }
 
+    /// What the server says others should call it.
+    pub(crate) fn reports(&self) -> Option<&Address> {
+        self.answer.as_ref().and_then(|a| a.identity.reports.as_ref())
+    }
+
     /// Another server answers at this address.
     pub(super) fn exchanged(&mut self) {
         tracing::info!(server = %self.name, address = %self.reach, "another server answers at this address");
@@ -194,7 +199,7 @@ pub(super) fn name_of(
     reach: &Address,
     taken: &mut HashSet<ServerName>,
 ) -> ServerName {
-    let said = zone::apply(&config.servers, &mut Host::server(called, reach, None, None));
+    let said = zone::apply(&config.servers, &mut Host::server(called, None, reach, None));
     let given = said.name.map(|name| ServerName::new(&name)).filter(|name| !taken.contains(name));
     let name = given.unwrap_or_else(|| ServerName::new(&called.to_string()));
     taken.insert(name.clone());

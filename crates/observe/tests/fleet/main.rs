@@ -1,0 +1,10 @@
+//! Who is who, asked from real servers: every oddity is seen for what it is, with its reason in words.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod demand;
+mod lag;
+mod privilege;
+mod roles;
+mod scene;
+mod trouble;
