@@ -27,6 +27,8 @@ pub(super) enum Reply {
     PreparedColumns(u16),
     /// The EOF packet after them.
     PreparedColumnsEnd,
+    /// The EOF packets of parameters and of columns whose definitions are left out.
+    PreparedEnds,
     /// One of OK, EOF, ERR.
     Simple,
     /// Any one packet.
@@ -102,12 +104,19 @@ impl PreparedHead {
         Some(Self { statement, columns, parameters, defined })
     }
 
-    /// What follows it; `None` when that was all.
-    pub(super) const fn then(self) -> Option<Reply> {
-        match (self.defined, self.parameters, self.columns) {
-            (false, _, _) => None,
+    /// What follows it; `None` when that was all. Where definitions are left out their EOF packets still come.
+    pub(super) const fn then(self, capabilities: Capabilities) -> Option<Reply> {
+        let Self { defined, parameters, columns, .. } = self;
+        if !defined && capabilities.contains(Capabilities::DEPRECATE_EOF) {
+            return None;
+        }
+        match (defined, parameters, columns) {
             (true, 0, columns) => prepared_columns(columns),
             (true, parameters, columns) => Some(Reply::PreparedParameters(parameters, columns)),
+            (false, 0, 0) => None,
+            (false, 0, _) => Some(Reply::PreparedColumnsEnd),
+            (false, _, 0) => Some(Reply::PreparedParametersEnd(0)),
+            (false, _, _) => Some(Reply::PreparedEnds),
         }
     }
 }

@@ -85,7 +85,8 @@ impl Session {
                 Reply::PreparedParameters(..)
                 | Reply::PreparedParametersEnd(_)
                 | Reply::PreparedColumns(_)
-                | Reply::PreparedColumnsEnd,
+                | Reply::PreparedColumnsEnd
+                | Reply::PreparedEnds,
             ) => self.prepared_definition(head, deprecate_eof, ends),
             Some(Reply::InfileEnd | Reply::Simple) if first == Some(0) || ends => self.end(head),
             Some(Reply::Anything) => self.finish(false),
@@ -140,7 +141,9 @@ impl Session {
             }
             _ => {}
         }
-        if Reply::to(command) == Reply::Result && status.contains(Status::MORE_RESULTS_EXISTS) {
+        let announced = std::mem::take(&mut self.more_after_rows);
+        let more = announced || status.contains(Status::MORE_RESULTS_EXISTS);
+        if Reply::to(command) == Reply::Result && more {
             self.reply = Some(Reply::Result);
         } else {
             if matches!(command, Command::StmtExecute | Command::StmtBulkExecute) {
@@ -171,6 +174,9 @@ impl Session {
             self.take_status(eof.status);
             self.end_with(eof.status);
         } else {
+            // MySQL says only here that a result follows the one with OUT parameters; the end of its rows lacks the flag.
+            self.more_after_rows =
+                eof.status.contains(Status::PS_OUT_PARAMS.with(Status::MORE_RESULTS_EXISTS));
             self.reply = Some(Reply::Rows);
         }
     }
@@ -184,12 +190,13 @@ impl Session {
         if self.queue.front().is_some_and(|pending| pending.asks_back) {
             self.left.asking.add(prepared.statement);
         }
-        self.prepared_goes_on(prepared.then());
+        self.prepared_goes_on(prepared.then(self.capabilities));
     }
 
     fn prepared_definition(&mut self, head: Head<'_>, deprecate_eof: bool, ends: bool) {
         let next = match self.reply {
             Some(Reply::PreparedParametersEnd(columns)) if ends => prepared_columns(columns),
+            Some(Reply::PreparedEnds) if ends => Some(Reply::PreparedColumnsEnd),
             Some(Reply::PreparedColumnsEnd) if ends => None,
             Some(Reply::PreparedParameters(1, columns)) if deprecate_eof => prepared_columns(columns),
             Some(Reply::PreparedParameters(1, columns)) => Some(Reply::PreparedParametersEnd(columns)),
@@ -213,6 +220,7 @@ impl Session {
 
     /// An error ends the answer, wherever it comes, all further results included.
     fn error(&mut self) {
+        self.more_after_rows = false;
         if self.infile == Infile::Wanted {
             self.infile = Infile::Abandoned;
         }

@@ -26,6 +26,8 @@ pub(super) struct Session {
     pub(super) queue: Queue,
     /// What the server may send next for the command in front of the queue.
     pub(super) reply: Option<Reply>,
+    /// Another result follows whatever the end of the rows says.
+    pub(super) more_after_rows: bool,
     pub(super) infile: Infile,
     /// The command whose packet is coming in pieces, and the walk over its text.
     pub(super) receiving: Option<u64>,

@@ -56,11 +56,12 @@ def recording(recorder, server, name, about):
 class Raw:
     """A client that says exactly what it is told, for what no driver does."""
 
-    def __init__(self, port, flags=PLAIN, user=b"root", db=b"wire", answer=b"", plugin=b"mysql_native_password", login=True):
+    def __init__(self, port, flags=PLAIN, user=b"root", db=b"wire", answer=b"", plugin=None, login=True):
         self.socket = socket.create_connection(("127.0.0.1", port))
         self.greeting = self.quiet()
         if login:
-            self.flags = flags
+            if plugin is None:
+                plugin = b"caching_sha2_password" if b"caching_sha2" in self.greeting else b"mysql_native_password"
             body = struct.pack("<IIB19xI", flags & 0xFFFFFFFF, 1 << 24, 45, flags >> 32)
             body += user + b"\0" + bytes([len(answer)]) + answer + db + b"\0" + plugin + b"\0"
             self.send(body, 1)
@@ -69,7 +70,7 @@ class Raw:
     def send(self, body, seq=0):
         self.socket.sendall(struct.pack("<I", len(body))[:3] + bytes([seq]) + body)
 
-    def quiet(self, wait=0.25):
+    def quiet(self, wait=3, between=0.4):
         """Everything that comes until nothing comes for a while."""
         got = b""
         self.socket.settimeout(wait)
@@ -79,6 +80,7 @@ class Raw:
                 if not more:
                     return got
                 got += more
+                self.socket.settimeout(between)
         except TimeoutError:
             return got
 
@@ -317,7 +319,8 @@ def mysql_extensions(rec):
     r.command(b"\x03\x00\x01SELECT 1, 2")
     rec.holds("idle", completed=4, failed=0)
     s = struct.unpack("<I", r.command(b"\x16SELECT ?, 1")[5:9])[0]
-    r.execute(s, 0, b"\0\x01\x03\x00" + struct.pack("<i", 0))
+    # With query attributes the number of parameters and their names are sent too.
+    r.execute(s, 0, b"\x01" + b"\0\x01\x03\x00\0" + struct.pack("<i", 0))
     rec.holds("idle", completed=6, failed=0)
     r.close()
 
@@ -467,16 +470,24 @@ def binlog_stream(rec):
     r.socket.close()
 
 
-@scenario("MySQL")
 def caching_sha2(rec):
-    "mysql-connector-python: caching_sha2_password, full exchange refused in clear or answered from the cache"
-    import mysql.connector
-    c = mysql.connector.connect(host="127.0.0.1", port=rec.port, user="sha2", password="secret", use_pure=True, ssl_disabled=True)
-    k = c.cursor()
-    k.execute("SELECT 1")
-    k.fetchall()
-    rec.holds("idle", user="sha2")
+    import pymysql
+    c = pymysql.connect(host="127.0.0.1", port=rec.port, user="sha2", password="secret", ssl_disabled=True)
+    c.cursor().execute("SELECT 1")
+    rec.holds("idle", completed=3, user="sha2")
     c.close()
+
+
+@scenario("MySQL")
+def caching_sha2_full(rec):
+    "PyMySQL: caching_sha2_password with the full exchange (public key, encrypted password)"
+    caching_sha2(rec)
+
+
+@scenario("MySQL")
+def caching_sha2_fast(rec):
+    "PyMySQL: caching_sha2_password answered from the server's cache"
+    caching_sha2(rec)
 
 
 def prepare_server(host, port, label):
@@ -496,7 +507,9 @@ def prepare_server(host, port, label):
     ]:
         k.execute(text)
     if label.startswith("MySQL"):
-        k.execute("CREATE USER IF NOT EXISTS sha2@'%' IDENTIFIED WITH caching_sha2_password BY 'secret'")
+        # Made anew, so that the server's cache does not know the password.
+        k.execute("DROP USER IF EXISTS sha2@'%'")
+        k.execute("CREATE USER sha2@'%' IDENTIFIED WITH caching_sha2_password BY 'secret'")
     if label.startswith("MariaDB"):
         for _ in range(17):
             k.execute("INSERT INTO big (pad) SELECT pad FROM big")
