@@ -114,7 +114,7 @@ pub(crate) async fn measure(plan: &Plan, base: &std::path::Path) -> anyhow::Resu
 
 fn about(plan: &Plan, stage: &Stage, machine: &Machine) -> About {
     let network = lab::Network::default();
-    let ms = |time: Duration| time.as_secs_f64() * 1e3;
+    let ms = |time: Duration| time.as_micros() as f64 / 1e3;
     let headroom = machine.programs.iter().find(|(name, _)| name == "headroom");
     let of_zone = |zone: &str| {
         let servers = stage.lab.servers().into_iter();

@@ -29,7 +29,14 @@ pub(crate) async fn run(
     let phase =
         Phase { id: "e", title: "faults", policy: Policy::Headroom, demand: [1.0 / 3.0; 3], counted: None };
     let apps = stage.open(plan, &phase, &READERS, Some(&routers)).await?;
-    let mut watch = Watch { stage, plan: &plan.faults, progress, apps: &apps, seen: Seen::default() };
+    let mut watch = Watch {
+        stage,
+        plan: &plan.faults,
+        progress,
+        apps: &apps,
+        seen: Seen::default(),
+        slowest: Duration::ZERO,
+    };
     let probes = Probes::start(stage, &apps, plan.faults.probe_every);
     let origin = stage.now();
     let traffic = apps.begin(&phase, plan.rates, plan.seed);
@@ -37,6 +44,7 @@ pub(crate) async fn run(
     for kind in [FaultKind::Killed, FaultKind::Blackholed] {
         lapses.push(watch.lapse(kind, &fleet).await?);
     }
+    progress.say("(e) requests under way end");
     end(traffic).await;
     watch.look();
     let mut seen = watch.seen;
@@ -68,6 +76,8 @@ struct Watch<'a> {
     progress: &'a Progress,
     apps: &'a Apps,
     seen: Seen,
+    /// The slowest request since the last fault came.
+    slowest: Duration,
 }
 
 impl Watch<'_> {
@@ -81,12 +91,13 @@ impl Watch<'_> {
         self.pass(self.plan.before).await;
         self.progress.fault(kind, "away");
         let begun = self.stage.now();
+        self.slowest = Duration::ZERO;
         self.stage.lab.change(VICTIM, Change::Begin(fault)).await?;
         self.pass(self.plan.away).await;
         self.progress.fault(kind, "coming back");
         self.stage.lab.change(VICTIM, Change::End(fault)).await?;
         let returned = self.stage.now();
-        let mut lapse = Lapse { kind, calm_from, begun, returned, ended: returned };
+        let mut lapse = Lapse { kind, calm_from, begun, returned, ended: returned, slowest_request: 0.0 };
         while lapse.ended - returned < self.plan.back_within.as_secs_f64() {
             self.pass(LOOK).await;
             lapse.ended = self.stage.now();
@@ -97,6 +108,7 @@ impl Watch<'_> {
         }
         self.pass(AFTERWARDS).await;
         lapse.ended = self.stage.now();
+        lapse.slowest_request = self.slowest.as_secs_f64();
         Ok(lapse)
     }
 
@@ -111,6 +123,8 @@ impl Watch<'_> {
 
     fn look(&mut self) {
         for (_, tally) in self.apps.take() {
+            let slowest = tally.endpoints.values().map(|e| e.request_ns.max()).max().unwrap_or(0);
+            self.slowest = self.slowest.max(Duration::from_nanos(slowest));
             for (tick, add) in tally.ticks {
                 let sum = self.seen.ticks.entry(tick).or_default();
                 sum.requests += add.requests;

@@ -4,9 +4,15 @@ mod fault;
 mod phase;
 mod verdict;
 
-pub(crate) use fault::{Course, FailedRequest, FaultFigures, FaultKind, Lapse, Mark, Point, Probe, Seen};
-pub(crate) use phase::{EndpointFigures, Fleet, FlowFigures, PhaseFigures, Round, ServerFigures};
+pub(crate) use fault::{Course, FailedRequest, FaultFigures, FaultKind, Lapse, Mark, Probe, Seen};
+pub(crate) use phase::{EndpointFigures, Fleet, PhaseFigures, Round};
 pub(crate) use verdict::{Verdict, share_won_back, verdicts};
+
+#[cfg(test)]
+pub(crate) use {
+    fault::Point,
+    phase::{FlowFigures, ServerFigures},
+};
 
 use serde::Serialize;
 

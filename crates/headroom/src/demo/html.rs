@@ -25,10 +25,10 @@ pub(crate) fn page(report: &Report) -> String {
         header(report),
         cards(report),
         verdicts(&report.verdicts),
-        section("Where reads go", text::MAP, &grid(maps(report))),
-        section("Requests, one zone against three", text::LATENCY, &grid(latency::panels(&report.phases))),
-        section("Load of each replica", text::LOAD, &grid(load::panels(&report.phases))),
-        section("Reads that cross zones", text::CROSSING, &grid(vec![crossing::panel(&report.phases)])),
+        section("Where reads go", text::MAP, &grid(&maps(report))),
+        section("Requests, one zone against three", text::LATENCY, &grid(&latency::panels(&report.phases))),
+        section("Load of each replica", text::LOAD, &grid(&load::panels(&report.phases))),
+        section("Reads that cross zones", text::CROSSING, &crossing::panel(&report.phases)),
         course_section(report),
         section("All figures", text::TABLES, &tables::all(report)),
         how(report),
@@ -160,7 +160,7 @@ fn section(title: &str, intro: &str, content: &str) -> String {
 }
 
 /// Panels beside each other, as many as fit.
-fn grid(panels: Vec<String>) -> String {
+fn grid(panels: &[String]) -> String {
     format!("<div class=\"grid\">\n{}\n</div>", panels.join("\n"))
 }
 

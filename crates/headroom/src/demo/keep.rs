@@ -41,8 +41,7 @@ fn how_to_connect(lab: &Lab, routers: &Routers) -> String {
     }
     let _ = writeln!(
         text,
-        "\nBreak something: headroom lab fault {} kill   (start, blackhole, deliver, ...)",
-        "b1"
+        "\nBreak something: headroom lab fault b1 kill   (then start; blackhole, then deliver; ...)"
     );
     let _ = writeln!(text, "Directory: {}", lab.dir().display());
     let _ = writeln!(text, "Ctrl-C takes everything down.");

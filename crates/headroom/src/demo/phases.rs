@@ -18,11 +18,10 @@ pub(crate) async fn run(
         true => Some(Routers::start(&stage.lab, &group.readers).await?),
         false => None,
     };
-    let routers = routers.as_ref();
-    warm_up(stage, plan, group, routers, progress).await?;
+    warm_up(stage, plan, group, progress).await?;
     let mut apps: Vec<Apps> = Vec::new();
     for phase in &group.phases {
-        apps.push(stage.open(plan, phase, &group.readers, routers).await?);
+        apps.push(stage.open(plan, phase, &group.readers, routers.as_ref()).await?);
     }
     let mut rounds: Vec<Vec<Round>> = vec![Vec::new(); group.phases.len()];
     for round in 0..group.rounds {
@@ -35,21 +34,18 @@ pub(crate) async fn run(
     for apps in apps {
         apps.close().await;
     }
+    if let Some(routers) = routers {
+        routers.stop().await?;
+    }
     let phases = group.phases.iter().zip(rounds);
     Ok(phases.map(|(phase, rounds)| PhaseFigures::new(phase, &group.readers, &fleet, rounds)).collect())
 }
 
 /// Traffic that is not counted: caches fill, and the routers measure from where the reads come.
-async fn warm_up(
-    stage: &Stage,
-    plan: &Plan,
-    group: &Group,
-    routers: Option<&Routers>,
-    progress: &Progress,
-) -> anyhow::Result<()> {
+async fn warm_up(stage: &Stage, plan: &Plan, group: &Group, progress: &Progress) -> anyhow::Result<()> {
     let even = Phase { policy: Policy::RoundRobin, ..group.phases[0].clone() };
     progress.say("warming up");
-    let apps = stage.open(plan, &even, &group.readers, routers).await?;
+    let apps = stage.open(plan, &even, &group.readers, None).await?;
     let traffic = apps.begin(&even, plan.rates, plan.seed);
     tokio::time::sleep(plan.settle).await;
     end(traffic).await;

@@ -192,6 +192,7 @@ pub(crate) fn zone_of(server: &str) -> &str {
 }
 
 /// Names of all servers, in the lab's order, which is also that of their `@@server_id` from 1.
+#[cfg(test)]
 pub(crate) fn servers() -> Vec<String> {
     ZONES.iter().flat_map(|(zone, count)| (1..=*count).map(move |n| format!("{zone}{n}"))).collect()
 }

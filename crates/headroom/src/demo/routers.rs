@@ -12,6 +12,7 @@ use lab::{Account, Lab};
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::path::Path;
 use std::time::{Duration, Instant};
+use tokio::task::JoinSet;
 
 /// A router finds a handful of servers in well under this time.
 const READY_WITHIN: Duration = Duration::from_secs(20);
@@ -65,8 +66,12 @@ impl Routers {
 
     /// Asks them to end and waits.
     pub(crate) async fn stop(self) -> anyhow::Result<()> {
+        let mut stopping = JoinSet::new();
         for router in self.routers {
-            router.program.stop().await?;
+            stopping.spawn(router.program.stop());
+        }
+        while let Some(stopped) = stopping.join_next().await {
+            stopped??;
         }
         Ok(())
     }
@@ -88,11 +93,6 @@ impl ZoneRouter {
         let program = Program::start("headroom route", &binary, &arguments.collect::<Vec<_>>(), &log)?;
         let client = AdminClient::new(Some(&admin.to_string()), &Environment::default());
         Ok(Self { zone, reader, writer, admin, program, client })
-    }
-
-    /// How things stand, by its own account.
-    pub(crate) async fn status(&self) -> anyhow::Result<StatusView> {
-        self.client.status().await
     }
 
     async fn wait_ready(&mut self, readers: &[&str], deadline: Instant) -> anyhow::Result<()> {

@@ -7,6 +7,7 @@ use lab::app::{self, App, AppSpec, Rates, Tally, Traffic};
 use lab::{Account, Lab, Spec};
 use std::path::Path;
 use std::time::{Duration, Instant};
+use tokio::task::JoinSet;
 
 /// The rows must reach every replica by then.
 const LOADED_WITHIN: Duration = Duration::from_secs(30);
@@ -56,7 +57,7 @@ impl Stage {
         readers: &[&str],
         routers: Option<&Routers>,
     ) -> anyhow::Result<Apps> {
-        let mut apps = Vec::new();
+        let mut opening = JoinSet::new();
         for (zone, _) in ZONES {
             let (reader_addresses, writer) = match phase.policy.readers(zone, readers) {
                 Some(direct) => {
@@ -81,9 +82,15 @@ impl Stage {
                 data: plan.data,
                 epoch: self.epoch,
             };
-            let app = App::open(spec).await;
-            apps.push(app.map_err(|f| anyhow!("the application of zone {zone}: {}: {}", f.kind, f.said))?);
+            opening.spawn(App::open(spec));
         }
+        let mut apps = Vec::new();
+        while let Some(opened) = opening.join_next().await {
+            apps.push(opened?.map_err(|f| {
+                anyhow!("an application could not open its sessions: {}: {}", f.kind, f.said)
+            })?);
+        }
+        apps.sort_by(|x, y| x.zone().cmp(y.zone()));
         Ok(Apps { apps })
     }
 
@@ -117,9 +124,11 @@ impl Apps {
 
     /// Closes their sessions.
     pub(crate) async fn close(self) {
-        for app in &self.apps {
-            app.close().await;
+        let mut closing = JoinSet::new();
+        for app in self.apps {
+            closing.spawn(async move { app.close().await });
         }
+        while closing.join_next().await.is_some() {}
     }
 }
 

@@ -91,7 +91,11 @@ fn phase(phase: &super::plan::Phase, readers: &[&str], ms: f64, flows: &[(&str, 
         ServerFigures { name: (*name).to_owned(), reads, share, of_mean: share * readers.len() as f64 }
     };
     let servers: Vec<ServerFigures> = readers.iter().map(server).collect();
-    let cross_zone: f64 = flows.iter().filter(|f| f.from != zone_of(&f.server)).map(|f| f.share).sum();
+    let cross_zone: f64 = flows
+        .iter()
+        .filter(|f| f.from != zone_of(&f.server))
+        .map(|f| f.share)
+        .fold(0.0, |sum, share| sum + share);
     let endpoint = |(e, queries, part): (Endpoint, f64, f64)| EndpointFigures {
         route: e.route().to_owned(),
         requests: 180,
@@ -139,6 +143,7 @@ fn fault(kind: FaultKind, begun_s: f64, returned_s: f64) -> FaultFigures {
         begun_s,
         returned_s,
         requests: 800,
+        slowest_request_ms: 640.0,
         failed_on_it: 2,
         on_it_until_s: 0.1,
         failed_other: 0,

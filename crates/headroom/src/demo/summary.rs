@@ -102,6 +102,7 @@ fn faults(faults: &[FaultFigures]) -> Table {
     let mut table = Table::new(&[
         "fault",
         ">answered",
+        ">slowest",
         ">failed on it",
         ">others",
         ">new sessions avoid it",
@@ -114,6 +115,7 @@ fn faults(faults: &[FaultFigures]) -> Table {
         table.row(vec![
             fault.title.clone(),
             fault.requests.to_string(),
+            format!("{:.0} ms", fault.slowest_request_ms),
             fault.failed_on_it.to_string(),
             fault.failed_other.to_string(),
             seconds(fault.avoided_after_s, "at once"),

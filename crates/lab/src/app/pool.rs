@@ -14,6 +14,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use tokio::sync::Semaphore;
+use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 /// A bounded pool of sessions.
@@ -82,6 +83,9 @@ impl Pool {
         let Some(slot) = &session.slot else {
             return Err(failure(FailureKind::Connect, None, Instant::now(), "the pool is closed"));
         };
+        // The driver looks at what the runtime knows of the socket; this lets the runtime look first, so that a close
+        // that has arrived is seen, as the read that go-sql-driver tries would see it.
+        tokio::task::yield_now().await;
         let asked = Instant::now();
         match timeout(self.connect_deadline, slot.one.get_conn()).await {
             Ok(Ok(conn)) => {
@@ -110,11 +114,12 @@ impl Pool {
 
     /// Closes what is idle; later check-outs fail.
     pub(super) async fn close(&self) {
-        let slots = std::mem::take(&mut *self.slots());
-        for slot in slots {
+        let mut farewells = JoinSet::new();
+        for slot in std::mem::take(&mut *self.slots()) {
             // Whoever does not say goodbye in time is dead or silent, and goes with its socket.
-            let _ = timeout(Duration::from_millis(200), slot.one.disconnect()).await;
+            farewells.spawn(timeout(Duration::from_millis(500), slot.one.disconnect()));
         }
+        while farewells.join_next().await.is_some() {}
     }
 
     fn slots(&self) -> std::sync::MutexGuard<'_, VecDeque<Slot>> {

@@ -38,6 +38,8 @@ pub(crate) struct Lapse {
     pub(crate) returned: f64,
     /// No longer looked at.
     pub(crate) ended: f64,
+    /// The slowest request answered from `begun` to `ended`, s.
+    pub(crate) slowest_request: f64,
 }
 
 /// What was seen during all faults.
@@ -92,6 +94,8 @@ pub(crate) struct FaultFigures {
     pub(crate) returned_s: f64,
     /// Requests answered from the fault to the end of the look.
     pub(crate) requests: u64,
+    /// The slowest of them, ms: what waited for the reader without failing.
+    pub(crate) slowest_request_ms: f64,
     /// Requests that failed with a statement that was on the reader.
     pub(crate) failed_on_it: u64,
     /// Statements sent up to this long after the fault count as on it.
@@ -161,6 +165,7 @@ impl Lapse {
             begun: self.begun - origin,
             returned: self.returned - origin,
             ended: self.ended - origin,
+            slowest_request: self.slowest_request,
         }
     }
 }
@@ -224,6 +229,7 @@ impl FaultFigures {
             begun_s: lapse.begun,
             returned_s: lapse.returned,
             requests: between(&seen.ticks, lapse.begun, lapse.ended).map(|t| t.requests).sum(),
+            slowest_request_ms: lapse.slowest_request * 1e3,
             failed_on_it: count(away.len() - other.len()),
             on_it_until_s: limit,
             failed_other: count(other.len()),
@@ -331,7 +337,14 @@ mod tests {
     }
 
     fn lapse() -> Lapse {
-        Lapse { kind: FaultKind::Killed, calm_from: 0.0, begun: 3.0, returned: 7.0, ended: 20.0 }
+        Lapse {
+            kind: FaultKind::Killed,
+            calm_from: 0.0,
+            begun: 3.0,
+            returned: 7.0,
+            ended: 20.0,
+            slowest_request: 0.5,
+        }
     }
 
     /// 100 reads a tick on b1 before the fault, none while it is away, growing after 9 s.

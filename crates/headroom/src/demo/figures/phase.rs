@@ -146,7 +146,11 @@ impl PhaseFigures {
             failures: failures.take(5).map(|(e, f)| format!("{e}: {}: {}", f.kind, f.said)).collect(),
             endpoints,
             busiest_of_mean: servers.iter().map(|s| s.of_mean).fold(0.0, f64::max),
-            cross_zone: flows.iter().filter(|f| f.from != zone_of(&f.server)).map(|f| f.share).sum(),
+            cross_zone: flows
+                .iter()
+                .filter(|f| f.from != zone_of(&f.server))
+                .map(|f| f.share)
+                .fold(0.0, |sum, share| sum + share),
             least_cross_zone: least_cross_zone(&flows, &readers),
             servers,
             flows,
@@ -231,7 +235,7 @@ fn least_cross_zone(flows: &[FlowFigures], readers: &[&str]) -> f64 {
     let capacity = |zone: &str| {
         readers.iter().filter(|r| zone_of(r) == zone).count() as f64 / readers.len().max(1) as f64
     };
-    demand.iter().map(|(zone, share)| (share - capacity(zone)).max(0.0)).sum()
+    demand.iter().map(|(zone, share)| (share - capacity(zone)).max(0.0)).fold(0.0, |sum, part| sum + part)
 }
 
 fn quantile_ms(histogram: &Histogram<u64>, q: f64) -> f64 {

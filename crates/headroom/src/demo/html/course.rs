@@ -8,7 +8,7 @@ use std::fmt::Write;
 const WIDTH: f64 = 720.0;
 const HEIGHT: f64 = 300.0;
 const LEFT: f64 = 48.0;
-const TOP: f64 = 44.0;
+const TOP: f64 = 60.0;
 const BASE: f64 = 262.0;
 
 /// The chart, with its legend.
@@ -32,12 +32,14 @@ pub(super) fn panel(course: &Course, faults: &[FaultFigures]) -> String {
         canvas.circle("failed", at, TOP - 8.0, (3.0 + (point.failed as f64).sqrt()).min(8.0));
         canvas.text("small", at + 9.0, TOP - 4.0, Anchor::Start, point.failed);
     }
-    for mark in &course.marks {
+    for (n, mark) in course.marks.iter().enumerate() {
         let at = x(mark.t_s);
-        canvas.line("event", (at, 16.0), (at, BASE));
+        // In two rows: what begins above, what ends below, because they lie close together.
+        let row = if n % 2 == 0 { 14.0 } else { 30.0 };
+        canvas.line("event", (at, row - 10.0), (at, BASE));
         let near_end = at > WIDTH - 110.0;
         let (anchor, shift) = if near_end { (Anchor::End, -4.0) } else { (Anchor::Start, 4.0) };
-        canvas.text("label", at + shift, 14.0, anchor, &mark.label);
+        canvas.text("label", at + shift, row, anchor, &mark.label);
     }
     let every = if end > 40.0 { 10.0 } else { 5.0 };
     let mut t = 0.0;

@@ -84,6 +84,7 @@ fn faults(faults: &[FaultFigures]) -> String {
             escape(&f.title),
             numbers(&[
                 f.requests.to_string(),
+                format!("{:.0} ms", f.slowest_request_ms),
                 f.failed_on_it.to_string(),
                 f.failed_other.to_string(),
                 seconds(f.avoided_after_s, "at once"),
@@ -94,7 +95,7 @@ fn faults(faults: &[FaultFigures]) -> String {
             ])
         );
         for said in &f.failures {
-            let _ = writeln!(rows, "<tr><td colspan=\"9\" class=\"small\">{}</td></tr>", escape(said));
+            let _ = writeln!(rows, "<tr><td colspan=\"10\" class=\"small\">{}</td></tr>", escape(said));
         }
     }
     table(
@@ -102,6 +103,7 @@ fn faults(faults: &[FaultFigures]) -> String {
         &[
             "fault",
             "answered",
+            "slowest",
             "failed on it",
             "failed otherwise",
             "new sessions avoid it",
