@@ -7,9 +7,11 @@
 //! | server n of zone Z, where it really listens | 127.Z.0.n |
 //! | the same server as zone F reaches it (a link) | 127.F.Z.n |
 //! | client k of zone F (applications, routers) | 127.F.0.(200+k) |
+//! | router of zone F: reads, writes, status | 127.F.0.251 to 127.F.0.253 |
 //! | whoever comes from zone F without an address of its own | 127.F.0.254 |
 //!
-//! So 127.F.0.0/16 is all of zone F: its servers, its clients, and nothing of another zone as others see it.
+//! So 127.F.0.0/24 is zone F, its servers and its clients; the rest of 127.F.0.0/16 is how it reaches servers, wherever
+//! they stand.
 //! F = Z is a link too, so that the cost of the relay is the same everywhere.
 
 use fleet::{ServerName, Zone};
@@ -23,6 +25,7 @@ pub(crate) const MAX_ZONES: usize = 254;
 pub(crate) const MAX_CLIENTS: u8 = 50;
 const ANY_CLIENT: u8 = 254;
 const FIRST_CLIENT: u8 = 200;
+const ROUTER: u8 = 251;
 
 /// Zones and servers with their numbers.
 #[derive(Clone, Debug, PartialEq)]
@@ -80,6 +83,16 @@ impl Layout {
 /// The address of client `k` of a zone, `k` below [`MAX_CLIENTS`].
 pub(crate) fn client(zone: usize, k: u8) -> Ipv4Addr {
     Ipv4Addr::new(127, zone_byte(zone), 0, FIRST_CLIENT + k.min(MAX_CLIENTS - 1))
+}
+
+/// Where the router of a zone listens: `service` 0 is for reads, 1 for writes, 2 for its status.
+pub(crate) fn router(zone: usize, service: u8) -> Ipv4Addr {
+    Ipv4Addr::new(127, zone_byte(zone), 0, ROUTER + service)
+}
+
+/// The address block of a zone's servers and clients: not of how the zone reaches servers elsewhere.
+pub(crate) fn block(zone: usize) -> String {
+    format!("127.{}.0.0/24", zone_byte(zone))
 }
 
 /// What a link out of `zone` calls `peer` towards the server: its own address if it has one in the zone, else the

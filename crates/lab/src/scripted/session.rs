@@ -174,7 +174,7 @@ impl Connection {
                 self.stream.write_all(&out).await?;
             }
             Reply::Ok | Reply::Usual | Reply::Delay(..) => {
-                self.write(sequence, &ok().encode(capabilities)).await?
+                self.write(sequence, &ok().encode(capabilities)).await?;
             }
             Reply::Err { code, sqlstate, message } => {
                 let error = ErrPacket::new(code, &sqlstate, message);

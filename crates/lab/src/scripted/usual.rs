@@ -45,10 +45,7 @@ fn usual(statement: &str, version: &str) -> Reply {
     let mut columns = Vec::new();
     let mut row = Vec::new();
     for item in rest.split(',') {
-        let (name, value) = match select_item(item.trim(), version) {
-            Some(found) => found,
-            None => return unknown(),
-        };
+        let Some((name, value)) = select_item(item.trim(), version) else { return unknown() };
         columns.push(name);
         row.push(Some(value));
     }
