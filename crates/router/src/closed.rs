@@ -4,7 +4,7 @@ use std::fmt;
 
 /// Why a session ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Closed {
+pub enum Closed {
     /// The client closed or broke its connection.
     ClientLeft,
     /// The server closed or broke its connection.
@@ -29,7 +29,7 @@ pub(crate) enum Closed {
 
 impl Closed {
     /// Every kind, in the order of [`Closed::index`].
-    pub(crate) const WORDS: [&'static str; 10] = [
+    pub const WORDS: [&'static str; 10] = [
         "client left",
         "server left",
         "placed anew: balance",
@@ -56,17 +56,17 @@ impl Closed {
     ];
 
     /// Its number, for counters.
-    pub(crate) fn index(self) -> usize {
+    pub fn index(self) -> usize {
         self as usize
     }
 
     /// The kind with this number; numbers that are none count as the first.
-    pub(crate) fn from_index(index: usize) -> Self {
+    pub fn from_index(index: usize) -> Self {
         Self::ALL.get(index).copied().unwrap_or(Self::ClientLeft)
     }
 
     /// In stable words.
-    pub(crate) fn words(self) -> &'static str {
+    pub fn words(self) -> &'static str {
         Self::WORDS[self.index()]
     }
 }

@@ -17,7 +17,7 @@
 mod apportion;
 mod board;
 mod buffer;
-mod closed;
+pub mod closed;
 mod connect;
 mod door;
 pub mod eligible;
@@ -25,7 +25,7 @@ mod error;
 pub mod flow;
 mod hold;
 pub mod pick;
-mod placement;
+pub mod placement;
 mod refuse;
 mod relay;
 mod roster;

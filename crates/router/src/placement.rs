@@ -5,6 +5,12 @@
 //! nobody. This is also what keeps a move from going back and forth: the server left behind still holds its share
 //! rounded up, so [`pick`](crate::pick) will not choose it for the session that returns.
 //!
+//! **Trim.** Less than one session too many is still too many when every router errs to the same side, as routers do that
+//! opened all their sessions before demand was measured: twenty of them with half a session each are ten. So a server
+//! that for a while holds more than the router's own whole number for it (see [`apportion`](crate::apportion): rounded
+//! down or up by a phase that differs from router to router, without bias over all of them) gives one up, unless it is
+//! within a quarter of a session of its share.
+//!
 //! **`n` is remembered for a few seconds**: pools open what we close when they need it, not at once. If `n` fell with each
 //! close, the other servers would seem to hold too many.
 //!
@@ -17,34 +23,49 @@ use crate::closed::Closed;
 use crate::eligible::Reason;
 use crate::view::{Candidate, View};
 use fleet::ListenerRole;
+use std::time::Duration;
 
 /// What a server may hold beyond its share before anybody leaves, as a part of its share; one session at least.
 const BAND: f64 = 0.03;
 
+/// How long a server must have held too many before sessions leave it for balance: one odd measurement moves nobody.
+pub const PACED_AFTER: Duration = Duration::from_secs(1);
+/// The same for less than a whole session too many.
+pub const TRIM_AFTER: Duration = Duration::from_secs(10);
+
 /// Our sessions on a server.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Held {
-    pub(crate) readers: u32,
-    pub(crate) writers: u32,
+pub struct Held {
+    /// Of reader listeners.
+    pub readers: u32,
+    /// Of writer listeners.
+    pub writers: u32,
 }
 
 /// Sessions that should leave.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Leave {
+pub struct Leave {
     /// Index of the candidate.
-    pub(crate) server: usize,
+    pub server: usize,
     /// Which sessions.
-    pub(crate) role: ListenerRole,
+    pub role: ListenerRole,
     /// How many of them.
-    pub(crate) sessions: u32,
-    pub(crate) why: Closed,
-    pub(crate) urgency: Urgency,
+    pub sessions: u32,
+    /// Why.
+    pub why: Closed,
+    /// How fast.
+    pub urgency: Urgency,
 }
+
+/// A server this close to its share is not trimmed: measured demand is not that exact.
+const CLOSE: f64 = 0.25;
 
 /// How fast they should go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Urgency {
-    /// Within the router's pace.
+pub enum Urgency {
+    /// Within the router's pace, once it has been so for [`TRIM_AFTER`].
+    Trim,
+    /// Within the router's pace, once it has been so for [`PACED_AFTER`].
     Paced,
     /// So that a drain is done well before its deadline.
     Draining,
@@ -52,9 +73,11 @@ pub(crate) enum Urgency {
     AtOnce,
 }
 
-/// Who should leave. `remembered` is the number of reader sessions lately, at least as many as there are now.
-pub(crate) fn decide(view: &View, held: &[Held], remembered: u32) -> Vec<Leave> {
+/// Who should leave. `remembered` is the number of reader sessions lately, at least as many as there are now; `phase` is this
+/// router's.
+pub fn decide(view: &View, held: &[Held], remembered: u32, phase: f64) -> Vec<Leave> {
     let shares = view.shares(view.own_zone.as_ref());
+    let targets = view.targets(view.own_zone.as_ref(), remembered as usize, phase);
     let reads_elsewhere = shares.iter().any(|s| *s > 0.0);
     let writer = view.writer();
     let mut leaves = Vec::new();
@@ -66,7 +89,8 @@ pub(crate) fn decide(view: &View, held: &[Held], remembered: u32) -> Vec<Leave> 
         };
         if candidate.reads.is_eligible() {
             let share = shares[server] * f64::from(remembered);
-            leave(ListenerRole::Reader, excess(held.readers, share), (Closed::Balance, Urgency::Paced));
+            let (sessions, urgency) = excess(held.readers, share, targets[server]);
+            leave(ListenerRole::Reader, sessions, (Closed::Balance, urgency));
         } else if let Some(how) = readers_leave(candidate, reads_elsewhere, writer) {
             leave(ListenerRole::Reader, held.readers, how);
         }
@@ -77,11 +101,17 @@ pub(crate) fn decide(view: &View, held: &[Held], remembered: u32) -> Vec<Leave> 
     leaves
 }
 
-/// Whole sessions beyond the share, once that is worth a move.
-fn excess(readers: u32, share: f64) -> u32 {
+/// Sessions beyond the share, once that is worth a move.
+fn excess(readers: u32, share: f64, target: u32) -> (u32, Urgency) {
     // A share that is a whole number may come out of the arithmetic a little above it.
     let beyond = f64::from(readers) - share + 1e-6;
-    if beyond >= (BAND * share).max(1.0) { beyond.floor() as u32 } else { 0 }
+    if beyond >= (BAND * share).max(1.0) {
+        (beyond.floor() as u32, Urgency::Paced)
+    } else if readers > target && (CLOSE..1.0).contains(&beyond) {
+        (1, Urgency::Trim)
+    } else {
+        (0, Urgency::Trim)
+    }
 }
 
 fn readers_leave(
@@ -129,30 +159,40 @@ mod tests {
     #[test]
     fn one_session_beyond_its_share_leaves_and_rounding_does_not() {
         let view = view(two());
-        let leaves = decide(&view, &readers(&[0, 7, 1]), 8);
+        let leaves = decide(&view, &readers(&[0, 7, 1]), 8, 0.5);
         assert_eq!(leaves.len(), 1);
         assert_eq!((leaves[0].server, leaves[0].sessions, leaves[0].why), (1, 3, Closed::Balance));
-        for balanced in [[0, 4, 4], [0, 5, 4], [0, 4, 5], [0, 102, 98]] {
+        for balanced in [[0, 4, 4], [0, 5, 4], [0, 102, 98]] {
             let n = balanced.iter().sum();
-            assert_eq!(decide(&view, &readers(&balanced), n), [], "{balanced:?}");
+            assert_eq!(decide(&view, &readers(&balanced), n, 0.5), [], "{balanced:?}");
         }
+    }
+
+    #[test]
+    fn half_a_session_too_many_is_trimmed_in_half_of_the_routers() {
+        let view = view(snapshot("a", &[("a", 1.0), ("b", 1.0)], &[("a", 0.6), ("b", 0.4)]));
+        // Share of a is 5/6: of nine sessions 7.5. Nine at home is one too many, eight is right for half of the phases.
+        let at = |phase: f64, home: u32| decide(&view, &readers(&[0, home, 9 - home]), 9, phase);
+        assert_eq!(at(0.1, 9)[0].urgency, Urgency::Paced);
+        assert_eq!((at(0.1, 8)[0].sessions, at(0.1, 8)[0].urgency), (1, Urgency::Trim));
+        assert_eq!(at(0.9, 8), []);
     }
 
     #[test]
     fn sessions_closed_a_moment_ago_do_not_make_others_look_full() {
         let view = view(two());
-        assert_eq!(decide(&view, &readers(&[0, 5, 2]), 10), []);
+        assert_eq!(decide(&view, &readers(&[0, 5, 2]), 10, 0.5), []);
     }
 
     #[test]
     fn a_silent_server_is_left_at_once_and_a_lagging_one_at_the_pace() {
         let mut s = two();
         s.servers[1].state = State::Silent { why: "no answer".to_owned() };
-        let leaves = decide(&view(s), &readers(&[0, 5, 5]), 10);
+        let leaves = decide(&view(s), &readers(&[0, 5, 5]), 10, 0.5);
         assert_eq!((leaves[0].sessions, leaves[0].urgency), (5, Urgency::AtOnce));
         let mut s = two();
         s.servers[1].lag.as_mut().unwrap().at_least = std::time::Duration::from_secs(60);
-        let leaves = decide(&view(s), &readers(&[0, 5, 5]), 10);
+        let leaves = decide(&view(s), &readers(&[0, 5, 5]), 10, 0.5);
         assert_eq!((leaves[0].sessions, leaves[0].urgency), (5, Urgency::Paced));
     }
 
@@ -162,14 +202,14 @@ mod tests {
         for server in &mut s.servers {
             server.state = State::Silent { why: "no answer".to_owned() };
         }
-        assert_eq!(decide(&view(s), &readers(&[1, 5, 5]), 11), []);
+        assert_eq!(decide(&view(s), &readers(&[1, 5, 5]), 11, 0.5), []);
     }
 
     #[test]
     fn reads_on_the_primary_go_home_when_a_replica_is_back() {
-        let leaves = decide(&view(two()), &readers(&[6, 0, 0]), 6);
+        let leaves = decide(&view(two()), &readers(&[6, 0, 0]), 6, 0.5);
         assert_eq!((leaves[0].server, leaves[0].sessions, leaves[0].why), (0, 6, Closed::ReplicaBack));
-        assert_eq!(decide(&view(snapshot("a", &[], &[])), &readers(&[6]), 6), []);
+        assert_eq!(decide(&view(snapshot("a", &[], &[])), &readers(&[6]), 6, 0.5), []);
     }
 
     #[test]
@@ -177,10 +217,10 @@ mod tests {
         let held = [Held { readers: 0, writers: 3 }, Held::default(), Held::default()];
         let mut s = two();
         s.writer = WriterStatus::Known { server: ServerName::new("r0") };
-        let leaves = decide(&view(s), &held, 0);
+        let leaves = decide(&view(s), &held, 0, 0.5);
         assert_eq!((leaves[0].role, leaves[0].urgency), (ListenerRole::Writer, Urgency::AtOnce));
         let mut s = two();
         s.writer = WriterStatus::Unknown { why: "two are writable".to_owned() };
-        assert_eq!(decide(&view(s), &held, 0), []);
+        assert_eq!(decide(&view(s), &held, 0, 0.5), []);
     }
 }

@@ -3,6 +3,7 @@
 //! Built from the last snapshot and what our own side knows (drains, suspects); shared behind an `ArcSwap`, so that
 //! the data plane reads it without a lock. Built anew on every snapshot, suspicion, drain and reload.
 
+use crate::apportion::{apportion, phase_within};
 use crate::eligible::{self, Own, Reason, Verdict};
 use crate::flow::{Flow, Place};
 use crate::suspect::Suspects;
@@ -136,6 +137,19 @@ impl View {
             }
         }
         shares
+    }
+
+    /// Of `n` sessions born in `from`, how many each candidate should hold, in whole numbers: what [`pick`](crate::pick)
+    /// arrives at when it opens them one by one.
+    pub fn targets(&self, from: Option<&Zone>, n: usize, phase: f64) -> Vec<u32> {
+        let mut targets = vec![0; self.candidates.len()];
+        let places = apportion(&self.row(from), n, phase);
+        for (place, (members, count)) in self.members.iter().zip(places).enumerate() {
+            let capacity: Vec<f64> = members.iter().map(|m| self.candidates[*m].reads.capacity()).collect();
+            let counts = apportion(&capacity, count as usize, phase_within(phase, place));
+            members.iter().zip(counts).for_each(|(member, count)| targets[*member] = count);
+        }
+        targets
     }
 
     /// The row of the flow table for reads born in `from`; an origin the table does not know goes by capacity.
