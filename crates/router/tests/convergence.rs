@@ -7,6 +7,8 @@
 //! Clients churn (a session lives two minutes on average) or do not, and a session that was placed anew returns after half a second to two
 //! seconds, as from a pool. Figures are printed: `cargo test -p router --test convergence -- --nocapture`.
 
+#![allow(clippy::print_stdout, reason = "the figures are what a reader wants to see")]
+
 use fleet::config::RouterConfig;
 use fleet::{
     Address, Demand, DemandSource, Lag, LagSource, ListenerRole, Replication, Role, Server, ServerName,
