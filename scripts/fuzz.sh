@@ -1,5 +1,5 @@
 #!/bin/sh
-# Runs each fuzz target of each crate (crates/*/fuzz) for FUZZ_SECONDS (60), one after the other; stops at the first
+# Runs each fuzz target (fuzz/, crates/*/fuzz) for FUZZ_SECONDS (60), one after the other; stops at the first
 # find. Needs nightly Rust and cargo-fuzz, which nothing else here needs: both are asked for in one line, not installed.
 set -eu
 cd "$(dirname "$0")/.."
@@ -11,7 +11,7 @@ if ! cargo +nightly --version >/dev/null 2>&1 || ! command -v cargo-fuzz >/dev/n
     exit 1
 fi
 ran=0
-for folder in crates/*/fuzz; do
+for folder in fuzz crates/*/fuzz; do
     [ -e "$folder/Cargo.toml" ] || continue
     for name in $(cargo +nightly fuzz list --fuzz-dir "$folder"); do
         echo "== fuzz $folder $name, $seconds s"
@@ -20,7 +20,7 @@ for folder in crates/*/fuzz; do
     done
 done
 if [ "$ran" = 0 ]; then
-    echo "fuzz: there is no crates/*/fuzz with a target" >&2
+    echo "fuzz: there is no fuzz/ or crates/*/fuzz with a target" >&2
     exit 1
 fi
 echo "fuzz: $ran targets, $seconds s each, nothing found"

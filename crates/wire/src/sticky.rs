@@ -1,4 +1,7 @@
 //! State that a session keeps on its server and would lose if it were moved or closed.
+//!
+//! Not counted: session variables, `SET NAMES`, the default database, roles. Pools set them up on every new connection, and
+//! do so again; if they counted, every session would be sticky from its first statement on.
 
 use crate::flags::flags;
 

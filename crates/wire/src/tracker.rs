@@ -60,7 +60,7 @@ pub enum Phase {
 
 /// Counts of answered commands, each only ever growing. The n-th command started is the n-th answered and the n-th completed,
 /// so a relay that compares them after each feed can time every command. Commands without an answer (`COM_QUIT`,
-/// `COM_STMT_CLOSE`, `COM_STMT_SEND_LONG_DATA`) are not counted.
+/// `COM_STMT_CLOSE`, `COM_STMT_SEND_LONG_DATA`) are not counted, nor are those that start a stream.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Progress {
     /// Commands of which the start has come from the client.
@@ -128,7 +128,7 @@ impl Tracker {
     }
 
     /// Is the session logged in, every command answered, and no packet under way in either direction? Only then may it be
-    /// closed or moved without cutting a statement. Say [`Tracker::in_transaction`] and [`Tracker::sticky`] too.
+    /// closed or moved without cutting a statement. What it would lose then, [`Tracker::in_transaction`] and [`Tracker::sticky`] say.
     pub fn is_idle(&self) -> bool {
         self.phase() == Phase::Idle && self.client.is_between() && self.server.is_between()
     }
