@@ -97,7 +97,7 @@ impl Book {
         entry.looks += 1;
         match outcome {
             Ok(answer) => {
-                if let Some(id) = self.settle_identity(id, &answer) {
+                if let Some(id) = self.settle_identity(id, &answer, now) {
                     self.accept(id, answer, now);
                 }
             }
@@ -151,9 +151,10 @@ impl Book {
             let window = Window { asked: answer.asked, answered: answer.answered };
             self.tracks.entry(id).or_default().push(position.clone(), window);
         }
-        let at_start = now.saturating_duration_since(self.started) < START;
-        if let Some(reports) = &answer.identity.reports {
-            self.call_it_as_it_says(id, reports);
+        let at_start = self.is_start(now);
+        let own = self.entries.get(&id).and_then(|e| own_endpoint(&e.called, &answer));
+        if let Some(own) = own.as_ref().or(answer.identity.reports.as_ref()) {
+            self.call_it_as_it_says(id, own);
         }
         let Some(entry) = self.entries.get_mut(&id) else { return };
         entry.accept(answer, now, at_start);
@@ -163,22 +164,21 @@ impl Book {
     }
 
     /// A server that others told of by some address goes by the one it gives itself, from its first answer on. It is
-    /// reached there, too, where the address map says how; else where it answers.
+    /// reached there, too, where the address map says how; else where it answers. A seed keeps the name the operator
+    /// wrote, except where the cloud names the instance: a cluster's endpoint leads to another instance tomorrow.
     fn call_it_as_it_says(&mut self, id: ServerId, reports: &Address) {
         let mapped = self.reach_of(reports);
-        let is_mapped = mapped != *reports;
+        let is_instance = managed::is_cloud_name(reports);
+        let goes_there = is_instance || mapped != *reports;
         let leads_to = *self.aliases.entry(mapped.clone()).or_insert(id);
         let Some(entry) = self.entries.get(&id) else { return };
-        if entry.origin == Origin::Seed
-            || entry.answer.is_some()
-            || entry.called == *reports
-            || leads_to != id
-        {
+        let keeps_name = entry.origin == Origin::Seed && !is_instance;
+        if keeps_name || entry.answer.is_some() || entry.called == *reports || leads_to != id {
             return;
         }
         let mut taken: HashSet<ServerName> =
             self.entries.values().filter(|e| e.id != id).map(|e| e.name.clone()).collect();
-        let reach = if is_mapped { mapped } else { entry.reach.clone() };
+        let reach = if goes_there { mapped } else { entry.reach.clone() };
         let name = name_of(&self.config, reports, &reach, &mut taken);
         if let Some(entry) = self.entries.get_mut(&id) {
             (entry.name, entry.called, entry.reach) = (name, reports.clone(), reach);
@@ -211,7 +211,7 @@ impl Book {
                 ));
             }
             Some(Managed::MultiAz { members }) => {
-                told.extend(members.iter().map(|member| (member.clone(), Origin::Told)));
+                told.extend(members.iter().map(|(_, member)| (member.clone(), Origin::Told)));
             }
             None => {}
         }
@@ -256,8 +256,9 @@ impl Book {
     }
 
     /// Sees to it that one server is one entry; returns the entry that the answer belongs to.
-    fn settle_identity(&mut self, id: ServerId, answer: &Answer) -> Option<ServerId> {
+    fn settle_identity(&mut self, id: ServerId, answer: &Answer, now: Instant) -> Option<ServerId> {
         let key = answer.identity.key.as_str();
+        let at_start = self.is_start(now);
         let entry = self.entries.get_mut(&id)?;
         if entry.identity().is_some_and(|old| old != key) {
             entry.exchanged();
@@ -269,8 +270,14 @@ impl Book {
         let Some(twin) = twin else { return Some(id) };
         let (ours, theirs) = (self.entries.get(&id)?, self.entries.get(&twin)?);
         let twin_answers = theirs.state == State::Answering;
+        let own = own_endpoint(&ours.called, answer);
         let keep = match (ours.origin, theirs.origin) {
+            // An instance's own endpoint outlasts a cluster's, which leads elsewhere after a failover.
+            _ if own.as_ref() == Some(&ours.called) => id,
+            _ if own.as_ref() == Some(&theirs.called) => twin,
             (Origin::Seed, Origin::Told | Origin::Guessed) => id,
+            // Which of two seeds answers first is chance; while we start, the one written first gives the name.
+            (Origin::Seed, Origin::Seed) if at_start => id.min(twin),
             _ => twin,
         };
         let drop = if keep == id { twin } else { id };
@@ -330,6 +337,10 @@ impl Book {
         }
     }
 
+    fn is_start(&self, now: Instant) -> bool {
+        now.saturating_duration_since(self.started) < START
+    }
+
     fn reach_of(&self, called: &Address) -> Address {
         reach(&self.config.address_map, called)
     }
@@ -342,6 +353,17 @@ impl Book {
         let said = zone::apply(&self.config.servers, &mut host);
         let zone = said.zone.clone().or_else(|| zone::by_rule(&self.config.zones, &host));
         (said, zone)
+    }
+}
+
+/// The instance's own address, where the cloud's tables tell it.
+fn own_endpoint(called: &Address, answer: &Answer) -> Option<Address> {
+    match answer.managed.as_ref()? {
+        Managed::Aurora { own, .. } => managed::aurora_address(called, own),
+        Managed::MultiAz { members } => members
+            .iter()
+            .find(|(id, _)| *id == answer.identity.server_id)
+            .map(|(_, endpoint)| endpoint.clone()),
     }
 }
 

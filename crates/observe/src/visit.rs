@@ -21,6 +21,7 @@ const RECENT_PINGS: usize = 16;
 
 /// What asks one server, again and again.
 pub(crate) struct Visitor {
+    called: Address,
     reach: Address,
     who: Credentials,
     deadline: Duration,
@@ -41,10 +42,10 @@ struct Known {
 }
 
 impl Visitor {
-    /// A visitor for the server at `reach`.
-    pub(crate) fn new(reach: Address, who: Credentials, deadline: Duration) -> Self {
+    /// A visitor for the server `called` so, at `reach`.
+    pub(crate) fn new(called: Address, reach: Address, who: Credentials, deadline: Duration) -> Self {
         let pings = VecDeque::with_capacity(RECENT_PINGS);
-        Self { reach, who, deadline, line: None, known: None, pings, resolved_at: None, moved: None }
+        Self { called, reach, who, deadline, line: None, known: None, pings, resolved_at: None, moved: None }
     }
 
     /// Asks everything that is due. A connection that broke since the last look is no fault yet: one new one is tried.
@@ -135,7 +136,7 @@ impl Visitor {
                     .and_then(|rows| answer::file_position(&rows));
         }
         let answered = Instant::now();
-        known.seldom.ask_what_is_due(line, dialect, &known.identity, &self.reach, deadline).await?;
+        known.seldom.ask_what_is_due(line, dialect, &known.identity, &self.called, deadline).await?;
         missing.extend(known.seldom.missing.iter().cloned());
         let mut remarks: Vec<String> = self.moved.iter().cloned().collect();
         remarks.extend(known.seldom.remarks.iter().cloned());

@@ -21,7 +21,8 @@ pub(crate) enum Managed {
         instances: Vec<Instance>,
     },
     MultiAz {
-        members: Vec<Address>,
+        /// `server_id` and endpoint of each.
+        members: Vec<(u32, Address)>,
     },
 }
 
@@ -68,13 +69,20 @@ pub(crate) fn aurora_instances(rows: &Rows) -> Vec<Instance> {
 }
 
 /// Reads `mysql.rds_topology`.
-pub(crate) fn multi_az_members(rows: &Rows) -> Vec<Address> {
+pub(crate) fn multi_az_members(rows: &Rows) -> Vec<(u32, Address)> {
     rows.iter()
         .filter_map(|row| {
             let port = row.parse(&["port"]).unwrap_or(fleet::DEFAULT_PORT);
-            Some(Address::tcp(row.filled(&["endpoint"])?, port))
+            Some((row.parse(&["id"])?, Address::tcp(row.filled(&["endpoint"])?, port)))
         })
         .collect()
+}
+
+/// Whether a host name is one that AWS gives to its databases.
+pub(crate) fn is_cloud_name(address: &Address) -> bool {
+    address
+        .host()
+        .is_some_and(|host| host.ends_with(".rds.amazonaws.com") || host.ends_with(".rds.amazonaws.com.cn"))
 }
 
 /// The address of an Aurora instance, from the address of any endpoint of its cluster.
@@ -87,7 +95,7 @@ pub(crate) fn aurora_address(endpoint: &Address, id: &str) -> Option<Address> {
     let (_, domain) = host.split_once('.')?;
     let (hash, region_and_rest) = domain.split_once('.')?;
     let (region, rest) = region_and_rest.split_once('.')?;
-    if !matches!(rest, "rds.amazonaws.com" | "rds.amazonaws.com.cn") {
+    if !is_cloud_name(endpoint) {
         return None;
     }
     let hash = ["cluster-custom-", "cluster-ro-", "cluster-"]

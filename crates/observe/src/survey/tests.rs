@@ -1,1 +1,266 @@
+use super::*;
+use crate::answer::{Channels, Identity, Runs, Switches, Told};
+use fleet::Role;
 
+fn config(seeds: &[&str]) -> FleetConfig {
+    FleetConfig { seeds: seeds.iter().map(|s| s.parse().unwrap()).collect(), ..FleetConfig::default() }
+}
+
+fn book(seeds: &[&str]) -> (Book, Instant) {
+    let now = Instant::now();
+    (Book::new(config(seeds), now), now)
+}
+
+/// A writable server of this identity that tells of nobody.
+fn answer(key: &str, now: Instant) -> Answer {
+    Answer {
+        product: "MySQL 9.1.0".to_owned(),
+        identity: Identity {
+            key: key.to_owned(),
+            uuid: None,
+            server_id: 0,
+            reports: None,
+            port: 3306,
+            account: "u@h".to_owned(),
+            performance_schema: true,
+            userstat: false,
+            gtid: true,
+            event_scheduler: false,
+        },
+        switches: Switches::default(),
+        written: None,
+        applied: None,
+        channels: Channels::Known(Vec::new()),
+        told: Vec::new(),
+        managed: None,
+        load: None,
+        counts_replication: false,
+        clients: None,
+        missing: Vec::new(),
+        asked: now,
+        answered: now,
+        round_trip: None,
+        peer: None,
+        local: None,
+        plain_because: None,
+        remarks: Vec::new(),
+    }
+}
+
+fn replicating(mut answer: Answer, source: &str) -> Answer {
+    answer.switches.read_only = true;
+    answer.channels = Channels::Known(vec![Channel {
+        name: String::new(),
+        source: source.parse().unwrap(),
+        source_id: 0,
+        source_uuid: None,
+        receiver: Runs::Yes,
+        applier: Runs::Yes,
+        receiver_error: String::new(),
+        applier_error: String::new(),
+        seconds_behind: Some(0),
+        executed: None,
+        delay: 0,
+        counts_own_writes: false,
+        domains: Default::default(),
+    }]);
+    answer
+}
+
+fn telling(mut answer: Answer, addresses: &[&str], guessed: bool) -> Answer {
+    answer.told = addresses
+        .iter()
+        .map(|a| Told { address: Some(a.parse().unwrap()), port: 3306, server_id: 0, guessed })
+        .collect();
+    answer
+}
+
+fn refused() -> AskError {
+    AskError::Broken { why: "connection refused".to_owned() }
+}
+
+fn names(book: &Book) -> Vec<String> {
+    book.entries.values().map(|e| e.name.to_string()).collect()
+}
+
+fn id_of(book: &Book, name: &str) -> ServerId {
+    book.entries.values().find(|e| e.name.as_str() == name).unwrap_or_else(|| panic!("{name}")).id
+}
+
+#[test]
+fn the_fleet_is_found_upwards_and_downwards() {
+    let (mut book, now) = book(&["b"]);
+    book.take(0, Ok(replicating(telling(answer("B", now), &["c:3306"], false), "a")), now);
+    assert_eq!(names(&book), ["b:3306", "a:3306", "c:3306"]);
+    let mut alone = config(&["b"]);
+    alone.discover = false;
+    let mut book = Book::new(alone, now);
+    book.take(0, Ok(replicating(answer("B", now), "a")), now);
+    assert_eq!(names(&book), ["b:3306"], "unless it is told not to");
+}
+
+#[test]
+fn what_servers_call_each_other_goes_through_the_address_map() {
+    let now = Instant::now();
+    let mut config = config(&["tunnel:7001"]);
+    config.address_map = vec![
+        ("db1:3306".parse().unwrap(), "tunnel:7001".parse().unwrap()),
+        ("db2:3306".parse().unwrap(), "tunnel:7002".parse().unwrap()),
+    ];
+    let mut book = Book::new(config, now);
+    book.take(0, Ok(telling(answer("A", now), &["db2:3306", "db1:3306"], false)), now);
+    let reached: Vec<(String, String)> =
+        book.entries.values().map(|e| (e.name.to_string(), e.reach.to_string())).collect();
+    let wanted = [("db1:3306", "tunnel:7001"), ("db2:3306", "tunnel:7002")];
+    assert_eq!(reached, wanted.map(|(name, reach)| (name.to_owned(), reach.to_owned())));
+}
+
+#[test]
+fn two_addresses_of_one_server_are_one_and_the_seed_gives_the_name() {
+    let (mut book, now) = book(&["db1", "vip"]);
+    book.take(1, Ok(telling(answer("A", now), &["10.0.0.1"], false)), now);
+    book.take(2, Ok(answer("A", now)), now);
+    assert_eq!(names(&book), ["db1:3306", "vip:3306"]);
+    book.take(0, Ok(answer("A", now)), now);
+    assert_eq!(names(&book), ["db1:3306"], "of two seeds the first");
+    book.take(0, Ok(telling(answer("A", now), &["vip", "10.0.0.1"], false)), now);
+    assert_eq!(names(&book), ["db1:3306"], "and the others stay known as its addresses");
+}
+
+#[test]
+fn a_server_that_answers_at_a_new_address_keeps_its_name() {
+    let (mut book, now) = book(&["db1", "db2"]);
+    book.take(0, Ok(answer("A", now)), now);
+    book.take(0, Err(refused()), now);
+    book.take(1, Ok(telling(answer("B", now), &["10.0.0.9"], false)), now);
+    book.take(2, Ok(answer("A", now)), now);
+    let moved = &book.entries[&0];
+    assert_eq!((moved.name.as_str(), moved.reach.to_string().as_str()), ("db1:3306", "10.0.0.9:3306"));
+    assert!(moved.remark.as_deref().unwrap().contains("but at 10.0.0.9:3306"), "{:?}", moved.remark);
+    assert_eq!(moved.state, State::Answering);
+}
+
+#[test]
+fn another_server_behind_the_same_address_is_noticed() {
+    let (mut book, now) = book(&["vip"]);
+    book.take(0, Ok(telling(answer("A", now), &["a"], false)), now);
+    // "a" turns out to be what "vip" leads to; then "vip" leads to another one.
+    book.take(1, Ok(answer("A", now)), now);
+    assert_eq!(names(&book), ["vip:3306"]);
+    book.take(0, Ok(telling(answer("B", now), &["a"], false)), now);
+    assert_eq!(names(&book), ["vip:3306", "a:3306"], "the old one is looked for anew");
+    assert!(book.entries[&0].remark.as_deref().unwrap().contains("another server answers"));
+}
+
+#[test]
+fn a_guess_is_shown_only_once_it_answers_and_given_up_soon() {
+    let (mut book, now) = book(&["a"]);
+    let told = || telling(answer("A", Instant::now()), &["10.0.0.7:3306"], true);
+    book.take(0, Ok(told()), now);
+    assert!(!book.entries[&1].is_shown());
+    for _ in 0..GUESS_LOOKS {
+        book.take(1, Err(refused()), now);
+    }
+    book.take(0, Ok(told()), now);
+    assert_eq!(names(&book), ["a:3306"], "and not guessed again");
+}
+
+#[test]
+fn a_told_server_goes_by_the_name_it_gives_itself_and_a_seed_by_the_operators() {
+    let (mut book, now) = book(&["seed"]);
+    let reporting = |key: &str, host: &str| {
+        let mut answer = answer(key, now);
+        answer.identity.reports = Some(Address::tcp(host, 3306));
+        answer
+    };
+    book.take(0, Ok(telling(reporting("A", "a.internal"), &["10.0.0.2"], false)), now);
+    book.take(1, Ok(reporting("B", "b.internal")), now);
+    assert_eq!(names(&book), ["seed:3306", "b.internal:3306"]);
+    assert_eq!(book.entries[&1].reach.to_string(), "10.0.0.2:3306", "reached where it answers");
+}
+
+#[test]
+fn what_was_only_told_of_is_forgotten_when_it_is_gone_for_long() {
+    let (mut book, now) = book(&["a"]);
+    book.take(0, Ok(telling(answer("A", now), &["b"], false)), now);
+    let b = id_of(&book, "b:3306");
+    book.take(b, Err(refused()), now);
+    let later = now + FORGET_AFTER + Duration::from_secs(1);
+    book.take(0, Ok(answer("A", later)), later);
+    assert_eq!(names(&book), ["a:3306"]);
+    book.take(0, Err(refused()), later + FORGET_AFTER * 2);
+    assert_eq!(names(&book), ["a:3306"], "what the configuration names stays");
+}
+
+#[test]
+fn reconfiguring_keeps_what_it_does_not_touch() {
+    let (mut book, now) = book(&["a"]);
+    book.take(0, Ok(telling(answer("A", now), &["b"], false)), now);
+    let b = id_of(&book, "b:3306");
+    book.take(b, Ok(answer("B", now)), now);
+    book.reconfigure(config(&["b", "c"]), now);
+    assert_eq!(names(&book), ["a:3306", "b:3306", "c:3306"]);
+    assert!(book.entries[&0].is_fresh() && book.entries[&b].origin == Origin::Seed);
+}
+
+fn aurora(now: Instant, own: &str, writer: &str, lag_ms: u64) -> Answer {
+    let mut answer = answer(&format!("aurora {own}"), now);
+    answer.switches.innodb_read_only = own != writer;
+    let instances = ["db-1", "db-2"]
+        .map(|id| managed::Instance {
+            id: id.to_owned(),
+            writer: id == writer,
+            lag: (id != writer).then_some(Duration::from_millis(lag_ms)),
+        })
+        .to_vec();
+    answer.managed = Some(Managed::Aurora { own: own.to_owned(), instances });
+    answer
+}
+
+#[test]
+fn an_aurora_cluster_is_known_by_its_instances_whatever_endpoint_led_there() {
+    let domain = "h4sh.eu-west-1.rds.amazonaws.com";
+    let (mut book, now) = book(&[&format!("c.cluster-{domain}"), &format!("c.cluster-ro-{domain}")]);
+    let mut view = crate::view::View::default();
+    // Both endpoints answer, in this order; then the instance that the first told of.
+    book.take(0, Ok(aurora(now, "db-1", "db-1", 20)), now);
+    book.take(1, Ok(aurora(now, "db-2", "db-1", 20)), now);
+    if book.entries.contains_key(&2) {
+        book.take(2, Ok(aurora(now, "db-2", "db-1", 20)), now);
+    }
+    let names = names(&book);
+    assert_eq!(names.len(), 2, "{names:?}");
+    assert!(names.contains(&format!("db-1.{domain}:3306")) && names.contains(&format!("db-2.{domain}:3306")));
+    let snapshot = view.snapshot(&book, now);
+    let of =
+        |name: &str| snapshot.servers.iter().find(|s| s.name.as_str().starts_with(name)).unwrap().clone();
+    assert_eq!((of("db-1").role, of("db-2").role), (Role::Primary, Role::Replica));
+    let lag = of("db-2").lag.unwrap();
+    assert_eq!((lag.at_least, lag.source), (Duration::from_millis(20), fleet::LagSource::Aurora));
+
+    // Failover: the old writer's own view is late, the new writer's is not.
+    let (old, new) =
+        (id_of(&book, &format!("db-1.{domain}:3306")), id_of(&book, &format!("db-2.{domain}:3306")));
+    book.take(old, Ok(aurora(now, "db-1", "db-1", 20)), now);
+    book.take(new, Ok(aurora(now, "db-2", "db-2", 5)), now);
+    book.take(old, Ok(aurora(now, "db-1", "db-2", 5)), now);
+    let snapshot = view.snapshot(&book, now);
+    assert_eq!(snapshot.primary().map(|p| p.name.to_string()), Some(format!("db-2.{domain}:3306")));
+}
+
+#[test]
+fn the_members_of_a_multi_az_cluster_are_found_and_go_by_their_endpoints() {
+    let domain = "h4sh.eu-west-1.rds.amazonaws.com";
+    let (mut book, now) = book(&[&format!("c.cluster-{domain}")]);
+    let endpoint = |n: u32| Address::tcp(format!("i{n}.{domain}"), 3306);
+    let member = |n: u32| {
+        let mut answer = answer(&format!("uuid {n}"), now);
+        answer.identity.server_id = n;
+        answer.managed = Some(Managed::MultiAz { members: (1..4).map(|n| (n, endpoint(n))).collect() });
+        answer
+    };
+    book.take(0, Ok(member(2)), now);
+    let mut names = names(&book);
+    names.sort();
+    assert_eq!(names, [1, 2, 3].map(|n| endpoint(n).to_string()));
+}

@@ -61,7 +61,7 @@ impl Seldom {
         line: &mut Line,
         dialect: Dialect,
         identity: &Identity,
-        reach: &Address,
+        called: &Address,
         deadline: Duration,
     ) -> Result<(), AskError> {
         let mut ask = Asking { line, dialect, identity, deadline };
@@ -86,7 +86,7 @@ impl Seldom {
             self.ask_clients(&mut ask).await?;
         }
         if self.rds_due.now()
-            && is_rds(reach)
+            && managed::is_cloud_name(called)
             && !dialect.aurora
             && !dialect.is_mariadb()
             && let Some(rows) = ask
@@ -154,13 +154,6 @@ impl Seldom {
         self.clients_due.after(Duration::ZERO, true);
         Ok(())
     }
-}
-
-/// Whether a host name is one that AWS gives to its databases: only there is `mysql.rds_topology` worth asking for.
-fn is_rds(reach: &Address) -> bool {
-    reach
-        .host()
-        .is_some_and(|host| host.ends_with(".rds.amazonaws.com") || host.ends_with(".rds.amazonaws.com.cn"))
 }
 
 struct Asking<'a> {

@@ -128,7 +128,7 @@ impl Keeper {
         for (id, entry) in entries {
             if !self.visiting.contains_key(id) {
                 let (stop, tell) = (self.stop.child_token(), self.commands.clone());
-                let (visiting, task) = Visiting::start(*id, entry.reach.clone(), how.clone(), tell, stop);
+                let (visiting, task) = Visiting::start(entry, how.clone(), tell, stop);
                 self.tasks.spawn(task);
                 self.visiting.insert(*id, visiting);
             }

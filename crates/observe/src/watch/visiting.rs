@@ -1,7 +1,7 @@
 //! The task that asks one server: ask, tell the keeper, wait, ask again.
 
 use super::keeper::Command;
-use crate::survey::ServerId;
+use crate::survey::{Entry, ServerId};
 use crate::visit::Visitor;
 use fleet::Address;
 use fleet::config::{Credentials, FleetConfig};
@@ -41,14 +41,14 @@ impl How {
 impl Visiting {
     /// Starts asking; returns the handle and the task to spawn.
     pub(super) fn start(
-        id: ServerId,
-        reach: Address,
+        entry: &Entry,
         how: How,
         tell: mpsc::UnboundedSender<Command>,
         stop: CancellationToken,
-    ) -> (Self, impl Future<Output = ()> + Send + 'static) {
+    ) -> (Self, impl Future<Output = ()> + Send + use<>) {
         let poke = Arc::new(Notify::new());
-        let visitor = Visitor::new(reach.clone(), how.who.clone(), how.deadline);
+        let (id, reach) = (entry.id, entry.reach.clone());
+        let visitor = Visitor::new(entry.called.clone(), reach.clone(), how.who.clone(), how.deadline);
         let task = visit_until(id, visitor, how.interval, poke.clone(), tell, stop.clone());
         (Self { reach, how, poke, stop }, task)
     }
