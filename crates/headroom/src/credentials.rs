@@ -10,11 +10,12 @@
 //! may not. A password never comes from the command line, where every user of the machine could read it.
 
 use crate::environment::{self, Environment};
-use crate::option_files::{self, Found};
+use crate::option_files;
 use anyhow::{Context, bail};
-use fleet::config::{Config, Credentials, PasswordFrom, Tls};
+use fleet::config::{Config, Credentials, PasswordFrom};
+use observe::option_file::Login;
 use std::os::unix::fs::PermissionsExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 /// The account when nothing names one.
 const DEFAULT_USER: &str = "headroom";
@@ -24,19 +25,15 @@ const DEFAULT_USER: &str = "headroom";
 /// # Errors
 /// A file that is named and cannot be read, or holds what cannot be; a variable that is named and not set.
 pub(crate) fn resolve(config: &Config, environment: &Environment) -> anyhow::Result<Credentials> {
-    let written = &config.fleet.credentials;
-    let found = option_file(written.option_file.as_deref(), environment)?;
-    let password = match &config.password_from {
-        Some(from) => Some(password(from)?),
-        None => found.password.or_else(|| environment.password.clone()),
-    };
-    let user = written.user.clone().or(found.user).or_else(|| environment.user.clone());
-    Ok(Credentials {
-        user: Some(user.unwrap_or_else(|| DEFAULT_USER.to_owned())),
-        password,
-        option_file: written.option_file.clone(),
-        tls: if written.tls == Tls::default() { found.tls } else { written.tls.clone() },
-    })
+    let mut credentials = config.fleet.credentials.clone();
+    credentials.password = config.password_from.as_ref().map(password).transpose()?;
+    if let Some(login) = option_file(credentials.option_file.as_deref(), environment)? {
+        login.complete(&mut credentials);
+    }
+    let user = credentials.user.take().or_else(|| environment.user.clone());
+    credentials.user = Some(user.unwrap_or_else(|| DEFAULT_USER.to_owned()));
+    credentials.password = credentials.password.take().or_else(|| environment.password.clone());
+    Ok(credentials)
 }
 
 /// Refuses a file that anybody but its owner may read; it holds a password.
@@ -55,16 +52,13 @@ pub(crate) fn owner_only(path: &Path) -> Result<(), String> {
     ))
 }
 
-fn option_file(named: Option<&Path>, environment: &Environment) -> anyhow::Result<Found> {
-    if let Some(path) = named {
-        let text = std::fs::read_to_string(path)
-            .with_context(|| format!("cannot read the option file {}", path.display()))?;
-        return option_files::read(&text, &path.display().to_string());
-    }
-    let usual: Option<PathBuf> = environment.home.as_ref().map(|home| home.join(".my.cnf"));
-    match usual.and_then(|path| Some((std::fs::read_to_string(&path).ok()?, path))) {
-        Some((text, path)) => option_files::read(&text, &path.display().to_string()),
-        None => Ok(Found::default()),
+fn option_file(named: Option<&Path>, environment: &Environment) -> anyhow::Result<Option<Login>> {
+    let usual = environment.home.as_ref().map(|home| home.join(".my.cnf"));
+    match (named, usual) {
+        (Some(path), _) => option_files::read(path).map(Some),
+        // Not ours to read, not there: then it says nothing.
+        (None, Some(path)) if std::fs::File::open(&path).is_ok() => option_files::read(&path).map(Some),
+        (None, _) => Ok(None),
     }
 }
 

@@ -1,15 +1,18 @@
 //! The watcher, which asks the servers, and the router, which relays clients: started, changed and stopped together.
 
-use crate::{fleet_view, router_view};
 use crate::view::StatusView;
+use crate::{fleet_view, router_view};
 use anyhow::Context;
 use fleet::config::Config;
-use fleet::{ServerName, Snapshot};
+use fleet::{ServerName, Snapshot, State};
 use observe::Watcher;
 use router::Router;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use tokio::sync::watch;
+
+/// Discovery counts as done when it has brought no new server for this long.
+const NOBODY_NEW: Duration = Duration::from_millis(1200);
 
 /// A running data plane and its eyes.
 pub(crate) struct Engine {
@@ -33,7 +36,8 @@ impl Engine {
         let snapshots = watcher.snapshots();
         let suspicion = watcher.suspicion();
         let suspect = move |server: &ServerName, why: &str| suspicion.suspect(server, why);
-        let started = Router::start(config.router.clone(), config.listeners.clone(), snapshots.clone(), suspect);
+        let started =
+            Router::start(config.router.clone(), config.listeners.clone(), snapshots.clone(), suspect);
         match started {
             Ok(router) => Ok(Self { running: Mutex::new(Some(Running { watcher, router })), snapshots }),
             Err(error) => {
@@ -46,8 +50,21 @@ impl Engine {
     /// The first complete look at the fleet, or what there is after `limit`.
     pub(crate) async fn first_look(&self, limit: Duration) -> Arc<Snapshot> {
         let mut snapshots = self.snapshots.clone();
-        // Out of time or out of watchers: what there is must do.
-        let _ = tokio::time::timeout(limit, snapshots.wait_for(|snapshot| snapshot.round > 0)).await;
+        let complete = async {
+            let (mut known, mut since) = (0, Instant::now());
+            // Complete: everybody was asked, and for a while that brought nobody new.
+            while snapshots.changed().await.is_ok() {
+                let snapshot = snapshots.borrow_and_update().clone();
+                let asked = snapshot.servers.iter().all(|server| server.state != State::Unasked);
+                if snapshot.servers.len() != known || !asked || snapshot.primary().is_none() {
+                    (known, since) = (snapshot.servers.len(), Instant::now());
+                } else if since.elapsed() > NOBODY_NEW {
+                    break;
+                }
+            }
+        };
+        // Out of time: what there is must do.
+        let _ = tokio::time::timeout(limit, complete).await;
         self.snapshots.borrow().clone()
     }
 
@@ -110,7 +127,8 @@ impl Engine {
         let snapshot = self.snapshots.borrow();
         let found = snapshot.servers.iter().find(|known| known.name.as_str() == server);
         found.map(|known| known.name.clone()).ok_or_else(|| {
-            let names: Vec<&str> = snapshot.servers.iter().map(|known| known.name.as_str()).collect();
+            let mut names: Vec<&str> = snapshot.servers.iter().map(|known| known.name.as_str()).collect();
+            names.sort_unstable();
             format!("there is no server '{server}'; there are {}", names.join(", "))
         })
     }

@@ -37,7 +37,9 @@ pub(crate) struct DownArgs {
 
 /// Flags of `headroom lab status`.
 #[derive(Args, Clone, Debug)]
-#[command(after_help = "Examples:\n  headroom lab status\n  headroom lab status --json | jq -r .credentials.app")]
+#[command(
+    after_help = "Examples:\n  headroom lab status\n  headroom lab status --json | jq -r .credentials.app"
+)]
 pub(crate) struct StatusArgs {
     /// Which lab.
     #[command(flatten)]
@@ -96,7 +98,7 @@ async fn status(args: StatusArgs, environment: &Environment) -> anyhow::Result<E
     if args.json {
         terminal::print_json(&status)?;
     } else {
-        terminal::print(&text::status(&status, Paint::for_stdout(environment)))?;
+        terminal::print(&text::status(&status, &default_base(environment), Paint::for_stdout(environment)))?;
     }
     Ok(exit::DONE)
 }

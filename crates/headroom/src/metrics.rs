@@ -34,6 +34,13 @@ struct Sheet {
 }
 
 impl Sheet {
+    /// A gauge without labels.
+    fn single(&mut self, name: &str, help: &str, value: f64) {
+        let gauge = Gauge::<f64, AtomicU64>::default();
+        gauge.set(value);
+        self.registry.register(name, help, gauge);
+    }
+
     fn gauge(&mut self, name: &str, help: &str, values: impl IntoIterator<Item = (Labels, f64)>) {
         let family = Gauges::default();
         self.registry.register(name, help, family.clone());
@@ -55,21 +62,17 @@ fn process(status: &StatusView, sheet: &mut Sheet) {
     let process = &status.process;
     let version = vec![("version", process.version.clone())];
     sheet.gauge("build_info", "Version of Headroom", [(version, 1.0)]);
-    sheet.gauge("uptime_seconds", "Seconds since the start", [(vec![], process.uptime_s)]);
+    sheet.single("uptime_seconds", "Seconds since the start", process.uptime_s);
     let age = status.fleet.age_ms / 1e3;
-    sheet.gauge("snapshot_age_seconds", "Age of the last look at the fleet", [(vec![], age)]);
+    sheet.single("snapshot_age_seconds", "Age of the last look at the fleet", age);
     let accepted = process.reload.as_ref().is_none_or(|reload| reload.accepted);
     let help = "Whether the configuration in force is the last one that was asked for";
-    sheet.gauge("configuration_accepted", help, [(vec![], f64::from(u8::from(accepted)))]);
+    sheet.single("configuration_accepted", help, f64::from(u8::from(accepted)));
     let known = f64::from(u8::from(status.fleet.writer.is_some()));
-    sheet.gauge("writer_known", "Whether a primary is known", [(vec![], known)]);
+    sheet.single("writer_known", "Whether a primary is known", known);
     let fallbacks = status.fallbacks.iter().map(|f| (vec![("fallback", f.name.clone())], 1.0));
     sheet.gauge("fallback_in_force", "Fallbacks in force, by name; absent when not in force", fallbacks);
-    sheet.gauge(
-        "remarks",
-        "Remarks for the operator on the status page",
-        [(vec![], status.fleet.remarks.len() as f64)],
-    );
+    sheet.single("remarks", "Remarks for the operator on the status page", status.fleet.remarks.len() as f64);
 }
 
 fn servers(status: &StatusView, sheet: &mut Sheet) {
@@ -157,7 +160,7 @@ fn zones(status: &StatusView, sheet: &mut Sheet) {
     let demand = status.fleet.demand.zones.iter().map(|(zone, share)| (vec![("zone", zone.clone())], *share));
     sheet.gauge("demand_share", "Share of all reads that is born in a zone", demand);
     let help = "Reads per second over the whole fleet that the shares of demand stand on";
-    sheet.gauge("reads_per_second", help, [(vec![], status.fleet.demand.reads_per_second)]);
+    sheet.single("reads_per_second", help, status.fleet.demand.reads_per_second);
     let flow = &status.flow;
     let capacity = flow.zones.iter().zip(&flow.capacity).map(|(zone, c)| (vec![("zone", zone.clone())], *c));
     sheet.gauge("capacity_share", "Share of the eligible capacity in a zone", capacity);
@@ -188,5 +191,5 @@ fn listeners(status: &StatusView, sheet: &mut Sheet) {
     sheet.counter("listener_refused", "Clients refused, by reason", refused);
     let counters = &status.counters;
     let help = "Writer connections that wait for a primary now";
-    sheet.gauge("holding", help, [(vec![], counters.holding as f64)]);
+    sheet.single("holding", help, counters.holding as f64);
 }

@@ -1,29 +1,63 @@
-//! An option file in the format of `~/.my.cnf`: which of its lines concern us.
+//! Option files in the format of `~/.my.cnf`, read from disk with what they include; what they mean is
+//! [`observe::option_file`]'s to say.
 
-use fleet::config::Tls;
+use anyhow::Context;
+use observe::option_file::{self, GROUPS, Item, Login, Says};
+use std::path::{Path, PathBuf};
 
-/// What an option file says.
-#[derive(Clone, Default)]
-pub(crate) struct Found {
-    /// `user`.
-    pub(crate) user: Option<String>,
-    /// `password`.
-    pub(crate) password: Option<String>,
-    /// `ssl-mode` and its files.
-    pub(crate) tls: Tls,
+/// What a file, and the files that it includes, say of logging in.
+///
+/// # Errors
+/// A file that cannot be read, or a line that cannot be; the text names file and line and shows no value.
+pub(crate) fn read(path: &Path) -> anyhow::Result<Login> {
+    let items = option_file::expand(items(path)?, &mut |says| match says {
+        Says::Include(path) => items(path),
+        Says::IncludeDir(dir) => {
+            let mut all = Vec::new();
+            for path in option_files_in(dir)? {
+                all.extend(items(&path)?);
+            }
+            Ok(all)
+        }
+        Says::Group(_) | Says::Option { .. } => anyhow::Ok(Vec::new()),
+    })?;
+    Login::of(&items, &GROUPS).with_context(|| format!("option file {}", path.display()))
 }
 
-/// Reads it.
-pub(crate) fn read(text: &str, _file: &str) -> anyhow::Result<Found> {
-    let mut found = Found::default();
-    for line in text.lines() {
-        let Some((key, value)) = line.split_once('=') else { continue };
-        let value = value.trim().trim_matches('"').to_owned();
-        match key.trim() {
-            "user" => found.user = Some(value),
-            "password" => found.password = Some(value),
-            _ => {}
-        }
+fn items(path: &Path) -> anyhow::Result<Vec<Item>> {
+    let name = path.display();
+    let text =
+        std::fs::read_to_string(path).with_context(|| format!("cannot read the option file {name}"))?;
+    option_file::parse(&text).with_context(|| format!("option file {name}"))
+}
+
+fn option_files_in(dir: &Path) -> anyhow::Result<Vec<PathBuf>> {
+    let entries = std::fs::read_dir(dir)
+        .with_context(|| format!("cannot read the directory of option files {}", dir.display()))?;
+    let is_option_file = |path: &PathBuf| path.extension().is_some_and(|ending| ending == "cnf");
+    let mut paths: Vec<PathBuf> =
+        entries.filter_map(|entry| Some(entry.ok()?.path())).filter(is_option_file).collect();
+    paths.sort();
+    Ok(paths)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn included_files_count_and_a_bad_line_is_named_without_its_value() {
+        let dir = tempfile::tempdir().unwrap();
+        let (main, part) = (dir.path().join("my.cnf"), dir.path().join("part.cnf"));
+        std::fs::write(&main, format!("[client]\nuser=a\n!includedir {}\n", dir.path().join("d").display()))
+            .unwrap();
+        std::fs::create_dir(dir.path().join("d")).unwrap();
+        std::fs::write(dir.path().join("d/x.cnf"), "[headroom]\npassword=hunter2\n").unwrap();
+        let login = read(&main).unwrap();
+        assert_eq!((login.user.as_deref(), login.password.as_deref()), (Some("a"), Some("hunter2")));
+
+        std::fs::write(&part, "[client]\npassword=hunter2\nport=hunter3\n").unwrap();
+        let text = format!("{:#}", read(&part).unwrap_err());
+        assert!(text.contains("part.cnf") && text.contains("line 3") && !text.contains("hunter"), "{text}");
     }
-    Ok(found)
 }

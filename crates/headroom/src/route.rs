@@ -21,7 +21,7 @@ use std::time::{Duration, Instant};
 use tokio_util::sync::CancellationToken;
 
 /// What was found is shown after this long at the latest; clients are served before that already.
-const FIRST_LOOK: Duration = Duration::from_secs(3);
+const FIRST_LOOK: Duration = Duration::from_secs(5);
 
 /// Runs until a signal ends it.
 pub(crate) async fn run(args: RouteArgs, environment: &Environment) -> anyhow::Result<ExitCode> {
@@ -93,9 +93,7 @@ async fn stop(process: &Arc<Process>, name: &str, mut signals: Signals) -> ExitC
         "{name}: no new clients; sessions end as they become idle, all of them within {} (a second signal: now)",
         duration_text(deadline)
     );
-    let impatient = async {
-        while let Signal::Reload = signals.next().await {}
-    };
+    let impatient = async { while let Signal::Reload = signals.next().await {} };
     tokio::select! {
         cut = process.stop(deadline) => {
             tracing::info!(cut, "stopped");
@@ -147,7 +145,10 @@ fn changed(before: &Config, after: &Config) -> Vec<String> {
     note(a.own_zone != b.own_zone, "own zone");
     note(a.servers != b.servers, "rules for servers");
     note(a.address_map != b.address_map, "address map");
-    note((a.interval, a.deadline, a.discover) != (b.interval, b.deadline, b.discover), "how the fleet is asked");
+    note(
+        (a.interval, a.deadline, a.discover) != (b.interval, b.deadline, b.discover),
+        "how the fleet is asked",
+    );
     note(before.admin != after.admin, "admin address");
     notes
 }

@@ -25,7 +25,8 @@ pub(crate) fn view(snapshot: &Snapshot, status: &Status, now: Instant) -> Status
     for (reason, count) in status.servers.iter().flat_map(|server| &server.closed) {
         *closed.entry((*reason).to_owned()).or_default() += count;
     }
-    let fallback = |f: &router::status::FallbackStatus| FallbackView { name: f.name.to_owned(), text: f.words.clone() };
+    let fallback =
+        |f: &router::status::FallbackStatus| FallbackView { name: f.name.to_owned(), text: f.words.clone() };
     StatusView {
         fleet,
         flow: flow(&status.flow),
@@ -40,8 +41,11 @@ pub(crate) fn view(snapshot: &Snapshot, status: &Status, now: Instant) -> Status
 pub(crate) fn changes(changes: &Changes) -> Vec<String> {
     let mut notes = Vec::new();
     notes.extend(changes.opened.iter().map(|address| format!("listener {address} opened")));
-    notes.extend(changes.closed.iter().map(|address| format!("listener {address} closed, its sessions stay")));
-    notes.extend(changes.changed.iter().map(|address| format!("listener {address} changed, for new sessions")));
+    notes
+        .extend(changes.closed.iter().map(|address| format!("listener {address} closed, its sessions stay")));
+    notes.extend(
+        changes.changed.iter().map(|address| format!("listener {address} changed, for new sessions")),
+    );
     if changes.router {
         notes.push("[router] changed".to_owned());
     }
@@ -82,7 +86,8 @@ fn eligible(eligibility: &Eligibility) -> EligibleView {
 }
 
 fn flow(flow: &Flow) -> FlowView {
-    let name = |place: &router::flow::Place| place.zone.as_ref().map_or(NO_ZONE.to_owned(), ToString::to_string);
+    let name =
+        |place: &router::flow::Place| place.zone.as_ref().map_or(NO_ZONE.to_owned(), ToString::to_string);
     FlowView {
         zones: flow.places.iter().map(name).collect(),
         demand: flow.places.iter().map(|place| place.demand).collect(),

@@ -67,7 +67,10 @@ pub(crate) fn status() -> StatusView {
         name: "servers_without_zone".into(),
         text: "db9 stands in no known zone and gets reads as if it were far away".into(),
     }];
-    status.counters = CountersView { holding: 0, closed: [("client left".to_owned(), 3120), ("placed anew: balance".to_owned(), 12)].into() };
+    status.counters = CountersView {
+        holding: 0,
+        closed: [("client left".to_owned(), 3120), ("placed anew: balance".to_owned(), 12)].into(),
+    };
     status
 }
 

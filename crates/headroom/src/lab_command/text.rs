@@ -4,9 +4,10 @@ use super::zone_config;
 use crate::table::Table;
 use crate::terminal::Paint;
 use lab::{Account, ProcessState, ServerStatus, Status};
+use std::path::Path;
 
 /// Servers, faults in force, how to connect.
-pub(super) fn status(status: &Status, paint: Paint) -> String {
+pub(super) fn status(status: &Status, usual_base: &Path, paint: Paint) -> String {
     let mut table = Table::new(&["SERVER", "ROLE", "ZONE", "LISTENS AT", "FOLLOWS", "STATE"]);
     for server in &status.servers {
         table.row(vec![
@@ -23,31 +24,52 @@ pub(super) fn status(status: &Status, paint: Paint) -> String {
         .iter()
         .map(|(zones, fault)| format!("{} between {zones}: {fault}\n", paint.yellow("!")))
         .collect();
-    format!("{}{faults}\n{}", table.text(), connect(status))
+    format!("{}{faults}\n{}", table.text(), connect(status, usual_base))
 }
 
 /// What to type next.
-pub(super) fn connect(status: &Status) -> String {
+fn connect(status: &Status, usual_base: &Path) -> String {
     let Some(zone) = status.zones.first() else { return String::new() };
     let router = zone_config::path(status, zone).display().to_string();
-    let root = status.credentials.get(&Account::Root).map(|path| path.display().to_string()).unwrap_or_default();
-    let app = status.credentials.get(&Account::App).map(|path| path.display().to_string()).unwrap_or_default();
+    let root =
+        status.credentials.get(&Account::Root).map(|path| path.display().to_string()).unwrap_or_default();
+    let app =
+        status.credentials.get(&Account::App).map(|path| path.display().to_string()).unwrap_or_default();
     let socket = status.servers.first().map(|server| server.socket.display().to_string()).unwrap_or_default();
     let (reader, writer) = zone_config::listeners(0);
     let port = reader.port();
+    let which = if status.dir.parent() == Some(usual_base) {
+        String::new()
+    } else {
+        format!(" --lab {}", status.dir.display())
+    };
     let broken = status.servers.last().map_or("a1", |server| server.name.as_str());
     let mut table = Table::new(&["", ""]);
     let mut line = |what: &str, command: String| table.row(vec![what.to_owned(), command]);
     line("who is who", format!("headroom fleet --config {router}"));
     line("route", format!("headroom route --config {router}"));
-    line("read through it", format!("mariadb --defaults-extra-file={app} -h {} -P {port} {}", reader.ip(), status.database));
-    line("write through it", format!("mariadb --defaults-extra-file={app} -h {} -P {} {}", writer.ip(), writer.port(), status.database));
+    line(
+        "read through it",
+        format!("mariadb --defaults-extra-file={app} -h {} -P {port} {}", reader.ip(), status.database),
+    );
+    line(
+        "write through it",
+        format!(
+            "mariadb --defaults-extra-file={app} -h {} -P {} {}",
+            writer.ip(),
+            writer.port(),
+            status.database
+        ),
+    );
     line("be root", format!("mariadb --defaults-extra-file={root} -S {socket}"));
-    line("break something", format!("headroom lab fault {broken} freeze    (heal mends it)"));
-    line("take it down", "headroom lab down".to_owned());
+    line("break something", format!("headroom lab fault {broken} freeze{which}    (heal mends it)"));
+    line("take it down", format!("headroom lab down{which}"));
     let text = table.text();
     let others = if status.zones.len() > 1 {
-        format!("Other zones have a configuration of their own beside it: {}.\n", status.zones[1..].join(", "))
+        format!(
+            "Other zones have a configuration of their own beside it: {}.\n",
+            status.zones[1..].join(", ")
+        )
     } else {
         String::new()
     };

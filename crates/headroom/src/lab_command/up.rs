@@ -1,6 +1,6 @@
 //! `headroom lab up`: in the foreground until Ctrl-C, or detached in a process of its own.
 
-use super::{WhichArgs, base, text, zone_config};
+use super::{WhichArgs, base, default_base, text, zone_config};
 use crate::environment::Environment;
 use crate::exit;
 use crate::terminal::{self, Paint};
@@ -58,7 +58,11 @@ pub(super) async fn run(args: UpArgs, environment: &Environment) -> anyhow::Resu
     let base = base(&WhichArgs { lab: None, base: args.base.clone() }, environment);
     // Refused before anything starts, detached or not.
     let spec = spec(&args)?;
-    if args.detach { detached(&args, &base, environment).await } else { foreground(&args, &spec, &base, environment).await }
+    if args.detach {
+        detached(&args, &base, environment).await
+    } else {
+        foreground(&args, &spec, &base, environment).await
+    }
 }
 
 async fn foreground(
@@ -104,7 +108,7 @@ fn announce(status: &Status, took: Duration, json: bool, environment: &Environme
         // One line, so that whoever waits for it knows where it ends.
         return terminal::print(&(serde_json::to_string(status)? + "\n"));
     }
-    let text = text::status(status, Paint::for_stdout(environment));
+    let text = text::status(status, &default_base(environment), Paint::for_stdout(environment));
     terminal::print(&format!(
         "The lab is up after {:.1} s: {}, {} servers, zones {}. Ctrl-C takes it down.\n\n{text}",
         took.as_secs_f64(),
@@ -118,8 +122,10 @@ fn announce(status: &Status, took: Duration, json: bool, environment: &Environme
 async fn detached(args: &UpArgs, base: &Path, environment: &Environment) -> anyhow::Result<ExitCode> {
     std::fs::create_dir_all(base).with_context(|| format!("cannot make {}", base.display()))?;
     let log_path = base.join("lab.log");
-    let log = std::fs::File::create(&log_path).with_context(|| format!("cannot write {}", log_path.display()))?;
-    let mut command = std::process::Command::new(std::env::current_exe().context("cannot find our own program")?);
+    let log =
+        std::fs::File::create(&log_path).with_context(|| format!("cannot write {}", log_path.display()))?;
+    let mut command =
+        std::process::Command::new(std::env::current_exe().context("cannot find our own program")?);
     command.args(["lab", "up", "--json", "--base"]).arg(base);
     match &args.config {
         Some(config) => {
@@ -137,7 +143,8 @@ async fn detached(args: &UpArgs, base: &Path, environment: &Environment) -> anyh
         command.arg("--program").arg(program);
     }
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(log).process_group(0);
-    let mut child = tokio::process::Command::from(command).spawn().context("cannot start the lab's process")?;
+    let mut child =
+        tokio::process::Command::from(command).spawn().context("cannot start the lab's process")?;
     let out = child.stdout.take().context("the lab's process has no output")?;
     let mut lines = BufReader::new(out).lines();
     let line = match tokio::time::timeout(DETACHED_LIMIT, lines.next_line()).await {
@@ -156,21 +163,29 @@ async fn detached(args: &UpArgs, base: &Path, environment: &Environment) -> anyh
         return Ok(exit::DONE);
     }
     let status: Status = serde_json::from_str(&line).context("the lab's process is of another version")?;
-    let text = text::status(&status, Paint::for_stdout(environment));
+    let text = text::status(&status, &default_base(environment), Paint::for_stdout(environment));
     let count = status.servers.len();
-    terminal::print(&format!("The lab is up: {}, {count} servers. It runs on in the background.\n\n{text}", status.version))?;
+    terminal::print(&format!(
+        "The lab is up: {}, {count} servers. It runs on in the background.\n\n{text}",
+        status.version
+    ))?;
     Ok(exit::DONE)
 }
 
 fn spec(args: &UpArgs) -> anyhow::Result<Spec> {
     let mut spec = match &args.config {
         Some(path) => {
-            let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
+            let text =
+                std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
             Spec::parse(&text, &path.display().to_string())?
         }
         None => {
             if args.replicas.len() > args.zones.len() {
-                bail!("{} numbers of replicas for {} zones; give one a zone", args.replicas.len(), args.zones.len());
+                bail!(
+                    "{} numbers of replicas for {} zones; give one a zone",
+                    args.replicas.len(),
+                    args.zones.len()
+                );
             }
             let last = args.replicas.last().copied().unwrap_or(1);
             let zones: Vec<(&str, u8)> = args

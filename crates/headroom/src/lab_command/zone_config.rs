@@ -33,7 +33,8 @@ pub(super) fn write_all(status: &Status) -> std::io::Result<()> {
 fn text(status: &Status, index: usize) -> String {
     let own = &status.zones[index];
     let (reader, writer) = listeners(index);
-    let seeds: Vec<String> = status.servers.iter().take(2).map(|server| format!("\"{}\"", reach_or_real(server, own))).collect();
+    let seeds: Vec<String> =
+        status.servers.iter().take(2).map(|server| format!("\"{}\"", reach_or_real(server, own))).collect();
     let credentials =
         status.credentials.get(&Account::Headroom).map(|path| path.display().to_string()).unwrap_or_default();
     let mut text = format!(

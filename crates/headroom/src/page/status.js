@@ -5,8 +5,10 @@
 const theme = new URLSearchParams(location.search).get("theme");
 if (theme === "dark" || theme === "light") document.documentElement.dataset.theme = theme;
 
-const history = new Map(); // server -> commands per second, newest last
+const history = new Map(); // server -> our commands per second, newest last
+const statements = new Map(); // server -> statements per second by its own count, newest last
 const KEPT = 60;
+const MEAN_OF = 10; // seconds a share of load is averaged over: single samples of servers asked one after the other jump
 let before = null;
 let heard = Date.now();
 
@@ -89,7 +91,14 @@ function spark(server) {
   return h("svg", { viewBox: "0 0 84 22", role: "img", "aria-label": "commands per second of the last minute" }, h("path", { d: path }));
 }
 
-function serverCard(server) {
+function load(server) {
+  const values = (statements.get(server.name) || []).slice(-MEAN_OF);
+  return values.length ? values.reduce((sum, v) => sum + v, 0) / values.length : 0;
+}
+
+function serverCard(status, server) {
+  const total = status.servers.filter((s) => s.share_of_load !== null).reduce((sum, s) => sum + load(s), 0);
+  const share = server.share_of_load === null || total <= 0 ? null : load(server) / total;
   const [mood, why] = condition(server);
   const routing = server.routing;
   const rate = (history.get(server.name) || []).at(-1);
@@ -97,7 +106,7 @@ function serverCard(server) {
     ["lag", server.role === "primary" ? "–" : lag(server)],
     ["our sessions", routing ? count(routing.sessions) : "–"],
     ["commands/s", rate === undefined ? "–" : count(rate)],
-    ["share of load", server.share_of_load === null ? "–" : percent(server.share_of_load)],
+    ["share of load", share === null ? "–" : percent(share)],
   ];
   const label = [server.reach, server.version, server.round_trip_ms === null ? null : "round trip " + server.round_trip_ms.toFixed(2) + " ms", server.zone ? "zone " + (by[server.zone.by] || server.zone.by) : null].filter(Boolean).join(" · ");
   const role = server.role === "primary" ? "tag primary" : server.role === "stray" ? "tag bad" : server.role === "unknown" ? "tag warn" : "tag";
@@ -105,8 +114,8 @@ function serverCard(server) {
     h("div", { class: "line" }, h("span", { class: "dot " + mood }), h("span", { class: "title" }, server.name), h("span", { class: role }, server.role),
       server.weight !== 1 ? h("span", { class: "tag" }, "weight " + server.weight) : null, spark(server)),
     h("dl", { class: "facts" }, facts.map(([name, value]) => h("div", {}, h("dt", {}, name), h("dd", {}, value)))),
-    h("p", { class: "why " + (mood === "good" ? "" : mood) }, why),
-    server.state === "answering" && server.because && server.because !== why ? h("p", { class: "why" }, server.because) : null);
+    server.because.startsWith(why) ? null : h("p", { class: "why " + (mood === "good" ? "" : mood) }, why),
+    server.state === "answering" && server.because ? h("p", { class: "why" }, server.because) : null);
 }
 
 function zoneCard(status, zones, zone) {
@@ -114,7 +123,7 @@ function zoneCard(status, zones, zone) {
   const index = status.flow.zones.indexOf(zone);
   const demand = index >= 0 ? status.flow.demand[index] : status.demand.zones[zone] || 0;
   const capacity = index >= 0 ? status.flow.capacity[index] : 0;
-  const row = index >= 0 ? status.flow.zones.map((to, j) => [to, status.flow.rows[index][j]]).filter(([, share]) => share > 0.0005) : [];
+  const row = index >= 0 ? status.flow.zones.map((to, j) => [to, status.flow.rows[index][j]]).filter(([, share]) => share > 0.0005).sort(([a], [b]) => (b === zone) - (a === zone)) : [];
   const here = status.own_zone && status.own_zone.zone === zone;
   return h("article", { class: "zone", style: { "--z": colour(zones, zone) } },
     h("div", { class: "head" },
@@ -123,7 +132,7 @@ function zoneCard(status, zones, zone) {
       row.length ? h("div", { class: "goes" },
         h("div", { class: "stack" }, row.map(([to, share]) => h("i", { style: { width: (share * 100).toFixed(2) + "%", background: colour(zones, to) } }))),
         h("div", { class: "legend" }, row.map(([to, share]) => h("span", { style: { "--k": colour(zones, to) } }, to === zone ? percent(share) + " stay" : percent(share) + " go to " + to)))) : null),
-    servers.length ? servers.map(serverCard) : h("div", { class: "server" }, h("p", { class: "why" }, "No server here.")));
+    servers.length ? servers.map((server) => serverCard(status, server)) : h("div", { class: "server" }, h("p", { class: "why" }, "No server here.")));
 }
 
 function flowTable(status, zones) {
@@ -152,7 +161,7 @@ function listenerTable(status) {
 function figures(status) {
   const flow = status.flow;
   const crossing = flow.rows.reduce((sum, row, i) => sum + flow.demand[i] * row.reduce((s, share, j) => s + (j === i ? 0 : share), 0), 0);
-  const loads = status.servers.filter((s) => s.share_of_load !== null && (!s.routing || s.routing.reads.eligible)).map((s) => s.share_of_load);
+  const loads = status.servers.filter((s) => s.share_of_load !== null && (!s.routing || s.routing.reads.eligible)).map(load);
   const total = loads.reduce((sum, share) => sum + share, 0);
   const busiest = total > 0 && status.demand.reads_per_second >= 1 ? Math.max(...loads) * loads.length / total : null;
   const sessions = status.listeners.reduce((sum, l) => sum + l.sessions, 0);
@@ -164,7 +173,7 @@ function figures(status) {
     figure(count(sessions), "", "our sessions", "Open sessions on the listeners of this router"),
     figure(count(status.demand.reads_per_second), "/s", "reads in the fleet", "As the servers count them"),
     figure(flow.rows.length ? percent(crossing) : "–", "", "of reads cross zones", "By the flow table: the least possible at this demand and slack"),
-    figure(busiest === null ? "–" : busiest.toFixed(2), busiest === null ? "" : "× mean", "busiest replica", "Statements of the busiest replica over the mean of those that may be picked"),
+    figure(busiest === null ? "–" : busiest.toFixed(2), busiest === null ? "" : "× mean", "busiest replica", "Statements of the busiest replica over the mean of those that may be picked, last ten seconds"),
   ];
 }
 
@@ -199,6 +208,7 @@ function render(status) {
 }
 
 function remember(status, now) {
+  for (const server of status.servers) statements.set(server.name, [...(statements.get(server.name) || []), server.statements_per_second].slice(-KEPT));
   const seconds = before ? (now - before.now) / 1000 : 0;
   for (const server of status.servers) {
     const commands = server.routing ? server.routing.commands : null;
