@@ -27,7 +27,7 @@ impl Header {
         Self { length: u32::from_le_bytes([a, b, c, 0]), sequence }
     }
 
-    /// Writes a header. Lengths above [`MAX_PIECE`] lose their high byte: cut with [`write`] instead.
+    /// Writes a header. Lengths above [`MAX_PIECE`] lose their high byte: cut with [`write()`] instead.
     pub const fn encode(self) -> [u8; HEADER] {
         let [a, b, c, _] = self.length.to_le_bytes();
         [a, b, c, self.sequence]

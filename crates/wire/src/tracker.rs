@@ -6,7 +6,7 @@
 //!
 //! How it works: [`Framer`](crate::packet::Framer)s cut both directions into packets. Every client packet with sequence id 0
 //! is a command, and joins a queue of commands not yet answered (clients may send ahead). The server answers in order;
-//! [`Reply`](reply::Reply) says what it may send next for the command in front: this is the grammar of the protocol, and
+//! `Reply` says what it may send next for the command in front: this is the grammar of the protocol, and
 //! needs of every packet the length, the sequence id and the first byte. Rows are skipped by arithmetic. Nothing is
 //! allocated for a command on the steady path.
 //!
