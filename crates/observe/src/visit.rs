@@ -12,7 +12,7 @@ use crate::dialect::{self, Dialect};
 use crate::privilege::{Missing, Wanted};
 use fleet::config::Credentials;
 use fleet::{Address, Version};
-use seldom::Seldom;
+use seldom::{AFTER_REFUSAL, Seldom};
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
@@ -29,6 +29,9 @@ pub(crate) struct Visitor {
     known: Option<Known>,
     pings: VecDeque<Duration>,
     resolved_at: Option<Instant>,
+    opened_at: Option<Instant>,
+    /// A privilege was missing at the last look.
+    lacks: bool,
     /// Said once: that the host name led elsewhere.
     moved: Option<String>,
 }
@@ -45,12 +48,25 @@ impl Visitor {
     /// A visitor for the server `called` so, at `reach`.
     pub(crate) fn new(called: Address, reach: Address, who: Credentials, deadline: Duration) -> Self {
         let pings = VecDeque::with_capacity(RECENT_PINGS);
-        Self { called, reach, who, deadline, line: None, known: None, pings, resolved_at: None, moved: None }
+        Self {
+            called,
+            reach,
+            who,
+            deadline,
+            line: None,
+            known: None,
+            pings,
+            resolved_at: None,
+            opened_at: None,
+            lacks: false,
+            moved: None,
+        }
     }
 
     /// Asks everything that is due. A connection that broke since the last look is no fault yet: one new one is tried.
     pub(crate) async fn visit(&mut self) -> Result<Answer, AskError> {
         self.follow_the_name().await;
+        self.try_new_privileges();
         let was_open = self.line.is_some();
         let first = self.look().await;
         let broken = matches!(&first, Err(e) if e.is_fatal() && !matches!(e, AskError::Silent { .. }));
@@ -62,12 +78,21 @@ impl Visitor {
         self.line = None;
     }
 
+    /// What is granted to an account holds for its next connection. So while something is refused, the connection is
+    /// made anew from time to time.
+    fn try_new_privileges(&mut self) {
+        if self.lacks && self.opened_at.is_some_and(|at| at.elapsed() >= AFTER_REFUSAL) {
+            self.line = None;
+        }
+    }
+
     async fn look(&mut self) -> Result<Answer, AskError> {
         let mut line = match self.line.take() {
             Some(line) => line,
             None => self.connect().await?,
         };
         let result = self.questions(&mut line).await;
+        self.lacks = result.as_ref().is_ok_and(|answer| !answer.missing.is_empty());
         if result.as_ref().err().is_none_or(|e| !e.is_fatal()) {
             self.line = Some(line);
         }
@@ -79,6 +104,7 @@ impl Visitor {
         let seldom = self.known.take().map(|known| known.seldom);
         self.known = Some(self.introduce(&mut line, seldom).await?);
         self.pings.clear();
+        self.opened_at = Some(Instant::now());
         Ok(line)
     }
 
@@ -104,7 +130,10 @@ impl Visitor {
             answer::identity(&rows, version, &account).ok_or_else(|| nonsense("it told no identity"))?;
         // Counters of another server, or of one that was restarted, continue nothing.
         let seldom = match (&self.known, seldom) {
-            (_, Some(seldom)) if seldom.of == identity.key => seldom,
+            (_, Some(mut seldom)) if seldom.of == identity.key => {
+                seldom.ask_again_what_was_refused();
+                seldom
+            }
             _ => Seldom::new(identity.key.clone()),
         };
         Ok(Known { dialect, product, identity, seldom })

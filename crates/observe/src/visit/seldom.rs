@@ -14,7 +14,7 @@ const EVERY: Duration = Duration::from_secs(1);
 /// A question that took `t` is not asked again before `SHARE * t` has passed: at most a hundredth of the time.
 const SHARE: u32 = 100;
 /// A question that was refused is tried again after this long: somebody may have granted it.
-const AFTER_REFUSAL: Duration = Duration::from_secs(15);
+pub(super) const AFTER_REFUSAL: Duration = Duration::from_secs(15);
 
 /// What the seldom questions brought.
 #[derive(Default)]
@@ -53,6 +53,16 @@ impl Due {
 impl Seldom {
     pub(crate) fn new(of: String) -> Self {
         Self { of, ..Self::default() }
+    }
+
+    /// On a new connection nothing is refused yet.
+    pub(crate) fn ask_again_what_was_refused(&mut self) {
+        if !self.missing.is_empty() {
+            let now = Due::default();
+            (self.load_due, self.told_due, self.clients_due, self.rds_due) = (now, now, now, now);
+            self.missing.clear();
+            self.beyond.clear();
+        }
     }
 
     /// Asks what is due. Only a lost connection is an error: what cannot be asked is remembered as missing.
