@@ -14,7 +14,7 @@ use crate::roster::Entry;
 use crate::stream::{Socket, Stream};
 use crate::tally::Seat;
 use crate::worker::Worker;
-use fleet::{ListenerRole, ServerName};
+use fleet::{ListenerRole, ServerName, State};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -117,7 +117,9 @@ async fn reader(worker: &Worker, at: Instant) -> Result<Placed, Denied> {
         match attempt(worker, &sight, ListenerRole::Reader, until, &mut tried).await? {
             Ok(placed) => return Ok(placed),
             Err(refused) => {
-                let unasked = sight.view.snapshot.round == 0 && Instant::now() < until;
+                let snapshot = &sight.view.snapshot;
+                let anybody_unasked = snapshot.servers.iter().any(|server| server.state == State::Unasked);
+                let unasked = (snapshot.round == 0 || anybody_unasked) && Instant::now() < until;
                 if !unasked || tokio::time::timeout_at(until, changes.changed()).await.is_err() {
                     return Err(Denied::Refused(refuse::nobody(ListenerRole::Reader, &refused)));
                 }
