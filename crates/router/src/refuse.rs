@@ -9,8 +9,9 @@ use wire::ErrPacket;
 
 /// "Too many connections": the one code that every client library and pool takes for "come back later".
 const TOO_MANY: (u16, &[u8; 5]) = (1040, b"08004");
-/// "Can't connect to server": the code of MySQL Router in the same situation.
-const CANNOT_CONNECT: (u16, &[u8; 5]) = (2003, b"08S01");
+/// "Server shutdown in progress", the one code of servers for "not here, not now": drivers file it under failures of the
+/// connection (08S01) and go on to the next address they have.
+const NOT_NOW: (u16, &[u8; 5]) = (1053, b"08S01");
 /// Clients keep at most 512 bytes of a message.
 const LONGEST: usize = 500;
 
@@ -46,7 +47,7 @@ pub(crate) fn nobody(role: ListenerRole, refused: &Refused) -> ErrPacket {
         text.push_str(if at == 0 { ": " } else { "; " });
         text.push_str(&cut(&format!("{name}: {why}"), part.saturating_sub(2).max(16)));
     }
-    ErrPacket::new(CANNOT_CONNECT.0, CANNOT_CONNECT.1, bounded(text))
+    ErrPacket::new(NOT_NOW.0, NOT_NOW.1, bounded(text))
 }
 
 fn bounded(text: String) -> String {
@@ -74,7 +75,7 @@ mod tests {
     #[test]
     fn every_server_is_named_with_its_reason() {
         let err = nobody(ListenerRole::Reader, &refused(2, "12.0 s behind"));
-        assert_eq!(err.code, 2003);
+        assert_eq!(err.code, 1053);
         assert_eq!(err.message, "headroom: no server for reads: r0: 12.0 s behind; r1: 12.0 s behind");
     }
 
