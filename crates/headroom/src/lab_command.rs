@@ -87,6 +87,9 @@ async fn down(args: DownArgs, environment: &Environment) -> anyhow::Result<ExitC
     for lab in &swept {
         terminal::print(&format!("{} was left behind by a dead owner; it is gone now.\n", lab.display()))?;
     }
+    // What detaching left: the log, and the directory if nothing else is in it.
+    let _ = std::fs::remove_file(base.join(up::LOG));
+    let _ = std::fs::remove_dir(&base);
     if labs.is_empty() && swept.is_empty() {
         terminal::print(&format!("No lab runs in {}.\n", base.display()))?;
     }

@@ -16,3 +16,21 @@ pub(crate) fn notify(socket: Option<&str>, state: &str) {
         tracing::warn!(%error, socket, "could not tell systemd {state}");
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn systemd_hears_it_where_it_listens_and_nowhere_else() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("notify");
+        let systemd = UnixDatagram::bind(&path).unwrap();
+        notify(path.to_str(), "READY=1");
+        let mut heard = [0; 16];
+        let length = systemd.recv(&mut heard).unwrap();
+        assert_eq!(&heard[..length], b"READY=1");
+        notify(Some("/nowhere/notify"), "READY=1");
+        notify(None, "READY=1");
+    }
+}

@@ -14,6 +14,8 @@ use std::time::Duration;
 use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::signal::unix::{SignalKind, signal};
 
+/// What a detached lab says goes here, in the base directory.
+pub(super) const LOG: &str = "lab.log";
 /// A detached lab that is not up by then has failed.
 const DETACHED_LIMIT: Duration = Duration::from_secs(120);
 
@@ -121,7 +123,7 @@ fn announce(status: &Status, took: Duration, json: bool, environment: &Environme
 /// Starts ourselves again in a process group of its own and waits until that lab is up.
 async fn detached(args: &UpArgs, base: &Path, environment: &Environment) -> anyhow::Result<ExitCode> {
     std::fs::create_dir_all(base).with_context(|| format!("cannot make {}", base.display()))?;
-    let log_path = base.join("lab.log");
+    let log_path = base.join(LOG);
     let log =
         std::fs::File::create(&log_path).with_context(|| format!("cannot write {}", log_path.display()))?;
     let mut command =
