@@ -367,7 +367,9 @@ mod tests {
     }
 
     fn want_one(entry: &Entry) {
-        let wanted = Wanted { quota: 1, why: Closed::Balance, light_state_too: false, all_state_too: false };
+        let quiet = Duration::ZERO;
+        let wanted =
+            Wanted { quota: 1, why: Closed::Balance, quiet, light_state_too: false, all_state_too: false };
         entry.seat.tally.wish(ListenerRole::Reader).set(Some(wanted));
     }
 

@@ -150,13 +150,13 @@ impl Roster {
 
     /// Looks for sessions that are wanted elsewhere and quiet, and orders them to close. Returns whether anything is
     /// still wanted here, so that another look is worth while.
-    pub(crate) fn look(&self, quiet: Duration, now: Instant) -> bool {
+    pub(crate) fn look(&self, now: Instant) -> bool {
         let mut more = false;
         for entry in self.entries.borrow().iter() {
             let wish = entry.seat.tally.wish(entry.seat.role);
             let Some(wanted) = wish.now() else { continue };
             more = true;
-            let ready = entry.is_quiet(quiet, now) && entry.order.get().is_none();
+            let ready = entry.is_quiet(wanted.quiet, now) && entry.order.get().is_none();
             if ready && entry.facts.get().may_close(wanted) && wish.take() {
                 entry.order(Order::CloseIfIdle(wanted.why));
             }

@@ -3,6 +3,10 @@
 //! Ten times a second it compares what we hold with what we should hold, and leaves each server's tally a quota: so
 //! many sessions may be closed now. The threads of the data plane look for sessions that are idle and quiet and take
 //! from the quota. What they do not find, stays in the quota; nothing is closed to fulfil a plan.
+//!
+//! **How quiet is quiet.** A client that is in the middle of a request pauses as well, for as long as the request computes or its
+//! machine is short of processors. So a move for balance first looks for sessions that have been quiet for ten times the configured
+//! `quiet`, and comes down to it over five seconds in which none was found. Each session found takes back a fifth of that.
 
 use crate::board::Board;
 use crate::closed::Closed;
@@ -24,6 +28,10 @@ const TICK: Duration = Duration::from_millis(100);
 const RENEW: u32 = 5;
 /// How long a number of sessions is remembered; see `placement`.
 const REMEMBER: Duration = Duration::from_secs(3);
+/// A move first looks for sessions that were quiet for so many times the configured time ...
+const MOST_QUIET: f64 = 10.0;
+/// ... and comes down to it over this time.
+const PATIENCE: Duration = Duration::from_secs(5);
 /// The slowest pace: one session a second, however few there are.
 const SLOWEST: f64 = 1.0;
 
@@ -34,10 +42,19 @@ struct Steward {
     tokens: f64,
     /// What was allowed at the last look.
     given: Vec<Given>,
-    /// Since when sessions have been wanted gone.
-    since: HashMap<(ServerName, ListenerRole), Instant>,
+    /// Sessions that have been wanted gone for a while.
+    wants: HashMap<(ServerName, ListenerRole), Want>,
     /// Reader sessions lately, as (when, how many), falling.
     recent: VecDeque<(Instant, u32)>,
+}
+
+/// Sessions of one role that are wanted gone from a server.
+#[derive(Clone, Copy, Debug)]
+struct Want {
+    /// Since when.
+    since: Instant,
+    /// Time spent looking without finding a session quiet enough.
+    searched: Duration,
 }
 
 #[derive(Debug)]
@@ -115,8 +132,16 @@ impl Steward {
 
     /// Takes what was closed since the last look off the pace, and adds what time has earned.
     fn earn(&mut self, replace: &Replace, sessions: u32) {
-        for given in self.given.iter().filter(|g| g.paced) {
-            self.tokens -= f64::from(given.quota.saturating_sub(given.tally.wish(given.role).left()));
+        for given in &self.given {
+            let closed = given.quota.saturating_sub(given.tally.wish(given.role).left());
+            if given.paced {
+                self.tokens -= f64::from(closed);
+            }
+            if let Some(want) = self.wants.get_mut(&(given.tally.name.clone(), given.role))
+                && given.quota > 0
+            {
+                want.searched = if closed > 0 { want.searched * 4 / 5 } else { want.searched + TICK };
+            }
         }
         let pace = (replace.pace_per_second * f64::from(sessions)).max(SLOWEST);
         self.tokens = (self.tokens + pace * TICK.as_secs_f64()).min((pace / 2.0).max(1.0));
@@ -145,14 +170,15 @@ impl Steward {
         for given in self.given.drain(..) {
             given.tally.wish(given.role).set(None);
         }
-        self.since
+        self.wants
             .retain(|(name, role), _| leaves.iter().any(|(t, leave)| t.name == *name && leave.role == *role));
         // The fullest first: with one session a second, order matters.
         leaves.sort_by_key(|(_, leave)| std::cmp::Reverse(leave.sessions));
         let mut budget = self.tokens.max(0.0).floor() as u32;
         for (tally, leave) in leaves {
-            let since = *self.since.entry((tally.name.clone(), leave.role)).or_insert(now);
-            let waited = now.saturating_duration_since(since);
+            let new = Want { since: now, searched: Duration::ZERO };
+            let want = *self.wants.entry((tally.name.clone(), leave.role)).or_insert(new);
+            let waited = now.saturating_duration_since(want.since);
             let paced = matches!(leave.urgency, Urgency::Paced | Urgency::Trim);
             let quota = match leave.urgency {
                 Urgency::AtOnce => leave.sessions,
@@ -167,6 +193,7 @@ impl Steward {
             let wanted = Wanted {
                 quota,
                 why: leave.why,
+                quiet: quiet(replace.quiet, leave.urgency, want.searched),
                 light_state_too: !paced,
                 all_state_too: stopping || replace.sticky_limit.is_some_and(|limit| waited >= limit),
             };
@@ -198,6 +225,17 @@ fn leave_all(tally: &Arc<Tally>, why: Closed, urgency: Urgency) -> Vec<(Arc<Tall
         .filter(|(_, sessions)| *sessions > 0)
         .map(|(role, sessions)| (tally.clone(), Leave { server: usize::MAX, role, sessions, why, urgency }))
         .collect()
+}
+
+/// How long a session must have been quiet, after `searched` without finding one.
+fn quiet(configured: Duration, urgency: Urgency, searched: Duration) -> Duration {
+    let patience = match urgency {
+        Urgency::Trim | Urgency::Paced => PATIENCE,
+        Urgency::Draining => PATIENCE / 5,
+        Urgency::AtOnce => return configured,
+    };
+    let left = 1.0 - (searched.as_secs_f64() / patience.as_secs_f64()).min(1.0);
+    configured.mul_f64(1.0 + (MOST_QUIET - 1.0) * left)
 }
 
 /// Sessions to close in this tick so that a server is empty after half of the time that is left.
@@ -254,6 +292,15 @@ mod tests {
         let (mut steward, start) = (Steward::default(), Instant::now());
         let mut at = |ms: u64, n: u32| steward.remember(n, start + Duration::from_millis(ms));
         assert_eq!((at(0, 10), at(100, 7), at(2900, 8), at(3100, 8), at(3200, 9)), (10, 10, 10, 8, 9));
+    }
+
+    #[test]
+    fn a_move_looks_for_very_quiet_sessions_first_and_then_for_quiet_ones() {
+        let ms = Duration::from_millis;
+        let after = |searched| quiet(ms(20), Urgency::Paced, searched);
+        assert_eq!((after(ms(0)), after(ms(2500)), after(ms(9000))), (ms(200), ms(110), ms(20)));
+        assert_eq!(quiet(ms(20), Urgency::AtOnce, ms(0)), ms(20));
+        assert_eq!(quiet(ms(20), Urgency::Draining, ms(1000)), ms(20));
     }
 
     #[test]

@@ -9,6 +9,7 @@ use crate::pick::Because;
 use fleet::{ListenerRole, ServerName};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering::Relaxed};
+use std::time::Duration;
 
 /// Counters of one server.
 #[derive(Debug)]
@@ -40,6 +41,8 @@ pub(crate) struct Wish {
     quota: AtomicU32,
     /// Why, as [`Closed::index`].
     why: AtomicU8,
+    /// How long a session must have been quiet, microseconds.
+    quiet_us: AtomicU64,
     /// Whether lightly held state (prepared statements, insert ids, variables) no longer matters.
     light_state_too: AtomicBool,
     /// Whether sessions that hold any state may go: they have waited for the limit.
@@ -53,6 +56,8 @@ pub(crate) struct Wanted {
     pub(crate) quota: u32,
     /// Why.
     pub(crate) why: Closed,
+    /// How long a session must have been quiet.
+    pub(crate) quiet: Duration,
     /// Lightly held state does not matter.
     pub(crate) light_state_too: bool,
     /// No state matters.
@@ -135,6 +140,7 @@ impl Wish {
             return;
         };
         self.why.store(wanted.why.index() as u8, Relaxed);
+        self.quiet_us.store(wanted.quiet.as_micros() as u64, Relaxed);
         self.light_state_too.store(wanted.light_state_too, Relaxed);
         self.all_state_too.store(wanted.all_state_too, Relaxed);
         self.quota.store(wanted.quota, Relaxed);
@@ -146,6 +152,7 @@ impl Wish {
         (quota > 0).then(|| Wanted {
             quota,
             why: Closed::from_index(usize::from(self.why.load(Relaxed))),
+            quiet: Duration::from_micros(self.quiet_us.load(Relaxed)),
             light_state_too: self.light_state_too.load(Relaxed),
             all_state_too: self.all_state_too.load(Relaxed),
         })
@@ -234,7 +241,9 @@ mod tests {
     fn no_more_sessions_are_closed_than_the_quota_says() {
         let wish = Wish::default();
         assert!(!wish.take() && wish.now().is_none());
-        let wanted = Wanted { quota: 2, why: Closed::Balance, light_state_too: false, all_state_too: false };
+        let quiet = Duration::from_millis(20);
+        let wanted =
+            Wanted { quota: 2, why: Closed::Balance, quiet, light_state_too: false, all_state_too: false };
         wish.set(Some(wanted));
         assert_eq!(wish.now(), Some(wanted));
         assert!(wish.take() && wish.take() && !wish.take());

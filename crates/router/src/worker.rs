@@ -94,7 +94,7 @@ async fn serve(worker: Rc<Worker>, mut inbox: UnboundedReceiver<Message>, sessio
             match tokio::time::timeout(pause, inbox.recv()).await {
                 Ok(message) => message,
                 Err(_) => {
-                    looking = worker.roster.look(quiet, Instant::now());
+                    looking = worker.roster.look(Instant::now());
                     continue;
                 }
             }
@@ -111,7 +111,7 @@ async fn serve(worker: Rc<Worker>, mut inbox: UnboundedReceiver<Message>, sessio
                     drop(counted);
                 });
             }
-            Some(Message::Look) => looking |= worker.roster.look(quiet, Instant::now()),
+            Some(Message::Look) => looking |= worker.roster.look(Instant::now()),
             Some(Message::Cut(server, why)) => {
                 let sessions = worker.roster.cut(why, |seat| seat.tally.name == server);
                 if sessions > 0 {
