@@ -111,7 +111,8 @@ pub(crate) fn living(base: &Path) -> Result<Vec<PathBuf>, Error> {
 
 /// Directories of our own user that look like a lab's, and whether each is still being made.
 fn candidates(base: &Path) -> Result<Vec<(PathBuf, bool)>, Error> {
-    let entries = match fs::read_dir(base) {
+    // Without symbolic links, as the command lines of leftover servers name it.
+    let entries = match base.canonicalize().and_then(fs::read_dir) {
         Ok(entries) => entries,
         Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
         Err(source) => return Err(Error::Io { action: format!("list {}", base.display()), source }),

@@ -25,7 +25,8 @@ pub enum Fault {
     Stop,
     /// The process stands still (SIGSTOP): its system accepts connections, nobody answers.
     Freeze,
-    /// The links take connections and deliver nothing, in either direction.
+    /// The links take connections and deliver nothing, in either direction. At a server this concerns who comes to it:
+    /// what it fetches itself from its source still flows.
     Blackhole,
     /// The links do not answer connection attempts and deliver nothing.
     Drop,

@@ -202,7 +202,7 @@ impl Lab {
         self.running.server(server)?.connect().await
     }
 
-    /// Options to connect over TCP, to `address` or as zone `from` reaches it.
+    /// Options for a connection from a zone over its link. Its source is what the kernel chooses; servers see 127.F.0.254.
     pub fn opts(&self, from: &str, server: &str, account: Account) -> Result<Opts, Error> {
         let address = self.reach(from, server)?;
         let opts = options().ip_or_hostname(address.ip().to_string()).tcp_port(address.port());

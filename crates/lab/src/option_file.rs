@@ -18,7 +18,8 @@ pub(crate) struct Individual<'a> {
     pub(crate) read_only: bool,
 }
 
-/// Sizes that the data directory is made with and every server must repeat.
+/// What the data directory is made with and every server must repeat. Kernel AIO contexts are few on a machine, and a lab
+/// has many servers.
 const INNODB_FILES: &str =
     "innodb_data_file_path = ibdata1:12M:autoextend\ninnodb_autoextend_increment = 4\n";
 
@@ -95,8 +96,6 @@ const COMMON: &[(&str, &str)] = &[
     ("key_buffer_size", "1M"),
     ("innodb_buffer_pool_load_at_startup", "OFF"),
     ("innodb_buffer_pool_dump_at_shutdown", "OFF"),
-    // Kernel AIO contexts are few on a machine and a lab has many servers.
-    ("innodb_use_native_aio", "OFF"),
     ("innodb_fast_shutdown", "2"),
 ];
 

@@ -7,7 +7,19 @@ use mysql_async::prelude::Queryable;
 use mysql_async::{Conn, Error, OptsBuilder};
 use std::time::Duration;
 
+/// Time enough on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(20);
+
 async fn log_in(server: &ScriptedServer, user: &str, password: &str) -> Result<Conn, Error> {
+    log_in_within(PATIENCE, server, user, password).await
+}
+
+async fn log_in_within(
+    patience: Duration,
+    server: &ScriptedServer,
+    user: &str,
+    password: &str,
+) -> Result<Conn, Error> {
     let address = server.address();
     let opts = OptsBuilder::default().ip_or_hostname(address.ip().to_string()).tcp_port(address.port());
     let conn = Conn::new(opts.user(Some(user)).pass(Some(password)));
@@ -59,7 +71,8 @@ async fn a_server_can_fail_before_and_during_the_login() {
         Opening::HangAtLogin,
     ] {
         server.set_opening(opening.clone());
-        let error = log_in(&server, "anyone", "anything").await.unwrap_err();
+        let patience = Duration::from_millis(if opening == refuse { 20_000 } else { 300 });
+        let error = log_in_within(patience, &server, "anyone", "anything").await.unwrap_err();
         if let (Error::Server(error), true) = (&error, opening == refuse) {
             assert_eq!(error.code, 1040);
         }

@@ -83,7 +83,7 @@ impl Drop for Traffic {
     }
 }
 
-/// The time between two arrivals.
+/// The time from one arrival to the next, on average.
 #[derive(Clone, Copy, Debug)]
 struct Gap(Duration);
 
@@ -92,10 +92,10 @@ impl Gap {
         (per_second > 0.0).then(|| Self(Duration::from_secs_f64(1.0 / per_second)))
     }
 
-    /// Half to one and a half times the mean: even enough that no burst makes a queue of its own, uneven enough that
-    /// the applications of several zones do not march in step.
-    fn next(self, rng: &mut impl Rng) -> Duration {
-        self.0.mul_f64(rng.random_range(0.5..1.5))
+    /// When arrival `n` is due, after the start: anywhere within the n-th gap. So a span of whole gaps has exactly as
+    /// many arrivals as it should, no burst makes a queue of its own, and the zones do not march in step.
+    fn due(self, n: u32, rng: &mut impl Rng) -> Duration {
+        self.0 * n + self.0.mul_f64(rng.random_range(0.0..1.0))
     }
 }
 
@@ -107,14 +107,30 @@ async fn arrive(
     stop: CancellationToken,
     tasks: TaskTracker,
 ) {
-    let mut due = Instant::now() + gap.0.mul_f64(rng.random_range(0.0..1.0));
-    loop {
+    let start = Instant::now();
+    for n in 0.. {
+        let due = start + gap.due(n, &mut rng);
         tokio::select! {
             () = stop.cancelled() => return,
             () = tokio::time::sleep_until(due.into()) => {}
         }
-        let (app, seed, was_due) = (Arc::clone(&app), rng.next_u64(), due);
-        tasks.spawn(async move { request::run(&app, endpoint, was_due, seed).await });
-        due += gap.next(&mut rng);
+        let (app, seed) = (Arc::clone(&app), rng.next_u64());
+        tasks.spawn(async move { request::run(&app, endpoint, due, seed).await });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_span_of_whole_gaps_has_exactly_its_arrivals() {
+        let gap = Gap::new(5.0).unwrap();
+        for seed in 0..20 {
+            let mut rng = SmallRng::seed_from_u64(seed);
+            let due = (0..100).map(|n| gap.due(n, &mut rng)).filter(|d| *d < Duration::from_secs(4));
+            assert_eq!(due.count(), 20);
+        }
+        assert!(Gap::new(0.0).is_none());
     }
 }

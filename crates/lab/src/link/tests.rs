@@ -214,3 +214,42 @@ fn the_server_sees_the_client_in_its_zone() {
     rig.connect().read_to_string(&mut said).unwrap();
     assert_eq!(said, "127.202.0.254");
 }
+
+/// How much CPU the relay's thread takes for a round trip, printed; asserts only that the link carried them all.
+#[test]
+fn many_clients_at_once_each_get_their_own_answers() {
+    let rig = Rig::new(Duration::from_micros(700), 0.1, echo);
+    let before = relay_cpu();
+    let start = Instant::now();
+    thread::scope(|scope| {
+        for client in 0..16_u8 {
+            let mut stream = rig.connect();
+            scope.spawn(move || {
+                for i in 0..500_u16 {
+                    let sent = [client, (i >> 8) as u8, i as u8];
+                    stream.write_all(&sent).unwrap();
+                    let mut got = [0; 3];
+                    stream.read_exact(&mut got).unwrap();
+                    assert_eq!(got, sent);
+                }
+            });
+        }
+    });
+    let (elapsed, cpu) = (start.elapsed(), relay_cpu().saturating_sub(before));
+    let round_trips = rig.links.counters[0].round_trips.load(Ordering::Relaxed);
+    assert_eq!(round_trips, 16 * 500);
+    println!("{round_trips} round trips in {elapsed:?}, {} us of relay CPU each", cpu.as_micros() / 8000);
+}
+
+/// CPU time of all relays of this process.
+fn relay_cpu() -> Duration {
+    let tasks = std::fs::read_dir("/proc/self/task").unwrap().flatten();
+    let relays = tasks.filter(|t| {
+        std::fs::read_to_string(t.path().join("comm")).is_ok_and(|name| name.trim() == "lab-links")
+    });
+    let nanoseconds = relays.filter_map(|t| {
+        let text = std::fs::read_to_string(t.path().join("schedstat")).ok()?;
+        text.split_whitespace().next()?.parse::<u64>().ok()
+    });
+    Duration::from_nanos(nanoseconds.sum())
+}
