@@ -131,15 +131,15 @@ impl Plan {
         ]);
         Self {
             groups: vec![distance, no_reader, skewed],
-            slice: Duration::from_secs(3),
+            slice: Duration::from_secs(4),
             settle: Duration::from_secs(2),
             rates: Rates { timeline: 5.0, orders: 3.0, profile: 6.0 },
             reader_sessions: 60,
             writer_sessions: 6,
             data: DataSize { accounts: 10_000, items: 50_000 },
             faults: FaultPlan {
-                before: Duration::from_secs(3),
-                away: Duration::from_secs(4),
+                before: Duration::from_secs(2),
+                away: Duration::from_secs(3),
                 back_within: Duration::from_secs(30),
                 back_share: 0.8,
                 probe_every: Duration::from_millis(100),
