@@ -23,9 +23,10 @@ pub(crate) struct Individual<'a> {
 const INNODB_FILES: &str =
     "innodb_data_file_path = ibdata1:12M:autoextend\ninnodb_autoextend_increment = 4\n";
 
-/// For preparing the template.
-pub(crate) fn template(program: &Program) -> String {
-    let mut text = format!("[mysqld]\n{INNODB_FILES}innodb_flush_log_at_trx_commit = 0\n");
+/// For preparing the template; `tmpdir` is its alone (see [`server`]).
+pub(crate) fn template(program: &Program, tmpdir: &Path) -> String {
+    let tmpdir = tmpdir.display();
+    let mut text = format!("[mysqld]\n{INNODB_FILES}innodb_flush_log_at_trx_commit = 0\ntmpdir = {tmpdir}\n");
     text += match program.flavour {
         Flavour::MariaDb => "innodb_log_file_size = 48M\ninnodb_doublewrite = 0\n",
         Flavour::MySql => "innodb_redo_log_capacity = 48M\ninnodb_doublewrite = OFF\n",
@@ -43,6 +44,9 @@ pub(crate) fn server(program: &Program, spec: &ServerSpec, individual: &Individu
         let _ = writeln!(text, "{name} = {value}");
     };
     set("datadir", &format_args!("{dir}/data"));
+    // A server that starts deletes what looks like its own leftovers in its tmpdir: in a shared one, the temporary
+    // tables of a running neighbour.
+    set("tmpdir", &format_args!("{dir}/tmp"));
     set("socket", &format_args!("{dir}/sock"));
     set("pid_file", &format_args!("{dir}/pid"));
     set("bind_address", individual.real.ip());

@@ -64,7 +64,9 @@ impl Running {
     fn prepare_and_start(&self) -> Result<(), Error> {
         let template = self.dir.path().join("template");
         let option_file = self.dir.path().join("template.cnf");
-        write_private(&option_file, &option_file::template(&self.program))?;
+        let tmpdir = self.dir.path().join("template.tmp");
+        std::fs::create_dir(&tmpdir).map_err(Error::io(format!("make {}", tmpdir.display())))?;
+        write_private(&option_file, &option_file::template(&self.program, &tmpdir))?;
         datadir::bootstrap(&self.program, &template, &option_file)?;
         for server in &self.servers {
             server.prepare(&template)?;

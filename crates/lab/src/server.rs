@@ -95,7 +95,8 @@ impl Server {
 
     /// Makes its directory from the template. Blocks.
     pub(crate) fn prepare(&self, template: &Path) -> Result<(), Error> {
-        fs::create_dir(&self.dir).map_err(Error::io(format!("make {}", self.dir.display())))?;
+        let tmpdir = self.dir.join("tmp");
+        fs::create_dir_all(&tmpdir).map_err(Error::io(format!("make {}", tmpdir.display())))?;
         datadir::copy(template, &self.dir.join("data"))?;
         let init = account::statements(self.program.flavour, &self.passwords);
         write_private(&self.init_file(), &init)
