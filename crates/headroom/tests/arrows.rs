@@ -4,6 +4,8 @@
 //! Only arrows between our own crates count, and only those of the product: tests (dev-dependencies) may use `lab`
 //! besides what the table grants, and nothing else.
 
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on should panic where it stands")]
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::process::Command;

@@ -36,8 +36,8 @@ fn connect(status: &Status, usual_base: &Path) -> String {
     let app =
         status.credentials.get(&Account::App).map(|path| path.display().to_string()).unwrap_or_default();
     let socket = status.servers.first().map(|server| server.socket.display().to_string()).unwrap_or_default();
-    let (reader, writer) = zone_config::listeners(0);
-    let port = reader.port();
+    let Ok(addresses) = status.router_addresses(zone) else { return String::new() };
+    let (reader, writer) = (addresses.reader, addresses.writer);
     let which = if status.dir.parent() == Some(usual_base) {
         String::new()
     } else {
@@ -50,7 +50,12 @@ fn connect(status: &Status, usual_base: &Path) -> String {
     line("route", format!("headroom route --config {router}"));
     line(
         "read through it",
-        format!("mariadb --defaults-extra-file={app} -h {} -P {port} {}", reader.ip(), status.database),
+        format!(
+            "mariadb --defaults-extra-file={app} -h {} -P {} {}",
+            reader.ip(),
+            reader.port(),
+            status.database
+        ),
     );
     line(
         "write through it",
@@ -61,6 +66,7 @@ fn connect(status: &Status, usual_base: &Path) -> String {
             status.database
         ),
     );
+    line("status page", format!("http://{}/", addresses.admin));
     line("be root", format!("mariadb --defaults-extra-file={root} -S {socket}"));
     line("break something", format!("headroom lab fault {broken} freeze{which}    (heal mends it)"));
     line("take it down", format!("headroom lab down{which}"));

@@ -86,7 +86,7 @@ async fn foreground(
         _ = terminate.recv() => bail!("interrupted; nothing is left behind"),
     };
     let status = lab.status().await;
-    zone_config::write_all(&status).context("cannot write the configurations of the lab's zones")?;
+    zone_config::write_all(&status)?;
     announce(&status, lab.came_up_in(), args.json, environment)?;
     tokio::select! {
         () = lab.asked_down() => {}

@@ -1,6 +1,8 @@
 //! Real drivers through a real router: a lab, `headroom route` as a child process, and the runners of tests/drivers.
 
-use lab::{Account, Lab, Spec};
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on should panic where it stands")]
+
+use lab::{Lab, Spec};
 use mysql_async::prelude::Queryable;
 use std::net::SocketAddrV4;
 use std::path::{Path, PathBuf};
@@ -22,7 +24,7 @@ pub(crate) async fn drivers_work_through_the_router(program: Option<PathBuf>) {
     }
     let lab = Lab::up(&spec, base.path()).await.unwrap();
     create_account(&lab).await;
-    let router = Router::start(&lab);
+    let router = Router::start(&lab).await;
     router.wait_ready().await;
     let mut failures = String::new();
     for (runner, more) in [("pymysql", &[][..]), ("go", &[]), ("sysbench", &["--seconds", "3"])] {
@@ -94,32 +96,14 @@ struct Router {
 }
 
 impl Router {
-    fn start(lab: &Lab) -> Self {
-        let at = |k| SocketAddrV4::new(lab.client_address("a", k).unwrap(), lab.port());
-        let (reader, writer) = (at(20), at(21));
-        let dir = lab.dir();
-        let zone = |name: &str, number: u8| {
-            format!("[[zone]]\nname = \"{name}\"\nmembers = [\"127.{number}.0.0/16\"]\n")
+    async fn start(lab: &Lab) -> Self {
+        let (status, dir) = (lab.status().await, lab.dir());
+        let addresses = status.router_addresses("a").unwrap();
+        let socket = |role: &str| {
+            let path = dir.join(format!("{role}.sock"));
+            format!("\n[[listener]]\naddress = \"{}\"\nrole = \"{role}\"\n", path.display())
         };
-        let listener =
-            |address: &str, role: &str| format!("[[listener]]\naddress = \"{address}\"\nrole = \"{role}\"\n");
-        let maps: String = lab
-            .address_map("a")
-            .unwrap()
-            .iter()
-            .map(|(says, reach)| format!("[[map]]\nsays = \"{says}\"\nreach = \"{reach}\"\n"))
-            .collect();
-        let text = format!(
-            "[fleet]\nseeds = [\"{}\"]\n[credentials]\noption_file = \"{}\"\n{}{}{maps}[router]\nzone = \"a\"\n{}{}{}{}[admin]\nenabled = false\n",
-            lab.reach("a", "a1").unwrap(),
-            lab.credentials_file(Account::Headroom).display(),
-            zone("a", 1),
-            zone("b", 2),
-            listener(&reader.to_string(), "reader"),
-            listener(&writer.to_string(), "writer"),
-            listener(&dir.join("reader.sock").display().to_string(), "reader"),
-            listener(&dir.join("writer.sock").display().to_string(), "writer"),
-        );
+        let text = status.router_config("a").unwrap() + &socket("reader") + &socket("writer");
         let (file, log) = (dir.join("drivers.toml"), dir.join("drivers.log"));
         std::fs::write(&file, text).unwrap();
         let child = Command::new(env!("CARGO_BIN_EXE_headroom"))
@@ -130,7 +114,7 @@ impl Router {
             .stderr(std::fs::File::create(&log).unwrap())
             .spawn()
             .unwrap();
-        Self { child, reader, writer, log }
+        Self { child, reader: addresses.reader, writer: addresses.writer, log }
     }
 
     /// Waits until the reader sends sessions to a replica and the writer to the primary.
