@@ -6,7 +6,7 @@
 //! port, `server_id` and data directory together), not by address.
 //!
 //! What the configuration names stays known, answering or not. What was only told of is forgotten when it has not
-//! answered for ten minutes and nobody tells of it any more; an address that was guessed is shown only once it answers.
+//! answered for ten minutes (or never) and nobody tells of it any more; an address that was guessed is shown only once it answers.
 
 mod entry;
 
@@ -26,6 +26,8 @@ pub(crate) use entry::{Entry, Origin, ServerId};
 const MOST_SERVERS: usize = 256;
 /// A server that was only told of is forgotten after this long without answer or mention.
 const FORGET_AFTER: Duration = Duration::from_secs(600);
+/// One that never answered: an address that means nothing to us, or means a server that we know by another one.
+const FORGET_UNSEEN_AFTER: Duration = Duration::from_secs(5);
 /// Looks that a guessed address is given.
 const GUESS_LOOKS: u32 = 2;
 /// Failed looks after which another address of the same server is tried.
@@ -306,15 +308,17 @@ impl Book {
     }
 
     fn forget_the_gone(&mut self, now: Instant) {
+        let unseen = FORGET_UNSEEN_AFTER + self.config.interval * 2;
         let gone: Vec<ServerId> = self
             .entries
             .values()
             .filter(|e| {
-                let quiet = |at: Instant| now.saturating_duration_since(at) > FORGET_AFTER;
-                e.origin != Origin::Seed
-                    && e.state != State::Answering
-                    && quiet(e.told_at)
-                    && e.answered_at.is_none_or(quiet)
+                let quiet = |at: Instant, long| now.saturating_duration_since(at) > long;
+                let forgotten = match e.answered_at {
+                    Some(at) => quiet(at, FORGET_AFTER) && quiet(e.told_at, FORGET_AFTER),
+                    None => e.failures > 0 && quiet(e.told_at, unseen),
+                };
+                e.origin != Origin::Seed && e.state != State::Answering && forgotten
             })
             .map(|e| e.id)
             .collect();

@@ -17,6 +17,8 @@ use std::time::Instant;
 #[derive(Default)]
 pub(crate) struct View {
     round: u64,
+    /// Every server known at the start has been asked.
+    settled: bool,
     /// The last server known as primary: lag is counted against it also while the writer is unknown.
     reference: Option<ServerId>,
     pub(crate) placement: Placement,
@@ -31,7 +33,8 @@ impl View {
         self.round += 1;
         let shown: Vec<&Entry> = book.entries.values().filter(|e| e.is_shown()).collect();
         let seen = seen(book, &shown);
-        let (judged, writer) = judge::judge(&seen);
+        let (mut judged, mut writer) = judge::judge(&seen);
+        self.hold_back_until_all_were_asked(book, &mut judged, &mut writer);
         if let Some(primary) = shown.iter().zip(&judged).find(|(_, j)| j.role == Role::Primary) {
             self.reference = Some(primary.0.id);
         }
@@ -49,6 +52,27 @@ impl View {
         remarks.sort();
         remarks.dedup();
         Snapshot { at: now, round: self.round, servers, writer, own_zone, demand, remarks }
+    }
+
+    /// At the start, the first that answers may be a former primary that still takes writes. So nobody is named before
+    /// every server known has been asked once.
+    fn hold_back_until_all_were_asked(
+        &mut self,
+        book: &Book,
+        judged: &mut [Judged],
+        writer: &mut WriterStatus,
+    ) {
+        self.settled |= book.entries.values().all(|entry| entry.looks > 0);
+        if self.settled {
+            return;
+        }
+        let waiting = book.entries.values().filter(|e| e.looks == 0).map(|e| e.name.to_string());
+        let why = format!("still waiting for a first answer of {}", waiting.collect::<Vec<_>>().join(", "));
+        for judged in judged.iter_mut().filter(|j| j.role == Role::Primary) {
+            judged.role = Role::Unknown;
+            judged.because = format!("takes writes; {why}");
+        }
+        *writer = WriterStatus::Unknown { why };
     }
 
     /// The lag of each shown server, in order.
@@ -215,13 +239,13 @@ fn lag_of(
     let when = Window { asked: answer.asked, answered: answer.answered };
     let channel = judged.channel.and_then(|c| answer.channels.list().get(c));
     let seconds = channel.and_then(|c| c.seconds_behind);
-    let track = |e: &Entry| book.tracks.get(&e.id).cloned();
+    let track = |e: &Entry| book.tracks.get(&e.id);
     if let (Some(applied), Some(primary)) = (&answer.applied, reference)
         && primary.id != entry.id
         && let Some(track) = track(primary)
     {
         let takes = |domain| answer.channels.list().iter().any(|c| c.domains.take(domain));
-        let applied = lag::complete(applied, &track, takes);
+        let applied = lag::complete(applied, track, takes);
         let behind = track.behind(&applied, when, !primary.is_fresh());
         if behind != lag::Behind::Unknown {
             return lag::lag(behind, LagSource::GtidSamples, seconds);
@@ -231,7 +255,7 @@ fn lag_of(
     let executed = channel.and_then(|c| c.executed.clone()).map(fleet::Position::File);
     let behind = match (source, &executed) {
         (Some(source), Some(executed)) => track(source)
-            .map_or(lag::Behind::Unknown, |track: Track| track.behind(executed, when, !source.is_fresh())),
+            .map_or(lag::Behind::Unknown, |track: &Track| track.behind(executed, when, !source.is_fresh())),
         _ => lag::Behind::Unknown,
     };
     let own = lag::lag(behind, LagSource::FileSamples, seconds)?;

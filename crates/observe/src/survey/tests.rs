@@ -264,3 +264,50 @@ fn the_members_of_a_multi_az_cluster_are_found_and_go_by_their_endpoints() {
     names.sort();
     assert_eq!(names, [1, 2, 3].map(|n| endpoint(n).to_string()));
 }
+
+#[test]
+fn nobody_is_named_as_the_writer_before_every_seed_was_asked_once() {
+    let (mut book, now) = book(&["old", "new"]);
+    let mut view = crate::view::View::default();
+    book.take(0, Ok(answer("OLD", now)), now);
+    let early = view.snapshot(&book, now);
+    assert!(early.primary().is_none() && early.servers.iter().all(|s| s.role == Role::Unknown));
+    book.take(1, Ok(telling(answer("NEW", now), &["replica"], false)), now);
+    let still = view.snapshot(&book, now);
+    assert!(still.primary().is_none(), "the new one told of a replica that was not asked yet");
+    book.take(2, Ok(replicating(answer("REPLICA", now), "new")), now);
+    let all = view.snapshot(&book, now);
+    assert_eq!(all.primary().map(|p| p.name.as_str()), Some("new:3306"));
+    // From then on a server that is told of later makes nobody wait.
+    book.take(1, Ok(telling(answer("NEW", now), &["later"], false)), now);
+    assert!(view.snapshot(&book, now).primary().is_some());
+}
+
+#[test]
+fn lag_through_files_adds_up_along_the_chain() {
+    let (mut book, now) = book(&["a", "b", "c"]);
+    let mut view = crate::view::View::default();
+    let at = |ms: u64| now + Duration::from_millis(ms);
+    let place = |offset| fleet::FilePosition::new("bin.000001", offset);
+    let look = |ms: u64, key: &str, written: Option<u64>, source: Option<(&str, u64)>| {
+        let mut answer = answer(key, at(ms));
+        answer.written = written.map(|offset| fleet::Position::File(place(offset)));
+        if let Some((source, executed)) = source {
+            answer = replicating(answer, source);
+            let Channels::Known(channels) = &mut answer.channels else { unreachable!("they are known") };
+            channels[0].executed = Some(place(executed));
+        }
+        answer
+    };
+    // b has all of a's 100 at 500 ms and lacks the 200 written by 1000 ms; c has all that b wrote to its own log.
+    for (ms, offset) in [(0, 100), (500, 100), (1000, 200), (1500, 200)] {
+        book.take(0, Ok(look(ms, "A", Some(offset), None)), at(ms));
+        book.take(1, Ok(look(ms + 10, "B", Some(40), Some(("a", 100)))), at(ms + 10));
+        book.take(2, Ok(look(ms + 20, "C", None, Some(("b", 40)))), at(ms + 20));
+    }
+    let snapshot = view.snapshot(&book, at(1520));
+    let lag = |name: &str| snapshot.server(&ServerName::new(name)).unwrap().lag.unwrap();
+    assert_eq!(lag("b:3306").source, fleet::LagSource::FileSamples);
+    assert_eq!((lag("b:3306").at_least, lag("b:3306").at_most()), (at(510) - now, at(1010) - now));
+    assert_eq!((lag("c:3306").at_least, lag("c:3306").at_most()), (at(510) - now, at(1020) - now));
+}

@@ -15,7 +15,6 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::sync::{mpsc, watch};
-use tokio::time::MissedTickBehavior;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -23,6 +22,9 @@ use tokio_util::task::TaskTracker;
 const METADATA_DEADLINE: Duration = Duration::from_millis(500);
 /// Client hosts that servers show by name, resolved at most so many at a time and kept so many.
 const MOST_RESOLVED: usize = 1024;
+
+/// Publishing takes at most one part in so many of the time.
+const PUBLISHING_SHARE: u32 = 20;
 
 /// What the keeper is told.
 pub(super) enum Command {
@@ -77,13 +79,14 @@ impl Keeper {
 
     pub(super) async fn run(mut self, mut inbox: mpsc::UnboundedReceiver<Command>) {
         let stop = self.stop.clone();
-        let mut tick = tokio::time::interval(self.book.config.interval);
-        tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
         self.send_visitors();
+        // What came in is published at once, unless publishing (a large fleet) would take more than its share of time.
+        let mut due = Some(tokio::time::Instant::now());
+        let mut earliest = tokio::time::Instant::now();
         loop {
+            let next = due.unwrap_or(earliest + self.book.config.interval);
             tokio::select! {
                 () = stop.cancelled() => break,
-                _ = tick.tick() => {}
                 Some(command) = inbox.recv() => {
                     self.take(command);
                     // What came in together is judged together.
@@ -91,9 +94,17 @@ impl Keeper {
                         self.take(command);
                     }
                     self.send_visitors();
+                    due = Some(earliest);
                 }
+                () = tokio::time::sleep_until(next) => {}
             }
-            self.publish();
+            let now = tokio::time::Instant::now();
+            if now >= due.unwrap_or(next) {
+                self.publish();
+                due = None;
+                let finished = tokio::time::Instant::now();
+                earliest = finished + (finished - now) * PUBLISHING_SHARE;
+            }
         }
     }
 

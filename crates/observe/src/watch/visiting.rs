@@ -13,6 +13,8 @@ use tokio_util::sync::CancellationToken;
 
 /// Even a server under suspicion is not asked more often than this.
 const BREATH: Duration = Duration::from_millis(50);
+/// A suspicion is followed up with a new connection, the way the suspecting client came, but not more often than this.
+const NEW_CONNECTION_EVERY: Duration = Duration::from_secs(1);
 /// A server that does not answer is tried again after this long at the latest (or after an interval, if longer).
 const LONGEST_PAUSE: Duration = Duration::from_secs(2);
 
@@ -74,6 +76,7 @@ async fn visit_until(
     stop: CancellationToken,
 ) {
     let mut failures = 0u32;
+    let mut last_new = None;
     loop {
         let start = Instant::now();
         let outcome = tokio::select! {
@@ -88,7 +91,13 @@ async fn visit_until(
         tokio::select! {
             () = stop.cancelled() => break,
             () = tokio::time::sleep(pause) => {}
-            () = poke.notified() => tokio::time::sleep(BREATH).await,
+            () = poke.notified() => {
+                tokio::time::sleep(BREATH).await;
+                if last_new.is_none_or(|at: Instant| at.elapsed() >= NEW_CONNECTION_EVERY) {
+                    last_new = Some(Instant::now());
+                    visitor.close();
+                }
+            }
         }
     }
     visitor.close();
