@@ -23,9 +23,7 @@ async fn log_in_within(
     let address = server.address();
     let opts = OptsBuilder::default().ip_or_hostname(address.ip().to_string()).tcp_port(address.port());
     let conn = Conn::new(opts.user(Some(user)).pass(Some(password)));
-    tokio::time::timeout(Duration::from_millis(500), conn)
-        .await
-        .unwrap_or(Err(Error::Other("timed out".into())))
+    tokio::time::timeout(patience, conn).await.unwrap_or(Err(Error::Other("timed out".into())))
 }
 
 #[tokio::test]

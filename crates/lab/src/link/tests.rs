@@ -213,6 +213,12 @@ fn the_server_sees_the_client_in_its_zone() {
     let mut said = String::new();
     rig.connect().read_to_string(&mut said).unwrap();
     assert_eq!(said, "127.202.0.254");
+    let socket = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).unwrap();
+    socket.bind(&SocketAddrV4::new(Ipv4Addr::new(127, 202, 0, 203), 0).into()).unwrap();
+    socket.connect(&rig.address.into()).unwrap();
+    said.clear();
+    TcpStream::from(socket).read_to_string(&mut said).unwrap();
+    assert_eq!(said, "127.202.0.203");
 }
 
 /// How much CPU the relay's thread takes for a round trip, printed; asserts only that the link carried them all.
