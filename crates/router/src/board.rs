@@ -101,13 +101,16 @@ impl Board {
 
     /// A server failed a session of ours: avoided from now on, and looked at by `observe` at once.
     pub(crate) fn suspect(&self, server: &ServerName, why: &str) {
-        {
+        let new = {
             let mut known = self.known();
             let round = known.snapshot.round;
-            known.suspects.add(server, why, round, Instant::now());
+            known.suspects.add(server, why, round, Instant::now())
+        };
+        // A thousand sessions that fail together are one piece of news.
+        if new {
+            self.renew(None);
+            (self.report)(server, why);
         }
-        self.renew(None);
-        (self.report)(server, why);
     }
 
     /// A server greeted a session of ours: nothing is held against it.

@@ -3,7 +3,7 @@
 //! Pick a server, connect, wait for its greeting; when it fails, the next one, until the deadline. Up to here the
 //! client has not seen a byte, so none of this costs it an error. Then the relay takes over.
 
-use crate::board::{Board, Sight};
+use crate::board::Sight;
 use crate::closed::Closed;
 use crate::connect::{Failure, Greeted, connect};
 use crate::hold::Hold;
@@ -194,14 +194,10 @@ async fn attempt(
                 seat.failed();
                 drop(seat);
                 tracing::warn!(server = %candidate.name, why, "server failed a new session; the next one is tried");
-                report(&worker.board, &candidate.name, &why);
+                worker.board.suspect(&candidate.name, &why);
                 tried.push((candidate.name.clone(), why));
             }
         }
         sight = worker.board.sight();
     }
-}
-
-fn report(board: &Board, server: &ServerName, why: &str) {
-    board.suspect(server, why);
 }

@@ -47,15 +47,16 @@ impl Suspect {
 }
 
 impl Suspects {
-    /// A session just failed on `server`.
-    pub fn add(&mut self, server: &ServerName, why: &str, round: u64, now: Instant) {
+    /// A session just failed on `server`. `false` when it was already avoided: sessions that fail together are one failure.
+    pub fn add(&mut self, server: &ServerName, why: &str, round: u64, now: Instant) -> bool {
+        let known = self.of(server).is_some();
         let strikes = match self.0.get(server) {
-            // Sessions that fail together are one failure.
             Some(s) if s.avoided => s.strikes,
             Some(s) if now.saturating_duration_since(s.since) < FORGET => s.strikes + 1,
             _ => 1,
         };
         self.0.insert(server.clone(), Suspect { strikes, ..Suspect::new(why, round, now) });
+        !known
     }
 
     /// A session got its greeting from `server`: nothing is held against it any more.
