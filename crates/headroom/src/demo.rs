@@ -31,7 +31,7 @@ const EXAMPLES: &str = "\
 Examples:
   headroom demo                             about two minutes, then a table and headroom-demo.html
   headroom demo --json --report demo.html   the same figures as JSON on standard output
-  headroom demo --keep                      servers, routers and status pages stay until Ctrl-C
+  headroom demo --keep                      afterwards servers, routers and status pages stay until Ctrl-C
 
 Exit code 1 when something that was asked was not measured: the table says what.";
 
@@ -49,8 +49,8 @@ pub(crate) struct DemoArgs {
     /// Where the page with charts goes.
     #[arg(long, value_name = "FILE", default_value = "headroom-demo.html")]
     report: PathBuf,
-    /// Measure nothing: leave servers, routers and status pages up until Ctrl-C, and print how to connect.
-    #[arg(long, conflicts_with_all = ["json", "rounds"])]
+    /// Leave servers, routers, status pages and a little traffic up until Ctrl-C, and print how to connect.
+    #[arg(long)]
     keep: bool,
     /// How often the slices of each phase alternate; more take longer and say more.
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=100))]
@@ -77,10 +77,14 @@ pub(crate) async fn run(args: DemoArgs) -> anyhow::Result<ExitCode> {
 async fn shown(args: &DemoArgs) -> anyhow::Result<ExitCode> {
     let plan = Plan::new(args.rounds, args.seed);
     let base = args.dir.clone().unwrap_or_else(std::env::temp_dir);
-    if args.keep {
-        return keep::run(&plan, &base).await;
-    }
-    let report = measure(&plan, &base).await?;
+    let began = Instant::now();
+    let progress = Progress::new(u64::from(plan.slices()) + 7);
+    let machine = Machine::look(&[], Duration::from_millis(200)).await?;
+    progress.step("starting a primary and four replicas in three zones");
+    let stage = Stage::set(&plan, &base).await?;
+    let mut report = measure(&stage, &plan, &machine, &progress).await?;
+    report.about.took_s = began.elapsed().as_secs_f64();
+    progress.done();
     std::fs::write(&args.report, html::page(&report))
         .with_context(|| format!("writing {}", args.report.display()))?;
     if args.json {
@@ -89,26 +93,26 @@ async fn shown(args: &DemoArgs) -> anyhow::Result<ExitCode> {
         print(&summary::text(&report, Paint::for_stdout(&Environment::read())))?;
         print(&format!("\nCharts, and how each number was obtained: {}\n", args.report.display()))?;
     }
+    if args.keep {
+        keep::run(&stage, &plan).await?;
+    }
+    stage.lab.down().await?;
     Ok(if report.met() == report.verdicts.len() { exit::DONE } else { exit::no() })
 }
 
-/// Runs the whole plan on a lab of its own below `base`, with progress on standard error.
-pub(crate) async fn measure(plan: &Plan, base: &std::path::Path) -> anyhow::Result<Report> {
-    let began = Instant::now();
-    let machine = Machine::look(&[], Duration::from_millis(200)).await?;
-    let progress = Progress::new(u64::from(plan.slices()) + 7);
-    progress.step("starting a primary and four replicas in three zones");
-    let stage = Stage::set(plan, base).await?;
+/// Runs the whole plan on a lab with data, with progress on standard error.
+async fn measure(
+    stage: &Stage,
+    plan: &Plan,
+    machine: &Machine,
+    progress: &Progress,
+) -> anyhow::Result<Report> {
     let mut phases: Vec<PhaseFigures> = Vec::new();
     for group in &plan.groups {
-        phases.extend(phases::run(&stage, plan, group, &progress).await?);
+        phases.extend(phases::run(stage, plan, group, progress).await?);
     }
-    let (faults, course) = faults::run(&stage, plan, &progress).await?;
-    let about = about(plan, &stage, &machine);
-    progress.say("taking everything down");
-    stage.lab.down().await?;
-    let about = About { took_s: began.elapsed().as_secs_f64(), ..about };
-    progress.done();
+    let (faults, course) = faults::run(stage, plan, progress).await?;
+    let about = about(plan, stage, machine);
     Ok(Report { about, verdicts: verdicts(&phases, &faults), phases, faults, course: Some(course) })
 }
 

@@ -78,6 +78,13 @@ impl Report {
         share_won_back(reads("a")?, reads("b")?, reads("c")?)
     }
 
+    /// The busiest slice's share of the machine's CPU time, when it was so busy that times mean little.
+    pub(crate) fn too_busy(&self) -> Option<f64> {
+        const TOO_BUSY: f64 = 0.85;
+        let busiest = self.phases.iter().map(|p| p.cpu_busy).fold(0.0, f64::max);
+        (busiest > TOO_BUSY).then_some(busiest)
+    }
+
     /// How many of the verdicts say yes.
     pub(crate) fn met(&self) -> usize {
         self.verdicts.iter().filter(|v| v.met).count()

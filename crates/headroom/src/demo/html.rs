@@ -45,13 +45,19 @@ pub(crate) fn page(report: &Report) -> String {
 
 fn header(report: &Report) -> String {
     let about = &report.about;
+    let busy = report.too_busy().map_or(String::new(), |busy| {
+        format!(
+            "<p class=\"busy\">The machine's CPU was {:.0} % busy: times show queueing for it rather than distance.</p>\n",
+            busy * 100.0
+        )
+    });
     let met = report.met();
     let all = report.verdicts.len();
     format!(
         "<header>\n<p class=\"brand\">Headroom</p>\n<h1>Reads go to the nearest replica that has room</h1>\n\
          <p class=\"lead\">{met} of {all} promises met, on {} with {} simulated zones on one machine, {}.</p>\n\
          <p class=\"facts\">{} · {} cores, shared by servers, links, routers and applications · {} ms round trip within a \
-         zone, {} ms between zones (simulated) · headroom {} · {:.0} s in all</p>\n</header>\n",
+         zone, {} ms between zones (simulated) · headroom {} · {:.0} s in all</p>\n{busy}</header>\n",
         escape(&about.servers),
         about.zones.len(),
         escape(&about.date),
@@ -94,7 +100,7 @@ fn cards(report: &Report) -> String {
     }
     if let Some(killed) = report.faults.first() {
         let what = format!(
-            "requests failed when a reader was killed, beyond {} with a statement on it",
+            "requests failed when a reader was killed, but for {} that had a statement on it",
             killed.failed_on_it
         );
         card(killed.failed_other.to_string(), what);

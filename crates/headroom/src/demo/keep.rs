@@ -1,25 +1,33 @@
-//! `headroom demo --keep`: the lab with data, a router per zone and their status pages, until Ctrl-C.
+//! `headroom demo --keep`: after the demo, the lab with data, a router per zone, their status pages and a little
+//! traffic stay until Ctrl-C.
 
-use super::plan::{PRIMARY, Plan};
+use super::plan::{PRIMARY, Phase, Plan, Policy};
 use super::routers::Routers;
 use super::stage::Stage;
-use crate::terminal::{complain, print};
+use crate::terminal::complain;
 use lab::{Account, DATABASE, Lab};
 use std::fmt::Write;
-use std::path::Path;
-use std::process::ExitCode;
+use std::time::Duration;
 
 /// Every replica serves.
 const READERS: [&str; 4] = ["a2", "a3", "b1", "c1"];
 
-/// Brings everything up, says how to connect, and waits to be interrupted.
-pub(crate) async fn run(plan: &Plan, base: &Path) -> anyhow::Result<ExitCode> {
-    complain("starting a primary and four replicas in three zones, and a router in each");
-    let stage = Stage::set(plan, base).await?;
+/// A fraction of the demo's traffic goes on, so that the status pages have something to show.
+const TRICKLE: f64 = 0.2;
+
+/// Starts the routers, says how to connect, and waits to be interrupted.
+pub(crate) async fn run(stage: &Stage, plan: &Plan) -> anyhow::Result<()> {
     let routers = Routers::start(&stage.lab, &READERS).await?;
-    print(&how_to_connect(&stage.lab, &routers))?;
-    std::future::pending::<()>().await;
-    Ok(crate::exit::DONE)
+    let phase =
+        Phase { id: "e", title: "kept", policy: Policy::Headroom, demand: [1.0 / 3.0; 3], counted: None };
+    let apps = stage.open(plan, &phase, &READERS, Some(&routers)).await?;
+    let _traffic = apps.begin(&phase, plan.rates.times(TRICKLE), plan.seed);
+    complain(&how_to_connect(&stage.lab, &routers));
+    loop {
+        // What nobody asks for must not pile up.
+        apps.take();
+        tokio::time::sleep(Duration::from_secs(1)).await;
+    }
 }
 
 fn how_to_connect(lab: &Lab, routers: &Routers) -> String {
@@ -31,7 +39,7 @@ fn how_to_connect(lab: &Lab, routers: &Routers) -> String {
             at.port()
         )
     };
-    let mut text = format!("{}: primary {PRIMARY}, replicas {}\n\n", lab.version(), READERS.join(" "));
+    let mut text = format!("\n{}: primary {PRIMARY}, replicas {}\n\n", lab.version(), READERS.join(" "));
     // Writing to a String cannot fail.
     for router in routers.all() {
         let _ = writeln!(text, "zone {}", router.zone);
@@ -44,6 +52,6 @@ fn how_to_connect(lab: &Lab, routers: &Routers) -> String {
         "\nBreak something: headroom lab fault b1 kill   (then start; blackhole, then deliver; ...)"
     );
     let _ = writeln!(text, "Directory: {}", lab.dir().display());
-    let _ = writeln!(text, "Ctrl-C takes everything down.");
+    let _ = writeln!(text, "Ctrl-C takes everything down.\n");
     text
 }

@@ -5,6 +5,7 @@ use super::plan::{Group, Phase, Plan, Policy};
 use super::progress::Progress;
 use super::routers::Routers;
 use super::stage::{Apps, Stage, end};
+use crate::bench::machine::{busy, cpu_times};
 
 /// Runs one group and sums up each of its phases, in order.
 pub(crate) async fn run(
@@ -56,8 +57,9 @@ async fn warm_up(stage: &Stage, plan: &Plan, group: &Group, progress: &Progress)
 async fn slice(plan: &Plan, phase: &Phase, apps: &Apps, seed: u64) -> Round {
     // What sessions that were closed meanwhile left behind does not belong to this slice.
     apps.take();
+    let before = cpu_times();
     let traffic = apps.begin(phase, plan.rates, seed);
     tokio::time::sleep(plan.slice).await;
     end(traffic).await;
-    apps.take().into_iter().collect()
+    Round { zones: apps.take().into_iter().collect(), cpu_busy: busy(before, cpu_times()) }
 }

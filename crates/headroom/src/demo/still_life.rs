@@ -112,6 +112,7 @@ fn phase(phase: &super::plan::Phase, readers: &[&str], ms: f64, flows: &[(&str, 
     PhaseFigures {
         placement: phase.policy.title().to_owned(),
         rounds: 3,
+        cpu_busy: 0.35,
         reads: 10_000,
         failed: 0,
         failures: Vec::new(),

@@ -30,6 +30,16 @@ pub(crate) fn text(report: &Report, paint: Paint) -> String {
     for line in failures(report) {
         let _ = writeln!(text, "{line}");
     }
+    if let Some(busy) = report.too_busy() {
+        let _ = writeln!(
+            text,
+            "\n{}",
+            paint.yellow(&format!(
+                "The machine's CPU was {:.0} % busy: times show queueing for it rather than distance. Run it again alone.",
+                busy * 100.0
+            ))
+        );
+    }
     let about = &report.about;
     let _ = writeln!(
         text,
@@ -138,4 +148,43 @@ fn failures(report: &Report) -> Vec<String> {
 /// `(d1) zone c has no reader, first backup`.
 pub(crate) fn name(phase: &PhaseFigures) -> String {
     format!("({}) {}", phase.phase.id, phase.phase.title)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::demo::still_life::report;
+
+    #[test]
+    fn a_missed_promise_is_not_hidden() {
+        let mut report = report();
+        let all_met = text(&report, Paint::off());
+        assert!(all_met.contains("12 of 12 met") && !all_met.contains("MISSED"), "{all_met}");
+        report.verdicts[0].met = false;
+        let missed = text(&report, Paint::off());
+        assert!(missed.contains("11 of 12 met") && missed.contains("MISSED (c) wins back"), "{missed}");
+    }
+
+    #[test]
+    fn a_busy_machine_and_every_failure_are_said() {
+        let mut report = report();
+        report.phases[2].cpu_busy = 0.97;
+        report.faults[0].failures = vec!["on a2, sent 0.50 s after the fault".to_owned()];
+        let text = text(&report, Paint::off());
+        assert!(text.contains("97 % busy") && text.contains("on a2, sent 0.50 s"), "{text}");
+    }
+
+    #[test]
+    fn each_phase_and_endpoint_has_its_row() {
+        let text = text(&report(), Paint::off());
+        for part in [
+            "(a) one zone",
+            "(d6) demand 90/10/0, headroom",
+            "GET /timeline",
+            "POST /orders",
+            "a2 1.50  a3 0.50",
+        ] {
+            assert!(text.contains(part), "{part} is missing in\n{text}");
+        }
+    }
 }

@@ -16,8 +16,14 @@ pub(crate) struct Fleet {
     servers: Vec<String>,
 }
 
-/// What the applications counted in one slice, by zone.
-pub(crate) type Round = BTreeMap<String, Tally>;
+/// One slice of a phase.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Round {
+    /// What the applications counted, by zone.
+    pub(crate) zones: BTreeMap<String, Tally>,
+    /// Share of the machine's CPU time that was used meanwhile, by anybody.
+    pub(crate) cpu_busy: f64,
+}
 
 /// Figures of one phase.
 #[derive(Clone, Debug, Serialize)]
@@ -29,6 +35,9 @@ pub(crate) struct PhaseFigures {
     pub(crate) placement: String,
     /// Slices.
     pub(crate) rounds: usize,
+    /// Share of the machine's CPU time that was used in the busiest of them, by anybody: near 1, times show queueing
+    /// for the CPU and not distance.
+    pub(crate) cpu_busy: f64,
     /// Reads answered.
     pub(crate) reads: u64,
     /// Requests that failed.
@@ -126,13 +135,14 @@ impl PhaseFigures {
     pub(crate) fn new(phase: &Phase, readers: &[&str], fleet: &Fleet, mut rounds: Vec<Round>) -> Self {
         if let Some(zone) = phase.counted {
             for round in &mut rounds {
-                round.retain(|z, _| z == zone);
+                round.zones.retain(|z, _| z == zone);
             }
         }
         let readers: Vec<&str> =
             readers.iter().copied().filter(|r| phase.counted.is_none_or(|zone| zone_of(r) == zone)).collect();
         let endpoints = Endpoint::ALL.iter().map(|e| endpoint_figures(*e, &rounds)).collect();
         let number = rounds.len();
+        let cpu_busy = rounds.iter().map(|r| r.cpu_busy).fold(0.0, f64::max);
         let by_zone = by_zone(rounds);
         let flows = flows(&by_zone, fleet);
         let reads = flows.iter().map(|f| f.reads).sum();
@@ -141,6 +151,7 @@ impl PhaseFigures {
         Self {
             placement: phase.policy.title().to_owned(),
             rounds: number,
+            cpu_busy,
             reads,
             failed: by_zone.values().flat_map(|t| t.endpoints.values()).map(|e| e.failed).sum(),
             failures: failures.take(5).map(|(e, f)| format!("{e}: {}: {}", f.kind, f.said)).collect(),
@@ -164,9 +175,9 @@ impl PhaseFigures {
     }
 }
 
-fn by_zone(rounds: Vec<Round>) -> Round {
-    let mut sum = Round::new();
-    for (zone, tally) in rounds.into_iter().flatten() {
+fn by_zone(rounds: Vec<Round>) -> BTreeMap<String, Tally> {
+    let mut sum: BTreeMap<String, Tally> = BTreeMap::new();
+    for (zone, tally) in rounds.into_iter().flat_map(|round| round.zones) {
         sum.entry(zone).or_default().add(tally);
     }
     sum
@@ -175,12 +186,12 @@ fn by_zone(rounds: Vec<Round>) -> Round {
 fn endpoint_figures(endpoint: Endpoint, rounds: &[Round]) -> EndpointFigures {
     let of_round = |round: &Round| {
         let mut sum = Tally::default();
-        round.values().for_each(|tally| sum.add(tally.clone()));
+        round.zones.values().for_each(|tally| sum.add(tally.clone()));
         sum.endpoints.remove(&endpoint).unwrap_or_default()
     };
     let each: Vec<EndpointTally> = rounds.iter().map(of_round).collect();
     let mut all = Tally::default();
-    rounds.iter().flat_map(BTreeMap::values).for_each(|tally| all.add(tally.clone()));
+    rounds.iter().flat_map(|round| round.zones.values()).for_each(|tally| all.add(tally.clone()));
     let all = all.endpoints.remove(&endpoint).unwrap_or_default();
     EndpointFigures {
         route: endpoint.route().to_owned(),
@@ -197,7 +208,7 @@ fn endpoint_figures(endpoint: Endpoint, rounds: &[Round]) -> EndpointFigures {
     }
 }
 
-fn flows(by_zone: &Round, fleet: &Fleet) -> Vec<FlowFigures> {
+fn flows(by_zone: &BTreeMap<String, Tally>, fleet: &Fleet) -> Vec<FlowFigures> {
     let total: u64 = by_zone.values().map(Tally::reads).sum();
     let of_zone = |(zone, tally): (&String, &Tally)| {
         let flow = |(id, reads): (u32, u64)| FlowFigures {
@@ -263,6 +274,10 @@ mod tests {
         (group.phases.iter().find(|p| p.id == id).unwrap().clone(), group.readers.clone())
     }
 
+    fn round<const N: usize>(zones: [(String, Tally); N]) -> Round {
+        Round { zones: zones.into(), cpu_busy: 0.3 }
+    }
+
     fn fleet() -> Fleet {
         Fleet::new(crate::demo::plan::servers())
     }
@@ -271,12 +286,12 @@ mod tests {
     fn first_backup_puts_half_as_much_again_on_one_replica() {
         // Ids: a1 1, a2 2, a3 3, b1 4, c1 5. Zone c has no reader and takes a2 alone.
         let (phase, readers) = phase("d1");
-        let round = Round::from([
+        let slice = round([
             ("a".to_owned(), counted(&[(2, 50), (3, 50)])),
             ("b".to_owned(), counted(&[(4, 100)])),
             ("c".to_owned(), counted(&[(2, 100)])),
         ]);
-        let figures = PhaseFigures::new(&phase, &readers, &fleet(), vec![round]);
+        let figures = PhaseFigures::new(&phase, &readers, &fleet(), vec![slice]);
         assert!((figures.busiest_of_mean - 1.5).abs() < 1e-9);
         assert!((figures.cross_zone - 1.0 / 3.0).abs() < 1e-9);
         assert!((figures.least_cross_zone - 1.0 / 3.0).abs() < 1e-9);
@@ -285,12 +300,12 @@ mod tests {
     #[test]
     fn ninety_ten_nothing_must_move_what_exceeds_the_capacity_of_zone_a() {
         let (phase, readers) = phase("d6");
-        let round = Round::from([
+        let slice = round([
             ("a".to_owned(), counted(&[(2, 300), (3, 300), (4, 300)])),
             ("b".to_owned(), counted(&[(4, 100)])),
             ("c".to_owned(), Tally::default()),
         ]);
-        let figures = PhaseFigures::new(&phase, &readers, &fleet(), vec![round]);
+        let figures = PhaseFigures::new(&phase, &readers, &fleet(), vec![slice]);
         assert!((figures.least_cross_zone - (0.9 - 2.0 / 3.0)).abs() < 1e-9);
         assert!((figures.busiest_of_mean - 1.2).abs() < 1e-9);
         assert!((figures.cross_zone - 0.3).abs() < 1e-9);
@@ -299,9 +314,8 @@ mod tests {
     #[test]
     fn one_zone_counts_only_the_zone_of_the_primary() {
         let (phase, readers) = phase("a");
-        let round =
-            Round::from([("a".to_owned(), counted(&[(2, 10)])), ("b".to_owned(), counted(&[(4, 10)]))]);
-        let figures = PhaseFigures::new(&phase, &readers, &fleet(), vec![round]);
+        let slice = round([("a".to_owned(), counted(&[(2, 10)])), ("b".to_owned(), counted(&[(4, 10)]))]);
+        let figures = PhaseFigures::new(&phase, &readers, &fleet(), vec![slice]);
         assert_eq!(figures.reads, 10);
         assert_eq!(figures.servers.len(), 1);
         assert!(figures.least_cross_zone.abs() < 1e-9 && figures.cross_zone.abs() < 1e-9);
@@ -310,8 +324,8 @@ mod tests {
     #[test]
     fn a_server_that_should_not_have_answered_is_shown() {
         let (phase, readers) = phase("d3");
-        let round = Round::from([("c".to_owned(), counted(&[(2, 10), (1, 5)]))]);
-        let figures = PhaseFigures::new(&phase, &readers, &fleet(), vec![round]);
+        let slice = round([("c".to_owned(), counted(&[(2, 10), (1, 5)]))]);
+        let figures = PhaseFigures::new(&phase, &readers, &fleet(), vec![slice]);
         let names: Vec<&str> = figures.servers.iter().map(|s| s.name.as_str()).collect();
         assert_eq!(names, ["a2", "a3", "b1", "a1"]);
     }

@@ -62,7 +62,7 @@ fn draw_ends(
     servers: &BTreeMap<&str, f64>,
 ) {
     for (zone, x) in apps {
-        let born: f64 = phase.flows.iter().filter(|f| f.from == *zone).map(|f| f.share).sum();
+        let born: f64 = phase.flows.iter().filter(|f| f.from == *zone).fold(0.0, |sum, f| sum + f.share);
         canvas.rect("app", x - 34.0, APP_Y - 26.0, 68.0, 40.0, 8.0);
         canvas.text("ends", *x, APP_Y - 9.0, Anchor::Middle, "app");
         canvas.text("ends-small", *x, APP_Y + 6.0, Anchor::Middle, format_args!("{:.0} %", born * 100.0));
