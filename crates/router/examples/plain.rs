@@ -1,5 +1,6 @@
 //! The data plane alone in front of fixed servers, for measuring it beside other relays:
-//! `plain LISTEN SERVER [SERVER ...]` relays LISTEN to the servers as if each were a healthy replica, until killed.
+//! `plain LISTEN SERVER [SERVER ...] [threads=N]` relays LISTEN to the servers as if each were a healthy replica, until
+//! killed.
 
 use fleet::config::{Listener, RouterConfig};
 use fleet::{Address, Lag, LagSource, ListenerRole, Replication, Role, Server, ServerName, Snapshot, State};
@@ -11,14 +12,19 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut arguments = std::env::args().skip(1);
     let address: Address = arguments.next().ok_or("plain LISTEN SERVER [SERVER ...]")?.parse()?;
     let mut servers = Vec::new();
+    let mut config = RouterConfig::default();
     for text in arguments {
+        if let Some(threads) = text.strip_prefix("threads=") {
+            config.threads = Some(threads.parse()?);
+            continue;
+        }
         servers.push(replica(&text, text.parse()?));
     }
     let snapshot = Snapshot { round: 1, servers, ..Snapshot::empty(Instant::now()) };
     let (_keep, snapshots) = tokio::sync::watch::channel(Arc::new(snapshot));
     let listener =
         Listener { address, role: ListenerRole::Reader, max_sessions: Listener::DEFAULT_MAX_SESSIONS };
-    let _router = Router::start(RouterConfig::default(), vec![listener], snapshots, |_, _| {})?;
+    let _router = Router::start(config, vec![listener], snapshots, |_, _| {})?;
     loop {
         std::thread::park();
     }
