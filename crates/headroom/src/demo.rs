@@ -55,12 +55,47 @@ pub(crate) struct DemoArgs {
     /// How often the slices of each phase alternate; more take longer and say more.
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=100))]
     rounds: u32,
+    /// Round-trip time between zones; within a zone it is 0.12 ms.
+    #[arg(long, value_name = "DURATION", default_value = "0.7ms", value_parser = round_trip)]
+    round_trip: Duration,
+    /// Requests per second of GET /timeline that each zone takes when demand is even; the others follow.
+    #[arg(long, value_name = "NUMBER", default_value_t = 2.5)]
+    rate: f64,
+    /// Only these parts: c (with a and b), d, e.
+    #[arg(long, value_name = "PARTS", value_delimiter = ',', default_values_t = ['c', 'd', 'e'])]
+    only: Vec<char>,
     /// From which arrivals and keys are drawn.
     #[arg(long, default_value_t = 1)]
     seed: u64,
     /// Where the servers' files go while it runs [default: the system's directory for temporary files].
     #[arg(long, value_name = "DIR")]
     dir: Option<PathBuf>,
+}
+
+impl DemoArgs {
+    fn plan(&self) -> anyhow::Result<Plan> {
+        anyhow::ensure!(
+            (0.1..=100.0).contains(&self.rate),
+            "--rate is between 0.1 and 100, not {}",
+            self.rate
+        );
+        let mut plan = Plan::new(self.rounds, self.seed);
+        plan.rates = plan.rates.times(self.rate / plan.rates.timeline);
+        plan.between_zones = self.round_trip;
+        plan.keep_parts(&self.only);
+        Ok(plan)
+    }
+}
+
+/// A round-trip time: `0.7ms`, `700us`.
+fn round_trip(text: &str) -> Result<Duration, String> {
+    let refuse = || format!("'{text}' is not a round-trip time; write for instance 0.7ms, at most 1s");
+    let (number, unit) = match text.strip_suffix("us") {
+        Some(number) => (number, 1e-6),
+        None => (text.strip_suffix("ms").ok_or_else(refuse)?, 1e-3),
+    };
+    let seconds = number.trim().parse::<f64>().map_err(|_| refuse())? * unit;
+    if (0.0..=1.0).contains(&seconds) { Ok(Duration::from_secs_f64(seconds)) } else { Err(refuse()) }
 }
 
 /// Runs the demo; Ctrl-C at any time takes everything down.
@@ -75,7 +110,7 @@ pub(crate) async fn run(args: DemoArgs) -> anyhow::Result<ExitCode> {
 }
 
 async fn shown(args: &DemoArgs) -> anyhow::Result<ExitCode> {
-    let plan = Plan::new(args.rounds, args.seed);
+    let plan = args.plan()?;
     let base = args.dir.clone().unwrap_or_else(std::env::temp_dir);
     let began = Instant::now();
     let progress = Progress::new(u64::from(plan.slices()) + 7);
@@ -111,13 +146,15 @@ async fn measure(
     for group in &plan.groups {
         phases.extend(phases::run(stage, plan, group, progress).await?);
     }
-    let (faults, course) = faults::run(stage, plan, progress).await?;
+    let (faults, course) = match &plan.faults {
+        Some(faults) => faults::run(stage, plan, faults, progress).await.map(|(f, c)| (f, Some(c)))?,
+        None => (Vec::new(), None),
+    };
     let about = about(plan, stage, machine);
-    Ok(Report { about, verdicts: verdicts(&phases, &faults), phases, faults, course: Some(course) })
+    Ok(Report { about, verdicts: verdicts(&phases, &faults), phases, faults, course })
 }
 
 fn about(plan: &Plan, stage: &Stage, machine: &Machine) -> About {
-    let network = lab::Network::default();
     let ms = |time: Duration| time.as_micros() as f64 / 1e3;
     let headroom = machine.programs.iter().find(|(name, _)| name == "headroom");
     let of_zone = |zone: &str| {
@@ -130,8 +167,8 @@ fn about(plan: &Plan, stage: &Stage, machine: &Machine) -> About {
         headroom: headroom.map(|(_, version)| version.clone()).unwrap_or_default(),
         cpu: machine.cpu.clone(),
         cores: machine.cores,
-        within_zone_ms: ms(network.within),
-        between_zones_ms: ms(network.between),
+        within_zone_ms: ms(lab::Network::default().within),
+        between_zones_ms: ms(plan.between_zones),
         zones: ZONES.iter().map(|(zone, _)| ((*zone).to_owned(), of_zone(zone))).collect(),
         primary: PRIMARY.to_owned(),
         rounds: plan.groups.first().map_or(0, |g| g.rounds),

@@ -22,6 +22,7 @@ const AFTERWARDS: Duration = Duration::from_secs(1);
 pub(crate) async fn run(
     stage: &Stage,
     plan: &Plan,
+    how: &FaultPlan,
     progress: &Progress,
 ) -> anyhow::Result<(Vec<FaultFigures>, Course)> {
     let fleet = Fleet::new(stage.lab.servers());
@@ -29,15 +30,9 @@ pub(crate) async fn run(
     let phase =
         Phase { id: "e", title: "faults", policy: Policy::Headroom, demand: [1.0 / 3.0; 3], counted: None };
     let apps = stage.open(plan, &phase, &READERS, Some(&routers)).await?;
-    let mut watch = Watch {
-        stage,
-        plan: &plan.faults,
-        progress,
-        apps: &apps,
-        seen: Seen::default(),
-        slowest: Duration::ZERO,
-    };
-    let probes = Probes::start(stage, &apps, plan.faults.probe_every);
+    let mut watch =
+        Watch { stage, plan: how, progress, apps: &apps, seen: Seen::default(), slowest: Duration::ZERO };
+    let probes = Probes::start(stage, &apps, how.probe_every);
     let origin = stage.now();
     let traffic = apps.begin(&phase, plan.rates, plan.seed);
     let mut lapses = Vec::new();
@@ -54,7 +49,7 @@ pub(crate) async fn run(
     seen.start_at(origin);
     let lapses: Vec<Lapse> = lapses.iter().map(|l| l.start_at(origin)).collect();
     let figures =
-        lapses.iter().map(|l| FaultFigures::new(l, VICTIM, &fleet, &seen, plan.faults.back_share)).collect();
+        lapses.iter().map(|l| FaultFigures::new(l, VICTIM, &fleet, &seen, how.back_share)).collect();
     Ok((figures, Course::new(&READERS, &fleet, &seen, lapses.iter().flat_map(marks).collect())))
 }
 

@@ -40,8 +40,10 @@ pub(crate) struct Plan {
     pub(crate) writer_sessions: usize,
     /// Rows.
     pub(crate) data: DataSize,
-    /// How the faults of (e) run.
-    pub(crate) faults: FaultPlan,
+    /// Round-trip time between zones.
+    pub(crate) between_zones: Duration,
+    /// How the faults of (e) run; `None` leaves (e) out.
+    pub(crate) faults: Option<FaultPlan>,
     /// From which arrivals and keys are drawn.
     pub(crate) seed: u64,
 }
@@ -133,19 +135,27 @@ impl Plan {
             groups: vec![distance, no_reader, skewed],
             slice: Duration::from_secs(4),
             settle: Duration::from_secs(2),
-            rates: Rates { timeline: 5.0, orders: 3.0, profile: 6.0 },
+            rates: Rates { timeline: 2.5, orders: 2.5, profile: 5.0 },
             reader_sessions: 60,
             writer_sessions: 6,
             data: DataSize { accounts: 10_000, items: 50_000 },
-            faults: FaultPlan {
+            between_zones: lab::Network::default().between,
+            faults: Some(FaultPlan {
                 before: Duration::from_secs(2),
                 away: Duration::from_secs(3),
                 back_within: Duration::from_secs(30),
                 back_share: 0.8,
                 probe_every: Duration::from_millis(100),
-            },
+            }),
             seed,
         }
+    }
+
+    /// Leaves out what is in none of these parts: `c` (with a and b), `d`, `e`.
+    pub(crate) fn keep_parts(&mut self, parts: &[char]) {
+        let part = |group: &Group| if group.phases.iter().any(|p| p.id == "c") { 'c' } else { 'd' };
+        self.groups.retain(|group| parts.contains(&part(group)));
+        self.faults = self.faults.filter(|_| parts.contains(&'e'));
     }
 
     /// Slices of traffic in all groups.

@@ -32,7 +32,8 @@ pub(crate) struct Apps {
 impl Stage {
     /// Servers up, replicating, loaded.
     pub(crate) async fn set(plan: &Plan, base: &Path) -> anyhow::Result<Self> {
-        let spec = Spec::new(&ZONES).primary(PRIMARY);
+        let within = lab::Network::default().within;
+        let spec = Spec::new(&ZONES).primary(PRIMARY).round_trip(within, plan.between_zones);
         let lab = Lab::up(&spec, base).await?;
         let stage = Self { lab, epoch: Instant::now() };
         app::load(&mut stage.lab.connect(PRIMARY).await?, plan.data).await.context("loading the tables")?;
