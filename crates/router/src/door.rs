@@ -41,6 +41,8 @@ pub(crate) struct Door {
     pub(crate) accepted: AtomicU64,
     /// Clients refused because of `max_sessions`.
     pub(crate) refused: AtomicU64,
+    /// Clients refused because no server could take them in time.
+    pub(crate) unserved: Arc<AtomicU64>,
     closing: Notify,
 }
 
@@ -63,6 +65,7 @@ impl Door {
             taken: Arc::default(),
             accepted: AtomicU64::new(0),
             refused: AtomicU64::new(0),
+            unserved: Arc::default(),
             closing: Notify::new(),
         };
         Ok((Arc::new(door), fd))
@@ -149,7 +152,7 @@ impl Ear {
 
 fn admit(door: &Door, socket: Socket, workers: &[Handle]) {
     let limit = door.max_sessions();
-    let Some(place) = Place::take(&door.taken, limit) else {
+    let Some(place) = Place::take(&door.taken, &door.unserved, limit) else {
         door.refused.fetch_add(1, Relaxed);
         // One small packet into a fresh socket always fits.
         let _ = rustix::io::write(socket.fd(), &refuse::too_many(limit).before_greeting());

@@ -17,7 +17,7 @@ use crate::worker::Worker;
 use fleet::{ListenerRole, ServerName, State};
 use std::rc::Rc;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use tokio::time::Instant;
 use wire::ErrPacket;
 
@@ -33,7 +33,10 @@ pub(crate) struct Arrival {
 
 /// Counts a session at its listener, until dropped.
 #[derive(Debug)]
-pub(crate) struct Place(Arc<AtomicUsize>);
+pub(crate) struct Place {
+    taken: Arc<AtomicUsize>,
+    unserved: Arc<AtomicU64>,
+}
 
 /// A session that has its server.
 struct Placed {
@@ -52,15 +55,16 @@ enum Denied {
 
 impl Place {
     /// Takes a place if fewer than `limit` are taken.
-    pub(crate) fn take(taken: &Arc<AtomicUsize>, limit: usize) -> Option<Self> {
+    pub(crate) fn take(taken: &Arc<AtomicUsize>, unserved: &Arc<AtomicU64>, limit: usize) -> Option<Self> {
         let room = |n: usize| (n < limit).then_some(n + 1);
-        taken.fetch_update(Relaxed, Relaxed, room).ok().map(|_| Self(taken.clone()))
+        let place = || Self { taken: taken.clone(), unserved: unserved.clone() };
+        taken.fetch_update(Relaxed, Relaxed, room).ok().map(|_| place())
     }
 }
 
 impl Drop for Place {
     fn drop(&mut self) {
-        self.0.fetch_sub(1, Relaxed);
+        self.taken.fetch_sub(1, Relaxed);
     }
 }
 
@@ -83,6 +87,7 @@ pub(crate) async fn run(worker: Rc<Worker>, arrival: Arrival) {
         Err(Denied::ClientLeft) => {}
         Err(Denied::Refused(error)) => {
             tracing::info!(%role, code = error.code, text = error.message, "session refused");
+            place.unserved.fetch_add(1, Relaxed);
             client.send_now(&error.before_greeting());
         }
     }

@@ -115,6 +115,8 @@ pub struct ListenerStatus {
     pub accepted: u64,
     /// Clients refused because of `max_sessions`, ever.
     pub refused: u64,
+    /// Clients refused because no server could take them in time, ever.
+    pub unserved: u64,
 }
 
 /// A fallback in force.
@@ -168,6 +170,7 @@ fn listener(door: &Door) -> ListenerStatus {
         max_sessions: door.max_sessions(),
         accepted: door.accepted.load(Relaxed),
         refused: door.refused.load(Relaxed),
+        unserved: door.unserved.load(Relaxed),
     }
 }
 

@@ -62,6 +62,7 @@ async fn when_nobody_is_eligible_the_client_is_told_each_server_and_its_reason()
     assert_eq!(refusal.message, words);
     let names: Vec<_> = front.router.status().fallbacks.iter().map(|f| f.name).collect();
     assert_eq!(names, ["no_reads", "lag_limit_excludes_all", "writer_unknown"]);
+    assert_eq!(front.router.status().listeners[0].unserved, 1);
 }
 
 #[tokio::test]
