@@ -103,10 +103,7 @@ fn listener(listener: &ListenerStatus) -> ListenerView {
         sessions: listener.sessions as u64,
         max_sessions: listener.max_sessions as u64,
         accepted: listener.accepted,
-        refused: [
-            ("max_sessions".to_owned(), listener.refused),
-            ("no_server".to_owned(), listener.unserved),
-        ]
-        .into(),
+        refused: [("max_sessions".to_owned(), listener.refused), ("no_server".to_owned(), listener.unserved)]
+            .into(),
     }
 }

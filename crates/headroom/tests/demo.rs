@@ -1,6 +1,8 @@
 //! The demo leaves nothing behind when it is interrupted. What it measures is not asserted here: figures depend on the
 //! machine, and the demo says itself which promises it met.
 
+#![allow(clippy::unwrap_used, reason = "a test that cannot start its program has failed")]
+
 use rustix::process::{Pid, Signal, kill_process};
 use std::io::{BufRead, BufReader};
 use std::path::Path;
