@@ -66,8 +66,10 @@ files_called() {
 }
 
 integration_tests() {
-    for file in crates/*/tests/$1; do
-        [ -e "$file" ] && basename "$file" .rs
+    # A test is a file, or a folder with a main.rs.
+    for file in crates/*/tests/$1 crates/*/tests/${1%.rs}/main.rs; do
+        [ -e "$file" ] || continue
+        case $file in */main.rs) basename "$(dirname "$file")" ;; *) basename "$file" .rs ;; esac
     done | sort -u
 }
 
