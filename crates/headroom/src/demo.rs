@@ -56,7 +56,7 @@ pub(crate) struct DemoArgs {
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=100))]
     rounds: u32,
     /// Round-trip time between zones; within a zone it is 0.12 ms.
-    #[arg(long, value_name = "DURATION", default_value = "0.7ms", value_parser = round_trip)]
+    #[arg(long, value_name = "DURATION", default_value = "1ms", value_parser = round_trip)]
     round_trip: Duration,
     /// Requests per second of GET /timeline that each zone takes when demand is even; the others follow.
     #[arg(long, value_name = "NUMBER", default_value_t = 2.5)]
@@ -89,7 +89,7 @@ impl DemoArgs {
 
 /// A round-trip time: `0.7ms`, `700us`.
 fn round_trip(text: &str) -> Result<Duration, String> {
-    let refuse = || format!("'{text}' is not a round-trip time; write for instance 0.7ms, at most 1s");
+    let refuse = || format!("'{text}' is not a round-trip time; write for instance 1ms, at most 1s");
     let (number, unit) = match text.strip_suffix("us") {
         Some(number) => (number, 1e-6),
         None => (text.strip_suffix("ms").ok_or_else(refuse)?, 1e-3),

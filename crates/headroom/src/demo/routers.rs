@@ -10,7 +10,7 @@ use anyhow::{Context, bail};
 use fleet::Address;
 use lab::{Account, Lab};
 use std::net::{Ipv4Addr, SocketAddrV4};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use tokio::task::JoinSet;
 
@@ -33,6 +33,10 @@ pub(crate) struct ZoneRouter {
     pub(crate) reader: SocketAddrV4,
     /// Writers connect here.
     pub(crate) writer: SocketAddrV4,
+    /// The same for applications on this host: unix sockets, as they would use beside a router.
+    pub(crate) reader_socket: PathBuf,
+    /// The same.
+    pub(crate) writer_socket: PathBuf,
     /// Status page and JSON.
     pub(crate) admin: SocketAddrV4,
     program: Program,
@@ -83,16 +87,21 @@ impl ZoneRouter {
         let address =
             |k: u8| Ok::<_, lab::Error>(SocketAddrV4::new(lab.client_address(zone, k)?, lab.port()));
         let (reader, writer, admin) = (address(10)?, address(11)?, address(12)?);
+        let socket = |role: &str| lab.dir().join(format!("router-{zone}-{role}.sock"));
+        let (reader_socket, writer_socket) = (socket("reader"), socket("writer"));
         let file = lab.dir().join(format!("router-{zone}.toml"));
-        std::fs::write(&file, configuration(lab, zone, readers, [reader, writer, admin])?)
-            .with_context(|| format!("writing {}", file.display()))?;
+        std::fs::write(
+            &file,
+            configuration(lab, zone, readers, [reader, writer, admin], [&reader_socket, &writer_socket])?,
+        )
+        .with_context(|| format!("writing {}", file.display()))?;
         let arguments =
             ["route", "--config"].into_iter().map(str::to_owned).chain([file.display().to_string()]);
         let log = lab.dir().join(format!("router-{zone}.log"));
         let binary = std::env::current_exe().context("finding this program's own file")?;
         let program = Program::start("headroom route", &binary, &arguments.collect::<Vec<_>>(), &log)?;
         let client = AdminClient::new(Some(&admin.to_string()), &Environment::default());
-        Ok(Self { zone, reader, writer, admin, program, client })
+        Ok(Self { zone, reader, writer, reader_socket, writer_socket, admin, program, client })
     }
 
     async fn wait_ready(&mut self, readers: &[&str], deadline: Instant) -> anyhow::Result<()> {
@@ -141,6 +150,7 @@ fn configuration(
     zone: &str,
     readers: &[&str],
     [reader, writer, admin]: [SocketAddrV4; 3],
+    [reader_socket, writer_socket]: [&Path; 2],
 ) -> anyhow::Result<String> {
     let mut zones = String::new();
     for (name, _) in ZONES {
@@ -156,6 +166,7 @@ fn configuration(
     }
     let seed = lab.reach(zone, PRIMARY)?;
     let option_file = toml_text(&lab.credentials_file(Account::Headroom));
+    let (reader_socket, writer_socket) = (toml_text(reader_socket), toml_text(writer_socket));
     Ok(format!(
         "# Written by headroom demo: the router of zone {zone}.\n\
          [fleet]\nseeds = [\"{seed}\"]\n\n\
@@ -164,6 +175,8 @@ fn configuration(
          [router]\nzone = \"{zone}\"\nthreads = 1\n\n\
          [[listener]]\naddress = \"{reader}\"\nrole = \"reader\"\n\n\
          [[listener]]\naddress = \"{writer}\"\nrole = \"writer\"\n\n\
+         [[listener]]\naddress = {reader_socket}\nrole = \"reader\"\n\n\
+         [[listener]]\naddress = {writer_socket}\nrole = \"writer\"\n\n\
          [admin]\naddress = \"{admin}\"\n"
     ))
 }

@@ -3,6 +3,7 @@
 use super::plan::{PRIMARY, Phase, Plan, ZONES};
 use super::routers::{Routers, address};
 use anyhow::{Context, anyhow, bail};
+use fleet::Address;
 use lab::app::{self, App, AppSpec, Rates, Tally, Traffic};
 use lab::{Account, Lab, Spec};
 use std::path::Path;
@@ -68,7 +69,10 @@ impl Stage {
                 }
                 None => {
                     let router = routers.context("no router runs")?.of(zone)?;
-                    (vec![address(router.reader)], address(router.writer))
+                    (
+                        vec![Address::Unix(router.reader_socket.clone())],
+                        Address::Unix(router.writer_socket.clone()),
+                    )
                 }
             };
             let spec = AppSpec {
