@@ -20,19 +20,21 @@ pub(crate) async fn run(
         false => None,
     };
     warm_up(stage, plan, group, progress).await?;
-    let mut apps: Vec<Apps> = Vec::new();
-    for phase in &group.phases {
-        apps.push(stage.open(plan, phase, &group.readers, routers.as_ref()).await?);
-    }
+    let mut apps: Vec<Option<Apps>> = group.phases.iter().map(|_| None).collect();
     let mut rounds: Vec<Vec<Round>> = vec![Vec::new(); group.phases.len()];
     for round in 0..group.rounds {
-        for (n, (phase, apps)) in group.phases.iter().zip(&apps).enumerate() {
+        for (n, phase) in group.phases.iter().enumerate() {
             progress.slice(phase, round + 1, group.rounds);
+            // Opened only now: hundreds of new sessions are statements too, and the routers would take them for demand.
+            let apps = match &mut apps[n] {
+                Some(open) => open,
+                none => none.insert(stage.open(plan, phase, &group.readers, routers.as_ref()).await?),
+            };
             let seed = plan.seed * 100 + u64::from(round);
             rounds[n].push(slice(plan, phase, apps, seed).await);
         }
     }
-    for apps in apps {
+    for apps in apps.into_iter().flatten() {
         apps.close().await;
     }
     if let Some(routers) = routers {
