@@ -139,7 +139,7 @@ impl Plan {
             reader_sessions: 60,
             writer_sessions: 6,
             data: DataSize { accounts: 10_000, items: 50_000 },
-            between_zones: Duration::from_millis(1),
+            between_zones: lab::Network::default().between,
             faults: Some(FaultPlan {
                 before: Duration::from_secs(2),
                 away: Duration::from_secs(3),
