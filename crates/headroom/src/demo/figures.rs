@@ -6,7 +6,7 @@ mod verdict;
 
 pub(crate) use fault::{Course, FailedRequest, FaultFigures, FaultKind, Lapse, Mark, Probe, Seen};
 pub(crate) use phase::{EndpointFigures, Fleet, PhaseFigures, Round};
-pub(crate) use verdict::{Verdict, median, share_won_back, verdicts};
+pub(crate) use verdict::{Verdict, verdicts, won_back_by_slices};
 
 #[cfg(test)]
 pub(crate) use {
@@ -72,12 +72,10 @@ impl Report {
         self.phases.iter().find(|p| p.phase.id == id)
     }
 
-    /// The share of what (b) lost against (a) that (c) wins back: the median over the rounds, if (b) lost anything.
+    /// The share of what (b) lost against (a) that (c) wins back, if (b) lost anything.
     pub(crate) fn won_back(&self) -> Option<f64> {
-        let reads =
-            |id: &str| Some(&self.phase(id)?.endpoint(lab::app::Endpoint::Timeline)?.reads_p50_by_round_ms);
-        let rounds = reads("a")?.iter().zip(reads("b")?).zip(reads("c")?);
-        median(&rounds.filter_map(|((a, b), c)| share_won_back(*a, *b, *c)).collect::<Vec<_>>())
+        let timeline = |id: &str| self.phase(id)?.endpoint(lab::app::Endpoint::Timeline);
+        won_back_by_slices([timeline("a")?, timeline("b")?, timeline("c")?]).map(|(share, _)| share)
     }
 
     /// The busiest slice's share of the machine's CPU time, when it was so busy that times mean little.

@@ -1,6 +1,6 @@
 //! Asked and measured: what Headroom promises for each phase, what this run found, and how.
 
-use super::{FaultFigures, FaultKind, PhaseFigures};
+use super::{EndpointFigures, FaultFigures, FaultKind, PhaseFigures};
 use lab::app::Endpoint;
 use serde::Serialize;
 
@@ -51,7 +51,7 @@ pub(crate) fn verdicts(phases: &[PhaseFigures], faults: &[FaultFigures]) -> Vec<
 
 /// The share of what round robin over zones lost that Headroom wins back: (b - c) / (b - a), on the median time that a
 /// request of the read-heavy endpoint spends in reads. `None` when (b) lost nothing, so that there is nothing to win.
-pub(crate) fn share_won_back(a_ms: f64, b_ms: f64, c_ms: f64) -> Option<f64> {
+fn share_won_back(a_ms: f64, b_ms: f64, c_ms: f64) -> Option<f64> {
     (b_ms > a_ms && a_ms > 0.0).then(|| (b_ms - c_ms) / (b_ms - a_ms))
 }
 
@@ -64,13 +64,13 @@ fn won_back(a: &PhaseFigures, b: &PhaseFigures, c: &PhaseFigures) -> Option<Verd
         a.route
     );
     let how = format!(
-        "(b - c) / (b - a) on the median time a request spends in reads, {} / {} / {} requests; slices alternate, the \
-         ratio is taken within each round of slices, and this is the median over the rounds",
+        "(b - c) / (b - a) on the median time a request spends in reads, {} / {} / {} requests; slices alternate, each \
+         phase stands with the median of its slices, and the range is over the rounds",
         a.requests, b.requests, c.requests
     );
     let rounds = a.reads_p50_by_round_ms.iter().zip(&b.reads_p50_by_round_ms).zip(&c.reads_p50_by_round_ms);
     let shares: Vec<f64> = rounds.filter_map(|((a, b), c)| share_won_back(*a, *b, *c)).collect();
-    let Some(share) = median(&shares) else {
+    let Some((share, [a_ms, b_ms, c_ms])) = won_back_by_slices([&a, &b, &c]) else {
         let measured = format!(
             "round robin lost nothing here: {:.1} ms against {:.1} ms",
             b.reads_p50_ms, a.reads_p50_ms
@@ -80,18 +80,20 @@ fn won_back(a: &PhaseFigures, b: &PhaseFigures, c: &PhaseFigures) -> Option<Verd
     let low = shares.iter().copied().fold(f64::INFINITY, f64::min) * 100.0;
     let high = shares.iter().copied().fold(f64::NEG_INFINITY, f64::max) * 100.0;
     let range = if shares.len() > 1 { format!(", rounds {low:.0} to {high:.0} %") } else { String::new() };
-    let measured = format!(
-        "{:.0} % ({:.1} -> {:.1} -> {:.1} ms{range})",
-        share * 100.0,
-        a.reads_p50_ms,
-        b.reads_p50_ms,
-        c.reads_p50_ms
-    );
+    let measured = format!("{:.0} % ({a_ms:.1} -> {b_ms:.1} -> {c_ms:.1} ms{range})", share * 100.0);
     Some(Verdict { part: 'c', asked, measured, met: share >= WON_BACK, how })
 }
 
+/// The share won back, and the times of (a), (b), (c) it stands on: for each the median of its slices, so that one
+/// disturbed slice decides nothing. `None` when nothing was lost.
+pub(crate) fn won_back_by_slices(abc: [&EndpointFigures; 3]) -> Option<(f64, [f64; 3])> {
+    let [a, b, c] = abc.map(|endpoint| median(&endpoint.reads_p50_by_round_ms));
+    let times = [a?, b?, c?];
+    Some((share_won_back(times[0], times[1], times[2])?, times))
+}
+
 /// The middle of the values, between the middle two of an even number; `None` of none.
-pub(crate) fn median(values: &[f64]) -> Option<f64> {
+fn median(values: &[f64]) -> Option<f64> {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
     let upper = *sorted.get(sorted.len() / 2)?;
