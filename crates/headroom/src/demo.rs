@@ -1,7 +1,6 @@
 //! `headroom demo`: the published experiment on real servers of this machine, start to finish, in under two minutes.
 //! What it shows and how each number is obtained: docs/guide/demo.md.
 
-mod awake;
 mod faults;
 mod figures;
 mod html;
@@ -19,7 +18,6 @@ use crate::bench::{interrupted, machine::Machine, machine::today};
 use crate::terminal::{Paint, print, print_json};
 use crate::{environment::Environment, exit};
 use anyhow::Context;
-use awake::Awake;
 use clap::Args;
 use figures::{About, PhaseFigures, Report, verdicts};
 use plan::{PRIMARY, Plan, ZONES};
@@ -119,10 +117,7 @@ async fn shown(args: &DemoArgs) -> anyhow::Result<ExitCode> {
     let machine = Machine::look(&[], Duration::from_millis(200)).await?;
     progress.step("starting a primary and four replicas in three zones");
     let stage = Stage::set(&plan, &base).await?;
-    let awake = Awake::start(machine.cores, stage.lab.dir())?;
     let mut report = measure(&stage, &plan, &machine, &progress).await?;
-    report.about.kept_awake = awake.is_some();
-    drop(awake);
     report.about.took_s = began.elapsed().as_secs_f64();
     progress.done();
     std::fs::write(&args.report, html::page(&report))
@@ -180,7 +175,6 @@ fn about(plan: &Plan, stage: &Stage, machine: &Machine) -> About {
         slice_s: plan.slice.as_secs_f64(),
         reader_sessions: plan.reader_sessions,
         seed: plan.seed,
-        kept_awake: false,
         lab_up_s: stage.lab.came_up_in().as_secs_f64(),
         took_s: 0.0,
     }

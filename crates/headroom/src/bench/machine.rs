@@ -101,7 +101,7 @@ fn git(arguments: &[&str]) -> Option<String> {
 }
 
 /// CPU time of all cores since boot: (not idle, all), in ticks.
-fn cpu_times() -> (u64, u64) {
+pub(crate) fn cpu_times() -> (u64, u64) {
     parse_cpu_times(&read("/proc/stat"))
 }
 
@@ -114,7 +114,7 @@ fn parse_cpu_times(stat: &str) -> (u64, u64) {
     (all - idle, all)
 }
 
-fn busy(before: (u64, u64), after: (u64, u64)) -> f64 {
+pub(crate) fn busy(before: (u64, u64), after: (u64, u64)) -> f64 {
     let all = after.1.saturating_sub(before.1).max(1);
     after.0.saturating_sub(before.0) as f64 / all as f64
 }

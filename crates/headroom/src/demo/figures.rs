@@ -60,8 +60,6 @@ pub(crate) struct About {
     pub(crate) reader_sessions: usize,
     /// Seed of arrivals and keys.
     pub(crate) seed: u64,
-    /// Whether the cores were kept from falling asleep while measuring (see `awake`).
-    pub(crate) kept_awake: bool,
     /// How long the servers took to come up and replicate, s.
     pub(crate) lab_up_s: f64,
     /// From start to here, s.

@@ -150,13 +150,8 @@ fn how(report: &Report) -> String {
     let about = &report.about;
     let run = format!(
         "<p>This run: {} slices of {} s for each of (a), (b), (c); {} reader sessions in each application; seed {}; the \
-         servers were up and replicating after {:.1} s; the cores were {}.</p>",
-        about.rounds,
-        about.slice_s,
-        about.reader_sessions,
-        about.seed,
-        about.lab_up_s,
-        if about.kept_awake { "kept awake" } else { "not kept awake (chrt is missing)" }
+         servers were up and replicating after {:.1} s.</p>",
+        about.rounds, about.slice_s, about.reader_sessions, about.seed, about.lab_up_s
     );
     section(
         "How each number was obtained",

@@ -1,11 +1,11 @@
 //! Runs the phases with traffic: opens the applications of a group, lets their slices alternate, adds up.
 
-use super::awake::{busy, cpu_times};
 use super::figures::{Fleet, PhaseFigures, Round};
 use super::plan::{Group, Phase, Plan, Policy};
 use super::progress::Progress;
 use super::routers::Routers;
 use super::stage::{Apps, Stage, end};
+use crate::bench::machine::{busy, cpu_times};
 
 /// Runs one group and sums up each of its phases, in order.
 pub(crate) async fn run(

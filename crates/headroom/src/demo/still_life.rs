@@ -67,7 +67,6 @@ fn about() -> About {
         slice_s: 3.0,
         reader_sessions: 60,
         seed: 1,
-        kept_awake: true,
         lab_up_s: 8.4,
         took_s: 104.0,
     }

@@ -29,8 +29,6 @@ pub(super) const LIMITS: &str = "<h3>What is simulated, and what these figures d
     routers alike. Bandwidth is unlimited and nothing is lost.</li>\n\
     <li>Servers, links, routers and applications share the cores of one machine. A router's own work therefore shows \
     more than on a host of its own.</li>\n\
-    <li>A loop at the kernel's idle priority keeps each core from falling asleep, in all phases alike: in a virtual machine, waking a core \
-    takes as long as the distances that are to be seen. On hosts under production load, cores do not sleep.</li>\n\
     <li>The first-backup rule and round robin are simulated in the applications' pools, without a proxy's own cost.</li>\n\
     <li>99th percentiles stand on few hundred requests; read them as the slowest few.</li>\n\
     <li>Where sessions are placed decides where statements go; with few sessions in a pool, load is as uneven as whole \
