@@ -184,6 +184,41 @@ pub struct RouterConfig {
     pub replace: Replace,
     /// Threads of the data plane; `None` is one a core.
     pub threads: Option<usize>,
+    /// What is learned from the statements that pass through.
+    pub insight: InsightConfig,
+}
+
+/// What is learned from the statements that pass through (`[router.insight]`): whose they are, and how much may be
+/// remembered. Whether a listener's sessions are measured at all, [`Insight`] says.
+#[derive(Clone, Debug, PartialEq)]
+pub struct InsightConfig {
+    /// Tags that name the endpoint, in the order they are looked for. `a+b` joins the values of two tags.
+    pub endpoint_keys: Vec<String>,
+    /// Tags that name the request, in the order they are looked for. Of `traceparent` the trace id counts.
+    pub request_keys: Vec<String>,
+    /// Digests that are told apart; all further statements count as one.
+    pub digests: usize,
+    /// Endpoints that are told apart; all further ones count as one.
+    pub endpoints: usize,
+    /// Requests that may be open at a time, a thread; further ones are counted and not measured.
+    pub requests: usize,
+    /// A request without a statement for this long is over.
+    pub request_quiet: Duration,
+    /// Whether one statement of each digest is kept as it came, literals and all.
+    pub examples: bool,
+}
+
+/// Which sessions of a listener are measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum Insight {
+    /// All of them; every session passes through the router.
+    On,
+    /// All that pass through the router anyway. Where sessions could go past it, one new session in so many
+    /// ([`Listener::insight_one_in`]) passes through and is measured.
+    #[default]
+    Sampled,
+    /// None.
+    Off,
 }
 
 /// Where we stand ourselves (`[router] zone`).
@@ -220,6 +255,11 @@ pub struct Listener {
     pub role: ListenerRole,
     /// Sessions beyond this are refused with MySQL's error 1040.
     pub max_sessions: usize,
+    /// Which of its sessions are measured.
+    pub insight: Insight,
+    /// With [`Insight::Sampled`], and only where sessions could go past the router: one new session in this many
+    /// passes through it and is measured. At least 1.
+    pub insight_one_in: u32,
 }
 
 impl Default for FleetConfig {
@@ -251,6 +291,22 @@ impl Default for RouterConfig {
             reads_on_primary: true,
             replace: Replace::default(),
             threads: None,
+            insight: InsightConfig::default(),
+        }
+    }
+}
+
+impl Default for InsightConfig {
+    fn default() -> Self {
+        let words = |words: &[&str]| words.iter().map(ToString::to_string).collect();
+        Self {
+            endpoint_keys: words(&["endpoint", "route", "controller+action"]),
+            request_keys: words(&["traceparent", "request_id"]),
+            digests: 1000,
+            endpoints: 200,
+            requests: 4096,
+            request_quiet: Duration::from_secs(10),
+            examples: false,
         }
     }
 }
@@ -270,6 +326,33 @@ impl Default for Replace {
 impl Listener {
     /// Sessions a listener takes unless told otherwise.
     pub const DEFAULT_MAX_SESSIONS: usize = 10_000;
+    /// One session in this many is measured where sessions go past the router, unless told otherwise.
+    pub const DEFAULT_INSIGHT_ONE_IN: u32 = 16;
+
+    /// A listener with the default of everything but where and for whom.
+    pub fn new(address: Address, role: ListenerRole) -> Self {
+        Self {
+            address,
+            role,
+            max_sessions: Self::DEFAULT_MAX_SESSIONS,
+            insight: Insight::default(),
+            insight_one_in: Self::DEFAULT_INSIGHT_ONE_IN,
+        }
+    }
+}
+
+impl Insight {
+    /// Every setting with its word in the configuration.
+    pub const ALL: [(&str, Self); 3] = [("on", Self::On), ("sampled", Self::Sampled), ("off", Self::Off)];
+
+    /// The setting as the configuration says it.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::On => "on",
+            Self::Sampled => "sampled",
+            Self::Off => "off",
+        }
+    }
 }
 
 impl Admin {

@@ -78,6 +78,23 @@ fn impossible_values_are_refused_where_they_stand() {
 }
 
 #[test]
+fn insight_knows_three_words_and_tags_have_keys() {
+    answers(
+        "[[listener]]\naddress = \"127.0.0.1:3307\"\nrole = \"writer\"\ninsight = \"some\"",
+        "headroom.toml:7:11: insight: 'some' is not known here; it is one of \"on\", \"sampled\", \"off\"",
+    );
+    answers(
+        "[router.insight]\nendpoint_keys = [\"a+b+c\"]",
+        "headroom.toml:5:18: endpoint_keys: 'a+b+c' is not the key of a tag; \
+         write the tag's key (endpoint), or two keys whose values are joined (controller+action)",
+    );
+    answers(
+        "[router.insight]\ndigests = 0",
+        "headroom.toml:5:11: digests = 0 is out of range; it lies between 1 and 100000",
+    );
+}
+
+#[test]
 fn addresses_are_looked_at_before_anything_listens() {
     answers(
         "[[listener]]\naddress = \"127.0.0.1:3306\"\nrole = \"writer\"",

@@ -93,8 +93,16 @@ fn every_option_of_the_code_is_in_the_example() {
         }
         looked_at.insert(header.to_owned());
     }
-    let sections =
-        ["[fleet]", "[credentials]", "[[zone]]", "[[server]]", "[[map]]", "[router]", "[router.replace]"];
+    let sections = [
+        "[fleet]",
+        "[credentials]",
+        "[[zone]]",
+        "[[server]]",
+        "[[map]]",
+        "[router]",
+        "[router.replace]",
+        "[router.insight]",
+    ];
     for section in sections.into_iter().chain(["[[listener]]", "[admin]"]) {
         assert!(looked_at.contains(section), "{section}");
     }

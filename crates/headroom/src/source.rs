@@ -119,8 +119,7 @@ fn from_flags(args: &RouteArgs) -> Result<Config, SourceError> {
                 "--{role} {address}: a listener needs a numeric address such as 127.0.0.1:3306, or a socket path"
             ));
         }
-        let listener =
-            Listener { address: address.clone(), role, max_sessions: Listener::DEFAULT_MAX_SESSIONS };
+        let listener = Listener::new(address.clone(), role);
         if let Some(clash) = listeners.iter().find_map(|other| config::listeners_clash(other, &listener)) {
             return wrong(&format!("{clash}; give each listener an address or port of its own"));
         }

@@ -22,8 +22,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     }
     let snapshot = Snapshot { round: 1, servers, ..Snapshot::empty(Instant::now()) };
     let (_keep, snapshots) = tokio::sync::watch::channel(Arc::new(snapshot));
-    let listener =
-        Listener { address, role: ListenerRole::Reader, max_sessions: Listener::DEFAULT_MAX_SESSIONS };
+    let listener = Listener::new(address, ListenerRole::Reader);
     let _router = Router::start(config, vec![listener], snapshots, |_, _| {})?;
     loop {
         std::thread::park();

@@ -54,11 +54,7 @@ impl Stand {
         });
         let suspicion = watcher.suspicion();
         let suspect = move |server: &ServerName, why: &str| suspicion.suspect(server, why);
-        let listener = |role: &ListenerRole| Listener {
-            address: Address::tcp("127.0.0.1", 0),
-            role: *role,
-            max_sessions: 1000,
-        };
+        let listener = |role: &ListenerRole| Listener::new(Address::tcp("127.0.0.1", 0), *role);
         let listeners = roles.iter().map(listener).collect();
         let router = Router::start(RouterConfig::default(), listeners, watcher.snapshots(), suspect).unwrap();
         let stand = Self { lab, watcher, router };

@@ -8,8 +8,8 @@ use super::conflict;
 use super::section::{Placed, Section};
 use super::value;
 use super::{
-    Admin, Config, Credentials, FleetConfig, Listener, OwnZone, PasswordFrom, Replace, RouterConfig,
-    ServerRule, Tls, TlsMode, ZoneRule,
+    Admin, Config, Credentials, FleetConfig, Insight, InsightConfig, Listener, OwnZone, PasswordFrom,
+    Replace, RouterConfig, ServerRule, Tls, TlsMode, ZoneRule,
 };
 use crate::{Address, ListenerRole, Weight, Zone};
 use std::net::SocketAddr;
@@ -250,6 +250,7 @@ fn router(whole: &mut Section<'_, '_>, ledger: &mut Ledger<'_>) -> (RouterConfig
             .map_or(default.reads_on_primary, |v| v.value),
         threads: section.count("threads", ledger, (1, 1024)).map(|v| v.value),
         replace: replace(&mut section, default.replace, ledger),
+        insight: insight(&mut section, default.insight, ledger),
     };
     section.finish(ledger);
     (router, own_zone, attempt)
@@ -279,6 +280,26 @@ fn replace(router: &mut Section<'_, '_>, default: Replace, ledger: &mut Ledger<'
     read
 }
 
+fn insight(router: &mut Section<'_, '_>, default: InsightConfig, ledger: &mut Ledger<'_>) -> InsightConfig {
+    let mut section = router.section("insight", ledger);
+    let keys = |found: Option<Vec<Placed<String>>>, default| {
+        found.map_or(default, |keys| keys.into_iter().map(|key| key.value).collect())
+    };
+    let read = InsightConfig {
+        endpoint_keys: keys(section.texts("endpoint_keys", ledger, value::tag), default.endpoint_keys),
+        request_keys: keys(section.texts("request_keys", ledger, value::tag), default.request_keys),
+        digests: section.count("digests", ledger, (1, 100_000)).map_or(default.digests, |v| v.value),
+        endpoints: section.count("endpoints", ledger, (1, 10_000)).map_or(default.endpoints, |v| v.value),
+        requests: section.count("requests", ledger, (1, 1_000_000)).map_or(default.requests, |v| v.value),
+        request_quiet: section
+            .duration("request_quiet", ledger, Duration::from_millis(100))
+            .map_or(default.request_quiet, |v| v.value),
+        examples: section.flag("examples", ledger).map_or(default.examples, |v| v.value),
+    };
+    section.finish(ledger);
+    read
+}
+
 fn listeners(whole: &mut Section<'_, '_>, ledger: &mut Ledger<'_>) -> Vec<Placed<Listener>> {
     let roles = [("reader", ListenerRole::Reader), ("writer", ListenerRole::Writer)];
     let mut listeners = Vec::new();
@@ -296,8 +317,14 @@ fn listeners(whole: &mut Section<'_, '_>, ledger: &mut Ledger<'_>) -> Vec<Placed
         let max_sessions = section
             .count("max_sessions", ledger, (1, 1_000_000))
             .map_or(Listener::DEFAULT_MAX_SESSIONS, |v| v.value);
+        let insight = section.choice("insight", ledger, &Insight::ALL).map(|v| v.value).unwrap_or_default();
+        let insight_one_in = section
+            .count("insight_one_in", ledger, (1, 1_000_000))
+            .and_then(|v| u32::try_from(v.value).ok())
+            .unwrap_or(Listener::DEFAULT_INSIGHT_ONE_IN);
         if let (Some(address), Some(role)) = (address, role) {
-            let value = Listener { address: address.value, role: role.value, max_sessions };
+            let listener = Listener::new(address.value, role.value);
+            let value = Listener { max_sessions, insight, insight_one_in, ..listener };
             listeners.push(Placed { value, span: address.span });
         }
         section.finish(ledger);

@@ -50,6 +50,18 @@ pub fn duration_text(duration: Duration) -> String {
     }
 }
 
+/// The key of a tag on a statement: `endpoint`, or two joined, `controller+action`.
+pub(super) fn tag(text: &str) -> Result<String, Refusal> {
+    let is_key = |key: &str| {
+        !key.is_empty() && key.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-' | b'.'))
+    };
+    if text.len() <= 128 && text.split('+').count() <= 2 && text.split('+').all(is_key) {
+        return Ok(text.to_owned());
+    }
+    let right = "write the tag's key (endpoint), or two keys whose values are joined (controller+action)";
+    Err((format!("'{text}' is not the key of a tag"), right.to_owned()))
+}
+
 /// What picks hosts out: `10.1.0.0/16`, `10.1.2.3`, `db-a*`, `db1:3306`, `rack=7`.
 pub(super) fn matcher(text: &str) -> Result<Matcher, Refusal> {
     const FORMS: &str =

@@ -9,7 +9,7 @@ use std::time::Duration;
 use tokio::net::UnixStream;
 
 fn unix(path: &Path) -> Listener {
-    Listener { address: Address::Unix(path.to_owned()), role: Reader, max_sessions: 10 }
+    Listener { max_sessions: 10, ..Listener::new(Address::Unix(path.to_owned()), Reader) }
 }
 
 #[tokio::test]
@@ -67,7 +67,7 @@ async fn a_reload_changes_what_differs_and_leaves_sessions_alone() {
 async fn the_same_address_twice_is_refused() {
     let (_keep, snapshots) =
         tokio::sync::watch::channel(std::sync::Arc::new(fleet::Snapshot::empty(std::time::Instant::now())));
-    let twice = Listener { address: Address::tcp("127.0.0.1", 1), role: Reader, max_sessions: 1 };
+    let twice = Listener { max_sessions: 1, ..Listener::new(Address::tcp("127.0.0.1", 1), Reader) };
     let error =
         router::Router::start(RouterConfig::default(), vec![twice.clone(), twice], snapshots, |_, _| {});
     assert!(error.err().unwrap().to_string().contains("two listeners"));

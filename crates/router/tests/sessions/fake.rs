@@ -284,11 +284,9 @@ pub(crate) struct Front {
 
 impl Front {
     pub(crate) fn start(config: RouterConfig, roles: &[ListenerRole], servers: Vec<Server>) -> Self {
-        let listeners = roles.iter().map(|role| Listener {
-            address: Address::tcp("127.0.0.1", 0),
-            role: *role,
-            max_sessions: 100,
-        });
+        let listeners = roles
+            .iter()
+            .map(|role| Listener { max_sessions: 100, ..Listener::new(Address::tcp("127.0.0.1", 0), *role) });
         Self::with_listeners(config, listeners.collect(), servers)
     }
 

@@ -134,7 +134,7 @@ async fn a_client_that_leaves_while_it_waits_gives_its_place_back() {
 #[tokio::test]
 async fn sessions_beyond_the_limit_get_error_1040() {
     let server = Fake::start("r", Script::Serves).await;
-    let listener = Listener { address: Address::tcp("127.0.0.1", 0), role: Reader, max_sessions: 2 };
+    let listener = Listener { max_sessions: 2, ..Listener::new(Address::tcp("127.0.0.1", 0), Reader) };
     let front = Front::with_listeners(quick(), vec![listener], vec![server.replica()]);
     let port = front.port(0);
     let first = Client::login(port).await;
