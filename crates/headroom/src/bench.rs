@@ -1,11 +1,9 @@
 //! `headroom bench`: the relay beside HAProxy and a direct connection, in one run on this machine; then the demo's
 //! ratios, repeated. What is measured and how to read it: docs/guide/benchmarks.md.
 
-pub(crate) mod child;
 mod client;
 mod demo;
 mod load;
-pub(crate) mod machine;
 mod output;
 mod plan;
 mod process;
@@ -147,22 +145,5 @@ pub(crate) async fn run(args: BenchArgs) -> anyhow::Result<ExitCode> {
             relay::run(relay).await?;
             demo::run(demo).await
         }
-    }
-}
-
-/// Returns on Ctrl-C or when we are asked to end.
-pub(crate) async fn interrupted() {
-    use tokio::signal::unix::{SignalKind, signal};
-    let asked = async {
-        match signal(SignalKind::terminate()) {
-            Ok(mut terminate) => {
-                terminate.recv().await;
-            }
-            Err(_) => std::future::pending().await,
-        }
-    };
-    tokio::select! {
-        _ = tokio::signal::ctrl_c() => {}
-        () = asked => {}
     }
 }

@@ -14,7 +14,8 @@ mod stage;
 mod still_life;
 mod summary;
 
-use crate::bench::{interrupted, machine::Machine, machine::today};
+use crate::interrupted::interrupted;
+use crate::machine::{Machine, today};
 use crate::terminal::{Paint, print, print_json};
 use crate::{environment::Environment, exit};
 use anyhow::Context;

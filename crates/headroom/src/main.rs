@@ -3,6 +3,7 @@
 mod admin;
 mod admin_client;
 mod bench;
+mod child;
 mod cli;
 mod credentials;
 mod demo;
@@ -11,8 +12,10 @@ mod environment;
 mod exit;
 mod fleet_command;
 mod fleet_view;
+mod interrupted;
 mod lab_command;
 mod log;
+mod machine;
 mod metrics;
 mod notify;
 mod option_files;

@@ -41,7 +41,7 @@ pub use fault::{Change, FAULTS, Fault, FaultError, FaultWords};
 pub use lab::Lab;
 pub use link::LinkReport;
 pub use program::Flavour;
-pub use router_config::RouterAddresses;
+pub use router_config::{RouterAddresses, RouterOptions};
 pub use server::ProcessState;
 pub use spec::{Network, ServerSpec, Spec, SpecError};
 pub use status::{Answer, Role, ServerStatus, Status};

@@ -6,6 +6,20 @@ use crate::layout;
 use crate::status::Status;
 use std::fmt::Write;
 use std::net::SocketAddrV4;
+use std::path::PathBuf;
+
+/// What the owner of a router adds to the plain configuration of its zone.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RouterOptions {
+    /// Servers, by name, that get no reads.
+    pub reserved: Vec<String>,
+    /// Threads of the data plane; one for each core without.
+    pub threads: Option<usize>,
+    /// Reads on a unix socket too.
+    pub reader_socket: Option<PathBuf>,
+    /// Writes on a unix socket too.
+    pub writer_socket: Option<PathBuf>,
+}
 
 /// Where the router of a zone listens, unless its owner knows better: inside the zone, on the lab's own port, so that
 /// routers of several zones and several labs never clash.
@@ -30,8 +44,8 @@ impl Status {
     }
 
     /// The configuration of a router in a zone: who the servers are and how the zone reaches them, which addresses lie
-    /// in which zone, the account to ask with, and listeners at [`Status::router_addresses`].
-    pub fn router_config(&self, zone: &str) -> Result<String, Error> {
+    /// in which zone, the account to ask with, and listeners at [`Status::router_addresses`]; and what `options` add.
+    pub fn router_config(&self, zone: &str, options: &RouterOptions) -> Result<String, Error> {
         let addresses = self.router_addresses(zone)?;
         let quoted = |text: &dyn std::fmt::Display| toml::Value::String(text.to_string()).to_string();
         let reached = self.servers.iter().filter_map(|s| Some((s, s.reach.get(zone)?)));
@@ -45,10 +59,21 @@ impl Status {
         if let Some(file) = credentials {
             line(format_args!("[credentials]\noption_file = {file}\n"));
         }
-        line(format_args!("[router]\nzone = {}\n", quoted(&zone)));
-        line(format_args!("[[listener]]\naddress = {}\nrole = \"reader\"\n", quoted(&addresses.reader)));
-        line(format_args!("[[listener]]\naddress = {}\nrole = \"writer\"\n", quoted(&addresses.writer)));
-        line(format_args!("[admin]\naddress = {}", quoted(&addresses.admin)));
+        line(format_args!("[router]\nzone = {}", quoted(&zone)));
+        if let Some(threads) = options.threads {
+            line(format_args!("threads = {threads}"));
+        }
+        let mut listener = |address: &dyn std::fmt::Display, role: &str| {
+            line(format_args!("\n[[listener]]\naddress = {}\nrole = \"{role}\"", quoted(address)));
+        };
+        listener(&addresses.reader, "reader");
+        listener(&addresses.writer, "writer");
+        for (socket, role) in [(&options.reader_socket, "reader"), (&options.writer_socket, "writer")] {
+            if let Some(path) = socket {
+                listener(&path.display(), role);
+            }
+        }
+        line(format_args!("\n[admin]\naddress = {}", quoted(&addresses.admin)));
         for (index, name) in self.zones.iter().enumerate() {
             let block = layout::block(index);
             line(format_args!("\n[[zone]]\nname = {}\nmembers = [{}]", quoted(name), quoted(&block)));
@@ -56,6 +81,9 @@ impl Status {
         for (server, reach) in reached {
             let says = quoted(&server.real);
             line(format_args!("\n[[server]]\nmatch = {says}\nname = {}", quoted(&server.name)));
+            if options.reserved.contains(&server.name) {
+                line(format_args!("reserved = true"));
+            }
             line(format_args!("\n[[map]]\nsays = {says}\nreach = {}", quoted(reach)));
         }
         Ok(text)
@@ -71,6 +99,37 @@ mod tests {
 
     #[test]
     fn the_configuration_of_every_zone_is_one_that_headroom_takes() {
+        let status = status();
+        for zone in ["a", "b"] {
+            let config = parsed(&status, zone, &RouterOptions::default());
+            assert_eq!(config.fleet.zones.len(), 2);
+            assert_eq!(config.fleet.address_map[0].0.to_string(), "127.1.0.1:20000");
+            assert_eq!(config.listeners.len(), 2);
+        }
+        assert!(status.router_config("c", &RouterOptions::default()).is_err());
+    }
+
+    #[test]
+    fn what_the_owner_adds_stands_in_the_configuration() {
+        let options = RouterOptions {
+            reserved: vec!["a1".to_owned()],
+            threads: Some(3),
+            reader_socket: Some("/lab/read \"here\".sock".into()),
+            writer_socket: Some("/lab/write.sock".into()),
+        };
+        let config = parsed(&status(), "a", &options);
+        assert_eq!(config.listeners.len(), 4);
+        assert_eq!(config.router.threads, Some(3));
+        assert!(config.fleet.servers.iter().any(|rule| rule.reserved));
+    }
+
+    fn parsed(status: &Status, zone: &str, options: &RouterOptions) -> Config {
+        let text = status.router_config(zone, options).unwrap();
+        Config::parse(&text, "headroom.toml").unwrap_or_else(|e| panic!("{e}\n{text}"))
+    }
+
+    /// A lab of one server and two zones.
+    fn status() -> Status {
         let server = ServerStatus {
             name: "a1".to_owned(),
             zone: "a".to_owned(),
@@ -86,7 +145,7 @@ mod tests {
             answer: None,
             faults: Vec::new(),
         };
-        let status = Status {
+        Status {
             dir: "/lab".into(),
             owner: 1,
             version: "MariaDB 10.11.19".to_owned(),
@@ -97,14 +156,6 @@ mod tests {
             network_faults: Vec::new(),
             database: "app".to_owned(),
             credentials: [(Account::Headroom, "/lab/odd \"name\".cnf".into())].into(),
-        };
-        for zone in ["a", "b"] {
-            let text = status.router_config(zone).unwrap();
-            let config = Config::parse(&text, "headroom.toml").unwrap_or_else(|e| panic!("{e}\n{text}"));
-            assert_eq!(config.fleet.zones.len(), 2);
-            assert_eq!(config.fleet.address_map[0].0.to_string(), "127.1.0.1:20000");
-            assert_eq!(config.listeners.len(), 2);
         }
-        assert!(status.router_config("c").is_err());
     }
 }

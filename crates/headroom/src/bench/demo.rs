@@ -4,7 +4,9 @@
 //! a median and a range. The report's shape is the demo's business: any number in it becomes a figure, named by its path.
 
 use super::report::section::section;
-use super::{DemoBenchArgs, child, interrupted, output, statistics};
+use super::{DemoBenchArgs, output, statistics};
+use crate::child;
+use crate::interrupted::interrupted;
 use crate::{exit, terminal};
 use anyhow::{Context, bail};
 use rustix::process::{Pid, Signal, kill_process};

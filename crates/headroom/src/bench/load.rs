@@ -3,9 +3,9 @@
 //! CPU is counted from the moment all clients are connected to the end, so that connecting 256 clients is not put on
 //! the queries' bill.
 
-use super::child::Program;
 use super::process::{self, Memory};
 use super::sysbench::{self, Outcome};
+use crate::child::Program;
 use anyhow::Context;
 use std::path::Path;
 use std::time::Duration;

@@ -1,6 +1,6 @@
 //! Where a run's files go: `benchmarks/runs/YYYY-MM-DD-<what>/`, never over an earlier run.
 
-use super::machine;
+use crate::machine;
 use anyhow::Context;
 use std::path::{Path, PathBuf};
 

@@ -1,13 +1,15 @@
 //! `headroom bench relay`: the relay table, in one run on this machine.
 
-use super::child::Program;
 use super::plan::{Block, Condition, Plan, Subject};
 use super::progress::Progress;
 use super::report::{Report, markdown};
 use super::sample::{Cost, Found, Sample};
 use super::server::Server;
 use super::subject::{self, Running, Site};
-use super::{RelayArgs, client, load, machine::Machine, output, process, statistics, sysbench};
+use super::{RelayArgs, client, load, output, process, statistics, sysbench};
+use crate::child::Program;
+use crate::interrupted::interrupted;
+use crate::machine::Machine;
 use crate::{exit, terminal};
 use anyhow::{Context, anyhow, bail};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -52,7 +54,7 @@ pub(crate) async fn run(args: RelayArgs) -> anyhow::Result<ExitCode> {
             outcome = tokio::time::timeout(plan.deadline(), measuring) => {
                 outcome.unwrap_or_else(|_| Err(anyhow!("the run hangs: it took three times as long as planned")))
             }
-            () = super::interrupted() => Err(anyhow!("interrupted: everything that was started is stopped")),
+            () = interrupted() => Err(anyhow!("interrupted: everything that was started is stopped")),
         }
     };
     let directory = if outcome.is_ok() { directory } else { output::Directory::unfinished("relay") };

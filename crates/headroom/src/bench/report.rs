@@ -1,9 +1,9 @@
 //! From samples to the summary: medians of each subject, ratios inside rounds, and what is remarkable.
 
-use super::machine::Machine;
 use super::plan::{Condition, Plan, Subject};
 use super::sample::{Metric, Sample};
 use super::statistics::{Ratio, median};
+use crate::machine::Machine;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::io::Write;

@@ -3,9 +3,9 @@
 //! HAProxy as one would write it down for MySQL: mode tcp, a thread a core, no logging, no health checks (headroom asks
 //! its servers twice a second all the while, and pays for it), long timeouts. Headroom with its defaults.
 
-use super::child::Program;
 use super::client::Session;
 use super::plan::Subject;
+use crate::child::Program;
 use anyhow::Context;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};

@@ -3,14 +3,14 @@
 
 use super::plan::{PRIMARY, ZONES};
 use crate::admin_client::AdminClient;
-use crate::bench::child::Program;
+use crate::child::Program;
 use crate::environment::Environment;
 use crate::view::StatusView;
 use anyhow::{Context, bail};
 use fleet::Address;
-use lab::{Account, Lab};
-use std::net::{Ipv4Addr, SocketAddrV4};
-use std::path::{Path, PathBuf};
+use lab::{Lab, RouterAddresses, RouterOptions, Status};
+use std::net::SocketAddrV4;
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 use tokio::task::JoinSet;
 
@@ -48,8 +48,9 @@ impl Routers {
     /// when each router may pick every reader.
     pub(crate) async fn start(lab: &Lab, readers: &[&str]) -> anyhow::Result<Self> {
         let mut routers = Self { routers: Vec::new() };
+        let status = lab.status().await;
         for (zone, _) in ZONES {
-            routers.routers.push(ZoneRouter::start(lab, zone, readers)?);
+            routers.routers.push(ZoneRouter::start(&status, zone, readers)?);
         }
         let deadline = Instant::now() + READY_WITHIN;
         for router in &mut routers.routers {
@@ -82,22 +83,24 @@ impl Routers {
 }
 
 impl ZoneRouter {
-    fn start(lab: &Lab, zone: &'static str, readers: &[&str]) -> anyhow::Result<Self> {
-        // The lab's port is free on every address of the lab's kind, so it is on these.
-        let address =
-            |k: u8| Ok::<_, lab::Error>(SocketAddrV4::new(lab.client_address(zone, k)?, lab.port()));
-        let (reader, writer, admin) = (address(10)?, address(11)?, address(12)?);
-        let socket = |role: &str| lab.dir().join(format!("router-{zone}-{role}.sock"));
+    fn start(status: &Status, zone: &'static str, readers: &[&str]) -> anyhow::Result<Self> {
+        let RouterAddresses { reader, writer, admin } = status.router_addresses(zone)?;
+        let dir = &status.dir;
+        let socket = |role: &str| dir.join(format!("router-{zone}-{role}.sock"));
         let (reader_socket, writer_socket) = (socket("reader"), socket("writer"));
-        let file = lab.dir().join(format!("router-{zone}.toml"));
-        std::fs::write(
-            &file,
-            configuration(lab, zone, readers, [reader, writer, admin], [&reader_socket, &writer_socket])?,
-        )
-        .with_context(|| format!("writing {}", file.display()))?;
+        let names = status.servers.iter().map(|server| server.name.clone());
+        let options = RouterOptions {
+            reserved: names.filter(|name| name != PRIMARY && !readers.contains(&name.as_str())).collect(),
+            threads: Some(1),
+            reader_socket: Some(reader_socket.clone()),
+            writer_socket: Some(writer_socket.clone()),
+        };
+        let file = dir.join(format!("router-{zone}.toml"));
+        std::fs::write(&file, status.router_config(zone, &options)?)
+            .with_context(|| format!("writing {}", file.display()))?;
         let arguments =
             ["route", "--config"].into_iter().map(str::to_owned).chain([file.display().to_string()]);
-        let log = lab.dir().join(format!("router-{zone}.log"));
+        let log = dir.join(format!("router-{zone}.log"));
         let binary = std::env::current_exe().context("finding this program's own file")?;
         let program = Program::start("headroom route", &binary, &arguments.collect::<Vec<_>>(), &log)?;
         let client = AdminClient::new(Some(&admin.to_string()), &Environment::default());
@@ -142,53 +145,6 @@ fn not_eligible(status: &StatusView, readers: &[&str]) -> Vec<String> {
         }
     };
     readers.iter().filter_map(|r| look(r, false)).chain(look(PRIMARY, true)).collect()
-}
-
-/// What an operator of this zone would write.
-fn configuration(
-    lab: &Lab,
-    zone: &str,
-    readers: &[&str],
-    [reader, writer, admin]: [SocketAddrV4; 3],
-    [reader_socket, writer_socket]: [&Path; 2],
-) -> anyhow::Result<String> {
-    let mut zones = String::new();
-    for (name, _) in ZONES {
-        zones += &format!("[[zone]]\nname = \"{name}\"\nmembers = [\"{}\"]\n\n", block(lab, name)?);
-    }
-    let mut servers = String::new();
-    let mut map = String::new();
-    for server in lab.servers() {
-        let says = lab.real(&server)?;
-        let reserved = server != PRIMARY && !readers.contains(&server.as_str());
-        servers += &format!("[[server]]\nmatch = \"{says}\"\nname = \"{server}\"\nreserved = {reserved}\n\n");
-        map += &format!("[[map]]\nsays = \"{says}\"\nreach = \"{}\"\n\n", lab.reach(zone, &server)?);
-    }
-    let seed = lab.reach(zone, PRIMARY)?;
-    let option_file = toml_text(&lab.credentials_file(Account::Headroom));
-    let (reader_socket, writer_socket) = (toml_text(reader_socket), toml_text(writer_socket));
-    Ok(format!(
-        "# Written by headroom demo: the router of zone {zone}.\n\
-         [fleet]\nseeds = [\"{seed}\"]\n\n\
-         [credentials]\noption_file = {option_file}\n\n\
-         {zones}{servers}{map}\
-         [router]\nzone = \"{zone}\"\nthreads = 1\n\n\
-         [[listener]]\naddress = \"{reader}\"\nrole = \"reader\"\n\n\
-         [[listener]]\naddress = \"{writer}\"\nrole = \"writer\"\n\n\
-         [[listener]]\naddress = {reader_socket}\nrole = \"reader\"\n\n\
-         [[listener]]\naddress = {writer_socket}\nrole = \"writer\"\n\n\
-         [admin]\naddress = \"{admin}\"\n"
-    ))
-}
-
-/// Every address of a zone.
-fn block(lab: &Lab, zone: &str) -> anyhow::Result<String> {
-    let [a, b, ..] = lab.client_address(zone, 0)?.octets();
-    Ok(format!("{}/16", Ipv4Addr::new(a, b, 0, 0)))
-}
-
-fn toml_text(path: &Path) -> String {
-    toml::Value::String(path.display().to_string()).to_string()
 }
 
 /// As the applications take it.

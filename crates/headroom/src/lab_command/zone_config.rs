@@ -1,7 +1,7 @@
 //! A `headroom.toml` for each zone of a lab, written into the lab's directory, gone with it.
 
 use anyhow::Context;
-use lab::Status;
+use lab::{RouterOptions, Status};
 use std::path::PathBuf;
 
 /// Where the file of a zone is.
@@ -13,7 +13,7 @@ pub(super) fn path(status: &Status, zone: &str) -> PathBuf {
 pub(super) fn write_all(status: &Status) -> anyhow::Result<()> {
     for zone in &status.zones {
         let path = path(status, zone);
-        std::fs::write(&path, status.router_config(zone)?)
+        std::fs::write(&path, status.router_config(zone, &RouterOptions::default())?)
             .with_context(|| format!("cannot write {}", path.display()))?;
     }
     Ok(())

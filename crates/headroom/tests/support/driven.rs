@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on should panic where it stands")]
 
-use lab::{Lab, Spec};
+use lab::{Lab, RouterOptions, Spec};
 use mysql_async::prelude::Queryable;
 use std::net::SocketAddrV4;
 use std::path::{Path, PathBuf};
@@ -99,11 +99,12 @@ impl Router {
     async fn start(lab: &Lab) -> Self {
         let (status, dir) = (lab.status().await, lab.dir());
         let addresses = status.router_addresses("a").unwrap();
-        let socket = |role: &str| {
-            let path = dir.join(format!("{role}.sock"));
-            format!("\n[[listener]]\naddress = \"{}\"\nrole = \"{role}\"\n", path.display())
+        let options = RouterOptions {
+            reader_socket: Some(dir.join("reader.sock")),
+            writer_socket: Some(dir.join("writer.sock")),
+            ..RouterOptions::default()
         };
-        let text = status.router_config("a").unwrap() + &socket("reader") + &socket("writer");
+        let text = status.router_config("a", &options).unwrap();
         let (file, log) = (dir.join("drivers.toml"), dir.join("drivers.log"));
         std::fs::write(&file, text).unwrap();
         let child = Command::new(env!("CARGO_BIN_EXE_headroom"))

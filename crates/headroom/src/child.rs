@@ -1,6 +1,6 @@
-//! Programs that the bench starts, and that end with it, whatever happens: dropped (an error, a panic, Ctrl-C) they
-//! are killed; if we are killed ourselves the kernel kills them (`setpriv --pdeathsig`, which then becomes the program,
-//! so its process id is the program's).
+//! Programs that the demo and the bench start, and that end with them, whatever happens: dropped (an error, a panic,
+//! Ctrl-C) they are killed; if we are killed ourselves the kernel kills them (`setpriv --pdeathsig`, which then becomes
+//! the program, so its process id is the program's).
 
 use anyhow::{Context, bail};
 use std::path::{Path, PathBuf};
