@@ -9,7 +9,7 @@ use crate::connect::{Failure, Greeted, connect};
 use crate::hold::Hold;
 use crate::pick::{Ask, Because, Refused, pick};
 use crate::refuse;
-use crate::relay::Relay;
+use crate::relay::polled::Polled;
 use crate::roster::Entry;
 use crate::stream::{Socket, Stream};
 use crate::tally::Seat;
@@ -100,7 +100,7 @@ async fn relay(worker: &Rc<Worker>, client: Stream, placed: Placed) {
     let entry = Entry::new(seat);
     worker.roster.add(entry.clone());
     let streams = (client, greeted.server);
-    let closed = Relay::new(streams, &greeted.greeting, entry.clone(), worker.pool.clone()).await;
+    let closed = Polled::new(streams, &greeted.greeting, entry.clone(), worker.pool.clone()).await;
     worker.roster.remove(&entry);
     entry.seat.closed(closed);
     match closed {

@@ -1,0 +1,229 @@
+//! The polled driver: one task a session polls both directions of two streams. For whatever tokio can read and write: TLS,
+//! and every session where io_uring is not to be had.
+//!
+//! What one read brought is written at once, without asking for readiness first; a direction is not read again before
+//! the other side has taken everything. Per query: two reads, two writes.
+
+use super::{AfterClient, LINGER, QUIT, Relay, Seen};
+use crate::buffer::Pool;
+use crate::closed::Closed;
+use crate::roster::Entry;
+use crate::stream::{Stream, Waiting};
+use std::future::Future;
+use std::io;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context, Poll, ready};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::time::Sleep;
+
+/// One session's bytes. Resolves to why it ended; both sockets are closed when it is dropped.
+#[derive(Debug)]
+pub(crate) struct Polled {
+    relay: Relay,
+    client: Stream,
+    server: Stream,
+    up: Half,
+    down: Half,
+    pool: Rc<Pool>,
+    linger: Option<Pin<Box<Sleep>>>,
+}
+
+/// One direction.
+#[derive(Debug, Default)]
+struct Half {
+    /// What the other side has not taken yet: the buffer, and the part of it that is left.
+    left: Option<(Box<[u8]>, usize, usize)>,
+    /// The source has said its last.
+    ended: bool,
+    /// And the target has been told.
+    done: bool,
+}
+
+/// Which end broke.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Broken {
+    Source,
+    Target,
+}
+
+/// Why a direction stopped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stop {
+    /// Its source ended and its target knows.
+    Done,
+    Broken(Broken),
+    Close(Closed),
+}
+
+impl Polled {
+    /// Takes over after the server's greeting has been read but not passed on: `greeting` goes to the client first.
+    pub(crate) fn new(
+        (client, server): (Stream, Stream),
+        greeting: &[u8],
+        entry: Rc<Entry>,
+        pool: Rc<Pool>,
+    ) -> Self {
+        let mut buffer = pool.take();
+        let length = greeting.len().min(buffer.len());
+        buffer[..length].copy_from_slice(&greeting[..length]);
+        let down = Half { left: Some((buffer, 0, length)), ..Half::default() };
+        let up = Half::default();
+        Self { relay: Relay::new(greeting, entry), client, server, up, down, pool, linger: None }
+    }
+
+    fn client_to_server(&mut self, cx: &mut Context<'_>) -> Poll<Stop> {
+        let relay = &mut self.relay;
+        let see = |bytes: &[u8]| relay.client_bytes(bytes);
+        self.up.pump(cx, &mut self.client, &mut self.server, &self.pool, see)
+    }
+
+    fn server_to_client(&mut self, cx: &mut Context<'_>) -> Poll<Stop> {
+        let relay = &mut self.relay;
+        let see = |bytes: &[u8]| {
+            relay.server_bytes(bytes);
+            Seen::Pass
+        };
+        self.down.pump(cx, &mut self.server, &mut self.client, &self.pool, see)
+    }
+
+    /// Whether nothing is under way and the kernel holds nothing from either side.
+    fn is_silent(&self) -> bool {
+        self.up.left.is_none()
+            && self.down.left.is_none()
+            && self.server.waiting() == Waiting::Nothing
+            && self.client.waiting() == Waiting::Nothing
+    }
+
+    fn say_goodbye(&self) {
+        if self.relay.may_say_goodbye() && self.up.left.is_none() {
+            self.server.send_now(&QUIT);
+        }
+    }
+
+    /// The client has left. The server gets to finish what it does, and the client to take what it asked for.
+    fn after_client(&mut self, cx: &mut Context<'_>) -> Poll<Closed> {
+        if self.down.left.is_some() {
+            return Poll::Pending;
+        }
+        match self.relay.after_client() {
+            AfterClient::Over => return Poll::Ready(Closed::ClientLeft),
+            AfterClient::Answer => return Poll::Pending,
+            AfterClient::Linger => {}
+        }
+        let linger = self.linger.get_or_insert_with(|| Box::pin(tokio::time::sleep(LINGER)));
+        linger.as_mut().poll(cx).map(|()| Closed::ClientLeft)
+    }
+}
+
+impl Future for Polled {
+    type Output = Closed;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Closed> {
+        let this = self.get_mut();
+        if let Poll::Ready(stop) = this.client_to_server(cx) {
+            match stop {
+                Stop::Done => {}
+                Stop::Broken(Broken::Source) => return Poll::Ready(Closed::ClientLeft),
+                Stop::Broken(Broken::Target) => return Poll::Ready(Closed::ServerLeft),
+                Stop::Close(why) => {
+                    this.say_goodbye();
+                    return Poll::Ready(why);
+                }
+            }
+        }
+        match this.server_to_client(cx) {
+            Poll::Pending => {}
+            Poll::Ready(Stop::Broken(Broken::Target)) => return Poll::Ready(Closed::ClientLeft),
+            Poll::Ready(_) if this.up.ended => return Poll::Ready(Closed::ClientLeft),
+            Poll::Ready(_) => return Poll::Ready(Closed::ServerLeft),
+        }
+        // A cut is obeyed by a session whose client has left, too.
+        if let Some(why) = this.relay.due(|| this.is_silent()) {
+            this.say_goodbye();
+            return Poll::Ready(why);
+        }
+        if this.up.done
+            && let Poll::Ready(why) = this.after_client(cx)
+        {
+            return Poll::Ready(why);
+        }
+        this.relay.entry().waits(cx.waker());
+        Poll::Pending
+    }
+}
+
+impl Drop for Polled {
+    fn drop(&mut self) {
+        for half in [&mut self.up, &mut self.down] {
+            if let Some((buffer, ..)) = half.left.take() {
+                self.pool.give(buffer);
+            }
+        }
+    }
+}
+
+impl Half {
+    /// Moves what can be moved now. `see` sees every byte once, before it is passed on.
+    fn pump(
+        &mut self,
+        cx: &mut Context<'_>,
+        source: &mut Stream,
+        target: &mut Stream,
+        pool: &Pool,
+        mut see: impl FnMut(&[u8]) -> Seen,
+    ) -> Poll<Stop> {
+        loop {
+            if self.done {
+                return Poll::Ready(Stop::Done);
+            }
+            if self.left.is_some() && ready!(self.drain(cx, target, pool)).is_err() {
+                return Poll::Ready(Stop::Broken(Broken::Target));
+            }
+            if self.ended {
+                // The target may be gone already; it has been told either way.
+                let _ = ready!(Pin::new(&mut *target).poll_shutdown(cx));
+                self.done = true;
+                continue;
+            }
+            let mut buffer = pool.take();
+            let mut read = ReadBuf::new(&mut buffer);
+            let outcome = Pin::new(&mut *source).poll_read(cx, &mut read);
+            let length = read.filled().len();
+            match outcome {
+                Poll::Ready(Ok(())) if length > 0 => {}
+                other => {
+                    pool.give(buffer);
+                    match other {
+                        Poll::Pending => return Poll::Pending,
+                        Poll::Ready(Err(_)) => return Poll::Ready(Stop::Broken(Broken::Source)),
+                        Poll::Ready(Ok(())) => self.ended = true,
+                    }
+                    continue;
+                }
+            }
+            if let Seen::Close(why) = see(&buffer[..length]) {
+                pool.give(buffer);
+                return Poll::Ready(Stop::Close(why));
+            }
+            self.left = Some((buffer, 0, length));
+        }
+    }
+
+    /// Writes what is left and gives the buffer back.
+    fn drain(&mut self, cx: &mut Context<'_>, target: &mut Stream, pool: &Pool) -> Poll<io::Result<()>> {
+        while let Some((buffer, from, to)) = &mut self.left {
+            match ready!(Pin::new(&mut *target).poll_write(cx, &buffer[*from..*to])) {
+                Ok(0) => return Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
+                Ok(written) => *from += written,
+                Err(error) => return Poll::Ready(Err(error)),
+            }
+            if *from == *to
+                && let Some((buffer, ..)) = self.left.take()
+            {
+                pool.give(buffer);
+            }
+        }
+        Poll::Ready(Ok(()))
+    }
+}
