@@ -10,6 +10,8 @@ if ! cargo +nightly --version >/dev/null 2>&1 || ! command -v cargo-fuzz >/dev/n
     echo "fuzz: first: rustup toolchain install nightly --profile minimal && cargo install --locked cargo-fuzz" >&2
     exit 1
 fi
+# The first corpus, from the recorded sessions; what is there already stays.
+python3 -I fuzz/seed.py
 ran=0
 for folder in fuzz crates/*/fuzz; do
     [ -e "$folder/Cargo.toml" ] || continue

@@ -15,6 +15,9 @@ pub struct Demand {
     pub reads_per_second: f64,
     /// Share of reads whose client host lies in no known zone; they are left out of `zones`.
     pub unplaced: f64,
+    /// The servers count reads, and there are next to none: then shares are not measured because there is nothing to
+    /// measure, which is no fallback.
+    pub idle: bool,
 }
 
 /// The share of reads born in one zone.
@@ -43,12 +46,27 @@ pub enum DemandSource {
 impl Demand {
     /// Nothing known yet.
     pub fn unknown() -> Self {
-        Self { zones: Vec::new(), source: DemandSource::Equal, reads_per_second: 0.0, unplaced: 0.0 }
+        Self {
+            zones: Vec::new(),
+            source: DemandSource::Equal,
+            reads_per_second: 0.0,
+            unplaced: 0.0,
+            idle: false,
+        }
     }
 
     /// The share of one zone; 0 for a zone without reads.
     pub fn share(&self, zone: &Zone) -> f64 {
         self.zones.iter().find(|z| z.zone == *zone).map_or(0.0, |z| z.share)
+    }
+
+    /// What the shares stand on, in words.
+    pub fn basis(&self) -> String {
+        match self.source {
+            DemandSource::Equal if self.idle => "no reads yet: equal shares".to_owned(),
+            source if self.idle => format!("no reads yet: {source}"),
+            source => source.to_string(),
+        }
     }
 }
 

@@ -82,6 +82,9 @@ pub(crate) struct RouteArgs {
     /// Only check the configuration: exit code 0 if it is right, 2 with complaints if not.
     #[arg(long)]
     pub(crate) check: bool,
+    /// With --check: print the answer as JSON.
+    #[arg(long, requires = "check")]
+    pub(crate) json: bool,
     /// How log lines look on standard error.
     #[arg(long, value_name = "FORMAT", default_value = "text")]
     pub(crate) log_format: LogFormat,

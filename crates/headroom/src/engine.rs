@@ -16,14 +16,15 @@ const NOBODY_NEW: Duration = Duration::from_millis(1200);
 
 /// A running data plane and its eyes.
 pub(crate) struct Engine {
-    /// Taken out when it stops. Locked for moments, never over an await.
+    /// Taken out when it has stopped. Locked for moments, never over an await.
     running: Mutex<Option<Running>>,
     snapshots: watch::Receiver<Arc<Snapshot>>,
 }
 
 struct Running {
     watcher: Watcher,
-    router: Router,
+    /// Shared with nobody but [`Engine::stop`], which waits for it without the lock.
+    router: Arc<Router>,
 }
 
 impl Engine {
@@ -39,7 +40,10 @@ impl Engine {
         let started =
             Router::start(config.router.clone(), config.listeners.clone(), snapshots.clone(), suspect);
         match started {
-            Ok(router) => Ok(Self { running: Mutex::new(Some(Running { watcher, router })), snapshots }),
+            Ok(router) => Ok(Self {
+                running: Mutex::new(Some(Running { watcher, router: Arc::new(router) })),
+                snapshots,
+            }),
             Err(error) => {
                 watcher.stop().await;
                 Err(error.into())
@@ -113,8 +117,14 @@ impl Engine {
     /// Stops taking clients, lets sessions end for at most `deadline`, and stops asking.
     /// Returns how many sessions were cut.
     pub(crate) async fn stop(&self, deadline: Duration) -> usize {
-        let Some(Running { watcher, router }) = self.running().take() else { return 0 };
-        let cut = router.stop(deadline).await;
+        let Some(router) = self.running().as_ref().map(|running| running.router.clone()) else { return 0 };
+        // Meanwhile the admin address goes on telling what is where.
+        let cut = router.empty(deadline).await;
+        let Some(Running { watcher, router: other }) = self.running().take() else { return cut };
+        drop(other);
+        if let Some(router) = Arc::into_inner(router) {
+            router.stop(Duration::ZERO).await;
+        }
         watcher.stop().await;
         cut
     }

@@ -28,7 +28,8 @@ pub(crate) fn view(snapshot: &Snapshot, now: Instant) -> FleetView {
         writer,
         writer_unknown_because,
         demand: DemandView {
-            source: snapshot.demand.source.to_string(),
+            source: snapshot.demand.basis(),
+            idle: snapshot.demand.idle,
             reads_per_second: snapshot.demand.reads_per_second,
             unplaced: snapshot.demand.unplaced,
             zones: snapshot.demand.zones.iter().map(|z| (z.zone.to_string(), z.share)).collect(),
@@ -76,16 +77,21 @@ pub(crate) fn summary(fleet: &FleetView, paint: Paint) -> String {
             rate if rate >= 1.0 => format!(", {rate:.0} reads/s"),
             _ => String::new(),
         };
-        text.push_str(&format!(
-            "Reads are born in {} (by {}{rate}).\n",
-            shares.join(", "),
-            fleet.demand.source
-        ));
+        text.push_str(&if fleet.demand.idle {
+            format!("{} ({}).\n", capitalised(&fleet.demand.source), shares.join(", "))
+        } else {
+            format!("Reads are born in {} (by {}{rate}).\n", shares.join(", "), fleet.demand.source)
+        });
     }
     for remark in &fleet.remarks {
         text.push_str(&format!("{} {remark}\n", paint.yellow("!")));
     }
     text
+}
+
+fn capitalised(words: &str) -> String {
+    let mut letters = words.chars();
+    letters.next().map(|first| first.to_uppercase().chain(letters).collect()).unwrap_or_default()
 }
 
 /// A share for people: `33.3 %`, `0 %`.

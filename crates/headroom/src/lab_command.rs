@@ -10,6 +10,7 @@ use crate::{cli, exit};
 use anyhow::bail;
 use clap::Args;
 use lab::control;
+use serde::Serialize;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -33,6 +34,9 @@ pub(crate) struct DownArgs {
     /// Which lab; all of them when several run and none is named.
     #[command(flatten)]
     which: WhichArgs,
+    /// Print what went down as JSON.
+    #[arg(long)]
+    json: bool,
 }
 
 /// Flags of `headroom lab status`.
@@ -61,6 +65,27 @@ pub(crate) struct FaultArgs {
     /// Which lab.
     #[command(flatten)]
     which: WhichArgs,
+    /// Print what was done as JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+/// What `headroom lab down --json` prints.
+#[derive(Debug, Serialize)]
+struct Downed {
+    /// Directories of labs that ran.
+    down: Vec<PathBuf>,
+    /// Directories that dead owners had left behind.
+    swept: Vec<PathBuf>,
+}
+
+/// What `headroom lab fault --json` prints.
+#[derive(Debug, Serialize)]
+struct Faulted {
+    done: bool,
+    lab: PathBuf,
+    target: String,
+    change: String,
 }
 
 /// Runs one of them.
@@ -79,19 +104,22 @@ async fn down(args: DownArgs, environment: &Environment) -> anyhow::Result<ExitC
         Some(lab) => vec![lab.clone()],
         None => control::labs(&base)?,
     };
+    let say = |text: String| if args.json { Ok(()) } else { terminal::print(&text) };
     for lab in &labs {
         control::down(lab).await?;
-        terminal::print(&format!("{} is down.\n", lab.display()))?;
+        say(format!("{} is down.\n", lab.display()))?;
     }
     let swept = lab::Lab::sweep(&base)?;
     for lab in &swept {
-        terminal::print(&format!("{} was left behind by a dead owner; it is gone now.\n", lab.display()))?;
+        say(format!("{} was left behind by a dead owner; it is gone now.\n", lab.display()))?;
     }
     // What detaching left: the log, and the directory if nothing else is in it.
     let _ = std::fs::remove_file(base.join(up::LOG));
     let _ = std::fs::remove_dir(&base);
-    if labs.is_empty() && swept.is_empty() {
-        terminal::print(&format!("No lab runs in {}.\n", base.display()))?;
+    if args.json {
+        terminal::print_json(&Downed { down: labs, swept })?;
+    } else if labs.is_empty() && swept.is_empty() {
+        say(format!("No lab runs in {}.\n", base.display()))?;
     }
     Ok(exit::DONE)
 }
@@ -115,8 +143,14 @@ async fn fault(args: FaultArgs, environment: &Environment) -> anyhow::Result<Exi
             return Ok(exit::usage());
         }
     };
-    control::change(&the_lab(&args.which, environment)?, &args.target, change).await?;
-    terminal::print(&format!("{}: {change}.\n", args.target))?;
+    let lab = the_lab(&args.which, environment)?;
+    control::change(&lab, &args.target, change).await?;
+    if args.json {
+        let change = change.to_string();
+        terminal::print_json(&Faulted { done: true, lab, target: args.target, change })?;
+    } else {
+        terminal::print(&format!("{}: {change}.\n", args.target))?;
+    }
     Ok(exit::DONE)
 }
 

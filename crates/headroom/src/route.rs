@@ -8,13 +8,15 @@ use crate::cli::RouteArgs;
 use crate::engine::Engine;
 use crate::environment::Environment;
 use crate::notify::notify;
-use crate::source::{self, Sourced};
+use crate::source::{self, SourceError, Sourced};
 use crate::terminal::{self, Paint};
 use crate::{credentials, exit, fleet_view, log};
 use fleet::config::{Config, duration_text};
 use process::Process;
+use serde::Serialize;
 use signals::{Signal, Signals};
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -25,10 +27,10 @@ const FIRST_LOOK: Duration = Duration::from_secs(5);
 
 /// Runs until a signal ends it.
 pub(crate) async fn run(args: RouteArgs, environment: &Environment) -> anyhow::Result<ExitCode> {
-    let mut sourced = source::for_route(&args)?;
     if args.check {
-        return check(&sourced);
+        return check(source::for_route(&args), args.json);
     }
+    let mut sourced = source::for_route(&args)?;
     log::start(args.log_format, args.log.as_deref().or(environment.log.as_deref()))?;
     let signals = Signals::new()?;
     sourced.config.fleet.credentials = credentials::resolve(&sourced.config, environment)?;
@@ -50,9 +52,42 @@ pub(crate) async fn run(args: RouteArgs, environment: &Environment) -> anyhow::R
     Ok(code)
 }
 
+/// What `--check --json` prints.
+#[derive(Debug, Default, Serialize)]
+struct Checked {
+    right: bool,
+    /// `null` when flags stood in its place, or when nothing could be read.
+    file: Option<PathBuf>,
+    seeds: usize,
+    zones: usize,
+    listeners: usize,
+    /// Each with file, line and column.
+    complaints: Vec<String>,
+}
+
 /// `--check`: the file is right, or we are not here any more.
-fn check(sourced: &Sourced) -> anyhow::Result<ExitCode> {
+fn check(sourced: Result<Sourced, SourceError>, json: bool) -> anyhow::Result<ExitCode> {
+    let sourced = match sourced {
+        Ok(sourced) => sourced,
+        Err(error) if json && !error.is_usage() => {
+            let complaints = error.to_string().lines().map(str::to_owned).collect();
+            terminal::print_json(&Checked { complaints, ..Checked::default() })?;
+            return Ok(exit::error());
+        }
+        Err(error) => return Err(error.into()),
+    };
     let config = &sourced.config;
+    if json {
+        terminal::print_json(&Checked {
+            right: true,
+            file: sourced.file,
+            seeds: config.fleet.seeds.len(),
+            zones: config.fleet.zones.len(),
+            listeners: config.listeners.len(),
+            complaints: Vec::new(),
+        })?;
+        return Ok(exit::DONE);
+    }
     let count = |n: usize, what: &str| format!("{n} {what}{}", if n == 1 { "" } else { "s" });
     let parts = [
         count(config.fleet.seeds.len(), "seed"),

@@ -63,6 +63,9 @@ pub(crate) fn text(status: &StatusView, paint: Paint) -> String {
         )));
         text.push('\n');
     }
+    if status.process.stopping {
+        text.push_str(&paint.yellow("It stops: no new clients; it ends when its sessions have ended.\n"));
+    }
     for fallback in &status.fallbacks {
         text.push_str(&format!("{} fallback {}: {}\n", paint.yellow("!"), fallback.name, fallback.text));
     }

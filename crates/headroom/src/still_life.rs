@@ -11,6 +11,7 @@ pub(crate) fn status() -> StatusView {
         process: ProcessView {
             version: "0.1.0".into(),
             pid: 4711,
+            stopping: false,
             uptime_s: 7_512.0,
             config: Some("/etc/headroom/headroom.toml".into()),
             reload: None,
@@ -26,6 +27,7 @@ pub(crate) fn status() -> StatusView {
         demand: DemandView {
             source: "statement counters by client host".into(),
             reads_per_second: 18_420.0,
+            idle: false,
             unplaced: 0.012,
             zones: [("us-east-1a", 0.40), ("us-east-1b", 0.35), ("us-east-1c", 0.25)].map(|(z, s)| (z.to_owned(), s)).into(),
         },

@@ -32,6 +32,8 @@ pub(crate) struct ProcessView {
     pub(crate) version: String,
     /// Process id.
     pub(crate) pid: u32,
+    /// Whether it takes no new clients any more and waits for its sessions to end.
+    pub(crate) stopping: bool,
     /// Seconds since it started.
     pub(crate) uptime_s: f64,
     /// The configuration file; `null` when flags were given in its place.
@@ -92,6 +94,8 @@ pub(crate) struct DemandView {
     pub(crate) source: String,
     /// Reads per second over the whole fleet.
     pub(crate) reads_per_second: f64,
+    /// The servers count reads, and there are next to none.
+    pub(crate) idle: bool,
     /// Share of reads that no zone could be given.
     pub(crate) unplaced: f64,
     /// Share per zone.

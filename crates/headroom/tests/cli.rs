@@ -114,6 +114,14 @@ wrong.toml:5:8: role: 'raeder' is not known here; did you mean \"reader\"? It is
 ";
     assert_eq!(text(&output), expected);
 
+    for (more, right, complaints) in [(&[][..], true, 0), (&["--config", "wrong.toml"], false, 3)] {
+        let output = headroom(dir.path(), &[&["route", "--check", "--json"], more].concat());
+        let said: serde_json::Value = serde_json::from_str(&text(&output)).unwrap();
+        assert_eq!(said["right"], right, "{said}");
+        assert_eq!(said["complaints"].as_array().unwrap().len(), complaints, "{said}");
+        assert_eq!(output.status.success(), right);
+    }
+
     let output = headroom(dir.path(), &["route", "--check", "--config", "nowhere.toml"]);
     assert_eq!(output.status.code(), Some(2));
     assert!(text(&output).contains("cannot read nowhere.toml"));
@@ -207,5 +215,7 @@ fn a_lab_that_is_not_there_and_a_fault_that_is_none_are_told_apart() {
     let output = headroom(dir.path(), &["lab", "fault", "a1", "frezee", "--base", base]);
     assert_eq!(output.status.code(), Some(64));
     assert!(text(&output).contains("is no fault"), "{}", text(&output));
-    assert_eq!(headroom(dir.path(), &["lab", "down", "--base", base]).status.code(), Some(0));
+    let output = headroom(dir.path(), &["lab", "down", "--json", "--base", base]);
+    let said: serde_json::Value = serde_json::from_str(&text(&output)).unwrap();
+    assert_eq!((output.status.code(), said), (Some(0), serde_json::json!({"down": [], "swept": []})));
 }

@@ -26,13 +26,17 @@ async fn clients_are_routed_and_everything_is_shown_changed_and_ended_in_peace()
             && status["servers"].as_array().unwrap().iter().filter(|s| eligible(s)).count() == 2
     };
     router.wait_for("two replicas eligible", all_well).await;
+    router.wait_for("that nobody reads", |status| status["demand"]["idle"] == true).await;
+    let status = router.status();
+    assert_eq!(status["demand"]["source"], "no reads yet: equal shares");
+    assert_eq!(status["fallbacks"], serde_json::json!([]), "an idle fleet lacks nothing");
 
     clients_reach_the_right_servers(&lab, &router).await;
     metrics_agree(&router);
     secrets_stay_secret(&lab, &router);
     a_drained_server_is_empty_until_it_is_undrained(&router).await;
     reload_takes_over_what_is_right_and_refuses_what_is_wrong(&lab, &router).await;
-    router.ends_in_peace().await;
+    router.ends_in_peace(&lab).await;
     lab.down().await.unwrap();
 }
 
@@ -192,8 +196,16 @@ impl Route {
         kill_process(Pid::from_raw(self.child.id().cast_signed()).unwrap(), signal).unwrap();
     }
 
-    async fn ends_in_peace(mut self) {
+    async fn ends_in_peace(mut self, lab: &Lab) {
+        let mut last = connect(lab, self.writer).await.unwrap();
+        last.query_drop("BEGIN").await.unwrap();
         self.signal(Signal::TERM);
+        let stops = |status: &Value| status["process"]["stopping"] == true;
+        self.wait_for("that it says it stops", stops).await;
+        let status = self.status();
+        assert_eq!(routing(&status, "a1")["writers"], 1, "a transaction is waited for, and seen: {status}");
+        assert_eq!(status["listeners"].as_array().unwrap().len(), 2);
+        last.query_drop("COMMIT").await.unwrap();
         let deadline = Instant::now() + LIMIT;
         let status = loop {
             if let Some(status) = self.child.try_wait().unwrap() {

@@ -10,7 +10,7 @@ use fleet::{Demand, DemandSource, Role, Server, Zone, ZoneShare};
 use std::collections::BTreeMap;
 use std::time::Instant;
 
-pub(crate) use estimate::{Estimator, Measured};
+pub(crate) use estimate::{Estimate, Estimator};
 
 /// How a server counts what its client hosts ask.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -82,19 +82,20 @@ const MOST_UNPLACED: f64 = 0.5;
 
 /// The demand to act on: measured, else as configured, else equal; with what should be said about it.
 pub(crate) fn decide(
-    measured: Option<Measured>,
+    estimate: Estimate,
     config: &FleetConfig,
     servers: &[Server],
     own: Option<&Zone>,
 ) -> (Demand, Vec<String>) {
     let mut remarks = Vec::new();
-    if let Some(measured) = measured {
+    let idle = estimate == Estimate::Idle;
+    if let Estimate::Measured(measured) = estimate {
         if measured.unplaced <= MOST_UNPLACED {
             let source =
                 if measured.reads { DemandSource::StatementCounters } else { DemandSource::Sessions };
             let reads_per_second = if measured.reads { measured.total } else { 0.0 };
             let zones = measured.shares.into_iter().map(|(zone, share)| ZoneShare { zone, share }).collect();
-            return (Demand { zones, source, reads_per_second, unplaced: measured.unplaced }, remarks);
+            return (Demand { zones, source, reads_per_second, unplaced: measured.unplaced, idle }, remarks);
         }
         remarks.push(format!(
             "{:.0} % of reads come from hosts that stand in no known zone, so demand is not measured; \
@@ -113,5 +114,5 @@ pub(crate) fn decide(
     };
     let total: f64 = weights.values().sum();
     let zones = weights.into_iter().map(|(zone, weight)| ZoneShare { zone, share: weight / total }).collect();
-    (Demand { zones, source, reads_per_second: 0.0, unplaced: 0.0 }, remarks)
+    (Demand { zones, source, reads_per_second: 0.0, unplaced: 0.0, idle }, remarks)
 }

@@ -122,8 +122,8 @@ impl View {
                 },
             )
         };
-        let measured = self.estimator.measure(now, counts, place);
-        crate::demand::decide(measured, &book.config, servers, own.map(|z| &z.zone))
+        let estimate = self.estimator.measure(now, counts, place);
+        crate::demand::decide(estimate, &book.config, servers, own.map(|z| &z.zone))
     }
 
     fn remarks(

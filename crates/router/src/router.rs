@@ -96,6 +96,9 @@ impl Router {
     /// When a new listener cannot be opened; then nothing has changed.
     pub fn reconfigure(&self, config: RouterConfig, listeners: Vec<Listener>) -> Result<Changes, Error> {
         let mut parts = self.parts();
+        if self.stopping.load(Relaxed) {
+            return Err(Error::Stopped);
+        }
         let sender = parts.open.clone().ok_or(Error::Stopped)?;
         unique(&listeners)?;
         let known = |address: &Address| parts.doors.iter().any(|d| d.address == *address);
@@ -160,11 +163,22 @@ impl Router {
         self.workers.iter().map(Handle::sessions).sum()
     }
 
-    /// Ends in peace: accepts nobody, closes idle sessions outside transactions, waits for the others until `deadline`,
-    /// then cuts what is left and says so in the log. Returns how many were cut.
+    /// Ends in peace: [`Router::empty`], then its threads end. Returns how many sessions were cut.
     pub async fn stop(self, deadline: Duration) -> usize {
-        self.parts().doors.drain(..).for_each(|door| door.close());
-        self.stopping.store(true, Relaxed);
+        let cut = self.empty(deadline).await;
+        let threads = std::mem::take(&mut self.parts().threads);
+        drop(self);
+        let joined = tokio::task::spawn_blocking(|| threads.into_iter().for_each(|t| drop(t.join())));
+        let _ = joined.await;
+        cut
+    }
+
+    /// Accepts nobody any more, closes idle sessions outside transactions, waits for the others until `deadline`, then
+    /// cuts what is left and says so in the log. Returns how many were cut. [`Router::status`] goes on telling.
+    pub async fn empty(&self, deadline: Duration) -> usize {
+        if !self.stopping.swap(true, Relaxed) {
+            self.parts().doors.iter().for_each(|door| door.close());
+        }
         let until = Instant::now() + deadline;
         while self.sessions() > 0 && Instant::now() < until {
             tokio::time::sleep(STOP_LOOK).await;
@@ -177,10 +191,6 @@ impl Router {
         while self.sessions() > 0 && Instant::now() < until {
             tokio::time::sleep(STOP_LOOK).await;
         }
-        let threads = std::mem::take(&mut self.parts().threads);
-        drop(self);
-        let joined = tokio::task::spawn_blocking(|| threads.into_iter().for_each(|t| drop(t.join())));
-        let _ = joined.await;
         cut
     }
 
@@ -194,7 +204,10 @@ impl Drop for Router {
         // The door's thread ends with its channel; with it go the last handles of the other threads.
         let mut parts = self.parts();
         parts.open = None;
-        parts.doors.drain(..).for_each(|door| door.close());
+        // Closed once only: whoever comes after us may have a unix socket of the same name by now.
+        if !self.stopping.load(Relaxed) {
+            parts.doors.drain(..).for_each(|door| door.close());
+        }
     }
 }
 

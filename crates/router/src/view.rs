@@ -234,7 +234,7 @@ fn fallbacks(candidates: &[Candidate], snapshot: &Snapshot, config: &RouterConfi
         };
         found.push(Fallback::WriterUnknown { why });
     }
-    if snapshot.demand.source != DemandSource::StatementCounters {
+    if snapshot.demand.source != DemandSource::StatementCounters && !snapshot.demand.idle {
         found.push(Fallback::DemandNotMeasured { source: snapshot.demand.source });
     }
     if snapshot.own_zone.is_none() {
@@ -312,6 +312,7 @@ pub(crate) mod tests {
                 source: DemandSource::StatementCounters,
                 reads_per_second: 1000.0,
                 unplaced: 0.0,
+                idle: false,
             },
             ..Snapshot::empty(Instant::now())
         }

@@ -155,6 +155,7 @@ impl World {
             source: DemandSource::StatementCounters,
             reads_per_second: all,
             unplaced: 0.0,
+            idle: false,
         };
         let back = |tick: u64| self.start + Duration::from_millis(tick * 1000 / PER_SECOND);
         let loads = self.loads();

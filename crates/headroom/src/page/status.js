@@ -142,7 +142,7 @@ function flowTable(status, zones) {
   const rows = flow.zones.map((from, i) => h("tr", {}, h("th", {}, from),
     flow.zones.map((to, j) => h("td", { class: "cell" + (flow.rows[i][j] < 0.0005 ? " none" : ""), style: { "--share": flow.rows[i][j].toFixed(4), "--z": colour(zones, to) } }, flow.rows[i][j] < 0.0005 ? "–" : percent(flow.rows[i][j]))),
     h("td", { class: "n" }, percent(flow.demand[i]))));
-  const source = "Demand by " + status.demand.source + (status.demand.unplaced > 0.0005 ? "; " + percent(status.demand.unplaced) + " of reads come from hosts in no known zone" : "") + ".";
+  const source = (status.demand.idle ? status.demand.source.replace(/^n/, "N") : "Demand by " + status.demand.source) + (status.demand.unplaced > 0.0005 ? "; " + percent(status.demand.unplaced) + " of reads come from hosts in no known zone" : "") + ".";
   return [h("table", {}, h("thead", {}, head), h("tbody", {}, rows)), h("p", { class: "note" }, source)];
 }
 
@@ -203,7 +203,7 @@ function render(status) {
   show("flow", flowTable(status, zones));
   show("listeners", listenerTable(status));
   const p = status.process;
-  show("footer", h("span", {}, "Headroom " + p.version + ", up " + age(p.uptime_s)), h("span", {}, p.config ? "configuration " + p.config : "configured by flags"),
+  show("footer", h("span", {}, "Headroom " + p.version + ", up " + age(p.uptime_s) + (p.stopping ? ", stopping: no new clients, sessions end" : "")), h("span", {}, p.config ? "configuration " + p.config : "configured by flags"),
     h("span", {}, "asked " + Math.max(0, Math.round(status.age_ms)) + " ms ago, round " + status.round), h("a", { href: "/status.json" }, "JSON"), h("a", { href: "/metrics" }, "metrics"));
 }
 

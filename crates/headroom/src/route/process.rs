@@ -10,6 +10,7 @@ use crate::environment::Environment;
 use crate::source::{self, Sourced};
 use crate::view::{ProcessView, ReloadView, StatusView};
 use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use tokio::net::TcpListener;
@@ -21,6 +22,7 @@ pub(super) struct Process {
     args: RouteArgs,
     environment: Environment,
     started: Instant,
+    stopping: AtomicBool,
     changing: Mutex<Changing>,
 }
 
@@ -41,7 +43,14 @@ struct Reload {
 impl Process {
     pub(super) fn new(engine: Engine, args: RouteArgs, environment: Environment, sourced: Sourced) -> Self {
         let changing = Mutex::new(Changing { sourced, admin: None, reload: None });
-        Self { engine, args, environment, started: Instant::now(), changing }
+        Self {
+            engine,
+            args,
+            environment,
+            started: Instant::now(),
+            stopping: AtomicBool::new(false),
+            changing,
+        }
     }
 
     pub(super) fn engine(&self) -> &Engine {
@@ -125,6 +134,7 @@ impl Process {
 
     /// Ends everything, within `deadline`. Returns how many sessions had to be cut.
     pub(super) async fn stop(&self, deadline: Duration) -> usize {
+        self.stopping.store(true, Relaxed);
         let cut = self.engine.stop(deadline).await;
         if let Some(admin) = self.changing().admin.take() {
             admin.stop.cancel();
@@ -144,6 +154,7 @@ impl Live for Process {
         status.process = ProcessView {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             pid: std::process::id(),
+            stopping: self.stopping.load(Relaxed),
             uptime_s: self.started.elapsed().as_secs_f64(),
             config: changing.sourced.file.as_ref().map(|file| file.display().to_string()),
             reload: changing.reload.as_ref().map(|reload| ReloadView {

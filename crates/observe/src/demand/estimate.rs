@@ -38,10 +38,21 @@ struct Server {
     rates: Option<BTreeMap<String, f64>>,
 }
 
+/// What the counts say.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Estimate {
+    /// Nobody counts, or not for long enough.
+    Unknown,
+    /// There is next to nothing to count.
+    Idle,
+    /// Shares, or that nearly nobody could be placed.
+    Measured(Measured),
+}
+
 /// What the counts add up to.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Measured {
-    /// By zone, summing to 1.
+    /// By zone, summing to 1; empty when nobody could be placed.
     pub(crate) shares: BTreeMap<Zone, f64>,
     /// Reads a second (or weighted sessions) counted.
     pub(crate) total: f64,
@@ -88,14 +99,13 @@ impl Estimator {
     }
 
     /// Adds up the servers that `counts` says yes to. Counted reads come before sessions: where one server counts
-    /// reads, servers that do not are left out. `place` says where a client host of a server stands. `None` when there
-    /// is nothing to stand on.
+    /// reads, servers that do not are left out. `place` says where a client host of a server stands.
     pub(crate) fn measure(
         &self,
         now: Instant,
         counts: impl Fn(ServerId) -> bool,
         place: impl Fn(ServerId, &str) -> Option<Zone>,
-    ) -> Option<Measured> {
+    ) -> Estimate {
         let counted = || self.servers.iter().filter(|(id, server)| counts(**id) && server.rates.is_some());
         let reads = counted().any(|(_, server)| server.last.counting != Counting::Sessions);
         let mut by_zone: BTreeMap<Zone, f64> = BTreeMap::new();
@@ -112,12 +122,16 @@ impl Estimator {
                 }
             }
         }
-        if placed <= 0.0 || (reads && total < LEAST_READS) {
-            return None;
+        if counted().next().is_none() {
+            return Estimate::Unknown;
         }
+        if total <= 0.0 || (reads && total < LEAST_READS) {
+            return Estimate::Idle;
+        }
+        by_zone.retain(|_, rate| *rate > 0.0);
         by_zone.values_mut().for_each(|rate| *rate /= placed);
-        by_zone.retain(|_, share| *share > 0.0);
-        Some(Measured { shares: by_zone, total, unplaced: ((total - placed) / total).clamp(0.0, 1.0), reads })
+        let unplaced = ((total - placed) / total).clamp(0.0, 1.0);
+        Estimate::Measured(Measured { shares: by_zone, total, unplaced, reads })
     }
 }
 
@@ -184,6 +198,13 @@ mod tests {
         (!host.starts_with('?')).then(|| Zone::new(host))
     }
 
+    fn measure(estimator: &Estimator, now: Instant) -> Option<Measured> {
+        match estimator.measure(now, |_| true, place) {
+            Estimate::Measured(measured) => Some(measured),
+            Estimate::Unknown | Estimate::Idle => None,
+        }
+    }
+
     fn share(measured: &Measured, zone: &str) -> f64 {
         measured.shares.get(&Zone::new(zone)).copied().unwrap_or(0.0)
     }
@@ -192,10 +213,10 @@ mod tests {
     fn two_samples_give_the_first_estimate() {
         let (start, mut estimator) = (Instant::now(), Estimator::default());
         estimator.take(1, &sample(start, Counting::Statements, &[("a", 1000.0), ("b", 0.0)]));
-        assert_eq!(estimator.measure(start, |_| true, place), None);
+        assert_eq!(estimator.measure(start, |_| true, place), Estimate::Unknown);
         let later = start + Duration::from_secs(1);
         estimator.take(1, &sample(later, Counting::Statements, &[("a", 1900.0), ("b", 100.0)]));
-        let measured = estimator.measure(later, |_| true, place).unwrap();
+        let measured = measure(&estimator, later).unwrap();
         assert!((share(&measured, "a") - 0.9).abs() < 1e-9 && (measured.total - 1000.0).abs() < 1e-6);
     }
 
@@ -214,7 +235,7 @@ mod tests {
                     let hosts = [("a", c[0]), ("b", c[1])];
                     estimator.take(id as ServerId, &sample(now, Counting::Statements, &hosts));
                 }
-                estimator.measure(now, |_| true, place).map(|m| share(&m, "a"))
+                measure(&estimator, now).map(|m| share(&m, "a"))
             })
             .collect()
     }
@@ -245,7 +266,7 @@ mod tests {
             let now = start + Duration::from_secs(second);
             estimator.take(1, &sample(now, Counting::Statements, &[("a", count)]));
         }
-        let measured = estimator.measure(start + Duration::from_secs(3), |_| true, place).unwrap();
+        let measured = measure(&estimator, start + Duration::from_secs(3)).unwrap();
         assert!((measured.total - 1000.0).abs() < 1e-6, "{}", measured.total);
     }
 
@@ -253,14 +274,28 @@ mod tests {
     fn counted_reads_come_before_sessions_and_unknown_hosts_are_named_by_share() {
         let (start, mut estimator) = (Instant::now(), Estimator::default());
         estimator.take(1, &sample(start, Counting::Sessions, &[("b", 10.0)]));
-        let sessions = estimator.measure(start, |_| true, place).unwrap();
+        let sessions = measure(&estimator, start).unwrap();
         assert!(!sessions.reads && (share(&sessions, "b") - 1.0).abs() < 1e-9);
         let later = start + Duration::from_secs(1);
         estimator.take(2, &sample(start, Counting::UserStatistics, &[]));
         estimator.take(2, &sample(later, Counting::UserStatistics, &[("a", 300.0), ("?", 100.0)]));
-        let measured = estimator.measure(later, |_| true, place).unwrap();
+        let measured = measure(&estimator, later).unwrap();
         assert!(measured.reads && (measured.unplaced - 0.25).abs() < 1e-9);
         assert!((share(&measured, "a") - 1.0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn a_fleet_without_reads_is_idle_and_one_whose_readers_stand_nowhere_is_not() {
+        let (start, mut estimator) = (Instant::now(), Estimator::default());
+        let later = start + Duration::from_secs(1);
+        for (at, count) in [(start, 100.0), (later, 100.0)] {
+            estimator.take(1, &sample(at, Counting::Statements, &[("a", count)]));
+        }
+        assert_eq!(estimator.measure(later, |_| true, place), Estimate::Idle);
+        let last = start + Duration::from_secs(2);
+        estimator.take(1, &sample(last, Counting::Statements, &[("a", 100.0), ("?", 500.0)]));
+        let measured = measure(&estimator, last).unwrap();
+        assert!(measured.shares.is_empty() && measured.unplaced == 1.0, "{measured:?}");
     }
 
     #[test]
@@ -280,8 +315,8 @@ mod tests {
                 &sample(at(second.into()), Counting::Statements, &[("b", f64::from(second) * 100.0)]),
             );
         }
-        let soon = share(&estimator.measure(at(5), |_| true, place).unwrap(), "a");
-        let late = share(&estimator.measure(at(20), |_| true, place).unwrap(), "a");
+        let soon = share(&measure(&estimator, at(5)).unwrap(), "a");
+        let late = share(&measure(&estimator, at(20)).unwrap(), "a");
         assert!((soon - 0.5).abs() < 1e-9 && late < 0.06, "{soon} {late}");
     }
 

@@ -343,6 +343,7 @@ fn snapshot(round: u64, servers: Vec<Server>) -> Snapshot {
             source: DemandSource::StatementCounters,
             reads_per_second: 100.0,
             unplaced: 0.0,
+            idle: false,
         },
         ..Snapshot::empty(Instant::now())
     }

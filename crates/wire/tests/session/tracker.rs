@@ -45,6 +45,35 @@ fn half_a_packet_in_either_direction_is_not_idle() {
     assert!(!s.tracker.is_idle());
 }
 
+/// Found by fuzzing, as a difference between whole and split bytes: two bytes of a header began no answer.
+#[test]
+fn a_part_of_a_header_begins_an_answer_at_any_length() {
+    for length in 1..=4 {
+        let mut s = Script::new(PLAIN);
+        s.query("SELECT 1");
+        s.tracker.server_bytes(&framed(1, &ok(IDLE).encode(PLAIN))[..length]);
+        assert_eq!(s.tracker.progress().answering, 1, "{length} bytes");
+        assert!(!s.tracker.is_idle());
+    }
+}
+
+/// Found by fuzzing: the body of an answer that had been counted began the answer of the command behind it.
+#[test]
+fn the_rest_of_an_answer_does_not_begin_the_next() {
+    let mut s = Script::new(PLAIN);
+    s.query("SELECT 1");
+    s.query("SELECT 2");
+    let error = framed(1, &ErrPacket::new(1064, b"42000", "no ".repeat(400)).encode(PLAIN));
+    let (most, rest) = error.split_at(error.len() - 3);
+    s.tracker.server_bytes(most);
+    let before = s.tracker.progress();
+    s.tracker.server_bytes(&rest[..2]);
+    assert_eq!(s.tracker.progress(), before);
+    assert_eq!(before.answering, 1);
+    s.tracker.server_bytes(&rest[2..]);
+    assert_eq!((s.tracker.progress().answering, s.tracker.progress().completed), (1, 1));
+}
+
 #[test]
 fn several_results_are_one_command() {
     for capabilities in [PLAIN, NO_EOF] {
