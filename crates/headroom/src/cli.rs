@@ -39,6 +39,9 @@ pub(crate) enum Command {
     /// Real servers with replication, zones, distance and faults on this machine.
     #[command(subcommand)]
     Lab(LabCommand),
+    /// Send a workload to servers or routers and say what came of it.
+    #[command(subcommand)]
+    Load(crate::load_command::LoadCommand),
     /// Show the product's main job on real servers of this machine.
     Demo(crate::demo::DemoArgs),
     /// Measure the relay beside HAProxy and a direct connection.

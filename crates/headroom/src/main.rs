@@ -14,6 +14,7 @@ mod fleet_command;
 mod fleet_view;
 mod interrupted;
 mod lab_command;
+mod load_command;
 mod log;
 mod machine;
 mod metrics;
@@ -49,6 +50,7 @@ async fn main() -> ExitCode {
         cli::Command::Drain(args) => status_command::drain(args, &environment).await,
         cli::Command::Undrain(args) => status_command::undrain(args, &environment).await,
         cli::Command::Lab(command) => lab_command::run(command, &environment).await,
+        cli::Command::Load(command) => load_command::run(command, &environment).await,
         cli::Command::Demo(args) => demo::run(args).await,
         cli::Command::Bench(args) => bench::run(args).await,
     };

@@ -1,0 +1,252 @@
+//! `headroom load`: send a workload and say what came of it. Flags become a plan here; what is sent and how it is
+//! measured is the crate `load`.
+
+mod progress;
+mod text;
+mod workload;
+
+use crate::environment::Environment;
+use crate::terminal::{self, Paint};
+use crate::{exit, option_files};
+use anyhow::{Context, bail};
+use clap::{Args, Subcommand, ValueEnum};
+use fleet::Address;
+use load::arrivals::{Arrivals, Open, Spacing};
+use load::{Account, Plan, Target};
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+use workload::WorkloadArgs;
+
+const EXAMPLES: &str = "\
+Examples:
+  headroom load prepare oltp_read_write --server db1 --database sbtest --tables 4 --table-size 100000
+  headroom load run oltp_read_write --server db1 --database sbtest --tables 4 --table-size 100000 --clients 16
+      A closed loop of 16 clients, comparable with sysbench --threads=16.
+  headroom load run oltp_read_only --server db1 --database sbtest --rate 500 --clients 64 --time 60s
+      An open loop: 500 transactions a second, whatever the server does; response time from the intended start.
+  headroom load run oltp_point_select --reader db2 --reader db3 --database sbtest --json > run.json
+
+Exit code 1: there are figures, and they must not be used (the text says why).";
+
+/// Send a workload and say what came of it.
+#[derive(Subcommand, Debug, Clone)]
+#[command(after_help = EXAMPLES)]
+pub(crate) enum LoadCommand {
+    /// Send it, measure, print.
+    Run(Box<RunArgs>),
+    /// Make and fill the tables (sysbench's own: either tool can prepare, both can run).
+    Prepare(PrepareArgs),
+    /// Remove the tables.
+    Cleanup(PrepareArgs),
+    /// What can be sent.
+    List,
+}
+
+/// Where the load goes.
+#[derive(Args, Debug, Clone)]
+pub(crate) struct TargetArgs {
+    /// The server (or router) for everything: host:port, or the path of a unix socket.
+    #[arg(long, short, value_name = "ADDR")]
+    server: Option<Address>,
+    /// Reads go here [default: as --server]. Repeatable: clients are spread evenly.
+    #[arg(long, value_name = "ADDR")]
+    reader: Vec<Address>,
+    /// Writes go here [default: as --server]. Repeatable.
+    #[arg(long, value_name = "ADDR")]
+    writer: Vec<Address>,
+    /// Account [default: from the option file, else $HEADROOM_USER].
+    #[arg(long, short, value_name = "NAME")]
+    user: Option<String>,
+    /// Database.
+    #[arg(long, short, value_name = "NAME", default_value = "sbtest")]
+    database: String,
+    /// Option file with user and password, in the format of ~/.my.cnf (which is the default).
+    #[arg(long, value_name = "FILE")]
+    option_file: Option<PathBuf>,
+}
+
+/// Flags of `headroom load run`.
+#[derive(Args, Debug, Clone)]
+pub(crate) struct RunArgs {
+    #[command(flatten)]
+    workload: WorkloadArgs,
+    #[command(flatten)]
+    target: TargetArgs,
+    /// Clients: the most transactions at a time.
+    #[arg(long, short, default_value_t = 16, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    clients: u32,
+    /// Threads that send [default: one for every 64 clients, at most one a core].
+    #[arg(long, value_parser = clap::value_parser!(u16).range(1..=1024))]
+    threads: Option<u16>,
+    /// Transactions a second, begun at moments fixed in advance (open loop) [default: a closed loop].
+    #[arg(long, value_name = "PER_SECOND")]
+    rate: Option<f64>,
+    /// How those moments are spread.
+    #[arg(long, value_name = "HOW", default_value = "poisson", requires = "rate")]
+    arrivals: SpacingArg,
+    /// The rate grows to its full height in this time.
+    #[arg(long, value_name = "DURATION", value_parser = fleet::config::duration, requires = "rate")]
+    ramp: Option<Duration>,
+    /// Pause of a client between two transactions (closed loop).
+    #[arg(long, value_name = "DURATION", value_parser = fleet::config::duration, conflicts_with = "rate")]
+    think: Option<Duration>,
+    /// How long is measured.
+    #[arg(long, short, value_name = "DURATION", default_value = "10s", value_parser = fleet::config::duration)]
+    time: Duration,
+    /// Load before that, not counted; its queue is drained.
+    #[arg(long, value_name = "DURATION", default_value = "1s", value_parser = fleet::config::duration)]
+    warm_up: Duration,
+    /// What was due before the end may be answered this much later.
+    #[arg(long, value_name = "DURATION", default_value = "1s", value_parser = fleet::config::duration)]
+    grace: Duration,
+    /// From which keys and moments follow.
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Answers later than this are counted as late.
+    #[arg(long, value_name = "DURATION", value_parser = fleet::config::duration)]
+    objective: Option<Duration>,
+    /// Refuse workloads that change data.
+    #[arg(long)]
+    read_only: bool,
+    /// Print JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+/// Flags of `headroom load prepare` and `cleanup`.
+#[derive(Args, Debug, Clone)]
+pub(crate) struct PrepareArgs {
+    #[command(flatten)]
+    workload: WorkloadArgs,
+    #[command(flatten)]
+    target: TargetArgs,
+    /// Sessions that fill tables at the same time.
+    #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=256))]
+    sessions: u32,
+}
+
+/// `--arrivals`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum SpacingArg {
+    /// Exponential gaps, as of independent users.
+    Poisson,
+    /// Equal gaps.
+    Even,
+}
+
+/// Does what was asked.
+pub(crate) async fn run(command: LoadCommand, environment: &Environment) -> anyhow::Result<ExitCode> {
+    match command {
+        LoadCommand::Run(args) => send(*args, environment).await,
+        LoadCommand::Prepare(args) => prepare(args, environment).await,
+        LoadCommand::Cleanup(args) => cleanup(args, environment).await,
+        LoadCommand::List => {
+            terminal::print(&workload::list())?;
+            Ok(exit::DONE)
+        }
+    }
+}
+
+async fn send(args: RunArgs, environment: &Environment) -> anyhow::Result<ExitCode> {
+    let plan = args.plan(environment)?;
+    let stop = Arc::new(AtomicBool::new(false));
+    let flag = stop.clone();
+    let interrupt = tokio::spawn(async move {
+        if tokio::signal::ctrl_c().await.is_ok() {
+            flag.store(true, Ordering::Relaxed);
+        }
+    });
+    let outcome = tokio::task::spawn_blocking(move || {
+        let view = progress::View::new(&plan);
+        load::run(&plan, &stop, |progress| view.show(&progress))
+    });
+    let outcome = outcome.await.context("the load generator ended unexpectedly")??;
+    interrupt.abort();
+    if args.json {
+        terminal::print_json(&outcome)?;
+    } else {
+        terminal::print(&text::outcome(&outcome, Paint::for_stdout(environment)))?;
+    }
+    Ok(if outcome.is_sound() { exit::DONE } else { exit::no() })
+}
+
+async fn prepare(args: PrepareArgs, environment: &Environment) -> anyhow::Result<ExitCode> {
+    let target = args.target.resolve(environment)?;
+    let options = args.workload.options();
+    let sessions = args.sessions;
+    let made = |table: u32| terminal::complain(&format!("sbtest{table} is ready"));
+    tokio::task::spawn_blocking(move || load::tables::prepare(&target, &options, sessions, 1, made))
+        .await??;
+    Ok(exit::DONE)
+}
+
+async fn cleanup(args: PrepareArgs, environment: &Environment) -> anyhow::Result<ExitCode> {
+    let target = args.target.resolve(environment)?;
+    let options = args.workload.options();
+    tokio::task::spawn_blocking(move || load::tables::cleanup(&target, &options)).await??;
+    Ok(exit::DONE)
+}
+
+impl RunArgs {
+    fn plan(&self, environment: &Environment) -> anyhow::Result<Plan> {
+        let workload = self.workload.workload()?;
+        if self.read_only && workload.writes {
+            bail!("{} changes data, and --read-only forbids that", workload.name);
+        }
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        Ok(Plan {
+            workload: Arc::new(workload),
+            target: self.target.resolve(environment)?,
+            clients: self.clients,
+            threads: self.threads.map_or_else(|| Plan::usual_threads(self.clients, cores), usize::from),
+            arrivals: self.arrivals(),
+            warm_up: self.warm_up,
+            time: self.time,
+            grace: self.grace,
+            seed: self.seed,
+            objective: self.objective,
+        })
+    }
+
+    fn arrivals(&self) -> Arrivals {
+        let Some(rate) = self.rate else {
+            return Arrivals::Closed { think: self.think.unwrap_or_default() };
+        };
+        let spacing = match self.arrivals {
+            SpacingArg::Poisson => Spacing::Poisson,
+            SpacingArg::Even => Spacing::Even,
+        };
+        Arrivals::Open(Open { rate, ramp: self.ramp.map(|time| (0.0, time)), spacing })
+    }
+}
+
+impl TargetArgs {
+    fn resolve(&self, environment: &Environment) -> anyhow::Result<Target> {
+        let or_server = |named: &[Address]| match named {
+            [] => self.server.iter().cloned().collect(),
+            some => some.to_vec(),
+        };
+        let (readers, writers) = (or_server(&self.reader), or_server(&self.writer));
+        if readers.is_empty() && writers.is_empty() {
+            bail!("nothing says where to send it; name a server with --server db1:3306");
+        }
+        let file = match &self.option_file {
+            Some(path) => Some(option_files::read(path)?),
+            None => {
+                let usual = environment.home.as_ref().map(|home| home.join(".my.cnf"));
+                usual.filter(|path| path.exists()).map(|path| option_files::read(&path)).transpose()?
+            }
+        };
+        let (file_user, file_password) = file.map(|login| (login.user, login.password)).unwrap_or_default();
+        let user = self.user.clone().or(file_user).or_else(|| environment.user.clone());
+        let account = Account {
+            user: user.context("no account is named; use --user, an option file or $HEADROOM_USER")?,
+            password: file_password.or_else(|| environment.password.clone()).unwrap_or_default(),
+            database: self.database.clone(),
+        };
+        Ok(Target { readers, writers, account })
+    }
+}

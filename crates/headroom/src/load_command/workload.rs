@@ -1,0 +1,93 @@
+//! From a name and flags to a workload.
+
+use anyhow::Context;
+use clap::Args;
+use load::distribution::Distribution;
+use load::workload::sysbench::{self, Options, WORKLOADS};
+use load::workload::{Protocol, Workload};
+use std::fmt::Write;
+
+/// What is sent.
+#[derive(Args, Debug, Clone)]
+pub(crate) struct WorkloadArgs {
+    /// The workload's name (headroom load list).
+    #[arg(value_name = "WORKLOAD")]
+    name: String,
+    /// Tables sbtest1 to sbtestN.
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    tables: u32,
+    /// Rows of each table.
+    #[arg(long, default_value_t = 10_000)]
+    table_size: u32,
+    /// How keys are spread: uniform, gaussian, special, pareto or zipfian, each as in sysbench.
+    #[arg(long, default_value = "special", value_parser = distribution)]
+    distribution: Distribution,
+    /// Shape of pareto.
+    #[arg(long, value_name = "H")]
+    pareto_h: Option<f64>,
+    /// Shape of zipfian.
+    #[arg(long, value_name = "EXPONENT")]
+    zipfian_exponent: Option<f64>,
+    /// Write parameters into the statement's text instead of preparing it (sysbench: --db-ps-mode=disable).
+    #[arg(long)]
+    text: bool,
+    /// Leave out BEGIN and COMMIT.
+    #[arg(long)]
+    skip_trx: bool,
+    /// Leave out the four kinds of range reads.
+    #[arg(long)]
+    no_range_selects: bool,
+    /// Point selects of a transaction.
+    #[arg(long, default_value_t = 10)]
+    point_selects: u32,
+    /// Rows of a range.
+    #[arg(long, default_value_t = 100)]
+    range_size: u32,
+    /// Points of select_random_points, ranges of select_random_ranges.
+    #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    random_points: u32,
+}
+
+impl WorkloadArgs {
+    /// sysbench's options.
+    pub(crate) fn options(&self) -> Options {
+        let distribution = match self.distribution {
+            Distribution::Pareto { h } => Distribution::Pareto { h: self.pareto_h.unwrap_or(h) },
+            Distribution::Zipfian { exponent } => {
+                Distribution::Zipfian { exponent: self.zipfian_exponent.unwrap_or(exponent) }
+            }
+            other => other,
+        };
+        Options {
+            tables: self.tables,
+            table_size: self.table_size,
+            distribution,
+            protocol: if self.text { Protocol::Text } else { Protocol::Prepared },
+            range_size: self.range_size,
+            point_selects: self.point_selects,
+            range_selects: !self.no_range_selects,
+            skip_trx: self.skip_trx,
+            random_points: self.random_points,
+            ..Options::default()
+        }
+    }
+
+    /// The workload of this name.
+    pub(crate) fn workload(&self) -> anyhow::Result<Workload> {
+        sysbench::workload(&self.name, &self.options())
+            .with_context(|| format!("no workload is called '{}'; headroom load list names them", self.name))
+    }
+}
+
+/// All names with what they send.
+pub(crate) fn list() -> String {
+    WORKLOADS.iter().fold(String::new(), |mut text, (name, purpose)| {
+        let _ = writeln!(text, "{name:<24}{purpose}");
+        text
+    })
+}
+
+fn distribution(name: &str) -> Result<Distribution, String> {
+    Distribution::named(name)
+        .ok_or_else(|| format!("'{name}' is none of uniform, gaussian, special, pareto and zipfian"))
+}

@@ -1,0 +1,109 @@
+//! The threads that send: each has its own clients, sockets and counts, and shares nothing while it runs.
+//!
+//! A run is a sequence of phases (warm-up, measurement, or the trials of a search) over the same connections. Between
+//! phases nothing is in flight: every phase begins with an empty queue.
+
+mod client;
+mod connection;
+mod phase;
+mod poll;
+mod shared;
+mod thread;
+
+pub(crate) use phase::Phase;
+pub(crate) use shared::Shared;
+
+use crate::error::LoadError;
+use crate::tally::{Second, Tally};
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+/// What a thread tells.
+enum Message {
+    /// All its clients are connected, or cannot be.
+    Connected(Result<(), LoadError>),
+    /// A second is over.
+    Second(Second),
+    /// The phase is over.
+    Done(Box<Result<Tally, LoadError>>),
+}
+
+/// The threads of a run.
+#[derive(Debug)]
+pub(crate) struct Driver {
+    shared: Arc<Shared>,
+    commands: Vec<Sender<Phase>>,
+    messages: Receiver<Message>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+/// All clients must be connected within this time.
+const CONNECT: Duration = Duration::from_secs(30);
+
+impl Driver {
+    /// Starts the threads and connects all clients.
+    ///
+    /// # Errors
+    /// The first thing that keeps a client from logging in.
+    pub(crate) fn start(shared: Shared, threads: usize) -> Result<Self, LoadError> {
+        let shared = Arc::new(shared);
+        let (tell, messages) = channel();
+        let mut driver = Self { shared, commands: Vec::new(), messages, threads: Vec::new() };
+        for number in 0..threads {
+            let (command, commands) = channel();
+            let (shared, tell) = (driver.shared.clone(), tell.clone());
+            let run = move || thread::run(&shared, (number, threads), &commands, &tell);
+            let thread = std::thread::Builder::new().name(format!("load-{number}")).spawn(run);
+            let doing = "starting a thread";
+            driver.threads.push(thread.map_err(|source| LoadError::Io { doing, source })?);
+            driver.commands.push(command);
+        }
+        for _ in 0..threads {
+            match driver.messages.recv() {
+                Ok(Message::Connected(outcome)) => outcome?,
+                _ => return Err(LoadError::ThreadLost),
+            }
+        }
+        Ok(driver)
+    }
+
+    /// Runs a phase on all threads. `each_second` hears of every second as soon as a thread has told it.
+    ///
+    /// # Errors
+    /// A thread that ended.
+    pub(crate) fn run(&self, phase: &Phase, mut each_second: impl FnMut(Second)) -> Result<Tally, LoadError> {
+        for command in &self.commands {
+            command.send(phase.clone()).map_err(|_| LoadError::ThreadLost)?;
+        }
+        let mut whole = Tally::new(&self.shared.workload);
+        let mut left = self.threads.len();
+        while left > 0 {
+            match self.messages.recv() {
+                Ok(Message::Second(second)) => each_second(second),
+                Ok(Message::Done(tally)) => {
+                    whole.add(&(*tally)?);
+                    left -= 1;
+                }
+                _ => return Err(LoadError::ThreadLost),
+            }
+        }
+        Ok(whole)
+    }
+
+    /// What all threads share.
+    pub(crate) fn shared(&self) -> &Shared {
+        &self.shared
+    }
+}
+
+impl Drop for Driver {
+    fn drop(&mut self) {
+        self.commands.clear();
+        for thread in self.threads.drain(..) {
+            // A thread that panicked has said so already.
+            let _ = thread.join();
+        }
+    }
+}

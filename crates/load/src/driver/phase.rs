@@ -1,0 +1,21 @@
+//! One stretch of load: when it begins and ends, and what happens to what is left at its end.
+
+use crate::arrivals::Arrivals;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+/// One stretch of load, the same for all threads. Moments are in ns from [`Shared::base`](super::Shared).
+#[derive(Clone, Debug)]
+pub(crate) struct Phase {
+    pub(crate) start: u64,
+    /// Nothing begins that was due later; in a closed loop nothing begins later.
+    pub(crate) end: u64,
+    /// What is due before the end may begin and be answered until here.
+    pub(crate) grace: u64,
+    pub(crate) arrivals: Arrivals,
+    pub(crate) seed: u64,
+    /// Later answers than this are counted as late.
+    pub(crate) objective: Option<u64>,
+    /// Set to end the phase early.
+    pub(crate) stop: Arc<AtomicBool>,
+}

@@ -1,0 +1,68 @@
+//! What all threads of a run share and none changes.
+
+use crate::error::LoadError;
+use crate::login::Account;
+use crate::target::{Peer, Target};
+use crate::workload::{Lane, Protocol, Workload};
+use std::sync::Arc;
+use std::time::Instant;
+
+/// What all threads of a run share.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    pub(crate) workload: Arc<Workload>,
+    pub(crate) account: Account,
+    /// Lanes that the workload uses, with the addresses of each.
+    pub(crate) lanes: Vec<(Lane, Vec<Peer>)>,
+    /// All clients of all threads.
+    pub(crate) clients: u32,
+    /// Moments are counted from here, in ns.
+    pub(crate) base: Instant,
+    /// Where the variants of each statement begin among the places of prepared statements.
+    first: Vec<usize>,
+    places: usize,
+    /// What is prepared on a connection of each lane.
+    prepares: [Vec<(usize, usize)>; 2],
+}
+
+impl Shared {
+    pub(crate) fn new(workload: Arc<Workload>, target: &Target, clients: u32) -> Result<Self, LoadError> {
+        workload.check()?;
+        let lanes = workload.lanes().map(|lane| Ok((lane, target.resolve(lane)?)));
+        let lanes = lanes.collect::<Result<Vec<_>, LoadError>>()?;
+        let (mut first, mut places) = (Vec::new(), 0);
+        let mut prepares = [Vec::new(), Vec::new()];
+        for (number, statement) in workload.statements.iter().enumerate() {
+            first.push(places);
+            places += statement.variants();
+            if statement.protocol == Protocol::Prepared {
+                let variants = (0..statement.variants()).map(|variant| (number, variant));
+                prepares[statement.lane as usize].extend(variants);
+            }
+        }
+        let account = target.account.clone();
+        Ok(Self { workload, account, lanes, clients, base: Instant::now(), first, places, prepares })
+    }
+
+    /// The place of a variant of a statement among all.
+    #[inline]
+    pub(crate) fn place(&self, statement: usize, variant: usize) -> usize {
+        self.first[statement] + variant
+    }
+
+    pub(crate) fn places(&self) -> usize {
+        self.places
+    }
+
+    /// What is prepared on a connection of this lane.
+    #[inline]
+    pub(crate) fn prepares(&self, lane: Lane) -> &[(usize, usize)] {
+        &self.prepares[lane as usize]
+    }
+
+    /// Now, in ns from the base.
+    #[inline]
+    pub(crate) fn now(&self) -> u64 {
+        self.base.elapsed().as_nanos() as u64
+    }
+}

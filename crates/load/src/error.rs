@@ -1,0 +1,83 @@
+//! What can keep a run from starting. Once it runs, nothing ends it early: errors are counted.
+
+use fleet::Address;
+use std::io;
+
+/// Why there is no result.
+#[derive(Debug, thiserror::Error)]
+pub enum LoadError {
+    /// The workload makes no sense.
+    #[error("workload {workload}: {what}")]
+    Workload {
+        /// Its name.
+        workload: String,
+        /// What is wrong with it.
+        what: String,
+    },
+    /// An address that no connection can be made to.
+    #[error("cannot connect to {address}: {source}")]
+    Connect {
+        /// The address.
+        address: Address,
+        /// Why.
+        source: io::Error,
+    },
+    /// The server said no before the load began.
+    #[error("{address} refused: error {code}: {message}")]
+    Refused {
+        /// Who.
+        address: Address,
+        /// The error's number.
+        code: u16,
+        /// In its words.
+        message: String,
+    },
+    /// The server does not speak as it should.
+    #[error("{address} does not speak the MySQL protocol as expected: {source}")]
+    Wire {
+        /// Who.
+        address: Address,
+        /// What is wrong.
+        source: wire::WireError,
+    },
+    /// A login that we cannot do.
+    #[error("cannot log in at {address}: {what}")]
+    Login {
+        /// Who asked for it.
+        address: Address,
+        /// What, and what to do.
+        what: String,
+    },
+    /// Nothing came of the connections in time.
+    #[error(
+        "only {ready} of {clients} connections were made after {seconds} s; does the server answer at all?"
+    )]
+    NotReady {
+        /// Connections that are.
+        ready: usize,
+        /// Connections that should be.
+        clients: usize,
+        /// How long was waited.
+        seconds: u64,
+    },
+    /// The run is asked for something impossible.
+    #[error("{0}")]
+    Plan(String),
+    /// The machine refused something.
+    #[error("{doing}: {source}")]
+    Io {
+        /// What was being done.
+        doing: &'static str,
+        /// Why it failed.
+        source: io::Error,
+    },
+    /// A thread of the driver ended unexpectedly.
+    #[error("a thread of the load generator ended unexpectedly; this is a fault of headroom")]
+    ThreadLost,
+}
+
+impl LoadError {
+    pub(crate) fn io(doing: &'static str) -> impl Fn(rustix::io::Errno) -> Self {
+        move |source| Self::Io { doing, source: source.into() }
+    }
+}

@@ -1,0 +1,51 @@
+//! The load generator: what is sent ([`workload`], [`distribution`]), when ([`arrivals`]), by whom (the driver), and
+//! what came of it ([`outcome`]).
+//!
+//! ```no_run
+//! # fn example() -> Result<(), load::LoadError> {
+//! use load::{Account, Arrivals, Plan, Target, workload::sysbench};
+//! let options = sysbench::Options::default();
+//! let workload = sysbench::workload("oltp_point_select", &options).expect("one of sysbench's");
+//! let plan = Plan {
+//!     workload: workload.into(),
+//!     target: Target::single("127.0.0.1:3306".parse().expect("an address"), Account::default()),
+//!     clients: 16,
+//!     threads: 1,
+//!     arrivals: Arrivals::poisson(2000.0),
+//!     warm_up: std::time::Duration::from_secs(2),
+//!     time: std::time::Duration::from_secs(10),
+//!     grace: std::time::Duration::from_secs(1),
+//!     seed: 1,
+//!     objective: None,
+//! };
+//! let outcome = load::run(&plan, &Default::default(), |_progress| {})?;
+//! println!("p99: {} ms", outcome.response.p99_ms);
+//! # Ok(())
+//! # }
+//! ```
+//! No client library is on the timed path: sessions are small state machines over non-blocking sockets, a query
+//! allocates nothing, and threads share nothing while they send.
+
+pub mod arrivals;
+pub mod distribution;
+mod driver;
+mod error;
+mod login;
+pub mod outcome;
+mod reply;
+mod run;
+mod session;
+mod soundness;
+pub mod tables;
+mod tally;
+mod target;
+pub mod workload;
+
+pub use arrivals::Arrivals;
+pub use distribution::Distribution;
+pub use error::LoadError;
+pub use login::Account;
+pub use outcome::Outcome;
+pub use run::{Load, Plan, Progress, run};
+pub use target::Target;
+pub use workload::Workload;

@@ -1,0 +1,337 @@
+//! What came of a run, as values: for tables, JSON, the history and the page alike.
+//!
+//! All times are in ms. Histograms are HdrHistogram's V2 encoding (not compressed), base64, values in ns: any tool that
+//! reads that format can merge them and take other percentiles.
+
+use crate::arrivals::Arrivals;
+use crate::tally::{Count, Failure, Second, Tally};
+use crate::workload::{Protocol, Workload};
+use base64::Engine;
+use hdrhistogram::Histogram;
+use hdrhistogram::serialization::{Serializer, V2Serializer};
+use serde::Serialize;
+use std::collections::BTreeMap;
+
+/// What came of a run.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Outcome {
+    /// What was sent.
+    pub workload: String,
+    /// When.
+    pub arrivals: Arrivals,
+    /// How.
+    pub protocol: Protocol,
+    /// Clients: the most transactions at a time.
+    pub clients: u32,
+    /// Threads that sent.
+    pub threads: usize,
+    /// From which keys and moments follow.
+    pub seed: u64,
+    /// Length of the measurement in seconds.
+    pub seconds: f64,
+    /// Why these figures must not be used; empty when they may.
+    pub void: Vec<String>,
+    /// What to know beside the figures.
+    pub notes: Vec<String>,
+    /// All transactions together.
+    pub totals: Totals,
+    /// Response time of all transactions: from the intended start in an open loop, from the actual in a closed one.
+    pub response: Times,
+    /// From the actual start; only in an open loop.
+    pub service: Option<Times>,
+    /// By transaction.
+    pub transactions: Vec<Kind>,
+    /// By statement.
+    pub statements: Vec<Kind>,
+    /// Second by second.
+    pub series: Vec<Moment>,
+    /// What it cost to send.
+    pub generator: Generator,
+}
+
+/// Counts of a run.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Totals {
+    /// Transactions that were due (open loop) or begun.
+    pub arrivals: u64,
+    /// Answered without error.
+    pub done: u64,
+    /// Of these, a second.
+    pub per_second: f64,
+    /// Statements that were answered, with or without error.
+    pub queries: u64,
+    /// Of these, a second.
+    pub queries_per_second: f64,
+    /// Ended with an error.
+    pub failed: u64,
+    /// Answered later than the objective.
+    pub late: u64,
+    /// Begun and not answered by the end.
+    pub unfinished: u64,
+    /// Due and never begun, because every client was busy.
+    pub not_started: u64,
+    /// Errors by what they were.
+    pub errors: BTreeMap<String, u64>,
+}
+
+/// A distribution of times, in ms.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Times {
+    /// How many.
+    pub count: u64,
+    /// The shortest.
+    pub min_ms: f64,
+    /// The arithmetic mean.
+    pub mean_ms: f64,
+    /// Half are shorter.
+    pub p50_ms: f64,
+    /// 90 % are shorter.
+    pub p90_ms: f64,
+    /// 95 % are shorter.
+    pub p95_ms: f64,
+    /// 99 % are shorter.
+    pub p99_ms: f64,
+    /// 99.9 % are shorter.
+    pub p999_ms: f64,
+    /// 99.99 % are shorter.
+    pub p9999_ms: f64,
+    /// The longest.
+    pub max_ms: f64,
+    /// Everything, in HdrHistogram's V2 encoding, base64, in ns.
+    pub histogram: String,
+}
+
+/// One kind of transaction or statement.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Kind {
+    /// Its name.
+    pub name: String,
+    /// Answered without error.
+    pub done: u64,
+    /// Ended with an error or not at all.
+    pub failed: u64,
+    /// Rows that came.
+    pub rows: u64,
+    /// Response time.
+    pub response: Times,
+    /// Time from the actual start, where it differs.
+    pub service: Option<Times>,
+    /// Errors by what they were.
+    pub errors: BTreeMap<String, u64>,
+}
+
+/// One second.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Moment {
+    /// From 0.
+    pub second: u64,
+    /// Transactions that ended well in it.
+    pub done: u64,
+    /// Statements that were answered in it.
+    pub queries: u64,
+    /// Transactions that failed in it.
+    pub failed: u64,
+    /// Response time, 50 %.
+    pub p50_ms: f64,
+    /// Response time, 95 %.
+    pub p95_ms: f64,
+    /// Response time, 99 %.
+    pub p99_ms: f64,
+    /// The longest response time.
+    pub max_ms: f64,
+}
+
+/// What it cost to send, and how well it was done.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Generator {
+    /// CPU time for each statement, in microseconds.
+    pub cpu_us_per_query: f64,
+    /// CPU time over wall time of the busiest possible: 1 is all threads all the time.
+    pub cpu_share: f64,
+    /// By how much transactions began late although a client was free, in ms; only in an open loop.
+    pub lateness: Option<Times>,
+    /// Writes that found the send buffer full.
+    pub saturated_sends: u64,
+    /// Connections that were lost and made again.
+    pub reconnects: u64,
+}
+
+impl Times {
+    pub(crate) fn of(histogram: &Histogram<u64>) -> Self {
+        let ms = |nanos: u64| nanos as f64 / 1e6;
+        if histogram.is_empty() {
+            return Self::default();
+        }
+        let at = |quantile: f64| ms(histogram.value_at_quantile(quantile));
+        Self {
+            count: histogram.len(),
+            min_ms: ms(histogram.min()),
+            mean_ms: histogram.mean() / 1e6,
+            p50_ms: at(0.5),
+            p90_ms: at(0.9),
+            p95_ms: at(0.95),
+            p99_ms: at(0.99),
+            p999_ms: at(0.999),
+            p9999_ms: at(0.9999),
+            max_ms: ms(histogram.max()),
+            histogram: encode(histogram),
+        }
+    }
+}
+
+/// Everything that a run was made of, for [`Outcome`].
+pub(crate) struct Facts<'a> {
+    pub(crate) workload: &'a Workload,
+    pub(crate) arrivals: &'a Arrivals,
+    pub(crate) clients: u32,
+    pub(crate) threads: usize,
+    pub(crate) seed: u64,
+    pub(crate) seconds: f64,
+    pub(crate) tally: &'a Tally,
+    pub(crate) series: &'a BTreeMap<u64, Second>,
+}
+
+impl Outcome {
+    pub(crate) fn of(facts: &Facts<'_>) -> Self {
+        let tally = facts.tally;
+        let open = facts.arrivals.is_open();
+        let mut response = crate::tally::histogram();
+        let mut service = crate::tally::histogram();
+        for count in &tally.transactions {
+            let _ = response.add(&count.response);
+            let _ = service.add(&count.service);
+        }
+        let names = facts.workload.transactions.iter().map(|transaction| &transaction.name);
+        let transactions = names.zip(&tally.transactions).map(|(name, count)| Kind::of(name, count, open));
+        let names = facts.workload.statements.iter().map(|statement| &statement.name);
+        let statements = names.zip(&tally.statements).map(|(name, count)| Kind::of(name, count, false));
+        let mut outcome = Self {
+            workload: facts.workload.name.clone(),
+            arrivals: facts.arrivals.clone(),
+            protocol: facts.workload.protocol,
+            clients: facts.clients,
+            threads: facts.threads,
+            seed: facts.seed,
+            seconds: facts.seconds,
+            void: Vec::new(),
+            notes: Vec::new(),
+            totals: Totals::of(tally, response.len(), facts.seconds),
+            response: Times::of(&response),
+            service: open.then(|| Times::of(&service)),
+            transactions: transactions.collect(),
+            statements: statements.collect(),
+            series: facts.series.values().map(Moment::of).collect(),
+            generator: Generator::of(tally, open),
+        };
+        crate::soundness::judge(&mut outcome);
+        outcome
+    }
+
+    /// Whether the figures may be used.
+    pub fn is_sound(&self) -> bool {
+        self.void.is_empty()
+    }
+}
+
+impl Totals {
+    fn of(tally: &Tally, done: u64, seconds: f64) -> Self {
+        let mut totals = Self {
+            arrivals: tally.arrivals,
+            done,
+            per_second: done as f64 / seconds,
+            queries: tally.queries,
+            queries_per_second: tally.queries as f64 / seconds,
+            late: tally.late,
+            not_started: tally.not_started,
+            ..Self::default()
+        };
+        for (failure, times) in tally.transactions.iter().flat_map(|count| &count.failed) {
+            if *failure == Failure::Unfinished {
+                totals.unfinished += times;
+            } else {
+                totals.failed += times;
+            }
+            *totals.errors.entry(failure.to_string()).or_default() += times;
+        }
+        totals
+    }
+}
+
+impl Kind {
+    fn of(name: &str, count: &Count, with_service: bool) -> Self {
+        Self {
+            name: name.to_owned(),
+            done: count.response.len(),
+            failed: count.failed.values().sum(),
+            rows: count.rows,
+            response: Times::of(&count.response),
+            service: with_service.then(|| Times::of(&count.service)),
+            errors: count.failed.iter().map(|(failure, times)| (failure.to_string(), *times)).collect(),
+        }
+    }
+}
+
+impl Moment {
+    /// The figures of a second.
+    pub(crate) fn of(second: &Second) -> Self {
+        let at = |quantile| second.response.value_at_quantile(quantile) as f64 / 1e6;
+        Self {
+            second: second.index,
+            done: second.response.len(),
+            queries: second.queries,
+            failed: second.failed,
+            p50_ms: at(0.5),
+            p95_ms: at(0.95),
+            p99_ms: at(0.99),
+            max_ms: second.response.max() as f64 / 1e6,
+        }
+    }
+}
+
+impl Generator {
+    fn of(tally: &Tally, open: bool) -> Self {
+        Self {
+            cpu_us_per_query: tally.cpu as f64 / 1e3 / tally.queries.max(1) as f64,
+            cpu_share: tally.cpu as f64 / tally.wall.max(1) as f64,
+            lateness: open.then(|| Times::of(&tally.lateness)),
+            saturated_sends: tally.saturated_sends,
+            reconnects: tally.reconnects,
+        }
+    }
+}
+
+impl std::fmt::Display for Failure {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Code(code) => write!(f, "error {code}"),
+            Self::ConnectionLost => f.write_str("connection lost"),
+            Self::Unfinished => f.write_str("not answered by the end"),
+        }
+    }
+}
+
+fn encode(histogram: &Histogram<u64>) -> String {
+    let mut bytes = Vec::new();
+    // Writing to memory cannot fail.
+    let _ = V2Serializer::new().serialize(histogram, &mut bytes);
+    base64::engine::general_purpose::STANDARD.encode(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_histogram_comes_back_from_its_encoding() {
+        let mut histogram = crate::tally::histogram();
+        for value in [100_000, 200_000, 5_000_000_000] {
+            histogram.saturating_record(value);
+        }
+        let times = Times::of(&histogram);
+        let bytes = base64::engine::general_purpose::STANDARD.decode(&times.histogram).unwrap();
+        let mut reader = hdrhistogram::serialization::Deserializer::new();
+        let back: Histogram<u64> = reader.deserialize(&mut bytes.as_slice()).unwrap();
+        assert_eq!(back, histogram);
+        assert!((times.max_ms - 5000.0).abs() < 5.0 && times.count == 3);
+    }
+}

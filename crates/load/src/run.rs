@@ -1,0 +1,166 @@
+//! A run: connect, warm up, drain, measure.
+
+use crate::arrivals::Arrivals;
+use crate::driver::{Driver, Phase, Shared};
+use crate::error::LoadError;
+use crate::outcome::{Facts, Moment, Outcome};
+use crate::tally::Second;
+use crate::target::Target;
+use crate::workload::Workload;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+/// What a run is asked for.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// What to send.
+    pub workload: Arc<Workload>,
+    /// Where.
+    pub target: Target,
+    /// Clients: the most transactions at a time.
+    pub clients: u32,
+    /// Threads that send; see [`Plan::usual_threads`].
+    pub threads: usize,
+    /// When.
+    pub arrivals: Arrivals,
+    /// Load before the measurement, not counted; its queue is drained before the measurement begins.
+    pub warm_up: Duration,
+    /// Length of the measurement.
+    pub time: Duration,
+    /// What is due before the end may be answered this much later.
+    pub grace: Duration,
+    /// From which keys and moments follow.
+    pub seed: u64,
+    /// Answers later than this are counted as late.
+    pub objective: Option<Duration>,
+}
+
+/// How a run comes along.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Progress {
+    /// All clients are connected.
+    Connected,
+    /// A second of the warm-up is over.
+    WarmingUp(Moment),
+    /// A second of the measurement is over.
+    Measuring(Moment),
+}
+
+/// Threads begin this long after they are told to, so that all begin together.
+const LEAD: Duration = Duration::from_millis(5);
+
+impl Plan {
+    /// Threads for this many clients: one for every 64 clients, at most one a core and at least one. A single thread
+    /// serves many clients cheaper than several do, because one wait brings the answers of many.
+    pub fn usual_threads(clients: u32, cores: usize) -> usize {
+        (clients as usize).div_ceil(64).clamp(1, cores.max(1))
+    }
+
+    fn check(&self) -> Result<(), LoadError> {
+        let wrong = |what: &str| Err(LoadError::Plan(what.to_owned()));
+        match &self.arrivals {
+            _ if self.clients == 0 => wrong("no clients: at least one is needed to send anything"),
+            _ if self.threads == 0 => wrong("no threads: at least one is needed to send anything"),
+            _ if self.time.is_zero() => wrong("a run of no time measures nothing"),
+            Arrivals::Open(open) if !(open.rate > 0.0 && open.rate.is_finite()) => {
+                wrong("a rate must be above 0")
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// A load generator whose clients are connected.
+#[derive(Debug)]
+pub struct Load {
+    plan: Plan,
+    driver: Driver,
+}
+
+impl Load {
+    /// Connects all clients.
+    ///
+    /// # Errors
+    /// A plan that makes no sense, or whatever keeps a client from logging in and preparing its statements.
+    pub fn connect(plan: Plan) -> Result<Self, LoadError> {
+        plan.check()?;
+        let shared = Shared::new(plan.workload.clone(), &plan.target, plan.clients)?;
+        let threads = plan.threads.min(plan.clients as usize);
+        let driver = Driver::start(shared, threads)?;
+        Ok(Self { plan, driver })
+    }
+
+    /// Sends for a while with these arrivals. May be called again: each time begins with nothing in flight.
+    ///
+    /// # Errors
+    /// Only a fault of our own; whatever the server does is counted.
+    pub fn send(
+        &self,
+        arrivals: &Arrivals,
+        time: Duration,
+        seed: u64,
+        stop: &Arc<AtomicBool>,
+        mut each_second: impl FnMut(Moment),
+    ) -> Result<Outcome, LoadError> {
+        let start = self.driver.shared().now() + nanos(LEAD);
+        let end = start + nanos(time);
+        let phase = Phase {
+            start,
+            end,
+            grace: end + nanos(self.plan.grace),
+            arrivals: arrivals.clone(),
+            seed,
+            objective: self.plan.objective.map(nanos),
+            stop: stop.clone(),
+        };
+        let mut series: BTreeMap<u64, (usize, Second)> = BTreeMap::new();
+        let threads = self.plan.threads.min(self.plan.clients as usize);
+        let tally = self.driver.run(&phase, |second| {
+            let (told, whole) = series.entry(second.index).or_insert_with(|| (0, Second::new(second.index)));
+            whole.add(&second);
+            *told += 1;
+            if *told == threads {
+                each_second(Moment::of(whole));
+            }
+        })?;
+        let series = series.into_iter().map(|(index, (_, second))| (index, second)).collect();
+        let seconds = tally.wall.min(nanos(time) * threads as u64) as f64 / threads as f64 / 1e9;
+        Ok(Outcome::of(&Facts {
+            workload: &self.plan.workload,
+            arrivals,
+            clients: self.plan.clients,
+            threads,
+            seed,
+            seconds,
+            tally: &tally,
+            series: &series,
+        }))
+    }
+}
+
+/// Connects, warms up, drains and measures.
+///
+/// # Errors
+/// As [`Load::connect`]; once the load has begun, errors are counted and end nothing.
+pub fn run(
+    plan: &Plan,
+    stop: &Arc<AtomicBool>,
+    mut progress: impl FnMut(Progress),
+) -> Result<Outcome, LoadError> {
+    let load = Load::connect(plan.clone())?;
+    progress(Progress::Connected);
+    if !plan.warm_up.is_zero() {
+        // Other keys than the measurement's: a warm-up with the same ones would put exactly those into the cache.
+        let seed = plan.seed.wrapping_add(1 << 32);
+        load.send(&plan.arrivals, plan.warm_up, seed, stop, |second| {
+            progress(Progress::WarmingUp(second));
+        })?;
+    }
+    load.send(&plan.arrivals, plan.time, plan.seed, stop, |second| progress(Progress::Measuring(second)))
+}
+
+fn nanos(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
+}

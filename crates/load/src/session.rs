@@ -1,0 +1,134 @@
+//! A plain blocking session, for what surrounds a run: making tables, asking the server something. Never on the timed
+//! path.
+
+use crate::error::LoadError;
+use crate::login::{Account, Handshake, LoginFailure, LoginStep};
+use crate::reply::{Reply, ReplyReader};
+use crate::target::{Peer, Place};
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::os::unix::net::UnixStream;
+use std::time::Duration;
+use wire::{Command, ErrPacket, packet};
+
+/// Making an index on a large table takes long; a server that is gone is noticed by TCP.
+const PATIENCE: Duration = Duration::from_secs(3600);
+const CONNECT: Duration = Duration::from_secs(10);
+
+/// A session that is logged in.
+pub(crate) struct Session {
+    peer: Peer,
+    stream: Box<dyn Stream>,
+    reader: ReplyReader,
+}
+
+trait Stream: Read + Write + Send {}
+impl<T: Read + Write + Send> Stream for T {}
+
+impl Session {
+    /// Connects and logs in.
+    ///
+    /// # Errors
+    /// As the server says.
+    pub(crate) fn connect(peer: Peer, account: &Account) -> Result<Self, LoadError> {
+        let failed = |source| LoadError::Connect { address: peer.address.clone(), source };
+        let stream = open(&peer).map_err(failed)?;
+        let mut session = Self { peer, stream, reader: ReplyReader::default() };
+        session.log_in(account)?;
+        Ok(session)
+    }
+
+    fn log_in(&mut self, account: &Account) -> Result<(), LoadError> {
+        let mut handshake = Handshake::default();
+        let (mut input, mut out) = (Vec::new(), Vec::new());
+        loop {
+            let Some(found) = packet::first(&input) else {
+                self.receive(&mut input)?;
+                continue;
+            };
+            let private = self.peer.is_private();
+            let step = handshake.packet(account, private, found.sequence, found.payload, &mut out);
+            let used = found.used;
+            match step.map_err(|failure| self.failure(failure))? {
+                LoginStep::Done(capabilities) => {
+                    self.reader = ReplyReader::new(capabilities);
+                    return Ok(());
+                }
+                LoginStep::Wait => {
+                    input.drain(..used);
+                    self.send(&out)?;
+                    out.clear();
+                }
+            }
+        }
+    }
+
+    /// Asks and waits for the end of the answer.
+    ///
+    /// # Errors
+    /// The server's error, or a connection that broke.
+    pub(crate) fn query(&mut self, sql: &str) -> Result<Reply, LoadError> {
+        let mut out = Vec::with_capacity(sql.len() + 5);
+        packet::write(&mut out, &mut 0, &[&[Command::Query.byte()], sql.as_bytes()].concat());
+        self.send(&out)?;
+        let mut input = Vec::new();
+        loop {
+            input.clear();
+            self.receive(&mut input)?;
+            let source = |source| LoadError::Wire { address: self.peer.address.clone(), source };
+            if let Some(reply) = self.reader.feed(&mut input.as_slice()).map_err(source)? {
+                let Some(code) = reply.error else { return Ok(reply) };
+                let words = packet::first(&input).and_then(|found| ErrPacket::parse(found.payload).ok());
+                let message = words.map_or_else(String::new, |error| error.message);
+                return Err(LoadError::Refused { address: self.peer.address.clone(), code, message });
+            }
+        }
+    }
+
+    fn send(&mut self, bytes: &[u8]) -> Result<(), LoadError> {
+        self.stream.write_all(bytes).map_err(|source| self.broken(source))
+    }
+
+    fn receive(&mut self, input: &mut Vec<u8>) -> Result<(), LoadError> {
+        let mut chunk = [0; 16 * 1024];
+        match self.stream.read(&mut chunk) {
+            Ok(0) => Err(self.broken(std::io::Error::other("the server closed the connection"))),
+            Ok(count) => {
+                input.extend_from_slice(&chunk[..count]);
+                Ok(())
+            }
+            Err(source) => Err(self.broken(source)),
+        }
+    }
+
+    fn broken(&self, source: std::io::Error) -> LoadError {
+        LoadError::Connect { address: self.peer.address.clone(), source }
+    }
+
+    fn failure(&self, failure: LoginFailure) -> LoadError {
+        let address = self.peer.address.clone();
+        match failure {
+            LoginFailure::Refused(error) => {
+                LoadError::Refused { address, code: error.code, message: error.message }
+            }
+            LoginFailure::Wire(source) => LoadError::Wire { address, source },
+            LoginFailure::Impossible(what) => LoadError::Login { address, what },
+        }
+    }
+}
+
+fn open(peer: &Peer) -> std::io::Result<Box<dyn Stream>> {
+    Ok(match &peer.at {
+        Place::Tcp(address) => {
+            let stream = TcpStream::connect_timeout(address, CONNECT)?;
+            stream.set_nodelay(true)?;
+            stream.set_read_timeout(Some(PATIENCE))?;
+            Box::new(stream)
+        }
+        Place::Unix(path) => {
+            let stream = UnixStream::connect(path)?;
+            stream.set_read_timeout(Some(PATIENCE))?;
+            Box::new(stream)
+        }
+    })
+}

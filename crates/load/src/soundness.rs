@@ -1,0 +1,75 @@
+//! When figures must not be used: because they would be those of the generator and not of the server.
+//!
+//! | rule | why |
+//! |---|---|
+//! | own lateness at p99.9 above a tenth of the response time's p99 (open loop) | what was late was us |
+//! | own CPU above 70 % (open), 95 % (closed) | arrivals and answers wait for us in bursts; the rate is our limit |
+//! | send buffers full in more than one of a thousand statements | what we sent did not leave when we say |
+
+use crate::outcome::Outcome;
+
+/// Most of the generator's CPU that an open loop may use: above it, waiting for ourselves shows in the tail.
+const CPU_OPEN: f64 = 0.7;
+/// In a closed loop only the rate suffers, and only at the very end.
+const CPU_CLOSED: f64 = 0.95;
+const LATENESS: f64 = 0.1;
+const SATURATED: f64 = 0.001;
+
+/// Puts into words why an outcome is void, and what else its reader should know.
+pub(crate) fn judge(outcome: &mut Outcome) {
+    let generator = &outcome.generator;
+    let mut void = Vec::new();
+    let open = outcome.arrivals.is_open();
+    let most = if open { CPU_OPEN } else { CPU_CLOSED };
+    if generator.cpu_share > most {
+        void.push(format!(
+            "the generator's threads used {:.0} % of their CPU (at most {:.0} %): the figures are its own limit; \
+             give it more threads (--threads) or another machine",
+            generator.cpu_share * 100.0,
+            most * 100.0
+        ));
+    }
+    if let Some(lateness) = &generator.lateness
+        && lateness.p999_ms > LATENESS * outcome.response.p99_ms
+        && outcome.response.count > 0
+    {
+        void.push(format!(
+            "the generator began its transactions late by itself: {:.3} ms at p99.9, more than a tenth of the response \
+             time's p99 of {:.3} ms; this machine is too busy or too noisy for this rate",
+            lateness.p999_ms, outcome.response.p99_ms
+        ));
+    }
+    let saturated = generator.saturated_sends as f64 / outcome.totals.queries.max(1) as f64;
+    if saturated > SATURATED {
+        void.push(format!(
+            "the send buffers were full for {:.1} % of the statements: the network or the server takes them too slowly \
+             to say when they were sent",
+            saturated * 100.0
+        ));
+    }
+    outcome.void = void;
+    outcome.notes = notes(outcome, open);
+}
+
+fn notes(outcome: &Outcome, open: bool) -> Vec<String> {
+    let mut notes = Vec::new();
+    let totals = &outcome.totals;
+    let missing = totals.not_started + totals.unfinished;
+    if missing > 0 {
+        notes.push(format!(
+            "overload: {missing} of {} transactions were not begun or not answered in time; the percentiles are of those \
+             that were, so the true ones are higher",
+            totals.arrivals
+        ));
+    }
+    if totals.failed > 0 {
+        notes.push(format!("{} of {} transactions failed", totals.failed, totals.arrivals));
+    }
+    if !open {
+        notes.push(
+            "a closed loop: a stall of the server delays what is asked next, and shows only once a client"
+                .into(),
+        );
+    }
+    notes
+}

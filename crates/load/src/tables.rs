@@ -1,0 +1,103 @@
+//! sysbench's tables, made and removed: the same columns, indexes and kind of contents as `sysbench prepare` makes, so
+//! that either tool can prepare and both can run.
+
+use crate::error::LoadError;
+use crate::login::Account;
+use crate::session::Session;
+use crate::target::{Peer, Target};
+use crate::workload::Lane;
+use crate::workload::sysbench::{C, Options, PAD};
+use rand::rngs::SmallRng;
+use rand::{Rng, SeedableRng};
+use std::fmt::Write;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// Bytes of an INSERT, about: below `max_allowed_packet` wherever that is not very small.
+const BATCH: usize = 512 * 1024;
+
+/// Makes and fills the tables, `sessions` at a time. `made` hears of each that is ready.
+///
+/// # Errors
+/// The server's words; error 1050 when a table is there already, which is left as it is.
+pub fn prepare(
+    target: &Target,
+    options: &Options,
+    sessions: u32,
+    seed: u64,
+    made: impl Fn(u32) + Sync,
+) -> Result<(), LoadError> {
+    each_table(target, options, sessions, |session, table| {
+        make(session, table, options, seed)?;
+        made(table);
+        Ok(())
+    })
+}
+
+/// Removes the tables.
+///
+/// # Errors
+/// The server's words.
+pub fn cleanup(target: &Target, options: &Options) -> Result<(), LoadError> {
+    each_table(target, options, 1, |session, table| {
+        session.query(&format!("DROP TABLE IF EXISTS sbtest{table}")).map(|_| ())
+    })
+}
+
+fn each_table(
+    target: &Target,
+    options: &Options,
+    sessions: u32,
+    work: impl Fn(&mut Session, u32) -> Result<(), LoadError> + Sync,
+) -> Result<(), LoadError> {
+    let peers = target.resolve(Lane::Writer)?;
+    let next = AtomicU32::new(1);
+    let one = |peer: &Peer, account: &Account| -> Result<(), LoadError> {
+        let mut session = Session::connect(peer.clone(), account)?;
+        loop {
+            let table = next.fetch_add(1, Ordering::Relaxed);
+            if table > options.tables {
+                return Ok(());
+            }
+            work(&mut session, table)?;
+        }
+    };
+    std::thread::scope(|scope| {
+        let sessions = sessions.clamp(1, options.tables.max(1));
+        let threads: Vec<_> =
+            (0..sessions).map(|_| scope.spawn(|| one(&peers[0], &target.account))).collect();
+        let outcomes = threads.into_iter().map(|t| t.join().unwrap_or(Err(LoadError::ThreadLost)));
+        outcomes.collect()
+    })
+}
+
+fn make(session: &mut Session, table: u32, options: &Options, seed: u64) -> Result<(), LoadError> {
+    let id = if options.auto_inc { "INTEGER NOT NULL AUTO_INCREMENT" } else { "INTEGER NOT NULL" };
+    session.query(&format!(
+        "CREATE TABLE sbtest{table}(id {id}, k INTEGER DEFAULT '0' NOT NULL, c CHAR(120) DEFAULT '' NOT NULL, \
+         pad CHAR(60) DEFAULT '' NOT NULL, PRIMARY KEY (id)) ENGINE=InnoDB"
+    ))?;
+    let keys = options.distribution.over(1, options.table_size);
+    let mut rng = SmallRng::seed_from_u64(seed ^ u64::from(table));
+    let mut row = 1;
+    while row <= options.table_size {
+        let mut sql = format!("INSERT INTO sbtest{table}(id, k, c, pad) VALUES ");
+        while row <= options.table_size && sql.len() < BATCH {
+            let comma = if sql.ends_with(' ') { "" } else { "," };
+            // Writing to a string cannot fail.
+            let _ = write!(sql, "{comma}({row},{},'", keys.draw(&mut rng));
+            digits(C, &mut rng, &mut sql);
+            sql.push_str("','");
+            digits(PAD, &mut rng, &mut sql);
+            sql.push_str("')");
+            row += 1;
+        }
+        session.query(&sql)?;
+    }
+    session.query(&format!("CREATE INDEX k_{table} ON sbtest{table}(k)")).map(|_| ())
+}
+
+fn digits(template: &str, rng: &mut SmallRng, out: &mut String) {
+    out.extend(
+        template.chars().map(|c| if c == '#' { char::from(rng.random_range(b'0'..=b'9')) } else { c }),
+    );
+}

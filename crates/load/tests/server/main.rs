@@ -1,0 +1,143 @@
+//! The generator on a real server: what it sends, what it counts, and what it does when things go wrong.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod stand;
+
+use load::workload::{Protocol, sysbench};
+use load::{Account, Arrivals, LoadError, Plan};
+use mysql_async::prelude::Queryable;
+use stand::Stand;
+use std::time::Duration;
+
+#[tokio::test]
+async fn every_workload_of_sysbench_runs_without_an_error_in_both_protocols() {
+    let stand = Stand::up(false).await;
+    stand.prepare(&Stand::options()).await;
+    for (name, _) in sysbench::WORKLOADS {
+        for protocol in [Protocol::Prepared, Protocol::Text] {
+            let options = sysbench::Options { protocol, ..Stand::options() };
+            let mut plan = stand.plan(name, &options);
+            // Two clients that write the same few rows may well deadlock, which would be no fault.
+            plan.clients = 1;
+            let outcome = stand.run(plan).await;
+            assert!(outcome.totals.done > 0, "{name} {protocol:?}: {:?}", outcome.totals);
+            assert_eq!(outcome.totals.failed, 0, "{name} {protocol:?}: {:?}", outcome.totals);
+            let rows: u64 = outcome.statements.iter().map(|statement| statement.rows).sum();
+            let reads = !matches!(name, "oltp_insert" | "oltp_delete" | "oltp_write_only")
+                && !name.starts_with("oltp_update");
+            assert_eq!(rows > 0, reads, "{name} {protocol:?} gave {rows} rows");
+        }
+    }
+    stand.down().await;
+}
+
+#[tokio::test]
+async fn a_unix_socket_serves_as_well_as_an_address() {
+    let stand = Stand::up(false).await;
+    stand.prepare(&Stand::options()).await;
+    let mut plan = stand.plan("oltp_read_write", &Stand::options());
+    plan.target = load::Target::single(fleet::Address::Unix(stand.socket()), stand.account());
+    let outcome = stand.run(plan).await;
+    assert!(outcome.totals.done > 0 && outcome.generator.reconnects == 0, "{:?}", outcome.totals);
+    stand.down().await;
+}
+
+#[tokio::test]
+async fn what_keeps_a_client_out_is_said_in_the_servers_words() {
+    let stand = Stand::up(false).await;
+    let mut plan = stand.plan("oltp_point_select", &Stand::options());
+    plan.target.account = Account { password: "wrong".into(), ..stand.account() };
+    let error = stand.try_run(plan).await.unwrap_err();
+    assert!(matches!(&error, LoadError::Refused { code: 1045, .. }), "{error}");
+    assert!(!error.to_string().contains("wrong"), "{error}");
+
+    let error = stand.try_run(stand.plan("oltp_point_select", &Stand::options())).await.unwrap_err();
+    assert!(matches!(&error, LoadError::Refused { code: 1146, .. }), "{error}");
+    assert!(error.to_string().contains("headroom load prepare"), "{error}");
+
+    let mut plan = stand.plan("oltp_point_select", &Stand::options());
+    plan.target = load::Target::single("127.0.0.1:1".parse().unwrap(), stand.account());
+    let error = stand.try_run(plan).await.unwrap_err();
+    assert!(matches!(&error, LoadError::Connect { .. }), "{error}");
+    stand.down().await;
+}
+
+#[tokio::test]
+async fn errors_are_counted_by_their_code_and_end_nothing() {
+    let stand = Stand::up(false).await;
+    // Eight clients over five rows: duplicate keys and deadlocks by the hundred.
+    let options = sysbench::Options { tables: 1, table_size: 5, ..Stand::options() };
+    stand.prepare(&options).await;
+    let plan = Plan { clients: 8, ..stand.plan("oltp_write_only", &options) };
+    let outcome = stand.run(plan).await;
+    let totals = &outcome.totals;
+    assert!(totals.done > 0 && totals.failed > 0, "{totals:?}");
+    assert!(totals.errors.keys().all(|what| what.starts_with("error 1")), "{totals:?}");
+    assert_eq!(totals.failed, totals.errors.values().sum::<u64>());
+    // What failed was rolled back: no row was deleted for good.
+    let mut root = stand.root().await;
+    let left: Option<u32> = root.query_first("SELECT COUNT(*) FROM app.sbtest1").await.unwrap();
+    assert_eq!(left, Some(5));
+    root.disconnect().await.unwrap();
+    stand.down().await;
+}
+
+#[tokio::test]
+async fn clients_whose_connections_are_killed_come_back() {
+    let stand = Stand::up(false).await;
+    stand.prepare(&Stand::options()).await;
+    let plan = Plan { time: Duration::from_secs(2), ..stand.plan("oltp_read_only", &Stand::options()) };
+    let clients = u64::from(plan.clients);
+    let mut root = stand.root().await;
+    let run = stand.run(plan);
+    let kill = async {
+        tokio::time::sleep(Duration::from_millis(700)).await;
+        root.query_drop("KILL USER 'app'@'%'").await.unwrap();
+    };
+    let (outcome, ()) = tokio::join!(run, kill);
+    assert_eq!(outcome.generator.reconnects, clients, "{:?}", outcome.totals);
+    assert!(outcome.totals.errors.get("connection lost").is_some_and(|n| *n <= clients));
+    let last = outcome.series.last().unwrap();
+    assert!(last.done > 0 && last.failed == 0, "{last:?}");
+    root.disconnect().await.unwrap();
+    stand.down().await;
+}
+
+#[tokio::test]
+async fn a_frozen_server_shows_in_full_in_an_open_loop_and_hardly_in_a_closed_one() {
+    let stand = Stand::up(false).await;
+    stand.prepare(&Stand::options()).await;
+    let plan = Plan { time: Duration::from_secs(3), ..stand.plan("oltp_point_select", &Stand::options()) };
+    let open = Plan { arrivals: Arrivals::poisson(300.0), ..plan.clone() };
+    let freeze = Duration::from_millis(500);
+    let closed = stand.run_frozen(plan, freeze).await;
+    let open = stand.run_frozen(open, freeze).await;
+    // Half a second of 300 arrivals a second waited, 250 ms on average: one in six of all.
+    assert!(open.response.p999_ms > 400.0, "{:?}", open.response.p999_ms);
+    assert!(open.response.p95_ms > 100.0, "{:?}", open.response.p95_ms);
+    // Each client waited once, however long it took: thousands of others were quick.
+    assert!(closed.response.max_ms > 400.0, "{:?}", closed.response.max_ms);
+    assert!(closed.response.p99_ms < 100.0, "{:?}", closed.response.p99_ms);
+    stand.down().await;
+}
+
+#[tokio::test]
+async fn overload_is_a_result() {
+    let stand = Stand::up(false).await;
+    stand.prepare(&Stand::options()).await;
+    let plan = Plan {
+        clients: 2,
+        arrivals: Arrivals::poisson(100_000.0),
+        grace: Duration::from_millis(100),
+        objective: Some(Duration::from_millis(5)),
+        ..stand.plan("oltp_read_only", &Stand::options())
+    };
+    let outcome = stand.run(plan).await;
+    let totals = &outcome.totals;
+    assert!(totals.not_started > totals.done && totals.late > 0, "{totals:?}");
+    assert_eq!(totals.arrivals, totals.done + totals.failed + totals.unfinished + totals.not_started);
+    assert!(totals.arrivals > 28_000, "{totals:?}");
+    assert!(outcome.notes.iter().any(|note| note.starts_with("overload")));
+    stand.down().await;
+}
