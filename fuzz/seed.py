@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Makes the first corpus of every target from the recorded sessions of crates/wire/tests/recorded/."""
+"""Makes the first corpus of every target: recorded sessions of crates/wire/tests/recorded/, files of /proc of
+crates/observe/tests/recorded/."""
 import hashlib, pathlib
 
 HERE = pathlib.Path(__file__).resolve().parent
@@ -37,3 +38,7 @@ for recording in sorted((HERE.parent / "crates/wire/tests/recorded").glob("*.txt
                 add("response", payload + b"\1")
             elif payload[:1] in (b"\x03", b"\x16"):
                 add("statement", payload[1:] + b"\0\1")
+
+for recording in sorted((HERE.parent / "crates/observe/tests/recorded").glob("*/*")):
+    data = recording.read_bytes()
+    add("proc", data + b"\0" + data)

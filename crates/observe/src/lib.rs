@@ -10,6 +10,7 @@ mod answer;
 mod ask;
 mod demand;
 mod dialect;
+pub mod host;
 mod judge;
 mod lag;
 pub mod option_file;

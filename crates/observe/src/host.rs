@@ -1,0 +1,177 @@
+//! This host, from `/proc`, `/sys` and cgroups: one family a file, each a pure reading of bytes and a pure difference
+//! of two readings. `sampler` is the thin loop's hand: it keeps the files open and reads them all at once.
+//!
+//! A [`Reading`] is counters at a moment; a [`Sample`] is what happened between two readings, as figures with units.
+//! What a kernel does not offer is `None` or empty, never zero in disguise where the difference matters.
+
+pub mod cgroup;
+pub mod cpu;
+pub mod disk;
+pub mod interrupt;
+pub mod memory;
+pub mod nic;
+pub mod pressure;
+mod sampler;
+pub mod softnet;
+pub mod table;
+pub mod tcp;
+mod text;
+
+pub use sampler::{Places, Sampler};
+
+use serde::Serialize;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// How many of the busiest interrupts a sample names.
+const BUSIEST: usize = 8;
+
+/// Counters of this host at a moment.
+#[derive(Clone, Debug)]
+pub struct Reading {
+    /// When, by the clock that neither jumps nor stops.
+    pub at: Instant,
+    /// How long the reading took.
+    pub took: Duration,
+    /// CPU time the reading took.
+    pub cost: Duration,
+    /// `/proc/stat`.
+    pub cpu: cpu::Reading,
+    /// The host's pressure.
+    pub pressure: Pressures<pressure::Reading>,
+    /// Memory and reclaim.
+    pub memory: memory::Reading,
+    /// Disks, partitions left out.
+    pub disks: disk::Reading,
+    /// Network interfaces.
+    pub nics: nic::Reading,
+    /// Backlogs, by CPU.
+    pub softnet: softnet::Reading,
+    /// TCP.
+    pub tcp: tcp::Reading,
+    /// Neighbours, IPv4.
+    pub neighbours: table::Reading,
+    /// Tracked connections; `None` when the kernel tracks none.
+    pub conntrack: Option<table::Reading>,
+    /// The cgroup that is watched.
+    pub cgroup: Option<(cgroup::Reading, Pressures<pressure::Reading>)>,
+    /// What is read seldom.
+    pub seldom: Arc<Seldom>,
+}
+
+/// What costs more to read and changes little.
+#[derive(Clone, Debug)]
+pub struct Seldom {
+    /// When.
+    pub at: Instant,
+    /// `/proc/interrupts`.
+    pub interrupts: interrupt::Reading,
+    /// `/proc/softirqs`.
+    pub softirqs: interrupt::Reading,
+    /// Interface -> what its link carries each way, bytes a second.
+    pub links: Vec<(String, f64)>,
+}
+
+/// CPU, memory and io, each where the kernel offers it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct Pressures<T> {
+    /// Runnable but not running.
+    pub cpu: Option<T>,
+    /// Waiting for memory.
+    pub memory: Option<T>,
+    /// Waiting for a disk.
+    pub io: Option<T>,
+}
+
+/// This host between two readings.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Sample {
+    /// Length of the window, seconds.
+    pub seconds: f64,
+    /// CPU time that reading it takes, milliseconds a reading.
+    pub cost_ms: f64,
+    /// CPUs.
+    pub cpu: cpu::Sample,
+    /// Pressure.
+    pub pressure: Pressures<pressure::Sample>,
+    /// Memory.
+    pub memory: memory::Sample,
+    /// Disks.
+    pub disks: Vec<disk::Sample>,
+    /// Network interfaces.
+    pub nics: Vec<nic::Sample>,
+    /// Backlogs, by CPU.
+    pub softnet: Vec<softnet::Sample>,
+    /// TCP.
+    pub tcp: tcp::Sample,
+    /// Neighbours, IPv4.
+    pub neighbours: table::Sample,
+    /// Tracked connections.
+    pub conntrack: Option<table::Sample>,
+    /// The cgroup that is watched, and its pressure.
+    pub cgroup: Option<(cgroup::Sample, Pressures<pressure::Sample>)>,
+    /// The busiest interrupts.
+    pub interrupts: Vec<interrupt::Sample>,
+    /// The busiest soft interrupts.
+    pub softirqs: Vec<interrupt::Sample>,
+}
+
+impl Reading {
+    /// What happened since `before`; `None` when no time has passed.
+    pub fn since(&self, before: &Self) -> Option<Sample> {
+        let seconds = self.at.checked_duration_since(before.at)?.as_secs_f64();
+        if seconds < 1e-3 {
+            return None;
+        }
+        let apart = self.seldom.at.saturating_duration_since(before.seldom.at).as_secs_f64();
+        let busiest = |of: fn(&Seldom) -> &interrupt::Reading| {
+            if apart < 1e-3 {
+                return Vec::new();
+            }
+            of(&self.seldom).busiest(of(&before.seldom), apart, BUSIEST)
+        };
+        let mut nics = nic::since(&self.nics, &before.nics, seconds);
+        for nic in &mut nics {
+            let link = self.seldom.links.iter().find(|(name, _)| *name == nic.name);
+            nic.link_bytes_per_s = link.map(|(_, speed)| *speed);
+        }
+        Some(Sample {
+            seconds,
+            cost_ms: self.cost.as_secs_f64() * 1e3,
+            cpu: self.cpu.since(&before.cpu, seconds),
+            pressure: self.pressure.since(&before.pressure, seconds),
+            memory: self.memory.since(&before.memory, seconds),
+            disks: disk::since(&self.disks, &before.disks, seconds),
+            nics,
+            softnet: softnet::since(&self.softnet, &before.softnet, seconds),
+            tcp: self.tcp.since(&before.tcp, seconds),
+            neighbours: self.neighbours.since(&before.neighbours, seconds),
+            conntrack: self.conntrack.zip(before.conntrack).map(|(now, before)| now.since(&before, seconds)),
+            cgroup: self.cgroup.zip(before.cgroup).map(|((now, waits), (then, waited))| {
+                (now.since(&then, seconds), waits.since(&waited, seconds))
+            }),
+            interrupts: busiest(|seldom| &seldom.interrupts),
+            softirqs: busiest(|seldom| &seldom.softirqs),
+        })
+    }
+}
+
+impl Pressures<pressure::Reading> {
+    fn since(&self, before: &Self, seconds: f64) -> Pressures<pressure::Sample> {
+        let one = |now: Option<pressure::Reading>, before: Option<pressure::Reading>| {
+            now.zip(before).map(|(now, before)| now.since(&before, seconds))
+        };
+        Pressures {
+            cpu: one(self.cpu, before.cpu),
+            memory: one(self.memory, before.memory),
+            io: one(self.io, before.io),
+        }
+    }
+}
+
+impl Sample {
+    /// How many CPUs are online.
+    pub fn cpus(&self) -> usize {
+        self.cpu.each.len().max(1)
+    }
+}

@@ -1,0 +1,113 @@
+//! `/proc/interrupts` and `/proc/softirqs`: which CPU is interrupted by what.
+//!
+//! The first line names the CPUs that have a column, `CPU0 CPU2 ...`; each further line is `36: 0 3455485 ... what it
+//! is`. Lines such as `ERR:` have one figure only. Costly on machines with many CPUs: read seldom.
+
+use super::text::{decimal, grown, lines, named, text, words};
+use serde::Serialize;
+
+/// One interrupt, or one kind of soft interrupt, since boot.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Line {
+    /// `36`, `NMI`, `NET_RX`.
+    pub name: String,
+    /// Device and controller as the kernel words them; empty for soft interrupts.
+    pub what: String,
+    /// How often, a figure for each CPU of the heading.
+    pub counts: Vec<u64>,
+}
+
+/// One of the two files.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Reading {
+    /// CPU numbers, in the order of the columns.
+    pub cpus: Vec<u32>,
+    /// The lines that have ever counted.
+    pub lines: Vec<Line>,
+}
+
+/// How often one thing interrupted one CPU.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Sample {
+    /// `36`, `NET_RX`.
+    pub name: String,
+    /// What it is.
+    pub what: String,
+    /// On which CPU.
+    pub cpu: u32,
+    /// Times a second.
+    pub per_s: f64,
+}
+
+/// Reads either file.
+pub fn parse(bytes: &[u8]) -> Reading {
+    let mut all = lines(bytes);
+    let heading = all.next().unwrap_or_default();
+    let cpus: Vec<u32> =
+        words(heading).filter_map(|word| u32::try_from(decimal(word.strip_prefix(b"CPU")?)?).ok()).collect();
+    let lines = all.filter_map(|line| counted(line, cpus.len())).collect();
+    Reading { cpus, lines }
+}
+
+fn counted(line: &[u8], cpus: usize) -> Option<Line> {
+    let (name, rest) = named(line)?;
+    let mut words = words(rest);
+    let counts: Vec<u64> = words.by_ref().take(cpus).map_while(decimal).collect();
+    if counts.len() < cpus || counts.iter().all(|count| *count == 0) {
+        return None;
+    }
+    let what: Vec<&[u8]> = words.collect();
+    Some(Line { name: text(name), what: text(&what.join(&b' ')), counts })
+}
+
+impl Reading {
+    /// The `most` busiest pairs of interrupt and CPU since `before`, `seconds` ago, busiest first.
+    pub fn busiest(&self, before: &Self, seconds: f64, most: usize) -> Vec<Sample> {
+        let mut pairs: Vec<(f64, usize, usize)> = Vec::new();
+        for (at, line) in self.lines.iter().enumerate() {
+            let earlier = before.lines.iter().find(|b| b.name == line.name);
+            for (column, count) in line.counts.iter().enumerate() {
+                let cpu = self.cpus.get(column);
+                let old = before.cpus.iter().position(|c| Some(c) == cpu);
+                let old = old.and_then(|old| earlier.and_then(|line| line.counts.get(old)));
+                let per_s = grown(*count, old.copied().unwrap_or(0)) as f64 / seconds;
+                if per_s > 0.0 {
+                    pairs.push((per_s, at, column));
+                }
+            }
+        }
+        pairs.sort_by(|a, b| b.0.total_cmp(&a.0));
+        pairs.truncate(most);
+        let sample = |(per_s, at, column): (f64, usize, usize)| {
+            let line = &self.lines[at];
+            Sample { name: line.name.clone(), what: line.what.clone(), cpu: self.cpus[column], per_s }
+        };
+        pairs.into_iter().map(sample).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn both_files_of_this_kernel_are_read() {
+        let hard = parse(include_bytes!("../../tests/recorded/linux-6.18/interrupts"));
+        let disk = hard.lines.iter().find(|line| line.name == "36").unwrap();
+        assert!(disk.what.ends_with("virtio1-req.0") && disk.counts[1] > 3_000_000);
+        let soft = parse(include_bytes!("../../tests/recorded/linux-6.18/softirqs"));
+        assert!(soft.lines.iter().any(|line| line.name == "NET_RX"));
+        assert!(soft.lines.iter().all(|line| line.what.is_empty()));
+    }
+
+    #[test]
+    fn the_busiest_pair_comes_first_and_columns_are_found_by_cpu_number() {
+        let before = parse(b"  CPU0 CPU1\n 36: 10 100 PCI-MSI 1-edge nvme0q1\n 40: 5 0 eth0\n");
+        let now =
+            parse(b"  CPU0 CPU1 CPU2\n 36: 10 150 0 PCI-MSI 1-edge nvme0q1\n 40: 5 0 500 eth0\nERR: 0\n");
+        let busiest = now.busiest(&before, 10.0, 5);
+        assert_eq!(busiest.len(), 2);
+        assert_eq!((busiest[0].cpu, busiest[0].per_s, &*busiest[0].what), (2, 50.0, "eth0"));
+        assert_eq!((busiest[1].cpu, busiest[1].per_s), (1, 5.0));
+    }
+}

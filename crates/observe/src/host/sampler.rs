@@ -1,0 +1,247 @@
+//! Reads everything about this host at once, cheaply: each file stays open and is read from its start again (`pread`),
+//! into one buffer that is kept. Interrupts and link speeds are read only every [`SELDOM`].
+//!
+//! A file that is not there (an old kernel, a container, conntrack not loaded) is tried again every [`SELDOM`].
+
+use super::{
+    Pressures, Reading, Seldom, cgroup, cpu, disk, interrupt, memory, nic, pressure, softnet, table, tcp,
+};
+use rustix::time::{ClockId, clock_gettime};
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// How often the costly files are read, and absent ones looked for.
+const SELDOM: Duration = Duration::from_secs(5);
+/// No file of /proc that we read is longer; what is longer is cut there.
+const LONGEST: usize = 4 << 20;
+
+/// Where things are; elsewhere in tests.
+#[derive(Clone, Debug)]
+pub struct Places {
+    /// `/proc`
+    pub proc: PathBuf,
+    /// `/sys`
+    pub sys: PathBuf,
+    /// The directory of the cgroup to watch besides the host.
+    pub cgroup: Option<PathBuf>,
+}
+
+impl Default for Places {
+    fn default() -> Self {
+        Self { proc: "/proc".into(), sys: "/sys".into(), cgroup: None }
+    }
+}
+
+/// Open files and the buffer they are read into.
+#[derive(Debug)]
+pub struct Sampler {
+    places: Places,
+    buffer: Vec<u8>,
+    kept: Vec<Kept>,
+    disks: Vec<String>,
+    seldom: Option<Arc<Seldom>>,
+}
+
+#[derive(Debug)]
+struct Kept {
+    path: PathBuf,
+    file: Option<File>,
+    looked: Instant,
+}
+
+impl Sampler {
+    /// A sampler; nothing is opened yet.
+    pub fn new(places: Places) -> Self {
+        let (buffer, kept, disks) = (vec![0; 64 << 10], Vec::new(), Vec::new());
+        Self { places, buffer, kept, disks, seldom: None }
+    }
+
+    /// Reads everything now. What cannot be read is empty: a host without one file is still a host.
+    pub fn read(&mut self) -> Reading {
+        let at = Instant::now();
+        let cpu_before = thread_time();
+        let proc = self.places.proc.clone();
+        let cgroup = self.places.cgroup.clone();
+        let seldom = self.seldom(&proc, at);
+        let mut disks = disk::parse(self.bytes(&proc.join("diskstats")));
+        if !self.disks.is_empty() {
+            disks.retain(|disk| self.disks.contains(&disk.name));
+        }
+        let pressure = self.pressures(|kind| proc.join("pressure").join(kind));
+        let mut reading = Reading {
+            at,
+            took: Duration::ZERO,
+            cost: Duration::ZERO,
+            cpu: cpu::parse(self.bytes(&proc.join("stat"))),
+            pressure,
+            memory: memory::Reading {
+                level: memory::parse_level(self.bytes(&proc.join("meminfo"))),
+                reclaim: memory::parse_reclaim(self.bytes(&proc.join("vmstat"))),
+            },
+            disks,
+            nics: nic::parse(self.bytes(&proc.join("net/dev"))),
+            softnet: softnet::parse(self.bytes(&proc.join("net/softnet_stat"))),
+            tcp: self.tcp(&proc),
+            neighbours: self.neighbours(&proc),
+            conntrack: self.conntrack(&proc),
+            cgroup: cgroup.map(|dir| self.cgroup(&dir)),
+            seldom,
+        };
+        reading.took = at.elapsed();
+        reading.cost = thread_time().saturating_sub(cpu_before);
+        reading
+    }
+
+    fn tcp(&mut self, proc: &Path) -> tcp::Reading {
+        let snmp = self.bytes(&proc.join("net/snmp")).to_vec();
+        tcp::parse(&snmp, self.bytes(&proc.join("net/netstat")))
+    }
+
+    fn neighbours(&mut self, proc: &Path) -> table::Reading {
+        let limit = self.bytes(&proc.join("sys/net/ipv4/neigh/default/gc_thresh3")).to_vec();
+        table::parse_neighbours(self.bytes(&proc.join("net/stat/arp_cache")), &limit)
+    }
+
+    fn conntrack(&mut self, proc: &Path) -> Option<table::Reading> {
+        let count = self.bytes(&proc.join("sys/net/netfilter/nf_conntrack_count")).to_vec();
+        if count.is_empty() {
+            return None;
+        }
+        let limit = self.bytes(&proc.join("sys/net/netfilter/nf_conntrack_max")).to_vec();
+        Some(table::parse_conntrack(self.bytes(&proc.join("net/stat/nf_conntrack")), &count, &limit))
+    }
+
+    fn cgroup(&mut self, dir: &Path) -> (cgroup::Reading, Pressures<pressure::Reading>) {
+        let cpu = self.bytes(&dir.join("cpu.stat")).to_vec();
+        let current = self.bytes(&dir.join("memory.current")).to_vec();
+        let max = self.bytes(&dir.join("memory.max")).to_vec();
+        let reading = cgroup::parse(&cpu, &current, &max, self.bytes(&dir.join("memory.events")));
+        (reading, self.pressures(|kind| dir.join(format!("{kind}.pressure"))))
+    }
+
+    fn pressures(&mut self, path: impl Fn(&str) -> PathBuf) -> Pressures<pressure::Reading> {
+        Pressures {
+            cpu: pressure::parse(self.bytes(&path("cpu"))),
+            memory: pressure::parse(self.bytes(&path("memory"))),
+            io: pressure::parse(self.bytes(&path("io"))),
+        }
+    }
+
+    fn seldom(&mut self, proc: &Path, now: Instant) -> Arc<Seldom> {
+        if let Some(last) = &self.seldom
+            && now.saturating_duration_since(last.at) < SELDOM
+        {
+            return last.clone();
+        }
+        self.disks = names(&self.places.sys.join("block"));
+        let net = self.places.sys.join("class/net");
+        let speed = |name: String| {
+            let speed = std::fs::read(net.join(&name).join("speed")).ok()?;
+            Some((name, nic::parse_speed(&speed)?))
+        };
+        let links = names(&net).into_iter().filter_map(speed).collect();
+        let seldom = Arc::new(Seldom {
+            at: now,
+            interrupts: interrupt::parse(self.bytes(&proc.join("interrupts"))),
+            softirqs: interrupt::parse(self.bytes(&proc.join("softirqs"))),
+            links,
+        });
+        self.seldom = Some(seldom.clone());
+        seldom
+    }
+
+    /// The whole file, from its start; empty when it cannot be read.
+    fn bytes(&mut self, path: &Path) -> &[u8] {
+        let at = match self.kept.iter().position(|kept| kept.path == path) {
+            Some(at) => at,
+            None => {
+                let kept =
+                    Kept { path: path.to_owned(), file: File::open(path).ok(), looked: Instant::now() };
+                self.kept.push(kept);
+                self.kept.len() - 1
+            }
+        };
+        let kept = &mut self.kept[at];
+        if kept.file.is_none() && kept.looked.elapsed() >= SELDOM {
+            *kept = Kept { path: path.to_owned(), file: File::open(path).ok(), looked: Instant::now() };
+        }
+        let Some(file) = &kept.file else { return &[] };
+        match read_whole(file, &mut self.buffer) {
+            Ok(length) => &self.buffer[..length],
+            Err(_) => {
+                // A cgroup that went, a module that was unloaded: looked for again later.
+                kept.file = None;
+                &[]
+            }
+        }
+    }
+}
+
+/// A file of /proc is made whole by one read if the buffer has room for it.
+fn read_whole(file: &File, buffer: &mut Vec<u8>) -> std::io::Result<usize> {
+    let mut length = 0;
+    loop {
+        match file.read_at(&mut buffer[length..], length as u64)? {
+            0 => return Ok(length),
+            read => length += read,
+        }
+        if length == buffer.len() {
+            if length >= LONGEST {
+                return Ok(length);
+            }
+            buffer.resize(length * 2, 0);
+        }
+    }
+}
+
+fn names(dir: &Path) -> Vec<String> {
+    let Ok(entries) = std::fs::read_dir(dir) else { return Vec::new() };
+    entries.filter_map(|entry| Some(entry.ok()?.file_name().to_string_lossy().into_owned())).collect()
+}
+
+/// CPU time of this thread.
+fn thread_time() -> Duration {
+    let time = clock_gettime(ClockId::ThreadCPUTime);
+    Duration::new(u64::try_from(time.tv_sec).unwrap_or(0), u32::try_from(time.tv_nsec).unwrap_or(0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn this_host_is_read_twice_and_the_shares_of_its_cpus_add_up() {
+        let mut sampler = Sampler::new(Places::default());
+        let before = sampler.read();
+        let deadline = Instant::now() + Duration::from_secs(10);
+        // Ticks are 10 ms: work until some have passed.
+        let sample = loop {
+            let now = sampler.read();
+            assert!(Instant::now() < deadline, "/proc/stat does not count");
+            let sample = now.since(&before).unwrap_or_default();
+            if sample.cpu.all.busy() > 0.0 && sample.seconds > 0.05 {
+                break sample;
+            }
+        };
+        assert!(!sample.cpu.each.is_empty() && sample.memory.level.total > 0 && !sample.nics.is_empty());
+        assert!(sample.cost_ms > 0.0);
+    }
+
+    #[test]
+    fn a_host_without_any_file_is_empty_and_no_panic() {
+        let nowhere = tempfile::tempdir().unwrap();
+        let places = Places {
+            proc: nowhere.path().into(),
+            sys: nowhere.path().into(),
+            cgroup: Some("/nowhere".into()),
+        };
+        let mut sampler = Sampler::new(places);
+        let before = sampler.read();
+        assert!(before.cpu.each.is_empty() && before.conntrack.is_none() && before.pressure.cpu.is_none());
+        std::thread::yield_now();
+        let _ = sampler.read().since(&before);
+    }
+}
