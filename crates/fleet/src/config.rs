@@ -14,11 +14,13 @@ mod conflict;
 mod file;
 mod nearest;
 mod section;
+mod transport;
 mod value;
 
 pub use complaint::{Complaint, Complaints};
 pub use conflict::{admin_clashes, listeners_clash};
 pub use file::TLS_MODES;
+pub use transport::{ClientTls, ClientTlsMode, ServerTls};
 pub use value::{duration, duration_text};
 
 /// Everything `headroom route` needs to know.
@@ -178,12 +180,16 @@ pub struct RouterConfig {
     pub connect_deadline: Duration,
     /// New writer connections wait this long for a primary.
     pub hold_deadline: Duration,
+    /// A client has this long from the server's greeting to the end of its login.
+    pub login_deadline: Duration,
     /// Whether reads may go to the primary when no replica is eligible.
     pub reads_on_primary: bool,
     /// Placing sessions anew.
     pub replace: Replace,
     /// Threads of the data plane; `None` is one a core.
     pub threads: Option<usize>,
+    /// TLS to the servers.
+    pub tls: ServerTls,
     /// What is learned from the statements that pass through.
     pub insight: InsightConfig,
 }
@@ -255,6 +261,10 @@ pub struct Listener {
     pub role: ListenerRole,
     /// Sessions beyond this are refused with MySQL's error 1040.
     pub max_sessions: usize,
+    /// Clients that have come and are not logged in yet: beyond this they are refused with the same error.
+    pub max_connecting: usize,
+    /// TLS from its clients.
+    pub tls: ClientTls,
     /// Which of its sessions are measured.
     pub insight: Insight,
     /// With [`Insight::Sampled`], and only where sessions could go past the router: one new session in this many
@@ -288,9 +298,11 @@ impl Default for RouterConfig {
             attempt_deadline: Duration::from_millis(500),
             connect_deadline: Duration::from_secs(5),
             hold_deadline: Duration::from_secs(10),
+            login_deadline: Duration::from_secs(10),
             reads_on_primary: true,
             replace: Replace::default(),
             threads: None,
+            tls: ServerTls::default(),
             insight: InsightConfig::default(),
         }
     }
@@ -326,6 +338,8 @@ impl Default for Replace {
 impl Listener {
     /// Sessions a listener takes unless told otherwise.
     pub const DEFAULT_MAX_SESSIONS: usize = 10_000;
+    /// Clients that a listener lets log in at the same time unless told otherwise.
+    pub const DEFAULT_MAX_CONNECTING: usize = 5_000;
     /// One session in this many is measured where sessions go past the router, unless told otherwise.
     pub const DEFAULT_INSIGHT_ONE_IN: u32 = 16;
 
@@ -335,6 +349,8 @@ impl Listener {
             address,
             role,
             max_sessions: Self::DEFAULT_MAX_SESSIONS,
+            max_connecting: Self::DEFAULT_MAX_CONNECTING,
+            tls: ClientTls::default(),
             insight: Insight::default(),
             insight_one_in: Self::DEFAULT_INSIGHT_ONE_IN,
         }

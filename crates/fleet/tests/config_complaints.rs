@@ -157,6 +157,33 @@ fn passwords_and_certificates_have_one_source_and_are_complete() {
 }
 
 #[test]
+fn tls_settings_that_cannot_work_are_refused() {
+    answers(
+        "tls = \"required\"",
+        "headroom.toml:4:7: tls is \"required\", and the certificate to show to clients or its key is missing; \
+         write tls_cert = \"/path/to/cert.pem\" and tls_key = \"/path/to/key.pem\"",
+    );
+    answers(
+        "tls = \"off\"\ntls_cert = \"c.pem\"",
+        "headroom.toml:5:12: tls_cert has no use while tls is \"off\"; write tls = \"preferred\" or \"required\", or remove it",
+    );
+    answers(
+        "[router.tls]\nmode = \"verify_ca\"",
+        "headroom.toml:5:8: mode asks to verify, and no ca says by whom; write ca = \"/path/to/ca.pem\", \
+         the authority that vouches for the servers",
+    );
+    answers(
+        "[router.tls]\nmode = \"off\"\nca = \"ca.pem\"",
+        "headroom.toml:5:8: mode is off and certificates are given; remove mode = \"off\", or the files",
+    );
+    answers(
+        "[router.tls]\nmode = \"required\"\nserver_name = \"db\"",
+        "headroom.toml:6:15: server_name is compared only where the identity is verified; \
+         write mode = \"verify_identity\", or remove it",
+    );
+}
+
+#[test]
 fn all_complaints_come_at_once_in_the_order_of_the_file() {
     let lines = complaints("[fleet]\nseeds = []\nintreval = 1\n[router]\nslack = 11\nthreads = \"two\"\n");
     let places: Vec<&str> = lines.iter().map(|line| line.split(": ").next().unwrap()).collect();

@@ -22,12 +22,16 @@ fn is_key(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(|b| b.is_ascii_lowercase() || b == b'_')
 }
 
-/// The example with its sections for zones, servers and maps, and one password instead of three.
+/// The example with its sections for zones, servers and maps, one password instead of three, and TLS on both sides.
 fn everything() -> String {
     uncommented(true)
         .lines()
         .filter(|line| !line.starts_with("password = ") && !line.starts_with("password_env = "))
-        .map(|line| line.to_owned() + "\n")
+        .map(|line| match line {
+            "mode = \"off\"" => "mode = \"verify_identity\"\n".to_owned(),
+            "tls = \"passthrough\"" => "tls = \"required\"\n".to_owned(),
+            _ => line.to_owned() + "\n",
+        })
         .collect()
 }
 
@@ -63,6 +67,8 @@ fn every_option_of_the_example_is_accepted() {
     assert_eq!(config.router.threads, Some(2));
     assert!(config.password_from.is_some());
     assert!(config.fleet.credentials.tls.ca.is_some());
+    assert!(config.router.tls.tls.ca.is_some() && config.router.tls.server_name.is_some());
+    assert!(config.listeners.iter().any(|listener| listener.tls.cert.is_some()));
 }
 
 /// Asks the code what each section knows (it says so when it meets an unknown key) and looks for each in the example.

@@ -1,12 +1,13 @@
 //! `/metrics`: the status in OpenMetrics, made anew for each scrape from the same values that the page shows, so that
 //! the two cannot disagree. Labels come from bounded sets: servers, zones, listeners and fixed lists of reasons.
 
-use crate::view::{ServerView, StatusView};
+use crate::view::{ListenerView, ServerView, StatusView};
 use prometheus_client::encoding::text::encode;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
+use std::collections::BTreeMap;
 use std::sync::atomic::AtomicU64;
 
 type Labels = Vec<(&'static str, String)>;
@@ -181,14 +182,20 @@ fn listeners(status: &StatusView, sheet: &mut Sheet) {
     sheet.gauge("listener_sessions", "Sessions open on a listener", sessions);
     let accepted = all.iter().map(|l| (labels(&l.address, &l.role), l.accepted));
     sheet.counter("listener_accepted", "Clients accepted", accepted);
-    let refused = all.iter().flat_map(|l| {
-        l.refused.iter().map(|(reason, count)| {
-            let mut labels = labels(&l.address, &l.role);
-            labels.push(("reason", reason.clone()));
-            (labels, *count)
+    let connecting = all.iter().map(|l| (labels(&l.address, &l.role), l.connecting as f64));
+    sheet.gauge("listener_connecting", "Clients that are logging in now", connecting);
+    let by = |name: &'static str, counts: fn(&ListenerView) -> &BTreeMap<String, u64>| {
+        all.iter().flat_map(move |l| {
+            counts(l).iter().map(move |(word, count)| {
+                let mut labels = labels(&l.address, &l.role);
+                labels.push((name, word.clone()));
+                (labels, *count)
+            })
         })
-    });
-    sheet.counter("listener_refused", "Clients refused, by reason", refused);
+    };
+    sheet.counter("listener_refused", "Clients refused, by reason", by("reason", |l| &l.refused));
+    let help = "Logins by what carried them: in the open, TLS that ends here, or what cannot be read";
+    sheet.counter("listener_logins", help, by("transport", |l| &l.logins));
     let counters = &status.counters;
     let help = "Writer connections that wait for a primary now";
     sheet.single("holding", help, counters.holding as f64);

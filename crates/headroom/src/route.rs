@@ -77,6 +77,13 @@ fn check(sourced: Result<Sourced, SourceError>, json: bool) -> anyhow::Result<Ex
         Err(error) => return Err(error.into()),
     };
     let config = &sourced.config;
+    if let Err(error) = router::check_tls(&config.listeners, &config.router.tls) {
+        if !json {
+            return Err(error.into());
+        }
+        terminal::print_json(&Checked { complaints: vec![error.to_string()], ..Checked::default() })?;
+        return Ok(exit::error());
+    }
     if json {
         terminal::print_json(&Checked {
             right: true,

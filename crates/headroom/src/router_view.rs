@@ -103,7 +103,14 @@ fn listener(listener: &ListenerStatus) -> ListenerView {
         sessions: listener.sessions as u64,
         max_sessions: listener.max_sessions as u64,
         accepted: listener.accepted,
-        refused: [("max_sessions".to_owned(), listener.refused), ("no_server".to_owned(), listener.unserved)]
-            .into(),
+        connecting: listener.connecting as u64,
+        max_connecting: listener.max_connecting as u64,
+        tls: listener.tls.to_owned(),
+        logins: owned(&listener.logins),
+        refused: owned(&listener.refused),
     }
+}
+
+fn owned(counts: &BTreeMap<&'static str, u64>) -> BTreeMap<String, u64> {
+    counts.iter().map(|(word, count)| ((*word).to_owned(), *count)).collect()
 }

@@ -61,7 +61,9 @@ pub(crate) fn status() -> StatusView {
         sessions,
         max_sessions: 10_000,
         accepted: sessions * 41,
-        refused: [("too_many".to_owned(), 0)].into(),
+        tls: "passthrough".into(),
+        refused: [("max_sessions".to_owned(), 0)].into(),
+        ..ListenerView::default()
     };
     status.listeners =
         vec![listener("127.0.0.1:3306", "reader", 48), listener("127.0.0.1:3307", "writer", 12)];

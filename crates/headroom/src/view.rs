@@ -228,8 +228,16 @@ pub(crate) struct ListenerView {
     pub(crate) sessions: u64,
     /// More than these are refused.
     pub(crate) max_sessions: u64,
+    /// Logging in now.
+    pub(crate) connecting: u64,
+    /// More than these are refused while they are logging in.
+    pub(crate) max_connecting: u64,
+    /// `passthrough`, `off`, `preferred` or `required`.
+    pub(crate) tls: String,
     /// Accepted since the start.
     pub(crate) accepted: u64,
+    /// Logins since the start: `plain`, `tls` (ended here), `opaque` (cannot be read).
+    pub(crate) logins: BTreeMap<String, u64>,
     /// Refused since the start, by reason.
     pub(crate) refused: BTreeMap<String, u64>,
 }

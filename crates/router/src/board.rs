@@ -3,6 +3,7 @@
 
 use crate::suspect::Suspects;
 use crate::tally::Tally;
+use crate::tls::Secrecy;
 use crate::view::{OwnState, View};
 use arc_swap::ArcSwap;
 use fleet::config::RouterConfig;
@@ -36,6 +37,8 @@ pub(crate) struct Board {
     pub(crate) threads: usize,
     /// Sessions held until a primary is known.
     pub(crate) held: AtomicUsize,
+    /// TLS to the servers.
+    pub(crate) secrecy: Secrecy,
 }
 
 /// What our own side knows; behind a lock that only new sessions, failures and the steward take.
@@ -86,6 +89,7 @@ impl Board {
             phase: rand::random_range(0.0..1.0),
             threads,
             held: AtomicUsize::new(0),
+            secrecy: Secrecy::default(),
         }
     }
 

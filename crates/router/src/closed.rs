@@ -25,11 +25,13 @@ pub enum Closed {
     Stopping,
     /// Cut: the router stops and the deadline passed.
     StopDeadline,
+    /// Refused by us after the server had greeted: no login in time, or none that can go on.
+    NotLoggedIn,
 }
 
 impl Closed {
     /// Every kind, in the order of [`Closed::index`].
-    pub const WORDS: [&'static str; 10] = [
+    pub const WORDS: [&'static str; 11] = [
         "client left",
         "server left",
         "placed anew: balance",
@@ -40,9 +42,10 @@ impl Closed {
         "cut at the drain deadline",
         "stopping",
         "cut at the stop deadline",
+        "not logged in",
     ];
 
-    const ALL: [Self; 10] = [
+    const ALL: [Self; 11] = [
         Self::ClientLeft,
         Self::ServerLeft,
         Self::Balance,
@@ -53,6 +56,7 @@ impl Closed {
         Self::DrainDeadline,
         Self::Stopping,
         Self::StopDeadline,
+        Self::NotLoggedIn,
     ];
 
     /// Its number, for counters.

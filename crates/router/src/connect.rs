@@ -24,6 +24,13 @@ pub(crate) struct Greeted {
     pub(crate) greeting: Vec<u8>,
 }
 
+impl Greeted {
+    /// The payload of its greeting.
+    pub(crate) fn payload(&self) -> &[u8] {
+        self.greeting.get(packet::HEADER..).unwrap_or_default()
+    }
+}
+
 /// Why an attempt failed, in words that may be shown to a client.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Failure {
@@ -84,6 +91,9 @@ async fn read_greeting(server: &mut Stream) -> Result<Vec<u8>, Failure> {
                     Ok(err) => format!("error {} instead of a greeting: {}", err.code, err.message),
                     Err(_) => "an unreadable error instead of a greeting".to_owned(),
                 }));
+            }
+            Some(9 | 10) if greeting.used < have => {
+                return Err(Failure::Server("it says more than a greeting at the start".to_owned()));
             }
             Some(9 | 10) => {
                 bytes.truncate(have);

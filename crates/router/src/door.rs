@@ -5,10 +5,13 @@
 
 use crate::error::Error;
 use crate::refuse;
-use crate::session::{Arrival, Place};
+use crate::session::Arrival;
 use crate::stream::Socket;
+use crate::tls::FromClients;
+use crate::turned_away::{Counts, TurnedAway};
 use crate::worker::{Handle, Message};
-use fleet::config::Listener;
+use arc_swap::ArcSwap;
+use fleet::config::{ClientTlsMode, Listener};
 use fleet::{Address, ListenerRole};
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -36,19 +39,67 @@ pub(crate) struct Door {
     pub(crate) bound: Address,
     writer: AtomicBool,
     max_sessions: AtomicUsize,
-    taken: Arc<AtomicUsize>,
+    max_connecting: AtomicUsize,
+    taken: AtomicUsize,
+    connecting: AtomicUsize,
+    tls: ArcSwap<DoorTls>,
     /// Clients accepted.
     pub(crate) accepted: AtomicU64,
-    /// Clients refused because of `max_sessions`.
-    pub(crate) refused: AtomicU64,
-    /// Clients refused because no server could take them in time.
-    pub(crate) unserved: Arc<AtomicU64>,
+    /// Clients that got no session.
+    pub(crate) turned_away: Counts,
+    /// Logins that came to their end, by what carries them: in the open (or by unix socket), in TLS that ends here, and
+    /// in a form that we cannot read.
+    pub(crate) logins: [AtomicU64; 3],
     closing: Notify,
+}
+
+/// What a door does with TLS from its clients.
+#[derive(Debug)]
+pub(crate) struct DoorTls {
+    pub(crate) mode: ClientTlsMode,
+    pub(crate) from_clients: Option<FromClients>,
+}
+
+/// A client's place at a door: counted among its sessions until dropped, and among those that are logging in until
+/// [`Place::logged_in`].
+#[derive(Debug)]
+pub(crate) struct Place {
+    pub(crate) door: Arc<Door>,
+    connecting: bool,
+}
+
+impl Place {
+    /// Takes a place, if both limits leave one.
+    fn take(door: &Arc<Door>) -> Result<Self, TurnedAway> {
+        let below = |limit: usize| move |n: usize| (n < limit).then_some(n + 1);
+        let sessions = door.taken.fetch_update(Relaxed, Relaxed, below(door.max_sessions()));
+        sessions.map_err(|_| TurnedAway::MaxSessions)?;
+        let mut place = Self { door: door.clone(), connecting: false };
+        let connecting = door.connecting.fetch_update(Relaxed, Relaxed, below(door.max_connecting()));
+        connecting.map_err(|_| TurnedAway::MaxConnecting)?;
+        place.connecting = true;
+        Ok(place)
+    }
+
+    /// The client is logged in (or goes on in a form that we cannot read).
+    pub(crate) fn logged_in(&mut self) {
+        if std::mem::take(&mut self.connecting) {
+            self.door.connecting.fetch_sub(1, Relaxed);
+        }
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.logged_in();
+        self.door.taken.fetch_sub(1, Relaxed);
+    }
 }
 
 impl Door {
     /// Opens a listener. Nobody is accepted before [`serve`].
     pub(crate) fn open(listener: &Listener) -> Result<(Arc<Self>, OwnedFd), Error> {
+        let from_clients = FromClients::load(&listener.tls)?;
         let (fd, bound) = match &listener.address {
             Address::Unix(path) => (bind_unix(path, &listener.address)?, listener.address.clone()),
             Address::Tcp { host, port } => {
@@ -62,10 +113,13 @@ impl Door {
             bound,
             writer: AtomicBool::new(listener.role == ListenerRole::Writer),
             max_sessions: AtomicUsize::new(listener.max_sessions),
-            taken: Arc::default(),
+            max_connecting: AtomicUsize::new(listener.max_connecting),
+            taken: AtomicUsize::new(0),
+            connecting: AtomicUsize::new(0),
+            tls: ArcSwap::from_pointee(DoorTls { mode: listener.tls.mode, from_clients }),
             accepted: AtomicU64::new(0),
-            refused: AtomicU64::new(0),
-            unserved: Arc::default(),
+            turned_away: Counts::default(),
+            logins: Default::default(),
             closing: Notify::new(),
         };
         Ok((Arc::new(door), fd))
@@ -79,16 +133,35 @@ impl Door {
         self.max_sessions.load(Relaxed)
     }
 
+    pub(crate) fn max_connecting(&self) -> usize {
+        self.max_connecting.load(Relaxed)
+    }
+
+    /// Clients that are logging in now.
+    pub(crate) fn connecting(&self) -> usize {
+        self.connecting.load(Relaxed)
+    }
+
+    /// What it does with TLS from its clients.
+    pub(crate) fn tls(&self) -> Arc<DoorTls> {
+        self.tls.load_full()
+    }
+
     /// Sessions now.
     pub(crate) fn sessions(&self) -> usize {
         self.taken.load(Relaxed)
     }
 
     /// Takes over what a new configuration says; sessions that exist stay as they are. Returns whether anything changed.
-    pub(crate) fn change(&self, listener: &Listener) -> bool {
+    pub(crate) fn change(&self, listener: &Listener, from_clients: Option<FromClients>) -> bool {
         let writer = listener.role == ListenerRole::Writer;
         let role = self.writer.swap(writer, Relaxed) != writer;
-        self.max_sessions.swap(listener.max_sessions, Relaxed) != listener.max_sessions || role
+        let sessions = self.max_sessions.swap(listener.max_sessions, Relaxed) != listener.max_sessions;
+        let connecting =
+            self.max_connecting.swap(listener.max_connecting, Relaxed) != listener.max_connecting;
+        let mode = listener.tls.mode;
+        let before = self.tls.swap(Arc::new(DoorTls { mode, from_clients }));
+        role || sessions || connecting || before.mode != mode
     }
 
     /// Stops accepting; sessions that exist stay.
@@ -150,13 +223,19 @@ impl Ear {
     }
 }
 
-fn admit(door: &Door, socket: Socket, workers: &[Handle]) {
-    let limit = door.max_sessions();
-    let Some(place) = Place::take(&door.taken, &door.unserved, limit) else {
-        door.refused.fetch_add(1, Relaxed);
-        // One small packet into a fresh socket always fits.
-        let _ = rustix::io::write(socket.fd(), &refuse::too_many(limit).before_greeting());
-        return;
+fn admit(door: &Arc<Door>, socket: Socket, workers: &[Handle]) {
+    let place = match Place::take(door) {
+        Ok(place) => place,
+        Err(why) => {
+            door.turned_away.add(why);
+            let error = match why {
+                TurnedAway::MaxConnecting => refuse::too_many_connecting(door.max_connecting()),
+                _ => refuse::too_many(door.max_sessions()),
+            };
+            // One small packet into a fresh socket always fits.
+            let _ = rustix::io::write(socket.fd(), &error.before_greeting());
+            return;
+        }
     };
     door.accepted.fetch_add(1, Relaxed);
     if let Some(worker) = workers.iter().min_by_key(|w| w.sessions()) {

@@ -28,6 +28,9 @@ pub enum Error {
         /// The address.
         address: Address,
     },
+    /// A certificate or key cannot be used.
+    #[error("TLS: {0}")]
+    Tls(String),
     /// Two listeners have the same address.
     #[error("two listeners have the address {address}; give each its own")]
     Twice {

@@ -2,7 +2,7 @@
 //!
 //! Decides on the snapshots that `observe` publishes and asks no server itself. The way of a connection: `door` accepts
 //! and hands it to a `worker` thread; `session` lets [`pick`](pick::pick) choose on the [`View`](view::View) in force,
-//! connects (`connect`) and starts the `relay`. Beside that, `steward` hears snapshots, and lets `placement` decide
+//! connects (`connect`), carries the `login` through, with `tls` where it is due, and starts the `relay`. Beside that, `steward` hears snapshots, and lets `placement` decide
 //! which sessions should leave which server.
 //!
 //! | question | file |
@@ -13,6 +13,7 @@
 //! | when a session is closed so that it comes back elsewhere | `placement`, `steward`, `roster` |
 //! | what happens to a write while the primary is unknown | `hold` |
 //! | what a refused client sees | `refuse` |
+//! | when TLS begins and ends, who is given how long to log in | `login` |
 
 mod apportion;
 mod board;
@@ -24,6 +25,7 @@ pub mod eligible;
 mod error;
 pub mod flow;
 mod hold;
+mod login;
 pub mod pick;
 pub mod placement;
 mod refuse;
@@ -36,9 +38,13 @@ mod steward;
 mod stream;
 pub mod suspect;
 mod tally;
+mod tls;
+mod turned_away;
 pub mod view;
 mod worker;
 
 pub use error::Error;
 pub use router::{Changes, Router};
 pub use status::Status;
+pub use tls::check as check_tls;
+pub use turned_away::TurnedAway;

@@ -4,7 +4,8 @@
 //! docs/decisions/0005-what-a-refused-client-sees.md.
 
 use crate::pick::Refused;
-use fleet::ListenerRole;
+use fleet::{ListenerRole, ServerName};
+use std::time::Duration;
 use wire::ErrPacket;
 
 /// "Too many connections": the one code that every client library and pool takes for "come back later".
@@ -19,6 +20,32 @@ const LONGEST: usize = 500;
 pub(crate) fn too_many(limit: usize) -> ErrPacket {
     let text = format!("Too many connections: headroom's listener has {limit} sessions (max_sessions)");
     ErrPacket::new(TOO_MANY.0, TOO_MANY.1, text)
+}
+
+/// As many clients as may are logging in at this listener.
+pub(crate) fn too_many_connecting(limit: usize) -> ErrPacket {
+    let text = format!(
+        "Too many connections: {limit} clients are logging in at headroom's listener (max_connecting)"
+    );
+    ErrPacket::new(TOO_MANY.0, TOO_MANY.1, text)
+}
+
+/// The client was not logged in within the deadline.
+pub(crate) fn slow(deadline: Duration) -> ErrPacket {
+    let text =
+        format!("Got timeout reading communication packets: no login within {} s", deadline.as_secs_f64());
+    ErrPacket::new(1159, b"08S01", text)
+}
+
+/// The login cannot go on.
+pub(crate) fn login(why: wire::bridge::Refusal) -> ErrPacket {
+    let (code, sqlstate) = why.code();
+    ErrPacket::new(code, sqlstate, bounded(format!("headroom: {why}")))
+}
+
+/// The server broke off during the login, after the client had seen its greeting: no other can take over.
+pub(crate) fn broke_off(server: &ServerName, why: &str) -> ErrPacket {
+    ErrPacket::new(NOT_NOW.0, NOT_NOW.1, bounded(format!("headroom: {server} failed this login: {why}")))
 }
 
 /// As many writer sessions as may wait for a primary do so already.
@@ -66,7 +93,6 @@ fn cut(text: &str, most: usize) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use fleet::ServerName;
 
     fn refused(n: usize, why: &str) -> Refused {
         Refused { reasons: (0..n).map(|i| (ServerName::new(&format!("r{i}")), why.to_owned())).collect() }

@@ -67,11 +67,11 @@ pub(crate) enum AfterClient {
 }
 
 impl Relay {
-    /// Begins after the server's `greeting` has been read; the driver passes it to the client first.
-    pub(crate) fn new(greeting: &[u8], entry: Rc<Entry>) -> Self {
-        let mut tracker = Tracker::new();
-        tracker.server_bytes(greeting);
-        Self { tracker, entry, counted: 0 }
+    /// Goes on with a session of which the tracker has seen the start.
+    pub(crate) fn new(tracker: Tracker, entry: Rc<Entry>) -> Self {
+        let counted = tracker.commands_completed();
+        entry.moved(&tracker);
+        Self { tracker, entry, counted }
     }
 
     /// These bytes came from the client. Every chunk once, before it is passed on.

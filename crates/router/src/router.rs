@@ -6,6 +6,7 @@ use crate::door::{self, Door};
 use crate::error::Error;
 use crate::status::{self, Status};
 use crate::steward;
+use crate::tls::{FromClients, ToServers};
 use crate::worker::{self, Handle, Message};
 use fleet::config::{Listener, RouterConfig};
 use fleet::{Address, ServerName, Snapshot};
@@ -66,11 +67,13 @@ impl Router {
         suspect: impl Fn(&ServerName, &str) + Send + Sync + 'static,
     ) -> Result<Self, Error> {
         unique(&listeners)?;
+        let to_servers = ToServers::load(&config.tls)?;
         let opened = open_all(listeners)?;
         let threads = config.threads.unwrap_or_else(cores).max(1);
         let report: Report = Box::new(suspect);
         let snapshot = snapshots.borrow().clone();
         let board = Arc::new(Board::new(config, snapshot, threads, report));
+        begin_tls(&board, to_servers);
         let (mut handles, mut joins) = (Vec::new(), Vec::new());
         for thread in 0..threads {
             let (handle, join) = worker::start(board.clone(), thread).map_err(Error::Thread)?;
@@ -103,11 +106,18 @@ impl Router {
         unique(&listeners)?;
         let known = |address: &Address| parts.doors.iter().any(|d| d.address == *address);
         let (kept, added): (Vec<_>, Vec<_>) = listeners.into_iter().partition(|l| known(&l.address));
+        // Everything that can fail comes before anything that changes. Files are read again: certificates are renewed.
+        let to_servers = ToServers::load(&config.tls)?;
+        let mut from_clients = Vec::new();
+        for listener in &kept {
+            from_clients.push(FromClients::load(&listener.tls)?);
+        }
         let opened = open_all(added)?;
         let mut changes = Changes::default();
-        parts.doors.retain(|door| match kept.iter().find(|l| l.address == door.address) {
-            Some(listener) => {
-                if door.change(listener) {
+        let mut kept: Vec<_> = kept.iter().zip(from_clients).collect();
+        parts.doors.retain(|door| match kept.iter_mut().find(|(l, _)| l.address == door.address) {
+            Some((listener, tls)) => {
+                if door.change(listener, tls.take()) {
                     changes.changed.push(door.address.clone());
                 }
                 true
@@ -123,6 +133,7 @@ impl Router {
             parts.doors.push(door.clone());
             sender.send((door, fd)).map_err(|_| Error::Stopped)?;
         }
+        begin_tls(&self.board, to_servers);
         let before = self.board.sight().view.config.clone();
         if before.threads != config.threads {
             changes.at_next_start.push("threads: the number of threads changes at the next start".to_owned());
@@ -233,6 +244,17 @@ fn unique(listeners: &[Listener]) -> Result<(), Error> {
         Some(twice) => Err(Error::Twice { address: twice.address.clone() }),
         None => Ok(()),
     }
+}
+
+/// From now on TLS to the servers is begun this way. Where it is, clients without it are given a key of ours for their
+/// passwords; making that takes a while.
+fn begin_tls(board: &Arc<Board>, to_servers: Option<ToServers>) {
+    if to_servers.is_some() {
+        let board = board.clone();
+        // A thread that cannot be had now is one the first such client pays for.
+        let _ = std::thread::Builder::new().spawn(move || board.secrecy.keys.prepare());
+    }
+    board.secrecy.change(to_servers);
 }
 
 /// The door's thread: accepts for all listeners, and runs the steward.

@@ -1,25 +1,32 @@
 //! Session: one client's life, from accepted to closed.
 //!
 //! Pick a server, connect, wait for its greeting; when it fails, the next one, until the deadline. Up to here the
-//! client has not seen a byte, so none of this costs it an error. Then the relay takes over.
+//! client has not seen a byte, so none of this costs it an error. Then the login is carried through, within a deadline
+//! of its own, and the relay takes over.
 
 use crate::board::Sight;
 use crate::closed::Closed;
 use crate::connect::{Failure, Greeted, connect};
+use crate::door::Place;
 use crate::hold::Hold;
+use crate::login::{Failed, Means, Opened, Why, log_in};
 use crate::pick::{Ask, Because, Refused, pick};
 use crate::refuse;
+use crate::relay::Relay;
 use crate::relay::polled::Polled;
 use crate::roster::Entry;
 use crate::stream::{Socket, Stream};
 use crate::tally::Seat;
+use crate::turned_away::TurnedAway;
 use crate::worker::Worker;
-use fleet::{ListenerRole, ServerName, State};
+use fleet::config::ClientTlsMode;
+use fleet::{Address, ListenerRole, ServerName, State};
 use std::rc::Rc;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::Ordering::Relaxed;
 use tokio::time::Instant;
-use wire::ErrPacket;
+use wire::bridge::{FromClient, Refusal, Terms};
+use wire::{ErrPacket, Phase};
 
 /// A client that has been accepted and waits for a server.
 #[derive(Debug)]
@@ -31,18 +38,12 @@ pub(crate) struct Arrival {
     pub(crate) place: Place,
 }
 
-/// Counts a session at its listener, until dropped.
-#[derive(Debug)]
-pub(crate) struct Place {
-    taken: Arc<AtomicUsize>,
-    unserved: Arc<AtomicU64>,
-}
-
 /// A session that has its server.
 struct Placed {
     seat: Seat,
     because: Because,
     greeted: Greeted,
+    reach: Address,
 }
 
 /// Why a session got no server.
@@ -53,25 +54,10 @@ enum Denied {
     ClientLeft,
 }
 
-impl Place {
-    /// Takes a place if fewer than `limit` are taken.
-    pub(crate) fn take(taken: &Arc<AtomicUsize>, unserved: &Arc<AtomicU64>, limit: usize) -> Option<Self> {
-        let room = |n: usize| (n < limit).then_some(n + 1);
-        let place = || Self { taken: taken.clone(), unserved: unserved.clone() };
-        taken.fetch_update(Relaxed, Relaxed, room).ok().map(|_| place())
-    }
-}
-
-impl Drop for Place {
-    fn drop(&mut self) {
-        self.taken.fetch_sub(1, Relaxed);
-    }
-}
-
 /// Runs a session to its end.
 pub(crate) async fn run(worker: Rc<Worker>, arrival: Arrival) {
-    let Arrival { socket, role, at, place } = arrival;
-    let client = match socket.into_stream() {
+    let Arrival { socket, role, at, mut place } = arrival;
+    let mut client = match socket.into_stream() {
         Ok(client) => client,
         Err(error) => {
             tracing::debug!(%error, "client left before its session began");
@@ -83,31 +69,134 @@ pub(crate) async fn run(worker: Rc<Worker>, arrival: Arrival) {
         ListenerRole::Writer => writer(&worker, &client, at).await,
     };
     match placed {
-        Ok(placed) => relay(&worker, client, placed).await,
+        Ok(placed) => serve(&worker, client, placed, &mut place).await,
         Err(Denied::ClientLeft) => {}
         Err(Denied::Refused(error)) => {
             tracing::info!(%role, code = error.code, text = error.message, "session refused");
-            place.unserved.fetch_add(1, Relaxed);
+            place.door.turned_away.add(TurnedAway::NoServer);
             client.send_now(&error.before_greeting());
         }
     }
-    drop(place);
 }
 
-async fn relay(worker: &Rc<Worker>, client: Stream, placed: Placed) {
-    let Placed { seat, because, greeted } = placed;
+/// Logs the client in and relays what follows, to the end.
+async fn serve(worker: &Rc<Worker>, client: Stream, placed: Placed, place: &mut Place) {
+    let Placed { seat, because, greeted, reach } = placed;
     tracing::trace!(server = %seat.tally.name, %because, "session begins");
     let entry = Entry::new(seat);
-    worker.roster.add(entry.clone());
-    let streams = (client, greeted.server);
-    let closed = Polled::new(streams, &greeted.greeting, entry.clone(), worker.pool.clone()).await;
-    worker.roster.remove(&entry);
+    // In a box, so that a session that idles for hours holds no memory for the login it once had.
+    let closed = match Box::pin(introduce(worker, place, client, greeted, &reach)).await {
+        Ok(opened) => {
+            place.logged_in();
+            worker.board.greeted(&entry.seat.tally.name);
+            count(place, &opened);
+            worker.roster.add(entry.clone());
+            let closed = relay(worker, opened, &entry).await;
+            worker.roster.remove(&entry);
+            closed
+        }
+        Err(failed) => not_logged_in(worker, place, &entry, failed),
+    };
     entry.seat.closed(closed);
     match closed {
         Closed::ClientLeft | Closed::ServerLeft => {
             tracing::trace!(server = %entry.seat.tally.name, why = closed.words(), "session ends");
         }
         _ => tracing::debug!(server = %entry.seat.tally.name, why = closed.words(), "session closed"),
+    }
+}
+
+/// Client and server get to know each other.
+async fn introduce(
+    worker: &Worker,
+    place: &Place,
+    client: Stream,
+    greeted: Greeted,
+    reach: &Address,
+) -> Result<Opened, Failed> {
+    let Greeted { server, greeting } = greeted;
+    let config = worker.board.sight().view.config.clone();
+    let (tls, to_server) = (place.door.tls(), worker.board.secrecy.to_servers());
+    let terms = Terms {
+        from_client: from_client(tls.mode),
+        to_server: to_server.is_some(),
+        client_is_local: matches!(client, Stream::Unix(_)),
+        server_is_local: matches!(server, Stream::Unix(_)),
+    };
+    let means = Means {
+        from_client: tls.from_clients.as_ref(),
+        to_server: to_server.as_deref(),
+        reach,
+        keys: &worker.board.secrecy.keys,
+        until: Instant::now() + config.login_deadline,
+    };
+    let payload = greeting.get(wire::packet::HEADER..).unwrap_or_default();
+    log_in(client, server, payload, terms, &means).await
+}
+
+async fn relay(worker: &Rc<Worker>, mut opened: Opened, entry: &Rc<Entry>) -> Closed {
+    let relay = Relay::new(opened.bridge.take_tracker(), entry.clone());
+    Polled::new(opened.streams, relay, worker.pool.clone()).await
+}
+
+/// Counts a login by what carries it.
+fn count(place: &Place, opened: &Opened) {
+    let kind = match opened.bridge.tracker().phase() {
+        Phase::Opaque(_) => 2,
+        _ => usize::from(opened.streams.0.is_tls()),
+    };
+    place.door.logins[kind].fetch_add(1, Relaxed);
+}
+
+/// Tells the client, the log and the counters why a login came to nothing.
+fn not_logged_in(worker: &Worker, place: &Place, entry: &Entry, failed: Failed) -> Closed {
+    let server = &entry.seat.tally.name;
+    let deadline = worker.board.sight().view.config.login_deadline;
+    let suspect = |why: &str| worker.board.suspect(server, why);
+    let (turned_away, error, closed) = match failed.why {
+        Why::Denied => return Closed::ServerLeft,
+        Why::ClientLeft => return Closed::ClientLeft,
+        Why::ClientTls(error) => {
+            tracing::info!(%server, %error, "a client's TLS did not come about");
+            place.door.turned_away.add(TurnedAway::ClientTls);
+            return Closed::ClientLeft;
+        }
+        Why::ClientSlow => (TurnedAway::LoginDeadline, refuse::slow(deadline), Closed::NotLoggedIn),
+        Why::Refused(why) => (away(why), refuse::login(why), Closed::NotLoggedIn),
+        Why::Server(why) => {
+            entry.seat.failed();
+            suspect(&why);
+            (TurnedAway::ServerFailed, refuse::broke_off(server, &why), Closed::ServerLeft)
+        }
+        Why::ServerTls(error) => {
+            let why = format!("TLS: {error}");
+            entry.seat.failed();
+            suspect(&why);
+            (TurnedAway::ServerTls, refuse::broke_off(server, &why), Closed::ServerLeft)
+        }
+    };
+    place.door.turned_away.add(turned_away);
+    tracing::info!(%server, code = error.code, text = error.message, "login refused");
+    if let Some((mut client, sequence)) = failed.client {
+        client.send_now(&error.packet(sequence, wire::Capabilities::PROTOCOL_41));
+    }
+    closed
+}
+
+fn away(why: Refusal) -> TurnedAway {
+    match why {
+        Refusal::TlsRequired => TurnedAway::TlsRequired,
+        Refusal::BadHandshake { .. } | Refusal::OtherKey | Refusal::WouldLeak => TurnedAway::BadLogin,
+        Refusal::NoServerKey | Refusal::BadServer => TurnedAway::ServerFailed,
+    }
+}
+
+fn from_client(mode: ClientTlsMode) -> FromClient {
+    match mode {
+        ClientTlsMode::Passthrough => FromClient::Passthrough,
+        ClientTlsMode::Off => FromClient::Off,
+        ClientTlsMode::Preferred => FromClient::Preferred,
+        ClientTlsMode::Required => FromClient::Required,
     }
 }
 
@@ -185,11 +274,12 @@ async fn attempt(
         let candidate = &view.candidates[picked.server];
         let seat = Seat::take(sight.tallies[picked.server].clone(), role, worker.thread);
         let limit = until.min(Instant::now() + view.config.attempt_deadline);
-        match connect(&candidate.reach, limit).await {
+        let greeted = connect(&candidate.reach, limit).await;
+        match greeted.and_then(|greeted| offers_enough(worker, &candidate.name, greeted)) {
             Ok(greeted) => {
                 seat.connected(&picked.because);
-                worker.board.greeted(&candidate.name);
-                return Ok(Ok(Placed { seat, because: picked.because, greeted }));
+                let reach = candidate.reach.clone();
+                return Ok(Ok(Placed { seat, because: picked.because, greeted, reach }));
             }
             Err(Failure::Ourselves(why)) => {
                 tracing::warn!(server = %candidate.name, why, "cannot open a connection");
@@ -205,4 +295,19 @@ async fn attempt(
         }
         sight = worker.board.sight();
     }
+}
+
+/// Refuses a server that offers no TLS where that is demanded: the client has not seen a byte, so the next can be tried.
+fn offers_enough(worker: &Worker, server: &ServerName, greeted: Greeted) -> Result<Greeted, Failure> {
+    let Some(to_servers) = worker.board.secrecy.to_servers() else { return Ok(greeted) };
+    if matches!(greeted.server, Stream::Unix(_)) {
+        return Ok(greeted);
+    }
+    let greeting = wire::Greeting::parse(greeted.payload());
+    let offers = greeting.is_ok_and(|greeting| greeting.capabilities.contains(wire::Capabilities::SSL));
+    if !offers && !to_servers.preferred {
+        return Err(Failure::Server("offers no TLS, and [router.tls] demands it".to_owned()));
+    }
+    worker.board.secrecy.offered(server, offers);
+    Ok(greeted)
 }

@@ -113,10 +113,17 @@ pub struct ListenerStatus {
     pub max_sessions: usize,
     /// Clients accepted, ever.
     pub accepted: u64,
-    /// Clients refused because of `max_sessions`, ever.
-    pub refused: u64,
-    /// Clients refused because no server could take them in time, ever.
-    pub unserved: u64,
+    /// Clients that are logging in now.
+    pub connecting: usize,
+    /// Clients beyond this are refused while so many are logging in.
+    pub max_connecting: usize,
+    /// What it does with TLS from its clients.
+    pub tls: &'static str,
+    /// Logins by what carried them, ever: in the open (`plain`), in TLS that ends here (`tls`), in TLS that passes
+    /// through or another form that cannot be read (`opaque`).
+    pub logins: BTreeMap<&'static str, u64>,
+    /// Clients that got no session, ever, by reason.
+    pub refused: BTreeMap<&'static str, u64>,
 }
 
 /// A fallback in force.
@@ -157,9 +164,17 @@ pub(crate) fn status(board: &Board, doors: &[Arc<Door>], threads: Vec<usize>) ->
             .fallbacks
             .iter()
             .map(|f| FallbackStatus { name: f.name(), words: f.to_string() })
+            .chain(unencrypted(board))
             .collect(),
         threads,
     }
+}
+
+/// Servers without TLS though it is preferred.
+fn unencrypted(board: &Board) -> Option<FallbackStatus> {
+    let names: Vec<String> = board.secrecy.without().iter().map(ToString::to_string).collect();
+    let words = || format!("{} offers no TLS: its sessions are not encrypted", names.join(", "));
+    (!names.is_empty()).then(|| FallbackStatus { name: "server_without_tls", words: words() })
 }
 
 fn listener(door: &Door) -> ListenerStatus {
@@ -169,8 +184,15 @@ fn listener(door: &Door) -> ListenerStatus {
         sessions: door.sessions(),
         max_sessions: door.max_sessions(),
         accepted: door.accepted.load(Relaxed),
-        refused: door.refused.load(Relaxed),
-        unserved: door.unserved.load(Relaxed),
+        connecting: door.connecting(),
+        max_connecting: door.max_connecting(),
+        tls: door.tls().mode.word(),
+        logins: ["plain", "tls", "opaque"]
+            .into_iter()
+            .zip(&door.logins)
+            .map(|(word, count)| (word, count.load(Relaxed)))
+            .collect(),
+        refused: door.turned_away.all().collect(),
     }
 }
 

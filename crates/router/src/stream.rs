@@ -1,4 +1,4 @@
-//! One end of a session: a TCP or a unix stream socket, used alike.
+//! One end of a session: a TCP or a unix stream socket, or TLS over one of them, used alike.
 
 use rustix::net::{RecvFlags, SendFlags, recv, send};
 use std::io;
@@ -8,6 +8,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpStream, UnixStream};
+use tokio_rustls::TlsStream;
 
 /// A peer that acknowledges nothing for this long is gone: a blackholed server ends its sessions after this time,
 /// not after the quarter of an hour that TCP would retry.
@@ -22,6 +23,8 @@ pub(crate) enum Stream {
     Tcp(TcpStream),
     /// A unix socket.
     Unix(UnixStream),
+    /// TLS over one of the two, ended or begun here.
+    Tls(Box<TlsStream<Stream>>),
 }
 
 /// A connected socket that no runtime knows yet, on its way from the door to a thread of the data plane.
@@ -90,9 +93,21 @@ impl Stream {
     }
 
     /// Sends one small packet if the kernel takes it at once, asking the kernel and not the runtime.
-    pub(crate) fn send_now(&self, packet: &[u8]) {
+    pub(crate) fn send_now(&mut self, packet: &[u8]) {
         // Whoever does not take it is gone or does not read: nothing is owed to them.
-        let _ = send(self, packet, SendFlags::DONTWAIT | SendFlags::NOSIGNAL);
+        match self {
+            Self::Tls(tls) => {
+                let mut nobody = Context::from_waker(std::task::Waker::noop());
+                let _ = Pin::new(&mut *tls).poll_write(&mut nobody, packet);
+                let _ = Pin::new(tls).poll_flush(&mut nobody);
+            }
+            plain => drop(send(plain, packet, SendFlags::DONTWAIT | SendFlags::NOSIGNAL)),
+        }
+    }
+
+    /// Whether nobody on the way can read what passes: TLS, or a unix socket.
+    pub(crate) fn is_tls(&self) -> bool {
+        matches!(self, Self::Tls(_))
     }
 
     /// Waits until there is something to read or the peer has closed.
@@ -100,6 +115,7 @@ impl Stream {
         match self {
             Self::Tcp(tcp) => tcp.readable().await,
             Self::Unix(unix) => unix.readable().await,
+            Self::Tls(tls) => Box::pin(tls.get_ref().0.readable()).await,
         }
     }
 }
@@ -109,6 +125,7 @@ impl AsFd for Stream {
         match self {
             Self::Tcp(tcp) => tcp.as_fd(),
             Self::Unix(unix) => unix.as_fd(),
+            Self::Tls(tls) => tls.get_ref().0.as_fd(),
         }
     }
 }
@@ -118,6 +135,13 @@ impl AsyncRead for Stream {
         match self.get_mut() {
             Self::Tcp(tcp) => Pin::new(tcp).poll_read(cx, buf),
             Self::Unix(unix) => Pin::new(unix).poll_read(cx, buf),
+            Self::Tls(tls) => match Pin::new(tls).poll_read(cx, buf) {
+                // Most clients and servers leave without TLS's goodbye. Packets have lengths: nothing can be cut off unseen.
+                Poll::Ready(Err(error)) if error.kind() == io::ErrorKind::UnexpectedEof => {
+                    Poll::Ready(Ok(()))
+                }
+                other => other,
+            },
         }
     }
 }
@@ -127,17 +151,22 @@ impl AsyncWrite for Stream {
         match self.get_mut() {
             Self::Tcp(tcp) => Pin::new(tcp).poll_write(cx, buf),
             Self::Unix(unix) => Pin::new(unix).poll_write(cx, buf),
+            Self::Tls(tls) => Pin::new(tls).poll_write(cx, buf),
         }
     }
 
-    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Poll::Ready(Ok(()))
+    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Self::Tcp(_) | Self::Unix(_) => Poll::Ready(Ok(())),
+            Self::Tls(tls) => Pin::new(tls).poll_flush(cx),
+        }
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         match self.get_mut() {
             Self::Tcp(tcp) => Pin::new(tcp).poll_shutdown(cx),
             Self::Unix(unix) => Pin::new(unix).poll_shutdown(cx),
+            Self::Tls(tls) => Pin::new(tls).poll_shutdown(cx),
         }
     }
 }

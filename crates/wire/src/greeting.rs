@@ -122,6 +122,20 @@ impl Greeting {
     }
 }
 
+/// Says in the payload of a greeting whether TLS is offered, and leaves every other byte alone. Does nothing to what is
+/// no greeting of the 4.1 protocol.
+pub fn offer_tls(payload: &mut [u8], offered: bool) {
+    let Some(end_of_version) = memchr::memchr(0, payload) else { return };
+    // Behind the version: connection id, nonce, filler; then the low half of the flags.
+    let at = end_of_version + 1 + 4 + 8 + 1;
+    if payload.first() == Some(&10)
+        && let Some(low) = payload.get_mut(at..at + 2)
+    {
+        let bit = (Capabilities::SSL.classic() >> 8) as u8;
+        low[1] = if offered { low[1] | bit } else { low[1] & !bit };
+    }
+}
+
 fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
@@ -164,6 +178,20 @@ mod tests {
         let bytes = whole.encode();
         for end in 0..bytes.len() {
             assert!(Greeting::parse(&bytes[..end]).is_err(), "cut at {end}");
+        }
+    }
+
+    #[test]
+    fn tls_is_offered_and_taken_back_without_touching_another_byte() {
+        let greeting = mysql();
+        let mut bytes = greeting.encode();
+        offer_tls(&mut bytes, true);
+        let offered = Greeting::parse(&bytes).unwrap();
+        assert_eq!(offered.capabilities, greeting.capabilities | Capabilities::SSL);
+        offer_tls(&mut bytes, false);
+        assert_eq!(bytes, greeting.encode());
+        for end in 0..bytes.len() {
+            offer_tls(&mut bytes[..end].to_vec(), true);
         }
     }
 

@@ -10,6 +10,7 @@
 mod flags;
 
 pub mod auth;
+pub mod bridge;
 pub mod capability;
 pub mod command;
 mod error;

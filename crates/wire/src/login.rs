@@ -30,7 +30,7 @@ pub struct Login<'a> {
 }
 
 /// The fixed part: flags, longest packet, collation, 23 reserved bytes.
-const FIXED: usize = 32;
+pub(crate) const FIXED: usize = 32;
 
 /// The capabilities of a client's first packet, and whether it asks for TLS (then nothing after it can be read).
 /// `None` when it is too short or speaks the protocol before 4.1.
@@ -46,6 +46,14 @@ pub fn opening(payload: &[u8]) -> Option<(Capabilities, bool)> {
 /// Is this an SSLRequest?
 pub fn is_ssl_request(payload: &[u8]) -> bool {
     payload.len() <= FIXED && opening(payload).is_some_and(|(_, wants_tls)| wants_tls)
+}
+
+/// Says in the payload of a login (or a request for TLS) whether TLS is asked for, and leaves every other byte alone.
+pub(crate) fn ask_tls(payload: &mut [u8], asked: bool) {
+    let bit = (Capabilities::SSL.classic() >> 8) as u8;
+    if let Some(byte) = payload.get_mut(1) {
+        *byte = if asked { *byte | bit } else { *byte & !bit };
+    }
 }
 
 impl<'a> Login<'a> {
@@ -115,6 +123,17 @@ impl<'a> Login<'a> {
             write::lenenc_bytes(&mut out, self.raw_attributes);
         }
         out
+    }
+
+    /// The same login without its answer to the nonce.
+    pub(crate) fn without_proof(&self) -> Self {
+        Self { auth_response: &[], ..self.clone() }
+    }
+
+    /// The same login in the name of a plugin that does not exist: the server names the account's own and asks anew.
+    pub(crate) fn asking_anew(&self, plugin: &'a [u8]) -> Self {
+        let capabilities = self.capabilities | Capabilities::PLUGIN_AUTH;
+        Self { capabilities, auth_response: &[], auth_plugin: plugin, ..self.clone() }
     }
 
     /// The connection's attributes (`program_name`, `_client_name`, ...) as name and value; ends at the first that is malformed.

@@ -3,9 +3,8 @@
 
 use super::complaint::Ledger;
 use super::file::Draft;
-use super::section::Section;
 use super::value::duration_text;
-use super::{Listener, Matcher, Tls, TlsMode};
+use super::{Listener, Matcher};
 use crate::{Address, Zone};
 use std::net::{IpAddr, SocketAddr};
 
@@ -43,31 +42,6 @@ pub(super) fn find(draft: &Draft, ledger: &mut Ledger<'_>) {
     listeners(draft, ledger);
     admin(draft, ledger);
     maps(draft, ledger);
-}
-
-/// TLS settings that contradict each other; looked at where the section is still at hand.
-pub(super) fn tls(tls: &Tls, section: &Section<'_, '_>, ledger: &mut Ledger<'_>) {
-    if matches!(tls.mode, TlsMode::VerifyCa | TlsMode::VerifyIdentity) && tls.ca.is_none() {
-        let right = "write ssl_ca = \"/path/to/ca.pem\", the authority that vouches for the servers";
-        ledger.add(
-            &section.place_of("ssl_mode"),
-            "ssl_mode asks to verify, and no ssl_ca says by whom",
-            right,
-        );
-    }
-    match (&tls.cert, &tls.key) {
-        (Some(_), None) => {
-            ledger.add(&section.place_of("ssl_cert"), "ssl_cert has no ssl_key", "write both or neither");
-        }
-        (None, Some(_)) => {
-            ledger.add(&section.place_of("ssl_key"), "ssl_key has no ssl_cert", "write both or neither");
-        }
-        _ => {}
-    }
-    if tls.mode == TlsMode::Disabled && (tls.ca.is_some() || tls.cert.is_some()) {
-        let right = "remove ssl_mode = \"DISABLED\", or the files";
-        ledger.add(&section.place_of("ssl_mode"), "ssl_mode is DISABLED and certificates are given", right);
-    }
 }
 
 fn deadlines(draft: &Draft, ledger: &mut Ledger<'_>) {

@@ -6,6 +6,7 @@
 use super::complaint::{Complaints, Ledger};
 use super::conflict;
 use super::section::{Placed, Section};
+use super::transport;
 use super::value;
 use super::{
     Admin, Config, Credentials, FleetConfig, Insight, InsightConfig, Listener, OwnZone, PasswordFrom,
@@ -151,7 +152,8 @@ fn credentials(whole: &mut Section<'_, '_>, ledger: &mut Ledger<'_>) -> (Credent
         let right = "keep one of password_file, password_env and password";
         ledger.add(span, "the password is given more than once", right);
     }
-    conflict::tls(&tls, &section, ledger);
+    let keys = ["ssl_mode", "ssl_ca", "ssl_cert", "ssl_key"];
+    transport::consistent(&tls, &section, keys, "\"DISABLED\"", ledger);
     section.finish(ledger);
     let password_from = sources.into_iter().next().map(|(_, source)| source);
     (Credentials { user, password: None, option_file, tls }, password_from)
@@ -245,11 +247,15 @@ fn router(whole: &mut Section<'_, '_>, ledger: &mut Ledger<'_>) -> (RouterConfig
         hold_deadline: section
             .duration("hold_deadline", ledger, Duration::ZERO)
             .map_or(default.hold_deadline, |v| v.value),
+        login_deadline: section
+            .duration("login_deadline", ledger, MOMENT)
+            .map_or(default.login_deadline, |v| v.value),
         reads_on_primary: section
             .flag("reads_on_primary", ledger)
             .map_or(default.reads_on_primary, |v| v.value),
         threads: section.count("threads", ledger, (1, 1024)).map(|v| v.value),
         replace: replace(&mut section, default.replace, ledger),
+        tls: transport::to_servers(&mut section, ledger),
         insight: insight(&mut section, default.insight, ledger),
     };
     section.finish(ledger);
@@ -317,6 +323,10 @@ fn listeners(whole: &mut Section<'_, '_>, ledger: &mut Ledger<'_>) -> Vec<Placed
         let max_sessions = section
             .count("max_sessions", ledger, (1, 1_000_000))
             .map_or(Listener::DEFAULT_MAX_SESSIONS, |v| v.value);
+        let max_connecting = section
+            .count("max_connecting", ledger, (1, 1_000_000))
+            .map_or(Listener::DEFAULT_MAX_CONNECTING, |v| v.value);
+        let tls = transport::from_clients(&mut section, ledger);
         let insight = section.choice("insight", ledger, &Insight::ALL).map(|v| v.value).unwrap_or_default();
         let insight_one_in = section
             .count("insight_one_in", ledger, (1, 1_000_000))
@@ -324,7 +334,7 @@ fn listeners(whole: &mut Section<'_, '_>, ledger: &mut Ledger<'_>) -> Vec<Placed
             .unwrap_or(Listener::DEFAULT_INSIGHT_ONE_IN);
         if let (Some(address), Some(role)) = (address, role) {
             let listener = Listener::new(address.value, role.value);
-            let value = Listener { max_sessions, insight, insight_one_in, ..listener };
+            let value = Listener { max_sessions, max_connecting, tls, insight, insight_one_in, ..listener };
             listeners.push(Placed { value, span: address.span });
         }
         section.finish(ledger);

@@ -7,7 +7,6 @@
 use super::{AfterClient, LINGER, QUIT, Relay, Seen};
 use crate::buffer::Pool;
 use crate::closed::Closed;
-use crate::roster::Entry;
 use crate::stream::{Stream, Waiting};
 use std::future::Future;
 use std::io;
@@ -57,19 +56,10 @@ enum Stop {
 }
 
 impl Polled {
-    /// Takes over after the server's greeting has been read but not passed on: `greeting` goes to the client first.
-    pub(crate) fn new(
-        (client, server): (Stream, Stream),
-        greeting: &[u8],
-        entry: Rc<Entry>,
-        pool: Rc<Pool>,
-    ) -> Self {
-        let mut buffer = pool.take();
-        let length = greeting.len().min(buffer.len());
-        buffer[..length].copy_from_slice(&greeting[..length]);
-        let down = Half { left: Some((buffer, 0, length)), ..Half::default() };
-        let up = Half::default();
-        Self { relay: Relay::new(greeting, entry), client, server, up, down, pool, linger: None }
+    /// Takes over a session that is logged in: `relay` knows where it stands, and nothing is under way.
+    pub(crate) fn new((client, server): (Stream, Stream), relay: Relay, pool: Rc<Pool>) -> Self {
+        let (up, down) = (Half::default(), Half::default());
+        Self { relay, client, server, up, down, pool, linger: None }
     }
 
     fn client_to_server(&mut self, cx: &mut Context<'_>) -> Poll<Stop> {
@@ -95,7 +85,7 @@ impl Polled {
             && self.client.waiting() == Waiting::Nothing
     }
 
-    fn say_goodbye(&self) {
+    fn say_goodbye(&mut self) {
         if self.relay.may_say_goodbye() && self.up.left.is_none() {
             self.server.send_now(&QUIT);
         }
@@ -213,15 +203,18 @@ impl Half {
     /// Writes what is left and gives the buffer back.
     fn drain(&mut self, cx: &mut Context<'_>, target: &mut Stream, pool: &Pool) -> Poll<io::Result<()>> {
         while let Some((buffer, from, to)) = &mut self.left {
+            if *from == *to {
+                // TLS may have taken it all and still hold some of it.
+                ready!(Pin::new(&mut *target).poll_flush(cx))?;
+                if let Some((buffer, ..)) = self.left.take() {
+                    pool.give(buffer);
+                }
+                break;
+            }
             match ready!(Pin::new(&mut *target).poll_write(cx, &buffer[*from..*to])) {
                 Ok(0) => return Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
                 Ok(written) => *from += written,
                 Err(error) => return Poll::Ready(Err(error)),
-            }
-            if *from == *to
-                && let Some((buffer, ..)) = self.left.take()
-            {
-                pool.give(buffer);
             }
         }
         Poll::Ready(Ok(()))

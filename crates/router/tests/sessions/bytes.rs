@@ -12,7 +12,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 async fn sixty_four_random_mebibytes_come_back_as_they_were_sent() {
     let server = Fake::start("echo", Script::Echoes).await;
     let front = Front::start(RouterConfig::default(), &[Reader], vec![server.replica()]);
-    let client = within(5, Client::connect(front.port(0))).await.unwrap();
+    let client = within(5, Client::login(front.port(0))).await;
     let (mut from, mut to) = client.stream.into_split();
     const PIECE: usize = 100_003;
     const PIECES: usize = (64 << 20) / PIECE;

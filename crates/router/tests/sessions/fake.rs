@@ -20,8 +20,10 @@ use wire::{Capabilities, Command, ErrPacket, Greeting, Login, Status, packet};
 pub(crate) enum Script {
     /// Greets, takes every login, answers every command with OK.
     Serves,
-    /// Greets, then sends back what comes.
+    /// Greets, takes every login, then sends back what comes.
     Echoes,
+    /// Greets, and never answers the login.
+    Mute,
     /// Greets, takes the login, answers every command with so many mebibytes of random rows.
     Floods(usize),
     /// Accepts and says nothing.
@@ -124,8 +126,14 @@ async fn play(
             let err = ErrPacket::new(code, b"08004", "scripted");
             let _ = stream.write_all(&err.before_greeting()).await;
         }
+        Script::Mute => {
+            let _ = stream.write_all(&greeting).await;
+            std::future::pending().await
+        }
         Script::Echoes => {
             let _ = stream.write_all(&greeting).await;
+            let _ = read_packet(&mut stream).await;
+            let _ = ok(&mut stream, 2, Status::AUTOCOMMIT).await;
             let (mut from, mut to) = stream.split();
             let _ = tokio::io::copy(&mut from, &mut to).await;
         }
@@ -238,11 +246,15 @@ impl<S: tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin> Client<S> {
     }
 
     pub(crate) async fn log_in(&mut self) {
+        self.send_login().await;
+        assert_eq!(self.answer().await.unwrap()[0], 0);
+    }
+
+    pub(crate) async fn send_login(&mut self) {
         let capabilities = Capabilities::PROTOCOL_41 | Capabilities::SECURE_CONNECTION;
         let login =
             Login { capabilities, max_packet: 1 << 24, charset: 45, user: b"app", ..Login::default() };
         self.send(1, &login.encode()).await;
-        assert_eq!(self.answer().await.unwrap()[0], 0);
     }
 
     pub(crate) async fn send(&mut self, sequence: u8, payload: &[u8]) {

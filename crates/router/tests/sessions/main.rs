@@ -5,5 +5,6 @@
 mod bytes;
 mod change;
 mod fake;
+mod login;
 mod place;
 mod refuse;

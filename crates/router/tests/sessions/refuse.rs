@@ -22,9 +22,11 @@ async fn servers_that_fail_before_the_first_byte_cost_the_client_no_error() {
         let good = Fake::start("good", Script::Serves).await;
         let front = Front::start(quick(), &[Reader], vec![bad.replica(), good.replica()]);
         // Whichever is picked first, both kinds come up among a few sessions.
+        let mut clients = Vec::new();
         for _ in 0..6 {
             let client = within(5, Client::connect(front.port(0))).await.unwrap();
             assert_eq!(client.server, "good", "{script:?}");
+            clients.push(client);
         }
         assert_eq!(good.accepted.load(SeqCst), 6);
         let suspected = front.suspected.lock().unwrap().clone();
@@ -62,7 +64,7 @@ async fn when_nobody_is_eligible_the_client_is_told_each_server_and_its_reason()
     assert_eq!(refusal.message, words);
     let names: Vec<_> = front.router.status().fallbacks.iter().map(|f| f.name).collect();
     assert_eq!(names, ["no_reads", "lag_limit_excludes_all", "writer_unknown"]);
-    assert_eq!(front.router.status().listeners[0].unserved, 1);
+    assert_eq!(front.router.status().listeners[0].refused["no_server"], 1);
 }
 
 #[tokio::test]
@@ -141,7 +143,7 @@ async fn sessions_beyond_the_limit_get_error_1040() {
     let _second = Client::login(port).await;
     let refusal = within(5, Client::connect(port)).await.err().unwrap();
     assert_eq!(refusal.code, 1040);
-    assert_eq!(front.router.status().listeners[0].refused, 1);
+    assert_eq!(front.router.status().listeners[0].refused["max_sessions"], 1);
     drop(first);
     front.until("one left", |s| s.sessions == 1).await;
     assert!(Client::connect(port).await.is_ok());

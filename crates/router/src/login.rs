@@ -1,0 +1,288 @@
+//! Login: from the server's greeting to its OK, one packet at a time, with TLS begun and ended where it is due.
+//!
+//! What each packet means is decided by [`wire::bridge`]; here packets are read whole and carried over. They are read to
+//! their last byte and no further, so that whatever comes next (TLS records, the first command) is still in the socket
+//! for whoever takes over. The whole of it has a deadline: a client that greets nobody holds no server's connection.
+
+use crate::stream::Stream;
+use crate::tls::{FromClients, OwnKeys, ToServers};
+use fleet::Address;
+use std::io;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::time::{Instant, timeout_at};
+use wire::bridge::{Bridge, Refusal, Step, Terms};
+use wire::packet::{HEADER, Header};
+
+/// The longest packet of a login: a name, a proof, 64 KiB of connection attributes.
+const LONGEST: usize = 128 * 1024;
+/// A packet's buffer grows in steps of this.
+const GROWTH: usize = 4096;
+
+/// Everything a login needs besides its two ends.
+pub(crate) struct Means<'a> {
+    /// How TLS from this client is ended, where the listener does that.
+    pub(crate) from_client: Option<&'a FromClients>,
+    /// How TLS to the server is begun, where that is asked for.
+    pub(crate) to_server: Option<&'a ToServers>,
+    /// Where the server is, for its certificate.
+    pub(crate) reach: &'a Address,
+    /// For passwords that have to be translated.
+    pub(crate) keys: &'a OwnKeys,
+    /// When it must be over.
+    pub(crate) until: Instant,
+}
+
+/// A login that came to its end in peace.
+pub(crate) struct Opened {
+    /// Client and server; TLS where it was begun.
+    pub(crate) streams: (Stream, Stream),
+    /// What was said; its tracker knows where the session stands.
+    pub(crate) bridge: Bridge,
+}
+
+/// A login that did not.
+#[derive(Debug)]
+pub(crate) struct Failed {
+    /// The client, if it may be told, and with which sequence id.
+    pub(crate) client: Option<(Box<Stream>, u8)>,
+    pub(crate) why: Why,
+}
+
+/// Why a login failed.
+#[derive(Debug)]
+pub(crate) enum Why {
+    /// The server said no, and the client has heard it.
+    Denied,
+    /// The client closed or broke its connection.
+    ClientLeft,
+    /// The client's TLS did not come about.
+    ClientTls(io::Error),
+    /// The client was not done in time.
+    ClientSlow,
+    /// The server closed or broke its connection, or spoke no sense.
+    Server(String),
+    /// TLS with the server did not come about.
+    ServerTls(io::Error),
+    /// Refused by us.
+    Refused(Refusal),
+}
+
+/// Whose packet is due.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Turn {
+    Client,
+    Server,
+}
+
+/// What has been read of each side's next packet, and where the exchange stands.
+struct Exchange {
+    from_client: Inbox,
+    from_server: Inbox,
+    bridge: Bridge,
+    turn: Turn,
+    /// Sequence id for a packet to the client.
+    next_to_client: u8,
+}
+
+/// Where an exchange of packets stops: done, or TLS is due on one side before the steps that are left.
+enum Stop {
+    Done,
+    AcceptTls(Vec<Step>),
+    BeginTls(Vec<Step>),
+}
+
+/// One side's packet while it comes in.
+#[derive(Default)]
+struct Inbox {
+    header: [u8; HEADER],
+    header_have: usize,
+    payload: Vec<u8>,
+    have: usize,
+}
+
+/// What a side did.
+enum Came {
+    Packet(u8),
+    TooLong,
+    End,
+}
+
+/// Carries a login through, from the server's greeting (its payload) on.
+pub(crate) async fn log_in(
+    client: Stream,
+    server: Stream,
+    greeting: &[u8],
+    terms: Terms,
+    means: &Means<'_>,
+) -> Result<Opened, Failed> {
+    let (bridge, shown) = Bridge::new(terms, greeting);
+    let first = vec![Step::ToClient(shown)];
+    carry(client, server, bridge, first, Turn::Client, means).await
+}
+
+async fn carry(
+    mut client: Stream,
+    mut server: Stream,
+    bridge: Bridge,
+    mut steps: Vec<Step>,
+    turn: Turn,
+    means: &Means<'_>,
+) -> Result<Opened, Failed> {
+    let (from_client, from_server) = (Inbox::default(), Inbox::default());
+    let mut exchange = Exchange { from_client, from_server, bridge, turn, next_to_client: 1 };
+    loop {
+        let going = exchange.go(&mut client, &mut server, steps, means.keys);
+        match timeout_at(means.until, going).await.unwrap_or_else(|_| Err(exchange.late())) {
+            Ok(Stop::Done) => return Ok(Opened { streams: (client, server), bridge: exchange.bridge }),
+            Ok(Stop::AcceptTls(left)) => {
+                steps = left;
+                client = accept_tls(client, means).await.map_err(|why| Failed { client: None, why })?;
+            }
+            Ok(Stop::BeginTls(left)) => {
+                steps = left;
+                match begin_tls(server, means).await {
+                    Ok(begun) => server = begun,
+                    Err(why) => return Err(exchange.failed(client, why)),
+                }
+            }
+            Err(why) => return Err(exchange.failed(client, why)),
+        }
+    }
+}
+
+async fn accept_tls(client: Stream, means: &Means<'_>) -> Result<Stream, Why> {
+    let Some(from_client) = means.from_client else {
+        return Err(Why::Refused(Refusal::BadHandshake { what: "a request for TLS, which is not served" }));
+    };
+    match timeout_at(means.until, from_client.accept(client)).await {
+        Ok(accepted) => accepted.map_err(Why::ClientTls),
+        Err(_) => Err(Why::ClientSlow),
+    }
+}
+
+async fn begin_tls(server: Stream, means: &Means<'_>) -> Result<Stream, Why> {
+    let Some(to_server) = means.to_server else { return Err(Why::Refused(Refusal::BadServer)) };
+    match timeout_at(means.until, to_server.connect(server, means.reach)).await {
+        Ok(begun) => begun.map_err(Why::ServerTls),
+        Err(_) => Err(Why::ServerTls(io::ErrorKind::TimedOut.into())),
+    }
+}
+
+impl Exchange {
+    /// Passes packets until the login is over or TLS is due.
+    async fn go(
+        &mut self,
+        client: &mut Stream,
+        server: &mut Stream,
+        mut steps: Vec<Step>,
+        keys: &OwnKeys,
+    ) -> Result<Stop, Why> {
+        loop {
+            if let Some(stop) = self.take(client, server, steps).await? {
+                return Ok(stop);
+            }
+            steps = tokio::select! {
+                biased;
+                came = self.from_client.read(client) => match came {
+                    Ok(Came::Packet(sequence)) => {
+                        self.next_to_client = sequence.wrapping_add(1);
+                        self.bridge.client(sequence, &self.from_client.take(), keys)
+                    }
+                    Ok(Came::TooLong) => {
+                        let what = "a packet too long for a login";
+                        return Err(Why::Refused(Refusal::BadHandshake { what }));
+                    }
+                    Ok(Came::End) | Err(_) => return Err(Why::ClientLeft),
+                },
+                came = self.from_server.read(server) => match came {
+                    Ok(Came::Packet(sequence)) => self.bridge.server(sequence, &self.from_server.take(), keys),
+                    Ok(Came::TooLong) => return Err(Why::Refused(Refusal::BadServer)),
+                    Ok(Came::End) => return Err(Why::Server("closed during a login".to_owned())),
+                    Err(error) => return Err(Why::Server(error.to_string())),
+                },
+            };
+        }
+    }
+
+    /// Does what is due, up to a step that is not a packet.
+    async fn take(
+        &mut self,
+        client: &mut Stream,
+        server: &mut Stream,
+        steps: Vec<Step>,
+    ) -> Result<Option<Stop>, Why> {
+        let mut steps = steps.into_iter();
+        while let Some(step) = steps.next() {
+            match step {
+                Step::ToClient(packet) => {
+                    self.next_to_client = packet.get(3).map_or(0, |sequence| sequence.wrapping_add(1));
+                    self.turn = Turn::Client;
+                    send(client, &packet).await.map_err(|_| Why::ClientLeft)?;
+                }
+                Step::ToServer(packet) => {
+                    self.turn = Turn::Server;
+                    send(server, &packet).await.map_err(|e| Why::Server(e.to_string()))?;
+                }
+                Step::AcceptTls => return Ok(Some(Stop::AcceptTls(steps.collect()))),
+                Step::BeginTls => return Ok(Some(Stop::BeginTls(steps.collect()))),
+                Step::Open | Step::Opaque => return Ok(Some(Stop::Done)),
+                Step::Denied => return Err(Why::Denied),
+                Step::Refuse(refusal, sequence) => {
+                    self.next_to_client = sequence;
+                    return Err(Why::Refused(refusal));
+                }
+            }
+        }
+        Ok(None)
+    }
+
+    fn late(&self) -> Why {
+        match self.turn {
+            Turn::Client => Why::ClientSlow,
+            Turn::Server => Why::Server("no answer to a login".to_owned()),
+        }
+    }
+
+    fn failed(&self, client: Stream, why: Why) -> Failed {
+        let hears = !matches!(why, Why::Denied | Why::ClientLeft);
+        Failed { client: hears.then(|| (Box::new(client), self.next_to_client)), why }
+    }
+}
+
+async fn send(to: &mut Stream, packet: &[u8]) -> io::Result<()> {
+    to.write_all(packet).await?;
+    to.flush().await
+}
+
+impl Inbox {
+    /// Reads on until the packet is whole. Loses nothing when dropped half-way.
+    async fn read(&mut self, from: &mut Stream) -> io::Result<Came> {
+        while self.header_have < HEADER {
+            match from.read(&mut self.header[self.header_have..]).await? {
+                0 => return Ok(Came::End),
+                read => self.header_have += read,
+            }
+        }
+        let header = Header::parse(self.header);
+        let length = header.length as usize;
+        if length > LONGEST {
+            return Ok(Came::TooLong);
+        }
+        while self.have < length {
+            // Memory for what has come, not for what was announced.
+            self.payload.resize(length.min(self.have + GROWTH), 0);
+            match from.read(&mut self.payload[self.have..]).await? {
+                0 => return Ok(Came::End),
+                read => self.have += read,
+            }
+        }
+        self.payload.truncate(length);
+        Ok(Came::Packet(header.sequence))
+    }
+
+    /// The packet that was read; the next one begins. It may hold a password: it wipes itself.
+    fn take(&mut self) -> wire::bridge::Secret {
+        (self.header_have, self.have) = (0, 0);
+        wire::bridge::Secret::new(std::mem::take(&mut self.payload))
+    }
+}

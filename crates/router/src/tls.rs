@@ -1,0 +1,199 @@
+//! TLS on the two sides of a session: certificates and keys from files, checked once when the router starts or reloads.
+//!
+//! What the configuration's words mean is done here and in [`verify`]; when TLS begins, in a MySQL session, `login` says.
+
+mod keys;
+mod verify;
+
+use crate::error::Error;
+use crate::stream::Stream;
+use arc_swap::ArcSwapOption;
+use fleet::Address;
+use fleet::config::{ClientTls, ServerTls, Tls, TlsMode};
+pub(crate) use keys::OwnKeys;
+use rustls::crypto::{CryptoProvider, ring};
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
+use rustls::{ClientConfig, RootCertStore, ServerConfig};
+use std::collections::BTreeSet;
+use std::io;
+use std::path::Path;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use tokio_rustls::{TlsAcceptor, TlsConnector};
+
+/// Everything about TLS to the servers that the threads of the data plane share.
+#[derive(Debug, Default)]
+pub(crate) struct Secrecy {
+    /// How TLS to the servers is begun; `None` where it is off.
+    to_servers: ArcSwapOption<ToServers>,
+    /// For passwords between a client and a server that differ in TLS.
+    pub(crate) keys: OwnKeys,
+    /// Servers that offered none when it was preferred. Bounded by the fleet: a name goes when the server offers it.
+    unencrypted: Mutex<BTreeSet<fleet::ServerName>>,
+}
+
+/// How TLS from a listener's clients is ended.
+#[derive(Clone)]
+pub(crate) struct FromClients(TlsAcceptor);
+
+/// How TLS to the servers is begun.
+#[derive(Clone)]
+pub(crate) struct ToServers {
+    connector: TlsConnector,
+    /// Whether a server that offers none is used all the same.
+    pub(crate) preferred: bool,
+    /// The name every certificate must carry, instead of the server's host.
+    server_name: Option<ServerName<'static>>,
+}
+
+impl Secrecy {
+    /// How TLS to the servers is begun now.
+    pub(crate) fn to_servers(&self) -> Option<Arc<ToServers>> {
+        self.to_servers.load_full()
+    }
+
+    /// Begins it this way from now on.
+    pub(crate) fn change(&self, to_servers: Option<ToServers>) {
+        self.unencrypted().clear();
+        self.to_servers.store(to_servers.map(Arc::new));
+    }
+
+    /// A server did or did not offer TLS.
+    pub(crate) fn offered(&self, server: &fleet::ServerName, offered: bool) {
+        let mut unencrypted = self.unencrypted();
+        if offered {
+            unencrypted.remove(server);
+        } else if unencrypted.insert(server.clone()) {
+            tracing::warn!(%server, "offers no TLS; its sessions are not encrypted");
+        }
+    }
+
+    /// The servers that are used without TLS though it is preferred.
+    pub(crate) fn without(&self) -> Vec<fleet::ServerName> {
+        self.unencrypted().iter().cloned().collect()
+    }
+
+    fn unencrypted(&self) -> MutexGuard<'_, BTreeSet<fleet::ServerName>> {
+        self.unencrypted.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl FromClients {
+    /// Reads a listener's certificate and key; `None` where the listener ends no TLS.
+    pub(crate) fn load(tls: &ClientTls) -> Result<Option<Self>, Error> {
+        if !tls.mode.is_ended_here() {
+            return Ok(None);
+        }
+        let (Some(cert), Some(key)) = (&tls.cert, &tls.key) else {
+            return Err(Error::Tls("a listener that ends TLS needs a certificate and its key".to_owned()));
+        };
+        let config = ServerConfig::builder_with_provider(provider())
+            .with_safe_default_protocol_versions()
+            .map_err(|e| Error::Tls(e.to_string()))?
+            .with_no_client_auth()
+            .with_single_cert(certificates(cert)?, private_key(key)?)
+            .map_err(|e| Error::Tls(format!("{} and {}: {e}", cert.display(), key.display())))?;
+        Ok(Some(Self(TlsAcceptor::from(Arc::new(config)))))
+    }
+
+    /// Ends the TLS that the client is about to begin.
+    pub(crate) async fn accept(&self, client: Stream) -> io::Result<Stream> {
+        let tls = self.0.accept(client).await?;
+        Ok(Stream::Tls(Box::new(tls.into())))
+    }
+}
+
+impl ToServers {
+    /// Reads what `[router.tls]` names; `None` where it is off.
+    pub(crate) fn load(config: &ServerTls) -> Result<Option<Self>, Error> {
+        let tls = &config.tls;
+        if tls.mode == TlsMode::Disabled {
+            return Ok(None);
+        }
+        let builder = ClientConfig::builder_with_provider(provider())
+            .with_safe_default_protocol_versions()
+            .map_err(|e| Error::Tls(e.to_string()))?;
+        let verifier = verify::verifier(tls.mode, roots(tls)?, &provider())?;
+        // "Dangerous" is any verifier but the built-in one; ours are MySQL's ssl-mode.
+        let builder = builder.dangerous().with_custom_certificate_verifier(verifier);
+        let client = match (&tls.cert, &tls.key) {
+            (Some(cert), Some(key)) => builder
+                .with_client_auth_cert(certificates(cert)?, private_key(key)?)
+                .map_err(|e| Error::Tls(format!("{} and {}: {e}", cert.display(), key.display())))?,
+            _ => builder.with_no_client_auth(),
+        };
+        let server_name = match &config.server_name {
+            Some(name) => Some(ServerName::try_from(name.clone()).map_err(|_| {
+                Error::Tls(format!("server_name: '{name}' is neither a host name nor an address"))
+            })?),
+            None => None,
+        };
+        let preferred = tls.mode == TlsMode::Preferred;
+        Ok(Some(Self { connector: TlsConnector::from(Arc::new(client)), preferred, server_name }))
+    }
+
+    /// Begins TLS with the server at `reach`.
+    pub(crate) async fn connect(&self, server: Stream, reach: &Address) -> io::Result<Stream> {
+        let name = match &self.server_name {
+            Some(name) => name.clone(),
+            None => name_of(reach)?,
+        };
+        let tls = self.connector.connect(name, server).await?;
+        Ok(Stream::Tls(Box::new(tls.into())))
+    }
+}
+
+/// Checks that everything the configuration names for TLS is there and fits, without using it.
+///
+/// # Errors
+/// What cannot be used, with its file.
+pub fn check(listeners: &[fleet::config::Listener], servers: &ServerTls) -> Result<(), Error> {
+    listeners.iter().try_for_each(|listener| FromClients::load(&listener.tls).map(drop))?;
+    ToServers::load(servers).map(drop)
+}
+
+fn name_of(reach: &Address) -> io::Result<ServerName<'static>> {
+    let host = reach.host().unwrap_or("localhost").to_owned();
+    ServerName::try_from(host).map_err(|e| io::Error::new(io::ErrorKind::InvalidInput, e))
+}
+
+/// One provider everywhere, named: the process-wide default belongs to nobody in particular.
+fn provider() -> Arc<CryptoProvider> {
+    Arc::new(ring::default_provider())
+}
+
+fn roots(tls: &Tls) -> Result<RootCertStore, Error> {
+    let mut roots = RootCertStore::empty();
+    if let Some(ca) = &tls.ca {
+        for certificate in certificates(ca)? {
+            roots.add(certificate).map_err(|e| Error::Tls(format!("{}: {e}", ca.display())))?;
+        }
+    }
+    Ok(roots)
+}
+
+fn certificates(file: &Path) -> Result<Vec<CertificateDer<'static>>, Error> {
+    let wrong = |e: rustls::pki_types::pem::Error| Error::Tls(format!("{}: {e}", file.display()));
+    let found: Vec<_> =
+        CertificateDer::pem_file_iter(file).map_err(wrong)?.collect::<Result<_, _>>().map_err(wrong)?;
+    if found.is_empty() {
+        return Err(Error::Tls(format!("{} holds no certificate in PEM form", file.display())));
+    }
+    Ok(found)
+}
+
+fn private_key(file: &Path) -> Result<PrivateKeyDer<'static>, Error> {
+    PrivateKeyDer::from_pem_file(file).map_err(|e| Error::Tls(format!("{}: {e}", file.display())))
+}
+
+impl std::fmt::Debug for FromClients {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("FromClients")
+    }
+}
+
+impl std::fmt::Debug for ToServers {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ToServers").field("preferred", &self.preferred).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,76 @@
+//! TLS on either side of a session with a real mysqld, from target/mysql (`make test-mysql` brings it there): every
+//! combination logs in by `caching_sha2_password`, from an empty cache and from a full one.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+#[path = "tls/certificate.rs"]
+mod certificate;
+#[path = "tls/stand.rs"]
+mod stand;
+
+use fleet::Address;
+use fleet::config::{ClientTlsMode, TlsMode};
+use mysql_async::prelude::Queryable;
+use stand::{Stand, Way, cipher, log_in};
+use std::path::PathBuf;
+
+const USER: (&str, &str) = ("shop", "pass-word of the shop, 32 bytes");
+
+fn mysqld() -> PathBuf {
+    let path = PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../target/mysql/mysqld"));
+    assert!(path.exists(), "no mysqld in {}: run scripts/mysql-root.sh (or make test-mysql)", path.display());
+    path
+}
+
+#[tokio::test]
+async fn caching_sha2_logs_in_by_every_way_with_and_without_tls() {
+    let stand = Stand::up(Some(mysqld())).await;
+    let (user, password) = USER;
+    stand
+        .root(&format!("CREATE USER {user}@'%' IDENTIFIED WITH caching_sha2_password BY '{password}'"))
+        .await;
+    stand
+        .root(&format!("CREATE USER {user}@localhost IDENTIFIED WITH caching_sha2_password BY '{password}'"))
+        .await;
+    let by_socket = Address::Unix(stand.lab.socket("a1").unwrap());
+    for client_mode in [ClientTlsMode::Passthrough, ClientTlsMode::Off, ClientTlsMode::Preferred] {
+        for (server_mode, reach) in [
+            (TlsMode::Disabled, stand.tcp()),
+            (TlsMode::Disabled, by_socket.clone()),
+            (TlsMode::Required, stand.tcp()),
+            (TlsMode::VerifyCa, stand.tcp()),
+        ] {
+            let encrypts = server_mode != TlsMode::Disabled;
+            let front = stand.front(
+                reach.clone(),
+                stand.from_clients(client_mode),
+                stand.to_servers(server_mode, None),
+            );
+            let ways = match client_mode {
+                ClientTlsMode::Preferred => vec![Way::Plain, Way::Socket, Way::Tls],
+                _ => vec![Way::Plain, Way::Socket],
+            };
+            for way in ways {
+                let what = format!("{way:?} by {} to {reach} with {server_mode:?}", client_mode.word());
+                // Empties the server's cache: the password itself is asked for.
+                stand.root("FLUSH PRIVILEGES").await;
+                let wrong = log_in(&stand, &front, way, (user, "wrong")).await.err().expect(&what);
+                assert!(wrong.to_string().contains("1045"), "{what}: {wrong}");
+                for cached in [false, true] {
+                    let mut conn = log_in(&stand, &front, way, USER)
+                        .await
+                        .unwrap_or_else(|e| panic!("{what}, cached: {cached}: {e}"));
+                    let one: Option<u8> = conn.query_first("SELECT 1").await.unwrap();
+                    assert_eq!(one, Some(1), "{what}");
+                    assert_eq!(!cipher(&mut conn).await.is_empty(), encrypts, "{what}");
+                    conn.disconnect().await.unwrap();
+                }
+            }
+            let status = front.router.status();
+            assert_eq!(status.listeners[0].logins["opaque"], 0, "every session can be read");
+            assert!(status.servers[0].commands > 0);
+            front.down().await;
+        }
+    }
+    stand.down().await;
+}

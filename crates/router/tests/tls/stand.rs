@@ -1,0 +1,192 @@
+//! One real server with a certificate, a router in front of it, and clients with and without TLS.
+
+use crate::certificate::{Authority, Certificate};
+use fleet::config::{ClientTls, ClientTlsMode, Listener, RouterConfig, ServerTls, Tls, TlsMode};
+use fleet::{
+    Address, Demand, DemandSource, Lag, LagSource, ListenerRole, Replication, Role, Server, ServerName,
+    Snapshot, State, WriterStatus, Zone, ZoneShare, Zoned, ZonedBy,
+};
+use lab::{Lab, Spec};
+use mysql_async::prelude::Queryable;
+use mysql_async::{Conn, OptsBuilder, SslOpts};
+use router::Router;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use tokio::sync::watch;
+
+/// A server, its authority, and a place for files.
+pub(crate) struct Stand {
+    pub(crate) lab: Lab,
+    pub(crate) authority: Authority,
+    pub(crate) listener: Certificate,
+    pub(crate) dir: tempfile::TempDir,
+}
+
+/// A router in front of the stand's server.
+pub(crate) struct Front {
+    pub(crate) router: Router,
+    _snapshots: watch::Sender<Arc<Snapshot>>,
+}
+
+impl Stand {
+    /// `program` is the server program; its certificate is for `db.test` and for no address.
+    pub(crate) async fn up(program: Option<PathBuf>) -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let authority = Authority::new(dir.path(), "authority");
+        let (server, listener) =
+            (authority.sign("server", &["db.test"]), authority.sign("listener", &["localhost", "127.0.0.1"]));
+        let path = |path: &PathBuf| path.display().to_string();
+        let mut spec = Spec::new(&[("a", 1)])
+            .option("ssl_ca", &path(&authority.ca))
+            .option("ssl_cert", &path(&server.cert))
+            .option("ssl_key", &path(&server.key));
+        if let Some(program) = program {
+            spec = spec.program(program);
+        }
+        let lab = Lab::up(&spec, dir.path()).await.unwrap();
+        Self { lab, authority, listener, dir }
+    }
+
+    /// The server as the router reaches it by TCP.
+    pub(crate) fn tcp(&self) -> Address {
+        let real = self.lab.real("a1").unwrap();
+        Address::tcp(real.ip().to_string(), real.port())
+    }
+
+    pub(crate) fn from_clients(&self, mode: ClientTlsMode) -> ClientTls {
+        let files = mode.is_ended_here();
+        ClientTls {
+            mode,
+            cert: files.then(|| self.listener.cert.clone()),
+            key: files.then(|| self.listener.key.clone()),
+        }
+    }
+
+    pub(crate) fn to_servers(&self, mode: TlsMode, server_name: Option<&str>) -> ServerTls {
+        let ca =
+            matches!(mode, TlsMode::VerifyCa | TlsMode::VerifyIdentity).then(|| self.authority.ca.clone());
+        let tls = Tls { mode, ca, cert: None, key: None };
+        ServerTls { tls, server_name: server_name.map(str::to_owned) }
+    }
+
+    /// A router with one TCP listener and one unix socket.
+    pub(crate) fn front(&self, reach: Address, clients: ClientTls, servers: ServerTls) -> Front {
+        let socket = self.dir.path().join(format!("front-{}.sock", rand::random::<u32>()));
+        let listener =
+            |address| Listener { tls: clients.clone(), ..Listener::new(address, ListenerRole::Writer) };
+        let listeners = vec![listener(Address::tcp("127.0.0.1", 0)), listener(Address::Unix(socket))];
+        let (snapshots, receiver) = watch::channel(Arc::new(snapshot(reach)));
+        let config = RouterConfig {
+            tls: servers,
+            threads: Some(1),
+            hold_deadline: Duration::from_millis(500),
+            ..RouterConfig::default()
+        };
+        Front {
+            router: Router::start(config, listeners, receiver, |_, _| {}).unwrap(),
+            _snapshots: snapshots,
+        }
+    }
+
+    /// Runs a statement as root, past the router.
+    pub(crate) async fn root(&self, statement: &str) {
+        let mut root = self.lab.connect("a1").await.unwrap();
+        root.query_drop(statement).await.unwrap();
+        root.disconnect().await.unwrap();
+    }
+
+    pub(crate) async fn down(self) {
+        self.lab.down().await.unwrap();
+    }
+}
+
+impl Front {
+    pub(crate) fn port(&self) -> u16 {
+        match self.router.status().listeners[0].address {
+            Address::Tcp { port, .. } => port,
+            Address::Unix(_) => unreachable!(),
+        }
+    }
+
+    pub(crate) fn socket(&self) -> String {
+        match &self.router.status().listeners[1].address {
+            Address::Unix(path) => path.display().to_string(),
+            Address::Tcp { .. } => unreachable!(),
+        }
+    }
+
+    pub(crate) async fn down(self) {
+        self.router.stop(Duration::from_secs(1)).await;
+    }
+}
+
+/// How a client comes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Way {
+    /// TCP in the open.
+    Plain,
+    /// TCP with TLS, the certificate verified.
+    Tls,
+    /// By unix socket.
+    Socket,
+}
+
+/// Logs in by the driver, and gives the session or the driver's error.
+pub(crate) async fn log_in(
+    stand: &Stand,
+    front: &Front,
+    way: Way,
+    (user, password): (&str, &str),
+) -> mysql_async::Result<Conn> {
+    let mut opts = OptsBuilder::default()
+        .ip_or_hostname("localhost")
+        .tcp_port(front.port())
+        .prefer_socket(false)
+        .max_allowed_packet(Some(1 << 20))
+        .wait_timeout(Some(600))
+        .user(Some(user))
+        .pass(Some(password));
+    match way {
+        Way::Plain => {}
+        Way::Socket => opts = opts.socket(Some(front.socket())),
+        Way::Tls => {
+            let ca = stand.authority.ca.clone();
+            opts = opts.ssl_opts(SslOpts::default().with_root_certs(vec![ca.into()]));
+        }
+    }
+    Conn::new(opts).await
+}
+
+/// The cipher of the session between router and server, by the server; empty for none.
+pub(crate) async fn cipher(conn: &mut Conn) -> String {
+    let (_, cipher): (String, String) =
+        conn.query_first("SHOW SESSION STATUS LIKE 'Ssl_cipher'").await.unwrap().unwrap();
+    cipher
+}
+
+fn snapshot(reach: Address) -> Snapshot {
+    let name = ServerName::new("a1");
+    let mut server = Server::unasked(name.clone(), reach);
+    server.role = Role::Primary;
+    server.state = State::Answering;
+    server.replication = Replication::Running;
+    let zone = Zone::new("a");
+    server.zone = Some(Zoned { zone: zone.clone(), by: ZonedBy::Rule });
+    server.lag =
+        Some(Lag { at_least: Duration::ZERO, uncertainty: Duration::ZERO, source: LagSource::GtidSamples });
+    Snapshot {
+        round: 1,
+        servers: vec![server],
+        writer: WriterStatus::Known { server: name },
+        own_zone: Some(Zoned { zone: zone.clone(), by: ZonedBy::Rule }),
+        demand: Demand {
+            zones: vec![ZoneShare { zone, share: 1.0 }],
+            source: DemandSource::StatementCounters,
+            reads_per_second: 100.0,
+            unplaced: 0.0,
+            idle: false,
+        },
+        ..Snapshot::empty(Instant::now())
+    }
+}
