@@ -9,7 +9,7 @@ use fleet::{
 use lab::{Lab, Spec};
 use mysql_async::prelude::Queryable;
 use mysql_async::{Conn, OptsBuilder, SslOpts};
-use router::Router;
+use router::{Router, Status};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -26,6 +26,8 @@ pub(crate) struct Stand {
 /// A router in front of the stand's server.
 pub(crate) struct Front {
     pub(crate) router: Router,
+    config: RouterConfig,
+    listeners: Vec<Listener>,
     _snapshots: watch::Sender<Arc<Snapshot>>,
 }
 
@@ -83,10 +85,8 @@ impl Stand {
             hold_deadline: Duration::from_millis(500),
             ..RouterConfig::default()
         };
-        Front {
-            router: Router::start(config, listeners, receiver, |_, _| {}).unwrap(),
-            _snapshots: snapshots,
-        }
+        let router = Router::start(config.clone(), listeners.clone(), receiver, |_, _| {}).unwrap();
+        Front { router, config, listeners, _snapshots: snapshots }
     }
 
     /// Runs a statement as root, past the router.
@@ -116,8 +116,24 @@ impl Front {
         }
     }
 
+    /// The same configuration again, its files as they are now.
+    pub(crate) fn reload(&self) -> Result<router::Changes, router::Error> {
+        self.router.reconfigure(self.config.clone(), self.listeners.clone())
+    }
+
     pub(crate) async fn down(self) {
         self.router.stop(Duration::from_secs(1)).await;
+    }
+}
+
+impl Front {
+    /// Waits, with a deadline, until the status is as wanted.
+    pub(crate) async fn until(&self, what: &str, wanted: impl Fn(&Status) -> bool) {
+        let deadline = Instant::now() + Duration::from_secs(10);
+        while !wanted(&self.router.status()) {
+            assert!(Instant::now() < deadline, "never: {what}; {:#?}", self.router.status());
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
     }
 }
 
