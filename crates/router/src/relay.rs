@@ -44,6 +44,8 @@ pub(crate) struct Relay {
     entry: Rc<Entry>,
     /// Commands already counted.
     counted: u64,
+    /// A change of user is not relayed but handed over: its password has to be translated.
+    hands_over: bool,
 }
 
 /// What to do with bytes that came in.
@@ -51,8 +53,19 @@ pub(crate) struct Relay {
 pub(crate) enum Seen {
     /// Pass them on.
     Pass,
+    /// Pass them on, and read no more: a login begins that is not the relay's.
+    PassAndHandOver,
     /// Close the session instead.
     Close(Closed),
+}
+
+/// How a driver's work ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Ended {
+    /// The session is over.
+    Closed(Closed),
+    /// The server has been sent a `COM_CHANGE_USER`, and nothing is under way: `login` goes on.
+    ChangeUser,
 }
 
 /// What becomes of a session whose client has closed its half, when the server knows.
@@ -71,7 +84,17 @@ impl Relay {
     pub(crate) fn new(tracker: Tracker, entry: Rc<Entry>) -> Self {
         let counted = tracker.commands_completed();
         entry.moved(&tracker);
-        Self { tracker, entry, counted }
+        Self { tracker, entry, counted, hands_over: false }
+    }
+
+    /// The same, with every change of user handed over. Only drivers that can do so may have it.
+    pub(crate) fn handing_over(self) -> Self {
+        Self { hands_over: true, ..self }
+    }
+
+    /// What is known of the session, for whoever goes on with it.
+    pub(crate) fn into_tracker(self) -> Tracker {
+        self.tracker
     }
 
     /// These bytes came from the client. Every chunk once, before it is passed on.
@@ -83,7 +106,7 @@ impl Relay {
         self.tracker.client_bytes(bytes);
         self.entry.seat.to_server(bytes.len());
         self.entry.moved(&self.tracker);
-        Seen::Pass
+        if self.hands_over && self.tracker.changes_user() { Seen::PassAndHandOver } else { Seen::Pass }
     }
 
     /// These bytes came from the server. Every chunk once, before it is passed on.

@@ -7,16 +7,17 @@
 use crate::board::Sight;
 use crate::closed::Closed;
 use crate::connect::{Failure, Greeted, connect};
-use crate::door::Place;
+use crate::door::{DoorTls, Place};
 use crate::hold::Hold;
-use crate::login::{Failed, Means, Opened, Why, log_in};
+use crate::login::{Failed, Means, Opened, Why, change_user, log_in};
 use crate::pick::{Ask, Because, Refused, pick};
 use crate::refuse;
-use crate::relay::Relay;
 use crate::relay::polled::Polled;
+use crate::relay::{Ended, Relay};
 use crate::roster::Entry;
 use crate::stream::{Socket, Stream};
 use crate::tally::Seat;
+use crate::tls::ToServers;
 use crate::turned_away::TurnedAway;
 use crate::worker::Worker;
 use fleet::config::ClientTlsMode;
@@ -25,7 +26,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use tokio::time::Instant;
-use wire::bridge::{FromClient, Refusal, Terms};
+use wire::bridge::{Bridge, FromClient, Refusal, Terms};
 use wire::{ErrPacket, Phase};
 
 /// A client that has been accepted and waits for a server.
@@ -91,7 +92,7 @@ async fn serve(worker: &Rc<Worker>, client: Stream, placed: Placed, place: &mut 
             worker.board.greeted(&entry.seat.tally.name);
             count(place, &opened);
             worker.roster.add(entry.clone());
-            let closed = relay(worker, opened, &entry).await;
+            let closed = relay(worker, place, opened, &entry, &reach).await;
             worker.roster.remove(&entry);
             closed
         }
@@ -115,7 +116,6 @@ async fn introduce(
     reach: &Address,
 ) -> Result<Opened, Failed> {
     let Greeted { server, greeting } = greeted;
-    let config = worker.board.sight().view.config.clone();
     let (tls, to_server) = (place.door.tls(), worker.board.secrecy.to_servers());
     let terms = Terms {
         from_client: from_client(tls.mode),
@@ -123,20 +123,66 @@ async fn introduce(
         client_is_local: matches!(client, Stream::Unix(_)),
         server_is_local: matches!(server, Stream::Unix(_)),
     };
-    let means = Means {
-        from_client: tls.from_clients.as_ref(),
-        to_server: to_server.as_deref(),
-        reach,
-        keys: &worker.board.secrecy.keys,
-        until: Instant::now() + config.login_deadline,
-    };
+    let means = means(worker, &tls, to_server.as_deref(), reach);
     let payload = greeting.get(wire::packet::HEADER..).unwrap_or_default();
     log_in(client, server, payload, terms, &means).await
 }
 
-async fn relay(worker: &Rc<Worker>, mut opened: Opened, entry: &Rc<Entry>) -> Closed {
-    let relay = Relay::new(opened.bridge.take_tracker(), entry.clone());
-    Polled::new(opened.streams, relay, worker.pool.clone()).await
+/// Relays to the end. Where passwords have to be translated, each change of user is a login in between.
+async fn relay(
+    worker: &Rc<Worker>,
+    place: &Place,
+    opened: Opened,
+    entry: &Rc<Entry>,
+    reach: &Address,
+) -> Closed {
+    let Opened { mut streams, mut bridge } = opened;
+    let relay = Relay::new(bridge.take_tracker(), entry.clone());
+    if !bridge.translates() {
+        drop(bridge);
+        return match Polled::new(streams, relay, worker.pool.clone()).await {
+            Ended::Closed(why) => why,
+            Ended::ChangeUser => Closed::NotLoggedIn,
+        };
+    }
+    let mut relay = relay.handing_over();
+    loop {
+        let mut polled = Polled::new(streams, relay, worker.pool.clone());
+        if let Ended::Closed(why) = (&mut polled).await {
+            return why;
+        }
+        (streams, relay) = polled.into_parts();
+        bridge.change_user(relay.into_tracker());
+        match Box::pin(introduce_again(worker, place, streams, bridge, reach)).await {
+            Ok(opened) => (streams, bridge) = (opened.streams, opened.bridge),
+            Err(failed) => return not_logged_in(worker, place, entry, failed),
+        }
+        relay = Relay::new(bridge.take_tracker(), entry.clone()).handing_over();
+    }
+}
+
+/// The client comes as somebody else.
+async fn introduce_again(
+    worker: &Worker,
+    place: &Place,
+    streams: (Stream, Stream),
+    bridge: Bridge,
+    reach: &Address,
+) -> Result<Opened, Failed> {
+    let (tls, to_server) = (place.door.tls(), worker.board.secrecy.to_servers());
+    let means = means(worker, &tls, to_server.as_deref(), reach);
+    change_user(streams, bridge, &means).await
+}
+
+fn means<'a>(
+    worker: &'a Worker,
+    tls: &'a DoorTls,
+    to_server: Option<&'a ToServers>,
+    reach: &'a Address,
+) -> Means<'a> {
+    let until = Instant::now() + worker.board.sight().view.config.login_deadline;
+    let keys = &worker.board.secrecy.keys;
+    Means { from_client: tls.from_clients.as_ref(), to_server, reach, keys, until }
 }
 
 /// Counts a login by what carries it.

@@ -138,18 +138,21 @@ async fn listeners_refuse_and_pass_through_as_they_are_told() {
 #[tokio::test]
 async fn a_server_without_tls_is_used_or_refused_in_words() {
     let stand = stand().await;
-    stand.root("SET PASSWORD = PASSWORD('')").await;
-    let plain = lab::scripted::ScriptedServer::start(lab::scripted::Script::new("10.11.0-MariaDB", |_, _| {
-        lab::scripted::Reply::Usual
-    }))
-    .await
-    .unwrap();
+    let plain =
+        lab::scripted::ScriptedServer::start(lab::scripted::Script::new("10.11.0-MariaDB", |_, _| {
+            lab::scripted::Reply::Usual
+        }))
+        .await
+        .unwrap();
     let reach = Address::tcp("127.0.0.1", plain.address().port());
     let clients = || stand.from_clients(ClientTlsMode::Preferred);
     let preferred = stand.front(reach.clone(), clients(), stand.to_servers(TlsMode::Preferred, None));
     drop(log_in(&stand, &preferred, Way::Tls, USER).await.unwrap());
     let fallbacks = preferred.router.status().fallbacks;
-    assert!(fallbacks.iter().any(|f| f.name == "server_without_tls" && f.words.contains("a1")), "{fallbacks:?}");
+    assert!(
+        fallbacks.iter().any(|f| f.name == "server_without_tls" && f.words.contains("a1")),
+        "{fallbacks:?}"
+    );
     preferred.down().await;
     let required = stand.front(reach, clients(), stand.to_servers(TlsMode::Required, None));
     let refused = log_in(&stand, &required, Way::Tls, USER).await.err().unwrap().to_string();

@@ -159,6 +159,11 @@ impl Tracker {
         self.session.command()
     }
 
+    /// Has a `COM_CHANGE_USER` come whole, and is its answer due? What follows is a login again.
+    pub fn changes_user(&self) -> bool {
+        self.client.is_between() && self.session.command() == Some(Command::ChangeUser)
+    }
+
     /// The name the client logged in with, at most 256 bytes; `None` before the login.
     pub fn user(&self) -> Option<&str> {
         self.session.user()

@@ -19,7 +19,7 @@ struct Bench {
     client: UnixStream,
     server: UnixStream,
     entry: Rc<Entry>,
-    relay: tokio::task::JoinHandle<Closed>,
+    relay: tokio::task::JoinHandle<Ended>,
 }
 
 fn framed(mut sequence: u8, payload: &[u8]) -> Vec<u8> {
@@ -87,7 +87,7 @@ async fn an_idle_session_is_closed_in_peace() {
         .run_until(async {
             let mut b = bench().await;
             order(&b.entry);
-            assert_eq!(b.relay.await.unwrap(), Closed::Balance);
+            assert_eq!(b.relay.await.unwrap(), Ended::Closed(Closed::Balance));
             let (mut to_server, mut to_client) = (Vec::new(), Vec::new());
             b.server.read_to_end(&mut to_server).await.unwrap();
             b.client.read_to_end(&mut to_client).await.unwrap();
@@ -134,7 +134,7 @@ async fn half_a_packet_a_statement_or_a_transaction_voids_the_order_too() {
             pass(&mut b.client, &mut b.server, &query).await;
             pass(&mut b.server, &mut b.client, &ok(1, Status::AUTOCOMMIT)).await;
             order(&b.entry);
-            assert_eq!(b.relay.await.unwrap(), Closed::Balance);
+            assert_eq!(b.relay.await.unwrap(), Ended::Closed(Closed::Balance));
         })
         .await;
 }
@@ -146,7 +146,7 @@ async fn an_order_to_cut_ends_even_a_statement() {
             let mut b = bench().await;
             pass(&mut b.client, &mut b.server, &framed(0, b"\x03SELECT 1")).await;
             b.entry.order(Order::Cut(Closed::DrainDeadline));
-            assert_eq!(b.relay.await.unwrap(), Closed::DrainDeadline);
+            assert_eq!(b.relay.await.unwrap(), Ended::Closed(Closed::DrainDeadline));
         })
         .await;
 }
@@ -161,7 +161,7 @@ async fn a_ping_is_answered_unless_the_session_is_wanted_elsewhere() {
             pass(&mut b.server, &mut b.client, &ok(1, Status::AUTOCOMMIT)).await;
             want_one(&b.entry);
             b.client.write_all(&ping).await.unwrap();
-            assert_eq!(b.relay.await.unwrap(), Closed::Balance);
+            assert_eq!(b.relay.await.unwrap(), Ended::Closed(Closed::Balance));
         })
         .await;
 }

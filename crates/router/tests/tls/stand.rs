@@ -46,6 +46,20 @@ impl Stand {
         if let Some(program) = program {
             spec = spec.program(program);
         }
+        Self::with(spec, dir, authority, listener).await
+    }
+
+    /// A mysqld with the certificates that it makes in its data directory.
+    #[allow(dead_code, reason = "one of the files that share this has such a server")]
+    pub(crate) async fn with_own_certificates(program: PathBuf) -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let authority = Authority::new(dir.path(), "authority");
+        let listener = authority.sign("listener", &["localhost", "127.0.0.1"]);
+        let spec = Spec::new(&[("a", 1)]).program(program).option("auto_generate_certs", "ON");
+        Self::with(spec, dir, authority, listener).await
+    }
+
+    async fn with(spec: Spec, dir: tempfile::TempDir, authority: Authority, listener: Certificate) -> Self {
         let lab = Lab::up(&spec, dir.path()).await.unwrap();
         Self { lab, authority, listener, dir }
     }
@@ -116,6 +130,7 @@ impl Front {
         }
     }
 
+    #[allow(dead_code, reason = "one of the files that share this reloads")]
     /// The same configuration again, its files as they are now.
     pub(crate) fn reload(&self) -> Result<router::Changes, router::Error> {
         self.router.reconfigure(self.config.clone(), self.listeners.clone())
@@ -127,6 +142,7 @@ impl Front {
 }
 
 impl Front {
+    #[allow(dead_code, reason = "one of the files that share this waits")]
     /// Waits, with a deadline, until the status is as wanted.
     pub(crate) async fn until(&self, what: &str, wanted: impl Fn(&Status) -> bool) {
         let deadline = Instant::now() + Duration::from_secs(10);
