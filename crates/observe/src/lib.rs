@@ -16,6 +16,7 @@ mod lag;
 pub mod option_file;
 mod privilege;
 mod rows;
+pub mod server;
 mod survey;
 mod view;
 mod visit;
