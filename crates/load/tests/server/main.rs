@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod mix;
 mod stand;
 
 use load::workload::{Protocol, sysbench};
