@@ -18,7 +18,7 @@ async fn run_sysbench(stand: &Stand, workload: &str, more: &[&str]) {
     let mut command = Command::new("sysbench");
     command
         .arg(workload)
-        .args(["--db-driver=mysql", "--db-ps-mode=disable", "--threads=2", "--time=60"])
+        .args(["--db-driver=mysql", "--db-ps-mode=disable", "--threads=1", "--time=60"])
         .arg(format!("--events={EVENTS}"))
         .arg(format!("--mysql-socket={}", stand.socket().display()))
         .arg(format!("--mysql-user={}", account.user))
