@@ -33,4 +33,4 @@ pub use login::Login;
 pub use response::ErrPacket;
 pub use status::Status;
 pub use sticky::Sticky;
-pub use tracker::{Phase, Progress, Tracker};
+pub use tracker::{Finish, Observer, Phase, Progress, Start, Tracker};
