@@ -9,6 +9,7 @@
 
 mod flags;
 
+pub mod attributes;
 pub mod auth;
 pub mod bridge;
 pub mod capability;
