@@ -97,6 +97,7 @@ mod token {
     pub(super) const OR: u16 = 274;
     pub(super) const ARROW: u16 = 275;
     pub(super) const LONG_ARROW: u16 = 276;
+    pub(super) const HEX: u16 = 277;
 }
 
 impl Default for Digester {

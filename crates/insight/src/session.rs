@@ -18,7 +18,7 @@ use std::collections::VecDeque;
 use std::rc::Rc;
 use std::time::Instant;
 use wire::tracker::OpaqueBecause;
-use wire::{Command, Finish, Observer, Phase, Start, Status, Tracker, attributes};
+use wire::{Command, Finish, Observer, Phase, Progress, Start, Status, Tracker, attributes};
 
 /// Prepared statements of one session that are known by their text.
 const PREPARED: usize = 1024;
@@ -57,6 +57,8 @@ struct Life {
     /// The one that opened a transaction, waiting for the next command's tag.
     opened: Option<(Flight, Done)>,
     ended: bool,
+    /// Commands of which the start and the end was heard, or noticed later.
+    progress: Progress,
 }
 
 /// A command under way.
@@ -112,6 +114,7 @@ impl Session {
             answered: None,
             opened: None,
             ended: false,
+            progress: Progress::default(),
         };
         Self(Some(Box::new(Watch { ledger, life })))
     }
@@ -140,6 +143,7 @@ impl Watch {
         if self.life.ended {
             return tracker.client_bytes(bytes);
         }
+        self.life.catch_up(tracker.progress());
         let mut ledger = self.ledger.borrow_mut();
         if !self.life.identified && matches!(tracker.phase(), Phase::Idle | Phase::Busy) {
             self.life.identify(&mut ledger, tracker.user());
@@ -153,6 +157,7 @@ impl Watch {
         let in_transaction = tracker.in_transaction();
         let mut hearing = Hearing { ledger: &mut ledger, life: &mut self.life, now, dialect, in_transaction };
         tracker.client_bytes_heard(bytes, &mut hearing);
+        self.life.progress = tracker.progress();
         self.life.notice_end(&mut ledger, tracker.phase());
     }
 
@@ -160,11 +165,13 @@ impl Watch {
         if self.life.ended {
             return tracker.server_bytes(bytes);
         }
+        self.life.catch_up(tracker.progress());
         let mut ledger = self.ledger.borrow_mut();
         let in_transaction = tracker.in_transaction();
         let dialect = Dialect::default();
         let mut hearing = Hearing { ledger: &mut ledger, life: &mut self.life, now, dialect, in_transaction };
         tracker.server_bytes_heard(bytes, &mut hearing);
+        self.life.progress = tracker.progress();
         self.life.after_answers(&mut ledger, tracker.in_transaction(), now);
         self.life.notice_end(&mut ledger, tracker.phase());
     }
@@ -193,6 +200,21 @@ impl Life {
             Some(user) => named(&names.endpoints, &format!("(user {user})")),
             None => named(&names.endpoints, &format!("({})", self.listener)),
         };
+    }
+
+    /// The tracker has been shown bytes elsewhere (a change of user that was carried through as a login): commands that
+    /// were answered meanwhile are let go, uncounted.
+    fn catch_up(&mut self, progress: Progress) {
+        if progress == self.progress {
+            return;
+        }
+        let outstanding = (progress.started - progress.completed) as usize;
+        while self.flight.len() > outstanding {
+            self.flight.pop_front();
+        }
+        self.prepared = Map::default();
+        self.identified = false;
+        self.progress = progress;
     }
 
     /// The statement of a command is known: it gets the tag it goes by, and so does what waited for it.

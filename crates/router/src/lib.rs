@@ -14,11 +14,13 @@
 //! | what happens to a write while the primary is unknown | `hold` |
 //! | what a refused client sees | `refuse` |
 //! | when TLS begins and ends, who is given how long to log in | `login` |
+//! | what statements tell | the `insight` crate; `collect` asks the threads |
 
 mod apportion;
 mod board;
 mod buffer;
 pub mod closed;
+mod collect;
 mod connect;
 mod door;
 pub mod eligible;
@@ -43,6 +45,7 @@ mod turned_away;
 pub mod view;
 mod worker;
 
+pub use collect::Insight;
 pub use error::Error;
 pub use router::{Changes, Router};
 pub use status::Status;

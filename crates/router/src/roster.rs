@@ -19,10 +19,11 @@ pub(crate) const LIGHT: Sticky = Sticky::PREPARED_STATEMENT
     .with(Sticky::STORED_PROCEDURE);
 
 /// One session.
-#[derive(Debug)]
 pub(crate) struct Entry {
     /// Where it sits.
     pub(crate) seat: Seat,
+    /// Times the session's commands; the relay takes it.
+    pub(crate) insight: Cell<insight::Session>,
     facts: Cell<Facts>,
     order: Cell<Option<Order>>,
     waker: RefCell<Option<Waker>>,
@@ -71,11 +72,24 @@ impl Facts {
     }
 }
 
+impl std::fmt::Debug for Entry {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Entry").field("seat", &self.seat).field("facts", &self.facts).finish_non_exhaustive()
+    }
+}
+
 impl Entry {
+    /// A session that is not measured.
+    #[cfg(test)]
     pub(crate) fn new(seat: Seat) -> Rc<Self> {
+        Self::measured(seat, insight::Session::off())
+    }
+
+    pub(crate) fn measured(seat: Seat, insight: insight::Session) -> Rc<Self> {
         let facts = Facts { idle: false, in_transaction: false, sticky: Sticky::empty() };
         Rc::new(Self {
             seat,
+            insight: Cell::new(insight),
             facts: Cell::new(facts),
             order: Cell::new(None),
             waker: RefCell::new(None),

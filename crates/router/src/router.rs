@@ -2,6 +2,7 @@
 
 use crate::board::{Board, Report};
 use crate::closed::Closed;
+use crate::collect::{self, Insight};
 use crate::door::{self, Door};
 use crate::error::Error;
 use crate::status::{self, Status};
@@ -28,6 +29,7 @@ pub struct Router {
     board: Arc<Board>,
     workers: Arc<[Handle]>,
     stopping: Arc<AtomicBool>,
+    insight: Insight,
     parts: Mutex<Parts>,
 }
 
@@ -90,7 +92,8 @@ impl Router {
             open.send((door, fd)).map_err(|_| Error::Stopped)?;
         }
         let parts = Mutex::new(Parts { doors, open: Some(open), threads: joins });
-        Ok(Self { board, workers, stopping, parts })
+        let insight = collect::start(board.insight.clone(), &workers).map_err(Error::Thread)?;
+        Ok(Self { board, workers, stopping, insight, parts })
     }
 
     /// Changes what differs and nothing else. Sessions stay, those of closed listeners too.
@@ -138,6 +141,9 @@ impl Router {
         if before.threads != config.threads {
             changes.at_next_start.push("threads: the number of threads changes at the next start".to_owned());
         }
+        if before.insight != config.insight {
+            changes.at_next_start.push("[router.insight] takes effect at the next start".to_owned());
+        }
         changes.router = *before != config;
         if changes.router {
             self.board.reconfigure(config);
@@ -167,6 +173,11 @@ impl Router {
     pub fn status(&self) -> Status {
         let threads = self.workers.iter().map(Handle::sessions).collect();
         status::status(&self.board, &self.parts().doors, threads)
+    }
+
+    /// What the statements that passed through tell.
+    pub fn insight(&self) -> Insight {
+        self.insight.clone()
     }
 
     /// Sessions now, those that wait for a server included.

@@ -84,7 +84,11 @@ pub(crate) async fn run(worker: Rc<Worker>, arrival: Arrival) {
 async fn serve(worker: &Rc<Worker>, client: Stream, placed: Placed, place: &mut Place) {
     let Placed { seat, because, greeted, reach } = placed;
     tracing::trace!(server = %seat.tally.name, %because, "session begins");
-    let entry = Entry::new(seat);
+    let insight = match place.door.insight() {
+        Some(listener) => insight::Session::begin(worker.ledger.clone(), seat.tally.name.as_str(), &listener),
+        None => insight::Session::off(),
+    };
+    let entry = Entry::measured(seat, insight);
     // In a box, so that a session that idles for hours holds no memory for the login it once had.
     let closed = match Box::pin(introduce(worker, place, client, greeted, &reach)).await {
         Ok(opened) => {

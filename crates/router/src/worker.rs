@@ -6,6 +6,8 @@ use crate::closed::Closed;
 use crate::roster::Roster;
 use crate::session::{self, Arrival};
 use fleet::ServerName;
+use insight::{Ledger, Snapshot};
+use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -28,6 +30,16 @@ pub(crate) enum Message {
     Cut(ServerName, Closed),
     /// Cut everything.
     CutAll(Closed),
+    /// Hand over what was counted of commands.
+    Count(Count),
+}
+
+/// Asks for a copy of a thread's ledger.
+#[derive(Debug)]
+pub(crate) struct Count {
+    /// With its cells, which is most of it.
+    pub(crate) cells: bool,
+    pub(crate) reply: std::sync::mpsc::Sender<Snapshot>,
 }
 
 /// A thread's own things; only its tasks touch them.
@@ -36,6 +48,7 @@ pub(crate) struct Worker {
     pub(crate) board: Arc<Board>,
     pub(crate) roster: Roster,
     pub(crate) pool: Rc<Pool>,
+    pub(crate) ledger: Rc<RefCell<Ledger>>,
     /// Its number, for the blocks of the tallies.
     pub(crate) thread: usize,
 }
@@ -78,7 +91,9 @@ pub(crate) fn start(board: Arc<Board>, thread: usize) -> std::io::Result<(Handle
     let handle = Handle { messages, sessions: sessions.clone() };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let join = std::thread::Builder::new().name(format!("headroom-{thread}")).spawn(move || {
-        let worker = Rc::new(Worker { board, roster: Roster::default(), pool: Rc::default(), thread });
+        let ledger = Rc::new(RefCell::new(Ledger::new(board.insight.clone())));
+        let worker =
+            Rc::new(Worker { board, roster: Roster::default(), pool: Rc::default(), ledger, thread });
         LocalSet::new().block_on(&runtime, serve(worker, inbox, sessions));
     })?;
     Ok((handle, join))
@@ -117,6 +132,10 @@ async fn serve(worker: Rc<Worker>, mut inbox: UnboundedReceiver<Message>, sessio
                 if sessions > 0 {
                     tracing::warn!(%server, sessions, why = why.words(), "sessions cut");
                 }
+            }
+            Some(Message::Count(Count { cells, reply })) => {
+                // Whoever asked may have given up.
+                let _ = reply.send(worker.ledger.borrow_mut().snapshot(cells));
             }
             Some(Message::CutAll(why)) => {
                 let sessions = worker.roster.cut(why, |_| true);

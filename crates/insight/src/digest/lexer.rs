@@ -108,7 +108,14 @@ impl Lexer<'_> {
             return false;
         }
         self.at += 1;
-        self.string(b'\'');
+        if self.dialect.mariadb && matches!(letter, b'x' | b'X') {
+            // MariaDB does not count it among the values.
+            self.at += 1;
+            self.skip_quoted(b'\'', false);
+            self.digester.push(token::HEX);
+        } else {
+            self.string(b'\'');
+        }
         true
     }
 

@@ -52,7 +52,7 @@ fn literals_become_question_marks_and_names_keep_their_case() {
 fn numbers_are_told_from_names_that_start_with_digits() {
     each(
         "select distinctrow a, 1.5, .5, 1e10, 0x1F, x'1f', 0b01, n'abc', _utf8'abc' 'def', date'2020-01-01', 1a, t1.a, t1 . a, db.t1.a",
-        "SELECT DISTINCT `a` , ?, ... , (_charset) ? ? , DATE ? , `1a` , `t1` . `a` , `t1` . `a` , `db` . `t1` . `a`",
+        "SELECT DISTINCT `a` , ?, ... , x'?' , ?, ... , (_charset) ? ? , DATE ? , `1a` , `t1` . `a` , `t1` . `a` , `db` . `t1` . `a`",
         "SELECT DISTINCT `a` , ?, ... , (_charset) ? ? , DATE ? , `1a` , `t1` . `a` , `t1` . `a` , `db` . `t1` . `a`",
     );
     both("select 1.e5 , 2. , t.1a, 1e, 1e+", "SELECT ?, ... , `t` . `1a` , `1e` , `1e` +");

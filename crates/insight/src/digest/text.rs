@@ -61,6 +61,7 @@ fn shown(number: u16) -> &'static str {
         token::OR => "||",
         token::ARROW => "->",
         token::LONG_ARROW => "->>",
+        token::HEX => "x'?'",
         _ => "(unknown)",
     }
 }
