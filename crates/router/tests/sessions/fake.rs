@@ -128,7 +128,7 @@ async fn play(
         }
         Script::Mute => {
             let _ = stream.write_all(&greeting).await;
-            std::future::pending().await
+            std::future::pending::<()>().await;
         }
         Script::Echoes => {
             let _ = stream.write_all(&greeting).await;
