@@ -11,6 +11,7 @@ use std::time::Duration;
 
 mod complaint;
 mod conflict;
+mod data_path;
 mod file;
 mod nearest;
 mod section;
@@ -19,6 +20,7 @@ mod value;
 
 pub use complaint::{Complaint, Complaints};
 pub use conflict::{admin_clashes, listeners_clash};
+pub use data_path::DataPath;
 pub use file::TLS_MODES;
 pub use transport::{ClientTls, ClientTlsMode, ServerTls};
 pub use value::{duration, duration_text};
@@ -186,10 +188,12 @@ pub struct RouterConfig {
     pub reads_on_primary: bool,
     /// Placing sessions anew.
     pub replace: Replace,
-    /// Threads of the data plane; `None` is one a core.
+    /// Threads of the data plane; `None` is one for every four cores, at least one.
     pub threads: Option<usize>,
     /// TLS to the servers.
     pub tls: ServerTls,
+    /// The way of sessions' bytes.
+    pub data_path: DataPath,
     /// What is learned from the statements that pass through.
     pub insight: InsightConfig,
 }
@@ -303,6 +307,7 @@ impl Default for RouterConfig {
             replace: Replace::default(),
             threads: None,
             tls: ServerTls::default(),
+            data_path: DataPath::Auto,
             insight: InsightConfig::default(),
         }
     }

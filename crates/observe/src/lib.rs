@@ -16,7 +16,6 @@ mod lag;
 pub mod option_file;
 mod privilege;
 mod rows;
-pub mod server;
 mod survey;
 mod view;
 mod visit;

@@ -33,14 +33,12 @@ pub(crate) struct Board {
     report: Report,
     /// This router's phase among all routers; see `apportion`.
     pub(crate) phase: f64,
-    /// Threads of the data plane.
+    /// Threads that let sessions in; each may have a ring's thread beside it.
     pub(crate) threads: usize,
     /// Sessions held until a primary is known.
     pub(crate) held: AtomicUsize,
     /// TLS to the servers.
     pub(crate) secrecy: Secrecy,
-    /// The names that the threads' ledgers share.
-    pub(crate) insight: Arc<insight::Shared>,
 }
 
 /// What our own side knows; behind a lock that only new sessions, failures and the steward take.
@@ -74,7 +72,6 @@ impl std::fmt::Debug for Board {
 
 impl Board {
     pub(crate) fn new(config: RouterConfig, snapshot: Arc<Snapshot>, threads: usize, report: Report) -> Self {
-        let insight = insight::Shared::new(config.insight.clone());
         let known = Known {
             config: Arc::new(config),
             snapshot,
@@ -93,7 +90,6 @@ impl Board {
             threads,
             held: AtomicUsize::new(0),
             secrecy: Secrecy::default(),
-            insight,
         }
     }
 
@@ -209,7 +205,7 @@ impl Known {
         let used = |t: &Tally| t.sessions(ListenerRole::Reader) + t.sessions(ListenerRole::Writer) > 0;
         self.tallies.retain(|name, tally| snapshot.server(name).is_some() || used(tally));
         let tally = |name: &ServerName| {
-            let new = || Arc::new(Tally::new(name.clone(), threads));
+            let new = || Arc::new(Tally::new(name.clone(), 2 * threads));
             self.tallies.entry(name.clone()).or_insert_with(new).clone()
         };
         let tallies = view.candidates.iter().map(|c| &c.name).map(tally).collect();

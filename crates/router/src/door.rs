@@ -11,7 +11,7 @@ use crate::tls::FromClients;
 use crate::turned_away::{Counts, TurnedAway};
 use crate::worker::{Handle, Message};
 use arc_swap::ArcSwap;
-use fleet::config::{ClientTlsMode, Insight, Listener};
+use fleet::config::{ClientTlsMode, Listener};
 use fleet::{Address, ListenerRole};
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -40,10 +40,6 @@ pub(crate) struct Door {
     writer: AtomicBool,
     max_sessions: AtomicUsize,
     max_connecting: AtomicUsize,
-    /// Whether its sessions are measured. Which of them pass through the router is decided before they come.
-    measured: AtomicBool,
-    /// What insight calls it.
-    label: Arc<str>,
     taken: AtomicUsize,
     connecting: AtomicUsize,
     tls: ArcSwap<DoorTls>,
@@ -85,6 +81,13 @@ impl Place {
         Ok(place)
     }
 
+    /// A place at a door that nobody comes to.
+    #[cfg(test)]
+    pub(crate) fn nowhere() -> Self {
+        let listener = Listener::new(Address::tcp("127.0.0.1", 0), ListenerRole::Reader);
+        Self::take(&Door::open(&listener).expect("a free port").0).expect("the only place")
+    }
+
     /// The client is logged in (or goes on in a form that we cannot read).
     pub(crate) fn logged_in(&mut self) {
         if std::mem::take(&mut self.connecting) {
@@ -118,8 +121,6 @@ impl Door {
             writer: AtomicBool::new(listener.role == ListenerRole::Writer),
             max_sessions: AtomicUsize::new(listener.max_sessions),
             max_connecting: AtomicUsize::new(listener.max_connecting),
-            measured: AtomicBool::new(listener.insight != Insight::Off),
-            label: format!("{} {}", listener.role, listener.address).into(),
             taken: AtomicUsize::new(0),
             connecting: AtomicUsize::new(0),
             tls: ArcSwap::from_pointee(DoorTls { mode: listener.tls.mode, from_clients }),
@@ -133,11 +134,6 @@ impl Door {
 
     pub(crate) fn role(&self) -> ListenerRole {
         if self.writer.load(Relaxed) { ListenerRole::Writer } else { ListenerRole::Reader }
-    }
-
-    /// What insight calls it, if its sessions are measured.
-    pub(crate) fn insight(&self) -> Option<Arc<str>> {
-        self.measured.load(Relaxed).then(|| self.label.clone())
     }
 
     pub(crate) fn max_sessions(&self) -> usize {
@@ -170,11 +166,9 @@ impl Door {
         let sessions = self.max_sessions.swap(listener.max_sessions, Relaxed) != listener.max_sessions;
         let connecting =
             self.max_connecting.swap(listener.max_connecting, Relaxed) != listener.max_connecting;
-        let measured = listener.insight != Insight::Off;
-        let insight = self.measured.swap(measured, Relaxed) != measured;
         let mode = listener.tls.mode;
         let before = self.tls.swap(Arc::new(DoorTls { mode, from_clients }));
-        role || sessions || connecting || insight || before.mode != mode
+        role || sessions || connecting || before.mode != mode
     }
 
     /// Stops accepting; sessions that exist stay.

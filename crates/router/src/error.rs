@@ -40,6 +40,11 @@ pub enum Error {
     /// A thread of the data plane could not be started.
     #[error("cannot start a thread of the data plane: {0}; look at the limit of processes (ulimit -u)")]
     Thread(#[source] io::Error),
+    /// io_uring was asked for and is not to be had.
+    #[error(
+        "{0}; allow it, or write data_path = \"auto\" under [router]: sessions are then relayed with epoll"
+    )]
+    NoRing(#[source] uring::Unavailable),
     /// The router has been stopped.
     #[error("the router has been stopped")]
     Stopped,

@@ -11,16 +11,15 @@
 //! | which server the next session gets, and why | `pick` |
 //! | why a server is not eligible | `eligible`, `suspect` |
 //! | when a session is closed so that it comes back elsewhere | `placement`, `steward`, `roster` |
+//! | which way bytes take, and why | `path`, `relay` |
 //! | what happens to a write while the primary is unknown | `hold` |
 //! | what a refused client sees | `refuse` |
 //! | when TLS begins and ends, who is given how long to log in | `login` |
-//! | what statements tell | the `insight` crate; `collect` asks the threads |
 
 mod apportion;
 mod board;
 mod buffer;
 pub mod closed;
-mod collect;
 mod connect;
 mod door;
 pub mod eligible;
@@ -28,6 +27,7 @@ mod error;
 pub mod flow;
 mod hold;
 mod login;
+mod path;
 pub mod pick;
 pub mod placement;
 mod refuse;
@@ -45,7 +45,6 @@ mod turned_away;
 pub mod view;
 mod worker;
 
-pub use collect::Insight;
 pub use error::Error;
 pub use router::{Changes, Router};
 pub use status::Status;

@@ -1,10 +1,10 @@
 //! Relay: what one session's bytes mean while they pass, until one side leaves or placement says so.
 //!
-//! Moves no byte itself: a driver does ([`polled`]), and shows every chunk here exactly once, before it passes it on:
+//! Moves no byte itself: a driver does ([`polled`], [`ring`]), and shows every chunk here exactly once, before it passes it on:
 //! [`Relay::client_bytes`] what comes from the client, [`Relay::server_bytes`] what comes from the server. All drivers
 //! owe the same: a direction is not read again before the other side has taken everything but one further chunk, so that
 //! a session never holds more than two chunks a direction, and none while nothing is under way; and per query no
-//! allocation and no lock; the clock is read once a chunk, and only where the listener is measured.
+//! allocation, no lock, no clock.
 //!
 //! **Closing in peace.** An order to close is carried out only when the tracker says idle, nothing is under way, and
 //! the kernel holds no byte from either side. Then the server gets `COM_QUIT`, as from any polite client, and both
@@ -21,6 +21,7 @@
 //! answer the session is over. A server that closes ends the session once the client has been given what it said.
 
 pub(crate) mod polled;
+pub(crate) mod ring;
 #[cfg(test)]
 mod tests;
 
@@ -41,13 +42,9 @@ pub(crate) const QUIT: [u8; 5] = [1, 0, 0, 0, Command::Quit.byte()];
 #[derive(Debug)]
 pub(crate) struct Relay {
     tracker: Tracker,
-    /// Times the commands, where the listener is measured.
-    insight: insight::Session,
     entry: Rc<Entry>,
     /// Commands already counted.
     counted: u64,
-    /// A change of user is not relayed but handed over: its password has to be translated.
-    hands_over: bool,
 }
 
 /// What to do with bytes that came in.
@@ -55,19 +52,8 @@ pub(crate) struct Relay {
 pub(crate) enum Seen {
     /// Pass them on.
     Pass,
-    /// Pass them on, and read no more: a login begins that is not the relay's.
-    PassAndHandOver,
     /// Close the session instead.
     Close(Closed),
-}
-
-/// How a driver's work ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Ended {
-    /// The session is over.
-    Closed(Closed),
-    /// The server has been sent a `COM_CHANGE_USER`, and nothing is under way: `login` goes on.
-    ChangeUser,
 }
 
 /// What becomes of a session whose client has closed its half, when the server knows.
@@ -86,18 +72,7 @@ impl Relay {
     pub(crate) fn new(tracker: Tracker, entry: Rc<Entry>) -> Self {
         let counted = tracker.commands_completed();
         entry.moved(&tracker);
-        Self { tracker, insight: entry.insight.take(), entry, counted, hands_over: false }
-    }
-
-    /// The same, with every change of user handed over. Only drivers that can do so may have it.
-    pub(crate) fn handing_over(self) -> Self {
-        Self { hands_over: true, ..self }
-    }
-
-    /// What is known of the session, for whoever goes on with it.
-    pub(crate) fn into_tracker(self) -> Tracker {
-        self.entry.insight.set(self.insight);
-        self.tracker
+        Self { tracker, entry, counted }
     }
 
     /// These bytes came from the client. Every chunk once, before it is passed on.
@@ -106,16 +81,16 @@ impl Relay {
             return Seen::Close(why);
         }
         self.entry.cancel();
-        self.insight.client_bytes(&mut self.tracker, bytes);
+        self.tracker.client_bytes(bytes);
         self.entry.seat.to_server(bytes.len());
         self.entry.moved(&self.tracker);
-        if self.hands_over && self.tracker.changes_user() { Seen::PassAndHandOver } else { Seen::Pass }
+        Seen::Pass
     }
 
     /// These bytes came from the server. Every chunk once, before it is passed on.
     pub(crate) fn server_bytes(&mut self, bytes: &[u8]) {
         self.entry.cancel();
-        self.insight.server_bytes(&mut self.tracker, bytes);
+        self.tracker.server_bytes(bytes);
         let completed = self.tracker.commands_completed();
         self.entry.seat.to_client(bytes.len(), completed - self.counted);
         self.counted = completed;
@@ -144,8 +119,10 @@ impl Relay {
     /// The client has closed its half, the server has been told, and the client has been given all that came.
     pub(crate) fn after_client(&self) -> AfterClient {
         match self.tracker.phase() {
-            Phase::Idle | Phase::Closing(_) => AfterClient::Over,
-            Phase::Busy | Phase::Infile => AfterClient::Answer,
+            Phase::Closing(_) => AfterClient::Over,
+            Phase::Idle if self.tracker.is_idle() => AfterClient::Over,
+            // Idle, but in the middle of a packet: the answer's last, or one that the client broke off.
+            Phase::Idle | Phase::Busy | Phase::Infile => AfterClient::Answer,
             _ => AfterClient::Linger,
         }
     }

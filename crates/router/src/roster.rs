@@ -19,16 +19,17 @@ pub(crate) const LIGHT: Sticky = Sticky::PREPARED_STATEMENT
     .with(Sticky::STORED_PROCEDURE);
 
 /// One session.
+#[derive(Debug)]
 pub(crate) struct Entry {
     /// Where it sits.
     pub(crate) seat: Seat,
-    /// Times the session's commands; the relay takes it.
-    pub(crate) insight: Cell<insight::Session>,
     facts: Cell<Facts>,
     order: Cell<Option<Order>>,
     waker: RefCell<Option<Waker>>,
     /// Moves with every byte relayed.
     pulse: Cell<u32>,
+    /// Its place in the roster.
+    at: Cell<usize>,
     /// The pulse at the last look, and since when it has been that.
     looked: Cell<(u32, Option<Instant>)>,
 }
@@ -72,28 +73,16 @@ impl Facts {
     }
 }
 
-impl std::fmt::Debug for Entry {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Entry").field("seat", &self.seat).field("facts", &self.facts).finish_non_exhaustive()
-    }
-}
-
 impl Entry {
-    /// A session that is not measured.
-    #[cfg(test)]
     pub(crate) fn new(seat: Seat) -> Rc<Self> {
-        Self::measured(seat, insight::Session::off())
-    }
-
-    pub(crate) fn measured(seat: Seat, insight: insight::Session) -> Rc<Self> {
         let facts = Facts { idle: false, in_transaction: false, sticky: Sticky::empty() };
         Rc::new(Self {
             seat,
-            insight: Cell::new(insight),
             facts: Cell::new(facts),
             order: Cell::new(None),
             waker: RefCell::new(None),
             pulse: Cell::new(0),
+            at: Cell::new(usize::MAX),
             looked: Cell::new((0, None)),
         })
     }
@@ -152,14 +141,25 @@ impl Entry {
 
 impl Roster {
     pub(crate) fn add(&self, entry: Rc<Entry>) {
-        self.entries.borrow_mut().push(entry);
+        let mut entries = self.entries.borrow_mut();
+        entry.at.set(entries.len());
+        entries.push(entry);
     }
 
-    pub(crate) fn remove(&self, entry: &Rc<Entry>) {
+    pub(crate) fn remove(&self, entry: &Entry) {
         let mut entries = self.entries.borrow_mut();
-        if let Some(at) = entries.iter().position(|e| Rc::ptr_eq(e, entry)) {
+        let at = entry.at.get();
+        if entries.get(at).is_some_and(|there| std::ptr::eq(&raw const **there, entry)) {
             entries.swap_remove(at);
+            if let Some(moved) = entries.get(at) {
+                moved.at.set(at);
+            }
         }
+    }
+
+    #[cfg(test)]
+    pub(crate) fn first(&self) -> Option<Rc<Entry>> {
+        self.entries.borrow().first().cloned()
     }
 
     /// Looks for sessions that are wanted elsewhere and quiet, and orders them to close. Returns whether anything is

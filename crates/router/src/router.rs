@@ -2,13 +2,13 @@
 
 use crate::board::{Board, Report};
 use crate::closed::Closed;
-use crate::collect::{self, Insight};
 use crate::door::{self, Door};
 use crate::error::Error;
+use crate::path::{self, Path};
 use crate::status::{self, Status};
 use crate::steward;
 use crate::tls::{FromClients, ToServers};
-use crate::worker::{self, Handle, Message};
+use crate::worker::{self, Handle, Message, Placement};
 use fleet::config::{Listener, RouterConfig};
 use fleet::{Address, ServerName, Snapshot};
 use std::collections::HashSet;
@@ -28,8 +28,8 @@ const AFTER_CUT: Duration = Duration::from_millis(500);
 pub struct Router {
     board: Arc<Board>,
     workers: Arc<[Handle]>,
+    path: Path,
     stopping: Arc<AtomicBool>,
-    insight: Insight,
     parts: Mutex<Parts>,
 }
 
@@ -71,14 +71,16 @@ impl Router {
         unique(&listeners)?;
         let to_servers = ToServers::load(&config.tls)?;
         let opened = open_all(listeners)?;
-        let threads = config.threads.unwrap_or_else(cores).max(1);
+        let threads = config.threads.unwrap_or_else(|| path::threads(cores()));
+        let asked = config.data_path;
         let report: Report = Box::new(suspect);
         let snapshot = snapshots.borrow().clone();
         let board = Arc::new(Board::new(config, snapshot, threads, report));
         begin_tls(&board, to_servers);
         let (mut handles, mut joins) = (Vec::new(), Vec::new());
+        let mut path = Path::asked(asked);
         for thread in 0..threads {
-            let (handle, join) = worker::start(board.clone(), thread).map_err(Error::Thread)?;
+            let (handle, join) = start_worker(&board, thread, &mut path)?;
             handles.push(handle);
             joins.push(join);
         }
@@ -92,8 +94,7 @@ impl Router {
             open.send((door, fd)).map_err(|_| Error::Stopped)?;
         }
         let parts = Mutex::new(Parts { doors, open: Some(open), threads: joins });
-        let insight = collect::start(board.insight.clone(), &workers).map_err(Error::Thread)?;
-        Ok(Self { board, workers, stopping, insight, parts })
+        Ok(Self { board, workers, path, stopping, parts })
     }
 
     /// Changes what differs and nothing else. Sessions stay, those of closed listeners too.
@@ -141,8 +142,8 @@ impl Router {
         if before.threads != config.threads {
             changes.at_next_start.push("threads: the number of threads changes at the next start".to_owned());
         }
-        if before.insight != config.insight {
-            changes.at_next_start.push("[router.insight] takes effect at the next start".to_owned());
+        if before.data_path != config.data_path {
+            changes.at_next_start.push("data_path: the data path changes at the next start".to_owned());
         }
         changes.router = *before != config;
         if changes.router {
@@ -172,12 +173,7 @@ impl Router {
     /// What an operator may want to know now.
     pub fn status(&self) -> Status {
         let threads = self.workers.iter().map(Handle::sessions).collect();
-        status::status(&self.board, &self.parts().doors, threads)
-    }
-
-    /// What the statements that passed through tell.
-    pub fn insight(&self) -> Insight {
-        self.insight.clone()
+        status::status(&self.board, &self.parts().doors, threads, &self.path)
     }
 
     /// Sessions now, those that wait for a server included.
@@ -207,7 +203,7 @@ impl Router {
         }
         let cut = self.sessions();
         self.workers.iter().for_each(|w| {
-            w.tell(Message::CutAll(Closed::StopDeadline));
+            w.tell(Message::Placement(Placement::CutAll(Closed::StopDeadline)));
         });
         let until = Instant::now() + AFTER_CUT;
         while self.sessions() > 0 && Instant::now() < until {
@@ -266,6 +262,21 @@ fn begin_tls(board: &Arc<Board>, to_servers: Option<ToServers>) {
         let _ = std::thread::Builder::new().spawn(move || board.secrecy.keys.prepare());
     }
     board.secrecy.change(to_servers);
+}
+
+/// Starts a thread on the path in force, or on the next best if that is allowed and this one is not to be had.
+fn start_worker(
+    board: &Arc<Board>,
+    thread: usize,
+    path: &mut Path,
+) -> Result<(Handle, JoinHandle<()>), Error> {
+    match worker::start(board.clone(), thread, path.is_ring()).map_err(Error::Thread)? {
+        Ok(started) => Ok(started),
+        Err(unavailable) => {
+            path.fall_back(unavailable)?;
+            start_worker(board, thread, path)
+        }
+    }
 }
 
 /// The door's thread: accepts for all listeners, and runs the steward.

@@ -7,26 +7,26 @@
 use crate::board::Sight;
 use crate::closed::Closed;
 use crate::connect::{Failure, Greeted, connect};
-use crate::door::{DoorTls, Place};
+use crate::door::Place;
 use crate::hold::Hold;
-use crate::login::{Failed, Means, Opened, Why, change_user, log_in};
+use crate::login::{Failed, Means, Opened, Why, log_in};
 use crate::pick::{Ask, Because, Refused, pick};
 use crate::refuse;
+use crate::relay::Relay;
 use crate::relay::polled::Polled;
-use crate::relay::{Ended, Relay};
+use crate::relay::ring::Handed;
 use crate::roster::Entry;
 use crate::stream::{Socket, Stream};
 use crate::tally::Seat;
-use crate::tls::ToServers;
 use crate::turned_away::TurnedAway;
-use crate::worker::Worker;
+use crate::worker::{Counted, Stay, Worker};
 use fleet::config::ClientTlsMode;
 use fleet::{Address, ListenerRole, ServerName, State};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use tokio::time::Instant;
-use wire::bridge::{Bridge, FromClient, Refusal, Terms};
+use wire::bridge::{FromClient, Refusal, Terms};
 use wire::{ErrPacket, Phase};
 
 /// A client that has been accepted and waits for a server.
@@ -55,9 +55,9 @@ enum Denied {
     ClientLeft,
 }
 
-/// Runs a session to its end.
-pub(crate) async fn run(worker: Rc<Worker>, arrival: Arrival) {
-    let Arrival { socket, role, at, mut place } = arrival;
+/// Lets a client in: from accepted to relayed, or turned away.
+pub(crate) async fn run(worker: Rc<Worker>, arrival: Arrival, counted: Counted) {
+    let Arrival { socket, role, at, place } = arrival;
     let mut client = match socket.into_stream() {
         Ok(client) => client,
         Err(error) => {
@@ -70,7 +70,7 @@ pub(crate) async fn run(worker: Rc<Worker>, arrival: Arrival) {
         ListenerRole::Writer => writer(&worker, &client, at).await,
     };
     match placed {
-        Ok(placed) => serve(&worker, client, placed, &mut place).await,
+        Ok(placed) => begin(&worker, client, placed, Stay { place, counted }).await,
         Err(Denied::ClientLeft) => {}
         Err(Denied::Refused(error)) => {
             tracing::info!(%role, code = error.code, text = error.message, "session refused");
@@ -80,34 +80,18 @@ pub(crate) async fn run(worker: Rc<Worker>, arrival: Arrival) {
     }
 }
 
-/// Logs the client in and relays what follows, to the end.
-async fn serve(worker: &Rc<Worker>, client: Stream, placed: Placed, place: &mut Place) {
+/// Logs the client in, and has what follows relayed.
+async fn begin(worker: &Rc<Worker>, client: Stream, placed: Placed, mut stay: Stay) {
     let Placed { seat, because, greeted, reach } = placed;
     tracing::trace!(server = %seat.tally.name, %because, "session begins");
-    let insight = match place.door.insight() {
-        Some(listener) => insight::Session::begin(worker.ledger.clone(), seat.tally.name.as_str(), &listener),
-        None => insight::Session::off(),
-    };
-    let entry = Entry::measured(seat, insight);
-    // In a box, so that a session that idles for hours holds no memory for the login it once had.
-    let closed = match Box::pin(introduce(worker, place, client, greeted, &reach)).await {
+    match introduce(worker, &stay.place, client, greeted, &reach).await {
         Ok(opened) => {
-            place.logged_in();
-            worker.board.greeted(&entry.seat.tally.name);
-            count(place, &opened);
-            worker.roster.add(entry.clone());
-            let closed = relay(worker, place, opened, &entry, &reach).await;
-            worker.roster.remove(&entry);
-            closed
+            stay.place.logged_in();
+            worker.board.greeted(&seat.tally.name);
+            count(&stay.place, &opened);
+            relay(worker, opened, seat, stay);
         }
-        Err(failed) => not_logged_in(worker, place, &entry, failed),
-    };
-    entry.seat.closed(closed);
-    match closed {
-        Closed::ClientLeft | Closed::ServerLeft => {
-            tracing::trace!(server = %entry.seat.tally.name, why = closed.words(), "session ends");
-        }
-        _ => tracing::debug!(server = %entry.seat.tally.name, why = closed.words(), "session closed"),
+        Err(failed) => seat.ended(not_logged_in(worker, &stay.place, &seat, failed)),
     }
 }
 
@@ -120,6 +104,7 @@ async fn introduce(
     reach: &Address,
 ) -> Result<Opened, Failed> {
     let Greeted { server, greeting } = greeted;
+    let config = worker.board.sight().view.config.clone();
     let (tls, to_server) = (place.door.tls(), worker.board.secrecy.to_servers());
     let terms = Terms {
         from_client: from_client(tls.mode),
@@ -127,66 +112,39 @@ async fn introduce(
         client_is_local: matches!(client, Stream::Unix(_)),
         server_is_local: matches!(server, Stream::Unix(_)),
     };
-    let means = means(worker, &tls, to_server.as_deref(), reach);
+    let means = Means {
+        from_client: tls.from_clients.as_ref(),
+        to_server: to_server.as_deref(),
+        reach,
+        keys: &worker.board.secrecy.keys,
+        until: Instant::now() + config.login_deadline,
+    };
     let payload = greeting.get(wire::packet::HEADER..).unwrap_or_default();
     log_in(client, server, payload, terms, &means).await
 }
 
-/// Relays to the end. Where passwords have to be translated, each change of user is a login in between.
-async fn relay(
-    worker: &Rc<Worker>,
-    place: &Place,
-    opened: Opened,
-    entry: &Rc<Entry>,
-    reach: &Address,
-) -> Closed {
-    let Opened { mut streams, mut bridge } = opened;
-    let relay = Relay::new(bridge.take_tracker(), entry.clone());
-    if !bridge.translates() {
-        drop(bridge);
-        return match Polled::new(streams, relay, worker.pool.clone()).await {
-            Ended::Closed(why) => why,
-            Ended::ChangeUser => Closed::NotLoggedIn,
-        };
-    }
-    let mut relay = relay.handing_over();
-    loop {
-        let mut polled = Polled::new(streams, relay, worker.pool.clone());
-        if let Ended::Closed(why) = (&mut polled).await {
-            return why;
+/// Starts the relay; this task and its memory end here. What the ring can carry goes to its thread.
+fn relay(worker: &Rc<Worker>, mut opened: Opened, seat: Seat, stay: Stay) {
+    let (client, server) = opened.streams;
+    let tracker = opened.bridge.take_tracker();
+    if let Some(ring) = worker.ring.as_ref().filter(|_| client.is_plain() && server.is_plain()) {
+        match (client.into_socket(), server.into_socket()) {
+            (Ok(client), Ok(server)) => ring.hand(Handed { client, server, tracker, seat, stay }),
+            (Err(error), _) | (_, Err(error)) => tracing::warn!(%error, "a session cannot be handed over"),
         }
-        (streams, relay) = polled.into_parts();
-        bridge.change_user(relay.into_tracker());
-        match Box::pin(introduce_again(worker, place, streams, bridge, reach)).await {
-            Ok(opened) => (streams, bridge) = (opened.streams, opened.bridge),
-            Err(failed) => return not_logged_in(worker, place, entry, failed),
-        }
-        relay = Relay::new(bridge.take_tracker(), entry.clone()).handing_over();
+        return;
     }
-}
-
-/// The client comes as somebody else.
-async fn introduce_again(
-    worker: &Worker,
-    place: &Place,
-    streams: (Stream, Stream),
-    bridge: Bridge,
-    reach: &Address,
-) -> Result<Opened, Failed> {
-    let (tls, to_server) = (place.door.tls(), worker.board.secrecy.to_servers());
-    let means = means(worker, &tls, to_server.as_deref(), reach);
-    change_user(streams, bridge, &means).await
-}
-
-fn means<'a>(
-    worker: &'a Worker,
-    tls: &'a DoorTls,
-    to_server: Option<&'a ToServers>,
-    reach: &'a Address,
-) -> Means<'a> {
-    let until = Instant::now() + worker.board.sight().view.config.login_deadline;
-    let keys = &worker.board.secrecy.keys;
-    Means { from_client: tls.from_clients.as_ref(), to_server, reach, keys, until }
+    let entry = Entry::new(seat);
+    worker.roster.add(entry.clone());
+    let relay = Relay::new(tracker, entry.clone());
+    let polled = Polled::new((client, server), relay, worker.pool.clone());
+    let worker = worker.clone();
+    tokio::task::spawn_local(async move {
+        let closed = polled.await;
+        worker.roster.remove(&entry);
+        entry.seat.ended(closed);
+        drop(stay);
+    });
 }
 
 /// Counts a login by what carries it.
@@ -199,8 +157,8 @@ fn count(place: &Place, opened: &Opened) {
 }
 
 /// Tells the client, the log and the counters why a login came to nothing.
-fn not_logged_in(worker: &Worker, place: &Place, entry: &Entry, failed: Failed) -> Closed {
-    let server = &entry.seat.tally.name;
+fn not_logged_in(worker: &Worker, place: &Place, seat: &Seat, failed: Failed) -> Closed {
+    let server = &seat.tally.name;
     let deadline = worker.board.sight().view.config.login_deadline;
     let suspect = |why: &str| worker.board.suspect(server, why);
     let (turned_away, error, closed) = match failed.why {
@@ -214,13 +172,13 @@ fn not_logged_in(worker: &Worker, place: &Place, entry: &Entry, failed: Failed) 
         Why::ClientSlow => (TurnedAway::LoginDeadline, refuse::slow(deadline), Closed::NotLoggedIn),
         Why::Refused(why) => (away(why), refuse::login(why), Closed::NotLoggedIn),
         Why::Server(why) => {
-            entry.seat.failed();
+            seat.failed();
             suspect(&why);
             (TurnedAway::ServerFailed, refuse::broke_off(server, &why), Closed::ServerLeft)
         }
         Why::ServerTls(error) => {
             let why = format!("TLS: {error}");
-            entry.seat.failed();
+            seat.failed();
             suspect(&why);
             (TurnedAway::ServerTls, refuse::broke_off(server, &why), Closed::ServerLeft)
         }

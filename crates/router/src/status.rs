@@ -4,8 +4,10 @@ use crate::board::{Board, Sight};
 use crate::closed::Closed;
 use crate::door::Door;
 use crate::flow::Flow;
+use crate::path::Path;
 use crate::pick::Because;
 use crate::tally::Totals;
+use crate::view::View;
 use fleet::{Address, DemandSource, Lag, ListenerRole, Role, ServerName, State, WriterStatus, Zone};
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -38,6 +40,8 @@ pub struct Status {
     pub held: usize,
     /// What is done instead of what was asked for.
     pub fallbacks: Vec<FallbackStatus>,
+    /// The way of sessions' bytes: `io_uring` or `epoll`.
+    pub data_path: &'static str,
     /// Threads of the data plane, with their sessions.
     pub threads: Vec<usize>,
 }
@@ -136,7 +140,7 @@ pub struct FallbackStatus {
 }
 
 /// Puts it all together.
-pub(crate) fn status(board: &Board, doors: &[Arc<Door>], threads: Vec<usize>) -> Status {
+pub(crate) fn status(board: &Board, doors: &[Arc<Door>], threads: Vec<usize>, path: &Path) -> Status {
     let sight = board.sight();
     let now = Instant::now();
     let drains = board.drains();
@@ -160,12 +164,8 @@ pub(crate) fn status(board: &Board, doors: &[Arc<Door>], threads: Vec<usize>) ->
         sessions: listeners.iter().map(|l| l.sessions).sum(),
         listeners,
         held: board.held.load(Relaxed),
-        fallbacks: view
-            .fallbacks
-            .iter()
-            .map(|f| FallbackStatus { name: f.name(), words: f.to_string() })
-            .chain(unencrypted(board))
-            .collect(),
+        fallbacks: fallbacks(board, view, path),
+        data_path: path.name(),
         threads,
     }
 }
@@ -175,6 +175,15 @@ fn unencrypted(board: &Board) -> Option<FallbackStatus> {
     let names: Vec<String> = board.secrecy.without().iter().map(ToString::to_string).collect();
     let words = || format!("{} offers no TLS: its sessions are not encrypted", names.join(", "));
     (!names.is_empty()).then(|| FallbackStatus { name: "server_without_tls", words: words() })
+}
+
+fn fallbacks(board: &Board, view: &View, path: &Path) -> Vec<FallbackStatus> {
+    let of_view = view.fallbacks.iter().map(|f| FallbackStatus { name: f.name(), words: f.to_string() });
+    let of_path = path.why_not_ring.iter().map(|why| FallbackStatus {
+        name: "epoll",
+        words: format!("sessions are relayed with epoll instead of io_uring, at a higher cost: {why}"),
+    });
+    of_view.chain(of_path).chain(unencrypted(board)).collect()
 }
 
 fn listener(door: &Door) -> ListenerStatus {

@@ -12,7 +12,7 @@ use crate::board::Board;
 use crate::closed::Closed;
 use crate::placement::{self, Held, Leave, PACED_AFTER, TRIM_AFTER, Urgency};
 use crate::tally::{Tally, Wanted};
-use crate::worker::{Handle, Message};
+use crate::worker::{Handle, Message, Placement};
 use fleet::config::Replace;
 use fleet::{ListenerRole, ServerName, Snapshot};
 use std::collections::{HashMap, VecDeque};
@@ -91,12 +91,12 @@ pub(crate) async fn serve(
                 }
                 for server in board.overdue_drains(Instant::now()) {
                     workers.iter().for_each(|w| {
-                        w.tell(Message::Cut(server.clone(), Closed::DrainDeadline));
+                        w.tell(Message::Placement(Placement::Cut(server.clone(), Closed::DrainDeadline)));
                     });
                 }
                 if steward.look(&board, stopping.load(Relaxed), Instant::now()) {
                     workers.iter().for_each(|w| {
-                        w.tell(Message::Look);
+                        w.tell(Message::Placement(Placement::Look));
                     });
                 }
             }

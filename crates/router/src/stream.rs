@@ -82,6 +82,23 @@ impl Stream {
         )
     }
 
+    /// Whether what passes is what the socket carries, so that others than the runtime can move it.
+    pub(crate) fn is_plain(&self) -> bool {
+        matches!(self, Self::Tcp(_) | Self::Unix(_))
+    }
+
+    /// The socket, which no runtime knows any more.
+    ///
+    /// # Errors
+    /// When it is not plain, or the runtime does not let go.
+    pub(crate) fn into_socket(self) -> io::Result<OwnedFd> {
+        match self {
+            Self::Tcp(tcp) => Ok(tcp.into_std()?.into()),
+            Self::Unix(unix) => Ok(unix.into_std()?.into()),
+            Self::Tls(_) => Err(io::Error::new(io::ErrorKind::InvalidInput, "TLS cannot be left to others")),
+        }
+    }
+
     /// Looks at what has arrived, asking the kernel and not the runtime, which may not have heard yet.
     pub(crate) fn waiting(&self) -> Waiting {
         match recv(self, &mut [0u8; 1], RecvFlags::PEEK | RecvFlags::DONTWAIT) {

@@ -181,6 +181,14 @@ impl Seat {
         Self { tally, role, thread }
     }
 
+    /// From here on another thread counts what this session does, in a block of its own.
+    pub(crate) fn hand_to(&mut self, thread: usize) {
+        let before = std::mem::replace(&mut self.thread, thread);
+        let sessions = |thread: usize| &self.tally.blocks[thread].sessions[index(self.role)];
+        sessions(thread).fetch_add(1, Relaxed);
+        sessions(before).fetch_sub(1, Relaxed);
+    }
+
     fn block(&self) -> &Block {
         &self.tally.blocks[self.thread]
     }
@@ -210,6 +218,18 @@ impl Seat {
     /// The session is over.
     pub(crate) fn closed(&self, why: Closed) {
         bump(&self.block().closed[why.index()], 1);
+    }
+
+    /// The session is over: counted, and logged.
+    pub(crate) fn ended(&self, why: Closed) {
+        self.closed(why);
+        let server = &self.tally.name;
+        match why {
+            Closed::ClientLeft | Closed::ServerLeft => {
+                tracing::trace!(%server, why = why.words(), "session ends");
+            }
+            _ => tracing::debug!(%server, why = why.words(), "session closed"),
+        }
     }
 }
 

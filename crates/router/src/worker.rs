@@ -1,13 +1,16 @@
-//! Worker: one thread of the data plane, with its own runtime, buffers and roster. Sessions never leave their thread.
+//! Worker: one thread of the data plane. It lets sessions in, on a runtime of its own; then moves their bytes itself, or
+//! hands them to the ring's thread beside it (`ring`), which does so for less.
+
+pub(crate) mod ring;
 
 use crate::board::Board;
 use crate::buffer::Pool;
 use crate::closed::Closed;
+use crate::door::Place;
 use crate::roster::Roster;
 use crate::session::{self, Arrival};
 use fleet::ServerName;
-use insight::{Ledger, Snapshot};
-use std::cell::RefCell;
+use ring::RingThread;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -15,6 +18,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::task::LocalSet;
+use uring::Unavailable;
 
 /// The shortest time between two looks for quiet sessions.
 const SHORTEST_LOOK: Duration = Duration::from_millis(2);
@@ -24,22 +28,19 @@ const SHORTEST_LOOK: Duration = Duration::from_millis(2);
 pub(crate) enum Message {
     /// A client.
     Arrival(Arrival),
+    /// Something about sessions that it has.
+    Placement(Placement),
+}
+
+/// What placement wants of a thread.
+#[derive(Clone, Debug)]
+pub(crate) enum Placement {
     /// Some server has sessions that should leave: look for quiet ones.
     Look,
     /// Cut the sessions on this server.
     Cut(ServerName, Closed),
     /// Cut everything.
     CutAll(Closed),
-    /// Hand over what was counted of commands.
-    Count(Count),
-}
-
-/// Asks for a copy of a thread's ledger.
-#[derive(Debug)]
-pub(crate) struct Count {
-    /// With its cells, which is most of it.
-    pub(crate) cells: bool,
-    pub(crate) reply: std::sync::mpsc::Sender<Snapshot>,
 }
 
 /// A thread's own things; only its tasks touch them.
@@ -48,9 +49,10 @@ pub(crate) struct Worker {
     pub(crate) board: Arc<Board>,
     pub(crate) roster: Roster,
     pub(crate) pool: Rc<Pool>,
-    pub(crate) ledger: Rc<RefCell<Ledger>>,
     /// Its number, for the blocks of the tallies.
     pub(crate) thread: usize,
+    /// The ring's thread, where there is one.
+    pub(crate) ring: Option<RingThread>,
 }
 
 /// The handle that others have of a thread. The thread ends when its last handle is dropped and its sessions are gone.
@@ -61,7 +63,24 @@ pub(crate) struct Handle {
 }
 
 /// One more session on a thread, until dropped.
-struct Counted(Arc<AtomicUsize>);
+#[derive(Debug)]
+pub(crate) struct Counted(Arc<AtomicUsize>);
+
+/// A session is counted, at its listener and on its thread, until this is dropped.
+#[derive(Debug)]
+pub(crate) struct Stay {
+    pub(crate) place: Place,
+    #[allow(dead_code, reason = "counts until it is dropped")]
+    pub(crate) counted: Counted,
+}
+
+impl Stay {
+    /// Counted nowhere that anybody looks.
+    #[cfg(test)]
+    pub(crate) fn nowhere() -> Self {
+        Self { place: Place::nowhere(), counted: Counted(Arc::default()) }
+    }
+}
 
 impl Handle {
     /// Sessions on this thread, arrivals under way included.
@@ -84,19 +103,50 @@ impl Drop for Counted {
     }
 }
 
-/// Starts thread number `thread`.
-pub(crate) fn start(board: Arc<Board>, thread: usize) -> std::io::Result<(Handle, JoinHandle<()>)> {
+impl Placement {
+    /// Cuts the sessions that it names.
+    fn cut(&self, roster: &Roster) {
+        match self {
+            Self::Look => {}
+            Self::Cut(server, why) => {
+                let sessions = roster.cut(*why, |seat| seat.tally.name == *server);
+                if sessions > 0 {
+                    tracing::warn!(%server, sessions, why = why.words(), "sessions cut");
+                }
+            }
+            Self::CutAll(why) => {
+                let sessions = roster.cut(*why, |_| true);
+                if sessions > 0 {
+                    tracing::warn!(sessions, why = why.words(), "sessions cut");
+                }
+            }
+        }
+    }
+}
+
+/// Starts thread number `thread`, and the ring's thread beside it if one is wanted.
+///
+/// # Errors
+/// The outer one when a thread cannot be started; the inner one when there is no ring to be had.
+pub(crate) fn start(
+    board: Arc<Board>,
+    thread: usize,
+    with_ring: bool,
+) -> std::io::Result<Result<(Handle, JoinHandle<()>), Unavailable>> {
+    let ring = match with_ring.then(|| RingThread::start(board.clone(), thread)).transpose() {
+        Ok(ring) => ring,
+        Err(unavailable) => return Ok(Err(unavailable)),
+    };
     let (messages, inbox) = unbounded_channel();
     let sessions = Arc::new(AtomicUsize::new(0));
     let handle = Handle { messages, sessions: sessions.clone() };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let join = std::thread::Builder::new().name(format!("headroom-{thread}")).spawn(move || {
-        let ledger = Rc::new(RefCell::new(Ledger::new(board.insight.clone())));
-        let worker =
-            Rc::new(Worker { board, roster: Roster::default(), pool: Rc::default(), ledger, thread });
+        let (roster, pool) = (Roster::default(), Rc::default());
+        let worker = Rc::new(Worker { board, roster, pool, thread, ring });
         LocalSet::new().block_on(&runtime, serve(worker, inbox, sessions));
     })?;
-    Ok((handle, join))
+    Ok(Ok((handle, join)))
 }
 
 /// Takes messages until nobody can send any more.
@@ -120,27 +170,15 @@ async fn serve(worker: Rc<Worker>, mut inbox: UnboundedReceiver<Message>, sessio
             None => return,
             Some(Message::Arrival(arrival)) => {
                 let counted = Counted(sessions.clone());
-                let worker = worker.clone();
-                tokio::task::spawn_local(async move {
-                    session::run(worker, arrival).await;
-                    drop(counted);
-                });
+                tokio::task::spawn_local(session::run(worker.clone(), arrival, counted));
             }
-            Some(Message::Look) => looking |= worker.roster.look(Instant::now()),
-            Some(Message::Cut(server, why)) => {
-                let sessions = worker.roster.cut(why, |seat| seat.tally.name == server);
-                if sessions > 0 {
-                    tracing::warn!(%server, sessions, why = why.words(), "sessions cut");
+            Some(Message::Placement(placement)) => {
+                if let Some(ring) = &worker.ring {
+                    ring.tell_placement(placement.clone());
                 }
-            }
-            Some(Message::Count(Count { cells, reply })) => {
-                // Whoever asked may have given up.
-                let _ = reply.send(worker.ledger.borrow_mut().snapshot(cells));
-            }
-            Some(Message::CutAll(why)) => {
-                let sessions = worker.roster.cut(why, |_| true);
-                if sessions > 0 {
-                    tracing::warn!(sessions, why = why.words(), "sessions cut");
+                match placement {
+                    Placement::Look => looking |= worker.roster.look(Instant::now()),
+                    cut => cut.cut(&worker.roster),
                 }
             }
         }

@@ -9,7 +9,6 @@
 
 mod flags;
 
-pub mod attributes;
 pub mod auth;
 pub mod bridge;
 pub mod capability;
@@ -34,4 +33,4 @@ pub use login::Login;
 pub use response::ErrPacket;
 pub use status::Status;
 pub use sticky::Sticky;
-pub use tracker::{Finish, Observer, Phase, Progress, Start, Tracker};
+pub use tracker::{Phase, Progress, Tracker};

@@ -9,8 +9,8 @@ use super::section::{Placed, Section};
 use super::transport;
 use super::value;
 use super::{
-    Admin, Config, Credentials, FleetConfig, Insight, InsightConfig, Listener, OwnZone, PasswordFrom,
-    Replace, RouterConfig, ServerRule, Tls, TlsMode, ZoneRule,
+    Admin, Config, Credentials, DataPath, FleetConfig, Insight, InsightConfig, Listener, OwnZone,
+    PasswordFrom, Replace, RouterConfig, ServerRule, Tls, TlsMode, ZoneRule,
 };
 use crate::{Address, ListenerRole, Weight, Zone};
 use std::net::SocketAddr;
@@ -254,6 +254,7 @@ fn router(whole: &mut Section<'_, '_>, ledger: &mut Ledger<'_>) -> (RouterConfig
             .flag("reads_on_primary", ledger)
             .map_or(default.reads_on_primary, |v| v.value),
         threads: section.count("threads", ledger, (1, 1024)).map(|v| v.value),
+        data_path: section.choice("data_path", ledger, &DataPath::ALL).map_or(default.data_path, |v| v.value),
         replace: replace(&mut section, default.replace, ledger),
         tls: transport::to_servers(&mut section, ledger),
         insight: insight(&mut section, default.insight, ledger),

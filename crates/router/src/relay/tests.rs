@@ -1,9 +1,11 @@
 //! One session between two in-memory ends, byte by byte.
 
 use super::polled::Polled;
+use super::ring::{Driver, Handed};
 use super::*;
 use crate::stream::Stream;
 use crate::tally::{Seat, Tally};
+use crate::worker::Stay;
 use fleet::{ListenerRole, ServerName};
 use std::sync::Arc;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -14,12 +16,29 @@ use wire::{Capabilities, Greeting, Login, Status, packet};
 
 const CAPABILITIES: Capabilities = Capabilities::PROTOCOL_41.with(Capabilities::SECURE_CONNECTION);
 
+/// Who moves the bytes. What relay promises, each keeps.
+#[derive(Clone, Copy, Debug)]
+enum Mover {
+    Polled,
+    Ring,
+}
+
 /// A relay between two in-memory ends, logged in and idle; what is left to do is up to the test.
 struct Bench {
     client: UnixStream,
     server: UnixStream,
     entry: Rc<Entry>,
-    relay: tokio::task::JoinHandle<Ended>,
+    relay: tokio::task::JoinHandle<Closed>,
+}
+
+/// Runs a test with each mover.
+async fn with_each(test: impl AsyncFn(Bench)) {
+    for mover in [Mover::Polled, Mover::Ring] {
+        let local = LocalSet::new();
+        let run = async { test(bench(mover).await).await };
+        let in_time = tokio::time::timeout(Duration::from_secs(20), local.run_until(run)).await;
+        assert!(in_time.is_ok(), "{mover:?} never ended");
+    }
 }
 
 fn framed(mut sequence: u8, payload: &[u8]) -> Vec<u8> {
@@ -34,6 +53,20 @@ fn ok(sequence: u8, status: Status) -> Vec<u8> {
     framed(sequence, &ok.encode(CAPABILITIES))
 }
 
+/// An OK packet that says much.
+fn long_ok(sequence: u8, length: usize) -> Vec<u8> {
+    let info = vec![b'x'; length];
+    let ok = OkPacket {
+        affected_rows: 0,
+        last_insert_id: 0,
+        status: Status::AUTOCOMMIT,
+        warnings: 0,
+        info: &info,
+        raw_changes: &[],
+    };
+    framed(sequence, &ok.encode(CAPABILITIES))
+}
+
 async fn pass(from: &mut UnixStream, to: &mut UnixStream, bytes: &[u8]) {
     from.write_all(bytes).await.unwrap();
     let mut got = vec![0; bytes.len()];
@@ -41,9 +74,11 @@ async fn pass(from: &mut UnixStream, to: &mut UnixStream, bytes: &[u8]) {
     assert_eq!(got, bytes);
 }
 
-async fn bench() -> Bench {
+async fn bench(mover: Mover) -> Bench {
     let (mut client, near) = UnixStream::pair().unwrap();
     let (mut server, far) = UnixStream::pair().unwrap();
+    // The least the kernel allows, a few kibibytes.
+    rustix::net::sockopt::set_socket_send_buffer_size(&near, 1).unwrap();
     let greeting = Greeting {
         version: "x".to_owned(),
         connection_id: 1,
@@ -53,18 +88,44 @@ async fn bench() -> Bench {
         status: Status::AUTOCOMMIT,
         auth_plugin: String::new(),
     };
-    let greeting = framed(0, &greeting.encode());
-    let tally = Arc::new(Tally::new(ServerName::new("r"), 1));
-    let entry = Entry::new(Seat::take(tally, ListenerRole::Reader, 0));
-    let streams = (Stream::Unix(near), Stream::Unix(far));
     let mut tracker = Tracker::new();
-    tracker.server_bytes(&greeting);
-    let relay = Relay::new(tracker, entry.clone());
-    let relay = tokio::task::spawn_local(Polled::new(streams, relay, Rc::default()));
+    tracker.server_bytes(&framed(0, &greeting.encode()));
+    let seat = Seat::take(Arc::new(Tally::new(ServerName::new("r"), 1)), ListenerRole::Reader, 0);
+    let (near, far) = (Stream::Unix(near), Stream::Unix(far));
+    let (entry, relay) = match mover {
+        Mover::Polled => {
+            let entry = Entry::new(seat);
+            let relay = Relay::new(tracker, entry.clone());
+            (entry, tokio::task::spawn_local(Polled::new((near, far), relay, Rc::default())))
+        }
+        Mover::Ring => {
+            let (client, server) = (near.into_socket().unwrap(), far.into_socket().unwrap());
+            on_a_ring(Handed { client, server, tracker, seat, stay: Stay::nowhere() })
+        }
+    };
     let login = Login { capabilities: CAPABILITIES, charset: 45, user: b"u", ..Login::default() };
     pass(&mut client, &mut server, &framed(1, &login.encode())).await;
     pass(&mut server, &mut client, &ok(2, Status::AUTOCOMMIT)).await;
     Bench { client, server, entry, relay }
+}
+
+/// Moves a session's bytes on a ring that takes turns with the test, until the session has ended.
+fn on_a_ring(handed: Handed) -> (Rc<Entry>, tokio::task::JoinHandle<Closed>) {
+    let size = uring::Size { requests: 8, completions: 16, chunks: 4, chunk_bytes: 1024 };
+    let mut driver = Driver::new(uring::Ring::new(size).expect("this test needs io_uring"));
+    driver.take(handed);
+    let entry = driver.roster.first().unwrap();
+    let theirs = entry.clone();
+    let turns = async move {
+        while driver.count() > 0 {
+            driver.turn(Some(Duration::from_millis(1))).unwrap();
+            driver.obey();
+            tokio::task::yield_now().await;
+        }
+        let closed = theirs.seat.tally.totals().closed;
+        Closed::from_index(closed.iter().position(|n| *n == 1).unwrap())
+    };
+    (entry, tokio::task::spawn_local(turns))
 }
 
 fn want_one(entry: &Entry) {
@@ -81,87 +142,143 @@ fn order(entry: &Entry) {
     entry.order(Order::CloseIfIdle(Closed::Balance));
 }
 
+/// Waits until the relay has found an order and not carried it out.
+async fn voided(entry: &Entry) {
+    while entry.ordered().is_some() {
+        tokio::task::yield_now().await;
+    }
+}
+
 #[tokio::test]
 async fn an_idle_session_is_closed_in_peace() {
-    LocalSet::new()
-        .run_until(async {
-            let mut b = bench().await;
-            order(&b.entry);
-            assert_eq!(b.relay.await.unwrap(), Ended::Closed(Closed::Balance));
-            let (mut to_server, mut to_client) = (Vec::new(), Vec::new());
-            b.server.read_to_end(&mut to_server).await.unwrap();
-            b.client.read_to_end(&mut to_client).await.unwrap();
-            assert_eq!((to_server.as_slice(), to_client.as_slice()), (QUIT.as_slice(), [].as_slice()));
-        })
-        .await;
+    with_each(async |mut b| {
+        order(&b.entry);
+        assert_eq!(b.relay.await.unwrap(), Closed::Balance);
+        let (mut to_server, mut to_client) = (Vec::new(), Vec::new());
+        b.server.read_to_end(&mut to_server).await.unwrap();
+        b.client.read_to_end(&mut to_client).await.unwrap();
+        assert_eq!((to_server.as_slice(), to_client.as_slice()), (QUIT.as_slice(), [].as_slice()));
+    })
+    .await;
 }
 
 #[tokio::test]
 async fn a_byte_that_has_come_voids_the_order_and_gives_the_right_back() {
-    LocalSet::new()
-        .run_until(async {
-            let mut b = bench().await;
-            let query = framed(0, b"\x03SELECT 1");
-            // Both before the relay runs again: the bytes are in the kernel when it finds the order.
-            rustix::io::write(&b.client, &query).unwrap();
-            order(&b.entry);
-            let mut got = vec![0; query.len()];
-            b.server.read_exact(&mut got).await.unwrap();
-            assert_eq!(got, query);
-            pass(&mut b.server, &mut b.client, &ok(1, Status::AUTOCOMMIT)).await;
-            assert_eq!(b.entry.seat.tally.wish(ListenerRole::Reader).left(), 1);
-            assert_eq!(b.entry.ordered(), None);
-            assert!(!b.relay.is_finished());
-        })
-        .await;
+    with_each(async |mut b| {
+        let query = framed(0, b"\x03SELECT 1");
+        // Both before the relay runs again: the bytes are in the kernel when it finds the order.
+        rustix::io::write(&b.client, &query).unwrap();
+        order(&b.entry);
+        let mut got = vec![0; query.len()];
+        b.server.read_exact(&mut got).await.unwrap();
+        assert_eq!(got, query);
+        pass(&mut b.server, &mut b.client, &ok(1, Status::AUTOCOMMIT)).await;
+        assert_eq!(b.entry.seat.tally.wish(ListenerRole::Reader).left(), 1);
+        assert_eq!(b.entry.ordered(), None);
+        assert!(!b.relay.is_finished());
+    })
+    .await;
 }
 
 #[tokio::test]
 async fn half_a_packet_a_statement_or_a_transaction_voids_the_order_too() {
-    LocalSet::new()
-        .run_until(async {
-            let mut b = bench().await;
-            let query = framed(0, b"\x03SELECT 1");
-            pass(&mut b.client, &mut b.server, &query[..6]).await;
-            order(&b.entry);
-            tokio::task::yield_now().await;
-            pass(&mut b.client, &mut b.server, &query[6..]).await;
-            order(&b.entry);
-            tokio::task::yield_now().await;
-            pass(&mut b.server, &mut b.client, &ok(1, Status::AUTOCOMMIT.with(Status::IN_TRANS))).await;
-            order(&b.entry);
-            tokio::task::yield_now().await;
-            pass(&mut b.client, &mut b.server, &query).await;
-            pass(&mut b.server, &mut b.client, &ok(1, Status::AUTOCOMMIT)).await;
-            order(&b.entry);
-            assert_eq!(b.relay.await.unwrap(), Ended::Closed(Closed::Balance));
-        })
-        .await;
+    with_each(async |mut b| {
+        let query = framed(0, b"\x03SELECT 1");
+        pass(&mut b.client, &mut b.server, &query[..6]).await;
+        order(&b.entry);
+        voided(&b.entry).await;
+        pass(&mut b.client, &mut b.server, &query[6..]).await;
+        order(&b.entry);
+        voided(&b.entry).await;
+        pass(&mut b.server, &mut b.client, &ok(1, Status::AUTOCOMMIT.with(Status::IN_TRANS))).await;
+        order(&b.entry);
+        voided(&b.entry).await;
+        pass(&mut b.client, &mut b.server, &query).await;
+        pass(&mut b.server, &mut b.client, &ok(1, Status::AUTOCOMMIT)).await;
+        order(&b.entry);
+        assert_eq!(b.relay.await.unwrap(), Closed::Balance);
+    })
+    .await;
 }
 
 #[tokio::test]
 async fn an_order_to_cut_ends_even_a_statement() {
-    LocalSet::new()
-        .run_until(async {
-            let mut b = bench().await;
-            pass(&mut b.client, &mut b.server, &framed(0, b"\x03SELECT 1")).await;
-            b.entry.order(Order::Cut(Closed::DrainDeadline));
-            assert_eq!(b.relay.await.unwrap(), Ended::Closed(Closed::DrainDeadline));
-        })
-        .await;
+    with_each(async |mut b| {
+        pass(&mut b.client, &mut b.server, &framed(0, b"\x03SELECT 1")).await;
+        b.entry.order(Order::Cut(Closed::DrainDeadline));
+        assert_eq!(b.relay.await.unwrap(), Closed::DrainDeadline);
+    })
+    .await;
 }
 
 #[tokio::test]
 async fn a_ping_is_answered_unless_the_session_is_wanted_elsewhere() {
-    LocalSet::new()
-        .run_until(async {
-            let mut b = bench().await;
-            let ping = framed(0, &[Command::Ping.byte()]);
-            pass(&mut b.client, &mut b.server, &ping).await;
-            pass(&mut b.server, &mut b.client, &ok(1, Status::AUTOCOMMIT)).await;
-            want_one(&b.entry);
-            b.client.write_all(&ping).await.unwrap();
-            assert_eq!(b.relay.await.unwrap(), Ended::Closed(Closed::Balance));
-        })
-        .await;
+    with_each(async |mut b| {
+        let ping = framed(0, &[Command::Ping.byte()]);
+        pass(&mut b.client, &mut b.server, &ping).await;
+        pass(&mut b.server, &mut b.client, &ok(1, Status::AUTOCOMMIT)).await;
+        want_one(&b.entry);
+        b.client.write_all(&ping).await.unwrap();
+        assert_eq!(b.relay.await.unwrap(), Closed::Balance);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_client_that_has_said_its_last_gets_all_of_its_answer_however_late_it_reads() {
+    with_each(async |mut b| {
+        pass(&mut b.client, &mut b.server, &framed(0, b"\x03SELECT 1")).await;
+        b.client.shutdown().await.unwrap();
+        assert_eq!(b.server.read(&mut [0]).await.unwrap(), 0, "the server is told");
+        // More than the kernel keeps for a client that does not read (see `bench`), so that the relay holds the rest.
+        let answer = long_ok(1, 40_000);
+        b.server.write_all(&answer).await.unwrap();
+        for _ in 0..50 {
+            tokio::task::yield_now().await;
+        }
+        let mut got = Vec::new();
+        b.client.read_to_end(&mut got).await.unwrap();
+        assert!(got == answer, "{} of {} bytes", got.len(), answer.len());
+        assert_eq!(b.relay.await.unwrap(), Closed::ClientLeft);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_server_that_dies_in_the_middle_of_a_result_ends_the_session_after_what_it_sent() {
+    with_each(async |mut b| {
+        pass(&mut b.client, &mut b.server, &framed(0, b"\x03SELECT 1")).await;
+        let half = &long_ok(1, 40_000)[..30_000];
+        b.server.write_all(half).await.unwrap();
+        drop(b.server);
+        let mut got = Vec::new();
+        b.client.read_to_end(&mut got).await.unwrap();
+        assert!(got == half, "{} of {} bytes", got.len(), half.len());
+        assert_eq!(b.relay.await.unwrap(), Closed::ServerLeft);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_packet_of_more_than_sixteen_mebibytes_passes_and_the_session_is_idle_after_it() {
+    with_each(async |b| {
+        let Bench { mut client, mut server, entry, relay } = b;
+        let mut query = vec![3];
+        query.resize(17 << 20, b' ');
+        let query = framed(0, &query);
+        let sent = query.clone();
+        let sending = tokio::task::spawn_local(async move {
+            client.write_all(&sent).await.unwrap();
+            client
+        });
+        let mut got = vec![0; query.len()];
+        server.read_exact(&mut got).await.unwrap();
+        assert!(got == query);
+        let mut client = sending.await.unwrap();
+        pass(&mut server, &mut client, &ok(2, Status::AUTOCOMMIT)).await;
+        assert!(entry.facts().idle);
+        order(&entry);
+        assert_eq!(relay.await.unwrap(), Closed::Balance);
+    })
+    .await;
 }

@@ -1,8 +1,7 @@
 //! Bytes arrive whole, in order, and are not hoarded.
 
-use crate::fake::{Client, Fake, Front, Script, within};
+use crate::fake::{Client, Fake, Front, Script, defaults, within};
 use fleet::ListenerRole::Reader;
-use fleet::config::RouterConfig;
 use rand::{RngCore, SeedableRng, rngs::StdRng};
 use std::sync::atomic::Ordering::SeqCst;
 use std::time::Duration;
@@ -11,7 +10,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 #[tokio::test]
 async fn sixty_four_random_mebibytes_come_back_as_they_were_sent() {
     let server = Fake::start("echo", Script::Echoes).await;
-    let front = Front::start(RouterConfig::default(), &[Reader], vec![server.replica()]);
+    let front = Front::start(defaults(), &[Reader], vec![server.replica()]);
     let client = within(5, Client::login(front.port(0))).await;
     let (mut from, mut to) = client.stream.into_split();
     const PIECE: usize = 100_003;
@@ -40,7 +39,7 @@ async fn sixty_four_random_mebibytes_come_back_as_they_were_sent() {
 #[tokio::test]
 async fn a_client_that_does_not_read_stops_the_server_instead_of_filling_memory() {
     let server = Fake::start("flood", Script::Floods(64)).await;
-    let front = Front::start(RouterConfig::default(), &[Reader], vec![server.replica()]);
+    let front = Front::start(defaults(), &[Reader], vec![server.replica()]);
     let mut client = Client::login(front.port(0)).await;
     client.send(0, b"\x03SELECT everything").await;
     // The flood stands still once every kernel buffer on the way is full.
@@ -65,7 +64,7 @@ async fn a_client_that_does_not_read_stops_the_server_instead_of_filling_memory(
 #[tokio::test]
 async fn a_client_that_closes_its_half_still_gets_its_answer() {
     let server = Fake::start("r", Script::Serves).await;
-    let front = Front::start(RouterConfig::default(), &[Reader], vec![server.replica()]);
+    let front = Front::start(defaults(), &[Reader], vec![server.replica()]);
     let mut client = Client::login(front.port(0)).await;
     client.send(0, b"\x03SLOW").await;
     client.stream.shutdown().await.unwrap();
@@ -78,7 +77,7 @@ async fn a_client_that_closes_its_half_still_gets_its_answer() {
 #[tokio::test]
 async fn commands_and_bytes_are_counted() {
     let server = Fake::start("r", Script::Serves).await;
-    let front = Front::start(RouterConfig::default(), &[Reader], vec![server.replica()]);
+    let front = Front::start(defaults(), &[Reader], vec![server.replica()]);
     let mut client = Client::login(front.port(0)).await;
     for _ in 0..5 {
         client.query("SELECT 1").await.unwrap();
@@ -91,10 +90,10 @@ async fn commands_and_bytes_are_counted() {
 #[tokio::test]
 async fn a_server_that_dies_ends_its_sessions() {
     let server = Fake::start("r", Script::Breaks).await;
-    let front = Front::start(RouterConfig::default(), &[Reader], vec![server.replica()]);
+    let front = Front::start(defaults(), &[Reader], vec![server.replica()]);
     assert!(within(5, Client::connect(front.port(0))).await.is_err());
     let server = Fake::start("r", Script::Serves).await;
-    let front = Front::start(RouterConfig::default(), &[Reader], vec![server.replica()]);
+    let front = Front::start(defaults(), &[Reader], vec![server.replica()]);
     let mut client = Client::login(front.port(0)).await;
     client.send(0, b"\x01").await;
     within(5, client.closed()).await;

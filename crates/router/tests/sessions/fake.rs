@@ -15,6 +15,11 @@ use tokio::sync::watch;
 use wire::response::OkPacket;
 use wire::{Capabilities, Command, ErrPacket, Greeting, Login, Status, packet};
 
+/// The default of everything but the way of bytes: the test program's.
+pub(crate) fn defaults() -> RouterConfig {
+    RouterConfig { data_path: crate::DATA_PATH, ..RouterConfig::default() }
+}
+
 /// What a scripted server does with a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Script {

@@ -1,6 +1,6 @@
 //! Logins that do not come about: slow, senseless, broken off; and the limit on how many may be under way.
 
-use crate::fake::{Client, Fake, Front, Script, within};
+use crate::fake::{Client, Fake, Front, Script, defaults, within};
 use fleet::config::{Listener, RouterConfig};
 use fleet::{Address, ListenerRole::Reader};
 use std::time::Duration;
@@ -8,7 +8,7 @@ use tokio::io::AsyncWriteExt;
 use wire::ErrPacket;
 
 fn patient_for(ms: u64) -> RouterConfig {
-    RouterConfig { login_deadline: Duration::from_millis(ms), ..RouterConfig::default() }
+    RouterConfig { login_deadline: Duration::from_millis(ms), ..defaults() }
 }
 
 async fn refusal(client: &mut Client<tokio::net::TcpStream>) -> ErrPacket {
@@ -36,7 +36,7 @@ async fn a_client_that_does_not_log_in_is_told_and_let_go() {
 #[tokio::test]
 async fn garbage_in_place_of_a_login_is_a_bad_handshake_and_reaches_no_server() {
     let server = Fake::start("r", Script::Serves).await;
-    let front = Front::start(RouterConfig::default(), &[Reader], vec![server.replica()]);
+    let front = Front::start(defaults(), &[Reader], vec![server.replica()]);
     for garbage in [b"GET / HTTP/1.1\r\n\r\n".as_slice(), &[0xff; 4096], &[5, 0, 0, 9, 1, 2, 3, 4, 5]] {
         let mut client = within(5, Client::connect(front.port(0))).await.unwrap();
         client.stream.write_all(garbage).await.unwrap();
@@ -70,7 +70,7 @@ async fn a_server_that_never_answers_a_login_is_named_and_avoided() {
 async fn clients_beyond_those_that_may_be_logging_in_get_error_1040() {
     let server = Fake::start("r", Script::Serves).await;
     let listener = Listener { max_connecting: 2, ..Listener::new(Address::tcp("127.0.0.1", 0), Reader) };
-    let front = Front::with_listeners(RouterConfig::default(), vec![listener], vec![server.replica()]);
+    let front = Front::with_listeners(defaults(), vec![listener], vec![server.replica()]);
     let port = front.port(0);
     let (mut first, _second) =
         (Client::connect(port).await.unwrap(), within(5, Client::connect(port)).await.unwrap());

@@ -1,6 +1,9 @@
-//! Whole sessions through the router, between scripted servers and raw clients.
+//! Whole sessions through the router, between scripted servers and raw clients; their bytes move on io_uring, which this
+//! machine must allow. `sessions_epoll` runs the same with epoll.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+use fleet::config::DataPath;
 
 mod bytes;
 mod change;
@@ -8,3 +11,6 @@ mod fake;
 mod login;
 mod place;
 mod refuse;
+
+/// Demanded, so that no test passes on the other way.
+const DATA_PATH: DataPath = DataPath::IoUring;

@@ -1,6 +1,6 @@
 //! Sessions placed anew: when, and when not.
 
-use crate::fake::{Client, Fake, Front, Script, within};
+use crate::fake::{Client, Fake, Front, Script, defaults, within};
 use fleet::config::{Replace, RouterConfig};
 use fleet::{ListenerRole::Reader, ListenerRole::Writer, Role, Server};
 use std::time::Duration;
@@ -11,7 +11,7 @@ use wire::Command;
 fn eager() -> RouterConfig {
     RouterConfig {
         replace: Replace { pace_per_second: 50.0, quiet: Duration::from_millis(10), ..Replace::default() },
-        ..RouterConfig::default()
+        ..defaults()
     }
 }
 
@@ -137,7 +137,7 @@ async fn a_drain_waits_for_the_transaction_until_its_deadline_and_then_cuts() {
 #[tokio::test]
 async fn writer_sessions_leave_a_demoted_primary_when_idle() {
     let (a, b) = (Fake::start("a", Script::Serves).await, Fake::start("b", Script::Serves).await);
-    let front = Front::start(RouterConfig::default(), &[Writer], vec![a.server(Role::Primary), b.replica()]);
+    let front = Front::start(defaults(), &[Writer], vec![a.server(Role::Primary), b.replica()]);
     let mut clients = sessions(&front, 6).await;
     clients[0].query("BEGIN").await.unwrap();
     front.publish(vec![a.replica(), b.server(Role::Primary)]);
@@ -154,7 +154,7 @@ async fn writer_sessions_leave_a_demoted_primary_when_idle() {
 #[tokio::test]
 async fn idle_sessions_leave_a_silent_server_and_busy_ones_wait() {
     let (one, two) = (Fake::start("one", Script::Serves).await, Fake::start("two", Script::Serves).await);
-    let front = Front::start(RouterConfig::default(), &[Reader], vec![one.replica(), silent(two.replica())]);
+    let front = Front::start(defaults(), &[Reader], vec![one.replica(), silent(two.replica())]);
     let mut clients = sessions(&front, 4).await;
     clients[0].query("BEGIN").await.unwrap();
     front.publish(vec![silent(one.replica()), two.replica()]);

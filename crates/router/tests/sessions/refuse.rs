@@ -1,6 +1,6 @@
 //! Servers that fail new sessions, and clients that get none.
 
-use crate::fake::{Client, Fake, Front, Script, within};
+use crate::fake::{Client, Fake, Front, Script, defaults, within};
 use fleet::config::{Listener, RouterConfig};
 use fleet::{Address, ListenerRole::Reader, ListenerRole::Writer, Role};
 use std::sync::atomic::Ordering::SeqCst;
@@ -11,7 +11,7 @@ fn quick() -> RouterConfig {
         attempt_deadline: Duration::from_millis(150),
         hold_deadline: Duration::from_millis(400),
         reads_on_primary: false,
-        ..RouterConfig::default()
+        ..defaults()
     }
 }
 

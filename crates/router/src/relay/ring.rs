@@ -1,0 +1,344 @@
+//! The ring driver: all sessions of a thread on one io_uring. The cheapest way through the kernel that we know: whatever has
+//! come for any session is sent on with one system call for all.
+//!
+//! A direction has one receive under way, and it is asked for together with the send of the chunk before: so at most one
+//! further chunk comes while the other side has not taken the last, and it waits in memory of its own. Nearly always
+//! the kernel takes a chunk at once; then nothing waits, and an idle session is two receives without a buffer.
+//!
+//! A session comes here logged in, with nothing under way, and with both sockets off the runtime. Its end is told to the
+//! peers at once; what the kernel still holds of it the ring keeps until that ends.
+
+use super::{AfterClient, LINGER, QUIT, Relay, Seen};
+use crate::closed::Closed;
+use crate::roster::{Entry, Roster};
+use crate::tally::Seat;
+use crate::worker::Stay;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::time::{Duration, Instant};
+use uring::{Chunk, Event, Got, Ring, Token};
+use wire::Tracker;
+
+/// A session on its way here from the thread that let it in.
+#[derive(Debug)]
+pub(crate) struct Handed {
+    pub(crate) client: OwnedFd,
+    pub(crate) server: OwnedFd,
+    /// Where it stands.
+    pub(crate) tracker: Tracker,
+    pub(crate) seat: Seat,
+    pub(crate) stay: Stay,
+}
+
+/// All sessions of a thread.
+#[derive(Debug)]
+pub(crate) struct Driver {
+    ring: Ring,
+    pub(crate) roster: Roster,
+    sessions: Vec<Option<Box<Session>>>,
+    free: Vec<u32>,
+    count: usize,
+    /// Sessions whose servers have so long to close.
+    lingering: Vec<(Instant, u32)>,
+}
+
+/// One session.
+#[derive(Debug)]
+struct Session {
+    relay: Relay,
+    client: Token,
+    server: Token,
+    up: Half,
+    down: Half,
+    /// The client's connection is broken: it will not take anything.
+    client_broken: bool,
+    lingers: bool,
+    stay: Stay,
+}
+
+/// One direction.
+#[derive(Debug, Default)]
+struct Half {
+    /// What came while the other side had not taken the chunk before.
+    next: Option<Vec<u8>>,
+    /// The source has said its last.
+    ended: bool,
+    /// And the target has been told.
+    done: bool,
+}
+
+/// The two ends of a session, as the owner's number of their sockets says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Side {
+    Client,
+    Server,
+}
+
+impl Driver {
+    pub(crate) fn new(ring: Ring) -> Self {
+        Self {
+            ring,
+            roster: Roster::default(),
+            sessions: Vec::new(),
+            free: Vec::new(),
+            count: 0,
+            lingering: Vec::new(),
+        }
+    }
+
+    /// Sessions here.
+    pub(crate) fn count(&self) -> usize {
+        self.count
+    }
+
+    /// Takes a session over.
+    pub(crate) fn take(&mut self, handed: Handed) {
+        let Handed { client, server, tracker, seat, stay } = handed;
+        let at = self.free.pop().unwrap_or_else(|| {
+            self.sessions.push(None);
+            (self.sessions.len() - 1) as u32
+        });
+        let entry = Entry::new(seat);
+        let relay = Relay::new(tracker, entry.clone());
+        let added = self.ring.add(client, Side::Client.owner(at)).and_then(|client| {
+            let server =
+                self.ring.add(server, Side::Server.owner(at)).inspect_err(|_| self.ring.close(client))?;
+            Ok((client, server))
+        });
+        let (client, server) = match added {
+            Ok(tokens) => tokens,
+            Err(error) => {
+                tracing::warn!(%error, "a session's socket cannot be used");
+                entry.seat.ended(Closed::ServerLeft);
+                return self.free.push(at);
+            }
+        };
+        self.roster.add(entry);
+        let (up, down) = (Half::default(), Half::default());
+        let (client_broken, lingers) = (false, false);
+        let session = Session { relay, client, server, up, down, client_broken, lingers, stay };
+        self.sessions[at as usize] = Some(Box::new(session));
+        self.count += 1;
+        self.ring.receive(client, false);
+        self.ring.receive(server, false);
+    }
+
+    /// Sends what is to be sent, waits for whatever comes, at most for `patience`, and handles it. Returns whether the
+    /// bell was rung.
+    pub(crate) fn turn(&mut self, patience: Option<Duration>) -> io::Result<bool> {
+        let linger = self.lingering.iter().map(|(until, _)| *until).min();
+        let linger = linger.map(|until| until.saturating_duration_since(Instant::now()));
+        let patience = [patience, linger].into_iter().flatten().min();
+        self.ring.enter(patience)?;
+        let mut rung = false;
+        while let Some(event) = self.ring.event() {
+            rung |= matches!(event, Event::Rung);
+            self.handle(event);
+        }
+        self.end_lingering();
+        Ok(rung)
+    }
+
+    /// Carries out the orders that stand. Only right after a turn: then everything that has come has been seen, and
+    /// what the kernel shows is the rest.
+    pub(crate) fn obey(&mut self) {
+        for at in 0..self.sessions.len() as u32 {
+            let Some(session) = &self.sessions[at as usize] else { continue };
+            let silent = || session.is_silent(&self.ring);
+            if let Some(why) = session.relay.due(silent) {
+                self.end(at, why);
+            }
+        }
+    }
+
+    fn handle(&mut self, event: Event) {
+        let (owner, outcome) = match event {
+            Event::Received { owner, got } => (owner, self.received(owner, got)),
+            Event::Sent { owner } => (owner, self.sent(owner)),
+            Event::Broken { owner } => (owner, Some(Side::of(owner).left())),
+            Event::Rung => return,
+        };
+        let at = owner / 2;
+        let outcome = outcome.or_else(|| self.after_an_end(at));
+        if let Some(why) = outcome {
+            self.end(at, why);
+        }
+    }
+
+    /// A receive has ended. Returns why the session is to end, if it is.
+    fn received(&mut self, owner: u32, got: Got) -> Option<Closed> {
+        let session = self.sessions.get_mut(owner as usize / 2)?.as_mut()?;
+        let side = Side::of(owner);
+        match got {
+            Got::Bytes { chunk, more } => {
+                match side {
+                    Side::Client => {
+                        if let Seen::Close(why) = session.relay.client_bytes(&chunk) {
+                            return Some(why);
+                        }
+                    }
+                    Side::Server => session.relay.server_bytes(&chunk),
+                }
+                session.pass(&mut self.ring, side, chunk, more);
+            }
+            Got::End => session.half(side).ended = true,
+            Got::Broken => {
+                session.half(side).ended = true;
+                session.client_broken |= side == Side::Client;
+            }
+        }
+        None
+    }
+
+    /// One side has taken everything that was sent to it.
+    fn sent(&mut self, owner: u32) -> Option<Closed> {
+        let session = self.sessions.get_mut(owner as usize / 2)?.as_mut()?;
+        let source = Side::of(owner).other();
+        match session.half(source).next.take() {
+            Some(bytes) => self.ring.send_patiently(session.token(source.other()), bytes),
+            None if !session.half(source).ended => self.ring.receive(session.token(source), true),
+            None => {}
+        }
+        None
+    }
+
+    /// What becomes of a session of which a side has said its last. Asked again whenever something moves.
+    fn after_an_end(&mut self, at: u32) -> Option<Closed> {
+        let session = self.sessions.get_mut(at as usize)?.as_mut()?;
+        if !session.up.ended && !session.down.ended {
+            return None;
+        }
+        let (to_server, to_client) =
+            (session.holds(&self.ring, Side::Client), session.holds(&self.ring, Side::Server));
+        if session.up.ended && !session.up.done {
+            if to_server {
+                self.ring.tell_when_sent(session.server);
+            } else if session.client_broken {
+                return Some(Closed::ClientLeft);
+            } else {
+                self.ring.close_half(session.server);
+                session.up.done = true;
+            }
+        }
+        if to_client {
+            self.ring.tell_when_sent(session.client);
+            return None;
+        }
+        if session.down.ended {
+            return Some(if session.up.ended { Closed::ClientLeft } else { Closed::ServerLeft });
+        }
+        if session.up.done {
+            match session.relay.after_client() {
+                AfterClient::Over => return Some(Closed::ClientLeft),
+                AfterClient::Answer => {}
+                AfterClient::Linger if session.lingers => {}
+                AfterClient::Linger => {
+                    session.lingers = true;
+                    self.lingering.push((Instant::now() + LINGER, at));
+                }
+            }
+        }
+        None
+    }
+
+    fn end_lingering(&mut self) {
+        if self.lingering.is_empty() {
+            return;
+        }
+        let now = Instant::now();
+        let over = |(until, _): &mut (Instant, u32)| *until <= now;
+        let over: Vec<_> = self.lingering.extract_if(.., over).collect();
+        for (_, at) in over {
+            self.end(at, Closed::ClientLeft);
+        }
+    }
+
+    fn end(&mut self, at: u32, why: Closed) {
+        let Some(session) = self.sessions.get_mut(at as usize).and_then(Option::take) else { return };
+        if session.relay.may_say_goodbye() && !session.holds(&self.ring, Side::Client) && !session.up.done {
+            self.ring.send_now(session.server, &QUIT);
+        }
+        if session.lingers {
+            self.lingering.retain(|(_, lingering)| *lingering != at);
+        }
+        self.roster.remove(session.relay.entry());
+        // Counted before the peers can see it.
+        session.relay.entry().seat.ended(why);
+        self.free.push(at);
+        self.count -= 1;
+        drop(session.stay);
+        self.ring.close(session.client);
+        self.ring.close(session.server);
+    }
+}
+
+impl Session {
+    /// Passes a chunk on and asks for the next, or puts it aside while the other side is not ready for it.
+    fn pass(&mut self, ring: &mut Ring, source: Side, chunk: Chunk, more: bool) {
+        let (from, to) = (self.token(source), self.token(source.other()));
+        if ring.is_sending(to) {
+            self.half(source).next = Some(chunk.to_vec());
+        } else {
+            ring.send(to, chunk);
+            ring.receive(from, more);
+        }
+    }
+
+    /// Whether something from `source` has not been taken by the other side.
+    fn holds(&self, ring: &Ring, source: Side) -> bool {
+        let (half, to) = match source {
+            Side::Client => (&self.up, self.server),
+            Side::Server => (&self.down, self.client),
+        };
+        half.next.is_some() || ring.is_sending(to)
+    }
+
+    /// Whether nothing is under way and the kernel holds nothing from either side.
+    fn is_silent(&self, ring: &Ring) -> bool {
+        !self.holds(ring, Side::Client)
+            && !self.holds(ring, Side::Server)
+            && ring.is_silent(self.server)
+            && ring.is_silent(self.client)
+    }
+
+    fn token(&self, side: Side) -> Token {
+        match side {
+            Side::Client => self.client,
+            Side::Server => self.server,
+        }
+    }
+
+    /// The direction that begins on this side.
+    fn half(&mut self, source: Side) -> &mut Half {
+        match source {
+            Side::Client => &mut self.up,
+            Side::Server => &mut self.down,
+        }
+    }
+}
+
+impl Side {
+    /// The number that a socket of this side of a session carries in the ring.
+    fn owner(self, at: u32) -> u32 {
+        at * 2 + self as u32
+    }
+
+    fn of(owner: u32) -> Self {
+        if owner.is_multiple_of(2) { Self::Client } else { Self::Server }
+    }
+
+    fn other(self) -> Self {
+        match self {
+            Self::Client => Self::Server,
+            Self::Server => Self::Client,
+        }
+    }
+
+    /// Its leaving, as the end of a session.
+    fn left(self) -> Closed {
+        match self {
+            Self::Client => Closed::ClientLeft,
+            Self::Server => Closed::ServerLeft,
+        }
+    }
+}

@@ -1,0 +1,20 @@
+//! The tests of `sessions` once more, with every byte moved by the polled driver.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+use fleet::config::DataPath;
+
+#[path = "../sessions/bytes.rs"]
+mod bytes;
+#[path = "../sessions/change.rs"]
+mod change;
+#[path = "../sessions/fake.rs"]
+mod fake;
+#[path = "../sessions/login.rs"]
+mod login;
+#[path = "../sessions/place.rs"]
+mod place;
+#[path = "../sessions/refuse.rs"]
+mod refuse;
+
+const DATA_PATH: DataPath = DataPath::Epoll;

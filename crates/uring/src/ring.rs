@@ -1,0 +1,551 @@
+//! The ring itself: what is asked for, one call into the kernel, what came of it.
+
+use crate::bell::Bell;
+use crate::chunk::{Chunk, Chunks, GROUP};
+use crate::table::{Sending, Table};
+use io_uring::squeue::{Entry, Flags};
+use io_uring::types::{Fd, SubmitArgs, Timespec};
+use io_uring::{IoUring, cqueue, opcode};
+use rustix::io::Errno;
+use rustix::net::{RecvFlags, SendFlags, Shutdown};
+use std::collections::VecDeque;
+use std::io;
+use std::mem;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Wait for readiness before trying (`IORING_RECVSEND_POLL_FIRST`): saves a try that would find nothing.
+const POLL_FIRST: u16 = 1;
+/// Fetch events and do deferred work (`IORING_ENTER_GETEVENTS`).
+const GETEVENTS: u32 = 1;
+/// All or a failure that says how much (`MSG_WAITALL`).
+const WAITALL: i32 = RecvFlags::WAITALL.bits() as i32;
+/// How long a dropped ring waits for the kernel to let go of its memory, in steps of [`LAST_STEP`].
+const LAST_STEPS: u32 = 50;
+const LAST_STEP: Duration = Duration::from_millis(20);
+
+/// How big a ring is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Size {
+    /// Requests that are handed over at a time; more take another system call.
+    pub requests: u32,
+    /// Completions the kernel has room for; more are kept by it at a cost.
+    pub completions: u32,
+    /// Chunks, a power of two.
+    pub chunks: u16,
+    /// Bytes of a chunk.
+    pub chunk_bytes: usize,
+}
+
+/// Why there is no ring.
+#[derive(Debug, thiserror::Error)]
+pub enum Unavailable {
+    /// The kernel says no.
+    #[error(
+        "the system does not allow io_uring (see sysctl kernel.io_uring_disabled; containers forbid it by their seccomp profile)"
+    )]
+    NotAllowed,
+    /// The kernel has none.
+    #[error("this kernel has no io_uring")]
+    Missing,
+    /// The kernel's is too old.
+    #[error("this kernel's io_uring is too old: Linux 6.1 is the first that will do")]
+    TooOld,
+    /// Anything else.
+    #[error("io_uring cannot be set up: {0}")]
+    Failed(#[source] io::Error),
+}
+
+/// A socket of the ring, until it is closed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Token(u32);
+
+/// What has happened. `owner` is what the socket was added with.
+#[derive(Debug)]
+pub enum Event {
+    /// A receive has ended.
+    Received {
+        /// Whose.
+        owner: u32,
+        /// With what.
+        got: Got,
+    },
+    /// All has been taken by the kernel that was being sent when [`Ring::is_sending`] was last seen to be true.
+    Sent {
+        /// Whose.
+        owner: u32,
+    },
+    /// A send has failed: the peer is gone.
+    Broken {
+        /// Whose.
+        owner: u32,
+    },
+    /// The bell was rung.
+    Rung,
+}
+
+/// What a receive brought.
+#[derive(Debug)]
+pub enum Got {
+    /// Bytes; `more` when others wait behind them.
+    Bytes {
+        /// The bytes, at least one.
+        chunk: Chunk,
+        /// Whether the next receive need not wait.
+        more: bool,
+    },
+    /// The peer has said its last.
+    End,
+    /// The connection is broken.
+    Broken,
+}
+
+/// What a completion belongs to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Receive,
+    AtOnce,
+    Patient,
+    Bell,
+}
+
+/// One thread's ring. Belongs to the thread that made it.
+#[derive(Debug)]
+pub struct Ring {
+    uring: Uring,
+    // Declared after the kernel's side, and so dropped after it.
+    chunks: Chunks,
+    table: Table,
+    bell: Arc<Bell>,
+    /// Where the kernel writes the bell's count.
+    count: Box<u64>,
+    bell_armed: bool,
+    /// The bell was heard out of turn: it is to be listened to again.
+    rung_early: bool,
+    /// What has happened and was not handed out, with the socket where there is one.
+    events: VecDeque<(Option<u32>, Event)>,
+    /// Sends to be settled: the number of the request, and the socket.
+    at_once: VecDeque<(u32, u32)>,
+    /// Requests ever queued, wrapping.
+    queued: u32,
+    /// Receives that found no chunk, and wait for one.
+    starved: Vec<u32>,
+    /// Sockets whose owner wants to hear of the next settlement.
+    told: usize,
+    /// Closed sockets that may be released once all events have been handed out.
+    leaving: Vec<u32>,
+}
+
+/// For `Debug`, which the kernel's side lacks.
+struct Uring(IoUring);
+
+impl std::fmt::Debug for Uring {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("IoUring").field("fd", &self.0.as_raw_fd()).finish_non_exhaustive()
+    }
+}
+
+impl Ring {
+    /// A ring for the current thread.
+    ///
+    /// # Errors
+    /// When the kernel has none to give, with the reason.
+    pub fn new(size: Size) -> Result<Self, Unavailable> {
+        let uring = IoUring::builder()
+            .setup_single_issuer()
+            .setup_defer_taskrun()
+            .setup_submit_all()
+            .setup_cqsize(size.completions)
+            .dontfork()
+            .build(size.requests)
+            .map_err(unavailable)?;
+        let params = uring.params();
+        if !(params.is_feature_nodrop()
+            && params.is_feature_ext_arg()
+            && params.is_feature_skip_cqe_on_success())
+        {
+            return Err(Unavailable::TooOld);
+        }
+        let mut chunks = Chunks::new(size.chunks, size.chunk_bytes).map_err(Unavailable::Failed)?;
+        chunks.register(&uring).map_err(unavailable)?;
+        let mut ring = Self {
+            uring: Uring(uring),
+            chunks,
+            table: Table::default(),
+            bell: Arc::new(Bell::new().map_err(Unavailable::Failed)?),
+            count: Box::new(0),
+            bell_armed: false,
+            rung_early: false,
+            events: VecDeque::new(),
+            at_once: VecDeque::new(),
+            queued: 0,
+            starved: Vec::new(),
+            told: 0,
+            leaving: Vec::new(),
+        };
+        ring.listen();
+        Ok(ring)
+    }
+
+    /// What wakes this ring from other threads.
+    pub fn bell(&self) -> Arc<Bell> {
+        self.bell.clone()
+    }
+
+    /// Takes a connected stream socket over. Its events carry `owner`.
+    ///
+    /// # Errors
+    /// When its mode cannot be changed; the socket is then closed.
+    pub fn add(&mut self, fd: OwnedFd, owner: u32) -> io::Result<Token> {
+        // The kernel does not wait on behalf of a socket that says it must not be waited on.
+        rustix::io::ioctl_fionbio(&fd, false)?;
+        Ok(Token(self.table.add(fd, owner)))
+    }
+
+    /// Asks for what comes next, unless that has been asked already. `soon`: bytes are there already.
+    pub fn receive(&mut self, token: Token, soon: bool) {
+        let Some(socket) = self.table.at_mut(token.0) else { return };
+        if !mem::replace(&mut socket.receiving, true) {
+            self.queue_receive(token.0, soon);
+        }
+    }
+
+    /// Sends a chunk. Only when [`Ring::is_sending`] says no: else the session would be sent out of order, so the chunk is
+    /// dropped and the socket reported as broken.
+    pub fn send(&mut self, token: Token, chunk: Chunk) {
+        let Some(socket) = self.table.at_mut(token.0) else { return };
+        if !matches!(socket.sending, Sending::Nothing) {
+            self.events.push_back((Some(token.0), Event::Broken { owner: socket.owner }));
+            return;
+        }
+        let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
+        // All of it, or a failure with the count: only then the kernel reports it.
+        let flags = flags.bits() as i32 | WAITALL;
+        let request = opcode::Send::new(Fd(socket.fd.as_raw_fd()), chunk.as_ptr(), chunk.len() as u32)
+            .flags(flags)
+            .build()
+            .flags(Flags::SKIP_SUCCESS)
+            .user_data(Kind::AtOnce.tag(token.0));
+        socket.sending = Sending::AtOnce(chunk, None);
+        self.queue(&request);
+        self.at_once.push_back((self.queued, token.0));
+    }
+
+    /// Sends bytes for as long as the peer takes; [`Event::Sent`] ends it. Only when [`Ring::is_sending`] says no.
+    pub fn send_patiently(&mut self, token: Token, bytes: Vec<u8>) {
+        let Some(socket) = self.table.at_mut(token.0) else { return };
+        if !matches!(socket.sending, Sending::Nothing) {
+            self.events.push_back((Some(token.0), Event::Broken { owner: socket.owner }));
+            return;
+        }
+        let flags = SendFlags::NOSIGNAL.bits() as i32 | WAITALL;
+        let request = opcode::Send::new(Fd(socket.fd.as_raw_fd()), bytes.as_ptr(), bytes.len() as u32)
+            .flags(flags)
+            .build()
+            .user_data(Kind::Patient.tag(token.0));
+        socket.sending = Sending::Patiently(bytes);
+        self.queue(&request);
+    }
+
+    /// Whether the kernel has not yet taken, or not said that it took, what was last sent.
+    pub fn is_sending(&self, token: Token) -> bool {
+        self.table.at(token.0).is_some_and(|socket| !matches!(socket.sending, Sending::Nothing))
+    }
+
+    /// The end of what is being sent is to be reported, even if the kernel takes it at once.
+    pub fn tell_when_sent(&mut self, token: Token) {
+        let Some(socket) = self.table.at_mut(token.0) else { return };
+        if matches!(socket.sending, Sending::AtOnce(..)) && !mem::replace(&mut socket.tell, true) {
+            self.told += 1;
+        }
+    }
+
+    /// Whether the peer has sent nothing that was not handed out yet, and has not closed. Asks the kernel.
+    pub fn is_silent(&self, token: Token) -> bool {
+        let Some(socket) = self.table.at(token.0) else { return false };
+        let look = rustix::net::recv(&socket.fd, &mut [0u8; 1], RecvFlags::PEEK | RecvFlags::DONTWAIT);
+        matches!(look, Err(Errno::AGAIN | Errno::INTR))
+    }
+
+    /// Sends one small packet now, if the kernel takes it and nothing else is being sent.
+    pub fn send_now(&self, token: Token, packet: &[u8]) {
+        if let Some(socket) = self.table.at(token.0)
+            && matches!(socket.sending, Sending::Nothing)
+        {
+            // Whoever does not take it is gone or does not read: nothing is owed to them.
+            let _ = rustix::net::send(&socket.fd, packet, SendFlags::DONTWAIT | SendFlags::NOSIGNAL);
+        }
+    }
+
+    /// Says our last to the peer. What is being sent must have been settled.
+    pub fn close_half(&self, token: Token) {
+        if let Some(socket) = self.table.at(token.0) {
+            let _ = rustix::net::shutdown(&socket.fd, Shutdown::Write);
+        }
+    }
+
+    /// Closes a socket. The peer sees it now; what the kernel still does for it ends soon and is not reported.
+    pub fn close(&mut self, token: Token) {
+        let Some(socket) = self.table.at_mut(token.0) else { return };
+        socket.closed = true;
+        if mem::take(&mut socket.tell) {
+            self.told -= 1;
+        }
+        // Ends what the kernel waits for on our behalf.
+        let _ = rustix::net::shutdown(&socket.fd, Shutdown::Both);
+        self.leaving.push(token.0);
+    }
+
+    /// Sockets that the kernel or their owner still has.
+    pub fn sockets(&self) -> usize {
+        self.table.len()
+    }
+
+    /// Starts everything that was asked for, sleeps until something has happened or `patience` is over, and fetches it.
+    /// Does not sleep while there are events to be handed out.
+    ///
+    /// # Errors
+    /// When the kernel refuses; then the ring is of no more use.
+    pub fn enter(&mut self, patience: Option<Duration>) -> io::Result<()> {
+        if self.events.is_empty() {
+            self.leaving.drain(..).for_each(|number| self.table.release(number));
+        }
+        self.chunks.publish();
+        let urgent = !self.events.is_empty() || !self.starved.is_empty() || self.told > 0;
+        self.call(if urgent { None } else { Some(patience) })?;
+        if self.fetch() | mem::take(&mut self.rung_early) {
+            self.listen();
+        }
+        self.settle();
+        for socket in mem::take(&mut self.starved) {
+            self.queue_receive(socket, true);
+        }
+        Ok(())
+    }
+
+    /// The next thing that has happened.
+    pub fn event(&mut self) -> Option<Event> {
+        loop {
+            let (number, event) = self.events.pop_front()?;
+            let of_closed =
+                number.and_then(|number| self.table.at(number)).is_some_and(|socket| socket.closed);
+            if !of_closed {
+                return Some(event);
+            }
+        }
+    }
+
+    /// The system call: without sleeping when `sleep` is `None`, else at most that long if it says how long.
+    fn call(&mut self, sleep: Option<Option<Duration>>) -> io::Result<()> {
+        let waiting = self.uring.0.submission().len() as u32;
+        let submitter = self.uring.0.submitter();
+        let outcome = match sleep {
+            // SAFETY: no argument is passed.
+            None => unsafe { submitter.enter::<u64>(waiting, 0, GETEVENTS, None) },
+            Some(None) => submitter.submit_and_wait(1),
+            Some(Some(patience)) => {
+                let limit = Timespec::from(patience);
+                submitter.submit_with_args(1, &SubmitArgs::new().timespec(&limit))
+            }
+        };
+        match outcome {
+            Ok(_) => Ok(()),
+            Err(error) => match error.raw_os_error().map(Errno::from_raw_os_error) {
+                // Nothing happened in time, or the kernel wants us to fetch what it has first.
+                Some(Errno::TIME | Errno::INTR | Errno::BUSY | Errno::AGAIN) => Ok(()),
+                _ => Err(error),
+            },
+        }
+    }
+
+    /// Turns completions into events. Returns whether the bell was heard.
+    fn fetch(&mut self) -> bool {
+        let mut rung = false;
+        while let Some(done) = { self.uring.0.completion().next() } {
+            let (number, result) = ((done.user_data() >> 2) as u32, done.result());
+            match Kind::of(done.user_data()) {
+                Kind::Receive => self.received(number, result, done.flags()),
+                Kind::Patient => self.sent(number, result),
+                Kind::AtOnce => {
+                    if let Some(socket) = self.table.at_mut(number)
+                        && let Sending::AtOnce(_, outcome) = &mut socket.sending
+                    {
+                        *outcome = Some(result);
+                    }
+                }
+                Kind::Bell => {
+                    self.bell.heard();
+                    self.bell_armed = false;
+                    self.events.push_back((None, Event::Rung));
+                    rung = true;
+                }
+            }
+        }
+        rung
+    }
+
+    fn received(&mut self, number: u32, result: i32, flags: u32) {
+        // Taken even when nobody wants it any more: it goes back when dropped.
+        let length = usize::try_from(result).unwrap_or(0);
+        let chunk = cqueue::buffer_select(flags).and_then(|chunk| self.chunks.take(chunk, length));
+        let Some(socket) = self.table.at_mut(number) else { return };
+        if result == -Errno::NOBUFS.raw_os_error() && !socket.closed {
+            self.starved.push(number);
+            return;
+        }
+        socket.receiving = false;
+        if socket.closed {
+            return self.leaving.push(number);
+        }
+        let got = match (result, chunk) {
+            (1.., Some(chunk)) => Got::Bytes { chunk, more: cqueue::sock_nonempty(flags) },
+            (0, _) => Got::End,
+            _ => Got::Broken,
+        };
+        self.events.push_back((Some(number), Event::Received { owner: socket.owner, got }));
+    }
+
+    /// A patient send has ended.
+    fn sent(&mut self, number: u32, result: i32) {
+        let Some(socket) = self.table.at_mut(number) else { return };
+        let Sending::Patiently(bytes) = mem::replace(&mut socket.sending, Sending::Nothing) else { return };
+        let (owner, taken) = (socket.owner, usize::try_from(result));
+        if socket.closed {
+            return self.leaving.push(number);
+        }
+        match taken {
+            Ok(taken) if taken == bytes.len() => self.events.push_back((Some(number), Event::Sent { owner })),
+            Ok(taken @ 1..) => self.send_patiently(Token(number), bytes[taken..].to_vec()),
+            _ => self.events.push_back((Some(number), Event::Broken { owner })),
+        }
+    }
+
+    /// Sends that the kernel has seen: those it did not complain of are done.
+    fn settle(&mut self) {
+        let unseen = self.uring.0.submission().len() as u32;
+        while let Some((request, number)) = self.at_once.front().copied() {
+            if self.queued.wrapping_sub(request) < unseen {
+                return;
+            }
+            self.at_once.pop_front();
+            self.settle_one(number);
+        }
+    }
+
+    fn settle_one(&mut self, number: u32) {
+        let Some(socket) = self.table.at_mut(number) else { return };
+        let Sending::AtOnce(chunk, outcome) = mem::replace(&mut socket.sending, Sending::Nothing) else {
+            return;
+        };
+        let taken = match outcome {
+            None => chunk.len(),
+            Some(taken @ 0..) => taken as usize,
+            Some(error) if error == -Errno::AGAIN.raw_os_error() => 0,
+            Some(_) => {
+                if socket.closed {
+                    self.leaving.push(number);
+                } else {
+                    self.events.push_back((Some(number), Event::Broken { owner: socket.owner }));
+                }
+                return;
+            }
+        };
+        if socket.closed {
+            return self.leaving.push(number);
+        }
+        if mem::take(&mut socket.tell) {
+            self.told -= 1;
+            if taken >= chunk.len() {
+                self.events.push_back((Some(number), Event::Sent { owner: socket.owner }));
+            }
+        }
+        if taken < chunk.len() {
+            self.send_patiently(Token(number), chunk[taken..].to_vec());
+        }
+    }
+
+    fn queue_receive(&mut self, number: u32, soon: bool) {
+        let Some(socket) = self.table.at(number) else { return };
+        let request =
+            opcode::Recv::new(Fd(socket.fd.as_raw_fd()), std::ptr::null_mut(), self.chunks.size() as u32)
+                .buf_group(GROUP)
+                .ioprio(if soon { 0 } else { POLL_FIRST })
+                .build()
+                .flags(Flags::BUFFER_SELECT)
+                .user_data(Kind::Receive.tag(number));
+        self.queue(&request);
+    }
+
+    fn listen(&mut self) {
+        let count: *mut u64 = &raw mut *self.count;
+        let request = opcode::Read::new(Fd(self.bell.descriptor()), count.cast(), size_of::<u64>() as u32)
+            .build()
+            .user_data(Kind::Bell.tag(0));
+        self.bell_armed = true;
+        self.queue(&request);
+    }
+
+    /// Queues a request. What it points to belongs to the ring until its completion has been fetched.
+    fn queue(&mut self, request: &Entry) {
+        // SAFETY: sockets stay in the table until their requests have completed; sends point into memory that the
+        // socket's `sending` holds until then, receives into chunks, the bell's read into `count`; a ring that is dropped
+        // waits for its requests, and leaks their memory if they do not end.
+        while unsafe { self.uring.0.submission().push(request) }.is_err() {
+            // Full: hand over what is there. Should the kernel want its completions fetched first, that is done too.
+            if self.uring.0.submit().is_err() {
+                self.rung_early |= self.fetch();
+            }
+        }
+        self.queued = self.queued.wrapping_add(1);
+    }
+
+    /// Whether the kernel holds nothing of ours.
+    fn is_idle(&self) -> bool {
+        self.table.is_idle() && !self.bell_armed
+    }
+}
+
+impl Drop for Ring {
+    fn drop(&mut self) {
+        self.table.close_all(&mem::take(&mut self.starved));
+        for _ in 0..LAST_STEPS {
+            self.bell.ring();
+            let _ = self.call(Some(Some(LAST_STEP)));
+            self.fetch();
+            self.settle();
+            if self.is_idle() {
+                return;
+            }
+        }
+        // The kernel may still write there.
+        self.chunks.leak();
+        mem::forget(mem::take(&mut self.table));
+        mem::forget(mem::take(&mut self.count));
+    }
+}
+
+impl Kind {
+    /// What a request carries, so that its completion can be told: the kind and the socket's number.
+    fn tag(self, number: u32) -> u64 {
+        u64::from(number) << 2 | self as u64
+    }
+
+    fn of(tag: u64) -> Self {
+        match tag & 3 {
+            0 => Self::Receive,
+            1 => Self::AtOnce,
+            2 => Self::Patient,
+            _ => Self::Bell,
+        }
+    }
+}
+
+fn unavailable(error: io::Error) -> Unavailable {
+    match error.raw_os_error().map(Errno::from_raw_os_error) {
+        Some(Errno::PERM | Errno::ACCESS) => Unavailable::NotAllowed,
+        Some(Errno::NOSYS | Errno::OPNOTSUPP) => Unavailable::Missing,
+        Some(Errno::INVAL) => Unavailable::TooOld,
+        _ => Unavailable::Failed(error),
+    }
+}

@@ -1,0 +1,98 @@
+//! The ring's sockets: each stays until the kernel is done with it, whatever its owner does.
+
+use crate::chunk::Chunk;
+use std::os::fd::OwnedFd;
+
+/// A socket, and what the kernel does with it.
+#[derive(Debug)]
+pub(crate) struct Socket {
+    pub(crate) fd: OwnedFd,
+    pub(crate) owner: u32,
+    /// A receive is under way.
+    pub(crate) receiving: bool,
+    pub(crate) sending: Sending,
+    /// The owner has closed it; nothing more is reported.
+    pub(crate) closed: bool,
+    /// The owner wants to hear the end of what is being sent.
+    pub(crate) tell: bool,
+}
+
+/// What is being sent on a socket.
+#[derive(Debug)]
+pub(crate) enum Sending {
+    Nothing,
+    /// Asked for, to be taken at once or not at all; settled by the next enter. The outcome when it is not all.
+    AtOnce(Chunk, Option<i32>),
+    /// Under way for as long as the peer takes.
+    Patiently(Vec<u8>),
+}
+
+impl Socket {
+    /// Whether the kernel has let go of it and its memory.
+    fn is_idle(&self) -> bool {
+        !self.receiving && matches!(self.sending, Sending::Nothing)
+    }
+}
+
+/// Sockets by number; numbers of released ones are given out again.
+#[derive(Debug, Default)]
+pub(crate) struct Table {
+    sockets: Vec<Option<Socket>>,
+    free: Vec<u32>,
+}
+
+impl Table {
+    pub(crate) fn add(&mut self, fd: OwnedFd, owner: u32) -> u32 {
+        let socket =
+            Socket { fd, owner, receiving: false, sending: Sending::Nothing, closed: false, tell: false };
+        match self.free.pop() {
+            Some(number) => {
+                self.sockets[number as usize] = Some(socket);
+                number
+            }
+            None => {
+                self.sockets.push(Some(socket));
+                (self.sockets.len() - 1) as u32
+            }
+        }
+    }
+
+    pub(crate) fn at(&self, number: u32) -> Option<&Socket> {
+        self.sockets.get(number as usize)?.as_ref()
+    }
+
+    pub(crate) fn at_mut(&mut self, number: u32) -> Option<&mut Socket> {
+        self.sockets.get_mut(number as usize)?.as_mut()
+    }
+
+    /// Closes the descriptor of a socket that its owner and the kernel have let go of.
+    pub(crate) fn release(&mut self, number: u32) {
+        if self.at(number).is_some_and(|socket| socket.closed && socket.is_idle()) {
+            self.sockets[number as usize] = None;
+            self.free.push(number);
+        }
+    }
+
+    /// Closes every socket. The receives of `starved` are not with the kernel.
+    pub(crate) fn close_all(&mut self, starved: &[u32]) {
+        for number in starved {
+            if let Some(socket) = self.at_mut(*number) {
+                socket.receiving = false;
+            }
+        }
+        for socket in self.sockets.iter_mut().flatten() {
+            socket.closed = true;
+            let _ = rustix::net::shutdown(&socket.fd, rustix::net::Shutdown::Both);
+        }
+    }
+
+    /// Whether the kernel has let go of every socket.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.sockets.iter().flatten().all(Socket::is_idle)
+    }
+
+    /// Sockets that the kernel or an owner still has.
+    pub(crate) fn len(&self) -> usize {
+        self.sockets.len() - self.free.len()
+    }
+}

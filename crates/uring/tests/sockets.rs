@@ -1,0 +1,191 @@
+//! The ring against real sockets of this machine. Needs a kernel that allows io_uring, and fails loudly without.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
+use std::time::{Duration, Instant};
+use uring::{Event, Got, Ring, Size, Token};
+
+const SMALL: Size = Size { requests: 8, completions: 16, chunks: 4, chunk_bytes: 1024 };
+
+/// A ring with one socket, and its other end.
+fn one(size: Size) -> (Ring, Token, UnixStream) {
+    let mut ring = Ring::new(size).expect("this test needs io_uring");
+    let (near, far) = UnixStream::pair().unwrap();
+    let token = ring.add(near.into(), 7).unwrap();
+    (ring, token, far)
+}
+
+/// Turns until something has happened.
+fn event(ring: &mut Ring) -> Event {
+    let deadline = Instant::now() + Duration::from_secs(10);
+    loop {
+        if let Some(event) = ring.event() {
+            return event;
+        }
+        assert!(Instant::now() < deadline, "nothing happens");
+        ring.enter(Some(Duration::from_millis(100))).unwrap();
+    }
+}
+
+#[test]
+fn bytes_that_come_are_handed_out_and_go_back_out_in_one_call() {
+    let (mut ring, token, mut far) = one(SMALL);
+    for round in 0..100u8 {
+        ring.receive(token, false);
+        far.write_all(&[round; 100]).unwrap();
+        let Event::Received { owner: 7, got: Got::Bytes { chunk, more: _ } } = event(&mut ring) else {
+            panic!("not the bytes")
+        };
+        assert_eq!(*chunk, [round; 100]);
+        ring.send(token, chunk);
+        assert!(ring.is_sending(token), "not known before the call");
+        ring.receive(token, false);
+        ring.enter(Some(Duration::from_millis(1))).unwrap();
+        assert!(!ring.is_sending(token) && ring.event().is_none(), "taken at once, and no event");
+        let mut back = [0; 100];
+        far.read_exact(&mut back).unwrap();
+        assert_eq!(back, [round; 100]);
+    }
+}
+
+#[test]
+fn a_peer_that_does_not_read_holds_no_chunk_and_gets_everything_in_the_end() {
+    let (mut ring, token, mut far) =
+        one(Size { requests: 8, completions: 16, chunks: 2, chunk_bytes: 1 << 16 });
+    let (source, mut feed) = UnixStream::pair().unwrap();
+    let source = ring.add(source.into(), 8).unwrap();
+    let feeding = std::thread::spawn(move || {
+        for piece in 0..64u8 {
+            feed.write_all(&vec![piece; 1 << 16]).unwrap();
+        }
+    });
+    // Until the socket's own buffer is full: then the rest is kept aside.
+    let mut sent = 0;
+    ring.receive(source, false);
+    loop {
+        match event(&mut ring) {
+            Event::Received { owner: 8, got: Got::Bytes { chunk, .. } } => {
+                sent += chunk.len();
+                ring.send(token, chunk);
+                ring.enter(Some(Duration::ZERO)).unwrap();
+                if ring.is_sending(token) {
+                    break;
+                }
+                ring.receive(source, true);
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+    // Both chunks are free: another socket can receive as many bytes as both hold.
+    let (third, mut others) = UnixStream::pair().unwrap();
+    let third = ring.add(third.into(), 9).unwrap();
+    others.write_all(&[1; 1 << 17]).unwrap();
+    let mut chunks = Vec::new();
+    for _ in 0..2 {
+        ring.receive(third, true);
+        match event(&mut ring) {
+            Event::Received { owner: 9, got: Got::Bytes { chunk, .. } } => chunks.push(chunk),
+            other => panic!("{other:?}"),
+        }
+    }
+    drop(chunks);
+    let mut got = vec![0; sent];
+    let reading = std::thread::spawn(move || {
+        far.read_exact(&mut got).unwrap();
+        got
+    });
+    assert!(matches!(event(&mut ring), Event::Sent { owner: 7 }));
+    let got = reading.join().unwrap();
+    assert!(got.iter().enumerate().all(|(at, byte)| usize::from(*byte) == at >> 16));
+    drop(ring);
+    feeding.join().unwrap_err();
+}
+
+#[test]
+fn more_sockets_than_chunks_are_served_one_after_the_other() {
+    let mut ring = Ring::new(SMALL).unwrap();
+    let mut ends = Vec::new();
+    for owner in 0..40 {
+        let (near, far) = UnixStream::pair().unwrap();
+        let token = ring.add(near.into(), owner).unwrap();
+        ring.receive(token, false);
+        ends.push((token, far));
+    }
+    ring.enter(Some(Duration::ZERO)).unwrap();
+    for (at, (_, far)) in ends.iter_mut().enumerate() {
+        far.write_all(&[at as u8; 10]).unwrap();
+    }
+    let mut seen = [false; 40];
+    for _ in 0..40 {
+        let Event::Received { owner, got: Got::Bytes { chunk, .. } } = event(&mut ring) else {
+            panic!("not bytes")
+        };
+        assert_eq!(*chunk, [owner as u8; 10]);
+        assert!(!std::mem::replace(&mut seen[owner as usize], true));
+    }
+}
+
+#[test]
+fn an_end_is_told_and_a_closed_socket_tells_nothing_more() {
+    let (mut ring, token, far) = one(SMALL);
+    ring.receive(token, false);
+    ring.enter(Some(Duration::ZERO)).unwrap();
+    assert!(ring.is_silent(token));
+    drop(far);
+    assert!(matches!(event(&mut ring), Event::Received { owner: 7, got: Got::End }));
+    assert!(!ring.is_silent(token));
+    ring.receive(token, false);
+    ring.close(token);
+    let deadline = Instant::now() + Duration::from_secs(10);
+    while ring.sockets() > 0 {
+        ring.enter(Some(Duration::from_millis(10))).unwrap();
+        assert!(ring.event().is_none());
+        assert!(Instant::now() < deadline, "never released");
+    }
+}
+
+#[test]
+fn what_is_sent_last_arrives_before_the_end() {
+    let (mut ring, token, mut far) = one(SMALL);
+    ring.receive(token, false);
+    far.write_all(b"last words").unwrap();
+    let Event::Received { got: Got::Bytes { chunk, .. }, .. } = event(&mut ring) else { panic!("not bytes") };
+    ring.send(token, chunk);
+    ring.tell_when_sent(token);
+    assert!(matches!(event(&mut ring), Event::Sent { owner: 7 }));
+    ring.close_half(token);
+    let mut got = Vec::new();
+    far.read_to_end(&mut got).unwrap();
+    assert_eq!(got, b"last words");
+}
+
+#[test]
+fn the_bell_wakes_a_ring_that_sleeps_and_rings_again() {
+    let mut ring = Ring::new(SMALL).unwrap();
+    let bell = ring.bell();
+    for _ in 0..3 {
+        let bell = bell.clone();
+        let ringing = std::thread::spawn(move || bell.ring());
+        assert!(matches!(event(&mut ring), Event::Rung));
+        ringing.join().unwrap();
+    }
+}
+
+#[test]
+fn a_send_to_nobody_is_broken() {
+    let (mut ring, token, far) = one(SMALL);
+    drop(far);
+    ring.send_patiently(token, vec![1; 10]);
+    assert!(matches!(event(&mut ring), Event::Broken { owner: 7 }));
+}
+
+#[test]
+fn a_ring_dropped_with_everything_under_way_ends() {
+    let (mut ring, token, _far) = one(SMALL);
+    ring.receive(token, false);
+    ring.send_patiently(token, vec![1; 8 << 20]);
+    ring.enter(Some(Duration::ZERO)).unwrap();
+    assert!(ring.is_sending(token));
+}
