@@ -34,8 +34,9 @@ test-drivers: ## only real drivers and sysbench through the router
 	@scripts/install.sh build servers bench drivers
 	@scripts/test.sh drivers
 
-bench: ## the relay beside HAProxy and a direct connection, then the demo's ratios
+bench: ## the relay beside HAProxy, MySQL Router and a direct connection, then the demo's ratios
 	@scripts/install.sh build servers bench
+	-@scripts/mysql-root.sh haproxy router
 	cargo build --release --locked -p headroom
 	target/release/headroom bench relay
 	target/release/headroom bench demo

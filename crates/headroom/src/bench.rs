@@ -64,7 +64,7 @@ pub(crate) struct RelayArgs {
     /// A smoke run of about a minute: one round of 2 s, to see that everything works.
     #[arg(long)]
     quick: bool,
-    /// The first of five ports on 127.0.0.1 that are taken for the run.
+    /// The first of six ports on 127.0.0.1 that are taken for the run.
     #[arg(long, default_value_t = 23_300, value_parser = clap::value_parser!(u16).range(1024..=32_000))]
     port: u16,
     /// From which the order is drawn.
@@ -79,6 +79,9 @@ pub(crate) struct RelayArgs {
     /// A newer HAProxy, as a further subject [default: target/haproxy-new/haproxy where it is, not with --quick].
     #[arg(long)]
     haproxy_newer: Option<PathBuf>,
+    /// MySQL Router, as a further subject [default: target/mysqlrouter/mysqlrouter where it is, not with --quick].
+    #[arg(long)]
+    mysql_router: Option<PathBuf>,
     /// Measure HAProxy twice: the second should differ by chance alone, which is a test of the method.
     #[arg(long)]
     control: bool,
@@ -121,9 +124,9 @@ impl AllArgs {
 }
 
 impl RelayArgs {
-    fn plan(&self, newer: bool) -> Plan {
+    fn plan(&self, rivals: &[Subject]) -> Plan {
         let mut subjects = vec![Subject::Direct, Subject::Haproxy];
-        subjects.extend(newer.then_some(Subject::HaproxyNewer));
+        subjects.extend(rivals);
         subjects.extend(self.control.then_some(Subject::HaproxyAgain));
         subjects.push(Subject::Headroom);
         let mut conditions: Vec<Condition> =

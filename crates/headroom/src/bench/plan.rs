@@ -23,6 +23,8 @@ pub(crate) enum Subject {
     HaproxyNewer,
     /// The distribution's HAProxy once more: what differs from [`Subject::Haproxy`] is chance.
     HaproxyAgain,
+    /// MySQL Router, where there is one.
+    MysqlRouter,
     /// `headroom route`.
     Headroom,
 }
@@ -35,6 +37,7 @@ impl Subject {
             Self::Haproxy => "haproxy",
             Self::HaproxyNewer => "haproxy-newer",
             Self::HaproxyAgain => "haproxy-again",
+            Self::MysqlRouter => "mysql-router",
             Self::Headroom => "headroom",
         }
     }

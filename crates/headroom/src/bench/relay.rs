@@ -22,6 +22,7 @@ const DIRECTORIES: [&str; 6] =
     ["/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin"];
 /// Put there by `scripts/mysql-root.sh`.
 const HAPROXY_NEWER: &str = "target/haproxy-new/haproxy";
+const MYSQL_ROUTER: &str = "target/mysqlrouter/mysqlrouter";
 /// Files a process has open beside its sessions.
 const SPARE_FILES: u64 = 200;
 /// So long we watch whether others use the machine.
@@ -35,13 +36,14 @@ struct Tools {
     sysbench: PathBuf,
     haproxy: PathBuf,
     haproxy_newer: Option<PathBuf>,
+    mysql_router: Option<PathBuf>,
     headroom: PathBuf,
 }
 
 /// Measures, writes the run's directory, prints the tables.
 pub(crate) async fn run(args: RelayArgs) -> anyhow::Result<ExitCode> {
     let tools = Tools::find(&args)?;
-    let plan = args.plan(tools.haproxy_newer.is_some());
+    let plan = args.plan(&tools.rivals());
     subject::ports_are_free(args.port)?;
     allow_files(u64::from(plan.most_sessions()))?;
     let directory = output::Directory::new(args.out.as_deref(), "relay", args.quick)?;
@@ -78,18 +80,29 @@ impl Tools {
             found.with_context(|| format!("{name} is missing; run scripts/install.sh bench"))
         };
         let newer = args.haproxy_newer.clone().or_else(|| Some(PathBuf::from(HAPROXY_NEWER)));
+        let unasked = (!args.quick).then(|| PathBuf::from(MYSQL_ROUTER));
+        let router = args.mysql_router.clone().or(unasked);
         Ok(Self {
             sysbench: find("sysbench")?,
             haproxy: args.haproxy.clone().map_or_else(|| find("haproxy"), Ok)?,
             haproxy_newer: newer.filter(|path| path.is_file() && !args.quick),
+            mysql_router: router.filter(|path| path.is_file()),
             headroom: std::env::current_exe().context("finding our own program")?,
         })
+    }
+
+    /// The subjects that not every machine has.
+    fn rivals(&self) -> Vec<Subject> {
+        let newer = self.haproxy_newer.as_ref().map(|_| Subject::HaproxyNewer);
+        let router = self.mysql_router.as_ref().map(|_| Subject::MysqlRouter);
+        newer.into_iter().chain(router).collect()
     }
 
     fn programs(&self) -> Vec<(&str, &Path)> {
         let mut programs =
             vec![("sysbench", self.sysbench.as_path()), (Subject::Haproxy.name(), self.haproxy.as_path())];
         programs.extend(self.haproxy_newer.as_deref().map(|path| (Subject::HaproxyNewer.name(), path)));
+        programs.extend(self.mysql_router.as_deref().map(|path| (Subject::MysqlRouter.name(), path)));
         programs
     }
 }
@@ -173,6 +186,7 @@ impl<'a> Bench<'a> {
             sessions: plan.most_sessions(),
             haproxy: tools.haproxy.clone(),
             haproxy_newer: tools.haproxy_newer.clone(),
+            mysql_router: tools.mysql_router.clone(),
             headroom: tools.headroom.clone(),
         };
         let progress = Progress::new(plan.cells());

@@ -1,7 +1,8 @@
 //! Who carries the queries: started fresh for each cell, so that no cell inherits another's memory or sessions.
 //!
 //! HAProxy as one would write it down for MySQL: mode tcp, a thread a core, no logging, no health checks (headroom asks
-//! its servers twice a second all the while, and pays for it), long timeouts. Headroom with its defaults.
+//! its servers twice a second all the while, and pays for it), long timeouts. MySQL Router with one static destination,
+//! a thread a core, sessions passed through. Headroom with its defaults.
 
 use super::client::Session;
 use super::plan::Subject;
@@ -26,7 +27,7 @@ pub(crate) struct Site {
     pub(crate) first_port: u16,
     /// Configurations and logs are written here.
     pub(crate) directory: PathBuf,
-    /// Threads for HAProxy; headroom takes as many by itself.
+    /// Threads for the others; headroom takes as many by itself.
     pub(crate) cores: usize,
     /// Sessions that every subject must be able to take.
     pub(crate) sessions: u32,
@@ -34,12 +35,14 @@ pub(crate) struct Site {
     pub(crate) haproxy: PathBuf,
     /// A newer one.
     pub(crate) haproxy_newer: Option<PathBuf>,
+    /// MySQL Router.
+    pub(crate) mysql_router: Option<PathBuf>,
     /// Our own program.
     pub(crate) headroom: PathBuf,
 }
 
 /// Ports of [`Site::first_port`] on that are used.
-pub(crate) const PORTS: u16 = 5;
+pub(crate) const PORTS: u16 = 6;
 
 /// A subject that answers queries.
 #[derive(Debug)]
@@ -70,6 +73,7 @@ impl Running {
                 haproxy(subject, site, program, 1)?
             }
             Subject::HaproxyAgain => haproxy(subject, site, &site.haproxy, 4)?,
+            Subject::MysqlRouter => mysql_router(site)?,
             Subject::Headroom => headroom(site)?,
         };
         let mut running = Self { address, program };
@@ -123,6 +127,16 @@ fn haproxy(subject: Subject, site: &Site, program: &Path, offset: u16) -> anyhow
     Ok((address, Some(program)))
 }
 
+fn mysql_router(site: &Site) -> anyhow::Result<Started> {
+    let subject = Subject::MysqlRouter;
+    let program = site.mysql_router.as_deref().context("there is no MySQL Router")?;
+    let address = SocketAddr::from((Ipv4Addr::LOCALHOST, site.first_port + 5));
+    let file = written(site, &format!("{subject}.conf"), &mysql_router_configuration(site, address))?;
+    let arguments = ["--config", &file].map(str::to_owned);
+    let program = Program::start(subject.name(), program, &arguments, &log(site, subject))?;
+    Ok((address, Some(program)))
+}
+
 fn headroom(site: &Site) -> anyhow::Result<Started> {
     let address = SocketAddr::from((Ipv4Addr::LOCALHOST, site.first_port + 2));
     let admin = SocketAddr::from((Ipv4Addr::LOCALHOST, site.first_port + 3));
@@ -160,6 +174,36 @@ listen mysql
     maxconn {most}
     server primary {server}
 "
+    )
+}
+
+/// One destination that is always the same, so that it needs no metadata of an InnoDB cluster; what it logs goes to its output.
+fn mysql_router_configuration(site: &Site, address: SocketAddr) -> String {
+    let Site { server, cores, .. } = site;
+    let directory = site.directory.display();
+    let most = site.sessions + 1000;
+    format!(
+        "[DEFAULT]
+runtime_folder = {directory}
+data_folder = {directory}
+max_total_connections = {most}
+unknown_config_option = warning
+[logger]
+level = WARNING
+[io]
+threads = {cores}
+[routing:bench]
+bind_address = {}
+bind_port = {}
+destinations = {server}
+routing_strategy = first-available
+protocol = classic
+client_ssl_mode = PASSTHROUGH
+server_ssl_mode = AS_CLIENT
+max_connections = {most}
+",
+        address.ip(),
+        address.port()
     )
 }
 
@@ -207,6 +251,7 @@ mod tests {
             sessions: 1016,
             haproxy: PathBuf::from("/usr/sbin/haproxy"),
             haproxy_newer: None,
+            mysql_router: None,
             headroom: PathBuf::from("/bin/false"),
         }
     }
@@ -227,6 +272,16 @@ mod tests {
     fn haproxy_takes_all_sessions_and_has_a_thread_a_core() {
         let text = haproxy_configuration(&site(Path::new("/tmp")), "127.0.0.1:23300".parse().unwrap());
         assert!(text.contains("maxconn 2016") && text.contains("nbthread 2"), "{text}");
+    }
+
+    #[test]
+    fn mysql_router_takes_all_sessions_too() {
+        let text = mysql_router_configuration(&site(Path::new("/tmp")), "127.0.0.1:23305".parse().unwrap());
+        assert!(text.contains("max_connections = 2016") && text.contains("threads = 2"), "{text}");
+        assert!(
+            text.contains("bind_port = 23305") && text.contains("destinations = 127.1.0.1:4000"),
+            "{text}"
+        );
     }
 
     #[test]
