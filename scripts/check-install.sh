@@ -6,7 +6,7 @@
 #   MIRROR=<address> KEYRING=<file> scripts/check-install.sh noble      (a suite that this machine's mirror has not)
 #
 # Proves that what is wanted is there, Rust included; that a second run is silent; that no service was started or will
-# start at boot; that the drivers' runners build with this suite's Go and Python; and that a current mysqld starts.
+# start at boot; that the drivers' runners build with this suite's Go, Python, Node and Java; and that a current mysqld starts.
 # The chroot is target/check-install/<suite>, made anew each time.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -32,7 +32,7 @@ main() {
     unshare --mount --pid --fork --kill-child --propagation private bash -c '
         mount -t proc proc "$root/proc" &&
             exec chroot "$root" /usr/bin/env -i PATH=/usr/bin:/bin:/usr/sbin:/sbin HOME=/root TERM=dumb LC_ALL=C.UTF-8 \
-                PIP_CERT=/etc/ssl/certs/ca-certificates.crt bash /check.sh "$who"
+                PIP_CERT=/etc/ssl/certs/ca-certificates.crt NODE_EXTRA_CA_CERTS=/etc/ssl/certs/ca-certificates.crt bash /check.sh "$who"
     ' || stop "$suite, $who: failed"
     say "$suite, $who: all is well"
 }
@@ -86,7 +86,7 @@ second=$(as scripts/install.sh build servers bench drivers mysql 2>&1)
 echo "second run: $((($(date +%s%N) - began) / 1000000)) ms"
 [ -z "$second" ] || wrong "the second run was not silent: $second"
 
-for program in gcc make git mariadbd mariadb-install-db mariadb haproxy sysbench go python3; do
+for program in gcc make git mariadbd mariadb-install-db mariadb haproxy sysbench go python3 node npm javac mvn; do
     command -v $program >/dev/null || wrong "no $program"
 done
 [ ! -e /usr/sbin/policy-rc.d ] || wrong "policy-rc.d was left behind"

@@ -76,7 +76,7 @@ impl fmt::Display for DemandSource {
             Self::StatementCounters => "statement counters by client host",
             Self::Sessions => "sessions by client host",
             Self::Configured => "configured shares",
-            Self::Equal => "equal shares (nothing measured)",
+            Self::Equal => "equal shares, as nothing is measured",
         })
     }
 }

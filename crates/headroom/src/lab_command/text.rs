@@ -67,6 +67,7 @@ fn connect(status: &Status, usual_base: &Path) -> String {
         ),
     );
     line("status page", format!("http://{}/", addresses.admin));
+    line("the same as text", format!("headroom status --admin {}", addresses.admin));
     line("be root", format!("mariadb --defaults-extra-file={root} -S {socket}"));
     line("break something", format!("headroom lab fault {broken} freeze{which}    (heal mends it)"));
     line("take it down", format!("headroom lab down{which}"));
