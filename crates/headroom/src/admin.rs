@@ -7,6 +7,8 @@
 
 mod guard;
 
+pub(crate) use guard::no_foreign_name;
+
 use crate::metrics;
 use crate::view::StatusView;
 use axum::extract::State;

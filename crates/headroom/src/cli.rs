@@ -32,6 +32,10 @@ pub(crate) enum Command {
     Fleet(FleetArgs),
     /// Ask a running `headroom route` how things stand.
     Status(StatusArgs),
+    /// Name what holds this host and its servers up, with evidence.
+    Watch(WatchArgs),
+    /// What `watch` shows, for other programs: JSON and OpenMetrics on loopback.
+    Agent(AgentArgs),
     /// Empty a server: no new sessions, and the present ones leave when they can.
     Drain(DrainArgs),
     /// Let a drained server take sessions again.
@@ -156,6 +160,60 @@ pub(crate) struct FleetArgs {
     pub(crate) json: bool,
 }
 
+const WATCH_EXAMPLES: &str = "\
+Examples:
+  headroom watch                               this host
+  headroom watch --server 127.0.0.1:3306       this host and the fleet of that server
+  headroom watch --server db1:3306 --once --json | jq -r '.servers[] | [.name, .verdict.text] | @tsv'
+
+Nothing is written to a server. Evidence of a host (CPU, disk, packets) is read where this runs: for servers elsewhere
+the verdict stands on what they say themselves. With --once exit code 1 when a bottleneck is named.";
+
+/// Name what holds this host and its servers up, with evidence.
+///
+/// Reads this host from /proc and each server of the fleet once a second, and names the bottleneck of each: how sure,
+/// on which figures, what would be next, what to try. Without one: how much of the tightest ceiling is used.
+#[derive(Args, Debug, Clone)]
+#[command(after_help = WATCH_EXAMPLES)]
+pub(crate) struct WatchArgs {
+    /// Where the fleet is found; without any, this host alone is watched.
+    #[command(flatten)]
+    pub(crate) source: SourceArgs,
+    /// Length of the windows that are judged, 2s to 60s.
+    #[arg(long, value_name = "DURATION", value_parser = window, default_value = "10s")]
+    pub(crate) window: Duration,
+    /// One window, then the answer.
+    #[arg(long)]
+    pub(crate) once: bool,
+    /// Print JSON; without --once a line a second.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+const AGENT_EXAMPLES: &str = "\
+Examples:
+  headroom agent                                     this host
+  headroom agent --server 127.0.0.1:3306             this host and the fleet of that server
+  curl -s http://127.0.0.1:9307/watch.json | jq -r .verdict.text";
+
+/// What `watch` shows, for other programs: JSON and OpenMetrics on loopback.
+#[derive(Args, Debug, Clone)]
+#[command(after_help = AGENT_EXAMPLES)]
+pub(crate) struct AgentArgs {
+    /// Where the fleet is found; without any, this host alone is watched.
+    #[command(flatten)]
+    pub(crate) source: SourceArgs,
+    /// Answer here; a loopback address.
+    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:9307")]
+    pub(crate) listen: SocketAddr,
+    /// Length of the windows that are judged, 2s to 60s.
+    #[arg(long, value_name = "DURATION", value_parser = window, default_value = "10s")]
+    pub(crate) window: Duration,
+    /// How log lines look on standard error.
+    #[arg(long, value_name = "FORMAT", default_value = "text")]
+    pub(crate) log_format: LogFormat,
+}
+
 /// Where a running router answers.
 #[derive(Args, Debug, Clone)]
 pub(crate) struct AdminArgs {
@@ -230,6 +288,12 @@ pub(crate) enum LabCommand {
     Status(crate::lab_command::StatusArgs),
     /// Break something on purpose, or mend it again.
     Fault(crate::lab_command::FaultArgs),
+}
+
+fn window(text: &str) -> Result<Duration, String> {
+    let window = fleet::config::duration(text)?;
+    let sound = Duration::from_secs(2)..=Duration::from_secs(60);
+    if sound.contains(&window) { Ok(window) } else { Err(format!("'{text}' is not between 2s and 60s")) }
 }
 
 fn admin_flag(text: &str) -> Result<AdminFlag, String> {

@@ -29,6 +29,7 @@ mod still_life;
 mod table;
 mod terminal;
 mod view;
+mod watch_command;
 
 use clap::Parser;
 use std::process::ExitCode;
@@ -47,6 +48,8 @@ async fn main() -> ExitCode {
         cli::Command::Route(args) => route::run(args, &environment).await,
         cli::Command::Fleet(args) => fleet_command::run(args, &environment).await,
         cli::Command::Status(args) => status_command::status(args, &environment).await,
+        cli::Command::Watch(args) => watch_command::run(args, &environment).await,
+        cli::Command::Agent(args) => watch_command::agent(args, &environment).await,
         cli::Command::Drain(args) => status_command::drain(args, &environment).await,
         cli::Command::Undrain(args) => status_command::undrain(args, &environment).await,
         cli::Command::Lab(command) => lab_command::run(command, &environment).await,

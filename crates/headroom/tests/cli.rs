@@ -25,7 +25,7 @@ role = \"reader\"
 #[test]
 fn help_of_each_command_names_its_options_and_gives_examples() {
     let dir = tempfile::tempdir().unwrap();
-    let pages: [(&[&str], &[&str]); 9] = [
+    let pages: [(&[&str], &[&str]); 11] = [
         (
             &["--help"],
             &["route", "fleet", "status", "drain", "undrain", "lab", "demo", "bench", "Exit codes"],
@@ -49,6 +49,8 @@ fn help_of_each_command_names_its_options_and_gives_examples() {
             ],
         ),
         (&["fleet", "--help"], &["--config", "--server", "--json", "Examples:"]),
+        (&["watch", "--help"], &["--server", "--window", "--once", "--json", "Examples:"]),
+        (&["agent", "--help"], &["--server", "--listen", "Examples:"]),
         (&["status", "--help"], &["--admin", "--json", "Examples:"]),
         (&["drain", "--help"], &["--deadline", "--admin", "--json", "Examples:"]),
         (&["undrain", "--help"], &["--admin", "Example"]),
@@ -180,6 +182,28 @@ fn a_port_in_use_is_said_in_a_sentence_before_anything_runs() {
     let output = headroom(dir.path(), &args);
     assert_eq!(output.status.code(), Some(2));
     assert!(text(&output).contains("cannot listen on the admin address"), "{}", text(&output));
+}
+
+#[test]
+fn a_host_alone_is_watched_and_judged() {
+    let dir = tempfile::tempdir().unwrap();
+    let output = headroom(dir.path(), &["watch", "--once", "--window", "2s", "--json"]);
+    let json: serde_json::Value =
+        serde_json::from_slice(&output.stdout).unwrap_or_else(|e| panic!("{e}: {output:?}"));
+    let named = !json["verdict"]["bottleneck"].is_null();
+    // Whether this machine has a bottleneck now is its affair; that exit code and answer agree is ours.
+    assert_eq!(output.status.code(), Some(i32::from(named)), "{json}");
+    assert!(json["host"]["cpu"]["each"].as_array().is_some_and(|cpus| !cpus.is_empty()), "{json}");
+    assert!(json["verdict"]["text"].as_str().is_some_and(|text| !text.is_empty()), "{json}");
+    assert_eq!(json["servers"], serde_json::json!([]));
+}
+
+#[test]
+fn an_agent_beyond_loopback_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let output = headroom(dir.path(), &["agent", "--listen", "0.0.0.0:0"]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(text(&output).contains("loopback only"), "{}", text(&output));
 }
 
 #[test]

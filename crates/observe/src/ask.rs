@@ -111,6 +111,14 @@ impl Line {
         .await
     }
 
+    /// Whether the server runs on the machine that asks: our packets to it leave from its own address, or from loopback.
+    pub(crate) fn is_on_this_host(&self) -> bool {
+        match (self.peer, self.local) {
+            (Some(peer), local) => peer.is_loopback() || Some(peer) == local,
+            (None, _) => true,
+        }
+    }
+
     /// One cheap round trip, timed.
     pub(crate) async fn ping(&mut self, deadline: Duration) -> Result<Duration, AskError> {
         let start = Instant::now();

@@ -4,6 +4,8 @@
 //!   understands; `answer` reads what came back.
 //! * `survey` finds the fleet from any one seed; `judge` says who is who; `lag`, `zone` and `demand` estimate.
 //!   These are functions of values, without clock or socket.
+//! * `host` reads this machine, `server` a server from the inside; `recent` keeps the last readings of both, and `verdict`
+//!   names what holds the server up, with evidence.
 //! * `watch` is the thin loop around them: one task a server, one that keeps the book and publishes snapshots.
 
 mod answer;
@@ -15,12 +17,16 @@ mod judge;
 mod lag;
 pub mod option_file;
 mod privilege;
+mod recent;
 mod rows;
+pub mod server;
 mod survey;
+pub mod verdict;
 mod view;
 mod visit;
 mod watch;
 mod zone;
 
 pub use ask::AskError;
+pub use recent::Recent;
 pub use watch::{Suspicion, Watcher, survey};

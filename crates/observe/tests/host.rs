@@ -1,6 +1,8 @@
 //! No bytes that a kernel (or something that looks like one) could hand over make a parser panic, and no two readings
 //! make a difference that is negative or no number.
 
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
 use observe::host::{cgroup, cpu, disk, interrupt, memory, nic, pressure, softnet, table, tcp};
 use proptest::prelude::*;
 

@@ -24,7 +24,7 @@ pub(super) async fn meant_by_a_person(request: Request, next: Next) -> Response 
 }
 
 /// Refuses names other than `localhost` on a loopback address; an open address answers to any.
-pub(super) async fn no_foreign_name(State(open): State<bool>, request: Request, next: Next) -> Response {
+pub(crate) async fn no_foreign_name(State(open): State<bool>, request: Request, next: Next) -> Response {
     let host = request.headers().get(header::HOST).and_then(|host| host.to_str().ok()).unwrap_or_default();
     if !open && !is_ours(host) {
         let text = "this address answers to its number and to localhost only\n";

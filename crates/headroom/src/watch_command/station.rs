@@ -1,0 +1,292 @@
+//! What is read, by whom, and where it comes together: a task a server asks it, one loop reads this host, judges every
+//! window and publishes a [`WatchView`] a second. Servers come and go with the fleet's snapshot.
+
+use super::EVERY;
+use super::view::{self, Cost, ServerWatch, WatchView};
+use fleet::config::{Credentials, FleetConfig};
+use fleet::{Role, Server, ServerName, Snapshot};
+use observe::host::{Places, Sampler as HostSampler};
+use observe::server::{Reading, Sampler};
+use observe::verdict::{Place, Settling, Window};
+use observe::{Recent, Watcher};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use tokio::sync::{mpsc, watch};
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+
+/// An answer that takes longer is none.
+const DEADLINE: Duration = Duration::from_secs(5);
+/// After a failed reading the next one waits so long.
+const AFTER_FAILURE: Duration = Duration::from_secs(2);
+/// Servers watched at most: memory is bounded.
+const MOST_SERVERS: usize = 64;
+
+/// Everything that watches, until it is stopped.
+pub(crate) struct Station {
+    views: watch::Receiver<Arc<WatchView>>,
+    stop: CancellationToken,
+    task: JoinHandle<()>,
+}
+
+/// What a server's task tells the loop.
+enum News {
+    Read { server: ServerName, reading: Box<Reading>, on_this_host: bool },
+    Failed { server: ServerName, why: String },
+}
+
+/// One server, as the loop knows it.
+struct Watched {
+    recent: Recent,
+    settling: Settling,
+    host_settled: bool,
+    on_this_host: bool,
+    why_not: Option<String>,
+    asked_by: CancellationToken,
+}
+
+impl Station {
+    /// Begins to watch this host and, if there is one, a fleet; windows are `window` long.
+    pub(crate) fn start(fleet: Option<FleetConfig>, window: Duration) -> Self {
+        let (publish, views) = watch::channel(Arc::new(WatchView::default()));
+        let stop = CancellationToken::new();
+        let task = tokio::spawn(observe_all(fleet, window, publish, stop.clone()));
+        Self { views, stop, task }
+    }
+
+    /// What was last published, and changes of it.
+    pub(crate) fn views(&self) -> watch::Receiver<Arc<WatchView>> {
+        self.views.clone()
+    }
+
+    /// Ends every connection.
+    pub(crate) async fn stop(self) {
+        self.stop.cancel();
+        let _ = self.task.await;
+    }
+}
+
+async fn observe_all(
+    fleet: Option<FleetConfig>,
+    window: Duration,
+    publish: watch::Sender<Arc<WatchView>>,
+    stop: CancellationToken,
+) {
+    let who = fleet.as_ref().map(|fleet| fleet.credentials.clone()).unwrap_or_default();
+    let watcher = fleet.map(Watcher::start);
+    let snapshots = watcher.as_ref().map(Watcher::snapshots);
+    let (tell, mut news) = mpsc::channel(256);
+    let mut desk = Desk::new(window, who, tell, stop.clone());
+    let mut tick = tokio::time::interval(EVERY);
+    tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    loop {
+        tokio::select! {
+            () = stop.cancelled() => break,
+            Some(one) = news.recv() => desk.take(one),
+            _ = tick.tick() => {
+                let snapshot = snapshots.as_ref().map(|snapshots| snapshots.borrow().clone());
+                if let Some(snapshot) = &snapshot {
+                    desk.follow(snapshot);
+                }
+                publish.send_replace(Arc::new(desk.judge(snapshot.as_deref())));
+            }
+        }
+    }
+    if let Some(watcher) = watcher {
+        watcher.stop().await;
+    }
+}
+
+/// The loop's state.
+struct Desk {
+    window: Duration,
+    who: Credentials,
+    tell: mpsc::Sender<News>,
+    stop: CancellationToken,
+    sampler: HostSampler,
+    host: Recent,
+    host_settling: Settling,
+    servers: BTreeMap<ServerName, Watched>,
+    gaps: u64,
+    cost: Meter,
+}
+
+impl Desk {
+    fn new(window: Duration, who: Credentials, tell: mpsc::Sender<News>, stop: CancellationToken) -> Self {
+        Self {
+            window,
+            who,
+            tell,
+            stop,
+            sampler: HostSampler::new(Places::default()),
+            host: Recent::new(window),
+            host_settling: Settling::default(),
+            servers: BTreeMap::new(),
+            gaps: 0,
+            cost: Meter::start(),
+        }
+    }
+
+    fn take(&mut self, news: News) {
+        match news {
+            News::Read { server, reading, on_this_host } => {
+                let Some(watched) = self.servers.get_mut(&server) else { return };
+                watched.on_this_host = on_this_host;
+                watched.why_not = None;
+                if watched.recent.add_server(Arc::new(*reading)) {
+                    watched.settling.gap();
+                    self.gaps += 1;
+                }
+            }
+            News::Failed { server, why } => {
+                let Some(watched) = self.servers.get_mut(&server) else { return };
+                if watched.why_not.is_none() {
+                    self.gaps += 1;
+                    tracing::info!(%server, why, "not answered");
+                }
+                watched.why_not = Some(why);
+                watched.recent.lose_server();
+                watched.settling.gap();
+            }
+        }
+    }
+
+    /// A task for each server of the fleet, none for those that left it.
+    fn follow(&mut self, snapshot: &Snapshot) {
+        self.servers.retain(|name, watched| {
+            let stays = snapshot.server(name).is_some();
+            if !stays {
+                watched.asked_by.cancel();
+            }
+            stays
+        });
+        for server in &snapshot.servers {
+            if self.servers.contains_key(&server.name) || self.servers.len() >= MOST_SERVERS {
+                continue;
+            }
+            let stop = self.stop.child_token();
+            let sampler = Sampler::new(server.reach.clone(), self.who.clone(), DEADLINE);
+            tokio::spawn(ask(server.name.clone(), sampler, self.tell.clone(), stop.clone()));
+            let watched = Watched {
+                recent: Recent::new(self.window),
+                settling: Settling::default(),
+                host_settled: false,
+                on_this_host: false,
+                why_not: Some("not asked yet".to_owned()),
+                asked_by: stop,
+            };
+            self.servers.insert(server.name.clone(), watched);
+        }
+    }
+
+    fn judge(&mut self, snapshot: Option<&Snapshot>) -> WatchView {
+        if self.host.add_host(Arc::new(self.sampler.read())) {
+            self.host_settling.gap();
+            self.gaps += 1;
+        }
+        let now = Instant::now();
+        let here = self.host.window(now);
+        let verdict = self.host_settling.next(&here);
+        let mut servers = Vec::new();
+        for (name, watched) in &mut self.servers {
+            let known = snapshot.and_then(|snapshot| snapshot.server(name));
+            let mut window = watched.recent.window(now);
+            window.host = here.host.clone().filter(|_| watched.on_this_host);
+            window.lag_ms = known.and_then(|s| s.lag.as_ref()).map(|lag| lag.at_least.as_secs_f64() * 1e3);
+            window.place = known.and_then(|server| place(server, snapshot, &window));
+            if watched.on_this_host != watched.host_settled {
+                watched.settling.gap();
+                watched.host_settled = watched.on_this_host;
+            }
+            let verdict = view::verdict(&watched.settling.next(&window));
+            servers.push(ServerWatch {
+                name: name.to_string(),
+                role: known.map_or("?".to_owned(), |server| server.role.to_string()),
+                zone: known.and_then(|server| server.zone.as_ref()).map(|zoned| zoned.zone.to_string()),
+                on_this_host: watched.on_this_host,
+                unanswered: watched.why_not.clone().or_else(|| unanswered(known)),
+                lag_ms: window.lag_ms.filter(|_| known.is_some_and(|server| server.role == Role::Replica)),
+                sample: window.server,
+                verdict,
+            });
+        }
+        WatchView {
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            window_s: self.window.as_secs_f64(),
+            host: here.host,
+            verdict: view::verdict(&verdict),
+            servers,
+            gaps: self.gaps,
+            cost: self.cost.read(),
+        }
+    }
+}
+
+/// Where we are, as seen from the server, if both zones are known.
+fn place(server: &Server, snapshot: Option<&Snapshot>, window: &Window) -> Option<Place> {
+    let own = &snapshot?.own_zone.as_ref()?.zone;
+    let other_zone = server.zone_name()? != own;
+    Some(Place { other_zone, round_trip_ms: window.server.as_ref()?.round_trip_ms })
+}
+
+fn unanswered(known: Option<&Server>) -> Option<String> {
+    known.is_none().then(|| "it left the fleet".to_owned())
+}
+
+/// Asks one server until it is told to stop.
+async fn ask(server: ServerName, mut sampler: Sampler, tell: mpsc::Sender<News>, stop: CancellationToken) {
+    loop {
+        let asked = tokio::select! {
+            () = stop.cancelled() => return,
+            asked = sampler.read() => asked,
+        };
+        let (news, pause) = match asked {
+            Ok(reading) => {
+                let pause = Sampler::pause(&reading, EVERY);
+                let on_this_host = sampler.is_on_this_host().unwrap_or(false);
+                (News::Read { server: server.clone(), reading: Box::new(reading), on_this_host }, pause)
+            }
+            Err(error) => (News::Failed { server: server.clone(), why: error.to_string() }, AFTER_FAILURE),
+        };
+        if tell.send(news).await.is_err() {
+            return;
+        }
+        tokio::select! {
+            () = stop.cancelled() => return,
+            () = tokio::time::sleep(pause) => {}
+        }
+    }
+}
+
+/// What we cost ourselves.
+struct Meter {
+    since: Instant,
+    cpu: Duration,
+}
+
+impl Meter {
+    fn start() -> Self {
+        Self { since: Instant::now(), cpu: cpu_time() }
+    }
+
+    /// Since the start: a second alone says too little.
+    fn read(&self) -> Cost {
+        let wall = self.since.elapsed().as_secs_f64().max(1e-3);
+        let cpu_share = cpu_time().saturating_sub(self.cpu).as_secs_f64() / wall;
+        Cost { cpu_share, resident_bytes: resident() }
+    }
+}
+
+/// CPU time of this process.
+fn cpu_time() -> Duration {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
+    Duration::new(u64::try_from(time.tv_sec).unwrap_or(0), u32::try_from(time.tv_nsec).unwrap_or(0))
+}
+
+/// Resident memory of this process, bytes.
+fn resident() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap_or_default();
+    line.split_whitespace().next().and_then(|kib| kib.parse::<u64>().ok()).unwrap_or(0) * 1024
+}

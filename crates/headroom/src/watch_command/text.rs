@@ -1,0 +1,155 @@
+//! The terminal view of a watched host and its servers: a line of figures each, then the verdict with its evidence.
+
+use super::view::{NamedView, ServerWatch, VerdictView, WatchView, figure};
+use crate::table::Table;
+use crate::terminal::Paint;
+use observe::host::Sample;
+use observe::verdict::Unit;
+
+/// The whole page.
+pub(crate) fn text(view: &WatchView, paint: Paint) -> String {
+    let mut text = String::new();
+    match &view.host {
+        Some(host) => text.push_str(&this_host(host, paint)),
+        None => text.push_str("This host: the first window is being read.\n"),
+    }
+    // A server here has the host's evidence in its own verdict.
+    if !view.servers.iter().any(|server| server.on_this_host && server.sample.is_some()) {
+        text.push_str(&verdict(&view.verdict, paint));
+    }
+    for one in &view.servers {
+        text.push('\n');
+        text.push_str(&server(one, paint));
+        if one.sample.is_some() {
+            text.push_str(&verdict(&one.verdict, paint));
+        }
+    }
+    text.push_str(&paint.dim(&format!(
+        "\nwindows of {:.0} s; watching costs {:.2} % of a core and {} of memory{}\n",
+        view.window_s,
+        view.cost.cpu_share * 100.0,
+        figure(view.cost.resident_bytes as f64, Unit::Bytes),
+        if view.gaps > 0 { format!("; {} gaps in the samples", view.gaps) } else { String::new() },
+    )));
+    text
+}
+
+/// One line for the host and each server: for logs, printed when it changes.
+pub(crate) fn lines(view: &WatchView) -> String {
+    let mut text = format!("this host: {}\n", without_figures(&view.verdict));
+    for server in &view.servers {
+        let says = server.unanswered.clone().unwrap_or_else(|| without_figures(&server.verdict));
+        text.push_str(&format!("{}: {says}\n", server.name));
+    }
+    text
+}
+
+fn without_figures(verdict: &VerdictView) -> String {
+    // A percentage that moves each second is no news.
+    if verdict.bottleneck.is_some() { verdict.text.clone() } else { "no bottleneck".to_owned() }
+}
+
+fn this_host(host: &Sample, paint: Paint) -> String {
+    let share = |value: f64| figure(value, Unit::Share);
+    let all = host.cpu.all;
+    let level = host.memory.level;
+    let mut text = format!(
+        "{}  {} CPUs, {} busy (user {}, system {}, softirq {}, steal {}), memory {} available of {}\n",
+        paint.bold("this host"),
+        host.cpus(),
+        share(all.busy()),
+        share(all.user),
+        share(all.system),
+        share(all.softirq + all.irq),
+        share(all.steal),
+        figure(level.available as f64, Unit::Bytes),
+        figure(level.total as f64, Unit::Bytes),
+    );
+    let mut table =
+        Table::new(&["  disk", ">reads", ">each", ">writes", ">each", ">flushes", ">each", ">busy"]);
+    for disk in host.disks.iter().filter(|disk| disk.busy > 0.0).take(8) {
+        let ms = |ms: Option<f64>| ms.map_or("-".to_owned(), |ms| figure(ms, Unit::Milliseconds));
+        let flushed = disk.flushed.unwrap_or_default();
+        table.row(vec![
+            format!("  {}", disk.name),
+            figure(disk.read.per_s, Unit::PerSecond),
+            ms(disk.read.await_ms),
+            figure(disk.written.per_s, Unit::PerSecond),
+            ms(disk.written.await_ms),
+            figure(flushed.per_s, Unit::PerSecond),
+            ms(flushed.await_ms),
+            share(disk.busy),
+        ]);
+    }
+    text.push_str(&table.text());
+    text
+}
+
+fn server(server: &ServerWatch, paint: Paint) -> String {
+    let zone = server.zone.as_ref().map_or(String::new(), |zone| format!("  zone {zone}"));
+    let head = format!("{}  {}{zone}", paint.bold(&server.name), server.role);
+    let Some(sample) = &server.sample else {
+        let why = server.unanswered.as_deref().unwrap_or("the first window is being read");
+        return format!("{head}  {}\n", paint.yellow(why));
+    };
+    let mut text = format!(
+        "{head}  {} statements, {} at work, {} connected",
+        figure(sample.statements_per_s, Unit::PerSecond),
+        figure(sample.active, Unit::Count),
+        figure(sample.connected, Unit::Count),
+    );
+    if let Some(quantiles) = sample.quantiles {
+        text.push_str(&format!(", p99 {}", figure(quantiles.p99_ms, Unit::Milliseconds)));
+    } else if let Some(mean) = sample.mean_statement_ms {
+        text.push_str(&format!(", {} each", figure(mean, Unit::Milliseconds)));
+    }
+    if let Some(lag) = server.lag_ms {
+        text.push_str(&format!(", {} behind", figure(lag, Unit::Milliseconds)));
+    }
+    text.push_str(&format!(
+        "\n  pool {} with {} misses, {} dirty; redo {} since the checkpoint, {} fsyncs\n",
+        figure(sample.pool.size as f64, Unit::Bytes),
+        figure(sample.pool.misses_per_s, Unit::PerSecond),
+        figure(sample.pool.dirty, Unit::Share),
+        sample.log.checkpoint_age.map_or("?".to_owned(), |age| figure(age, Unit::Share)),
+        figure(sample.log.fsyncs_per_s, Unit::PerSecond),
+    ));
+    for missing in &sample.missing {
+        text.push_str(&format!("  {} {missing}\n", paint.yellow("!")));
+    }
+    text
+}
+
+fn verdict(verdict: &VerdictView, paint: Paint) -> String {
+    let Some(first) = &verdict.bottleneck else {
+        let mut text = format!("  {}\n", paint.green(&verdict.text));
+        if let Some(next) = verdict.runner_up.as_ref().filter(|next| next.load >= 0.5) {
+            text.push_str(&format!("  nearest    {}\n", near(next)));
+        }
+        return text;
+    };
+    let mut text = format!("  {} {}\n", paint.red("bottleneck"), paint.bold(&verdict.text));
+    let mut table = Table::new(&["", ">", ""]);
+    for one in &first.evidence {
+        let from = one.threshold.map_or(String::new(), |t| format!("(counts from {})", figure(t, one.unit)));
+        table.row(vec![format!("             {}", one.what), figure(one.value, one.unit), paint.dim(&from)]);
+    }
+    // The heading has no words here.
+    text.push_str(table.text().split_once('\n').map_or("", |(_, rows)| rows));
+    if let Some(next) = &verdict.runner_up {
+        text.push_str(&format!("  runner-up  {}\n", near(next)));
+    }
+    for (at, advice) in first.next.iter().enumerate() {
+        text.push_str(&format!("  {} {advice}\n", if at == 0 { "try next  " } else { "          " }));
+    }
+    text
+}
+
+fn near(next: &NamedView) -> String {
+    let far = if next.load >= 1.0 {
+        "its thresholds are met too".to_owned()
+    } else {
+        format!("{} of the way there", figure(next.load, Unit::Share))
+    };
+    format!("{}: {far}", next.called)
+}

@@ -1,0 +1,183 @@
+//! What people and programs see of a watched host and its servers: plain values, the same in the terminal, JSON and
+//! metrics.
+
+use observe::verdict::{Figure, Finding, Name, Sure, Unit, Verdict};
+use observe::{host, server};
+use serde::Serialize;
+
+/// Everything, at one moment.
+#[derive(Clone, Debug, Default, Serialize)]
+pub(crate) struct WatchView {
+    /// Of Headroom.
+    pub(crate) version: String,
+    /// Length of the windows that samples and verdicts are of, seconds.
+    pub(crate) window_s: f64,
+    /// This host; absent until there are two readings.
+    pub(crate) host: Option<host::Sample>,
+    /// What holds this host up, whatever runs on it.
+    pub(crate) verdict: VerdictView,
+    /// The servers.
+    pub(crate) servers: Vec<ServerWatch>,
+    /// How often samples had a gap since the start.
+    pub(crate) gaps: u64,
+    /// What watching costs this host.
+    pub(crate) cost: Cost,
+}
+
+/// What a process uses.
+#[derive(Clone, Copy, Debug, Default, Serialize)]
+pub(crate) struct Cost {
+    /// CPUs, on average since the start.
+    pub(crate) cpu_share: f64,
+    /// Bytes.
+    pub(crate) resident_bytes: u64,
+}
+
+/// One server.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct ServerWatch {
+    /// Its name.
+    pub(crate) name: String,
+    /// `primary`, `replica`, ...
+    pub(crate) role: String,
+    /// Its zone.
+    pub(crate) zone: Option<String>,
+    /// Whether the host that is watched is its host.
+    pub(crate) on_this_host: bool,
+    /// Why there is no sample, if so.
+    pub(crate) unanswered: Option<String>,
+    /// How far behind, by positions.
+    pub(crate) lag_ms: Option<f64>,
+    /// The server.
+    pub(crate) sample: Option<server::Sample>,
+    /// What holds it up.
+    pub(crate) verdict: VerdictView,
+}
+
+/// A verdict in words and figures.
+#[derive(Clone, Debug, Default, Serialize)]
+pub(crate) struct VerdictView {
+    /// One sentence.
+    pub(crate) text: String,
+    /// The bottleneck.
+    pub(crate) bottleneck: Option<NamedView>,
+    /// How sure.
+    pub(crate) sure: Option<Sure>,
+    /// What would be next.
+    pub(crate) runner_up: Option<NamedView>,
+    /// The ceiling that is used most, and how much, 0 to 1.
+    pub(crate) tightest: Option<(Name, f64)>,
+    /// Rules that could not judge for want of evidence.
+    pub(crate) not_judged: Vec<Name>,
+}
+
+/// A bottleneck, or what would be one.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct NamedView {
+    /// Which.
+    pub(crate) name: Name,
+    /// Its name for people.
+    pub(crate) called: &'static str,
+    /// Who or what in particular.
+    pub(crate) who: Option<String>,
+    /// How far towards it: 1 where it is called a bottleneck.
+    pub(crate) load: f64,
+    /// How much of the waiting it explains, 0 to 1.
+    pub(crate) weight: f64,
+    /// The evidence.
+    pub(crate) evidence: Vec<Figure>,
+    /// What to try, the cheapest first.
+    pub(crate) next: &'static [&'static str],
+}
+
+impl WatchView {
+    /// Whether any verdict names a bottleneck.
+    pub(crate) fn has_bottleneck(&self) -> bool {
+        self.verdict.bottleneck.is_some() || self.servers.iter().any(|s| s.verdict.bottleneck.is_some())
+    }
+}
+
+/// The verdict in words and figures.
+pub(crate) fn verdict(verdict: &Verdict) -> VerdictView {
+    VerdictView {
+        text: sentence(verdict),
+        bottleneck: verdict.bottleneck.as_ref().map(named),
+        sure: verdict.sure,
+        runner_up: verdict.runner_up.as_ref().map(named),
+        tightest: verdict.tightest,
+        not_judged: verdict.not_judged.clone(),
+    }
+}
+
+fn named(finding: &Finding) -> NamedView {
+    let rule = finding.name.rule();
+    NamedView {
+        name: finding.name,
+        called: rule.called,
+        who: finding.who.clone(),
+        load: finding.load,
+        weight: finding.weight,
+        evidence: finding.evidence.clone(),
+        next: rule.next,
+    }
+}
+
+fn sentence(verdict: &Verdict) -> String {
+    let Some(first) = &verdict.bottleneck else {
+        return match verdict.tightest {
+            Some((name, used)) => format!(
+                "no bottleneck: {} of the tightest ceiling ({})",
+                figure(used, Unit::Share),
+                name.rule().called
+            ),
+            None => "no bottleneck is seen, and no ceiling is known".to_owned(),
+        };
+    };
+    let sure = match verdict.sure {
+        Some(Sure::Certain) => "certain",
+        Some(Sure::Likely) => "likely",
+        Some(Sure::Possible) | None => "possible",
+    };
+    let mut text = format!("{} ({sure})", first.name.rule().called);
+    if let Some(who) = &first.who {
+        text.push_str(&format!(": {who}"));
+    }
+    text
+}
+
+/// A value with its unit.
+pub(crate) fn figure(value: f64, unit: Unit) -> String {
+    let short = |value: f64| match value.abs() {
+        v if v >= 100.0 || v == 0.0 => format!("{value:.0}"),
+        v if v >= 10.0 => format!("{value:.1}"),
+        _ => format!("{value:.2}"),
+    };
+    let bytes = |value: f64| {
+        let steps = ["B", "KiB", "MiB", "GiB", "TiB"];
+        let step = (value.max(1.0).log2() / 10.0).floor().min(4.0);
+        format!("{} {}", short(value / 1024f64.powf(step)), steps[step as usize])
+    };
+    match unit {
+        Unit::Share => format!("{:.0} %", value * 100.0),
+        Unit::Count => short(value),
+        Unit::PerSecond => format!("{}/s", short(value)),
+        Unit::BytesPerSecond => format!("{}/s", bytes(value)),
+        Unit::Bytes => bytes(value),
+        Unit::Milliseconds => format!("{} ms", short(value)),
+        Unit::Seconds => format!("{} s", short(value)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn figures_have_their_units_and_a_sensible_length() {
+        assert_eq!(figure(0.423, Unit::Share), "42 %");
+        assert_eq!(figure(1234.5, Unit::PerSecond), "1234/s");
+        assert_eq!(figure(128.0 * 1024.0 * 1024.0, Unit::Bytes), "128 MiB");
+        assert_eq!((figure(0.0, Unit::Bytes), figure(0.0, Unit::Count)), ("0 B".to_owned(), "0".to_owned()));
+        assert_eq!(figure(0.25, Unit::Milliseconds), "0.25 ms");
+    }
+}

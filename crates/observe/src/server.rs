@@ -1,0 +1,257 @@
+//! One server from the inside: what it did, what its sessions wait for and who holds them up, how far its buffer pool,
+//! redo log and connections are used, how its applier keeps up. MySQL, MariaDB and Aurora; reads only.
+//!
+//! A [`Reading`] is counters and states at a moment; a [`Sample`] is what a row of readings says about the window that they
+//! span: counters as rates, states as means. `sampler` asks; `question` has every statement that is sent; the rest are
+//! functions of values.
+//!
+//! What sessions wait for is seen by looking at them once a reading: with n readings a share is known to about
+//! 1/sqrt(n * sessions). The sum is the server's *load*: sessions at work on average, which is also statements per second
+//! times their mean duration (Little).
+
+mod blocker;
+mod latency;
+mod question;
+mod replica;
+mod sampler;
+mod session;
+mod setting;
+mod status;
+
+pub use blocker::{Blocker, Held};
+pub use latency::{Digest, Histogram, Quantiles};
+pub use replica::Replica;
+pub use sampler::Sampler;
+pub use session::Sessions;
+pub use setting::Settings;
+pub use status::Status;
+
+use serde::Serialize;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// Below so many statements a second their mean duration is not worked out: our own would weigh.
+const ENOUGH: f64 = 20.0;
+
+/// What a server said at a moment.
+#[derive(Clone, Debug)]
+pub struct Reading {
+    /// When, by the clock that neither jumps nor stops.
+    pub at: Instant,
+    /// Counters and levels.
+    pub status: Status,
+    /// What its sessions do.
+    pub sessions: Sessions,
+    /// Whom row locks wait for, when any do.
+    pub row_blocker: Option<Blocker>,
+    /// Whom metadata locks wait for, when any do.
+    pub metadata_blocker: Option<Blocker>,
+    /// What it replicates, if it is a replica.
+    pub replica: Option<Replica>,
+    /// Statements by duration since some beginning, where the server counts them.
+    pub histogram: Option<Arc<Histogram>>,
+    /// The statements that took most of its time, where the server tells them apart.
+    pub digests: Arc<Vec<Digest>>,
+    /// Settings that matter here.
+    pub settings: Arc<Settings>,
+    /// One round trip.
+    pub round_trip: Duration,
+    /// What asking cost.
+    pub cost: Cost,
+    /// What could not be asked and why, in words.
+    pub missing: Arc<Vec<String>>,
+}
+
+/// What asking cost in one reading.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct Cost {
+    /// Statements sent.
+    pub statements: u32,
+    /// Time until the answers were there, round trips left out: what the server spent at most, milliseconds.
+    pub server_ms: f64,
+}
+
+/// A server between the first and the last of some readings.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Sample {
+    /// Length of the window, seconds.
+    pub seconds: f64,
+    /// Since the server's start, seconds.
+    pub uptime_s: u64,
+    /// Statements a second, ours among them.
+    pub statements_per_s: f64,
+    /// SELECTs a second.
+    pub selects_per_s: f64,
+    /// INSERT, UPDATE, DELETE, REPLACE and LOAD a second.
+    pub writes_per_s: f64,
+    /// Transactions committed a second, as the engine counts them.
+    pub commits_per_s: f64,
+    /// Mean duration of a statement, milliseconds: sessions at work over statements. `None` where too few were seen.
+    pub mean_statement_ms: Option<f64>,
+    /// Durations of the statements that ended in the window, where the server counts them.
+    pub quantiles: Option<Quantiles>,
+    /// Sessions at work on average: the load.
+    pub active: f64,
+    /// Of those, waiting for a row lock.
+    pub in_row_lock: f64,
+    /// Of those, waiting for a metadata lock, a table flush or a global lock.
+    pub in_metadata_lock: f64,
+    /// Of those, waiting for their commit to be on disk (or acknowledged by a replica).
+    pub in_commit: f64,
+    /// The longest that anybody at work has been at it, seconds.
+    pub longest_s: f64,
+    /// Row-lock waits that began, a second.
+    pub row_waits_per_s: f64,
+    /// Whom row locks wait for.
+    pub row_blocker: Option<Blocker>,
+    /// Whom metadata locks wait for.
+    pub metadata_blocker: Option<Blocker>,
+    /// Sessions connected on average.
+    pub connected: f64,
+    /// How many may be; 0 when not known.
+    pub max_connections: u64,
+    /// Connections refused a second because there were too many.
+    pub refused_per_s: f64,
+    /// Threads started a second for new connections.
+    pub threads_created_per_s: f64,
+    /// The buffer pool.
+    pub pool: Pool,
+    /// The redo log and the binary log.
+    pub log: Log,
+    /// Temporary tables made, and those that had to go to disk, a second.
+    pub temporary_per_s: (f64, f64),
+    /// What it replicates.
+    pub replica: Option<Replica>,
+    /// Threads that apply changes, on average at work and in all.
+    pub appliers: (f64, f64),
+    /// One round trip from here, milliseconds: the shortest of the window.
+    pub round_trip_ms: f64,
+    /// The statements that took most of its time.
+    pub digests: Vec<Digest>,
+    /// Settings that matter here.
+    pub settings: Settings,
+    /// What asking costs, a reading.
+    pub cost: Cost,
+    /// What could not be asked and why.
+    pub missing: Vec<String>,
+}
+
+/// The buffer pool in a window.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct Pool {
+    /// Bytes.
+    pub size: u64,
+    /// Share of its pages that hold nothing, 0 to 1.
+    pub free: f64,
+    /// Share of its pages that are not yet written, 0 to 1.
+    pub dirty: f64,
+    /// Pages asked for a second.
+    pub requests_per_s: f64,
+    /// Pages that were not there and were read while somebody waited, a second.
+    pub misses_per_s: f64,
+    /// Pages read ahead a second.
+    pub read_ahead_per_s: f64,
+    /// Pages read ahead and dropped unused, a second.
+    pub read_ahead_wasted_per_s: f64,
+    /// Pages written a second.
+    pub flushed_per_s: f64,
+    /// Times a second that somebody waited for a free page.
+    pub waits_for_free_per_s: f64,
+    /// Whether it is being filled after a start.
+    pub loading: bool,
+}
+
+/// Logs in a window.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct Log {
+    /// Bytes of redo a second.
+    pub redo_bytes_per_s: f64,
+    /// Age of the checkpoint as a share of what the log can hold, 0 to 1; `None` where the server does not tell.
+    pub checkpoint_age: Option<f64>,
+    /// Times a second that somebody waited for room in the log's buffer.
+    pub waits_per_s: f64,
+    /// Calls of fsync that the engine made a second.
+    pub fsyncs_per_s: f64,
+    /// Of those, under way on average.
+    pub fsyncs_pending: f64,
+    /// Groups of commits written to the binary log a second (MariaDB).
+    pub binlog_groups_per_s: f64,
+}
+
+impl Sample {
+    /// What these readings, oldest first, say; `None` of fewer than two of the same run of the server.
+    pub fn over(readings: &[Arc<Reading>]) -> Option<Self> {
+        let last = readings.last()?;
+        let of_this_run = |r: &&Arc<Reading>| r.status.is_earlier_in_the_run_of(&last.status);
+        let readings: Vec<&Arc<Reading>> = readings.iter().filter(of_this_run).collect();
+        let first = readings.first()?;
+        let seconds = last.at.saturating_duration_since(first.at).as_secs_f64();
+        if seconds < 1e-3 {
+            return None;
+        }
+        let mean =
+            |of: fn(&Reading) -> f64| readings.iter().map(|r| of(r)).sum::<f64>() / readings.len() as f64;
+        let per_s =
+            |of: fn(&Status) -> u64| of(&last.status).saturating_sub(of(&first.status)) as f64 / seconds;
+        let statements_per_s = per_s(|s| s.questions);
+        let active = mean(|r| r.sessions.active as f64);
+        let newest = |of: fn(&Reading) -> &Option<Blocker>| readings.iter().rev().find_map(|r| of(r).clone());
+        let counted = first.histogram.as_ref().zip(last.histogram.as_ref());
+        Some(Self {
+            seconds,
+            uptime_s: last.status.uptime_s,
+            statements_per_s,
+            selects_per_s: per_s(|s| s.selects),
+            writes_per_s: per_s(|s| s.writes),
+            commits_per_s: per_s(|s| s.commits),
+            mean_statement_ms: (statements_per_s >= ENOUGH && active > 0.0)
+                .then(|| active / statements_per_s * 1e3),
+            quantiles: counted.and_then(|(first, last)| last.since(first).quantiles()),
+            active,
+            in_row_lock: mean(|r| r.status.row_waits_now.min(r.sessions.active) as f64),
+            in_metadata_lock: mean(|r| r.sessions.metadata_lock as f64),
+            in_commit: mean(|r| r.sessions.commit as f64),
+            longest_s: last.sessions.longest_ms / 1e3,
+            row_waits_per_s: per_s(|s| s.row_waits),
+            row_blocker: newest(|r| &r.row_blocker),
+            metadata_blocker: newest(|r| &r.metadata_blocker),
+            connected: mean(|r| r.status.connected as f64),
+            max_connections: last.settings.max_connections,
+            refused_per_s: per_s(|s| s.refused),
+            threads_created_per_s: per_s(|s| s.threads_created),
+            pool: pool(&last.status, &last.settings, per_s),
+            log: Log {
+                redo_bytes_per_s: per_s(|s| s.redo_bytes),
+                checkpoint_age: last.status.checkpoint_age(),
+                waits_per_s: per_s(|s| s.log_waits),
+                fsyncs_per_s: per_s(|s| s.fsyncs),
+                fsyncs_pending: mean(|r| r.status.fsyncs_pending as f64),
+                binlog_groups_per_s: per_s(|s| s.binlog_groups),
+            },
+            temporary_per_s: (per_s(|s| s.temporary), per_s(|s| s.temporary_on_disk)),
+            replica: last.replica.clone(),
+            appliers: (mean(|r| r.sessions.appliers_busy as f64), mean(|r| r.sessions.appliers as f64)),
+            round_trip_ms: readings.iter().map(|r| r.round_trip).min()?.as_secs_f64() * 1e3,
+            digests: last.digests.to_vec(),
+            settings: (*last.settings).clone(),
+            cost: last.cost,
+            missing: last.missing.to_vec(),
+        })
+    }
+}
+
+fn pool(status: &Status, settings: &Settings, per_s: impl Fn(fn(&Status) -> u64) -> f64) -> Pool {
+    let share = |pages: u64| if status.pages > 0 { pages as f64 / status.pages as f64 } else { 0.0 };
+    Pool {
+        size: settings.pool_size,
+        free: share(status.pages_free),
+        dirty: share(status.pages_dirty),
+        requests_per_s: per_s(|s| s.page_requests),
+        misses_per_s: per_s(|s| s.page_misses),
+        read_ahead_per_s: per_s(|s| s.read_ahead),
+        read_ahead_wasted_per_s: per_s(|s| s.read_ahead_wasted),
+        flushed_per_s: per_s(|s| s.pages_flushed),
+        waits_for_free_per_s: per_s(|s| s.waits_for_free),
+        loading: status.loading,
+    }
+}

@@ -1,0 +1,286 @@
+//! What holds a server up, with evidence: pure functions of samples and ceilings, one table of rules ([`RULES`]).
+//!
+//! Each rule looks at a window of some seconds and finds three figures:
+//! - `load`: how far things are towards what the rule calls a bottleneck, 1 where its thresholds are just met. Where all of
+//!   several must hold it is the least of value / threshold, where one is enough the greatest. It never falls when
+//!   evidence grows.
+//! - `weight`, 0 to 1: how much of the sessions' waiting it explains. Sessions at work are shared out: those in row locks,
+//!   metadata locks and commits are seen as such; only the rest can be waiting for a CPU or a page. Named is the rule of
+//!   the greatest weight among those with a load of 1 or more, the next is the runner-up.
+//! - `ceiling`, 0 to 1: how much of something that has an end is used. Without a bottleneck the greatest of these is the
+//!   answer: "no bottleneck: 42 % of the tightest ceiling".
+//!
+//! A cause goes before its effects: a full lock queue fills the connections, a thrashing host makes its disk slow. Such
+//! pairs stand in the table (`explains`); the effect can then be no more than the runner-up.
+//!
+//! Worked example: 40 sessions at work, 32 in row locks, 2 in commits; two CPUs, 90 % busy, somebody waits for them 60 % of
+//! the time. Row locks: load 0.8 / 0.2 = 4, weight 0.8. CPU: load min(0.90 / 0.85, 0.6 / 0.2) = 1.06, weight
+//! 0.6 * (1 - 34 / 40) = 0.09. Named: row locks; runner-up: CPU.
+//!
+//! What is deliberately no evidence by itself: `iowait` and `pressure/io` (a thread that waits in an io_uring for nothing
+//! counts; MariaDB's do), a disk's `%util` (SSDs work in parallel), the load average (it mixes CPU and disk), the
+//! buffer pool's hit ratio.
+
+mod compute;
+mod elsewhere;
+mod lock;
+mod network;
+mod replication;
+mod rule;
+mod settle;
+mod storage;
+#[cfg(test)]
+mod tests;
+
+pub use elsewhere::{Application, Place};
+pub use rule::{RULES, Rule};
+pub use settle::Settling;
+
+use crate::{host, server};
+use serde::Serialize;
+
+/// What a verdict is found from. What is not known is `None`; rules that need it do not judge.
+#[derive(Clone, Debug, Default)]
+pub struct Window {
+    /// The host that the server runs on.
+    pub host: Option<host::Sample>,
+    /// The server.
+    pub server: Option<server::Sample>,
+    /// How far behind a replica is by positions, milliseconds.
+    pub lag_ms: Option<f64>,
+    /// Where we stand as seen from the server.
+    pub place: Option<Place>,
+    /// How an application in front of the server does.
+    pub application: Option<Application>,
+    /// What this host can do at most, as measured.
+    pub ceilings: Ceilings,
+}
+
+/// What this host can do at most. Nothing is assumed where nothing was measured: then rules fall back on thresholds that
+/// hold for any machine, and say so by being less sure.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct Ceilings {
+    /// Mean time of a random read of an otherwise idle disk, milliseconds.
+    pub idle_read_ms: Option<f64>,
+    /// Mean time of a write, likewise.
+    pub idle_write_ms: Option<f64>,
+    /// What the network carries each way, bytes a second, where the driver does not say.
+    pub network_bytes_per_s: Option<f64>,
+}
+
+/// The bottlenecks that have a name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Name {
+    /// Not enough CPU.
+    Cpu,
+    /// The host of this guest takes CPU away.
+    Steal,
+    /// Memory of the host is short.
+    HostMemory,
+    /// The disk takes long.
+    DiskLatency,
+    /// Commits wait for the disk's flushes.
+    FlushBound,
+    /// The buffer pool is too small for what is read.
+    BufferPool,
+    /// One CPU handles all packets.
+    SoftirqOnOneCpu,
+    /// The host drops packets.
+    PacketDrops,
+    /// The network interface is full.
+    Nic,
+    /// The table of neighbours is full.
+    NeighbourTable,
+    /// The table of tracked connections is full.
+    ConntrackTable,
+    /// Sessions wait for each other's rows.
+    RowLocks,
+    /// Sessions wait for a table's definition.
+    MetadataLocks,
+    /// No more connections fit.
+    Connections,
+    /// A replica falls behind.
+    ReplicationLag,
+    /// One thread applies all changes.
+    SingleThreadedApply,
+    /// Statements spend their time on the way between zones.
+    CrossZone,
+    /// The database waits for the application.
+    NotTheDatabase,
+}
+
+/// One figure of evidence.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Figure {
+    /// What it is.
+    pub what: String,
+    /// Its value.
+    pub value: f64,
+    /// Its unit.
+    pub unit: Unit,
+    /// Where it begins to count, if it has such a place.
+    pub threshold: Option<f64>,
+}
+
+/// Units of evidence.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Unit {
+    /// 0 to 1, shown as percent.
+    Share,
+    /// A number of things.
+    Count,
+    /// Things a second.
+    PerSecond,
+    /// Bytes a second.
+    BytesPerSecond,
+    /// Bytes.
+    Bytes,
+    /// Milliseconds.
+    Milliseconds,
+    /// Seconds.
+    Seconds,
+}
+
+/// What one rule found.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Finding {
+    /// Which bottleneck.
+    pub name: Name,
+    /// How far towards it, 1 where it is called one.
+    pub load: f64,
+    /// How much of the waiting it explains, 0 to 1.
+    pub weight: f64,
+    /// How much of something that has an end is used, 0 to 1.
+    pub ceiling: Option<f64>,
+    /// The figures.
+    pub evidence: Vec<Figure>,
+    /// Who or what in particular: a session, a device, a CPU.
+    pub who: Option<String>,
+}
+
+/// How sure a verdict is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Sure {
+    /// Thresholds are met, another explains nearly as much.
+    Possible,
+    /// It explains clearly more than any other.
+    Likely,
+    /// And its thresholds are met by half as much again.
+    Certain,
+}
+
+/// The answer for one window.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Verdict {
+    /// The bottleneck, if there is one.
+    pub bottleneck: Option<Finding>,
+    /// How sure.
+    pub sure: Option<Sure>,
+    /// What would be next.
+    pub runner_up: Option<Finding>,
+    /// The ceiling that is used most, and how much, 0 to 1.
+    pub tightest: Option<(Name, f64)>,
+    /// Rules that could not judge for want of evidence.
+    pub not_judged: Vec<Name>,
+}
+
+/// What every rule that can judge finds in a window, in the order of the table.
+pub fn find(window: &Window) -> Vec<Finding> {
+    RULES.iter().filter_map(|rule| (rule.judge)(window)).collect()
+}
+
+/// Judges a window by itself. [`Settling`] keeps verdicts of one window after another from flapping.
+pub fn judge(window: &Window) -> Verdict {
+    verdict(find(window))
+}
+
+/// The verdict that findings add up to.
+pub(crate) fn verdict(findings: Vec<Finding>) -> Verdict {
+    let not_judged =
+        RULES.iter().map(|rule| rule.name).filter(|name| findings.iter().all(|f| f.name != *name)).collect();
+    let ceilings = findings.iter().filter_map(|f| Some((f.name, f.ceiling?)));
+    let tightest = ceilings.max_by(|a, b| a.1.total_cmp(&b.1));
+    let ranked = rank(findings);
+    let called = ranked.iter().filter(|f| f.load >= 1.0).count();
+    let mut ranked = ranked.into_iter();
+    let bottleneck = if called > 0 { ranked.next() } else { None };
+    let runner_up = ranked.next().filter(|f| f.load > 0.0);
+    let sure = bottleneck.as_ref().map(|first| sure(first, runner_up.as_ref()));
+    Verdict { bottleneck, sure, runner_up, tightest, not_judged }
+}
+
+/// Called ones first, causes before their effects, then by weight; the others by how near they are.
+fn rank(mut findings: Vec<Finding>) -> Vec<Finding> {
+    let called: Vec<Name> = findings.iter().filter(|f| f.load >= 1.0).map(|f| f.name).collect();
+    let is_effect = |name: Name| called.iter().any(|cause| rule::of(*cause).explains.contains(&name));
+    let key = |f: &Finding| {
+        let called = f.load >= 1.0;
+        (called, called && !is_effect(f.name), if called { f.weight } else { f.load })
+    };
+    findings.sort_by(|a, b| {
+        let (a, b) = (key(a), key(b));
+        b.0.cmp(&a.0).then(b.1.cmp(&a.1)).then(b.2.total_cmp(&a.2))
+    });
+    findings
+}
+
+fn sure(first: &Finding, second: Option<&Finding>) -> Sure {
+    let explained = second.is_some_and(|second| rule::of(first.name).explains.contains(&second.name));
+    let rival = second.filter(|second| second.load >= 1.0 && !explained).map_or(0.0, |second| second.weight);
+    match (first.weight > rival * 1.3, first.load >= 1.5) {
+        (false, _) => Sure::Possible,
+        (true, false) => Sure::Likely,
+        (true, true) => Sure::Certain,
+    }
+}
+
+impl Window {
+    /// Share of the sessions at work that are not seen to wait for a lock or a commit, 0 to 1; 1 without a server.
+    pub(crate) fn rest(&self) -> f64 {
+        let Some(server) = self.server.as_ref().filter(|server| server.active > 0.0) else { return 1.0 };
+        let seen = server.in_row_lock + server.in_metadata_lock + server.in_commit;
+        (1.0 - seen / server.active).clamp(0.0, 1.0)
+    }
+}
+
+impl Finding {
+    pub(crate) fn new(name: Name, load: f64, weight: f64) -> Self {
+        let finite = |value: f64| if value.is_finite() { value.max(0.0) } else { 0.0 };
+        let (load, weight) = (finite(load), finite(weight).min(1.0));
+        Self { name, load, weight, ceiling: None, evidence: Vec::new(), who: None }
+    }
+
+    pub(crate) fn ceiling(mut self, used: f64) -> Self {
+        self.ceiling = Some(if used.is_finite() { used.clamp(0.0, 1.0) } else { 0.0 });
+        self
+    }
+
+    pub(crate) fn figure(
+        mut self,
+        what: impl Into<String>,
+        value: f64,
+        unit: Unit,
+        threshold: Option<f64>,
+    ) -> Self {
+        self.evidence.push(Figure { what: what.into(), value, unit, threshold });
+        self
+    }
+
+    pub(crate) fn who(mut self, who: Option<String>) -> Self {
+        self.who = who;
+        self
+    }
+}
+
+/// All must hold: the least of value / threshold.
+pub(crate) fn least<const N: usize>(of: [(f64, f64); N]) -> f64 {
+    of.iter().map(|(value, threshold)| value / threshold).fold(f64::INFINITY, f64::min)
+}
+
+/// One is enough: the greatest.
+pub(crate) fn greatest<const N: usize>(of: [(f64, f64); N]) -> f64 {
+    of.iter().map(|(value, threshold)| value / threshold).fold(0.0, f64::max)
+}

@@ -1,0 +1,60 @@
+//! CPU, steal and memory of the host.
+
+use super::{Finding, Name, Unit, Window, greatest, least};
+
+/// Busy from here on.
+const BUSY: f64 = 0.85;
+/// Somebody waits for a CPU this share of the time.
+const WAITS: f64 = 0.20;
+/// Tasks that could run, a CPU, where the kernel has no pressure.
+const RUNNABLE: f64 = 1.5;
+const STEAL: f64 = 0.10;
+/// Nobody can work for want of memory.
+const STALLED: f64 = 0.02;
+/// Somebody waits for memory while pages come back from swap.
+const SHORT: (f64, f64) = (0.15, 10.0);
+
+pub(super) fn cpu(window: &Window) -> Option<Finding> {
+    let host = window.host.as_ref()?;
+    let busy = host.cpu.all.busy();
+    let runnable = host.cpu.running.saturating_sub(1) as f64 / host.cpus() as f64;
+    let (waits, threshold) = match host.pressure.cpu {
+        Some(pressure) => (pressure.some, WAITS),
+        None => (runnable, RUNNABLE),
+    };
+    let load = least([(busy, BUSY), (waits, threshold)]);
+    let finding = Finding::new(Name::Cpu, load, waits.min(1.0) * window.rest())
+        .ceiling(busy)
+        .figure("CPU busy", busy, Unit::Share, Some(BUSY))
+        .figure("in programs", host.cpu.all.user, Unit::Share, None)
+        .figure("in the kernel", host.cpu.all.system, Unit::Share, None);
+    Some(match host.pressure.cpu {
+        Some(pressure) => {
+            finding.figure("time in which somebody waited for a CPU", pressure.some, Unit::Share, Some(WAITS))
+        }
+        None => finding.figure("runnable tasks a CPU", runnable, Unit::Count, Some(RUNNABLE)),
+    })
+}
+
+pub(super) fn steal(window: &Window) -> Option<Finding> {
+    let steal = window.host.as_ref()?.cpu.all.steal;
+    let finding = Finding::new(Name::Steal, steal / STEAL, (steal * 2.0).min(1.0) * window.rest());
+    Some(finding.figure("CPU time taken by the host of this guest", steal, Unit::Share, Some(STEAL)))
+}
+
+pub(super) fn host_memory(window: &Window) -> Option<Finding> {
+    let host = window.host.as_ref()?;
+    let pressure = host.pressure.memory?;
+    let swap = host.memory.swapped_in_per_s;
+    let short = least([(pressure.some, SHORT.0), (swap, SHORT.1)]);
+    let load = greatest([(pressure.full, STALLED), (short, 1.0)]);
+    let level = host.memory.level;
+    let available = if level.total > 0 { level.available as f64 / level.total as f64 } else { 0.0 };
+    Some(
+        Finding::new(Name::HostMemory, load, pressure.some)
+            .figure("time in which everybody waited for memory", pressure.full, Unit::Share, Some(STALLED))
+            .figure("time in which somebody did", pressure.some, Unit::Share, Some(SHORT.0))
+            .figure("pages back from swap", swap, Unit::PerSecond, Some(SHORT.1))
+            .figure("memory available", available, Unit::Share, None),
+    )
+}

@@ -1,0 +1,79 @@
+//! What is wrong outside the server: the way to it, or the application in front of it.
+
+use super::{Finding, Name, Unit, Window, least};
+use serde::Serialize;
+
+/// A round trip against the statement itself.
+const TIMES: f64 = 3.0;
+/// A round trip shorter than this is no zone's border.
+const ROUND_TRIP_MS: f64 = 0.3;
+/// Requests against the usual.
+const SLOWER: f64 = 2.0;
+/// Statements against the usual, at most.
+const AS_USUAL: f64 = 1.2;
+/// Sessions at work, a CPU, at most.
+const AT_WORK: f64 = 0.3;
+
+/// Where we stand as seen from the server.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Place {
+    /// Whether it is in another zone.
+    pub other_zone: bool,
+    /// One round trip, milliseconds.
+    pub round_trip_ms: f64,
+}
+
+/// How an application does, by its own or the router's timing.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Application {
+    /// 99 of 100 requests take at most so long, milliseconds.
+    pub request_p99_ms: f64,
+    /// What is usual.
+    pub usual_request_p99_ms: f64,
+    /// 99 of 100 statements.
+    pub statement_p99_ms: f64,
+    /// What is usual.
+    pub usual_statement_p99_ms: f64,
+}
+
+pub(super) fn cross_zone(window: &Window) -> Option<Finding> {
+    let (place, server) = (window.place?, window.server.as_ref()?);
+    let statement = server.mean_statement_ms?;
+    let load = if place.other_zone {
+        least([(place.round_trip_ms, ROUND_TRIP_MS), (place.round_trip_ms, statement.max(0.01) * TIMES)])
+    } else {
+        0.0
+    };
+    let share = place.round_trip_ms / (place.round_trip_ms + statement).max(1e-6);
+    // It limits those who wait, not the server: any real bottleneck of the server goes first.
+    Some(
+        Finding::new(Name::CrossZone, load, share * 0.2)
+            .figure(
+                "a round trip to the server's zone",
+                place.round_trip_ms,
+                Unit::Milliseconds,
+                Some(ROUND_TRIP_MS),
+            )
+            .figure("a statement takes, on the server", statement, Unit::Milliseconds, None),
+    )
+}
+
+pub(super) fn not_the_database(window: &Window) -> Option<Finding> {
+    let (application, server, host) = (window.application?, window.server.as_ref()?, window.host.as_ref()?);
+    let requests = application.request_p99_ms / application.usual_request_p99_ms.max(1e-3);
+    let statements = application.statement_p99_ms / application.usual_statement_p99_ms.max(1e-3);
+    let at_work = server.active / host.cpus() as f64;
+    let quiet = |value: f64, most: f64| if value <= most { 1.0 } else { most / value };
+    let load = (requests / SLOWER).min(if statements <= AS_USUAL && at_work <= AT_WORK {
+        f64::INFINITY
+    } else {
+        0.9
+    }) * quiet(statements, AS_USUAL)
+        * quiet(at_work, AT_WORK);
+    Some(
+        Finding::new(Name::NotTheDatabase, load, 0.5)
+            .figure("requests, p99 against the usual", requests, Unit::Count, Some(SLOWER))
+            .figure("statements, p99 against the usual", statements, Unit::Count, Some(AS_USUAL))
+            .figure("sessions at work a CPU", at_work, Unit::Count, Some(AT_WORK)),
+    )
+}

@@ -1,0 +1,57 @@
+//! Sessions that wait for other sessions, and for a place among them.
+
+use super::{Finding, Name, Unit, Window, greatest, least};
+use crate::server::Blocker;
+
+/// Of the sessions at work.
+const WAITING: f64 = 0.20;
+/// At least so many sessions, on average.
+const SESSIONS: f64 = 1.0;
+/// Of `max_connections`.
+const CONNECTIONS: f64 = 0.90;
+
+pub(super) fn row_locks(window: &Window) -> Option<Finding> {
+    let server = window.server.as_ref()?;
+    let share = share(server.in_row_lock, server.active);
+    let load = least([(share, WAITING), (server.in_row_lock, SESSIONS)]);
+    Some(
+        Finding::new(Name::RowLocks, load, share)
+            .figure("sessions at work that wait for a row", share, Unit::Share, Some(WAITING))
+            .figure("sessions that wait", server.in_row_lock, Unit::Count, Some(SESSIONS))
+            .figure("waits begun", server.row_waits_per_s, Unit::PerSecond, None)
+            .who(server.row_blocker.as_ref().map(Blocker::to_string)),
+    )
+}
+
+pub(super) fn metadata_locks(window: &Window) -> Option<Finding> {
+    let server = window.server.as_ref()?;
+    let share = share(server.in_metadata_lock, server.active);
+    let load = least([(share, WAITING), (server.in_metadata_lock, SESSIONS)]);
+    Some(
+        Finding::new(Name::MetadataLocks, load, share)
+            .figure("sessions at work that wait for a table's definition", share, Unit::Share, Some(WAITING))
+            .figure("sessions that wait", server.in_metadata_lock, Unit::Count, Some(SESSIONS))
+            .figure("the longest at it", server.longest_s, Unit::Seconds, None)
+            .who(server.metadata_blocker.as_ref().map(Blocker::to_string)),
+    )
+}
+
+pub(super) fn connections(window: &Window) -> Option<Finding> {
+    let server = window.server.as_ref().filter(|server| server.max_connections > 0)?;
+    let used = server.connected / server.max_connections as f64;
+    let load = greatest([(used, CONNECTIONS), (server.refused_per_s, 0.1)]);
+    // Who is refused explains more than who is at work.
+    let weight = if server.refused_per_s > 0.0 { 1.0 } else { 0.3 };
+    Some(
+        Finding::new(Name::Connections, load, weight)
+            .ceiling(used)
+            .figure("of max_connections in use", used, Unit::Share, Some(CONNECTIONS))
+            .figure("connected", server.connected, Unit::Count, None)
+            .figure("connections refused", server.refused_per_s, Unit::PerSecond, Some(0.1))
+            .figure("sessions at work", server.active, Unit::Count, None),
+    )
+}
+
+fn share(waiting: f64, active: f64) -> f64 {
+    if active > 0.0 { (waiting / active).min(1.0) } else { 0.0 }
+}

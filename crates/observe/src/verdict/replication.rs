@@ -1,0 +1,43 @@
+//! A replica that falls behind, and why.
+
+use super::{Finding, Name, Unit, Window, least};
+
+/// Behind by this much, whatever the reason.
+const LAG_S: f64 = 10.0;
+/// Behind at all, for the question why.
+const BEHIND_S: f64 = 1.0;
+/// One applier at work this share of the time.
+const ONE_BUSY: f64 = 0.80;
+/// More than this many at work is parallel.
+const PARALLEL: f64 = 1.5;
+
+pub(super) fn lag(window: &Window) -> Option<Finding> {
+    let lag = behind_s(window)?;
+    Some(Finding::new(Name::ReplicationLag, lag / LAG_S, 0.25).figure(
+        "behind",
+        lag,
+        Unit::Seconds,
+        Some(LAG_S),
+    ))
+}
+
+pub(super) fn single_threaded_apply(window: &Window) -> Option<Finding> {
+    let server = window.server.as_ref()?;
+    let lag = behind_s(window)?;
+    let (busy, all_of_them) = server.appliers;
+    let load = if busy > PARALLEL { 0.0 } else { least([(lag, BEHIND_S), (busy, ONE_BUSY)]) };
+    Some(
+        Finding::new(Name::SingleThreadedApply, load, 0.3)
+            .figure("applier threads at work, on average", busy, Unit::Count, Some(ONE_BUSY))
+            .figure("applier threads", all_of_them, Unit::Count, None)
+            .figure("that may work in parallel", server.settings.parallel_appliers as f64, Unit::Count, None)
+            .figure("behind", lag, Unit::Seconds, Some(BEHIND_S)),
+    )
+}
+
+/// By positions where that is known, else by the server's own word; `None` for what is no replica.
+fn behind_s(window: &Window) -> Option<f64> {
+    let replica = window.server.as_ref()?.replica.as_ref()?;
+    let by_position = window.lag_ms.map(|ms| (ms / 1e3 - replica.delay_s).max(0.0));
+    by_position.or_else(|| replica.unwanted_lag_s())
+}

@@ -1,0 +1,246 @@
+//! The table of rules: what each is called, what must hold, where its thresholds come from, what it explains, what to
+//! try next. Help, docs and the terminal view are made from it.
+//!
+//! Sources: *N* Netdata's stock alarms (health.d), *K* the kernel's documentation, *C* calibrated on the lab's servers
+//! (`headroom bench verdict`), *I* reasoning that awaits calibration.
+
+use super::{Finding, Name, Window, compute, elsewhere, lock, network, replication, storage};
+use Name::{
+    BufferPool, Connections, ConntrackTable, Cpu, CrossZone, DiskLatency, FlushBound, HostMemory,
+    MetadataLocks, NeighbourTable, Nic, NotTheDatabase, PacketDrops, ReplicationLag, RowLocks,
+    SingleThreadedApply, SoftirqOnOneCpu, Steal,
+};
+
+/// One row.
+#[derive(Debug)]
+pub struct Rule {
+    /// Which bottleneck.
+    pub name: Name,
+    /// Its name for people.
+    pub called: &'static str,
+    /// What must hold, and the source of it.
+    pub when: &'static str,
+    /// Bottlenecks that are its effects.
+    pub explains: &'static [Name],
+    /// What to try, the cheapest first.
+    pub next: &'static [&'static str],
+    /// Finds it; `None` for want of evidence.
+    pub judge: fn(&Window) -> Option<Finding>,
+}
+
+/// Every rule.
+pub static RULES: &[Rule] = &[
+    Rule {
+        name: HostMemory,
+        called: "memory of the host",
+        when: "everybody waits for memory >= 2 % of the time, or somebody >= 15 % while pages come back from swap (K, I)",
+        explains: &[DiskLatency, BufferPool, Cpu, FlushBound],
+        next: &[
+            "see who grew: ps -eo rss,comm --sort=-rss | head",
+            "lower innodb_buffer_pool_size until the host has 5 % available; swap is slower than a smaller pool",
+        ],
+        judge: compute::host_memory,
+    },
+    Rule {
+        name: Steal,
+        called: "a noisy neighbour",
+        when: "steal >= 10 % of CPU time (N)",
+        explains: &[Cpu],
+        next: &["move the guest, or take an instance whose CPUs are its own (not a burstable one)"],
+        judge: compute::steal,
+    },
+    Rule {
+        name: SoftirqOnOneCpu,
+        called: "packets on one CPU",
+        when: "one CPU >= 70 % in soft interrupts while the others are <= 20 % on average (I)",
+        explains: &[PacketDrops, Cpu],
+        next: &[
+            "spread receive queues: ethtool -L <nic> combined <n>; see /proc/interrupts and smp_affinity",
+            "one queue only: receive packet steering, /sys/class/net/<nic>/queues/rx-0/rps_cpus",
+            "fewer interrupts: ethtool -C <nic> adaptive-rx on",
+        ],
+        judge: network::softirq_on_one_cpu,
+    },
+    Rule {
+        name: NeighbourTable,
+        called: "the neighbour (ARP) table",
+        when: "it refuses entries, or is >= 95 % full (I)",
+        explains: &[],
+        next: &[
+            "raise net.ipv4.neigh.default.gc_thresh3 (and thresh2) above the number of hosts in the subnet",
+        ],
+        judge: network::neighbours,
+    },
+    Rule {
+        name: ConntrackTable,
+        called: "the connection-tracking table",
+        when: "it drops connections, or is >= 95 % full (I)",
+        explains: &[],
+        next: &[
+            "raise net.netfilter.nf_conntrack_max",
+            "do not track the database's port: nft ... notrack; or keep connections open instead of reconnecting",
+        ],
+        judge: network::conntrack,
+    },
+    Rule {
+        name: MetadataLocks,
+        called: "metadata locks",
+        when: ">= 20 % of the sessions at work, and at least one, wait for a metadata lock or table flush (I, C)",
+        explains: &[Connections, RowLocks],
+        next: &[
+            "end the transaction that holds the table (named above), or the DDL that waits in front of the others",
+            "run DDL with a short lock_wait_timeout, so that it gives up instead of queueing everybody",
+        ],
+        judge: lock::metadata_locks,
+    },
+    Rule {
+        name: RowLocks,
+        called: "row locks",
+        when: ">= 20 % of the sessions at work, and at least one, wait for a row (I, C)",
+        explains: &[Connections],
+        next: &[
+            "look at the session that holds the row (named above): an idle one has a transaction left open",
+            "shorten the transaction: update the hot row last, commit at once",
+            "split the hot row (counters in several rows), or queue the work",
+        ],
+        judge: lock::row_locks,
+    },
+    Rule {
+        name: FlushBound,
+        called: "flushes of commits",
+        when: ">= 30 % of the sessions at work wait for their commit and the disk flushes >= 30 % of the time; without \
+               sight of the disk >= 50 % of the sessions (I, C)",
+        explains: &[],
+        next: &[
+            "a disk with power-loss protection, whose flush is free",
+            "larger transactions, or group commit: binlog_commit_wait_usec / binlog_group_commit_sync_delay",
+            "innodb_flush_log_at_trx_commit = 2 where losing the last second is allowed",
+        ],
+        judge: storage::flush_bound,
+    },
+    Rule {
+        name: BufferPool,
+        called: "a buffer pool too small",
+        when: "the pool is full and warm, and reading missed pages is >= 20 % of the sessions' time (I)",
+        explains: &[DiskLatency],
+        next: &[
+            "raise innodb_buffer_pool_size (it can be done while running) if the host has memory",
+            "find what reads so much: the statements that examine most rows",
+        ],
+        judge: storage::buffer_pool,
+    },
+    Rule {
+        name: DiskLatency,
+        called: "the disk",
+        when: "its reads or writes take >= 3 times what they take when idle (without that: >= 10 ms), with >= 2 under way, \
+               and somebody waits for it >= 10 % of the time (I)",
+        explains: &[],
+        next: &[
+            "see who else uses the disk: pidstat -d 1",
+            "compare with its ceiling: provisioned IOPS and MB/s of a cloud volume, the burst balance",
+        ],
+        judge: storage::disk_latency,
+    },
+    Rule {
+        name: Cpu,
+        called: "the CPU",
+        when: "busy >= 85 % (N) and somebody waits for a CPU >= 20 % of the time (I, C)",
+        explains: &[],
+        next: &[
+            "see who uses it: top; if it is not the database, move it away",
+            "the statements that take most time: an index saves more than a core",
+            "send reads to a replica with room",
+        ],
+        judge: compute::cpu,
+    },
+    Rule {
+        name: PacketDrops,
+        called: "dropped packets",
+        when: ">= 10 a second dropped by backlogs or interfaces (N)",
+        explains: &[],
+        next: &["raise net.core.netdev_max_backlog and the ring (ethtool -G)", "spread packets over CPUs"],
+        judge: network::packet_drops,
+    },
+    Rule {
+        name: Nic,
+        called: "the network interface",
+        when: ">= 80 % of what the link carries, either way (I)",
+        explains: &[],
+        next: &[
+            "fetch fewer columns and rows; compress the protocol between zones",
+            "a larger link or instance",
+        ],
+        judge: network::nic,
+    },
+    Rule {
+        name: Connections,
+        called: "connections",
+        when: ">= 90 % of max_connections in use (N), or connections refused",
+        explains: &[],
+        next: &[
+            "smaller pools in the applications: idle connections cost, waiting ones do not help",
+            "raise max_connections if memory allows (each may take some MB)",
+        ],
+        judge: lock::connections,
+    },
+    Rule {
+        name: SingleThreadedApply,
+        called: "one applier thread",
+        when: "lag >= 1 s and one thread applies >= 80 % of the time while the others have nothing to do (I)",
+        explains: &[ReplicationLag],
+        next: &[
+            "apply in parallel: slave_parallel_threads and slave_parallel_mode = optimistic (MariaDB), \
+             replica_parallel_workers (MySQL)",
+            "split large transactions on the primary",
+        ],
+        judge: replication::single_threaded_apply,
+    },
+    Rule {
+        name: ReplicationLag,
+        called: "replication lag",
+        when: "lag >= 10 s beyond what is wanted (N)",
+        explains: &[],
+        next: &[
+            "see what the applier waits for: SHOW PROCESSLIST on the replica",
+            "take reads off this replica until it caught up",
+        ],
+        judge: replication::lag,
+    },
+    Rule {
+        name: CrossZone,
+        called: "round trips between zones",
+        when: "the server is in another zone and the round trip is >= 3 times the statement itself, >= 0.3 ms (I)",
+        explains: &[],
+        next: &[
+            "read from a replica in your own zone (headroom route)",
+            "fewer statements a request: joins, batches",
+        ],
+        judge: elsewhere::cross_zone,
+    },
+    Rule {
+        name: NotTheDatabase,
+        called: "not the database",
+        when: "requests take >= 2 times as long as usual, statements do not, and less than 0.3 sessions a CPU are at work (I)",
+        explains: &[],
+        next: &["look at the application: its own CPU, its pool of connections, other services it calls"],
+        judge: elsewhere::not_the_database,
+    },
+];
+
+/// The row of a name.
+pub(super) fn of(name: Name) -> &'static Rule {
+    // Every name has a row; a test holds that.
+    RULES.iter().find(|rule| rule.name == name).unwrap_or(&RULES[0])
+}
+
+impl Name {
+    /// Its row in the table.
+    pub fn rule(self) -> &'static Rule {
+        of(self)
+    }
+
+    /// All names, in the order of the table.
+    pub fn every() -> impl Iterator<Item = Self> {
+        RULES.iter().map(|rule| rule.name)
+    }
+}

@@ -1,0 +1,112 @@
+//! Disk, flushes, buffer pool.
+
+use super::{Finding, Name, Unit, Window, greatest, least};
+use crate::host;
+
+/// Sessions in their commit, of those at work: with sight of the disk, and without.
+const IN_COMMIT: (f64, f64) = (0.30, 0.50);
+/// The disk flushes this share of the time.
+const FLUSHES: f64 = 0.30;
+/// Reading missed pages, as a share of the sessions' time.
+const MISSES: f64 = 0.20;
+/// A pool with more room than this is not too small.
+const ROOM: f64 = 0.05;
+/// A server younger than this is cold.
+const COLD_S: u64 = 300;
+/// Times of an idle disk.
+const SLOWER: f64 = 3.0;
+/// Where nobody measured the idle disk.
+const SLOW_MS: f64 = 10.0;
+/// Requests under way.
+const UNDER_WAY: f64 = 2.0;
+/// Somebody waits for the disk.
+const WAITS: f64 = 0.10;
+
+pub(super) fn flush_bound(window: &Window) -> Option<Finding> {
+    let server = window.server.as_ref()?;
+    if server.writes_per_s == 0.0 && server.commits_per_s == 0.0 && server.in_commit == 0.0 {
+        return Some(Finding::new(Name::FlushBound, 0.0, 0.0));
+    }
+    let share = if server.active > 0.0 { server.in_commit / server.active } else { 0.0 };
+    let flushing = busiest(window, |disk| disk.flushed.map_or(0.0, |f| f.under_way));
+    let flushed = flushing.and_then(|disk| disk.flushed);
+    let waits_for_log = server.log.waits_per_s;
+    let by_commits = match flushed {
+        Some(work) => least([(share, IN_COMMIT.0), (work.under_way, FLUSHES), (server.in_commit, 0.5)]),
+        None => least([(share, IN_COMMIT.1), (server.in_commit, 0.5)]),
+    };
+    // The log's buffer is full: writers wait for the disk before they even commit.
+    let load = greatest([(by_commits, 1.0), (waits_for_log.min(1.0) * share, IN_COMMIT.0)]);
+    let mut finding = Finding::new(Name::FlushBound, load, share)
+        .figure("sessions at work that wait for their commit", share, Unit::Share, Some(IN_COMMIT.0))
+        .figure("transactions committed", server.commits_per_s, Unit::PerSecond, None);
+    if let (Some(disk), Some(work)) = (flushing, flushed) {
+        // One flush runs at a time: this one has an end.
+        finding = finding
+            .ceiling(work.under_way)
+            .figure(
+                format!("time in which {} flushed", disk.name),
+                work.under_way,
+                Unit::Share,
+                Some(FLUSHES),
+            )
+            .figure("flushes", work.per_s, Unit::PerSecond, None)
+            .figure("a flush takes", work.await_ms.unwrap_or(0.0), Unit::Milliseconds, None)
+            .who(Some(format!("disk {}", disk.name)));
+    }
+    let finding =
+        finding.figure("waits for room in the redo log's buffer", waits_for_log, Unit::PerSecond, None);
+    Some(match server.log.checkpoint_age {
+        Some(age) => finding.figure("redo log used since the checkpoint", age, Unit::Share, None),
+        None => finding,
+    })
+}
+
+pub(super) fn buffer_pool(window: &Window) -> Option<Finding> {
+    let server = window.server.as_ref()?;
+    let reading = busiest(window, |disk| disk.read.under_way)?;
+    let pool = server.pool;
+    if pool.loading || server.uptime_s < COLD_S && pool.free > ROOM {
+        return Some(Finding::new(Name::BufferPool, 0.0, 0.0));
+    }
+    let read_ms = reading.read.await_ms.unwrap_or(0.0);
+    let share = if server.active > 0.0 { pool.misses_per_s * read_ms / 1e3 / server.active } else { 0.0 };
+    let full = ((1.0 - pool.free) / (1.0 - ROOM)).min(1.0);
+    // A pool with room is never too small, however much is read: not even nearly.
+    let load = if pool.free > ROOM { (full * share / MISSES).min(0.9) } else { share / MISSES };
+    Some(
+        Finding::new(Name::BufferPool, load, share.min(1.0) * window.rest())
+            .figure("sessions' time spent on reading missed pages", share.min(1.0), Unit::Share, Some(MISSES))
+            .figure("pages missed", pool.misses_per_s, Unit::PerSecond, None)
+            .figure(format!("a read of {} takes", reading.name), read_ms, Unit::Milliseconds, None)
+            .figure("pages of the pool that hold nothing", pool.free, Unit::Share, Some(ROOM))
+            .figure("the pool", pool.size as f64, Unit::Bytes, None),
+    )
+}
+
+pub(super) fn disk_latency(window: &Window) -> Option<Finding> {
+    let host = window.host.as_ref()?;
+    let disk = busiest(window, |disk| disk.queue)?;
+    let slow = |idle: Option<f64>| idle.map_or(SLOW_MS, |ms| ms * SLOWER);
+    let (read_limit, write_limit) = (slow(window.ceilings.idle_read_ms), slow(window.ceilings.idle_write_ms));
+    let (read, write) = (disk.read.await_ms.unwrap_or(0.0), disk.written.await_ms.unwrap_or(0.0));
+    // Requests that flushes wait for are the flush rule's.
+    let under_way = disk.read.under_way + disk.written.under_way;
+    let latency = greatest([(read, read_limit), (write, write_limit)]);
+    let waits = host.pressure.io.map_or(WAITS, |io| io.some);
+    let load = least([(latency, 1.0), (under_way, UNDER_WAY), (waits, WAITS)]);
+    Some(
+        Finding::new(Name::DiskLatency, load, disk.busy * window.rest())
+            .figure(format!("a read of {} takes", disk.name), read, Unit::Milliseconds, Some(read_limit))
+            .figure("a write takes", write, Unit::Milliseconds, Some(write_limit))
+            .figure("requests under way", under_way, Unit::Count, Some(UNDER_WAY))
+            .figure("reads", disk.read.per_s, Unit::PerSecond, None)
+            .figure("writes", disk.written.per_s, Unit::PerSecond, None)
+            .figure("time in which somebody waited for a disk", waits, Unit::Share, Some(WAITS))
+            .who(Some(format!("disk {}", disk.name))),
+    )
+}
+
+fn busiest(window: &Window, by: impl Fn(&host::disk::Sample) -> f64) -> Option<&host::disk::Sample> {
+    window.host.as_ref()?.disks.iter().max_by(|a, b| by(a).total_cmp(&by(b)))
+}

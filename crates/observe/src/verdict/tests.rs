@@ -1,0 +1,362 @@
+//! Rules on made-up windows, and what holds for any window.
+
+use super::*;
+use crate::host::{cpu, disk, pressure};
+use crate::server;
+use proptest::prelude::*;
+
+/// Two CPUs, half busy, one disk at ease, a server with some sessions at work.
+fn healthy() -> Window {
+    let shares = cpu::Shares { user: 0.3, system: 0.1, idle: 0.58, softirq: 0.02, ..cpu::Shares::default() };
+    let work = |per_s, await_ms: f64| disk::Work {
+        per_s,
+        bytes_per_s: per_s * 16384.0,
+        await_ms: Some(await_ms),
+        under_way: per_s * await_ms / 1e3,
+    };
+    let mut host = host::Sample { seconds: 10.0, ..host::Sample::default() };
+    host.cpu = cpu::Sample { all: shares, each: vec![(0, shares), (1, shares)], ..cpu::Sample::default() };
+    host.pressure.cpu = Some(pressure::Sample { some: 0.05, full: 0.0 });
+    // As an idle MariaDB with io_uring shows it.
+    host.pressure.io = Some(pressure::Sample { some: 0.99, full: 0.9 });
+    host.pressure.memory = Some(pressure::Sample::default());
+    host.disks = vec![disk::Sample {
+        name: "nvme0n1".to_owned(),
+        read: work(20.0, 0.2),
+        written: work(200.0, 0.1),
+        flushed: Some(work(100.0, 0.5)),
+        busy: 0.1,
+        queue: 0.1,
+        in_flight: 0,
+    }];
+    let mut server = server::Sample {
+        seconds: 10.0,
+        uptime_s: 86_400,
+        statements_per_s: 2000.0,
+        writes_per_s: 200.0,
+        commits_per_s: 200.0,
+        active: 2.0,
+        in_commit: 0.3,
+        connected: 50.0,
+        max_connections: 500,
+        mean_statement_ms: Some(1.0),
+        ..server::Sample::default()
+    };
+    server.pool.free = 0.01;
+    server.pool.misses_per_s = 20.0;
+    Window { host: Some(host), server: Some(server), ..Window::default() }
+}
+
+fn with(change: impl FnOnce(&mut host::Sample, &mut server::Sample)) -> Window {
+    let mut window = healthy();
+    change(window.host.as_mut().unwrap(), window.server.as_mut().unwrap());
+    window
+}
+
+fn named(window: &Window) -> Option<Name> {
+    judge(window).bottleneck.map(|finding| finding.name)
+}
+
+fn busy(host: &mut host::Sample) {
+    host.cpu.all.user = 0.9;
+    host.cpu.all.idle = 0.0;
+    host.pressure.cpu = Some(pressure::Sample { some: 0.7, full: 0.0 });
+}
+
+#[test]
+fn every_name_has_one_row_and_every_row_says_what_to_do() {
+    let mut names: Vec<Name> = Name::every().collect();
+    names.sort_unstable();
+    names.dedup();
+    assert_eq!(names.len(), RULES.len());
+    for rule in RULES {
+        assert!(!rule.called.is_empty() && !rule.when.is_empty() && !rule.next.is_empty(), "{:?}", rule.name);
+        assert!(!rule.explains.contains(&rule.name));
+    }
+}
+
+#[test]
+fn a_healthy_server_has_no_bottleneck_but_a_tightest_ceiling() {
+    let verdict = judge(&healthy());
+    assert_eq!(verdict.bottleneck, None, "{verdict:#?}");
+    let (name, used) = verdict.tightest.unwrap();
+    assert_eq!(name, Name::Cpu);
+    assert!((used - 0.42).abs() < 1e-9, "{used}");
+}
+
+#[test]
+fn each_bottleneck_is_named_when_only_it_is_there() {
+    let cases: Vec<(Name, Window)> = vec![
+        (Name::Cpu, with(|host, _| busy(host))),
+        (Name::Steal, with(|host, _| host.cpu.all.steal = 0.25)),
+        (
+            Name::HostMemory,
+            with(|host, _| {
+                host.pressure.memory = Some(pressure::Sample { some: 0.4, full: 0.2 });
+            }),
+        ),
+        (
+            Name::FlushBound,
+            with(|host, server| {
+                (server.active, server.in_commit) = (16.0, 14.0);
+                host.disks[0].flushed.as_mut().unwrap().under_way = 0.95;
+            }),
+        ),
+        (
+            Name::BufferPool,
+            with(|host, server| {
+                (server.active, server.pool.misses_per_s) = (8.0, 5000.0);
+                host.disks[0].read.await_ms = Some(1.0);
+            }),
+        ),
+        (
+            Name::DiskLatency,
+            with(|host, _| {
+                host.disks[0].written.await_ms = Some(40.0);
+                host.disks[0].written.under_way = 8.0;
+                host.disks[0].busy = 1.0;
+            }),
+        ),
+        (Name::SoftirqOnOneCpu, with(|host, _| host.cpu.each[0].1.softirq = 0.9)),
+        (
+            Name::PacketDrops,
+            with(|host, _| {
+                host.softnet =
+                    vec![host::softnet::Sample { cpu: 0, dropped_per_s: 50.0, ..Default::default() }];
+            }),
+        ),
+        (
+            Name::Nic,
+            with(|host, _| {
+                let mut nic = host::nic::Sample { name: "eth0".to_owned(), ..Default::default() };
+                (nic.sent.bytes_per_s, nic.link_bytes_per_s) = (1.2e8, Some(1.25e8));
+                host.nics = vec![nic];
+            }),
+        ),
+        (
+            Name::NeighbourTable,
+            with(|host, _| {
+                host.neighbours = host::table::Sample { entries: 1024, limit: 1024, refused_per_s: 3.0 };
+            }),
+        ),
+        (
+            Name::ConntrackTable,
+            with(|host, _| {
+                host.conntrack =
+                    Some(host::table::Sample { entries: 65_000, limit: 65_536, refused_per_s: 0.0 });
+            }),
+        ),
+        (Name::RowLocks, with(|_, server| (server.active, server.in_row_lock) = (20.0, 18.0))),
+        (Name::MetadataLocks, with(|_, server| (server.active, server.in_metadata_lock) = (20.0, 18.0))),
+        (Name::Connections, with(|_, server| server.connected = 499.0)),
+        (
+            Name::ReplicationLag,
+            with(|_, server| {
+                let replica =
+                    server::Replica { lag_s: Some(40.0), receives: true, applies: true, delay_s: 0.0 };
+                (server.replica, server.appliers) = (Some(replica), (0.1, 4.0));
+            }),
+        ),
+        (
+            Name::SingleThreadedApply,
+            with(|_, server| {
+                let replica =
+                    server::Replica { lag_s: Some(40.0), receives: true, applies: true, delay_s: 0.0 };
+                (server.replica, server.appliers) = (Some(replica), (0.98, 1.0));
+            }),
+        ),
+        (Name::CrossZone, {
+            let place = Place { other_zone: true, round_trip_ms: 1.5 };
+            Window { place: Some(place), ..with(|_, server| server.mean_statement_ms = Some(0.2)) }
+        }),
+        (Name::NotTheDatabase, {
+            let application = Application {
+                request_p99_ms: 900.0,
+                usual_request_p99_ms: 100.0,
+                statement_p99_ms: 5.0,
+                usual_statement_p99_ms: 5.0,
+            };
+            Window { application: Some(application), ..with(|_, server| server.active = 0.2) }
+        }),
+    ];
+    assert_eq!(cases.len(), RULES.len(), "a case for each rule");
+    for (name, window) in cases {
+        let verdict = judge(&window);
+        assert_eq!(verdict.bottleneck.as_ref().map(|f| f.name), Some(name), "{verdict:#?}");
+    }
+}
+
+#[test]
+fn the_worked_example_names_row_locks_before_the_cpu() {
+    let window = with(|host, server| {
+        busy(host);
+        host.pressure.cpu = Some(pressure::Sample { some: 0.6, full: 0.0 });
+        (server.active, server.in_row_lock, server.in_commit) = (40.0, 32.0, 2.0);
+    });
+    let verdict = judge(&window);
+    assert_eq!(verdict.bottleneck.as_ref().map(|f| f.name), Some(Name::RowLocks));
+    assert_eq!(verdict.runner_up.as_ref().map(|f| f.name), Some(Name::Cpu));
+    assert_eq!(verdict.sure, Some(Sure::Certain));
+}
+
+#[test]
+fn a_cause_goes_before_its_effect() {
+    let window = with(|_, server| {
+        (server.active, server.in_metadata_lock, server.connected) = (480.0, 400.0, 500.0);
+        server.refused_per_s = 20.0;
+    });
+    let verdict = judge(&window);
+    assert_eq!(verdict.bottleneck.map(|f| f.name), Some(Name::MetadataLocks));
+    assert_eq!(verdict.runner_up.map(|f| f.name), Some(Name::Connections));
+}
+
+#[test]
+fn a_cold_or_roomy_pool_is_not_too_small() {
+    let reads = |host: &mut host::Sample, server: &mut server::Sample| {
+        (server.active, server.pool.misses_per_s) = (8.0, 5000.0);
+        host.disks[0].read.await_ms = Some(1.0);
+    };
+    let roomy = with(|host, server| {
+        reads(host, server);
+        server.pool.free = 0.4;
+    });
+    let loading = with(|host, server| {
+        reads(host, server);
+        server.pool.loading = true;
+    });
+    assert_eq!((named(&roomy), named(&loading)), (None, None));
+}
+
+#[test]
+fn what_has_no_evidence_is_not_judged_and_said_so() {
+    let verdict = judge(&Window::default());
+    assert_eq!(verdict.bottleneck, None);
+    assert_eq!(verdict.not_judged.len(), RULES.len());
+    assert_eq!(verdict.tightest, None);
+}
+
+#[test]
+fn a_verdict_is_named_within_three_windows_and_survives_a_short_dip() {
+    let mut settling = Settling::default();
+    let locked = with(|_, server| (server.active, server.in_row_lock) = (20.0, 18.0));
+    let names = |settling: &mut Settling, window: &Window, times: usize| {
+        (0..times).map(|_| settling.next(window).bottleneck.map(|f| f.name)).collect::<Vec<_>>()
+    };
+    let row = Some(Name::RowLocks);
+    assert_eq!(names(&mut settling, &healthy(), 3), [None; 3]);
+    assert_eq!(names(&mut settling, &locked, 4), [None, None, row, row]);
+    assert_eq!(names(&mut settling, &healthy(), 2), [row, row], "a dip");
+    assert_eq!(names(&mut settling, &locked, 1), [row]);
+    assert_eq!(names(&mut settling, &healthy(), 6), [row, row, row, row, None, None]);
+}
+
+#[test]
+fn what_alternates_is_not_renamed_each_time() {
+    let mut settling = Settling::default();
+    let locked = with(|_, server| (server.active, server.in_row_lock) = (20.0, 12.0));
+    let torn = with(|host, server| {
+        busy(host);
+        (server.active, server.in_row_lock) = (20.0, 7.0);
+    });
+    for _ in 0..4 {
+        settling.next(&locked);
+    }
+    let mut changes = 0;
+    let mut last = Some(Name::RowLocks);
+    for round in 0..40 {
+        let window = if round % 2 == 0 { &torn } else { &locked };
+        let now = settling.next(window).bottleneck.map(|f| f.name);
+        changes += usize::from(now != last);
+        last = now;
+    }
+    assert_eq!(changes, 0);
+}
+
+/// Windows of all kinds, sound or not.
+fn windows() -> impl Strategy<Value = Window> {
+    let share = || 0.0f64..=1.0;
+    let host = (share(), share(), share(), share(), share(), 0.0f64..100.0, 0.0f64..20.0, 0.0f64..2.0);
+    let server =
+        (0.0f64..100.0, share(), share(), share(), 0.0f64..1000.0, 0.0f64..1e4, share(), 0.0f64..60.0);
+    (host, server, any::<bool>(), any::<bool>()).prop_map(|(h, s, has_host, has_server)| {
+        let mut window = healthy();
+        let host = window.host.as_mut().unwrap();
+        (host.cpu.all.user, host.cpu.all.steal, host.cpu.each[1].1.softirq) = (h.0, h.1, h.2);
+        host.pressure.cpu = Some(pressure::Sample { some: h.3, full: 0.0 });
+        host.pressure.memory = Some(pressure::Sample { some: h.4, full: h.4 / 10.0 });
+        host.disks[0].written.await_ms = Some(h.5);
+        host.disks[0].written.under_way = h.6;
+        host.disks[0].flushed.as_mut().unwrap().under_way = h.7;
+        let server = window.server.as_mut().unwrap();
+        server.active = s.0;
+        (server.in_row_lock, server.in_metadata_lock, server.in_commit) = (s.0 * s.1, s.0 * s.2, s.0 * s.3);
+        (server.connected, server.pool.misses_per_s, server.pool.free) = (s.4, s.5, s.6);
+        server.replica =
+            Some(server::Replica { lag_s: Some(s.7), delay_s: 0.0, receives: true, applies: true });
+        if !has_host {
+            window.host = None;
+        }
+        if !has_server {
+            window.server = None;
+        }
+        window
+    })
+}
+
+proptest! {
+    #[test]
+    fn any_window_has_a_sound_verdict(window in windows()) {
+        let findings = find(&window);
+        for finding in &findings {
+            prop_assert!(finding.load.is_finite() && finding.load >= 0.0, "{finding:?}");
+            prop_assert!((0.0..=1.0).contains(&finding.weight), "{finding:?}");
+            prop_assert!(finding.ceiling.is_none_or(|used| (0.0..=1.0).contains(&used)), "{finding:?}");
+            prop_assert!(finding.evidence.iter().all(|figure| figure.value.is_finite()), "{finding:?}");
+        }
+        let called = findings.iter().any(|f| f.load >= 1.0);
+        let verdict = judge(&window);
+        prop_assert_eq!(verdict.bottleneck.is_some(), called);
+        prop_assert!(verdict.bottleneck.as_ref().is_none_or(|f| f.load >= 1.0 && !f.evidence.is_empty()));
+        if let (Some(first), Some(second)) = (&verdict.bottleneck, &verdict.runner_up) {
+            prop_assert!(first.name != second.name);
+            prop_assert!(!second.name.rule().explains.contains(&first.name) || second.load < 1.0
+                || first.name.rule().explains.contains(&second.name));
+        }
+        prop_assert_eq!(findings.len() + verdict.not_judged.len(), RULES.len());
+    }
+
+    #[test]
+    fn more_of_the_evidence_is_never_less_of_the_bottleneck(window in windows(), more in 1.0f64..3.0) {
+        let mut worse = window.clone();
+        if let Some(host) = &mut worse.host {
+            host.cpu.all.steal = (host.cpu.all.steal * more).min(1.0);
+            host.pressure.cpu = host.pressure.cpu.map(|p| pressure::Sample { some: (p.some * more).min(1.0), ..p });
+        }
+        if let Some(server) = &mut worse.server {
+            server.in_row_lock = (server.in_row_lock * more).min(server.active);
+            server.in_metadata_lock = (server.in_metadata_lock * more).min(server.active);
+            server.connected *= more;
+        }
+        for name in [Name::Cpu, Name::Steal, Name::RowLocks, Name::MetadataLocks, Name::Connections] {
+            let load = |window: &Window| (name.rule().judge)(window).map_or(0.0, |finding| finding.load);
+            prop_assert!(load(&worse) >= load(&window) - 1e-9, "{name:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_newly_named_was_first_in_three_of_the_last_four_windows(
+        windows in prop::collection::vec(windows(), 1..60),
+    ) {
+        let mut settling = Settling::default();
+        let (mut last, mut firsts) = (None, Vec::new());
+        for window in &windows {
+            firsts.push(named(window));
+            let now = settling.next(window).bottleneck.map(|f| f.name);
+            if now.is_some() && now != last {
+                let times = firsts.iter().rev().take(4).filter(|first| **first == now).count();
+                prop_assert!(times >= 3 || last.is_none(), "{last:?} became {now:?} after {times} windows");
+            }
+            last = now;
+        }
+    }
+}
