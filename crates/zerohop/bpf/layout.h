@@ -1,0 +1,76 @@
+/* What the programs and src/layout.rs agree on, byte for byte. Any change here changes LAYOUT there: maps that an
+ * older headroom pinned are then left alone, and new ones are made. */
+
+#define SLOTS 256       /* picks in a page */
+#define LISTENERS 64    /* listener numbers */
+#define TARGETS 1024    /* (listener, server) numbers */
+
+/* Addresses are IPv6, IPv4 ones mapped into it; ports stand in network order in the lower half. */
+struct key {
+	__u32 ip[4];
+	__u32 port;
+};
+
+/* The one entry of `about`: what holds for all listeners. Times are CLOCK_MONOTONIC, ns. */
+struct about {
+	__u64 alive_until;  /* headroom has spoken lately: until then the ordinary listener is there */
+	__u64 keep_until;   /* until then connections are sent past although headroom is gone */
+	__u64 netns;        /* cookie of the network namespace in which the listeners are */
+	__u64 doubt;        /* how long a server that failed a connection is in doubt, ns */
+	__u32 owner;        /* process that writes */
+	__u32 layout;
+	char name[96];      /* for people */
+};
+
+/* Upcoming picks of a listener. A slot is a target's number plus one; 0 is the ordinary listener. */
+struct page {
+	__u32 cursor;       /* picks taken, counted by the kernel */
+	__u32 slots;        /* slots in use, at most SLOTS */
+	__u32 wrap;         /* after the last slot it goes on here */
+	__u32 spare;
+	__u32 slot[SLOTS];
+};
+
+#define TARGET_LOOPBACK 1     /* its address is a loopback one */
+#define TARGET_CLOSES_MEAN_NOTHING 2 /* sessions that the server ends first are usual here */
+
+struct target {
+	__u32 ip[4];
+	__u32 port;
+	__u32 listener;
+	__u32 flags;
+	__u32 spare;
+};
+
+/* Written by the kernel alone. */
+struct tally {
+	__u64 doubt_until;
+	__u64 opened;
+	__u64 ended;        /* of those opened */
+	__u64 refused;      /* connections that failed before they were open */
+	__u64 hung;         /* connection attempts unanswered for a second */
+	__u64 lost;         /* of those ended, by the server first */
+	__u64 to_server;    /* bytes of sessions that are over */
+	__u64 to_client;
+};
+
+/* What became of connect() calls on a listener, by the kernel alone. */
+struct fate {
+	__u64 past;         /* sent straight to a server */
+	__u64 chosen;       /* left to the ordinary listener by an empty slot */
+	__u64 doubt;        /* left to it because the picked server was in doubt */
+	__u64 unfit;        /* left to it: no room, or the socket cannot reach the server's address */
+};
+
+#define SESSION_OPEN 1
+#define SESSION_ENDED 2
+#define SESSION_LEFT 4  /* the client has closed it */
+
+struct session {
+	__u64 since;
+	__u32 target;
+	__u32 listener;
+	__u32 ip[4];        /* what the client dialled */
+	__u32 port;
+	__u32 state;
+};

@@ -1,0 +1,255 @@
+/* Zero-hop: sends connect() on a listener's address straight to a server.
+ *
+ * Nothing is decided here. User space writes pages of upcoming picks; connect() takes the next one. What is noticed
+ * here at once is a server that fails: its picks then go to the ordinary listener, which can try others. When headroom
+ * itself is gone (it stamps `about` several times a second), there is no ordinary listener, and the next pick is taken
+ * instead, until `keep_until`.
+ *
+ * Only the kernel's public headers are used. Maps are declared without a definition: the loader makes them
+ * (src/layout.rs) and puts their descriptors in. */
+#include <linux/types.h>
+#include <linux/bpf.h>
+#include "layout.h"
+
+#define SEC(name) __attribute__((section(name), used))
+#define INLINE static inline __attribute__((always_inline))
+#define TCP 6
+#define PASS 1
+#define TRIES 16
+#define MAPPED __builtin_bswap32(0xffff)
+
+struct map;
+extern struct map about, listeners, active, pages, targets, tallies, fates, sessions;
+
+static void *(*lookup)(void *map, const void *key) = (void *)BPF_FUNC_map_lookup_elem;
+static long (*update)(void *map, const void *key, const void *value, __u64 flags) = (void *)BPF_FUNC_map_update_elem;
+static long (*delete)(void *map, const void *key) = (void *)BPF_FUNC_map_delete_elem;
+static __u64 (*now)(void) = (void *)BPF_FUNC_ktime_get_ns;
+static __u64 (*cookie_of)(void *ctx) = (void *)BPF_FUNC_get_socket_cookie;
+static __u64 (*netns_of)(void *ctx) = (void *)BPF_FUNC_get_netns_cookie;
+static long (*set_callbacks)(void *ctx, int flags) = (void *)BPF_FUNC_sock_ops_cb_flags_set;
+
+#define ADD(counter, n) __sync_fetch_and_add(&(counter), (n))
+
+/* The target of the next pick in `choice`; 0 where the ordinary listener is to have the connection. */
+INLINE struct target *next(struct about *us, __u32 listener, struct fate *fate, __u64 time, __u32 *choice)
+{
+	__u32 *side = lookup(&active, &listener);
+	if (!side)
+		return 0;
+	__u32 at = listener * 2 + (*side & 1);
+	struct page *page = lookup(&pages, &at);
+	if (!page)
+		return 0;
+	__u32 slots = page->slots, wrap = page->wrap;
+	if (slots == 0 || slots > SLOTS || wrap >= slots)
+		return 0;
+	int alive = time <= us->alive_until;
+	struct target *doubted = 0;
+	for (int try = 0; try < TRIES; try++) {
+		__u32 n = __sync_fetch_and_add(&page->cursor, 1);
+		if (n >= slots)
+			n = wrap + (n - slots) % (slots - wrap);
+		__u32 number = page->slot[n & (SLOTS - 1)];
+		if (number == 0) {
+			if (!alive)
+				continue;
+			ADD(fate->chosen, 1);
+			return 0;
+		}
+		number -= 1;
+		struct target *target = lookup(&targets, &number);
+		struct tally *tally = lookup(&tallies, &number);
+		if (!target || !tally)
+			continue;
+		if (tally->doubt_until > time) {
+			if (!alive) {
+				/* Better than an address where nobody listens. */
+				doubted = target;
+				*choice = number;
+				continue;
+			}
+			ADD(fate->doubt, 1);
+			return 0;
+		}
+		*choice = number;
+		return target;
+	}
+	return doubted;
+}
+
+/* Whether a socket that is bound to `source` may go to `target`: from a loopback address only to another. */
+INLINE int fits(struct bpf_sock_addr *ctx, struct target *target, int v6)
+{
+	struct bpf_sock *sk = ctx->sk;
+	if (!v6 && target->ip[2] != MAPPED)
+		return 0;
+	if (!sk || (target->flags & TARGET_LOOPBACK))
+		return 1;
+	if (!v6)
+		return (sk->src_ip4 & __builtin_bswap32(0xff000000)) != __builtin_bswap32(0x7f000000);
+	__u32 a = sk->src_ip6[0], b = sk->src_ip6[1], c = sk->src_ip6[2], d = sk->src_ip6[3];
+	if (a || b)
+		return 1;
+	if (c == MAPPED)
+		return (d & __builtin_bswap32(0xff000000)) != __builtin_bswap32(0x7f000000);
+	return c || d != __builtin_bswap32(1);
+}
+
+INLINE struct target *past(struct bpf_sock_addr *ctx, struct key *dialled, int v6)
+{
+	if (ctx->protocol != TCP)
+		return 0;
+	__u32 *listener = lookup(&listeners, dialled);
+	if (!listener)
+		return 0;
+	__u32 zero = 0, number = *listener, choice = 0;
+	struct about *us = lookup(&about, &zero);
+	struct fate *fate = lookup(&fates, &number);
+	__u64 time = now();
+	if (!us || !fate || us->keep_until < time || us->netns != netns_of(ctx))
+		return 0;
+	struct target *target = next(us, number, fate, time, &choice);
+	if (!target)
+		return 0;
+	struct session session = { .since = time, .target = choice, .listener = number, .port = dialled->port };
+	__builtin_memcpy(session.ip, dialled->ip, sizeof(session.ip));
+	__u64 cookie = cookie_of(ctx);
+	if (!fits(ctx, target, v6) || update(&sessions, &cookie, &session, BPF_ANY)) {
+		ADD(fate->unfit, 1);
+		return 0;
+	}
+	ADD(fate->past, 1);
+	return target;
+}
+
+SEC("program/connect4") int connect4(struct bpf_sock_addr *ctx)
+{
+	struct key dialled = { .ip = { 0, 0, MAPPED, ctx->user_ip4 }, .port = ctx->user_port };
+	struct target *target = past(ctx, &dialled, 0);
+	if (target) {
+		ctx->user_ip4 = target->ip[3];
+		ctx->user_port = target->port;
+	}
+	return PASS;
+}
+
+SEC("program/connect6") int connect6(struct bpf_sock_addr *ctx)
+{
+	struct key dialled = { .port = ctx->user_port };
+	dialled.ip[0] = ctx->user_ip6[0];
+	dialled.ip[1] = ctx->user_ip6[1];
+	dialled.ip[2] = ctx->user_ip6[2];
+	dialled.ip[3] = ctx->user_ip6[3];
+	struct target *target = past(ctx, &dialled, 1);
+	if (target) {
+		ctx->user_ip6[0] = target->ip[0];
+		ctx->user_ip6[1] = target->ip[1];
+		ctx->user_ip6[2] = target->ip[2];
+		ctx->user_ip6[3] = target->ip[3];
+		ctx->user_port = target->port;
+	}
+	return PASS;
+}
+
+/* The reverse: who asks for the peer of such a socket hears what was dialled. */
+SEC("program/getpeername4") int getpeername4(struct bpf_sock_addr *ctx)
+{
+	__u64 cookie = cookie_of(ctx);
+	struct session *session = lookup(&sessions, &cookie);
+	if (session && session->ip[2] == MAPPED) {
+		ctx->user_ip4 = session->ip[3];
+		ctx->user_port = session->port;
+	}
+	return PASS;
+}
+
+SEC("program/getpeername6") int getpeername6(struct bpf_sock_addr *ctx)
+{
+	__u64 cookie = cookie_of(ctx);
+	struct session *session = lookup(&sessions, &cookie);
+	if (session) {
+		ctx->user_ip6[0] = session->ip[0];
+		ctx->user_ip6[1] = session->ip[1];
+		ctx->user_ip6[2] = session->ip[2];
+		ctx->user_ip6[3] = session->ip[3];
+		ctx->user_port = session->port;
+	}
+	return PASS;
+}
+
+/* The client closes its socket: what ends from now on is the client's doing. One that never got under way is forgotten. */
+SEC("program/release") int release(struct bpf_sock *sk)
+{
+	__u64 cookie = cookie_of(sk);
+	struct session *session = lookup(&sessions, &cookie);
+	if (!session)
+		return PASS;
+	session->state |= SESSION_LEFT;
+	if (sk->state == BPF_TCP_CLOSE)
+		delete(&sessions, &cookie);
+	return PASS;
+}
+
+INLINE void doubt(struct tally *tally)
+{
+	__u32 zero = 0;
+	struct about *us = lookup(&about, &zero);
+	if (us)
+		tally->doubt_until = now() + us->doubt;
+}
+
+INLINE void changed(struct bpf_sock_ops *ctx, struct session *session, __u64 cookie, __u32 from, __u32 to)
+{
+	__u32 number = session->target;
+	struct target *target = lookup(&targets, &number);
+	struct tally *tally = lookup(&tallies, &number);
+	if (!target || !tally)
+		return;
+	if (to == BPF_TCP_ESTABLISHED) {
+		session->state |= SESSION_OPEN;
+		ADD(tally->opened, 1);
+	} else if (from == BPF_TCP_SYN_SENT) {
+		ADD(tally->refused, 1);
+		doubt(tally);
+	} else if (from == BPF_TCP_ESTABLISHED && (session->state & SESSION_OPEN)) {
+		session->state |= SESSION_ENDED;
+		ADD(tally->ended, 1);
+		if (!(session->state & SESSION_LEFT) && (to == BPF_TCP_CLOSE_WAIT || to == BPF_TCP_CLOSE)) {
+			ADD(tally->lost, 1);
+			if (!(target->flags & TARGET_CLOSES_MEAN_NOTHING))
+				doubt(tally);
+		}
+	}
+	if (to == BPF_TCP_CLOSE) {
+		ADD(tally->to_server, ctx->bytes_acked);
+		ADD(tally->to_client, ctx->bytes_received);
+		delete(&sessions, &cookie);
+	}
+}
+
+SEC("program/sockops") int sockops(struct bpf_sock_ops *ctx)
+{
+	__u32 op = ctx->op;
+	if (op != BPF_SOCK_OPS_TCP_CONNECT_CB && op != BPF_SOCK_OPS_STATE_CB && op != BPF_SOCK_OPS_RTO_CB)
+		return PASS;
+	__u64 cookie = cookie_of(ctx);
+	struct session *session = lookup(&sessions, &cookie);
+	if (!session)
+		return PASS;
+	if (op == BPF_SOCK_OPS_TCP_CONNECT_CB) {
+		/* Others on this cgroup may want callbacks too. */
+		int flags = ctx->bpf_sock_ops_cb_flags | BPF_SOCK_OPS_STATE_CB_FLAG | BPF_SOCK_OPS_RTO_CB_FLAG;
+		set_callbacks(ctx, flags);
+	} else if (op == BPF_SOCK_OPS_STATE_CB) {
+		changed(ctx, session, cookie, ctx->args[0], ctx->args[1]);
+	} else if (ctx->state == BPF_TCP_SYN_SENT) {
+		__u32 number = session->target;
+		struct tally *tally = lookup(&tallies, &number);
+		if (tally) {
+			ADD(tally->hung, 1);
+			doubt(tally);
+		}
+	}
+	return PASS;
+}

@@ -1,0 +1,426 @@
+//! Programs, maps and links of one `headroom route`: brought into the kernel, or taken over from the process before.
+//!
+//! **Taking over** keeps maps and links and puts this build's programs into the links, each at once: no `connect()`
+//! meets a moment without a program, and sessions stay known. Maps of another layout are left out of it: all is made new,
+//! and then the old removed.
+//!
+//! **Writing a page** never shows half of it: a listener has two, the one not in force is written, then the switch is set.
+//! A program that had read the old switch is done long before that page is written again.
+
+use crate::error::Error;
+use crate::layout::{self, About, Fate, LAYOUT, LISTENERS, MAPS, Map, SESSION_LEFT, SLOTS, Session, TARGETS, Tally};
+use crate::sys::{self, MapFd};
+use crate::{mounts, object};
+use std::collections::HashMap;
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// How long a server that failed a connection is in doubt; user space has looked by then.
+const DOUBT: Duration = Duration::from_secs(1);
+/// The walk over sessions ends here at the latest.
+const MOST_SESSIONS: usize = 65_536;
+
+/// Program, kind of program, place of attachment; by the kernel's numbers.
+const PROGRAMS: [(&str, u32, u32); 6] = [
+    ("connect4", SOCK_ADDR, 10),
+    ("connect6", SOCK_ADDR, 11),
+    ("getpeername4", SOCK_ADDR, 29),
+    ("getpeername6", SOCK_ADDR, 30),
+    ("release", CGROUP_SOCK, 34),
+    ("sockops", SOCK_OPS, 3),
+];
+const CGROUP_SOCK: u32 = 9;
+const SOCK_OPS: u32 = 13;
+const SOCK_ADDR: u32 = 18;
+
+/// Which programs are wanted where.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Spec {
+    /// Tells one configuration's pins from another's; letters, digits, `-` and `_`.
+    pub name: String,
+    /// For people: what the name stands for.
+    pub title: String,
+    /// The cgroup whose processes are served; `None` is the root of the cgroup v2 mount.
+    pub cgroup: Option<PathBuf>,
+}
+
+/// Programs in force. Dropping it leaves them in force.
+#[derive(Debug)]
+pub struct Bypass {
+    maps: Vec<MapFd>,
+    directory: PathBuf,
+    cgroup: PathBuf,
+    about: About,
+    /// Taken over from another process.
+    inherited: bool,
+    /// bpffs was mounted for this.
+    mounted: bool,
+    targets: HashMap<(u32, SocketAddr), Targeted>,
+    listeners: HashMap<SocketAddr, u32>,
+}
+
+/// A pair of a listener and a server, known to the kernel by a number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Targeted {
+    /// Its number.
+    pub number: u32,
+    /// Whether sessions that the server ends first are no sign of a failure.
+    pub closes_mean_nothing: bool,
+}
+
+/// What a listener's next connections shall do.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Wanted {
+    /// Targets in turn; `None` is the ordinary listener. At most [`SLOTS`].
+    pub picks: Vec<Option<u32>>,
+    /// Where it goes on after the last pick.
+    pub wrap: usize,
+}
+
+impl Bypass {
+    /// Brings everything into the kernel, or takes over what is there under this name. Nothing is sent past before
+    /// [`Bypass::beat`] and [`Bypass::set_page`].
+    ///
+    /// # Errors
+    /// What is missing, in words. Nothing is left behind then that was not there before.
+    pub fn open(spec: &Spec) -> Result<Self, Error> {
+        let programs = object::programs().map_err(|why| Error::NoProgram { why })?;
+        let (cgroup, cgroup_path) = mounts::cgroup(spec.cgroup.as_deref())?;
+        // Asked first of all, so that one who may not leaves nothing behind.
+        let probe = MapFd::create(&MAPS[Map::Active as usize]).map_err(|e| Error::kernel("use bpf(2)", e))?;
+        drop(probe);
+        let netns = sys::netns_cookie().map_err(|e| Error::kernel("tell network namespaces apart", e))?;
+        let (directory, mounted) = mounts::make_directory(&spec.name)?;
+        let opened = (|| {
+            let (maps, inherited) = maps(&directory)?;
+            let descriptors: Vec<i32> = maps.iter().map(MapFd::raw).collect();
+            let mut loaded = Vec::new();
+            for program in &programs {
+                let (_, kind, attach) = kind_of(&program.name);
+                let what = || format!("load the program {}", program.name);
+                let fd = sys::load(&program.name, kind, attach, &program.linked(&descriptors));
+                loaded.push((program.name.as_str(), attach, fd.map_err(|e| Error::kernel(what(), e))?));
+            }
+            for (name, attach, program) in &loaded {
+                link(&directory, name, *attach, program, &cgroup)?;
+            }
+            Ok((maps, inherited))
+        })();
+        let (maps, inherited) = match opened {
+            Ok(opened) => opened,
+            Err(error) => {
+                clean_up_after_failure(&directory);
+                return Err(error);
+            }
+        };
+        let about = About {
+            alive_until: 0,
+            keep_until: 0,
+            netns,
+            doubt: DOUBT.as_nanos() as u64,
+            owner: std::process::id(),
+            layout: LAYOUT,
+            name: spec.title.chars().take(90).collect(),
+        };
+        let (targets, listeners) = (HashMap::new(), HashMap::new());
+        let mut bypass =
+            Self { maps, directory, cgroup: cgroup_path, about, inherited, mounted, targets, listeners };
+        bypass.remember().map_err(|e| Error::kernel("read its own maps", e))?;
+        Ok(bypass)
+    }
+
+    /// The directory of the pins.
+    pub fn directory(&self) -> &Path {
+        &self.directory
+    }
+
+    /// The cgroup whose processes are served.
+    pub fn cgroup(&self) -> &Path {
+        &self.cgroup
+    }
+
+    /// Whether it was taken over from another process.
+    pub fn inherited(&self) -> bool {
+        self.inherited
+    }
+
+    /// Whether bpffs was mounted for it.
+    pub fn mounted(&self) -> bool {
+        self.mounted
+    }
+
+    /// Says that the ordinary listener is there for `alive`, and that connections may be sent past for `keep` even without it.
+    ///
+    /// # Errors
+    /// When another process has taken over or the pins were removed: this one has nothing to say any more.
+    pub fn beat(&mut self, alive: Duration, keep: Duration) -> Result<(), Error> {
+        let kernel = |e| Error::kernel("write its own maps", e);
+        if !self.directory.join(link_name("connect4")).exists() {
+            return Err(Error::Removed);
+        }
+        let zero = 0u32.to_ne_bytes();
+        let there = self.map(Map::About).lookup(&zero).map_err(kernel)?.map(|bytes| About::read(&bytes));
+        // Before the first beat the one before may still be named there.
+        if self.about.keep_until != 0
+            && let Some(there) = there
+            && there.owner != self.about.owner
+        {
+            return Err(Error::TakenOver { owner: there.owner });
+        }
+        let now = monotonic_ns();
+        self.about.alive_until = now + alive.as_nanos() as u64;
+        self.about.keep_until = now + keep.as_nanos() as u64;
+        self.map(Map::About).update(&zero, &self.about.bytes(), false).map_err(kernel)
+    }
+
+    /// The number of the listener at this address, made if need be.
+    ///
+    /// # Errors
+    /// When there are too many.
+    pub fn listener(&mut self, address: SocketAddr) -> Result<u32, Error> {
+        if let Some(number) = self.listeners.get(&address) {
+            return Ok(*number);
+        }
+        let taken = |n: &u32| self.listeners.values().any(|number| number == n);
+        let number = (0..LISTENERS as u32).find(|n| !taken(n));
+        let number = number.ok_or(Error::TooMany { what: "listeners with zero-hop", most: LISTENERS })?;
+        // No picks of whoever had the number before.
+        self.set_page(number, &Wanted::default())?;
+        let entry = self.map(Map::Listeners).update(&layout::key(address), &number.to_ne_bytes(), false);
+        entry.map_err(|e| Error::kernel("enter a listener", e))?;
+        self.listeners.insert(address, number);
+        Ok(number)
+    }
+
+    /// Connections to this address are nobody's business any more. Sessions that were sent past stay.
+    pub fn forget_listener(&mut self, address: SocketAddr) {
+        if self.listeners.remove(&address).is_some() {
+            // Absent is as good as removed.
+            let _ = self.map(Map::Listeners).delete(&layout::key(address));
+        }
+    }
+
+    /// Addresses of the listeners that the kernel knows.
+    pub fn listeners(&self) -> Vec<SocketAddr> {
+        self.listeners.keys().copied().collect()
+    }
+
+    /// The number of this pair, made if need be from one that is in no page of `in_use` and has no session.
+    ///
+    /// # Errors
+    /// When there are too many.
+    pub fn target(&mut self, listener: u32, server: SocketAddr, closes_mean_nothing: bool) -> Result<u32, Error> {
+        let known = self.targets.get(&(listener, server)).copied();
+        if let Some(known) = known
+            && known.closes_mean_nothing == closes_mean_nothing
+        {
+            return Ok(known.number);
+        }
+        let number = match known {
+            Some(known) => known.number,
+            None => self.free_number()?,
+        };
+        let entry = layout::target(listener, server, closes_mean_nothing);
+        let written = self.map(Map::Targets).update(&number.to_ne_bytes(), &entry, false);
+        written.map_err(|e| Error::kernel("enter a server", e))?;
+        self.targets.insert((listener, server), Targeted { number, closes_mean_nothing });
+        Ok(number)
+    }
+
+    /// Every pair that was ever made, with its number.
+    pub fn targets(&self) -> impl Iterator<Item = (u32, SocketAddr, u32)> + '_ {
+        self.targets.iter().map(|((listener, server), targeted)| (*listener, *server, targeted.number))
+    }
+
+    /// Forgets a pair that is in no page and has no session; its number may be given to another.
+    pub fn forget_target(&mut self, listener: u32, server: SocketAddr) {
+        if let Some(targeted) = self.targets.remove(&(listener, server)) {
+            let number = targeted.number.to_ne_bytes();
+            let empty = |map: Map| vec![0; MAPS[map as usize].value as usize];
+            let _ = self.map(Map::Targets).update(&number, &empty(Map::Targets), false);
+            let _ = self.map(Map::Tallies).update(&number, &empty(Map::Tallies), false);
+        }
+    }
+
+    fn free_number(&self) -> Result<u32, Error> {
+        let taken: std::collections::HashSet<u32> = self.targets.values().map(|t| t.number).collect();
+        let free = (0..TARGETS as u32).find(|n| !taken.contains(n));
+        free.ok_or(Error::TooMany { what: "pairs of listener and server", most: TARGETS })
+    }
+
+    /// Replaces a listener's upcoming picks, at once.
+    ///
+    /// # Errors
+    /// What the kernel said.
+    pub fn set_page(&self, listener: u32, wanted: &Wanted) -> Result<(), Error> {
+        let kernel = |e| Error::kernel("write its own maps", e);
+        let picks = &wanted.picks[..wanted.picks.len().min(SLOTS)];
+        let side = self.side(listener).map_err(kernel)? ^ 1;
+        let page = layout::page(picks, wanted.wrap.min(picks.len().saturating_sub(1)));
+        self.map(Map::Pages).update(&(listener * 2 + side).to_ne_bytes(), &page, false).map_err(kernel)?;
+        self.map(Map::Active).update(&listener.to_ne_bytes(), &side.to_ne_bytes(), false).map_err(kernel)
+    }
+
+    /// How many picks of the page in force have been taken.
+    ///
+    /// # Errors
+    /// What the kernel said.
+    pub fn taken(&self, listener: u32) -> Result<u32, Error> {
+        let kernel = |e| Error::kernel("read its own maps", e);
+        let page = (listener * 2 + self.side(listener).map_err(kernel)?).to_ne_bytes();
+        let page = self.map(Map::Pages).lookup(&page).map_err(kernel)?;
+        Ok(page.map_or(0, |page| layout::cursor(&page)))
+    }
+
+    fn side(&self, listener: u32) -> io::Result<u32> {
+        let side = self.map(Map::Active).lookup(&listener.to_ne_bytes())?;
+        Ok(side.map_or(0, |bytes| layout::u32_at(&bytes, 0) & 1))
+    }
+
+    /// What the kernel counted of a target.
+    ///
+    /// # Errors
+    /// What the kernel said.
+    pub fn tally(&self, target: u32) -> Result<Tally, Error> {
+        let found = self.map(Map::Tallies).lookup(&target.to_ne_bytes());
+        let found = found.map_err(|e| Error::kernel("read its own maps", e))?;
+        Ok(found.map(|bytes| Tally::read(&bytes)).unwrap_or_default())
+    }
+
+    /// What became of connections to a listener.
+    ///
+    /// # Errors
+    /// What the kernel said.
+    pub fn fate(&self, listener: u32) -> Result<Fate, Error> {
+        let found = self.map(Map::Fates).lookup(&listener.to_ne_bytes());
+        let found = found.map_err(|e| Error::kernel("read its own maps", e))?;
+        Ok(found.map(|bytes| Fate::read(&bytes)).unwrap_or_default())
+    }
+
+    /// Every session that was sent past and is not over.
+    ///
+    /// # Errors
+    /// What the kernel said.
+    pub fn sessions(&self) -> Result<Vec<Session>, Error> {
+        sessions(self.map(Map::Sessions)).map_err(|e| Error::kernel("read its own maps", e))
+    }
+
+    /// Notes that the end of this session will be our doing, no failure of its server. `false` when it is over already.
+    pub fn will_end(&self, session: &Session) -> bool {
+        let marked = Session { state: session.state | SESSION_LEFT, ..*session };
+        self.map(Map::Sessions).update(&session.cookie.to_ne_bytes(), &marked.bytes(), true).is_ok()
+    }
+
+    /// Forgets a session whose socket is no more although the kernel never told.
+    pub fn forget_session(&self, session: &Session) {
+        let _ = self.map(Map::Sessions).delete(&session.cookie.to_ne_bytes());
+    }
+
+    fn map(&self, map: Map) -> &MapFd {
+        &self.maps[map as usize]
+    }
+
+    /// What the process before has left in the maps.
+    fn remember(&mut self) -> io::Result<()> {
+        for key in self.map(Map::Listeners).keys(LISTENERS * 4)? {
+            if let Some(value) = self.map(Map::Listeners).lookup(&key)? {
+                self.listeners.insert(layout::address_at(&key, 0), layout::u32_at(&value, 0));
+            }
+        }
+        if !self.inherited {
+            return Ok(());
+        }
+        for number in 0..TARGETS as u32 {
+            let entry = self.map(Map::Targets).lookup(&number.to_ne_bytes())?;
+            if let Some((listener, server)) = entry.as_deref().and_then(layout::read_target) {
+                let targeted = Targeted { number, closes_mean_nothing: false };
+                self.targets.insert((listener, server), targeted);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Nanoseconds of the clock that the programs use.
+pub fn monotonic_ns() -> u64 {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
+}
+
+/// File of a map.
+pub(crate) fn map_name(name: &str) -> String {
+    format!("map_{name}")
+}
+
+/// File of a link.
+pub(crate) fn link_name(name: &str) -> String {
+    format!("link_{name}")
+}
+
+pub(crate) fn sessions(map: &MapFd) -> io::Result<Vec<Session>> {
+    let mut sessions = Vec::new();
+    for key in map.keys(MOST_SESSIONS)? {
+        if let Some(value) = map.lookup(&key)? {
+            sessions.push(Session::read(layout::u64_at(&key, 0), &value));
+        }
+    }
+    Ok(sessions)
+}
+
+fn kind_of(name: &str) -> (&'static str, u32, u32) {
+    PROGRAMS.iter().copied().find(|(known, ..)| *known == name).unwrap_or(PROGRAMS[0])
+}
+
+/// The pinned maps, or new ones, pinned; and whether they were there.
+fn maps(directory: &Path) -> Result<(Vec<MapFd>, bool), Error> {
+    if let Some(maps) = pinned_maps(directory) {
+        return Ok((maps, true));
+    }
+    crate::pins::clear_files(directory);
+    let kernel = |what: &str, error| Error::kernel(format!("{what} on bpffs"), error);
+    let make = |spec| {
+        let map = MapFd::create(spec).map_err(|e| Error::kernel(format!("make the map {}", spec.name), e))?;
+        map.pin(&directory.join(map_name(spec.name))).map_err(|e| kernel("pin a map", e))?;
+        Ok(map)
+    };
+    Ok((MAPS.iter().map(make).collect::<Result<_, _>>()?, false))
+}
+
+fn pinned_maps(directory: &Path) -> Option<Vec<MapFd>> {
+    let get = |spec: &layout::MapSpec| MapFd::get(&directory.join(map_name(spec.name)), spec).ok();
+    let maps: Vec<MapFd> = MAPS.iter().map(get).collect::<Option<_>>()?;
+    let about = About::read(&maps[Map::About as usize].lookup(&0u32.to_ne_bytes()).ok()??);
+    (about.layout == LAYOUT).then_some(maps)
+}
+
+/// Puts a program into its pinned link, or makes one. A link to another cgroup gives way to a new one.
+fn link(
+    directory: &Path,
+    name: &str,
+    attach: u32,
+    program: &OwnedFd,
+    cgroup: &std::fs::File,
+) -> Result<(), Error> {
+    let path = directory.join(link_name(name));
+    let there = sys::get(&path).ok();
+    let same = |link: &OwnedFd| sys::cgroup_of(link).ok() == mounts::cgroup_id(cgroup);
+    if let Some(link) = there.filter(same) {
+        return sys::replace(&link, program).map_err(|e| Error::kernel(format!("replace the program {name}"), e));
+    }
+    let new = sys::attach(program, cgroup.as_fd(), attach)
+        .map_err(|e| Error::kernel(format!("attach the program {name} to the cgroup"), e))?;
+    // Absent or of another cgroup; from here on the new one serves.
+    let _ = std::fs::remove_file(&path);
+    sys::pin(&new, &path).map_err(|e| Error::kernel("pin a link on bpffs", e))
+}
+
+/// Removes what a failed start has pinned, unless it was working before.
+fn clean_up_after_failure(directory: &Path) {
+    if !PROGRAMS.iter().all(|(name, ..)| directory.join(link_name(name)).exists()) {
+        crate::pins::clear(directory);
+        mounts::remove_home();
+    }
+}

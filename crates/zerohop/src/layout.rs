@@ -1,0 +1,328 @@
+//! What is in the maps, as bytes: the twin of `bpf/layout.h`. A test compiles nothing but counts sizes; whoever changes a
+//! structure changes [`LAYOUT`], so that maps pinned by an older headroom are not taken for new ones.
+
+use serde::Serialize;
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+
+/// Number of this layout.
+pub(crate) const LAYOUT: u32 = 1;
+/// Picks in a page, at most.
+pub const SLOTS: usize = 256;
+/// Listeners of a process, at most.
+pub const LISTENERS: usize = 64;
+/// Pairs of a listener and a server, at most.
+pub const TARGETS: usize = 1024;
+/// Sessions, at most; more go through the ordinary listener.
+const SESSIONS: usize = 65_536;
+
+const HASH: u32 = 1;
+const ARRAY: u32 = 2;
+/// Memory for entries that exist, not for all that could.
+const NO_PREALLOC: u32 = 1;
+
+pub(crate) const SESSION_LEFT: u32 = 4;
+const SESSION_OPEN: u32 = 1;
+const SESSION_ENDED: u32 = 2;
+const TARGET_LOOPBACK: u32 = 1;
+const TARGET_CLOSES_MEAN_NOTHING: u32 = 2;
+const NAME: usize = 96;
+
+/// What a map looks like.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct MapSpec {
+    pub(crate) name: &'static str,
+    pub(crate) kind: u32,
+    pub(crate) key: u32,
+    pub(crate) value: u32,
+    pub(crate) entries: u32,
+    pub(crate) flags: u32,
+}
+
+/// Every map, in the order of [`Map`].
+pub(crate) const MAPS: [MapSpec; 8] = [
+    array("about", ABOUT_SIZE, 1),
+    hash("listeners", KEY_SIZE, 4, LISTENERS * 4),
+    array("active", 4, LISTENERS),
+    array("pages", PAGE_SIZE, LISTENERS * 2),
+    array("targets", TARGET_SIZE, TARGETS),
+    array("tallies", TALLY_SIZE, TARGETS),
+    array("fates", FATE_SIZE, LISTENERS),
+    hash("sessions", 8, SESSION_SIZE, SESSIONS),
+];
+
+/// Index into [`MAPS`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Map {
+    About,
+    Listeners,
+    Active,
+    Pages,
+    Targets,
+    Tallies,
+    Fates,
+    Sessions,
+}
+
+const KEY_SIZE: usize = 20;
+const ABOUT_SIZE: usize = 40 + NAME;
+const PAGE_SIZE: usize = 16 + 4 * SLOTS;
+const TARGET_SIZE: usize = 32;
+const TALLY_SIZE: usize = 64;
+const FATE_SIZE: usize = 32;
+const SESSION_SIZE: usize = 40;
+
+const fn array(name: &'static str, value: usize, entries: usize) -> MapSpec {
+    MapSpec { name, kind: ARRAY, key: 4, value: value as u32, entries: entries as u32, flags: 0 }
+}
+
+const fn hash(name: &'static str, key: usize, value: usize, entries: usize) -> MapSpec {
+    let (key, value, entries) = (key as u32, value as u32, entries as u32);
+    MapSpec { name, kind: HASH, key, value, entries, flags: NO_PREALLOC }
+}
+
+/// What holds for all listeners of a process.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct About {
+    pub(crate) alive_until: u64,
+    pub(crate) keep_until: u64,
+    pub(crate) netns: u64,
+    pub(crate) doubt: u64,
+    pub(crate) owner: u32,
+    pub(crate) layout: u32,
+    pub(crate) name: String,
+}
+
+/// What the kernel counted of one target since it was made.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Tally {
+    /// Its picks go to the ordinary listener until then, CLOCK_MONOTONIC in ns.
+    pub doubt_until: u64,
+    /// Sessions that were opened.
+    pub opened: u64,
+    /// Sessions of those that have ended.
+    pub ended: u64,
+    /// Connection attempts that failed.
+    pub refused: u64,
+    /// Connection attempts that got no answer for a second.
+    pub hung: u64,
+    /// Sessions that the server ended first.
+    pub lost: u64,
+    /// Bytes that ended sessions sent to the server.
+    pub to_server: u64,
+    /// Bytes that they received.
+    pub to_client: u64,
+}
+
+/// What became of `connect()` calls on a listener.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Fate {
+    /// Sent straight to a server.
+    pub past: u64,
+    /// Left to the ordinary listener because that was the next pick.
+    pub chosen: u64,
+    /// Left to it because the picked server had just failed.
+    pub doubt: u64,
+    /// Left to it because the table of sessions is full, or the client's socket cannot reach the server's address.
+    pub unfit: u64,
+}
+
+/// A session that was sent past.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Session {
+    /// The kernel's name of its socket.
+    pub cookie: u64,
+    /// Where it went.
+    pub target: u32,
+    /// The listener that was dialled.
+    pub listener: u32,
+    /// What was dialled.
+    pub dialled: SocketAddr,
+    /// It is open: connected, and neither side has closed.
+    pub open: bool,
+    pub(crate) since: u64,
+    pub(crate) state: u32,
+}
+
+impl Tally {
+    /// Sessions now.
+    pub fn open(&self) -> u64 {
+        self.opened.saturating_sub(self.ended)
+    }
+
+    pub(crate) fn read(bytes: &[u8]) -> Self {
+        let at = |n: usize| u64_at(bytes, 8 * n);
+        Self {
+            doubt_until: at(0),
+            opened: at(1),
+            ended: at(2),
+            refused: at(3),
+            hung: at(4),
+            lost: at(5),
+            to_server: at(6),
+            to_client: at(7),
+        }
+    }
+}
+
+impl Fate {
+    pub(crate) fn read(bytes: &[u8]) -> Self {
+        let at = |n: usize| u64_at(bytes, 8 * n);
+        Self { past: at(0), chosen: at(1), doubt: at(2), unfit: at(3) }
+    }
+}
+
+impl Session {
+    pub(crate) fn read(cookie: u64, bytes: &[u8]) -> Self {
+        let state = u32_at(bytes, 36);
+        Self {
+            cookie,
+            since: u64_at(bytes, 0),
+            target: u32_at(bytes, 8),
+            listener: u32_at(bytes, 12),
+            dialled: address_at(bytes, 16),
+            open: state & SESSION_OPEN != 0 && state & SESSION_ENDED == 0,
+            state,
+        }
+    }
+
+    pub(crate) fn bytes(&self) -> Vec<u8> {
+        let mut bytes = self.since.to_ne_bytes().to_vec();
+        bytes.extend(self.target.to_ne_bytes());
+        bytes.extend(self.listener.to_ne_bytes());
+        bytes.extend(key(self.dialled));
+        bytes.extend(self.state.to_ne_bytes());
+        bytes
+    }
+}
+
+impl About {
+    pub(crate) fn bytes(&self) -> Vec<u8> {
+        let mut bytes = Vec::with_capacity(ABOUT_SIZE);
+        for value in [self.alive_until, self.keep_until, self.netns, self.doubt] {
+            bytes.extend(value.to_ne_bytes());
+        }
+        bytes.extend(self.owner.to_ne_bytes());
+        bytes.extend(self.layout.to_ne_bytes());
+        let mut name = self.name.as_bytes().to_vec();
+        name.resize(NAME, 0);
+        bytes.extend(name);
+        bytes
+    }
+
+    pub(crate) fn read(bytes: &[u8]) -> Self {
+        let name = &bytes[40..];
+        let end = name.iter().position(|b| *b == 0).unwrap_or(name.len());
+        Self {
+            alive_until: u64_at(bytes, 0),
+            keep_until: u64_at(bytes, 8),
+            netns: u64_at(bytes, 16),
+            doubt: u64_at(bytes, 24),
+            owner: u32_at(bytes, 32),
+            layout: u32_at(bytes, 36),
+            name: String::from_utf8_lossy(&name[..end]).into_owned(),
+        }
+    }
+}
+
+/// An address as key of `listeners`, and as the programs see it.
+pub(crate) fn key(address: SocketAddr) -> Vec<u8> {
+    let ip = match address.ip() {
+        IpAddr::V4(ip) => ip.to_ipv6_mapped(),
+        IpAddr::V6(ip) => ip,
+    };
+    let mut bytes = ip.octets().to_vec();
+    bytes.extend(u32::from(address.port().to_be()).to_ne_bytes());
+    bytes
+}
+
+/// The reverse of [`key`].
+pub(crate) fn address_at(bytes: &[u8], at: usize) -> SocketAddr {
+    let mut octets = [0; 16];
+    octets.copy_from_slice(&bytes[at..at + 16]);
+    let ip = Ipv6Addr::from(octets);
+    let port = u16::from_be(u32_at(bytes, at + 16) as u16);
+    SocketAddr::new(ip.to_ipv4_mapped().map_or(IpAddr::V6(ip), IpAddr::V4), port)
+}
+
+/// A target's entry.
+pub(crate) fn target(listener: u32, address: SocketAddr, closes_mean_nothing: bool) -> Vec<u8> {
+    let mut bytes = key(address);
+    bytes.extend(listener.to_ne_bytes());
+    let loopback = address.ip().to_canonical().is_loopback();
+    let flags = [(loopback, TARGET_LOOPBACK), (closes_mean_nothing, TARGET_CLOSES_MEAN_NOTHING)];
+    let flags: u32 = flags.iter().filter(|(is, _)| *is).map(|(_, flag)| flag).sum();
+    bytes.extend(flags.to_ne_bytes());
+    bytes.extend([0; 4]);
+    bytes
+}
+
+/// The listener and the address of a target's entry; `None` for one that was never written.
+pub(crate) fn read_target(bytes: &[u8]) -> Option<(u32, SocketAddr)> {
+    let address = address_at(bytes, 0);
+    (address.port() != 0).then(|| (u32_at(bytes, 20), address))
+}
+
+/// A page with these picks; the cursor starts at 0. `wrap` must be less than the number of picks.
+pub(crate) fn page(picks: &[Option<u32>], wrap: usize) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(PAGE_SIZE);
+    for value in [0, picks.len() as u32, wrap as u32, 0] {
+        bytes.extend(value.to_ne_bytes());
+    }
+    for pick in picks {
+        bytes.extend(pick.map_or(0, |target| target + 1).to_ne_bytes());
+    }
+    bytes.resize(PAGE_SIZE, 0);
+    bytes
+}
+
+/// How many picks of a page have been taken.
+pub(crate) fn cursor(page: &[u8]) -> u32 {
+    u32_at(page, 0)
+}
+
+pub(crate) fn u32_at(bytes: &[u8], at: usize) -> u32 {
+    let mut four = [0; 4];
+    four.copy_from_slice(&bytes[at..at + 4]);
+    u32::from_ne_bytes(four)
+}
+
+pub(crate) fn u64_at(bytes: &[u8], at: usize) -> u64 {
+    let mut eight = [0; 8];
+    eight.copy_from_slice(&bytes[at..at + 8]);
+    u64::from_ne_bytes(eight)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_entry_has_the_size_that_its_map_says() {
+        let address = "10.0.0.5:3306".parse().unwrap();
+        let about = About { alive_until: 1, keep_until: 2, netns: 3, doubt: 4, owner: 5, layout: 6, name: "x".into() };
+        let size = |map: Map| MAPS[map as usize].value as usize;
+        assert_eq!(about.bytes().len(), size(Map::About));
+        assert_eq!(page(&[None, Some(3)], 0).len(), size(Map::Pages));
+        assert_eq!(target(1, address, false).len(), size(Map::Targets));
+        assert_eq!(key(address).len(), MAPS[Map::Listeners as usize].key as usize);
+        assert_eq!(Session::read(1, &[0; 40]).bytes().len(), size(Map::Sessions));
+        assert_eq!(About::read(&about.bytes()), about);
+    }
+
+    #[test]
+    fn maps_stand_in_the_order_of_their_names() {
+        for (map, name) in [(Map::About, "about"), (Map::Pages, "pages"), (Map::Sessions, "sessions")] {
+            assert_eq!(MAPS[map as usize].name, name);
+        }
+    }
+
+    #[test]
+    fn addresses_come_back_as_they_went_in() {
+        for text in ["127.0.0.1:3306", "[::1]:3307", "[2001:db8::7]:65535"] {
+            let address: SocketAddr = text.parse().unwrap();
+            assert_eq!(address_at(&key(address), 0), address);
+            assert_eq!(read_target(&target(7, address, true)), Some((7, address)));
+        }
+        assert_eq!(read_target(&[0; TARGET_SIZE]), None);
+    }
+}

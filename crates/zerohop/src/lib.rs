@@ -1,0 +1,30 @@
+//! Zero-hop: `connect()` on a listener's address goes straight to a server, by programs in the kernel.
+//!
+//! The way of a connection: the application calls `connect()` on a listener's address; the program on `cgroup/connect4`
+//! or `connect6` takes the next pick of that listener from a page that user space has written, and puts the server's
+//! address in its place. `getpeername()` still says what was dialled. Where a page has no pick, or the picked server has
+//! just failed, the address stays as it is and the ordinary listener, on that very address, has the connection.
+//!
+//! This crate is the mechanism and decides nothing: which server is picked is its user's (`router`). All of it stays in
+//! the kernel, pinned, when this process ends, until it is taken over by the next one or removed.
+//!
+//! | question | file |
+//! |---|---|
+//! | what the programs do | `bpf/zero_hop.c` |
+//! | what is in the maps | `bpf/layout.h`, `layout` |
+//! | how programs get into the kernel, and are taken over | `bypass`, `object`, `sys` |
+//! | what is pinned where, and how it is removed | `pins`, `mounts` |
+//! | how a connection is looked at and ended from outside | `socket` |
+
+mod bypass;
+mod error;
+mod layout;
+mod mounts;
+mod object;
+pub mod pins;
+pub mod socket;
+mod sys;
+
+pub use bypass::{Bypass, Spec, Targeted, Wanted, monotonic_ns};
+pub use error::Error;
+pub use layout::{Fate, LISTENERS, SLOTS, Session, TARGETS, Tally};

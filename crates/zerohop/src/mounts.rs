@@ -1,0 +1,130 @@
+//! Where cgroup v2 and bpffs are mounted, as this process sees it.
+
+use crate::error::Error;
+use std::ffi::CString;
+use std::fs::File;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+/// Where bpffs belongs by custom.
+const BPFFS: &str = "/sys/fs/bpf";
+/// Says that we mounted it.
+const OURS: &str = "mounted_by_headroom";
+/// The directory of ours in it.
+const HOME: &str = "headroom";
+
+/// Our directory on bpffs, where there is a bpffs.
+pub(crate) fn home() -> Option<PathBuf> {
+    mounted("bpf").map(|bpffs| bpffs.join(HOME))
+}
+
+/// The directory of one configuration on bpffs, made, and bpffs mounted if need be (which is said in the answer).
+pub(crate) fn make_directory(name: &str) -> Result<(PathBuf, bool), Error> {
+    let _lock = lock();
+    let (home, mounted) = make_home()?;
+    let directory = home.join(name);
+    let made = std::fs::create_dir_all(&directory);
+    made.map_err(|source| Error::kernel("make a directory on bpffs", source))?;
+    Ok((directory, mounted))
+}
+
+fn make_home() -> Result<(PathBuf, bool), Error> {
+    let denied = |source| Error::kernel("make a directory on bpffs", source);
+    if let Some(home) = home() {
+        std::fs::create_dir_all(&home).map_err(denied)?;
+        return Ok((home, false));
+    }
+    mount_bpffs().map_err(|source| match source.raw_os_error() {
+        Some(libc::EPERM | libc::EACCES) => Error::kernel("mount bpffs on /sys/fs/bpf", source),
+        _ => Error::NoBpffs { source },
+    })?;
+    let home = Path::new(BPFFS).join(HOME);
+    std::fs::create_dir_all(home.join(OURS)).map_err(denied)?;
+    Ok((home, true))
+}
+
+/// Removes our directory where nothing is left in it, and unmounts bpffs if it was us who mounted it and nobody else uses it.
+/// Returns whether it was unmounted.
+pub(crate) fn remove_home() -> bool {
+    let _lock = lock();
+    let Some(home) = home() else { return false };
+    let ours = home.join(OURS).is_dir();
+    let others = std::fs::read_dir(&home).is_ok_and(|entries| entries.count() > usize::from(ours));
+    if others {
+        return false;
+    }
+    let _ = std::fs::remove_dir(home.join(OURS));
+    if std::fs::remove_dir(&home).is_err() || !ours {
+        return false;
+    }
+    let Some(bpffs) = home.parent() else { return false };
+    // Some kernels put these two there by themselves.
+    let own = |entry: &std::fs::DirEntry| ["maps.debug", "progs.debug"].iter().any(|n| entry.file_name() == *n);
+    let empty = std::fs::read_dir(bpffs).is_ok_and(|entries| entries.flatten().all(|entry| own(&entry)));
+    empty && rustix::mount::unmount(bpffs, rustix::mount::UnmountFlags::empty()).is_ok()
+}
+
+/// Held while our directory comes and goes, against others of our kind; they come and go in a moment.
+fn lock() -> Option<File> {
+    let file = File::open("/sys/fs").ok()?;
+    rustix::fs::flock(&file, rustix::fs::FlockOperation::LockExclusive).ok()?;
+    Some(file)
+}
+
+/// The cgroup to attach to, open; `None` asks for the root of the mount.
+pub(crate) fn cgroup(path: Option<&Path>) -> Result<(File, PathBuf), Error> {
+    let path = match path {
+        Some(path) => path.to_owned(),
+        None => mounted("cgroup2").ok_or(Error::NoCgroup)?,
+    };
+    let wrong = |why: String| Error::WrongCgroup { path: path.clone(), why };
+    let file = File::open(&path).map_err(|error| wrong(error.to_string()))?;
+    // Every cgroup v2 but no v1 one has this file; the root has it since 4.14.
+    if !path.join("cgroup.controllers").exists() {
+        return Err(wrong("it has no cgroup.controllers".to_owned()));
+    }
+    Ok((file, path))
+}
+
+/// The kernel's number of a cgroup.
+pub(crate) fn cgroup_id(cgroup: &File) -> Option<u64> {
+    cgroup.metadata().ok().map(|metadata| metadata.ino())
+}
+
+/// The first mount of a kind of file system.
+fn mounted(kind: &str) -> Option<PathBuf> {
+    mount_point(&std::fs::read_to_string("/proc/self/mounts").ok()?, kind)
+}
+
+fn mount_point(mounts: &str, kind: &str) -> Option<PathBuf> {
+    let fields = mounts.lines().map(|line| line.split(' ').collect::<Vec<_>>());
+    let mut of_kind = fields.filter(|fields| fields.get(2) == Some(&kind));
+    // Spaces and the like stand as octal escapes; such mount points are left out rather than misread.
+    of_kind.find_map(|fields| fields.get(1).filter(|p| !p.contains('\\')).map(PathBuf::from))
+}
+
+fn mount_bpffs() -> std::io::Result<()> {
+    let data = CString::new("mode=0700")?;
+    rustix::mount::mount("bpf", BPFFS, "bpf", rustix::mount::MountFlags::empty(), data.as_c_str())?;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_mount_of_a_kind_is_found_beside_others() {
+        let mounts = "tmpfs /sys/fs/cgroup tmpfs rw 0 0\ncgroup2 /sys/fs/cgroup/unified cgroup2 rw,relatime 0 0\n\
+                      bpf /odd\\040place bpf rw 0 0\nbpf /sys/fs/bpf bpf rw 0 0\n";
+        assert_eq!(mount_point(mounts, "cgroup2"), Some(PathBuf::from("/sys/fs/cgroup/unified")));
+        assert_eq!(mount_point(mounts, "bpf"), Some(PathBuf::from("/sys/fs/bpf")));
+        assert_eq!(mount_point(mounts, "nfs"), None);
+    }
+
+    #[test]
+    fn a_directory_that_is_no_cgroup_is_named() {
+        let error = cgroup(Some(Path::new("/tmp"))).unwrap_err().to_string();
+        assert!(error.contains("/tmp is no directory of a cgroup v2"), "{error}");
+    }
+}
