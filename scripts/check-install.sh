@@ -86,7 +86,7 @@ second=$(as scripts/install.sh build servers bench drivers mysql 2>&1)
 echo "second run: $((($(date +%s%N) - began) / 1000000)) ms"
 [ -z "$second" ] || wrong "the second run was not silent: $second"
 
-for program in gcc make git mariadbd mariadb-install-db mariadb haproxy sysbench go python3 node npm javac mvn; do
+for program in gcc clang make git mariadbd mariadb-install-db mariadb haproxy sysbench go python3 node npm javac mvn; do
     command -v $program >/dev/null || wrong "no $program"
 done
 [ ! -e /usr/sbin/policy-rc.d ] || wrong "policy-rc.d was left behind"

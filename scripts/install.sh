@@ -39,6 +39,8 @@ needs_of_build() {
     need cc gcc
     [ -e /usr/include/stdlib.h ] || want libc6-dev
     need pkg-config pkg-config
+    need clang clang
+    [ -e /usr/include/linux/bpf.h ] || want linux-libc-dev
     [ -e /etc/ssl/certs/ca-certificates.crt ] || [ -d /etc/pki ] || want ca-certificates
 }
 

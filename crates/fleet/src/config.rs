@@ -196,6 +196,24 @@ pub struct RouterConfig {
     pub data_path: DataPath,
     /// What is learned from the statements that pass through.
     pub insight: InsightConfig,
+    /// Whether connections go past the router where the kernel allows it.
+    pub zero_hop: ZeroHop,
+    /// Directory of the cgroup v2 whose processes' connections may go past; `None` is the root of its mount.
+    pub zero_hop_cgroup: Option<PathBuf>,
+    /// How long connections go on past after the router was last heard of.
+    pub zero_hop_keep: Duration,
+}
+
+/// Whether connections go straight to a server, past the router (`[router] zero_hop`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum ZeroHop {
+    /// Where the kernel allows it; else the ordinary listener serves, and the status says why.
+    #[default]
+    Auto,
+    /// Never.
+    Off,
+    /// The router does not start where the kernel does not allow it.
+    Require,
 }
 
 /// What is learned from the statements that pass through (`[router.insight]`): whose they are, and how much may be
@@ -309,6 +327,9 @@ impl Default for RouterConfig {
             tls: ServerTls::default(),
             data_path: DataPath::Auto,
             insight: InsightConfig::default(),
+            zero_hop: ZeroHop::default(),
+            zero_hop_cgroup: None,
+            zero_hop_keep: Duration::from_secs(60),
         }
     }
 }
@@ -360,6 +381,11 @@ impl Listener {
             insight_one_in: Self::DEFAULT_INSIGHT_ONE_IN,
         }
     }
+}
+
+impl ZeroHop {
+    /// Every setting with its word in the configuration.
+    pub const ALL: [(&str, Self); 3] = [("auto", Self::Auto), ("off", Self::Off), ("require", Self::Require)];
 }
 
 impl Insight {

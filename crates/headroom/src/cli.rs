@@ -40,6 +40,9 @@ pub(crate) enum Command {
     Drain(DrainArgs),
     /// Let a drained server take sessions again.
     Undrain(UndrainArgs),
+    /// What lets connections go straight to a server, past headroom: show it, remove it.
+    #[command(subcommand)]
+    ZeroHop(ZeroHopCommand),
     /// Real servers with replication, zones, distance and faults on this machine.
     #[command(subcommand)]
     Lab(LabCommand),
@@ -275,6 +278,37 @@ pub(crate) struct UndrainArgs {
     /// Where the router answers.
     #[command(flatten)]
     pub(crate) admin: AdminArgs,
+}
+
+/// What is pinned in the kernel so that connections go straight to a server.
+#[derive(Subcommand, Debug, Clone)]
+pub(crate) enum ZeroHopCommand {
+    /// Show everything that is pinned, of running processes and of those that are gone.
+    #[command(after_help = "Example:\n  headroom zero-hop status --json")]
+    Status(ZeroHopStatusArgs),
+    /// Remove it: new connections go through the listeners again. Open sessions stay.
+    #[command(
+        after_help = "Examples:\n  headroom zero-hop off\n  headroom zero-hop off headroom-5f1c0a9be2d34718"
+    )]
+    Off(ZeroHopOffArgs),
+}
+
+/// Show everything that is pinned.
+#[derive(Args, Debug, Clone)]
+pub(crate) struct ZeroHopStatusArgs {
+    /// Print it as JSON.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// Remove what is pinned.
+#[derive(Args, Debug, Clone)]
+pub(crate) struct ZeroHopOffArgs {
+    /// Only these, by the names that `headroom zero-hop status` shows.
+    pub(crate) names: Vec<String>,
+    /// Print what was done as JSON.
+    #[arg(long)]
+    pub(crate) json: bool,
 }
 
 /// Real servers with replication, zones, distance and faults on this machine.

@@ -7,6 +7,7 @@ use fleet::config::Config;
 use fleet::{ServerName, Snapshot, State};
 use observe::Watcher;
 use router::Router;
+use router::zero_hop::{Identity, Idle, IdleAnswer};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use tokio::sync::watch;
@@ -28,17 +29,22 @@ struct Running {
 }
 
 impl Engine {
-    /// Starts both. Credentials are resolved already.
+    /// Starts both. Credentials are resolved already; `identity` is what this router's zero-hop is known by.
     ///
     /// # Errors
     /// A listener's address cannot be had; nothing runs then.
-    pub(crate) async fn start(config: &Config) -> anyhow::Result<Self> {
+    pub(crate) async fn start(config: &Config, identity: Identity) -> anyhow::Result<Self> {
         let watcher = Watcher::start(config.fleet.clone());
         let snapshots = watcher.snapshots();
         let suspicion = watcher.suspicion();
         let suspect = move |server: &ServerName, why: &str| suspicion.suspect(server, why);
         let started =
             Router::start(config.router.clone(), config.listeners.clone(), snapshots.clone(), suspect);
+        let idleness = watcher.idleness();
+        let started = started.and_then(|router| {
+            router.go_past(identity, Box::new(move |server| idle(idleness.clone(), server.clone())))?;
+            Ok(router)
+        });
         match started {
             Ok(router) => Ok(Self {
                 running: Mutex::new(Some(Running { watcher, router: Arc::new(router) })),
@@ -142,4 +148,13 @@ impl Engine {
             format!("there is no server '{server}'; there are {}", names.join(", "))
         })
     }
+}
+
+/// A question to a server, in the router's terms.
+fn idle(idleness: observe::Idleness, server: ServerName) -> IdleAnswer {
+    Box::pin(async move {
+        let sessions = idleness.of(&server).await?;
+        let observe::IdleSessions { idle, busy, any_transaction } = sessions;
+        Ok(Idle { idle, busy, any_transaction })
+    })
 }

@@ -30,6 +30,7 @@ mod table;
 mod terminal;
 mod view;
 mod watch_command;
+mod zero_hop_command;
 
 use clap::Parser;
 use std::process::ExitCode;
@@ -52,6 +53,7 @@ async fn main() -> ExitCode {
         cli::Command::Agent(args) => watch_command::agent(args, &environment).await,
         cli::Command::Drain(args) => status_command::drain(args, &environment).await,
         cli::Command::Undrain(args) => status_command::undrain(args, &environment).await,
+        cli::Command::ZeroHop(command) => zero_hop_command::run(command),
         cli::Command::Lab(command) => lab_command::run(command, &environment).await,
         cli::Command::Load(command) => load_command::run(command, &environment).await,
         cli::Command::Demo(args) => demo::run(args).await,

@@ -71,6 +71,8 @@ fn process(status: &StatusView, sheet: &mut Sheet) {
     sheet.single("configuration_accepted", help, f64::from(u8::from(accepted)));
     let known = f64::from(u8::from(status.fleet.writer.is_some()));
     sheet.single("writer_known", "Whether a primary is known", known);
+    let in_force = f64::from(u8::from(status.zero_hop.in_force));
+    sheet.single("zero_hop_in_force", "Whether zero-hop programs are in force in the kernel", in_force);
     let fallbacks = status.fallbacks.iter().map(|f| (vec![("fallback", f.name.clone())], 1.0));
     sheet.gauge("fallback_in_force", "Fallbacks in force, by name; absent when not in force", fallbacks);
     sheet.single("remarks", "Remarks for the operator on the status page", status.fleet.remarks.len() as f64);
@@ -196,6 +198,15 @@ fn listeners(status: &StatusView, sheet: &mut Sheet) {
     sheet.counter("listener_refused", "Clients refused, by reason", by("reason", |l| &l.refused));
     let help = "Logins by what carried them: in the open, TLS that ends here, or what cannot be read";
     sheet.counter("listener_logins", help, by("transport", |l| &l.logins));
+    let help = "Whether new connections of a listener go straight to a server, past this process";
+    let past = all.iter().map(|l| (labels(&l.address, &l.role), f64::from(u8::from(l.zero_hop.in_force))));
+    sheet.gauge("listener_zero_hop", help, past);
+    let past = all.iter().map(|l| (labels(&l.address, &l.role), l.zero_hop.sessions as f64));
+    sheet.gauge("listener_sessions_past", "Sessions of a listener that go past this process", past);
+    let past = all.iter().map(|l| (labels(&l.address, &l.role), l.zero_hop.past));
+    sheet.counter("listener_connections_past", "Connections sent straight to a server by the kernel", past);
+    let help = "Connections that the kernel left to the listener, by reason";
+    sheet.counter("listener_connections_kept", help, by("reason", |l| &l.zero_hop.ordinary));
     let counters = &status.counters;
     let help = "Writer connections that wait for a primary now";
     sheet.single("holding", help, counters.holding as f64);

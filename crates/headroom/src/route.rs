@@ -38,7 +38,7 @@ pub(crate) async fn run(args: RouteArgs, environment: &Environment) -> anyhow::R
         Some(address) => Some(admin::bind(address).await?),
         None => None,
     };
-    let engine = Engine::start(&sourced.config).await?;
+    let engine = Engine::start(&sourced.config, sourced.identity()).await?;
     let process = Arc::new(Process::new(engine, args, environment.clone(), sourced.clone()));
     if let Some(listener) = admin {
         process.serve_admin(listener)?;

@@ -2,11 +2,13 @@
 
 use crate::fleet_view;
 use crate::view::{
-    CountersView, EligibleView, FallbackView, FlowView, ListenerView, RoutingView, StatusView,
+    CountersView, EligibleView, FallbackView, FlowView, ListenerView, ListenerZeroHopView, RoutingView,
+    StatusView, ZeroHopView,
 };
 use fleet::Snapshot;
 use router::flow::Flow;
 use router::status::{Eligibility, ListenerStatus, ServerStatus};
+use router::zero_hop::ListenerZeroHop;
 use router::{Changes, Status};
 use std::collections::BTreeMap;
 use std::time::Instant;
@@ -31,6 +33,11 @@ pub(crate) fn view(snapshot: &Snapshot, status: &Status, now: Instant) -> Status
         fleet,
         flow: flow(&status.flow),
         listeners: status.listeners.iter().map(listener).collect(),
+        zero_hop: ZeroHopView {
+            in_force: status.zero_hop.in_force,
+            text: status.zero_hop.words.clone(),
+            limits: status.zero_hop.limits.clone(),
+        },
         fallbacks: status.fallbacks.iter().map(fallback).collect(),
         counters: CountersView { holding: status.held as u64, closed },
         ..StatusView::default()
@@ -66,6 +73,7 @@ fn routing(server: &ServerStatus) -> RoutingView {
         sessions: u64::from(server.readers) + u64::from(server.writers),
         readers: u64::from(server.readers),
         writers: u64::from(server.writers),
+        past: u64::from(server.past),
         connections: server.connections,
         failures: server.failures,
         bytes_to_server: server.bytes_to_server,
@@ -108,6 +116,19 @@ fn listener(listener: &ListenerStatus) -> ListenerView {
         tls: listener.tls.to_owned(),
         logins: owned(&listener.logins),
         refused: owned(&listener.refused),
+        zero_hop: zero_hop(&listener.zero_hop),
+    }
+}
+
+fn zero_hop(listener: &ListenerZeroHop) -> ListenerZeroHopView {
+    let fate = listener.fate;
+    let ordinary = [("next_pick", fate.chosen), ("server_in_doubt", fate.doubt), ("unfit", fate.unfit)];
+    ListenerZeroHopView {
+        in_force: listener.in_force,
+        text: listener.words.clone(),
+        sessions: listener.sessions as u64,
+        past: fate.past,
+        ordinary: ordinary.map(|(why, n)| (why.to_owned(), n)).into(),
     }
 }
 

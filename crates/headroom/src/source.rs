@@ -3,6 +3,7 @@
 use crate::cli::{AdminFlag, RouteArgs, SourceArgs};
 use fleet::config::{self, Admin, Config, FleetConfig, Listener, OwnZone, RouterConfig};
 use fleet::{Address, ListenerRole, Zone};
+use router::zero_hop::Identity;
 use std::path::{Path, PathBuf};
 
 /// Where a file is looked for when none is named.
@@ -44,6 +45,33 @@ pub(crate) struct Sourced {
     pub(crate) config: Config,
     /// The file; `None` when flags stood in its place.
     pub(crate) file: Option<PathBuf>,
+}
+
+impl Sourced {
+    /// What this configuration's zero-hop is known by: the same for the next process with the same file (or, without one,
+    /// the same listeners) in the same network namespace.
+    pub(crate) fn identity(&self) -> Identity {
+        let listeners = || {
+            let all = self.config.listeners.iter().map(|listener| listener.address.to_string());
+            all.collect::<Vec<_>>().join(" ")
+        };
+        let whole = |file: &PathBuf| file.canonicalize().unwrap_or_else(|_| file.clone());
+        let title = self.file.as_ref().map_or_else(listeners, |file| whole(file).display().to_string());
+        // Without /proc all are taken for one, as they are on most hosts.
+        let namespace = std::fs::read_link("/proc/self/ns/net").unwrap_or_default();
+        let stem = self.file.as_ref().and_then(|file| file.file_stem()?.to_str()).unwrap_or("flags");
+        let plain = |c: char| if c.is_ascii_alphanumeric() || c == '-' { c } else { '_' };
+        let stem: String = stem.chars().map(plain).take(32).collect();
+        let hash = fnv(format!("{title} {}", namespace.display()).as_bytes());
+        Identity { name: format!("{stem}-{hash:016x}"), title }
+    }
+}
+
+/// FNV-1a: a name must be the same for every build of Headroom, which the standard library's hash does not promise.
+fn fnv(bytes: &[u8]) -> u64 {
+    bytes
+        .iter()
+        .fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3))
 }
 
 /// The configuration of `headroom route`.

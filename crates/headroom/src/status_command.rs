@@ -125,15 +125,22 @@ fn flow(status: &StatusView, paint: Paint) -> String {
 }
 
 fn listeners(status: &StatusView) -> String {
-    let mut table = Table::new(&["LISTENER", "FOR", ">OPEN", ">ACCEPTED", ">REFUSED"]);
+    let mut table = Table::new(&["LISTENER", "FOR", ">OPEN", ">PAST", ">ACCEPTED", ">REFUSED"]);
+    let mut words = String::new();
     for listener in &status.listeners {
+        if !listener.zero_hop.text.is_empty() {
+            let mode = if listener.zero_hop.in_force { "zero-hop" } else { "no zero-hop" };
+            words.push_str(&format!("{}  {mode}: {}\n", listener.address, listener.zero_hop.text));
+        }
         table.row(vec![
             listener.address.clone(),
             format!("{}s", listener.role),
-            listener.sessions.to_string(),
+            (listener.sessions + listener.zero_hop.sessions).to_string(),
+            listener.zero_hop.sessions.to_string(),
             listener.accepted.to_string(),
             listener.refused.values().sum::<u64>().to_string(),
         ]);
     }
-    table.text()
+    let limits = status.zero_hop.limits.iter().map(|limit| format!("! {limit}\n"));
+    table.text() + &words + &limits.collect::<String>()
 }

@@ -18,6 +18,8 @@ pub(crate) struct StatusView {
     pub(crate) flow: FlowView,
     /// Where clients come.
     pub(crate) listeners: Vec<ListenerView>,
+    /// Whether their connections go past this process.
+    pub(crate) zero_hop: ZeroHopView,
     /// What is not as it should be and how it is made up for; each has a name that metrics use too.
     pub(crate) fallbacks: Vec<FallbackView>,
     /// What happened since the start.
@@ -172,6 +174,8 @@ pub(crate) struct RoutingView {
     pub(crate) readers: u64,
     /// Those of writer listeners.
     pub(crate) writers: u64,
+    /// Those of both that go past this process.
+    pub(crate) past: u64,
     /// Connections we made to it.
     pub(crate) connections: u64,
     /// Connections that failed, the client having noticed nothing.
@@ -240,6 +244,36 @@ pub(crate) struct ListenerView {
     pub(crate) logins: BTreeMap<String, u64>,
     /// Refused since the start, by reason.
     pub(crate) refused: BTreeMap<String, u64>,
+    /// Whether its connections go past this process.
+    pub(crate) zero_hop: ListenerZeroHopView,
+}
+
+/// Whether connections go straight to a server, past this process.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub(crate) struct ZeroHopView {
+    /// Programs are in force in the kernel.
+    pub(crate) in_force: bool,
+    /// For whom, or why not.
+    pub(crate) text: String,
+    /// What limits the ending of sessions that go past, if anything.
+    pub(crate) limits: Vec<String>,
+}
+
+/// The same of a listener.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub(crate) struct ListenerZeroHopView {
+    /// New connections go past, but for those that `text` tells of.
+    pub(crate) in_force: bool,
+    /// Which, or why not.
+    pub(crate) text: String,
+    /// Sessions past this process now; `sessions` of the listener does not count them.
+    pub(crate) sessions: u64,
+    /// Connections that went past since the programs were brought in.
+    pub(crate) past: u64,
+    /// Connections that the kernel left to the listener, by reason.
+    pub(crate) ordinary: BTreeMap<String, u64>,
 }
 
 /// A fallback in force.

@@ -252,7 +252,7 @@ fn config(lab: &Lab, reader: SocketAddrV4, writer: SocketAddrV4, admin: SocketAd
     let mut text = format!(
         "[fleet]\nseeds = [\"{}\"]\n\
          [credentials]\noption_file = \"{}\"\n\
-         [router]\nzone = \"a\"\n\
+         [router]\nzone = \"a\"\nzero_hop = \"off\"\n\
          [[listener]]\naddress = \"{reader}\"\nrole = \"reader\"\n\
          [[listener]]\naddress = \"{writer}\"\nrole = \"writer\"\n\
          [admin]\naddress = \"{admin}\"\n\

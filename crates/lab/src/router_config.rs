@@ -15,6 +15,8 @@ pub struct RouterOptions {
     pub reserved: Vec<String>,
     /// Threads of the data plane; one for each core without.
     pub threads: Option<usize>,
+    /// `zero_hop`: `auto`, `off` or `require`; what Headroom does by itself without.
+    pub zero_hop: Option<&'static str>,
     /// Reads on a unix socket too.
     pub reader_socket: Option<PathBuf>,
     /// Writes on a unix socket too.
@@ -62,6 +64,9 @@ impl Status {
         line(format_args!("[router]\nzone = {}", quoted(&zone)));
         if let Some(threads) = options.threads {
             line(format_args!("threads = {threads}"));
+        }
+        if let Some(zero_hop) = options.zero_hop {
+            line(format_args!("zero_hop = {}", quoted(&zero_hop)));
         }
         let mut listener = |address: &dyn std::fmt::Display, role: &str| {
             line(format_args!("\n[[listener]]\naddress = {}\nrole = \"{role}\"", quoted(address)));
@@ -114,6 +119,7 @@ mod tests {
         let options = RouterOptions {
             reserved: vec!["a1".to_owned()],
             threads: Some(3),
+            zero_hop: Some("off"),
             reader_socket: Some("/lab/read \"here\".sock".into()),
             writer_socket: Some("/lab/write.sock".into()),
         };

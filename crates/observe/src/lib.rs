@@ -13,6 +13,7 @@ mod ask;
 mod demand;
 mod dialect;
 pub mod host;
+mod idle;
 mod judge;
 mod lag;
 pub mod option_file;
@@ -28,5 +29,6 @@ mod watch;
 mod zone;
 
 pub use ask::AskError;
+pub use idle::{IdleSessions, Idleness};
 pub use recent::Recent;
 pub use watch::{Suspicion, Watcher, survey};

@@ -6,6 +6,7 @@
 mod keeper;
 mod visiting;
 
+use crate::idle::Idleness;
 use fleet::config::FleetConfig;
 use fleet::{ServerName, Snapshot};
 use keeper::{Command, Keeper};
@@ -23,6 +24,7 @@ pub struct Watcher {
     commands: mpsc::UnboundedSender<Command>,
     tasks: TaskTracker,
     stop: CancellationToken,
+    idleness: Idleness,
 }
 
 /// A handle to report servers that look ill; cheap to clone and to send.
@@ -42,9 +44,10 @@ impl Watcher {
         let (commands, inbox) = mpsc::unbounded_channel();
         let (tasks, stop) = (TaskTracker::new(), CancellationToken::new());
         let (keeper, snapshots, rounds) =
-            Keeper::new(config, metadata, commands.clone(), tasks.clone(), stop.clone());
+            Keeper::new(config.clone(), metadata, commands.clone(), tasks.clone(), stop.clone());
         tasks.spawn(keeper.run(inbox));
-        Self { snapshots, rounds, commands, tasks, stop }
+        let idleness = Idleness::new(config, snapshots.clone());
+        Self { snapshots, rounds, commands, tasks, stop, idleness }
     }
 
     /// The latest snapshot, and word of the next.
@@ -62,8 +65,14 @@ impl Watcher {
         Suspicion { commands: self.commands.clone() }
     }
 
+    /// A handle to ask servers which of their sessions are idle.
+    pub fn idleness(&self) -> Idleness {
+        self.idleness.clone()
+    }
+
     /// Takes over a changed configuration. Servers and connections that it does not touch stay as they are.
     pub fn reconfigure(&self, config: FleetConfig) {
+        self.idleness.reconfigure(&config);
         let _ = self.commands.send(Command::Reconfigure(Box::new(config)));
     }
 

@@ -117,6 +117,11 @@ impl Board {
         }
     }
 
+    /// Something happened to a server that may mean nothing: `observe` looks at it at once.
+    pub(crate) fn doubt(&self, server: &ServerName, why: &str) {
+        (self.report)(server, why);
+    }
+
     /// A server greeted a session of ours: nothing is held against it.
     pub(crate) fn greeted(&self, server: &ServerName) {
         let mut known = self.known();

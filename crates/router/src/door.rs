@@ -51,6 +51,8 @@ pub(crate) struct Door {
     /// in a form that we cannot read.
     pub(crate) logins: [AtomicU64; 3],
     closing: Notify,
+    /// The configuration in force.
+    listener: ArcSwap<Listener>,
 }
 
 /// What a door does with TLS from its clients.
@@ -128,12 +130,18 @@ impl Door {
             turned_away: Counts::default(),
             logins: Default::default(),
             closing: Notify::new(),
+            listener: ArcSwap::from_pointee(listener.clone()),
         };
         Ok((Arc::new(door), fd))
     }
 
     pub(crate) fn role(&self) -> ListenerRole {
         if self.writer.load(Relaxed) { ListenerRole::Writer } else { ListenerRole::Reader }
+    }
+
+    /// What its configuration says.
+    pub(crate) fn listener(&self) -> Arc<Listener> {
+        self.listener.load_full()
     }
 
     pub(crate) fn max_sessions(&self) -> usize {
@@ -161,6 +169,7 @@ impl Door {
 
     /// Takes over what a new configuration says; sessions that exist stay as they are. Returns whether anything changed.
     pub(crate) fn change(&self, listener: &Listener, from_clients: Option<FromClients>) -> bool {
+        self.listener.store(Arc::new(listener.clone()));
         let writer = listener.role == ListenerRole::Writer;
         let role = self.writer.swap(writer, Relaxed) != writer;
         let sessions = self.max_sessions.swap(listener.max_sessions, Relaxed) != listener.max_sessions;

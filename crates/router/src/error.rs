@@ -45,6 +45,9 @@ pub enum Error {
         "{0}; allow it, or write data_path = \"auto\" under [router]: sessions are then relayed with epoll"
     )]
     NoRing(#[source] uring::Unavailable),
+    /// Zero-hop is required and cannot be had.
+    #[error("zero_hop = \"require\", but {0}; with zero_hop = \"auto\" the ordinary listeners would serve")]
+    ZeroHop(#[source] zerohop::Error),
     /// The router has been stopped.
     #[error("the router has been stopped")]
     Stopped,

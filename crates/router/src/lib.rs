@@ -15,6 +15,7 @@
 //! | what happens to a write while the primary is unknown | `hold` |
 //! | what a refused client sees | `refuse` |
 //! | when TLS begins and ends, who is given how long to log in | `login` |
+//! | which connections go past this process, and how | `zero_hop` |
 
 mod apportion;
 mod board;
@@ -44,6 +45,7 @@ mod tls;
 mod turned_away;
 pub mod view;
 mod worker;
+pub mod zero_hop;
 
 pub use error::Error;
 pub use router::{Changes, Router};

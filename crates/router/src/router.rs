@@ -9,12 +9,13 @@ use crate::status::{self, Status};
 use crate::steward;
 use crate::tls::{FromClients, ToServers};
 use crate::worker::{self, Handle, Message, Placement};
+use crate::zero_hop::{self, ZeroHop};
 use fleet::config::{Listener, RouterConfig};
 use fleet::{Address, ServerName, Snapshot};
 use std::collections::HashSet;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use tokio::sync::{mpsc, watch};
@@ -31,6 +32,9 @@ pub struct Router {
     path: Path,
     stopping: Arc<AtomicBool>,
     parts: Mutex<Parts>,
+    /// The doors that are open, for zero-hop; it ends when this is dropped.
+    open_doors: watch::Sender<Vec<Arc<Door>>>,
+    zero_hop: OnceLock<ZeroHop>,
 }
 
 /// What reload and stop change.
@@ -93,8 +97,22 @@ impl Router {
             doors.push(door.clone());
             open.send((door, fd)).map_err(|_| Error::Stopped)?;
         }
+        let open_doors = watch::Sender::new(doors.clone());
         let parts = Mutex::new(Parts { doors, open: Some(open), threads: joins });
-        Ok(Self { board, workers, path, stopping, parts })
+        Ok(Self { board, workers, path, stopping, parts, open_doors, zero_hop: OnceLock::new() })
+    }
+
+    /// Lets connections go past this process where the configuration wants it and the kernel allows it, from now on and
+    /// through reloads. `idle` asks a server which of its sessions may be closed.
+    ///
+    /// # Errors
+    /// Where the configuration requires it and it cannot be had.
+    pub fn go_past(&self, identity: zero_hop::Identity, idle: zero_hop::AskIdle) -> Result<(), Error> {
+        let (zero_hop, thread) =
+            ZeroHop::start(self.board.clone(), self.open_doors.subscribe(), identity, idle)?;
+        self.parts().threads.push(thread);
+        let _ = self.zero_hop.set(zero_hop);
+        Ok(())
     }
 
     /// Changes what differs and nothing else. Sessions stay, those of closed listeners too.
@@ -137,6 +155,7 @@ impl Router {
             parts.doors.push(door.clone());
             sender.send((door, fd)).map_err(|_| Error::Stopped)?;
         }
+        self.open_doors.send_replace(parts.doors.clone());
         begin_tls(&self.board, to_servers);
         let before = self.board.sight().view.config.clone();
         if before.threads != config.threads {
@@ -173,7 +192,7 @@ impl Router {
     /// What an operator may want to know now.
     pub fn status(&self) -> Status {
         let threads = self.workers.iter().map(Handle::sessions).collect();
-        status::status(&self.board, &self.parts().doors, threads, &self.path)
+        status::status(&self.board, &self.parts().doors, threads, &self.path, self.zero_hop.get())
     }
 
     /// Sessions now, those that wait for a server included.
@@ -195,6 +214,10 @@ impl Router {
     /// cuts what is left and says so in the log. Returns how many were cut. [`Router::status`] goes on telling.
     pub async fn empty(&self, deadline: Duration) -> usize {
         if !self.stopping.swap(true, Relaxed) {
+            // From here on the kernel leaves out what would have come to a listener.
+            if let Some(zero_hop) = self.zero_hop.get() {
+                zero_hop.leave();
+            }
             self.parts().doors.iter().for_each(|door| door.close());
         }
         let until = Instant::now() + deadline;

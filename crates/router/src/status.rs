@@ -8,6 +8,7 @@ use crate::path::Path;
 use crate::pick::Because;
 use crate::tally::Totals;
 use crate::view::View;
+use crate::zero_hop::{ListenerZeroHop, ZeroHop, ZeroHopStatus};
 use fleet::{Address, DemandSource, Lag, ListenerRole, Role, ServerName, State, WriterStatus, Zone};
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -44,6 +45,8 @@ pub struct Status {
     pub data_path: &'static str,
     /// Threads of the data plane, with their sessions.
     pub threads: Vec<usize>,
+    /// Whether connections go past this process.
+    pub zero_hop: ZeroHopStatus,
 }
 
 /// One server.
@@ -75,6 +78,8 @@ pub struct ServerStatus {
     pub readers: u32,
     /// Writer sessions of ours.
     pub writers: u32,
+    /// Of both, those that go past this process.
+    pub past: u32,
     /// Sessions begun, ever.
     pub connections: u64,
     /// New sessions it failed, ever.
@@ -128,6 +133,8 @@ pub struct ListenerStatus {
     pub logins: BTreeMap<&'static str, u64>,
     /// Clients that got no session, ever, by reason.
     pub refused: BTreeMap<&'static str, u64>,
+    /// Whether its connections go past this process.
+    pub zero_hop: ListenerZeroHop,
 }
 
 /// A fallback in force.
@@ -140,7 +147,14 @@ pub struct FallbackStatus {
 }
 
 /// Puts it all together.
-pub(crate) fn status(board: &Board, doors: &[Arc<Door>], threads: Vec<usize>, path: &Path) -> Status {
+pub(crate) fn status(
+    board: &Board,
+    doors: &[Arc<Door>],
+    threads: Vec<usize>,
+    path: &Path,
+    zero_hop: Option<&ZeroHop>,
+) -> Status {
+    let zero_hop = zero_hop.map(ZeroHop::status).unwrap_or_default();
     let sight = board.sight();
     let now = Instant::now();
     let drains = board.drains();
@@ -150,7 +164,7 @@ pub(crate) fn status(board: &Board, doors: &[Arc<Door>], threads: Vec<usize>, pa
     let view = &sight.view;
     let snapshot = &view.snapshot;
     let shares = view.shares(view.own_zone.as_ref());
-    let listeners: Vec<ListenerStatus> = doors.iter().map(|door| listener(door)).collect();
+    let listeners: Vec<ListenerStatus> = doors.iter().map(|door| listener(door, &zero_hop)).collect();
     Status {
         round: snapshot.round,
         snapshot_age_ms: now.saturating_duration_since(snapshot.at).as_millis() as u64,
@@ -161,12 +175,13 @@ pub(crate) fn status(board: &Board, doors: &[Arc<Door>], threads: Vec<usize>, pa
             .collect(),
         flow: view.flow.clone(),
         demand_source: snapshot.demand.source,
-        sessions: listeners.iter().map(|l| l.sessions).sum(),
+        sessions: listeners.iter().map(|l| l.sessions + l.zero_hop.sessions).sum(),
         listeners,
         held: board.held.load(Relaxed),
         fallbacks: fallbacks(board, view, path),
         data_path: path.name(),
         threads,
+        zero_hop: zero_hop.whole.clone(),
     }
 }
 
@@ -186,7 +201,7 @@ fn fallbacks(board: &Board, view: &View, path: &Path) -> Vec<FallbackStatus> {
     of_view.chain(of_path).chain(unencrypted(board)).collect()
 }
 
-fn listener(door: &Door) -> ListenerStatus {
+fn listener(door: &Door, zero_hop: &crate::zero_hop::Shown) -> ListenerStatus {
     ListenerStatus {
         address: door.bound.clone(),
         role: door.role(),
@@ -202,6 +217,7 @@ fn listener(door: &Door) -> ListenerStatus {
             .map(|(word, count)| (word, count.load(Relaxed)))
             .collect(),
         refused: door.turned_away.all().collect(),
+        zero_hop: zero_hop.listeners.get(&door.bound).cloned().unwrap_or_default(),
     }
 }
 
@@ -216,6 +232,7 @@ fn server(sight: &Sight, at: usize, share: f64, draining: Option<Duration>) -> S
     let Totals {
         readers,
         writers,
+        past,
         connections,
         failures,
         bytes_to_server,
@@ -238,6 +255,7 @@ fn server(sight: &Sight, at: usize, share: f64, draining: Option<Duration>) -> S
         draining_ms: draining.map(|d| d.as_millis() as u64),
         readers,
         writers,
+        past,
         connections,
         failures,
         bytes_to_server,

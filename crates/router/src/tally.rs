@@ -18,6 +18,32 @@ pub(crate) struct Tally {
     pub(crate) name: ServerName,
     blocks: Box<[Block]>,
     wishes: [Wish; 2],
+    /// What goes past this process; one thread writes it.
+    pub(crate) past: Past,
+}
+
+/// Sessions that went straight to the server, as the kernel counts them.
+#[derive(Debug, Default)]
+pub(crate) struct Past {
+    sessions: [AtomicU32; 2],
+    pub(crate) connections: AtomicU64,
+    pub(crate) failures: AtomicU64,
+    pub(crate) bytes_to_server: AtomicU64,
+    pub(crate) bytes_to_client: AtomicU64,
+    pub(crate) closed: [AtomicU64; Closed::WORDS.len()],
+    /// Sessions that we ended and that the kernel has not yet counted as ended.
+    pub(crate) ended_by_us: AtomicU64,
+}
+
+impl Past {
+    /// Sessions of one role now.
+    pub(crate) fn sessions(&self, role: ListenerRole) -> u32 {
+        self.sessions[index(role)].load(Relaxed)
+    }
+
+    pub(crate) fn set_sessions(&self, role: ListenerRole, sessions: u32) {
+        self.sessions[index(role)].store(sessions, Relaxed);
+    }
 }
 
 /// One thread's part.
@@ -69,6 +95,7 @@ pub(crate) struct Wanted {
 pub(crate) struct Totals {
     pub(crate) readers: u32,
     pub(crate) writers: u32,
+    pub(crate) past: u32,
     pub(crate) connections: u64,
     pub(crate) failures: u64,
     pub(crate) bytes_to_server: u64,
@@ -100,12 +127,14 @@ fn index(role: ListenerRole) -> usize {
 
 impl Tally {
     pub(crate) fn new(name: ServerName, threads: usize) -> Self {
-        Self { name, blocks: (0..threads).map(|_| Block::default()).collect(), wishes: Default::default() }
+        let blocks = (0..threads).map(|_| Block::default()).collect();
+        Self { name, blocks, wishes: Default::default(), past: Past::default() }
     }
 
-    /// Sessions of one role over all threads.
+    /// Sessions of one role, over all threads and past them.
     pub(crate) fn sessions(&self, role: ListenerRole) -> u32 {
-        self.blocks.iter().map(|b| b.sessions[index(role)].load(Relaxed)).sum()
+        let relayed: u32 = self.blocks.iter().map(|b| b.sessions[index(role)].load(Relaxed)).sum();
+        relayed + self.past.sessions(role)
     }
 
     /// The wish for sessions of this role.
@@ -117,8 +146,14 @@ impl Tally {
         let mut sum = Totals {
             readers: self.sessions(ListenerRole::Reader),
             writers: self.sessions(ListenerRole::Writer),
+            past: self.past.sessions(ListenerRole::Reader) + self.past.sessions(ListenerRole::Writer),
+            connections: self.past.connections.load(Relaxed),
+            failures: self.past.failures.load(Relaxed),
+            bytes_to_server: self.past.bytes_to_server.load(Relaxed),
+            bytes_to_client: self.past.bytes_to_client.load(Relaxed),
             ..Totals::default()
         };
+        sum.closed.iter_mut().zip(&self.past.closed).for_each(|(s, c)| *s += c.load(Relaxed));
         for block in &self.blocks {
             sum.connections += block.connections.load(Relaxed);
             sum.failures += block.failures.load(Relaxed);

@@ -16,6 +16,7 @@
 #define TCP 6
 #define PASS 1
 #define TRIES 16
+#define GROWN 1000000000ull
 #define MAPPED __builtin_bswap32(0xffff)
 
 struct map;
@@ -217,7 +218,10 @@ INLINE void changed(struct bpf_sock_ops *ctx, struct session *session, __u64 coo
 		ADD(tally->ended, 1);
 		if (!(session->state & SESSION_LEFT) && (to == BPF_TCP_CLOSE_WAIT || to == BPF_TCP_CLOSE)) {
 			ADD(tally->lost, 1);
-			if (!(target->flags & TARGET_CLOSES_MEAN_NOTHING))
+			/* A reset always means something. A close does on a session of some age; young ones may be those of
+			 * applications that connect for each request, say goodbye, and let the server close. */
+			int grown = now() - session->since > GROWN;
+			if (to == BPF_TCP_CLOSE || (grown && !(target->flags & TARGET_CLOSES_MEAN_NOTHING)))
 				doubt(tally);
 		}
 	}

@@ -8,7 +8,9 @@
 //! A program that had read the old switch is done long before that page is written again.
 
 use crate::error::Error;
-use crate::layout::{self, About, Fate, LAYOUT, LISTENERS, MAPS, Map, SESSION_LEFT, SLOTS, Session, TARGETS, Tally};
+use crate::layout::{
+    self, About, Fate, LAYOUT, LISTENERS, MAPS, Map, SESSION_LEFT, SLOTS, Session, TARGETS, Tally,
+};
 use crate::sys::{self, MapFd};
 use crate::{mounts, object};
 use std::collections::HashMap;
@@ -195,6 +197,11 @@ impl Bypass {
         Ok(number)
     }
 
+    /// The number of the listener at this address, if it has one.
+    pub fn number_of(&self, address: SocketAddr) -> Option<u32> {
+        self.listeners.get(&address).copied()
+    }
+
     /// Connections to this address are nobody's business any more. Sessions that were sent past stay.
     pub fn forget_listener(&mut self, address: SocketAddr) {
         if self.listeners.remove(&address).is_some() {
@@ -212,7 +219,12 @@ impl Bypass {
     ///
     /// # Errors
     /// When there are too many.
-    pub fn target(&mut self, listener: u32, server: SocketAddr, closes_mean_nothing: bool) -> Result<u32, Error> {
+    pub fn target(
+        &mut self,
+        listener: u32,
+        server: SocketAddr,
+        closes_mean_nothing: bool,
+    ) -> Result<u32, Error> {
         let known = self.targets.get(&(listener, server)).copied();
         if let Some(known) = known
             && known.closes_mean_nothing == closes_mean_nothing
@@ -408,7 +420,8 @@ fn link(
     let there = sys::get(&path).ok();
     let same = |link: &OwnedFd| sys::cgroup_of(link).ok() == mounts::cgroup_id(cgroup);
     if let Some(link) = there.filter(same) {
-        return sys::replace(&link, program).map_err(|e| Error::kernel(format!("replace the program {name}"), e));
+        return sys::replace(&link, program)
+            .map_err(|e| Error::kernel(format!("replace the program {name}"), e));
     }
     let new = sys::attach(program, cgroup.as_fd(), attach)
         .map_err(|e| Error::kernel(format!("attach the program {name} to the cgroup"), e))?;

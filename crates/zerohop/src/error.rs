@@ -33,7 +33,9 @@ pub enum Error {
         why: String,
     },
     /// There is no bpffs and it cannot be mounted.
-    #[error("no bpffs is mounted and it cannot be mounted on /sys/fs/bpf ({source}); run: mount -t bpf bpf /sys/fs/bpf")]
+    #[error(
+        "no bpffs is mounted and it cannot be mounted on /sys/fs/bpf ({source}); run: mount -t bpf bpf /sys/fs/bpf"
+    )]
     NoBpffs {
         /// What the system said.
         source: io::Error,
@@ -53,7 +55,9 @@ pub enum Error {
         owner: u32,
     },
     /// Somebody removed the pins.
-    #[error("it was switched off from outside (headroom zero-hop off); restart headroom route to have it back")]
+    #[error(
+        "it was switched off from outside (headroom zero-hop off); restart headroom route to have it back"
+    )]
     Removed,
     /// More than fits.
     #[error("{what}: at most {most}")]

@@ -299,7 +299,15 @@ mod tests {
     #[test]
     fn every_entry_has_the_size_that_its_map_says() {
         let address = "10.0.0.5:3306".parse().unwrap();
-        let about = About { alive_until: 1, keep_until: 2, netns: 3, doubt: 4, owner: 5, layout: 6, name: "x".into() };
+        let about = About {
+            alive_until: 1,
+            keep_until: 2,
+            netns: 3,
+            doubt: 4,
+            owner: 5,
+            layout: 6,
+            name: "x".into(),
+        };
         let size = |map: Map| MAPS[map as usize].value as usize;
         assert_eq!(about.bytes().len(), size(Map::About));
         assert_eq!(page(&[None, Some(3)], 0).len(), size(Map::Pages));

@@ -59,7 +59,8 @@ pub(crate) fn remove_home() -> bool {
     }
     let Some(bpffs) = home.parent() else { return false };
     // Some kernels put these two there by themselves.
-    let own = |entry: &std::fs::DirEntry| ["maps.debug", "progs.debug"].iter().any(|n| entry.file_name() == *n);
+    let own =
+        |entry: &std::fs::DirEntry| ["maps.debug", "progs.debug"].iter().any(|n| entry.file_name() == *n);
     let empty = std::fs::read_dir(bpffs).is_ok_and(|entries| entries.flatten().all(|entry| own(&entry)));
     empty && rustix::mount::unmount(bpffs, rustix::mount::UnmountFlags::empty()).is_ok()
 }

@@ -104,7 +104,8 @@ pub(crate) fn clear_files(directory: &Path) {
 
 fn read(directory: &Path) -> Option<Pinned> {
     let name = directory.file_name()?.to_str()?.to_owned();
-    let links = |entry: std::fs::DirEntry| Some(entry.file_name().to_str()?.strip_prefix("link_")?.to_owned());
+    let links =
+        |entry: std::fs::DirEntry| Some(entry.file_name().to_str()?.strip_prefix("link_")?.to_owned());
     let mut programs: Vec<String> = std::fs::read_dir(directory).ok()?.flatten().filter_map(links).collect();
     programs.sort();
     let get = |spec: &layout::MapSpec| MapFd::get(&directory.join(map_name(spec.name)), spec).ok();
@@ -123,7 +124,8 @@ fn read(directory: &Path) -> Option<Pinned> {
     };
     let Some(maps) = maps else {
         // Our mark of a mount is a directory too, and has neither maps nor links.
-        let any = directory.join(map_name("about")).exists() || directory.join(link_name("connect4")).exists();
+        let any =
+            directory.join(map_name("about")).exists() || directory.join(link_name("connect4")).exists();
         return any.then_some(pinned);
     };
     let map = |map: Map| &maps[map as usize];
@@ -149,7 +151,9 @@ fn listeners(listeners: &MapFd, targets: &MapFd, tallies: &MapFd, fates: &MapFd)
     }
     let read = |key: Vec<u8>| {
         let number = layout::u32_at(&listeners.lookup(&key).ok()??, 0);
-        let of = |(listener, server, open): &(u32, SocketAddr, u64)| (*listener == number).then_some((*server, *open));
+        let of = |(listener, server, open): &(u32, SocketAddr, u64)| {
+            (*listener == number).then_some((*server, *open))
+        };
         Some(PinnedListener {
             address: layout::address_at(&key, 0),
             fate: Fate::read(&value(fates, number)?),

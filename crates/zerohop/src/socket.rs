@@ -41,6 +41,8 @@ pub struct Socket {
     pub received: u64,
     /// No data went either way for this long.
     pub quiet: Duration,
+    /// The last data came from the other end, as far as a clock of milliseconds can tell.
+    pub answered: bool,
     /// Bytes are under way: unread here or not yet acknowledged there.
     pub busy: bool,
     family: u8,
@@ -144,7 +146,8 @@ fn socket(answer: &[u8]) -> Option<Socket> {
     let info = attribute(&answer[ANSWER..], INFO)?;
     // Kernels before 4.1 have no byte counts; none of those runs the programs.
     let counts = info.get(..136)?;
-    let quiet = u32_at(counts, 44).min(u32_at(counts, 52));
+    let (since_sent, since_received) = (u32_at(counts, 44), u32_at(counts, 52));
+    let quiet = since_sent.min(since_received);
     Some(Socket {
         cookie: u64_at(&identity, 40),
         local: address(family, &identity, 0, 4),
@@ -152,6 +155,7 @@ fn socket(answer: &[u8]) -> Option<Socket> {
         sent: u64_at(counts, 120),
         received: u64_at(counts, 128),
         quiet: Duration::from_millis(u64::from(quiet)),
+        answered: since_received <= since_sent,
         busy: u32_at(head, 56) > 0 || u32_at(head, 60) > 0,
         family,
         identity,

@@ -75,7 +75,8 @@ impl Attr {
         // SAFETY: the union is as long as is said; every pointer in it was made by `read` or `write` above from a slice
         // that the functions below hold, and whose length is what the kernel expects there (sizes of a map's key and
         // value are asserted, lengths are passed along for the others).
-        let result = unsafe { libc::syscall(libc::SYS_bpf, command as libc::c_long, self.0.as_mut_ptr(), ATTR) };
+        let result =
+            unsafe { libc::syscall(libc::SYS_bpf, command as libc::c_long, self.0.as_mut_ptr(), ATTR) };
         if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }
     }
 

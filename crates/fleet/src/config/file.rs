@@ -10,7 +10,7 @@ use super::transport;
 use super::value;
 use super::{
     Admin, Config, Credentials, DataPath, FleetConfig, Insight, InsightConfig, Listener, OwnZone,
-    PasswordFrom, Replace, RouterConfig, ServerRule, Tls, TlsMode, ZoneRule,
+    PasswordFrom, Replace, RouterConfig, ServerRule, Tls, TlsMode, ZeroHop, ZoneRule,
 };
 use crate::{Address, ListenerRole, Weight, Zone};
 use std::net::SocketAddr;
@@ -258,6 +258,11 @@ fn router(whole: &mut Section<'_, '_>, ledger: &mut Ledger<'_>) -> (RouterConfig
         replace: replace(&mut section, default.replace, ledger),
         tls: transport::to_servers(&mut section, ledger),
         insight: insight(&mut section, default.insight, ledger),
+        zero_hop: section.choice("zero_hop", ledger, &ZeroHop::ALL).map_or(default.zero_hop, |v| v.value),
+        zero_hop_cgroup: path(&mut section, "zero_hop_cgroup", ledger),
+        zero_hop_keep: section
+            .duration("zero_hop_keep", ledger, Duration::ZERO)
+            .map_or(default.zero_hop_keep, |v| v.value),
     };
     section.finish(ledger);
     (router, own_zone, attempt)

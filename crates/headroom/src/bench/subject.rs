@@ -220,6 +220,7 @@ option_file = \"{}\"
 
 [router]
 zone = \"a\"
+zero_hop = \"off\"
 
 [[zone]]
 name = \"a\"

@@ -90,6 +90,7 @@ impl ZoneRouter {
         let (reader_socket, writer_socket) = (socket("reader"), socket("writer"));
         let names = status.servers.iter().map(|server| server.name.clone());
         let options = RouterOptions {
+            zero_hop: Some("off"),
             reserved: names.filter(|name| name != PRIMARY && !readers.contains(&name.as_str())).collect(),
             threads: Some(1),
             reader_socket: Some(reader_socket.clone()),

@@ -149,12 +149,13 @@ function flowTable(status, zones) {
 function listenerTable(status) {
   const sum = (counts) => Object.values(counts).reduce((a, b) => a + b, 0);
   const why = (counts) => Object.entries(counts).filter(([, n]) => n).map(([reason, n]) => reason + " " + count(n)).join(", ");
-  const head = h("tr", {}, h("th", {}, "address"), h("th", {}, "for"), ["open now", "accepted", "refused"].map((t) => h("th", { class: "n" }, t)));
-  const rows = status.listeners.map((l) => h("tr", {}, h("th", {}, l.address), h("td", {}, l.role + "s"), h("td", { class: "n" }, count(l.sessions)), h("td", { class: "n" }, count(l.accepted)),
-    h("td", { class: "n", title: why(l.refused) }, sum(l.refused) ? count(sum(l.refused)) + " (" + why(l.refused) + ")" : "0")));
+  const head = h("tr", {}, h("th", {}, "address"), h("th", {}, "for"), ["open now", "past us", "accepted", "refused"].map((t) => h("th", { class: "n" }, t)), h("th", {}, "zero-hop"));
+  const rows = status.listeners.map((l) => h("tr", {}, h("th", {}, l.address), h("td", {}, l.role + "s"), h("td", { class: "n" }, count(l.sessions + l.zero_hop.sessions)), h("td", { class: "n" }, count(l.zero_hop.sessions)), h("td", { class: "n" }, count(l.accepted)),
+    h("td", { class: "n", title: why(l.refused) }, sum(l.refused) ? count(sum(l.refused)) + " (" + why(l.refused) + ")" : "0"),
+    h("td", { title: why(l.zero_hop.ordinary) }, l.zero_hop.text ? (l.zero_hop.in_force ? "" : "no: ") + l.zero_hop.text : "–")));
   const c = status.counters;
   const ended = Object.entries(c.closed).filter(([, n]) => n).map(([reason, n]) => reason + " " + count(n)).join(", ");
-  const notes = [c.holding ? c.holding + " writers wait for a primary" : null, ended ? "sessions ended since the start: " + ended : null].filter(Boolean).join(" · ");
+  const notes = [status.zero_hop.limits.length ? status.zero_hop.limits.join(" · ") : null, c.holding ? c.holding + " writers wait for a primary" : null, ended ? "sessions ended since the start: " + ended : null].filter(Boolean).join(" · ");
   return [h("table", {}, h("thead", {}, head), h("tbody", {}, rows)), notes ? h("p", { class: "note" }, notes) : null];
 }
 
@@ -164,7 +165,7 @@ function figures(status) {
   const loads = status.servers.filter((s) => s.share_of_load !== null && (!s.routing || s.routing.reads.eligible)).map(load);
   const total = loads.reduce((sum, share) => sum + share, 0);
   const busiest = total > 0 && status.demand.reads_per_second >= 1 ? Math.max(...loads) * loads.length / total : null;
-  const sessions = status.listeners.reduce((sum, l) => sum + l.sessions, 0);
+  const sessions = status.listeners.reduce((sum, l) => sum + l.sessions + l.zero_hop.sessions, 0);
   const replicas = status.servers.filter((s) => s.role === "replica" && !s.reserved);
   const eligible = replicas.filter((s) => !s.routing || s.routing.reads.eligible).length;
   const figure = (value, unit, label, title) => h("div", { class: "figure", title }, h("div", { class: "value" }, value, unit ? h("small", {}, " " + unit) : null), h("div", { class: "label" }, label));

@@ -102,6 +102,7 @@ impl Router {
         let options = RouterOptions {
             reader_socket: Some(dir.join("reader.sock")),
             writer_socket: Some(dir.join("writer.sock")),
+            zero_hop: Some("off"),
             ..RouterOptions::default()
         };
         let text = status.router_config("a", &options).unwrap();

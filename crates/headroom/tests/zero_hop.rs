@@ -1,0 +1,409 @@
+//! Zero-hop on a lab of real servers: `headroom route` as a child process, programs in the real kernel. Needs root and a
+//! kernel with BPF, and fails loudly without; only who is not root is told that nothing was tested.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot do its next step has failed")]
+
+use lab::{Account, Change, Fault, Lab, Spec};
+use mysql_async::Conn;
+use mysql_async::prelude::Queryable;
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+use std::io::{Read, Write};
+use std::net::{SocketAddr, SocketAddrV4, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::time::{Duration, Instant};
+
+const LIMIT: Duration = Duration::from_secs(20);
+const POLL: Duration = Duration::from_millis(50);
+
+#[tokio::test]
+async fn connections_go_past_the_router_and_everything_is_seen_moved_and_removed() {
+    if !root() {
+        return;
+    }
+    let base = tempfile::tempdir().unwrap();
+    let lab = Lab::up(&Spec::new(&[("a", 2), ("b", 1)]), base.path()).await.unwrap();
+    let mut route = Route::new(&lab, "require", "off");
+    route.start();
+    route.ready().await;
+
+    sessions_are_past_and_counted(&lab, &route).await;
+    a_drained_server_is_left_idle_first(&lab, &route).await;
+    restarts_lose_no_connection(&lab, &mut route).await;
+    a_killed_server_refuses_nobody(&lab, &route).await;
+    switched_off_the_listener_serves(&lab, &route).await;
+    drop(route);
+    lab.down().await.unwrap();
+}
+
+async fn sessions_are_past_and_counted(lab: &Lab, route: &Route) {
+    let mut session = connect(lab, route.reader).await.unwrap();
+    assert_eq!(
+        server_of(&mut session).await,
+        lab.real("a2").unwrap().ip().to_string(),
+        "the nearest replica"
+    );
+    let mut writer = connect(lab, route.writer).await.unwrap();
+    assert_eq!(server_of(&mut writer).await, lab.real("a1").unwrap().ip().to_string());
+    let counted =
+        |status: &Value| routing(status, "a2")["past"] == 1 && routing(status, "a1")["writers"] == 1;
+    route.wait_for("the sessions are counted", counted).await;
+    let status = route.status();
+    assert_eq!(status["zero_hop"]["in_force"], true, "{status}");
+    let listener = &status["listeners"][0];
+    assert_eq!(listener["zero_hop"]["text"], "all new sessions go past this process");
+    assert_eq!((&listener["accepted"], &listener["zero_hop"]["past"]), (&0.into(), &1.into()), "{listener}");
+    let socket = TcpStream::connect(route.reader).unwrap();
+    assert_eq!(socket.peer_addr().unwrap(), SocketAddr::from(route.reader), "what was dialled");
+    let metrics = route.get("/metrics");
+    assert!(metrics.contains("headroom_zero_hop_in_force 1.0"), "{metrics}");
+    let shown = route.headroom(&["status"]);
+    let text = String::from_utf8_lossy(&shown.stdout).into_owned();
+    assert!(text.contains("zero-hop: all new sessions go past this process"), "{text}");
+    let shown = route.headroom(&["zero-hop", "status", "--json"]);
+    let pinned: Value = serde_json::from_slice(&shown.stdout).unwrap();
+    let ours = pinned.as_array().unwrap().iter().find(|p| p["title"] == route.title()).unwrap();
+    assert_eq!((&ours["alive"], &ours["programs"].as_array().unwrap().len()), (&true.into(), &6));
+    session.disconnect().await.unwrap();
+    writer.disconnect().await.unwrap();
+}
+
+async fn a_drained_server_is_left_idle_first(lab: &Lab, route: &Route) {
+    let mut idle = connect(lab, route.reader).await.unwrap();
+    let mut busy = connect(lab, route.reader).await.unwrap();
+    let on_a2 = lab.real("a2").unwrap().ip().to_string();
+    assert_eq!([server_of(&mut idle).await, server_of(&mut busy).await], [on_a2.clone(), on_a2]);
+    busy.query_drop("START TRANSACTION WITH CONSISTENT SNAPSHOT").await.unwrap();
+    assert!(route.headroom(&["drain", "a2", "--deadline", "6s"]).status.success());
+    let ended = Instant::now();
+    route.wait_for("one session is left", |status| routing(status, "a2")["past"] == 1).await;
+    assert!(idle.query_drop("SELECT 1").await.is_err(), "the idle one was ended");
+    busy.query_drop("SELECT 1").await.expect("the transaction was left alone");
+    route.wait_for("nobody is left", |status| routing(status, "a2")["past"] == 0).await;
+    assert!(ended.elapsed() > Duration::from_secs(4), "only at the deadline");
+    assert!(busy.query_drop("SELECT 1").await.is_err());
+    let closed = routing(&route.status(), "a2")["closed"].clone();
+    assert!(closed["drained"].as_u64() >= Some(1), "{closed}");
+    assert_eq!(closed["cut at the drain deadline"], 1, "{closed}");
+    let mut elsewhere = connect(lab, route.reader).await.unwrap();
+    assert_eq!(server_of(&mut elsewhere).await, lab.real("b1").unwrap().ip().to_string());
+    elsewhere.disconnect().await.unwrap();
+    assert!(route.headroom(&["undrain", "a2"]).status.success());
+    route.wait_for("a2 back", |status| routing(status, "a2")["reads"]["eligible"] == true).await;
+}
+
+/// New connections all the while, and one that stays: killed, stopped and started again, headroom loses none.
+async fn restarts_lose_no_connection(lab: &Lab, route: &mut Route) {
+    let mut kept = connect(lab, route.reader).await.unwrap();
+    let load = Load::start(lab, route.reader);
+    for signal in [Signal::KILL, Signal::TERM] {
+        load.some_more().await;
+        route.end(signal).await;
+        load.some_more().await;
+        let listed = route.headroom(&["zero-hop", "status"]);
+        assert!(String::from_utf8_lossy(&listed.stdout).contains("in force"), "{listed:?}");
+        route.start();
+        route.ready().await;
+        load.some_more().await;
+    }
+    load.end().await;
+    kept.query_drop("SELECT 1").await.expect("a session outlives both restarts");
+    kept.disconnect().await.unwrap();
+}
+
+/// From the moment it is killed, nobody who connects meets an error: what the kernel has not yet seen fail, the listener
+/// makes up for.
+async fn a_killed_server_refuses_nobody(lab: &Lab, route: &Route) {
+    let pooled = [connect(lab, route.reader).await.unwrap(), connect(lab, route.reader).await.unwrap()];
+    // A close of a younger session could be an application's that says goodbye.
+    let opened = Instant::now();
+    while opened.elapsed() < Duration::from_millis(1100) {
+        tokio::time::sleep(POLL).await;
+    }
+    lab.change("a2", Change::Begin(Fault::Kill)).await.unwrap();
+    for mut session in pooled {
+        while session.query_drop("SELECT 1").await.is_ok() {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    }
+    for _ in 0..50 {
+        let mut session = connect(lab, route.reader).await.expect("another server, at once");
+        assert_eq!(server_of(&mut session).await, lab.real("b1").unwrap().ip().to_string());
+        session.disconnect().await.unwrap();
+    }
+    lab.change("a2", Change::End(Fault::Kill)).await.unwrap();
+    route.wait_for("a2 back", |status| routing(status, "a2")["reads"]["eligible"] == true).await;
+}
+
+async fn switched_off_the_listener_serves(lab: &Lab, route: &Route) {
+    let mut kept = connect(lab, route.reader).await.unwrap();
+    let name = route.pinned_name();
+    let removed = route.headroom(&["zero-hop", "off", &name]);
+    assert!(String::from_utf8_lossy(&removed.stdout).contains("Removed: "), "{removed:?}");
+    let off = |status: &Value| status["zero_hop"]["in_force"] == false;
+    route.wait_for("the router has noticed", off).await;
+    let status = route.status();
+    assert!(
+        status["listeners"][0]["zero_hop"]["text"].as_str().unwrap().contains("switched off"),
+        "{status}"
+    );
+    let before = status["listeners"][0]["accepted"].as_u64().unwrap();
+    let mut relayed = connect(lab, route.reader).await.unwrap();
+    relayed.query_drop("SELECT 1").await.unwrap();
+    assert_eq!(route.status()["listeners"][0]["accepted"], before + 1);
+    kept.query_drop("SELECT 1").await.expect("open sessions stay");
+    let again = route.headroom(&["zero-hop", "off", &name]);
+    assert_eq!(again.status.code(), Some(1));
+    kept.disconnect().await.unwrap();
+    relayed.disconnect().await.unwrap();
+}
+
+#[tokio::test]
+async fn without_the_right_the_listener_serves_and_require_says_what_is_missing() {
+    if !root() {
+        return;
+    }
+    let base = tempfile::tempdir().unwrap();
+    let lab = Lab::up(&Spec::new(&[("a", 2), ("b", 1)]), base.path()).await.unwrap();
+    let mut route = Route::new(&lab, "auto", "sampled");
+    route.unprivileged = true;
+    route.start();
+    route.ready().await;
+    let mut session = connect(&lab, route.reader).await.unwrap();
+    session.query_drop("SELECT 1").await.unwrap();
+    let status = route.status();
+    assert_eq!(status["listeners"][0]["accepted"], 1);
+    let words = status["listeners"][0]["zero_hop"]["text"].as_str().unwrap();
+    assert!(words.contains("not permitted") && words.contains("CAP_BPF"), "{words}");
+    session.disconnect().await.unwrap();
+    route.end(Signal::TERM).await;
+
+    let text = std::fs::read_to_string(&route.file).unwrap();
+    std::fs::write(&route.file, text.replace("zero_hop = \"auto\"", "zero_hop = \"require\"")).unwrap();
+    route.start();
+    let ended = route.child.as_mut().unwrap().wait().unwrap();
+    assert_eq!(ended.code(), Some(2));
+    assert!(route.log().contains("zero_hop = \"require\", but not permitted"), "{}", route.log());
+    drop(route);
+    lab.down().await.unwrap();
+}
+
+fn root() -> bool {
+    let root = rustix::process::geteuid().is_root();
+    if !root {
+        std::io::stderr().write_all(b"NOT TESTED: zero-hop needs root\n").unwrap();
+    }
+    root
+}
+
+/// Connects, asks and leaves, over and over, in the background.
+struct Load {
+    stop: Arc<AtomicBool>,
+    done: Arc<AtomicU64>,
+    task: tokio::task::JoinHandle<mysql_async::Result<()>>,
+}
+
+impl Load {
+    fn start(lab: &Lab, address: SocketAddrV4) -> Self {
+        let (stop, done) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
+        let (ended, counted, opts) = (stop.clone(), done.clone(), options(lab, address));
+        let task = tokio::spawn(async move {
+            while !ended.load(Relaxed) {
+                let mut session = Conn::new(opts.clone()).await?;
+                session.query_drop("SELECT 1").await?;
+                session.disconnect().await?;
+                counted.fetch_add(1, Relaxed);
+            }
+            Ok(())
+        });
+        Self { stop, done, task }
+    }
+
+    /// Returns when some more connections have been made; when one has failed, `end` says so.
+    async fn some_more(&self) {
+        let (before, deadline) = (self.done.load(Relaxed), Instant::now() + LIMIT);
+        while self.done.load(Relaxed) < before + 30 && !self.task.is_finished() {
+            assert!(Instant::now() < deadline, "connections hang");
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    }
+
+    async fn end(self) {
+        self.stop.store(true, Relaxed);
+        self.task.await.unwrap().expect("every connection works, whether headroom runs or not");
+    }
+}
+
+/// `headroom route` in zone a; killed when dropped, and what it pinned removed.
+struct Route {
+    child: Option<Child>,
+    file: PathBuf,
+    log: PathBuf,
+    reader: SocketAddrV4,
+    writer: SocketAddrV4,
+    admin: SocketAddr,
+    unprivileged: bool,
+}
+
+impl Route {
+    fn new(lab: &Lab, zero_hop: &str, insight: &str) -> Self {
+        let at = |k| SocketAddrV4::new(lab.client_address("a", k).unwrap(), lab.port());
+        let (reader, writer, admin) = (at(40), at(41), SocketAddr::from(at(42)));
+        let (file, log) = (lab.dir().join("zero-hop.toml"), lab.dir().join("zero-hop.log"));
+        std::fs::write(&file, config(lab, zero_hop, insight, [reader, writer, at(42)])).unwrap();
+        Self { child: None, file, log, reader, writer, admin, unprivileged: false }
+    }
+
+    fn start(&mut self) {
+        let binary = env!("CARGO_BIN_EXE_headroom");
+        let mut command = Command::new(if self.unprivileged { "setpriv" } else { binary });
+        if self.unprivileged {
+            // Everything but what BPF and mounts need: the files of the lab are root's.
+            command.args(["--bounding-set", "-bpf,-sys_admin,-net_admin", binary]);
+        }
+        command
+            .args(["route", "--config"])
+            .arg(&self.file)
+            .env_clear()
+            .stdin(Stdio::null())
+            .stdout(Stdio::null());
+        let log = std::fs::OpenOptions::new().create(true).append(true).open(&self.log).unwrap();
+        self.child = Some(command.env("PATH", "/usr/bin:/bin").stderr(log).spawn().unwrap());
+    }
+
+    async fn ready(&self) {
+        let eligible = |status: &Value, name: &str| routing(status, name)["reads"]["eligible"] == true;
+        let ready = |status: &Value| {
+            status["writer"] == "a1"
+                && eligible(status, "a2")
+                && eligible(status, "b1")
+                && status["process"]["pid"] == self.child.as_ref().map(Child::id).unwrap()
+        };
+        self.wait_for("two replicas and a primary", ready).await;
+    }
+
+    async fn end(&mut self, signal: Signal) {
+        let mut child = self.child.take().unwrap();
+        kill_process(Pid::from_raw(child.id().cast_signed()).unwrap(), signal).unwrap();
+        let deadline = Instant::now() + LIMIT;
+        while child.try_wait().unwrap().is_none() {
+            assert!(Instant::now() < deadline, "still there after {signal:?}\n{}", self.log());
+            tokio::time::sleep(POLL).await;
+        }
+    }
+
+    fn title(&self) -> String {
+        self.file.canonicalize().unwrap().display().to_string()
+    }
+
+    fn pinned_name(&self) -> String {
+        let shown = self.headroom(&["zero-hop", "status", "--json"]);
+        let pinned: Value = serde_json::from_slice(&shown.stdout).unwrap();
+        let ours = pinned.as_array().unwrap().iter().find(|p| p["title"] == self.title()).unwrap();
+        ours["name"].as_str().unwrap().to_owned()
+    }
+
+    fn headroom(&self, args: &[&str]) -> Output {
+        let admin = self.admin.to_string();
+        let more: &[&str] = if args[0] == "zero-hop" { &[] } else { &["--admin", &admin] };
+        Command::new(env!("CARGO_BIN_EXE_headroom")).args(args).args(more).env_clear().output().unwrap()
+    }
+
+    fn try_get(&self, path: &str) -> std::io::Result<String> {
+        let mut stream = TcpStream::connect_timeout(&self.admin, LIMIT)?;
+        stream.set_read_timeout(Some(LIMIT))?;
+        write!(stream, "GET {path} HTTP/1.1\r\nHost: {}\r\nConnection: close\r\n\r\n", self.admin)?;
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer)?;
+        let body = answer.split_once("\r\n\r\n").map(|(_, body)| body.to_owned());
+        body.ok_or_else(|| std::io::Error::from(std::io::ErrorKind::UnexpectedEof))
+    }
+
+    fn get(&self, path: &str) -> String {
+        self.try_get(path).unwrap_or_else(|error| panic!("{path}: {error}\n{}", self.log()))
+    }
+
+    fn status(&self) -> Value {
+        serde_json::from_str(&self.get("/status.json")).unwrap()
+    }
+
+    async fn wait_for(&self, what: &str, so: impl Fn(&Value) -> bool) {
+        let deadline = Instant::now() + LIMIT;
+        loop {
+            let status = self.try_get("/status.json").ok().and_then(|text| serde_json::from_str(&text).ok());
+            if status.as_ref().is_some_and(&so) {
+                return;
+            }
+            assert!(Instant::now() < deadline, "{what}: not within {LIMIT:?}: {status:?}\n{}", self.log());
+            tokio::time::sleep(POLL).await;
+        }
+    }
+
+    fn log(&self) -> String {
+        std::fs::read_to_string(&self.log).unwrap_or_default()
+    }
+}
+
+impl Drop for Route {
+    fn drop(&mut self) {
+        if let Some(mut child) = self.child.take() {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+        let title = self.title();
+        let ours = zerohop::pins::list().into_iter().filter(|p| p.title == title).map(|p| p.name);
+        let names: Vec<String> = ours.collect();
+        if !names.is_empty() {
+            zerohop::pins::remove(&names).unwrap();
+        }
+    }
+}
+
+fn routing(status: &Value, server: &str) -> Value {
+    let servers = status["servers"].as_array();
+    let found = servers.and_then(|servers| servers.iter().find(|s| s["name"] == server));
+    found.map_or(Value::Null, |server| server["routing"].clone())
+}
+
+fn options(lab: &Lab, address: SocketAddrV4) -> mysql_async::OptsBuilder {
+    mysql_async::OptsBuilder::default()
+        .ip_or_hostname(address.ip().to_string())
+        .tcp_port(address.port())
+        .user(Some(Account::App.user()))
+        .pass(Some(lab.password(Account::App)))
+        .prefer_socket(false)
+}
+
+async fn connect(lab: &Lab, address: SocketAddrV4) -> mysql_async::Result<Conn> {
+    Conn::new(options(lab, address)).await
+}
+
+async fn server_of(session: &mut Conn) -> String {
+    session.query_first("SELECT @@bind_address").await.unwrap().unwrap()
+}
+
+/// Servers are reached at their own addresses, without the lab's links: a server then sees its clients' own ports.
+fn config(lab: &Lab, zero_hop: &str, insight: &str, [reader, writer, admin]: [SocketAddrV4; 3]) -> String {
+    let credentials: &Path = &lab.credentials_file(Account::Headroom);
+    let mut text = format!(
+        "[fleet]\nseeds = [\"{}\"]\n\
+         [credentials]\noption_file = \"{}\"\n\
+         [router]\nzone = \"a\"\nwarm_up = \"0s\"\nzero_hop = \"{zero_hop}\"\n\
+         # Reads stay in the zone of the router.\nslack = 10.0\n\
+         [[listener]]\naddress = \"{reader}\"\nrole = \"reader\"\ninsight = \"{insight}\"\n\
+         [[listener]]\naddress = \"{writer}\"\nrole = \"writer\"\ninsight = \"{insight}\"\n\
+         [admin]\naddress = \"{admin}\"\n\
+         [[zone]]\nname = \"a\"\nmembers = [\"127.1.0.0/16\"]\n\
+         [[zone]]\nname = \"b\"\nmembers = [\"127.2.0.0/16\"]\n",
+        lab.real("a1").unwrap(),
+        credentials.display(),
+    );
+    for name in lab.servers() {
+        let at = lab.real(&name).unwrap();
+        text.push_str(&format!("[[server]]\nmatch = \"{at}\"\nname = \"{name}\"\n"));
+    }
+    text
+}

@@ -1,0 +1,94 @@
+//! Fit: whether a listener's connections may go past this process, and if not, why. Pure.
+
+use fleet::Address;
+use fleet::config::{ClientTlsMode, Insight, Listener, TlsMode};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+
+/// What applications dial whose connections go past.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Fit {
+    /// The addresses.
+    pub(super) dialled: Vec<SocketAddr>,
+    /// One new session in so many goes through the listener all the same; 0 is none.
+    pub(super) one_in: u32,
+    /// In words, for the status.
+    pub(super) words: String,
+}
+
+/// Whether connections to `listener`, bound at `bound`, may go past; `to_servers` is what the router does with TLS to them.
+pub(super) fn fit(listener: &Listener, bound: &Address, to_servers: TlsMode) -> Result<Fit, String> {
+    let Address::Tcp { host, port } = bound else {
+        return Err("a unix socket leads nowhere but here".to_owned());
+    };
+    if listener.insight == Insight::On {
+        return Err("insight = \"on\" measures every session, so all pass through".to_owned());
+    }
+    if listener.tls.mode != ClientTlsMode::Passthrough {
+        return Err(format!(
+            "tls = \"{}\" is this process's doing, so all pass through",
+            listener.tls.mode.word()
+        ));
+    }
+    if to_servers != TlsMode::Disabled {
+        return Err("[router.tls] is this process's doing, so all pass through".to_owned());
+    }
+    let ip: IpAddr = host.parse().map_err(|_| format!("{host} is no numeric address"))?;
+    let loopback = |ip: IpAddr| SocketAddr::new(ip, *port);
+    let (dialled, only) = match ip {
+        IpAddr::V4(Ipv4Addr::UNSPECIFIED) => {
+            (vec![loopback(Ipv4Addr::LOCALHOST.into())], " to 127.0.0.1 (others come to all addresses)")
+        }
+        IpAddr::V6(Ipv6Addr::UNSPECIFIED) => {
+            let both = vec![loopback(Ipv6Addr::LOCALHOST.into()), loopback(Ipv4Addr::LOCALHOST.into())];
+            (both, " to [::1] and 127.0.0.1 (others come to all addresses)")
+        }
+        ip => (vec![SocketAddr::new(ip, *port)], ""),
+    };
+    let one_in = if listener.insight == Insight::Sampled { listener.insight_one_in } else { 0 };
+    let words = match one_in {
+        0 => format!("all new sessions{only} go past this process"),
+        1 => return Err("insight_one_in = 1 measures every session, so all pass through".to_owned()),
+        n => format!("{} of {n} new sessions{only} go past this process", n - 1),
+    };
+    Ok(Fit { dialled, one_in, words })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use fleet::ListenerRole;
+
+    fn of(address: &str, insight: Insight) -> Result<Fit, String> {
+        let address: Address = address.parse().unwrap();
+        fit(
+            &Listener { insight, ..Listener::new(address.clone(), ListenerRole::Reader) },
+            &address,
+            TlsMode::Disabled,
+        )
+    }
+
+    #[test]
+    fn a_listener_that_needs_the_path_keeps_its_connections_and_says_why() {
+        assert!(of("/run/reader.sock", Insight::Off).unwrap_err().contains("unix socket"));
+        assert!(of("127.0.0.1:3306", Insight::On).unwrap_err().contains("insight"));
+        let mut listener = Listener::new("127.0.0.1:3306".parse().unwrap(), ListenerRole::Reader);
+        let words = |listener: &Listener, tls| fit(listener, &listener.address, tls).unwrap_err();
+        assert!(words(&listener, TlsMode::Required).contains("[router.tls]"));
+        listener.tls.mode = ClientTlsMode::Required;
+        assert!(words(&listener, TlsMode::Disabled).contains("tls = \"required\""));
+    }
+
+    #[test]
+    fn one_of_sixteen_is_measured_unless_told_otherwise() {
+        let fit = of("127.0.0.1:3306", Insight::Sampled).unwrap();
+        assert_eq!(fit.words, "15 of 16 new sessions go past this process");
+        assert_eq!(of("127.0.0.1:3306", Insight::Off).unwrap().one_in, 0);
+    }
+
+    #[test]
+    fn of_a_listener_on_every_address_the_loopback_goes_past() {
+        let dialled = |address| of(address, Insight::Off).unwrap().dialled;
+        assert_eq!(dialled("0.0.0.0:3306"), ["127.0.0.1:3306".parse().unwrap()]);
+        assert_eq!(dialled("[::]:3306").len(), 2);
+    }
+}

@@ -1,0 +1,194 @@
+//! Page: a listener's next picks, written for the kernel to take one by one.
+//!
+//! Readers: [`pick`](crate::pick) is asked over and over, each time with one more session on the server it just named, so the
+//! kernel's next connections land exactly where the relay would have put them, also when a pool opens all of its sessions
+//! at once. What it cannot know between two looks (a tenth of a second) is who left meanwhile. When more connections
+//! come than a page has picks, its second half is taken again: by then the first has made up for what was uneven, and the
+//! second goes by the shares.
+
+use super::count::Counts;
+use super::fit::{Fit, fit};
+use super::resolve::Resolver;
+use super::{ListenerZeroHop, Role};
+use crate::board::{Board, Sight};
+use crate::door::Door;
+use crate::pick::{Ask, Because, pick};
+use fleet::Address;
+use rand::Rng;
+use std::collections::HashMap;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use zerohop::{Bypass, Error, Wanted};
+
+/// Picks in a page: more than the connections that an application opens in a tenth of a second.
+const PICKS: usize = 128;
+
+/// What was written.
+#[derive(Debug, Default)]
+pub(super) struct Pages {
+    listeners: HashMap<Address, Result<Written, String>>,
+}
+
+#[derive(Debug)]
+struct Written {
+    fit: Fit,
+    numbers: Vec<u32>,
+    /// What the page was made from; as long as it is the same and nothing was taken, the page stays.
+    from: From,
+}
+
+/// Everything that a page depends on.
+#[derive(Clone, Debug, PartialEq)]
+struct From {
+    sight: usize,
+    have: Vec<u32>,
+    room: usize,
+}
+
+impl Pages {
+    /// Writes what has changed since the last look.
+    pub(super) fn write(
+        &mut self,
+        bypass: &mut Bypass,
+        board: &Board,
+        doors: &[Arc<Door>],
+        resolver: &mut Resolver,
+        counts: &Counts,
+    ) -> Result<(), Error> {
+        self.listeners.retain(|address, _| doors.iter().any(|door| door.bound == *address));
+        let sight = board.sight();
+        let mut wanted: Vec<SocketAddr> = Vec::new();
+        for door in doors {
+            let fitted = fit(&door.listener(), &door.bound, sight.view.config.tls.tls.mode);
+            if let Ok(fit) = &fitted {
+                wanted.extend(&fit.dialled);
+            }
+            let written = match fitted {
+                Err(why) => Err(why),
+                Ok(fit) => Ok(self.listener(bypass, board, &sight, door, fit, resolver, counts)?),
+            };
+            self.listeners.insert(door.bound.clone(), written);
+        }
+        for address in bypass.listeners() {
+            if !wanted.contains(&address) {
+                bypass.forget_listener(address);
+            }
+        }
+        Ok(())
+    }
+
+    #[allow(
+        clippy::too_many_arguments,
+        reason = "what a look has at hand; a struct of references would say no more"
+    )]
+    fn listener(
+        &self,
+        bypass: &mut Bypass,
+        board: &Board,
+        sight: &Arc<Sight>,
+        door: &Door,
+        fit: Fit,
+        resolver: &mut Resolver,
+        counts: &Counts,
+    ) -> Result<Written, Error> {
+        let numbers = fit.dialled.iter().map(|at| bypass.listener(*at)).collect::<Result<Vec<u32>, _>>()?;
+        let open: usize = numbers.iter().map(|n| counts.sessions_of(*n)).sum();
+        let room = door.max_sessions().saturating_sub(door.sessions() + open).min(PICKS);
+        let from = From { sight: Arc::as_ptr(sight) as usize, have: sight.readers(), room };
+        let before = self.listeners.get(&door.bound).and_then(|written| written.as_ref().ok());
+        let same = before.is_some_and(|before| before.from == from && before.fit == fit);
+        let untouched = |number: &u32| Ok::<bool, Error>(bypass.taken(*number)? == 0);
+        if same && numbers.iter().map(untouched).collect::<Result<Vec<_>, _>>()?.iter().all(|u| *u) {
+            return Ok(Written { fit, numbers, from });
+        }
+        let servers = picks(sight, door.role(), board.phase, &mut rand::rng());
+        for number in &numbers {
+            let fate = bypass.fate(*number)?;
+            let mut page = Vec::with_capacity(PICKS);
+            for server in sampled(&servers, fit.one_in, fate.past + fate.chosen, room) {
+                let at = server.and_then(|s| resolver.of(&sight.view.candidates[s].reach));
+                let lenient = |at: &SocketAddr| counts.closes_mean_nothing(*number, *at);
+                page.push(match at {
+                    Some(at) => Some(bypass.target(*number, at, lenient(&at))?),
+                    None => None,
+                });
+            }
+            let wrap = if room < PICKS { page.len().saturating_sub(1) } else { page.len() / 2 };
+            bypass.set_page(*number, &Wanted { picks: page, wrap })?;
+        }
+        Ok(Written { fit, numbers, from })
+    }
+
+    /// How a listener stands.
+    pub(super) fn show(&self, bound: &Address, bypass: &Bypass, counts: &Counts) -> ListenerZeroHop {
+        match self.listeners.get(bound) {
+            None => ListenerZeroHop::default(),
+            Some(Err(why)) => ListenerZeroHop { words: why.clone(), ..ListenerZeroHop::default() },
+            Some(Ok(written)) => {
+                let mut shown = ListenerZeroHop {
+                    in_force: true,
+                    words: written.fit.words.clone(),
+                    sessions: written.numbers.iter().map(|n| counts.sessions_of(*n)).sum(),
+                    ..ListenerZeroHop::default()
+                };
+                for fate in written.numbers.iter().filter_map(|n| bypass.fate(*n).ok()) {
+                    shown.fate.past += fate.past;
+                    shown.fate.chosen += fate.chosen;
+                    shown.fate.doubt += fate.doubt;
+                    shown.fate.unfit += fate.unfit;
+                }
+                shown
+            }
+        }
+    }
+}
+
+/// The servers that the next sessions of this role would get, one after the other; nobody where it is not certain.
+fn picks(sight: &Sight, role: Role, phase: f64, rng: &mut impl Rng) -> Vec<Option<usize>> {
+    let view = &sight.view;
+    let mut have = sight.readers();
+    let mut servers = Vec::with_capacity(PICKS);
+    for _ in 0..PICKS {
+        let ask = Ask { role, from: view.own_zone.as_ref(), have: &have, tried: &[], phase };
+        match pick(view, &ask, rng) {
+            Ok(picked) if picked.because != Because::OnlySuspectsLeft => {
+                have[picked.server] += 1;
+                servers.push(Some(picked.server));
+            }
+            // It will not be another a moment later.
+            _ => return vec![None; PICKS],
+        }
+    }
+    servers
+}
+
+/// The picks with every `one_in`th left to the ordinary listener, counted over all sessions there have been, and all beyond
+/// `room`.
+fn sampled(servers: &[Option<usize>], one_in: u32, before: u64, room: usize) -> Vec<Option<usize>> {
+    let ordinary = |n: usize| one_in > 0 && (before + n as u64 + 1).is_multiple_of(u64::from(one_in));
+    let pick = |(n, server): (usize, &Option<usize>)| server.filter(|_| n < room && !ordinary(n));
+    servers.iter().enumerate().map(pick).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_sixteenth_session_is_left_over_wherever_a_page_begins() {
+        let servers = [Some(0); 40];
+        let left = |before| -> Vec<usize> {
+            let page = sampled(&servers, 16, before, PICKS);
+            (0..page.len()).filter(|n| page[*n].is_none()).collect()
+        };
+        assert_eq!(left(0), [15, 31]);
+        assert_eq!(left(15), [0, 16, 32]);
+        assert_eq!(sampled(&servers, 0, 15, PICKS), servers);
+    }
+
+    #[test]
+    fn beyond_the_room_of_a_listener_nobody_goes_past() {
+        let page = sampled(&[Some(2); 5], 0, 0, 3);
+        assert_eq!(page, [Some(2), Some(2), Some(2), None, None]);
+    }
+}
