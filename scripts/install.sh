@@ -59,6 +59,10 @@ needs_of_drivers() {
     need mariadb mariadb-client
     need sysbench sysbench
     need go golang-go
+    need node nodejs
+    need npm npm
+    need javac default-jdk-headless
+    need mvn maven
     need python3 python3-venv
     # Debian splits venv from python3; asking for the module costs an interpreter start, so only without a venv of ours.
     [ -x target/drivers/venv/bin/python ] || python3 -Ic 'import ensurepip, venv' 2>/dev/null || want python3-venv

@@ -2,14 +2,14 @@
 # Starts one server on a loopback port, runs the drivers' work straight against it (reader = writer = direct), stops it:
 # tells whether a failure through the router is the router's or the runner's.
 #
-#   tests/drivers/direct.sh [mariadb|mysql] [pymysql] [go] [sysbench]
+#   tests/drivers/direct.sh [mariadb|mysql] [<runner>...]     (run.sh names them; all but the drivers' own suites without)
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 PATH=$PATH:/usr/sbin:/sbin
 
 kind=mariadb
 case ${1:-} in mariadb | mysql) kind=$1; shift ;; esac
-[ $# -gt 0 ] || set -- pymysql go sysbench
+[ $# -gt 0 ] || set -- pymysql mysql-connector-python go mysql2 connector-j mariadb-connector-j go-suite sysbench
 tests/drivers/prepare.sh
 data=$(mktemp -d)
 server=""
@@ -23,7 +23,8 @@ trap 'exit 130' INT TERM
 user=() ; [ "$(id -u)" != 0 ] || user=(--user=root)
 port=$(python3 -Ic 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])')
 common=("${user[@]}" --datadir="$data/d" --port="$port" --bind-address=127.0.0.1 --socket="$data/s" --pid-file="$data/pid"
-    --skip-name-resolve --max-allowed-packet=64M --local-infile=1 --log-bin="$data/bin" --server-id=1)
+    --skip-name-resolve --max-allowed-packet=64M --local-infile=1 --ssl-cert="$PWD/target/drivers/tls/cert.pem" --ssl-key="$PWD/target/drivers/tls/key.pem"
+    --log-bin="$data/bin" --server-id=1)
 if [ "$kind" = mysql ]; then
     scripts/mysql-root.sh mysql
     target/mysql/mysqld "${user[@]}" --initialize-insecure --datadir="$data/d" >"$data/log" 2>&1

@@ -18,7 +18,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
-use workload::WorkloadArgs;
+use workload::{Named, WorkloadArgs};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -175,6 +175,9 @@ async fn send(args: RunArgs, environment: &Environment) -> anyhow::Result<ExitCo
 
 async fn prepare(args: PrepareArgs, environment: &Environment) -> anyhow::Result<ExitCode> {
     let target = args.target.resolve(environment)?;
+    if let Named::File(file) = args.workload.named()? {
+        return statements(target, file.prepare).await;
+    }
     let options = args.workload.options();
     let sessions = args.sessions;
     let made = |table: u32| terminal::complain(&format!("sbtest{table} is ready"));
@@ -185,14 +188,22 @@ async fn prepare(args: PrepareArgs, environment: &Environment) -> anyhow::Result
 
 async fn cleanup(args: PrepareArgs, environment: &Environment) -> anyhow::Result<ExitCode> {
     let target = args.target.resolve(environment)?;
+    if let Named::File(file) = args.workload.named()? {
+        return statements(target, file.cleanup).await;
+    }
     let options = args.workload.options();
     tokio::task::spawn_blocking(move || load::tables::cleanup(&target, &options)).await??;
     Ok(exit::DONE)
 }
 
+async fn statements(target: Target, statements: Vec<String>) -> anyhow::Result<ExitCode> {
+    tokio::task::spawn_blocking(move || load::tables::statements(&target, &statements)).await??;
+    Ok(exit::DONE)
+}
+
 impl RunArgs {
     fn plan(&self, environment: &Environment) -> anyhow::Result<Plan> {
-        let workload = self.workload.workload()?;
+        let workload = self.workload.named()?.workload();
         if self.read_only && workload.writes {
             bail!("{} changes data, and --read-only forbids that", workload.name);
         }

@@ -1,4 +1,4 @@
-//! PyMySQL, go-sql-driver and sysbench do their work through the router unchanged, on MariaDB (`make test-drivers`).
+//! Real drivers and sysbench do their work through the router unchanged, on MariaDB (`make test-drivers`).
 
 #[path = "support/driven.rs"]
 mod driven;

@@ -1,4 +1,4 @@
-//! PyMySQL, go-sql-driver and sysbench do their work through the router unchanged, on the mysqld that
+//! Real drivers and sysbench do their work through the router unchanged, on the mysqld that
 //! `scripts/mysql-root.sh` brings (`make test-mysql`).
 
 #[path = "support/driven.rs"]

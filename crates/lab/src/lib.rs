@@ -24,6 +24,7 @@ mod fault;
 mod lab;
 mod layout;
 mod link;
+pub mod null;
 mod option_file;
 mod port;
 mod program;

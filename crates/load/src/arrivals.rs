@@ -73,6 +73,14 @@ impl Arrivals {
     }
 }
 
+impl Open {
+    /// The moments themselves, counted from the start, as they follow from a seed: endless.
+    pub fn moments(&self, seed: u64) -> impl Iterator<Item = Duration> + use<> {
+        let mut schedule = Schedule::new(self, seed, 0, 1);
+        std::iter::repeat_with(move || Duration::from_nanos(schedule.take().at))
+    }
+}
+
 /// One arrival.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Arrival {

@@ -1,4 +1,4 @@
-//! sysbench's tables, made and removed: the same columns, indexes and kind of contents as `sysbench prepare` makes, so
+//! Tables, made and removed. sysbench's have the same columns, indexes and kind of contents as `sysbench prepare` makes, so
 //! that either tool can prepare and both can run.
 
 use crate::error::LoadError;
@@ -31,6 +31,16 @@ pub fn prepare(
         made(table);
         Ok(())
     })
+}
+
+/// Sends statements one after the other over one session: what a workload of your own needs around it.
+///
+/// # Errors
+/// The server's words to the first that fails.
+pub fn statements(target: &Target, statements: &[String]) -> Result<(), LoadError> {
+    let peers = target.resolve(Lane::Writer)?;
+    let mut session = Session::connect(peers[0].clone(), &target.account)?;
+    statements.iter().try_for_each(|sql| session.query(sql).map(|_| ()))
 }
 
 /// Removes the tables.

@@ -5,6 +5,7 @@
 //! a transaction share (a table, a key that is deleted and inserted again) are drawn into **slots** first.
 
 pub mod draw;
+pub mod file;
 mod statement;
 pub mod sysbench;
 

@@ -39,6 +39,8 @@ pub(crate) struct Board {
     pub(crate) held: AtomicUsize,
     /// TLS to the servers.
     pub(crate) secrecy: Secrecy,
+    /// The names that the threads' ledgers share.
+    pub(crate) insight: Arc<insight::Shared>,
 }
 
 /// What our own side knows; behind a lock that only new sessions, failures and the steward take.
@@ -72,6 +74,7 @@ impl std::fmt::Debug for Board {
 
 impl Board {
     pub(crate) fn new(config: RouterConfig, snapshot: Arc<Snapshot>, threads: usize, report: Report) -> Self {
+        let insight = insight::Shared::new(config.insight.clone());
         let known = Known {
             config: Arc::new(config),
             snapshot,
@@ -90,6 +93,7 @@ impl Board {
             threads,
             held: AtomicUsize::new(0),
             secrecy: Secrecy::default(),
+            insight,
         }
     }
 

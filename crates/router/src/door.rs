@@ -11,7 +11,7 @@ use crate::tls::FromClients;
 use crate::turned_away::{Counts, TurnedAway};
 use crate::worker::{Handle, Message};
 use arc_swap::ArcSwap;
-use fleet::config::{ClientTlsMode, Listener};
+use fleet::config::{ClientTlsMode, Insight, Listener};
 use fleet::{Address, ListenerRole};
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -40,6 +40,10 @@ pub(crate) struct Door {
     writer: AtomicBool,
     max_sessions: AtomicUsize,
     max_connecting: AtomicUsize,
+    /// Whether its sessions are measured. Which of them pass through the router is decided before they come.
+    measured: AtomicBool,
+    /// What insight calls it.
+    label: Arc<str>,
     taken: AtomicUsize,
     connecting: AtomicUsize,
     tls: ArcSwap<DoorTls>,
@@ -123,6 +127,8 @@ impl Door {
             writer: AtomicBool::new(listener.role == ListenerRole::Writer),
             max_sessions: AtomicUsize::new(listener.max_sessions),
             max_connecting: AtomicUsize::new(listener.max_connecting),
+            measured: AtomicBool::new(listener.insight != Insight::Off),
+            label: format!("{} {}", listener.role, listener.address).into(),
             taken: AtomicUsize::new(0),
             connecting: AtomicUsize::new(0),
             tls: ArcSwap::from_pointee(DoorTls { mode: listener.tls.mode, from_clients }),
@@ -142,6 +148,11 @@ impl Door {
     /// What its configuration says.
     pub(crate) fn listener(&self) -> Arc<Listener> {
         self.listener.load_full()
+    }
+
+    /// What insight calls it, if its sessions are measured.
+    pub(crate) fn insight(&self) -> Option<Arc<str>> {
+        self.measured.load(Relaxed).then(|| self.label.clone())
     }
 
     pub(crate) fn max_sessions(&self) -> usize {
@@ -175,9 +186,11 @@ impl Door {
         let sessions = self.max_sessions.swap(listener.max_sessions, Relaxed) != listener.max_sessions;
         let connecting =
             self.max_connecting.swap(listener.max_connecting, Relaxed) != listener.max_connecting;
+        let measured = listener.insight != Insight::Off;
+        let insight = self.measured.swap(measured, Relaxed) != measured;
         let mode = listener.tls.mode;
         let before = self.tls.swap(Arc::new(DoorTls { mode, from_clients }));
-        role || sessions || connecting || before.mode != mode
+        role || sessions || connecting || insight || before.mode != mode
     }
 
     /// Stops accepting; sessions that exist stay.

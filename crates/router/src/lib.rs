@@ -16,11 +16,13 @@
 //! | what a refused client sees | `refuse` |
 //! | when TLS begins and ends, who is given how long to log in | `login` |
 //! | which connections go past this process, and how | `zero_hop` |
+//! | what statements tell | the `insight` crate; `collect` asks the threads |
 
 mod apportion;
 mod board;
 mod buffer;
 pub mod closed;
+mod collect;
 mod connect;
 mod door;
 pub mod eligible;
@@ -47,6 +49,7 @@ pub mod view;
 mod worker;
 pub mod zero_hop;
 
+pub use collect::Insight;
 pub use error::Error;
 pub use router::{Changes, Router};
 pub use status::Status;

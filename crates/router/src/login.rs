@@ -120,6 +120,15 @@ pub(crate) async fn log_in(
     carry(client, server, bridge, first, Turn::Client, means).await
 }
 
+/// Carries the login through that a `COM_CHANGE_USER` began: the server has it, whole, and is to answer.
+pub(crate) async fn change_user(
+    (client, server): (Stream, Stream),
+    bridge: Bridge,
+    means: &Means<'_>,
+) -> Result<Opened, Failed> {
+    carry(client, server, bridge, Vec::new(), Turn::Server, means).await
+}
+
 async fn carry(
     mut client: Stream,
     mut server: Stream,

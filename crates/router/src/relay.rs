@@ -4,7 +4,7 @@
 //! [`Relay::client_bytes`] what comes from the client, [`Relay::server_bytes`] what comes from the server. All drivers
 //! owe the same: a direction is not read again before the other side has taken everything but one further chunk, so that
 //! a session never holds more than two chunks a direction, and none while nothing is under way; and per query no
-//! allocation, no lock, no clock.
+//! allocation and no lock; the clock is read once a chunk, and only where the listener is measured.
 //!
 //! **Closing in peace.** An order to close is carried out only when the tracker says idle, nothing is under way, and
 //! the kernel holds no byte from either side. Then the server gets `COM_QUIT`, as from any polite client, and both
@@ -42,9 +42,13 @@ pub(crate) const QUIT: [u8; 5] = [1, 0, 0, 0, Command::Quit.byte()];
 #[derive(Debug)]
 pub(crate) struct Relay {
     tracker: Tracker,
+    /// Times the commands, where the listener is measured.
+    insight: insight::Session,
     entry: Rc<Entry>,
     /// Commands already counted.
     counted: u64,
+    /// A change of user is not relayed but handed over: its password has to be translated.
+    hands_over: bool,
 }
 
 /// What to do with bytes that came in.
@@ -52,8 +56,19 @@ pub(crate) struct Relay {
 pub(crate) enum Seen {
     /// Pass them on.
     Pass,
+    /// Pass them on, and read no more: a login begins that is not the relay's.
+    PassAndHandOver,
     /// Close the session instead.
     Close(Closed),
+}
+
+/// How a driver's work ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Ended {
+    /// The session is over.
+    Closed(Closed),
+    /// The server has been sent a `COM_CHANGE_USER`, and nothing is under way: `login` goes on.
+    ChangeUser,
 }
 
 /// What becomes of a session whose client has closed its half, when the server knows.
@@ -72,7 +87,18 @@ impl Relay {
     pub(crate) fn new(tracker: Tracker, entry: Rc<Entry>) -> Self {
         let counted = tracker.commands_completed();
         entry.moved(&tracker);
-        Self { tracker, entry, counted }
+        Self { tracker, insight: entry.insight.take(), entry, counted, hands_over: false }
+    }
+
+    /// The same, with every change of user handed over. Only drivers that can do so may have it.
+    pub(crate) fn handing_over(self) -> Self {
+        Self { hands_over: true, ..self }
+    }
+
+    /// What is known of the session, for whoever goes on with it.
+    pub(crate) fn into_tracker(self) -> Tracker {
+        self.entry.insight.set(self.insight);
+        self.tracker
     }
 
     /// These bytes came from the client. Every chunk once, before it is passed on.
@@ -81,16 +107,16 @@ impl Relay {
             return Seen::Close(why);
         }
         self.entry.cancel();
-        self.tracker.client_bytes(bytes);
+        self.insight.client_bytes(&mut self.tracker, bytes);
         self.entry.seat.to_server(bytes.len());
         self.entry.moved(&self.tracker);
-        Seen::Pass
+        if self.hands_over && self.tracker.changes_user() { Seen::PassAndHandOver } else { Seen::Pass }
     }
 
     /// These bytes came from the server. Every chunk once, before it is passed on.
     pub(crate) fn server_bytes(&mut self, bytes: &[u8]) {
         self.entry.cancel();
-        self.tracker.server_bytes(bytes);
+        self.insight.server_bytes(&mut self.tracker, bytes);
         let completed = self.tracker.commands_completed();
         self.entry.seat.to_client(bytes.len(), completed - self.counted);
         self.counted = completed;

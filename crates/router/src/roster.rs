@@ -4,7 +4,9 @@
 //! placement looks at them now and then, and leaves an order that the relay finds when it is woken.
 
 use crate::closed::Closed;
+use crate::door::Door;
 use crate::tally::{Seat, Wanted};
+use insight::Ledger;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::task::Waker;
@@ -19,10 +21,11 @@ pub(crate) const LIGHT: Sticky = Sticky::PREPARED_STATEMENT
     .with(Sticky::STORED_PROCEDURE);
 
 /// One session.
-#[derive(Debug)]
 pub(crate) struct Entry {
     /// Where it sits.
     pub(crate) seat: Seat,
+    /// Times the session's commands; the relay takes it.
+    pub(crate) insight: Cell<insight::Session>,
     facts: Cell<Facts>,
     order: Cell<Option<Order>>,
     waker: RefCell<Option<Waker>>,
@@ -73,11 +76,33 @@ impl Facts {
     }
 }
 
+impl std::fmt::Debug for Entry {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Entry").field("seat", &self.seat).field("facts", &self.facts).finish_non_exhaustive()
+    }
+}
+
 impl Entry {
+    /// A session that is not measured.
+    #[cfg(test)]
     pub(crate) fn new(seat: Seat) -> Rc<Self> {
+        Self::measured(seat, insight::Session::off())
+    }
+
+    /// A session of this listener, measured in the thread's ledger if the listener is.
+    pub(crate) fn at(seat: Seat, door: &Door, ledger: &Rc<RefCell<Ledger>>) -> Rc<Self> {
+        let insight = match door.insight() {
+            Some(listener) => insight::Session::begin(ledger.clone(), seat.tally.name.as_str(), &listener),
+            None => insight::Session::off(),
+        };
+        Self::measured(seat, insight)
+    }
+
+    fn measured(seat: Seat, insight: insight::Session) -> Rc<Self> {
         let facts = Facts { idle: false, in_transaction: false, sticky: Sticky::empty() };
         Rc::new(Self {
             seat,
+            insight: Cell::new(insight),
             facts: Cell::new(facts),
             order: Cell::new(None),
             waker: RefCell::new(None),

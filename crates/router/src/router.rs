@@ -2,6 +2,7 @@
 
 use crate::board::{Board, Report};
 use crate::closed::Closed;
+use crate::collect::{self, Insight};
 use crate::door::{self, Door};
 use crate::error::Error;
 use crate::path::{self, Path};
@@ -31,6 +32,7 @@ pub struct Router {
     workers: Arc<[Handle]>,
     path: Path,
     stopping: Arc<AtomicBool>,
+    insight: Insight,
     parts: Mutex<Parts>,
     /// The doors that are open, for zero-hop; it ends when this is dropped.
     open_doors: watch::Sender<Vec<Arc<Door>>>,
@@ -99,7 +101,9 @@ impl Router {
         }
         let open_doors = watch::Sender::new(doors.clone());
         let parts = Mutex::new(Parts { doors, open: Some(open), threads: joins });
-        Ok(Self { board, workers, path, stopping, parts, open_doors, zero_hop: OnceLock::new() })
+        let insight = collect::start(board.insight.clone(), &workers).map_err(Error::Thread)?;
+        let zero_hop = OnceLock::new();
+        Ok(Self { board, workers, path, stopping, insight, parts, open_doors, zero_hop })
     }
 
     /// Lets connections go past this process where the configuration wants it and the kernel allows it, from now on and
@@ -161,6 +165,9 @@ impl Router {
         if before.threads != config.threads {
             changes.at_next_start.push("threads: the number of threads changes at the next start".to_owned());
         }
+        if before.insight != config.insight {
+            changes.at_next_start.push("[router.insight] takes effect at the next start".to_owned());
+        }
         if before.data_path != config.data_path {
             changes.at_next_start.push("data_path: the data path changes at the next start".to_owned());
         }
@@ -193,6 +200,11 @@ impl Router {
     pub fn status(&self) -> Status {
         let threads = self.workers.iter().map(Handle::sessions).collect();
         status::status(&self.board, &self.parts().doors, threads, &self.path, self.zero_hop.get())
+    }
+
+    /// What the statements that passed through tell.
+    pub fn insight(&self) -> Insight {
+        self.insight.clone()
     }
 
     /// Sessions now, those that wait for a server included.

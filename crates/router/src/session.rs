@@ -7,17 +7,18 @@
 use crate::board::Sight;
 use crate::closed::Closed;
 use crate::connect::{Failure, Greeted, connect};
-use crate::door::Place;
+use crate::door::{DoorTls, Place};
 use crate::hold::Hold;
-use crate::login::{Failed, Means, Opened, Why, log_in};
+use crate::login::{Failed, Means, Opened, Why, change_user, log_in};
 use crate::pick::{Ask, Because, Refused, pick};
 use crate::refuse;
-use crate::relay::Relay;
 use crate::relay::polled::Polled;
 use crate::relay::ring::Handed;
+use crate::relay::{Ended, Relay};
 use crate::roster::Entry;
 use crate::stream::{Socket, Stream};
 use crate::tally::Seat;
+use crate::tls::ToServers;
 use crate::turned_away::TurnedAway;
 use crate::worker::{Counted, Stay, Worker};
 use fleet::config::ClientTlsMode;
@@ -26,7 +27,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use tokio::time::Instant;
-use wire::bridge::{FromClient, Refusal, Terms};
+use wire::bridge::{Bridge, FromClient, Refusal, Terms};
 use wire::{ErrPacket, Phase};
 
 /// A client that has been accepted and waits for a server.
@@ -89,7 +90,7 @@ async fn begin(worker: &Rc<Worker>, client: Stream, placed: Placed, mut stay: St
             stay.place.logged_in();
             worker.board.greeted(&seat.tally.name);
             count(&stay.place, &opened);
-            relay(worker, opened, seat, stay);
+            relay(worker, opened, seat, stay, reach);
         }
         Err(failed) => seat.ended(not_logged_in(worker, &stay.place, &seat, failed)),
     }
@@ -104,7 +105,6 @@ async fn introduce(
     reach: &Address,
 ) -> Result<Opened, Failed> {
     let Greeted { server, greeting } = greeted;
-    let config = worker.board.sight().view.config.clone();
     let (tls, to_server) = (place.door.tls(), worker.board.secrecy.to_servers());
     let terms = Terms {
         from_client: from_client(tls.mode),
@@ -112,19 +112,17 @@ async fn introduce(
         client_is_local: matches!(client, Stream::Unix(_)),
         server_is_local: matches!(server, Stream::Unix(_)),
     };
-    let means = Means {
-        from_client: tls.from_clients.as_ref(),
-        to_server: to_server.as_deref(),
-        reach,
-        keys: &worker.board.secrecy.keys,
-        until: Instant::now() + config.login_deadline,
-    };
+    let means = means(worker, &tls, to_server.as_deref(), reach);
     let payload = greeting.get(wire::packet::HEADER..).unwrap_or_default();
     log_in(client, server, payload, terms, &means).await
 }
 
 /// Starts the relay; this task and its memory end here. What the ring can carry goes to its thread.
-fn relay(worker: &Rc<Worker>, mut opened: Opened, seat: Seat, stay: Stay) {
+fn relay(worker: &Rc<Worker>, mut opened: Opened, seat: Seat, stay: Stay, reach: Address) {
+    if opened.bridge.translates() {
+        tokio::task::spawn_local(translate(worker.clone(), opened, seat, stay, reach));
+        return;
+    }
     let (client, server) = opened.streams;
     let tracker = opened.bridge.take_tracker();
     if let Some(ring) = worker.ring.as_ref().filter(|_| client.is_plain() && server.is_plain()) {
@@ -134,17 +132,77 @@ fn relay(worker: &Rc<Worker>, mut opened: Opened, seat: Seat, stay: Stay) {
         }
         return;
     }
-    let entry = Entry::new(seat);
+    let entry = Entry::at(seat, &stay.place.door, &worker.ledger);
     worker.roster.add(entry.clone());
     let relay = Relay::new(tracker, entry.clone());
     let polled = Polled::new((client, server), relay, worker.pool.clone());
     let worker = worker.clone();
     tokio::task::spawn_local(async move {
-        let closed = polled.await;
+        let closed = match polled.await {
+            Ended::Closed(why) => why,
+            Ended::ChangeUser => Closed::NotLoggedIn,
+        };
         worker.roster.remove(&entry);
         entry.seat.ended(closed);
         drop(stay);
     });
+}
+
+/// Relays to the end where passwords have to be translated: each change of user is a login in between.
+async fn translate(worker: Rc<Worker>, opened: Opened, seat: Seat, stay: Stay, reach: Address) {
+    let entry = Entry::at(seat, &stay.place.door, &worker.ledger);
+    worker.roster.add(entry.clone());
+    let closed = translated(&worker, &stay.place, opened, &entry, &reach).await;
+    worker.roster.remove(&entry);
+    entry.seat.ended(closed);
+}
+
+async fn translated(
+    worker: &Rc<Worker>,
+    place: &Place,
+    opened: Opened,
+    entry: &Rc<Entry>,
+    reach: &Address,
+) -> Closed {
+    let Opened { mut streams, mut bridge } = opened;
+    let mut relay = Relay::new(bridge.take_tracker(), entry.clone()).handing_over();
+    loop {
+        let mut polled = Polled::new(streams, relay, worker.pool.clone());
+        if let Ended::Closed(why) = (&mut polled).await {
+            return why;
+        }
+        (streams, relay) = polled.into_parts();
+        bridge.change_user(relay.into_tracker());
+        match Box::pin(introduce_again(worker, place, streams, bridge, reach)).await {
+            Ok(opened) => (streams, bridge) = (opened.streams, opened.bridge),
+            Err(failed) => return not_logged_in(worker, place, &entry.seat, failed),
+        }
+        relay = Relay::new(bridge.take_tracker(), entry.clone()).handing_over();
+    }
+}
+
+/// The client comes as somebody else.
+async fn introduce_again(
+    worker: &Worker,
+    place: &Place,
+    streams: (Stream, Stream),
+    bridge: Bridge,
+    reach: &Address,
+) -> Result<Opened, Failed> {
+    let (tls, to_server) = (place.door.tls(), worker.board.secrecy.to_servers());
+    let means = means(worker, &tls, to_server.as_deref(), reach);
+    change_user(streams, bridge, &means).await
+}
+
+fn means<'a>(
+    worker: &'a Worker,
+    tls: &'a DoorTls,
+    to_server: Option<&'a ToServers>,
+    reach: &'a Address,
+) -> Means<'a> {
+    let until = Instant::now() + worker.board.sight().view.config.login_deadline;
+    let keys = &worker.board.secrecy.keys;
+    Means { from_client: tls.from_clients.as_ref(), to_server, reach, keys, until }
 }
 
 /// Counts a login by what carries it.

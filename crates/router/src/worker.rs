@@ -10,7 +10,9 @@ use crate::door::Place;
 use crate::roster::Roster;
 use crate::session::{self, Arrival};
 use fleet::ServerName;
+use insight::{Ledger, Snapshot};
 use ring::RingThread;
+use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -30,6 +32,8 @@ pub(crate) enum Message {
     Arrival(Arrival),
     /// Something about sessions that it has.
     Placement(Placement),
+    /// Hand over what was counted of commands.
+    Count(Count),
 }
 
 /// What placement wants of a thread.
@@ -43,12 +47,21 @@ pub(crate) enum Placement {
     CutAll(Closed),
 }
 
+/// Asks for copies of the ledgers of a thread and of the ring's thread beside it.
+#[derive(Clone, Debug)]
+pub(crate) struct Count {
+    /// With its cells, which is most of it.
+    pub(crate) cells: bool,
+    pub(crate) reply: std::sync::mpsc::Sender<Snapshot>,
+}
+
 /// A thread's own things; only its tasks touch them.
 #[derive(Debug)]
 pub(crate) struct Worker {
     pub(crate) board: Arc<Board>,
     pub(crate) roster: Roster,
     pub(crate) pool: Rc<Pool>,
+    pub(crate) ledger: Rc<RefCell<Ledger>>,
     /// Its number, for the blocks of the tallies.
     pub(crate) thread: usize,
     /// The ring's thread, where there is one.
@@ -94,6 +107,13 @@ impl Handle {
             self.sessions.fetch_add(1, Relaxed);
         }
         self.messages.send(message).is_ok()
+    }
+}
+
+impl Count {
+    fn answer(&self, ledger: &RefCell<Ledger>) {
+        // Whoever asked may have given up.
+        let _ = self.reply.send(ledger.borrow_mut().snapshot(self.cells));
     }
 }
 
@@ -143,7 +163,8 @@ pub(crate) fn start(
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let join = std::thread::Builder::new().name(format!("headroom-{thread}")).spawn(move || {
         let (roster, pool) = (Roster::default(), Rc::default());
-        let worker = Rc::new(Worker { board, roster, pool, thread, ring });
+        let ledger = Rc::new(RefCell::new(Ledger::new(board.insight.clone())));
+        let worker = Rc::new(Worker { board, roster, pool, ledger, thread, ring });
         LocalSet::new().block_on(&runtime, serve(worker, inbox, sessions));
     })?;
     Ok(Ok((handle, join)))
@@ -171,6 +192,12 @@ async fn serve(worker: Rc<Worker>, mut inbox: UnboundedReceiver<Message>, sessio
             Some(Message::Arrival(arrival)) => {
                 let counted = Counted(sessions.clone());
                 tokio::task::spawn_local(session::run(worker.clone(), arrival, counted));
+            }
+            Some(Message::Count(count)) => {
+                if let Some(ring) = &worker.ring {
+                    ring.tell_count(count.clone());
+                }
+                count.answer(&worker.ledger);
             }
             Some(Message::Placement(placement)) => {
                 if let Some(ring) = &worker.ring {

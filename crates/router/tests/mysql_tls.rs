@@ -10,6 +10,7 @@ mod stand;
 
 use fleet::Address;
 use fleet::config::{ClientTlsMode, TlsMode};
+use mysql_async::ChangeUserOpts;
 use mysql_async::prelude::Queryable;
 use stand::{Stand, Way, cipher, log_in};
 use std::path::PathBuf;
@@ -71,6 +72,88 @@ async fn caching_sha2_logs_in_by_every_way_with_and_without_tls() {
             assert!(status.servers[0].commands > 0);
             front.down().await;
         }
+    }
+    stand.down().await;
+}
+
+#[tokio::test]
+async fn a_change_of_user_is_a_login_too() {
+    let stand = Stand::up(Some(mysqld())).await;
+    for user in ["shop", "other"] {
+        let (_, password) = USER;
+        stand
+            .root(&format!("CREATE USER {user}@'%' IDENTIFIED WITH caching_sha2_password BY '{password}'"))
+            .await;
+    }
+    // The client's side secret, the server's open; and the other way round.
+    for (clients, servers, way) in [
+        (ClientTlsMode::Required, TlsMode::Disabled, Way::Tls),
+        (ClientTlsMode::Off, TlsMode::VerifyCa, Way::Plain),
+    ] {
+        let front = stand.front(stand.tcp(), stand.from_clients(clients), stand.to_servers(servers, None));
+        let mut conn = log_in(&stand, &front, way, USER).await.unwrap();
+        for cached in [false, true] {
+            if !cached {
+                stand.root("FLUSH PRIVILEGES").await;
+            }
+            let to =
+                ChangeUserOpts::new().with_user(Some("other".to_owned())).with_pass(Some(USER.1.to_owned()));
+            conn.change_user(to).await.unwrap_or_else(|e| panic!("{way:?}, cached: {cached}: {e}"));
+            let who: Option<String> = conn.query_first("SELECT CURRENT_USER()").await.unwrap();
+            assert_eq!(who.as_deref(), Some("other@%"), "{way:?}");
+        }
+        conn.disconnect().await.unwrap();
+        assert_eq!(front.router.status().servers[0].closed.get("not logged in"), None);
+        front.down().await;
+    }
+    stand.down().await;
+}
+
+#[tokio::test]
+async fn certificates_that_mysqld_made_for_itself_are_verified_by_their_authority() {
+    let stand = Stand::with_own_certificates(mysqld()).await;
+    let (user, password) = USER;
+    stand
+        .root(&format!("CREATE USER {user}@'%' IDENTIFIED WITH caching_sha2_password BY '{password}'"))
+        .await;
+    let mut servers = stand.to_servers(TlsMode::VerifyCa, None);
+    servers.tls.ca = Some(stand.lab.dir().join("a1/data/ca.pem"));
+    let front = stand.front(stand.tcp(), stand.from_clients(ClientTlsMode::Off), servers);
+    let mut conn = log_in(&stand, &front, Way::Plain, USER).await.unwrap();
+    assert!(!cipher(&mut conn).await.is_empty());
+    front.down().await;
+    stand.down().await;
+}
+
+/// The server's own program, with TLS and without, from an empty cache: it asks for the key only when told to.
+#[tokio::test]
+async fn mysqls_own_client_logs_in_from_an_empty_cache() {
+    let stand = Stand::up(Some(mysqld())).await;
+    let (user, password) = USER;
+    stand
+        .root(&format!("CREATE USER {user}@'%' IDENTIFIED WITH caching_sha2_password BY '{password}'"))
+        .await;
+    let ca = format!("--ssl-ca={}", stand.authority.ca.display());
+    for (clients, servers, options) in [
+        (ClientTlsMode::Required, TlsMode::Disabled, vec!["--ssl-mode=VERIFY_CA", ca.as_str()]),
+        (ClientTlsMode::Required, TlsMode::VerifyCa, vec!["--ssl-mode=VERIFY_CA", ca.as_str()]),
+        (ClientTlsMode::Off, TlsMode::VerifyCa, vec!["--ssl-mode=DISABLED", "--get-server-public-key"]),
+        (ClientTlsMode::Off, TlsMode::Disabled, vec!["--ssl-mode=DISABLED", "--get-server-public-key"]),
+    ] {
+        let front = stand.front(stand.tcp(), stand.from_clients(clients), stand.to_servers(servers, None));
+        stand.root("FLUSH PRIVILEGES").await;
+        let output = tokio::process::Command::new(mysqld().with_file_name("mysql"))
+            .args(["--no-defaults", "--protocol=TCP", "--host=127.0.0.1", "--batch", "--skip-column-names"])
+            .args(["--user", user, "--execute", "SELECT CURRENT_USER()"])
+            .arg(format!("--port={}", front.port()))
+            .args(&options)
+            .env("MYSQL_PWD", password)
+            .output()
+            .await
+            .unwrap();
+        let said = String::from_utf8_lossy(&output.stdout);
+        assert_eq!(said.trim(), "shop@%", "{options:?}: {}", String::from_utf8_lossy(&output.stderr));
+        front.down().await;
     }
     stand.down().await;
 }

@@ -85,7 +85,7 @@ pub enum Step {
     BeginTls,
     /// From here on both sides go on by themselves, and we cannot read them.
     Opaque,
-    /// Logged in, and the client knows.
+    /// Logged in, and the client knows. (A change of user that the server refused: the session goes on as before.)
     Open,
     /// The server has refused, and the client knows.
     Denied,
@@ -109,6 +109,8 @@ pub struct Bridge {
     server_next: u8,
     plugin: Plugin,
     nonce: Vec<u8>,
+    /// It is a change of user: a refusal leaves the session as it was.
+    again: bool,
 }
 
 #[derive(Debug)]
@@ -150,6 +152,7 @@ impl Bridge {
             server_next: 1,
             plugin: parsed.as_ref().map_or(Plugin::Other, |g| Plugin::named(g.auth_plugin.as_bytes())),
             nonce: parsed.map(|greeting| greeting.nonce).unwrap_or_default(),
+            again: false,
         };
         (bridge, packet)
     }
@@ -173,6 +176,7 @@ impl Bridge {
     pub fn change_user(&mut self, tracker: Tracker) {
         self.tracker = tracker;
         self.stage = Stage::Proofs;
+        self.again = true;
         (self.client_next, self.server_next) = (1, 1);
     }
 
@@ -283,7 +287,8 @@ impl Bridge {
         if error_code(payload).is_some() {
             self.stage = Stage::Done;
             self.track(payload);
-            return vec![self.tell_client(payload), Step::Denied];
+            let verdict = if self.again { Step::Open } else { Step::Denied };
+            return vec![self.tell_client(payload), verdict];
         }
         match (&mut self.stage, payload.first()) {
             (Stage::ServerKey(_), _) => self.server_key(payload, keys),

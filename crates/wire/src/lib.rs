@@ -9,6 +9,7 @@
 
 mod flags;
 
+pub mod attributes;
 pub mod auth;
 pub mod bridge;
 pub mod capability;
@@ -33,4 +34,4 @@ pub use login::Login;
 pub use response::ErrPacket;
 pub use status::Status;
 pub use sticky::Sticky;
-pub use tracker::{Phase, Progress, Tracker};
+pub use tracker::{Finish, Observer, Phase, Progress, Start, Tracker};

@@ -14,6 +14,9 @@
 //! there. When the bytes make no sense it says [`Phase::Lost`] and stays there: a wrong idea of a session's state
 //! would be worse than none. In both it costs nothing more.
 //!
+//! Whoever wants to know more of each command than the counts of [`Progress`] passes an [`Observer`] with the bytes. Without one
+//! (`()` hears nothing) none of it is compiled in.
+//!
 //! Worked example, a point select: the client sends `COM_QUERY` (seq 0): queue 1, [`Progress::started`] 1, phase busy. The
 //! server sends a column count (seq 1: [`Progress::answering`] 1), a definition (2), a row (3) and the end of rows (4):
 //! [`Progress::completed`] 1, the queue is empty, the status flags of the last packet are the session's, phase idle.
@@ -21,6 +24,7 @@
 mod client;
 mod handshake;
 mod names;
+mod observer;
 mod pending;
 mod reply;
 mod server;
@@ -29,7 +33,9 @@ mod why;
 
 use crate::command::Command;
 use crate::packet::{Framer, Piece};
+use crate::status::Status;
 use crate::sticky::Sticky;
+pub use observer::{Finish, Observer, Start};
 use session::Session;
 pub use why::{ClosedBecause, LostBecause, OpaqueBecause, Side};
 
@@ -89,28 +95,55 @@ impl Tracker {
 
     /// These bytes go from the client to the server.
     pub fn client_bytes(&mut self, bytes: &[u8]) {
+        self.client_bytes_heard(bytes, &mut ());
+    }
+
+    /// These bytes go from the client to the server; `observer` hears what commands they hold.
+    pub fn client_bytes_heard<O: Observer>(&mut self, bytes: &[u8], observer: &mut O) {
         let mut rest = bytes;
         while self.session.is_readable() {
-            let Some(piece) = self.client.next(&mut rest) else { return };
+            let Some(piece) = self.client.next(&mut rest) else { break };
             match piece {
-                Piece::Head(head) => self.session.client_head(head),
-                Piece::Body(more) => self.session.client_body(more),
-                Piece::Tail { sequence } => self.session.client_tail(sequence),
+                Piece::Head(head) => observer::client_head(&mut self.session, head, observer),
+                Piece::Body(more) => {
+                    if O::HEARS && self.session.receives_command() {
+                        observer.more(more);
+                    }
+                    self.session.client_body(more);
+                }
+                Piece::Tail { sequence } => {
+                    if O::HEARS && self.session.receives_command() {
+                        observer.whole();
+                    }
+                    self.session.client_tail(sequence);
+                }
                 Piece::Broken { expected, got } => self.session.broken(Side::Client, expected, got),
             }
+        }
+        if O::HEARS && self.client.is_before_head() && self.session.is_readable() {
+            observer.begins();
         }
     }
 
     /// These bytes go from the server to the client.
     pub fn server_bytes(&mut self, bytes: &[u8]) {
+        self.server_bytes_heard(bytes, &mut ());
+    }
+
+    /// These bytes go from the server to the client; `observer` hears which commands they answer.
+    pub fn server_bytes_heard<O: Observer>(&mut self, bytes: &[u8], observer: &mut O) {
         let mut rest = bytes;
+        let before = self.session.answered.position;
         while self.session.is_readable() {
             if self.server.is_between() {
                 self.session.skip_rows(&mut rest);
             }
             let Some(piece) = self.server.next(&mut rest) else { break };
+            if O::HEARS {
+                self.session.answered.position = before + (bytes.len() - rest.len()) as u64;
+            }
             match piece {
-                Piece::Head(head) => self.session.server_head(head),
+                Piece::Head(head) => observer::server_head(&mut self.session, head, observer),
                 Piece::Body(_) => {}
                 Piece::Tail { sequence } => self.session.server_tail(sequence),
                 Piece::Broken { expected, got } => self.session.broken(Side::Server, expected, got),
@@ -118,7 +151,10 @@ impl Tracker {
         }
         if self.server.is_before_head() && !bytes.is_empty() {
             // Even a part of a header begins an answer.
-            self.session.answer_begins();
+            observer::hears_answering(&mut self.session, observer, Session::answer_begins);
+        }
+        if O::HEARS {
+            self.session.answered.position = before + bytes.len() as u64;
         }
     }
 
@@ -159,6 +195,11 @@ impl Tracker {
         self.session.command()
     }
 
+    /// Has a `COM_CHANGE_USER` come whole, and is its answer due? What follows is a login again.
+    pub fn changes_user(&self) -> bool {
+        self.client.is_between() && self.session.command() == Some(Command::ChangeUser)
+    }
+
     /// The name the client logged in with, at most 256 bytes; `None` before the login.
     pub fn user(&self) -> Option<&str> {
         self.session.user()
@@ -172,6 +213,16 @@ impl Tracker {
     /// The flags of the session: what both sides can do. Empty before the login.
     pub fn capabilities(&self) -> crate::Capabilities {
         self.session.capabilities()
+    }
+
+    /// Does the server speak MariaDB's dialect, by its greeting?
+    pub fn is_mariadb(&self) -> bool {
+        self.session.mariadb
+    }
+
+    /// The status flags that the server sent last.
+    pub fn status(&self) -> Status {
+        self.session.status
     }
 
     /// The sequence id that the server's next packet would carry if it answered now. For an ERR packet of our own to a client

@@ -1,8 +1,9 @@
 //! From a name and flags to a workload.
 
-use anyhow::Context;
+use anyhow::{Context, bail};
 use clap::Args;
 use load::distribution::Distribution;
+use load::workload::file::{BUILT_IN, File};
 use load::workload::sysbench::{self, Options, WORKLOADS};
 use load::workload::{Protocol, Workload};
 use std::fmt::Write;
@@ -72,19 +73,54 @@ impl WorkloadArgs {
         }
     }
 
-    /// The workload of this name.
-    pub(crate) fn workload(&self) -> anyhow::Result<Workload> {
-        sysbench::workload(&self.name, &self.options())
-            .with_context(|| format!("no workload is called '{}'; headroom load list names them", self.name))
+    /// What stands behind the name: one of sysbench's, one that comes with us, or a file.
+    pub(crate) fn named(&self) -> anyhow::Result<Named> {
+        if let Some(workload) = sysbench::workload(&self.name, &self.options()) {
+            return Ok(Named::Sysbench(workload));
+        }
+        let file = match File::built_in(&self.name) {
+            Some(file) => file,
+            None if self.name.ends_with(".toml") => {
+                let text = std::fs::read_to_string(&self.name)
+                    .with_context(|| format!("cannot read the workload {}", self.name))?;
+                File::parse(&text, &self.name)?
+            }
+            None => bail!(
+                "no workload is called '{}'; headroom load list names them, and a file of your own ends in .toml",
+                self.name
+            ),
+        };
+        Ok(Named::File(Box::new(if self.text { file.with_protocol(Protocol::Text) } else { file })))
+    }
+}
+
+/// A workload and what surrounds it.
+pub(crate) enum Named {
+    /// One of sysbench's, on sysbench's tables.
+    Sysbench(Workload),
+    /// One with statements of its own for its tables.
+    File(Box<File>),
+}
+
+impl Named {
+    /// What is sent.
+    pub(crate) fn workload(self) -> Workload {
+        match self {
+            Self::Sysbench(workload) => workload,
+            Self::File(file) => file.workload,
+        }
     }
 }
 
 /// All names with what they send.
 pub(crate) fn list() -> String {
-    WORKLOADS.iter().fold(String::new(), |mut text, (name, purpose)| {
+    let ours = BUILT_IN.iter().map(|(name, purpose, _)| (*name, *purpose));
+    let mut text = WORKLOADS.iter().copied().chain(ours).fold(String::new(), |mut text, (name, purpose)| {
         let _ = writeln!(text, "{name:<24}{purpose}");
         text
-    })
+    });
+    let _ = writeln!(text, "{:<24}a workload of your own (docs/guide/load.md)", "FILE.toml");
+    text
 }
 
 fn distribution(name: &str) -> Result<Distribution, String> {

@@ -48,10 +48,22 @@ pub enum Parameter {
     },
 }
 
+/// What a parameter is to the server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// A 64-bit integer.
+    Number,
+    /// Characters.
+    Text,
+    /// Bytes without a character set.
+    Bytes,
+}
+
 /// A value, ready to be written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Value<'a> {
     Integer(i64),
+    Text(&'a [u8]),
     Bytes(&'a [u8]),
 }
 
@@ -72,9 +84,13 @@ impl Draw {
         Self::Key(distribution.over(low, high))
     }
 
-    /// Whether it gives text; else a number.
-    pub fn is_text(&self) -> bool {
-        matches!(self, Self::Template(_) | Self::Bytes(_))
+    /// What it gives.
+    pub fn kind(&self) -> Kind {
+        match self {
+            Self::Template(_) => Kind::Text,
+            Self::Bytes(_) => Kind::Bytes,
+            _ => Kind::Number,
+        }
     }
 
     /// A number; text counts as 0.
@@ -106,7 +122,7 @@ impl Draw {
                         other => other,
                     });
                 }
-                Value::Bytes(draws.scratch)
+                Value::Text(draws.scratch)
             }
             Self::Bytes(length) => {
                 draws.scratch.resize(*length, 0);
@@ -119,12 +135,12 @@ impl Draw {
 }
 
 impl Parameter {
-    /// Whether it gives text; else a number.
-    pub fn is_text(&self) -> bool {
+    /// What it gives.
+    pub fn kind(&self) -> Kind {
         match self {
-            Self::Draw(draw) => draw.is_text(),
-            Self::Digest { .. } => true,
-            Self::Slot(_) | Self::SlotPlus(..) => false,
+            Self::Draw(draw) => draw.kind(),
+            Self::Digest { .. } => Kind::Bytes,
+            Self::Slot(_) | Self::SlotPlus(..) => Kind::Number,
         }
     }
 
@@ -176,7 +192,7 @@ mod tests {
     #[test]
     fn a_template_keeps_its_shape() {
         with_draws((0, 1), |draws| {
-            let Value::Bytes(text) = Draw::Template(b"##-@x".as_slice().into()).value(draws) else {
+            let Value::Text(text) = Draw::Template(b"##-@x".as_slice().into()).value(draws) else {
                 panic!("text")
             };
             assert!(text[0].is_ascii_digit() && text[1].is_ascii_digit() && text[3].is_ascii_lowercase());
@@ -201,7 +217,7 @@ mod tests {
         with_draws((0, 1), |draws| {
             let mut bytes = |parameter: Parameter| match parameter.value(draws) {
                 Value::Bytes(bytes) => bytes.to_vec(),
-                Value::Integer(_) => panic!("bytes"),
+                _ => panic!("bytes"),
             };
             assert_eq!(bytes(parameter(0, 1)), bytes(parameter(0, 1)));
             assert_eq!(bytes(parameter(0, 1)).len(), 13);

@@ -1,6 +1,6 @@
 //! One statement: its text for each table, its parameters, and how both become a command.
 
-use super::draw::{Draws, Parameter, Value};
+use super::draw::{Draws, Kind, Parameter, Value};
 use super::{Lane, Protocol};
 use wire::{Command, packet, write};
 
@@ -36,6 +36,7 @@ pub(crate) struct Prepared {
 
 /// Types in the binary protocol.
 const LONGLONG: u8 = 8;
+const BLOB: u8 = 252;
 const VAR_STRING: u8 = 253;
 
 impl Statement {
@@ -83,7 +84,8 @@ impl Statement {
         for (parameter, piece) in self.parameters.iter().zip(&pieces[1..]) {
             match parameter.value(draws) {
                 Value::Integer(number) => decimal(number, out),
-                Value::Bytes(bytes) => quoted(bytes, out),
+                Value::Text(text) => quoted(text, out),
+                Value::Bytes(bytes) => hexadecimal(bytes, out),
             }
             out.extend_from_slice(piece);
         }
@@ -101,13 +103,18 @@ impl Statement {
             out.push(u8::from(!prepared.bound));
             if !prepared.bound {
                 for parameter in &self.parameters {
-                    out.extend_from_slice(&[if parameter.is_text() { VAR_STRING } else { LONGLONG }, 0]);
+                    let kind = match parameter.kind() {
+                        Kind::Number => LONGLONG,
+                        Kind::Text => VAR_STRING,
+                        Kind::Bytes => BLOB,
+                    };
+                    out.extend_from_slice(&[kind, 0]);
                 }
             }
             for parameter in &self.parameters {
                 match parameter.value(draws) {
                     Value::Integer(number) => out.extend_from_slice(&number.to_le_bytes()),
-                    Value::Bytes(bytes) => write::lenenc_bytes(out, bytes),
+                    Value::Text(bytes) | Value::Bytes(bytes) => write::lenenc_bytes(out, bytes),
                 }
             }
         }
@@ -174,21 +181,23 @@ fn decimal(number: i64, out: &mut Vec<u8>) {
 }
 
 /// Writes a string literal as both flavours read it in their default SQL mode.
-fn quoted(bytes: &[u8], out: &mut Vec<u8>) {
-    // Bytes that are no text would be refused by the connection's character set.
-    if std::str::from_utf8(bytes).is_err() {
-        const HEX: &[u8; 16] = b"0123456789abcdef";
-        out.extend_from_slice(b"x'");
-        out.extend(bytes.iter().flat_map(|byte| [HEX[usize::from(byte >> 4)], HEX[usize::from(byte & 15)]]));
-        out.push(b'\'');
-        return;
-    }
+fn quoted(text: &[u8], out: &mut Vec<u8>) {
     out.push(b'\'');
-    for &byte in bytes {
+    for &byte in text {
         if matches!(byte, b'\'' | b'\\') {
             out.push(b'\\');
         }
         out.push(byte);
+    }
+    out.push(b'\'');
+}
+
+/// Writes a literal of bytes without a character set.
+fn hexadecimal(bytes: &[u8], out: &mut Vec<u8>) {
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    out.extend_from_slice(b"x'");
+    for byte in bytes {
+        out.extend_from_slice(&[DIGITS[usize::from(byte >> 4)], DIGITS[usize::from(byte & 15)]]);
     }
     out.push(b'\'');
 }
@@ -249,9 +258,9 @@ mod tests {
     }
 
     #[test]
-    fn bytes_that_are_no_text_are_written_as_hex() {
+    fn bytes_are_written_as_hex() {
         let mut out = Vec::new();
-        quoted(&[0xff, 0x0a], &mut out);
+        hexadecimal(&[0xff, 0x0a], &mut out);
         assert_eq!(out, b"x'ff0a'");
     }
 }

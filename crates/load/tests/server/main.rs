@@ -2,8 +2,10 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod mix;
 mod stand;
 
+use load::workload::file::{BUILT_IN, File};
 use load::workload::{Protocol, sysbench};
 use load::{Account, Arrivals, LoadError, Plan};
 use mysql_async::prelude::Queryable;
@@ -29,6 +31,37 @@ async fn every_workload_of_sysbench_runs_without_an_error_in_both_protocols() {
             assert_eq!(rows > 0, reads, "{name} {protocol:?} gave {rows} rows");
         }
     }
+    stand.down().await;
+}
+
+#[tokio::test]
+async fn the_workloads_that_come_with_the_program_run_without_an_error_in_both_protocols() {
+    let stand = Stand::up(false).await;
+    for (name, ..) in BUILT_IN {
+        for protocol in [Protocol::Prepared, Protocol::Text] {
+            let file = File::built_in(name).unwrap().with_protocol(protocol);
+            stand.statements(&file.cleanup).await;
+            stand.statements(&file.prepare).await;
+            let plan = Plan {
+                workload: file.workload.into(),
+                clients: 1,
+                time: Duration::from_secs(1),
+                ..stand.plan("oltp_point_select", &Stand::options())
+            };
+            let outcome = stand.run(plan).await;
+            assert_eq!(outcome.totals.failed, 0, "{name} {protocol:?}: {:?}", outcome.totals);
+            for transaction in &outcome.transactions {
+                assert!(transaction.done > 0, "{name} {protocol:?}: no {}", transaction.name);
+            }
+        }
+    }
+    // What a certificate's steps wrote, they found again: its order ends with a serial.
+    let mut root = stand.root().await;
+    let orders: Option<(u64, u64)> =
+        root.query_first("SELECT COUNT(*), COUNT(certificateSerial) FROM app.orders").await.unwrap();
+    let (all, finished) = orders.unwrap();
+    assert!(all > 0 && all == finished, "{all} orders, {finished} finished");
+    root.disconnect().await.unwrap();
     stand.down().await;
 }
 

@@ -66,6 +66,14 @@ impl Stand {
             .unwrap();
     }
 
+    pub(crate) async fn statements(&self, statements: &[String]) {
+        let (target, statements) = (self.target(), statements.to_vec());
+        tokio::task::spawn_blocking(move || load::tables::statements(&target, &statements))
+            .await
+            .unwrap()
+            .unwrap();
+    }
+
     /// Four clients in a closed loop for a short while.
     pub(crate) fn plan(&self, workload: &str, options: &Options) -> Plan {
         Plan {

@@ -4,7 +4,7 @@
 //! What one read brought is written at once, without asking for readiness first; a direction is not read again before
 //! the other side has taken everything. Per query: two reads, two writes.
 
-use super::{AfterClient, LINGER, QUIT, Relay, Seen};
+use super::{AfterClient, Ended, LINGER, QUIT, Relay, Seen};
 use crate::buffer::Pool;
 use crate::closed::Closed;
 use crate::stream::{Stream, Waiting};
@@ -24,19 +24,21 @@ pub(crate) struct Polled {
     server: Stream,
     up: Half,
     down: Half,
-    pool: Rc<Pool>,
     linger: Option<Pin<Box<Sleep>>>,
 }
 
 /// One direction.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Half {
+    pool: Rc<Pool>,
     /// What the other side has not taken yet: the buffer, and the part of it that is left.
     left: Option<(Box<[u8]>, usize, usize)>,
     /// The source has said its last.
     ended: bool,
     /// And the target has been told.
     done: bool,
+    /// Nothing more is read: what follows is somebody else's.
+    hands_over: bool,
 }
 
 /// Which end broke.
@@ -53,19 +55,25 @@ enum Stop {
     Done,
     Broken(Broken),
     Close(Closed),
+    HandOver,
 }
 
 impl Polled {
     /// Takes over a session that is logged in: `relay` knows where it stands, and nothing is under way.
     pub(crate) fn new((client, server): (Stream, Stream), relay: Relay, pool: Rc<Pool>) -> Self {
-        let (up, down) = (Half::default(), Half::default());
-        Self { relay, client, server, up, down, pool, linger: None }
+        let (up, down) = (Half::new(pool.clone()), Half::new(pool));
+        Self { relay, client, server, up, down, linger: None }
+    }
+
+    /// Client, server and what is known of the session, after [`Ended::ChangeUser`].
+    pub(crate) fn into_parts(self) -> ((Stream, Stream), Relay) {
+        ((self.client, self.server), self.relay)
     }
 
     fn client_to_server(&mut self, cx: &mut Context<'_>) -> Poll<Stop> {
         let relay = &mut self.relay;
         let see = |bytes: &[u8]| relay.client_bytes(bytes);
-        self.up.pump(cx, &mut self.client, &mut self.server, &self.pool, see)
+        self.up.pump(cx, &mut self.client, &mut self.server, see)
     }
 
     fn server_to_client(&mut self, cx: &mut Context<'_>) -> Poll<Stop> {
@@ -74,7 +82,7 @@ impl Polled {
             relay.server_bytes(bytes);
             Seen::Pass
         };
-        self.down.pump(cx, &mut self.server, &mut self.client, &self.pool, see)
+        self.down.pump(cx, &mut self.server, &mut self.client, see)
     }
 
     /// Whether nothing is under way and the kernel holds nothing from either side.
@@ -107,68 +115,76 @@ impl Polled {
 }
 
 impl Future for Polled {
-    type Output = Closed;
+    type Output = Ended;
 
-    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Closed> {
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Ended> {
         let this = self.get_mut();
+        let closed = |why| Poll::Ready(Ended::Closed(why));
         if let Poll::Ready(stop) = this.client_to_server(cx) {
             match stop {
                 Stop::Done => {}
-                Stop::Broken(Broken::Source) => return Poll::Ready(Closed::ClientLeft),
-                Stop::Broken(Broken::Target) => return Poll::Ready(Closed::ServerLeft),
+                // The server has nothing to say before it has the whole command, but an older answer may be under way.
+                Stop::HandOver if this.down.left.is_none() => return Poll::Ready(Ended::ChangeUser),
+                Stop::HandOver => {}
+                Stop::Broken(Broken::Source) => return closed(Closed::ClientLeft),
+                Stop::Broken(Broken::Target) => return closed(Closed::ServerLeft),
                 Stop::Close(why) => {
                     this.say_goodbye();
-                    return Poll::Ready(why);
+                    return closed(why);
                 }
             }
         }
         match this.server_to_client(cx) {
             Poll::Pending => {}
-            Poll::Ready(Stop::Broken(Broken::Target)) => return Poll::Ready(Closed::ClientLeft),
-            Poll::Ready(_) if this.up.ended => return Poll::Ready(Closed::ClientLeft),
-            Poll::Ready(_) => return Poll::Ready(Closed::ServerLeft),
+            Poll::Ready(Stop::Broken(Broken::Target)) => return closed(Closed::ClientLeft),
+            Poll::Ready(_) if this.up.ended => return closed(Closed::ClientLeft),
+            Poll::Ready(_) => return closed(Closed::ServerLeft),
         }
         // A cut is obeyed by a session whose client has left, too.
         if let Some(why) = this.relay.due(|| this.is_silent()) {
             this.say_goodbye();
-            return Poll::Ready(why);
+            return closed(why);
         }
         if this.up.done
             && let Poll::Ready(why) = this.after_client(cx)
         {
-            return Poll::Ready(why);
+            return closed(why);
         }
         this.relay.entry().waits(cx.waker());
         Poll::Pending
     }
 }
 
-impl Drop for Polled {
+impl Drop for Half {
     fn drop(&mut self) {
-        for half in [&mut self.up, &mut self.down] {
-            if let Some((buffer, ..)) = half.left.take() {
-                self.pool.give(buffer);
-            }
+        if let Some((buffer, ..)) = self.left.take() {
+            self.pool.give(buffer);
         }
     }
 }
 
 impl Half {
+    fn new(pool: Rc<Pool>) -> Self {
+        Self { pool, left: None, ended: false, done: false, hands_over: false }
+    }
+
     /// Moves what can be moved now. `see` sees every byte once, before it is passed on.
     fn pump(
         &mut self,
         cx: &mut Context<'_>,
         source: &mut Stream,
         target: &mut Stream,
-        pool: &Pool,
         mut see: impl FnMut(&[u8]) -> Seen,
     ) -> Poll<Stop> {
         loop {
             if self.done {
                 return Poll::Ready(Stop::Done);
             }
-            if self.left.is_some() && ready!(self.drain(cx, target, pool)).is_err() {
+            if self.left.is_some() && ready!(self.drain(cx, target)).is_err() {
                 return Poll::Ready(Stop::Broken(Broken::Target));
+            }
+            if self.hands_over {
+                return Poll::Ready(Stop::HandOver);
             }
             if self.ended {
                 // The target may be gone already; it has been told either way.
@@ -176,14 +192,14 @@ impl Half {
                 self.done = true;
                 continue;
             }
-            let mut buffer = pool.take();
+            let mut buffer = self.pool.take();
             let mut read = ReadBuf::new(&mut buffer);
             let outcome = Pin::new(&mut *source).poll_read(cx, &mut read);
             let length = read.filled().len();
             match outcome {
                 Poll::Ready(Ok(())) if length > 0 => {}
                 other => {
-                    pool.give(buffer);
+                    self.pool.give(buffer);
                     match other {
                         Poll::Pending => return Poll::Pending,
                         Poll::Ready(Err(_)) => return Poll::Ready(Stop::Broken(Broken::Source)),
@@ -192,22 +208,26 @@ impl Half {
                     continue;
                 }
             }
-            if let Seen::Close(why) = see(&buffer[..length]) {
-                pool.give(buffer);
-                return Poll::Ready(Stop::Close(why));
+            match see(&buffer[..length]) {
+                Seen::Pass => {}
+                Seen::PassAndHandOver => self.hands_over = true,
+                Seen::Close(why) => {
+                    self.pool.give(buffer);
+                    return Poll::Ready(Stop::Close(why));
+                }
             }
             self.left = Some((buffer, 0, length));
         }
     }
 
     /// Writes what is left and gives the buffer back.
-    fn drain(&mut self, cx: &mut Context<'_>, target: &mut Stream, pool: &Pool) -> Poll<io::Result<()>> {
+    fn drain(&mut self, cx: &mut Context<'_>, target: &mut Stream) -> Poll<io::Result<()>> {
         while let Some((buffer, from, to)) = &mut self.left {
             if *from == *to {
                 // TLS may have taken it all and still hold some of it.
                 ready!(Pin::new(&mut *target).poll_flush(cx))?;
                 if let Some((buffer, ..)) = self.left.take() {
-                    pool.give(buffer);
+                    self.pool.give(buffer);
                 }
                 break;
             }

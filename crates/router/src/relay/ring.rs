@@ -13,8 +13,11 @@ use crate::closed::Closed;
 use crate::roster::{Entry, Roster};
 use crate::tally::Seat;
 use crate::worker::Stay;
+use insight::Ledger;
+use std::cell::RefCell;
 use std::io;
 use std::os::fd::OwnedFd;
+use std::rc::Rc;
 use std::time::{Duration, Instant};
 use uring::{Chunk, Event, Got, Ring, Token};
 use wire::Tracker;
@@ -35,6 +38,7 @@ pub(crate) struct Handed {
 pub(crate) struct Driver {
     ring: Ring,
     pub(crate) roster: Roster,
+    pub(crate) ledger: Rc<RefCell<Ledger>>,
     sessions: Vec<Option<Box<Session>>>,
     free: Vec<u32>,
     count: usize,
@@ -75,9 +79,10 @@ enum Side {
 }
 
 impl Driver {
-    pub(crate) fn new(ring: Ring) -> Self {
+    pub(crate) fn new(ring: Ring, ledger: Ledger) -> Self {
         Self {
             ring,
+            ledger: Rc::new(RefCell::new(ledger)),
             roster: Roster::default(),
             sessions: Vec::new(),
             free: Vec::new(),
@@ -98,7 +103,7 @@ impl Driver {
             self.sessions.push(None);
             (self.sessions.len() - 1) as u32
         });
-        let entry = Entry::new(seat);
+        let entry = Entry::at(seat, &stay.place.door, &self.ledger);
         let relay = Relay::new(tracker, entry.clone());
         let added = self.ring.add(client, Side::Client.owner(at)).and_then(|client| {
             let server =

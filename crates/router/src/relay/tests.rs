@@ -6,6 +6,7 @@ use super::*;
 use crate::stream::Stream;
 use crate::tally::{Seat, Tally};
 use crate::worker::Stay;
+use fleet::config::InsightConfig;
 use fleet::{ListenerRole, ServerName};
 use std::sync::Arc;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -28,7 +29,7 @@ struct Bench {
     client: UnixStream,
     server: UnixStream,
     entry: Rc<Entry>,
-    relay: tokio::task::JoinHandle<Closed>,
+    relay: tokio::task::JoinHandle<Ended>,
 }
 
 /// Runs a test with each mover.
@@ -110,9 +111,10 @@ async fn bench(mover: Mover) -> Bench {
 }
 
 /// Moves a session's bytes on a ring that takes turns with the test, until the session has ended.
-fn on_a_ring(handed: Handed) -> (Rc<Entry>, tokio::task::JoinHandle<Closed>) {
+fn on_a_ring(handed: Handed) -> (Rc<Entry>, tokio::task::JoinHandle<Ended>) {
     let size = uring::Size { requests: 8, completions: 16, chunks: 4, chunk_bytes: 1024 };
-    let mut driver = Driver::new(uring::Ring::new(size).expect("this test needs io_uring"));
+    let ledger = insight::Ledger::new(insight::Shared::new(InsightConfig::default()));
+    let mut driver = Driver::new(uring::Ring::new(size).expect("this test needs io_uring"), ledger);
     driver.take(handed);
     let entry = driver.roster.first().unwrap();
     let theirs = entry.clone();
@@ -123,7 +125,7 @@ fn on_a_ring(handed: Handed) -> (Rc<Entry>, tokio::task::JoinHandle<Closed>) {
             tokio::task::yield_now().await;
         }
         let closed = theirs.seat.tally.totals().closed;
-        Closed::from_index(closed.iter().position(|n| *n == 1).unwrap())
+        Ended::Closed(Closed::from_index(closed.iter().position(|n| *n == 1).unwrap()))
     };
     (entry, tokio::task::spawn_local(turns))
 }
@@ -153,7 +155,7 @@ async fn voided(entry: &Entry) {
 async fn an_idle_session_is_closed_in_peace() {
     with_each(async |mut b| {
         order(&b.entry);
-        assert_eq!(b.relay.await.unwrap(), Closed::Balance);
+        assert_eq!(b.relay.await.unwrap(), Ended::Closed(Closed::Balance));
         let (mut to_server, mut to_client) = (Vec::new(), Vec::new());
         b.server.read_to_end(&mut to_server).await.unwrap();
         b.client.read_to_end(&mut to_client).await.unwrap();
@@ -196,7 +198,7 @@ async fn half_a_packet_a_statement_or_a_transaction_voids_the_order_too() {
         pass(&mut b.client, &mut b.server, &query).await;
         pass(&mut b.server, &mut b.client, &ok(1, Status::AUTOCOMMIT)).await;
         order(&b.entry);
-        assert_eq!(b.relay.await.unwrap(), Closed::Balance);
+        assert_eq!(b.relay.await.unwrap(), Ended::Closed(Closed::Balance));
     })
     .await;
 }
@@ -206,7 +208,7 @@ async fn an_order_to_cut_ends_even_a_statement() {
     with_each(async |mut b| {
         pass(&mut b.client, &mut b.server, &framed(0, b"\x03SELECT 1")).await;
         b.entry.order(Order::Cut(Closed::DrainDeadline));
-        assert_eq!(b.relay.await.unwrap(), Closed::DrainDeadline);
+        assert_eq!(b.relay.await.unwrap(), Ended::Closed(Closed::DrainDeadline));
     })
     .await;
 }
@@ -219,7 +221,7 @@ async fn a_ping_is_answered_unless_the_session_is_wanted_elsewhere() {
         pass(&mut b.server, &mut b.client, &ok(1, Status::AUTOCOMMIT)).await;
         want_one(&b.entry);
         b.client.write_all(&ping).await.unwrap();
-        assert_eq!(b.relay.await.unwrap(), Closed::Balance);
+        assert_eq!(b.relay.await.unwrap(), Ended::Closed(Closed::Balance));
     })
     .await;
 }
@@ -239,7 +241,7 @@ async fn a_client_that_has_said_its_last_gets_all_of_its_answer_however_late_it_
         let mut got = Vec::new();
         b.client.read_to_end(&mut got).await.unwrap();
         assert!(got == answer, "{} of {} bytes", got.len(), answer.len());
-        assert_eq!(b.relay.await.unwrap(), Closed::ClientLeft);
+        assert_eq!(b.relay.await.unwrap(), Ended::Closed(Closed::ClientLeft));
     })
     .await;
 }
@@ -254,7 +256,7 @@ async fn a_server_that_dies_in_the_middle_of_a_result_ends_the_session_after_wha
         let mut got = Vec::new();
         b.client.read_to_end(&mut got).await.unwrap();
         assert!(got == half, "{} of {} bytes", got.len(), half.len());
-        assert_eq!(b.relay.await.unwrap(), Closed::ServerLeft);
+        assert_eq!(b.relay.await.unwrap(), Ended::Closed(Closed::ServerLeft));
     })
     .await;
 }
@@ -278,7 +280,7 @@ async fn a_packet_of_more_than_sixteen_mebibytes_passes_and_the_session_is_idle_
         pass(&mut server, &mut client, &ok(2, Status::AUTOCOMMIT)).await;
         assert!(entry.facts().idle);
         order(&entry);
-        assert_eq!(relay.await.unwrap(), Closed::Balance);
+        assert_eq!(relay.await.unwrap(), Ended::Closed(Closed::Balance));
     })
     .await;
 }

@@ -4,9 +4,10 @@
 //! runtime's thread it would sleep in `epoll_wait`, and each batch would take two more system calls. Messages come
 //! through a channel, and the ring's bell.
 
-use super::{Placement, SHORTEST_LOOK};
+use super::{Count, Placement, SHORTEST_LOOK};
 use crate::board::Board;
 use crate::relay::ring::{Driver, Handed};
+use insight::Ledger;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel, sync_channel};
 use std::thread::JoinHandle;
@@ -22,6 +23,7 @@ const SIZE: Size = Size { requests: 256, completions: 2048, chunks: 64, chunk_by
 enum Told {
     Session(Box<Handed>),
     Placement(Placement),
+    Count(Count),
 }
 
 /// The handle of the thread. It ends, and cuts its sessions, when this is dropped.
@@ -47,7 +49,7 @@ impl RingThread {
             Ok(ring) => {
                 // Whoever started us waits for this; if it does not, nobody wants the thread.
                 let _ = ready.send(Ok(ring.bell()));
-                serve(&board, &inbox, Driver::new(ring));
+                serve(&board, &inbox, Driver::new(ring, Ledger::new(board.insight.clone())));
             }
             Err(error) => drop(ready.send(Err(error))),
         };
@@ -67,6 +69,11 @@ impl RingThread {
     /// Passes on what placement wants.
     pub(crate) fn tell_placement(&self, placement: Placement) {
         self.tell(Told::Placement(placement));
+    }
+
+    /// Asks for a copy of the ledger.
+    pub(crate) fn tell_count(&self, count: Count) {
+        self.tell(Told::Count(count));
     }
 
     fn tell(&self, told: Told) {
@@ -118,6 +125,7 @@ fn take(inbox: &Receiver<Told>, driver: &mut Driver, look: &mut Option<Instant>)
     loop {
         match inbox.try_recv() {
             Ok(Told::Session(handed)) => driver.take(*handed),
+            Ok(Told::Count(count)) => count.answer(&driver.ledger),
             Ok(Told::Placement(Placement::Look)) => *look = Some(Instant::now()),
             Ok(Told::Placement(cut)) => {
                 cut.cut(&driver.roster);

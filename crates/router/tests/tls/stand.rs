@@ -9,7 +9,7 @@ use fleet::{
 use lab::{Lab, Spec};
 use mysql_async::prelude::Queryable;
 use mysql_async::{Conn, OptsBuilder, SslOpts};
-use router::Router;
+use router::{Router, Status};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -26,6 +26,8 @@ pub(crate) struct Stand {
 /// A router in front of the stand's server.
 pub(crate) struct Front {
     pub(crate) router: Router,
+    config: RouterConfig,
+    listeners: Vec<Listener>,
     _snapshots: watch::Sender<Arc<Snapshot>>,
 }
 
@@ -44,6 +46,20 @@ impl Stand {
         if let Some(program) = program {
             spec = spec.program(program);
         }
+        Self::with(spec, dir, authority, listener).await
+    }
+
+    /// A mysqld with the certificates that it makes in its data directory.
+    #[allow(dead_code, reason = "one of the files that share this has such a server")]
+    pub(crate) async fn with_own_certificates(program: PathBuf) -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let authority = Authority::new(dir.path(), "authority");
+        let listener = authority.sign("listener", &["localhost", "127.0.0.1"]);
+        let spec = Spec::new(&[("a", 1)]).program(program).option("auto_generate_certs", "ON");
+        Self::with(spec, dir, authority, listener).await
+    }
+
+    async fn with(spec: Spec, dir: tempfile::TempDir, authority: Authority, listener: Certificate) -> Self {
         let lab = Lab::up(&spec, dir.path()).await.unwrap();
         Self { lab, authority, listener, dir }
     }
@@ -83,10 +99,8 @@ impl Stand {
             hold_deadline: Duration::from_millis(500),
             ..RouterConfig::default()
         };
-        Front {
-            router: Router::start(config, listeners, receiver, |_, _| {}).unwrap(),
-            _snapshots: snapshots,
-        }
+        let router = Router::start(config.clone(), listeners.clone(), receiver, |_, _| {}).unwrap();
+        Front { router, config, listeners, _snapshots: snapshots }
     }
 
     /// Runs a statement as root, past the router.
@@ -116,8 +130,26 @@ impl Front {
         }
     }
 
+    #[allow(dead_code, reason = "one of the files that share this reloads")]
+    /// The same configuration again, its files as they are now.
+    pub(crate) fn reload(&self) -> Result<router::Changes, router::Error> {
+        self.router.reconfigure(self.config.clone(), self.listeners.clone())
+    }
+
     pub(crate) async fn down(self) {
         self.router.stop(Duration::from_secs(1)).await;
+    }
+}
+
+impl Front {
+    #[allow(dead_code, reason = "one of the files that share this waits")]
+    /// Waits, with a deadline, until the status is as wanted.
+    pub(crate) async fn until(&self, what: &str, wanted: impl Fn(&Status) -> bool) {
+        let deadline = Instant::now() + Duration::from_secs(10);
+        while !wanted(&self.router.status()) {
+            assert!(Instant::now() < deadline, "never: {what}; {:#?}", self.router.status());
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
     }
 }
 

@@ -5,6 +5,7 @@ use super::pending::{Becomes, Effect, Pending};
 use super::reply::Reply;
 use super::session::{Infile, Session, Stage};
 use super::{ClosedBecause, LostBecause, Side};
+use crate::attributes;
 use crate::capability::Capabilities;
 use crate::command::Command;
 use crate::packet::{Framer, Head};
@@ -129,7 +130,7 @@ impl Session {
         // Attributes are looked for where a split stream shows them too, so that the split makes no difference.
         let shown = &body[..body.len().min(Framer::PREFIX - 1)];
         let after_attributes =
-            if attributes && command == Command::Query { after_attributes(shown) } else { Some(0) };
+            if attributes && command == Command::Query { text_behind_attributes(shown) } else { Some(0) };
         let (mut scanner, text) = match after_attributes {
             Some(start) => (Scanner::new(plain_backslash), &body[start..]),
             None => (Scanner::wary(plain_backslash), body),
@@ -183,46 +184,7 @@ fn changed_identity(body: &[u8], capabilities: Capabilities) -> Option<Identity>
     Some(Identity { user: name(user), database: name(database) })
 }
 
-/// Where the text starts behind query attributes: their number, a 1, then for a number above 0 a bitmap of NULLs, a byte,
-/// for each its type and name, for each its value. `None` when they do not parse.
-fn after_attributes(body: &[u8]) -> Option<usize> {
-    let mut r = Reader::new(body);
-    let count = usize::try_from(r.lenenc()?).ok()?;
-    r.lenenc()?;
-    if count > 0 {
-        let nulls = r.bytes(count.div_ceil(8))?;
-        let new_types = r.u8()?;
-        if new_types != 1 || count > body.len() {
-            return None;
-        }
-        let mut types = r;
-        for _ in 0..count {
-            r.skip(2)?;
-            r.lenenc_bytes()?;
-        }
-        for index in 0..count {
-            let kind = types.u16()? as u8;
-            types.lenenc_bytes()?;
-            if nulls[index / 8] & (1 << (index % 8)) == 0 {
-                skip_value(&mut r, kind)?;
-            }
-        }
-    }
-    Some(body.len() - r.rest().len())
-}
-
-/// Skips a value in binary form, by the protocol's type number.
-fn skip_value(r: &mut Reader<'_>, kind: u8) -> Option<()> {
-    match kind {
-        6 => Some(()),
-        1 => r.skip(1),
-        2 | 13 => r.skip(2),
-        3 | 4 | 9 => r.skip(4),
-        5 | 8 => r.skip(8),
-        7 | 10 | 11 | 12 => {
-            let length = r.u8()?;
-            r.skip(usize::from(length))
-        }
-        _ => r.lenenc_bytes().map(|_| ()),
-    }
+/// Where the text starts behind query attributes. `None` when they do not parse.
+fn text_behind_attributes(body: &[u8]) -> Option<usize> {
+    attributes::of_query(body).map(|(_, text)| body.len() - text.len())
 }

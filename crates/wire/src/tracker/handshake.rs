@@ -5,7 +5,7 @@ use super::session::{Session, Stage};
 use super::{ClosedBecause, LostBecause, OpaqueBecause, Side};
 use crate::capability::Capabilities;
 use crate::error::WireError;
-use crate::greeting::Greeting;
+use crate::greeting::{Flavour, Greeting};
 use crate::login::{Login, opening};
 use crate::packet::Head;
 use crate::response::{OkPacket, error_code};
@@ -19,6 +19,7 @@ impl Session {
             Ok(greeting) => {
                 self.offered = greeting.capabilities;
                 self.status = greeting.status;
+                self.mariadb = greeting.flavour() == Flavour::MariaDb;
                 self.next_sequence = head.sequence.wrapping_add(1);
                 self.stage = Stage::Login;
             }

@@ -47,6 +47,7 @@ impl Session {
             let Some(rest) = bytes.get(HEADER + length..).filter(|_| plain) else { return };
             *bytes = rest;
             self.next_sequence = sequence.wrapping_add(1);
+            self.answered.rows += 1;
         }
     }
 
@@ -64,7 +65,7 @@ impl Session {
         self.answer_begins();
         let first = head.prefix.first().copied();
         if first == Some(0xff) && error_code(head.prefix) != Some(PROGRESS) {
-            return self.error();
+            return self.error(head);
         }
         if !self.in_sequence(Side::Server, head) || first == Some(0xff) {
             return;
@@ -73,7 +74,8 @@ impl Session {
         let ends = first == Some(0xfe)
             && if deprecate_eof { head.length < MAX_PIECE as u32 } else { head.length < EOF_BELOW };
         match self.reply {
-            Some(Reply::Rows | Reply::Fields) if !ends => {}
+            Some(Reply::Rows) if !ends => self.answered.rows += 1,
+            Some(Reply::Fields) if !ends => {}
             Some(Reply::Rows | Reply::Fields) => self.end(head),
             Some(Reply::Columns(_)) if ends => self.unexpected(Side::Server, head),
             Some(Reply::Columns(1)) => self.reply = Some(after_columns(self.capabilities)),
@@ -123,6 +125,7 @@ impl Session {
                 return self.lose(LostBecause::Malformed { packet: "OK" });
             };
             self.take_ok(&ok);
+            self.answered.affected = self.answered.affected.saturating_add(ok.affected_rows);
             ok.status
         };
         self.end_with(status);
@@ -219,7 +222,8 @@ impl Session {
     }
 
     /// An error ends the answer, wherever it comes, all further results included.
-    fn error(&mut self) {
+    fn error(&mut self, head: Head<'_>) {
+        self.answered.error = error_code(head.prefix).unwrap_or_default();
         self.more_after_rows = false;
         if self.infile == Infile::Wanted {
             self.infile = Infile::Abandoned;

@@ -1,6 +1,7 @@
 //! The state of a session, what may be asked of it, and how a command begins and ends.
 
 use super::names::{Identity, name};
+use super::observer::Answered;
 use super::pending::{Becomes, Pending, Queue};
 use super::reply::Reply;
 use super::{ClosedBecause, LostBecause, OpaqueBecause, Phase, Progress, Side};
@@ -35,6 +36,9 @@ pub(super) struct Session {
     pub(super) progress: Progress,
     pub(super) identity: Identity,
     pub(super) left: Left,
+    pub(super) answered: Answered,
+    /// The server greeted as MariaDB.
+    pub(super) mariadb: bool,
 }
 
 /// What statements left on the server.
@@ -172,6 +176,20 @@ impl Session {
         }
     }
 
+    /// Would a client's packet with sequence id 0 be a command?
+    pub(super) fn expects_command(&self) -> bool {
+        self.stage == Stage::Commands && self.infile == Infile::None
+    }
+
+    /// Is a command coming in pieces that will be answered?
+    pub(super) fn receives_command(&self) -> bool {
+        self.receiving.is_some_and(|number| number != u64::MAX)
+    }
+
+    pub(super) fn has_query_attributes(&self) -> bool {
+        self.capabilities.contains(Capabilities::QUERY_ATTRIBUTES)
+    }
+
     pub(super) fn lose(&mut self, because: LostBecause) {
         self.stop(Stage::Lost(because));
     }
@@ -211,6 +229,7 @@ impl Session {
             self.reply = Some(Reply::to(pending.command));
             self.next_sequence = pending.answer_sequence;
             self.progress.answering += 1;
+            (self.answered.rows, self.answered.affected) = (0, 0);
         }
     }
 

@@ -174,3 +174,20 @@ fn a_change_of_user_asks_for_the_password_again() {
     assert_eq!(ends.bridge.tracker().phase(), Phase::Idle);
     assert_eq!(ends.bridge.tracker().user(), Some("other"));
 }
+
+#[test]
+fn a_change_of_user_that_is_refused_leaves_the_session_as_it_was() {
+    let mut ends = Ends::new(FromClient::Required, false);
+    ends.client_begins_tls();
+    ends.client(&[&ends.login(b"caching_sha2_password", &[7; 32])]);
+    ends.server(&[&script::ok()]);
+    let mut tracker = ends.bridge.take_tracker();
+    tracker.client_bytes(&script::framed(0, b"\x11other\0\0\0\x2d\0caching_sha2_password\0"));
+    assert!(tracker.changes_user());
+    ends.restart(tracker);
+    ends.server(&[b"\xff\x15\x04#28000Access denied"]);
+    assert_eq!(ends.steps.pop(), Some(Step::Open));
+    let tracker = ends.bridge.tracker();
+    assert_eq!((tracker.phase(), tracker.user()), (Phase::Idle, Some("shop")));
+    assert!(!tracker.changes_user());
+}

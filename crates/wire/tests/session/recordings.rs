@@ -30,6 +30,22 @@ fn recordings() -> Vec<(String, Vec<Line>)> {
     found
 }
 
+/// Bytes of one side: from the client or not, and what.
+pub(crate) type Run = (bool, Vec<u8>);
+
+/// Every recording with its runs of bytes.
+pub(crate) fn exchanges() -> Vec<(String, Vec<Run>)> {
+    let runs = |lines: Vec<Line>| {
+        let run = |line| match line {
+            Line::Client(bytes) => Some((true, bytes)),
+            Line::Server(bytes) => Some((false, bytes)),
+            Line::Holds(_) => None,
+        };
+        lines.into_iter().filter_map(run).collect()
+    };
+    recordings().into_iter().map(|(name, lines)| (name, runs(lines))).collect()
+}
+
 fn parse(line: &str) -> Option<Line> {
     let (mark, rest) = line.split_once(' ').unwrap_or((line, ""));
     match mark {

@@ -1,68 +1,33 @@
 """PyMySQL's work through a router, unchanged: what an application does, held against a direct connection.
 
-Prints one line of JSON; exit code 0 when every check passed (a skipped one says why), 1 when one failed, 64 on bad usage.
-Writes go through the writer address; the reader address is only read. The schema `drivers_py` is made and dropped.
-The user must be allowed everything (it creates users and procedures). See README.md beside this file.
+The user must be allowed everything (it creates users and procedures). See checks.py and ../README.md.
 """
 
-import argparse
 import contextlib
 import datetime
 import decimal
-import hashlib
-import json
-import os
 import tempfile
 import threading
-import time
 import zlib
 
 import pymysql
+from checks import DEADLINE_S, MIB, Skip, Tier, block_of_bytes, check, digest, main, until
 from pymysql.constants import CLIENT, CR, ER
 
 SCHEMA = "drivers_py"
-DEADLINE_S = 20
-MIB = 1 << 20
-CHECKS = []
 
 
-class Skip(Exception):
-    """A check that cannot be made here, with the reason."""
-
-
-def check(function):
-    CHECKS.append(function)
-    return function
-
-
-class Tier:
-    """The addresses under test: the router's reader and writer, and the primary itself."""
-
-    def __init__(self, options):
-        self.options = options
+class PyMySQL(Tier):
+    schema = SCHEMA
 
     def connect(self, via, database=SCHEMA, **more):
-        address = getattr(self.options, via)
-        if address is None:
-            raise Skip(f"no --{via.replace('_', '-')} given")
-        where = {"unix_socket": address} if "socket" in via else dict(zip(("host", "port"), split(address)))
+        kind, address = self.address(via)
+        where = {"unix_socket": address} if kind == "unix" else dict(zip(("host", "port"), address))
         login = {"user": self.options.user, "password": self.options.password}
         if not more.pop("tls", False):
             login["ssl_disabled"] = True
         fixed = {"database": database, "charset": "utf8mb4", "connect_timeout": 10, "autocommit": True}
         return contextlib.closing(pymysql.connect(**(fixed | where | login | more)))
-
-    def ask(self, via, sql, *arguments, **more):
-        with self.connect(via, **more) as connection, connection.cursor() as cursor:
-            cursor.execute(sql, arguments or None)
-            return cursor.fetchall()
-
-    def same_everywhere(self, sql):
-        """The rows of `sql`, after the reader has caught up with what the primary itself answers."""
-        truth = self.ask("direct", sql)
-        until(lambda: self.ask("reader", sql) == truth, f"the reader answers like the primary to: {sql[:80]}")
-        assert self.ask("writer", sql) == truth, f"the writer answers otherwise than the primary to: {sql[:80]}"
-        return truth
 
 
 @check
@@ -248,12 +213,12 @@ def a_closed_connection_leaves_no_thread_on_the_server(tier):
             number = connection.thread_id()
             connection.ping(reconnect=False)
             connection.select_db("information_schema")
-            assert processes(tier, number) == 1, "the thread id of the handshake is not that of the server"
+            assert tier.processes(number) == 1, "the thread id of the handshake is not that of the server"
             if rudely:
                 connection._force_close()
             else:
                 connection.close()
-            until(lambda: processes(tier, number) == 0, f"the thread is gone (rudely: {rudely})")
+            until(lambda: tier.processes(number) == 0, f"the thread is gone (rudely: {rudely})")
             if not rudely:
                 connection.connect()
 
@@ -328,19 +293,6 @@ def sixteen_threads_get_each_their_own_answers(tier):
     assert not wrong, wrong[:3]
 
 
-def until(true, what):
-    end = time.monotonic() + DEADLINE_S
-    last = None
-    while time.monotonic() < end:
-        try:
-            if true():
-                return
-        except pymysql.err.MySQLError as error:
-            last = error
-        time.sleep(0.02)
-    raise AssertionError(f"not within {DEADLINE_S} s: {what}" + (f" (last error: {last})" if last else ""))
-
-
 def assert_error(code, function, *arguments):
     try:
         function(*arguments)
@@ -350,70 +302,4 @@ def assert_error(code, function, *arguments):
         raise AssertionError(f"expected error {code}, got none")
 
 
-def processes(tier, number):
-    return tier.ask("direct", "SELECT COUNT(*) FROM information_schema.processlist WHERE id = %s", number)[0][0]
-
-
-def block_of_bytes(seed, length):
-    unit = b"".join(hashlib.sha512(f"{seed}/{n}".encode()).digest() for n in range(1024))
-    return (unit * (length // len(unit) + 1))[:length]
-
-
-def digest(rows):
-    total = hashlib.sha256()
-    for row in rows:
-        total.update(repr(row).encode())
-    return total.hexdigest()
-
-
-def split(address):
-    host, port = address.rsplit(":", 1)
-    return host, int(port)
-
-
-def prepare(tier):
-    tier.ask("writer", f"DROP DATABASE IF EXISTS {SCHEMA}", database=None)
-    tier.ask("writer", f"CREATE DATABASE {SCHEMA} CHARACTER SET utf8mb4", database=None)
-    until(lambda: tier.ask("reader", "SELECT 1") == ((1,),), "the schema reaches the reader")
-
-
-def run(tier):
-    results = []
-    prepare(tier)
-    for function in CHECKS:
-        began = time.monotonic()
-        state, why = "passed", ""
-        try:
-            function(tier)
-        except Skip as skip:
-            state, why = "skipped", str(skip)
-        except Exception as error:
-            state, why = "failed", f"{type(error).__name__}: {error}"[:500]
-        took_ms = round((time.monotonic() - began) * 1000)
-        results.append({"name": function.__name__.replace("_", " "), "state": state, "why": why, "took_ms": took_ms})
-    tier.ask("writer", f"DROP DATABASE IF EXISTS {SCHEMA}", database=None)
-    return results
-
-
-def main():
-    parser = argparse.ArgumentParser(description=__doc__)
-    for name in ("reader", "writer", "direct"):
-        parser.add_argument(f"--{name}", required=True, metavar="HOST:PORT")
-    for name in ("reader-socket", "writer-socket"):
-        parser.add_argument(f"--{name}", metavar="PATH")
-    parser.add_argument("--user", required=True)
-    parser.add_argument("--password", default=os.environ.get("DRIVERS_PASSWORD", ""))
-    try:
-        tier = Tier(parser.parse_args())
-    except SystemExit as stop:
-        raise SystemExit(64 if stop.code else 0) from None
-    try:
-        results = run(tier)
-    except Exception as error:
-        results = [{"name": "the tier can be reached", "state": "failed", "why": f"{type(error).__name__}: {error}", "took_ms": 0}]
-    counts = {state: sum(result["state"] == state for result in results) for state in ("passed", "failed", "skipped")}
-    print(json.dumps({"driver": "PyMySQL", "version": pymysql.VERSION_STRING, **counts, "checks": results}))
-    raise SystemExit(1 if counts["failed"] else 0)
-
-
-main()
+main("PyMySQL", pymysql.VERSION_STRING, PyMySQL, __doc__)

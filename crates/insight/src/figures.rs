@@ -1,0 +1,172 @@
+//! Figures: what is counted of a set of commands. Sums that add up, so that any grouping of them is exact.
+
+use crate::histogram::Histogram;
+use std::time::Duration;
+use wire::Finish;
+
+/// Error numbers told apart for one set; further ones count together.
+const CODES: usize = 8;
+
+/// Counts of commands that have been answered.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Figures {
+    /// Commands answered.
+    pub count: u64,
+    /// Those answered with an error.
+    pub errors: u64,
+    /// Rows sent to clients.
+    pub rows: u64,
+    /// Rows changed.
+    pub affected: u64,
+    /// Bytes of commands.
+    pub bytes_to_server: u64,
+    /// Bytes of answers.
+    pub bytes_to_client: u64,
+    /// Time from the first byte of a command to the last byte of its answer, summed, ns.
+    pub time_ns: u64,
+    /// Time to the first byte of the answer, summed, ns.
+    pub first_byte_ns: u64,
+    /// The longest time, ns. Over a span it is the longest ever.
+    pub longest_ns: u64,
+    /// The times, ns.
+    pub latency: Histogram,
+    /// Errors by number, and those beyond the limit.
+    codes: Vec<(u16, u64)>,
+    other_codes: u64,
+}
+
+/// One answered command.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Done {
+    pub(crate) time: Duration,
+    pub(crate) first_byte: Duration,
+    pub(crate) bytes_to_server: u64,
+    pub(crate) finish: Finish,
+}
+
+impl Figures {
+    pub(crate) fn record(&mut self, done: &Done) {
+        let time = nanoseconds(done.time);
+        self.count += 1;
+        self.rows += done.finish.rows;
+        self.affected = self.affected.saturating_add(done.finish.affected);
+        self.bytes_to_server += done.bytes_to_server;
+        self.bytes_to_client += done.finish.bytes;
+        self.time_ns += time;
+        self.first_byte_ns += nanoseconds(done.first_byte);
+        self.longest_ns = self.longest_ns.max(time);
+        self.latency.record(time);
+        if let Some(code) = done.finish.error {
+            self.errors += 1;
+            self.count_code(code, 1);
+        }
+    }
+
+    /// Adds another set.
+    pub fn merge(&mut self, other: &Self) {
+        self.count += other.count;
+        self.errors += other.errors;
+        self.rows += other.rows;
+        self.affected = self.affected.saturating_add(other.affected);
+        self.bytes_to_server += other.bytes_to_server;
+        self.bytes_to_client += other.bytes_to_client;
+        self.time_ns += other.time_ns;
+        self.first_byte_ns += other.first_byte_ns;
+        self.longest_ns = self.longest_ns.max(other.longest_ns);
+        self.latency.merge(&other.latency);
+        other.codes.iter().for_each(|(code, count)| self.count_code(*code, *count));
+        self.other_codes += other.other_codes;
+    }
+
+    /// Takes off an earlier state of the same set. The longest time stays what it was.
+    pub fn subtract(&mut self, earlier: &Self) {
+        let take = |mine: &mut u64, theirs: u64| *mine = mine.saturating_sub(theirs);
+        take(&mut self.count, earlier.count);
+        take(&mut self.errors, earlier.errors);
+        take(&mut self.rows, earlier.rows);
+        take(&mut self.affected, earlier.affected);
+        take(&mut self.bytes_to_server, earlier.bytes_to_server);
+        take(&mut self.bytes_to_client, earlier.bytes_to_client);
+        take(&mut self.time_ns, earlier.time_ns);
+        take(&mut self.first_byte_ns, earlier.first_byte_ns);
+        take(&mut self.other_codes, earlier.other_codes);
+        self.latency.subtract(&earlier.latency);
+        for (code, count) in &earlier.codes {
+            if let Some((_, mine)) = self.codes.iter_mut().find(|(known, _)| known == code) {
+                take(mine, *count);
+            }
+        }
+        self.codes.retain(|(_, count)| *count > 0);
+    }
+
+    /// Errors by number, the most frequent first, and how many had numbers beyond the limit.
+    pub fn codes(&self) -> (Vec<(u16, u64)>, u64) {
+        let mut codes = self.codes.clone();
+        codes.sort_unstable_by_key(|(code, count)| (std::cmp::Reverse(*count), *code));
+        (codes, self.other_codes)
+    }
+
+    /// Mean time, ns; 0 when nothing was counted.
+    pub fn mean_ns(&self) -> u64 {
+        self.time_ns / self.count.max(1)
+    }
+
+    /// Mean time to the first byte, ns.
+    pub fn mean_first_byte_ns(&self) -> u64 {
+        self.first_byte_ns / self.count.max(1)
+    }
+
+    /// A quantile of the times, ns, never above the longest.
+    pub fn quantile_ns(&self, q: f64) -> Option<u64> {
+        self.latency.quantile(q).map(|ns| ns.min(self.longest_ns))
+    }
+
+    fn count_code(&mut self, code: u16, count: u64) {
+        if let Some((_, known)) = self.codes.iter_mut().find(|(known, _)| *known == code) {
+            *known += count;
+        } else if self.codes.len() < CODES {
+            self.codes.push((code, count));
+        } else {
+            self.other_codes += count;
+        }
+    }
+}
+
+pub(crate) fn nanoseconds(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn done(us: u64, error: Option<u16>) -> Done {
+        let time = Duration::from_micros(us);
+        let finish = Finish { error, rows: 2, affected: 1, bytes: 100, prepared: None };
+        Done { time, first_byte: time / 2, bytes_to_server: 40, finish }
+    }
+
+    #[test]
+    fn what_is_merged_and_taken_off_again_is_as_before() {
+        let (mut one, mut two) = (Figures::default(), Figures::default());
+        one.record(&done(100, None));
+        two.record(&done(300, Some(1062)));
+        two.record(&done(200, Some(1213)));
+        let mut both = one.clone();
+        both.merge(&two);
+        assert_eq!((both.count, both.errors, both.rows, both.bytes_to_client), (3, 2, 6, 300));
+        assert_eq!(both.codes(), (vec![(1062, 1), (1213, 1)], 0));
+        assert_eq!((both.mean_ns(), both.longest_ns), (200_000, 300_000));
+        both.subtract(&two);
+        assert_eq!((both.count, both.time_ns, both.codes()), (1, one.time_ns, (vec![], 0)));
+        assert_eq!(both.latency.count(), 1);
+    }
+
+    #[test]
+    fn errors_beyond_the_limit_of_numbers_are_counted_together() {
+        let mut figures = Figures::default();
+        (0..20).for_each(|code| figures.record(&done(1, Some(1000 + code))));
+        let (codes, other) = figures.codes();
+        assert_eq!((codes.len(), other, figures.errors), (CODES, 12, 20));
+    }
+}

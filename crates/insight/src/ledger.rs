@@ -1,0 +1,354 @@
+//! Ledger: what one thread of the data plane has counted, and what it knows by heart of the [`Registry`].
+//!
+//! Nothing here is shared: the thread that owns it writes, and hands out a copy when it is asked ([`Ledger::snapshot`]). A
+//! command costs one look-up for its digest, one for its endpoint and one for its cell; the only allocations are for
+//! what was not met before.
+//!
+//! A cell is a digest at an endpoint on a server, of one listener and user. Any grouping is a sum of cells, so the figures
+//! by digest, by endpoint and by server agree exactly. When a thread has no room for a new cell its commands count for the
+//! digest and endpoint of all others, on their server and listener.
+
+use crate::digest::{Dialect, Digester};
+use crate::figures::{Done, Figures};
+use crate::fold::{self, Map};
+use crate::registry::{Entry, Names, OTHER, Registry};
+use crate::request::{Open, Parts};
+use crate::tags::{Found, Keys, Value};
+use fleet::config::InsightConfig;
+use std::sync::Arc;
+use std::time::Instant;
+use wire::Command;
+use wire::attributes::Attributes;
+
+/// Cells a thread holds for each digest it may tell apart.
+const CELLS_PER_DIGEST: usize = 8;
+/// Bytes of a statement that are read for its digest.
+pub const READ: usize = 16 * 1024;
+/// Bytes of the end of a longer one that are read for its tags.
+pub const TAIL: usize = 1024;
+/// Buffers for statements that came in pieces, kept for the next ones.
+const SPARE: usize = 8;
+/// Bytes kept of an example.
+const EXAMPLE: usize = 1024;
+
+/// What all threads share.
+#[derive(Debug)]
+pub struct Shared {
+    /// The names.
+    pub registry: Registry,
+    keys: Keys,
+    config: InsightConfig,
+}
+
+/// Where a command belongs, packed: digest, endpoint, server, listener, user.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Cell(u64);
+
+/// Where a session's commands belong.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Place {
+    pub(crate) server: u32,
+    pub(crate) listener: u32,
+    pub(crate) user: u32,
+}
+
+/// What a statement says of where it comes from.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Tag {
+    pub(crate) endpoint: Option<u32>,
+    pub(crate) request: Option<u64>,
+}
+
+/// A statement, told by its digest and tags.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Told {
+    pub(crate) digest: u32,
+    pub(crate) tag: Tag,
+}
+
+/// A statement's text as far as it was kept.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Text<'t> {
+    /// The whole of it or its first [`READ`] bytes.
+    pub(crate) start: &'t [u8],
+    /// The last bytes of a longer one.
+    pub(crate) tail: &'t [u8],
+    pub(crate) attributes: Option<Attributes<'t>>,
+}
+
+/// What happened beside counted commands; sums since the start.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Sessions measured.
+    pub sessions: u64,
+    /// Sessions that could not be read because of TLS between client and server.
+    pub opaque_tls: u64,
+    /// Because of compression.
+    pub opaque_compression: u64,
+    /// Because of a protocol from before 4.1.
+    pub opaque_old: u64,
+    /// Sessions whose bytes made no sense from some point on.
+    pub lost: u64,
+    /// Commands whose session ended before they were answered.
+    pub unanswered: u64,
+    /// Statements longer than is read: told apart by their start.
+    pub long: u64,
+    /// Executions of prepared statements that are not known (too many in one session).
+    pub unknown_prepared: u64,
+    /// Commands that a thread had no cell for.
+    pub without_cell: u64,
+    /// Commands of requests that there was no room for.
+    pub without_request: u64,
+}
+
+/// One thread's ledger.
+#[derive(Debug)]
+pub struct Ledger {
+    shared: Arc<Shared>,
+    digester: Digester,
+    digests: Map<u64, u32>,
+    endpoints: Map<u64, u32>,
+    /// Numbers of commands that are no statements, by command byte.
+    commands: [Option<u32>; 256],
+    places: Map<Cell, u32>,
+    cells: Vec<(Cell, Figures)>,
+    requests: Open,
+    pub(crate) counts: Counts,
+    spare: Vec<Vec<u8>>,
+    scratch: String,
+}
+
+/// A copy of a ledger, for whoever adds them up.
+#[derive(Debug)]
+pub struct Snapshot {
+    pub(crate) cells: Vec<(Cell, Figures)>,
+    pub(crate) counts: Counts,
+    pub(crate) requests: Parts,
+}
+
+impl Shared {
+    /// Nothing known yet.
+    pub fn new(config: InsightConfig) -> Arc<Self> {
+        let registry = Registry::new(config.digests, config.endpoints);
+        let keys = Keys::new(&config.endpoint_keys, &config.request_keys);
+        Arc::new(Self { registry, keys, config })
+    }
+
+    /// The configuration it was made for.
+    pub fn config(&self) -> &InsightConfig {
+        &self.config
+    }
+}
+
+impl Ledger {
+    /// An empty ledger.
+    pub fn new(shared: Arc<Shared>) -> Self {
+        let requests = Open::new(shared.config.requests);
+        Self {
+            shared,
+            digester: Digester::new(),
+            digests: Map::default(),
+            endpoints: Map::default(),
+            commands: [None; 256],
+            places: Map::default(),
+            cells: Vec::new(),
+            requests,
+            counts: Counts::default(),
+            spare: Vec::new(),
+            scratch: String::new(),
+        }
+    }
+
+    /// A copy of what was counted; `cells` only if asked for, and the requests since the last time.
+    pub fn snapshot(&mut self, cells: bool) -> Snapshot {
+        let counts = Counts { without_request: self.requests.untold, ..self.counts };
+        let cells = if cells { self.cells.clone() } else { Vec::new() };
+        Snapshot { cells, counts, requests: self.requests.take() }
+    }
+
+    pub(crate) fn names(&self) -> &Registry {
+        &self.shared.registry
+    }
+
+    /// The digest and tags of a statement.
+    pub(crate) fn statement(&mut self, text: &Text<'_>, dialect: Dialect) -> Told {
+        let hash = self.digester.read(text.start, dialect);
+        let shared = self.shared.clone();
+        let digest = known(&mut self.digests, &shared.registry.digests, hash, || {
+            let example = shared.config.examples.then(|| {
+                let shown = &text.start[..text.start.len().min(EXAMPLE)];
+                String::from_utf8_lossy(shown).into_owned()
+            });
+            Entry { hash, name: self.digester.text(), example }
+        });
+        let mut found = Found::default();
+        if let Some(attributes) = text.attributes {
+            note(&shared.keys, &mut found, attributes);
+        }
+        if let Some(comment) = last_comment(text.tail) {
+            shared.keys.read(&mut found, comment);
+        }
+        for (from, to) in self.digester.comments() {
+            shared.keys.read(&mut found, &text.start[from..to]);
+        }
+        Told { digest, tag: self.tag(&shared, &found) }
+    }
+
+    /// The tags of attributes alone.
+    pub(crate) fn attributes(&mut self, attributes: Attributes<'_>) -> Tag {
+        let shared = self.shared.clone();
+        let mut found = Found::default();
+        note(&shared.keys, &mut found, attributes);
+        self.tag(&shared, &found)
+    }
+
+    fn tag(&mut self, shared: &Shared, found: &Found<'_>) -> Tag {
+        let endpoint = shared.keys.endpoint(found).map(|value| self.endpoint(shared, value));
+        Tag { endpoint, request: shared.keys.request(found).map(|value| fold::hash(value.request_id())) }
+    }
+
+    fn endpoint(&mut self, shared: &Shared, value: Value<'_>) -> u32 {
+        let (first, second) = value.raw();
+        let raw = fold::mix(fold::hash(first), fold::hash(second) | 1);
+        if let Some(number) = self.endpoints.get(&raw) {
+            return *number;
+        }
+        value.decode(&mut self.scratch);
+        let number = named(&shared.registry.endpoints, &self.scratch);
+        // The same name may be written in many ways; not all of them are worth remembering.
+        if number != OTHER && self.endpoints.len() < 4 * shared.registry.endpoints.limit() {
+            self.endpoints.insert(raw, number);
+        }
+        number
+    }
+
+    /// The number that a command has that is no statement.
+    pub(crate) fn command(&mut self, command: Command) -> u32 {
+        let place = usize::from(command.byte());
+        if let Some(number) = self.commands[place] {
+            return number;
+        }
+        let number = named(&self.shared.registry.digests, &format!("({command})"));
+        self.commands[place] = Some(number);
+        number
+    }
+
+    /// Counts an answered command.
+    pub(crate) fn record(&mut self, cell: Cell, done: &Done) {
+        let at = match self.places.get(&cell) {
+            Some(at) => *at,
+            None => self.room(cell),
+        };
+        self.cells[at as usize].1.record(done);
+    }
+
+    /// Counts it for its request.
+    pub(crate) fn request(&mut self, id: u64, endpoint: u32, time_ns: u64, now: Instant) {
+        self.requests.add(id, endpoint, time_ns, now);
+    }
+
+    fn room(&mut self, cell: Cell) -> u32 {
+        let limit = self.shared.config.digests.saturating_mul(CELLS_PER_DIGEST);
+        let cell = if self.cells.len() < limit { cell } else { cell.untold() };
+        if cell == cell.untold() && self.cells.len() >= limit {
+            self.counts.without_cell += 1;
+        }
+        if let Some(at) = self.places.get(&cell) {
+            return *at;
+        }
+        let at = self.cells.len() as u32;
+        self.cells.push((cell, Figures::default()));
+        self.places.insert(cell, at);
+        at
+    }
+
+    /// A buffer for a statement that comes in pieces.
+    pub(crate) fn buffer(&mut self) -> Vec<u8> {
+        self.spare.pop().unwrap_or_default()
+    }
+
+    /// Takes it back.
+    pub(crate) fn give(&mut self, mut buffer: Vec<u8>) {
+        if self.spare.len() < SPARE {
+            buffer.clear();
+            self.spare.push(buffer);
+        }
+    }
+}
+
+impl Cell {
+    const ENDPOINT: u32 = 20;
+    const SERVER: u32 = 36;
+    const LISTENER: u32 = 46;
+    const USER: u32 = 56;
+
+    pub(crate) fn new(digest: u32, endpoint: u32, place: Place) -> Self {
+        Self(
+            u64::from(digest)
+                | u64::from(endpoint) << Self::ENDPOINT
+                | u64::from(place.server) << Self::SERVER
+                | u64::from(place.listener) << Self::LISTENER
+                | u64::from(place.user) << Self::USER,
+        )
+    }
+
+    fn part(self, from: u32, bits: u32) -> u32 {
+        (self.0 >> from & ((1 << bits) - 1)) as u32
+    }
+
+    pub(crate) fn digest(self) -> u32 {
+        self.part(0, 20)
+    }
+
+    pub(crate) fn endpoint(self) -> u32 {
+        self.part(Self::ENDPOINT, 16)
+    }
+
+    pub(crate) fn server(self) -> u32 {
+        self.part(Self::SERVER, 10)
+    }
+
+    pub(crate) fn listener(self) -> u32 {
+        self.part(Self::LISTENER, 10)
+    }
+
+    pub(crate) fn user(self) -> u32 {
+        self.part(Self::USER, 8)
+    }
+
+    /// The cell of the same place for what there is no room to tell apart.
+    fn untold(self) -> Self {
+        Self::new(OTHER, OTHER, Place { server: self.server(), listener: self.listener(), user: OTHER })
+    }
+}
+
+/// The number of a name that is its own identity.
+pub(crate) fn named(names: &Names, name: &str) -> u32 {
+    names.number(fold::hash(name.as_bytes()), || Entry { name: name.to_owned(), ..Entry::default() })
+}
+
+fn known(mine: &mut Map<u64, u32>, names: &Names, hash: u64, entry: impl FnOnce() -> Entry) -> u32 {
+    if let Some(number) = mine.get(&hash) {
+        return *number;
+    }
+    let number = names.number(hash, entry);
+    if number != OTHER {
+        mine.insert(hash, number);
+    }
+    number
+}
+
+fn note<'t>(keys: &Keys, found: &mut Found<'t>, attributes: Attributes<'t>) {
+    for (name, value) in attributes {
+        if let Some(value) = value {
+            keys.note(found, name, value);
+        }
+    }
+}
+
+/// The content of the comment that a text ends with.
+fn last_comment(tail: &[u8]) -> Option<&[u8]> {
+    let end = memchr::memmem::rfind(tail, b"*/")?;
+    let start = memchr::memmem::rfind(&tail[..end], b"/*")?;
+    Some(&tail[start + 2..end])
+}

@@ -1,0 +1,35 @@
+//! What the statements that pass through a router tell: which endpoint sends which queries, and how long they take where.
+//!
+//! No sockets and no policy. Each thread of the data plane has a [`Ledger`]; each session shows it the bytes it relays
+//! through a [`Session`], which hears the tracker of `wire`. A [`Collector`] adds the ledgers up and makes [`Report`]s.
+//! Everything has a limit, and what is beyond it is counted and shown.
+//!
+//! | question | file |
+//! |---|---|
+//! | when are two statements the same | `digest` |
+//! | whose is a statement | `tags`, `session` |
+//! | what is counted, and how are quantiles told | `figures`, `histogram` |
+//! | how many queries does a request send | `request` |
+//! | what is bounded, and how | `registry`, `ledger` |
+//! | how are figures grouped | `report` |
+
+mod digest;
+mod figures;
+mod fold;
+mod histogram;
+mod ledger;
+mod registry;
+mod report;
+mod request;
+mod session;
+mod tags;
+
+pub use digest::{Dialect, Digester, LIMIT, Span};
+pub use figures::Figures;
+pub use histogram::Histogram;
+pub use ledger::{Counts, Ledger, READ, Shared, Snapshot, TAIL};
+pub use registry::{Entry, Names, OTHER, Registry};
+pub use report::{Collector, Dimension, Filter, MARK, Report, Room, Row, Since};
+pub use request::RequestFigures;
+pub use session::Session;
+pub use tags::{Found, Keys, Value};

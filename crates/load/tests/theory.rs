@@ -1,0 +1,102 @@
+//! The generator against queues whose waiting times are known.
+//!
+//! Open loop, Poisson arrivals at rate r, one server with a constant time D, load u = r D: M/D/1, whose mean response
+//! time is `D + u D / 2 (1 - u)`. A run of seconds has too few arrivals to meet a mean; but its arrivals follow from the
+//! seed, so that each of its response times is known exactly, and a long row of those meets the mean of the books.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use lab::null::{NullServer, Service, Time};
+use load::arrivals::{Open, Spacing};
+use load::workload::sysbench;
+use load::{Account, Arrivals, Outcome, Plan, Target};
+use std::time::Duration;
+
+const SEED: u64 = 7;
+
+fn run(server: &NullServer, clients: u32, arrivals: Arrivals, time: Duration) -> Outcome {
+    let workload = sysbench::workload("oltp_point_select", &sysbench::Options::default()).unwrap();
+    let plan = Plan {
+        workload: workload.into(),
+        target: Target::single(server.address().to_string().parse().unwrap(), Account::default()),
+        clients,
+        threads: 1,
+        arrivals,
+        warm_up: Duration::ZERO,
+        time,
+        grace: Duration::from_secs(2),
+        seed: SEED,
+        objective: None,
+    };
+    load::run(&plan, &Default::default(), |_| ()).unwrap()
+}
+
+/// Response times of these arrivals at one server with a constant service time, in ms and sorted: exact.
+fn exact(open: &Open, service: f64, time: f64) -> Vec<f64> {
+    let mut free = 0.0_f64;
+    let due = open.moments(SEED).map(|moment| moment.as_secs_f64() * 1e3).take_while(|at| *at < time * 1e3);
+    let mut found: Vec<f64> = due
+        .map(|at| {
+            free = free.max(at) + service;
+            free - at
+        })
+        .collect();
+    found.sort_by(f64::total_cmp);
+    found
+}
+
+#[test]
+fn response_times_of_a_queue_with_constant_service_are_those_of_theory() {
+    let (service, time) = (20.0, 6.0);
+    let constant = Time::Constant(Duration::from_millis(20));
+    let server = NullServer::start(Service::Queue { servers: 1, time: constant }).unwrap();
+    for load in [0.3, 0.8] {
+        let open = Open { rate: load * 1e3 / service, ramp: None, spacing: Spacing::Poisson };
+        let exact = exact(&open, service, time);
+        let outcome = run(&server, 200, Arrivals::Open(open), Duration::from_secs_f64(time));
+        assert_eq!(outcome.totals.done, exact.len() as u64, "{:?}", outcome.totals);
+        assert!(outcome.response.min_ms >= service, "{}", outcome.response.min_ms);
+        let at = |quantile: f64| exact[((exact.len() as f64 * quantile).ceil() as usize).max(1) - 1];
+        let found = &outcome.response;
+        for (name, found, theory) in
+            [("p50", found.p50_ms, at(0.5)), ("p90", found.p90_ms, at(0.9)), ("p95", found.p95_ms, at(0.95))]
+        {
+            // What the machine adds is at most a wake-up or two; a loop that is not open would lack most of the wait.
+            let off = found - theory;
+            assert!(
+                (-1.0..service / 2.0).contains(&off),
+                "at {load}, {name}: {found} ms, exactly {theory} ms"
+            );
+        }
+    }
+}
+
+#[test]
+fn a_long_run_of_exact_response_times_has_the_mean_that_is_in_the_books() {
+    let open = Open { rate: 0.7, ramp: None, spacing: Spacing::Poisson };
+    // One unit of service, a load of 0.7: 1 + 0.7 / (2 * 0.3).
+    let found = exact(&open, 1000.0, 300_000.0);
+    let mean = found.iter().sum::<f64>() / found.len() as f64 / 1000.0;
+    assert!((mean / (1.0 + 0.7 / 0.6) - 1.0).abs() < 0.03, "{mean}");
+}
+
+#[test]
+fn waiting_for_a_free_client_is_part_of_the_response_and_not_of_the_service() {
+    let service = Duration::from_millis(5);
+    let server = NullServer::start(Service::Queue { servers: 8, time: Time::Constant(service) }).unwrap();
+    // One client: the queue forms in front of it, at a load of 0.8.
+    let outcome = run(&server, 1, Arrivals::poisson(160.0), Duration::from_secs(3));
+    let (response, of_service) = (&outcome.response, outcome.service.as_ref().unwrap());
+    assert!(of_service.p50_ms < 7.0, "{}", of_service.p50_ms);
+    assert!(response.mean_ms > 1.5 * of_service.mean_ms, "{} {}", response.mean_ms, of_service.mean_ms);
+}
+
+#[test]
+fn a_closed_loop_of_n_clients_has_the_throughput_of_its_bottleneck() {
+    let service = Duration::from_millis(4);
+    let server = NullServer::start(Service::Queue { servers: 2, time: Time::Constant(service) }).unwrap();
+    let outcome = run(&server, 6, Arrivals::closed(), Duration::from_secs(2));
+    // Two places of 4 ms serve 500 a second; six clients wait for one another three deep.
+    assert!(outcome.totals.per_second < 505.0 && outcome.totals.per_second > 400.0, "{:?}", outcome.totals);
+    assert!(outcome.response.p50_ms > 11.0, "{}", outcome.response.p50_ms);
+}

@@ -1,0 +1,83 @@
+//! Collect: asks the threads of the data plane what they have counted, once a second and whenever somebody wants to know.
+//!
+//! On a thread of its own, because adding up takes milliseconds and nothing that serves clients should wait for that. A
+//! thread of the data plane is asked by a message like any other, and answers with a copy of its ledger.
+
+use crate::worker::{Count, Handle, Message};
+use insight::{Collector, Report, Shared, Since, Snapshot};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::{Arc, Weak};
+use std::time::{Duration, Instant};
+use tokio::sync::oneshot;
+
+/// How often requests are taken over from the threads.
+const EVERY: Duration = Duration::from_secs(1);
+/// A thread that has not answered after this long is stuck; its part is then missing.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// Where to ask what statements tell. Outlives the router, and then has nothing to say.
+#[derive(Clone, Debug)]
+pub struct Insight {
+    asks: Sender<Ask>,
+}
+
+#[derive(Debug)]
+struct Ask {
+    since: Since,
+    reply: oneshot::Sender<Report>,
+}
+
+impl Insight {
+    /// The figures of a span of time; `None` when the router has stopped.
+    pub async fn report(&self, since: Since) -> Option<Report> {
+        let (reply, answer) = oneshot::channel();
+        self.asks.send(Ask { since, reply }).ok()?;
+        answer.await.ok()
+    }
+}
+
+/// Starts the thread. It ends by itself when the threads it asks have.
+pub(crate) fn start(shared: Arc<Shared>, workers: &Arc<[Handle]>) -> std::io::Result<Insight> {
+    let (asks, inbox) = channel();
+    let workers = Arc::downgrade(workers);
+    let run = move || serve(shared, &workers, &inbox);
+    std::thread::Builder::new().name("headroom-insight".to_owned()).spawn(run)?;
+    Ok(Insight { asks })
+}
+
+fn serve(shared: Arc<Shared>, workers: &Weak<[Handle]>, inbox: &Receiver<Ask>) {
+    let started = Instant::now();
+    let mut collector = Collector::new(shared, started);
+    loop {
+        let ask = match inbox.recv_timeout(EVERY) {
+            Ok(ask) => Some(ask),
+            Err(RecvTimeoutError::Timeout) => None,
+            Err(RecvTimeoutError::Disconnected) => return,
+        };
+        let Some(workers) = workers.upgrade() else { return };
+        let now = Instant::now();
+        let mark = collector.wants_mark(now);
+        let mut snapshots = count(&workers, mark || ask.is_some());
+        drop(workers);
+        collector.absorb(&mut snapshots, now);
+        if mark {
+            collector.mark(&snapshots, now);
+        }
+        if let Some(Ask { since, reply }) = ask {
+            // Whoever asked may have left.
+            let _ = reply.send(collector.report(&snapshots, since, started, now));
+        }
+    }
+}
+
+fn count(workers: &[Handle], cells: bool) -> Vec<Snapshot> {
+    let (reply, answers) = channel();
+    for worker in workers {
+        worker.tell(Message::Count(Count { cells, reply: reply.clone() }));
+    }
+    // All have answered when nobody holds a reply any more.
+    drop(reply);
+    let until = Instant::now() + PATIENCE;
+    std::iter::from_fn(|| answers.recv_timeout(until.saturating_duration_since(Instant::now())).ok())
+        .collect()
+}

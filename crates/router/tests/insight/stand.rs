@@ -1,0 +1,90 @@
+//! Real servers with performance_schema, and a router in front of them that measures.
+
+use fleet::config::{Credentials, FleetConfig, InsightConfig, Listener, OwnZone, RouterConfig};
+use fleet::{Address, ListenerRole, Zone};
+use insight::{Dimension, Filter, Report, Since};
+use lab::{Account, Lab, Spec};
+use mysql_async::OptsBuilder;
+use observe::Watcher;
+use router::{Router, Status};
+use std::collections::BTreeMap;
+use std::net::SocketAddrV4;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+pub(crate) struct Stand {
+    pub(crate) lab: Lab,
+    watcher: Watcher,
+    pub(crate) router: Router,
+}
+
+impl Stand {
+    /// Reader and writer listeners in zone a, in front of whatever `spec` says.
+    pub(crate) async fn up(base: &Path, spec: Spec, insight: InsightConfig) -> Self {
+        let lab = Lab::up(&spec, base).await.unwrap();
+        let tcp = |a: SocketAddrV4| Address::tcp(a.ip().to_string(), a.port());
+        let map = lab.address_map("a").unwrap();
+        let watcher = Watcher::start(FleetConfig {
+            seeds: vec![tcp(map[0].0)],
+            address_map: map.iter().map(|(real, reach)| (tcp(*real), tcp(*reach))).collect(),
+            own_zone: OwnZone::Named(Zone::new("a")),
+            credentials: Credentials {
+                user: Some(Account::Headroom.user().to_owned()),
+                password: Some(lab.password(Account::Headroom).to_owned()),
+                ..Credentials::default()
+            },
+            ..FleetConfig::default()
+        });
+        let listeners = [ListenerRole::Reader, ListenerRole::Writer]
+            .map(|role| Listener::new(Address::tcp("127.0.0.1", 0), role));
+        let config = RouterConfig { insight, threads: Some(2), ..RouterConfig::default() };
+        let router = Router::start(config, listeners.into(), watcher.snapshots(), |_, _| {}).unwrap();
+        let stand = Self { lab, watcher, router };
+        stand
+            .until("a server may be picked for each role", |s| {
+                s.servers.iter().any(|s| s.reads.eligible) && s.servers.iter().any(|s| s.writes.eligible)
+            })
+            .await;
+        stand
+    }
+
+    /// The address of a listener: 0 for reads, 1 for writes.
+    pub(crate) fn address(&self, listener: usize) -> Address {
+        self.router.status().listeners[listener].address.clone()
+    }
+
+    pub(crate) fn opts(&self, listener: usize) -> OptsBuilder {
+        let Address::Tcp { port, .. } = self.address(listener) else { unreachable!() };
+        OptsBuilder::default()
+            .ip_or_hostname("127.0.0.1")
+            .tcp_port(port)
+            .prefer_socket(false)
+            .user(Some(Account::App.user()))
+            .pass(Some(self.lab.password(Account::App)))
+            .db_name(Some("app"))
+    }
+
+    pub(crate) async fn report(&self) -> Report {
+        self.router.insight().report(Since::Start).await.unwrap()
+    }
+
+    /// Counts by name.
+    pub(crate) async fn counts(&self, by: Dimension) -> BTreeMap<String, u64> {
+        let rows = self.report().await.rows(by, &Filter::default());
+        rows.into_iter().map(|row| (row.name, row.figures.count)).collect()
+    }
+
+    async fn until(&self, what: &str, holds: impl Fn(&Status) -> bool) {
+        let deadline = Instant::now() + Duration::from_secs(30);
+        while !holds(&self.router.status()) {
+            assert!(Instant::now() < deadline, "never: {what}");
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    }
+
+    pub(crate) async fn down(self) {
+        self.router.stop(Duration::from_secs(2)).await;
+        self.watcher.stop().await;
+        self.lab.down().await.unwrap();
+    }
+}

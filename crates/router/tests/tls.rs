@@ -1,0 +1,182 @@
+//! TLS on either side of a session with a real mariadbd: every combination, and what is verified and refused.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+#[path = "tls/certificate.rs"]
+mod certificate;
+#[path = "tls/stand.rs"]
+mod stand;
+
+use certificate::Authority;
+use fleet::Address;
+use fleet::config::{ClientTlsMode, TlsMode};
+use mysql_async::prelude::Queryable;
+use stand::{Stand, Way, cipher, log_in};
+
+const USER: (&str, &str) = ("shop", "pass-word of the shop");
+
+async fn stand() -> Stand {
+    let stand = Stand::up(None).await;
+    let (user, password) = USER;
+    for host in ["%", "localhost"] {
+        stand.root(&format!("CREATE USER {user}@'{host}' IDENTIFIED BY '{password}'")).await;
+    }
+    stand
+}
+
+#[tokio::test]
+async fn native_and_ed25519_log_in_by_every_way_with_and_without_tls() {
+    let stand = stand().await;
+    stand.root("INSTALL SONAME 'auth_ed25519'").await;
+    for host in ["%", "localhost"] {
+        stand
+            .root(&format!("CREATE USER signed@'{host}' IDENTIFIED VIA ed25519 USING PASSWORD('{}')", USER.1))
+            .await;
+    }
+    for (client_mode, ways) in [
+        (ClientTlsMode::Off, vec![Way::Plain, Way::Socket]),
+        (ClientTlsMode::Required, vec![Way::Tls, Way::Socket]),
+    ] {
+        for mode in [TlsMode::Disabled, TlsMode::Preferred, TlsMode::VerifyIdentity] {
+            let name = (mode == TlsMode::VerifyIdentity).then_some("db.test");
+            let front =
+                stand.front(stand.tcp(), stand.from_clients(client_mode), stand.to_servers(mode, name));
+            for way in &ways {
+                for user in [USER, ("signed", USER.1)] {
+                    let what = format!("{} {way:?} by {} with {mode:?}", user.0, client_mode.word());
+                    let mut conn =
+                        log_in(&stand, &front, *way, user).await.unwrap_or_else(|e| panic!("{what}: {e}"));
+                    assert_eq!(cipher(&mut conn).await.is_empty(), mode == TlsMode::Disabled, "{what}");
+                    let big: Option<String> = conn.query_first("SELECT REPEAT('x', 500000)").await.unwrap();
+                    assert_eq!(big.unwrap().len(), 500_000, "{what}");
+                    conn.disconnect().await.unwrap();
+                }
+            }
+            front.down().await;
+        }
+    }
+    stand.down().await;
+}
+
+#[tokio::test]
+async fn certificates_of_servers_are_verified_as_the_mode_says() {
+    let stand = stand().await;
+    let clients = || stand.from_clients(ClientTlsMode::Off);
+    // The certificate is for db.test; the server is reached by its address.
+    let cases = [
+        (stand.to_servers(TlsMode::VerifyCa, None), true),
+        (stand.to_servers(TlsMode::VerifyIdentity, None), false),
+        (stand.to_servers(TlsMode::VerifyIdentity, Some("db.test")), true),
+        (stand.to_servers(TlsMode::VerifyIdentity, Some("other.test")), false),
+    ];
+    for (servers, right) in cases {
+        let what = format!("{servers:?}");
+        let front = stand.front(stand.tcp(), clients(), servers);
+        match log_in(&stand, &front, Way::Plain, USER).await {
+            Ok(_) => assert!(right, "{what}"),
+            Err(error) => {
+                let error = error.to_string();
+                assert!(!right && error.contains("1053") && error.contains("TLS: "), "{what}: {error}");
+                let status = front.router.status();
+                assert_eq!(status.listeners[0].refused["server_tls"], 1);
+                assert!(!status.servers[0].writes.eligible, "avoided for a while");
+            }
+        }
+        front.down().await;
+    }
+    let stranger = Authority::new(stand.dir.path(), "stranger");
+    let mut servers = stand.to_servers(TlsMode::VerifyCa, None);
+    servers.tls.ca = Some(stranger.ca);
+    let front = stand.front(stand.tcp(), clients(), servers);
+    assert!(log_in(&stand, &front, Way::Plain, USER).await.is_err());
+    front.down().await;
+    stand.down().await;
+}
+
+#[tokio::test]
+async fn a_server_that_asks_for_a_certificate_of_ours_gets_it() {
+    let stand = stand().await;
+    stand.root(&format!("ALTER USER {}@'%' REQUIRE X509", USER.0)).await;
+    let servers = stand.to_servers(TlsMode::VerifyCa, None);
+    let front = stand.front(stand.tcp(), stand.from_clients(ClientTlsMode::Off), servers.clone());
+    let refused = log_in(&stand, &front, Way::Plain, USER).await.err().unwrap();
+    assert!(refused.to_string().contains("1045"), "{refused}");
+    front.down().await;
+    let ours = stand.authority.sign("router", &["router.test"]);
+    let mut with = servers;
+    (with.tls.cert, with.tls.key) = (Some(ours.cert), Some(ours.key));
+    let front = stand.front(stand.tcp(), stand.from_clients(ClientTlsMode::Off), with);
+    log_in(&stand, &front, Way::Plain, USER).await.unwrap();
+    front.down().await;
+    stand.down().await;
+}
+
+#[tokio::test]
+async fn listeners_refuse_and_pass_through_as_they_are_told() {
+    let stand = stand().await;
+    let off = || stand.to_servers(TlsMode::Disabled, None);
+    let required = stand.front(stand.tcp(), stand.from_clients(ClientTlsMode::Required), off());
+    let refused = log_in(&stand, &required, Way::Plain, USER).await.err().unwrap().to_string();
+    assert!(refused.contains("3159"), "{refused}");
+    assert_eq!(required.router.status().listeners[0].refused["tls_required"], 1);
+    required.down().await;
+
+    let none = stand.front(stand.tcp(), stand.from_clients(ClientTlsMode::Off), off());
+    let refused = log_in(&stand, &none, Way::Tls, USER).await.err().unwrap().to_string();
+    assert!(refused.contains("SSL"), "the client sees that none is offered: {refused}");
+    none.down().await;
+
+    // End to end: the client verifies the server's own certificate, which is for another name than the listener's.
+    let through = stand.front(stand.tcp(), stand.from_clients(ClientTlsMode::Passthrough), off());
+    let refused = log_in(&stand, &through, Way::Tls, USER).await.err().unwrap().to_string();
+    assert!(refused.contains("db.test"), "{refused}");
+    through.until("counted", |s| s.listeners[0].logins["opaque"] == 1).await;
+    through.down().await;
+    stand.down().await;
+}
+
+#[tokio::test]
+async fn a_server_without_tls_is_used_or_refused_in_words() {
+    let stand = stand().await;
+    let plain =
+        lab::scripted::ScriptedServer::start(lab::scripted::Script::new("10.11.0-MariaDB", |_, _| {
+            lab::scripted::Reply::Usual
+        }))
+        .await
+        .unwrap();
+    let reach = Address::tcp("127.0.0.1", plain.address().port());
+    let clients = || stand.from_clients(ClientTlsMode::Preferred);
+    let preferred = stand.front(reach.clone(), clients(), stand.to_servers(TlsMode::Preferred, None));
+    drop(log_in(&stand, &preferred, Way::Tls, USER).await.unwrap());
+    let fallbacks = preferred.router.status().fallbacks;
+    assert!(
+        fallbacks.iter().any(|f| f.name == "server_without_tls" && f.words.contains("a1")),
+        "{fallbacks:?}"
+    );
+    preferred.down().await;
+    let required = stand.front(reach, clients(), stand.to_servers(TlsMode::Required, None));
+    let refused = log_in(&stand, &required, Way::Tls, USER).await.err().unwrap().to_string();
+    assert!(refused.contains("offers no TLS"), "{refused}");
+    required.down().await;
+    stand.down().await;
+}
+
+#[tokio::test]
+async fn a_reload_takes_renewed_certificates_and_refuses_broken_ones() {
+    let stand = stand().await;
+    let tls = stand.from_clients(ClientTlsMode::Required);
+    let front = stand.front(stand.tcp(), tls.clone(), stand.to_servers(TlsMode::VerifyCa, None));
+    let mut before = log_in(&stand, &front, Way::Tls, USER).await.unwrap();
+    std::fs::write(tls.cert.as_ref().unwrap(), "no certificate").unwrap();
+    let error = front.reload().err().unwrap().to_string();
+    assert!(error.contains("listener-cert.pem"), "{error}");
+    log_in(&stand, &front, Way::Tls, USER).await.unwrap();
+    // Renewed, for another name: the client sees the new one.
+    stand.authority.sign("listener", &["elsewhere.test"]);
+    front.reload().unwrap();
+    let refused = log_in(&stand, &front, Way::Tls, USER).await.err().unwrap().to_string();
+    assert!(refused.contains("elsewhere.test"), "{refused}");
+    before.query_drop("SELECT 1").await.unwrap();
+    front.down().await;
+    stand.down().await;
+}
