@@ -75,6 +75,9 @@ fn process(status: &StatusView, sheet: &mut Sheet) {
     sheet.single("zero_hop_in_force", "Whether zero-hop programs are in force in the kernel", in_force);
     let fallbacks = status.fallbacks.iter().map(|f| (vec![("fallback", f.name.clone())], 1.0));
     sheet.gauge("fallback_in_force", "Fallbacks in force, by name; absent when not in force", fallbacks);
+    let path = Some(&status.data_path).filter(|path| !path.is_empty());
+    let path = path.map(|path| (vec![("path", path.clone())], 1.0));
+    sheet.gauge("data_path_info", "How sessions' bytes are moved: io_uring or epoll; always 1", path);
     sheet.single("remarks", "Remarks for the operator on the status page", status.fleet.remarks.len() as f64);
 }
 

@@ -32,6 +32,7 @@ pub(crate) fn view(snapshot: &Snapshot, status: &Status, now: Instant) -> Status
     StatusView {
         fleet,
         flow: flow(&status.flow),
+        data_path: status.data_path.to_owned(),
         listeners: status.listeners.iter().map(listener).collect(),
         zero_hop: ZeroHopView {
             in_force: status.zero_hop.in_force,

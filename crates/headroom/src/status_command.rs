@@ -78,6 +78,9 @@ pub(crate) fn text(status: &StatusView, paint: Paint) -> String {
     }
     text.push('\n');
     text.push_str(&listeners(status));
+    if !status.data_path.is_empty() {
+        text.push_str(&format!("Bytes are moved with {}.\n", status.data_path));
+    }
     text
 }
 

@@ -16,6 +16,8 @@ pub(crate) struct StatusView {
     pub(crate) fleet: FleetView,
     /// Share of the reads born in each zone that goes to each zone.
     pub(crate) flow: FlowView,
+    /// The way of sessions' bytes: `io_uring` or `epoll`; empty while nothing is routed.
+    pub(crate) data_path: String,
     /// Where clients come.
     pub(crate) listeners: Vec<ListenerView>,
     /// Whether their connections go past this process.

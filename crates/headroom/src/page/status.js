@@ -204,7 +204,7 @@ function render(status) {
   show("flow", flowTable(status, zones));
   show("listeners", listenerTable(status));
   const p = status.process;
-  show("footer", h("span", {}, "Headroom " + p.version + ", up " + age(p.uptime_s) + (p.stopping ? ", stopping: no new clients, sessions end" : "")), h("span", {}, p.config ? "configuration " + p.config : "configured by flags"),
+  show("footer", h("span", {}, "Headroom " + p.version + ", up " + age(p.uptime_s) + (p.stopping ? ", stopping: no new clients, sessions end" : "")), h("span", {}, status.data_path ? "bytes move with " + status.data_path : ""), h("span", {}, p.config ? "configuration " + p.config : "configured by flags"),
     h("span", {}, "asked " + Math.max(0, Math.round(status.age_ms)) + " ms ago, round " + status.round), h("a", { href: "/status.json" }, "JSON"), h("a", { href: "/metrics" }, "metrics"));
 }
 

@@ -347,3 +347,15 @@ impl Side {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_idle_session_takes_less_than_two_kibibytes() {
+        // Besides what the tracker keeps elsewhere (the names of user and database), and two entries in the ring's table.
+        let bytes = size_of::<Session>() + size_of::<Entry>();
+        assert!(bytes < 2048, "{bytes}");
+    }
+}
