@@ -57,7 +57,7 @@ pub(crate) struct DemoArgs {
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=100))]
     rounds: u32,
     /// Round-trip time between zones; within a zone it is 0.12 ms.
-    #[arg(long, value_name = "DURATION", default_value = "1ms", value_parser = round_trip)]
+    #[arg(long, value_name = "DURATION", default_value = "0.7ms", value_parser = round_trip)]
     round_trip: Duration,
     /// Requests per second of GET /timeline that each zone takes when demand is even; the others follow.
     #[arg(long, value_name = "NUMBER", default_value_t = 2.5)]
@@ -178,5 +178,26 @@ fn about(plan: &Plan, stage: &Stage, machine: &Machine) -> About {
         seed: plan.seed,
         lab_up_s: stage.lab.came_up_in().as_secs_f64(),
         took_s: 0.0,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+
+    #[derive(Parser)]
+    struct Wrapped {
+        #[command(flatten)]
+        args: DemoArgs,
+    }
+
+    #[test]
+    fn zones_are_as_far_apart_as_in_the_lab_unless_told_otherwise() {
+        let plan = |flags: &[&str]| {
+            Wrapped::parse_from(std::iter::once(&"demo").chain(flags)).args.plan().unwrap().between_zones
+        };
+        assert_eq!(plan(&[]), lab::Network::default().between);
+        assert_eq!(plan(&["--round-trip", "2ms"]), Duration::from_millis(2));
     }
 }
