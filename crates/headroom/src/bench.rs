@@ -3,6 +3,7 @@
 
 mod client;
 mod demo;
+mod generator;
 mod load;
 mod output;
 mod plan;
@@ -35,7 +36,9 @@ enum What {
     Relay(RelayArgs),
     /// The demo's promises, over several demos.
     Demo(DemoBenchArgs),
-    /// Both, one after the other.
+    /// The load generator beside sysbench, interleaved.
+    Load(generator::GeneratorArgs),
+    /// Relay and demo, one after the other.
     All(AllArgs),
 }
 
@@ -143,6 +146,7 @@ pub(crate) async fn run(args: BenchArgs) -> anyhow::Result<ExitCode> {
     match args.what {
         What::Relay(args) => relay::run(args).await,
         What::Demo(args) => demo::run(args).await,
+        What::Load(args) => generator::run(args).await,
         What::All(args) => {
             let (relay, demo) = args.split();
             relay::run(relay).await?;

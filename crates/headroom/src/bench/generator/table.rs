@@ -1,0 +1,90 @@
+//! The run as Markdown that reads as well on a terminal.
+
+use super::super::report::section::section;
+use super::super::statistics::Ratio;
+use super::{Case, Report, Row, Sample, Tool};
+
+/// The whole summary.
+pub(super) fn markdown(report: &Report) -> String {
+    let mut text = format!(
+        "# headroom load beside sysbench, {}, {} rounds of {} s\n\n{}, {} cores, kernel {}, {}\n\n",
+        report.date,
+        report.rounds,
+        report.seconds,
+        report.machine.cpu,
+        report.machine.cores,
+        report.machine.kernel,
+        report.machine.programs.iter().map(|(name, v)| format!("{name} {v}")).collect::<Vec<_>>().join("; ")
+    );
+    for warning in &report.warnings {
+        text.push_str(&format!("**{warning}**\n\n"));
+    }
+    let head = [
+        "case",
+        ">QPS sysbench",
+        ">QPS headroom",
+        ">ratio (95 %)",
+        ">CPU us/query sysbench",
+        ">headroom",
+        ">ratio (95 %)",
+        ">p99 ratio (95 %)",
+    ];
+    let row = |row: &Row| {
+        vec![
+            words(row.case).to_owned(),
+            format!("{:.0}", row.sysbench_qps),
+            format!("{:.0}", row.headroom_qps),
+            ratio(row.qps),
+            format!("{:.2}", row.sysbench_cpu_us),
+            format!("{:.2}", row.headroom_cpu_us),
+            ratio(row.client_cpu),
+            ratio(row.p99),
+        ]
+    };
+    text.push_str(&section("Closed loop, 16 clients", &head, report.rows.iter().map(row)));
+    let head = [">rate", ">CPU share of its thread", ">p50 us", ">p99 us", ">own lateness p99 us"];
+    let rows = report.own_latency.iter().map(|own| {
+        vec![
+            format!("{:.0}", own.rate),
+            format!("{:.0} %", own.cpu_share * 100.0),
+            format!("{:.0}", own.p50_ms * 1e3),
+            format!("{:.0}", own.p99_ms * 1e3),
+            format!("{:.0}", own.lateness_p99_ms * 1e3),
+        ]
+    });
+    text.push_str(&section("Its own part of a latency: open loop against the null server", &head, rows));
+    text
+}
+
+/// One load, while it runs.
+pub(super) fn line(sample: &Sample) -> String {
+    let tool = match sample.tool {
+        Tool::Sysbench => "sysbench",
+        Tool::Headroom => "headroom",
+    };
+    format!(
+        "round {}  {:<34} {tool:<9} {:>8.0} QPS  {:.2} us CPU a query  p99 {:.3} ms",
+        sample.round,
+        words(sample.case),
+        sample.qps,
+        sample.client_cpu_us,
+        sample.p99_ms
+    )
+}
+
+fn words(case: Case) -> &'static str {
+    match case {
+        Case::PointSelects => "point selects, prepared",
+        Case::PointSelectsText => "point selects, text",
+        Case::ReadWrite => "read-write, prepared",
+        Case::OneCore => "null server, client on one core",
+    }
+}
+
+fn ratio(ratio: Option<Ratio>) -> String {
+    match ratio {
+        None => "-".to_owned(),
+        Some(Ratio { mean, interval: None, .. }) => format!("{mean:.2}"),
+        Some(Ratio { mean, interval: Some((low, high)), .. }) => format!("{mean:.2} ({low:.2} to {high:.2})"),
+    }
+}
