@@ -49,6 +49,8 @@ pub(crate) enum Command {
     /// Send a workload to servers or routers and say what came of it.
     #[command(subcommand)]
     Load(crate::load_command::LoadCommand),
+    /// Find the largest rate that still meets an objective.
+    Measure(Box<crate::measure_command::MeasureArgs>),
     /// Show the product's main job on real servers of this machine.
     Demo(crate::demo::DemoArgs),
     /// Measure the relay beside HAProxy and a direct connection.

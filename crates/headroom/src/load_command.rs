@@ -18,7 +18,8 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
-use workload::{Named, WorkloadArgs};
+use workload::Named;
+pub(crate) use workload::WorkloadArgs;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -235,7 +236,8 @@ impl RunArgs {
 }
 
 impl TargetArgs {
-    fn resolve(&self, environment: &Environment) -> anyhow::Result<Target> {
+    /// Addresses and account, from flags, option file and environment.
+    pub(crate) fn resolve(&self, environment: &Environment) -> anyhow::Result<Target> {
         let or_server = |named: &[Address]| match named {
             [] => self.server.iter().cloned().collect(),
             some => some.to_vec(),

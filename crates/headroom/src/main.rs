@@ -17,6 +17,7 @@ mod lab_command;
 mod load_command;
 mod log;
 mod machine;
+mod measure_command;
 mod metrics;
 mod notify;
 mod option_files;
@@ -56,6 +57,7 @@ async fn main() -> ExitCode {
         cli::Command::ZeroHop(command) => zero_hop_command::run(command),
         cli::Command::Lab(command) => lab_command::run(command, &environment).await,
         cli::Command::Load(command) => load_command::run(command, &environment).await,
+        cli::Command::Measure(args) => measure_command::run(*args, &environment).await,
         cli::Command::Demo(args) => demo::run(args).await,
         cli::Command::Bench(args) => bench::run(args).await,
     };

@@ -31,6 +31,7 @@ pub mod distribution;
 mod driver;
 mod error;
 mod login;
+pub mod measure;
 pub mod outcome;
 mod reply;
 mod run;

@@ -22,6 +22,8 @@ const BUFFER: usize = 64 * 1024;
 const CONNECTS_AT_ONCE: usize = 16;
 /// A lost connection is tried again after this.
 const RETRY: u64 = 100_000_000;
+/// After a phase, lost connections are made again for at most this long.
+const RECONNECT: u64 = 2_000_000_000;
 /// The loop looks at the clock at least this often.
 const TICK: u64 = 50_000_000;
 const SECOND: u64 = 1_000_000_000;
@@ -46,6 +48,7 @@ pub(super) fn run(
     }
     while let Ok(phase) = commands.recv() {
         let done = thread.phase(&phase);
+        thread.reconnect();
         if tell.send(Message::Done(Box::new(done))).is_err() {
             break;
         }
@@ -134,6 +137,22 @@ impl<'a> Thread<'a> {
             }
         }
         Ok(())
+    }
+
+    /// Makes again what the phase has cut or lost, as far as the server lets us in that time: the next phase is to begin
+    /// with all its clients.
+    fn reconnect(&mut self) {
+        let deadline = self.shared.now() + RECONNECT;
+        loop {
+            let now = self.shared.now();
+            self.open_some(now);
+            if now > deadline || (self.down.is_empty() && self.opening == 0) {
+                return;
+            }
+            if self.wait(now + TICK / 10, now).is_err() {
+                return;
+            }
+        }
     }
 
     /// Runs one phase to its end.
