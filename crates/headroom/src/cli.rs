@@ -51,6 +51,8 @@ pub(crate) enum Command {
     Load(crate::load_command::LoadCommand),
     /// Find the largest rate that still meets an objective.
     Measure(Box<crate::measure_command::MeasureArgs>),
+    /// Turn runs of the history into one HTML page.
+    Report(crate::report_command::ReportArgs),
     /// Show the product's main job on real servers of this machine.
     Demo(crate::demo::DemoArgs),
     /// Measure the relay beside HAProxy and a direct connection.

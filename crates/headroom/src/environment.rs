@@ -15,6 +15,8 @@ pub(crate) struct Environment {
     pub(crate) admin: Option<String>,
     /// `HOME`: where `.my.cnf` lies.
     pub(crate) home: Option<PathBuf>,
+    /// `XDG_DATA_HOME`: where the user's data belong, if not below `HOME`.
+    pub(crate) data: Option<PathBuf>,
     /// `NOTIFY_SOCKET`: where systemd wants to hear that we are ready.
     pub(crate) notify_socket: Option<String>,
     /// `TMPDIR`: where temporary files belong.
@@ -33,6 +35,7 @@ impl Environment {
             log: some("HEADROOM_LOG"),
             admin: some("HEADROOM_ADMIN"),
             home: some("HOME").map(PathBuf::from),
+            data: some("XDG_DATA_HOME").map(PathBuf::from),
             notify_socket: some("NOTIFY_SOCKET"),
             temporary: some("TMPDIR").map(PathBuf::from),
             no_colour: some("NO_COLOR").is_some() || some("TERM").as_deref() == Some("dumb"),

@@ -7,11 +7,12 @@ mod workload;
 
 use crate::environment::Environment;
 use crate::terminal::{self, Paint};
-use crate::{exit, option_files};
+use crate::{exit, option_files, report_command};
 use anyhow::{Context, bail};
 use clap::{Args, Subcommand, ValueEnum};
 use fleet::Address;
 use load::arrivals::{Arrivals, Open, Spacing};
+use load::store::Store;
 use load::{Account, Plan, Target};
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -112,6 +113,15 @@ pub(crate) struct RunArgs {
     /// Refuse workloads that change data.
     #[arg(long)]
     read_only: bool,
+    /// The history that the run is kept in [default: headroom/history.sqlite in the user's data directory].
+    #[arg(long, value_name = "FILE")]
+    store: Option<PathBuf>,
+    /// Keep nothing.
+    #[arg(long, conflicts_with = "store")]
+    no_store: bool,
+    /// What the run is called in the history.
+    #[arg(long, value_name = "TEXT", default_value = "")]
+    label: String,
     /// Print JSON.
     #[arg(long)]
     json: bool,
@@ -153,6 +163,8 @@ pub(crate) async fn run(command: LoadCommand, environment: &Environment) -> anyh
 
 async fn send(args: RunArgs, environment: &Environment) -> anyhow::Result<ExitCode> {
     let plan = args.plan(environment)?;
+    let store = args.history(environment)?;
+    let target = args.target.words();
     let stop = Arc::new(AtomicBool::new(false));
     let flag = stop.clone();
     let interrupt = tokio::spawn(async move {
@@ -166,6 +178,10 @@ async fn send(args: RunArgs, environment: &Environment) -> anyhow::Result<ExitCo
     });
     let outcome = outcome.await.context("the load generator ended unexpectedly")??;
     interrupt.abort();
+    if let Some(store) = store {
+        let run = store.keep(&outcome, &target, &args.label)?;
+        terminal::complain(&format!("kept as run {run}: headroom report {run}"));
+    }
     if args.json {
         terminal::print_json(&outcome)?;
     } else {
@@ -223,6 +239,17 @@ impl RunArgs {
         })
     }
 
+    /// Opened before the load, so that a history that cannot be written is noticed before an hour is spent.
+    fn history(&self, environment: &Environment) -> anyhow::Result<Option<Store>> {
+        if self.no_store {
+            return Ok(None);
+        }
+        let path = self.store.clone().or_else(|| report_command::usual_store(environment));
+        let path =
+            path.context("no home directory is known; name a history with --store, or use --no-store")?;
+        Ok(Some(Store::open(&path)?))
+    }
+
     fn arrivals(&self) -> Arrivals {
         let Some(rate) = self.rate else {
             return Arrivals::Closed { think: self.think.unwrap_or_default() };
@@ -236,6 +263,12 @@ impl RunArgs {
 }
 
 impl TargetArgs {
+    /// Where it goes, for people.
+    fn words(&self) -> String {
+        let all = self.server.iter().chain(&self.reader).chain(&self.writer);
+        all.map(Address::to_string).collect::<Vec<_>>().join(", ")
+    }
+
     /// Addresses and account, from flags, option file and environment.
     pub(crate) fn resolve(&self, environment: &Environment) -> anyhow::Result<Target> {
         let or_server = |named: &[Address]| match named {

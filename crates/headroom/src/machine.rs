@@ -138,7 +138,7 @@ fn read(path: &str) -> String {
 
 /// Year, month and day of a day counted from 1970-01-01, in the Gregorian calendar: years are counted from March, so
 /// that the leap day is the last of its year (400 years have 146,097 days).
-fn civil(day: u64) -> (u64, u64, u64) {
+pub(crate) fn civil(day: u64) -> (u64, u64, u64) {
     let since_march_0000 = day + 719_468;
     let era = since_march_0000 / 146_097;
     let of_era = since_march_0000 % 146_097;

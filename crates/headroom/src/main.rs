@@ -21,6 +21,7 @@ mod measure_command;
 mod metrics;
 mod notify;
 mod option_files;
+mod report_command;
 mod route;
 mod router_view;
 mod source;
@@ -58,6 +59,7 @@ async fn main() -> ExitCode {
         cli::Command::Lab(command) => lab_command::run(command, &environment).await,
         cli::Command::Load(command) => load_command::run(command, &environment).await,
         cli::Command::Measure(args) => measure_command::run(*args, &environment).await,
+        cli::Command::Report(args) => report_command::run(&args, &environment),
         cli::Command::Demo(args) => demo::run(args).await,
         cli::Command::Bench(args) => bench::run(args).await,
     };

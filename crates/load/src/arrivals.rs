@@ -14,12 +14,12 @@
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 use rand_distr::Exp1;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 use std::time::Duration;
 
 /// When transactions begin.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", tag = "loop")]
 pub enum Arrivals {
     /// As soon as a client is free and has thought.
@@ -32,7 +32,7 @@ pub enum Arrivals {
 }
 
 /// Moments fixed in advance.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Open {
     /// Transactions a second once the ramp is over; above 0.
     pub rate: f64,
@@ -43,7 +43,7 @@ pub struct Open {
 }
 
 /// How moments are spread.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Spacing {
     /// As independent users: exponential gaps.

@@ -37,6 +37,7 @@ mod reply;
 mod run;
 mod session;
 mod soundness;
+pub mod store;
 pub mod tables;
 mod tally;
 mod target;

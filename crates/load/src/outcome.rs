@@ -8,12 +8,12 @@ use crate::tally::{Count, Failure, Second, Tally};
 use crate::workload::{Protocol, Workload};
 use base64::Engine;
 use hdrhistogram::Histogram;
-use hdrhistogram::serialization::{Serializer, V2Serializer};
-use serde::Serialize;
+use hdrhistogram::serialization::{Deserializer, Serializer, V2Serializer};
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
 /// What came of a run.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Outcome {
     /// What was sent.
     pub workload: String,
@@ -50,7 +50,7 @@ pub struct Outcome {
 }
 
 /// Counts of a run.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Totals {
     /// Transactions that were due (open loop) or begun.
     pub arrivals: u64,
@@ -75,7 +75,7 @@ pub struct Totals {
 }
 
 /// A distribution of times, in ms.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Times {
     /// How many.
     pub count: u64,
@@ -101,8 +101,17 @@ pub struct Times {
     pub histogram: String,
 }
 
+impl Times {
+    /// The time in ms below which this share lies, from the whole histogram; `None` when there is none or it is damaged.
+    pub fn at(&self, quantiles: &[f64]) -> Option<Vec<f64>> {
+        let bytes = base64::engine::general_purpose::STANDARD.decode(&self.histogram).ok()?;
+        let histogram: Histogram<u64> = Deserializer::new().deserialize(&mut bytes.as_slice()).ok()?;
+        Some(quantiles.iter().map(|q| histogram.value_at_quantile(*q) as f64 / 1e6).collect())
+    }
+}
+
 /// One kind of transaction or statement.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Kind {
     /// Its name.
     pub name: String,
@@ -121,7 +130,7 @@ pub struct Kind {
 }
 
 /// One second.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Moment {
     /// From 0.
     pub second: u64,
@@ -142,7 +151,7 @@ pub struct Moment {
 }
 
 /// What it cost to send, and how well it was done.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Generator {
     /// CPU time for each statement, in microseconds.
     pub cpu_us_per_query: f64,

@@ -26,7 +26,7 @@ pub enum Lane {
 }
 
 /// How statements travel.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Protocol {
     /// Prepared once a session, executed with binary parameters.

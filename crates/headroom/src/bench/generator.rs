@@ -286,10 +286,11 @@ impl Site<'_> {
 
     fn headroom(&self, case: Case, more: &[String]) -> Vec<String> {
         let (target, workload) = self.target(case);
-        let mut arguments: Vec<String> = ["load", "run", workload, "--json", "--distribution", "uniform"]
-            .iter()
-            .map(|word| (*word).to_owned())
-            .collect();
+        let mut arguments: Vec<String> =
+            ["load", "run", workload, "--json", "--no-store", "--distribution", "uniform"]
+                .iter()
+                .map(|word| (*word).to_owned())
+                .collect();
         for (flag, value) in [
             ("--server", target.to_string()),
             ("--user", sysbench::ACCOUNT.to_owned()),

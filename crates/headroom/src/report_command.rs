@@ -1,0 +1,93 @@
+//! `headroom report`: runs of the history as one self-contained HTML page: courses over time, percentile curves, and
+//! two runs side by side. No script, nothing loaded from elsewhere: it can be mailed and kept.
+
+mod chart;
+mod page;
+
+use crate::environment::Environment;
+use crate::table::Table;
+use crate::{exit, terminal};
+use anyhow::{Context, bail};
+use clap::Args;
+use load::store::{Run, Store};
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+const EXAMPLES: &str = "\
+Examples:
+  headroom report                        the last run, to headroom-report.html
+  headroom report 12 17 --out cmp.html   runs 12 and 17 side by side
+  headroom report --list                 what is in the history";
+
+/// Turn runs of the history into one HTML page.
+#[derive(Args, Debug, Clone)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct ReportArgs {
+    /// Numbers of one or two runs [default: the last].
+    #[arg(value_name = "RUN", num_args = 0..=2)]
+    run: Vec<i64>,
+    /// The history [default: headroom/history.sqlite in the user's data directory].
+    #[arg(long, value_name = "FILE")]
+    store: Option<PathBuf>,
+    /// The page.
+    #[arg(long, value_name = "FILE", default_value = "headroom-report.html")]
+    out: PathBuf,
+    /// List the last runs instead.
+    #[arg(long)]
+    list: bool,
+}
+
+/// The history's usual place.
+pub(crate) fn usual_store(environment: &Environment) -> Option<PathBuf> {
+    let data = environment.data.clone();
+    let home = || environment.home.as_ref().map(|home| home.join(".local/share"));
+    data.or_else(home).map(|directory| directory.join("headroom/history.sqlite"))
+}
+
+/// Does it.
+pub(crate) fn run(args: &ReportArgs, environment: &Environment) -> anyhow::Result<ExitCode> {
+    let path = args.store.clone().or_else(|| usual_store(environment));
+    let path = path.context("no home directory is known; name the history with --store")?;
+    if !path.exists() {
+        bail!("there is no history at {}; headroom load run makes one", path.display());
+    }
+    let store = Store::open(&path)?;
+    if args.list {
+        terminal::print(&list(&store.last(50)?))?;
+        return Ok(exit::DONE);
+    }
+    let runs = if args.run.is_empty() {
+        store.last(1)?
+    } else {
+        let find = |id: &i64| {
+            store.run(*id)?.with_context(|| format!("{} has no run {id}; --list shows them", path.display()))
+        };
+        args.run.iter().map(find).collect::<anyhow::Result<Vec<_>>>()?
+    };
+    if runs.is_empty() {
+        bail!("the history {} has no run yet", path.display());
+    }
+    std::fs::write(&args.out, page::html(&runs))
+        .with_context(|| format!("writing {}", args.out.display()))?;
+    terminal::print(&format!("{}\n", args.out.display()))?;
+    Ok(exit::DONE)
+}
+
+fn list(runs: &[Run]) -> String {
+    let mut table =
+        Table::new(&[">run", "when (UTC)", "workload", "target", "label", ">tx/s", ">p99 ms", "sound"]);
+    for run in runs {
+        let outcome = &run.outcome;
+        table.row(vec![
+            run.id.to_string(),
+            page::moment(run.at),
+            outcome.workload.clone(),
+            run.target.clone(),
+            run.label.clone(),
+            format!("{:.1}", outcome.totals.per_second),
+            format!("{:.3}", outcome.response.p99_ms),
+            if outcome.is_sound() { "yes" } else { "VOID" }.to_owned(),
+        ]);
+    }
+    table.text()
+}

@@ -1,0 +1,234 @@
+//! The page.
+
+use super::chart::{COLOURS, Line, chart};
+use crate::machine;
+use load::arrivals::Arrivals;
+use load::outcome::{Kind, Moment, Outcome, Times};
+use load::store::Run;
+use std::fmt::Write;
+
+const STYLE: &str = "body{font:15px/1.45 system-ui,sans-serif;margin:2rem auto;max-width:60rem;padding:0 1rem;color:#1c2128;\
+background:#fff}h1{font-size:1.5rem}h2{font-size:1.15rem;margin-top:2rem}table{border-collapse:collapse;width:100%;\
+font-variant-numeric:tabular-nums}td,th{padding:.25rem .6rem;border-bottom:1px solid #d8dee4;text-align:right}\
+td:first-child,th:first-child{text-align:left}figure{margin:1.2rem 0}svg{width:100%;height:auto}svg text{font-size:11px;\
+fill:#57606a}.right{text-anchor:end}.middle{text-anchor:middle}.grid{stroke:#d8dee4}.legend span{margin-right:1.2rem}\
+.void{background:#ffebe9;border:1px solid #cf222e;padding:.6rem 1rem}.note{color:#57606a}\
+@media(prefers-color-scheme:dark){body{background:#0d1117;color:#e6edf3}td,th{border-color:#30363d}.grid{stroke:#30363d}\
+svg text,.note{fill:#8b949e;color:#8b949e}.void{background:#3c1618}}";
+
+/// Percentile curves show these.
+const CURVE: [(f64, &str); 7] = [
+    (0.0, "0 %"),
+    (0.5, "50 %"),
+    (0.9, "90 %"),
+    (0.99, "99 %"),
+    (0.999, "99.9 %"),
+    (0.9999, "99.99 %"),
+    (0.99999, "99.999 %"),
+];
+
+/// One or two runs.
+pub(super) fn html(runs: &[Run]) -> String {
+    let title = match runs {
+        [one] => format!("{}, run {}", one.outcome.workload, one.id),
+        [a, b, ..] => format!("Run {} and run {}", a.id, b.id),
+        [] => String::new(),
+    };
+    let title = escape(&title);
+    let mut page = format!(
+        "<!doctype html><html lang=\"en\"><meta charset=\"utf-8\"><meta name=\"viewport\" content=\"width=device-width\">\
+         <title>{title}</title><style>{STYLE}</style><h1>{title}</h1>\n"
+    );
+    for run in runs {
+        for void in &run.outcome.void {
+            let _ = writeln!(page, "<p class=\"void\">Run {} is void: {}</p>", run.id, escape(void));
+        }
+        for note in &run.outcome.notes {
+            let _ = writeln!(page, "<p class=\"note\">Run {}: {}</p>", run.id, escape(note));
+        }
+    }
+    page.push_str(&summary(runs));
+    page.push_str(&courses(runs));
+    page.push_str(&curves(runs));
+    for run in runs {
+        page.push_str(&kinds(run, runs.len() > 1));
+    }
+    page
+}
+
+/// `2026-11-20 16:05:09`.
+pub(super) fn moment(at: u64) -> String {
+    let (year, month, day) = machine::civil(at / 86_400);
+    let of_day = at % 86_400;
+    format!("{year:04}-{month:02}-{day:02} {:02}:{:02}:{:02}", of_day / 3600, of_day / 60 % 60, of_day % 60)
+}
+
+fn summary(runs: &[Run]) -> String {
+    let mut rows: Vec<(String, Vec<String>)> = Vec::new();
+    let mut row = |name: &str, value: &dyn Fn(&Run) -> String| {
+        rows.push((name.to_owned(), runs.iter().map(value).collect()));
+    };
+    row("when (UTC)", &|run| moment(run.at));
+    row("label", &|run| escape(&run.label));
+    row("target", &|run| escape(&run.target));
+    row("workload", &|run| escape(&run.outcome.workload));
+    row("arrivals", &|run| arrivals(&run.outcome));
+    row("clients, threads, seconds, seed", &|run| {
+        let Outcome { clients, threads, seconds, seed, .. } = &run.outcome;
+        format!("{clients}, {threads}, {seconds:.1}, {seed}")
+    });
+    row("transactions a second", &|run| format!("{:.1}", run.outcome.totals.per_second));
+    row("queries a second", &|run| format!("{:.0}", run.outcome.totals.queries_per_second));
+    row("done, failed, late, unfinished, not started", &|run| {
+        let t = &run.outcome.totals;
+        format!("{}, {}, {}, {}, {}", t.done, t.failed, t.late, t.unfinished, t.not_started)
+    });
+    for (name, value) in FIGURES {
+        row(&format!("response {name}, ms"), &|run| format!("{:.3}", value(&run.outcome.response)));
+    }
+    row("generator: CPU us a query, share of its threads", &|run| {
+        let g = &run.outcome.generator;
+        format!("{:.2}, {:.0} %", g.cpu_us_per_query, g.cpu_share * 100.0)
+    });
+    let mut table = String::from("<table><tr><th></th>");
+    for run in runs {
+        let _ = write!(table, "<th>run {}</th>", run.id);
+    }
+    let two = runs.len() == 2;
+    table.push_str(if two { "<th>second / first</th></tr>\n" } else { "</tr>\n" });
+    for (name, values) in rows {
+        let _ = write!(table, "<tr><td>{name}</td>");
+        for value in &values {
+            let _ = write!(table, "<td>{value}</td>");
+        }
+        if two {
+            let number = |text: &String| text.parse::<f64>().ok().filter(|number| *number > 0.0);
+            let ratio = number(&values[1]).zip(number(&values[0])).map(|(b, a)| format!("{:.3}", b / a));
+            let _ = write!(table, "<td>{}</td>", ratio.unwrap_or_default());
+        }
+        table.push_str("</tr>\n");
+    }
+    table + "</table>\n"
+}
+
+/// A figure of a distribution, and its name.
+type Figure = (&'static str, fn(&Times) -> f64);
+const FIGURES: [Figure; 8] = [
+    ("mean", |t| t.mean_ms),
+    ("p50", |t| t.p50_ms),
+    ("p90", |t| t.p90_ms),
+    ("p95", |t| t.p95_ms),
+    ("p99", |t| t.p99_ms),
+    ("p99.9", |t| t.p999_ms),
+    ("p99.99", |t| t.p9999_ms),
+    ("max", |t| t.max_ms),
+];
+
+fn arrivals(outcome: &Outcome) -> String {
+    match &outcome.arrivals {
+        Arrivals::Closed { think } if think.is_zero() => "closed loop".to_owned(),
+        Arrivals::Closed { think } => format!("closed loop, {think:?} pause"),
+        Arrivals::Open(open) => format!("open loop, {} a second", open.rate),
+    }
+}
+
+/// A figure of each second: its name, whether it is drawn in dashes, and the figure.
+type Course = (&'static str, bool, fn(&Moment) -> f64);
+
+fn courses(runs: &[Run]) -> String {
+    let lines = |values: &[Course]| -> Vec<Line> {
+        let mut lines = Vec::new();
+        for (run, colour) in runs.iter().zip(COLOURS) {
+            for (name, dashed, value) in values {
+                let points = run.outcome.series.iter().map(|m| (m.second as f64, value(m))).collect();
+                lines.push(Line { name: format!("run {} {name}", run.id), colour, dashed: *dashed, points });
+            }
+        }
+        lines
+    };
+    let last = runs.iter().filter_map(|run| run.outcome.series.last()).map(|m| m.second).max().unwrap_or(0);
+    let step = (last / 8).max(1);
+    let ticks: Vec<(f64, String)> =
+        (0..=last).step_by(step as usize).map(|s| (s as f64, format!("{s} s"))).collect();
+    let rate = lines(&[("", false, |m| m.done as f64)]);
+    let times = lines(&[("p50", true, |m| m.p50_ms), ("p99", false, |m| m.p99_ms)]);
+    let failed = lines(&[("", false, |m| m.failed as f64)]);
+    let mut text = String::from("<h2>Second by second</h2>\n");
+    text.push_str(&chart("Transactions", "a second", &rate, &ticks, false));
+    text.push_str(&chart("Response time", "ms", &times, &ticks, true));
+    text.push_str(&chart("Failed transactions", "a second", &failed, &ticks, false));
+    text
+}
+
+fn curves(runs: &[Run]) -> String {
+    // Every nine is as wide as any other: x is the number of nines.
+    let nines = |quantile: f64| -(1.0 - quantile).log10();
+    let quantiles: Vec<f64> = (0..=100).map(|n| 1.0 - 10_f64.powf(-5.0 * f64::from(n) / 100.0)).collect();
+    let mut lines = Vec::new();
+    for (run, colour) in runs.iter().zip(COLOURS) {
+        let mut line = |name: &str, dashed: bool, times: &Times| {
+            // The tail beyond the last observation is a flat line that means nothing.
+            let known = |quantile: &&f64| (1.0 - **quantile) * times.count as f64 >= 1.0;
+            let shown: Vec<f64> = quantiles.iter().filter(known).copied().collect();
+            let Some(values) = times.at(&shown) else { return };
+            let points = shown.iter().map(|q| nines(*q)).zip(values).collect();
+            lines.push(Line { name: format!("run {} {name}", run.id), colour, dashed, points });
+        };
+        line("response", false, &run.outcome.response);
+        if let Some(service) = &run.outcome.service {
+            line("service", true, service);
+        }
+    }
+    let ticks: Vec<(f64, String)> =
+        CURVE.iter().map(|(quantile, label)| (nines(*quantile), (*label).to_owned())).collect();
+    let drawn = chart("Response time below which that share lies", "ms", &lines, &ticks, true);
+    format!("<h2>Percentiles</h2>\n{drawn}")
+}
+
+fn kinds(run: &Run, named: bool) -> String {
+    let mut text = if named {
+        format!("<h2>By transaction and statement, run {}</h2>\n", run.id)
+    } else {
+        "<h2>By transaction and statement</h2>\n".to_owned()
+    };
+    text.push_str("<table><tr><th>ms</th><th>done</th><th>failed</th>");
+    for (name, _) in FIGURES {
+        let _ = write!(text, "<th>{name}</th>");
+    }
+    text.push_str("</tr>\n");
+    for Kind { name, done, failed, response, errors, .. } in
+        run.outcome.transactions.iter().chain(&run.outcome.statements)
+    {
+        let errors: Vec<String> = errors.iter().map(|(what, times)| format!("{what}: {times}")).collect();
+        let _ = write!(
+            text,
+            "<tr><td>{}</td><td>{done}</td><td title=\"{}\">{failed}</td>",
+            escape(name),
+            escape(&errors.join(", "))
+        );
+        for (_, value) in FIGURES {
+            let _ = write!(text, "<td>{:.3}</td>", value(response));
+        }
+        text.push_str("</tr>\n");
+    }
+    text + "</table>\n"
+}
+
+fn escape(text: &str) -> String {
+    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn moments_are_dates_and_times() {
+        assert_eq!(moment(1_795_190_709), "2026-11-20 16:05:09");
+    }
+
+    #[test]
+    fn what_comes_from_outside_cannot_break_the_page() {
+        assert_eq!(escape("<b a=\"1\">&"), "&lt;b a=&quot;1&quot;&gt;&amp;");
+    }
+}
