@@ -71,8 +71,9 @@ Examples:
 Password: never on the command line, where every user of the machine could read it. From the configuration
 (password_file, password_env), from the option file (~/.my.cnf or --option-file), from HEADROOM_PASSWORD or MYSQL_PWD.
 
-Signals: HUP reads the configuration file again (a bad one is refused and the old one stays); TERM and INT stop taking
-connections and wait for sessions to become idle; a second one stops at once.";
+Signals: HUP reads the configuration file again (a bad one is refused and the old one stays); USR2 starts this program
+anew (a newer version, if it has been replaced), which takes over; TERM and INT stop taking connections and wait for
+sessions to become idle; a second one stops at once.";
 
 /// Give every new connection the nearest server that has room.
 ///
@@ -93,6 +94,10 @@ pub(crate) struct RouteArgs {
     /// Status page, JSON and metrics here, or 'off' [default: 127.0.0.1:9306, or as the file says].
     #[arg(long, value_name = "ADDR", value_parser = admin_flag)]
     pub(crate) admin: Option<AdminFlag>,
+    /// Take the listening sockets over from the process that runs with the same admin address: no connect is refused.
+    /// That one lets its sessions end and exits. Without one, this is an ordinary start.
+    #[arg(long, conflicts_with = "check")]
+    pub(crate) take_over: bool,
     /// Only check the configuration: exit code 0 if it is right, 2 with complaints if not.
     #[arg(long)]
     pub(crate) check: bool,

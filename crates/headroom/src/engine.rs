@@ -6,8 +6,9 @@ use anyhow::Context;
 use fleet::config::Config;
 use fleet::{ServerName, Snapshot, State};
 use observe::Watcher;
-use router::Router;
 use router::zero_hop::{Identity, Idle, IdleAnswer};
+use router::{Router, Sockets};
+use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use tokio::sync::watch;
@@ -33,13 +34,17 @@ impl Engine {
     ///
     /// # Errors
     /// A listener's address cannot be had; nothing runs then.
-    pub(crate) async fn start(config: &Config, identity: Identity) -> anyhow::Result<Self> {
+    pub(crate) async fn start(
+        config: &Config,
+        identity: Identity,
+        sockets: &mut Sockets,
+    ) -> anyhow::Result<Self> {
         let watcher = Watcher::start(config.fleet.clone());
         let snapshots = watcher.snapshots();
         let suspicion = watcher.suspicion();
         let suspect = move |server: &ServerName, why: &str| suspicion.suspect(server, why);
-        let started =
-            Router::start(config.router.clone(), config.listeners.clone(), snapshots.clone(), suspect);
+        let (router, listeners) = (config.router.clone(), config.listeners.clone());
+        let started = Router::start_on(router, listeners, sockets, snapshots.clone(), suspect);
         let idleness = watcher.idleness();
         let started = started.and_then(|router| {
             router.go_past(identity, Box::new(move |server| idle(idleness.clone(), server.clone())))?;
@@ -117,6 +122,18 @@ impl Engine {
         match self.running().as_ref() {
             Some(running) if running.router.undrain(&name) => Ok(()),
             _ => Err(format!("{server} was not being drained")),
+        }
+    }
+
+    /// The listening sockets once more.
+    pub(crate) fn listening(&self) -> Vec<OwnedFd> {
+        self.running().as_ref().map(|running| running.router.listening()).unwrap_or_default()
+    }
+
+    /// Another process accepts the clients from now on.
+    pub(crate) fn hand_over(&self) {
+        if let Some(running) = self.running().as_ref() {
+            running.router.hand_over();
         }
     }
 

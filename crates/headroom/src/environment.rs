@@ -19,6 +19,8 @@ pub(crate) struct Environment {
     pub(crate) data: Option<PathBuf>,
     /// `NOTIFY_SOCKET`: where systemd wants to hear that we are ready.
     pub(crate) notify_socket: Option<String>,
+    /// `LISTEN_FDS`, where `LISTEN_PID` is us: how many listening sockets systemd has opened for us.
+    pub(crate) listen_fds: Option<u32>,
     /// `TMPDIR`: where temporary files belong.
     pub(crate) temporary: Option<PathBuf>,
     /// Whether colour is unwanted: `NO_COLOR` is set, or `TERM` is `dumb`.
@@ -37,10 +39,19 @@ impl Environment {
             home: some("HOME").map(PathBuf::from),
             data: some("XDG_DATA_HOME").map(PathBuf::from),
             notify_socket: some("NOTIFY_SOCKET"),
+            listen_fds: some("LISTEN_FDS")
+                .filter(|_| some("LISTEN_PID") == Some(std::process::id().to_string()))
+                .and_then(|count| count.parse().ok()),
             temporary: some("TMPDIR").map(PathBuf::from),
             no_colour: some("NO_COLOR").is_some() || some("TERM").as_deref() == Some("dumb"),
         }
     }
+}
+
+/// The program and the arguments that this process was started with.
+#[allow(clippy::disallowed_methods, reason = "this is the one place that reads the environment")]
+pub(crate) fn command_line() -> Vec<std::ffi::OsString> {
+    std::env::args_os().collect()
 }
 
 /// One variable that the configuration names (`password_env`); text that is no UTF-8 counts as absent.

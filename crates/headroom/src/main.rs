@@ -30,6 +30,7 @@ mod status_command;
 mod still_life;
 mod table;
 mod terminal;
+mod upgrade;
 mod view;
 mod watch_command;
 mod zero_hop_command;

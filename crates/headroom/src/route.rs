@@ -10,20 +10,29 @@ use crate::environment::Environment;
 use crate::notify::notify;
 use crate::source::{self, SourceError, Sourced};
 use crate::terminal::{self, Paint};
+use crate::upgrade::{self, Taken};
 use crate::{credentials, exit, fleet_view, log};
+use anyhow::Context;
+use fleet::Address;
 use fleet::config::{Config, duration_text};
 use process::Process;
+use router::Sockets;
 use serde::Serialize;
 use signals::{Signal, Signals};
 use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+use tokio::net::TcpListener;
+use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
 /// What was found is shown after this long at the latest; clients are served before that already.
 const FIRST_LOOK: Duration = Duration::from_secs(5);
+/// Why a process stops that another has taken over from; systemd hears nothing of it.
+const HANDED_OVER: &str = "handed over";
 
 /// Runs until a signal ends it.
 pub(crate) async fn run(args: RouteArgs, environment: &Environment) -> anyhow::Result<ExitCode> {
@@ -34,22 +43,91 @@ pub(crate) async fn run(args: RouteArgs, environment: &Environment) -> anyhow::R
     log::start(args.log_format, args.log.as_deref().or(environment.log.as_deref()))?;
     let signals = Signals::new()?;
     sourced.config.fleet.credentials = credentials::resolve(&sourced.config, environment)?;
+    raise_descriptor_limit(&sourced.config);
+    let name = upgrade::name(&sourced.config);
+    let taken = if args.take_over { upgrade::take_over(&name)? } else { None };
+    if args.take_over && taken.is_none() {
+        tracing::warn!("--take-over: no process runs with this admin address; this is an ordinary start");
+    }
+    let (mut sockets, before) = inherited(taken, environment)?;
     let admin = match sourced.config.admin {
-        Some(address) => Some(admin::bind(address).await?),
+        Some(address) => Some(admin_listener(address, &mut sockets).await?),
         None => None,
     };
-    let engine = Engine::start(&sourced.config, sourced.identity()).await?;
+    let engine = Engine::start(&sourced.config, sourced.identity(), &mut sockets).await?;
+    for address in sockets.addresses() {
+        tracing::warn!(%address, "an inherited socket is of no listener here; it is left alone");
+    }
+    drop(sockets);
     let process = Arc::new(Process::new(engine, args, environment.clone(), sourced.clone()));
     if let Some(listener) = admin {
         process.serve_admin(listener)?;
     }
     terminal::print(&opening(&sourced, process.admin_address()))?;
-    notify(environment.notify_socket.as_deref(), "READY=1");
+    if let Some(before) = before {
+        // With the fleet known, so that whoever comes is served as fast as before.
+        process.engine().first_look(FIRST_LOOK).await;
+        before.ready()?;
+        tracing::info!("took over; the process before us lets its sessions end");
+    }
+    let handed_over = offer(&process, name)?;
+    let ready = format!("MAINPID={}\nREADY=1", std::process::id());
+    notify(environment.notify_socket.as_deref(), &ready);
     let code = tokio::select! {
-        code = serve(&process, signals) => code,
+        code = serve(&process, signals, handed_over) => code,
         () = announce(&process, environment) => exit::error(),
     };
     Ok(code)
+}
+
+/// The sockets of the process before us, or those that systemd opened.
+fn inherited(taken: Option<Taken>, environment: &Environment) -> anyhow::Result<(Sockets, Option<Taken>)> {
+    let (fds, before) = match (taken, environment.listen_fds) {
+        (Some(mut taken), _) => (std::mem::take(&mut taken.sockets), Some(taken)),
+        (None, Some(count)) => (upgrade::from_systemd(count)?, None),
+        (None, None) => (Vec::new(), None),
+    };
+    Ok((Sockets::new(fds).context("an inherited descriptor is no listening socket")?, before))
+}
+
+async fn admin_listener(address: SocketAddr, sockets: &mut Sockets) -> anyhow::Result<TcpListener> {
+    match sockets.remove(&Address::tcp(address.ip().to_string(), address.port())) {
+        Some(fd) => {
+            let listener = std::net::TcpListener::from(fd);
+            listener.set_nonblocking(true)?;
+            Ok(TcpListener::from_std(listener)?)
+        }
+        None => admin::bind(address).await,
+    }
+}
+
+/// Lets another process take over; tells when one has.
+fn offer(process: &Arc<Process>, name: String) -> anyhow::Result<Arc<Notify>> {
+    let told = Arc::new(Notify::new());
+    let (giving, leaving, telling) = (process.clone(), process.clone(), told.clone());
+    let tell = move || telling.notify_one();
+    upgrade::offer(name, move || giving.listening(), move || leaving.hand_over(), tell)?;
+    Ok(told)
+}
+
+/// Two descriptors a session: the soft limit that shells give is far below what the listeners allow.
+fn raise_descriptor_limit(config: &Config) {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let before = getrlimit(Resource::Nofile);
+    let raised = Rlimit { current: before.maximum, maximum: before.maximum };
+    let limit = match setrlimit(Resource::Nofile, raised) {
+        Ok(()) => raised.current,
+        Err(_) => before.current,
+    };
+    let wanted = config.listeners.iter().map(|l| l.max_sessions as u64).sum::<u64>().saturating_mul(2) + 100;
+    if limit.is_some_and(|limit| limit < wanted) {
+        let limit = limit.unwrap_or_default();
+        tracing::warn!(
+            limit,
+            wanted,
+            "the limit of file descriptors is below what max_sessions of all listeners takes; clients beyond it are refused"
+        );
+    }
 }
 
 /// What `--check --json` prints.
@@ -116,11 +194,15 @@ async fn announce(process: &Process, environment: &Environment) {
 }
 
 /// Answers signals until one of them says stop.
-async fn serve(process: &Arc<Process>, mut signals: Signals) -> ExitCode {
+async fn serve(process: &Arc<Process>, mut signals: Signals, handed_over: Arc<Notify>) -> ExitCode {
     loop {
-        match signals.next().await {
-            Signal::Reload => process.reload().await,
-            Signal::Stop(name) => return stop(process, name, signals).await,
+        tokio::select! {
+            signal = signals.next() => match signal {
+                Signal::Reload => process.reload().await,
+                Signal::Renew => process.renew(),
+                Signal::Stop(name) => return stop(process, name, signals).await,
+            },
+            () = handed_over.notified() => return stop(process, HANDED_OVER, signals).await,
         }
     }
 }
@@ -129,13 +211,15 @@ async fn serve(process: &Arc<Process>, mut signals: Signals) -> ExitCode {
 async fn stop(process: &Arc<Process>, name: &str, mut signals: Signals) -> ExitCode {
     let deadline = process.stop_deadline();
     let sessions = process.sessions();
-    notify(process.notify_socket(), "STOPPING=1");
+    if name != HANDED_OVER {
+        notify(process.notify_socket(), "STOPPING=1");
+    }
     tracing::info!(
         sessions,
         "{name}: no new clients; sessions end as they become idle, all of them within {} (a second signal: now)",
         duration_text(deadline)
     );
-    let impatient = async { while let Signal::Reload = signals.next().await {} };
+    let impatient = async { while !matches!(signals.next().await, Signal::Stop(_)) {} };
     tokio::select! {
         cut = process.stop(deadline) => {
             tracing::info!(cut, "stopped");
@@ -170,6 +254,8 @@ struct AdminServer {
     address: SocketAddr,
     asked_for: SocketAddr,
     stop: CancellationToken,
+    /// The listening socket once more.
+    ear: OwnedFd,
 }
 
 /// What changed between two configurations that the router does not report itself.

@@ -5,7 +5,9 @@
 
 use crate::error::Error;
 use crate::refuse;
+use crate::reserve::{Reserve, is_exhausted};
 use crate::session::Arrival;
+use crate::sockets::Sockets;
 use crate::stream::Socket;
 use crate::tls::FromClients;
 use crate::turned_away::{Counts, TurnedAway};
@@ -13,14 +15,15 @@ use crate::worker::{Handle, Message};
 use arc_swap::ArcSwap;
 use fleet::config::{ClientTlsMode, Insight, Listener};
 use fleet::{Address, ListenerRole};
+use rustix::net::{SocketFlags, accept_with};
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::Instant;
@@ -37,6 +40,10 @@ pub(crate) struct Door {
     pub(crate) address: Address,
     /// The address as bound: differs when port 0 was asked for.
     pub(crate) bound: Address,
+    /// The listening socket once more, to be handed to a process that takes over.
+    ear: Mutex<Option<OwnedFd>>,
+    /// Another process listens on: what stands in the file system is its.
+    handed_over: AtomicBool,
     writer: AtomicBool,
     max_sessions: AtomicUsize,
     max_connecting: AtomicUsize,
@@ -110,10 +117,11 @@ impl Drop for Place {
 }
 
 impl Door {
-    /// Opens a listener. Nobody is accepted before [`serve`].
-    pub(crate) fn open(listener: &Listener) -> Result<(Arc<Self>, OwnedFd), Error> {
+    /// Opens a listener, by its socket among `sockets` where it has one there. Nobody is accepted before [`serve`].
+    pub(crate) fn open(listener: &Listener, sockets: &mut Sockets) -> Result<(Arc<Self>, OwnedFd), Error> {
         let from_clients = FromClients::load(&listener.tls)?;
         let (fd, bound) = match &listener.address {
+            address if sockets.has(address) => sockets.take(address)?,
             Address::Unix(path) => (bind_unix(path, &listener.address)?, listener.address.clone()),
             Address::Tcp { host, port } => {
                 let address = listener.address.clone();
@@ -121,9 +129,13 @@ impl Door {
                 bind_tcp(SocketAddr::new(ip, *port)).map_err(|source| Error::Listen { address, source })?
             }
         };
+        let address = listener.address.clone();
+        let ear = fd.try_clone().map_err(|source| Error::Listen { address, source })?;
         let door = Self {
             address: listener.address.clone(),
             bound,
+            ear: Mutex::new(Some(ear)),
+            handed_over: AtomicBool::new(false),
             writer: AtomicBool::new(listener.role == ListenerRole::Writer),
             max_sessions: AtomicUsize::new(listener.max_sessions),
             max_connecting: AtomicUsize::new(listener.max_connecting),
@@ -193,9 +205,28 @@ impl Door {
         role || sessions || connecting || insight || before.mode != mode
     }
 
+    /// The listening socket, for a process that takes over; `None` when the door is closed.
+    pub(crate) fn ear(&self) -> Option<OwnedFd> {
+        self.ear_slot().as_ref().and_then(|ear| ear.try_clone().ok())
+    }
+
+    /// Another process listens on this socket from now on: stops accepting and leaves everything as it is.
+    pub(crate) fn hand_over(&self) {
+        self.handed_over.store(true, Relaxed);
+        self.close();
+    }
+
+    fn ear_slot(&self) -> MutexGuard<'_, Option<OwnedFd>> {
+        self.ear.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Stops accepting; sessions that exist stay.
     pub(crate) fn close(&self) {
         self.closing.notify_one();
+        self.ear_slot().take();
+        if self.handed_over.load(Relaxed) {
+            return;
+        }
         if let Address::Unix(path) = &self.address {
             // Somebody may have removed it, or put their own there; both are theirs to mend.
             let _ = std::fs::remove_file(path);
@@ -204,13 +235,13 @@ impl Door {
 }
 
 /// A listening socket that the door's runtime watches.
-enum Ear {
+pub(crate) enum Ear {
     Tcp(tokio::net::TcpListener),
     Unix(tokio::net::UnixListener),
 }
 
-/// Accepts until the door is closed. Runs on the door's thread.
-pub(crate) async fn serve(door: Arc<Door>, fd: OwnedFd, workers: Arc<[Handle]>) {
+/// Accepts until the door is closed. Runs on the door's thread. All doors together have at most `most_sessions`.
+pub(crate) async fn serve(door: Arc<Door>, fd: OwnedFd, workers: Arc<[Handle]>, most_sessions: usize) {
     let ear = match Ear::new(&door.address, fd) {
         Ok(ear) => ear,
         Err(error) => {
@@ -218,6 +249,7 @@ pub(crate) async fn serve(door: Arc<Door>, fd: OwnedFd, workers: Arc<[Handle]>) 
             return;
         }
     };
+    let mut reserve = Reserve::new();
     loop {
         let accepted = tokio::select! {
             biased;
@@ -225,11 +257,16 @@ pub(crate) async fn serve(door: Arc<Door>, fd: OwnedFd, workers: Arc<[Handle]>) 
             accepted = ear.accept() => accepted,
         };
         match accepted {
-            Ok(socket) => admit(&door, socket, &workers),
+            Ok(socket) => admit(&door, socket, &workers, most_sessions),
             Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
+            Err(error) if is_exhausted(&error) && reserve.refuse_one(&ear) => {
+                door.turned_away.add(TurnedAway::NoDescriptor);
+                reserve.say(&door, &error);
+            }
             Err(error) => {
-                tracing::warn!(address = %door.address, %error, "cannot accept; trying again");
+                reserve.say(&door, &error);
                 tokio::time::sleep(BREATH).await;
+                reserve.restock();
             }
         }
     }
@@ -243,6 +280,15 @@ impl Ear {
         })
     }
 
+    /// The next client, if there is one, asking the kernel and not the runtime.
+    pub(crate) fn accept_now(&self) -> rustix::io::Result<OwnedFd> {
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        match self {
+            Self::Tcp(listener) => accept_with(listener, flags),
+            Self::Unix(listener) => accept_with(listener, flags),
+        }
+    }
+
     /// The next client, taken off this thread's runtime again: another thread's will have it.
     async fn accept(&self) -> io::Result<Socket> {
         match self {
@@ -252,13 +298,19 @@ impl Ear {
     }
 }
 
-fn admit(door: &Arc<Door>, socket: Socket, workers: &[Handle]) {
+fn admit(door: &Arc<Door>, socket: Socket, workers: &[Handle], most_sessions: usize) {
+    let sessions: usize = workers.iter().map(Handle::sessions).sum();
     let place = match Place::take(door) {
+        Ok(_) if sessions >= most_sessions => Err(TurnedAway::NoDescriptor),
+        other => other,
+    };
+    let place = match place {
         Ok(place) => place,
         Err(why) => {
             door.turned_away.add(why);
             let error = match why {
                 TurnedAway::MaxConnecting => refuse::too_many_connecting(door.max_connecting()),
+                TurnedAway::NoDescriptor => refuse::no_descriptor(most_sessions),
                 _ => refuse::too_many(door.max_sessions()),
             };
             // One small packet into a fresh socket always fits.

@@ -30,6 +30,13 @@ pub(crate) fn too_many_connecting(limit: usize) -> ErrPacket {
     ErrPacket::new(TOO_MANY.0, TOO_MANY.1, text)
 }
 
+/// The limit of file descriptors leaves no room for another session.
+pub(crate) fn no_descriptor(limit: usize) -> ErrPacket {
+    let text =
+        format!("Too many connections: headroom's file descriptors are for {limit} sessions (ulimit -n)");
+    ErrPacket::new(TOO_MANY.0, TOO_MANY.1, text)
+}
+
 /// The client was not logged in within the deadline.
 pub(crate) fn slow(deadline: Duration) -> ErrPacket {
     let text =

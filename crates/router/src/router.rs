@@ -6,6 +6,8 @@ use crate::collect::{self, Insight};
 use crate::door::{self, Door};
 use crate::error::Error;
 use crate::path::{self, Path};
+use crate::reserve::most_sessions;
+use crate::sockets::Sockets;
 use crate::status::{self, Status};
 use crate::steward;
 use crate::tls::{FromClients, ToServers};
@@ -74,9 +76,23 @@ impl Router {
         snapshots: watch::Receiver<Arc<Snapshot>>,
         suspect: impl Fn(&ServerName, &str) + Send + Sync + 'static,
     ) -> Result<Self, Error> {
+        Self::start_on(config, listeners, &mut Sockets::default(), snapshots, suspect)
+    }
+
+    /// The same, with listening sockets that are open already; those of no listener are left in `sockets`.
+    ///
+    /// # Errors
+    /// As [`Router::start`].
+    pub fn start_on(
+        config: RouterConfig,
+        listeners: Vec<Listener>,
+        sockets: &mut Sockets,
+        snapshots: watch::Receiver<Arc<Snapshot>>,
+        suspect: impl Fn(&ServerName, &str) + Send + Sync + 'static,
+    ) -> Result<Self, Error> {
         unique(&listeners)?;
         let to_servers = ToServers::load(&config.tls)?;
-        let opened = open_all(listeners)?;
+        let opened = open_all(listeners, sockets)?;
         let threads = config.threads.unwrap_or_else(|| path::threads(cores()));
         let asked = config.data_path;
         let report: Report = Box::new(suspect);
@@ -138,7 +154,7 @@ impl Router {
         for listener in &kept {
             from_clients.push(FromClients::load(&listener.tls)?);
         }
-        let opened = open_all(added)?;
+        let opened = open_all(added, &mut Sockets::default())?;
         let mut changes = Changes::default();
         let mut kept: Vec<_> = kept.iter().zip(from_clients).collect();
         parts.doors.retain(|door| match kept.iter_mut().find(|(l, _)| l.address == door.address) {
@@ -212,6 +228,17 @@ impl Router {
         self.workers.iter().map(Handle::sessions).sum()
     }
 
+    /// The listening sockets once more, for a process that takes over.
+    pub fn listening(&self) -> Vec<OwnedFd> {
+        self.parts().doors.iter().filter_map(|door| door.ear()).collect()
+    }
+
+    /// Another process listens on our sockets from now on: accepts nobody, and leaves what stands in the file system.
+    /// Sessions stay; end them with [`Router::empty`] or [`Router::stop`].
+    pub fn hand_over(&self) {
+        self.parts().doors.iter().for_each(|door| door.hand_over());
+    }
+
     /// Ends in peace: [`Router::empty`], then its threads end. Returns how many sessions were cut.
     pub async fn stop(self, deadline: Duration) -> usize {
         let cut = self.empty(deadline).await;
@@ -264,10 +291,10 @@ impl Drop for Router {
     }
 }
 
-fn open_all(listeners: Vec<Listener>) -> Result<Vec<(Arc<Door>, OwnedFd)>, Error> {
+fn open_all(listeners: Vec<Listener>, sockets: &mut Sockets) -> Result<Vec<(Arc<Door>, OwnedFd)>, Error> {
     let mut opened: Vec<(Arc<Door>, OwnedFd)> = Vec::new();
     for listener in listeners {
-        match Door::open(&listener) {
+        match Door::open(&listener, sockets) {
             Ok(pair) => opened.push(pair),
             Err(error) => {
                 // Takes the socket files of those already opened away again.
@@ -324,11 +351,12 @@ fn start_door(
 ) -> Result<JoinHandle<()>, Error> {
     let runtime =
         tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(Error::Thread)?;
+    let most = most_sessions(workers.len());
     let run = move || {
         runtime.block_on(async move {
             tokio::spawn(steward::serve(board, snapshots, workers.clone(), stopping));
             while let Some((door, fd)) = inbox.recv().await {
-                tokio::spawn(door::serve(door, fd, workers.clone()));
+                tokio::spawn(door::serve(door, fd, workers.clone(), most));
             }
         });
     };

@@ -9,6 +9,8 @@ pub enum TurnedAway {
     MaxSessions,
     /// As many clients as may are logging in.
     MaxConnecting,
+    /// We had no file descriptor left for it.
+    NoDescriptor,
     /// No server could take it in time.
     NoServer,
     /// It was not logged in within the deadline.
@@ -31,9 +33,10 @@ pub(crate) struct Counts([AtomicU64; TurnedAway::WORDS.len()]);
 
 impl TurnedAway {
     /// Every reason as a label, in the order of the kinds.
-    pub const WORDS: [&'static str; 9] = [
+    pub const WORDS: [&'static str; 10] = [
         "max_sessions",
         "max_connecting",
+        "no_descriptor",
         "no_server",
         "login_deadline",
         "bad_login",

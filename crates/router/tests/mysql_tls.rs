@@ -44,7 +44,7 @@ async fn caching_sha2_logs_in_by_every_way_with_and_without_tls() {
             let encrypts = server_mode != TlsMode::Disabled;
             let front = stand.front(
                 reach.clone(),
-                stand.from_clients(client_mode),
+                &stand.tls_of_clients(client_mode),
                 stand.to_servers(server_mode, None),
             );
             let ways = match client_mode {
@@ -55,7 +55,7 @@ async fn caching_sha2_logs_in_by_every_way_with_and_without_tls() {
                 let what = format!("{way:?} by {} to {reach} with {server_mode:?}", client_mode.word());
                 // Empties the server's cache: the password itself is asked for.
                 stand.root("FLUSH PRIVILEGES").await;
-                let wrong = log_in(&stand, &front, way, (user, "wrong")).await.err().expect(&what);
+                let wrong = log_in(&stand, &front, way, (user, "wrong")).await.map(drop).expect_err(&what);
                 assert!(wrong.to_string().contains("1045"), "{what}: {wrong}");
                 for cached in [false, true] {
                     let mut conn = log_in(&stand, &front, way, USER)
@@ -90,7 +90,7 @@ async fn a_change_of_user_is_a_login_too() {
         (ClientTlsMode::Required, TlsMode::Disabled, Way::Tls),
         (ClientTlsMode::Off, TlsMode::VerifyCa, Way::Plain),
     ] {
-        let front = stand.front(stand.tcp(), stand.from_clients(clients), stand.to_servers(servers, None));
+        let front = stand.front(stand.tcp(), &stand.tls_of_clients(clients), stand.to_servers(servers, None));
         let mut conn = log_in(&stand, &front, way, USER).await.unwrap();
         for cached in [false, true] {
             if !cached {
@@ -118,7 +118,7 @@ async fn certificates_that_mysqld_made_for_itself_are_verified_by_their_authorit
         .await;
     let mut servers = stand.to_servers(TlsMode::VerifyCa, None);
     servers.tls.ca = Some(stand.lab.dir().join("a1/data/ca.pem"));
-    let front = stand.front(stand.tcp(), stand.from_clients(ClientTlsMode::Off), servers);
+    let front = stand.front(stand.tcp(), &stand.tls_of_clients(ClientTlsMode::Off), servers);
     let mut conn = log_in(&stand, &front, Way::Plain, USER).await.unwrap();
     assert!(!cipher(&mut conn).await.is_empty());
     front.down().await;
@@ -140,7 +140,7 @@ async fn mysqls_own_client_logs_in_from_an_empty_cache() {
         (ClientTlsMode::Off, TlsMode::VerifyCa, vec!["--ssl-mode=DISABLED", "--get-server-public-key"]),
         (ClientTlsMode::Off, TlsMode::Disabled, vec!["--ssl-mode=DISABLED", "--get-server-public-key"]),
     ] {
-        let front = stand.front(stand.tcp(), stand.from_clients(clients), stand.to_servers(servers, None));
+        let front = stand.front(stand.tcp(), &stand.tls_of_clients(clients), stand.to_servers(servers, None));
         stand.root("FLUSH PRIVILEGES").await;
         let output = tokio::process::Command::new(mysqld().with_file_name("mysql"))
             .args(["--no-defaults", "--protocol=TCP", "--host=127.0.0.1", "--batch", "--skip-column-names"])

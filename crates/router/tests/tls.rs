@@ -40,7 +40,7 @@ async fn native_and_ed25519_log_in_by_every_way_with_and_without_tls() {
         for mode in [TlsMode::Disabled, TlsMode::Preferred, TlsMode::VerifyIdentity] {
             let name = (mode == TlsMode::VerifyIdentity).then_some("db.test");
             let front =
-                stand.front(stand.tcp(), stand.from_clients(client_mode), stand.to_servers(mode, name));
+                stand.front(stand.tcp(), &stand.tls_of_clients(client_mode), stand.to_servers(mode, name));
             for way in &ways {
                 for user in [USER, ("signed", USER.1)] {
                     let what = format!("{} {way:?} by {} with {mode:?}", user.0, client_mode.word());
@@ -61,7 +61,7 @@ async fn native_and_ed25519_log_in_by_every_way_with_and_without_tls() {
 #[tokio::test]
 async fn certificates_of_servers_are_verified_as_the_mode_says() {
     let stand = stand().await;
-    let clients = || stand.from_clients(ClientTlsMode::Off);
+    let clients = || stand.tls_of_clients(ClientTlsMode::Off);
     // The certificate is for db.test; the server is reached by its address.
     let cases = [
         (stand.to_servers(TlsMode::VerifyCa, None), true),
@@ -71,7 +71,7 @@ async fn certificates_of_servers_are_verified_as_the_mode_says() {
     ];
     for (servers, right) in cases {
         let what = format!("{servers:?}");
-        let front = stand.front(stand.tcp(), clients(), servers);
+        let front = stand.front(stand.tcp(), &clients(), servers);
         match log_in(&stand, &front, Way::Plain, USER).await {
             Ok(_) => assert!(right, "{what}"),
             Err(error) => {
@@ -87,7 +87,7 @@ async fn certificates_of_servers_are_verified_as_the_mode_says() {
     let stranger = Authority::new(stand.dir.path(), "stranger");
     let mut servers = stand.to_servers(TlsMode::VerifyCa, None);
     servers.tls.ca = Some(stranger.ca);
-    let front = stand.front(stand.tcp(), clients(), servers);
+    let front = stand.front(stand.tcp(), &clients(), servers);
     assert!(log_in(&stand, &front, Way::Plain, USER).await.is_err());
     front.down().await;
     stand.down().await;
@@ -98,14 +98,14 @@ async fn a_server_that_asks_for_a_certificate_of_ours_gets_it() {
     let stand = stand().await;
     stand.root(&format!("ALTER USER {}@'%' REQUIRE X509", USER.0)).await;
     let servers = stand.to_servers(TlsMode::VerifyCa, None);
-    let front = stand.front(stand.tcp(), stand.from_clients(ClientTlsMode::Off), servers.clone());
+    let front = stand.front(stand.tcp(), &stand.tls_of_clients(ClientTlsMode::Off), servers.clone());
     let refused = log_in(&stand, &front, Way::Plain, USER).await.err().unwrap();
     assert!(refused.to_string().contains("1045"), "{refused}");
     front.down().await;
     let ours = stand.authority.sign("router", &["router.test"]);
     let mut with = servers;
     (with.tls.cert, with.tls.key) = (Some(ours.cert), Some(ours.key));
-    let front = stand.front(stand.tcp(), stand.from_clients(ClientTlsMode::Off), with);
+    let front = stand.front(stand.tcp(), &stand.tls_of_clients(ClientTlsMode::Off), with);
     log_in(&stand, &front, Way::Plain, USER).await.unwrap();
     front.down().await;
     stand.down().await;
@@ -115,19 +115,19 @@ async fn a_server_that_asks_for_a_certificate_of_ours_gets_it() {
 async fn listeners_refuse_and_pass_through_as_they_are_told() {
     let stand = stand().await;
     let off = || stand.to_servers(TlsMode::Disabled, None);
-    let required = stand.front(stand.tcp(), stand.from_clients(ClientTlsMode::Required), off());
+    let required = stand.front(stand.tcp(), &stand.tls_of_clients(ClientTlsMode::Required), off());
     let refused = log_in(&stand, &required, Way::Plain, USER).await.err().unwrap().to_string();
     assert!(refused.contains("3159"), "{refused}");
     assert_eq!(required.router.status().listeners[0].refused["tls_required"], 1);
     required.down().await;
 
-    let none = stand.front(stand.tcp(), stand.from_clients(ClientTlsMode::Off), off());
+    let none = stand.front(stand.tcp(), &stand.tls_of_clients(ClientTlsMode::Off), off());
     let refused = log_in(&stand, &none, Way::Tls, USER).await.err().unwrap().to_string();
     assert!(refused.contains("SSL"), "the client sees that none is offered: {refused}");
     none.down().await;
 
     // End to end: the client verifies the server's own certificate, which is for another name than the listener's.
-    let through = stand.front(stand.tcp(), stand.from_clients(ClientTlsMode::Passthrough), off());
+    let through = stand.front(stand.tcp(), &stand.tls_of_clients(ClientTlsMode::Passthrough), off());
     let refused = log_in(&stand, &through, Way::Tls, USER).await.err().unwrap().to_string();
     assert!(refused.contains("db.test"), "{refused}");
     through.until("counted", |s| s.listeners[0].logins["opaque"] == 1).await;
@@ -145,8 +145,8 @@ async fn a_server_without_tls_is_used_or_refused_in_words() {
         .await
         .unwrap();
     let reach = Address::tcp("127.0.0.1", plain.address().port());
-    let clients = || stand.from_clients(ClientTlsMode::Preferred);
-    let preferred = stand.front(reach.clone(), clients(), stand.to_servers(TlsMode::Preferred, None));
+    let clients = || stand.tls_of_clients(ClientTlsMode::Preferred);
+    let preferred = stand.front(reach.clone(), &clients(), stand.to_servers(TlsMode::Preferred, None));
     drop(log_in(&stand, &preferred, Way::Tls, USER).await.unwrap());
     let fallbacks = preferred.router.status().fallbacks;
     assert!(
@@ -154,7 +154,7 @@ async fn a_server_without_tls_is_used_or_refused_in_words() {
         "{fallbacks:?}"
     );
     preferred.down().await;
-    let required = stand.front(reach, clients(), stand.to_servers(TlsMode::Required, None));
+    let required = stand.front(reach, &clients(), stand.to_servers(TlsMode::Required, None));
     let refused = log_in(&stand, &required, Way::Tls, USER).await.err().unwrap().to_string();
     assert!(refused.contains("offers no TLS"), "{refused}");
     required.down().await;
@@ -164,8 +164,8 @@ async fn a_server_without_tls_is_used_or_refused_in_words() {
 #[tokio::test]
 async fn a_reload_takes_renewed_certificates_and_refuses_broken_ones() {
     let stand = stand().await;
-    let tls = stand.from_clients(ClientTlsMode::Required);
-    let front = stand.front(stand.tcp(), tls.clone(), stand.to_servers(TlsMode::VerifyCa, None));
+    let tls = stand.tls_of_clients(ClientTlsMode::Required);
+    let front = stand.front(stand.tcp(), &tls, stand.to_servers(TlsMode::VerifyCa, None));
     let mut before = log_in(&stand, &front, Way::Tls, USER).await.unwrap();
     std::fs::write(tls.cert.as_ref().unwrap(), "no certificate").unwrap();
     let error = front.reload().err().unwrap().to_string();

@@ -6,10 +6,11 @@ use crate::admin::{self, Live};
 use crate::cli::RouteArgs;
 use crate::credentials;
 use crate::engine::Engine;
-use crate::environment::Environment;
+use crate::environment::{self, Environment};
 use crate::source::{self, Sourced};
 use crate::view::{ProcessView, ReloadView, StatusView};
 use std::net::SocketAddr;
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -80,10 +81,11 @@ impl Process {
     pub(super) fn serve_admin(self: &Arc<Self>, listener: TcpListener) -> std::io::Result<()> {
         let address = listener.local_addr()?;
         let stop = CancellationToken::new();
+        let ear = listener.as_fd().try_clone_to_owned()?;
         tokio::spawn(admin::serve(listener, self.clone(), stop.clone()));
         let mut changing = self.changing();
         let asked_for = changing.sourced.config.admin.unwrap_or(address);
-        if let Some(before) = changing.admin.replace(AdminServer { address, asked_for, stop }) {
+        if let Some(before) = changing.admin.replace(AdminServer { address, asked_for, stop, ear }) {
             before.stop.cancel();
         }
         Ok(())
@@ -130,6 +132,48 @@ impl Process {
             admin.stop.cancel();
         }
         Ok(notes)
+    }
+
+    /// Every listening socket once more, the admin address's too, for a process that takes over.
+    pub(super) fn listening(&self) -> Vec<OwnedFd> {
+        let mut sockets = self.engine.listening();
+        sockets.extend(self.changing().admin.as_ref().and_then(|admin| admin.ear.try_clone().ok()));
+        sockets
+    }
+
+    /// Another process serves our sockets from now on.
+    pub(super) fn hand_over(&self) {
+        self.engine.hand_over();
+        if let Some(admin) = self.changing().admin.take() {
+            admin.stop.cancel();
+        }
+    }
+
+    /// Starts this program anew, with the command line it had and the order to take over.
+    pub(super) fn renew(&self) {
+        let mut words = environment::command_line().into_iter();
+        let Some(program) = words.next() else { return };
+        let mut command = tokio::process::Command::new(&program);
+        command.args(words);
+        if !self.args.take_over {
+            command.arg("--take-over");
+        }
+        match command.spawn() {
+            Ok(mut child) => {
+                tracing::info!(
+                    pid = child.id(),
+                    "USR2: started anew; the new process takes over when it is ready"
+                );
+                tokio::spawn(async move {
+                    if let Ok(status) = child.wait().await {
+                        tracing::error!(%status, "the process that was to take over has ended");
+                    }
+                });
+            }
+            Err(error) => {
+                tracing::error!(?program, %error, "USR2: the program cannot be started anew; this process goes on");
+            }
+        }
     }
 
     /// Ends everything, within `deadline`. Returns how many sessions had to be cut.

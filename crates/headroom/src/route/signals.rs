@@ -7,6 +7,8 @@ use tokio::signal::unix::{self, SignalKind};
 pub(super) enum Signal {
     /// HUP: read the configuration again.
     Reload,
+    /// USR2: start this program anew, which takes over.
+    Renew,
     /// INT or TERM: end; with its name.
     Stop(&'static str),
 }
@@ -14,6 +16,7 @@ pub(super) enum Signal {
 /// The signals of this process from now on.
 pub(super) struct Signals {
     hang_up: unix::Signal,
+    user_2: unix::Signal,
     interrupt: unix::Signal,
     terminate: unix::Signal,
 }
@@ -23,6 +26,7 @@ impl Signals {
     pub(super) fn new() -> std::io::Result<Self> {
         Ok(Self {
             hang_up: unix::signal(SignalKind::hangup())?,
+            user_2: unix::signal(SignalKind::user_defined2())?,
             interrupt: unix::signal(SignalKind::interrupt())?,
             terminate: unix::signal(SignalKind::terminate())?,
         })
@@ -32,6 +36,7 @@ impl Signals {
     pub(super) async fn next(&mut self) -> Signal {
         tokio::select! {
             _ = self.hang_up.recv() => Signal::Reload,
+            _ = self.user_2.recv() => Signal::Renew,
             _ = self.interrupt.recv() => Signal::Stop("SIGINT"),
             _ = self.terminate.recv() => Signal::Stop("SIGTERM"),
         }

@@ -70,7 +70,7 @@ impl Stand {
         Address::tcp(real.ip().to_string(), real.port())
     }
 
-    pub(crate) fn from_clients(&self, mode: ClientTlsMode) -> ClientTls {
+    pub(crate) fn tls_of_clients(&self, mode: ClientTlsMode) -> ClientTls {
         let files = mode.is_ended_here();
         ClientTls {
             mode,
@@ -87,7 +87,7 @@ impl Stand {
     }
 
     /// A router with one TCP listener and one unix socket.
-    pub(crate) fn front(&self, reach: Address, clients: ClientTls, servers: ServerTls) -> Front {
+    pub(crate) fn front(&self, reach: Address, clients: &ClientTls, servers: ServerTls) -> Front {
         let socket = self.dir.path().join(format!("front-{}.sock", rand::random::<u32>()));
         let listener =
             |address| Listener { tls: clients.clone(), ..Listener::new(address, ListenerRole::Writer) };

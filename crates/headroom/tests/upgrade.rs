@@ -1,0 +1,128 @@
+//! A new process takes over under a stream of connects: none is refused, and no session is cut.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot do its next step has failed")]
+
+#[path = "support/alone.rs"]
+mod alone;
+
+use alone::Alone;
+use mysql_async::prelude::Queryable;
+use mysql_async::{Conn, OptsBuilder};
+use rustix::process::Signal;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
+
+/// Clients that connect, ask and leave, one after the other, until told to stop.
+struct Stream {
+    stop: Arc<AtomicBool>,
+    done: Arc<AtomicUsize>,
+    clients: Vec<tokio::task::JoinHandle<Result<(), String>>>,
+}
+
+impl Stream {
+    fn start(opts: &[OptsBuilder]) -> Self {
+        let (stop, done) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
+        let client = |opts: &OptsBuilder| {
+            let (opts, stop, done) = (opts.clone(), stop.clone(), done.clone());
+            tokio::spawn(async move {
+                while !stop.load(SeqCst) {
+                    once(opts.clone()).await.map_err(|e| format!("{e}"))?;
+                    done.fetch_add(1, SeqCst);
+                }
+                Ok(())
+            })
+        };
+        let clients = opts.iter().map(client).collect();
+        Self { stop, done, clients }
+    }
+
+    /// Waits for this many more.
+    async fn go_on(&self, more: usize) {
+        let until = self.done.load(SeqCst) + more;
+        let deadline = std::time::Instant::now() + alone::LIMIT;
+        while self.done.load(SeqCst) < until && self.clients.iter().any(|c| !c.is_finished()) {
+            assert!(std::time::Instant::now() < deadline, "{} of {until}", self.done.load(SeqCst));
+            tokio::time::sleep(alone::POLL).await;
+        }
+    }
+
+    async fn end(self) -> (usize, Vec<String>) {
+        self.stop.store(true, SeqCst);
+        let mut errors = Vec::new();
+        for client in self.clients {
+            errors.extend(client.await.unwrap().err());
+        }
+        (self.done.load(SeqCst), errors)
+    }
+}
+
+/// What a pool does for a statement on a new connection. The statement may meet the end of the session's process, when
+/// a session is closed between two uses; here it follows the connect at once, so it must not.
+async fn once(opts: OptsBuilder) -> mysql_async::Result<()> {
+    let mut conn = Conn::new(opts).await?;
+    conn.query_drop("BEGIN").await?;
+    conn.query_drop("SELECT 1").await?;
+    conn.query_drop("COMMIT").await?;
+    conn.disconnect().await
+}
+
+#[tokio::test]
+async fn no_connect_is_refused_and_no_transaction_cut_while_processes_take_over() {
+    let mut alone = Alone::up("").await;
+    let mut first = alone.start(&[], None);
+    let pid = |status: &serde_json::Value| status["process"]["pid"].as_u64().unwrap();
+    assert_eq!(pid(&alone.ready().await), u64::from(first.id()));
+    let by_socket = alone.opts().socket(Some(alone.socket.display().to_string()));
+    let stream = Stream::start(&[alone.opts(), alone.opts(), by_socket.clone()]);
+    let mut long = alone.connect().await.unwrap();
+    long.query_drop("BEGIN").await.unwrap();
+    stream.go_on(50).await;
+
+    let mut second = alone.start(&["--take-over"], None);
+    let other = |before: u64| move |s: &serde_json::Value| pid(s) != before && !s["writer"].is_null();
+    let status = alone.until("the second serves", other(u64::from(first.id()))).await;
+    assert_eq!(pid(&status), u64::from(second.id()));
+    stream.go_on(50).await;
+    long.query_drop("SELECT 1").await.unwrap();
+    assert!(first.try_wait().unwrap().is_none(), "a transaction is waited for");
+    long.query_drop("COMMIT").await.unwrap();
+    assert_eq!(alone.ended(&mut first).await.code(), Some(0), "{}", alone.words());
+    assert!(alone.socket.exists(), "the unix socket belongs to the second now");
+
+    // And once more, the way that a service manager or an operator would.
+    alone.signal(u64::from(second.id()), Signal::USR2);
+    let status = alone.until("the third serves", other(u64::from(second.id()))).await;
+    stream.go_on(50).await;
+    assert_eq!(alone.ended(&mut second).await.code(), Some(0), "{}", alone.words());
+    once(by_socket).await.unwrap();
+    let (done, errors) = stream.end().await;
+    assert!(errors.is_empty(), "{errors:?} among {done} connects\n{}", alone.words());
+    alone.signal(pid(&status), Signal::TERM);
+    let deadline = std::time::Instant::now() + alone::LIMIT;
+    while std::net::TcpStream::connect(alone.writer).is_ok() {
+        assert!(std::time::Instant::now() < deadline, "the third does not end\n{}", alone.words());
+        tokio::time::sleep(alone::POLL).await;
+    }
+    assert!(!alone.socket.exists(), "and the last one takes it away");
+}
+
+#[tokio::test]
+async fn sockets_that_systemd_opened_are_used() {
+    let mut alone = Alone::up("").await;
+    let listener = std::net::TcpListener::bind(alone.writer).unwrap();
+    let mut child = alone.start_activated(&listener);
+    alone.ready().await;
+    once(alone.opts()).await.unwrap();
+    alone.signal(u64::from(child.id()), Signal::TERM);
+    assert_eq!(alone.ended(&mut child).await.code(), Some(0));
+    // Still open: a client waits for the next process instead of being refused.
+    let waits = std::net::TcpStream::connect(alone.writer).unwrap();
+    let mut child = alone.start_activated(&listener);
+    alone.ready().await;
+    let mut header = [0; 4];
+    waits.set_read_timeout(Some(alone::LIMIT)).unwrap();
+    std::io::Read::read_exact(&mut &waits, &mut header).unwrap();
+    alone.signal(u64::from(child.id()), Signal::TERM);
+    drop(waits);
+    assert_eq!(alone.ended(&mut child).await.code(), Some(0));
+}

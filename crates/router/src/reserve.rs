@@ -1,0 +1,90 @@
+//! Reserve: file descriptors are counted ahead, and one is kept back, so that a client can be told that there are no more.
+//!
+//! A session takes two. Beyond [`most_sessions`] clients are refused in words, while everything that runs still has the
+//! descriptors it needs. Should they run out all the same, because something else in this process or on this machine
+//! takes them, the reserve remains:
+//!
+//! A process that has run out of descriptors cannot accept, and the client it cannot accept waits in the kernel's queue
+//! and keeps the listener readable: a loop that only tries again is either busy or blind. With one descriptor in
+//! reserve the client is accepted, told in MySQL's words and closed, each at the cost of one round of the loop.
+
+use crate::door::{Door, Ear};
+use crate::refuse;
+use rustix::fs::{Mode, OFlags, open};
+use rustix::io::Errno;
+use rustix::process::{Resource, getrlimit};
+use std::io;
+use std::os::fd::OwnedFd;
+use std::time::{Duration, Instant};
+
+/// Descriptors that are not for sessions: control connections, the admin address, files, and for each thread its runtime.
+const SPARE: usize = 32;
+const SPARE_A_THREAD: usize = 4;
+
+/// How many sessions the limit of descriptors leaves room for, with so many threads.
+pub(crate) fn most_sessions(threads: usize) -> usize {
+    let limit = getrlimit(Resource::Nofile).current.and_then(|n| usize::try_from(n).ok());
+    limit.map_or(usize::MAX, |limit| limit.saturating_sub(SPARE + SPARE_A_THREAD * threads) / 2)
+}
+
+/// Said at most once in this time, with how often it came up.
+const SAY_EVERY: Duration = Duration::from_secs(5);
+
+/// The descriptor, and when its use was last told.
+pub(crate) struct Reserve {
+    kept: Option<OwnedFd>,
+    said: Option<Instant>,
+    unsaid: u64,
+}
+
+/// Whether this process or this machine is out of descriptors.
+pub(crate) fn is_exhausted(error: &io::Error) -> bool {
+    let exhausted = [Errno::MFILE, Errno::NFILE].map(Errno::raw_os_error);
+    error.raw_os_error().is_some_and(|number| exhausted.contains(&number))
+}
+
+impl Reserve {
+    pub(crate) fn new() -> Self {
+        Self { kept: keep(), said: None, unsaid: 0 }
+    }
+
+    /// Accepts one client with the descriptor in reserve, tells it, and takes the descriptor back. `false` when that is
+    /// not possible either: then only a pause helps.
+    pub(crate) fn refuse_one(&mut self, ear: &Ear) -> bool {
+        drop(self.kept.take());
+        let accepted = ear.accept_now();
+        let told = match &accepted {
+            Ok(client) => {
+                let error = refuse::own_fault("no file descriptor is left (ulimit -n, LimitNOFILE=)");
+                // One small packet into a fresh socket always fits.
+                let _ = rustix::io::write(client, &error.before_greeting());
+                true
+            }
+            // The client has left meanwhile.
+            Err(Errno::AGAIN | Errno::CONNABORTED) => true,
+            Err(_) => false,
+        };
+        drop(accepted);
+        self.kept = keep();
+        told
+    }
+
+    /// Takes a descriptor into reserve again, if somebody was faster the last time.
+    pub(crate) fn restock(&mut self) {
+        self.kept = self.kept.take().or_else(keep);
+    }
+
+    /// Tells the log, now and then.
+    pub(crate) fn say(&mut self, door: &Door, error: &io::Error) {
+        self.unsaid += 1;
+        if self.said.is_none_or(|said| said.elapsed() >= SAY_EVERY) {
+            let times = std::mem::take(&mut self.unsaid);
+            self.said = Some(Instant::now());
+            tracing::warn!(address = %door.address, %error, times, "cannot accept clients; those that come are refused");
+        }
+    }
+}
+
+fn keep() -> Option<OwnedFd> {
+    open("/dev/null", OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()).ok()
+}

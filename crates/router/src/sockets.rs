@@ -1,0 +1,69 @@
+//! Sockets: listening sockets that somebody else has opened: the process before this one, or systemd.
+
+use crate::error::Error;
+use fleet::Address;
+use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
+use rustix::net::getsockname;
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::os::fd::OwnedFd;
+use std::path::PathBuf;
+
+/// Listening sockets by the address they are bound to. Those that nobody takes are closed when this is dropped.
+#[derive(Debug, Default)]
+pub struct Sockets(Vec<(Address, OwnedFd)>);
+
+impl Sockets {
+    /// These sockets; each tells its address itself.
+    ///
+    /// # Errors
+    /// When one is no socket, or bound to nothing that a listener can have.
+    pub fn new(fds: Vec<OwnedFd>) -> io::Result<Self> {
+        fds.into_iter().map(|fd| Ok((address_of(&fd)?, fd))).collect::<io::Result<_>>().map(Self)
+    }
+
+    /// The addresses they are bound to.
+    pub fn addresses(&self) -> impl Iterator<Item = &Address> {
+        self.0.iter().map(|(address, _)| address)
+    }
+
+    /// Takes out the one that is bound to `address`.
+    pub fn remove(&mut self, address: &Address) -> Option<OwnedFd> {
+        let at = self.0.iter().position(|(bound, _)| same(bound, address))?;
+        Some(self.0.swap_remove(at).1)
+    }
+
+    pub(crate) fn has(&self, address: &Address) -> bool {
+        self.0.iter().any(|(bound, _)| same(bound, address))
+    }
+
+    /// The socket for a listener at `address`, ready to be watched, and what it is bound to.
+    pub(crate) fn take(&mut self, address: &Address) -> Result<(OwnedFd, Address), Error> {
+        let listen = |source: io::Error| Error::Listen { address: address.clone(), source };
+        let fd = self.remove(address).ok_or_else(|| listen(io::ErrorKind::NotFound.into()))?;
+        let flags = fcntl_getfl(&fd).map_err(|e| listen(e.into()))?;
+        fcntl_setfl(&fd, flags | OFlags::NONBLOCK).map_err(|e| listen(e.into()))?;
+        let bound = address_of(&fd).map_err(listen)?;
+        Ok((fd, bound))
+    }
+}
+
+fn address_of(fd: &OwnedFd) -> io::Result<Address> {
+    let any = getsockname(fd)?;
+    if let Ok(ip) = SocketAddr::try_from(any.clone()) {
+        return Ok(Address::tcp(ip.ip().to_string(), ip.port()));
+    }
+    let unix = rustix::net::SocketAddrUnix::try_from(any)?;
+    let path = unix.path_bytes().ok_or(io::ErrorKind::Unsupported)?;
+    let path = std::str::from_utf8(path).map_err(|_| io::ErrorKind::InvalidData)?;
+    Ok(Address::Unix(PathBuf::from(path)))
+}
+
+/// Whether two addresses are one, however an IP address is written.
+fn same(a: &Address, b: &Address) -> bool {
+    let ip = |address: &Address| match address {
+        Address::Tcp { host, port } => host.parse::<IpAddr>().ok().map(|ip| SocketAddr::new(ip, *port)),
+        Address::Unix(_) => None,
+    };
+    a == b || ip(a).is_some_and(|a| Some(a) == ip(b))
+}
