@@ -9,6 +9,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
+mod access;
 mod complaint;
 mod conflict;
 mod data_path;
@@ -18,6 +19,7 @@ mod section;
 mod transport;
 mod value;
 
+pub use access::{Access, SAY_WHO_MAY_COME, open_to_the_network};
 pub use complaint::{Complaint, Complaints};
 pub use conflict::{admin_clashes, listeners_clash};
 pub use data_path::DataPath;
@@ -163,6 +165,8 @@ pub struct ServerRule {
     pub zone: Option<Zone>,
     /// Kept out of routing: an admin or analytics node.
     pub reserved: bool,
+    /// Told the client's address by a PROXY protocol header (MariaDB's `proxy-protocol-networks`).
+    pub proxy_protocol: bool,
     /// Labels, `key=value`.
     pub labels: Vec<(String, String)>,
 }
@@ -277,8 +281,10 @@ pub struct Replace {
 /// An address we accept clients on.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Listener {
-    /// Where. A host name is not allowed; `0.0.0.0` must be written out to open it to the network.
+    /// Where. A host name is not allowed.
     pub address: Address,
+    /// Who may come.
+    pub access: Access,
     /// What its clients want.
     pub role: ListenerRole,
     /// Sessions beyond this are refused with MySQL's error 1040.
@@ -373,6 +379,7 @@ impl Listener {
     pub fn new(address: Address, role: ListenerRole) -> Self {
         Self {
             address,
+            access: Access::default(),
             role,
             max_sessions: Self::DEFAULT_MAX_SESSIONS,
             max_connecting: Self::DEFAULT_MAX_CONNECTING,

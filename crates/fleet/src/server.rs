@@ -40,6 +40,8 @@ pub struct Server {
     pub weight: Weight,
     /// Set when the operator keeps it out of routing (an admin or analytics node): which rule says so.
     pub reserved: Option<String>,
+    /// Whether the operator says that it takes a PROXY protocol header.
+    pub proxy_protocol: bool,
     /// What it carries, as it says itself.
     pub load: Load,
     /// Since when it has been answering without a gap; warm-up counts from here. `None` while it does not answer,
@@ -171,6 +173,7 @@ impl Server {
             source: None,
             weight: Weight::ONE,
             reserved: None,
+            proxy_protocol: false,
             load: Load::default(),
             back_since: None,
             round_trip: None,

@@ -101,7 +101,7 @@ fn addresses_are_looked_at_before_anything_listens() {
         "headroom.toml:5:11: 127.0.0.1:3306 cannot be the reader and the writer listener; give each listener an address or port of its own",
     );
     answers(
-        "[[listener]]\naddress = \"0.0.0.0:3306\"\nrole = \"reader\"",
+        "[[listener]]\naddress = \"0.0.0.0:3306\"\nrole = \"reader\"\nallow = [\"10.0.0.0/8\"]",
         "headroom.toml:5:11: the listeners 127.0.0.1:3306 and 0.0.0.0:3306 overlap; give each listener an address or port of its own",
     );
     answers(
@@ -153,6 +153,28 @@ fn passwords_and_certificates_have_one_source_and_are_complete() {
     answers(
         "[credentials]\nssl_mode = \"VERIFY_CA\"",
         "headroom.toml:5:12: ssl_mode asks to verify, and no ssl_ca says by whom; write ssl_ca = \"/path/to/ca.pem\", the authority that vouches for the servers",
+    );
+}
+
+#[test]
+fn nothing_is_open_to_the_network_by_omission() {
+    let who =
+        "write allow = [\"10.0.0.0/8\"] for the clients' networks; [\"0.0.0.0/0\", \"::/0\"] is everyone";
+    answers(
+        "[[listener]]\naddress = \"10.0.0.1:3306\"\nrole = \"writer\"",
+        &format!(
+            "headroom.toml:5:11: the listener 10.0.0.1:3306 can be reached from the network, and nothing says by whom; {who}"
+        ),
+    );
+    answers("allow = []", &format!("headroom.toml:4:9: allow is empty, so no client could come; {who}"));
+    answers(
+        "allow = [\"db*\"]",
+        "headroom.toml:4:10: allow: 'db*' is not an address block; write 10.0.0.0/8, 192.168.1.7 or fd00::/8",
+    );
+    answers(
+        "[[listener]]\naddress = \"/run/r.sock\"\nrole = \"reader\"\nallow = [\"10.0.0.0/8\"]",
+        "headroom.toml:7:9: allow has no use for a unix socket, whose clients have no address; \
+         remove it; the directory's permissions say who may come",
     );
 }
 

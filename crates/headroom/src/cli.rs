@@ -2,6 +2,7 @@
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use fleet::Address;
+use ipnet::IpNet;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -91,6 +92,10 @@ pub(crate) struct RouteArgs {
     /// Accept writers here. Repeatable.
     #[arg(long, value_name = "ADDR", conflicts_with = "config")]
     pub(crate) writer: Vec<Address>,
+    /// Who may come to --reader and --writer, as address blocks (10.0.0.0/8). Repeatable; needed where others than this
+    /// host can reach them.
+    #[arg(long, value_name = "CIDR", conflicts_with = "config")]
+    pub(crate) allow: Vec<IpNet>,
     /// Status page, JSON and metrics here, or 'off' [default: 127.0.0.1:9306, or as the file says].
     #[arg(long, value_name = "ADDR", value_parser = admin_flag)]
     pub(crate) admin: Option<AdminFlag>,

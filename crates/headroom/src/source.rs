@@ -147,7 +147,15 @@ fn from_flags(args: &RouteArgs) -> Result<Config, SourceError> {
                 "--{role} {address}: a listener needs a numeric address such as 127.0.0.1:3306, or a socket path"
             ));
         }
-        let listener = Listener::new(address.clone(), role);
+        let mut listener = Listener::new(address.clone(), role);
+        if !args.allow.is_empty() && address.host().is_some() {
+            listener.access.allow = Some(args.allow.clone());
+        }
+        if let Some(wrong) = config::open_to_the_network(&listener) {
+            return Err(SourceError::Wrong(format!(
+                "{wrong}; add --allow 10.0.0.0/8 for the clients' networks (--allow 0.0.0.0/0 --allow ::/0 is everyone)"
+            )));
+        }
         if let Some(clash) = listeners.iter().find_map(|other| config::listeners_clash(other, &listener)) {
             return wrong(&format!("{clash}; give each listener an address or port of its own"));
         }

@@ -292,6 +292,7 @@ fn server(book: &Book, entry: &Entry, judged: &Judged, zone: Option<Zoned>, lag:
         source: judged.source.clone(),
         weight: said.weight.unwrap_or(fleet::Weight::ONE),
         reserved: said.reserved,
+        proxy_protocol: said.proxy_protocol,
         load: entry.load(),
         back_since: entry.back_since,
         round_trip: answer.and_then(|a| a.round_trip),

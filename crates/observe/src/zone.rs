@@ -30,6 +30,8 @@ pub(crate) struct Said {
     pub(crate) zone: Option<Zone>,
     /// The rule that keeps it out of routing, in words.
     pub(crate) reserved: Option<String>,
+    /// It takes a PROXY protocol header.
+    pub(crate) proxy_protocol: bool,
 }
 
 impl Host {
@@ -79,6 +81,7 @@ pub(crate) fn apply(rules: &[ServerRule], host: &mut Host) -> Said {
         said.name = said.name.or_else(|| rule.name.clone());
         said.weight = said.weight.or(rule.weight);
         said.zone = said.zone.or_else(|| rule.zone.clone());
+        said.proxy_protocol |= rule.proxy_protocol;
         if rule.reserved && said.reserved.is_none() {
             said.reserved = Some(format!("reserved by the rule for {}", words(&rule.matcher)));
         }
@@ -123,7 +126,15 @@ mod tests {
     use super::*;
 
     fn rule(matcher: Matcher) -> ServerRule {
-        ServerRule { matcher, name: None, weight: None, zone: None, reserved: false, labels: Vec::new() }
+        ServerRule {
+            matcher,
+            name: None,
+            weight: None,
+            zone: None,
+            reserved: false,
+            proxy_protocol: false,
+            labels: Vec::new(),
+        }
     }
 
     fn zone(name: &str, members: Vec<Matcher>) -> ZoneRule {

@@ -13,7 +13,7 @@ use crate::tls::FromClients;
 use crate::turned_away::{Counts, TurnedAway};
 use crate::worker::{Handle, Message};
 use arc_swap::ArcSwap;
-use fleet::config::{ClientTlsMode, Insight, Listener};
+use fleet::config::{Access, ClientTlsMode, Insight, Listener};
 use fleet::{Address, ListenerRole};
 use rustix::net::{SocketFlags, accept_with};
 use std::io;
@@ -53,7 +53,7 @@ pub(crate) struct Door {
     label: Arc<str>,
     taken: AtomicUsize,
     connecting: AtomicUsize,
-    tls: ArcSwap<DoorTls>,
+    terms: ArcSwap<Terms>,
     /// Clients accepted.
     pub(crate) accepted: AtomicU64,
     /// Clients that got no session.
@@ -66,9 +66,12 @@ pub(crate) struct Door {
     listener: ArcSwap<Listener>,
 }
 
-/// What a door does with TLS from its clients.
+/// On what terms clients come in; changed as a whole.
 #[derive(Debug)]
-pub(crate) struct DoorTls {
+pub(crate) struct Terms {
+    /// Who may come.
+    pub(crate) access: Access,
+    /// What is done with their TLS.
     pub(crate) mode: ClientTlsMode,
     pub(crate) from_clients: Option<FromClients>,
 }
@@ -79,6 +82,12 @@ pub(crate) struct DoorTls {
 pub(crate) struct Place {
     pub(crate) door: Arc<Door>,
     connecting: bool,
+}
+
+impl Terms {
+    fn of(listener: &Listener, from_clients: Option<FromClients>) -> Self {
+        Self { access: listener.access.clone(), mode: listener.tls.mode, from_clients }
+    }
 }
 
 impl Place {
@@ -143,7 +152,7 @@ impl Door {
             label: format!("{} {}", listener.role, listener.address).into(),
             taken: AtomicUsize::new(0),
             connecting: AtomicUsize::new(0),
-            tls: ArcSwap::from_pointee(DoorTls { mode: listener.tls.mode, from_clients }),
+            terms: ArcSwap::from_pointee(Terms::of(listener, from_clients)),
             accepted: AtomicU64::new(0),
             turned_away: Counts::default(),
             logins: Default::default(),
@@ -180,9 +189,9 @@ impl Door {
         self.connecting.load(Relaxed)
     }
 
-    /// What it does with TLS from its clients.
-    pub(crate) fn tls(&self) -> Arc<DoorTls> {
-        self.tls.load_full()
+    /// On what terms clients come in now.
+    pub(crate) fn terms(&self) -> Arc<Terms> {
+        self.terms.load_full()
     }
 
     /// Sessions now.
@@ -200,9 +209,9 @@ impl Door {
             self.max_connecting.swap(listener.max_connecting, Relaxed) != listener.max_connecting;
         let measured = listener.insight != Insight::Off;
         let insight = self.measured.swap(measured, Relaxed) != measured;
-        let mode = listener.tls.mode;
-        let before = self.tls.swap(Arc::new(DoorTls { mode, from_clients }));
-        role || sessions || connecting || insight || before.mode != mode
+        let before = self.terms.swap(Arc::new(Terms::of(listener, from_clients)));
+        let terms = before.mode != listener.tls.mode || before.access != listener.access;
+        role || sessions || connecting || insight || terms
     }
 
     /// The listening socket, for a process that takes over; `None` when the door is closed.
@@ -257,7 +266,7 @@ pub(crate) async fn serve(door: Arc<Door>, fd: OwnedFd, workers: Arc<[Handle]>, 
             accepted = ear.accept() => accepted,
         };
         match accepted {
-            Ok(socket) => admit(&door, socket, &workers, most_sessions),
+            Ok((socket, peer)) => admit(&door, socket, peer, &workers, most_sessions),
             Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
             Err(error) if is_exhausted(&error) && reserve.refuse_one(&ear) => {
                 door.turned_away.add(TurnedAway::NoDescriptor);
@@ -290,15 +299,38 @@ impl Ear {
     }
 
     /// The next client, taken off this thread's runtime again: another thread's will have it.
-    async fn accept(&self) -> io::Result<Socket> {
+    async fn accept(&self) -> io::Result<(Socket, Option<SocketAddr>)> {
         match self {
-            Self::Tcp(listener) => Ok(Socket::Tcp(listener.accept().await?.0.into_std()?.into())),
-            Self::Unix(listener) => Ok(Socket::Unix(listener.accept().await?.0.into_std()?.into())),
+            Self::Tcp(listener) => {
+                let (stream, peer) = listener.accept().await?;
+                Ok((Socket::Tcp(stream.into_std()?.into()), Some(peer)))
+            }
+            Self::Unix(listener) => {
+                let (stream, _) = listener.accept().await?;
+                Ok((Socket::Unix(stream.into_std()?.into()), None))
+            }
         }
     }
 }
 
-fn admit(door: &Arc<Door>, socket: Socket, workers: &[Handle], most_sessions: usize) {
+fn admit(
+    door: &Arc<Door>,
+    socket: Socket,
+    peer: Option<SocketAddr>,
+    workers: &[Handle],
+    most_sessions: usize,
+) {
+    // A proxy's clients are looked at when it has told who they are.
+    let stranger = peer.filter(|peer| {
+        let access = &door.terms.load().access;
+        !access.trusts(peer.ip()) && !access.admits(peer.ip())
+    });
+    if let Some(stranger) = stranger {
+        door.turned_away.add(TurnedAway::NotAllowed);
+        tracing::info!(address = %door.address, client = %stranger.ip(), "client refused: not in allow");
+        let _ = rustix::io::write(socket.fd(), &refuse::not_allowed(stranger.ip()).before_greeting());
+        return;
+    }
     let sessions: usize = workers.iter().map(Handle::sessions).sum();
     let place = match Place::take(door) {
         Ok(_) if sessions >= most_sessions => Err(TurnedAway::NoDescriptor),
@@ -320,7 +352,7 @@ fn admit(door: &Arc<Door>, socket: Socket, workers: &[Handle], most_sessions: us
     };
     door.accepted.fetch_add(1, Relaxed);
     if let Some(worker) = workers.iter().min_by_key(|w| w.sessions()) {
-        worker.tell(Message::Arrival(Arrival { socket, role: door.role(), at: Instant::now(), place }));
+        worker.tell(Message::Arrival(Arrival { socket, peer, role: door.role(), at: Instant::now(), place }));
     }
 }
 

@@ -14,6 +14,7 @@
 //! | which way bytes take, and why | `path`, `relay` |
 //! | what happens to a write while the primary is unknown | `hold` |
 //! | what a refused client sees | `refuse` |
+//! | who the client is, behind a proxy and to a server | `identity` |
 //! | when TLS begins and ends, who is given how long to log in | `login` |
 //! | which connections go past this process, and how | `zero_hop` |
 //! | what statements tell | the `insight` crate; `collect` asks the threads |
@@ -29,6 +30,7 @@ pub mod eligible;
 mod error;
 pub mod flow;
 mod hold;
+mod identity;
 mod login;
 mod path;
 pub mod pick;

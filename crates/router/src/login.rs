@@ -198,7 +198,11 @@ impl Exchange {
                         self.bridge.client(sequence, &self.from_client.take(), keys)
                     }
                     Ok(Came::TooLong) => {
-                        let what = "a packet too long for a login";
+                        let proxy = self.from_client.header == wire::proxy::SIGNATURE[..HEADER];
+                        let what = match proxy {
+                            true => "a PROXY protocol header from an address that is not in proxy_protocol_from",
+                            false => "a packet too long for a login",
+                        };
                         return Err(Why::Refused(Refusal::BadHandshake { what }));
                     }
                     Ok(Came::End) | Err(_) => return Err(Why::ClientLeft),

@@ -5,6 +5,7 @@
 
 use crate::pick::Refused;
 use fleet::{ListenerRole, ServerName};
+use std::net::IpAddr;
 use std::time::Duration;
 use wire::ErrPacket;
 
@@ -28,6 +29,18 @@ pub(crate) fn too_many_connecting(limit: usize) -> ErrPacket {
         "Too many connections: {limit} clients are logging in at headroom's listener (max_connecting)"
     );
     ErrPacket::new(TOO_MANY.0, TOO_MANY.1, text)
+}
+
+/// Clients from there may not come (ER_HOST_NOT_PRIVILEGED).
+pub(crate) fn not_allowed(client: IpAddr) -> ErrPacket {
+    let text = format!("Host '{client}' is not allowed to connect to this headroom listener (allow)");
+    ErrPacket::new(1130, b"HY000", text)
+}
+
+/// A proxy whose word counts did not tell who its client is.
+pub(crate) fn no_proxy_header(why: &str) -> ErrPacket {
+    let text = format!("Bad handshake: {why}, which proxy_protocol_from demands of this address");
+    ErrPacket::new(1043, b"08S01", text)
 }
 
 /// The limit of file descriptors leaves no room for another session.

@@ -7,8 +7,9 @@
 use crate::board::Sight;
 use crate::closed::Closed;
 use crate::connect::{Failure, Greeted, connect};
-use crate::door::{DoorTls, Place};
+use crate::door::{self, Place};
 use crate::hold::Hold;
+use crate::identity;
 use crate::login::{Failed, Means, Opened, Why, change_user, log_in};
 use crate::pick::{Ask, Because, Refused, pick};
 use crate::refuse;
@@ -20,9 +21,11 @@ use crate::stream::{Socket, Stream};
 use crate::tally::Seat;
 use crate::tls::ToServers;
 use crate::turned_away::TurnedAway;
+use crate::view::Candidate;
 use crate::worker::{Counted, Stay, Worker};
 use fleet::config::ClientTlsMode;
 use fleet::{Address, ListenerRole, ServerName, State};
+use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -34,6 +37,8 @@ use wire::{ErrPacket, Phase};
 #[derive(Debug)]
 pub(crate) struct Arrival {
     pub(crate) socket: Socket,
+    /// Where it comes from; `None` by unix socket.
+    pub(crate) peer: Option<SocketAddr>,
     pub(crate) role: ListenerRole,
     pub(crate) at: Instant,
     /// Its place among the sessions of its listener.
@@ -46,6 +51,8 @@ struct Placed {
     because: Because,
     greeted: Greeted,
     reach: Address,
+    /// The server is told who the client is.
+    tell_client: bool,
 }
 
 /// Why a session got no server.
@@ -58,11 +65,20 @@ enum Denied {
 
 /// Lets a client in: from accepted to relayed, or turned away.
 pub(crate) async fn run(worker: Rc<Worker>, arrival: Arrival, counted: Counted) {
-    let Arrival { socket, role, at, place } = arrival;
+    let Arrival { socket, peer, role, at, place } = arrival;
     let mut client = match socket.into_stream() {
         Ok(client) => client,
         Err(error) => {
             tracing::debug!(%error, "client left before its session began");
+            return;
+        }
+    };
+    let peer = match identify(&worker, &place, &mut client, peer).await {
+        Ok(peer) => peer,
+        Err((why, error)) => {
+            tracing::info!(client = ?peer, code = error.code, text = error.message, "session refused");
+            place.door.turned_away.add(why);
+            client.send_now(&error.before_greeting());
             return;
         }
     };
@@ -71,7 +87,7 @@ pub(crate) async fn run(worker: Rc<Worker>, arrival: Arrival, counted: Counted) 
         ListenerRole::Writer => writer(&worker, &client, at).await,
     };
     match placed {
-        Ok(placed) => begin(&worker, client, placed, Stay { place, counted }).await,
+        Ok(placed) => begin(&worker, client, placed, peer, Stay { place, counted }).await,
         Err(Denied::ClientLeft) => {}
         Err(Denied::Refused(error)) => {
             tracing::info!(%role, code = error.code, text = error.message, "session refused");
@@ -82,8 +98,19 @@ pub(crate) async fn run(worker: Rc<Worker>, arrival: Arrival, counted: Counted) 
 }
 
 /// Logs the client in, and has what follows relayed.
-async fn begin(worker: &Rc<Worker>, client: Stream, placed: Placed, mut stay: Stay) {
-    let Placed { seat, because, greeted, reach } = placed;
+async fn begin(
+    worker: &Rc<Worker>,
+    client: Stream,
+    placed: Placed,
+    peer: Option<SocketAddr>,
+    mut stay: Stay,
+) {
+    let Placed { seat, because, mut greeted, reach, tell_client } = placed;
+    if let (true, Some(client)) = (tell_client, peer)
+        && let Err(error) = identity::tell(&mut greeted.server, client).await
+    {
+        tracing::debug!(server = %seat.tally.name, %error, "the server left before its session began");
+    }
     tracing::trace!(server = %seat.tally.name, %because, "session begins");
     match introduce(worker, &stay.place, client, greeted, &reach).await {
         Ok(opened) => {
@@ -96,6 +123,24 @@ async fn begin(worker: &Rc<Worker>, client: Stream, placed: Placed, mut stay: St
     }
 }
 
+/// Who the client is: a proxy whose word counts tells it, and then it has to be one that may come.
+async fn identify(
+    worker: &Worker,
+    place: &Place,
+    client: &mut Stream,
+    peer: Option<SocketAddr>,
+) -> Result<Option<SocketAddr>, (TurnedAway, ErrPacket)> {
+    let terms = place.door.terms();
+    let Some(proxy) = peer.filter(|peer| terms.access.trusts(peer.ip())) else { return Ok(peer) };
+    let until = Instant::now() + worker.board.sight().view.config.login_deadline;
+    let told = identity::told_by_proxy(client, until).await;
+    let told = told.map_err(|why| (TurnedAway::ProxyHeader, refuse::no_proxy_header(&why)))?;
+    match told.unwrap_or(proxy) {
+        who if terms.access.admits(who.ip()) => Ok(Some(who)),
+        who => Err((TurnedAway::NotAllowed, refuse::not_allowed(who.ip()))),
+    }
+}
+
 /// Client and server get to know each other.
 async fn introduce(
     worker: &Worker,
@@ -105,7 +150,7 @@ async fn introduce(
     reach: &Address,
 ) -> Result<Opened, Failed> {
     let Greeted { server, greeting } = greeted;
-    let (tls, to_server) = (place.door.tls(), worker.board.secrecy.to_servers());
+    let (tls, to_server) = (place.door.terms(), worker.board.secrecy.to_servers());
     let terms = Terms {
         from_client: from_client(tls.mode),
         to_server: to_server.is_some(),
@@ -189,14 +234,14 @@ async fn introduce_again(
     bridge: Bridge,
     reach: &Address,
 ) -> Result<Opened, Failed> {
-    let (tls, to_server) = (place.door.tls(), worker.board.secrecy.to_servers());
+    let (tls, to_server) = (place.door.terms(), worker.board.secrecy.to_servers());
     let means = means(worker, &tls, to_server.as_deref(), reach);
     change_user(streams, bridge, &means).await
 }
 
 fn means<'a>(
     worker: &'a Worker,
-    tls: &'a DoorTls,
+    tls: &'a door::Terms,
     to_server: Option<&'a ToServers>,
     reach: &'a Address,
 ) -> Means<'a> {
@@ -341,11 +386,12 @@ async fn attempt(
         let seat = Seat::take(sight.tallies[picked.server].clone(), role, worker.thread);
         let limit = until.min(Instant::now() + view.config.attempt_deadline);
         let greeted = connect(&candidate.reach, limit).await;
-        match greeted.and_then(|greeted| offers_enough(worker, &candidate.name, greeted)) {
+        match greeted.and_then(|greeted| offers_enough(worker, candidate, greeted)) {
             Ok(greeted) => {
                 seat.connected(&picked.because);
                 let reach = candidate.reach.clone();
-                return Ok(Ok(Placed { seat, because: picked.because, greeted, reach }));
+                let tell_client = candidate.proxy_protocol;
+                return Ok(Ok(Placed { seat, because: picked.because, greeted, reach, tell_client }));
             }
             Err(Failure::Ourselves(why)) => {
                 tracing::warn!(server = %candidate.name, why, "cannot open a connection");
@@ -363,17 +409,27 @@ async fn attempt(
     }
 }
 
-/// Refuses a server that offers no TLS where that is demanded: the client has not seen a byte, so the next can be tried.
-fn offers_enough(worker: &Worker, server: &ServerName, greeted: Greeted) -> Result<Greeted, Failure> {
-    let Some(to_servers) = worker.board.secrecy.to_servers() else { return Ok(greeted) };
-    if matches!(greeted.server, Stream::Unix(_)) {
+/// Refuses a server that offers no TLS where that is demanded, or that would not understand what it is to be told: the
+/// client has not seen a byte, so the next can be tried.
+fn offers_enough(worker: &Worker, server: &Candidate, greeted: Greeted) -> Result<Greeted, Failure> {
+    let to_servers = worker.board.secrecy.to_servers();
+    if to_servers.is_none() && !server.proxy_protocol {
         return Ok(greeted);
     }
     let greeting = wire::Greeting::parse(greeted.payload());
+    if server.proxy_protocol && greeting.as_ref().is_ok_and(|g| g.flavour() == wire::greeting::Flavour::MySql)
+    {
+        let why =
+            "takes no PROXY protocol header (MySQL; MariaDB does): remove proxy_protocol from its [[server]]";
+        return Err(Failure::Server(why.to_owned()));
+    }
+    let Some(to_servers) = to_servers.filter(|_| !matches!(greeted.server, Stream::Unix(_))) else {
+        return Ok(greeted);
+    };
     let offers = greeting.is_ok_and(|greeting| greeting.capabilities.contains(wire::Capabilities::SSL));
     if !offers && !to_servers.preferred {
         return Err(Failure::Server("offers no TLS, and [router.tls] demands it".to_owned()));
     }
-    worker.board.secrecy.offered(server, offers);
+    worker.board.secrecy.offered(&server.name, offers);
     Ok(greeted)
 }

@@ -210,7 +210,7 @@ fn listener(door: &Door, zero_hop: &crate::zero_hop::Shown) -> ListenerStatus {
         accepted: door.accepted.load(Relaxed),
         connecting: door.connecting(),
         max_connecting: door.max_connecting(),
-        tls: door.tls().mode.word(),
+        tls: door.terms().mode.word(),
         logins: ["plain", "tls", "opaque"]
             .into_iter()
             .zip(&door.logins)

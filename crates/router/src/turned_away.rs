@@ -5,6 +5,10 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 /// Why a client got no session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TurnedAway {
+    /// Its address is not among those that may come.
+    NotAllowed,
+    /// It came from a proxy that did not tell who it is.
+    ProxyHeader,
     /// The listener has as many sessions as it may have.
     MaxSessions,
     /// As many clients as may are logging in.
@@ -33,7 +37,9 @@ pub(crate) struct Counts([AtomicU64; TurnedAway::WORDS.len()]);
 
 impl TurnedAway {
     /// Every reason as a label, in the order of the kinds.
-    pub const WORDS: [&'static str; 10] = [
+    pub const WORDS: [&'static str; 12] = [
+        "not_allowed",
+        "proxy_header",
         "max_sessions",
         "max_connecting",
         "no_descriptor",

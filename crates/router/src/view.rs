@@ -40,6 +40,8 @@ pub struct Candidate {
     pub name: ServerName,
     /// How we reach it.
     pub reach: Address,
+    /// Whether it is told the client's address by a PROXY protocol header.
+    pub proxy_protocol: bool,
     /// What it is.
     pub role: Role,
     /// Where it stands.
@@ -103,6 +105,7 @@ impl View {
                 Candidate {
                     name: server.name.clone(),
                     reach: server.reach.clone(),
+                    proxy_protocol: server.proxy_protocol,
                     role: server.role,
                     zone: server.zone_name().cloned(),
                     reads: eligible::for_reads(server, own, &config, now),

@@ -15,9 +15,11 @@ mod fake;
 use fake::{Client, Fake, Front, Script, within};
 use fleet::Address;
 use fleet::ListenerRole::Reader;
-use fleet::config::{Listener, RouterConfig};
+use fleet::config::Listener;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
+/// The default: io_uring where it can be had.
+const DATA_PATH: fleet::config::DataPath = fleet::config::DataPath::Auto;
 const WANTED: usize = 10_000;
 /// Descriptors that are for nothing of the kind.
 const SPARE: u64 = 500;
@@ -51,7 +53,7 @@ async fn idle_sessions_by_the_thousand_are_held_and_still_answer() {
     let sessions = sessions();
     let server = Fake::start("r", Script::Serves).await;
     let listener = Listener { max_sessions: sessions, ..Listener::new(Address::tcp("127.0.0.1", 0), Reader) };
-    let front = Front::with_listeners(RouterConfig::default(), vec![listener], vec![server.replica()]);
+    let front = Front::with_listeners(fake::defaults(), vec![listener], vec![server.replica()]);
     let port = front.port(0);
     let before = resident_kib();
     let mut clients = Vec::with_capacity(sessions);

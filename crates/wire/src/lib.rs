@@ -18,6 +18,7 @@ mod error;
 pub mod greeting;
 pub mod login;
 pub mod packet;
+pub mod proxy;
 pub mod read;
 pub mod response;
 pub mod statement;

@@ -1,6 +1,7 @@
 //! What only shows across values: two listeners at one address, a zone whose rule can never match, a deadline longer
 //! than the one around it. The functions on addresses are shared with the command line, which has no places to name.
 
+use super::access::{SAY_WHO_MAY_COME, open_to_the_network};
 use super::complaint::Ledger;
 use super::file::Draft;
 use super::value::duration_text;
@@ -127,6 +128,9 @@ fn listeners(draft: &Draft, ledger: &mut Ledger<'_>) {
         let clash = draft.listeners[..index].iter().find_map(|b| listeners_clash(&b.value, &listener.value));
         if let Some(wrong) = clash {
             ledger.add(&listener.span, wrong, "give each listener an address or port of its own");
+        }
+        if let Some(wrong) = open_to_the_network(&listener.value) {
+            ledger.add(&listener.span, wrong, SAY_WHO_MAY_COME);
         }
     }
 }

@@ -3,6 +3,7 @@
 //! Each function below reads one section and knows its keys; [`conflict`](super::conflict) then looks at what only
 //! shows across sections. Nothing is read from disk: where a password stands is kept as a reference.
 
+use super::access;
 use super::complaint::{Complaints, Ledger};
 use super::conflict;
 use super::section::{Placed, Section};
@@ -194,6 +195,7 @@ fn servers(whole: &mut Section<'_, '_>, ledger: &mut Ledger<'_>) -> Vec<Placed<S
             weight: weight.and_then(|v| Weight::new(v.value).ok()),
             zone: section.plain("zone", ledger).map(|v| Zone::new(&v.value)),
             reserved: section.flag("reserved", ledger).is_some_and(|v| v.value),
+            proxy_protocol: section.flag("proxy_protocol", ledger).is_some_and(|v| v.value),
             labels: section.pairs("labels", ledger),
         };
         if let Some(Placed { value: matcher, span }) = matcher {
@@ -332,6 +334,7 @@ fn listeners(whole: &mut Section<'_, '_>, ledger: &mut Ledger<'_>) -> Vec<Placed
         let max_connecting = section
             .count("max_connecting", ledger, (1, 1_000_000))
             .map_or(Listener::DEFAULT_MAX_CONNECTING, |v| v.value);
+        let access = access::read(&mut section, address.as_ref().map(|v| &v.value), ledger);
         let tls = transport::from_clients(&mut section, ledger);
         let insight = section.choice("insight", ledger, &Insight::ALL).map(|v| v.value).unwrap_or_default();
         let insight_one_in = section
@@ -340,7 +343,8 @@ fn listeners(whole: &mut Section<'_, '_>, ledger: &mut Ledger<'_>) -> Vec<Placed
             .unwrap_or(Listener::DEFAULT_INSIGHT_ONE_IN);
         if let (Some(address), Some(role)) = (address, role) {
             let listener = Listener::new(address.value, role.value);
-            let value = Listener { max_sessions, max_connecting, tls, insight, insight_one_in, ..listener };
+            let value =
+                Listener { access, max_sessions, max_connecting, tls, insight, insight_one_in, ..listener };
             listeners.push(Placed { value, span: address.span });
         }
         section.finish(ledger);

@@ -123,10 +123,8 @@ pub(super) fn listening_address(text: &str) -> Result<Address, Refusal> {
         Some(host) if host.parse::<IpAddr>().is_err() => {
             let right = match (host, &address) {
                 ("localhost", Address::Tcp { port, .. }) => format!("write 127.0.0.1:{port}"),
-                _ => {
-                    "write an IP address (127.0.0.1:3306; 0.0.0.0:3306 opens it to the network) or a socket path"
-                        .to_owned()
-                }
+                _ => "write an IP address (127.0.0.1:3306; with allow, also 0.0.0.0:3306) or a socket path"
+                    .to_owned(),
             };
             Err((format!("'{host}' is a host name, and a listener needs a numeric address"), right))
         }

@@ -111,6 +111,7 @@ async fn reserved_servers_stay_reserved_when_the_fleet_grows() {
     let scene = Scene::up(&Spec::new(&[("a", 1), ("b", 2)])).await;
     let mut config = scene.config(&["a1"]);
     config.servers.push(ServerRule {
+        proxy_protocol: false,
         matcher: Matcher::Net("127.2.0.0/16".parse().unwrap()),
         name: None,
         weight: None,

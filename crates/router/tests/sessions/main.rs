@@ -8,6 +8,7 @@ use fleet::config::DataPath;
 mod bytes;
 mod change;
 mod fake;
+mod identity;
 mod login;
 mod place;
 mod refuse;

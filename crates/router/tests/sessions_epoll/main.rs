@@ -10,6 +10,8 @@ mod bytes;
 mod change;
 #[path = "../sessions/fake.rs"]
 mod fake;
+#[path = "../sessions/identity.rs"]
+mod identity;
 #[path = "../sessions/login.rs"]
 mod login;
 #[path = "../sessions/place.rs"]

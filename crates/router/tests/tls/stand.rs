@@ -1,7 +1,9 @@
 //! One real server with a certificate, a router in front of it, and clients with and without TLS.
 
+#![allow(dead_code, reason = "each test that shares this uses a part of it")]
+
 use crate::certificate::{Authority, Certificate};
-use fleet::config::{ClientTls, ClientTlsMode, Listener, RouterConfig, ServerTls, Tls, TlsMode};
+use fleet::config::{Access, ClientTls, ClientTlsMode, Listener, RouterConfig, ServerTls, Tls, TlsMode};
 use fleet::{
     Address, Demand, DemandSource, Lag, LagSource, ListenerRole, Replication, Role, Server, ServerName,
     Snapshot, State, WriterStatus, Zone, ZoneShare, Zoned, ZonedBy,
@@ -50,7 +52,6 @@ impl Stand {
     }
 
     /// A mysqld with the certificates that it makes in its data directory.
-    #[allow(dead_code, reason = "one of the files that share this has such a server")]
     pub(crate) async fn with_own_certificates(program: PathBuf) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let authority = Authority::new(dir.path(), "authority");
@@ -87,12 +88,26 @@ impl Stand {
     }
 
     /// A router with one TCP listener and one unix socket.
+    /// A router that takes the word of proxies on loopback, and tells the server.
+    pub(crate) fn front_behind_proxy(&self, clients: &ClientTls, servers: ServerTls) -> Front {
+        let access = Access { allow: None, proxies: vec!["127.0.0.1/32".parse().unwrap()] };
+        self.front_with(self.tcp(), clients, servers, access)
+    }
+
     pub(crate) fn front(&self, reach: Address, clients: &ClientTls, servers: ServerTls) -> Front {
+        self.front_with(reach, clients, servers, Access::default())
+    }
+
+    fn front_with(&self, reach: Address, clients: &ClientTls, servers: ServerTls, access: Access) -> Front {
+        let tells = !access.proxies.is_empty();
         let socket = self.dir.path().join(format!("front-{}.sock", rand::random::<u32>()));
-        let listener =
-            |address| Listener { tls: clients.clone(), ..Listener::new(address, ListenerRole::Writer) };
+        let listener = |address| Listener {
+            access: access.clone(),
+            tls: clients.clone(),
+            ..Listener::new(address, ListenerRole::Writer)
+        };
         let listeners = vec![listener(Address::tcp("127.0.0.1", 0)), listener(Address::Unix(socket))];
-        let (snapshots, receiver) = watch::channel(Arc::new(snapshot(reach)));
+        let (snapshots, receiver) = watch::channel(Arc::new(snapshot(reach, tells)));
         let config = RouterConfig {
             tls: servers,
             threads: Some(1),
@@ -130,7 +145,6 @@ impl Front {
         }
     }
 
-    #[allow(dead_code, reason = "one of the files that share this reloads")]
     /// The same configuration again, its files as they are now.
     pub(crate) fn reload(&self) -> Result<router::Changes, router::Error> {
         self.router.reconfigure(self.config.clone(), self.listeners.clone())
@@ -142,7 +156,6 @@ impl Front {
 }
 
 impl Front {
-    #[allow(dead_code, reason = "one of the files that share this waits")]
     /// Waits, with a deadline, until the status is as wanted.
     pub(crate) async fn until(&self, what: &str, wanted: impl Fn(&Status) -> bool) {
         let deadline = Instant::now() + Duration::from_secs(10);
@@ -169,11 +182,22 @@ pub(crate) async fn log_in(
     stand: &Stand,
     front: &Front,
     way: Way,
+    account: (&str, &str),
+) -> mysql_async::Result<Conn> {
+    log_in_at(stand, front.port(), front.socket(), way, account).await
+}
+
+/// The same, at a port that leads there.
+pub(crate) async fn log_in_at(
+    stand: &Stand,
+    port: u16,
+    socket: String,
+    way: Way,
     (user, password): (&str, &str),
 ) -> mysql_async::Result<Conn> {
     let mut opts = OptsBuilder::default()
         .ip_or_hostname("localhost")
-        .tcp_port(front.port())
+        .tcp_port(port)
         .prefer_socket(false)
         .max_allowed_packet(Some(1 << 20))
         .wait_timeout(Some(600))
@@ -181,7 +205,7 @@ pub(crate) async fn log_in(
         .pass(Some(password));
     match way {
         Way::Plain => {}
-        Way::Socket => opts = opts.socket(Some(front.socket())),
+        Way::Socket => opts = opts.socket(Some(socket)),
         Way::Tls => {
             let ca = stand.authority.ca.clone();
             opts = opts.ssl_opts(SslOpts::default().with_root_certs(vec![ca.into()]));
@@ -197,11 +221,12 @@ pub(crate) async fn cipher(conn: &mut Conn) -> String {
     cipher
 }
 
-fn snapshot(reach: Address) -> Snapshot {
+fn snapshot(reach: Address, proxy_protocol: bool) -> Snapshot {
     let name = ServerName::new("a1");
     let mut server = Server::unasked(name.clone(), reach);
     server.role = Role::Primary;
     server.state = State::Answering;
+    server.proxy_protocol = proxy_protocol;
     server.replication = Replication::Running;
     let zone = Zone::new("a");
     server.zone = Some(Zoned { zone: zone.clone(), by: ZonedBy::Rule });

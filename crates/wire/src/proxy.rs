@@ -1,0 +1,162 @@
+//! The PROXY protocol, version 2: the address of a client, told by whoever connects in its name.
+//!
+//! Twelve bytes that begin no other protocol, then version and command, family, length, addresses (network byte order),
+//! and extensions, which nobody needs to understand. `LOCAL` stands for a connection of the proxy itself.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+
+/// How every header of version 2 starts.
+pub const SIGNATURE: [u8; 12] = *b"\r\n\r\n\0\r\nQUIT\n";
+/// Signature, version and command, family, length.
+pub const FIXED: usize = 16;
+/// The longest variable part that we read; real ones have some dozen bytes.
+pub const LONGEST: usize = 4096;
+
+const VERSION_2: u8 = 0x20;
+const LOCAL: u8 = 0;
+const PROXY: u8 = 1;
+const TCP_4: u8 = 0x11;
+const TCP_6: u8 = 0x21;
+
+/// Who a header says the client is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Said {
+    /// A client at this address.
+    Client(SocketAddr),
+    /// The proxy itself, or a client without an IP address: the connection's own address counts.
+    Nobody,
+}
+
+/// Why bytes are no header.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ProxyError {
+    /// They begin with something else.
+    #[error("no PROXY protocol header of version 2")]
+    NotAHeader,
+    /// Another version, or a command that does not exist.
+    #[error("a PROXY protocol header of another version")]
+    OtherVersion,
+    /// Shorter than its family says, or longer than any.
+    #[error("a PROXY protocol header of impossible length")]
+    Length,
+}
+
+/// How many bytes follow the fixed part.
+///
+/// # Errors
+/// [`ProxyError`] when these bytes begin no header that we take.
+pub fn length(fixed: &[u8; FIXED]) -> Result<usize, ProxyError> {
+    if !fixed.starts_with(&SIGNATURE) {
+        return Err(ProxyError::NotAHeader);
+    }
+    if !matches!(fixed[12], 0x20 | 0x21) {
+        return Err(ProxyError::OtherVersion);
+    }
+    match usize::from(u16::from_be_bytes([fixed[14], fixed[15]])) {
+        length if length <= LONGEST => Ok(length),
+        _ => Err(ProxyError::Length),
+    }
+}
+
+/// Reads a header, of which [`length`] has checked the fixed part.
+///
+/// # Errors
+/// [`ProxyError`] when the rest does not hold what the fixed part announces.
+pub fn read(fixed: &[u8; FIXED], rest: &[u8]) -> Result<Said, ProxyError> {
+    let wanted = length(fixed)?;
+    if rest.len() != wanted {
+        return Err(ProxyError::Length);
+    }
+    if fixed[12] == VERSION_2 | LOCAL {
+        return Ok(Said::Nobody);
+    }
+    match fixed[13] {
+        TCP_4 => {
+            let addresses = rest.first_chunk::<12>().ok_or(ProxyError::Length)?;
+            let [a, b, c, d, _, _, _, _, high, low, ..] = *addresses;
+            Ok(client(Ipv4Addr::new(a, b, c, d).into(), [high, low]))
+        }
+        TCP_6 => {
+            let addresses = rest.first_chunk::<36>().ok_or(ProxyError::Length)?;
+            let ip = addresses.first_chunk::<16>().ok_or(ProxyError::Length)?;
+            Ok(client(Ipv6Addr::from(*ip).to_canonical(), [addresses[32], addresses[33]]))
+        }
+        _ => Ok(Said::Nobody),
+    }
+}
+
+/// A header in the name of `client`, who came to `own`. Both are written in the family of the client.
+pub fn write(client: SocketAddr, own: SocketAddr) -> Vec<u8> {
+    let mut out = SIGNATURE.to_vec();
+    out.push(VERSION_2 | PROXY);
+    match (client.ip().to_canonical(), own.ip().to_canonical()) {
+        (IpAddr::V4(client), IpAddr::V4(own)) => {
+            out.extend_from_slice(&[TCP_4, 0, 12]);
+            out.extend_from_slice(&client.octets());
+            out.extend_from_slice(&own.octets());
+        }
+        (client, own) => {
+            out.extend_from_slice(&[TCP_6, 0, 36]);
+            out.extend_from_slice(&six(client).octets());
+            out.extend_from_slice(&six(own).octets());
+        }
+    }
+    out.extend_from_slice(&client.port().to_be_bytes());
+    out.extend_from_slice(&own.port().to_be_bytes());
+    out
+}
+
+fn client(ip: IpAddr, port: [u8; 2]) -> Said {
+    Said::Client(SocketAddr::new(ip, u16::from_be_bytes(port)))
+}
+
+fn six(ip: IpAddr) -> Ipv6Addr {
+    match ip {
+        IpAddr::V4(four) => four.to_ipv6_mapped(),
+        IpAddr::V6(six) => six,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn read_whole(bytes: &[u8]) -> Result<Said, ProxyError> {
+        let (fixed, rest) = bytes.split_first_chunk().expect("at least the fixed part");
+        length(fixed).and_then(|_| read(fixed, rest))
+    }
+
+    #[test]
+    fn a_header_as_haproxy_sends_it_is_read() {
+        let header = b"\r\n\r\n\0\r\nQUIT\n\x21\x11\0\x0c\x0a\x01\x02\x03\x0a\0\0\x01\xc3\x50\x0c\xea";
+        let client = "10.1.2.3:50000".parse().unwrap();
+        assert_eq!(read_whole(header), Ok(Said::Client(client)));
+        assert_eq!(write(client, "10.0.0.1:3306".parse().unwrap()), header);
+        assert_eq!(read_whole(b"\r\n\r\n\0\r\nQUIT\n\x20\0\0\0"), Ok(Said::Nobody));
+    }
+
+    #[test]
+    fn what_is_no_header_is_told_apart() {
+        assert_eq!(read_whole(b"PROXY TCP4 10.1.2.3 10.0.0.1 1 2\r\n"), Err(ProxyError::NotAHeader));
+        assert_eq!(read_whole(b"\r\n\r\n\0\r\nQUIT\n\x11\x11\0\0"), Err(ProxyError::OtherVersion));
+        assert_eq!(read_whole(b"\r\n\r\n\0\r\nQUIT\n\x21\x11\0\x04abcd"), Err(ProxyError::Length));
+        assert_eq!(read_whole(b"\r\n\r\n\0\r\nQUIT\n\x21\x11\xff\xff"), Err(ProxyError::Length));
+    }
+
+    proptest! {
+        #[test]
+        fn headers_come_back_as_they_were_written(client: SocketAddr, own: SocketAddr) {
+            let said = Said::Client(SocketAddr::new(client.ip().to_canonical(), client.port()));
+            prop_assert_eq!(read_whole(&write(client, own)), Ok(said));
+        }
+
+        #[test]
+        fn no_bytes_make_it_panic(version: u8, family: u8, rest in prop::collection::vec(any::<u8>(), 0..60)) {
+            let mut bytes = SIGNATURE.to_vec();
+            bytes.extend_from_slice(&[version, family, 0, rest.len() as u8]);
+            bytes.extend_from_slice(&rest);
+            let _ = read_whole(&bytes);
+        }
+    }
+}
