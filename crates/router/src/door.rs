@@ -107,7 +107,8 @@ impl Place {
     #[cfg(test)]
     pub(crate) fn nowhere() -> Self {
         let listener = Listener::new(Address::tcp("127.0.0.1", 0), ListenerRole::Reader);
-        Self::take(&Door::open(&listener).expect("a free port").0).expect("the only place")
+        Self::take(&Door::open(&listener, &mut Sockets::default()).expect("a free port").0)
+            .expect("the only place")
     }
 
     /// The client is logged in (or goes on in a form that we cannot read).

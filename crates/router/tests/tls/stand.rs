@@ -91,14 +91,14 @@ impl Stand {
     /// A router that takes the word of proxies on loopback, and tells the server.
     pub(crate) fn front_behind_proxy(&self, clients: &ClientTls, servers: ServerTls) -> Front {
         let access = Access { allow: None, proxies: vec!["127.0.0.1/32".parse().unwrap()] };
-        self.front_with(self.tcp(), clients, servers, access)
+        self.front_with(self.tcp(), clients, servers, &access)
     }
 
     pub(crate) fn front(&self, reach: Address, clients: &ClientTls, servers: ServerTls) -> Front {
-        self.front_with(reach, clients, servers, Access::default())
+        self.front_with(reach, clients, servers, &Access::default())
     }
 
-    fn front_with(&self, reach: Address, clients: &ClientTls, servers: ServerTls, access: Access) -> Front {
+    fn front_with(&self, reach: Address, clients: &ClientTls, servers: ServerTls, access: &Access) -> Front {
         let tells = !access.proxies.is_empty();
         let socket = self.dir.path().join(format!("front-{}.sock", rand::random::<u32>()));
         let listener = |address| Listener {
