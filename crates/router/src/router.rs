@@ -236,6 +236,9 @@ impl Router {
     /// Another process listens on our sockets from now on: accepts nobody, and leaves what stands in the file system.
     /// Sessions stay; end them with [`Router::empty`] or [`Router::stop`].
     pub fn hand_over(&self) {
+        if let Some(zero_hop) = self.zero_hop.get() {
+            zero_hop.hand_over();
+        }
         self.parts().doors.iter().for_each(|door| door.hand_over());
     }
 

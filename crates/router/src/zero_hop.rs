@@ -113,6 +113,7 @@ pub(crate) struct Shown {
 pub(crate) struct ZeroHop {
     shown: Arc<ArcSwap<Shown>>,
     leaving: Arc<AtomicBool>,
+    handed_over: Arc<AtomicBool>,
 }
 
 impl ZeroHop {
@@ -125,7 +126,9 @@ impl ZeroHop {
     ) -> Result<(Self, JoinHandle<()>), Error> {
         let shown = Arc::new(ArcSwap::default());
         let leaving = Arc::new(AtomicBool::new(false));
+        let handed_over = Arc::new(AtomicBool::new(false));
         let mut course = Course::new(board, identity, idle, shown.clone(), leaving.clone());
+        course.handed_over = handed_over.clone();
         let config = course.board.sight().view.config.clone();
         course.open_or_close(&config);
         if let (Mode::Require, State::Not(error)) = (config.zero_hop, &mut course.state) {
@@ -138,7 +141,7 @@ impl ZeroHop {
             .name("headroom-0-hop".to_owned())
             .spawn(move || runtime.block_on(course.run(doors)))
             .map_err(Error::Thread)?;
-        Ok((Self { shown, leaving }, thread))
+        Ok((Self { shown, leaving, handed_over }, thread))
     }
 
     pub(crate) fn status(&self) -> Shown {
@@ -148,6 +151,11 @@ impl ZeroHop {
     /// The listeners are about to close: the kernel shall not count on them any more.
     pub(crate) fn leave(&self) {
         self.leaving.store(true, Relaxed);
+    }
+
+    /// Another process has taken over: what is in the kernel is its from now on, and is not touched here any more.
+    pub(crate) fn hand_over(&self) {
+        self.handed_over.store(true, Relaxed);
     }
 }
 
@@ -167,6 +175,7 @@ struct Course {
     idle: Arc<AskIdle>,
     shown: Arc<ArcSwap<Shown>>,
     leaving: Arc<AtomicBool>,
+    handed_over: Arc<AtomicBool>,
     state: State,
     why_not: String,
     ticks: u32,
@@ -190,6 +199,7 @@ impl Course {
             idle: Arc::new(idle),
             shown,
             leaving,
+            handed_over: Arc::default(),
             state: State::Off,
             why_not: String::new(),
             ticks: 0,
@@ -219,7 +229,9 @@ impl Course {
             let doors = doors.borrow_and_update().clone();
             self.look(&doors);
         }
-        if let State::On(bypass) = &mut self.state {
+        if let State::On(bypass) = &mut self.state
+            && !self.handed_over.load(Relaxed)
+        {
             // Whoever comes next takes over; until then nobody listens.
             let keep = self.board.sight().view.config.zero_hop_keep;
             let _ = bypass.beat(Duration::ZERO, keep);
@@ -232,6 +244,9 @@ impl Course {
 
     /// Brings the state to what the configuration asks for.
     fn open_or_close(&mut self, config: &RouterConfig) {
+        if self.handed_over.load(Relaxed) {
+            return;
+        }
         match (&self.state, config.zero_hop) {
             (State::Off, Mode::Off) if self.ticks > 0 => return,
             (State::On(_), Mode::Auto | Mode::Require) => return,
@@ -287,6 +302,9 @@ impl Course {
 
     /// One look: counts, pages, sessions that should leave, what the status shows.
     fn look(&mut self, doors: &[Arc<Door>]) {
+        if self.handed_over.load(Relaxed) {
+            return;
+        }
         if let State::On(bypass) = &mut self.state {
             let keep = self.board.sight().view.config.zero_hop_keep;
             let alive = if self.leaving.load(Relaxed) { Duration::ZERO } else { ALIVE };

@@ -29,6 +29,12 @@ pub(super) fn fit(listener: &Listener, bound: &Address, to_servers: TlsMode) -> 
             listener.tls.mode.word()
         ));
     }
+    if !listener.access.proxies.is_empty() {
+        return Err("proxy_protocol_from is this process's doing, so all pass through".to_owned());
+    }
+    if !listener.access.admits(Ipv4Addr::LOCALHOST.into()) {
+        return Err("allow leaves out 127.0.0.1, so all pass through and are looked at".to_owned());
+    }
     if to_servers != TlsMode::Disabled {
         return Err("[router.tls] is this process's doing, so all pass through".to_owned());
     }
@@ -74,6 +80,9 @@ mod tests {
         let mut listener = Listener::new("127.0.0.1:3306".parse().unwrap(), ListenerRole::Reader);
         let words = |listener: &Listener, tls| fit(listener, &listener.address, tls).unwrap_err();
         assert!(words(&listener, TlsMode::Required).contains("[router.tls]"));
+        listener.access.allow = Some(vec!["10.0.0.0/8".parse().unwrap()]);
+        assert!(words(&listener, TlsMode::Disabled).contains("allow"));
+        listener.access = fleet::config::Access::default();
         listener.tls.mode = ClientTlsMode::Required;
         assert!(words(&listener, TlsMode::Disabled).contains("tls = \"required\""));
     }
