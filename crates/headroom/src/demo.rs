@@ -65,6 +65,9 @@ pub(crate) struct DemoArgs {
     /// Only these parts: c (with a and b), d, e.
     #[arg(long, value_name = "PARTS", value_delimiter = ',', default_values_t = ['c', 'd', 'e'])]
     only: Vec<char>,
+    /// Send all sessions through the routers, also where the kernel would let them go past (zero-hop).
+    #[arg(long)]
+    relay: bool,
     /// From which arrivals and keys are drawn.
     #[arg(long, default_value_t = 1)]
     seed: u64,
@@ -83,6 +86,7 @@ impl DemoArgs {
         let mut plan = Plan::new(self.rounds, self.seed);
         plan.rates = plan.rates.times(self.rate / plan.rates.timeline);
         plan.between_zones = self.round_trip;
+        plan.relay = self.relay;
         plan.keep_parts(&self.only);
         Ok(plan)
     }
@@ -176,6 +180,7 @@ fn about(plan: &Plan, stage: &Stage, machine: &Machine) -> About {
         slice_s: plan.slice.as_secs_f64(),
         reader_sessions: plan.reader_sessions,
         seed: plan.seed,
+        sessions: stage.ways(),
         lab_up_s: stage.lab.came_up_in().as_secs_f64(),
         took_s: 0.0,
     }

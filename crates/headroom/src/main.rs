@@ -22,6 +22,7 @@ mod metrics;
 mod notify;
 mod option_files;
 mod report_command;
+mod pinned;
 mod route;
 mod router_view;
 mod source;

@@ -82,6 +82,17 @@ pub struct Wanted {
     pub wrap: usize,
 }
 
+/// Whether this process could bring programs into the kernel; nothing is left behind by asking.
+///
+/// # Errors
+/// What is missing, in words.
+pub fn possible() -> Result<(), Error> {
+    object::programs().map_err(|why| Error::NoProgram { why })?;
+    mounts::cgroup(None)?;
+    MapFd::create(&MAPS[Map::Active as usize]).map_err(|e| Error::kernel("use bpf(2)", e))?;
+    sys::netns_cookie().map_err(|e| Error::kernel("tell network namespaces apart", e)).map(drop)
+}
+
 impl Bypass {
     /// Brings everything into the kernel, or takes over what is there under this name. Nothing is sent past before
     /// [`Bypass::beat`] and [`Bypass::set_page`].

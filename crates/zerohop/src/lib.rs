@@ -25,6 +25,6 @@ pub mod pins;
 pub mod socket;
 mod sys;
 
-pub use bypass::{Bypass, Spec, Targeted, Wanted, monotonic_ns};
+pub use bypass::{Bypass, Spec, Targeted, Wanted, monotonic_ns, possible};
 pub use error::Error;
 pub use layout::{Fate, LISTENERS, SLOTS, Session, TARGETS, Tally};

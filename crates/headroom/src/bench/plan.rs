@@ -25,8 +25,10 @@ pub(crate) enum Subject {
     HaproxyAgain,
     /// MySQL Router, where there is one.
     MysqlRouter,
-    /// `headroom route`.
+    /// `headroom route` as a relay: `zero_hop = "off"`.
     Headroom,
+    /// `headroom route` with connections that go past it, where the kernel allows it: `zero_hop = "require"`.
+    HeadroomZeroHop,
 }
 
 impl Subject {
@@ -39,6 +41,7 @@ impl Subject {
             Self::HaproxyAgain => "haproxy-again",
             Self::MysqlRouter => "mysql-router",
             Self::Headroom => "headroom",
+            Self::HeadroomZeroHop => "headroom-zero-hop",
         }
     }
 }

@@ -95,7 +95,9 @@ impl Tools {
     fn rivals(&self) -> Vec<Subject> {
         let newer = self.haproxy_newer.as_ref().map(|_| Subject::HaproxyNewer);
         let router = self.mysql_router.as_ref().map(|_| Subject::MysqlRouter);
-        newer.into_iter().chain(router).collect()
+        let zero_hop =
+            zerohop::possible().inspect_err(|why| terminal::complain(&format!("no zero-hop here: {why}")));
+        newer.into_iter().chain(router).chain(zero_hop.ok().map(|()| Subject::HeadroomZeroHop)).collect()
     }
 
     fn programs(&self) -> Vec<(&str, &Path)> {

@@ -7,6 +7,7 @@
 use super::client::Session;
 use super::plan::Subject;
 use crate::child::Program;
+use crate::pinned::Pinned;
 use anyhow::Context;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
@@ -50,6 +51,8 @@ pub(crate) struct Running {
     /// Where clients go.
     pub(crate) address: SocketAddr,
     program: Option<Program>,
+    /// Goes away after the program.
+    pinned: Option<Pinned>,
 }
 
 /// Fails if one of the ports is taken, before anything is started.
@@ -74,9 +77,10 @@ impl Running {
             }
             Subject::HaproxyAgain => haproxy(subject, site, &site.haproxy, 4)?,
             Subject::MysqlRouter => mysql_router(site)?,
-            Subject::Headroom => headroom(site)?,
+            Subject::Headroom | Subject::HeadroomZeroHop => headroom(subject, site)?,
         };
-        let mut running = Self { address, program };
+        let pinned = (subject == Subject::HeadroomZeroHop).then(|| Pinned(configuration_of(subject, site)));
+        let mut running = Self { address, program, pinned };
         running.answers().await.with_context(|| format!("{subject} is not ready"))?;
         Ok(running)
     }
@@ -107,6 +111,11 @@ impl Running {
             if let Some(program) = &mut self.program {
                 program.alive()?;
             }
+            // Until the server has been looked at, connections come through the listener.
+            let outcome = outcome.and_then(|()| match &self.pinned {
+                Some(pinned) if !pinned.was_used() => Err(anyhow::anyhow!("connections do not go past it")),
+                _ => Ok(()),
+            });
             match outcome {
                 Ok(()) => return Ok(()),
                 Err(error) if Instant::now() >= deadline => return Err(error),
@@ -137,14 +146,18 @@ fn mysql_router(site: &Site) -> anyhow::Result<Started> {
     Ok((address, Some(program)))
 }
 
-fn headroom(site: &Site) -> anyhow::Result<Started> {
+fn headroom(subject: Subject, site: &Site) -> anyhow::Result<Started> {
     let address = SocketAddr::from((Ipv4Addr::LOCALHOST, site.first_port + 2));
     let admin = SocketAddr::from((Ipv4Addr::LOCALHOST, site.first_port + 3));
-    let file = written(site, "headroom.toml", &headroom_configuration(site, address, admin))?;
+    let text = headroom_configuration(subject, site, address, admin);
+    let file = written(site, &format!("{subject}.toml"), &text)?;
     let arguments = ["route", "--config", &file].map(str::to_owned);
-    let name = Subject::Headroom.name();
-    let program = Program::start(name, &site.headroom, &arguments, &log(site, Subject::Headroom))?;
+    let program = Program::start(subject.name(), &site.headroom, &arguments, &log(site, subject))?;
     Ok((address, Some(program)))
+}
+
+fn configuration_of(subject: Subject, site: &Site) -> PathBuf {
+    site.directory.join(format!("{subject}.toml"))
 }
 
 fn written(site: &Site, name: &str, text: &str) -> anyhow::Result<String> {
@@ -208,8 +221,12 @@ max_connections = {most}
 }
 
 /// The reader listener: with a single server the primary answers reads, as it may by default. The zone is given, so that
-/// nobody outside this machine is asked for it.
-fn headroom_configuration(site: &Site, address: SocketAddr, admin: SocketAddr) -> String {
+/// nobody outside this machine is asked for it. Past the router all sessions go: those that are sampled would be relayed.
+fn headroom_configuration(subject: Subject, site: &Site, address: SocketAddr, admin: SocketAddr) -> String {
+    let (zero_hop, insight) = match subject {
+        Subject::HeadroomZeroHop => ("require", "\ninsight = \"off\""),
+        _ => ("off", ""),
+    };
     format!(
         "[fleet]
 seeds = [\"{}\"]
@@ -220,7 +237,7 @@ option_file = \"{}\"
 
 [router]
 zone = \"a\"
-zero_hop = \"off\"
+zero_hop = \"{zero_hop}\"
 
 [[zone]]
 name = \"a\"
@@ -228,7 +245,7 @@ members = [\"127.0.0.0/8\"]
 
 [[listener]]
 address = \"{address}\"
-role = \"reader\"
+role = \"reader\"{insight}
 
 [admin]
 address = \"{admin}\"
@@ -259,14 +276,18 @@ mod tests {
 
     #[test]
     fn headrooms_configuration_is_one_that_it_accepts() {
-        let text = headroom_configuration(
-            &site(Path::new("/tmp")),
-            "127.0.0.1:23302".parse().unwrap(),
-            "127.0.0.1:23303".parse().unwrap(),
-        );
-        let config = fleet::config::Config::parse(&text, "headroom.toml").unwrap();
-        assert_eq!(config.listeners[0].address.to_string(), "127.0.0.1:23302");
-        assert_eq!(config.fleet.seeds[0].to_string(), "127.1.0.1:4000");
+        for subject in [Subject::Headroom, Subject::HeadroomZeroHop] {
+            let text = headroom_configuration(
+                subject,
+                &site(Path::new("/tmp")),
+                "127.0.0.1:23302".parse().unwrap(),
+                "127.0.0.1:23303".parse().unwrap(),
+            );
+            let config = fleet::config::Config::parse(&text, "headroom.toml").unwrap();
+            assert_eq!(config.listeners[0].address.to_string(), "127.0.0.1:23302");
+            assert_eq!(config.fleet.seeds[0].to_string(), "127.1.0.1:4000");
+            assert_eq!(config.router.zero_hop == fleet::config::ZeroHop::Off, subject == Subject::Headroom);
+        }
     }
 
     #[test]

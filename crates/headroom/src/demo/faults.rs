@@ -26,7 +26,7 @@ pub(crate) async fn run(
     progress: &Progress,
 ) -> anyhow::Result<(Vec<FaultFigures>, Course)> {
     let fleet = Fleet::new(stage.lab.servers());
-    let routers = Routers::start(&stage.lab, &READERS).await?;
+    let routers = Routers::start(&stage.lab, &READERS, plan.relay).await?;
     let phase =
         Phase { id: "e", title: "faults", policy: Policy::Headroom, demand: [1.0 / 3.0; 3], counted: None };
     let apps = stage.open(plan, &phase, &READERS, Some(&routers)).await?;

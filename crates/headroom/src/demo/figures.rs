@@ -60,6 +60,8 @@ pub(crate) struct About {
     pub(crate) reader_sessions: usize,
     /// Seed of arrivals and keys.
     pub(crate) seed: u64,
+    /// Which way the sessions of the phases with headroom went, and why.
+    pub(crate) sessions: String,
     /// How long the servers took to come up and replicate, s.
     pub(crate) lab_up_s: f64,
     /// From start to here, s.

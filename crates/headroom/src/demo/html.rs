@@ -57,7 +57,7 @@ fn header(report: &Report) -> String {
         "<header>\n<p class=\"brand\">Headroom</p>\n<h1>Reads go to the nearest replica that has room</h1>\n\
          <p class=\"lead\">{met} of {all} promises met, on {} with {} simulated zones on one machine, {}.</p>\n\
          <p class=\"facts\">{} · {} cores, shared by servers, links, routers and applications · {} ms round trip within a \
-         zone, {} ms between zones (simulated) · headroom {} · {:.0} s in all</p>\n{busy}</header>\n",
+         zone, {} ms between zones (simulated) · headroom {} · its sessions: {} · {:.0} s in all</p>\n{busy}</header>\n",
         escape(&about.servers),
         about.zones.len(),
         escape(&about.date),
@@ -66,6 +66,7 @@ fn header(report: &Report) -> String {
         about.within_zone_ms,
         about.between_zones_ms,
         escape(&about.headroom),
+        escape(&about.sessions),
         about.took_s
     )
 }

@@ -16,7 +16,7 @@ pub(crate) async fn run(
 ) -> anyhow::Result<Vec<PhaseFigures>> {
     let fleet = Fleet::new(stage.lab.servers());
     let routers = match group.phases.iter().any(|p| p.policy == Policy::Headroom) {
-        true => Some(Routers::start(&stage.lab, &group.readers).await?),
+        true => Some(Routers::start(&stage.lab, &group.readers, plan.relay).await?),
         false => None,
     };
     warm_up(stage, plan, group, progress).await?;

@@ -46,6 +46,8 @@ pub(crate) struct Plan {
     pub(crate) faults: Option<FaultPlan>,
     /// From which arrivals and keys are drawn.
     pub(crate) seed: u64,
+    /// All sessions go through the routers, also where the kernel would let them go past.
+    pub(crate) relay: bool,
 }
 
 /// Phases over the same readers.
@@ -148,6 +150,7 @@ impl Plan {
                 probe_every: Duration::from_millis(100),
             }),
             seed,
+            relay: false,
         }
     }
 

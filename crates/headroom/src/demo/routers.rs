@@ -5,6 +5,7 @@ use super::plan::{PRIMARY, ZONES};
 use crate::admin_client::AdminClient;
 use crate::child::Program;
 use crate::environment::Environment;
+use crate::pinned::Pinned;
 use crate::view::StatusView;
 use anyhow::{Context, bail};
 use fleet::Address;
@@ -39,18 +40,50 @@ pub(crate) struct ZoneRouter {
     pub(crate) writer_socket: PathBuf,
     /// Status page and JSON.
     pub(crate) admin: SocketAddrV4,
+    /// Which way sessions go.
+    pub(crate) way: Way,
     program: Program,
     client: AdminClient,
+    /// Goes away after the program.
+    pinned: Pinned,
+}
+
+/// Which way an application's sessions go.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Way {
+    /// Straight to the server that the router picked, by its TCP listeners' addresses; all but those it names.
+    Past(String),
+    /// Through the router, by its unix sockets; and why.
+    Through(String),
+}
+
+impl Way {
+    fn of(status: &StatusView) -> Self {
+        let tcp = status.listeners.iter().filter(|listener| !listener.address.starts_with('/'));
+        let (past, through): (Vec<_>, Vec<_>) = tcp.map(|l| &l.zero_hop).partition(|z| z.in_force);
+        match (past.first(), through.first()) {
+            (Some(past), None) => Self::Past(past.text.clone()),
+            (_, through) => Self::Through(through.map(|z| z.text.clone()).unwrap_or_default()),
+        }
+    }
+
+    /// For the report.
+    pub(crate) fn words(&self) -> String {
+        match self {
+            Self::Past(words) => format!("zero-hop: {}", words.replace("this process", "the router")),
+            Self::Through(why) => format!("through the routers, by unix sockets ({why})"),
+        }
+    }
 }
 
 impl Routers {
     /// Starts one router per zone; replicas that are not among `readers` are reserved, so they get no reads. Returns
     /// when each router may pick every reader.
-    pub(crate) async fn start(lab: &Lab, readers: &[&str]) -> anyhow::Result<Self> {
+    pub(crate) async fn start(lab: &Lab, readers: &[&str], relay: bool) -> anyhow::Result<Self> {
         let mut routers = Self { routers: Vec::new() };
         let status = lab.status().await;
         for (zone, _) in ZONES {
-            routers.routers.push(ZoneRouter::start(&status, zone, readers)?);
+            routers.routers.push(ZoneRouter::start(&status, zone, readers, relay)?);
         }
         let deadline = Instant::now() + READY_WITHIN;
         for router in &mut routers.routers {
@@ -72,25 +105,28 @@ impl Routers {
     /// Asks them to end and waits.
     pub(crate) async fn stop(self) -> anyhow::Result<()> {
         let mut stopping = JoinSet::new();
+        let mut pinned = Vec::new();
         for router in self.routers {
             stopping.spawn(router.program.stop());
+            pinned.push(router.pinned);
         }
         while let Some(stopped) = stopping.join_next().await {
             stopped??;
         }
+        drop(pinned);
         Ok(())
     }
 }
 
 impl ZoneRouter {
-    fn start(status: &Status, zone: &'static str, readers: &[&str]) -> anyhow::Result<Self> {
+    fn start(status: &Status, zone: &'static str, readers: &[&str], relay: bool) -> anyhow::Result<Self> {
         let RouterAddresses { reader, writer, admin } = status.router_addresses(zone)?;
         let dir = &status.dir;
         let socket = |role: &str| dir.join(format!("router-{zone}-{role}.sock"));
         let (reader_socket, writer_socket) = (socket("reader"), socket("writer"));
         let names = status.servers.iter().map(|server| server.name.clone());
         let options = RouterOptions {
-            zero_hop: Some("off"),
+            zero_hop: Some(if relay { "off" } else { "auto" }),
             reserved: names.filter(|name| name != PRIMARY && !readers.contains(&name.as_str())).collect(),
             threads: Some(1),
             reader_socket: Some(reader_socket.clone()),
@@ -105,7 +141,19 @@ impl ZoneRouter {
         let binary = std::env::current_exe().context("finding this program's own file")?;
         let program = Program::start("headroom route", &binary, &arguments.collect::<Vec<_>>(), &log)?;
         let client = AdminClient::new(Some(&admin.to_string()), &Environment::default());
-        Ok(Self { zone, reader, writer, reader_socket, writer_socket, admin, program, client })
+        let (way, pinned) = (Way::Through(String::new()), Pinned(file));
+        Ok(Self { zone, reader, writer, reader_socket, writer_socket, admin, way, program, client, pinned })
+    }
+
+    /// Where the zone's application finds readers and the writer.
+    pub(crate) fn addresses(&self) -> (Vec<Address>, Address) {
+        match self.way {
+            Way::Past(_) => (vec![address(self.reader)], address(self.writer)),
+            Way::Through(_) => {
+                let unix = |path: &PathBuf| Address::Unix(path.clone());
+                (vec![unix(&self.reader_socket)], unix(&self.writer_socket))
+            }
+        }
     }
 
     async fn wait_ready(&mut self, readers: &[&str], deadline: Instant) -> anyhow::Result<()> {
@@ -116,7 +164,10 @@ impl ZoneRouter {
                 Ok(status) => not_eligible(status, readers),
                 Err(error) => vec![format!("{error:#}")],
             };
-            if missing.is_empty() {
+            if let Ok(status) = &seen
+                && missing.is_empty()
+            {
+                self.way = Way::of(status);
                 return Ok(());
             }
             if Instant::now() > deadline {

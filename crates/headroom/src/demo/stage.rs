@@ -3,10 +3,11 @@
 use super::plan::{PRIMARY, Phase, Plan, ZONES};
 use super::routers::{Routers, address};
 use anyhow::{Context, anyhow, bail};
-use fleet::Address;
 use lab::app::{self, App, AppSpec, Rates, Tally, Traffic};
 use lab::{Account, Lab, Spec};
+use std::collections::BTreeSet;
 use std::path::Path;
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use tokio::task::JoinSet;
 
@@ -22,6 +23,8 @@ pub(crate) struct Stage {
     pub(crate) lab: Lab,
     /// All ticks count from here.
     pub(crate) epoch: Instant,
+    /// Which way sessions went, as each router said.
+    ways: Mutex<BTreeSet<String>>,
 }
 
 /// One application per zone, in the order of [`ZONES`].
@@ -36,7 +39,7 @@ impl Stage {
         let within = lab::Network::default().within;
         let spec = Spec::new(&ZONES).primary(PRIMARY).round_trip(within, plan.between_zones);
         let lab = Lab::up(&spec, base).await?;
-        let stage = Self { lab, epoch: Instant::now() };
+        let stage = Self { lab, epoch: Instant::now(), ways: Mutex::default() };
         app::load(&mut stage.lab.connect(PRIMARY).await?, plan.data).await.context("loading the tables")?;
         let deadline = Instant::now() + LOADED_WITHIN;
         for server in stage.lab.servers() {
@@ -69,10 +72,8 @@ impl Stage {
                 }
                 None => {
                     let router = routers.context("no router runs")?.of(zone)?;
-                    (
-                        vec![Address::Unix(router.reader_socket.clone())],
-                        Address::Unix(router.writer_socket.clone()),
-                    )
+                    self.ways.lock().unwrap_or_else(PoisonError::into_inner).insert(router.way.words());
+                    router.addresses()
                 }
             };
             let spec = AppSpec {
@@ -97,6 +98,12 @@ impl Stage {
         }
         apps.sort_by(|x, y| x.zone().cmp(y.zone()));
         Ok(Apps { apps })
+    }
+
+    /// Which way sessions went where headroom placed them.
+    pub(crate) fn ways(&self) -> String {
+        let ways = self.ways.lock().unwrap_or_else(PoisonError::into_inner);
+        ways.iter().cloned().collect::<Vec<_>>().join("; ")
     }
 
     /// Seconds since the epoch.

@@ -52,6 +52,9 @@ pub(crate) fn text(report: &Report, paint: Paint) -> String {
         about.cores,
         about.took_s
     );
+    if !about.sessions.is_empty() {
+        let _ = writeln!(text, "Sessions that headroom placed: {}.", about.sessions);
+    }
     text
 }
 
