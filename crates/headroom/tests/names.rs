@@ -50,7 +50,7 @@ impl Route {
         let text = format!(
             "[fleet]\nseeds = [\"db.test:{}\"]\ndiscover = false\n\
              [credentials]\noption_file = \"{}\"\n\
-             [router]\nzone = \"a\"\nhold_deadline = \"1s\"\n\
+             [router]\nzone = \"a\"\nzero_hop = \"off\"\nhold_deadline = \"1s\"\n\
              [[listener]]\naddress = \"{writer}\"\nrole = \"writer\"\n\
              [admin]\nenabled = false\n",
             lab.port(),

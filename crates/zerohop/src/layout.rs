@@ -3,6 +3,7 @@
 
 use serde::Serialize;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use std::time::Duration;
 
 /// Number of this layout.
 pub(crate) const LAYOUT: u32 = 1;
@@ -172,6 +173,11 @@ impl Fate {
 }
 
 impl Session {
+    /// How long ago it was dialled.
+    pub fn age(&self) -> Duration {
+        Duration::from_nanos(crate::bypass::monotonic_ns().saturating_sub(self.since))
+    }
+
     pub(crate) fn read(cookie: u64, bytes: &[u8]) -> Self {
         let state = u32_at(bytes, 36);
         Self {

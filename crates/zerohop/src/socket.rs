@@ -41,8 +41,10 @@ pub struct Socket {
     pub received: u64,
     /// No data went either way for this long.
     pub quiet: Duration,
-    /// The last data came from the other end, as far as a clock of milliseconds can tell.
-    pub answered: bool,
+    /// Since we last sent data; the kernel's clock ticks every few milliseconds.
+    pub sent_ago: Duration,
+    /// Since we last received data.
+    pub received_ago: Duration,
     /// Bytes are under way: unread here or not yet acknowledged there.
     pub busy: bool,
     family: u8,
@@ -147,15 +149,16 @@ fn socket(answer: &[u8]) -> Option<Socket> {
     // Kernels before 4.1 have no byte counts; none of those runs the programs.
     let counts = info.get(..136)?;
     let (since_sent, since_received) = (u32_at(counts, 44), u32_at(counts, 52));
-    let quiet = since_sent.min(since_received);
+    let ms = |ms: u32| Duration::from_millis(u64::from(ms));
     Some(Socket {
         cookie: u64_at(&identity, 40),
         local: address(family, &identity, 0, 4),
         peer: address(family, &identity, 2, 20),
         sent: u64_at(counts, 120),
         received: u64_at(counts, 128),
-        quiet: Duration::from_millis(u64::from(quiet)),
-        answered: since_received <= since_sent,
+        quiet: ms(since_sent.min(since_received)),
+        sent_ago: ms(since_sent),
+        received_ago: ms(since_received),
         busy: u32_at(head, 56) > 0 || u32_at(head, 60) > 0,
         family,
         identity,

@@ -28,12 +28,15 @@ const LENIENT: Duration = Duration::from_secs(60);
 const LOOKED: Duration = Duration::from_secs(2);
 /// How often bytes of live sessions are looked up.
 const BYTES_EVERY: Duration = Duration::from_secs(5);
+/// How often sessions without a greeting are looked for.
+const GREETING_LOOK: Duration = Duration::from_millis(250);
 
 /// What is known of the pairs of listener and server.
 #[derive(Debug, Default)]
 pub(super) struct Counts {
     seen: HashMap<(u32, SocketAddr), Seen>,
     bytes_looked: Option<Instant>,
+    greetings_looked: Option<Instant>,
 }
 
 /// One pair.
@@ -47,6 +50,7 @@ struct Seen {
     live: (u64, u64),
     /// Bytes told so far, which never become less.
     told: (u64, u64),
+    opened_at: Option<Instant>,
     lost_at: Option<Instant>,
     usual: u32,
     lenient_until: Option<Instant>,
@@ -59,7 +63,7 @@ impl Counts {
             let tally = bypass.tally(number).ok()?;
             Some(((listener, at), Seen::new(number, tally)))
         };
-        Self { seen: bypass.targets().filter_map(read).collect(), bytes_looked: None }
+        Self { seen: bypass.targets().filter_map(read).collect(), bytes_looked: None, greetings_looked: None }
     }
 
     /// Takes over what has been counted since the last look.
@@ -86,6 +90,7 @@ impl Counts {
                 self.seen.remove(&(listener, at));
             }
         }
+        self.look_for_greetings(bypass, board, sight.view.config.attempt_deadline, now);
         if self.bytes_looked.is_none_or(|at| now.duration_since(at) > BYTES_EVERY) {
             self.bytes_looked = Some(now);
             self.look_at_bytes(bypass);
@@ -117,6 +122,28 @@ impl Counts {
     pub(super) fn of(&self, target: u32) -> Option<(&ServerName, Role)> {
         let seen = self.seen.values().find(|seen| seen.number == target)?;
         Some((seen.server.as_ref()?, seen.role))
+    }
+
+    /// A server that accepts and says nothing fails new sessions as one that refuses does. Looked for only while sessions
+    /// are being opened.
+    fn look_for_greetings(&mut self, bypass: &Bypass, board: &Board, deadline: Duration, now: Instant) {
+        let soon = |at: Instant| now.duration_since(at) < deadline + GREETING_LOOK * 2;
+        let young = self.seen.values().any(|seen| seen.opened_at.is_some_and(soon));
+        if !young || self.greetings_looked.is_some_and(|at| now.duration_since(at) < GREETING_LOOK) {
+            return;
+        }
+        self.greetings_looked = Some(now);
+        // What cannot be read now is read the next time.
+        let (Ok(sessions), Ok(sockets)) = (bypass.sessions(), socket::established()) else { return };
+        let open: HashMap<u64, _> = sessions.iter().filter(|s| s.open).map(|s| (s.cookie, s)).collect();
+        for socket in sockets.iter().filter(|socket| socket.received == 0) {
+            let session = open.get(&socket.cookie).filter(|s| s.age() >= deadline);
+            if let Some((server, _)) = session.and_then(|s| self.of(s.target)) {
+                let words =
+                    format!("connected, but no greeting for {} ms (past this process)", deadline.as_millis());
+                board.suspect(server, &words);
+            }
+        }
     }
 
     fn look_at_bytes(&mut self, bypass: &Bypass) {
@@ -164,6 +191,7 @@ impl Seen {
             role: ListenerRole::Reader,
             live: (0, 0),
             told: (tally.to_server, tally.to_client),
+            opened_at: None,
             lost_at: None,
             usual: 0,
             lenient_until: None,
@@ -181,6 +209,9 @@ impl Seen {
         let (refused, hung) = (tally.refused - before.refused, tally.hung - before.hung);
         let (ended, lost) = (tally.ended - before.ended, tally.lost - before.lost);
         add(&past.connections, tally.opened - before.opened);
+        if tally.opened > before.opened {
+            self.opened_at = Some(now);
+        }
         add(&past.failures, refused);
         let ours = past.ended_by_us.load(Relaxed).min(ended.saturating_sub(lost));
         past.ended_by_us.fetch_sub(ours, Relaxed);

@@ -28,6 +28,10 @@ use zerohop::{Bypass, Error, Session, socket};
 
 /// Quiet for so long, a session on a server that does not answer is ended.
 const QUIET_ON_SILENT: Duration = Duration::from_millis(200);
+/// Moves for balance ask for so many times the configured quiet: half a second by default.
+const CAREFUL: u32 = 25;
+/// A server reads what was sent to it within this time.
+const LONG: Duration = Duration::from_secs(1);
 /// A server that would not tell is asked again after this long.
 const ASK_AGAIN: Duration = Duration::from_secs(10);
 
@@ -118,7 +122,7 @@ impl Leaving {
         }
         if !want.answers {
             let quiet = want.wanted.quiet.max(QUIET_ON_SILENT);
-            let gone = |l: &&Live| l.socket.answered && !l.socket.busy && l.socket.quiet >= quiet;
+            let gone = |l: &&Live| answered_or_both_at_once(l) && !l.socket.busy && l.socket.quiet >= quiet;
             close(bypass, want, theirs.iter().copied().filter(gone));
             return;
         }
@@ -179,6 +183,8 @@ impl Leaving {
                 if tally.past.sessions(role) == 0 || wanted.why == Closed::Stopping {
                     continue;
                 }
+                let quiet = wanted.quiet.max(careful(wanted.why, sight.view.config.replace.quiet));
+                let wanted = Wanted { quiet, ..wanted };
                 let since = *self.since.entry((tally.name.clone(), role)).or_insert(now);
                 // For balance alone nobody is cut; a drain has a deadline of its own.
                 let must = matches!(wanted.why, Closed::NotEligible | Closed::NotPrimary);
@@ -216,18 +222,33 @@ impl Leaving {
     }
 }
 
+/// How quiet a session must have been at least. A byte that arrives cancels no close here, as it does in the relay; so one
+/// that is closed only to be placed better must not look like one between two statements of a request.
+fn careful(why: Closed, configured: Duration) -> Duration {
+    let for_balance = matches!(why, Closed::Balance | Closed::ReplicaBack);
+    if for_balance { configured * CAREFUL } else { configured }
+}
+
 /// Whether all three witnesses say that a session is idle.
 fn may_end(live: &Live, idle: &Idle, quiet: Duration, before: &HashMap<u64, (u64, u64)>) -> bool {
     let socket = &live.socket;
     let unchanged = before.get(&live.session.cookie) == Some(&(socket.sent, socket.received));
     let client: SocketAddr = socket.local;
+    // Sent and answered within one tick look the same as answered and sent: then the statement may be under way still.
+    let answered = socket.received_ago < socket.sent_ago;
     let by_server = if idle.idle.contains(&client) {
-        true
+        // A server that has not read a statement yet says that the session sleeps; not for long.
+        answered || socket.quiet >= LONG
     } else {
-        // Known there by another address; if nobody at all has a transaction, this one has none.
-        !idle.busy.contains(&client) && !idle.any_transaction && socket.answered
+        // Known there by another address: it does not tell of this one. If nobody at all has a transaction, it has none.
+        !idle.busy.contains(&client) && !idle.any_transaction && answered
     };
     unchanged && by_server && !socket.busy && socket.quiet >= quiet
+}
+
+/// The last word was the server's, or nobody can tell.
+fn answered_or_both_at_once(live: &Live) -> bool {
+    live.socket.received_ago <= live.socket.sent_ago
 }
 
 /// Ends sessions while the quota lasts, those that were quiet for longest first.
