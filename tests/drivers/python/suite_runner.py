@@ -1,6 +1,7 @@
 """go-sql-driver's own tests, as its module carries them, straight at the primary and through the writer at once.
 
-A test that passes directly must pass through the router; one that does not pass directly says nothing, and is skipped.
+A test that passes directly must pass through the router; one that does not pass directly says nothing, and is skipped. Some
+of them are timed, and miss on a busy machine with or without a router: what failed either way is tried once more, alone.
 Prints the line of JSON that every runner prints.
 """
 
@@ -21,15 +22,18 @@ LEFT_OUT = {"TestConnectorReturnsTimeout"}
 SUITE = ROOT / "target/drivers/go-suite"
 
 
-def outcomes(options, via):
-    """What became of each test: PASS, FAIL or SKIP, and the seconds it took."""
+def names():
+    listed = subprocess.run([SUITE, "-test.list", "^Test"], capture_output=True, text=True, check=True).stdout.split()
+    return [name for name in listed if name not in LEFT_OUT]
+
+
+def outcomes(options, via, names):
+    """What became of each test: PASS, FAIL or SKIP, the seconds it took, and all that was said."""
     environment = {
         "MYSQL_TEST_ADDR": getattr(options, via), "MYSQL_TEST_PROT": "tcp", "MYSQL_TEST_USER": options.user,
         "MYSQL_TEST_PASS": options.password, "MYSQL_TEST_DBNAME": f"{SCHEMA}_{via}",
     }
-    names = subprocess.run([SUITE, "-test.list", "^Test"], capture_output=True, text=True, check=True).stdout.split()
-    wanted = "|".join(name for name in names if name not in LEFT_OUT)
-    command = [SUITE, "-test.v", f"-test.run=^({wanted})$", f"-test.timeout={LIMIT_S}s"]
+    command = [SUITE, "-test.v", f"-test.run=^({'|'.join(names)})$", f"-test.timeout={LIMIT_S}s"]
     done = subprocess.run(command, env=os.environ | environment, capture_output=True, text=True, errors="replace", timeout=LIMIT_S + 20)
     found = re.findall(r"^--- (PASS|FAIL|SKIP): (\w+) \(([\d.]+)s\)", done.stdout, re.MULTILINE)
     return {name: (outcome, float(seconds), done.stdout) for outcome, name, seconds in found}
@@ -54,7 +58,11 @@ def run(options):
     for via in ways:
         execute(options, f"DROP DATABASE IF EXISTS {SCHEMA}_{via}", f"CREATE DATABASE {SCHEMA}_{via}")
     with ThreadPoolExecutor() as pool:
-        direct, through = pool.map(lambda via: outcomes(options, via), ways)
+        direct, through = pool.map(lambda via: outcomes(options, via, names()), ways)
+    for via, found in zip(ways, (direct, through)):
+        failed = [name for name in direct if found.get(name, ("FAIL",))[0] == "FAIL"]
+        if 0 < len(failed) < 20:
+            found.update(outcomes(options, via, failed))
     for via in ways:
         execute(options, f"DROP DATABASE {SCHEMA}_{via}")
     results = []
