@@ -9,9 +9,11 @@ mod guard;
 
 pub(crate) use guard::no_foreign_name;
 
-use crate::metrics;
+use crate::insight_view::{self, Question};
 use crate::view::StatusView;
-use axum::extract::State;
+use crate::{insight_metrics, metrics};
+use ::insight::Since;
+use axum::extract::{Query, State};
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
@@ -27,6 +29,8 @@ use tokio_util::sync::CancellationToken;
 pub(crate) trait Live: Send + Sync + 'static {
     /// How things stand now.
     fn status(&self) -> StatusView;
+    /// Where to ask what statements tell; `None` when nothing runs.
+    fn insight(&self) -> Option<router::Insight>;
     /// Empties a server. The text of an error says what would be right.
     fn drain(&self, server: &str, deadline: Option<Duration>) -> Result<(), String>;
     /// Lets it take sessions again.
@@ -89,10 +93,13 @@ fn routes(live: Arc<dyn Live>, open: bool) -> Router {
         .route("/page.css", get(|| page("text/css; charset=utf-8", include_str!("page/status.css"))))
         .route("/page.js", get(|| page("text/javascript; charset=utf-8", include_str!("page/status.js"))))
         .route("/status.json", get(|State(live): State<Arc<dyn Live>>| async move { Json(live.status()) }))
+        .route("/insight.json", get(insight))
         .route("/metrics", get(openmetrics))
         .route("/healthz", get(|| async { "ok\n" }))
         .merge(commands)
-        .fallback(|| async { (StatusCode::NOT_FOUND, "there are /, /status.json, /metrics and /healthz\n") })
+        .fallback(|| async {
+            (StatusCode::NOT_FOUND, "there are /, /status.json, /insight.json, /metrics and /healthz\n")
+        })
         .layer(middleware::from_fn_with_state(open, guard::no_foreign_name))
         .with_state(live)
 }
@@ -110,12 +117,27 @@ async fn page(kind: &'static str, text: &'static str) -> impl IntoResponse {
 }
 
 async fn openmetrics(State(live): State<Arc<dyn Live>>) -> Response {
-    match metrics::text(&live.status()) {
+    let measured = match live.insight() {
+        Some(insight) => insight.report(Since::Start).await.map(|report| insight_metrics::text(&report)),
+        None => None,
+    };
+    match metrics::text(&live.status(), measured.as_deref().unwrap_or_default()) {
         Ok(text) => {
             ([(header::CONTENT_TYPE, "application/openmetrics-text; version=1.0.0; charset=utf-8")], text)
                 .into_response()
         }
         Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, format!("{error}\n")).into_response(),
+    }
+}
+
+async fn insight(State(live): State<Arc<dyn Live>>, Query(question): Query<Question>) -> Response {
+    let report = match live.insight() {
+        Some(insight) => insight.report(question.since).await,
+        None => None,
+    };
+    match report {
+        Some(report) => Json(insight_view::view(&report, &question, &live.status())).into_response(),
+        None => (StatusCode::SERVICE_UNAVAILABLE, "the router has stopped\n").into_response(),
     }
 }
 

@@ -2,6 +2,7 @@
 
 use crate::admin::{DrainAnswer, DrainRequest};
 use crate::environment::Environment;
+use crate::insight_view::{InsightView, Question};
 use crate::view::StatusView;
 use anyhow::{Context, bail};
 use fleet::config::Admin;
@@ -39,6 +40,20 @@ impl AdminClient {
         serde_json::from_str(&body).with_context(|| {
             format!(
                 "{} does not answer like headroom route; name its admin address with --admin",
+                self.address
+            )
+        })
+    }
+
+    /// What statements tell.
+    pub(crate) async fn insight(&self, question: &Question) -> anyhow::Result<InsightView> {
+        let (code, body) = self.ask("GET", &format!("/insight.json?{}", question.query()), None).await?;
+        if code != 200 {
+            bail!("{} answered {code}: {}", self.address, body.trim());
+        }
+        serde_json::from_str(&body).with_context(|| {
+            format!(
+                "{} is no headroom route of this version; name its admin address with --admin",
                 self.address
             )
         })

@@ -37,6 +37,8 @@ pub(crate) enum Command {
     Watch(WatchArgs),
     /// What `watch` shows, for other programs: JSON and OpenMetrics on loopback.
     Agent(AgentArgs),
+    /// Which statements, endpoints and servers take the time, as a running `headroom route` measures it.
+    Top(crate::top::TopArgs),
     /// Empty a server: no new sessions, and the present ones leave when they can.
     Drain(DrainArgs),
     /// Let a drained server take sessions again.

@@ -95,6 +95,11 @@ impl Engine {
         }
     }
 
+    /// Where to ask what statements tell; `None` when it has stopped.
+    pub(crate) fn insight(&self) -> Option<router::Insight> {
+        self.running().as_ref().map(|running| running.router.insight())
+    }
+
     /// Takes over what changed. Listeners first, because they alone can fail.
     ///
     /// # Errors

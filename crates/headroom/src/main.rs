@@ -12,6 +12,8 @@ mod environment;
 mod exit;
 mod fleet_command;
 mod fleet_view;
+mod insight_metrics;
+mod insight_view;
 mod interrupted;
 mod lab_command;
 mod load_command;
@@ -32,6 +34,7 @@ mod still_life;
 mod table;
 mod terminal;
 mod upgrade;
+mod top;
 mod view;
 mod watch_command;
 mod zero_hop_command;
@@ -55,6 +58,7 @@ async fn main() -> ExitCode {
         cli::Command::Status(args) => status_command::status(args, &environment).await,
         cli::Command::Watch(args) => watch_command::run(args, &environment).await,
         cli::Command::Agent(args) => watch_command::agent(args, &environment).await,
+        cli::Command::Top(args) => top::run(args, &environment).await,
         cli::Command::Drain(args) => status_command::drain(args, &environment).await,
         cli::Command::Undrain(args) => status_command::undrain(args, &environment).await,
         cli::Command::ZeroHop(command) => zero_hop_command::run(command),

@@ -14,11 +14,11 @@ type Labels = Vec<(&'static str, String)>;
 type Gauges = Family<Labels, Gauge<f64, AtomicU64>>;
 type Counters = Family<Labels, Counter>;
 
-/// The whole exposition.
+/// The whole exposition, with the part of insight.
 ///
 /// # Errors
 /// Only if the text cannot be written, which memory alone decides.
-pub(crate) fn text(status: &StatusView) -> Result<String, std::fmt::Error> {
+pub(crate) fn text(status: &StatusView, measured: &str) -> Result<String, std::fmt::Error> {
     let mut sheet = Sheet { registry: Registry::with_prefix("headroom") };
     process(status, &mut sheet);
     servers(status, &mut sheet);
@@ -27,6 +27,9 @@ pub(crate) fn text(status: &StatusView) -> Result<String, std::fmt::Error> {
     listeners(status, &mut sheet);
     let mut text = String::new();
     encode(&mut text, &sheet.registry)?;
+    // Histograms that are counted elsewhere come ready made; the mark of the end stays last.
+    let end = text.rfind("# EOF").unwrap_or(text.len());
+    text.insert_str(end, measured);
     Ok(text)
 }
 

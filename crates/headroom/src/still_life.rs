@@ -140,6 +140,10 @@ impl Live for StillLife {
         status()
     }
 
+    fn insight(&self) -> Option<router::Insight> {
+        None
+    }
+
     fn drain(&self, server: &str, deadline: Option<Duration>) -> Result<(), String> {
         if !status().fleet.servers.iter().any(|s| s.name == server) {
             return Err(format!("there is no server '{server}'"));

@@ -210,6 +210,10 @@ impl Live for Process {
         status
     }
 
+    fn insight(&self) -> Option<router::Insight> {
+        self.engine.insight()
+    }
+
     fn drain(&self, server: &str, deadline: Option<Duration>) -> Result<(), String> {
         self.engine.drain(server, deadline)
     }
