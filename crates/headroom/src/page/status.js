@@ -222,6 +222,38 @@ function remember(status, now) {
   before = { now, commands: new Map(status.servers.map((s) => [s.name, s.routing ? s.routing.commands : null])) };
 }
 
+// ---- insight: what the statements that passed tell ----
+const took = (ms) => ms < 0.0995 ? (ms * 1e3).toFixed(0) + " µs" : ms < 9.95 ? ms.toFixed(2) + " ms" : ms < 9950 ? ms.toFixed(0) + " ms" : (ms / 1e3).toFixed(1) + " s";
+const rate = (n) => n < 10 ? n.toFixed(1) : count(n);
+
+function insightTable(view, name, requests) {
+  if (!view.rows.length) return [h("p", { class: "empty" }, "Nothing was measured in the last " + Math.round(view.span_s) + " s.")];
+  const figures = ["per second", "p50", "p99", "p99.9", "rows each", "errors"].concat(requests ? ["queries per request, p50 and p99"] : []);
+  const head = h("tr", {}, h("th", { class: "n" }, "share of time"), figures.map((t) => h("th", { class: "n" }, t)), h("th", {}, name));
+  const each = (row) => row.count ? ((row.rows_sent + row.rows_changed) / row.count).toFixed(1) : "–";
+  const asked = (row) => { const r = view.requests.find((r) => r.endpoint === row.name); return r ? count(r.queries_p50) + " · " + count(r.queries_p99) : "–"; };
+  const codes = (row) => Object.entries(row.error_codes).map(([code, n]) => code + ": " + n).join(", ");
+  const rows = view.rows.map((row) => h("tr", { title: row.id === row.name ? row.name : row.name + "\n" + row.id },
+    h("td", { class: "cell", style: { "--share": row.share.toFixed(4), "--z": "var(--accent)" } }, percent(row.share)),
+    [rate(row.per_second), took(row.p50_ms), took(row.p99_ms), took(row.p999_ms), each(row)].map((text) => h("td", { class: "n" }, text)),
+    h("td", { class: "n" + (row.errors ? " wrong" : ""), title: codes(row) }, count(row.errors)),
+    requests ? h("td", { class: "n" }, asked(row)) : null,
+    h("td", { class: "what" }, name === "statement" ? h("code", {}, row.name) : row.name)));
+  const notes = [view.more ? view.more + " more: headroom top" : null].concat(requests ? view.notes : []).filter(Boolean).join(" · ");
+  const span = "Last " + Math.round(view.span_s) + " s, as seen by this router. ";
+  return [h("table", {}, h("thead", {}, head), h("tbody", {}, rows)), h("p", { class: "note" }, span + notes)];
+}
+
+async function askInsight() {
+  try {
+    for (const [id, by, name] of [["endpoints", "endpoint", "endpoint"], ["digests", "digest", "statement"]]) {
+      const answer = await fetch("/insight.json?by=" + by + "&limit=10", { cache: "no-store", signal: AbortSignal.timeout(4000) });
+      if (answer.ok) show(id, insightTable(await answer.json(), name, by === "endpoint"));
+    }
+  } catch { /* the other question says that nobody answers */ }
+  setTimeout(askInsight, 2000);
+}
+
 async function ask() {
   try {
     const answer = await fetch("/status.json", { cache: "no-store", signal: AbortSignal.timeout(4000) });
@@ -243,3 +275,4 @@ async function ask() {
   setTimeout(ask, 1000);
 }
 ask();
+askInsight();
