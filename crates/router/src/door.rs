@@ -1,6 +1,6 @@
 //! Door: where clients come in. Accepts, counts, and hands each client to the thread that has the fewest sessions.
 //!
-//! One thread accepts for all listeners. The hash of `SO_REUSEPORT` would leave cores idle with few clients; an accept
+//! One thread, the first of the workers, accepts for all listeners. The hash of `SO_REUSEPORT` would leave cores idle with few clients; an accept
 //! and a hand-over cost a few microseconds a session, and nothing a query.
 
 use crate::error::Error;

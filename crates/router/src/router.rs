@@ -11,7 +11,7 @@ use crate::sockets::Sockets;
 use crate::status::{self, Status};
 use crate::steward;
 use crate::tls::{FromClients, ToServers};
-use crate::worker::{self, Handle, Message, Placement};
+use crate::worker::{self, Handle, Message, Placement, Ready};
 use crate::zero_hop::{self, ZeroHop};
 use fleet::config::{Listener, RouterConfig};
 use fleet::{Address, ServerName, Snapshot};
@@ -22,6 +22,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use tokio::sync::{mpsc, watch};
+use tokio::task::{JoinSet, LocalSet};
 
 /// How often a stop looks whether the last session has left.
 const STOP_LOOK: Duration = Duration::from_millis(20);
@@ -93,23 +94,25 @@ impl Router {
         unique(&listeners)?;
         let to_servers = ToServers::load(&config.tls)?;
         let opened = open_all(listeners, sockets)?;
-        let threads = config.threads.unwrap_or_else(|| path::threads(cores()));
+        let threads = config.threads.unwrap_or_else(|| path::threads(cores())).max(1);
         let asked = config.data_path;
         let report: Report = Box::new(suspect);
         let snapshot = snapshots.borrow().clone();
         let board = Arc::new(Board::new(config, snapshot, threads, report));
         begin_tls(&board, to_servers);
-        let (mut handles, mut joins) = (Vec::new(), Vec::new());
         let mut path = Path::asked(asked);
-        for thread in 0..threads {
-            let (handle, join) = start_worker(&board, thread, &mut path)?;
+        let (first, ready) = ready_worker(&board, 0, &mut path)?;
+        let (mut handles, mut joins) = (vec![first], Vec::new());
+        for thread in 1..threads {
+            let (handle, ready) = ready_worker(&board, thread, &mut path)?;
             handles.push(handle);
-            joins.push(join);
+            joins.push(ready.start().map_err(Error::Thread)?);
         }
         let workers: Arc<[Handle]> = handles.into();
         let stopping = Arc::new(AtomicBool::new(false));
         let (open, inbox) = mpsc::unbounded_channel();
-        joins.push(start_door(board.clone(), snapshots, workers.clone(), stopping.clone(), inbox)?);
+        let steward = steward::serve(board.clone(), snapshots, workers.clone(), stopping.clone());
+        joins.push(start_door(ready, steward, workers.clone(), inbox)?);
         let mut doors = Vec::new();
         for (door, fd) in opened {
             doors.push(door.clone());
@@ -329,41 +332,41 @@ fn begin_tls(board: &Arc<Board>, to_servers: Option<ToServers>) {
     board.secrecy.change(to_servers);
 }
 
-/// Starts a thread on the path in force, or on the next best if that is allowed and this one is not to be had.
-fn start_worker(
-    board: &Arc<Board>,
-    thread: usize,
-    path: &mut Path,
-) -> Result<(Handle, JoinHandle<()>), Error> {
-    match worker::start(board.clone(), thread, path.is_ring()).map_err(Error::Thread)? {
-        Ok(started) => Ok(started),
+/// Makes a worker ready on the path in force, or on the next best if that is allowed and this one is not to be had.
+fn ready_worker(board: &Arc<Board>, thread: usize, path: &mut Path) -> Result<(Handle, Ready), Error> {
+    match worker::ready(board.clone(), thread, path.is_ring()) {
+        Ok(ready) => Ok(ready),
         Err(unavailable) => {
             path.fall_back(unavailable)?;
-            start_worker(board, thread, path)
+            ready_worker(board, thread, path)
         }
     }
 }
 
-/// The door's thread: accepts for all listeners, and runs the steward.
+/// The first thread: accepts for all listeners, runs the steward, and is a worker like the others. A thread of its own for
+/// accepting would cost each new session a wake-up more.
 fn start_door(
-    board: Arc<Board>,
-    snapshots: watch::Receiver<Arc<Snapshot>>,
+    ready: Ready,
+    steward: impl Future<Output = ()> + Send + 'static,
     workers: Arc<[Handle]>,
-    stopping: Arc<AtomicBool>,
     mut inbox: mpsc::UnboundedReceiver<(Arc<Door>, OwnedFd)>,
 ) -> Result<JoinHandle<()>, Error> {
     let runtime =
         tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(Error::Thread)?;
     let most = most_sessions(workers.len());
-    let run = move || {
-        runtime.block_on(async move {
-            tokio::spawn(steward::serve(board, snapshots, workers.clone(), stopping));
-            while let Some((door, fd)) = inbox.recv().await {
-                tokio::spawn(door::serve(door, fd, workers.clone(), most));
-            }
-        });
+    let serve = async move {
+        let worker = tokio::task::spawn_local(ready.serve());
+        let mut tasks = JoinSet::new();
+        tasks.spawn(steward);
+        while let Some((door, fd)) = inbox.recv().await {
+            tasks.spawn(door::serve(door, fd, workers.clone(), most));
+        }
+        // With these go their handles, and with the last handle the worker.
+        drop((tasks, workers));
+        let _ = worker.await;
     };
-    std::thread::Builder::new().name("headroom-door".to_owned()).spawn(run).map_err(Error::Thread)
+    let run = move || LocalSet::new().block_on(&runtime, serve);
+    std::thread::Builder::new().name("headroom-0".to_owned()).spawn(run).map_err(Error::Thread)
 }
 
 fn cores() -> usize {

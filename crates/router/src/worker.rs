@@ -144,30 +144,49 @@ impl Placement {
     }
 }
 
-/// Starts thread number `thread`, and the ring's thread beside it if one is wanted.
+/// A worker that has its handle and not yet its thread.
+#[derive(Debug)]
+pub(crate) struct Ready {
+    board: Arc<Board>,
+    thread: usize,
+    ring: Option<RingThread>,
+    inbox: UnboundedReceiver<Message>,
+    sessions: Arc<AtomicUsize>,
+}
+
+/// Makes worker number `thread` ready, and starts the ring's thread beside it if one is wanted.
 ///
 /// # Errors
-/// The outer one when a thread cannot be started; the inner one when there is no ring to be had.
-pub(crate) fn start(
+/// When there is no ring to be had.
+pub(crate) fn ready(
     board: Arc<Board>,
     thread: usize,
     with_ring: bool,
-) -> std::io::Result<Result<(Handle, JoinHandle<()>), Unavailable>> {
-    let ring = match with_ring.then(|| RingThread::start(board.clone(), thread)).transpose() {
-        Ok(ring) => ring,
-        Err(unavailable) => return Ok(Err(unavailable)),
-    };
+) -> Result<(Handle, Ready), Unavailable> {
+    let ring = with_ring.then(|| RingThread::start(board.clone(), thread)).transpose()?;
     let (messages, inbox) = unbounded_channel();
     let sessions = Arc::new(AtomicUsize::new(0));
     let handle = Handle { messages, sessions: sessions.clone() };
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let join = std::thread::Builder::new().name(format!("headroom-{thread}")).spawn(move || {
+    Ok((handle, Ready { board, thread, ring, inbox, sessions }))
+}
+
+impl Ready {
+    /// Gives it a thread of its own.
+    pub(crate) fn start(self) -> std::io::Result<JoinHandle<()>> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let name = format!("headroom-{}", self.thread);
+        let run = move || LocalSet::new().block_on(&runtime, self.serve());
+        std::thread::Builder::new().name(name).spawn(run)
+    }
+
+    /// Works in the local set of the current thread, until nobody has its handle any more.
+    pub(crate) async fn serve(self) {
+        let Self { board, thread, ring, inbox, sessions } = self;
         let (roster, pool) = (Roster::default(), Rc::default());
         let ledger = Rc::new(RefCell::new(Ledger::new(board.insight.clone())));
         let worker = Rc::new(Worker { board, roster, pool, ledger, thread, ring });
-        LocalSet::new().block_on(&runtime, serve(worker, inbox, sessions));
-    })?;
-    Ok(Ok((handle, join)))
+        serve(worker, inbox, sessions).await;
+    }
 }
 
 /// Takes messages until nobody can send any more.
