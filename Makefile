@@ -4,7 +4,7 @@ export PATH := $(CURDIR)/target/rust/bin:$(HOME)/.cargo/bin:$(PATH):/usr/local/g
 export CARGO_TERM_PROGRESS_WHEN ?= auto
 
 .DEFAULT_GOAL := help
-.PHONY: help install build demo test test-mysql test-drivers bench bench-load lint fuzz clean-lab
+.PHONY: help install build demo test test-mysql test-drivers bench bench-load bench-verdict lint fuzz clean-lab
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' $(MAKEFILE_LIST) | column -t -s '|' 2>/dev/null \
@@ -45,6 +45,11 @@ bench-load: ## the load generator beside sysbench, on one server in one run
 	@scripts/install.sh build servers bench
 	cargo build --release --locked -p headroom
 	target/release/headroom bench load
+
+bench-verdict: ## bottlenecks really made on a lab's servers, and which of them is named: the confusion table
+	@scripts/install.sh build servers
+	cargo build --release --locked -p headroom
+	target/release/headroom bench verdict
 
 lint: ## formatting, clippy, licences and bans
 	@scripts/install.sh build

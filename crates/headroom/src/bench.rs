@@ -16,6 +16,7 @@ mod server;
 mod statistics;
 mod subject;
 mod sysbench;
+mod verdict;
 
 use clap::{Args, Subcommand};
 use plan::{Condition, Plan, Subject};
@@ -40,6 +41,8 @@ enum What {
     Load(generator::GeneratorArgs),
     /// Relay and demo, one after the other.
     All(AllArgs),
+    /// Verdicts: bottlenecks really made, and which is named.
+    Verdict(verdict::VerdictArgs),
 }
 
 /// Flags of `headroom bench relay`.
@@ -147,6 +150,7 @@ pub(crate) async fn run(args: BenchArgs) -> anyhow::Result<ExitCode> {
         What::Relay(args) => relay::run(args).await,
         What::Demo(args) => demo::run(args).await,
         What::Load(args) => generator::run(args).await,
+        What::Verdict(args) => verdict::run(args).await,
         What::All(args) => {
             let (relay, demo) = args.split();
             relay::run(relay).await?;

@@ -12,12 +12,12 @@ use crate::environment::Environment;
 use crate::terminal::{self, Paint};
 use crate::{credentials, exit, interrupted, source};
 use fleet::config::FleetConfig;
-use station::Station;
 use std::io::IsTerminal;
 use std::process::ExitCode;
 use std::time::Duration;
 
 pub(crate) use agent::run as agent;
+pub(crate) use station::Station;
 pub(crate) use view::WatchView;
 
 /// Windows are judged once this often.

@@ -1,8 +1,8 @@
 //! The table of rules: what each is called, what must hold, where its thresholds come from, what it explains, what to
 //! try next. Help, docs and the terminal view are made from it.
 //!
-//! Sources: *N* Netdata's stock alarms (health.d), *K* the kernel's documentation, *C* calibrated on the lab's servers
-//! (`headroom bench verdict`), *I* reasoning that awaits calibration.
+//! Sources: *N* Netdata's stock alarms (health.d), *K* the kernel's documentation, *I* reasoning that awaits
+//! calibration (`headroom bench verdict` on an idle machine).
 
 use super::{Finding, Name, Window, compute, elsewhere, lock, network, replication, storage};
 use Name::{
@@ -85,7 +85,7 @@ pub static RULES: &[Rule] = &[
     Rule {
         name: MetadataLocks,
         called: "metadata locks",
-        when: ">= 20 % of the sessions at work, and at least one, wait for a metadata lock or table flush (I, C)",
+        when: ">= 20 % of the sessions at work, and at least one, wait for a metadata lock or table flush (I)",
         explains: &[Connections, RowLocks],
         next: &[
             "end the transaction that holds the table (named above), or the DDL that waits in front of the others",
@@ -96,7 +96,7 @@ pub static RULES: &[Rule] = &[
     Rule {
         name: RowLocks,
         called: "row locks",
-        when: ">= 20 % of the sessions at work, and at least one, wait for a row (I, C)",
+        when: ">= 20 % of the sessions at work, and at least one, wait for a row (I)",
         explains: &[Connections],
         next: &[
             "look at the session that holds the row (named above): an idle one has a transaction left open",
@@ -109,7 +109,7 @@ pub static RULES: &[Rule] = &[
         name: FlushBound,
         called: "flushes of commits",
         when: ">= 30 % of the sessions at work wait for their commit and the disk flushes >= 30 % of the time; without \
-               sight of the disk >= 50 % of the sessions (I, C)",
+               sight of the disk >= 50 % of the sessions (I)",
         explains: &[],
         next: &[
             "a disk with power-loss protection, whose flush is free",
@@ -144,7 +144,7 @@ pub static RULES: &[Rule] = &[
     Rule {
         name: Cpu,
         called: "the CPU",
-        when: "busy >= 85 % (N) and somebody waits for a CPU >= 20 % of the time (I, C)",
+        when: "busy >= 85 % (N) and somebody waits for a CPU >= 20 % of the time (I)",
         explains: &[],
         next: &[
             "see who uses it: top; if it is not the database, move it away",

@@ -1,0 +1,104 @@
+//! The confusion table: what was made down, what was named across.
+
+use super::{Making, Outcome, Run};
+use crate::bench::statistics;
+use observe::verdict::Name;
+use std::collections::BTreeMap;
+
+/// Share of the makings after which the right verdict was in force, 0 to 1.
+pub(super) fn right(outcomes: &[Outcome]) -> f64 {
+    let right = outcomes.iter().filter(|outcome| outcome.named == outcome.made.expected()).count();
+    if outcomes.is_empty() { 0.0 } else { right as f64 / outcomes.len() as f64 }
+}
+
+/// The report.
+pub(super) fn markdown(run: &Run, date: &str) -> String {
+    let busy: Vec<f64> = run.outcomes.iter().map(|outcome| outcome.busy_before).collect();
+    let mut text = format!(
+        "# Verdicts, {date}\n\n{}; each made for {} s. CPU busy before anything was made: {:.0} % (median): {}.\n\n\
+         Right in {:.0} % of {} makings. Watching took {:.2} % of a core and {} MiB (the program that made the trouble, \
+         its clients and threads included).\n\n",
+        run.server,
+        run.seconds,
+        statistics::median(&busy).unwrap_or(0.0) * 100.0,
+        if statistics::median(&busy).unwrap_or(0.0) > 0.3 {
+            "this machine was not idle, so that the CPU is a bottleneck of its own"
+        } else {
+            "idle enough"
+        },
+        right(&run.outcomes) * 100.0,
+        run.outcomes.len(),
+        run.watching_cpu_share * 100.0,
+        run.watching_resident_bytes >> 20,
+    );
+    let mut rows: BTreeMap<Making, BTreeMap<Option<Name>, u32>> = BTreeMap::new();
+    for outcome in &run.outcomes {
+        *rows.entry(outcome.made).or_default().entry(outcome.named).or_default() += 1;
+    }
+    let mut columns: Vec<Option<Name>> = rows.values().flat_map(|row| row.keys().copied()).collect();
+    columns.sort_unstable();
+    columns.dedup();
+    let heading = |name: &Option<Name>| name.map_or("none", |name| name.rule().called).to_owned();
+    let headings: Vec<String> = columns.iter().map(heading).collect();
+    text.push_str(&format!("| made | named: {} | right after (median) |\n", headings.join(" | ")));
+    text.push_str(&format!("|---|{}---:|\n", "---:|".repeat(columns.len())));
+    for (made, row) in &rows {
+        let cell = |name: &Option<Name>| {
+            let count = row.get(name).copied().unwrap_or(0);
+            match (count, *name == made.expected()) {
+                (0, _) => String::new(),
+                (count, true) => format!("**{count}**"),
+                (count, false) => count.to_string(),
+            }
+        };
+        let cells: Vec<String> = columns.iter().map(cell).collect();
+        let of_this = run.outcomes.iter().filter(|outcome| outcome.made == *made);
+        let times: Vec<f64> = of_this.filter_map(|outcome| outcome.named_after_s).collect();
+        let after = match (made.expected(), times.is_empty()) {
+            (None, _) | (_, true) => "-".to_owned(),
+            (Some(_), false) => format!("{:.0} s", statistics::median(&times).unwrap_or(0.0)),
+        };
+        text.push_str(&format!("| {made} | {} | {after} |\n", cells.join(" | ")));
+    }
+    let stayed = run.outcomes.iter().filter(|outcome| !outcome.gone).count();
+    if stayed > 0 {
+        text.push_str(&format!("\n{stayed} verdicts were still in force 20 s after their cause had gone.\n"));
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_table_shows_what_was_made_and_what_was_named() {
+        let outcome = |made: Making, named| Outcome {
+            made,
+            strength: 1,
+            named,
+            text: String::new(),
+            runner_up: None,
+            named_after_s: Some(5.0),
+            kept: 1.0,
+            gone: true,
+            busy_before: 0.1,
+        };
+        let outcomes = vec![
+            outcome(Making::Healthy, None),
+            outcome(Making::RowLocks, Some(Name::RowLocks)),
+            outcome(Making::RowLocks, Some(Name::Cpu)),
+        ];
+        assert!((right(&outcomes) - 2.0 / 3.0).abs() < 1e-9);
+        let run = Run {
+            server: "MariaDB 10.11".to_owned(),
+            seconds: 20,
+            outcomes,
+            watching_cpu_share: 0.01,
+            watching_resident_bytes: 20 << 20,
+        };
+        let text = markdown(&run, "2026-11-20");
+        assert!(text.contains("| row-locks |  | 1 | **1** | 5 s |"), "{text}");
+        assert!(text.contains("| healthy | **1** |"), "{text}");
+    }
+}
