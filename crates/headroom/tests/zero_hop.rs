@@ -77,6 +77,7 @@ async fn a_drained_server_is_left_idle_first(lab: &Lab, route: &Route) {
     let on_a2 = lab.real("a2").unwrap().ip().to_string();
     assert_eq!([server_of(&mut idle).await, server_of(&mut busy).await], [on_a2.clone(), on_a2]);
     busy.query_drop("START TRANSACTION WITH CONSISTENT SNAPSHOT").await.unwrap();
+    route.wait_for("both are counted", |status| routing(status, "a2")["past"] == 2).await;
     assert!(route.headroom(&["drain", "a2", "--deadline", "6s"]).status.success());
     let ended = Instant::now();
     route.wait_for("one session is left", |status| routing(status, "a2")["past"] == 1).await;

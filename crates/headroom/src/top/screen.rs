@@ -52,9 +52,9 @@ pub(super) fn draw(frame: &mut Frame<'_>, shown: &Shown) {
     frame.render_widget(top_line(shown), head);
     frame.render_widget(Paragraph::new(tab_line(shown)), tabs);
     if shown.question.by == By::Request {
-        requests(frame, shown, rows)
+        requests(frame, shown, rows);
     } else {
-        figures(frame, shown, rows)
+        figures(frame, shown, rows);
     }
     if detail > 0 {
         details(frame, shown, selected);
@@ -230,7 +230,7 @@ fn bar(share: f64) -> String {
     const EIGHTHS: [char; 8] = [' ', '▏', '▎', '▍', '▌', '▋', '▊', '▉'];
     let eighths = (share.clamp(0.0, 1.0) * (BAR * 8) as f64).round() as usize;
     let mut bar = "█".repeat(eighths / 8);
-    if eighths % 8 > 0 {
+    if !eighths.is_multiple_of(8) {
         bar.push(EIGHTHS[eighths % 8]);
     }
     bar
