@@ -13,6 +13,8 @@ pub struct Snapshot {
     pub at: Instant,
     /// Counts up with each snapshot.
     pub round: u64,
+    /// Every server that anybody named has been asked once. Before, no primary is named, and who finds no server waits.
+    pub settled: bool,
     /// Every server known, by name.
     pub servers: Vec<Server>,
     /// Who takes writes.
@@ -47,6 +49,7 @@ impl Snapshot {
         Self {
             at,
             round: 0,
+            settled: false,
             servers: Vec::new(),
             writer: WriterStatus::Unknown { why: "no server has been asked yet".to_owned() },
             own_zone: None,

@@ -51,7 +51,8 @@ impl View {
         remarks.extend(self.remarks(book, &shown, &servers, &writer));
         remarks.sort();
         remarks.dedup();
-        Snapshot { at: now, round: self.round, servers, writer, own_zone, demand, remarks }
+        let (round, settled) = (self.round, self.settled);
+        Snapshot { at: now, round, settled, servers, writer, own_zone, demand, remarks }
     }
 
     /// At the start, the first that answers may be a former primary that still takes writes. So nobody is named before

@@ -20,7 +20,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         }
         servers.push(replica(&text, text.parse()?));
     }
-    let snapshot = Snapshot { round: 1, servers, ..Snapshot::empty(Instant::now()) };
+    let snapshot = Snapshot { round: 1, settled: true, servers, ..Snapshot::empty(Instant::now()) };
     let (_keep, snapshots) = tokio::sync::watch::channel(Arc::new(snapshot));
     let listener = Listener::new(address, ListenerRole::Reader);
     let _router = Router::start(config, vec![listener], snapshots, |_, _| {})?;

@@ -324,8 +324,8 @@ async fn reader(worker: &Worker, at: Instant) -> Result<Placed, Denied> {
             Err(refused) => {
                 let snapshot = &sight.view.snapshot;
                 let anybody_unasked = snapshot.servers.iter().any(|server| server.state == State::Unasked);
-                let unasked = (snapshot.round == 0 || anybody_unasked) && Instant::now() < until;
-                if !unasked || tokio::time::timeout_at(until, changes.changed()).await.is_err() {
+                let waits = (!snapshot.settled || anybody_unasked) && Instant::now() < until;
+                if !waits || tokio::time::timeout_at(until, changes.changed()).await.is_err() {
                     return Err(Denied::Refused(refuse::nobody(ListenerRole::Reader, &refused)));
                 }
             }

@@ -307,6 +307,7 @@ pub(crate) mod tests {
         }
         Snapshot {
             round: 1,
+            settled: true,
             servers,
             writer: WriterStatus::Known { server: ServerName::new("p") },
             own_zone: zoned(own),

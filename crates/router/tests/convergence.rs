@@ -176,6 +176,7 @@ impl World {
         });
         Snapshot {
             round: self.now,
+            settled: true,
             servers: servers.collect(),
             writer: WriterStatus::Unknown { why: "not simulated".to_owned() },
             demand,

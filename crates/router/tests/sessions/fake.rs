@@ -352,6 +352,7 @@ fn snapshot(round: u64, servers: Vec<Server>) -> Snapshot {
     let zone = Zone::new("a");
     Snapshot {
         round,
+        settled: round > 0,
         servers,
         writer,
         own_zone: Some(Zoned { zone: zone.clone(), by: ZonedBy::Rule }),

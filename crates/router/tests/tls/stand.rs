@@ -234,6 +234,7 @@ fn snapshot(reach: Address, proxy_protocol: bool) -> Snapshot {
         Some(Lag { at_least: Duration::ZERO, uncertainty: Duration::ZERO, source: LagSource::GtidSamples });
     Snapshot {
         round: 1,
+        settled: true,
         servers: vec![server],
         writer: WriterStatus::Known { server: name },
         own_zone: Some(Zoned { zone: zone.clone(), by: ZonedBy::Rule }),
