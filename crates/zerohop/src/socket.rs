@@ -76,6 +76,27 @@ pub fn established() -> io::Result<Vec<Socket>> {
 }
 
 impl Socket {
+    /// Whether nothing has gone either way since this was read, and nothing is under way. `false` too when it has ended,
+    /// or cannot be looked at.
+    pub fn is_unused_since(&self) -> bool {
+        self.again().is_ok_and(|now| {
+            now.is_some_and(|now| (now.sent, now.received, now.busy) == (self.sent, self.received, false))
+        })
+    }
+
+    /// The same connection as it is now; `None` when it has ended.
+    fn again(&self) -> io::Result<Option<Self>> {
+        let netlink = open()?;
+        send(&netlink, &request(BY_FAMILY, REQUEST, self.family, &self.identity), SendFlags::empty())?;
+        let mut buffer = [0; 1024];
+        let mut found = None;
+        take(&netlink, &mut buffer, |kind, payload| {
+            found = (kind == BY_FAMILY).then(|| socket(payload)).flatten();
+            Ok(true)
+        })?;
+        Ok(found)
+    }
+
     /// Ends it, as a reset does: both ends see it closed.
     ///
     /// # Errors
@@ -209,5 +230,28 @@ mod tests {
         assert_eq!((found.sent >= 5, found.received), (true, 0));
         let other = all.iter().find(|s| s.local == peer && s.peer == local).unwrap();
         assert_eq!(other.received, 5);
+    }
+
+    #[test]
+    fn a_connection_is_unused_until_a_byte_goes_either_way_and_never_after_its_end() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let mut client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (mut server, _) = listener.accept().unwrap();
+        let (local, peer) = (client.local_addr().unwrap(), client.peer_addr().unwrap());
+        let look = || {
+            let is_it = |s: &Socket| s.local == local && s.peer == peer;
+            established().unwrap().into_iter().find(is_it).unwrap()
+        };
+        let before = look();
+        assert!(before.is_unused_since());
+        client.write_all(b"hello").unwrap();
+        assert!(!before.is_unused_since());
+        server.read_exact(&mut [0; 5]).unwrap();
+        assert!(!before.is_unused_since(), "what was sent since stays counted after it was read");
+        let later = look();
+        server.write_all(b"unread").unwrap();
+        assert!(!later.is_unused_since());
+        drop((client, server));
+        assert!(!later.is_unused_since());
     }
 }

@@ -2,8 +2,8 @@
 //!
 //! There is no tracker in the path. **Idle** is what three witnesses say: the server (its session waits for a statement,
 //! outside a transaction), the kernel (nothing unread, nothing unacknowledged, quiet for as long as placement asks), and
-//! the byte counts, which are the same before the server was asked and after it answered. Then the socket is ended. A
-//! statement that is sent in the tens of microseconds between the last look and the end is lost.
+//! the byte counts, which are the same before the server was asked, after it answered, and once more right before the socket
+//! is ended. A statement that is sent in the ten or so microseconds between this last look and the end is lost.
 //!
 //! What nobody here can see is state that a session holds (temporary tables, locks, prepared statements, variables).
 //!
@@ -28,8 +28,8 @@ use zerohop::{Bypass, Error, Session, socket};
 
 /// Quiet for so long, a session on a server that does not answer is ended.
 const QUIET_ON_SILENT: Duration = Duration::from_millis(200);
-/// Moves for balance ask for so many times the configured quiet: half a second by default.
-const CAREFUL: u32 = 25;
+/// Moves for balance ask for so many times the configured quiet at least; see [`careful`].
+const CAREFUL: f64 = 2.5;
 /// A server reads what was sent to it within this time.
 const LONG: Duration = Duration::from_secs(1);
 /// A server that would not tell is asked again after this long.
@@ -117,13 +117,13 @@ impl Leaving {
 
     fn one(&mut self, bypass: &Bypass, want: &Want, theirs: &[&Live], ask: &Arc<AskIdle>, now: Instant) {
         if want.deadline.is_some_and(|deadline| deadline <= now) {
-            close(bypass, want, theirs.iter().copied());
+            close(bypass, want, theirs.iter().copied(), |_| true);
             return;
         }
         if !want.answers {
             let quiet = want.wanted.quiet.max(QUIET_ON_SILENT);
             let gone = |l: &&Live| answered_or_both_at_once(l) && !l.socket.busy && l.socket.quiet >= quiet;
-            close(bypass, want, theirs.iter().copied().filter(gone));
+            close(bypass, want, theirs.iter().copied().filter(gone), Socket::is_unused_since);
             return;
         }
         let name = &want.tally.name;
@@ -137,7 +137,7 @@ impl Leaving {
                 self.refused.remove(name);
                 let before = self.asked.remove(name).map(|asked| asked.before).unwrap_or_default();
                 let may = |l: &&Live| may_end(l, &idle, want.wanted.quiet, &before);
-                close(bypass, want, theirs.iter().copied().filter(may));
+                close(bypass, want, theirs.iter().copied().filter(may), Socket::is_unused_since);
             }
             Some(Some(Err(why))) => {
                 self.asked.remove(name);
@@ -183,8 +183,8 @@ impl Leaving {
                 if tally.past.sessions(role) == 0 || wanted.why == Closed::Stopping {
                     continue;
                 }
-                let quiet = wanted.quiet.max(careful(wanted.why, sight.view.config.replace.quiet));
-                let wanted = Wanted { quiet, ..wanted };
+                let least = careful(wanted.why, sight.view.config.replace.quiet);
+                let wanted = Wanted { quiet: wanted.quiet.max(least), ..wanted };
                 let since = *self.since.entry((tally.name.clone(), role)).or_insert(now);
                 // For balance alone nobody is cut; a drain has a deadline of its own.
                 let must = matches!(wanted.why, Closed::NotEligible | Closed::NotPrimary);
@@ -223,10 +223,12 @@ impl Leaving {
 }
 
 /// How quiet a session must have been at least. A byte that arrives cancels no close here, as it does in the relay; so one
-/// that is closed only to be placed better must not look like one between two statements of a request.
+/// that is closed only to be placed better should rather not be between two statements of a request. As there, a move
+/// first looks for sessions that rest for long (see `steward`) and takes what it finds after a while: a pool that hands its
+/// sessions out in turn has none that rests for long, and must not keep all of them where they are.
 fn careful(why: Closed, configured: Duration) -> Duration {
     let for_balance = matches!(why, Closed::Balance | Closed::ReplicaBack);
-    if for_balance { configured * CAREFUL } else { configured }
+    if for_balance { configured.mul_f64(CAREFUL) } else { configured }
 }
 
 /// Whether all three witnesses say that a session is idle.
@@ -251,8 +253,13 @@ fn answered_or_both_at_once(live: &Live) -> bool {
     live.socket.received_ago <= live.socket.sent_ago
 }
 
-/// Ends sessions while the quota lasts, those that were quiet for longest first.
-fn close<'a>(bypass: &Bypass, want: &Want, which: impl Iterator<Item = &'a Live>) {
+/// Ends sessions while the quota lasts, those that were quiet for longest first, where a last look at each still says so.
+fn close<'a>(
+    bypass: &Bypass,
+    want: &Want,
+    which: impl Iterator<Item = &'a Live>,
+    still: impl Fn(&Socket) -> bool,
+) {
     let mut which: Vec<&Live> = which.collect();
     which.sort_by_key(|l| std::cmp::Reverse(l.socket.quiet));
     for live in which {
@@ -260,7 +267,7 @@ fn close<'a>(bypass: &Bypass, want: &Want, which: impl Iterator<Item = &'a Live>
         if !wish.take() {
             return;
         }
-        if end(bypass, live) {
+        if still(&live.socket) && end(bypass, live) {
             want.tally.past.closed[want.wanted.why.index()].fetch_add(1, Relaxed);
             want.tally.past.ended_by_us.fetch_add(1, Relaxed);
             tracing::debug!(server = %want.tally.name, why = want.wanted.why.words(), "session past this process ended");

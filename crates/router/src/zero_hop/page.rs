@@ -38,11 +38,18 @@ struct Written {
 }
 
 /// Everything that a page depends on.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug)]
 struct From {
-    sight: usize,
+    /// Held, not only its address: a later sight may be put where this one was.
+    sight: Arc<Sight>,
     have: Vec<u32>,
     room: usize,
+}
+
+impl PartialEq for From {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.sight, &other.sight) && self.have == other.have && self.room == other.room
+    }
 }
 
 impl Pages {
@@ -94,7 +101,7 @@ impl Pages {
         let numbers = fit.dialled.iter().map(|at| bypass.listener(*at)).collect::<Result<Vec<u32>, _>>()?;
         let open: usize = numbers.iter().map(|n| counts.sessions_of(*n)).sum();
         let room = door.max_sessions().saturating_sub(door.sessions() + open).min(PICKS);
-        let from = From { sight: Arc::as_ptr(sight) as usize, have: sight.readers(), room };
+        let from = From { sight: sight.clone(), have: sight.readers(), room };
         let before = self.listeners.get(&door.bound).and_then(|written| written.as_ref().ok());
         let same = before.is_some_and(|before| before.from == from && before.fit == fit);
         let untouched = |number: &u32| Ok::<bool, Error>(bypass.taken(*number)? == 0);
