@@ -1,0 +1,196 @@
+//! The transactions of a thread: begun when they are due and a client is free, taken step by step, counted when they are
+//! over.
+
+use super::Thread;
+use crate::arrivals::Arrivals;
+use crate::driver::Phase;
+use crate::driver::client::Task;
+use crate::driver::connection::Connection;
+use crate::reply::Reply;
+use crate::tally::Failure;
+use crate::workload::{ClientDraws, Step};
+use std::cmp::Reverse;
+
+impl Thread<'_> {
+    /// A client has nothing to do: it waits for an arrival or thinks.
+    pub(super) fn release(&mut self, place: usize, now: u64) {
+        self.clients[place].free_since = now;
+        if self.schedule.is_some() {
+            self.free.push_back(place);
+        } else {
+            self.thinking.push(Reverse((now + if now > 0 { self.think } else { 0 }, place)));
+        }
+    }
+
+    /// Begins what is due; returns when the next is, if there is a next and a client for it.
+    pub(super) fn begin_due(&mut self, now: u64, phase: &Phase) -> Option<u64> {
+        match &phase.arrivals {
+            Arrivals::Closed { .. } => loop {
+                let Reverse((at, place)) = *self.thinking.peek()?;
+                if at >= phase.end || now >= phase.end {
+                    return None;
+                }
+                if at > now {
+                    return Some(at);
+                }
+                self.thinking.pop();
+                if self.is_free(place) {
+                    self.begin(place, at, now, None);
+                }
+            },
+            Arrivals::Open(_) => loop {
+                let at = phase.start + self.schedule.as_ref()?.peek().at;
+                if at >= phase.end {
+                    return None;
+                }
+                if at > now {
+                    return Some(at);
+                }
+                let Some(place) = self.free.pop_front() else {
+                    // Due, and nobody free: the end of a transaction or of the phase comes next.
+                    return Some(u64::MAX);
+                };
+                if self.is_free(place) {
+                    let arrival = self.schedule.as_mut()?.take();
+                    self.begin(place, at, now, Some(arrival.number));
+                }
+            },
+        }
+    }
+
+    pub(super) fn begin(&mut self, place: usize, due: u64, now: u64, arrival: Option<u64>) {
+        let Some(phase) = &self.phase else { return };
+        let client = &mut self.clients[place];
+        self.tally.arrivals += 1;
+        if let Some(number) = arrival {
+            client.reseed(phase.seed, number);
+            let could = due.max(client.free_since);
+            self.tally.lateness.saturating_record(now.saturating_sub(could));
+        }
+        let transaction = self.shared.workload.choose(&mut client.rng);
+        // In a closed loop nobody waits, so that the intended start is the actual one.
+        let due = if arrival.is_some() { due } else { now };
+        client.task =
+            Some(Task { transaction, step: 0, due, began: now, statement: 0, sent: now, failed: false });
+        self.in_flight += 1;
+        self.advance(place, now);
+    }
+
+    /// Takes steps until a statement is out or the transaction is over.
+    pub(super) fn advance(&mut self, place: usize, now: u64) {
+        let shared = self.shared;
+        let client = &mut self.clients[place];
+        let Some(task) = &mut client.task else { return };
+        let mut draws = ClientDraws {
+            rng: &mut client.rng,
+            slots: &mut client.slots,
+            client: (client.number, shared.clients),
+            last_insert_id: client.last_insert_id,
+            scratch: &mut self.scratch,
+        };
+        for step in &shared.workload.transactions[task.transaction].steps[task.step..] {
+            task.step += 1;
+            match step {
+                Step::Draw { slot, draw } => draws.slots[*slot] = draw.number(&mut draws),
+                Step::Send { statement, variant } => {
+                    let variant = variant.map_or(0, |slot| (draws.slots[slot] - 1).max(0) as usize);
+                    task.statement = *statement;
+                    task.sent = now;
+                    let lane = shared.workload.statements[*statement].lane;
+                    let lane = shared.lanes.iter().position(|(other, _)| *other == lane).unwrap_or(0);
+                    let token = place * shared.lanes.len() + lane;
+                    let sent =
+                        self.connections[token].send(&self.poll, shared, *statement, variant, &mut draws);
+                    if let Err(trouble) = sent {
+                        self.lost(token, trouble, now);
+                    }
+                    return;
+                }
+            }
+        }
+        self.finish(place, now, None);
+    }
+
+    /// Takes the answer to a client's statement.
+    pub(super) fn replied(&mut self, token: usize, reply: Reply, now: u64) {
+        let place = token / self.shared.lanes.len();
+        let client = &mut self.clients[place];
+        let Some(task) = &mut client.task else { return };
+        if task.failed {
+            return self.finish(place, now, None);
+        }
+        let measured = self.phase.as_ref().is_some_and(|phase| now <= phase.grace);
+        let count = &mut self.tally.statements[task.statement];
+        if measured {
+            self.tally.queries += 1;
+            self.second.queries += 1;
+            count.rows += reply.rows;
+        }
+        if let Some(code) = reply.error {
+            let failure = Failure::Code(code);
+            count.fail(failure);
+            self.tally.transactions[task.transaction].fail(failure);
+            self.second.failed += 1;
+            task.failed = true;
+            if self.connections[token].in_transaction {
+                if let Err(trouble) = self.connections[token].send_text(&self.poll, "ROLLBACK") {
+                    self.lost(token, trouble, now);
+                }
+                return;
+            }
+            return self.finish(place, now, None);
+        }
+        count.response.saturating_record(now.saturating_sub(task.sent));
+        if reply.last_insert_id > 0 {
+            client.last_insert_id = reply.last_insert_id;
+        }
+        self.advance(place, now);
+    }
+
+    /// Counts a transaction that is over, and gives its client something new to do.
+    pub(super) fn finish(&mut self, place: usize, now: u64, failure: Option<Failure>) {
+        let Some(task) = self.clients[place].task.take() else { return };
+        let Some(phase) = &self.phase else { return };
+        self.in_flight -= 1;
+        let count = &mut self.tally.transactions[task.transaction];
+        if let Some(failure) = failure {
+            if !task.failed {
+                count.fail(failure);
+                self.second.failed += 1;
+            }
+        } else if !task.failed {
+            let open = phase.arrivals.is_open();
+            // A closed loop counts what ends in time; an open one everything that was due in time.
+            if open || now <= phase.end {
+                let response = now.saturating_sub(task.due);
+                count.response.saturating_record(response);
+                self.second.response.saturating_record(response);
+                self.tally.late += u64::from(phase.objective.is_some_and(|objective| response > objective));
+                if open {
+                    count.service.saturating_record(now.saturating_sub(task.began));
+                }
+            }
+        }
+        if self.is_free(place) {
+            self.next(place, now);
+        }
+    }
+
+    /// What a free client does next. A closed loop without think time goes on at once, without a look at the queue.
+    pub(super) fn next(&mut self, place: usize, now: u64) {
+        let Some(phase) = &self.phase else { return };
+        if self.schedule.is_none() && self.think == 0 {
+            if now < phase.end {
+                self.begin(place, now, now, None);
+            }
+            return;
+        }
+        self.release(place, now);
+    }
+
+    pub(super) fn is_free(&self, place: usize) -> bool {
+        let lanes = self.shared.lanes.len();
+        self.clients[place].task.is_none()
+            && self.connections[place * lanes..(place + 1) * lanes].iter().all(Connection::is_ready)
+    }
+}
