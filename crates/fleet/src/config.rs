@@ -174,7 +174,8 @@ pub struct ServerRule {
 /// The data plane.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RouterConfig {
-    /// `e` of the flow formula: how much more than its even share a zone may carry to keep reads at home. 0 is exact.
+    /// `e` of the flow formula: how much more than its even share a zone may carry to keep reads at home. 0 is exact; the
+    /// default is about as much as measured demand is wrong, so that no read crosses zones for noise.
     pub slack: f64,
     /// A replica further behind than this is not eligible.
     pub max_lag: Duration,
@@ -320,7 +321,7 @@ impl Default for FleetConfig {
 impl Default for RouterConfig {
     fn default() -> Self {
         Self {
-            slack: 0.0,
+            slack: 0.02,
             max_lag: Duration::from_secs(10),
             warm_up: Duration::from_secs(10),
             attempt_deadline: Duration::from_millis(500),

@@ -88,6 +88,10 @@ pub(crate) struct RelayArgs {
     /// MySQL Router, as a further subject [default: target/mysqlrouter/mysqlrouter where it is, not with --quick].
     #[arg(long)]
     mysql_router: Option<PathBuf>,
+    /// Only these of the subjects, by name: direct, haproxy, haproxy-newer, mysql-router, headroom, headroom-insight-off,
+    /// headroom-zero-hop. Fewer of them make more rounds possible, which narrow intervals need.
+    #[arg(long, value_name = "NAMES", value_delimiter = ',')]
+    subjects: Vec<String>,
     /// Measure HAProxy twice: the second should differ by chance alone, which is a test of the method.
     #[arg(long)]
     control: bool,
@@ -130,17 +134,22 @@ impl AllArgs {
 }
 
 impl RelayArgs {
-    fn plan(&self, rivals: &[Subject]) -> Plan {
+    fn plan(&self, rivals: &[Subject]) -> anyhow::Result<Plan> {
         let mut subjects = vec![Subject::Direct, Subject::Haproxy];
         subjects.extend(rivals);
         subjects.extend(self.control.then_some(Subject::HaproxyAgain));
-        subjects.push(Subject::Headroom);
+        subjects.extend([Subject::HeadroomInsightOff, Subject::Headroom]);
+        let known: Vec<&str> = subjects.iter().map(|subject| subject.name()).collect();
+        if let Some(unknown) = self.subjects.iter().find(|name| !known.contains(&name.as_str())) {
+            anyhow::bail!("no subject {unknown:?} on this machine; there are {}", known.join(", "));
+        }
+        subjects.retain(|s| self.subjects.is_empty() || self.subjects.iter().any(|name| name == s.name()));
         let mut conditions: Vec<Condition> =
             self.clients.iter().map(|&clients| Condition::Load { clients, idle: 0 }).collect();
         conditions.extend((self.idle > 0).then_some(Condition::Load { clients: 16, idle: self.idle }));
         conditions.extend((self.connects > 0).then_some(Condition::Connect { cycles: self.connects }));
         let (rounds, seconds) = if self.quick { (1, 2) } else { (self.rounds, self.seconds) };
-        Plan { subjects, conditions, rounds, seconds, warm_up_seconds: 1, seed: self.seed }
+        Ok(Plan { subjects, conditions, rounds, seconds, warm_up_seconds: 1, seed: self.seed })
     }
 }
 

@@ -25,8 +25,10 @@ pub(crate) enum Subject {
     HaproxyAgain,
     /// MySQL Router, where there is one.
     MysqlRouter,
-    /// `headroom route` as a relay: `zero_hop = "off"`.
+    /// `headroom route` as a relay that times every statement: `zero_hop = "off"`, `insight = "on"`.
     Headroom,
+    /// The same with `insight = "off"`: what insight costs is the difference.
+    HeadroomInsightOff,
     /// `headroom route` with connections that go past it, where the kernel allows it: `zero_hop = "require"`.
     HeadroomZeroHop,
 }
@@ -41,6 +43,7 @@ impl Subject {
             Self::HaproxyAgain => "haproxy-again",
             Self::MysqlRouter => "mysql-router",
             Self::Headroom => "headroom",
+            Self::HeadroomInsightOff => "headroom-insight-off",
             Self::HeadroomZeroHop => "headroom-zero-hop",
         }
     }

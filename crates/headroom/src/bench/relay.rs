@@ -43,7 +43,7 @@ struct Tools {
 /// Measures, writes the run's directory, prints the tables.
 pub(crate) async fn run(args: RelayArgs) -> anyhow::Result<ExitCode> {
     let tools = Tools::find(&args)?;
-    let plan = args.plan(&tools.rivals());
+    let plan = args.plan(&tools.rivals())?;
     subject::ports_are_free(args.port)?;
     allow_files(u64::from(plan.most_sessions()))?;
     let directory = output::Directory::new(args.out.as_deref(), "relay", args.quick)?;

@@ -8,13 +8,12 @@ use serde::Serialize;
 use std::collections::BTreeMap;
 use std::io::Write;
 
+mod goal;
 pub(crate) mod markdown;
 pub(crate) mod section;
 
-/// At 16 clients on two cores, headroom is to carry this many times HAProxy's queries a second.
-pub(crate) const GOAL: f64 = 1.3;
-/// See [`GOAL`].
-pub(crate) const GOAL_CLIENTS: u32 = 16;
+/// The clients at which HAProxy measured twice is compared with itself.
+const CONTROL_CLIENTS: u32 = 16;
 
 /// All that is kept of a run.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -68,12 +67,6 @@ impl Report {
         self.summary.iter().find(|row| row.condition == condition && row.subject == subject)
     }
 
-    /// Headroom's queries a second as a multiple of HAProxy's under the goal's condition.
-    pub(crate) fn goal(&self) -> Option<Ratio> {
-        let condition = Condition::Load { clients: GOAL_CLIENTS, idle: 0 };
-        self.row(condition, Subject::Headroom)?.ratio(Subject::Haproxy, Metric::Qps)
-    }
-
     /// Writes JSON with one sample a line: complete for programs, and readable as a difference between two runs.
     pub(crate) fn write_json(&self, out: &mut impl Write) -> std::io::Result<()> {
         let head = Self { samples: Vec::new(), ..self.clone() };
@@ -111,12 +104,12 @@ fn warnings(machine: &Machine, plan: &Plan) -> Vec<String> {
 /// The control is the same program as what it is compared with: an interval without 1 in it is a false alarm, about one
 /// time in twenty, or a fault of the method.
 fn control_failed(summary: &[Row]) -> Option<String> {
-    let goal = Condition::Load { clients: GOAL_CLIENTS, idle: 0 };
-    let row = summary.iter().find(|row| row.condition == goal && row.subject == Subject::HaproxyAgain)?;
+    let control = Condition::Load { clients: CONTROL_CLIENTS, idle: 0 };
+    let row = summary.iter().find(|row| row.condition == control && row.subject == Subject::HaproxyAgain)?;
     let (low, high) = row.ratio(Subject::Haproxy, Metric::Qps)?.interval?;
     (low > 1.0 || high < 1.0).then(|| {
         format!(
-            "HAProxy measured twice differs from itself ({low:.2} to {high:.2} at {GOAL_CLIENTS} clients): \
+            "HAProxy measured twice differs from itself ({low:.2} to {high:.2} at {CONTROL_CLIENTS} clients): \
              do not trust this run's intervals"
         )
     })
@@ -151,6 +144,14 @@ fn ratios(samples: &[&Sample], subject: Subject, other: Subject) -> BTreeMap<Met
         Some((metric, Ratio::of(&pairs)?))
     };
     Metric::ALL.iter().filter_map(|&metric| ratio(metric)).collect()
+}
+
+/// A ratio with its interval.
+fn shown(ratio: &Ratio) -> String {
+    match ratio.interval {
+        Some((low, high)) => format!("{:.2} [{low:.2}, {high:.2}]", ratio.mean),
+        None => format!("{:.2}", ratio.mean),
+    }
 }
 
 #[cfg(test)]
@@ -218,9 +219,9 @@ pub(crate) mod tests {
     #[test]
     fn ratios_are_taken_inside_rounds_so_a_machine_that_slows_down_does_not_move_them() {
         let report = report();
-        let ratio = report.goal().unwrap();
-        assert!((ratio.mean - 1.4).abs() < 1e-9 && ratio.rounds == 3, "{ratio:?}");
         let row = report.row(SIXTEEN, Subject::Headroom).unwrap();
+        let ratio = row.ratio(Subject::Haproxy, Metric::Qps).unwrap();
+        assert!((ratio.mean - 1.4).abs() < 1e-9 && ratio.rounds == 3, "{ratio:?}");
         assert!((row.medians[&Metric::Qps] - 28_000.0).abs() < 1e-6);
         assert!((row.ratio(Subject::Direct, Metric::P99Ms).unwrap().mean - 60.0 / 35.0).abs() < 1e-9);
     }

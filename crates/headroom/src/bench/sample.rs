@@ -78,6 +78,8 @@ pub(crate) enum Metric {
     IdleKib,
     /// Resident memory that the idle sessions added, KiB.
     SessionsKib,
+    /// The same for one of them, KiB.
+    IdleSessionKib,
     /// Median of connect, ask, close, microseconds.
     ConnectP50Us,
     /// 99th percentile of it.
@@ -86,7 +88,7 @@ pub(crate) enum Metric {
 
 impl Metric {
     /// All of them.
-    pub(crate) const ALL: [Self; 11] = [
+    pub(crate) const ALL: [Self; 12] = [
         Self::Qps,
         Self::P50Ms,
         Self::P99Ms,
@@ -96,9 +98,28 @@ impl Metric {
         Self::EmptyKib,
         Self::IdleKib,
         Self::SessionsKib,
+        Self::IdleSessionKib,
         Self::ConnectP50Us,
         Self::ConnectP99Us,
     ];
+
+    /// In tables.
+    pub(crate) fn words(self) -> &'static str {
+        match self {
+            Self::Qps => "QPS",
+            Self::P50Ms => "p50",
+            Self::P99Ms => "p99",
+            Self::CpuUs => "CPU us a query",
+            Self::ServerCpuUs => "server CPU us a query",
+            Self::LoadedKib => "KiB under load",
+            Self::EmptyKib => "KiB just started",
+            Self::IdleKib => "KiB with the idle sessions",
+            Self::SessionsKib => "KiB that the idle sessions add",
+            Self::IdleSessionKib => "KiB a session",
+            Self::ConnectP50Us => "connect, ask, close p50",
+            Self::ConnectP99Us => "connect, ask, close p99",
+        }
+    }
 }
 
 impl Sample {
@@ -123,14 +144,19 @@ impl Sample {
 
 impl Cost {
     fn value(&self, metric: Metric, condition: Condition) -> Option<f64> {
-        let has_idle = matches!(condition, Condition::Load { idle, .. } if idle > 0);
-        let idle = |kib: u64| has_idle.then_some(kib as f64);
+        let sessions = match condition {
+            Condition::Load { idle, .. } if idle > 0 => Some(f64::from(idle)),
+            _ => None,
+        };
+        let idle = |kib: u64| sessions.map(|_| kib as f64);
+        let added = self.idle.resident_kib.saturating_sub(self.empty.resident_kib);
         match metric {
             Metric::CpuUs => Some(self.cpu_us),
             Metric::LoadedKib => Some(self.loaded.resident_kib as f64),
             Metric::EmptyKib => Some(self.empty.resident_kib as f64),
             Metric::IdleKib => idle(self.idle.resident_kib),
-            Metric::SessionsKib => idle(self.idle.resident_kib.saturating_sub(self.empty.resident_kib)),
+            Metric::SessionsKib => idle(added),
+            Metric::IdleSessionKib => sessions.map(|sessions| added as f64 / sessions),
             _ => None,
         }
     }

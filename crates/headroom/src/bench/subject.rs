@@ -77,7 +77,9 @@ impl Running {
             }
             Subject::HaproxyAgain => haproxy(subject, site, &site.haproxy, 4)?,
             Subject::MysqlRouter => mysql_router(site)?,
-            Subject::Headroom | Subject::HeadroomZeroHop => headroom(subject, site)?,
+            Subject::Headroom | Subject::HeadroomInsightOff | Subject::HeadroomZeroHop => {
+                headroom(subject, site)?
+            }
         };
         let pinned = (subject == Subject::HeadroomZeroHop).then(|| Pinned(configuration_of(subject, site)));
         let mut running = Self { address, program, pinned };
@@ -224,8 +226,9 @@ max_connections = {most}
 /// nobody outside this machine is asked for it. Past the router all sessions go: those that are sampled would be relayed.
 fn headroom_configuration(subject: Subject, site: &Site, address: SocketAddr, admin: SocketAddr) -> String {
     let (zero_hop, insight) = match subject {
-        Subject::HeadroomZeroHop => ("require", "\ninsight = \"off\""),
-        _ => ("off", ""),
+        Subject::HeadroomZeroHop => ("require", "off"),
+        Subject::HeadroomInsightOff => ("off", "off"),
+        _ => ("off", "on"),
     };
     format!(
         "[fleet]
@@ -245,7 +248,8 @@ members = [\"127.0.0.0/8\"]
 
 [[listener]]
 address = \"{address}\"
-role = \"reader\"{insight}
+role = \"reader\"
+insight = \"{insight}\"
 
 [admin]
 address = \"{admin}\"
@@ -276,7 +280,7 @@ mod tests {
 
     #[test]
     fn headrooms_configuration_is_one_that_it_accepts() {
-        for subject in [Subject::Headroom, Subject::HeadroomZeroHop] {
+        for subject in [Subject::Headroom, Subject::HeadroomInsightOff, Subject::HeadroomZeroHop] {
             let text = headroom_configuration(
                 subject,
                 &site(Path::new("/tmp")),
@@ -286,7 +290,14 @@ mod tests {
             let config = fleet::config::Config::parse(&text, "headroom.toml").unwrap();
             assert_eq!(config.listeners[0].address.to_string(), "127.0.0.1:23302");
             assert_eq!(config.fleet.seeds[0].to_string(), "127.1.0.1:4000");
-            assert_eq!(config.router.zero_hop == fleet::config::ZeroHop::Off, subject == Subject::Headroom);
+            assert_eq!(
+                config.router.zero_hop == fleet::config::ZeroHop::Off,
+                subject != Subject::HeadroomZeroHop
+            );
+            assert_eq!(
+                config.listeners[0].insight == fleet::config::Insight::On,
+                subject == Subject::Headroom
+            );
         }
     }
 

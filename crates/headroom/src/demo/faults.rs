@@ -4,7 +4,7 @@ use super::figures::FailedRequest;
 use super::figures::{Course, FaultFigures, FaultKind, Fleet, Lapse, Mark, Probe, Seen};
 use super::plan::{FaultPlan, Phase, Plan, Policy, VICTIM};
 use super::progress::Progress;
-use super::routers::Routers;
+use super::routers::{Routers, Way};
 use super::stage::{Apps, Stage, end};
 use lab::app::App;
 use lab::{Change, Fault};
@@ -30,8 +30,9 @@ pub(crate) async fn run(
     let phase =
         Phase { id: "e", title: "faults", policy: Policy::Headroom, demand: [1.0 / 3.0; 3], counted: None };
     let apps = stage.open(plan, &phase, &READERS, Some(&routers)).await?;
-    let mut watch =
-        Watch { stage, plan: how, progress, apps: &apps, seen: Seen::default(), slowest: Duration::ZERO };
+    let past = routers.all().iter().any(|router| matches!(router.way, Way::Past(_)));
+    let (seen, slowest) = (Seen::default(), Duration::ZERO);
+    let mut watch = Watch { stage, plan: how, progress, apps: &apps, past, seen, slowest };
     let probes = Probes::start(stage, &apps, how.probe_every);
     let origin = stage.now();
     let traffic = apps.begin(&phase, plan.rates, plan.seed);
@@ -70,6 +71,8 @@ struct Watch<'a> {
     plan: &'a FaultPlan,
     progress: &'a Progress,
     apps: &'a Apps,
+    /// Sessions go past the routers.
+    past: bool,
     seen: Seen,
     /// The slowest request since the last fault came.
     slowest: Duration,
@@ -92,7 +95,8 @@ impl Watch<'_> {
         self.progress.fault(kind, "coming back");
         self.stage.lab.change(VICTIM, Change::End(fault)).await?;
         let returned = self.stage.now();
-        let mut lapse = Lapse { kind, calm_from, begun, returned, ended: returned, slowest_request: 0.0 };
+        let (ended, slowest_request) = (returned, 0.0);
+        let mut lapse = Lapse { kind, calm_from, begun, returned, ended, slowest_request, past: self.past };
         while lapse.ended - returned < self.plan.back_within.as_secs_f64() {
             self.pass(LOOK).await;
             lapse.ended = self.stage.now();

@@ -148,6 +148,8 @@ fn fault(kind: FaultKind, begun_s: f64, returned_s: f64) -> FaultFigures {
         slowest_request_ms: 640.0,
         failed_on_it: 2,
         on_it_until_s: 0.1,
+        past: false,
+        failed_opening: 0,
         failed_other: 0,
         cut_after_return: 0,
         failures: Vec::new(),

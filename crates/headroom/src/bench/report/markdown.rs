@@ -1,15 +1,14 @@
 //! The summary as a page of Markdown, and the part of it that a terminal shows.
 
 use super::section::section;
-use super::{GOAL, GOAL_CLIENTS, Report, Row};
+use super::{Report, Row, goal, shown};
 use crate::bench::plan::{Condition, Subject};
 use crate::bench::sample::Metric;
-use crate::bench::statistics::Ratio;
 use std::fmt::Write;
 
 const NONE: &str = "-";
 
-/// The whole page: warnings, tables, goal, machine.
+/// The whole page: warnings, tables, goals, machine.
 pub(crate) fn page(report: &Report) -> String {
     let mut page = format!("# The relay beside HAProxy and a direct connection, {}\n\n", report.date);
     page += &tables(report);
@@ -17,7 +16,7 @@ pub(crate) fn page(report: &Report) -> String {
     page
 }
 
-/// Warnings, tables and goal: what the terminal shows.
+/// Warnings, tables and goals: what the terminal shows.
 pub(crate) fn tables(report: &Report) -> String {
     let mut page = String::new();
     for warning in &report.warnings {
@@ -34,7 +33,7 @@ pub(crate) fn tables(report: &Report) -> String {
     page += &ratios(report);
     page += &memory(report);
     page += &connect(report);
-    page += &goal(report);
+    page += &goals(report);
     page
 }
 
@@ -78,7 +77,7 @@ fn ratios(report: &Report) -> String {
         (Metric::CpuUs, Subject::Haproxy),
     ]);
     let mut head = vec![">clients".to_owned(), "through".to_owned()];
-    head.extend(columns.iter().map(|(metric, other)| format!(">{} to {other}", short(*metric))));
+    head.extend(columns.iter().map(|(metric, other)| format!(">{} to {other}", metric.words())));
     let rows = loads(report).filter(|row| row.subject != Subject::Direct).map(|row| {
         let mut line = vec![clients(row.condition), row.subject.to_string()];
         line.extend(columns.iter().map(|&(metric, other)| ratio(row, other, metric)));
@@ -88,27 +87,18 @@ fn ratios(report: &Report) -> String {
     section("Ratios", &head, rows)
 }
 
-fn short(metric: Metric) -> &'static str {
-    match metric {
-        Metric::Qps => "QPS",
-        Metric::P99Ms => "p99",
-        Metric::CpuUs => "CPU",
-        _ => "figure",
-    }
-}
-
 fn memory(report: &Report) -> String {
     let head = [">idle sessions", "through", ">empty MiB", ">with them MiB", ">they add MiB", ">KiB each"];
     let rows = report.summary.iter().filter_map(|row| {
         let Condition::Load { idle, .. } = row.condition else { return None };
-        let added = row.medians.get(&Metric::SessionsKib)?;
+        let each = row.medians.get(&Metric::IdleSessionKib)?;
         Some(vec![
             idle.to_string(),
             row.subject.to_string(),
             mebibytes(row, Metric::EmptyKib),
             mebibytes(row, Metric::IdleKib),
             mebibytes(row, Metric::SessionsKib),
-            format!("{:.1}", added / f64::from(idle)),
+            format!("{each:.1}"),
         ])
     });
     section("Memory of idle sessions", &head, rows)
@@ -129,21 +119,9 @@ fn connect(report: &Report) -> String {
     section("Connect, one query, close", &head, rows)
 }
 
-/// The goal and whether the interval lies on one side of it.
-fn goal(report: &Report) -> String {
-    let Some(ratio) = report.goal() else { return String::new() };
-    let verdict = match ratio.interval {
-        None => "one round cannot tell",
-        Some((low, _)) if low >= GOAL => "met: all of the interval is there",
-        Some((_, high)) if high < GOAL => "missed: all of the interval is below",
-        Some(_) if ratio.mean >= GOAL => "met on average, but the interval reaches below",
-        Some(_) => "missed on average, but the interval reaches it",
-    };
-    format!(
-        "Goal: at least {GOAL} x HAProxy's QPS at {GOAL_CLIENTS} clients on two cores. Measured {} on {} cores: {verdict}.\n\n",
-        shown(&ratio),
-        report.machine.cores
-    )
+/// What is asked and whether the intervals say that it is so.
+fn goals(report: &Report) -> String {
+    section("Asked and measured", &["asked", "measured", "verdict"], goal::rows(report))
 }
 
 fn facts(report: &Report) -> String {
@@ -183,13 +161,6 @@ fn ratio(row: &Row, other: Subject, metric: Metric) -> String {
     row.ratio(other, metric).map_or_else(|| NONE.to_owned(), |ratio| shown(&ratio))
 }
 
-fn shown(ratio: &Ratio) -> String {
-    match ratio.interval {
-        Some((low, high)) => format!("{:.2} [{low:.2}, {high:.2}]", ratio.mean),
-        None => format!("{:.2}", ratio.mean),
-    }
-}
-
 /// `34512.3` -> `34,512`.
 fn grouped(value: f64, decimals: usize) -> String {
     if decimals > 0 || value < 1000.0 {
@@ -212,14 +183,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_page_has_every_subject_its_ratios_and_the_goal() {
+    fn the_page_has_every_subject_its_ratios_and_the_goals() {
         let page = page(&report());
         for expected in [
             "|        16 | headroom | 28,000 |",
             "| 16 + 1000 idle |",
             "1.40 [1.40, 1.40]",
-            "Goal: at least 1.3 x HAProxy's QPS at 16 clients",
-            "met: all of the interval is there",
+            "| headroom, 16 clients: QPS at least 1.4 x haproxy's | 1.40 [1.40, 1.40] | met |",
+            "| headroom, 16 clients, 1000 idle: KiB a session at most 4 |",
             "- headroom: 0.1.0 (release build)",
         ] {
             let loose = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");

@@ -40,6 +40,8 @@ pub(crate) struct Lapse {
     pub(crate) ended: f64,
     /// The slowest request answered from `begun` to `ended`, s.
     pub(crate) slowest_request: f64,
+    /// Sessions go past the routers, which then cannot try another server for one that is being opened.
+    pub(crate) past: bool,
 }
 
 /// What was seen during all faults.
@@ -100,6 +102,11 @@ pub(crate) struct FaultFigures {
     pub(crate) failed_on_it: u64,
     /// Statements sent up to this long after the fault count as on it.
     pub(crate) on_it_until_s: f64,
+    /// Sessions go past the routers.
+    pub(crate) past: bool,
+    /// Requests that failed because their session was being opened to the reader as long as nobody could know; only past the
+    /// routers.
+    pub(crate) failed_opening: u64,
     /// Requests that failed otherwise until the return.
     pub(crate) failed_other: u64,
     /// Requests that failed because a session ended or could not be had after the return.
@@ -166,7 +173,15 @@ impl Lapse {
             returned: self.returned - origin,
             ended: self.ended - origin,
             slowest_request: self.slowest_request,
+            past: self.past,
         }
+    }
+
+    /// Whether this request failed because its session was on its way to the silent reader, where no router was on the way
+    /// that could have tried another.
+    fn was_opening(&self, failed: &FailedRequest) -> bool {
+        let silent = self.past && self.kind == FaultKind::Blackholed;
+        silent && failed.kind == FailureKind::Connect && failed.sent <= self.begun + self.kind.on_it_until()
     }
 }
 
@@ -213,15 +228,14 @@ impl FaultFigures {
         let on_it =
             |f: &&FailedRequest| f.server == victim && victim.is_some() && f.sent <= lapse.begun + limit;
         let window = |from: f64, to: f64| seen.failures.iter().filter(move |f| f.at >= from && f.at < to);
-        let away: Vec<&FailedRequest> =
-            window(lapse.begun, lapse.ended).filter(|f| f.sent < lapse.returned).collect();
-        let after: Vec<&FailedRequest> =
-            window(lapse.returned, lapse.ended).filter(|f| f.sent >= lapse.returned).collect();
-        let other: Vec<&&FailedRequest> = away.iter().filter(|f| !on_it(f)).collect();
+        let (away, after): (Vec<&FailedRequest>, Vec<&FailedRequest>) =
+            window(lapse.begun, lapse.ended).partition(|f| f.sent < lapse.returned);
+        let (on_it, rest): (Vec<&FailedRequest>, Vec<&FailedRequest>) = away.into_iter().partition(on_it);
+        let (opening, other): (Vec<_>, Vec<_>) = rest.into_iter().partition(|f| lapse.was_opening(f));
         let (slow, avoided, probes) = avoided(lapse, &seen.probes);
         let slowest = probes.iter().map(|p| p.took).fold(0.0, f64::max);
         let (first_read, back) = victim.map_or((None, None), |id| back(lapse, id, &seen.ticks, back_share));
-        let failures = other.iter().map(|f| **f).chain(after.iter().copied()).take(5);
+        let failures = other.iter().chain(&opening).chain(&after).copied().take(5);
         Self {
             kind: lapse.kind,
             title: lapse.kind.title(server),
@@ -230,8 +244,10 @@ impl FaultFigures {
             returned_s: lapse.returned,
             requests: between(&seen.ticks, lapse.begun, lapse.ended).map(|t| t.requests).sum(),
             slowest_request_ms: lapse.slowest_request * 1e3,
-            failed_on_it: count(away.len() - other.len()),
+            failed_on_it: count(on_it.len()),
             on_it_until_s: limit,
+            past: lapse.past,
+            failed_opening: count(opening.len()),
             failed_other: count(other.len()),
             cut_after_return: count(after.len()),
             failures: failures.map(|f| f.in_words(lapse, fleet)).collect(),
@@ -344,6 +360,7 @@ mod tests {
             returned: 7.0,
             ended: 20.0,
             slowest_request: 0.5,
+            past: false,
         }
     }
 
@@ -382,6 +399,20 @@ mod tests {
             "{:?}",
             figures.failures
         );
+    }
+
+    #[test]
+    fn only_past_the_routers_may_a_session_fail_that_was_being_opened_to_a_silent_reader() {
+        let mut seen = seen();
+        let opening = FailedRequest { kind: FailureKind::Connect, ..failed(None, 3.7) };
+        seen.failures = vec![opening.clone(), FailedRequest { sent: 5.5, ..opening }];
+        let of = |kind, past| {
+            let figures = FaultFigures::new(&Lapse { kind, past, ..lapse() }, "b1", &fleet(), &seen, 0.8);
+            (figures.failed_opening, figures.failed_other)
+        };
+        assert_eq!(of(FaultKind::Blackholed, true), (1, 1), "two seconds later everybody must know");
+        assert_eq!(of(FaultKind::Blackholed, false), (0, 2));
+        assert_eq!(of(FaultKind::Killed, true), (0, 2));
     }
 
     #[test]

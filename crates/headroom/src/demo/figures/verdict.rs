@@ -160,10 +160,15 @@ fn fault(f: &FaultFigures) -> Vec<Verdict> {
         (Some(s), None) => format!("not back; its first read came after {s:.1} s"),
         (None, None) => "not back; it answered no read".to_owned(),
     };
+    let past_it = f.past && f.kind == FaultKind::Blackholed;
+    let (or_opening, opening) = match past_it {
+        true => (" or a session being opened to it", format!(", {} being opened", f.failed_opening)),
+        false => ("", String::new()),
+    };
     vec![
         verdict(
-            format!("a {what} reader fails no request but those with a statement on it"),
-            format!("{} others failed, {} on it, {} answered", f.failed_other, f.failed_on_it, f.requests),
+            format!("a {what} reader fails no request but those with a statement on it{or_opening}"),
+            format!("{} others failed, {} on it{opening}, {} answered", f.failed_other, f.failed_on_it, f.requests),
             f.requests > 0 && f.failed_other == 0,
             format!("a statement is on it if its session was, and it was sent before the fault or within {} s", f.on_it_until_s),
         ),

@@ -86,6 +86,7 @@ fn faults(faults: &[FaultFigures]) -> String {
                 f.requests.to_string(),
                 format!("{:.0} ms", f.slowest_request_ms),
                 f.failed_on_it.to_string(),
+                f.failed_opening.to_string(),
                 f.failed_other.to_string(),
                 seconds(f.avoided_after_s, "at once"),
                 format!("{:.0} ms", f.slowest_ms),
@@ -95,7 +96,7 @@ fn faults(faults: &[FaultFigures]) -> String {
             ])
         );
         for said in &f.failures {
-            let _ = writeln!(rows, "<tr><td colspan=\"10\" class=\"small\">{}</td></tr>", escape(said));
+            let _ = writeln!(rows, "<tr><td colspan=\"11\" class=\"small\">{}</td></tr>", escape(said));
         }
     }
     table(
@@ -105,6 +106,7 @@ fn faults(faults: &[FaultFigures]) -> String {
             "answered",
             "slowest",
             "failed on it",
+            "opening to it",
             "failed otherwise",
             "new sessions avoid it",
             "slowest of them",
