@@ -335,7 +335,9 @@ pub(crate) mod tests {
     }
 
     pub(crate) fn view(snapshot: Snapshot) -> View {
-        View::new(Arc::new(snapshot), Arc::new(RouterConfig::default()), &OwnState::default(), Instant::now())
+        // Exact shares are easier to say.
+        let config = RouterConfig { slack: 0.0, ..RouterConfig::default() };
+        View::new(Arc::new(snapshot), Arc::new(config), &OwnState::default(), Instant::now())
     }
 
     #[test]
