@@ -2,24 +2,23 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot do its next step has failed")]
 
+#[path = "support/route.rs"]
+mod support;
+
 use lab::{Account, Lab, Spec};
 use mysql_async::prelude::Queryable;
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::Signal;
 use serde_json::Value;
-use std::io::{Read, Write};
-use std::net::{SocketAddr, SocketAddrV4, TcpStream};
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output, Stdio};
-use std::time::{Duration, Instant};
-
-const LIMIT: Duration = Duration::from_secs(20);
-const POLL: Duration = Duration::from_millis(50);
+use std::net::{SocketAddrV4, TcpStream};
+use support::told::{routing, server_of};
+use support::{Route, connect};
 
 #[tokio::test]
 async fn clients_are_routed_and_everything_is_shown_changed_and_ended_in_peace() {
     let base = tempfile::tempdir().unwrap();
     let lab = Lab::up(&Spec::new(&[("a", 2), ("b", 1)]), base.path()).await.unwrap();
-    let router = Route::start(&lab);
+    let mut router = in_zone_a(&lab);
+    router.start();
     let all_well = |status: &Value| {
         let eligible = |s: &Value| s["routing"]["reads"]["eligible"] == true;
         status["writer"] == "a1"
@@ -36,16 +35,16 @@ async fn clients_are_routed_and_everything_is_shown_changed_and_ended_in_peace()
     secrets_stay_secret(&lab, &router);
     a_drained_server_is_empty_until_it_is_undrained(&router).await;
     reload_takes_over_what_is_right_and_refuses_what_is_wrong(&lab, &router).await;
-    router.ends_in_peace(&lab).await;
+    it_ends_in_peace(&lab, router).await;
     lab.down().await.unwrap();
 }
 
 async fn clients_reach_the_right_servers(lab: &Lab, router: &Route) {
     let server_of = async |address: SocketAddrV4| -> String {
         let mut conn = connect(lab, address).await.unwrap();
-        let found: Option<String> = conn.query_first("SELECT @@bind_address").await.unwrap();
+        let found = server_of(&mut conn).await;
         conn.disconnect().await.unwrap();
-        found.unwrap()
+        found
     };
     assert_eq!(server_of(router.reader).await, lab.real("a2").unwrap().ip().to_string());
     assert_eq!(server_of(router.writer).await, lab.real("a1").unwrap().ip().to_string());
@@ -81,9 +80,9 @@ fn metrics_agree(router: &Route) {
 }
 
 fn secrets_stay_secret(lab: &Lab, router: &Route) {
-    let command_line = std::fs::read_to_string(format!("/proc/{}/cmdline", router.child.id())).unwrap();
+    let command_line = std::fs::read_to_string(format!("/proc/{}/cmdline", router.pid())).unwrap();
     let shown =
-        [router.get("/"), router.get("/status.json"), router.get("/metrics"), router.log(), command_line];
+        [router.get("/"), router.get("/status.json"), router.get("/metrics"), router.words(), command_line];
     for account in Account::ALL {
         for text in &shown {
             assert!(!text.contains(lab.password(account)), "the password of {account} is in\n{text}");
@@ -129,141 +128,25 @@ async fn reload_takes_over_what_is_right_and_refuses_what_is_wrong(lab: &Lab, ro
     kept.disconnect().await.unwrap();
 }
 
-/// `headroom route` in zone a; killed when dropped.
-struct Route {
-    child: Child,
-    file: PathBuf,
-    log: PathBuf,
-    reader: SocketAddrV4,
-    writer: SocketAddrV4,
-    admin: SocketAddr,
+async fn it_ends_in_peace(lab: &Lab, mut router: Route) {
+    let mut last = connect(lab, router.writer).await.unwrap();
+    last.query_drop("BEGIN").await.unwrap();
+    router.signal(Signal::TERM);
+    let stops = |status: &Value| status["process"]["stopping"] == true;
+    let status = router.wait_for("that it says it stops", stops).await;
+    assert_eq!(routing(&status, "a1")["writers"], 1, "a transaction is waited for, and seen: {status}");
+    assert_eq!(status["listeners"].as_array().unwrap().len(), 2);
+    last.query_drop("COMMIT").await.unwrap();
+    assert_eq!(router.end().await.code(), Some(0), "{}", router.words());
+    assert!(TcpStream::connect(router.reader).is_err(), "nobody listens any more");
 }
 
-impl Route {
-    fn start(lab: &Lab) -> Self {
-        let at = |k| SocketAddrV4::new(lab.client_address("a", k).unwrap(), lab.port());
-        let (reader, writer, admin) = (at(30), at(31), SocketAddr::from(at(32)));
-        let (file, log) = (lab.dir().join("route.toml"), lab.dir().join("route.log"));
-        std::fs::write(&file, config(lab, reader, writer, admin)).unwrap();
-        let child = Command::new(env!("CARGO_BIN_EXE_headroom"))
-            .args(["route", "--config"])
-            .arg(&file)
-            .env_clear()
-            .stdin(Stdio::null())
-            .stdout(std::fs::File::create(lab.dir().join("route.out")).unwrap())
-            .stderr(std::fs::File::create(&log).unwrap())
-            .spawn()
-            .unwrap();
-        Self { child, file, log, reader, writer, admin }
-    }
-
-    fn headroom(&self, args: &[&str]) -> Output {
-        let admin = self.admin.to_string();
-        let mut command = Command::new(env!("CARGO_BIN_EXE_headroom"));
-        command.args(args).env_clear().env("HEADROOM_ADMIN", admin).output().unwrap()
-    }
-
-    fn try_get(&self, path: &str) -> std::io::Result<String> {
-        let mut stream = TcpStream::connect_timeout(&self.admin, LIMIT)?;
-        stream.set_read_timeout(Some(LIMIT))?;
-        write!(stream, "GET {path} HTTP/1.1\r\nhost: {}\r\nconnection: close\r\n\r\n", self.admin)?;
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer)?;
-        Ok(answer.split_once("\r\n\r\n").map(|(_, body)| body.to_owned()).unwrap_or_default())
-    }
-
-    fn get(&self, path: &str) -> String {
-        self.try_get(path).unwrap()
-    }
-
-    fn status(&self) -> Value {
-        serde_json::from_str(&self.get("/status.json")).unwrap()
-    }
-
-    async fn wait_for(&self, what: &str, so: impl Fn(&Value) -> bool) {
-        let deadline = Instant::now() + LIMIT;
-        loop {
-            let status = self.try_get("/status.json").ok().and_then(|text| serde_json::from_str(&text).ok());
-            if status.as_ref().is_some_and(&so) {
-                return;
-            }
-            assert!(Instant::now() < deadline, "{what}: not within {LIMIT:?}: {status:?}\n{}", self.log());
-            tokio::time::sleep(POLL).await;
-        }
-    }
-
-    fn signal(&self, signal: Signal) {
-        kill_process(Pid::from_raw(self.child.id().cast_signed()).unwrap(), signal).unwrap();
-    }
-
-    async fn ends_in_peace(mut self, lab: &Lab) {
-        let mut last = connect(lab, self.writer).await.unwrap();
-        last.query_drop("BEGIN").await.unwrap();
-        self.signal(Signal::TERM);
-        let stops = |status: &Value| status["process"]["stopping"] == true;
-        self.wait_for("that it says it stops", stops).await;
-        let status = self.status();
-        assert_eq!(routing(&status, "a1")["writers"], 1, "a transaction is waited for, and seen: {status}");
-        assert_eq!(status["listeners"].as_array().unwrap().len(), 2);
-        last.query_drop("COMMIT").await.unwrap();
-        let deadline = Instant::now() + LIMIT;
-        let status = loop {
-            if let Some(status) = self.child.try_wait().unwrap() {
-                break status;
-            }
-            assert!(Instant::now() < deadline, "still there after SIGTERM\n{}", self.log());
-            tokio::time::sleep(POLL).await;
-        };
-        assert_eq!(status.code(), Some(0), "{}", self.log());
-        assert!(TcpStream::connect(self.reader).is_err(), "nobody listens any more");
-    }
-
-    fn log(&self) -> String {
-        std::fs::read_to_string(&self.log).unwrap()
-    }
-}
-
-impl Drop for Route {
-    fn drop(&mut self) {
-        // Already gone when it ended in peace.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-fn routing(status: &Value, server: &str) -> Value {
-    let servers = status["servers"].as_array();
-    let found = servers.and_then(|servers| servers.iter().find(|s| s["name"] == server));
-    found.map_or(Value::Null, |server| server["routing"].clone())
-}
-
-async fn connect(lab: &Lab, address: SocketAddrV4) -> mysql_async::Result<mysql_async::Conn> {
-    let opts = mysql_async::OptsBuilder::default()
-        .ip_or_hostname(address.ip().to_string())
-        .tcp_port(address.port())
-        .user(Some(Account::App.user()))
-        .pass(Some(lab.password(Account::App)))
-        .prefer_socket(false);
-    mysql_async::Conn::new(opts).await
-}
-
-fn config(lab: &Lab, reader: SocketAddrV4, writer: SocketAddrV4, admin: SocketAddr) -> String {
-    let credentials: &Path = &lab.credentials_file(Account::Headroom);
-    let mut text = format!(
-        "[fleet]\nseeds = [\"{}\"]\n\
-         [credentials]\noption_file = \"{}\"\n\
-         [router]\nzone = \"a\"\nzero_hop = \"off\"\n\
-         [[listener]]\naddress = \"{reader}\"\nrole = \"reader\"\n\
-         [[listener]]\naddress = \"{writer}\"\nrole = \"writer\"\n\
-         [admin]\naddress = \"{admin}\"\n\
-         [[zone]]\nname = \"a\"\nmembers = [\"127.1.0.0/16\"]\n\
-         [[zone]]\nname = \"b\"\nmembers = [\"127.2.0.0/16\"]\n",
-        lab.reach("a", "a1").unwrap(),
-        credentials.display(),
-    );
+/// Servers are reached through the lab's links.
+fn in_zone_a(lab: &Lab) -> Route {
+    let mut servers = format!("[fleet]\nseeds = [\"{}\"]\n", lab.reach("a", "a1").unwrap());
     for ((says, reach), name) in lab.address_map("a").unwrap().into_iter().zip(lab.servers()) {
-        text.push_str(&format!("[[map]]\nsays = \"{says}\"\nreach = \"{reach}\"\n"));
-        text.push_str(&format!("[[server]]\nmatch = \"{says}\"\nname = \"{name}\"\n"));
+        servers.push_str(&format!("[[map]]\nsays = \"{says}\"\nreach = \"{reach}\"\n"));
+        servers.push_str(&format!("[[server]]\nmatch = \"{says}\"\nname = \"{name}\"\n"));
     }
-    text
+    Route::new(lab, "zero_hop = \"off\"", "", &servers)
 }

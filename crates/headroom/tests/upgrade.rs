@@ -80,7 +80,7 @@ async fn no_connect_is_refused_and_no_transaction_cut_while_processes_take_over(
 
     let mut second = alone.start(&["--take-over"], None);
     let other = |before: u64| move |s: &serde_json::Value| pid(s) != before && !s["writer"].is_null();
-    let status = alone.until("the second serves", other(u64::from(first.id()))).await;
+    let status = alone.wait_for("the second serves", other(u64::from(first.id()))).await;
     assert_eq!(pid(&status), u64::from(second.id()));
     stream.go_on(50).await;
     long.query_drop("SELECT 1").await.unwrap();
@@ -91,7 +91,7 @@ async fn no_connect_is_refused_and_no_transaction_cut_while_processes_take_over(
 
     // And once more, the way that a service manager or an operator would.
     alone.signal(u64::from(second.id()), Signal::USR2);
-    let status = alone.until("the third serves", other(u64::from(second.id()))).await;
+    let status = alone.wait_for("the third serves", other(u64::from(second.id()))).await;
     stream.go_on(50).await;
     assert_eq!(alone.ended(&mut second).await.code(), Some(0), "{}", alone.words());
     once(by_socket).await.unwrap();

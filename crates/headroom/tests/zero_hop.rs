@@ -3,21 +3,24 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot do its next step has failed")]
 
-use lab::{Account, Change, Fault, Lab, Spec};
+#[path = "support/route.rs"]
+mod support;
+
+use lab::{Change, Fault, Lab, Spec};
 use mysql_async::Conn;
 use mysql_async::prelude::Queryable;
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::Signal;
 use serde_json::Value;
-use std::io::{Read, Write};
+use std::io::Write;
 use std::net::{SocketAddr, SocketAddrV4, TcpStream};
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
+use support::told::{LIMIT, options, routing, server_of};
+use support::{Route, connect};
 
-const LIMIT: Duration = Duration::from_secs(20);
-const POLL: Duration = Duration::from_millis(50);
+/// What starts a program with everything but what BPF and mounts need: the files of the lab are root's.
+const UNPRIVILEGED: [&str; 3] = ["setpriv", "--bounding-set", "-bpf,-sys_admin,-net_admin"];
 
 #[tokio::test]
 async fn connections_go_past_the_router_and_everything_is_seen_moved_and_removed() {
@@ -26,9 +29,9 @@ async fn connections_go_past_the_router_and_everything_is_seen_moved_and_removed
     }
     let base = tempfile::tempdir().unwrap();
     let lab = Lab::up(&Spec::new(&[("a", 2), ("b", 1)]), base.path()).await.unwrap();
-    let mut route = Route::new(&lab, "require", "off");
+    let mut route = in_zone_a(&lab, "require", "off");
     route.start();
-    route.ready().await;
+    ready(&route).await;
 
     sessions_are_past_and_counted(&lab, &route).await;
     a_drained_server_is_left_idle_first(&lab, &route).await;
@@ -63,9 +66,7 @@ async fn sessions_are_past_and_counted(lab: &Lab, route: &Route) {
     let shown = route.headroom(&["status"]);
     let text = String::from_utf8_lossy(&shown.stdout).into_owned();
     assert!(text.contains("zero-hop: all new sessions go past this process"), "{text}");
-    let shown = route.headroom(&["zero-hop", "status", "--json"]);
-    let pinned: Value = serde_json::from_slice(&shown.stdout).unwrap();
-    let ours = pinned.as_array().unwrap().iter().find(|p| p["title"] == route.title()).unwrap();
+    let ours = pinned(route);
     assert_eq!((&ours["alive"], &ours["programs"].as_array().unwrap().len()), (&true.into(), &6));
     session.disconnect().await.unwrap();
     writer.disconnect().await.unwrap();
@@ -102,12 +103,13 @@ async fn restarts_lose_no_connection(lab: &Lab, route: &mut Route) {
     let load = Load::start(lab, route.reader);
     for signal in [Signal::KILL, Signal::TERM] {
         load.some_more().await;
-        route.end(signal).await;
+        route.signal(signal);
+        route.end().await;
         load.some_more().await;
         let listed = route.headroom(&["zero-hop", "status"]);
         assert!(String::from_utf8_lossy(&listed.stdout).contains("in force"), "{listed:?}");
         route.start();
-        route.ready().await;
+        ready(route).await;
         load.some_more().await;
     }
     load.end().await;
@@ -122,7 +124,7 @@ async fn a_killed_server_refuses_nobody(lab: &Lab, route: &Route) {
     // A close of a younger session could be an application's that says goodbye.
     let opened = Instant::now();
     while opened.elapsed() < Duration::from_millis(1100) {
-        tokio::time::sleep(POLL).await;
+        tokio::time::sleep(Duration::from_millis(20)).await;
     }
     lab.change("a2", Change::Begin(Fault::Kill)).await.unwrap();
     for mut session in pooled {
@@ -141,7 +143,7 @@ async fn a_killed_server_refuses_nobody(lab: &Lab, route: &Route) {
 
 async fn switched_off_the_listener_serves(lab: &Lab, route: &Route) {
     let mut kept = connect(lab, route.reader).await.unwrap();
-    let name = route.pinned_name();
+    let name = pinned(route)["name"].as_str().unwrap().to_owned();
     let removed = route.headroom(&["zero-hop", "off", &name]);
     assert!(String::from_utf8_lossy(&removed.stdout).contains("Removed: "), "{removed:?}");
     let off = |status: &Value| status["zero_hop"]["in_force"] == false;
@@ -169,10 +171,9 @@ async fn without_the_right_the_listener_serves_and_require_says_what_is_missing(
     }
     let base = tempfile::tempdir().unwrap();
     let lab = Lab::up(&Spec::new(&[("a", 2), ("b", 1)]), base.path()).await.unwrap();
-    let mut route = Route::new(&lab, "auto", "sampled");
-    route.unprivileged = true;
-    route.start();
-    route.ready().await;
+    let mut route = in_zone_a(&lab, "auto", "sampled");
+    route.start_by(&UNPRIVILEGED);
+    ready(&route).await;
     let mut session = connect(&lab, route.reader).await.unwrap();
     session.query_drop("SELECT 1").await.unwrap();
     let status = route.status();
@@ -180,14 +181,15 @@ async fn without_the_right_the_listener_serves_and_require_says_what_is_missing(
     let words = status["listeners"][0]["zero_hop"]["text"].as_str().unwrap();
     assert!(words.contains("not permitted") && words.contains("CAP_BPF"), "{words}");
     session.disconnect().await.unwrap();
-    route.end(Signal::TERM).await;
+    route.signal(Signal::TERM);
+    route.end().await;
 
     let text = std::fs::read_to_string(&route.file).unwrap();
     std::fs::write(&route.file, text.replace("zero_hop = \"auto\"", "zero_hop = \"require\"")).unwrap();
-    route.start();
-    let ended = route.child.as_mut().unwrap().wait().unwrap();
+    route.start_by(&UNPRIVILEGED);
+    let ended = route.end().await;
     assert_eq!(ended.code(), Some(2));
-    assert!(route.log().contains("zero_hop = \"require\", but not permitted"), "{}", route.log());
+    assert!(route.words().contains("zero_hop = \"require\", but not permitted"), "{}", route.words());
     drop(route);
     lab.down().await.unwrap();
 }
@@ -210,7 +212,8 @@ struct Load {
 impl Load {
     fn start(lab: &Lab, address: SocketAddrV4) -> Self {
         let (stop, done) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
-        let (ended, counted, opts) = (stop.clone(), done.clone(), options(lab, address));
+        let (ended, counted, opts) =
+            (stop.clone(), done.clone(), options(lab, *address.ip(), address.port()));
         let task = tokio::spawn(async move {
             while !ended.load(Relaxed) {
                 let mut session = Conn::new(opts.clone()).await?;
@@ -238,173 +241,31 @@ impl Load {
     }
 }
 
-/// `headroom route` in zone a; killed when dropped, and what it pinned removed.
-struct Route {
-    child: Option<Child>,
-    file: PathBuf,
-    log: PathBuf,
-    reader: SocketAddrV4,
-    writer: SocketAddrV4,
-    admin: SocketAddr,
-    unprivileged: bool,
+async fn ready(route: &Route) {
+    let eligible = |status: &Value, name: &str| routing(status, name)["reads"]["eligible"] == true;
+    let ready = |status: &Value| {
+        status["writer"] == "a1"
+            && eligible(status, "a2")
+            && eligible(status, "b1")
+            && status["process"]["pid"] == route.pid()
+    };
+    route.wait_for("two replicas and a primary", ready).await;
 }
 
-impl Route {
-    fn new(lab: &Lab, zero_hop: &str, insight: &str) -> Self {
-        let at = |k| SocketAddrV4::new(lab.client_address("a", k).unwrap(), lab.port());
-        let (reader, writer, admin) = (at(40), at(41), SocketAddr::from(at(42)));
-        let (file, log) = (lab.dir().join("zero-hop.toml"), lab.dir().join("zero-hop.log"));
-        std::fs::write(&file, config(lab, zero_hop, insight, [reader, writer, at(42)])).unwrap();
-        Self { child: None, file, log, reader, writer, admin, unprivileged: false }
-    }
-
-    fn start(&mut self) {
-        let binary = env!("CARGO_BIN_EXE_headroom");
-        let mut command = Command::new(if self.unprivileged { "setpriv" } else { binary });
-        if self.unprivileged {
-            // Everything but what BPF and mounts need: the files of the lab are root's.
-            command.args(["--bounding-set", "-bpf,-sys_admin,-net_admin", binary]);
-        }
-        command
-            .args(["route", "--config"])
-            .arg(&self.file)
-            .env_clear()
-            .stdin(Stdio::null())
-            .stdout(Stdio::null());
-        let log = std::fs::OpenOptions::new().create(true).append(true).open(&self.log).unwrap();
-        self.child = Some(command.env("PATH", "/usr/bin:/bin").stderr(log).spawn().unwrap());
-    }
-
-    async fn ready(&self) {
-        let eligible = |status: &Value, name: &str| routing(status, name)["reads"]["eligible"] == true;
-        let ready = |status: &Value| {
-            status["writer"] == "a1"
-                && eligible(status, "a2")
-                && eligible(status, "b1")
-                && status["process"]["pid"] == self.child.as_ref().map(Child::id).unwrap()
-        };
-        self.wait_for("two replicas and a primary", ready).await;
-    }
-
-    async fn end(&mut self, signal: Signal) {
-        let mut child = self.child.take().unwrap();
-        kill_process(Pid::from_raw(child.id().cast_signed()).unwrap(), signal).unwrap();
-        let deadline = Instant::now() + LIMIT;
-        while child.try_wait().unwrap().is_none() {
-            assert!(Instant::now() < deadline, "still there after {signal:?}\n{}", self.log());
-            tokio::time::sleep(POLL).await;
-        }
-    }
-
-    fn title(&self) -> String {
-        self.file.canonicalize().unwrap().display().to_string()
-    }
-
-    fn pinned_name(&self) -> String {
-        let shown = self.headroom(&["zero-hop", "status", "--json"]);
-        let pinned: Value = serde_json::from_slice(&shown.stdout).unwrap();
-        let ours = pinned.as_array().unwrap().iter().find(|p| p["title"] == self.title()).unwrap();
-        ours["name"].as_str().unwrap().to_owned()
-    }
-
-    fn headroom(&self, args: &[&str]) -> Output {
-        let admin = self.admin.to_string();
-        let more: &[&str] = if args[0] == "zero-hop" { &[] } else { &["--admin", &admin] };
-        Command::new(env!("CARGO_BIN_EXE_headroom")).args(args).args(more).env_clear().output().unwrap()
-    }
-
-    fn try_get(&self, path: &str) -> std::io::Result<String> {
-        let mut stream = TcpStream::connect_timeout(&self.admin, LIMIT)?;
-        stream.set_read_timeout(Some(LIMIT))?;
-        write!(stream, "GET {path} HTTP/1.1\r\nHost: {}\r\nConnection: close\r\n\r\n", self.admin)?;
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer)?;
-        let body = answer.split_once("\r\n\r\n").map(|(_, body)| body.to_owned());
-        body.ok_or_else(|| std::io::Error::from(std::io::ErrorKind::UnexpectedEof))
-    }
-
-    fn get(&self, path: &str) -> String {
-        self.try_get(path).unwrap_or_else(|error| panic!("{path}: {error}\n{}", self.log()))
-    }
-
-    fn status(&self) -> Value {
-        serde_json::from_str(&self.get("/status.json")).unwrap()
-    }
-
-    async fn wait_for(&self, what: &str, so: impl Fn(&Value) -> bool) {
-        let deadline = Instant::now() + LIMIT;
-        loop {
-            let status = self.try_get("/status.json").ok().and_then(|text| serde_json::from_str(&text).ok());
-            if status.as_ref().is_some_and(&so) {
-                return;
-            }
-            assert!(Instant::now() < deadline, "{what}: not within {LIMIT:?}: {status:?}\n{}", self.log());
-            tokio::time::sleep(POLL).await;
-        }
-    }
-
-    fn log(&self) -> String {
-        std::fs::read_to_string(&self.log).unwrap_or_default()
-    }
-}
-
-impl Drop for Route {
-    fn drop(&mut self) {
-        if let Some(mut child) = self.child.take() {
-            let _ = child.kill();
-            let _ = child.wait();
-        }
-        let title = self.title();
-        let ours = zerohop::pins::list().into_iter().filter(|p| p.title == title).map(|p| p.name);
-        let names: Vec<String> = ours.collect();
-        if !names.is_empty() {
-            zerohop::pins::remove(&names).unwrap();
-        }
-    }
-}
-
-fn routing(status: &Value, server: &str) -> Value {
-    let servers = status["servers"].as_array();
-    let found = servers.and_then(|servers| servers.iter().find(|s| s["name"] == server));
-    found.map_or(Value::Null, |server| server["routing"].clone())
-}
-
-fn options(lab: &Lab, address: SocketAddrV4) -> mysql_async::OptsBuilder {
-    mysql_async::OptsBuilder::default()
-        .ip_or_hostname(address.ip().to_string())
-        .tcp_port(address.port())
-        .user(Some(Account::App.user()))
-        .pass(Some(lab.password(Account::App)))
-        .prefer_socket(false)
-}
-
-async fn connect(lab: &Lab, address: SocketAddrV4) -> mysql_async::Result<Conn> {
-    Conn::new(options(lab, address)).await
-}
-
-async fn server_of(session: &mut Conn) -> String {
-    session.query_first("SELECT @@bind_address").await.unwrap().unwrap()
+fn pinned(route: &Route) -> Value {
+    let shown = route.headroom(&["zero-hop", "status", "--json"]);
+    let pinned: Value = serde_json::from_slice(&shown.stdout).unwrap();
+    pinned.as_array().unwrap().iter().find(|p| p["title"] == route.title()).unwrap().clone()
 }
 
 /// Servers are reached at their own addresses, without the lab's links: a server then sees its clients' own ports.
-fn config(lab: &Lab, zero_hop: &str, insight: &str, [reader, writer, admin]: [SocketAddrV4; 3]) -> String {
-    let credentials: &Path = &lab.credentials_file(Account::Headroom);
-    let mut text = format!(
-        "[fleet]\nseeds = [\"{}\"]\n\
-         [credentials]\noption_file = \"{}\"\n\
-         [router]\nzone = \"a\"\nwarm_up = \"0s\"\nzero_hop = \"{zero_hop}\"\n\
-         # Reads stay in the zone of the router.\nslack = 10.0\n\
-         [[listener]]\naddress = \"{reader}\"\nrole = \"reader\"\ninsight = \"{insight}\"\n\
-         [[listener]]\naddress = \"{writer}\"\nrole = \"writer\"\ninsight = \"{insight}\"\n\
-         [admin]\naddress = \"{admin}\"\n\
-         [[zone]]\nname = \"a\"\nmembers = [\"127.1.0.0/16\"]\n\
-         [[zone]]\nname = \"b\"\nmembers = [\"127.2.0.0/16\"]\n",
-        lab.real("a1").unwrap(),
-        credentials.display(),
-    );
+fn in_zone_a(lab: &Lab, zero_hop: &str, insight: &str) -> Route {
+    let mut servers = format!("[fleet]\nseeds = [\"{}\"]\n", lab.real("a1").unwrap());
     for name in lab.servers() {
         let at = lab.real(&name).unwrap();
-        text.push_str(&format!("[[server]]\nmatch = \"{at}\"\nname = \"{name}\"\n"));
+        servers.push_str(&format!("[[server]]\nmatch = \"{at}\"\nname = \"{name}\"\n"));
     }
-    text
+    // Reads stay in the zone of the router.
+    let router = format!("warm_up = \"0s\"\nzero_hop = \"{zero_hop}\"\nslack = 10.0");
+    Route::new(lab, &router, &format!("insight = \"{insight}\""), &servers)
 }

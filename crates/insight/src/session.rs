@@ -9,10 +9,13 @@
 //! where its transaction does; the statement that opens a transaction waits for the next one and goes with that. What
 //! is left belongs to its user, or, when that has no name, to its listener.
 
+mod flight;
+
 use crate::digest::Dialect;
 use crate::figures::{Done, nanoseconds};
 use crate::fold::Map;
-use crate::ledger::{Cell, Ledger, Place, READ, TAIL, Tag, Text, Told, named};
+use crate::ledger::{Cell, Ledger, Place, Tag, Text, Told, named};
+use flight::{Coming, Flight, text};
 use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::rc::Rc;
@@ -59,27 +62,6 @@ struct Life {
     ended: bool,
     /// Commands of which the start and the end was heard, or noticed later.
     progress: Progress,
-}
-
-/// A command under way.
-#[derive(Clone, Copy, Debug)]
-struct Flight {
-    command: Command,
-    started: Instant,
-    first_byte: Option<Instant>,
-    /// What it counts as.
-    told: Told,
-    /// What it prepares.
-    prepares: Told,
-    bytes: u64,
-    in_transaction: bool,
-}
-
-/// A statement in pieces: its first bytes, then its last ones.
-#[derive(Debug)]
-struct Coming {
-    kept: Vec<u8>,
-    attributes: bool,
 }
 
 impl Session {
@@ -404,36 +386,6 @@ impl Observer for Hearing<'_> {
         };
         self.life.answered = Some((flight, done));
     }
-}
-
-impl Coming {
-    fn add(&mut self, body: &[u8]) {
-        let room = READ.saturating_sub(self.kept.len()).min(body.len());
-        let (start, rest) = body.split_at(room);
-        self.kept.extend_from_slice(start);
-        // Of what comes beyond only the end matters.
-        self.kept.extend_from_slice(&rest[rest.len().saturating_sub(TAIL)..]);
-        if self.kept.len() > READ + 2 * TAIL {
-            let end = self.kept.len() - TAIL;
-            self.kept.drain(READ..end);
-        }
-    }
-
-    fn text(&self) -> Text<'_> {
-        let (start, tail) = self.kept.split_at(self.kept.len().min(READ));
-        Text { tail: &tail[tail.len().saturating_sub(TAIL)..], ..text(start, self.attributes) }
-    }
-}
-
-/// A statement's text from what follows the command byte.
-fn text(body: &[u8], attributes: bool) -> Text<'_> {
-    let parsed = if attributes { attributes::of_query(body) } else { None };
-    let (attributes, start) = match parsed {
-        Some((attributes, text)) => (Some(attributes), text),
-        None => (None, body),
-    };
-    let (start, rest) = start.split_at(start.len().min(READ));
-    Text { start, tail: &rest[rest.len().saturating_sub(TAIL)..], attributes }
 }
 
 #[cfg(test)]

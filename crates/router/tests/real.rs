@@ -6,14 +6,16 @@
     reason = "a test fails by panicking, and its figures are shown"
 )]
 
-use fleet::config::{Credentials, FleetConfig, Listener, Matcher, OwnZone, RouterConfig, ZoneRule};
+#[path = "support/watching.rs"]
+mod watching;
+
+use fleet::config::{FleetConfig, Listener, Matcher, RouterConfig, ZoneRule};
 use fleet::{Address, ListenerRole, ServerName, Zone};
-use lab::{Account, Fault, Lab, Spec};
+use lab::{Fault, Lab, Spec};
 use mysql_async::prelude::Queryable;
 use mysql_async::{OptsBuilder, Pool, PoolConstraints, PoolOpts};
 use observe::Watcher;
 use router::{Router, Status};
-use std::net::SocketAddrV4;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use std::time::{Duration, Instant};
@@ -33,24 +35,14 @@ impl Stand {
     async fn up(base: &std::path::Path, roles: &[ListenerRole]) -> Self {
         let spec = Spec::new(&[("a", 2), ("b", 1), ("c", 1)]);
         let lab = Lab::up(&spec, base).await.unwrap();
-        let tcp = |a: SocketAddrV4| Address::tcp(a.ip().to_string(), a.port());
-        let map = lab.address_map("b").unwrap();
         let net = |zone: &str, n: u8| ZoneRule {
             zone: Zone::new(zone),
             members: vec![Matcher::Net(format!("127.{n}.0.0/16").parse().unwrap())],
             demand: None,
         };
         let watcher = Watcher::start(FleetConfig {
-            seeds: vec![tcp(map[0].0)],
-            address_map: map.iter().map(|(real, reach)| (tcp(*real), tcp(*reach))).collect(),
             zones: vec![net("a", 1), net("b", 2), net("c", 3)],
-            own_zone: OwnZone::Named(Zone::new("b")),
-            credentials: Credentials {
-                user: Some(Account::Headroom.user().to_owned()),
-                password: Some(lab.password(Account::Headroom).to_owned()),
-                ..Credentials::default()
-            },
-            ..FleetConfig::default()
+            ..watching::fleet(&lab, "b")
         });
         let suspicion = watcher.suspicion();
         let suspect = move |server: &ServerName, why: &str| suspicion.suspect(server, why);
@@ -63,15 +55,7 @@ impl Stand {
     }
 
     fn opts(&self, listener: usize) -> OptsBuilder {
-        let Address::Tcp { port, .. } = self.router.status().listeners[listener].address else {
-            unreachable!()
-        };
-        OptsBuilder::default()
-            .ip_or_hostname("127.0.0.1")
-            .tcp_port(port)
-            .prefer_socket(false)
-            .user(Some(Account::App.user()))
-            .pass(Some(self.lab.password(Account::App)))
+        watching::opts(&self.lab, &self.router.status().listeners[listener].address)
     }
 
     fn name(&self, server: &str) -> ServerName {

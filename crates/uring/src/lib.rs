@@ -23,9 +23,13 @@
 
 mod bell;
 mod chunk;
+mod event;
+mod kernel;
 mod ring;
 mod table;
 
 pub use bell::Bell;
 pub use chunk::Chunk;
-pub use ring::{Event, Got, Ring, Size, Token, Unavailable};
+pub use event::{Event, Got, Token};
+pub use kernel::{Size, Unavailable};
+pub use ring::Ring;

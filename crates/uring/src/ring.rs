@@ -2,10 +2,12 @@
 
 use crate::bell::Bell;
 use crate::chunk::{Chunk, Chunks, GROUP};
+use crate::event::{Event, Got, Kind, Token};
+use crate::kernel::{Size, Unavailable, Uring, unavailable};
 use crate::table::{Sending, Table};
 use io_uring::squeue::{Entry, Flags};
-use io_uring::types::{Fd, SubmitArgs, Timespec};
-use io_uring::{IoUring, cqueue, opcode};
+use io_uring::types::Fd;
+use io_uring::{cqueue, opcode};
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, Shutdown};
 use std::collections::VecDeque;
@@ -17,98 +19,11 @@ use std::time::Duration;
 
 /// Wait for readiness before trying (`IORING_RECVSEND_POLL_FIRST`): saves a try that would find nothing.
 const POLL_FIRST: u16 = 1;
-/// Fetch events and do deferred work (`IORING_ENTER_GETEVENTS`).
-const GETEVENTS: u32 = 1;
 /// All or a failure that says how much (`MSG_WAITALL`).
 const WAITALL: i32 = RecvFlags::WAITALL.bits() as i32;
 /// How long a dropped ring waits for the kernel to let go of its memory, in steps of [`LAST_STEP`].
 const LAST_STEPS: u32 = 50;
 const LAST_STEP: Duration = Duration::from_millis(20);
-
-/// How big a ring is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Size {
-    /// Requests that are handed over at a time; more take another system call.
-    pub requests: u32,
-    /// Completions the kernel has room for; more are kept by it at a cost.
-    pub completions: u32,
-    /// Chunks, a power of two.
-    pub chunks: u16,
-    /// Bytes of a chunk.
-    pub chunk_bytes: usize,
-}
-
-/// Why there is no ring.
-#[derive(Debug, thiserror::Error)]
-pub enum Unavailable {
-    /// The kernel says no.
-    #[error(
-        "the system does not allow io_uring (see sysctl kernel.io_uring_disabled; containers forbid it by their seccomp profile)"
-    )]
-    NotAllowed,
-    /// The kernel has none.
-    #[error("this kernel has no io_uring")]
-    Missing,
-    /// The kernel's is too old.
-    #[error("this kernel's io_uring is too old: Linux 6.1 is the first that will do")]
-    TooOld,
-    /// Anything else.
-    #[error("io_uring cannot be set up: {0}")]
-    Failed(#[source] io::Error),
-}
-
-/// A socket of the ring, until it is closed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Token(u32);
-
-/// What has happened. `owner` is what the socket was added with.
-#[derive(Debug)]
-pub enum Event {
-    /// A receive has ended.
-    Received {
-        /// Whose.
-        owner: u32,
-        /// With what.
-        got: Got,
-    },
-    /// All has been taken by the kernel that was being sent when [`Ring::is_sending`] was last seen to be true.
-    Sent {
-        /// Whose.
-        owner: u32,
-    },
-    /// A send has failed: the peer is gone.
-    Broken {
-        /// Whose.
-        owner: u32,
-    },
-    /// The bell was rung.
-    Rung,
-}
-
-/// What a receive brought.
-#[derive(Debug)]
-pub enum Got {
-    /// Bytes; `more` when others wait behind them.
-    Bytes {
-        /// The bytes, at least one.
-        chunk: Chunk,
-        /// Whether the next receive need not wait.
-        more: bool,
-    },
-    /// The peer has said its last.
-    End,
-    /// The connection is broken.
-    Broken,
-}
-
-/// What a completion belongs to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
-    Receive,
-    AtOnce,
-    Patient,
-    Bell,
-}
 
 /// One thread's ring. Belongs to the thread that made it.
 #[derive(Debug)]
@@ -137,40 +52,17 @@ pub struct Ring {
     leaving: Vec<u32>,
 }
 
-/// For `Debug`, which the kernel's side lacks.
-struct Uring(IoUring);
-
-impl std::fmt::Debug for Uring {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("IoUring").field("fd", &self.0.as_raw_fd()).finish_non_exhaustive()
-    }
-}
-
 impl Ring {
     /// A ring for the current thread.
     ///
     /// # Errors
     /// When the kernel has none to give, with the reason.
     pub fn new(size: Size) -> Result<Self, Unavailable> {
-        let uring = IoUring::builder()
-            .setup_single_issuer()
-            .setup_defer_taskrun()
-            .setup_submit_all()
-            .setup_cqsize(size.completions)
-            .dontfork()
-            .build(size.requests)
-            .map_err(unavailable)?;
-        let params = uring.params();
-        if !(params.is_feature_nodrop()
-            && params.is_feature_ext_arg()
-            && params.is_feature_skip_cqe_on_success())
-        {
-            return Err(Unavailable::TooOld);
-        }
+        let uring = Uring::new(size)?;
         let mut chunks = Chunks::new(size.chunks, size.chunk_bytes).map_err(Unavailable::Failed)?;
-        chunks.register(&uring).map_err(unavailable)?;
+        chunks.register(&uring.0).map_err(unavailable)?;
         let mut ring = Self {
-            uring: Uring(uring),
+            uring,
             chunks,
             table: Table::default(),
             bell: Arc::new(Bell::new().map_err(Unavailable::Failed)?),
@@ -313,7 +205,7 @@ impl Ring {
         }
         self.chunks.publish();
         let urgent = !self.events.is_empty() || !self.starved.is_empty() || self.told > 0;
-        self.call(if urgent { None } else { Some(patience) })?;
+        self.uring.enter(if urgent { None } else { Some(patience) })?;
         if self.fetch() | mem::take(&mut self.rung_early) {
             self.listen();
         }
@@ -333,29 +225,6 @@ impl Ring {
             if !of_closed {
                 return Some(event);
             }
-        }
-    }
-
-    /// The system call: without sleeping when `sleep` is `None`, else at most that long if it says how long.
-    fn call(&mut self, sleep: Option<Option<Duration>>) -> io::Result<()> {
-        let waiting = self.uring.0.submission().len() as u32;
-        let submitter = self.uring.0.submitter();
-        let outcome = match sleep {
-            // SAFETY: no argument is passed.
-            None => unsafe { submitter.enter::<u64>(waiting, 0, GETEVENTS, None) },
-            Some(None) => submitter.submit_and_wait(1),
-            Some(Some(patience)) => {
-                let limit = Timespec::from(patience);
-                submitter.submit_with_args(1, &SubmitArgs::new().timespec(&limit))
-            }
-        };
-        match outcome {
-            Ok(_) => Ok(()),
-            Err(error) => match error.raw_os_error().map(Errno::from_raw_os_error) {
-                // Nothing happened in time, or the kernel wants us to fetch what it has first.
-                Some(Errno::TIME | Errno::INTR | Errno::BUSY | Errno::AGAIN) => Ok(()),
-                _ => Err(error),
-            },
         }
     }
 
@@ -511,7 +380,7 @@ impl Drop for Ring {
         self.table.close_all(&mem::take(&mut self.starved));
         for _ in 0..LAST_STEPS {
             self.bell.ring();
-            let _ = self.call(Some(Some(LAST_STEP)));
+            let _ = self.uring.enter(Some(Some(LAST_STEP)));
             self.fetch();
             self.settle();
             if self.is_idle() {
@@ -522,30 +391,5 @@ impl Drop for Ring {
         self.chunks.leak();
         mem::forget(mem::take(&mut self.table));
         mem::forget(mem::take(&mut self.count));
-    }
-}
-
-impl Kind {
-    /// What a request carries, so that its completion can be told: the kind and the socket's number.
-    fn tag(self, number: u32) -> u64 {
-        u64::from(number) << 2 | self as u64
-    }
-
-    fn of(tag: u64) -> Self {
-        match tag & 3 {
-            0 => Self::Receive,
-            1 => Self::AtOnce,
-            2 => Self::Patient,
-            _ => Self::Bell,
-        }
-    }
-}
-
-fn unavailable(error: io::Error) -> Unavailable {
-    match error.raw_os_error().map(Errno::from_raw_os_error) {
-        Some(Errno::PERM | Errno::ACCESS) => Unavailable::NotAllowed,
-        Some(Errno::NOSYS | Errno::OPNOTSUPP) => Unavailable::Missing,
-        Some(Errno::INVAL) => Unavailable::TooOld,
-        _ => Unavailable::Failed(error),
     }
 }

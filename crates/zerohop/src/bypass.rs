@@ -7,6 +7,7 @@
 //! **Writing a page** never shows half of it: a listener has two, the one not in force is written, then the switch is set.
 //! A program that had read the old switch is done long before that page is written again.
 
+use crate::attach::{self, link_name};
 use crate::error::Error;
 use crate::layout::{
     self, About, Fate, LAYOUT, LISTENERS, MAPS, Map, SESSION_LEFT, SLOTS, Session, TARGETS, Tally,
@@ -16,7 +17,6 @@ use crate::{mounts, object};
 use std::collections::HashMap;
 use std::io;
 use std::net::SocketAddr;
-use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -24,19 +24,6 @@ use std::time::Duration;
 const DOUBT: Duration = Duration::from_secs(1);
 /// The walk over sessions ends here at the latest.
 const MOST_SESSIONS: usize = 65_536;
-
-/// Program, kind of program, place of attachment; by the kernel's numbers.
-const PROGRAMS: [(&str, u32, u32); 6] = [
-    ("connect4", SOCK_ADDR, 10),
-    ("connect6", SOCK_ADDR, 11),
-    ("getpeername4", SOCK_ADDR, 29),
-    ("getpeername6", SOCK_ADDR, 30),
-    ("release", CGROUP_SOCK, 34),
-    ("sockops", SOCK_OPS, 3),
-];
-const CGROUP_SOCK: u32 = 9;
-const SOCK_OPS: u32 = 13;
-const SOCK_ADDR: u32 = 18;
 
 /// Which programs are wanted where.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -109,23 +96,13 @@ impl Bypass {
         let (directory, mounted) = mounts::make_directory(&spec.name)?;
         let opened = (|| {
             let (maps, inherited) = maps(&directory)?;
-            let descriptors: Vec<i32> = maps.iter().map(MapFd::raw).collect();
-            let mut loaded = Vec::new();
-            for program in &programs {
-                let (_, kind, attach) = kind_of(&program.name);
-                let what = || format!("load the program {}", program.name);
-                let fd = sys::load(&program.name, kind, attach, &program.linked(&descriptors));
-                loaded.push((program.name.as_str(), attach, fd.map_err(|e| Error::kernel(what(), e))?));
-            }
-            for (name, attach, program) in &loaded {
-                link(&directory, name, *attach, program, &cgroup)?;
-            }
+            attach::put_in_force(&programs, &maps, &directory, &cgroup)?;
             Ok((maps, inherited))
         })();
         let (maps, inherited) = match opened {
             Ok(opened) => opened,
             Err(error) => {
-                clean_up_after_failure(&directory);
+                attach::clean_up_after_failure(&directory);
                 return Err(error);
             }
         };
@@ -378,11 +355,6 @@ pub(crate) fn map_name(name: &str) -> String {
     format!("map_{name}")
 }
 
-/// File of a link.
-pub(crate) fn link_name(name: &str) -> String {
-    format!("link_{name}")
-}
-
 pub(crate) fn sessions(map: &MapFd) -> io::Result<Vec<Session>> {
     let mut sessions = Vec::new();
     for key in map.keys(MOST_SESSIONS)? {
@@ -391,10 +363,6 @@ pub(crate) fn sessions(map: &MapFd) -> io::Result<Vec<Session>> {
         }
     }
     Ok(sessions)
-}
-
-fn kind_of(name: &str) -> (&'static str, u32, u32) {
-    PROGRAMS.iter().copied().find(|(known, ..)| *known == name).unwrap_or(PROGRAMS[0])
 }
 
 /// The pinned maps, or new ones, pinned; and whether they were there.
@@ -417,34 +385,4 @@ fn pinned_maps(directory: &Path) -> Option<Vec<MapFd>> {
     let maps: Vec<MapFd> = MAPS.iter().map(get).collect::<Option<_>>()?;
     let about = About::read(&maps[Map::About as usize].lookup(&0u32.to_ne_bytes()).ok()??);
     (about.layout == LAYOUT).then_some(maps)
-}
-
-/// Puts a program into its pinned link, or makes one. A link to another cgroup gives way to a new one.
-fn link(
-    directory: &Path,
-    name: &str,
-    attach: u32,
-    program: &OwnedFd,
-    cgroup: &std::fs::File,
-) -> Result<(), Error> {
-    let path = directory.join(link_name(name));
-    let there = sys::get(&path).ok();
-    let same = |link: &OwnedFd| sys::cgroup_of(link).ok() == mounts::cgroup_id(cgroup);
-    if let Some(link) = there.filter(same) {
-        return sys::replace(&link, program)
-            .map_err(|e| Error::kernel(format!("replace the program {name}"), e));
-    }
-    let new = sys::attach(program, cgroup.as_fd(), attach)
-        .map_err(|e| Error::kernel(format!("attach the program {name} to the cgroup"), e))?;
-    // Absent or of another cgroup; from here on the new one serves.
-    let _ = std::fs::remove_file(&path);
-    sys::pin(&new, &path).map_err(|e| Error::kernel("pin a link on bpffs", e))
-}
-
-/// Removes what a failed start has pinned, unless it was working before.
-fn clean_up_after_failure(directory: &Path) {
-    if !PROGRAMS.iter().all(|(name, ..)| directory.join(link_name(name)).exists()) {
-        crate::pins::clear(directory);
-        mounts::remove_home();
-    }
 }

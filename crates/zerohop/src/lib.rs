@@ -12,10 +12,11 @@
 //! |---|---|
 //! | what the programs do | `bpf/zero_hop.c` |
 //! | what is in the maps | `bpf/layout.h`, `layout` |
-//! | how programs get into the kernel, and are taken over | `bypass`, `object`, `sys` |
+//! | how programs get into the kernel, and are taken over | `bypass`, `attach`, `object`, `sys` |
 //! | what is pinned where, and how it is removed | `pins`, `mounts` |
 //! | how a connection is looked at and ended from outside | `socket` |
 
+mod attach;
 mod bypass;
 mod error;
 mod layout;

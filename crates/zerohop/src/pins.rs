@@ -1,6 +1,7 @@
 //! What is pinned on bpffs, of whichever process, alive or gone: shown and removed.
 
-use crate::bypass::{link_name, map_name, monotonic_ns, sessions};
+use crate::attach::link_name;
+use crate::bypass::{map_name, monotonic_ns, sessions};
 use crate::layout::{self, About, Fate, LISTENERS, MAPS, Map, TARGETS, Tally};
 use crate::mounts;
 use crate::sys::MapFd;

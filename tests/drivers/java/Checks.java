@@ -4,7 +4,6 @@ import java.io.ByteArrayInputStream;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
 import java.nio.file.Path;
-import java.sql.BatchUpdateException;
 import java.sql.CallableStatement;
 import java.sql.Connection;
 import java.sql.PreparedStatement;
@@ -16,7 +15,6 @@ import java.util.Arrays;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
-import java.util.concurrent.Callable;
 import java.util.concurrent.Executors;
 import java.util.concurrent.Future;
 
@@ -164,7 +162,7 @@ final class Checks {
             Files.writeString(file, lines);
             s.execute("CREATE TABLE loaded (id INT PRIMARY KEY, words VARCHAR(40))");
             Tier.expect(20_000, s.executeUpdate("LOAD DATA LOCAL INFILE '" + file + "' INTO TABLE loaded"));
-            failsWith(() -> s.executeUpdate("LOAD DATA LOCAL INFILE '/nowhere/at/all' INTO TABLE loaded"));
+            Fails.with(() -> s.executeUpdate("LOAD DATA LOCAL INFILE '/nowhere/at/all' INTO TABLE loaded"));
             try (ResultSet r = s.executeQuery("SELECT COUNT(*) FROM loaded")) {
                 Tier.expect(List.of(List.of("20000")), Tier.all(r));
             }
@@ -301,7 +299,7 @@ final class Checks {
                     s.setString(3, "row " + n);
                     s.addBatch();
                 }
-                failsWith(s::executeBatch, 1062);
+                Fails.with(s::executeBatch, 1062);
                 Tier.expect(true, c.isValid(10));
             }
         }
@@ -311,17 +309,17 @@ final class Checks {
     private static void errors(Tier tier) throws Exception {
         for (String preparing : PREPARING) {
             try (Connection c = tier.open("writer", preparing); Statement s = c.createStatement()) {
-                failsWith(() -> s.executeUpdate("INSERT INTO account VALUES (1, 1)"), 1062);
-                failsWith(() -> c.prepareStatement("SELECT * FROM not_there WHERE id = ?").executeQuery());
-                failsWith(() -> s.execute("SELEKT 1"), 1064);
+                Fails.with(() -> s.executeUpdate("INSERT INTO account VALUES (1, 1)"), 1062);
+                Fails.with(() -> c.prepareStatement("SELECT * FROM not_there WHERE id = ?").executeQuery());
+                Fails.with(() -> s.execute("SELEKT 1"), 1064);
                 try (ResultSet r = s.executeQuery("SELECT 1")) {
                     Tier.expect(List.of(List.of("1")), Tier.all(r));
                 }
             }
         }
         for (String via : List.of("reader", "writer")) {
-            failsWith(() -> tier.rows(via, "SELECT 1", "password=not it"), 1045);
-            failsWith(() -> tier.connect(via, "drivers_nowhere"), 1049);
+            Fails.with(() -> tier.rows(via, "SELECT 1", "password=not it"), 1045);
+            Fails.with(() -> tier.connect(via, "drivers_nowhere"), 1049);
         }
     }
 
@@ -331,7 +329,7 @@ final class Checks {
             long id = id(c);
             var asleep = new Thread(() -> cancelOnceAsleep(tier, s, id));
             asleep.start();
-            failsWith(() -> Tier.all(s.executeQuery(sleeps)), 1317, 0);
+            Fails.with(() -> Tier.all(s.executeQuery(sleeps)), 1317, 0);
             asleep.join();
             Tier.expect(true, c.isValid(10));
             var killer = new Thread(() -> {
@@ -343,7 +341,7 @@ final class Checks {
                 }
             });
             killer.start();
-            failsWith(() -> Tier.all(s.executeQuery(sleeps)));
+            Fails.with(() -> Tier.all(s.executeQuery(sleeps)));
             killer.join();
         }
     }
@@ -378,28 +376,8 @@ final class Checks {
             Tier.expect(false, cipher.equals(""));
             // MariaDB's may trust it nevertheless: from 11.4 on a server proves itself by the password.
             if (tier.driver == Tier.Driver.MYSQL) {
-                failsWith(() -> tier.rows(via, "SELECT 1", "sslMode=VERIFY_CA"));
+                Fails.with(() -> tier.rows(via, "SELECT 1", "sslMode=VERIFY_CA"));
             }
-        }
-    }
-
-    /** Fails with one of these codes; with any error where none is given. */
-    private static void failsWith(Callable<?> doing, Integer... codes) throws Exception {
-        try {
-            doing.call();
-        } catch (BatchUpdateException e) {
-            expectCode(e, codes);
-            return;
-        } catch (SQLException e) {
-            expectCode(e, codes);
-            return;
-        }
-        throw new AssertionError("expected " + Arrays.toString(codes) + ", got no error");
-    }
-
-    private static void expectCode(SQLException e, Integer... codes) {
-        if (codes.length > 0 && !List.of(codes).contains(e.getErrorCode())) {
-            throw new AssertionError("expected " + Arrays.toString(codes) + ", got " + e.getErrorCode() + " " + e);
         }
     }
 }

@@ -1,3 +1,5 @@
+//! Roles: who is primary among what was seen, and for which reason.
+
 use super::*;
 use fleet::Address;
 

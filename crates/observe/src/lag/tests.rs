@@ -1,3 +1,5 @@
+//! Lag from positions alone: made-up histories, and what holds for any.
+
 use super::*;
 use fleet::FilePosition;
 use proptest::prelude::*;

@@ -1,3 +1,5 @@
+//! The book of servers: one server under several addresses, mentioned ones, and those that go.
+
 use super::*;
 use crate::answer::{Channels, Identity, Runs, Switches, Told};
 use fleet::Role;

@@ -8,9 +8,11 @@
 
 use crate::error::Error;
 use fleet::config::TlsMode;
-use rustls::client::WebPkiServerVerifier;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
-use rustls::crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signature};
+use rustls::client::{WebPkiServerVerifier, verify_server_cert_signed_by_trust_anchor};
+use rustls::crypto::{
+    CryptoProvider, WebPkiSupportedAlgorithms, verify_tls12_signature, verify_tls13_signature,
+};
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::server::ParsedCertificate;
 use rustls::{DigitallySignedStruct, RootCertStore, SignatureScheme};
@@ -24,60 +26,22 @@ pub(super) fn verifier(
 ) -> Result<Arc<dyn ServerCertVerifier>, Error> {
     let provider = provider.clone();
     Ok(match mode {
-        TlsMode::Disabled | TlsMode::Preferred | TlsMode::Required => Arc::new(Anyone { provider }),
-        TlsMode::VerifyCa => Arc::new(Authority { roots, provider }),
+        TlsMode::Disabled | TlsMode::Preferred | TlsMode::Required => {
+            Arc::new(Authority { roots: None, provider })
+        }
+        TlsMode::VerifyCa => Arc::new(Authority { roots: Some(roots), provider }),
         TlsMode::VerifyIdentity => WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider)
             .build()
             .map_err(|e| Error::Tls(e.to_string()))?,
     })
 }
 
-/// Encrypts with whoever answers. Certificates are not even read: old setups have made some that cannot be.
-#[derive(Debug)]
-struct Anyone {
-    provider: Arc<CryptoProvider>,
-}
-
-/// A certificate of the authority, for whatever name.
+/// A certificate of one of `roots`, for whatever name. Without `roots`, whoever answers: certificates are then not even
+/// read, since old setups have made some that cannot be.
 #[derive(Debug)]
 struct Authority {
-    roots: RootCertStore,
+    roots: Option<RootCertStore>,
     provider: Arc<CryptoProvider>,
-}
-
-impl ServerCertVerifier for Anyone {
-    fn verify_server_cert(
-        &self,
-        _: &CertificateDer<'_>,
-        _: &[CertificateDer<'_>],
-        _: &ServerName<'_>,
-        _: &[u8],
-        _: UnixTime,
-    ) -> Result<ServerCertVerified, rustls::Error> {
-        Ok(ServerCertVerified::assertion())
-    }
-
-    fn verify_tls12_signature(
-        &self,
-        _: &[u8],
-        _: &CertificateDer<'_>,
-        _: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        Ok(HandshakeSignatureValid::assertion())
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        _: &[u8],
-        _: &CertificateDer<'_>,
-        _: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        Ok(HandshakeSignatureValid::assertion())
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.provider.signature_verification_algorithms.supported_schemes()
-    }
 }
 
 impl ServerCertVerifier for Authority {
@@ -89,15 +53,11 @@ impl ServerCertVerifier for Authority {
         _: &[u8],
         now: UnixTime,
     ) -> Result<ServerCertVerified, rustls::Error> {
-        let parsed = ParsedCertificate::try_from(certificate)?;
-        let algorithms = self.provider.signature_verification_algorithms.all;
-        rustls::client::verify_server_cert_signed_by_trust_anchor(
-            &parsed,
-            &self.roots,
-            intermediates,
-            now,
-            algorithms,
-        )?;
+        if let Some(roots) = &self.roots {
+            let parsed = ParsedCertificate::try_from(certificate)?;
+            let algorithms = self.provider.signature_verification_algorithms.all;
+            verify_server_cert_signed_by_trust_anchor(&parsed, roots, intermediates, now, algorithms)?;
+        }
         Ok(ServerCertVerified::assertion())
     }
 
@@ -107,12 +67,7 @@ impl ServerCertVerifier for Authority {
         certificate: &CertificateDer<'_>,
         signature: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        verify_tls12_signature(
-            message,
-            certificate,
-            signature,
-            &self.provider.signature_verification_algorithms,
-        )
+        self.signature(verify_tls12_signature, message, certificate, signature)
     }
 
     fn verify_tls13_signature(
@@ -121,15 +76,35 @@ impl ServerCertVerifier for Authority {
         certificate: &CertificateDer<'_>,
         signature: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        verify_tls13_signature(
-            message,
-            certificate,
-            signature,
-            &self.provider.signature_verification_algorithms,
-        )
+        self.signature(verify_tls13_signature, message, certificate, signature)
     }
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
         self.provider.signature_verification_algorithms.supported_schemes()
+    }
+}
+
+/// How a version of TLS checks a signature.
+type Check = fn(
+    &[u8],
+    &CertificateDer<'_>,
+    &DigitallySignedStruct,
+    &WebPkiSupportedAlgorithms,
+) -> Result<HandshakeSignatureValid, rustls::Error>;
+
+impl Authority {
+    fn signature(
+        &self,
+        check: Check,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        match self.roots {
+            Some(_) => {
+                check(message, certificate, signature, &self.provider.signature_verification_algorithms)
+            }
+            None => Ok(HandshakeSignatureValid::assertion()),
+        }
     }
 }

@@ -7,6 +7,7 @@ use lab::Spec;
 use mysql_async::prelude::Queryable;
 use mysql_async::{Conn, Row};
 use std::collections::BTreeMap;
+use std::path::Path;
 
 /// What both sides count of one digest.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -87,15 +88,21 @@ async fn send(conn: &mut Conn, times: u32) -> u64 {
     sent
 }
 
-pub(crate) async fn agrees(spec: Spec) {
-    let base = tempfile::tempdir().unwrap();
-    let stand = Stand::up(base.path(), spec, InsightConfig::default()).await;
+/// A stand whose primary has a table for the statements, and a session on that primary that nobody measures.
+async fn stand_with_things(base: &Path, spec: Spec) -> (Stand, Conn) {
+    let stand = Stand::up(base, spec, InsightConfig::default()).await;
     let mut root = stand.lab.connect("a1").await.unwrap();
     root.query_drop(
         "CREATE TABLE app.thing (id INT AUTO_INCREMENT PRIMARY KEY, label VARCHAR(100), owner INT)",
     )
     .await
     .unwrap();
+    (stand, root)
+}
+
+pub(crate) async fn agrees(spec: Spec) {
+    let base = tempfile::tempdir().unwrap();
+    let (stand, mut root) = stand_with_things(base.path(), spec).await;
     root.query_drop(
         "UPDATE performance_schema.setup_consumers SET enabled = 'YES' WHERE name LIKE '%statements_digest%'",
     )
@@ -119,13 +126,7 @@ pub(crate) async fn agrees(spec: Spec) {
 /// Statements prepared once and executed often, some with names of their own for the parameters.
 pub(crate) async fn executions_agree(spec: Spec) {
     let base = tempfile::tempdir().unwrap();
-    let stand = Stand::up(base.path(), spec, InsightConfig::default()).await;
-    let mut root = stand.lab.connect("a1").await.unwrap();
-    root.query_drop(
-        "CREATE TABLE app.thing (id INT AUTO_INCREMENT PRIMARY KEY, label VARCHAR(100), owner INT)",
-    )
-    .await
-    .unwrap();
+    let (stand, root) = stand_with_things(base.path(), spec).await;
     let mut conn = Conn::new(stand.opts(1)).await.unwrap();
     let insert =
         conn.prep("INSERT INTO thing (label, owner) VALUES (?, ?) /*endpoint='add'*/").await.unwrap();

@@ -1,14 +1,16 @@
 //! Real servers with performance_schema, and a router in front of them that measures.
 
-use fleet::config::{Credentials, FleetConfig, InsightConfig, Listener, OwnZone, RouterConfig};
-use fleet::{Address, ListenerRole, Zone};
+#[path = "../support/watching.rs"]
+mod watching;
+
+use fleet::config::{InsightConfig, Listener, RouterConfig};
+use fleet::{Address, ListenerRole};
 use insight::{Dimension, Filter, Report, Since};
-use lab::{Account, Lab, Spec};
+use lab::{Lab, Spec};
 use mysql_async::OptsBuilder;
 use observe::Watcher;
 use router::{Router, Status};
 use std::collections::BTreeMap;
-use std::net::SocketAddrV4;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -22,19 +24,7 @@ impl Stand {
     /// Reader and writer listeners in zone a, in front of whatever `spec` says.
     pub(crate) async fn up(base: &Path, spec: Spec, insight: InsightConfig) -> Self {
         let lab = Lab::up(&spec, base).await.unwrap();
-        let tcp = |a: SocketAddrV4| Address::tcp(a.ip().to_string(), a.port());
-        let map = lab.address_map("a").unwrap();
-        let watcher = Watcher::start(FleetConfig {
-            seeds: vec![tcp(map[0].0)],
-            address_map: map.iter().map(|(real, reach)| (tcp(*real), tcp(*reach))).collect(),
-            own_zone: OwnZone::Named(Zone::new("a")),
-            credentials: Credentials {
-                user: Some(Account::Headroom.user().to_owned()),
-                password: Some(lab.password(Account::Headroom).to_owned()),
-                ..Credentials::default()
-            },
-            ..FleetConfig::default()
-        });
+        let watcher = Watcher::start(watching::fleet(&lab, "a"));
         let listeners = [ListenerRole::Reader, ListenerRole::Writer]
             .map(|role| Listener::new(Address::tcp("127.0.0.1", 0), role));
         let config = RouterConfig { insight, threads: Some(2), ..RouterConfig::default() };
@@ -54,14 +44,7 @@ impl Stand {
     }
 
     pub(crate) fn opts(&self, listener: usize) -> OptsBuilder {
-        let Address::Tcp { port, .. } = self.address(listener) else { unreachable!() };
-        OptsBuilder::default()
-            .ip_or_hostname("127.0.0.1")
-            .tcp_port(port)
-            .prefer_socket(false)
-            .user(Some(Account::App.user()))
-            .pass(Some(self.lab.password(Account::App)))
-            .db_name(Some("app"))
+        watching::opts(&self.lab, &self.address(listener)).db_name(Some("app"))
     }
 
     pub(crate) async fn report(&self) -> Report {

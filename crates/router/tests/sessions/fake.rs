@@ -1,9 +1,12 @@
 //! Servers that follow a script, clients that speak raw packets, and a router in front of them. No real server.
 
+#[path = "../support/sight.rs"]
+mod sight;
+
 use fleet::config::{Listener, RouterConfig};
 use fleet::{
-    Address, Demand, DemandSource, Lag, LagSource, ListenerRole, Replication, Role, Server, ServerName,
-    Snapshot, State, WriterStatus, Zone, ZoneShare, Zoned, ZonedBy,
+    Address, Lag, LagSource, ListenerRole, Replication, Role, Server, ServerName, Snapshot, State, Zone,
+    Zoned, ZonedBy,
 };
 use router::Router;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
@@ -312,7 +315,7 @@ impl Front {
         listeners: Vec<Listener>,
         servers: Vec<Server>,
     ) -> Self {
-        let (snapshots, receiver) = watch::channel(Arc::new(snapshot(1, servers)));
+        let (snapshots, receiver) = watch::channel(Arc::new(sight::snapshot(1, servers)));
         let suspected = Arc::new(Mutex::new(Vec::new()));
         let seen = suspected.clone();
         let suspect = move |name: &ServerName, why: &str| seen.lock().unwrap().push(format!("{name}: {why}"));
@@ -331,7 +334,7 @@ impl Front {
     /// The fleet looks like this from now on.
     pub(crate) fn publish(&self, servers: Vec<Server>) {
         let round = self.snapshots.borrow().round + 1;
-        self.snapshots.send(Arc::new(snapshot(round, servers))).unwrap();
+        self.snapshots.send(Arc::new(sight::snapshot(round, servers))).unwrap();
     }
 
     /// Waits, with a deadline, until the status is as wanted.
@@ -341,29 +344,6 @@ impl Front {
             assert!(Instant::now() < deadline, "never: {what}; {:#?}", self.router.status().servers);
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
-    }
-}
-
-fn snapshot(round: u64, servers: Vec<Server>) -> Snapshot {
-    let writer = match servers.iter().find(|s| s.role == Role::Primary) {
-        Some(primary) => WriterStatus::Known { server: primary.name.clone() },
-        None => WriterStatus::Unknown { why: "nobody is writable".to_owned() },
-    };
-    let zone = Zone::new("a");
-    Snapshot {
-        round,
-        settled: round > 0,
-        servers,
-        writer,
-        own_zone: Some(Zoned { zone: zone.clone(), by: ZonedBy::Rule }),
-        demand: Demand {
-            zones: vec![ZoneShare { zone, share: 1.0 }],
-            source: DemandSource::StatementCounters,
-            reads_per_second: 100.0,
-            unplaced: 0.0,
-            idle: false,
-        },
-        ..Snapshot::empty(Instant::now())
     }
 }
 

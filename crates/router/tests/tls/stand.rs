@@ -2,11 +2,14 @@
 
 #![allow(dead_code, reason = "each test that shares this uses a part of it")]
 
+#[path = "../support/sight.rs"]
+mod sight;
+
 use crate::certificate::{Authority, Certificate};
 use fleet::config::{Access, ClientTls, ClientTlsMode, Listener, RouterConfig, ServerTls, Tls, TlsMode};
 use fleet::{
-    Address, Demand, DemandSource, Lag, LagSource, ListenerRole, Replication, Role, Server, ServerName,
-    Snapshot, State, WriterStatus, Zone, ZoneShare, Zoned, ZonedBy,
+    Address, Lag, LagSource, ListenerRole, Replication, Role, Server, ServerName, Snapshot, State, Zone,
+    Zoned, ZonedBy,
 };
 use lab::{Lab, Spec};
 use mysql_async::prelude::Queryable;
@@ -232,19 +235,5 @@ fn snapshot(reach: Address, proxy_protocol: bool) -> Snapshot {
     server.zone = Some(Zoned { zone: zone.clone(), by: ZonedBy::Rule });
     server.lag =
         Some(Lag { at_least: Duration::ZERO, uncertainty: Duration::ZERO, source: LagSource::GtidSamples });
-    Snapshot {
-        round: 1,
-        settled: true,
-        servers: vec![server],
-        writer: WriterStatus::Known { server: name },
-        own_zone: Some(Zoned { zone: zone.clone(), by: ZonedBy::Rule }),
-        demand: Demand {
-            zones: vec![ZoneShare { zone, share: 1.0 }],
-            source: DemandSource::StatementCounters,
-            reads_per_second: 100.0,
-            unplaced: 0.0,
-            idle: false,
-        },
-        ..Snapshot::empty(Instant::now())
-    }
+    sight::snapshot(1, vec![server])
 }

@@ -1,3 +1,5 @@
+//! What statements leave behind, whatever quotes, comments and spelling hide it in.
+
 use super::*;
 
 fn leaves(text: &str) -> Sticky {

@@ -24,9 +24,7 @@ fn a_password_in_the_clear_goes_on_encrypted_with_the_servers_key() {
     assert_eq!(ends.heard_by_server(), [(5, sealed)]);
     ends.server(&[&script::ok()]);
     assert_eq!(ends.heard_by_client(), [(5, script::ok())]);
-    assert_eq!(ends.steps.pop(), Some(Step::Open));
-    assert_eq!(ends.bridge.tracker().phase(), Phase::Idle);
-    assert_eq!(ends.bridge.tracker().user(), Some("shop"));
+    ends.is_open_for("shop");
 }
 
 #[test]
@@ -153,8 +151,8 @@ fn the_sides_of_a_unix_socket_count_as_secret() {
     assert!(open_side().translates_with(secret_side()) && !open_side().translates_with(open_side()));
 }
 
-#[test]
-fn a_change_of_user_asks_for_the_password_again() {
+/// A session of `shop` whose client has sent a change of user.
+fn asked_to_become_another() -> Ends {
     let mut ends = Ends::new(FromClient::Required, false);
     ends.client_begins_tls();
     ends.client(&[&ends.login(b"caching_sha2_password", &[7; 32])]);
@@ -162,6 +160,12 @@ fn a_change_of_user_asks_for_the_password_again() {
     let mut tracker = ends.bridge.take_tracker();
     tracker.client_bytes(&script::framed(0, b"\x11other\0\0\0\x2d\0caching_sha2_password\0"));
     ends.restart(tracker);
+    ends
+}
+
+#[test]
+fn a_change_of_user_asks_for_the_password_again() {
+    let mut ends = asked_to_become_another();
     ends.server(&[b"\xfecaching_sha2_password\0other-nonce-of-twenty\0"]);
     assert_eq!(ends.heard_by_client()[0].0, 1);
     ends.client(&[&[9; 32]]);
@@ -170,21 +174,13 @@ fn a_change_of_user_asks_for_the_password_again() {
     assert_eq!(ends.heard_by_server().pop().unwrap().1, [2]);
     ends.server(&[&[&[1], KEY_OF_SERVER].concat()]);
     ends.server(&[&script::ok()]);
-    assert_eq!(ends.steps.pop(), Some(Step::Open));
-    assert_eq!(ends.bridge.tracker().phase(), Phase::Idle);
-    assert_eq!(ends.bridge.tracker().user(), Some("other"));
+    ends.is_open_for("other");
 }
 
 #[test]
 fn a_change_of_user_that_is_refused_leaves_the_session_as_it_was() {
-    let mut ends = Ends::new(FromClient::Required, false);
-    ends.client_begins_tls();
-    ends.client(&[&ends.login(b"caching_sha2_password", &[7; 32])]);
-    ends.server(&[&script::ok()]);
-    let mut tracker = ends.bridge.take_tracker();
-    tracker.client_bytes(&script::framed(0, b"\x11other\0\0\0\x2d\0caching_sha2_password\0"));
-    assert!(tracker.changes_user());
-    ends.restart(tracker);
+    let mut ends = asked_to_become_another();
+    assert!(ends.bridge.tracker().changes_user());
     ends.server(&[b"\xff\x15\x04#28000Access denied"]);
     assert_eq!(ends.steps.pop(), Some(Step::Open));
     let tracker = ends.bridge.tracker();

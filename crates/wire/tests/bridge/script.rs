@@ -166,6 +166,13 @@ impl Ends {
     }
 
     /// Packets to the client so far, taken out: sequence id and payload.
+    /// The login is through, and whose it is.
+    pub(crate) fn is_open_for(&mut self, user: &str) {
+        assert_eq!(self.steps.pop(), Some(Step::Open));
+        let tracker = self.bridge.tracker();
+        assert_eq!((tracker.phase(), tracker.user()), (Phase::Idle, Some(user)));
+    }
+
     pub(crate) fn heard_by_client(&mut self) -> Vec<(u8, Vec<u8>)> {
         let taken = |step: &mut Step| matches!(step, Step::ToClient(_));
         self.steps.extract_if(.., taken).map(|step| heard(&step)).collect()

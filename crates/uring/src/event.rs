@@ -1,0 +1,73 @@
+//! What a ring says has happened, to whose socket, and how a completion tells which request it belongs to.
+
+use crate::chunk::Chunk;
+
+/// A socket of the ring, until it is closed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Token(pub(crate) u32);
+
+/// What has happened. `owner` is what the socket was added with.
+#[derive(Debug)]
+pub enum Event {
+    /// A receive has ended.
+    Received {
+        /// Whose.
+        owner: u32,
+        /// With what.
+        got: Got,
+    },
+    /// All has been taken by the kernel that was being sent when [`Ring::is_sending`] was last seen to be true.
+    Sent {
+        /// Whose.
+        owner: u32,
+    },
+    /// A send has failed: the peer is gone.
+    Broken {
+        /// Whose.
+        owner: u32,
+    },
+    /// The bell was rung.
+    Rung,
+}
+
+/// What a receive brought.
+#[derive(Debug)]
+pub enum Got {
+    /// Bytes; `more` when others wait behind them.
+    Bytes {
+        /// The bytes, at least one.
+        chunk: Chunk,
+        /// Whether the next receive need not wait.
+        more: bool,
+    },
+    /// The peer has said its last.
+    End,
+    /// The connection is broken.
+    Broken,
+}
+
+/// What a completion belongs to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Receive,
+    AtOnce,
+    Patient,
+    Bell,
+}
+
+impl Kind {
+    /// What a request carries, so that its completion can be told: the kind and the socket's number.
+    pub(crate) fn tag(self, number: u32) -> u64 {
+        u64::from(number) << 2 | self as u64
+    }
+
+    /// The kind that a completion carries.
+    pub(crate) fn of(tag: u64) -> Self {
+        match tag & 3 {
+            0 => Self::Receive,
+            1 => Self::AtOnce,
+            2 => Self::Patient,
+            _ => Self::Bell,
+        }
+    }
+}

@@ -1,0 +1,81 @@
+//! Programs into the kernel and into their links: new links, or the pinned ones of the process before.
+
+use crate::error::Error;
+use crate::mounts;
+use crate::object::Program;
+use crate::sys::{self, MapFd};
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::Path;
+
+/// Program, kind of program, place of attachment; by the kernel's numbers.
+const PROGRAMS: [(&str, u32, u32); 6] = [
+    ("connect4", SOCK_ADDR, 10),
+    ("connect6", SOCK_ADDR, 11),
+    ("getpeername4", SOCK_ADDR, 29),
+    ("getpeername6", SOCK_ADDR, 30),
+    ("release", CGROUP_SOCK, 34),
+    ("sockops", SOCK_OPS, 3),
+];
+const CGROUP_SOCK: u32 = 9;
+const SOCK_OPS: u32 = 13;
+const SOCK_ADDR: u32 = 18;
+
+/// Loads the programs, which are to use these maps, and links each to the cgroup. Only once all are loaded is any linked.
+pub(crate) fn put_in_force(
+    programs: &[Program],
+    maps: &[MapFd],
+    directory: &Path,
+    cgroup: &std::fs::File,
+) -> Result<(), Error> {
+    let descriptors: Vec<i32> = maps.iter().map(MapFd::raw).collect();
+    let mut loaded = Vec::new();
+    for program in programs {
+        let (_, kind, attach) = kind_of(&program.name);
+        let what = || format!("load the program {}", program.name);
+        let fd = sys::load(&program.name, kind, attach, &program.linked(&descriptors));
+        loaded.push((program.name.as_str(), attach, fd.map_err(|e| Error::kernel(what(), e))?));
+    }
+    for (name, attach, program) in &loaded {
+        link(directory, name, *attach, program, cgroup)?;
+    }
+    Ok(())
+}
+
+/// File of a link.
+pub(crate) fn link_name(name: &str) -> String {
+    format!("link_{name}")
+}
+
+fn kind_of(name: &str) -> (&'static str, u32, u32) {
+    PROGRAMS.iter().copied().find(|(known, ..)| *known == name).unwrap_or(PROGRAMS[0])
+}
+
+/// Puts a program into its pinned link, or makes one. A link to another cgroup gives way to a new one.
+fn link(
+    directory: &Path,
+    name: &str,
+    attach: u32,
+    program: &OwnedFd,
+    cgroup: &std::fs::File,
+) -> Result<(), Error> {
+    let path = directory.join(link_name(name));
+    let there = sys::get(&path).ok();
+    let same = |link: &OwnedFd| sys::cgroup_of(link).ok() == mounts::cgroup_id(cgroup);
+    if let Some(link) = there.filter(same) {
+        return sys::replace(&link, program)
+            .map_err(|e| Error::kernel(format!("replace the program {name}"), e));
+    }
+    let new = sys::attach(program, cgroup.as_fd(), attach)
+        .map_err(|e| Error::kernel(format!("attach the program {name} to the cgroup"), e))?;
+    // Absent or of another cgroup; from here on the new one serves.
+    let _ = std::fs::remove_file(&path);
+    sys::pin(&new, &path).map_err(|e| Error::kernel("pin a link on bpffs", e))
+}
+
+/// Removes what a failed start has pinned, unless it was working before.
+pub(crate) fn clean_up_after_failure(directory: &Path) {
+    if !PROGRAMS.iter().all(|(name, ..)| directory.join(link_name(name)).exists()) {
+        crate::pins::clear(directory);
+        mounts::remove_home();
+    }
+}
