@@ -44,8 +44,14 @@ async fn native_and_ed25519_log_in_by_every_way_with_and_without_tls() {
             for way in &ways {
                 for user in [USER, ("signed", USER.1)] {
                     let what = format!("{} {way:?} by {} with {mode:?}", user.0, client_mode.word());
-                    let mut conn =
-                        log_in(&stand, &front, *way, user).await.unwrap_or_else(|e| panic!("{what}: {e}"));
+                    let mut conn = match log_in(&stand, &front, *way, user).await {
+                        // mysql_async takes a last byte of zero for the end of the ed25519 nonce, once in 256 logins.
+                        Err(mysql_async::Error::Server(e)) if e.code == 1045 && user.0 == "signed" => {
+                            log_in(&stand, &front, *way, user).await
+                        }
+                        other => other,
+                    }
+                    .unwrap_or_else(|e| panic!("{what}: {e}"));
                     assert_eq!(cipher(&mut conn).await.is_empty(), mode == TlsMode::Disabled, "{what}");
                     let big: Option<String> = conn.query_first("SELECT REPEAT('x', 500000)").await.unwrap();
                     assert_eq!(big.unwrap().len(), 500_000, "{what}");
