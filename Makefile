@@ -4,7 +4,7 @@ export PATH := $(CURDIR)/target/rust/bin:$(HOME)/.cargo/bin:$(PATH):/usr/local/g
 export CARGO_TERM_PROGRESS_WHEN ?= auto
 
 .DEFAULT_GOAL := help
-.PHONY: help install build demo test test-mysql test-drivers bench bench-load bench-verdict lint fuzz clean-lab
+.PHONY: help install build demo test test-mysql test-drivers bench bench-load bench-verdict bench-soak lint fuzz clean-lab
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' $(MAKEFILE_LIST) | column -t -s '|' 2>/dev/null \
@@ -51,11 +51,16 @@ bench-verdict: ## bottlenecks really made on a lab's servers, and which of them 
 	cargo build --release --locked -p headroom
 	target/release/headroom bench verdict
 
+bench-soak: ## an hour under load with faults: no byte changed, memory flat (SOAK_SECONDS=3600)
+	@scripts/install.sh build servers
+	cargo build --release --locked -p headroom
+	target/release/headroom bench soak --seconds $${SOAK_SECONDS:-3600}
+
 lint: ## formatting, clippy, licences and bans
 	@scripts/install.sh build
 	@scripts/lint.sh
 
-fuzz: ## a minute for each parser's fuzz target (FUZZ_SECONDS=60; nightly Rust and cargo-fuzz)
+fuzz: ## a minute for each parser's fuzz target (FUZZ_SECONDS=60, or FUZZ_RUNS=1000000; nightly Rust and cargo-fuzz)
 	@scripts/fuzz.sh
 
 clean-lab: ## stop what a killed lab left behind on this machine

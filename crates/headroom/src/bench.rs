@@ -13,6 +13,7 @@ mod relay;
 mod report;
 mod sample;
 mod server;
+mod soak;
 mod statistics;
 mod subject;
 mod sysbench;
@@ -43,6 +44,8 @@ enum What {
     All(AllArgs),
     /// Verdicts: bottlenecks really made, and which is named.
     Verdict(verdict::VerdictArgs),
+    /// The router under load for an hour while servers die and come back: no byte changed, memory flat.
+    Soak(soak::SoakArgs),
 }
 
 /// Flags of `headroom bench relay`.
@@ -160,6 +163,7 @@ pub(crate) async fn run(args: BenchArgs) -> anyhow::Result<ExitCode> {
         What::Demo(args) => demo::run(args).await,
         What::Load(args) => generator::run(args).await,
         What::Verdict(args) => verdict::run(args).await,
+        What::Soak(args) => soak::run(args).await,
         What::All(args) => {
             let (relay, demo) = args.split();
             relay::run(relay).await?;

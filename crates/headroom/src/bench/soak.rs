@@ -1,0 +1,270 @@
+//! `headroom bench soak`: the router under load for an hour while servers die, stand still and come back.
+//!
+//! Clients of several kinds ask what a server has answered directly before, and compare checksums of the result sets.
+//! Every failure is held against what was done to the servers (`soak/blame.rs`). The router's memory and descriptors are
+//! read once a second; all is written as it comes, so that a run that is ended early keeps what it has.
+
+mod blame;
+mod client;
+mod crowd;
+mod question;
+mod report;
+mod stage;
+mod timetable;
+mod watch;
+
+use super::output::{Directory, scratch};
+use super::statistics;
+use crate::interrupted::interrupted;
+use crate::machine::Machine;
+use crate::view::StatusView;
+use crate::{exit, terminal};
+use anyhow::Context;
+use clap::Args;
+use client::{Done, Kind};
+use crowd::Crowd;
+use hdrhistogram::Histogram;
+use lab::{Change, DATABASE, Lab};
+use mysql_async::prelude::Queryable;
+use report::{Latency, Run, Written};
+use stage::{PRIMARY, Stage};
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration;
+use timetable::{Planned, timetable};
+use tokio::task::JoinSet;
+use watch::Watch;
+
+const SECOND: Duration = Duration::from_secs(1);
+/// A line of progress every so often.
+const SAID_EVERY: u64 = 60;
+/// After the load the router lets go of everything within this.
+const LET_GO_WITHIN: Duration = Duration::from_secs(15);
+/// Beyond its deadlines no client is still busy.
+const CLIENTS_END_WITHIN: Duration = Duration::from_secs(90);
+
+/// Flags of `headroom bench soak`.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct SoakArgs {
+    /// Seconds under load.
+    #[arg(long, default_value_t = 3600, value_parser = clap::value_parser!(u64).range(20..=86_400 * 7))]
+    seconds: u64,
+    /// Clients at once, of eight kinds.
+    #[arg(long, default_value_t = 24, value_parser = clap::value_parser!(u32).range(1..=2000))]
+    clients: u32,
+    /// Statements a second, all clients together; 0 is as fast as they are answered.
+    #[arg(long, default_value_t = 0)]
+    rate: u32,
+    /// Connections go past the router where its listener says so, instead of through it (needs the privilege).
+    #[arg(long)]
+    zero_hop: bool,
+    /// No faults.
+    #[arg(long)]
+    calm: bool,
+    /// From which faults and statements are drawn.
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Where the run's files go [default: benchmarks/runs/YYYY-MM-DD-soak].
+    #[arg(long)]
+    out: Option<PathBuf>,
+    /// Print everything as JSON instead of a table.
+    #[arg(long)]
+    json: bool,
+}
+
+/// Runs it.
+pub(crate) async fn run(args: SoakArgs) -> anyhow::Result<ExitCode> {
+    let directory = Directory::new(args.out.as_deref(), "soak", false)?;
+    let date = directory.date().to_owned();
+    let machine = Machine::look(&[], 2 * SECOND).await?;
+    let path = directory.create()?;
+    terminal::complain(&format!("{} s under load. Result: {}", args.seconds, path.display()));
+    let base = scratch();
+    let mut stage = tokio::select! {
+        stage = Stage::up(&base, args.clients, args.zero_hop) => stage?,
+        () = interrupted() => anyhow::bail!("interrupted before the load began"),
+    };
+    let run = soak(&args, date, machine, &mut stage, &path).await;
+    let down = stage.down(&path).await;
+    let run = run?;
+    run.write(&path)?;
+    if args.json {
+        terminal::print_json(&run)?;
+    } else {
+        terminal::print(&format!("{}\nkept in {}\n", run.markdown(), path.display()))?;
+    }
+    down?;
+    Ok(if run.kept() { exit::DONE } else { exit::no() })
+}
+
+async fn soak(
+    args: &SoakArgs,
+    date: String,
+    mut machine: Machine,
+    stage: &mut Stage,
+    path: &std::path::Path,
+) -> anyhow::Result<Run> {
+    machine.programs.push(("server".to_owned(), stage.lab.version()));
+    let interval = match args.rate {
+        0 => Duration::ZERO,
+        rate => Duration::from_secs_f64(f64::from(args.clients) / f64::from(rate)),
+    };
+    let length = Duration::from_secs(args.seconds);
+    let pid = stage.pid()?;
+    let crowd = Arc::new(stage.crowd(interval, args.seed).await?);
+    let before = watch::descriptors(pid)?;
+    let mut watch = Watch::new(path)?;
+    let planned = if args.calm { Vec::new() } else { timetable(&stage.lab.servers(), length, args.seed) };
+    let mut clients = JoinSet::new();
+    for number in 0..args.clients {
+        clients.spawn(client::run(crowd.clone(), number));
+    }
+    let end = {
+        let watching = watched(&mut watch, pid, &crowd, args.seconds);
+        tokio::pin!(watching);
+        // Whatever is in force when this is dropped is healed below.
+        let faults = trouble(&stage.lab, &planned, &crowd);
+        tokio::pin!(faults);
+        let mut faulted = false;
+        loop {
+            tokio::select! {
+                end = &mut watching => break end.map(|()| None),
+                made = &mut faults, if !faulted => match made {
+                    Ok(()) => faulted = true,
+                    Err(error) => break Err(error.context("making faults")),
+                },
+                () = interrupted() => break Ok(Some("interrupted".to_owned())),
+            }
+        }
+    };
+    crowd.stop.cancel();
+    stage.lab.heal_all().await?;
+    let done = tokio::time::timeout(CLIENTS_END_WITHIN, ended(clients)).await.context("clients hang")??;
+    // The router's own end is what a soak is to find: it is told, and what was measured until then kept.
+    let cut_short = end.unwrap_or_else(|error| Some(format!("{error:#}")));
+    let alive = stage.pid().is_ok();
+    let after = if alive { let_go(pid, before).await? } else { 0 };
+    let status = if alive { stage.status().await.ok() } else { None };
+    Ok(Run {
+        date,
+        machine,
+        asked_s: args.seconds,
+        clients: args.clients,
+        rate: args.rate,
+        seed: args.seed,
+        zero_hop: args.zero_hop,
+        cut_short,
+        questions: crowd.answers.len(),
+        length_s: watch.samples.last().map_or(0.0, |sample| sample.at_s),
+        counted: crowd.counted(),
+        deliberate: status.as_ref().map(deliberate),
+        written: written(stage, &done).await?,
+        slowest: crowd.slowest(),
+        latency: latencies(&done)?,
+        memory: statistics::Slope::after_warm_up(
+            &watch.samples.iter().map(|s| (s.at_s, s.resident_kib as f64 / 1024.0)).collect::<Vec<_>>(),
+        ),
+        descriptors: (before, after),
+        faults: crowd.lapses(),
+        failures: crowd.failures(),
+        samples: watch.samples,
+    })
+}
+
+/// Looks once a second until the time is over.
+async fn watched(watch: &mut Watch, pid: u32, crowd: &Crowd, seconds: u64) -> anyhow::Result<()> {
+    let mut ticks = tokio::time::interval(SECOND);
+    for second in 0..=seconds {
+        ticks.tick().await;
+        watch.look(pid, crowd).context("the router has ended")?;
+        if second % SAID_EVERY == 0 && second > 0 {
+            let (sample, counted) = (watch.samples.last().copied(), crowd.counted());
+            let resident_mib = sample.map_or(0.0, |s| s.resident_kib as f64 / 1024.0);
+            terminal::complain(&format!(
+                "{second} s: {} statements, {} sessions, {resident_mib:.1} MiB, {} faults, {} wrong, {} unexplained",
+                counted.statements,
+                counted.sessions,
+                crowd.lapses().len(),
+                counted.wrong,
+                counted.unexplained
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// Makes every fault at its time.
+async fn trouble(lab: &Lab, planned: &[Planned], crowd: &Crowd) -> anyhow::Result<()> {
+    for Planned { at_s, lasts_s, server, what, fault } in planned {
+        let until = Duration::from_secs_f64((at_s - crowd.now()).max(0.0));
+        tokio::time::sleep(until).await;
+        crowd.begin(server, what);
+        lab.change(server, Change::Begin(*fault)).await?;
+        tokio::time::sleep(Duration::from_secs_f64(*lasts_s)).await;
+        lab.change(server, Change::End(*fault)).await?;
+        crowd.end();
+    }
+    Ok(())
+}
+
+async fn ended(mut clients: JoinSet<anyhow::Result<Done>>) -> anyhow::Result<Vec<Done>> {
+    let mut done = Vec::new();
+    while let Some(client) = clients.join_next().await {
+        done.push(client??);
+    }
+    done.sort_by_key(|done| done.number);
+    Ok(done)
+}
+
+/// Descriptors when they are as few as before, or at the deadline.
+async fn let_go(pid: u32, before: u64) -> anyhow::Result<u64> {
+    let deadline = tokio::time::Instant::now() + LET_GO_WITHIN;
+    loop {
+        let now = watch::descriptors(pid)?;
+        if now <= before || tokio::time::Instant::now() > deadline {
+            return Ok(now);
+        }
+        tokio::time::sleep(SECOND / 5).await;
+    }
+}
+
+/// Sessions that the router ended while they rested, by its own count.
+fn deliberate(status: &StatusView) -> u64 {
+    let by_us = |reason: &str| reason.starts_with("placed anew") || reason.starts_with("drained");
+    status.counters.closed.iter().filter(|(reason, _)| by_us(reason)).map(|(_, count)| count).sum()
+}
+
+/// Looks for every row that a client was told is written.
+async fn written(stage: &Stage, done: &[Done]) -> anyhow::Result<Written> {
+    let mut written = Written::default();
+    let mut conn = stage.direct(PRIMARY).await.context("looking for what was written")?;
+    for done in done.iter().filter(|done| done.kind == Kind::Writer) {
+        let mut of_this =
+            format!("SELECT COUNT(*) FROM {DATABASE}.soak_written WHERE client = {}", done.number);
+        let all: Option<u64> = conn.query_first(&of_this).await?;
+        let doubtful: Vec<String> = done.doubtful.iter().map(u32::to_string).collect();
+        of_this.push_str(&format!(" AND number IN ({})", doubtful.join(",")));
+        let of_doubtful: Option<u64> =
+            if doubtful.is_empty() { None } else { conn.query_first(&of_this).await? };
+        let acknowledged = u64::from(done.written) - doubtful.len() as u64;
+        written.acknowledged += acknowledged;
+        written.doubtful += doubtful.len() as u64;
+        let found = all.unwrap_or(0) - of_doubtful.unwrap_or(0);
+        written.lost += acknowledged.saturating_sub(found);
+        written.twice += found.saturating_sub(acknowledged);
+    }
+    conn.disconnect().await?;
+    Ok(written)
+}
+
+fn latencies(done: &[Done]) -> anyhow::Result<Vec<Latency>> {
+    let mut kinds: Vec<(Kind, Histogram<u64>)> = Vec::new();
+    for done in done {
+        match kinds.iter_mut().find(|(kind, _)| *kind == done.kind) {
+            Some((_, times)) => times.add(&done.times)?,
+            None => kinds.push((done.kind, done.times.clone())),
+        }
+    }
+    Ok(kinds.iter().map(|(kind, times)| Latency::of(*kind, times)).collect())
+}
