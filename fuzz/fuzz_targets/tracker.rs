@@ -1,12 +1,20 @@
-//! A session, both directions interleaved: no panic, counts in order, and the same state however the bytes are split.
+//! A session, both directions interleaved: no panic, counts in order, the same state however the bytes are split, memory
+//! within its bound, and no byte of an answer or of a statement told that did not come.
 //!
 //! The input is a byte that says where the session starts (0: before the greeting; else logged in, its bits are the optional
 //! capabilities), then turns: a kind, a length in two bytes, and so many bytes. Kinds with a frame let the fuzzer go deep without guessing sequence ids.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use wire::response::OkPacket;
-use wire::{Capabilities, Greeting, Login, Status, Tracker, packet};
+use wire::{Capabilities, Finish, Greeting, Login, Observer, Start, Status, Tracker, packet};
+
+/// What a tracker may hold on the heap: so much, and so much more for each command that is not answered yet (of which
+/// there are 1024 at most; each may carry a user's and a database's name of 256 bytes).
+const HELD: usize = 16 << 10;
+const HELD_FOR_A_COMMAND: usize = 2 << 10;
 
 const OPTIONAL: [Capabilities; 7] = [
     Capabilities::DEPRECATE_EOF,
@@ -26,18 +34,83 @@ fuzz_target!(|input: &[u8]| {
         log_in(&mut cut, *start >> 1);
     }
     let mut sequence = 0;
+    let (mut told, mut came, mut held) = (Told::default(), (0, 0), 0);
     while let [kind, low, high, after @ ..] = rest {
         let length = usize::from(u16::from_le_bytes([*low, *high])).min(after.len());
         let (payload, next) = after.split_at(length);
         rest = next;
         let (from_client, bytes) = turn(*kind, payload, &mut sequence);
-        feed(&mut whole, from_client, &bytes);
+        let before = LIVE.load(Relaxed);
+        match from_client {
+            true => whole.client_bytes_heard(&bytes, &mut told),
+            false => whole.server_bytes_heard(&bytes, &mut told),
+        }
+        held = (held + LIVE.load(Relaxed)).saturating_sub(before);
+        *(if from_client { &mut came.0 } else { &mut came.1 }) += bytes.len() as u64;
         bytes.chunks(usize::from(*kind >> 4) + 1).for_each(|piece| feed(&mut cut, from_client, piece));
         assert_eq!(seen(&whole), seen(&cut));
         let progress = whole.progress();
         assert!(progress.started >= progress.answering && progress.answering >= progress.completed);
+        let outstanding = (progress.started - progress.completed) as usize;
+        assert!(held <= HELD + outstanding * HELD_FOR_A_COMMAND, "{held} bytes for {outstanding} commands");
+        assert!(told.texts <= came.0 && told.answers <= came.1, "{told:?} of {came:?}");
+        assert!(told.finished <= told.started);
     }
 });
+
+/// What an observer was told.
+#[derive(Debug, Default)]
+struct Told {
+    started: u64,
+    finished: u64,
+    texts: u64,
+    answers: u64,
+}
+
+impl Observer for Told {
+    fn started(&mut self, start: Start<'_>) {
+        self.started += 1;
+        self.texts += start.body.len() as u64;
+    }
+
+    fn more(&mut self, body: &[u8]) {
+        self.texts += body.len() as u64;
+    }
+
+    fn whole(&mut self) {}
+
+    fn closed(&mut self, _: u32) {}
+
+    fn answering(&mut self) {}
+
+    fn finished(&mut self, finish: Finish) {
+        self.finished += 1;
+        self.answers += finish.bytes;
+    }
+}
+
+/// Bytes on the heap now.
+static LIVE: AtomicUsize = AtomicUsize::new(0);
+
+struct Counting;
+
+#[global_allocator]
+static COUNTING: Counting = Counting;
+
+// SAFETY: everything is the system's; only sizes are added up.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        LIVE.fetch_add(layout.size(), Relaxed);
+        // SAFETY: as the caller promises.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        LIVE.fetch_sub(layout.size(), Relaxed);
+        // SAFETY: as the caller promises.
+        unsafe { System.dealloc(pointer, layout) }
+    }
+}
 
 fn turn(kind: u8, payload: &[u8], sequence: &mut u8) -> (bool, Vec<u8>) {
     let framed = |sequence: &mut u8| {
