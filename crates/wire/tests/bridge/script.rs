@@ -2,7 +2,7 @@
 
 use wire::bridge::{Bridge, FromClient, Keys, Secret, Step, Terms};
 use wire::response::OkPacket;
-use wire::{Capabilities, Greeting, Login, Status, Tracker, packet};
+use wire::{Capabilities, Greeting, Login, Phase, Status, Tracker, packet};
 
 pub(crate) const NONCE: &[u8; 20] = b"nonce-nonce-nonce-no";
 pub(crate) const PASSWORD: &[u8] = b"a password that is longer than a nonce";
