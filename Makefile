@@ -47,7 +47,7 @@ bench-load: ## the load generator beside sysbench, on one server in one run
 	target/release/headroom bench load
 
 bench-verdict: ## bottlenecks really made on a lab's servers, and which of them is named: the confusion table
-	@scripts/install.sh build servers
+	@scripts/install.sh build servers bench
 	cargo build --release --locked -p headroom
 	target/release/headroom bench verdict
 

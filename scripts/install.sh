@@ -53,6 +53,9 @@ needs_of_servers() {
 needs_of_bench() {
     need haproxy haproxy
     need sysbench sysbench
+    need fio fio
+    need mpstat sysstat
+    need ss iproute2
 }
 
 needs_of_drivers() {

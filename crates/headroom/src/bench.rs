@@ -14,7 +14,7 @@ mod report;
 mod sample;
 mod server;
 mod soak;
-mod statistics;
+pub(crate) mod statistics;
 mod subject;
 mod sysbench;
 mod verdict;

@@ -35,6 +35,8 @@ pub(crate) enum Command {
     Status(StatusArgs),
     /// Name what holds this host and its servers up, with evidence.
     Watch(WatchArgs),
+    /// Measure what this host can do at most: disk, CPUs, memory, the way to each server.
+    Probe(Box<crate::probe_command::ProbeArgs>),
     /// What `watch` shows, for other programs: JSON and OpenMetrics on loopback.
     Agent(AgentArgs),
     /// Which statements, endpoints and servers take the time, as a running `headroom route` measures it.

@@ -24,6 +24,7 @@ mod metrics;
 mod notify;
 mod option_files;
 mod pinned;
+mod probe_command;
 mod report_command;
 mod route;
 mod router_view;
@@ -57,6 +58,7 @@ async fn main() -> ExitCode {
         cli::Command::Fleet(args) => fleet_command::run(args, &environment).await,
         cli::Command::Status(args) => status_command::status(args, &environment).await,
         cli::Command::Watch(args) => watch_command::run(args, &environment).await,
+        cli::Command::Probe(args) => probe_command::run(*args, &environment).await,
         cli::Command::Agent(args) => watch_command::agent(args, &environment).await,
         cli::Command::Top(args) => top::run(args, &environment).await,
         cli::Command::Drain(args) => status_command::drain(args, &environment).await,

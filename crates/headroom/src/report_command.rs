@@ -37,6 +37,8 @@ pub(crate) struct ReportArgs {
     list: bool,
 }
 
+pub(crate) use page::moment;
+
 /// The history's usual place.
 pub(crate) fn usual_store(environment: &Environment) -> Option<PathBuf> {
     let data = environment.data.clone();

@@ -9,6 +9,7 @@ mod view;
 
 use crate::cli::{SourceArgs, WatchArgs};
 use crate::environment::Environment;
+use crate::probe_command::known_ceilings;
 use crate::terminal::{self, Paint};
 use crate::{credentials, exit, interrupted, source};
 use fleet::config::FleetConfig;
@@ -17,15 +18,18 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 pub(crate) use agent::run as agent;
-pub(crate) use station::Station;
-pub(crate) use view::WatchView;
+pub(crate) use station::{Station, Watching};
+pub(crate) use view::{VerdictView, WatchView, figure as words};
 
 /// Windows are judged once this often.
 const EVERY: Duration = Duration::from_secs(1);
 
 /// Runs `headroom watch`.
 pub(crate) async fn run(args: WatchArgs, environment: &Environment) -> anyhow::Result<ExitCode> {
-    let station = Station::start(fleet_of(&args.source, environment)?, args.window);
+    let station = Station::start(
+        fleet_of(&args.source, environment)?,
+        Watching::against(known_ceilings(environment), args.window),
+    );
     let paint = Paint::for_stdout(environment);
     let outcome = tokio::select! {
         outcome = show(&station, &args, paint) => outcome,

@@ -102,7 +102,33 @@ impl Store {
             ));
             made.map_err(wrong)?;
         }
+        // A table beside the runs, which older programs do not look for: no reason to raise the version.
+        let probes = "CREATE TABLE IF NOT EXISTS probe (id INTEGER PRIMARY KEY, at INTEGER NOT NULL, \
+                      host TEXT NOT NULL, probe TEXT NOT NULL)";
+        connection.execute_batch(probes).map_err(wrong)?;
         Ok(Self { path: path.to_owned(), connection })
+    }
+
+    /// Keeps what a host was found to be able to do at most, as JSON; `at` is seconds since 1970 UTC.
+    ///
+    /// # Errors
+    /// The file cannot be written.
+    pub fn keep_probe(&self, host: &str, at: u64, json: &str) -> Result<i64, StoreError> {
+        let sql = "INSERT INTO probe (at, host, probe) VALUES (?, ?, ?)";
+        self.connection.execute(sql, params![at as i64, host, json]).map_err(|source| self.wrong(source))?;
+        Ok(self.connection.last_insert_rowid())
+    }
+
+    /// The last probes of a host, newest first, as they were kept.
+    ///
+    /// # Errors
+    /// The file cannot be read.
+    pub fn probes(&self, host: &str, count: u32) -> Result<Vec<String>, StoreError> {
+        let sql = "SELECT probe FROM probe WHERE host = ? ORDER BY id DESC LIMIT ?";
+        let wrong = |source| self.wrong(source);
+        let mut statement = self.connection.prepare(sql).map_err(wrong)?;
+        let rows = statement.query_map(params![host, count], |row| row.get(0)).map_err(wrong)?;
+        rows.collect::<Result<_, _>>().map_err(wrong)
     }
 
     /// Keeps a run; its number.

@@ -76,6 +76,8 @@ pub struct Cost {
 pub struct Sample {
     /// Length of the window, seconds.
     pub seconds: f64,
+    /// Readings in it: how often its sessions were looked at.
+    pub looks: usize,
     /// Since the server's start, seconds.
     pub uptime_s: u64,
     /// Statements a second, ours among them.
@@ -143,6 +145,8 @@ pub struct Pool {
     pub size: u64,
     /// Share of its pages that hold nothing, 0 to 1.
     pub free: f64,
+    /// The same without the pages that the server keeps free ahead for what it reads next: those are no room.
+    pub room: f64,
     /// Share of its pages that are not yet written, 0 to 1.
     pub dirty: f64,
     /// Pages asked for a second.
@@ -199,6 +203,7 @@ impl Sample {
         let counted = first.histogram.as_ref().zip(last.histogram.as_ref());
         Some(Self {
             seconds,
+            looks: readings.len(),
             uptime_s: last.status.uptime_s,
             statements_per_s,
             selects_per_s: per_s(|s| s.selects),
@@ -245,6 +250,7 @@ fn pool(status: &Status, settings: &Settings, per_s: impl Fn(fn(&Status) -> u64)
     Pool {
         size: settings.pool_size,
         free: share(status.pages_free),
+        room: share(status.pages_free.saturating_sub(settings.kept_free * settings.pool_parts.max(1))),
         dirty: share(status.pages_dirty),
         requests_per_s: per_s(|s| s.page_requests),
         misses_per_s: per_s(|s| s.page_misses),

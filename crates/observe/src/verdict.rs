@@ -5,7 +5,8 @@
 //!   several must hold it is the least of value / threshold, where one is enough the greatest. It never falls when
 //!   evidence grows.
 //! - `weight`, 0 to 1: how much of the sessions' waiting it explains. Sessions at work are shared out: those in row locks,
-//!   metadata locks and commits are seen as such; only the rest can be waiting for a CPU or a page. Named is the rule of
+//!   metadata locks and commits are seen as such; only the rest can be waiting for a CPU, and of that
+//!   what reading missed pages takes is seen too. Named is the rule of
 //!   the greatest weight among those with a load of 1 or more, the next is the runner-up.
 //! - `ceiling`, 0 to 1: how much of something that has an end is used. Without a bottleneck the greatest of these is the
 //!   answer: "no bottleneck: 42 % of the tightest ceiling".
@@ -31,13 +32,15 @@ mod settle;
 mod storage;
 #[cfg(test)]
 mod tests;
+mod usual;
 
 pub use elsewhere::{Application, Place};
 pub use rule::{RULES, Rule};
 pub use settle::Settling;
+pub use usual::{Timing, Usual};
 
 use crate::{host, server};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// What a verdict is found from. What is not known is `None`; rules that need it do not judge.
 #[derive(Clone, Debug, Default)]
@@ -46,6 +49,8 @@ pub struct Window {
     pub host: Option<host::Sample>,
     /// The server.
     pub server: Option<server::Sample>,
+    /// The disk that holds the server's data, by the name it has in the host's sample; without it any disk counts.
+    pub data_disk: Option<String>,
     /// How far behind a replica is by positions, milliseconds.
     pub lag_ms: Option<f64>,
     /// Where we stand as seen from the server.
@@ -58,18 +63,26 @@ pub struct Window {
 
 /// What this host can do at most. Nothing is assumed where nothing was measured: then rules fall back on thresholds that
 /// hold for any machine, and say so by being less sure.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Ceilings {
+    /// The disk that the figures of a disk are of; without it they count for any.
+    pub disk: Option<String>,
     /// Mean time of a random read of an otherwise idle disk, milliseconds.
     pub idle_read_ms: Option<f64>,
     /// Mean time of a write, likewise.
     pub idle_write_ms: Option<f64>,
+    /// Random reads of a page a second.
+    pub reads_per_s: Option<f64>,
+    /// Random writes of a page a second.
+    pub writes_per_s: Option<f64>,
+    /// Bytes a second of large requests.
+    pub disk_bytes_per_s: Option<f64>,
     /// What the network carries each way, bytes a second, where the driver does not say.
     pub network_bytes_per_s: Option<f64>,
 }
 
 /// The bottlenecks that have a name.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Name {
     /// Not enough CPU.

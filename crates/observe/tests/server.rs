@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+#[path = "server/gap.rs"]
+mod gap;
 #[path = "fleet/scene.rs"]
 #[allow(dead_code, reason = "shared with the tests of the fleet, which use all of it")]
 mod scene;
@@ -20,5 +22,6 @@ async fn mariadb_tells_what_its_sessions_wait_for_and_how_its_replica_does() {
     let reading = until(&mut replica, "a replica that applies", |r| r.sessions.appliers > 0).await;
     let own = reading.replica.unwrap();
     assert!(own.receives && own.applies && own.unwanted_lag_s().is_some(), "{own:?}");
+    gap::a_gap_is_a_gap_and_nothing_else_breaks(&scene).await;
     scene.lab.down().await.unwrap();
 }

@@ -7,11 +7,15 @@
 //! The host's own trouble is evidence too: on a machine that is busy with something else "the CPU" is a right answer. How
 //! busy it was before anything was made stands in the report, and the table is worth only what that figure allows.
 
+mod application;
+mod client;
 mod making;
+mod packets;
 mod table;
+mod volume;
 
 use super::output::{Directory, scratch};
-use crate::watch_command::{Station, WatchView};
+use crate::watch_command::{Station, VerdictView, WatchView, Watching, words};
 use crate::{exit, interrupted, machine, terminal};
 use anyhow::Context;
 use clap::Args;
@@ -19,13 +23,20 @@ use fleet::Address;
 use fleet::config::{Credentials, FleetConfig, Matcher, OwnZone, ZoneRule};
 use lab::{Account, Lab, Spec};
 use making::{Making, Stage};
-use observe::verdict::Name;
+use observe::verdict::{Ceilings, Name};
 use rand::seq::SliceRandom;
 use rand::{SeedableRng, rngs::StdRng};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
+use std::net::SocketAddrV4;
+use std::path::Path;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
+use volume::Volume;
 
+/// The file of a run that holds all of it.
+const OUTCOMES: &str = "outcomes.json";
+/// Of each server: enough for its logs and indexes, a quarter of its largest table.
+const POOL_MIB: u32 = 48;
 /// Windows that are judged.
 const WINDOW: Duration = Duration::from_secs(10);
 /// A verdict that is still in force so long after its cause has gone is noted.
@@ -36,16 +47,26 @@ const GONE_WITHIN: Duration = Duration::from_secs(20);
 pub(crate) struct VerdictArgs {
     /// How often each is made at each strength.
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=100))]
-    rounds: u32,
+    times: u32,
+    /// Strengths, 0 to 2.
+    #[arg(long, value_delimiter = ',', default_values_t = [0, 1, 2],
+          value_parser = clap::value_parser!(u32).range(0..=2))]
+    strengths: Vec<u32>,
     /// Seconds of each making.
     #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u64).range(14..=300))]
     seconds: u64,
     /// Only these, by name.
     #[arg(long, value_delimiter = ',', value_enum)]
     only: Vec<Making>,
-    /// A smoke run: one round at the middle strength.
+    /// A smoke run: each once at the middle strength.
     #[arg(long)]
     quick: bool,
+    /// Say what would be made and how long that would take, and make nothing.
+    #[arg(long)]
+    plan: bool,
+    /// Add to the run that is kept in this directory: so a long run can be made in parts.
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["out", "quick"])]
+    add_to: Option<std::path::PathBuf>,
     /// Another server program.
     #[arg(long)]
     program: Option<std::path::PathBuf>,
@@ -55,13 +76,16 @@ pub(crate) struct VerdictArgs {
     /// Where the run's files go [default: benchmarks/runs/YYYY-MM-DD-verdict, with --quick target/bench].
     #[arg(long)]
     out: Option<std::path::PathBuf>,
+    /// Say the evidence of each making as it ends.
+    #[arg(long)]
+    evidence: bool,
     /// Print JSON instead of a table.
     #[arg(long)]
     json: bool,
 }
 
 /// What came of one making.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Outcome {
     pub(super) made: Making,
     pub(super) strength: u32,
@@ -69,6 +93,8 @@ pub(super) struct Outcome {
     pub(super) named: Option<Name>,
     pub(super) text: String,
     pub(super) runner_up: Option<Name>,
+    /// The evidence of what was named and of what came next, as figures.
+    pub(super) evidence: Vec<String>,
     /// How long until the right one was named first.
     pub(super) named_after_s: Option<f64>,
     /// Share of the seconds from then on in which it was in force.
@@ -80,11 +106,15 @@ pub(super) struct Outcome {
 }
 
 /// Everything a run found.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Run {
     pub(super) server: String,
     pub(super) seconds: u64,
     pub(super) outcomes: Vec<Outcome>,
+    /// Point reads a second that the primary was found to carry: what "healthy" is a share of.
+    pub(super) capacity: f64,
+    /// What the disk was found to take when idle.
+    pub(super) ceilings: Ceilings,
     /// CPUs and memory that watching took.
     pub(super) watching_cpu_share: f64,
     pub(super) watching_resident_bytes: u64,
@@ -92,35 +122,30 @@ pub(super) struct Run {
 
 /// Runs it.
 pub(crate) async fn run(args: VerdictArgs) -> anyhow::Result<ExitCode> {
-    let directory = Directory::new(args.out.as_deref(), "verdict", args.quick)?;
-    let mut spec = Spec::new(&[("a", 1), ("b", 1)]);
-    spec.server.program = args.program.clone();
-    spec.server.durable = true;
-    spec.server.buffer_pool_mib = 16;
-    let spec = spec.option("max_connections", &making::MAX_CONNECTIONS.to_string());
-    let lab = Lab::up(&spec, &scratch()).await?;
-    let stage = Stage::set(&lab).await.context("preparing the tables")?;
-    let station = Station::start(Some(fleet(&lab)), WINDOW);
-    let outcome = tokio::select! {
-        outcome = all(&args, &stage, &station) => outcome,
-        () = interrupted::interrupted() => Err(anyhow::anyhow!("interrupted")),
+    let makings = makings(&args);
+    let longest = (WINDOW + Duration::from_secs(args.seconds) + GONE_WITHIN).as_secs() * makings.len() as u64;
+    let words = format!("{} makings, about {} min", makings.len(), longest.div_ceil(60));
+    if args.plan {
+        let lines: String = makings.iter().map(|(made, strength)| format!("{made} {strength}\n")).collect();
+        terminal::print(&format!("{lines}{words}\n"))?;
+        return Ok(exit::DONE);
+    }
+    let before = args.add_to.as_deref().map(kept).transpose()?;
+    let directory = match &args.add_to {
+        Some(_) => None,
+        None => Some(Directory::new(args.out.as_deref(), "verdict", args.quick)?),
     };
-    let cost = station.views().borrow().cost;
-    station.stop().await;
-    let server = lab.version();
-    drop(stage);
-    lab.down().await?;
-    let run = Run {
-        server,
-        seconds: args.seconds,
-        outcomes: outcome?,
-        watching_cpu_share: cost.cpu_share,
-        watching_resident_bytes: cost.resident_bytes,
+    terminal::complain(&words);
+    let mut run = make(&args, makings).await?;
+    if let Some(before) = before {
+        run.outcomes.splice(0..0, before.outcomes);
+    }
+    let path = match (directory, args.add_to) {
+        (Some(directory), _) => directory.create()?,
+        (None, path) => path.context("neither a new directory nor one to add to")?,
     };
-    let date = directory.date().to_owned();
-    let path = directory.create()?;
-    let text = table::markdown(&run, &date);
-    std::fs::write(path.join("outcomes.json"), serde_json::to_string_pretty(&run)?)?;
+    let text = table::markdown(&run, &machine::today());
+    std::fs::write(path.join(OUTCOMES), serde_json::to_string_pretty(&run)?)?;
     std::fs::write(path.join("summary.md"), &text)?;
     if args.json {
         terminal::print_json(&run)?;
@@ -130,25 +155,86 @@ pub(crate) async fn run(args: VerdictArgs) -> anyhow::Result<ExitCode> {
     Ok(if table::right(&run.outcomes) >= 0.9 { exit::DONE } else { exit::no() })
 }
 
-async fn all(args: &VerdictArgs, stage: &Stage<'_>, station: &Station) -> anyhow::Result<Vec<Outcome>> {
+/// What is made in which order: each time all of them, in an order drawn anew.
+fn makings(args: &VerdictArgs) -> Vec<(Making, u32)> {
     let mut rng = StdRng::seed_from_u64(args.seed);
-    let (rounds, strengths) = if args.quick { (1, 1..=1) } else { (args.rounds, 0..=2) };
-    let mut outcomes = Vec::new();
-    for _ in 0..rounds {
+    let (times, strengths) = if args.quick { (1, vec![1]) } else { (args.times, args.strengths.clone()) };
+    let mut all = Vec::new();
+    for _ in 0..times {
         let mut block: Vec<(Making, u32)> = Making::ALL
             .iter()
             .filter(|making| args.only.is_empty() || args.only.contains(making))
-            .flat_map(|making| strengths.clone().map(|strength| (*making, strength)))
+            .flat_map(|making| strengths.iter().map(|strength| (*making, *strength)))
             .collect();
         block.shuffle(&mut rng);
-        for (made, strength) in block {
-            let outcome = one(stage, station, made, strength, Duration::from_secs(args.seconds)).await?;
-            let after = outcome.named_after_s.map_or(String::new(), |s| format!(", after {s:.0} s"));
-            terminal::complain(&format!("{made} at strength {strength}: {}{after}", outcome.text));
-            outcomes.push(outcome);
-        }
+        all.extend(block);
     }
-    Ok(outcomes)
+    all
+}
+
+fn kept(directory: &Path) -> anyhow::Result<Run> {
+    let path = directory.join(OUTCOMES);
+    let text = std::fs::read_to_string(&path).with_context(|| format!("reading {}", path.display()))?;
+    serde_json::from_str(&text).with_context(|| format!("{} is of another version", path.display()))
+}
+
+/// Brings the lab up on a disk of its own, makes everything, and takes it down.
+async fn make(args: &VerdictArgs, makings: Vec<(Making, u32)>) -> anyhow::Result<Run> {
+    let mut spec = Spec::new(&[("a", 1), ("b", 1)]).round_trip(making::NEAR, making::NEAR);
+    spec.server.program = args.program.clone();
+    spec.server.durable = true;
+    spec.server.buffer_pool_mib = POOL_MIB;
+    let spec = spec.option("max_connections", &making::MAX_CONNECTIONS.to_string());
+    let volume = Volume::make(&scratch())?;
+    let ceilings = volume.ceilings().await?;
+    let lab = Lab::up(&spec, volume.path()).await?;
+    let stage = Stage::set(&lab, &volume, WINDOW).await.context("preparing the tables")?;
+    let watching =
+        Watching { window: WINDOW, ceilings: ceilings.clone(), application: Some(stage.timings()) };
+    let station = Station::start(Some(fleet(&lab)?), watching);
+    let mut outcomes = Vec::new();
+    let ended = tokio::select! {
+        ended = all(args, makings, &stage, &station, &mut outcomes) => ended,
+        () = interrupted::interrupted() => {
+            terminal::complain("interrupted: what was made until now is kept");
+            Ok(())
+        }
+    };
+    let cost = station.views().borrow().cost;
+    station.stop().await;
+    let (server, capacity) = (lab.version(), stage.capacity());
+    drop(stage);
+    lab.down().await?;
+    ended?;
+    Ok(Run {
+        server,
+        seconds: args.seconds,
+        outcomes,
+        capacity,
+        ceilings,
+        watching_cpu_share: cost.cpu_share,
+        watching_resident_bytes: cost.resident_bytes,
+    })
+}
+
+async fn all(
+    args: &VerdictArgs,
+    makings: Vec<(Making, u32)>,
+    stage: &Stage<'_>,
+    station: &Station,
+    outcomes: &mut Vec<Outcome>,
+) -> anyhow::Result<()> {
+    for (made, strength) in makings {
+        let outcome = one(stage, station, made, strength, Duration::from_secs(args.seconds)).await?;
+        let after = outcome.named_after_s.map_or(String::new(), |s| format!(", after {s:.0} s"));
+        let right = if outcome.named == made.expected() { "right" } else { "WRONG" };
+        terminal::complain(&format!("{right}: {made} at strength {strength}: {}{after}", outcome.text));
+        if args.evidence {
+            outcome.evidence.iter().for_each(|line| terminal::complain(&format!("    {line}")));
+        }
+        outcomes.push(outcome);
+    }
+    Ok(())
 }
 
 async fn one(
@@ -175,16 +261,17 @@ async fn one(
         }
         let view = views.borrow_and_update().clone();
         let right = named(&view, &server) == made.expected();
-        if right && named_after_s.is_none() {
+        if right && named_after_s.is_none() && made.expected().is_some() {
             named_after_s = Some(began.elapsed().as_secs_f64());
         }
-        if named_after_s.is_some() {
+        if named_after_s.is_some() || made.expected().is_none() {
             since += 1;
             kept += u32::from(right);
         }
         last = Some(view);
     }
     making.end().await?;
+    stage.tidy().await?;
     let last = last.context("nothing was judged")?;
     let seen = last.servers.iter().find(|s| s.name == server);
     let gone = gone(&mut views, &server, made).await;
@@ -194,6 +281,7 @@ async fn one(
         named: named(&last, &server),
         text: seen.map_or("not seen".to_owned(), |s| s.verdict.text.clone()),
         runner_up: seen.and_then(|s| s.verdict.runner_up.as_ref()).map(|next| next.name),
+        evidence: seen.map(|seen| evidence(&seen.verdict)).unwrap_or_default(),
         named_after_s,
         kept: if since > 0 { f64::from(kept) / f64::from(since) } else { 0.0 },
         gone,
@@ -216,18 +304,34 @@ fn named(view: &WatchView, server: &str) -> Option<Name> {
     seen.verdict.bottleneck.as_ref().map(|bottleneck| bottleneck.name)
 }
 
-/// Both servers of the lab, seen from the primary's zone.
-fn fleet(lab: &Lab) -> FleetConfig {
-    let seed = |server: String| {
-        let real = lab.real(&server).ok()?;
-        Some(Address::tcp(real.ip().to_string(), real.port()))
-    };
+/// What was named, what came next, and all of their figures.
+fn evidence(verdict: &VerdictView) -> Vec<String> {
+    let all = [("named", &verdict.bottleneck), ("next", &verdict.runner_up)];
+    let lines =
+        all.into_iter().filter_map(|(place, one)| Some((place, one.as_ref()?))).flat_map(|(place, one)| {
+            let head = format!("{place}: {}, load {:.2}, weight {:.2}", one.called, one.load, one.weight);
+            let figures = one.evidence.iter().map(|figure| {
+                let from = figure
+                    .threshold
+                    .map_or(String::new(), |t| format!(" (counts from {})", words(t, figure.unit)));
+                format!("  {}: {}{from}", figure.what, words(figure.value, figure.unit))
+            });
+            std::iter::once(head).chain(figures)
+        });
+    lines.collect()
+}
+
+/// Both servers of the lab: the primary at its own address, the replica as it is seen from the primary's zone.
+fn fleet(lab: &Lab) -> anyhow::Result<FleetConfig> {
+    let address = |at: SocketAddrV4| Address::tcp(at.ip().to_string(), at.port());
+    let (a1, b1) = (lab.real("a1")?, lab.real("b1")?);
     let zone = |(at, zone): (usize, &fleet::Zone)| {
         let net = format!("127.{}.0.0/16", at + 1).parse().ok()?;
         Some(ZoneRule { zone: zone.clone(), members: vec![Matcher::Net(net)], demand: None })
     };
-    FleetConfig {
-        seeds: lab.servers().into_iter().filter_map(seed).collect(),
+    Ok(FleetConfig {
+        seeds: vec![address(a1)],
+        address_map: vec![(address(b1), address(lab.reach("a", "b1")?))],
         credentials: Credentials {
             user: Some(Account::Headroom.user().to_owned()),
             password: Some(lab.password(Account::Headroom).to_owned()),
@@ -236,5 +340,5 @@ fn fleet(lab: &Lab) -> FleetConfig {
         zones: lab.zones().iter().enumerate().filter_map(zone).collect(),
         own_zone: lab.zones().first().map_or(OwnZone::Auto, |zone| OwnZone::Named(zone.clone())),
         ..FleetConfig::default()
-    }
+    })
 }

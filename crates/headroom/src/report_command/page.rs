@@ -57,7 +57,7 @@ pub(super) fn html(runs: &[Run]) -> String {
 }
 
 /// `2026-11-20 16:05:09`.
-pub(super) fn moment(at: u64) -> String {
+pub(crate) fn moment(at: u64) -> String {
     let (year, month, day) = machine::civil(at / 86_400);
     let of_day = at % 86_400;
     format!("{year:04}-{month:02}-{day:02} {:02}:{:02}:{:02}", of_day / 3600, of_day / 60 % 60, of_day % 60)

@@ -4,6 +4,7 @@ use super::{fleet_of, metrics};
 use crate::admin::no_foreign_name;
 use crate::cli::AgentArgs;
 use crate::environment::Environment;
+use crate::probe_command::known_ceilings;
 use crate::{exit, interrupted, log};
 use anyhow::{Context, bail};
 use axum::extract::State;
@@ -32,7 +33,8 @@ pub(crate) async fn run(args: AgentArgs, environment: &Environment) -> anyhow::R
     let listener = TcpListener::bind(args.listen)
         .await
         .with_context(|| format!("cannot listen on {}: choose another with --listen", args.listen))?;
-    let station = super::Station::start(fleet, args.window);
+    let station =
+        super::Station::start(fleet, super::Watching::against(known_ceilings(environment), args.window));
     tracing::info!(address = %listener.local_addr()?, "the agent answers: /watch.json, /metrics");
     let served = axum::serve(listener, routes(station.views()))
         .with_graceful_shutdown(interrupted::interrupted())

@@ -5,11 +5,12 @@ use super::EVERY;
 use super::view::{self, Cost, ServerWatch, WatchView};
 use fleet::config::{Credentials, FleetConfig};
 use fleet::{Role, Server, ServerName, Snapshot};
-use observe::host::{Places, Sampler as HostSampler};
+use observe::host::{Places, Sampler as HostSampler, disk};
 use observe::server::{Reading, Sampler};
-use observe::verdict::{Place, Settling, Window};
+use observe::verdict::{Ceilings, Place, Settling, Timing, Usual, Window};
 use observe::{Recent, Watcher};
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::sync::{mpsc, watch};
@@ -22,6 +23,17 @@ const DEADLINE: Duration = Duration::from_secs(5);
 const AFTER_FAILURE: Duration = Duration::from_secs(2);
 /// Servers watched at most: memory is bounded.
 const MOST_SERVERS: usize = 64;
+
+/// How it is watched.
+#[derive(Clone)]
+pub(crate) struct Watching {
+    /// Length of the windows that are judged.
+    pub(crate) window: Duration,
+    /// What this host can do at most.
+    pub(crate) ceilings: Ceilings,
+    /// How an application in front of the servers does, where somebody times it.
+    pub(crate) application: Option<watch::Receiver<Option<Timing>>>,
+}
 
 /// Everything that watches, until it is stopped.
 pub(crate) struct Station {
@@ -42,16 +54,24 @@ struct Watched {
     settling: Settling,
     host_settled: bool,
     on_this_host: bool,
+    data_disk: Option<(String, Option<String>)>,
     why_not: Option<String>,
     asked_by: CancellationToken,
 }
 
+impl Watching {
+    /// Against these ceilings.
+    pub(crate) fn against(ceilings: Ceilings, window: Duration) -> Self {
+        Self { window, ceilings, application: None }
+    }
+}
+
 impl Station {
-    /// Begins to watch this host and, if there is one, a fleet; windows are `window` long.
-    pub(crate) fn start(fleet: Option<FleetConfig>, window: Duration) -> Self {
+    /// Begins to watch this host and, if there is one, a fleet.
+    pub(crate) fn start(fleet: Option<FleetConfig>, watching: Watching) -> Self {
         let (publish, views) = watch::channel(Arc::new(WatchView::default()));
         let stop = CancellationToken::new();
-        let task = tokio::spawn(observe_all(fleet, window, publish, stop.clone()));
+        let task = tokio::spawn(observe_all(fleet, watching, publish, stop.clone()));
         Self { views, stop, task }
     }
 
@@ -69,7 +89,7 @@ impl Station {
 
 async fn observe_all(
     fleet: Option<FleetConfig>,
-    window: Duration,
+    watching: Watching,
     publish: watch::Sender<Arc<WatchView>>,
     stop: CancellationToken,
 ) {
@@ -77,7 +97,7 @@ async fn observe_all(
     let watcher = fleet.map(Watcher::start);
     let snapshots = watcher.as_ref().map(Watcher::snapshots);
     let (tell, mut news) = mpsc::channel(256);
-    let mut desk = Desk::new(window, who, tell, stop.clone());
+    let mut desk = Desk::new(watching, who, tell, stop.clone());
     let mut tick = tokio::time::interval(EVERY);
     tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {
@@ -100,7 +120,8 @@ async fn observe_all(
 
 /// The loop's state.
 struct Desk {
-    window: Duration,
+    watching: Watching,
+    usual: Usual,
     who: Credentials,
     tell: mpsc::Sender<News>,
     stop: CancellationToken,
@@ -113,9 +134,11 @@ struct Desk {
 }
 
 impl Desk {
-    fn new(window: Duration, who: Credentials, tell: mpsc::Sender<News>, stop: CancellationToken) -> Self {
+    fn new(watching: Watching, who: Credentials, tell: mpsc::Sender<News>, stop: CancellationToken) -> Self {
+        let window = watching.window;
         Self {
-            window,
+            watching,
+            usual: Usual::default(),
             who,
             tell,
             stop,
@@ -169,10 +192,11 @@ impl Desk {
             let sampler = Sampler::new(server.reach.clone(), self.who.clone(), DEADLINE);
             tokio::spawn(ask(server.name.clone(), sampler, self.tell.clone(), stop.clone()));
             let watched = Watched {
-                recent: Recent::new(self.window),
+                recent: Recent::new(self.watching.window),
                 settling: Settling::default(),
                 host_settled: false,
                 on_this_host: false,
+                data_disk: None,
                 why_not: Some("not asked yet".to_owned()),
                 asked_by: stop,
             };
@@ -186,13 +210,19 @@ impl Desk {
             self.gaps += 1;
         }
         let now = Instant::now();
-        let here = self.host.window(now);
+        let mut here = self.host.window(now);
+        here.ceilings = self.watching.ceilings.clone();
+        let timing = self.watching.application.as_ref().and_then(|timings| *timings.borrow());
+        let application = timing.and_then(|timing| self.usual.next(timing));
         let verdict = self.host_settling.next(&here);
         let mut servers = Vec::new();
         for (name, watched) in &mut self.servers {
             let known = snapshot.and_then(|snapshot| snapshot.server(name));
             let mut window = watched.recent.window(now);
             window.host = here.host.clone().filter(|_| watched.on_this_host);
+            window.ceilings = here.ceilings.clone();
+            window.application = application;
+            window.data_disk = watched.data_disk(&window);
             window.lag_ms = known.and_then(|s| s.lag.as_ref()).map(|lag| lag.at_least.as_secs_f64() * 1e3);
             window.place = known.and_then(|server| place(server, snapshot, &window));
             if watched.on_this_host != watched.host_settled {
@@ -213,13 +243,25 @@ impl Desk {
         }
         WatchView {
             version: env!("CARGO_PKG_VERSION").to_owned(),
-            window_s: self.window.as_secs_f64(),
+            window_s: self.watching.window.as_secs_f64(),
             host: here.host,
             verdict: view::verdict(&verdict),
             servers,
             gaps: self.gaps,
             cost: self.cost.read(),
         }
+    }
+}
+
+impl Watched {
+    /// The disk of its data directory, looked up when the server first tells of one, and when that changes.
+    fn data_disk(&mut self, window: &Window) -> Option<String> {
+        let directory = &window.server.as_ref().filter(|_| self.on_this_host)?.settings.datadir;
+        if self.data_disk.as_ref().is_none_or(|(known, _)| known != directory) {
+            let disk = disk::holding(Path::new(directory), &Places::default().sys);
+            self.data_disk = Some((directory.clone(), disk));
+        }
+        self.data_disk.as_ref()?.1.clone()
     }
 }
 

@@ -7,7 +7,9 @@
 //! parallel.
 
 use super::text::{decimal, grown, grown_32, lines, text, words};
+use rustix::fs::{major, minor, stat};
 use serde::Serialize;
+use std::path::Path;
 
 /// Requests of one kind since boot.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -77,6 +79,17 @@ pub struct Sample {
 /// Reads `/proc/diskstats`. Devices that never did anything are left out.
 pub fn parse(bytes: &[u8]) -> Reading {
     lines(bytes).filter_map(device).filter(|d| d.read.requests > 0 || d.written.requests > 0).collect()
+}
+
+/// The device that holds `path`, by the name it has in a reading; `None` where that is no device of this machine (a
+/// network or ZFS file system, a path that we may not look at). `sys` is `/sys`, elsewhere in tests.
+pub fn holding(path: &Path, sys: &Path) -> Option<String> {
+    let device = stat(path).ok()?.st_dev;
+    let node = sys.join(format!("dev/block/{}:{}", major(device), minor(device)));
+    let node = std::fs::canonicalize(node).ok()?;
+    // A partition's directory lies in its disk's.
+    let disk = if node.join("partition").exists() { node.parent()? } else { &node };
+    Some(disk.file_name()?.to_str()?.to_owned())
 }
 
 fn device(line: &[u8]) -> Option<Device> {
@@ -176,6 +189,22 @@ mod tests {
         let flushed = sample.flushed.unwrap();
         assert_eq!((flushed.per_s, flushed.await_ms, flushed.under_way), (50.0, Some(10.0), 0.5));
         assert_eq!((sample.busy, sample.queue), (0.25, 1.0));
+    }
+
+    #[test]
+    fn a_path_is_held_by_its_disk_also_where_it_lies_on_a_partition() {
+        let dir = tempfile::tempdir().unwrap();
+        let device = stat(dir.path()).unwrap().st_dev;
+        let node = format!("{}:{}", major(device), minor(device));
+        let (sys, blocks) = (dir.path().join("sys"), dir.path().join("sys/dev/block"));
+        assert_eq!(holding(dir.path(), &sys), None, "not a device of this machine");
+        let disk = sys.join("devices/nvme0n1");
+        std::fs::create_dir_all(disk.join("nvme0n1p2")).unwrap();
+        std::fs::create_dir_all(&blocks).unwrap();
+        std::os::unix::fs::symlink(disk.join("nvme0n1p2"), blocks.join(&node)).unwrap();
+        assert_eq!(holding(dir.path(), &sys).as_deref(), Some("nvme0n1p2"), "a disk called like that");
+        std::fs::write(disk.join("nvme0n1p2/partition"), "2\n").unwrap();
+        assert_eq!(holding(dir.path(), &sys).as_deref(), Some("nvme0n1"));
     }
 
     #[test]

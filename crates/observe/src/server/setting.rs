@@ -10,6 +10,10 @@ pub struct Settings {
     pub max_connections: u64,
     /// `innodb_buffer_pool_size`, bytes.
     pub pool_size: u64,
+    /// Pages that each part of the pool keeps free ahead (`innodb_lru_scan_depth`).
+    pub kept_free: u64,
+    /// Parts of the pool (`innodb_buffer_pool_instances`); 0 where the version has but one.
+    pub pool_parts: u64,
     /// `innodb_flush_log_at_trx_commit`
     pub flush_log_at_commit: u64,
     /// `sync_binlog`, 0 without a binary log.
@@ -35,6 +39,8 @@ impl Settings {
             match row.text(&["variable_name"]).unwrap_or_default() {
                 "max_connections" => settings.max_connections = number,
                 "innodb_buffer_pool_size" => settings.pool_size = number,
+                "innodb_lru_scan_depth" => settings.kept_free = number,
+                "innodb_buffer_pool_instances" => settings.pool_parts = number,
                 "innodb_flush_log_at_trx_commit" => settings.flush_log_at_commit = number,
                 "sync_binlog" => settings.sync_binlog = number,
                 // MariaDB, MySQL before and after 8.0.26.

@@ -1,5 +1,6 @@
 //! CPU, steal and memory of the host.
 
+use super::storage::page_reads;
 use super::{Finding, Name, Unit, Window, greatest, least};
 
 /// Busy from here on.
@@ -23,7 +24,9 @@ pub(super) fn cpu(window: &Window) -> Option<Finding> {
         None => (runnable, RUNNABLE),
     };
     let load = least([(busy, BUSY), (waits, threshold)]);
-    let finding = Finding::new(Name::Cpu, load, waits.min(1.0) * window.rest())
+    // Who waits for a page waits for no CPU.
+    let may_wait = (window.rest() - page_reads(window)).max(0.0);
+    let finding = Finding::new(Name::Cpu, load, waits.min(1.0) * may_wait)
         .ceiling(busy)
         .figure("CPU busy", busy, Unit::Share, Some(BUSY))
         .figure("in programs", host.cpu.all.user, Unit::Share, None)

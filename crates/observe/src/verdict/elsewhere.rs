@@ -1,6 +1,7 @@
 //! What is wrong outside the server: the way to it, or the application in front of it.
 
 use super::{Finding, Name, Unit, Window, least};
+use crate::server;
 use serde::Serialize;
 
 /// A round trip against the statement itself.
@@ -13,6 +14,9 @@ const SLOWER: f64 = 2.0;
 const AS_USUAL: f64 = 1.2;
 /// Sessions at work, a CPU, at most.
 const AT_WORK: f64 = 0.3;
+
+/// Below so many statements a second their duration is not worked out from looks.
+const ENOUGH: f64 = 20.0;
 
 /// Where we stand as seen from the server.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
@@ -38,7 +42,7 @@ pub struct Application {
 
 pub(super) fn cross_zone(window: &Window) -> Option<Finding> {
     let (place, server) = (window.place?, window.server.as_ref()?);
-    let statement = server.mean_statement_ms?;
+    let statement = statement_ms(server)?;
     let load = if place.other_zone {
         least([(place.round_trip_ms, ROUND_TRIP_MS), (place.round_trip_ms, statement.max(0.01) * TIMES)])
     } else {
@@ -56,6 +60,15 @@ pub(super) fn cross_zone(window: &Window) -> Option<Finding> {
             )
             .figure("a statement takes, on the server", statement, Unit::Milliseconds, None),
     )
+}
+
+/// How long a statement takes on the server, or how long it takes at most: where no look found a session at work, less
+/// than one of them was on average.
+fn statement_ms(server: &server::Sample) -> Option<f64> {
+    let counted = server.quantiles.map(|quantiles| quantiles.p50_ms);
+    let at_most = (server.statements_per_s >= ENOUGH && server.looks > 0)
+        .then(|| 1e3 / server.looks as f64 / server.statements_per_s);
+    counted.or(server.mean_statement_ms).or(at_most)
 }
 
 pub(super) fn not_the_database(window: &Window) -> Option<Finding> {

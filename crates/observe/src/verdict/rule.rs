@@ -121,7 +121,8 @@ pub static RULES: &[Rule] = &[
     Rule {
         name: BufferPool,
         called: "a buffer pool too small",
-        when: "the pool is full and warm, and reading missed pages is >= 20 % of the sessions' time (I)",
+        when: "the pool is full and warm, reading missed pages is >= 20 % of the sessions' time, and those are >= 50 % of \
+               the disk's reads (I)",
         explains: &[DiskLatency],
         next: &[
             "raise innodb_buffer_pool_size (it can be done while running) if the host has memory",
@@ -134,7 +135,7 @@ pub static RULES: &[Rule] = &[
         called: "the disk",
         when: "its reads or writes take >= 3 times what they take when idle (without that: >= 10 ms), with >= 2 under way, \
                and somebody waits for it >= 10 % of the time (I)",
-        explains: &[],
+        explains: &[FlushBound],
         next: &[
             "see who else uses the disk: pidstat -d 1",
             "compare with its ceiling: provisioned IOPS and MB/s of a cloud volume, the burst balance",

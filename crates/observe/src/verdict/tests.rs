@@ -1,5 +1,7 @@
 //! Rules on made-up windows, and what holds for any window.
 
+mod cause;
+
 use super::*;
 use crate::host::{cpu, disk, pressure};
 use crate::server;
@@ -42,7 +44,7 @@ fn healthy() -> Window {
         mean_statement_ms: Some(1.0),
         ..server::Sample::default()
     };
-    server.pool.free = 0.01;
+    server.pool.room = 0.01;
     server.pool.misses_per_s = 20.0;
     Window { host: Some(host), server: Some(server), ..Window::default() }
 }
@@ -218,7 +220,7 @@ fn a_cold_or_roomy_pool_is_not_too_small() {
     };
     let roomy = with(|host, server| {
         reads(host, server);
-        server.pool.free = 0.4;
+        server.pool.room = 0.4;
     });
     let loading = with(|host, server| {
         reads(host, server);
@@ -290,7 +292,7 @@ fn windows() -> impl Strategy<Value = Window> {
         let server = window.server.as_mut().unwrap();
         server.active = s.0;
         (server.in_row_lock, server.in_metadata_lock, server.in_commit) = (s.0 * s.1, s.0 * s.2, s.0 * s.3);
-        (server.connected, server.pool.misses_per_s, server.pool.free) = (s.4, s.5, s.6);
+        (server.connected, server.pool.misses_per_s, server.pool.room) = (s.4, s.5, s.6);
         server.replica =
             Some(server::Replica { lag_s: Some(s.7), delay_s: 0.0, receives: true, applies: true });
         if !has_host {

@@ -1,30 +1,46 @@
 //! How each bottleneck is made: real sessions, threads and statements, bounded in time. Dropping a making ends it.
 
+use super::application::{Application, Slow};
+use super::client;
+use super::packets::Packets;
+use super::volume::{Lifted, Volume};
+use crate::probe_command::fio::{Job, Kind};
 use anyhow::{Context, bail};
 use clap::ValueEnum;
 use lab::{Account, Lab};
 use mysql_async::prelude::Queryable;
-use mysql_async::{Conn, Opts};
-use observe::verdict::Name;
-use serde::Serialize;
+use mysql_async::{Conn, Opts, OptsBuilder};
+use observe::verdict::{Name, Timing};
+use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
+use tokio::process::Child;
+use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 /// Of the lab's servers: few, so that they can be used up.
 pub(super) const MAX_CONNECTIONS: u32 = 80;
 /// Rows of the table that does not fit the pool; 420 bytes each.
-const BIG: u32 = 250_000;
+pub(super) const BIG: u32 = 400_000;
+/// Of the file that is read and written beside the server.
+const BESIDE_MIB: u32 = 512;
+/// Between the zones where nothing is slow: nothing to speak of.
+pub(super) const NEAR: Duration = Duration::from_micros(50);
 /// The rows must be there by then.
 const LOADED_WITHIN: Duration = Duration::from_secs(120);
 
+/// Clients that a rate is shared out among.
+const PACED: u32 = 8;
+/// The capacity is found with so many clients in so many seconds.
+const CAPACITY: (u32, f64) = (4, 3.0);
+
 /// What is made.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, ValueEnum)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Making {
-    /// A few clients with time to spare: nothing.
+    /// Reads at 30, 40 and 50 % of the rate that the server was found to carry: nothing.
     Healthy,
     /// One row that everybody updates.
     RowLocks,
@@ -40,11 +56,19 @@ pub(crate) enum Making {
     BufferPool,
     /// A primary that writes in parallel what its replica must apply one by one.
     SingleThreadedApply,
+    /// Somebody else's requests on the server's disk, up to what it can do.
+    Disk,
+    /// Small packets that one CPU has to handle.
+    Softirq,
+    /// A server in another zone, milliseconds away.
+    SlowLink,
+    /// An application that takes its time between its statements.
+    SlowApplication,
 }
 
 impl Making {
     /// All of them.
-    pub(super) const ALL: [Self; 8] = [
+    pub(super) const ALL: [Self; 12] = [
         Self::Healthy,
         Self::RowLocks,
         Self::MetadataLocks,
@@ -53,6 +77,10 @@ impl Making {
         Self::Connections,
         Self::BufferPool,
         Self::SingleThreadedApply,
+        Self::Disk,
+        Self::Softirq,
+        Self::SlowLink,
+        Self::SlowApplication,
     ];
 
     /// The verdict that is right.
@@ -66,12 +94,16 @@ impl Making {
             Self::Connections => Name::Connections,
             Self::BufferPool => Name::BufferPool,
             Self::SingleThreadedApply => Name::SingleThreadedApply,
+            Self::Disk => Name::DiskLatency,
+            Self::Softirq => Name::SoftirqOnOneCpu,
+            Self::SlowLink => Name::CrossZone,
+            Self::SlowApplication => Name::NotTheDatabase,
         })
     }
 
     /// The server at which it is looked for.
     pub(super) fn server(self) -> &'static str {
-        if self == Self::SingleThreadedApply { "b1" } else { "a1" }
+        if matches!(self, Self::SingleThreadedApply | Self::SlowLink) { "b1" } else { "a1" }
     }
 }
 
@@ -81,10 +113,15 @@ impl fmt::Display for Making {
     }
 }
 
-/// A lab with tables to make trouble on.
+/// A lab with tables to make trouble on, and an application that is always there.
 pub(super) struct Stage<'a> {
     lab: &'a Lab,
+    /// Straight to a1: what a simulated link costs is no part of any making but one.
     app: Opts,
+    volume: &'a Volume,
+    application: Application,
+    /// Point reads that a1 carries, a second.
+    capacity: f64,
 }
 
 /// Something that is being made.
@@ -92,11 +129,15 @@ pub(super) struct Made {
     clients: JoinSet<anyhow::Result<()>>,
     stop: Arc<AtomicBool>,
     threads: Vec<std::thread::JoinHandle<()>>,
+    beside: Option<Child>,
+    packets: Option<Packets>,
+    slow: Option<Slow>,
+    lifted: Option<Lifted>,
 }
 
 impl<'a> Stage<'a> {
     /// Makes the tables, and waits until the replica has them.
-    pub(super) async fn set(lab: &'a Lab) -> anyhow::Result<Self> {
+    pub(super) async fn set(lab: &'a Lab, volume: &'a Volume, window: Duration) -> anyhow::Result<Self> {
         let mut root = lab.connect("a1").await?;
         for statement in [
             "CREATE TABLE app.hot (id INT PRIMARY KEY, n BIGINT NOT NULL)",
@@ -123,7 +164,30 @@ impl<'a> Stage<'a> {
             }
             tokio::time::sleep(Duration::from_millis(200)).await;
         }
-        Ok(Self { lab, app: lab.opts("a", "a1", Account::App)? })
+        let app = direct(lab, "a1")?;
+        let capacity = capacity(&app).await?;
+        beside(volume, Kind::Write, 8, 0)
+            .run()
+            .await
+            .context("making the file for requests beside the server")?;
+        for server in lab.servers() {
+            let file = lab.dir().join(&server).join("pid");
+            let pid =
+                std::fs::read_to_string(&file).with_context(|| format!("reading {}", file.display()))?;
+            volume.limit(pid.trim().parse().context("a process id")?)?;
+        }
+        let application = Application::start(&app, window).await?;
+        Ok(Self { lab, app, volume, application, capacity })
+    }
+
+    /// How the application does.
+    pub(super) fn timings(&self) -> watch::Receiver<Option<Timing>> {
+        self.application.timings()
+    }
+
+    /// Point reads that a1 was found to carry, a second.
+    pub(super) fn capacity(&self) -> f64 {
+        self.capacity
     }
 
     /// What a server is called by those who watch it.
@@ -137,38 +201,86 @@ impl<'a> Stage<'a> {
         let mut made = Made::new();
         let until = Instant::now() + time;
         match what {
-            Making::Healthy => made.clients(self, 2 * level, until, healthy).await?,
-            Making::RowLocks => made.clients(self, 8 * level, until, update_the_hot_row).await?,
-            Making::MetadataLocks => {
-                // A transaction that has read the table, then DDL, then readers: in this order.
-                let mut holder = self.connect().await?;
-                holder.query_drop("BEGIN").await?;
-                holder.query_drop("SELECT * FROM app.shape").await?;
-                let wait = until.saturating_duration_since(Instant::now());
-                made.clients.spawn(async move {
-                    tokio::time::sleep(wait).await;
-                    holder.query_drop("COMMIT").await.context("ending the open transaction")
-                });
-                made.clients(self, 1, until, alter).await?;
-                made.clients(self, 6 * level, until, read_the_shape).await?;
+            Making::Healthy => {
+                let share = [0.3, 0.4, 0.5][strength.min(2) as usize];
+                self.paced(&mut made, self.capacity * share, until).await?;
             }
-            Making::FlushBound => made.clients(self, 8 * level, until, insert).await?,
-            Making::CpuHog => made.hogs(2 * level, until),
+            Making::RowLocks => made.clients(self, 8 * level, until, client::update_the_hot_row).await?,
+            Making::MetadataLocks => self.lock_the_shape(&mut made, 6 * level, until).await?,
+            Making::FlushBound => {
+                // Small writes would reach the limit on requests first: only the flush shall be slow.
+                made.lifted = Some(self.volume.lifted()?);
+                made.clients(self, 4 * level, until, client::insert).await?;
+            }
+            Making::CpuHog => {
+                self.paced(&mut made, self.capacity * 0.2, until).await?;
+                made.hogs(2 * level, until);
+            }
             Making::Connections => {
                 let share = [0.93, 0.96, 0.98][strength.min(2) as usize];
-                let open = (f64::from(MAX_CONNECTIONS) * share) as u32;
-                // Some are there already: ours, the replica's, the watchers'.
-                made.clients(self, open.saturating_sub(4), until, idle).await?;
+                let wanted = (f64::from(MAX_CONNECTIONS) * share) as u32;
+                let there = "SELECT COUNT(*) FROM information_schema.PROCESSLIST WHERE host <> ''";
+                let there: Option<u32> = self.lab.connect("a1").await?.query_first(there).await?;
+                made.clients(self, wanted.saturating_sub(there.unwrap_or(0)), until, client::idle).await?;
             }
-            Making::BufferPool => made.clients(self, 4 * level, until, read_anywhere).await?,
+            Making::BufferPool => made.clients(self, 4 * level, until, client::read_anywhere).await?,
             Making::SingleThreadedApply => {
                 for _ in 0..4 * level {
                     let root = self.lab.connect("a1").await?;
-                    made.clients.spawn(write_slowly(root, until, made.stop.clone()));
+                    made.clients.spawn(client::write_slowly(root, until, made.stop.clone()));
                 }
+            }
+            Making::Disk => {
+                made.clients(self, 4, until, client::read_now_and_then).await?;
+                let seconds = u32::try_from(time.as_secs()).unwrap_or(60);
+                let fio = beside(self.volume, Kind::RandomMixed, 8 * level, seconds).start()?;
+                self.volume.limit(fio.id().context("fio has ended already")?)?;
+                made.beside = Some(fio);
+            }
+            Making::Softirq => {
+                self.paced(&mut made, self.capacity * 0.05, until).await?;
+                made.packets = Some(Packets::begin(8 * level, until)?);
+            }
+            Making::SlowLink => {
+                let far = Duration::from_millis([1, 2, 5][strength.min(2) as usize]);
+                self.lab.set_round_trip("a", "b", far).await?;
+                let b1 = self.lab.opts("a", "b1", Account::App)?;
+                for number in 0..8 {
+                    made.clients.spawn(client::read_the_usual(Conn::new(b1.clone()).await?, until, number));
+                }
+            }
+            Making::SlowApplication => {
+                let besides = Duration::from_millis([40, 80, 160][strength.min(2) as usize]);
+                made.slow = Some(self.application.slow(besides));
             }
         }
         Ok(made)
+    }
+
+    /// Point reads at a rate.
+    async fn paced(&self, made: &mut Made, per_s: f64, until: Instant) -> anyhow::Result<()> {
+        let every = Duration::from_secs_f64(f64::from(PACED) / per_s.max(1.0));
+        made.clients(self, PACED, until, |conn, until, number| client::paced(conn, until, number, every))
+            .await
+    }
+
+    /// A transaction that has read the table, then DDL, then readers: in this order.
+    async fn lock_the_shape(&self, made: &mut Made, readers: u32, until: Instant) -> anyhow::Result<()> {
+        let mut holder = self.connect().await?;
+        holder.query_drop("BEGIN").await?;
+        holder.query_drop("SELECT * FROM app.shape").await?;
+        let wait = until.saturating_duration_since(Instant::now());
+        made.clients.spawn(async move {
+            tokio::time::sleep(wait).await;
+            holder.query_drop("COMMIT").await.context("ending the open transaction")
+        });
+        made.clients(self, 1, until, client::alter).await?;
+        made.clients(self, readers, until, client::read_the_shape).await
+    }
+
+    /// Undoes what does not end with its making.
+    pub(super) async fn tidy(&self) -> anyhow::Result<()> {
+        Ok(self.lab.set_round_trip("a", "b", NEAR).await?)
     }
 
     async fn connect(&self) -> anyhow::Result<Conn> {
@@ -178,7 +290,15 @@ impl<'a> Stage<'a> {
 
 impl Made {
     fn new() -> Self {
-        Self { clients: JoinSet::new(), stop: Arc::default(), threads: Vec::new() }
+        Self {
+            clients: JoinSet::new(),
+            stop: Arc::default(),
+            threads: Vec::new(),
+            beside: None,
+            packets: None,
+            slow: None,
+            lifted: None,
+        }
     }
 
     async fn clients<F>(
@@ -211,6 +331,10 @@ impl Made {
     /// Waits until all of it has ended.
     pub(super) async fn end(mut self) -> anyhow::Result<()> {
         self.stop.store(true, Ordering::Relaxed);
+        (self.packets, self.slow, self.lifted) = (None, None, None);
+        if let Some(mut fio) = self.beside.take() {
+            fio.kill().await.context("ending fio")?;
+        }
         let ended = tokio::time::timeout(Duration::from_secs(30), async {
             while let Some(client) = self.clients.join_next().await {
                 client??;
@@ -230,74 +354,29 @@ impl Drop for Made {
     }
 }
 
-async fn healthy(mut conn: Conn, until: Instant, number: u32) -> anyhow::Result<()> {
-    let mut at = number;
-    while Instant::now() < until {
-        at = (at + 7) % 1000;
-        conn.query_drop(format!("SELECT filler FROM app.big WHERE id = {at}")).await?;
-        tokio::time::sleep(Duration::from_millis(20)).await;
+/// Requests on the server's disk that are not the server's.
+fn beside(volume: &Volume, kind: Kind, depth: u32, seconds: u32) -> Job {
+    let block = if kind == Kind::Write { 1 << 20 } else { 16 << 10 };
+    Job { file: volume.path().join("beside"), mib: BESIDE_MIB, kind, block, depth, rate: None, seconds }
+}
+
+/// The application's account at a server's own address.
+fn direct(lab: &Lab, server: &str) -> anyhow::Result<Opts> {
+    let (real, opts) = (lab.real(server)?, lab.opts("a", server, Account::App)?);
+    let opts = OptsBuilder::from_opts(opts).ip_or_hostname(real.ip().to_string()).tcp_port(real.port());
+    Ok(opts.into())
+}
+
+/// Point reads a second with a few clients that do not wait.
+async fn capacity(app: &Opts) -> anyhow::Result<f64> {
+    let until = Instant::now() + Duration::from_secs_f64(CAPACITY.1);
+    let mut clients = JoinSet::new();
+    for number in 0..CAPACITY.0 {
+        clients.spawn(client::read_on(Conn::new(app.clone()).await?, until, number));
     }
-    Ok(())
-}
-
-async fn update_the_hot_row(mut conn: Conn, until: Instant, _: u32) -> anyhow::Result<()> {
-    while Instant::now() < until {
-        conn.query_drop("BEGIN").await?;
-        conn.query_drop("UPDATE app.hot SET n = n + 1 WHERE id = 1").await?;
-        // What an application does with the row before it commits.
-        tokio::time::sleep(Duration::from_millis(5)).await;
-        conn.query_drop("COMMIT").await?;
+    let mut reads = 0;
+    while let Some(client) = clients.join_next().await {
+        reads += client??;
     }
-    Ok(())
-}
-
-async fn alter(mut conn: Conn, _: Instant, _: u32) -> anyhow::Result<()> {
-    conn.query_drop("ALTER TABLE app.shape COMMENT 'altered'").await?;
-    Ok(())
-}
-
-async fn read_the_shape(mut conn: Conn, until: Instant, number: u32) -> anyhow::Result<()> {
-    // Behind the DDL, also where that takes a moment to arrive.
-    tokio::time::sleep(Duration::from_millis(500 + 10 * u64::from(number))).await;
-    while Instant::now() < until {
-        conn.query_drop("SELECT * FROM app.shape").await?;
-        tokio::time::sleep(Duration::from_millis(10)).await;
-    }
-    Ok(())
-}
-
-async fn insert(mut conn: Conn, until: Instant, number: u32) -> anyhow::Result<()> {
-    while Instant::now() < until {
-        conn.query_drop(format!("INSERT INTO app.journal (n) VALUES ({number})")).await?;
-    }
-    Ok(())
-}
-
-async fn idle(conn: Conn, until: Instant, _: u32) -> anyhow::Result<()> {
-    tokio::time::sleep(until.saturating_duration_since(Instant::now())).await;
-    conn.disconnect().await?;
-    Ok(())
-}
-
-async fn read_anywhere(mut conn: Conn, until: Instant, number: u32) -> anyhow::Result<()> {
-    let mut at = u64::from(number) + 1;
-    while Instant::now() < until {
-        // A walk of 64-bit steps: any page is as likely as any other.
-        at = at.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        let start = (at >> 33) % u64::from(BIG - 200);
-        let ids: Vec<String> =
-            (0..8).map(|step| ((start + step * 31_337) % u64::from(BIG)).to_string()).collect();
-        let list = ids.join(",");
-        conn.query_drop(format!("SELECT MAX(filler) FROM app.big WHERE id IN ({list})")).await?;
-    }
-    Ok(())
-}
-
-/// Statements that take their time again where they are applied.
-async fn write_slowly(mut root: Conn, until: Instant, stop: Arc<AtomicBool>) -> anyhow::Result<()> {
-    root.query_drop("SET SESSION binlog_format = 'STATEMENT'").await?;
-    while Instant::now() < until && !stop.load(Ordering::Relaxed) {
-        root.query_drop("INSERT INTO app.journal (n) SELECT SLEEP(0.05)").await?;
-    }
-    Ok(())
+    Ok(reads as f64 / CAPACITY.1)
 }

@@ -31,6 +31,15 @@ pub(super) fn markdown(run: &Run, date: &str) -> String {
         run.watching_cpu_share * 100.0,
         run.watching_resident_bytes >> 20,
     );
+    let ms = |ms: Option<f64>| ms.map_or("?".to_owned(), |ms| format!("{ms:.2} ms"));
+    text.push_str(&format!(
+        "The primary carries {:.0} point reads a second from clients on this machine; healthy is 30, 40 and 50 % of that. The \
+         disk takes {} for a read and {} for a write when idle, and is limited to {} of each a second (not for flushes).\n\n",
+        run.capacity,
+        ms(run.ceilings.idle_read_ms),
+        ms(run.ceilings.idle_write_ms),
+        super::volume::PER_S,
+    ));
     let mut rows: BTreeMap<Making, BTreeMap<Option<Name>, u32>> = BTreeMap::new();
     for outcome in &run.outcomes {
         *rows.entry(outcome.made).or_default().entry(outcome.named).or_default() += 1;
@@ -40,8 +49,11 @@ pub(super) fn markdown(run: &Run, date: &str) -> String {
     columns.dedup();
     let heading = |name: &Option<Name>| name.map_or("none", |name| name.rule().called).to_owned();
     let headings: Vec<String> = columns.iter().map(heading).collect();
-    text.push_str(&format!("| made | named: {} | right after (median) |\n", headings.join(" | ")));
-    text.push_str(&format!("|---|{}---:|\n", "---:|".repeat(columns.len())));
+    text.push_str(&format!(
+        "| made | named: {} | right after (median) | at the latest |\n",
+        headings.join(" | ")
+    ));
+    text.push_str(&format!("|---|{}---:|---:|\n", "---:|".repeat(columns.len())));
     for (made, row) in &rows {
         let cell = |name: &Option<Name>| {
             let count = row.get(name).copied().unwrap_or(0);
@@ -55,8 +67,11 @@ pub(super) fn markdown(run: &Run, date: &str) -> String {
         let of_this = run.outcomes.iter().filter(|outcome| outcome.made == *made);
         let times: Vec<f64> = of_this.filter_map(|outcome| outcome.named_after_s).collect();
         let after = match (made.expected(), times.is_empty()) {
-            (None, _) | (_, true) => "-".to_owned(),
-            (Some(_), false) => format!("{:.0} s", statistics::median(&times).unwrap_or(0.0)),
+            (None, _) | (_, true) => "- | -".to_owned(),
+            (Some(_), false) => {
+                let latest = times.iter().copied().fold(0.0, f64::max);
+                format!("{:.0} s | {latest:.0} s", statistics::median(&times).unwrap_or(0.0))
+            }
         };
         text.push_str(&format!("| {made} | {} | {after} |\n", cells.join(" | ")));
     }
@@ -79,6 +94,7 @@ mod tests {
             named,
             text: String::new(),
             runner_up: None,
+            evidence: Vec::new(),
             named_after_s: Some(5.0),
             kept: 1.0,
             gone: true,
@@ -94,11 +110,13 @@ mod tests {
             server: "MariaDB 10.11".to_owned(),
             seconds: 20,
             outcomes,
+            capacity: 9000.0,
+            ceilings: observe::verdict::Ceilings::default(),
             watching_cpu_share: 0.01,
             watching_resident_bytes: 20 << 20,
         };
         let text = markdown(&run, "2026-11-20");
-        assert!(text.contains("| row-locks |  | 1 | **1** | 5 s |"), "{text}");
+        assert!(text.contains("| row-locks |  | 1 | **1** | 5 s | 5 s |"), "{text}");
         assert!(text.contains("| healthy | **1** |"), "{text}");
     }
 }

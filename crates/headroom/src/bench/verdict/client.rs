@@ -1,0 +1,135 @@
+//! What the clients of a making do, each on a connection of its own.
+
+use super::making::BIG;
+use mysql_async::Conn;
+use mysql_async::prelude::Queryable;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+/// A point read of a row that is in memory, now and again.
+pub(super) async fn read_the_usual(mut conn: Conn, until: Instant, number: u32) -> anyhow::Result<()> {
+    let mut at = number;
+    while Instant::now() < until {
+        at = usual(at);
+        conn.query_drop(point_read(at)).await?;
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    Ok(())
+}
+
+/// The same without a pause; how many.
+pub(super) async fn read_on(mut conn: Conn, until: Instant, number: u32) -> anyhow::Result<u64> {
+    let (mut at, mut reads) = (number, 0);
+    while Instant::now() < until {
+        at = usual(at);
+        conn.query_drop(point_read(at)).await?;
+        reads += 1;
+    }
+    Ok(reads)
+}
+
+/// The same at a rate: what could not be sent in time is sent as soon as it can be.
+pub(super) async fn paced(
+    mut conn: Conn,
+    until: Instant,
+    number: u32,
+    every: Duration,
+) -> anyhow::Result<()> {
+    let (mut at, mut tick) = (number, tokio::time::interval(every));
+    while Instant::now() < until {
+        tick.tick().await;
+        at = usual(at);
+        conn.query_drop(point_read(at)).await?;
+    }
+    Ok(())
+}
+
+/// A point read anywhere in a table that does not fit the pool, twenty times a second.
+pub(super) async fn read_now_and_then(mut conn: Conn, until: Instant, number: u32) -> anyhow::Result<()> {
+    let mut at = u64::from(number) + 1;
+    while Instant::now() < until {
+        at = step(at);
+        conn.query_drop(point_read(((at >> 33) % u64::from(BIG)) as u32)).await?;
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    Ok(())
+}
+
+fn usual(at: u32) -> u32 {
+    (at + 7) % 1000
+}
+
+fn point_read(id: u32) -> String {
+    format!("SELECT filler FROM app.big WHERE id = {id}")
+}
+
+/// A walk of 64-bit steps: any page is as likely as any other.
+fn step(at: u64) -> u64 {
+    at.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407)
+}
+
+pub(super) async fn update_the_hot_row(mut conn: Conn, until: Instant, _: u32) -> anyhow::Result<()> {
+    while Instant::now() < until {
+        conn.query_drop("BEGIN").await?;
+        conn.query_drop("UPDATE app.hot SET n = n + 1 WHERE id = 1").await?;
+        // What an application does with the row before it commits.
+        tokio::time::sleep(Duration::from_millis(5)).await;
+        conn.query_drop("COMMIT").await?;
+    }
+    Ok(())
+}
+
+pub(super) async fn alter(mut conn: Conn, _: Instant, _: u32) -> anyhow::Result<()> {
+    conn.query_drop("ALTER TABLE app.shape COMMENT 'altered'").await?;
+    Ok(())
+}
+
+pub(super) async fn read_the_shape(mut conn: Conn, until: Instant, number: u32) -> anyhow::Result<()> {
+    // Behind the DDL, also where that takes a moment to arrive.
+    tokio::time::sleep(Duration::from_millis(500 + 10 * u64::from(number))).await;
+    while Instant::now() < until {
+        conn.query_drop("SELECT * FROM app.shape").await?;
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    Ok(())
+}
+
+pub(super) async fn insert(mut conn: Conn, until: Instant, number: u32) -> anyhow::Result<()> {
+    while Instant::now() < until {
+        conn.query_drop(format!("INSERT INTO app.journal (n) VALUES ({number})")).await?;
+    }
+    Ok(())
+}
+
+pub(super) async fn idle(conn: Conn, until: Instant, _: u32) -> anyhow::Result<()> {
+    tokio::time::sleep(until.saturating_duration_since(Instant::now())).await;
+    conn.disconnect().await?;
+    Ok(())
+}
+
+pub(super) async fn read_anywhere(mut conn: Conn, until: Instant, number: u32) -> anyhow::Result<()> {
+    let mut at = u64::from(number) + 1;
+    while Instant::now() < until {
+        at = step(at);
+        let start = (at >> 33) % u64::from(BIG - 200);
+        let ids: Vec<String> =
+            (0..8).map(|step| ((start + step * 31_337) % u64::from(BIG)).to_string()).collect();
+        let list = ids.join(",");
+        conn.query_drop(format!("SELECT MAX(filler) FROM app.big WHERE id IN ({list})")).await?;
+    }
+    Ok(())
+}
+
+/// Statements that take their time again where they are applied.
+pub(super) async fn write_slowly(
+    mut root: Conn,
+    until: Instant,
+    stop: Arc<AtomicBool>,
+) -> anyhow::Result<()> {
+    root.query_drop("SET SESSION binlog_format = 'STATEMENT'").await?;
+    while Instant::now() < until && !stop.load(Ordering::Relaxed) {
+        root.query_drop("INSERT INTO app.journal (n) SELECT SLEEP(0.05)").await?;
+    }
+    Ok(())
+}

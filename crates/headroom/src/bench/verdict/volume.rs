@@ -1,0 +1,185 @@
+//! A disk of the bench's own: a file system in an image of bounded size, on a loop device, whose requests of some
+//! processes are limited as a cloud volume's are. So a saturated disk is saturated at a known rate and at little CPU, and
+//! nobody else's disk is.
+//!
+//! The limit sits on the disk below the image (cgroup v1 `blkio.throttle`, v2 `io.max`), by the process that asked: a request
+//! that has to wait is under way on the loop device meanwhile, as it would be on a provisioned volume.
+//!
+//! [`PER_S`] is what AWS documents as the baseline of a gp3 volume.
+
+use crate::probe_command::fio::{Job, Kind};
+use anyhow::{Context, bail};
+use observe::host::disk;
+use observe::verdict::Ceilings;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// Reads, and as many writes, a second.
+pub(super) const PER_S: u32 = 3000;
+/// Size of the image; sparse, so that only what is written takes room.
+const MIB: u64 = 3 * 1024;
+/// How the idle disk is measured: the file, requests a second, seconds.
+const IDLE_MIB: u32 = 256;
+const IDLE_PER_S: u32 = 200;
+const IDLE_S: u32 = 3;
+const CGROUP: &str = "headroom-bench-disk";
+
+/// The disk; dropped, it is unmounted and removed.
+pub(super) struct Volume {
+    image: PathBuf,
+    mount: PathBuf,
+    limit: Limit,
+}
+
+/// The cgroup whose processes are limited, and how.
+#[derive(Clone)]
+struct Limit {
+    group: PathBuf,
+    /// File of the group -> what it says when limited, and when not.
+    words: Vec<(&'static str, String, String)>,
+}
+
+/// While it is there requests are not limited.
+pub(super) struct Lifted(Limit);
+
+impl Drop for Lifted {
+    fn drop(&mut self) {
+        if let Err(error) = self.0.set(true) {
+            tracing::warn!(%error, "the disk of the bench is no longer limited");
+        }
+    }
+}
+
+impl Volume {
+    /// Makes it below `base`, in place of one that was left behind there.
+    ///
+    /// # Errors
+    /// Not root, or a tool is missing: the message says which.
+    pub(super) fn make(base: &Path) -> anyhow::Result<Self> {
+        if !rustix::process::geteuid().is_root() {
+            bail!("a disk of its own needs root (a loop device and a cgroup); run as root");
+        }
+        let (image, mount) = (base.join("disk.img"), base.join("disk"));
+        std::fs::create_dir_all(&mount).with_context(|| format!("making {}", mount.display()))?;
+        if is_mounted(&mount) {
+            run("umount", &[mount.as_os_str()])?;
+        }
+        let file = std::fs::File::create(&image).with_context(|| format!("making {}", image.display()))?;
+        file.set_len(MIB << 20)?;
+        let limit = limit_of(&image)?;
+        limit.set(true)?;
+        let volume = Self { limit, image, mount };
+        let image = volume.image.as_os_str();
+        run(
+            "mkfs.ext4",
+            &["-q".as_ref(), "-E".as_ref(), "lazy_itable_init=0,lazy_journal_init=0".as_ref(), image],
+        )?;
+        let device =
+            run("losetup", &["--find".as_ref(), "--show".as_ref(), "--direct-io=on".as_ref(), image])?;
+        let mounted = run("mount", &[device.as_ref(), volume.mount.as_os_str()]);
+        // Once mounted it goes with the last user; before, at once.
+        run("losetup", &["--detach".as_ref(), device.as_ref()])?;
+        mounted?;
+        Ok(volume)
+    }
+
+    /// Where it is mounted.
+    pub(super) fn path(&self) -> &Path {
+        &self.mount
+    }
+
+    /// What it takes when nobody else asks: one request at a time, few a second.
+    pub(super) async fn ceilings(&self) -> anyhow::Result<Ceilings> {
+        let job = |kind, block, rate, seconds| {
+            let (file, mib) = (self.mount.join("idle"), IDLE_MIB);
+            Job { file, mib, kind, block, depth: 1, rate, seconds }
+        };
+        job(Kind::Write, 1 << 20, None, 0).run().await?;
+        let read = job(Kind::RandomRead, 16 << 10, Some(IDLE_PER_S), IDLE_S).run().await?;
+        let write = job(Kind::RandomWrite, 16 << 10, Some(IDLE_PER_S), IDLE_S).run().await?;
+        std::fs::remove_file(self.mount.join("idle"))?;
+        Ok(Ceilings {
+            idle_read_ms: Some(read.mean_ms),
+            idle_write_ms: Some(write.mean_ms),
+            disk: disk::holding(&self.mount, Path::new("/sys")),
+            reads_per_s: Some(PER_S.into()),
+            writes_per_s: Some(PER_S.into()),
+            ..Ceilings::default()
+        })
+    }
+
+    /// As fast as the disk below can, until what is returned is dropped.
+    pub(super) fn lifted(&self) -> anyhow::Result<Lifted> {
+        self.limit.set(false)?;
+        Ok(Lifted(self.limit.clone()))
+    }
+
+    /// From now on what the process asks of it counts against the limit.
+    pub(super) fn limit(&self, pid: u32) -> anyhow::Result<()> {
+        let procs = self.limit.group.join("cgroup.procs");
+        std::fs::write(&procs, pid.to_string())
+            .with_context(|| format!("writing {pid} to {}", procs.display()))
+    }
+}
+
+impl Drop for Volume {
+    fn drop(&mut self) {
+        if is_mounted(&self.mount)
+            && let Err(error) = run("umount", &[self.mount.as_os_str()])
+        {
+            tracing::warn!(%error, "the bench's disk stays mounted");
+            return;
+        }
+        let _ = std::fs::remove_file(&self.image);
+        let _ = std::fs::remove_dir(&self.limit.group);
+    }
+}
+
+impl Limit {
+    fn set(&self, limited: bool) -> anyhow::Result<()> {
+        for (file, with, without) in &self.words {
+            let path = self.group.join(file);
+            let words = if limited { with } else { without };
+            std::fs::write(&path, words)
+                .with_context(|| format!("writing '{words}' to {}", path.display()))?;
+        }
+        Ok(())
+    }
+}
+
+/// The cgroup with the limit on the disk that holds `path`.
+fn limit_of(path: &Path) -> anyhow::Result<Limit> {
+    let name = disk::holding(path, Path::new("/sys")).context("the disk below the image is not known")?;
+    let number = std::fs::read_to_string(format!("/sys/block/{name}/dev"))
+        .with_context(|| format!("reading the number of disk {name}"))?;
+    let number = number.trim();
+    let old = Path::new("/sys/fs/cgroup/blkio");
+    let root = Path::new("/sys/fs/cgroup");
+    let (group, words) = if old.is_dir() {
+        let words = ["blkio.throttle.read_iops_device", "blkio.throttle.write_iops_device"]
+            .map(|file| (file, format!("{number} {PER_S}"), format!("{number} 0")));
+        (old.join(CGROUP), words.to_vec())
+    } else {
+        std::fs::write(root.join("cgroup.subtree_control"), "+io")
+            .context("no cgroup can limit requests: neither blkio (v1) nor io (v2) is there")?;
+        let limited = format!("{number} riops={PER_S} wiops={PER_S}");
+        (root.join(CGROUP), vec![("io.max", limited, format!("{number} riops=max wiops=max"))])
+    };
+    std::fs::create_dir_all(&group).with_context(|| format!("making {}", group.display()))?;
+    Ok(Limit { group, words })
+}
+
+fn is_mounted(path: &Path) -> bool {
+    let mounts = std::fs::read_to_string("/proc/self/mounts").unwrap_or_default();
+    let path = path.to_string_lossy();
+    mounts.lines().any(|line| line.split(' ').nth(1) == Some(&*path))
+}
+
+fn run(program: &str, arguments: &[&std::ffi::OsStr]) -> anyhow::Result<String> {
+    let output =
+        Command::new(program).args(arguments).output().with_context(|| format!("starting {program}"))?;
+    if !output.status.success() {
+        bail!("{program} failed: {}", String::from_utf8_lossy(&output.stderr).trim());
+    }
+    Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
+}

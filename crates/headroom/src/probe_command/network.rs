@@ -1,0 +1,70 @@
+//! The way to a server: how long one small packet takes there and back, and how many a second go through when many do. A
+//! server answers a ping without looking at any table, so that this is the way and little else.
+
+use crate::bench::statistics;
+use anyhow::Context;
+use fleet::Address;
+use fleet::config::Credentials;
+use mysql_async::prelude::Queryable;
+use mysql_async::{Conn, OptsBuilder};
+use serde::{Deserialize, Serialize};
+use std::time::{Duration, Instant};
+use tokio::task::JoinSet;
+
+/// Connections for the rate.
+const MANY: u32 = 16;
+
+/// The way to one server.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Way {
+    /// Which server.
+    pub(crate) server: String,
+    /// Round trips, one at a time: half of them took at most so long, milliseconds.
+    pub(crate) round_trip_p50_ms: f64,
+    /// 99 of 100.
+    pub(crate) round_trip_p99_ms: f64,
+    /// Round trips a second over sixteen connections: as many small packets each way.
+    pub(crate) round_trips_per_s: f64,
+}
+
+/// Measures for twice `each`.
+///
+/// # Errors
+/// The server cannot be reached or refuses the account.
+pub(crate) async fn measure(server: &Address, who: &Credentials, each: Duration) -> anyhow::Result<Way> {
+    let to = match server {
+        Address::Tcp { host, port } => OptsBuilder::default().ip_or_hostname(host).tcp_port(*port),
+        Address::Unix(path) => OptsBuilder::default().socket(path.to_str()),
+    };
+    let opts = to.prefer_socket(false).user(who.user.clone()).pass(who.password.clone());
+    let connect = || async {
+        let conn = Conn::new(opts.clone()).await;
+        conn.with_context(|| format!("connecting to {server} for round trips"))
+    };
+    let alone = pings(connect().await?, each).await?;
+    let mut all = JoinSet::new();
+    for _ in 0..MANY {
+        all.spawn(pings(connect().await?, each));
+    }
+    let mut count = 0;
+    while let Some(one) = all.join_next().await {
+        count += one??.len();
+    }
+    Ok(Way {
+        server: server.to_string(),
+        round_trip_p50_ms: statistics::percentile(&alone, 50.0).unwrap_or(0.0),
+        round_trip_p99_ms: statistics::percentile(&alone, 99.0).unwrap_or(0.0),
+        round_trips_per_s: count as f64 / each.as_secs_f64(),
+    })
+}
+
+/// How long each took, milliseconds.
+async fn pings(mut conn: Conn, time: Duration) -> anyhow::Result<Vec<f64>> {
+    let (start, mut took) = (Instant::now(), Vec::new());
+    while start.elapsed() < time {
+        let asked = Instant::now();
+        conn.ping().await?;
+        took.push(asked.elapsed().as_secs_f64() * 1e3);
+    }
+    Ok(took)
+}

@@ -1,0 +1,72 @@
+//! Windows that look like one bottleneck and are another: who asked the disk, what waits for what, what is too short to see.
+
+use super::*;
+
+#[test]
+fn a_pool_is_not_too_small_when_the_disk_is_busy_with_what_others_read() {
+    let window = |others: f64| {
+        with(|host, server| {
+            (server.active, server.pool.misses_per_s) = (8.0, 500.0);
+            host.disks[0].read.per_s = 500.0 + others;
+            host.disks[0].read.await_ms = Some(12.0);
+            host.disks[0].read.under_way = 12.0;
+            host.disks[0].busy = 1.0;
+        })
+    };
+    assert_eq!(named(&window(100.0)), Some(Name::BufferPool));
+    assert_eq!(named(&window(4000.0)), Some(Name::DiskLatency));
+}
+
+#[test]
+fn only_the_disk_with_the_data_counts_once_it_is_known() {
+    let mut window = with(|host, _| {
+        let mut other = host.disks[0].clone();
+        other.name = "sdb".to_owned();
+        (other.written.await_ms, other.written.under_way, other.busy) = (Some(40.0), 8.0, 1.0);
+        host.disks.push(other);
+    });
+    assert_eq!(named(&window), Some(Name::DiskLatency), "any disk");
+    window.data_disk = Some("nvme0n1".to_owned());
+    assert_eq!(named(&window), None);
+}
+
+#[test]
+fn commits_that_wait_behind_other_peoples_writes_are_an_effect_of_the_disk() {
+    let window = with(|host, server| {
+        (server.active, server.in_commit) = (16.0, 14.0);
+        let disk = &mut host.disks[0];
+        disk.flushed.as_mut().unwrap().under_way = 0.95;
+        (disk.written.await_ms, disk.written.under_way, disk.busy) = (Some(40.0), 20.0, 1.0);
+    });
+    let verdict = judge(&window);
+    assert_eq!(verdict.bottleneck.unwrap().name, Name::DiskLatency);
+    assert_eq!(verdict.runner_up.unwrap().name, Name::FlushBound);
+}
+
+#[test]
+fn statements_too_short_to_be_seen_still_show_that_the_way_to_them_is_long() {
+    let window = |statements_per_s: f64| {
+        let mut window = with(|_, server| {
+            (server.active, server.mean_statement_ms, server.looks) = (0.0, None, 10);
+            server.statements_per_s = statements_per_s;
+        });
+        window.place = Some(Place { other_zone: true, round_trip_ms: 2.0 });
+        window
+    };
+    assert_eq!(named(&window(500.0)), Some(Name::CrossZone), "0.2 ms at most");
+    assert_eq!(named(&window(30.0)), None, "3 ms at most: that proves nothing");
+}
+
+#[test]
+fn sessions_that_read_missed_pages_wait_for_no_cpu_however_busy_others_keep_it() {
+    let window = |misses_per_s: f64| {
+        with(|host, server| {
+            busy(host);
+            (server.active, server.pool.misses_per_s) = (8.0, misses_per_s);
+            host.disks[0].read.per_s = misses_per_s;
+            host.disks[0].read.await_ms = Some(2.0);
+        })
+    };
+    assert_eq!(named(&window(3000.0)), Some(Name::BufferPool), "three quarters of their time");
+    assert_eq!(named(&window(200.0)), Some(Name::Cpu));
+}

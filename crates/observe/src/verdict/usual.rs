@@ -1,0 +1,76 @@
+//! What is usual for an application: the median of what its windows of the last quarter of an hour showed.
+//!
+//! A median, so that a disturbance shorter than half of that time does not become usual while it lasts; one that stays
+//! longer is how the application is now, and is no news. Nothing is called usual before [`ENOUGH`] windows were seen.
+
+use super::Application;
+use std::collections::VecDeque;
+
+/// Windows kept: a quarter of an hour at one a second.
+const MOST: usize = 900;
+/// Windows before anything is usual.
+const ENOUGH: usize = 10;
+
+/// What an application's requests and statements took in one window, by its own or the router's timing.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Timing {
+    /// 99 of 100 requests took at most so long, milliseconds.
+    pub request_p99_ms: f64,
+    /// 99 of 100 statements.
+    pub statement_p99_ms: f64,
+}
+
+/// The windows that were seen.
+#[derive(Clone, Debug, Default)]
+pub struct Usual {
+    seen: VecDeque<Timing>,
+}
+
+impl Usual {
+    /// One more window; how it compares with what is usual, once that is known.
+    pub fn next(&mut self, timing: Timing) -> Option<Application> {
+        let usual = (self.seen.len() >= ENOUGH).then(|| Application {
+            request_p99_ms: timing.request_p99_ms,
+            usual_request_p99_ms: self.median(|t| t.request_p99_ms),
+            statement_p99_ms: timing.statement_p99_ms,
+            usual_statement_p99_ms: self.median(|t| t.statement_p99_ms),
+        });
+        self.seen.push_back(timing);
+        if self.seen.len() > MOST {
+            self.seen.pop_front();
+        }
+        usual
+    }
+
+    fn median(&self, of: impl Fn(&Timing) -> f64) -> f64 {
+        let mut values: Vec<f64> = self.seen.iter().map(of).collect();
+        values.sort_by(f64::total_cmp);
+        values.get(values.len() / 2).copied().unwrap_or(0.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn timing(request_p99_ms: f64) -> Timing {
+        Timing { request_p99_ms, statement_p99_ms: 1.0 }
+    }
+
+    #[test]
+    fn nothing_is_usual_at_first_and_a_short_disturbance_does_not_become_it() {
+        let mut usual = Usual::default();
+        for _ in 0..ENOUGH {
+            assert_eq!(usual.next(timing(20.0)), None);
+        }
+        for _ in 0..ENOUGH - 1 {
+            let application = usual.next(timing(200.0)).unwrap();
+            assert_eq!((application.request_p99_ms, application.usual_request_p99_ms), (200.0, 20.0));
+        }
+        for _ in 0..5 * MOST {
+            usual.next(timing(200.0));
+        }
+        assert_eq!(usual.seen.len(), MOST);
+        assert_eq!(usual.next(timing(200.0)).unwrap().usual_request_p99_ms, 200.0, "it stayed");
+    }
+}
