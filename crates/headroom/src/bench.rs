@@ -10,6 +10,7 @@ mod plan;
 mod process;
 mod progress;
 mod relay;
+mod replay;
 mod report;
 mod sample;
 mod server;
@@ -40,6 +41,8 @@ enum What {
     Demo(DemoBenchArgs),
     /// The load generator beside sysbench, interleaved.
     Load(generator::GeneratorArgs),
+    /// Record and replay: the same statements, at their moments.
+    Replay(replay::ReplayBenchArgs),
     /// Relay and demo, one after the other.
     All(AllArgs),
     /// Verdicts: bottlenecks really made, and which is named.
@@ -162,6 +165,7 @@ pub(crate) async fn run(args: BenchArgs) -> anyhow::Result<ExitCode> {
         What::Relay(args) => relay::run(args).await,
         What::Demo(args) => demo::run(args).await,
         What::Load(args) => generator::run(args).await,
+        What::Replay(args) => replay::run(args).await,
         What::Verdict(args) => verdict::run(args).await,
         What::Soak(args) => soak::run(args).await,
         What::All(args) => {

@@ -56,6 +56,10 @@ pub(crate) enum Command {
     Load(crate::load_command::LoadCommand),
     /// Find the largest rate that still meets an objective.
     Measure(Box<crate::measure_command::MeasureArgs>),
+    /// Record what clients send, for a replay.
+    Record(crate::record_command::RecordArgs),
+    /// Send a recording again, and compare.
+    Replay(Box<crate::replay_command::ReplayArgs>),
     /// Turn runs of the history into one HTML page.
     Report(crate::report_command::ReportArgs),
     /// Show the product's main job on real servers of this machine.

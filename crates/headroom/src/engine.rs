@@ -7,7 +7,7 @@ use fleet::config::Config;
 use fleet::{ServerName, Snapshot, State};
 use observe::Watcher;
 use router::zero_hop::{Identity, Idle, IdleAnswer};
-use router::{Router, Sockets};
+use router::{Recording, Router, Sockets, Wanted};
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -98,6 +98,18 @@ impl Engine {
     /// Where to ask what statements tell; `None` when it has stopped.
     pub(crate) fn insight(&self) -> Option<router::Insight> {
         self.running().as_ref().map(|running| running.router.insight())
+    }
+
+    /// Begins a recording, and tells how many sessions go past this process.
+    ///
+    /// # Errors
+    /// Why not, in words.
+    pub(crate) fn record(&self, wanted: Wanted) -> Result<(Recording, u64), String> {
+        let running = self.running();
+        let running = running.as_ref().ok_or("the router is stopping")?;
+        let recording = running.router.record(wanted).map_err(|error| error.to_string())?;
+        let past = running.router.status().servers.iter().map(|server| u64::from(server.past)).sum();
+        Ok((recording, past))
     }
 
     /// Takes over what changed. Listeners first, because they alone can fail.

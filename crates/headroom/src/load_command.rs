@@ -14,7 +14,7 @@ use fleet::Address;
 use load::arrivals::{Arrivals, Open, Spacing};
 use load::store::Store;
 use load::{Account, Plan, Target};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -279,20 +279,34 @@ impl TargetArgs {
         if readers.is_empty() && writers.is_empty() {
             bail!("nothing says where to send it; name a server with --server db1:3306");
         }
-        let file = match &self.option_file {
-            Some(path) => Some(option_files::read(path)?),
-            None => {
-                let usual = environment.home.as_ref().map(|home| home.join(".my.cnf"));
-                usual.filter(|path| path.exists()).map(|path| option_files::read(&path)).transpose()?
-            }
-        };
-        let (file_user, file_password) = file.map(|login| (login.user, login.password)).unwrap_or_default();
-        let user = self.user.clone().or(file_user).or_else(|| environment.user.clone());
-        let account = Account {
-            user: user.context("no account is named; use --user, an option file or $HEADROOM_USER")?,
-            password: file_password.or_else(|| environment.password.clone()).unwrap_or_default(),
-            database: self.database.clone(),
-        };
+        let account =
+            account(self.user.as_deref(), self.option_file.as_deref(), &self.database, environment)?;
         Ok(Target { readers, writers, account })
     }
+}
+
+/// Who logs in: the flag, else the option file, else the environment.
+///
+/// # Errors
+/// An option file that cannot be read, or no account at all.
+pub(crate) fn account(
+    user: Option<&str>,
+    option_file: Option<&Path>,
+    database: &str,
+    environment: &Environment,
+) -> anyhow::Result<Account> {
+    let file = match option_file {
+        Some(path) => Some(option_files::read(path)?),
+        None => {
+            let usual = environment.home.as_ref().map(|home| home.join(".my.cnf"));
+            usual.filter(|path| path.exists()).map(|path| option_files::read(&path)).transpose()?
+        }
+    };
+    let (file_user, file_password) = file.map(|login| (login.user, login.password)).unwrap_or_default();
+    let user = user.map(str::to_owned).or(file_user).or_else(|| environment.user.clone());
+    Ok(Account {
+        user: user.context("no account is named; use --user, an option file or $HEADROOM_USER")?,
+        password: file_password.or_else(|| environment.password.clone()).unwrap_or_default(),
+        database: database.to_owned(),
+    })
 }

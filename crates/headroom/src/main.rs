@@ -15,6 +15,7 @@ mod fleet_view;
 mod insight_metrics;
 mod insight_view;
 mod interrupted;
+mod key;
 mod lab_command;
 mod load_command;
 mod log;
@@ -25,6 +26,9 @@ mod notify;
 mod option_files;
 mod pinned;
 mod probe_command;
+mod record_command;
+mod recorder;
+mod replay_command;
 mod report_command;
 mod route;
 mod router_view;
@@ -67,6 +71,8 @@ async fn main() -> ExitCode {
         cli::Command::Lab(command) => lab_command::run(command, &environment).await,
         cli::Command::Load(command) => load_command::run(command, &environment).await,
         cli::Command::Measure(args) => measure_command::run(*args, &environment).await,
+        cli::Command::Record(args) => record_command::run(args, &environment).await,
+        cli::Command::Replay(args) => replay_command::run(*args, &environment).await,
         cli::Command::Report(args) => report_command::run(&args, &environment),
         cli::Command::Demo(args) => demo::run(args).await,
         cli::Command::Bench(args) => bench::run(args).await,

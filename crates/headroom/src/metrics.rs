@@ -76,6 +76,13 @@ fn process(status: &StatusView, sheet: &mut Sheet) {
     sheet.single("writer_known", "Whether a primary is known", known);
     let in_force = f64::from(u8::from(status.zero_hop.in_force));
     sheet.single("zero_hop_in_force", "Whether zero-hop programs are in force in the kernel", in_force);
+    let recording = status.recording.clone().unwrap_or_default();
+    let under_way = f64::from(u8::from(status.recording.is_some()));
+    sheet.single("recording", "Whether what clients send is being recorded, literals included", under_way);
+    let help = "Events of the recording under way that were dropped because its reader could not keep up";
+    sheet.single("recording_lost_events", help, recording.lost as f64);
+    let help = "Commands in the recording under way";
+    sheet.single("recording_commands", help, recording.commands as f64);
     let fallbacks = status.fallbacks.iter().map(|f| (vec![("fallback", f.name.clone())], 1.0));
     sheet.gauge("fallback_in_force", "Fallbacks in force, by name; absent when not in force", fallbacks);
     let path = Some(&status.data_path).filter(|path| !path.is_empty());

@@ -71,6 +71,7 @@ pub(crate) async fn run(args: RouteArgs, environment: &Environment) -> anyhow::R
         tracing::info!("took over; the process before us lets its sessions end");
     }
     let handed_over = offer(&process, name)?;
+    process.serve_recorder(&upgrade::address(&sourced.config))?;
     let ready = format!("MAINPID={}\nREADY=1", std::process::id());
     notify(environment.notify_socket.as_deref(), &ready);
     let code = tokio::select! {

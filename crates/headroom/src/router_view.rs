@@ -2,14 +2,14 @@
 
 use crate::fleet_view;
 use crate::view::{
-    CountersView, EligibleView, FallbackView, FlowView, ListenerView, ListenerZeroHopView, RoutingView,
-    StatusView, ZeroHopView,
+    CountersView, EligibleView, FallbackView, FlowView, ListenerView, ListenerZeroHopView, RecordingView,
+    RoutingView, StatusView, ZeroHopView,
 };
 use fleet::Snapshot;
 use router::flow::Flow;
 use router::status::{Eligibility, ListenerStatus, ServerStatus};
 use router::zero_hop::ListenerZeroHop;
-use router::{Changes, Status};
+use router::{Changes, RecordingStatus, Status};
 use std::collections::BTreeMap;
 use std::time::Instant;
 
@@ -39,9 +39,22 @@ pub(crate) fn view(snapshot: &Snapshot, status: &Status, now: Instant) -> Status
             text: status.zero_hop.words.clone(),
             limits: status.zero_hop.limits.clone(),
         },
+        recording: status.recording.as_ref().map(recording),
         fallbacks: status.fallbacks.iter().map(fallback).collect(),
         counters: CountersView { holding: status.held as u64, closed },
         ..StatusView::default()
+    }
+}
+
+fn recording(recording: &RecordingStatus) -> RecordingView {
+    RecordingView {
+        since_s: recording.since.as_secs_f64(),
+        left_s: recording.wanted.time.saturating_sub(recording.since).as_secs_f64(),
+        one_in: recording.wanted.one_in,
+        sessions: recording.sessions,
+        commands: recording.commands,
+        bytes: recording.bytes,
+        lost: recording.lost,
     }
 }
 

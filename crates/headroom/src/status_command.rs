@@ -66,6 +66,9 @@ pub(crate) fn text(status: &StatusView, paint: Paint) -> String {
     if status.process.stopping {
         text.push_str(&paint.yellow("It stops: no new clients; it ends when its sessions have ended.\n"));
     }
+    if let Some(recording) = &status.recording {
+        text.push_str(&paint.red(&format!("RECORDING: {}\n", recording.text())));
+    }
     for fallback in &status.fallbacks {
         text.push_str(&format!("{} fallback {}: {}\n", paint.yellow("!"), fallback.name, fallback.text));
     }

@@ -52,12 +52,16 @@ pub(crate) struct Taken {
 
 /// The name under which processes of one configuration find each other on this host.
 pub(crate) fn name(config: &Config) -> String {
-    let address = match (config.admin, config.listeners.first()) {
+    format!("headroom-route/{}", address(config))
+}
+
+/// What a running router is known by on this host: its admin address, else its first listener.
+pub(crate) fn address(config: &Config) -> String {
+    match (config.admin, config.listeners.first()) {
         (Some(admin), _) => admin.to_string(),
         (None, Some(listener)) => listener.address.to_string(),
         (None, None) => String::new(),
-    };
-    format!("headroom-route/{address}")
+    }
 }
 
 /// Asks the running process for its sockets; `None` when there is none.
@@ -137,7 +141,10 @@ fn hand_out(mut after: &UnixStream, sockets: &[OwnedFd]) -> anyhow::Result<()> {
 }
 
 /// Whoever takes or gives sockets runs as our user, or as root.
-fn check_peer(peer: &UnixStream) -> anyhow::Result<()> {
+///
+/// # Errors
+/// When it does not, or nobody can say.
+pub(crate) fn check_peer(peer: &UnixStream) -> anyhow::Result<()> {
     let (theirs, ours) = (socket_peercred(peer)?.uid, rustix::process::geteuid());
     let trusted = theirs == ours || theirs.is_root();
     anyhow::ensure!(trusted, "the other process runs as user {}, not as ours", theirs.as_raw());

@@ -22,10 +22,50 @@ pub(crate) struct StatusView {
     pub(crate) listeners: Vec<ListenerView>,
     /// Whether their connections go past this process.
     pub(crate) zero_hop: ZeroHopView,
+    /// The recording under way: literals of people's data leave this process.
+    pub(crate) recording: Option<RecordingView>,
     /// What is not as it should be and how it is made up for; each has a name that metrics use too.
     pub(crate) fallbacks: Vec<FallbackView>,
     /// What happened since the start.
     pub(crate) counters: CountersView,
+}
+
+/// A recording under way.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub(crate) struct RecordingView {
+    /// Seconds since it began.
+    pub(crate) since_s: f64,
+    /// Seconds until it ends by itself.
+    pub(crate) left_s: f64,
+    /// One session in so many is recorded.
+    pub(crate) one_in: u32,
+    /// Sessions recorded.
+    pub(crate) sessions: u64,
+    /// Commands recorded.
+    pub(crate) commands: u64,
+    /// Bytes recorded.
+    pub(crate) bytes: u64,
+    /// Events dropped because the command that records could not keep up.
+    pub(crate) lost: u64,
+}
+
+impl RecordingView {
+    /// In words.
+    pub(crate) fn text(&self) -> String {
+        let which = match self.one_in {
+            0 | 1 => "what all clients send is recorded, literals included".to_owned(),
+            n => format!("what one session in {n} sends is recorded, literals included"),
+        };
+        let lost = match self.lost {
+            0 => String::new(),
+            lost => format!(", {lost} events lost"),
+        };
+        format!(
+            "{which}: {} commands of {} sessions so far{lost}; it ends by itself in {:.0} s",
+            self.commands, self.sessions, self.left_s
+        )
+    }
 }
 
 /// The process that answers.

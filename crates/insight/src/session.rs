@@ -104,26 +104,38 @@ impl Session {
     /// Shows the tracker bytes of the client.
     #[inline]
     pub fn client_bytes(&mut self, tracker: &mut Tracker, bytes: &[u8]) {
+        self.client_bytes_heard(tracker, bytes, &mut ());
+    }
+
+    /// The same, and `also` hears what insight hears.
+    #[inline]
+    pub fn client_bytes_heard(&mut self, tracker: &mut Tracker, bytes: &[u8], also: &mut impl Observer) {
         match &mut self.0 {
-            Some(watch) => watch.client_bytes(tracker, bytes, Instant::now()),
-            _ => tracker.client_bytes(bytes),
+            Some(watch) => watch.client_bytes(tracker, bytes, Instant::now(), also),
+            _ => tracker.client_bytes_heard(bytes, also),
         }
     }
 
     /// Shows the tracker bytes of the server.
     #[inline]
     pub fn server_bytes(&mut self, tracker: &mut Tracker, bytes: &[u8]) {
+        self.server_bytes_heard(tracker, bytes, &mut ());
+    }
+
+    /// The same, and `also` hears what insight hears.
+    #[inline]
+    pub fn server_bytes_heard(&mut self, tracker: &mut Tracker, bytes: &[u8], also: &mut impl Observer) {
         match &mut self.0 {
-            Some(watch) => watch.server_bytes(tracker, bytes, Instant::now()),
-            _ => tracker.server_bytes(bytes),
+            Some(watch) => watch.server_bytes(tracker, bytes, Instant::now(), also),
+            _ => tracker.server_bytes_heard(bytes, also),
         }
     }
 }
 
 impl Watch {
-    fn client_bytes(&mut self, tracker: &mut Tracker, bytes: &[u8], now: Instant) {
+    fn client_bytes(&mut self, tracker: &mut Tracker, bytes: &[u8], now: Instant, also: &mut impl Observer) {
         if self.life.ended {
-            return tracker.client_bytes(bytes);
+            return tracker.client_bytes_heard(bytes, also);
         }
         self.life.catch_up(tracker.progress());
         let mut ledger = self.ledger.borrow_mut();
@@ -138,21 +150,21 @@ impl Watch {
         };
         let in_transaction = tracker.in_transaction();
         let mut hearing = Hearing { ledger: &mut ledger, life: &mut self.life, now, dialect, in_transaction };
-        tracker.client_bytes_heard(bytes, &mut hearing);
+        tracker.client_bytes_heard(bytes, &mut (&mut hearing, also));
         self.life.progress = tracker.progress();
         self.life.notice_end(&mut ledger, tracker.phase());
     }
 
-    fn server_bytes(&mut self, tracker: &mut Tracker, bytes: &[u8], now: Instant) {
+    fn server_bytes(&mut self, tracker: &mut Tracker, bytes: &[u8], now: Instant, also: &mut impl Observer) {
         if self.life.ended {
-            return tracker.server_bytes(bytes);
+            return tracker.server_bytes_heard(bytes, also);
         }
         self.life.catch_up(tracker.progress());
         let mut ledger = self.ledger.borrow_mut();
         let in_transaction = tracker.in_transaction();
         let dialect = Dialect::default();
         let mut hearing = Hearing { ledger: &mut ledger, life: &mut self.life, now, dialect, in_transaction };
-        tracker.server_bytes_heard(bytes, &mut hearing);
+        tracker.server_bytes_heard(bytes, &mut (&mut hearing, also));
         self.life.progress = tracker.progress();
         self.life.after_answers(&mut ledger, tracker.in_transaction(), now);
         self.life.notice_end(&mut ledger, tracker.phase());

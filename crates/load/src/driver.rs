@@ -6,7 +6,7 @@
 mod client;
 mod connection;
 mod phase;
-mod poll;
+pub(crate) mod poll;
 mod shared;
 mod thread;
 

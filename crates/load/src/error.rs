@@ -63,6 +63,9 @@ pub enum LoadError {
     /// The run is asked for something impossible.
     #[error("{0}")]
     Plan(String),
+    /// A recording cannot be read.
+    #[error(transparent)]
+    Recording(recording::RecordingError),
     /// The machine refused something.
     #[error("{doing}: {source}")]
     Io {

@@ -33,6 +33,7 @@ mod error;
 mod login;
 pub mod measure;
 pub mod outcome;
+pub mod replay;
 mod reply;
 mod run;
 mod session;

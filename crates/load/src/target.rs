@@ -57,7 +57,7 @@ impl Target {
 }
 
 impl Peer {
-    fn resolve(address: &Address) -> Result<Self, LoadError> {
+    pub(crate) fn resolve(address: &Address) -> Result<Self, LoadError> {
         let at = match address {
             Address::Unix(path) => Place::Unix(path.clone()),
             Address::Tcp { host, port } => {

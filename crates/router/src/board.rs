@@ -1,6 +1,7 @@
 //! Board: what the threads of the data plane share: the view in force with the tallies of its servers, what our own
 //! side knows of servers, and the way to report a failure.
 
+use crate::record::Recorder;
 use crate::suspect::Suspects;
 use crate::tally::Tally;
 use crate::tls::Secrecy;
@@ -41,6 +42,8 @@ pub(crate) struct Board {
     pub(crate) secrecy: Secrecy,
     /// The names that the threads' ledgers share.
     pub(crate) insight: Arc<insight::Shared>,
+    /// Whether somebody records.
+    pub(crate) recorder: Arc<Recorder>,
 }
 
 /// What our own side knows; behind a lock that only new sessions, failures and the steward take.
@@ -94,6 +97,7 @@ impl Board {
             held: AtomicUsize::new(0),
             secrecy: Secrecy::default(),
             insight,
+            recorder: Arc::default(),
         }
     }
 

@@ -48,6 +48,11 @@ pub enum Error {
     /// Zero-hop is required and cannot be had.
     #[error("zero_hop = \"require\", but {0}; with zero_hop = \"auto\" the ordinary listeners would serve")]
     ZeroHop(#[source] zerohop::Error),
+    /// One recording at a time.
+    #[error(
+        "a recording is under way already (headroom status shows it); wait for its end, or stop the command that made it"
+    )]
+    Recording,
     /// The router has been stopped.
     #[error("the router has been stopped")]
     Stopped,

@@ -17,6 +17,7 @@
 //! | who the client is, behind a proxy and to a server | `identity` |
 //! | when TLS begins and ends, who is given how long to log in | `login` |
 //! | which connections go past this process, and how | `zero_hop` |
+//! | who records what clients send, and what is kept of it | `record` |
 //! | what statements tell | the `insight` crate; `collect` asks the threads |
 
 mod apportion;
@@ -35,6 +36,7 @@ mod login;
 mod path;
 pub mod pick;
 pub mod placement;
+mod record;
 mod refuse;
 mod relay;
 mod reserve;
@@ -55,6 +57,7 @@ pub mod zero_hop;
 
 pub use collect::Insight;
 pub use error::Error;
+pub use record::{Recording, RecordingStatus, Wanted};
 pub use router::{Changes, Router};
 pub use sockets::Sockets;
 pub use status::Status;

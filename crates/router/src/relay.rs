@@ -26,6 +26,7 @@ pub(crate) mod ring;
 mod tests;
 
 use crate::closed::Closed;
+use crate::record::tap::Tap;
 use crate::roster::{Entry, Facts, Order};
 use crate::tally::Wanted;
 use std::rc::Rc;
@@ -44,6 +45,8 @@ pub(crate) struct Relay {
     tracker: Tracker,
     /// Times the commands, where the listener is measured.
     insight: insight::Session,
+    /// Tells a recording, while there is one.
+    tap: Tap,
     entry: Rc<Entry>,
     /// Commands already counted.
     counted: u64,
@@ -87,7 +90,9 @@ impl Relay {
     pub(crate) fn new(tracker: Tracker, entry: Rc<Entry>) -> Self {
         let counted = tracker.commands_completed();
         entry.moved(&tracker);
-        Self { tracker, insight: entry.insight.take(), entry, counted, hands_over: false }
+        let mut tap = entry.tap.take();
+        tap.begins(&tracker, &entry.seat);
+        Self { tracker, insight: entry.insight.take(), tap, entry, counted, hands_over: false }
     }
 
     /// The same, with every change of user handed over. Only drivers that can do so may have it.
@@ -98,6 +103,7 @@ impl Relay {
     /// What is known of the session, for whoever goes on with it.
     pub(crate) fn into_tracker(self) -> Tracker {
         self.entry.insight.set(self.insight);
+        self.entry.tap.set(self.tap);
         self.tracker
     }
 
@@ -107,7 +113,7 @@ impl Relay {
             return Seen::Close(why);
         }
         self.entry.cancel();
-        self.insight.client_bytes(&mut self.tracker, bytes);
+        self.tap.client_bytes(&mut self.insight, &mut self.tracker, bytes, &self.entry.seat);
         self.entry.seat.to_server(bytes.len());
         self.entry.moved(&self.tracker);
         if self.hands_over && self.tracker.changes_user() { Seen::PassAndHandOver } else { Seen::Pass }
@@ -116,7 +122,7 @@ impl Relay {
     /// These bytes came from the server. Every chunk once, before it is passed on.
     pub(crate) fn server_bytes(&mut self, bytes: &[u8]) {
         self.entry.cancel();
-        self.insight.server_bytes(&mut self.tracker, bytes);
+        self.tap.server_bytes(&mut self.insight, &mut self.tracker, bytes, &self.entry.seat);
         let completed = self.tracker.commands_completed();
         self.entry.seat.to_client(bytes.len(), completed - self.counted);
         self.counted = completed;

@@ -5,10 +5,13 @@
 
 use crate::closed::Closed;
 use crate::door::Door;
+use crate::record::Recorder;
+use crate::record::tap::Tap;
 use crate::tally::{Seat, Wanted};
 use insight::Ledger;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
+use std::sync::Arc;
 use std::task::Waker;
 use std::time::{Duration, Instant};
 use wire::{Sticky, Tracker};
@@ -26,6 +29,8 @@ pub(crate) struct Entry {
     pub(crate) seat: Seat,
     /// Times the session's commands; the relay takes it.
     pub(crate) insight: Cell<insight::Session>,
+    /// Its part in a recording; the relay takes it.
+    pub(crate) tap: Cell<Tap>,
     facts: Cell<Facts>,
     order: Cell<Option<Order>>,
     waker: RefCell<Option<Waker>>,
@@ -86,23 +91,29 @@ impl Entry {
     /// A session that is not measured.
     #[cfg(test)]
     pub(crate) fn new(seat: Seat) -> Rc<Self> {
-        Self::measured(seat, insight::Session::off())
+        Self::measured(seat, insight::Session::off(), Tap::default())
     }
 
     /// A session of this listener, measured in the thread's ledger if the listener is.
-    pub(crate) fn at(seat: Seat, door: &Door, ledger: &Rc<RefCell<Ledger>>) -> Rc<Self> {
+    pub(crate) fn at(
+        seat: Seat,
+        door: &Arc<Door>,
+        ledger: &Rc<RefCell<Ledger>>,
+        recorder: &Arc<Recorder>,
+    ) -> Rc<Self> {
         let insight = match door.insight() {
             Some(listener) => insight::Session::begin(ledger.clone(), seat.tally.name.as_str(), &listener),
             None => insight::Session::off(),
         };
-        Self::measured(seat, insight)
+        Self::measured(seat, insight, Tap::new(recorder, door))
     }
 
-    fn measured(seat: Seat, insight: insight::Session) -> Rc<Self> {
+    fn measured(seat: Seat, insight: insight::Session, tap: Tap) -> Rc<Self> {
         let facts = Facts { idle: false, in_transaction: false, sticky: Sticky::empty() };
         Rc::new(Self {
             seat,
             insight: Cell::new(insight),
+            tap: Cell::new(tap),
             facts: Cell::new(facts),
             order: Cell::new(None),
             waker: RefCell::new(None),

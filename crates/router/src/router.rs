@@ -6,6 +6,7 @@ use crate::collect::{self, Insight};
 use crate::door::{self, Door};
 use crate::error::Error;
 use crate::path::{self, Path};
+use crate::record::{Recording, Wanted};
 use crate::reserve::most_sessions;
 use crate::sockets::Sockets;
 use crate::status::{self, Status};
@@ -224,6 +225,15 @@ impl Router {
     /// What the statements that passed through tell.
     pub fn insight(&self) -> Insight {
         self.insight.clone()
+    }
+
+    /// Records what clients send through here, until the time is over or the recording is dropped. While it goes on new
+    /// connections do not go past this process.
+    ///
+    /// # Errors
+    /// When a recording is under way.
+    pub fn record(&self, wanted: Wanted) -> Result<Recording, Error> {
+        self.board.recorder.start(wanted)
     }
 
     /// Sessions now, those that wait for a server included.

@@ -177,7 +177,7 @@ fn relay(worker: &Rc<Worker>, mut opened: Opened, seat: Seat, stay: Stay, reach:
         }
         return;
     }
-    let entry = Entry::at(seat, &stay.place.door, &worker.ledger);
+    let entry = Entry::at(seat, &stay.place.door, &worker.ledger, &worker.board.recorder);
     worker.roster.add(entry.clone());
     let relay = Relay::new(tracker, entry.clone());
     let polled = Polled::new((client, server), relay, worker.pool.clone());
@@ -195,7 +195,7 @@ fn relay(worker: &Rc<Worker>, mut opened: Opened, seat: Seat, stay: Stay, reach:
 
 /// Relays to the end where passwords have to be translated: each change of user is a login in between.
 async fn translate(worker: Rc<Worker>, opened: Opened, seat: Seat, stay: Stay, reach: Address) {
-    let entry = Entry::at(seat, &stay.place.door, &worker.ledger);
+    let entry = Entry::at(seat, &stay.place.door, &worker.ledger, &worker.board.recorder);
     worker.roster.add(entry.clone());
     let closed = translated(&worker, &stay.place, opened, &entry, &reach).await;
     worker.roster.remove(&entry);

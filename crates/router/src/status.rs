@@ -6,6 +6,7 @@ use crate::door::Door;
 use crate::flow::Flow;
 use crate::path::Path;
 use crate::pick::Because;
+use crate::record::RecordingStatus;
 use crate::tally::Totals;
 use crate::view::View;
 use crate::zero_hop::{ListenerZeroHop, ZeroHop, ZeroHopStatus};
@@ -47,6 +48,8 @@ pub struct Status {
     pub threads: Vec<usize>,
     /// Whether connections go past this process.
     pub zero_hop: ZeroHopStatus,
+    /// The recording under way.
+    pub recording: Option<RecordingStatus>,
 }
 
 /// One server.
@@ -182,6 +185,7 @@ pub(crate) fn status(
         data_path: path.name(),
         threads,
         zero_hop: zero_hop.whole.clone(),
+        recording: board.recorder.status(),
     }
 }
 

@@ -41,6 +41,55 @@ pub fn of_execute(body: &[u8]) -> Option<Attributes<'_>> {
     Attributes::read(&mut r, count)
 }
 
+/// A `COM_STMT_EXECUTE` of a session with attributes (from what follows the command byte) as one without would send it:
+/// parameters have no names, and what has one is left out. `None` when it does not parse.
+pub fn without(body: &[u8]) -> Option<Vec<u8>> {
+    let mut r = Reader::new(body);
+    let id = r.bytes(4)?;
+    let flags = r.u8()? & !PARAMETER_COUNT_AVAILABLE;
+    let mut plain = [id, &[flags], r.bytes(4)?].concat();
+    if r.rest().is_empty() {
+        return Some(plain);
+    }
+    let count = usize::try_from(r.lenenc()?).ok()?;
+    if count == 0 {
+        return Some(plain);
+    }
+    let nulls = r.bytes(count.div_ceil(8))?;
+    let new_types = r.u8()?;
+    let (mut types, mut parameters) = (Vec::new(), 0);
+    let mut kinds = Vec::new();
+    for _ in 0..if new_types == 1 { count } else { 0 } {
+        let kind = r.bytes(2)?;
+        if r.lenenc_bytes()?.is_empty() {
+            types.extend_from_slice(kind);
+            parameters += 1;
+        }
+        kinds.push(kind[0]);
+    }
+    if new_types != 1 {
+        // Types as before, names too: then nothing tells where attributes begin, and there are none that matter.
+        plain.extend_from_slice(nulls);
+        plain.push(new_types);
+        plain.extend_from_slice(r.rest());
+        return Some(plain);
+    }
+    // Attributes come behind the parameters.
+    let values = r.rest();
+    for (n, kind) in kinds.iter().enumerate().take(parameters) {
+        if nulls[n / 8] & (1 << (n % 8)) == 0 {
+            value(&mut r, *kind)?;
+        }
+    }
+    if parameters > 0 {
+        plain.extend_from_slice(&nulls[..parameters.div_ceil(8)]);
+        plain.push(1);
+        plain.extend_from_slice(&types);
+        plain.extend_from_slice(&values[..values.len() - r.rest().len()]);
+    }
+    Some(plain)
+}
+
 impl<'a> Attributes<'a> {
     /// Reads so many, and moves `r` behind them.
     fn read(r: &mut Reader<'a>, count: usize) -> Option<Self> {
@@ -120,6 +169,18 @@ mod tests {
         assert_eq!(found, [(&b"endpoint"[..], Some(&b"cart/"[..])), (b"nothing", None), (b"n", None)]);
         for cut in 0..body.len() - 8 {
             assert!(of_query(&body[..cut]).is_none(), "{cut}");
+        }
+    }
+
+    #[test]
+    fn an_execution_loses_its_attributes_and_keeps_its_parameters() {
+        let head = [7, 0, 0, 0, 8, 1, 0, 0, 0];
+        let with = [&head[..], &[2, 0, 1, 3, 0, 0, 254, 0, 5], b"trace", &[9, 0, 0, 0, 2], b"ab"].concat();
+        let plain = [&[7, 0, 0, 0, 0, 1, 0, 0, 0, 0, 1, 3, 0][..], &[9, 0, 0, 0]].concat();
+        assert_eq!(without(&with), Some(plain));
+        assert_eq!(without(&head), Some(vec![7, 0, 0, 0, 0, 1, 0, 0, 0]));
+        for cut in 10..with.len() - 3 {
+            assert_eq!(without(&with[..cut]), None, "{cut}");
         }
     }
 

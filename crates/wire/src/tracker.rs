@@ -108,12 +108,16 @@ impl Tracker {
                 Piece::Body(more) => {
                     if O::HEARS && self.session.receives_command() {
                         observer.more(more);
+                    } else if O::HEARS && self.session.receives_silent_command() {
+                        observer.silent_more(more);
                     }
                     self.session.client_body(more);
                 }
                 Piece::Tail { sequence } => {
                     if O::HEARS && self.session.receives_command() {
                         observer.whole();
+                    } else if O::HEARS && self.session.receives_silent_command() {
+                        observer.silent_whole();
                     }
                     self.session.client_tail(sequence);
                 }

@@ -183,6 +183,8 @@ function notices(status) {
   if (!status.writer) list.push(["bad", "No primary", status.writer_unknown_because || "nothing was said yet"]);
   const reload = status.process.reload;
   if (reload && !reload.accepted) list.push(["bad", "Configuration refused", "the one of before stays in force; " + age(reload.age_s) + " ago: " + reload.notes.join(" · ")]);
+  const r = status.recording;
+  if (r) list.push(["bad", "Recording", (r.one_in > 1 ? "what one session in " + r.one_in + " sends" : "what all clients send") + " is recorded, literals included: " + count(r.commands) + " commands so far" + (r.lost ? ", " + count(r.lost) + " events lost" : "") + "; ends by itself in " + age(r.left_s)]);
   status.fallbacks.forEach((f) => list.push(["warn", "Fallback", f.text]));
   status.remarks.forEach((text) => list.push(["warn", "Remark", text]));
   return list;

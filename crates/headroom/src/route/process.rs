@@ -7,8 +7,10 @@ use crate::cli::RouteArgs;
 use crate::credentials;
 use crate::engine::Engine;
 use crate::environment::{self, Environment};
+use crate::recorder::{self, Records};
 use crate::source::{self, Sourced};
 use crate::view::{ProcessView, ReloadView, StatusView};
+use router::{Recording, Wanted};
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -24,6 +26,8 @@ pub(super) struct Process {
     environment: Environment,
     started: Instant,
     stopping: AtomicBool,
+    /// Nobody records from this process any more.
+    leaves: Arc<AtomicBool>,
     changing: Mutex<Changing>,
 }
 
@@ -50,6 +54,7 @@ impl Process {
             environment,
             started: Instant::now(),
             stopping: AtomicBool::new(false),
+            leaves: Arc::default(),
             changing,
         }
     }
@@ -60,6 +65,11 @@ impl Process {
 
     pub(super) fn notify_socket(&self) -> Option<&str> {
         self.environment.notify_socket.as_deref()
+    }
+
+    /// Lets commands of this host record what passes through, until we stop.
+    pub(super) fn serve_recorder(self: &Arc<Self>, address: &str) -> std::io::Result<()> {
+        recorder::serve(recorder::name(address), self.clone(), self.leaves.clone())
     }
 
     /// Where the admin server really listens.
@@ -143,6 +153,7 @@ impl Process {
 
     /// Another process serves our sockets from now on.
     pub(super) fn hand_over(&self) {
+        self.leaves.store(true, Relaxed);
         self.engine.hand_over();
         if let Some(admin) = self.changing().admin.take() {
             admin.stop.cancel();
@@ -180,6 +191,7 @@ impl Process {
     pub(super) async fn stop(&self, deadline: Duration) -> usize {
         self.stopping.store(true, Relaxed);
         let cut = self.engine.stop(deadline).await;
+        self.leaves.store(true, Relaxed);
         if let Some(admin) = self.changing().admin.take() {
             admin.stop.cancel();
         }
@@ -188,6 +200,12 @@ impl Process {
 
     fn changing(&self) -> MutexGuard<'_, Changing> {
         self.changing.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Records for Process {
+    fn record(&self, wanted: Wanted) -> Result<(Recording, u64), String> {
+        self.engine.record(wanted)
     }
 }
 

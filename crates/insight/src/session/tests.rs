@@ -58,12 +58,12 @@ impl Stand {
 
     fn client(&mut self, bytes: &[u8]) {
         let watch = self.watch.as_mut().expect("a session under way");
-        watch.client_bytes(&mut self.tracker, bytes, self.now);
+        watch.client_bytes(&mut self.tracker, bytes, self.now, &mut ());
     }
 
     fn server(&mut self, bytes: &[u8]) {
         let watch = self.watch.as_mut().expect("a session under way");
-        watch.server_bytes(&mut self.tracker, bytes, self.now);
+        watch.server_bytes(&mut self.tracker, bytes, self.now, &mut ());
     }
 
     fn after(&mut self, ms: u64) {

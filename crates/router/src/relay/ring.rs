@@ -10,6 +10,7 @@
 
 use super::{AfterClient, LINGER, QUIT, Relay, Seen};
 use crate::closed::Closed;
+use crate::record::Recorder;
 use crate::roster::{Entry, Roster};
 use crate::tally::Seat;
 use crate::worker::Stay;
@@ -18,6 +19,7 @@ use std::cell::RefCell;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 use uring::{Chunk, Event, Got, Ring, Token};
 use wire::Tracker;
@@ -39,6 +41,7 @@ pub(crate) struct Driver {
     ring: Ring,
     pub(crate) roster: Roster,
     pub(crate) ledger: Rc<RefCell<Ledger>>,
+    recorder: Arc<Recorder>,
     sessions: Vec<Option<Box<Session>>>,
     free: Vec<u32>,
     count: usize,
@@ -79,9 +82,10 @@ enum Side {
 }
 
 impl Driver {
-    pub(crate) fn new(ring: Ring, ledger: Ledger) -> Self {
+    pub(crate) fn new(ring: Ring, ledger: Ledger, recorder: Arc<Recorder>) -> Self {
         Self {
             ring,
+            recorder,
             ledger: Rc::new(RefCell::new(ledger)),
             roster: Roster::default(),
             sessions: Vec::new(),
@@ -103,7 +107,7 @@ impl Driver {
             self.sessions.push(None);
             (self.sessions.len() - 1) as u32
         });
-        let entry = Entry::at(seat, &stay.place.door, &self.ledger);
+        let entry = Entry::at(seat, &stay.place.door, &self.ledger, &self.recorder);
         let relay = Relay::new(tracker, entry.clone());
         let added = self.ring.add(client, Side::Client.owner(at)).and_then(|client| {
             let server =

@@ -49,7 +49,8 @@ impl RingThread {
             Ok(ring) => {
                 // Whoever started us waits for this; if it does not, nobody wants the thread.
                 let _ = ready.send(Ok(ring.bell()));
-                serve(&board, &inbox, Driver::new(ring, Ledger::new(board.insight.clone())));
+                let ledger = Ledger::new(board.insight.clone());
+                serve(&board, &inbox, Driver::new(ring, ledger, board.recorder.clone()));
             }
             Err(error) => drop(ready.send(Err(error))),
         };

@@ -44,11 +44,14 @@ struct From {
     sight: Arc<Sight>,
     have: Vec<u32>,
     room: usize,
+    /// While somebody records, all come to the listener.
+    recorded: bool,
 }
 
 impl PartialEq for From {
     fn eq(&self, other: &Self) -> bool {
-        Arc::ptr_eq(&self.sight, &other.sight) && self.have == other.have && self.room == other.room
+        let same = (&self.have, self.room, self.recorded) == (&other.have, other.room, other.recorded);
+        same && Arc::ptr_eq(&self.sight, &other.sight)
     }
 }
 
@@ -101,14 +104,18 @@ impl Pages {
         let numbers = fit.dialled.iter().map(|at| bypass.listener(*at)).collect::<Result<Vec<u32>, _>>()?;
         let open: usize = numbers.iter().map(|n| counts.sessions_of(*n)).sum();
         let room = door.max_sessions().saturating_sub(door.sessions() + open).min(PICKS);
-        let from = From { sight: sight.clone(), have: sight.readers(), room };
+        let recorded = board.recorder.is_on();
+        let from = From { sight: sight.clone(), have: sight.readers(), room, recorded };
         let before = self.listeners.get(&door.bound).and_then(|written| written.as_ref().ok());
         let same = before.is_some_and(|before| before.from == from && before.fit == fit);
         let untouched = |number: &u32| Ok::<bool, Error>(bypass.taken(*number)? == 0);
         if same && numbers.iter().map(untouched).collect::<Result<Vec<_>, _>>()?.iter().all(|u| *u) {
             return Ok(Written { fit, numbers, from });
         }
-        let servers = picks(sight, door.role(), board.phase, &mut rand::rng());
+        let servers = match recorded {
+            true => vec![None; PICKS],
+            false => picks(sight, door.role(), board.phase, &mut rand::rng()),
+        };
         for number in &numbers {
             let fate = bypass.fate(*number)?;
             let mut page = Vec::with_capacity(PICKS);
@@ -134,7 +141,10 @@ impl Pages {
             Some(Ok(written)) => {
                 let mut shown = ListenerZeroHop {
                     in_force: true,
-                    words: written.fit.words.clone(),
+                    words: match written.from.recorded {
+                        true => "a recording is under way: new sessions pass through".to_owned(),
+                        false => written.fit.words.clone(),
+                    },
                     sessions: written.numbers.iter().map(|n| counts.sessions_of(*n)).sum(),
                     ..ListenerZeroHop::default()
                 };

@@ -27,6 +27,15 @@ pub trait Observer {
     /// The prepared statement with this id is forgotten.
     fn closed(&mut self, statement: u32);
 
+    /// A command that will not be answered, `COM_STMT_CLOSE` among them.
+    fn silent(&mut self, _: Start<'_>) {}
+
+    /// More of the command that was told last by [`Observer::silent`], which was not whole.
+    fn silent_more(&mut self, _: &[u8]) {}
+
+    /// The end of that command.
+    fn silent_whole(&mut self) {}
+
     /// The first byte of the answer to the oldest command not answered yet.
     fn answering(&mut self);
 
@@ -92,6 +101,61 @@ impl Observer for () {
     fn finished(&mut self, _: Finish) {}
 }
 
+/// Two that hear the same, the first one first.
+impl<A: Observer, B: Observer> Observer for (&mut A, &mut B) {
+    const HEARS: bool = A::HEARS || B::HEARS;
+
+    fn begins(&mut self) {
+        self.0.begins();
+        self.1.begins();
+    }
+
+    fn started(&mut self, start: Start<'_>) {
+        self.0.started(start);
+        self.1.started(start);
+    }
+
+    fn more(&mut self, body: &[u8]) {
+        self.0.more(body);
+        self.1.more(body);
+    }
+
+    fn whole(&mut self) {
+        self.0.whole();
+        self.1.whole();
+    }
+
+    fn closed(&mut self, statement: u32) {
+        self.0.closed(statement);
+        self.1.closed(statement);
+    }
+
+    fn silent(&mut self, start: Start<'_>) {
+        self.0.silent(start);
+        self.1.silent(start);
+    }
+
+    fn silent_more(&mut self, body: &[u8]) {
+        self.0.silent_more(body);
+        self.1.silent_more(body);
+    }
+
+    fn silent_whole(&mut self) {
+        self.0.silent_whole();
+        self.1.silent_whole();
+    }
+
+    fn answering(&mut self) {
+        self.0.answering();
+        self.1.answering();
+    }
+
+    fn finished(&mut self, finish: Finish) {
+        self.0.finished(finish);
+        self.1.finished(finish);
+    }
+}
+
 /// Lets the session read a client's packet and tells whether it started a command.
 #[inline]
 pub(super) fn client_head<O: Observer>(session: &mut Session, head: Head<'_>, observer: &mut O) {
@@ -101,24 +165,26 @@ pub(super) fn client_head<O: Observer>(session: &mut Session, head: Head<'_>, ob
     let before = session.progress.started;
     let (commands, first) = (session.expects_command(), head.prefix.first().copied());
     session.client_head(head);
+    let start = Start {
+        command: Command::from_byte(first.unwrap_or(0)),
+        body: head.prefix.get(1..).unwrap_or_default(),
+        whole: head.whole,
+        attributes: session.has_query_attributes(),
+        bytes: u64::from(head.length) + HEADER as u64,
+    };
     if session.progress.started != before {
         if before == session.progress.completed {
             // What came before belongs to no answer: the handshake, the rest of a last packet.
             session.answered.from = session.answered.position;
         }
-        observer.started(Start {
-            command: Command::from_byte(first.unwrap_or(0)),
-            body: head.prefix.get(1..).unwrap_or_default(),
-            whole: head.whole,
-            attributes: session.has_query_attributes(),
-            bytes: u64::from(head.length) + HEADER as u64,
-        });
-    } else if commands
-        && head.sequence == 0
-        && let [close, a, b, c, d, ..] = *head.prefix
-        && close == Command::StmtClose.byte()
-    {
-        observer.closed(u32::from_le_bytes([a, b, c, d]));
+        observer.started(start);
+    } else if commands && head.sequence == 0 && !start.command.is_answered() {
+        if let [a, b, c, d, ..] = *start.body
+            && start.command == Command::StmtClose
+        {
+            observer.closed(u32::from_le_bytes([a, b, c, d]));
+        }
+        observer.silent(start);
     }
 }
 

@@ -186,6 +186,11 @@ impl Session {
         self.receiving.is_some_and(|number| number != u64::MAX)
     }
 
+    /// The same of one that is not answered.
+    pub(super) fn receives_silent_command(&self) -> bool {
+        self.receiving == Some(u64::MAX)
+    }
+
     pub(super) fn has_query_attributes(&self) -> bool {
         self.capabilities.contains(Capabilities::QUERY_ATTRIBUTES)
     }

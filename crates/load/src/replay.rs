@@ -1,0 +1,206 @@
+//! Replay: a recording sent again, at its own moments, to one server (or router).
+//!
+//! An open loop: each command is due at its recorded moment (divided by the speed), and its response time counts from there,
+//! whatever the target does. Within a session the order stays: a command is not sent before the one before it is answered,
+//! as no client would. So a target that is slower than the recorded one shows in the response time (from the intended
+//! start) and not in a lower rate; the service time (from sending) is beside it.
+//!
+//! Sessions are opened so that they are logged in at their recorded moment, those that were there before recording began
+//! before the first command is due. Statements are prepared as recorded, and executions name what the target called them.
+//!
+//! Worked example, speed 2: a command that came 10 s after recording began is due 5 s after the replay does. The one before
+//! it is answered at 5.2 s: it is sent then, 200 ms late, and answered 1 ms later: response 201 ms, service 1 ms.
+
+mod kind;
+mod live;
+mod player;
+mod script;
+
+pub use kind::{Kind, kind};
+pub use script::{Choice, LeftOut, Script, ScriptSession, Step, What};
+
+use crate::error::LoadError;
+use crate::login::Account;
+use crate::target::Peer;
+use fleet::Address;
+use player::Player;
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::time::{Duration, Instant};
+
+/// All begin together, this long after they are ready.
+const LEAD: Duration = Duration::from_millis(20);
+/// Between two looks at how it comes along.
+const LOOK: Duration = Duration::from_millis(200);
+
+/// What a replay is asked for.
+#[derive(Clone, Debug)]
+pub struct ReplayPlan {
+    /// Where to.
+    pub target: Address,
+    /// Who logs in, for all sessions; its database where a session was in none.
+    pub account: Account,
+    /// Recorded time over replayed time.
+    pub speed: f64,
+    /// Sessions are read-only for the server, too.
+    pub read_only: bool,
+    /// Threads that send.
+    pub threads: usize,
+    /// After the last moment, what is under way may take so long.
+    pub grace: Duration,
+}
+
+/// How a replay comes along.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct ReplayProgress {
+    /// Seconds since the first command was due; 0 while connecting.
+    pub seconds: f64,
+    /// Commands answered.
+    pub done: u64,
+    /// Of them, with an error.
+    pub failed: u64,
+}
+
+/// What came of one command. Times in nanoseconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Took {
+    /// Sent so long after it was due.
+    pub late: u64,
+    /// The part of that in which the session was free: the generator's own.
+    pub own_late: u64,
+    /// From due to answered.
+    pub response: u64,
+    /// From sent to answered. 0 for commands that are not answered.
+    pub service: u64,
+    /// The number of the error, if it was one.
+    pub error: Option<u16>,
+    /// Rows sent.
+    pub rows: u64,
+    /// Rows changed.
+    pub affected: u64,
+}
+
+/// What came of a replay.
+#[derive(Debug, Default)]
+pub struct Replayed {
+    /// By step of the script; `None` for what was not sent or not answered.
+    pub took: Vec<Option<Took>>,
+    /// From the first moment to the last answer, seconds.
+    pub seconds: f64,
+    /// Share of the threads' time in which they ran.
+    pub cpu_share: f64,
+    /// Sessions that were lost or never came to be, by reason.
+    pub lost_sessions: BTreeMap<String, u64>,
+    /// It was stopped before its end.
+    pub stopped: bool,
+}
+
+/// What all threads share.
+struct Common<'a> {
+    script: &'a Script,
+    plan: &'a ReplayPlan,
+    peer: Peer,
+    stop: &'a AtomicBool,
+    done: AtomicU64,
+    failed: AtomicU64,
+}
+
+/// What a thread did.
+#[derive(Debug, Default)]
+struct Part {
+    took: Vec<(u32, Took)>,
+    lost: BTreeMap<String, u64>,
+    ended: u64,
+    cpu: u64,
+}
+
+enum Told {
+    Connected(Result<(), LoadError>),
+    Over(Result<Part, LoadError>),
+}
+
+/// Sends it all.
+///
+/// # Errors
+/// When sessions cannot be opened before the first command is due, or the machine refuses something. Later, errors are counted.
+pub fn replay(
+    script: &Script,
+    plan: &ReplayPlan,
+    stop: &AtomicBool,
+    mut progress: impl FnMut(ReplayProgress),
+) -> Result<Replayed, LoadError> {
+    if !(plan.speed > 0.0 && plan.speed.is_finite()) {
+        return Err(LoadError::Plan("a speed must be above 0".to_owned()));
+    }
+    let peer = Peer::resolve(&plan.target)?;
+    let (done, failed) = (AtomicU64::new(0), AtomicU64::new(0));
+    let common = Common { script, plan, peer, stop, done, failed };
+    let threads = plan.threads.clamp(1, script.sessions.len().max(1));
+    std::thread::scope(|scope| {
+        let (tell, told) = channel();
+        let mut begins: Vec<Sender<Instant>> = Vec::new();
+        for number in 0..threads {
+            let (begin, begins_at) = channel();
+            begins.push(begin);
+            let (tell, common) = (tell.clone(), &common);
+            scope.spawn(move || {
+                let mut player = match Player::connect(common, (number, threads)) {
+                    Ok(player) => player,
+                    Err(error) => return drop(tell.send(Told::Connected(Err(error)))),
+                };
+                // Whoever waits for either has failed elsewhere.
+                if tell.send(Told::Connected(Ok(()))).is_ok()
+                    && let Ok(start) = begins_at.recv()
+                {
+                    let _ = tell.send(Told::Over(player.play(start)));
+                }
+            });
+        }
+        drop(tell);
+        for _ in 0..threads {
+            match told.recv() {
+                Ok(Told::Connected(connected)) => connected?,
+                _ => return Err(LoadError::ThreadLost),
+            }
+        }
+        let start = Instant::now() + LEAD;
+        for begin in &begins {
+            begin.send(start).map_err(|_| LoadError::ThreadLost)?;
+        }
+        let mut replayed = Replayed { took: vec![None; script.steps.len()], ..Replayed::default() };
+        let (mut left, mut cpu) = (threads, 0);
+        while left > 0 {
+            match told.recv_timeout(LOOK) {
+                Ok(Told::Over(part)) => {
+                    left -= 1;
+                    cpu += replayed.add(part?);
+                }
+                Ok(Told::Connected(_)) | Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => return Err(LoadError::ThreadLost),
+            }
+            progress(ReplayProgress {
+                seconds: start.elapsed().as_secs_f64(),
+                done: common.done.load(Relaxed),
+                failed: common.failed.load(Relaxed),
+            });
+        }
+        replayed.stopped = stop.load(Relaxed);
+        replayed.cpu_share = cpu as f64 / 1e9 / (replayed.seconds * threads as f64).max(1e-9);
+        Ok(replayed)
+    })
+}
+
+impl Replayed {
+    /// Adds a thread's part; returns its CPU time in nanoseconds.
+    fn add(&mut self, part: Part) -> u64 {
+        for (step, took) in part.took {
+            self.took[step as usize] = Some(took);
+        }
+        for (why, count) in part.lost {
+            *self.lost_sessions.entry(why).or_default() += count;
+        }
+        self.seconds = self.seconds.max(part.ended as f64 / 1e9);
+        part.cpu
+    }
+}

@@ -1,0 +1,381 @@
+//! Live: one session of a replay, from `connect` to its end, without ever blocking. The tracker of `wire` reads its answers, as
+//! the router's did while recording, so that rows are counted alike.
+
+use super::Took;
+use super::script::{ScriptSession, Step};
+use crate::driver::poll::Poll;
+use crate::login::{Account, Handshake, LoginFailure, LoginStep};
+use crate::target::{Peer, Place};
+use rustix::io::Errno;
+use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, sockopt};
+use std::collections::{HashMap, VecDeque};
+use std::os::fd::OwnedFd;
+use wire::{Command, Finish, Observer, Start, Tracker, packet};
+
+/// The server refuses what changes data, whatever the text says.
+const READ_ONLY: &[u8] = b"SET SESSION TRANSACTION READ ONLY";
+/// `COM_SET_OPTION`: several statements in one command, from now on.
+const SEVERAL: [u8; 2] = [0, 0];
+
+/// One session.
+pub(super) struct Live<'a> {
+    pub(super) script: &'a ScriptSession,
+    /// The step that comes next, as an index into the session's steps.
+    pub(super) next: usize,
+    pub(super) stage: Stage,
+    /// Since when it could send the next step.
+    pub(super) free_since: u64,
+    token: u64,
+    socket: Option<OwnedFd>,
+    tracker: Tracker,
+    out: Vec<u8>,
+    sent: usize,
+    /// Registered for room to write.
+    writes: bool,
+    /// What is sent before the next step.
+    pub(super) setup: VecDeque<(Command, Vec<u8>)>,
+    /// The target's numbers of prepared statements, by the recorded ones.
+    prepared: HashMap<u32, u32>,
+    last_prepared: u32,
+    read_only: bool,
+}
+
+/// Where it stands.
+pub(super) enum Stage {
+    /// Not opened yet.
+    Down,
+    Connecting,
+    LoggingIn(Box<Handshake>, Vec<u8>),
+    /// A command of ours is out that is no step.
+    SettingUp,
+    /// Nothing is out.
+    Ready,
+    /// This step is out: when it was due and when it was sent.
+    Busy {
+        step: u32,
+        due: u64,
+        sent: u64,
+    },
+    /// It has ended.
+    Over,
+}
+
+/// What came of an event.
+pub(super) enum Got {
+    /// Nothing that matters yet.
+    Nothing,
+    /// It can be used.
+    Ready,
+    /// A step was answered.
+    Answered(u32, Took),
+}
+
+/// Hears the end of the answer that is due.
+#[derive(Default)]
+struct Heard(Option<Finish>);
+
+impl Observer for Heard {
+    fn started(&mut self, _: Start<'_>) {}
+
+    fn more(&mut self, _: &[u8]) {}
+
+    fn whole(&mut self) {}
+
+    fn closed(&mut self, _: u32) {}
+
+    fn answering(&mut self) {}
+
+    fn finished(&mut self, finish: Finish) {
+        self.0 = Some(finish);
+    }
+}
+
+impl<'a> Live<'a> {
+    pub(super) fn new(script: &'a ScriptSession, token: u64, read_only: bool) -> Self {
+        Self {
+            script,
+            next: 0,
+            stage: Stage::Down,
+            free_since: 0,
+            token,
+            socket: None,
+            tracker: Tracker::new(),
+            out: Vec::new(),
+            sent: 0,
+            writes: false,
+            setup: VecDeque::new(),
+            prepared: HashMap::new(),
+            last_prepared: u32::MAX,
+            read_only,
+        }
+    }
+
+    pub(super) fn is_connecting(&self) -> bool {
+        matches!(self.stage, Stage::Connecting | Stage::LoggingIn(..) | Stage::SettingUp)
+    }
+
+    /// Begins to connect.
+    pub(super) fn open(&mut self, peer: &Peer, poll: &Poll) -> Result<(), String> {
+        let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
+        let family = match &peer.at {
+            Place::Unix(_) => AddressFamily::UNIX,
+            Place::Tcp(address) if address.is_ipv4() => AddressFamily::INET,
+            Place::Tcp(_) => AddressFamily::INET6,
+        };
+        let socket = rustix::net::socket_with(family, SocketType::STREAM, flags, None).map_err(io)?;
+        let connected = match &peer.at {
+            Place::Tcp(address) => {
+                sockopt::set_tcp_nodelay(&socket, true).map_err(io)?;
+                rustix::net::connect(&socket, address)
+            }
+            Place::Unix(path) => rustix::net::SocketAddrUnix::new(path.as_path())
+                .and_then(|address| rustix::net::connect(&socket, &address)),
+        };
+        match connected {
+            Ok(()) | Err(Errno::INPROGRESS) => {}
+            Err(error) => return Err(io(error)),
+        }
+        poll.watch(&socket, self.token, true).map_err(io)?;
+        self.writes = true;
+        self.socket = Some(socket);
+        self.stage = Stage::Connecting;
+        Ok(())
+    }
+
+    /// Ends it. A session that is free says goodbye.
+    pub(super) fn close(&mut self, poll: &Poll) {
+        if matches!(self.stage, Stage::Ready) {
+            self.command(Command::Quit, &[]);
+            // It goes away either way.
+            let _ = self.flush(poll);
+        }
+        self.socket = None;
+        self.stage = Stage::Over;
+    }
+
+    /// The socket can be written.
+    pub(super) fn writable(&mut self, poll: &Poll) -> Result<(), String> {
+        if matches!(self.stage, Stage::Connecting) {
+            let Some(socket) = &self.socket else { return Ok(()) };
+            sockopt::socket_error(socket).map_err(io)?.map_err(io)?;
+            self.stage = Stage::LoggingIn(Box::default(), Vec::new());
+        }
+        self.flush(poll)
+    }
+
+    /// Reads what has come. `now` tells the time once an answer is whole.
+    pub(super) fn readable(
+        &mut self,
+        poll: &Poll,
+        account: &Account,
+        private: bool,
+        buffer: &mut [u8],
+        now: impl Fn() -> u64,
+    ) -> Result<Got, String> {
+        let mut got = Got::Nothing;
+        loop {
+            let Some(socket) = &self.socket else { return Ok(got) };
+            let count = match rustix::net::recv(socket, &mut *buffer, RecvFlags::empty()) {
+                Ok((0, _)) => return Err("the server closed the connection".to_owned()),
+                Ok((count, _)) => count,
+                Err(Errno::AGAIN) => return Ok(got),
+                Err(Errno::INTR) => continue,
+                Err(error) => return Err(io(error)),
+            };
+            let bytes = &buffer[..count];
+            let mut heard = Heard::default();
+            self.tracker.server_bytes_heard(bytes, &mut heard);
+            if matches!(self.stage, Stage::LoggingIn(..)) {
+                if self.log_in(bytes, poll, account, private)? {
+                    got = self.go_on(poll)?;
+                }
+            } else if let Some(finish) = heard.0 {
+                got = self.answered(finish, poll, now())?;
+            }
+        }
+    }
+
+    /// Sends a step, due at `due`. A command that is not answered is done at once: its figures are returned.
+    pub(super) fn send(
+        &mut self,
+        (number, step): (u32, &Step),
+        (due, now): (u64, u64),
+        poll: &Poll,
+    ) -> Result<Option<Took>, String> {
+        self.next += 1;
+        let changes_user = step.command == Command::ChangeUser;
+        if changes_user || step.command == Command::ResetConnection {
+            // The next session on this connection, as far as a replay by one account can make it so.
+            self.command(Command::ResetConnection, &[]);
+            self.prepared.clear();
+            self.set_up(step.command == Command::ChangeUser, &step.body);
+        } else {
+            self.step(step);
+        }
+        self.flush(poll)?;
+        if step.command.is_answered() {
+            self.stage = Stage::Busy { step: number, due, sent: now };
+            return Ok(None);
+        }
+        let took = Took { late: now.saturating_sub(due), ..Took::default() };
+        Ok(Some(Took { own_late: now.saturating_sub(due.max(self.free_since)), ..took }))
+    }
+
+    fn step(&mut self, step: &Step) {
+        let names = matches!(
+            step.command,
+            Command::StmtExecute
+                | Command::StmtClose
+                | Command::StmtReset
+                | Command::StmtSendLongData
+                | Command::StmtFetch
+        );
+        match step.body.split_first_chunk().filter(|_| names) {
+            Some((id, rest)) => {
+                let recorded = u32::from_le_bytes(*id);
+                let id = match recorded {
+                    u32::MAX => self.last_prepared,
+                    recorded => self.prepared.get(&recorded).copied().unwrap_or(recorded),
+                };
+                if step.command == Command::StmtClose {
+                    self.prepared.remove(&recorded);
+                }
+                self.command(step.command, &[&id.to_le_bytes(), rest].concat());
+            }
+            None => self.command(step.command, &step.body),
+        }
+    }
+
+    /// What has to be said before the next step.
+    fn set_up(&mut self, with_database: bool, database: &[u8]) {
+        self.setup.clear();
+        if self.script.several_statements {
+            self.setup.push_back((Command::SetOption, SEVERAL.to_vec()));
+        }
+        if self.read_only {
+            self.setup.push_back((Command::Query, READ_ONLY.to_vec()));
+        }
+        if with_database && !database.is_empty() {
+            self.setup.push_back((Command::InitDb, database.to_vec()));
+        }
+    }
+
+    /// Sends what has to be said, or is ready.
+    pub(super) fn go_on(&mut self, poll: &Poll) -> Result<Got, String> {
+        let Some((command, body)) = self.setup.pop_front() else {
+            self.stage = Stage::Ready;
+            return Ok(Got::Ready);
+        };
+        self.command(command, &body);
+        self.stage = Stage::SettingUp;
+        self.flush(poll)?;
+        Ok(Got::Nothing)
+    }
+
+    /// Returns whether it is logged in.
+    fn log_in(
+        &mut self,
+        bytes: &[u8],
+        poll: &Poll,
+        account: &Account,
+        private: bool,
+    ) -> Result<bool, String> {
+        let Stage::LoggingIn(handshake, input) = &mut self.stage else { return Ok(false) };
+        input.extend_from_slice(bytes);
+        let account = match self.script.database.as_str() {
+            "" => account.clone(),
+            database => Account { database: database.to_owned(), ..account.clone() },
+        };
+        let (mut used, mut done, mut out) = (0, false, Vec::new());
+        while let Some(found) = packet::first(&input[used..]) {
+            used += found.used;
+            let step = handshake.packet(&account, private, found.sequence, found.payload, &mut out);
+            done |= matches!(step.map_err(refusal)?, LoginStep::Done(_));
+        }
+        input.drain(..used);
+        self.tracker.client_bytes(&out);
+        self.out.append(&mut out);
+        self.flush(poll)?;
+        if done {
+            self.set_up(false, &[]);
+        }
+        Ok(done)
+    }
+
+    fn answered(&mut self, finish: Finish, poll: &Poll, now: u64) -> Result<Got, String> {
+        match self.stage {
+            Stage::Busy { step, due, sent } => {
+                if let Some(prepared) = finish.prepared {
+                    self.last_prepared = prepared;
+                }
+                let took = Took {
+                    late: sent.saturating_sub(due),
+                    own_late: sent.saturating_sub(due.max(self.free_since)),
+                    response: now.saturating_sub(due),
+                    service: now.saturating_sub(sent),
+                    error: finish.error,
+                    rows: finish.rows,
+                    affected: finish.affected,
+                };
+                self.free_since = now;
+                self.stage = Stage::Ready;
+                Ok(Got::Answered(step, took))
+            }
+            Stage::SettingUp => match finish.error {
+                Some(code) => Err(format!("the server refused to set a session up: error {code}")),
+                None => {
+                    self.free_since = now;
+                    self.go_on(poll)
+                }
+            },
+            _ => Ok(Got::Nothing),
+        }
+    }
+
+    /// The number that the target gave to what was prepared last, for the recorded one.
+    pub(super) fn prepared(&mut self, recorded: Option<u32>) {
+        if let Some(recorded) = recorded {
+            self.prepared.insert(recorded, self.last_prepared);
+        }
+    }
+
+    fn command(&mut self, command: Command, body: &[u8]) {
+        let from = self.out.len();
+        packet::write(&mut self.out, &mut 0, &[&[command.byte()], body].concat());
+        self.tracker.client_bytes(&self.out[from..]);
+    }
+
+    fn flush(&mut self, poll: &Poll) -> Result<(), String> {
+        let Some(socket) = &self.socket else { return Ok(()) };
+        while self.sent < self.out.len() {
+            match rustix::net::send(socket, &self.out[self.sent..], SendFlags::NOSIGNAL) {
+                Ok(count) => self.sent += count,
+                Err(Errno::AGAIN) => break,
+                Err(Errno::INTR) => {}
+                Err(error) => return Err(io(error)),
+            }
+        }
+        let full = self.sent < self.out.len();
+        if !full {
+            self.out.clear();
+            self.sent = 0;
+        }
+        if full != self.writes {
+            poll.rewatch(socket, self.token, full).map_err(io)?;
+            self.writes = full;
+        }
+        Ok(())
+    }
+}
+
+fn io(error: Errno) -> String {
+    std::io::Error::from(error).to_string()
+}
+
+fn refusal(failure: LoginFailure) -> String {
+    match failure {
+        LoginFailure::Refused(error) => format!("error {}: {}", error.code, error.message),
+        LoginFailure::Wire(error) => error.to_string(),
+        LoginFailure::Impossible(what) => what,
+    }
+}

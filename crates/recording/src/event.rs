@@ -1,0 +1,120 @@
+//! Event: one thing that happened while recording.
+//!
+//! Times are microseconds since recording began. Sessions have numbers that mean nothing outside their recording.
+
+mod code;
+
+/// One thing that happened.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// Recording began: the first event.
+    Began(Began),
+    /// A session was there, or came.
+    Opened(Opened),
+    /// A client sent a command.
+    Said(Said),
+    /// A session ended.
+    Closed(Closed),
+    /// Recording ended: the last event, where it ended in peace.
+    Stopped(Stopped),
+}
+
+/// Where a recording comes from.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Began {
+    /// When, in microseconds since 1970.
+    pub unix_us: u64,
+    /// From what, in words: `router 127.0.0.1:9306`, `slow log /var/log/slow.log`.
+    pub source: String,
+    /// One session in so many was recorded.
+    pub one_in: u32,
+    /// Arrivals are known to within so many microseconds; logs often know whole seconds only.
+    pub resolution_us: u64,
+    /// The version of headroom that wrote it.
+    pub headroom: String,
+}
+
+/// A session's first appearance.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Opened {
+    /// Its number.
+    pub session: u64,
+    /// When it was there. 0 for those that were there before.
+    pub at_us: u64,
+    /// It began while recording; else what was prepared or set before is not known.
+    pub fresh: bool,
+    /// Its server speaks MariaDB's dialect.
+    pub mariadb: bool,
+    /// It may send several statements in one command.
+    pub several_statements: bool,
+    /// The account it logged in with. Never a password.
+    pub user: String,
+    /// The default database at that moment; empty for none.
+    pub database: String,
+    /// The listener that it came by.
+    pub listener: String,
+    /// The server it was given.
+    pub server: String,
+}
+
+/// A command of a client.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Said {
+    /// By this session.
+    pub session: u64,
+    /// When its first byte came.
+    pub at_us: u64,
+    /// The command byte of the protocol.
+    pub command: u8,
+    /// What follows it, without query attributes. Empty where it was left out.
+    pub body: Vec<u8>,
+    /// The body was left out: it held a password, or was too long.
+    pub left_out: bool,
+    /// How it was answered, where it is answered and that is known.
+    pub answer: Option<Answer>,
+}
+
+impl Said {
+    /// Only the first `kept` bytes of the body stay.
+    pub fn leave_out(&mut self, kept: usize) {
+        self.body.truncate(kept);
+        self.left_out = true;
+    }
+}
+
+/// What a server said to a command.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Answer {
+    /// From the command's first byte to the answer's last, in microseconds.
+    pub took_us: u64,
+    /// The number of the error, if it is one.
+    pub error: Option<u16>,
+    /// Rows sent.
+    pub rows: u64,
+    /// Rows changed, as the server counts them.
+    pub affected: u64,
+    /// The number that a statement was prepared under.
+    pub prepared: Option<u32>,
+}
+
+/// The end of a session.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Closed {
+    /// Which.
+    pub session: u64,
+    /// When.
+    pub at_us: u64,
+}
+
+/// The end of a recording.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Stopped {
+    /// When.
+    pub at_us: u64,
+    /// Commands that are recorded.
+    pub commands: u64,
+    /// Events that were lost because the writer could not keep up.
+    pub lost: u64,
+    /// Why it ended, in words.
+    pub why: String,
+}

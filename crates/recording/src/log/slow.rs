@@ -1,0 +1,129 @@
+//! Slow: entries of lines that begin with `#`, then `use`, `SET timestamp`, and the statement.
+
+use super::time::{moment, number};
+use super::{INIT_DB, Lines, QUERY, RecordingError, Telling};
+use crate::event::{Answer, Event, Opened, Said};
+use std::collections::HashMap;
+use std::io::BufRead;
+
+/// What is known of an entry so far.
+#[derive(Default)]
+struct Entry {
+    /// Its time line, if it has one of its own: when it ended.
+    ended: Option<u64>,
+    session: u64,
+    user: String,
+    database: String,
+    took_us: u64,
+    rows: u64,
+    affected: u64,
+    /// `SET timestamp`: when it began, in seconds.
+    began_s: Option<u64>,
+    text: Vec<u8>,
+}
+
+pub(super) fn read<E: From<RecordingError>>(
+    lines: &mut Lines<impl BufRead>,
+    telling: &mut Telling<'_, impl FnMut(&Event) -> Result<(), E>>,
+) -> Result<(), E> {
+    let mut entry: Option<Entry> = None;
+    let mut databases = HashMap::new();
+    while let Some(line) = lines.next()? {
+        let new = line.starts_with(b"# Time: ") || line.starts_with(b"# User@Host: ");
+        // The user's line follows the time's.
+        let goes_on = entry.as_ref().is_some_and(|entry| entry.user.is_empty() && entry.text.is_empty());
+        if new && !(goes_on && line.starts_with(b"# User@Host: ")) {
+            if let Some(entry) = entry.take() {
+                tell(entry, &mut databases, telling)?;
+            }
+            entry = Some(Entry::default());
+        }
+        let Some(entry) = &mut entry else { continue };
+        if let Some(time) = line.strip_prefix(b"# Time: ") {
+            // MariaDB's knows seconds, and stands only where they change: SET timestamp knows as much, for each.
+            entry.ended = moment(time).filter(|(.., coarse)| !coarse).map(|(at, ..)| at);
+        } else if line.starts_with(b"# ") && entry.text.is_empty() {
+            entry.facts(&String::from_utf8_lossy(line));
+        } else {
+            entry.line(line);
+        }
+    }
+    match entry {
+        Some(entry) => tell(entry, &mut databases, telling),
+        None => Ok(()),
+    }
+}
+
+impl Entry {
+    fn facts(&mut self, line: &str) {
+        let mut words = line.split_whitespace().peekable();
+        while let Some(word) = words.next() {
+            let mut value = || words.peek().copied().unwrap_or_default();
+            match word {
+                "User@Host:" => self.user = value().split('[').next().unwrap_or_default().to_owned(),
+                "Id:" | "Thread_id:" => self.session = number(value().as_bytes()).unwrap_or_default(),
+                // An empty one is followed by the next fact.
+                "Schema:" if !value().ends_with(':') => self.database = value().to_owned(),
+                "Query_time:" => {
+                    self.took_us = value().parse().map_or(0, |seconds: f64| (seconds * 1e6).max(0.0) as u64);
+                }
+                "Rows_sent:" => self.rows = value().parse().unwrap_or_default(),
+                "Rows_affected:" => self.affected = value().parse().unwrap_or_default(),
+                _ => {}
+            }
+        }
+    }
+
+    fn line(&mut self, line: &[u8]) {
+        let bare = line.strip_suffix(b";").unwrap_or(line);
+        if self.text.is_empty() {
+            if let Some(seconds) = bare.strip_prefix(b"SET timestamp=") {
+                let whole = seconds.split(|byte| *byte == b'.').next().unwrap_or_default();
+                self.began_s = number(whole);
+                return;
+            }
+            if let Some(database) = bare.strip_prefix(b"use ").filter(|_| self.began_s.is_none()) {
+                self.database = String::from_utf8_lossy(database.trim_ascii()).replace('`', "");
+                return;
+            }
+        } else {
+            self.text.push(b'\n');
+        }
+        self.text.extend_from_slice(line);
+    }
+}
+
+fn tell<E: From<RecordingError>>(
+    mut entry: Entry,
+    databases: &mut HashMap<u64, String>,
+    telling: &mut Telling<'_, impl FnMut(&Event) -> Result<(), E>>,
+) -> Result<(), E> {
+    if entry.text.ends_with(b";") {
+        entry.text.pop();
+    }
+    let text = entry.text.trim_ascii();
+    // Quits, pings, prepares: what matters of them stands elsewhere.
+    if text.is_empty() || text.starts_with(b"# administrator command:") {
+        return Ok(());
+    }
+    let (at, coarse) = match (entry.ended, entry.began_s) {
+        (Some(ended), _) => (ended.saturating_sub(entry.took_us), false),
+        (None, Some(began)) => (began * super::SECOND, true),
+        (None, None) => return Ok(()),
+    };
+    let at_us = telling.moment(at, coarse)?;
+    let session = entry.session;
+    if !telling.knows(session) {
+        databases.insert(session, entry.database.clone());
+        let (user, database) = (entry.user.clone(), entry.database.clone());
+        telling.opens(Opened { session, at_us, user, database, ..Opened::default() })?;
+    } else if !entry.database.is_empty() && databases.get(&session) != Some(&entry.database) {
+        databases.insert(session, entry.database.clone());
+        let body = entry.database.clone().into_bytes();
+        telling.says(Said { session, at_us, command: INIT_DB, body, ..Said::default() })?;
+    }
+    let answer =
+        Answer { took_us: entry.took_us, rows: entry.rows, affected: entry.affected, ..Answer::default() };
+    let body = text.to_vec();
+    telling.says(Said { session, at_us, command: QUERY, body, answer: Some(answer), ..Said::default() })
+}

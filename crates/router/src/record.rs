@@ -1,0 +1,276 @@
+//! Record: what clients send, told to whoever asked for it, for a time.
+//!
+//! Sessions tell (`tap`) and one reader takes; between them stands a queue with a limit. When it is full, events are
+//! dropped and counted: the data path never waits for a recording. The reader looks a few hundred times a second, so that nobody
+//! who tells has to wake it. While nothing is recorded a session compares one number a chunk, and that is all.
+//!
+//! One recording at a time. It ends when its time is over, when it is dropped, or with the router.
+
+pub(crate) mod tap;
+
+use crate::error::Error;
+use recording::{Event, Stopped};
+use serde::Serialize;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+/// Events that may wait for the reader.
+const EVENTS: usize = 1 << 16;
+/// Bytes that they may have together.
+const BYTES: usize = 64 << 20;
+
+/// Where sessions learn whether somebody records, and the recording.
+#[derive(Debug, Default)]
+pub(crate) struct Recorder {
+    /// The number of the recording under way; 0 is none.
+    on: AtomicU64,
+    current: Mutex<Current>,
+}
+
+#[derive(Debug, Default)]
+struct Current {
+    last: u64,
+    course: Option<Arc<Course>>,
+}
+
+/// One recording, as sessions see it.
+#[derive(Debug)]
+pub(crate) struct Course {
+    number: u64,
+    wanted: Wanted,
+    began: Instant,
+    queue: SyncSender<Vec<u8>>,
+    queued: AtomicUsize,
+    /// Sessions that were met; one in so many is recorded.
+    met: AtomicU64,
+    sessions: AtomicU64,
+    commands: AtomicU64,
+    bytes: AtomicU64,
+    lost: AtomicU64,
+}
+
+/// What is to be recorded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Wanted {
+    /// One session in so many.
+    pub one_in: u32,
+    /// For how long.
+    pub time: Duration,
+}
+
+/// How a recording stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct RecordingStatus {
+    /// What was asked for.
+    pub wanted: Wanted,
+    /// For how long it has been going on.
+    pub since: Duration,
+    /// Sessions recorded.
+    pub sessions: u64,
+    /// Commands recorded.
+    pub commands: u64,
+    /// Bytes of events.
+    pub bytes: u64,
+    /// Events dropped because the queue was full.
+    pub lost: u64,
+}
+
+/// A recording under way; it ends when this is dropped.
+#[derive(Debug)]
+pub struct Recording {
+    recorder: Arc<Recorder>,
+    course: Arc<Course>,
+    inbox: Receiver<Vec<u8>>,
+}
+
+impl Recorder {
+    /// Begins a recording.
+    ///
+    /// # Errors
+    /// When one is under way.
+    pub(crate) fn start(self: &Arc<Self>, wanted: Wanted) -> Result<Recording, Error> {
+        let (queue, inbox) = sync_channel(EVENTS);
+        let mut current = self.current();
+        if current.course.is_some() {
+            return Err(Error::Recording);
+        }
+        current.last += 1;
+        let course = Arc::new(Course {
+            number: current.last,
+            wanted: Wanted { one_in: wanted.one_in.max(1), ..wanted },
+            began: Instant::now(),
+            queue,
+            queued: AtomicUsize::new(0),
+            met: AtomicU64::new(0),
+            sessions: AtomicU64::new(0),
+            commands: AtomicU64::new(0),
+            bytes: AtomicU64::new(0),
+            lost: AtomicU64::new(0),
+        });
+        current.course = Some(course.clone());
+        self.on.store(course.number, Relaxed);
+        drop(current);
+        Ok(Recording { recorder: self.clone(), course, inbox })
+    }
+
+    /// Whether somebody records.
+    pub(crate) fn is_on(&self) -> bool {
+        self.on.load(Relaxed) != 0
+    }
+
+    /// How the recording under way stands.
+    pub(crate) fn status(&self) -> Option<RecordingStatus> {
+        self.current().course.as_ref().map(|course| course.status())
+    }
+
+    /// The number of the recording under way, 0 for none.
+    #[inline]
+    fn number(&self) -> u64 {
+        self.on.load(Relaxed)
+    }
+
+    /// The recording with this number, if it still goes on.
+    fn course(&self, number: u64) -> Option<Arc<Course>> {
+        self.current().course.clone().filter(|course| course.number == number)
+    }
+
+    fn stop(&self, number: u64) {
+        let mut current = self.current();
+        if current.course.as_ref().is_some_and(|course| course.number == number) {
+            self.on.store(0, Relaxed);
+            current.course = None;
+        }
+    }
+
+    fn current(&self) -> MutexGuard<'_, Current> {
+        // Only sessions that learn of a recording, its owner and the status come here; every change is whole.
+        self.current.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Course {
+    /// A number for a session that was met, if it is to be recorded.
+    fn choose(&self) -> Option<u64> {
+        let number = self.met.fetch_add(1, Relaxed);
+        let chosen = number.is_multiple_of(u64::from(self.wanted.one_in));
+        chosen.then(|| self.sessions.fetch_add(1, Relaxed) + 1)
+    }
+
+    fn tell(&self, event: &Event) {
+        let mut bytes = Vec::with_capacity(96);
+        event.write(&mut bytes);
+        let length = bytes.len();
+        let fits = self.queued.fetch_add(length, Relaxed) + length <= BYTES;
+        if fits && self.queue.try_send(bytes).is_ok() {
+            self.bytes.fetch_add(length as u64, Relaxed);
+            self.commands.fetch_add(u64::from(matches!(event, Event::Said(_))), Relaxed);
+        } else {
+            self.queued.fetch_sub(length, Relaxed);
+            self.lost.fetch_add(1, Relaxed);
+        }
+    }
+
+    fn micros(&self, at: Instant) -> u64 {
+        at.saturating_duration_since(self.began).as_micros() as u64
+    }
+
+    fn status(&self) -> RecordingStatus {
+        RecordingStatus {
+            wanted: self.wanted,
+            since: self.began.elapsed(),
+            sessions: self.sessions.load(Relaxed),
+            commands: self.commands.load(Relaxed),
+            bytes: self.bytes.load(Relaxed),
+            lost: self.lost.load(Relaxed),
+        }
+    }
+}
+
+impl Recording {
+    /// Appends the events that wait to `out`, until it has at least `enough` bytes; see [`Event::read`].
+    pub fn drain(&self, out: &mut Vec<u8>, enough: usize) {
+        while out.len() < enough {
+            let Ok(bytes) = self.inbox.try_recv() else { return };
+            self.course.queued.fetch_sub(bytes.len(), Relaxed);
+            out.extend_from_slice(&bytes);
+        }
+    }
+
+    /// Whether its time is over.
+    pub fn is_over(&self) -> bool {
+        self.course.began.elapsed() >= self.course.wanted.time
+    }
+
+    /// How it stands.
+    pub fn status(&self) -> RecordingStatus {
+        self.course.status()
+    }
+
+    /// Ends it: what is still waiting, then the event that says that it is the end.
+    pub fn finish(self, why: &str) -> Vec<u8> {
+        let at_us = self.course.micros(Instant::now());
+        self.recorder.stop(self.course.number);
+        let mut rest = Vec::new();
+        self.drain(&mut rest, usize::MAX);
+        let RecordingStatus { commands, lost, .. } = self.status();
+        Event::Stopped(Stopped { at_us, commands, lost, why: why.to_owned() }).write(&mut rest);
+        rest
+    }
+}
+
+impl Drop for Recording {
+    fn drop(&mut self) {
+        self.recorder.stop(self.course.number);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const WANTED: Wanted = Wanted { one_in: 3, time: Duration::from_secs(1) };
+
+    #[test]
+    fn one_recording_at_a_time_and_dropping_it_ends_it() {
+        let recorder = Arc::new(Recorder::default());
+        let first = recorder.start(WANTED).unwrap();
+        assert!(matches!(recorder.start(WANTED), Err(Error::Recording)));
+        assert!(recorder.is_on() && recorder.course(first.course.number).is_some());
+        drop(first);
+        assert!(!recorder.is_on() && recorder.status().is_none());
+        assert!(recorder.start(WANTED).is_ok());
+    }
+
+    #[test]
+    fn one_session_in_three_is_chosen_and_numbers_have_no_holes() {
+        let recorder = Arc::new(Recorder::default());
+        let recording = recorder.start(WANTED).unwrap();
+        let chosen: Vec<_> = (0..7).map(|_| recording.course.choose()).collect();
+        assert_eq!(chosen, [Some(1), None, None, Some(2), None, None, Some(3)]);
+    }
+
+    #[test]
+    fn what_does_not_fit_into_the_queue_is_dropped_and_counted_and_nobody_waits() {
+        let recorder = Arc::new(Recorder::default());
+        let recording = recorder.start(WANTED).unwrap();
+        let event = Event::Closed(recording::Closed { session: 1, at_us: 1 });
+        for _ in 0..EVENTS + 5 {
+            recording.course.tell(&event);
+        }
+        assert_eq!(recording.status().lost, 5);
+        let mut out = Vec::new();
+        recording.drain(&mut out, 10);
+        recording.course.tell(&event);
+        assert_eq!(recording.status().lost, 5, "there is room again");
+        let rest = recording.finish("test");
+        let mut rest = [out, rest].concat();
+        let (mut read, mut events) = (rest.as_mut_slice() as &[u8], Vec::new());
+        while let Some(event) = Event::read(&mut read) {
+            events.push(event);
+        }
+        assert!(matches!(events.last(), Some(Event::Stopped(stopped)) if stopped.lost == 5));
+        assert_eq!(events.len(), EVENTS + 2);
+    }
+}

@@ -1,0 +1,333 @@
+//! Tap: one session's part in a recording. Hears its tracker beside insight, and tells the recording.
+//!
+//! A command is told when it has been answered, with how. One that is not answered (`COM_STMT_CLOSE`) waits for those before
+//! it, so that a session's commands stand in the recording in the order in which they were sent. Commands under way when
+//! recording begins or ends are left out. What was prepared before is not known by its text; its executions are told all the
+//! same, and whoever replays counts them.
+
+use super::{Course, Recorder};
+use crate::door::Door;
+use crate::tally::Seat;
+use insight::Session as Insight;
+use recording::{Answer, Closed, Event, Opened, Said, is_secret};
+use std::collections::{HashSet, VecDeque};
+use std::sync::Arc;
+use std::time::Instant;
+use wire::read::Reader;
+use wire::{Capabilities, Command, Finish, Observer, Progress, Start, Tracker, attributes};
+
+/// A body that is longer is left out.
+const LONGEST: usize = 16 << 20;
+
+/// One session's part, whether somebody records or not.
+#[derive(Debug, Default)]
+pub(crate) struct Tap {
+    recorder: Arc<Recorder>,
+    door: Option<Arc<Door>>,
+    /// The recording that this session knows of, 0 for none.
+    seen: u64,
+    recorded: Option<Box<Recorded>>,
+}
+
+/// A session that is recorded.
+#[derive(Debug)]
+struct Recorded {
+    course: Arc<Course>,
+    session: u64,
+    /// When the chunk that is being read came.
+    now: Instant,
+    /// When the first bytes of a packet came that were too few to tell what it is.
+    begun: Option<Instant>,
+    /// Commands not told yet, oldest first.
+    flights: VecDeque<Flight>,
+    /// The newest of them is coming in pieces.
+    coming: bool,
+    /// Commands of which the start was heard and the end not: they were under way when recording began.
+    unheard: u64,
+    progress: Progress,
+    /// Prepared statements whose text was left out.
+    secret: HashSet<u32>,
+}
+
+/// A command under way.
+#[derive(Debug)]
+struct Flight {
+    said: Said,
+    at: Instant,
+    command: Command,
+    attributes: bool,
+}
+
+impl Tap {
+    /// The tap of a session that came by this door.
+    pub(crate) fn new(recorder: &Arc<Recorder>, door: &Arc<Door>) -> Self {
+        Self { recorder: recorder.clone(), door: Some(door.clone()), ..Self::default() }
+    }
+
+    /// A session is relayed from here on; `fresh`: it has just logged in.
+    pub(crate) fn begins(&mut self, tracker: &Tracker, seat: &Seat) {
+        if self.recorder.number() != self.seen {
+            self.change(tracker, seat, true);
+        }
+    }
+
+    /// These bytes came from the client.
+    #[inline]
+    pub(crate) fn client_bytes(
+        &mut self,
+        insight: &mut Insight,
+        tracker: &mut Tracker,
+        bytes: &[u8],
+        seat: &Seat,
+    ) {
+        if self.recorder.number() != self.seen {
+            self.change(tracker, seat, false);
+        }
+        let Some(recorded) = &mut self.recorded else { return insight.client_bytes(tracker, bytes) };
+        recorded.now = Instant::now();
+        recorded.catch_up(tracker.progress());
+        insight.client_bytes_heard(tracker, bytes, &mut **recorded);
+        recorded.progress = tracker.progress();
+    }
+
+    /// These bytes came from the server.
+    #[inline]
+    pub(crate) fn server_bytes(
+        &mut self,
+        insight: &mut Insight,
+        tracker: &mut Tracker,
+        bytes: &[u8],
+        seat: &Seat,
+    ) {
+        if self.recorder.number() != self.seen {
+            self.change(tracker, seat, false);
+        }
+        let Some(recorded) = &mut self.recorded else { return insight.server_bytes(tracker, bytes) };
+        recorded.now = Instant::now();
+        recorded.catch_up(tracker.progress());
+        insight.server_bytes_heard(tracker, bytes, &mut **recorded);
+        recorded.progress = tracker.progress();
+    }
+
+    /// A recording has begun or ended since the last look.
+    #[cold]
+    fn change(&mut self, tracker: &Tracker, seat: &Seat, fresh: bool) {
+        self.seen = self.recorder.number();
+        self.recorded = None;
+        let Some(course) = self.recorder.course(self.seen) else { return };
+        let Some(session) = course.choose() else { return };
+        let now = Instant::now();
+        let progress = tracker.progress();
+        course.tell(&Event::Opened(Opened {
+            session,
+            at_us: if fresh { course.micros(now) } else { 0 },
+            fresh,
+            mariadb: tracker.is_mariadb(),
+            several_statements: tracker.capabilities().contains(Capabilities::MULTI_STATEMENTS),
+            user: tracker.user().unwrap_or_default().to_owned(),
+            database: tracker.database().unwrap_or_default().to_owned(),
+            listener: self
+                .door
+                .as_ref()
+                .map(|door| format!("{} {}", seat.role, door.bound))
+                .unwrap_or_default(),
+            server: seat.tally.name.to_string(),
+        }));
+        self.recorded = Some(Box::new(Recorded {
+            course,
+            session,
+            now,
+            begun: None,
+            flights: VecDeque::new(),
+            coming: false,
+            unheard: progress.started - progress.completed,
+            progress,
+            secret: HashSet::new(),
+        }));
+    }
+}
+
+impl Drop for Recorded {
+    fn drop(&mut self) {
+        let at_us = self.course.micros(Instant::now());
+        self.course.tell(&Event::Closed(Closed { session: self.session, at_us }));
+    }
+}
+
+impl Recorded {
+    /// The tracker has been shown bytes elsewhere (a change of user that was carried through as a login): what was answered
+    /// there is told without its answer.
+    fn catch_up(&mut self, progress: Progress) {
+        if progress == self.progress {
+            return;
+        }
+        let outstanding = (progress.started - progress.completed) as usize;
+        while self.flights.len() > outstanding {
+            let Some(flight) = self.flights.pop_front() else { break };
+            self.tell(flight);
+        }
+        self.unheard = self.unheard.min(outstanding as u64);
+        self.secret.clear();
+    }
+
+    fn flight(&mut self, start: &Start<'_>) -> Flight {
+        let at = self.begun.take().unwrap_or(self.now);
+        let said = Said {
+            session: self.session,
+            at_us: self.course.micros(at),
+            command: start.command.byte(),
+            body: start.body.to_vec(),
+            ..Said::default()
+        };
+        Flight { said, at, command: start.command, attributes: start.attributes }
+    }
+
+    fn add(&mut self, start: &Start<'_>) {
+        let flight = self.flight(start);
+        self.flights.push_back(flight);
+        self.coming = !start.whole;
+        if start.whole {
+            self.came_whole();
+        }
+    }
+
+    fn comes(&mut self, body: &[u8]) {
+        let Some(flight) = self.flights.back_mut().filter(|_| self.coming) else { return };
+        if flight.said.body.len() + body.len() > LONGEST {
+            flight.said.body = Vec::new();
+            flight.said.left_out = true;
+        }
+        if !flight.said.left_out {
+            flight.said.body.extend_from_slice(body);
+        }
+    }
+
+    /// The newest command is there: only what may be kept of it stays.
+    fn came_whole(&mut self) {
+        self.coming = false;
+        let Some(flight) = self.flights.back_mut() else { return };
+        let body = &mut flight.said.body;
+        match flight.command {
+            Command::Query | Command::StmtPrepare => {
+                if flight.attributes
+                    && flight.command == Command::Query
+                    && let Some((_, text)) = attributes::of_query(body)
+                {
+                    *body = text.to_vec();
+                }
+                if is_secret(body) {
+                    flight.said.leave_out(0);
+                }
+            }
+            Command::StmtExecute => {
+                let known = body.first_chunk().map(|id| u32::from_le_bytes(*id));
+                if known.is_some_and(|id| self.secret.contains(&id)) {
+                    flight.said.leave_out(4);
+                } else if flight.attributes {
+                    match attributes::without(body) {
+                        Some(plain) => *body = plain,
+                        None => flight.said.leave_out(4),
+                    }
+                }
+            }
+            Command::ChangeUser => {
+                let database = changed_database(body).unwrap_or_default();
+                flight.said.body = database;
+                flight.said.left_out = true;
+            }
+            _ => {}
+        }
+        if !flight.command.is_answered() && self.flights.len() == 1 {
+            self.tell_unanswered();
+        }
+    }
+
+    /// Tells the oldest commands that are whole and get no answer.
+    fn tell_unanswered(&mut self) {
+        while let Some(flight) = self.flights.front() {
+            let still_coming = self.coming && self.flights.len() == 1;
+            if flight.command.is_answered() || still_coming {
+                return;
+            }
+            if let Some(flight) = self.flights.pop_front() {
+                self.tell(flight);
+            }
+        }
+    }
+
+    fn tell(&self, flight: Flight) {
+        self.course.tell(&Event::Said(flight.said));
+    }
+}
+
+impl Observer for Recorded {
+    fn begins(&mut self) {
+        self.begun.get_or_insert(self.now);
+    }
+
+    fn started(&mut self, start: Start<'_>) {
+        self.add(&start);
+    }
+
+    fn more(&mut self, body: &[u8]) {
+        self.comes(body);
+    }
+
+    fn whole(&mut self) {
+        if self.coming {
+            self.came_whole();
+        }
+    }
+
+    fn closed(&mut self, statement: u32) {
+        self.secret.remove(&statement);
+    }
+
+    fn silent(&mut self, start: Start<'_>) {
+        self.add(&start);
+    }
+
+    fn silent_more(&mut self, body: &[u8]) {
+        self.comes(body);
+    }
+
+    fn silent_whole(&mut self) {
+        self.whole();
+    }
+
+    fn answering(&mut self) {}
+
+    fn finished(&mut self, finish: Finish) {
+        if self.unheard > 0 {
+            self.unheard -= 1;
+            return;
+        }
+        let Some(mut flight) = self.flights.pop_front() else { return };
+        let took = self.now.saturating_duration_since(flight.at);
+        flight.said.answer = Some(Answer {
+            took_us: took.as_micros() as u64,
+            error: finish.error,
+            rows: finish.rows,
+            affected: finish.affected,
+            prepared: finish.prepared,
+        });
+        if let (Some(statement), true) = (finish.prepared, flight.said.left_out) {
+            self.secret.insert(statement);
+        }
+        self.tell(flight);
+        self.tell_unanswered();
+    }
+}
+
+/// The database that a `COM_CHANGE_USER` asks for; the proof in it is not kept.
+fn changed_database(body: &[u8]) -> Option<Vec<u8>> {
+    let mut reader = Reader::new(body);
+    reader.until_nul()?;
+    let proof = reader.u8()?;
+    reader.skip(usize::from(proof))?;
+    Some(reader.until_nul()?.to_vec())
+}
+
+#[cfg(test)]
+#[path = "tap/tests.rs"]
+mod tests;
