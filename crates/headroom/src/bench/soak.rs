@@ -201,6 +201,7 @@ async fn trouble(lab: &Lab, planned: &[Planned], crowd: &Crowd) -> anyhow::Resul
         tokio::time::sleep(until).await;
         crowd.begin(server, what);
         lab.change(server, Change::Begin(*fault)).await?;
+        crowd.struck();
         tokio::time::sleep(Duration::from_secs_f64(*lasts_s)).await;
         lab.change(server, Change::End(*fault)).await?;
         crowd.end();

@@ -61,8 +61,8 @@ impl Slope {
     const BLOCKS: usize = 12;
     /// The warm-up that is left out: so long, but not more than this share of the whole.
     const WARM_UP: (f64, f64) = (300.0, 0.25);
-    /// A block holds at least so many points.
-    const IN_A_BLOCK: usize = 10;
+    /// A block holds at least so many points: buffers that fill up once would pass for growth in a shorter course.
+    const IN_A_BLOCK: usize = 60;
 
     /// The slope of `(seconds, figure)`, in order, without the warm-up; `None` for too few points to tell.
     ///
@@ -209,6 +209,6 @@ mod tests {
         close(growing.mean, 0.01, 0.0005);
         let flat = Slope::after_warm_up(&course(0.0)).unwrap();
         assert!(flat.interval.0 < 0.0 && 0.0 < flat.interval.1, "{flat:?}");
-        assert_eq!(Slope::after_warm_up(&course(0.0)[..60]), None, "too short to tell");
+        assert_eq!(Slope::after_warm_up(&course(0.0)[..600]), None, "too short to tell");
     }
 }

@@ -3,12 +3,14 @@
 //! | how a statement or a login failed | sort |
 //! |---|---|
 //! | its session's server had a fault between the last good answer and now | fault |
+//! | a login was refused, and a fault struck while it was under way | fault |
 //! | the connection ended before a byte of the answer, outside a transaction, no fault | moved, if the router counted it |
 //! | anything else: an error with a number, an end inside a transaction or a result set, nothing for too long | unexplained |
 //!
 //! A router may end a session that rests (decision 5 and the guide say when), and a statement may be on its way just then:
 //! what pools are written for. So "moved" is no failure, but there must not be more of it than the router says it did.
-//! While a server is gone a *login* must still succeed elsewhere, so that only one which was under way is explained.
+//! While a server is gone a *login* must still succeed elsewhere: only one that the fault struck is explained. (A client that
+//! has seen a server's greeting cannot be given to another, so the router has to tell it so, with error 1053.)
 
 use serde::Serialize;
 use std::time::Duration;
@@ -23,6 +25,8 @@ pub(super) struct Lapse {
     pub(super) server: String,
     pub(super) what: &'static str,
     pub(super) began_s: f64,
+    /// When it was surely in force; `None` before.
+    pub(super) struck_s: Option<f64>,
     /// `None` while it lasts.
     pub(super) ended_s: Option<f64>,
 }
@@ -71,7 +75,9 @@ pub(super) fn sort(how: How, server: Option<&str>, since_s: f64, at_s: f64, laps
     if broken && lapses.iter().any(concerns) {
         return Sort::Fault;
     }
+    let struck = |lapse: &Lapse| lapse.began_s <= at_s && since_s <= lapse.struck_s.unwrap_or(f64::INFINITY);
     match how {
+        How::Refused if server.is_none() && lapses.iter().any(struck) => Sort::Fault,
         How::EndedBefore => Sort::Moved,
         _ => Sort::Unexplained,
     }
@@ -82,7 +88,8 @@ mod tests {
     use super::*;
 
     fn killed() -> Vec<Lapse> {
-        vec![Lapse { server: "a2".to_owned(), what: "kill", began_s: 100.0, ended_s: Some(104.0) }]
+        let (struck_s, ended_s) = (Some(100.05), Some(104.0));
+        vec![Lapse { server: "a2".to_owned(), what: "kill", began_s: 100.0, struck_s, ended_s }]
     }
 
     #[test]
@@ -109,6 +116,8 @@ mod tests {
     #[test]
     fn nobody_is_refused_and_nothing_is_garbled_even_while_a_server_is_gone() {
         assert_eq!(sort(How::Refused, None, 100.5, 100.6, &killed()), Sort::Unexplained);
+        assert_eq!(sort(How::Refused, None, 99.9, 100.1, &killed()), Sort::Fault, "struck in its login");
+        assert_eq!(sort(How::Refused, Some("a2"), 99.9, 100.1, &killed()), Sort::Unexplained);
         assert_eq!(sort(How::Garbled, Some("a2"), 100.0, 100.6, &killed()), Sort::Unexplained);
         assert_eq!(sort(How::EndedAtLogin, None, 99.9, 100.1, &killed()), Sort::Fault);
     }

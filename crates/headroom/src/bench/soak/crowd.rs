@@ -62,6 +62,8 @@ pub(super) struct Counted {
 /// One failure.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Failure {
+    /// When all was well last.
+    pub(super) since_s: f64,
     pub(super) at_s: f64,
     pub(super) kind: Kind,
     pub(super) server: Option<String>,
@@ -117,8 +119,17 @@ impl Crowd {
     }
 
     pub(super) fn begin(&self, server: &str, what: &'static str) {
-        let lapse = Lapse { server: server.to_owned(), what, began_s: self.now(), ended_s: None };
+        let (server, began_s) = (server.to_owned(), self.now());
+        let lapse = Lapse { server, what, began_s, struck_s: None, ended_s: None };
         held(&self.lapses).push(lapse);
+    }
+
+    /// The last fault that began is in force.
+    pub(super) fn struck(&self) {
+        let now = self.now();
+        if let Some(lapse) = held(&self.lapses).last_mut() {
+            lapse.struck_s = Some(now);
+        }
     }
 
     /// The last fault that began is over.
@@ -156,7 +167,7 @@ impl Crowd {
         // What nothing explains is kept whatever else there is.
         if failures.len() < KEPT || (sort == Sort::Unexplained && failures.len() < 2 * KEPT) {
             let server = server.map(str::to_owned);
-            failures.push(Failure { at_s, kind, server, how, sort, text });
+            failures.push(Failure { since_s, at_s, kind, server, how, sort, text });
         }
     }
 
