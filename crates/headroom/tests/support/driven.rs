@@ -14,6 +14,7 @@ use mysql_async::prelude::Queryable;
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
+use std::time::{Duration, Instant};
 
 /// Password of the drivers' own account; it lives as long as the lab.
 const PASSWORD: &str = "drivers-only-in-the-lab";
@@ -40,6 +41,7 @@ pub(crate) async fn drivers_work_through_the_router(program: Option<PathBuf>) {
     }
     let lab = Lab::up(&spec, base.path()).await.unwrap();
     create_account(&lab).await;
+    log_in_everywhere(&lab).await;
     let router = Router::start(&lab).await;
     router.wait_ready().await;
     let lane = |runners: &[&str]| -> Vec<Value> {
@@ -66,6 +68,31 @@ async fn create_account(lab: &Lab) {
     let mut root = lab.connect("a1").await.unwrap();
     root.query_drop(format!("CREATE USER {USER}@'%' IDENTIFIED BY '{PASSWORD}'")).await.unwrap();
     root.query_drop(format!("GRANT ALL ON *.* TO {USER}@'%' WITH GRANT OPTION")).await.unwrap();
+}
+
+/// A first login on every server. MySQL asks for the password itself while it has not cached it, and
+/// mysql-connector-python without TLS sends it then in a form that MySQL refuses (error 1045), with or without a router. Its
+/// own first logins reach one replica, and the reader leads to all of them.
+async fn log_in_everywhere(lab: &Lab) {
+    for server in lab.servers() {
+        let real = lab.real(&server).unwrap();
+        let opts = mysql_async::OptsBuilder::default()
+            .ip_or_hostname(real.ip().to_string())
+            .tcp_port(real.port())
+            .prefer_socket(Some(false))
+            .user(Some(USER))
+            .pass(Some(PASSWORD));
+        let deadline = Instant::now() + Duration::from_secs(20);
+        let connection = loop {
+            match mysql_async::Conn::new(opts.clone()).await {
+                Ok(connection) => break connection,
+                // The account has not come to this replica yet.
+                Err(error) => assert!(Instant::now() < deadline, "{server}: {error}"),
+            }
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        };
+        connection.disconnect().await.unwrap();
+    }
 }
 
 fn run(root: &Path, lab: &Lab, router: &Router, runner: &str) -> Output {
