@@ -1,7 +1,8 @@
 //! `ssl-mode` and its kin in the driver's terms.
 //!
-//! The verifier underneath always compares the host name once it verifies at all, so `VERIFY_CA` is as strict as
-//! `VERIFY_IDENTITY` here: it refuses more than MySQL's own client would, never less.
+//! The driver's verifier (mysql_async 0.37.1) compares the host name once it verifies at all, though it is told not to: it
+//! looks for the words of an older TLS library (blackbeam/mysql_async#404, mended there, not released). So `VERIFY_CA` is as
+//! strict as `VERIFY_IDENTITY` here until then: it refuses more than MySQL's own client would, never less.
 
 use fleet::config::{Tls, TlsMode};
 use mysql_async::{ClientIdentity, SslOpts};
