@@ -5,6 +5,7 @@ mod client;
 mod demo;
 mod generator;
 mod load;
+mod measure;
 mod output;
 mod plan;
 mod process;
@@ -43,6 +44,8 @@ enum What {
     Load(generator::GeneratorArgs),
     /// Record and replay: the same statements, at their moments.
     Replay(replay::ReplayBenchArgs),
+    /// The search for the largest rate, against servers whose limit is known.
+    Measure(measure::MeasureBenchArgs),
     /// Relay and demo, one after the other.
     All(AllArgs),
     /// Verdicts: bottlenecks really made, and which is named.
@@ -166,6 +169,7 @@ pub(crate) async fn run(args: BenchArgs) -> anyhow::Result<ExitCode> {
         What::Demo(args) => demo::run(args).await,
         What::Load(args) => generator::run(args).await,
         What::Replay(args) => replay::run(args).await,
+        What::Measure(args) => measure::run(args).await,
         What::Verdict(args) => verdict::run(args).await,
         What::Soak(args) => soak::run(args).await,
         What::All(args) => {

@@ -3,6 +3,7 @@
 
 mod progress;
 mod text;
+mod tls;
 mod workload;
 
 use crate::environment::Environment;
@@ -14,6 +15,7 @@ use fleet::Address;
 use load::arrivals::{Arrivals, Open, Spacing};
 use load::store::Store;
 use load::{Account, Plan, Target};
+use observe::option_file::Login;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -68,6 +70,8 @@ pub(crate) struct TargetArgs {
     /// Option file with user and password, in the format of ~/.my.cnf (which is the default).
     #[arg(long, value_name = "FILE")]
     option_file: Option<PathBuf>,
+    #[command(flatten)]
+    tls: tls::TlsArgs,
 }
 
 /// Flags of `headroom load run`.
@@ -264,7 +268,7 @@ impl RunArgs {
 
 impl TargetArgs {
     /// Where it goes, for people.
-    fn words(&self) -> String {
+    pub(crate) fn words(&self) -> String {
         let all = self.server.iter().chain(&self.reader).chain(&self.writer);
         all.map(Address::to_string).collect::<Vec<_>>().join(", ")
     }
@@ -279,9 +283,10 @@ impl TargetArgs {
         if readers.is_empty() && writers.is_empty() {
             bail!("nothing says where to send it; name a server with --server db1:3306");
         }
-        let account =
-            account(self.user.as_deref(), self.option_file.as_deref(), &self.database, environment)?;
-        Ok(Target { readers, writers, account })
+        let file = login(self.option_file.as_deref(), environment)?;
+        let tls = self.tls.complete(&file)?;
+        let account = named(self.user.as_deref(), file, &self.database, environment)?;
+        Ok(Target { readers, writers, account, tls })
     }
 }
 
@@ -295,18 +300,29 @@ pub(crate) fn account(
     database: &str,
     environment: &Environment,
 ) -> anyhow::Result<Account> {
-    let file = match option_file {
-        Some(path) => Some(option_files::read(path)?),
-        None => {
-            let usual = environment.home.as_ref().map(|home| home.join(".my.cnf"));
-            usual.filter(|path| path.exists()).map(|path| option_files::read(&path)).transpose()?
-        }
-    };
-    let (file_user, file_password) = file.map(|login| (login.user, login.password)).unwrap_or_default();
-    let user = user.map(str::to_owned).or(file_user).or_else(|| environment.user.clone());
+    named(user, login(option_file, environment)?, database, environment)
+}
+
+/// What the option file says: the one that is named, else `~/.my.cnf` where there is one.
+fn login(option_file: Option<&Path>, environment: &Environment) -> anyhow::Result<Login> {
+    let usual = environment.home.as_ref().map(|home| home.join(".my.cnf"));
+    match (option_file, usual.filter(|path| path.exists())) {
+        (Some(path), _) => option_files::read(path),
+        (None, Some(path)) => option_files::read(&path),
+        (None, None) => Ok(Login::default()),
+    }
+}
+
+fn named(
+    user: Option<&str>,
+    file: Login,
+    database: &str,
+    environment: &Environment,
+) -> anyhow::Result<Account> {
+    let user = user.map(str::to_owned).or(file.user).or_else(|| environment.user.clone());
     Ok(Account {
         user: user.context("no account is named; use --user, an option file or $HEADROOM_USER")?,
-        password: file_password.or_else(|| environment.password.clone()).unwrap_or_default(),
+        password: file.password.or_else(|| environment.password.clone()).unwrap_or_default(),
         database: database.to_owned(),
     })
 }

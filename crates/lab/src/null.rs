@@ -6,6 +6,8 @@
 //! `max(a, the moment the first place is free) + its time`. These moments are worked out, not waited for one after the
 //! other, so that a late wake-up delays one answer and shifts no other. One thread, epoll, no allocation a query.
 
+pub mod theory;
+
 use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
 use rustix::event::{PollFd, PollFlags, Timespec};
 use std::cmp::Reverse;

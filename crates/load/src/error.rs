@@ -48,6 +48,14 @@ pub enum LoadError {
         /// What, and what to do.
         what: String,
     },
+    /// TLS could not be begun, or broke.
+    #[error("TLS with {address}: {what}; see --ssl-mode and --ssl-ca")]
+    Tls {
+        /// With whom.
+        address: Address,
+        /// What went wrong.
+        what: String,
+    },
     /// Nothing came of the connections in time.
     #[error(
         "only {ready} of {clients} connections were made after {seconds} s; does the server answer at all?"

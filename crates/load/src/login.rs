@@ -2,8 +2,11 @@
 //!
 //! `caching_sha2_password` first tries a proof that the server can check from its cache:
 //! `SHA256(password) xor SHA256(SHA256(SHA256(password)), nonce)`. When the server has not cached the password it wants
-//! it whole: over a unix socket in clear; over TCP encrypted, which is not done here yet (then one login by any other
-//! client that uses TLS or the server's key fills the cache).
+//! it whole: in clear where nobody can listen (TLS, a unix socket), else `xor` the nonce and encrypted with the RSA key that
+//! it shows when asked.
+//!
+//! With TLS the answer to the greeting is an SSLRequest; the login follows once [`Handshake::secured`] is told that TLS
+//! stands.
 
 use sha2::{Digest, Sha256};
 use wire::auth::{NATIVE_PASSWORD, native_password};
@@ -14,6 +17,10 @@ const AUTH_SWITCH: u8 = 0xfe;
 const AUTH_MORE: u8 = 0x01;
 const FAST_OK: u8 = 3;
 const FULL_NEEDED: u8 = 4;
+/// Bytes of an SSLRequest.
+const SSL_REQUEST: usize = 32;
+/// Asks for the server's RSA key.
+const SHOW_KEY: u8 = 2;
 
 /// Who logs in, and where to.
 #[derive(Clone, Default)]
@@ -42,6 +49,22 @@ pub(crate) struct Handshake {
     plugin: String,
     nonce: Vec<u8>,
     capabilities: Capabilities,
+    transport: Transport,
+    asked_for_key: bool,
+}
+
+/// Who can listen to what is sent, and whether TLS begins.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Transport {
+    /// Anybody on the way.
+    #[default]
+    Open,
+    /// Nobody: a unix socket, or TLS that stands.
+    Private,
+    /// TLS begins if the server offers it.
+    TlsPreferred,
+    /// TLS begins, or there is no login.
+    TlsRequired,
 }
 
 /// Where a login stands after a packet.
@@ -49,6 +72,8 @@ pub(crate) struct Handshake {
 pub(crate) enum LoginStep {
     /// The server's turn (after what was put into `out`, if anything, is sent).
     Wait,
+    /// Begin TLS once what was put into `out` is sent, then go on with [`Handshake::secured`].
+    BeginTls,
     /// Done: these capabilities hold.
     Done(Capabilities),
 }
@@ -68,11 +93,19 @@ impl From<wire::WireError> for LoginFailure {
 }
 
 impl Handshake {
+    pub(crate) fn new(transport: Transport) -> Self {
+        Self { transport, ..Self::default() }
+    }
+
+    /// TLS is not begun, and nobody can listen in all the same, or anybody.
+    pub(crate) fn without_tls(&mut self, private: bool) {
+        self.transport = if private { Transport::Private } else { Transport::Open };
+    }
+
     /// Takes the server's next packet and puts the answer to it into `out`.
     pub(crate) fn packet(
         &mut self,
         account: &Account,
-        is_private: bool,
         sequence: u8,
         payload: &[u8],
         out: &mut Vec<u8>,
@@ -82,8 +115,7 @@ impl Handshake {
         }
         let mut next = sequence.wrapping_add(1);
         if !self.greeted {
-            self.greet(account, Greeting::parse(payload)?, &mut next, out)?;
-            return Ok(LoginStep::Wait);
+            return self.greet(account, Greeting::parse(payload)?, &mut next, out);
         }
         match payload {
             [0x00, ..] => return Ok(LoginStep::Done(self.capabilities)),
@@ -96,15 +128,16 @@ impl Handshake {
                 packet::write(out, &mut next, &self.proof(account)?);
             }
             [AUTH_MORE, FAST_OK, ..] => {}
-            [AUTH_MORE, FULL_NEEDED, ..] if is_private => {
+            [AUTH_MORE, FULL_NEEDED, ..] if self.transport == Transport::Private => {
                 packet::write(out, &mut next, &[account.password.as_bytes(), &[0]].concat());
             }
             [AUTH_MORE, FULL_NEEDED, ..] => {
-                return Err(LoginFailure::Impossible(format!(
-                    "the server has not cached the password of {} yet and wants it encrypted; log in once with another \
-                     client (mysql --ssl-mode=REQUIRED), use a unix socket, or an account with mysql_native_password",
-                    account.user
-                )));
+                self.asked_for_key = true;
+                packet::write(out, &mut next, &[SHOW_KEY]);
+            }
+            [AUTH_MORE, key @ ..] if self.asked_for_key => {
+                self.asked_for_key = false;
+                packet::write(out, &mut next, &self.sealed_password(account, key)?);
             }
             other => {
                 let first = other.first().copied().unwrap_or_default();
@@ -120,7 +153,7 @@ impl Handshake {
         greeting: Greeting,
         next: &mut u8,
         out: &mut Vec<u8>,
-    ) -> Result<(), LoginFailure> {
+    ) -> Result<LoginStep, LoginFailure> {
         self.greeted = true;
         let mut wanted = Capabilities::ORDINARY
             .without(Capabilities::CONNECT_ATTRS)
@@ -134,9 +167,37 @@ impl Handshake {
             // Unset, it announces the flags that only MariaDB has.
             wanted = wanted.without(Capabilities::LONG_PASSWORD);
         }
-        self.capabilities = wanted & greeting.capabilities;
+        let offers_tls = greeting.capabilities.contains(Capabilities::SSL);
+        self.capabilities = (wanted & greeting.capabilities).without(Capabilities::SSL);
         self.nonce = greeting.nonce;
         self.plugin = greeting.auth_plugin;
+        match self.transport {
+            Transport::TlsRequired if !offers_tls => Err(LoginFailure::Impossible(
+                "it offers no TLS, and --ssl-mode demands it; give the server a certificate, or use --ssl-mode=DISABLED"
+                    .to_owned(),
+            )),
+            Transport::TlsPreferred | Transport::TlsRequired if offers_tls => {
+                self.capabilities |= Capabilities::SSL;
+                // The first 32 bytes of the login to come.
+                let login = self.login(account, &[]);
+                packet::write(out, next, &login[..SSL_REQUEST]);
+                Ok(LoginStep::BeginTls)
+            }
+            _ => {
+                self.log_in(account, next, out)?;
+                Ok(LoginStep::Wait)
+            }
+        }
+    }
+
+    /// TLS stands: the login goes on inside it.
+    pub(crate) fn secured(&mut self, account: &Account, out: &mut Vec<u8>) -> Result<(), LoginFailure> {
+        self.transport = Transport::Private;
+        // The greeting had 0, the SSLRequest 1.
+        self.log_in(account, &mut 2, out)
+    }
+
+    fn log_in(&mut self, account: &Account, next: &mut u8, out: &mut Vec<u8>) -> Result<(), LoginFailure> {
         // An unknown plugin may be the server's default and not this account's: the server switches.
         let proof = match self.proof(account) {
             Ok(proof) => proof,
@@ -146,19 +207,35 @@ impl Handshake {
             }
             Err(other) => return Err(other),
         };
+        packet::write(out, next, &self.login(account, &proof));
+        Ok(())
+    }
+
+    fn login(&self, account: &Account, proof: &[u8]) -> Vec<u8> {
         let login = Login {
             capabilities: self.capabilities,
             max_packet: 1 << 30,
             // utf8mb4_general_ci
             charset: 45,
             user: account.user.as_bytes(),
-            auth_response: &proof,
+            auth_response: proof,
             database: account.database.as_bytes(),
             auth_plugin: self.plugin.as_bytes(),
             raw_attributes: &[],
         };
-        packet::write(out, next, &login.encode());
-        Ok(())
+        login.encode()
+    }
+
+    /// The password as the server wants it where others can listen: `xor` the nonce, encrypted with its key.
+    fn sealed_password(&self, account: &Account, key: &[u8]) -> Result<Vec<u8>, LoginFailure> {
+        let nonce = self.nonce.iter().cycle();
+        let hidden: Vec<u8> = account.password.bytes().chain([0]).zip(nonce).map(|(a, b)| a ^ b).collect();
+        tls::sealed(key, &hidden).ok_or_else(|| {
+            LoginFailure::Impossible(format!(
+                "the password of {} cannot be encrypted with the key that the server shows; use --ssl-mode=REQUIRED",
+                account.user
+            ))
+        })
     }
 
     fn proof(&self, account: &Account) -> Result<Vec<u8>, LoginFailure> {

@@ -23,13 +23,22 @@
 //! in the logarithm tries 1131, 951, 1037, 993, 1015; three good of five suffice for a lower bound, three bad for an upper
 //! one: about 5 x 3 trials, 150 s.
 //!
-//! Everything here is a pure function of trials: what sends them, and whether they were sound, is outside.
+//! Everything here is a pure function of trials; whether a trial counts at all is judged when it is made ([`Trial::of`]).
+//! What sends them is outside.
+
+pub mod noise;
+mod sound;
+mod trend;
+mod trial;
+
+pub use sound::Unsound;
+pub use trial::Trial;
 
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
 /// What is asked: at most this share lost.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Objective {
     /// The share of transactions that must be quick enough: 0.99 for p99.
     pub quantile: f64,
@@ -54,19 +63,6 @@ pub struct Goal {
     pub start: f64,
     /// No rate above this is tried.
     pub most: f64,
-}
-
-/// What one trial counted.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Trial {
-    /// Transactions a second.
-    pub rate: f64,
-    /// Its length in seconds.
-    pub seconds: f64,
-    /// Transactions that were due.
-    pub due: u64,
-    /// Of these, lost.
-    pub lost: u64,
 }
 
 /// What to do next.
@@ -94,6 +90,8 @@ pub struct Capacity {
 
 /// Growth of the rate while no trial was bad.
 const STEP: f64 = 2.0;
+/// Short trials that a search needs, as a rule.
+const USUAL_DOUBLINGS: f64 = 5.0;
 /// Below this share of the start rate the search gives up.
 const LEAST: f64 = 1e-3;
 
@@ -111,16 +109,17 @@ enum Class {
     Undecided,
 }
 
-impl Trial {
-    /// What a run in an open loop with this objective counted; `rate` is what was asked for.
-    pub fn of(outcome: &crate::Outcome, rate: f64, seconds: f64) -> Self {
-        let totals = &outcome.totals;
-        let lost = totals.late + totals.failed + totals.unfinished + totals.not_started;
-        Self { rate, seconds, due: totals.arrivals, lost }
-    }
-}
-
 impl Objective {
+    /// 99 for p99, without the dust of binary fractions.
+    pub fn percent(&self) -> f64 {
+        (self.quantile * 1e6).round() / 1e4
+    }
+
+    /// Largest share lost that still meets it.
+    pub fn loss(&self) -> f64 {
+        1.0 - self.quantile
+    }
+
     /// Reads `p99 < 15ms` (also `<=`, and p50 to p99.99).
     ///
     /// # Errors
@@ -146,15 +145,7 @@ impl Goal {
     /// Width 3 %, at most five trials of `trial` seconds a rate, short trials of a third of that.
     pub fn new(objective: Objective, trial: Duration, start: f64, most: f64) -> Self {
         let trial = trial.as_secs_f64();
-        Self {
-            loss: 1.0 - objective.quantile,
-            width: 0.03,
-            trial,
-            trials: 5,
-            short: trial / 3.0,
-            start,
-            most,
-        }
+        Self { loss: objective.loss(), width: 0.03, trial, trials: 5, short: trial / 3.0, start, most }
     }
 
     /// What to do after these trials.
@@ -177,13 +168,15 @@ impl Goal {
             (Some(low), None) => match hint.bad {
                 Some(bad) if wide(low, bad) => middle(low, bad),
                 Some(bad) if bad > low => self.full(bad),
-                _ => self.full((low * STEP).min(self.most)),
+                Some(bad) => self.full((low * self.stride(trials, |rate| rate >= bad)).min(self.most)),
+                None => self.full((low * STEP).min(self.most)),
             },
             (None, Some(high)) if high <= self.start * LEAST => Next::Done(Capacity { lower, upper }),
             (None, Some(high)) => match hint.good {
                 Some(good) if wide(good, high) => middle(good, high),
                 Some(good) if good < high => self.full(good),
-                _ => self.full(high / STEP),
+                Some(good) => self.full(high / self.stride(trials, |rate| rate <= good)),
+                None => self.full(high / STEP),
             },
             (None, None) => match (hint.good, hint.bad) {
                 (Some(good), Some(bad)) => middle(good, bad),
@@ -205,6 +198,16 @@ impl Goal {
             (None, Some(bad)) if bad > self.start * LEAST => send(bad / STEP),
             _ => Ok(Hint { good, bad }),
         }
+    }
+
+    /// How far to step beyond what a short trial was wrong about: it was nearly right, so twice the width first, then
+    /// twice as far each time.
+    fn stride(&self, trials: &[Trial], beyond: impl Fn(f64) -> bool) -> f64 {
+        let mut rates: Vec<f64> =
+            trials.iter().filter(|t| self.is_full(t) && beyond(t.rate)).map(|t| t.rate).collect();
+        rates.sort_by(f64::total_cmp);
+        rates.dedup();
+        (1.0 + self.width).powi(1 << rates.len().min(5)).min(STEP)
     }
 
     fn full(&self, rate: f64) -> Next {
@@ -256,13 +259,17 @@ impl Goal {
     /// Seconds that the search may still take, about: what it takes to halve the interval down to its width.
     pub fn seconds_left(&self, trials: &[Trial]) -> f64 {
         let (lower, upper) = self.bounds(trials);
+        let hint = self.bracket(trials).ok();
+        let lower = lower.or_else(|| hint.as_ref().and_then(|hint| hint.good));
+        let upper = upper.or_else(|| hint.as_ref().and_then(|hint| hint.bad));
         let ratio = match (lower, upper) {
-            (Some(lower), Some(upper)) => upper / lower,
+            (Some(lower), Some(upper)) => (upper / lower).max(1.0),
             _ => STEP,
         };
         let halvings = (ratio.ln() / (1.0 + self.width).ln()).log2().max(0.0).ceil();
         // Three trials of five decide, mostly.
-        halvings * f64::from(self.trials).mul_add(0.5, 0.5) * self.trial
+        let each = f64::from(self.trials).mul_add(0.5, 0.5) * self.trial;
+        halvings.mul_add(each, if hint.is_some() { 0.0 } else { USUAL_DOUBLINGS * self.short })
     }
 }
 

@@ -66,6 +66,9 @@ pub struct Totals {
     pub failed: u64,
     /// Answered later than the objective.
     pub late: u64,
+    /// Of these, such as would have been in time without the generator's own lateness: theirs is the generator's fault.
+    #[serde(default)]
+    pub excused: u64,
     /// Begun and not answered by the end.
     pub unfinished: u64,
     /// Due and never begun, because every client was busy.
@@ -140,6 +143,9 @@ pub struct Moment {
     pub queries: u64,
     /// Transactions that failed in it.
     pub failed: u64,
+    /// Transactions that were answered in it, and later than the objective.
+    #[serde(default)]
+    pub late: u64,
     /// Response time, 50 %.
     pub p50_ms: f64,
     /// Response time, 95 %.
@@ -251,6 +257,7 @@ impl Totals {
             queries: tally.queries,
             queries_per_second: tally.queries as f64 / seconds,
             late: tally.late,
+            excused: tally.excused,
             not_started: tally.not_started,
             ..Self::default()
         };
@@ -289,6 +296,7 @@ impl Moment {
             done: second.response.len(),
             queries: second.queries,
             failed: second.failed,
+            late: second.late,
             p50_ms: at(0.5),
             p95_ms: at(0.95),
             p99_ms: at(0.99),

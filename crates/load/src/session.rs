@@ -4,7 +4,7 @@
 use crate::error::LoadError;
 use crate::login::{Account, Handshake, LoginFailure, LoginStep};
 use crate::reply::{Reply, ReplyReader};
-use crate::target::{Peer, Place};
+use crate::target::{Peer, Place, Secrecy};
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::os::unix::net::UnixStream;
@@ -18,36 +18,57 @@ const CONNECT: Duration = Duration::from_secs(10);
 /// A session that is logged in.
 pub(crate) struct Session {
     peer: Peer,
-    stream: Box<dyn Stream>,
+    stream: Channel,
     reader: ReplyReader,
+}
+
+/// What a session speaks over; TLS begins in the middle of a login.
+enum Channel {
+    Plain(Box<dyn Stream>),
+    Tls(Box<rustls::StreamOwned<rustls::ClientConnection, Box<dyn Stream>>>),
+    /// While one becomes the other, and after that has failed.
+    Gone,
 }
 
 trait Stream: Read + Write + Send {}
 impl<T: Read + Write + Send> Stream for T {}
+
+impl Channel {
+    fn stream(&mut self) -> std::io::Result<&mut dyn Stream> {
+        match self {
+            Self::Plain(stream) => Ok(stream),
+            Self::Tls(stream) => Ok(stream.as_mut()),
+            Self::Gone => Err(std::io::ErrorKind::NotConnected.into()),
+        }
+    }
+}
 
 impl Session {
     /// Connects and logs in.
     ///
     /// # Errors
     /// As the server says.
-    pub(crate) fn connect(peer: Peer, account: &Account) -> Result<Self, LoadError> {
+    pub(crate) fn connect(
+        peer: Peer,
+        account: &Account,
+        secrecy: Option<&Secrecy>,
+    ) -> Result<Self, LoadError> {
         let failed = |source| LoadError::Connect { address: peer.address.clone(), source };
         let stream = open(&peer).map_err(failed)?;
-        let mut session = Self { peer, stream, reader: ReplyReader::default() };
-        session.log_in(account)?;
+        let mut session = Self { peer, stream: Channel::Plain(stream), reader: ReplyReader::default() };
+        session.log_in(account, secrecy)?;
         Ok(session)
     }
 
-    fn log_in(&mut self, account: &Account) -> Result<(), LoadError> {
-        let mut handshake = Handshake::default();
+    fn log_in(&mut self, account: &Account, secrecy: Option<&Secrecy>) -> Result<(), LoadError> {
+        let mut handshake = Handshake::new(self.peer.transport(secrecy));
         let (mut input, mut out) = (Vec::new(), Vec::new());
         loop {
             let Some(found) = packet::first(&input) else {
                 self.receive(&mut input)?;
                 continue;
             };
-            let private = self.peer.is_private();
-            let step = handshake.packet(account, private, found.sequence, found.payload, &mut out);
+            let step = handshake.packet(account, found.sequence, found.payload, &mut out);
             let used = found.used;
             match step.map_err(|failure| self.failure(failure))? {
                 LoginStep::Done(capabilities) => {
@@ -59,8 +80,29 @@ impl Session {
                     self.send(&out)?;
                     out.clear();
                 }
+                LoginStep::BeginTls => {
+                    input.drain(..used);
+                    self.send(&out)?;
+                    out.clear();
+                    self.begin_tls(secrecy)?;
+                    handshake.secured(account, &mut out).map_err(|failure| self.failure(failure))?;
+                    self.send(&out)?;
+                    out.clear();
+                }
             }
         }
+    }
+
+    fn begin_tls(&mut self, secrecy: Option<&Secrecy>) -> Result<(), LoadError> {
+        let address = self.peer.address.clone();
+        let failed = |what: String| LoadError::Tls { address: address.clone(), what };
+        let config = secrecy.ok_or_else(|| failed("it was not asked for".to_owned()))?.config.clone();
+        let name = tls::name_of(&address).map_err(|error| failed(error.to_string()))?;
+        let tls = rustls::ClientConnection::new(config, name).map_err(|error| failed(error.to_string()))?;
+        if let Channel::Plain(stream) = std::mem::replace(&mut self.stream, Channel::Gone) {
+            self.stream = Channel::Tls(Box::new(rustls::StreamOwned::new(tls, stream)));
+        }
+        Ok(())
     }
 
     /// Asks and waits for the end of the answer.
@@ -86,12 +128,16 @@ impl Session {
     }
 
     fn send(&mut self, bytes: &[u8]) -> Result<(), LoadError> {
-        self.stream.write_all(bytes).map_err(|source| self.broken(source))
+        let sent = self.stream.stream().and_then(|stream| {
+            stream.write_all(bytes)?;
+            stream.flush()
+        });
+        sent.map_err(|source| self.broken(source))
     }
 
     fn receive(&mut self, input: &mut Vec<u8>) -> Result<(), LoadError> {
         let mut chunk = [0; 16 * 1024];
-        match self.stream.read(&mut chunk) {
+        match self.stream.stream().and_then(|stream| stream.read(&mut chunk)) {
             Ok(0) => Err(self.broken(std::io::Error::other("the server closed the connection"))),
             Ok(count) => {
                 input.extend_from_slice(&chunk[..count]);

@@ -5,15 +5,19 @@
 //! | own lateness at p99.9 above a tenth of the response time's p99 (open loop) | what was late was us |
 //! | own CPU above 70 % (open), 95 % (closed) | arrivals and answers wait for us in bursts; the rate is our limit |
 //! | send buffers full in more than one of a thousand statements | what we sent did not leave when we say |
+//!
+//! For figures that are shown. A search for the largest rate asks each run for one bit only, and is judged by
+//! `measure/sound.rs`.
 
 use crate::outcome::Outcome;
 
 /// Most of the generator's CPU that an open loop may use: above it, waiting for ourselves shows in the tail.
-const CPU_OPEN: f64 = 0.7;
+pub(crate) const CPU_OPEN: f64 = 0.7;
 /// In a closed loop only the rate suffers, and only at the very end.
 const CPU_CLOSED: f64 = 0.95;
 const LATENESS: f64 = 0.1;
-const SATURATED: f64 = 0.001;
+/// Most statements that may find the send buffer full.
+pub(crate) const SATURATED: f64 = 0.001;
 
 /// Puts into words why an outcome is void, and what else its reader should know.
 pub(crate) fn judge(outcome: &mut Outcome) {

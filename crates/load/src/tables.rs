@@ -39,7 +39,7 @@ pub fn prepare(
 /// The server's words to the first that fails.
 pub fn statements(target: &Target, statements: &[String]) -> Result<(), LoadError> {
     let peers = target.resolve(Lane::Writer)?;
-    let mut session = Session::connect(peers[0].clone(), &target.account)?;
+    let mut session = Session::connect(peers[0].clone(), &target.account, target.secrecy()?.as_ref())?;
     statements.iter().try_for_each(|sql| session.query(sql).map(|_| ()))
 }
 
@@ -60,9 +60,10 @@ fn each_table(
     work: impl Fn(&mut Session, u32) -> Result<(), LoadError> + Sync,
 ) -> Result<(), LoadError> {
     let peers = target.resolve(Lane::Writer)?;
+    let secrecy = target.secrecy()?;
     let next = AtomicU32::new(1);
     let one = |peer: &Peer, account: &Account| -> Result<(), LoadError> {
-        let mut session = Session::connect(peer.clone(), account)?;
+        let mut session = Session::connect(peer.clone(), account, secrecy.as_ref())?;
         loop {
             let table = next.fetch_add(1, Ordering::Relaxed);
             if table > options.tables {

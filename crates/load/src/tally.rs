@@ -46,6 +46,8 @@ pub(crate) struct Second {
     pub(crate) response: Histogram<u64>,
     pub(crate) queries: u64,
     pub(crate) failed: u64,
+    /// Answered later than the objective.
+    pub(crate) late: u64,
 }
 
 /// Everything a thread counts in a phase.
@@ -61,6 +63,8 @@ pub(crate) struct Tally {
     pub(crate) not_started: u64,
     /// Answers later than the objective.
     pub(crate) late: u64,
+    /// Of these, such as would not have been late without the generator's own lateness.
+    pub(crate) excused: u64,
     pub(crate) queries: u64,
     pub(crate) reconnects: u64,
     pub(crate) saturated_sends: u64,
@@ -98,6 +102,7 @@ impl Tally {
             arrivals: 0,
             not_started: 0,
             late: 0,
+            excused: 0,
             queries: 0,
             reconnects: 0,
             saturated_sends: 0,
@@ -119,6 +124,7 @@ impl Tally {
         self.arrivals += other.arrivals;
         self.not_started += other.not_started;
         self.late += other.late;
+        self.excused += other.excused;
         self.queries += other.queries;
         self.reconnects += other.reconnects;
         self.saturated_sends += other.saturated_sends;
@@ -129,13 +135,14 @@ impl Tally {
 
 impl Second {
     pub(crate) fn new(index: u64) -> Self {
-        Self { index, response: histogram(), queries: 0, failed: 0 }
+        Self { index, response: histogram(), queries: 0, failed: 0, late: 0 }
     }
 
     pub(crate) fn add(&mut self, other: &Self) {
         merge(&mut self.response, &other.response);
         self.queries += other.queries;
         self.failed += other.failed;
+        self.late += other.late;
     }
 }
 

@@ -2,10 +2,14 @@
 
 use crate::error::LoadError;
 use crate::login::Account;
+use crate::login::Transport;
 use crate::workload::Lane;
 use fleet::Address;
+use fleet::config::{Tls, TlsMode};
+use rustls::ClientConfig;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::PathBuf;
+use std::sync::Arc;
 
 /// Servers (or routers) and the account that logs in there.
 #[derive(Clone, Debug)]
@@ -16,6 +20,15 @@ pub struct Target {
     pub writers: Vec<Address>,
     /// Who we are.
     pub account: Account,
+    /// TLS, as MySQL's clients understand these words; `None` is never.
+    pub tls: Option<Tls>,
+}
+
+/// How TLS is begun, for all connections of a run.
+#[derive(Clone, Debug)]
+pub(crate) struct Secrecy {
+    pub(crate) config: Arc<ClientConfig>,
+    mode: TlsMode,
 }
 
 /// An address that a socket can be connected to.
@@ -35,7 +48,14 @@ pub(crate) enum Place {
 impl Target {
     /// One server for everything.
     pub fn single(address: Address, account: Account) -> Self {
-        Self { readers: vec![address.clone()], writers: vec![address], account }
+        Self { readers: vec![address.clone()], writers: vec![address], account, tls: None }
+    }
+
+    /// How TLS is begun; `None` where it never is.
+    pub(crate) fn secrecy(&self) -> Result<Option<Secrecy>, LoadError> {
+        let Some(tls) = &self.tls else { return Ok(None) };
+        let config = tls::client(tls).map_err(|error| LoadError::Plan(error.to_string()))?;
+        Ok(config.map(|config| Secrecy { config, mode: tls.mode }))
     }
 
     /// The addresses of a lane.
@@ -70,8 +90,18 @@ impl Peer {
         Ok(Self { address: address.clone(), at })
     }
 
-    /// Whether nobody else can listen in: a unix socket.
+    /// Whether nobody can listen in without TLS: a unix socket.
     pub(crate) fn is_private(&self) -> bool {
         matches!(self.at, Place::Unix(_))
+    }
+
+    /// What a login there is like. On a unix socket nobody can listen in, so that TLS has to be demanded.
+    pub(crate) fn transport(&self, secrecy: Option<&Secrecy>) -> Transport {
+        match (&self.at, secrecy.map(|secrecy| secrecy.mode)) {
+            (Place::Unix(_), None | Some(TlsMode::Disabled | TlsMode::Preferred)) => Transport::Private,
+            (_, None | Some(TlsMode::Disabled)) => Transport::Open,
+            (_, Some(TlsMode::Preferred)) => Transport::TlsPreferred,
+            (_, Some(_)) => Transport::TlsRequired,
+        }
     }
 }

@@ -55,11 +55,11 @@ pub mod view;
 mod worker;
 pub mod zero_hop;
 
+pub use crate::tls::check as check_tls;
 pub use collect::Insight;
 pub use error::Error;
 pub use record::{Recording, RecordingStatus, Wanted};
 pub use router::{Changes, Router};
 pub use sockets::Sockets;
 pub use status::Status;
-pub use tls::check as check_tls;
 pub use turned_away::TurnedAway;

@@ -1,23 +1,19 @@
 //! TLS on the two sides of a session: certificates and keys from files, checked once when the router starts or reloads.
 //!
-//! What the configuration's words mean is done here and in [`verify`]; when TLS begins, in a MySQL session, `login` says.
+//! What the configuration's words mean is done in the crate `tls`; when TLS begins, in a MySQL session, `login` says.
 
 mod keys;
-mod verify;
 
 use crate::error::Error;
 use crate::stream::Stream;
 use arc_swap::ArcSwapOption;
 use fleet::Address;
-use fleet::config::{ClientTls, ServerTls, Tls, TlsMode};
+use fleet::config::{ClientTls, ServerTls, TlsMode};
 pub(crate) use keys::OwnKeys;
-use rustls::crypto::{CryptoProvider, ring};
-use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
-use rustls::{ClientConfig, RootCertStore, ServerConfig};
+use rustls::ServerConfig;
+use rustls::pki_types::ServerName;
 use std::collections::BTreeSet;
 use std::io;
-use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio_rustls::{TlsAcceptor, TlsConnector};
 
@@ -80,18 +76,21 @@ impl Secrecy {
 
 impl FromClients {
     /// Reads a listener's certificate and key; `None` where the listener ends no TLS.
-    pub(crate) fn load(tls: &ClientTls) -> Result<Option<Self>, Error> {
-        if !tls.mode.is_ended_here() {
+    pub(crate) fn load(from: &ClientTls) -> Result<Option<Self>, Error> {
+        if !from.mode.is_ended_here() {
             return Ok(None);
         }
-        let (Some(cert), Some(key)) = (&tls.cert, &tls.key) else {
+        let (Some(cert), Some(key)) = (&from.cert, &from.key) else {
             return Err(Error::Tls("a listener that ends TLS needs a certificate and its key".to_owned()));
         };
-        let config = ServerConfig::builder_with_provider(provider())
+        let config = ServerConfig::builder_with_provider(::tls::provider())
             .with_safe_default_protocol_versions()
             .map_err(|e| Error::Tls(e.to_string()))?
             .with_no_client_auth()
-            .with_single_cert(certificates(cert)?, private_key(key)?)
+            .with_single_cert(
+                ::tls::files::certificates(cert).map_err(failed)?,
+                ::tls::files::private_key(key).map_err(failed)?,
+            )
             .map_err(|e| Error::Tls(format!("{} and {}: {e}", cert.display(), key.display())))?;
         Ok(Some(Self(TlsAcceptor::from(Arc::new(config)))))
     }
@@ -106,37 +105,22 @@ impl FromClients {
 impl ToServers {
     /// Reads what `[router.tls]` names; `None` where it is off.
     pub(crate) fn load(config: &ServerTls) -> Result<Option<Self>, Error> {
-        let tls = &config.tls;
-        if tls.mode == TlsMode::Disabled {
-            return Ok(None);
-        }
-        let builder = ClientConfig::builder_with_provider(provider())
-            .with_safe_default_protocol_versions()
-            .map_err(|e| Error::Tls(e.to_string()))?;
-        let verifier = verify::verifier(tls.mode, roots(tls)?, &provider())?;
-        // "Dangerous" is any verifier but the built-in one; ours are MySQL's ssl-mode.
-        let builder = builder.dangerous().with_custom_certificate_verifier(verifier);
-        let client = match (&tls.cert, &tls.key) {
-            (Some(cert), Some(key)) => builder
-                .with_client_auth_cert(certificates(cert)?, private_key(key)?)
-                .map_err(|e| Error::Tls(format!("{} and {}: {e}", cert.display(), key.display())))?,
-            _ => builder.with_no_client_auth(),
-        };
+        let Some(client) = ::tls::client(&config.tls).map_err(failed)? else { return Ok(None) };
         let server_name = match &config.server_name {
             Some(name) => Some(ServerName::try_from(name.clone()).map_err(|_| {
                 Error::Tls(format!("server_name: '{name}' is neither a host name nor an address"))
             })?),
             None => None,
         };
-        let preferred = tls.mode == TlsMode::Preferred;
-        Ok(Some(Self { connector: TlsConnector::from(Arc::new(client)), preferred, server_name }))
+        let preferred = config.tls.mode == TlsMode::Preferred;
+        Ok(Some(Self { connector: TlsConnector::from(client), preferred, server_name }))
     }
 
     /// Begins TLS with the server at `reach`.
     pub(crate) async fn connect(&self, server: Stream, reach: &Address) -> io::Result<Stream> {
         let name = match &self.server_name {
             Some(name) => name.clone(),
-            None => name_of(reach)?,
+            None => ::tls::name_of(reach).map_err(|e| io::Error::new(io::ErrorKind::InvalidInput, e))?,
         };
         let tls = self.connector.connect(name, server).await?;
         Ok(Stream::Tls(Box::new(tls.into())))
@@ -152,38 +136,8 @@ pub fn check(listeners: &[fleet::config::Listener], servers: &ServerTls) -> Resu
     ToServers::load(servers).map(drop)
 }
 
-fn name_of(reach: &Address) -> io::Result<ServerName<'static>> {
-    let host = reach.host().unwrap_or("localhost").to_owned();
-    ServerName::try_from(host).map_err(|e| io::Error::new(io::ErrorKind::InvalidInput, e))
-}
-
-/// One provider everywhere, named: the process-wide default belongs to nobody in particular.
-fn provider() -> Arc<CryptoProvider> {
-    Arc::new(ring::default_provider())
-}
-
-fn roots(tls: &Tls) -> Result<RootCertStore, Error> {
-    let mut roots = RootCertStore::empty();
-    if let Some(ca) = &tls.ca {
-        for certificate in certificates(ca)? {
-            roots.add(certificate).map_err(|e| Error::Tls(format!("{}: {e}", ca.display())))?;
-        }
-    }
-    Ok(roots)
-}
-
-fn certificates(file: &Path) -> Result<Vec<CertificateDer<'static>>, Error> {
-    let wrong = |e: rustls::pki_types::pem::Error| Error::Tls(format!("{}: {e}", file.display()));
-    let found: Vec<_> =
-        CertificateDer::pem_file_iter(file).map_err(wrong)?.collect::<Result<_, _>>().map_err(wrong)?;
-    if found.is_empty() {
-        return Err(Error::Tls(format!("{} holds no certificate in PEM form", file.display())));
-    }
-    Ok(found)
-}
-
-fn private_key(file: &Path) -> Result<PrivateKeyDer<'static>, Error> {
-    PrivateKeyDer::from_pem_file(file).map_err(|e| Error::Tls(format!("{}: {e}", file.display())))
+fn failed(error: ::tls::TlsError) -> Error {
+    Error::Tls(error.0)
 }
 
 impl std::fmt::Debug for FromClients {

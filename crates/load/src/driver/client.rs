@@ -29,6 +29,8 @@ pub(super) struct Task {
     /// The statement that is out, and since when.
     pub(super) statement: usize,
     pub(super) sent: u64,
+    /// By how much the generator itself has delayed it, at most.
+    pub(super) excuse: u64,
     /// It has failed and is being rolled back.
     pub(super) failed: bool,
 }

@@ -1,4 +1,6 @@
-//! One connection: from `connect` over login and prepares to answers, without ever blocking.
+//! One connection: from `connect` over TLS, login and prepares to answers, without ever blocking.
+
+mod sealed;
 
 use super::poll::{Happened, Poll};
 use super::shared::Shared;
@@ -9,6 +11,7 @@ use crate::target::{Peer, Place};
 use crate::workload::{Lane, Prepared};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SendFlags, SocketFlags, SocketType, sockopt};
+use sealed::Sealed;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use wire::{Command, WireError, packet};
@@ -24,8 +27,10 @@ pub(super) struct Connection {
     token: u64,
     socket: Option<OwnedFd>,
     stage: Stage,
+    /// What is still to be sent, from `sent` on; with TLS, what is still to be encrypted.
     out: Vec<u8>,
     sent: usize,
+    sealed: Option<Box<Sealed>>,
     /// Registered for room to write.
     writes: bool,
     reader: ReplyReader,
@@ -64,6 +69,7 @@ pub(super) enum Trouble {
     Io(Errno),
     Closed,
     Login(LoginFailure),
+    Tls(String),
     Wire(WireError),
     Prepare(u16, String),
 }
@@ -78,6 +84,7 @@ impl Connection {
             stage: Stage::Down,
             out: Vec::with_capacity(512),
             sent: 0,
+            sealed: None,
             writes: false,
             reader: ReplyReader::default(),
             prepared: Vec::new(),
@@ -133,6 +140,7 @@ impl Connection {
         self.stage = Stage::Connecting;
         self.out.clear();
         self.sent = 0;
+        self.sealed = None;
         self.in_transaction = false;
         Ok(())
     }
@@ -190,7 +198,7 @@ impl Connection {
     ) -> Result<Option<Got>, Trouble> {
         if happened.writable && self.writes {
             if matches!(self.stage, Stage::Connecting) {
-                self.connected()?;
+                self.connected(shared)?;
             }
             self.flush(poll)?;
         }
@@ -200,10 +208,11 @@ impl Connection {
         Ok(None)
     }
 
-    fn connected(&mut self) -> Result<(), Trouble> {
+    fn connected(&mut self, shared: &Shared) -> Result<(), Trouble> {
         let Some(socket) = &self.socket else { return Err(Trouble::Closed) };
         sockopt::socket_error(socket).map_err(Trouble::Io)?.map_err(Trouble::Io)?;
-        self.stage = Stage::LoggingIn(Handshake::default(), Vec::new());
+        self.stage =
+            Stage::LoggingIn(Handshake::new(self.peer.transport(shared.secrecy.as_ref())), Vec::new());
         Ok(())
     }
 
@@ -217,23 +226,46 @@ impl Connection {
                 Err(Errno::INTR) => continue,
                 Err(error) => return Err(Trouble::Io(error)),
             };
-            let mut bytes = &buffer[..count];
-            if let Stage::LoggingIn(..) = self.stage {
-                if let Some(got) = self.log_in(poll, shared, bytes)? {
-                    return Ok(Some(got));
-                }
+            let got = if self.sealed.is_some() {
+                self.unseal(poll, shared, &buffer[..count])?
             } else {
-                while let Some(reply) = self.reader.feed(&mut bytes).map_err(Trouble::Wire)? {
-                    if let Some(got) = self.answered(poll, shared, reply)? {
-                        return Ok(Some(got));
-                    }
-                }
+                self.understand(poll, shared, &buffer[..count])?
+            };
+            if got.is_some() {
+                return Ok(got);
             }
             // A short read has emptied the socket: the next bytes are a new event.
             if count < buffer.len() {
                 return Ok(None);
             }
         }
+    }
+
+    #[inline]
+    fn understand(&mut self, poll: &Poll, shared: &Shared, mut bytes: &[u8]) -> Result<Option<Got>, Trouble> {
+        if let Stage::LoggingIn(..) = self.stage {
+            return self.log_in(poll, shared, bytes);
+        }
+        while let Some(reply) = self.reader.feed(&mut bytes).map_err(Trouble::Wire)? {
+            if let Some(got) = self.answered(poll, shared, reply)? {
+                return Ok(Some(got));
+            }
+        }
+        Ok(None)
+    }
+
+    /// The same for bytes of TLS.
+    fn unseal(&mut self, poll: &Poll, shared: &Shared, bytes: &[u8]) -> Result<Option<Got>, Trouble> {
+        let Some(sealed) = &mut self.sealed else { return Ok(None) };
+        let mut plain = sealed.open(bytes).map_err(Trouble::Tls)?;
+        let got = if plain.is_empty() { None } else { self.understand(poll, shared, &plain)? };
+        plain.clear();
+        if let Some(sealed) = &mut self.sealed {
+            sealed.give_back(plain);
+        }
+        // The handshake has something to say, and so may a change of keys.
+        self.flush(poll)?;
+        Ok(got)
     }
 
     #[inline]
@@ -270,11 +302,16 @@ impl Connection {
         let mut used = 0;
         while let Some(found) = packet::first(&input[used..]) {
             used += found.used;
-            let private = self.peer.is_private();
-            let step =
-                handshake.packet(&shared.account, private, found.sequence, found.payload, &mut self.out);
+            let step = handshake.packet(&shared.account, found.sequence, found.payload, &mut self.out);
             match step.map_err(Trouble::Login)? {
                 LoginStep::Wait => {}
+                LoginStep::BeginTls => {
+                    // The SSLRequest goes in the clear, what follows it does not.
+                    let request = std::mem::take(&mut self.out);
+                    handshake.secured(&shared.account, &mut self.out).map_err(Trouble::Login)?;
+                    let sealed = Sealed::begin(shared.secrecy.as_ref(), &self.peer.address, request);
+                    self.sealed = Some(Box::new(sealed.map_err(Trouble::Tls)?));
+                }
                 LoginStep::Done(capabilities) => done = Some(capabilities),
             }
         }
@@ -310,19 +347,27 @@ impl Connection {
     #[inline]
     fn flush(&mut self, poll: &Poll) -> Result<(), Trouble> {
         let Some(socket) = &self.socket else { return Err(Trouble::Closed) };
-        while self.sent < self.out.len() {
-            match rustix::net::send(socket, &self.out[self.sent..], SendFlags::NOSIGNAL) {
+        let out = match &mut self.sealed {
+            None => &mut self.out,
+            Some(sealed) => {
+                sealed.seal(&self.out).map_err(Trouble::Tls)?;
+                self.out.clear();
+                sealed.out()
+            }
+        };
+        while self.sent < out.len() {
+            match rustix::net::send(socket, &out[self.sent..], SendFlags::NOSIGNAL) {
                 Ok(count) => self.sent += count,
                 Err(Errno::AGAIN) => break,
                 Err(Errno::INTR) => {}
                 Err(error) => return Err(Trouble::Io(error)),
             }
         }
-        let full = self.sent < self.out.len();
+        let full = self.sent < out.len();
         if full {
             self.saturated += 1;
         } else {
-            self.out.clear();
+            out.clear();
             self.sent = 0;
         }
         if full != self.writes {
@@ -347,6 +392,7 @@ impl Trouble {
                 LoadError::Refused { address, code: error.code, message: error.message }
             }
             Self::Login(LoginFailure::Impossible(what)) => LoadError::Login { address, what },
+            Self::Tls(what) => LoadError::Tls { address, what },
             Self::Wire(source) | Self::Login(LoginFailure::Wire(source)) => {
                 LoadError::Wire { address, source }
             }

@@ -2,7 +2,7 @@
 
 use crate::error::LoadError;
 use crate::login::Account;
-use crate::target::{Peer, Target};
+use crate::target::{Peer, Secrecy, Target};
 use crate::workload::{Lane, Protocol, Workload};
 use std::sync::Arc;
 use std::time::Instant;
@@ -12,6 +12,8 @@ use std::time::Instant;
 pub(crate) struct Shared {
     pub(crate) workload: Arc<Workload>,
     pub(crate) account: Account,
+    /// How TLS is begun; `None` where it never is.
+    pub(crate) secrecy: Option<Secrecy>,
     /// Lanes that the workload uses, with the addresses of each.
     pub(crate) lanes: Vec<(Lane, Vec<Peer>)>,
     /// All clients of all threads.
@@ -40,8 +42,8 @@ impl Shared {
                 prepares[statement.lane as usize].extend(variants);
             }
         }
-        let account = target.account.clone();
-        Ok(Self { workload, account, lanes, clients, base: Instant::now(), first, places, prepares })
+        let (account, secrecy) = (target.account.clone(), target.secrecy()?);
+        Ok(Self { workload, account, secrecy, lanes, clients, base: Instant::now(), first, places, prepares })
     }
 
     /// The place of a variant of a statement among all.

@@ -73,6 +73,7 @@ struct Thread<'a> {
     in_flight: usize,
     tally: Tally,
     second: Second,
+    excuse: transactions::Excuse,
     last_trouble: Option<LoadError>,
 }
 
@@ -110,6 +111,7 @@ impl<'a> Thread<'a> {
             in_flight: 0,
             tally: Tally::new(&shared.workload),
             second: Second::new(0),
+            excuse: transactions::Excuse::default(),
             last_trouble: None,
         })
     }

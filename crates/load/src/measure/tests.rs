@@ -18,7 +18,7 @@ fn search(goal: &Goal, mut trial: impl FnMut(f64, f64) -> (u64, u64)) -> (Capaci
             Next::Done(capacity) => return (capacity, trials.iter().map(|t: &Trial| t.seconds).sum()),
             Next::Send { rate, seconds } => {
                 let (due, lost) = trial(rate, seconds);
-                trials.push(Trial { rate, seconds, due, lost });
+                trials.push(Trial { rate, seconds, due, lost, ..Trial::default() });
                 assert!(trials.len() < 200, "no end: {:?}", &trials[190..]);
             }
         }
@@ -96,6 +96,22 @@ fn a_server_that_can_do_everything_or_nothing_ends_the_search_too() {
 }
 
 #[test]
+fn a_short_trial_that_was_wrong_by_little_costs_one_step_and_not_half_the_range() {
+    let goal = goal("p99 < 15ms", 400.0);
+    let short =
+        |rate: f64, lost: u64| Trial { rate, seconds: goal.short, due: 1000, lost, ..Trial::default() };
+    let full = |rate: f64, lost: u64| Trial { seconds: goal.trial, ..short(rate, lost) };
+    let mut trials = vec![short(400.0, 0), short(800.0, 5), short(1600.0, 900)];
+    trials.extend(vec![full(1000.0, 900); 3]);
+    trials.extend(vec![full(800.0, 20); 3]);
+    let Next::Send { rate, .. } = goal.next(&trials) else { panic!("an end") };
+    assert!((rate - 800.0 / 1.03_f64.powi(2)).abs() < 1e-9, "{rate}");
+    trials.extend(vec![full(rate, 20); 3]);
+    let Next::Send { rate: further, .. } = goal.next(&trials) else { panic!("an end") };
+    assert!((further - rate / 1.03_f64.powi(4)).abs() < 1e-9, "{further}");
+}
+
+#[test]
 fn objectives_are_read_and_what_is_none_is_refused() {
     let found = Objective::parse("p99.9 <= 1.5s").unwrap();
     assert!((found.quantile - 0.999).abs() < 1e-12 && found.within == Duration::from_millis(1500));
@@ -107,9 +123,10 @@ fn objectives_are_read_and_what_is_none_is_refused() {
 #[test]
 fn a_lucky_trial_above_the_limit_does_not_raise_the_answer() {
     let goal = goal("p99 < 15ms", 400.0);
-    let full = |rate: f64, lost: u64| Trial { rate, seconds: goal.trial, due: 1000, lost };
-    let mut trials = vec![Trial { rate: 400.0, seconds: 20.0, due: 1000, lost: 0 }];
-    trials.push(Trial { rate: 800.0, seconds: 20.0, due: 1000, lost: 900 });
+    let full =
+        |rate: f64, lost: u64| Trial { rate, seconds: goal.trial, due: 1000, lost, ..Trial::default() };
+    let mut trials = vec![Trial { rate: 400.0, seconds: 20.0, due: 1000, lost: 0, ..Trial::default() }];
+    trials.push(Trial { rate: 800.0, seconds: 20.0, due: 1000, lost: 900, ..Trial::default() });
     trials.extend(vec![full(900.0, 0); 3]);
     trials.extend(vec![full(500.0, 500); 3]);
     trials.extend(vec![full(490.0, 0); 3]);

@@ -286,10 +286,11 @@ impl<'a> Live<'a> {
             "" => account.clone(),
             database => Account { database: database.to_owned(), ..account.clone() },
         };
+        handshake.without_tls(private);
         let (mut used, mut done, mut out) = (0, false, Vec::new());
         while let Some(found) = packet::first(&input[used..]) {
             used += found.used;
-            let step = handshake.packet(&account, private, found.sequence, found.payload, &mut out);
+            let step = handshake.packet(&account, found.sequence, found.payload, &mut out);
             done |= matches!(step.map_err(refusal)?, LoginStep::Done(_));
         }
         input.drain(..used);

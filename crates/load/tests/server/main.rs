@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod mix;
+mod secret;
 mod stand;
 
 use load::workload::file::{BUILT_IN, File};

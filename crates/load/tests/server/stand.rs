@@ -18,9 +18,13 @@ pub(crate) struct Stand {
 impl Stand {
     /// A primary without replicas.
     pub(crate) async fn up(performance_schema: bool) -> Self {
-        let base = tempfile::tempdir().unwrap();
         let mut spec = Spec::new(&[("a", 1)]);
         spec.server.performance_schema = performance_schema;
+        Self::with(spec).await
+    }
+
+    pub(crate) async fn with(spec: Spec) -> Self {
+        let base = tempfile::tempdir().unwrap();
         let lab = Lab::up(&spec, base.path()).await.unwrap();
         Self { lab, _base: base }
     }

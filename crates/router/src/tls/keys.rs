@@ -3,9 +3,9 @@
 //!
 //! Our pair lives as long as the process: clients ask for the public half in the login itself and keep it no longer.
 
-use rsa::pkcs8::{DecodePublicKey, EncodePublicKey, LineEnding};
-use rsa::rand_core::UnwrapErr;
-use rsa::{Oaep, RsaPrivateKey, RsaPublicKey};
+use ::tls::random;
+use rsa::pkcs8::{EncodePublicKey, LineEnding};
+use rsa::{Oaep, RsaPrivateKey};
 use sha1_for_rsa::Sha1;
 use std::sync::OnceLock;
 use wire::bridge::{Keys, Secret};
@@ -38,10 +38,6 @@ impl OwnKeys {
     }
 }
 
-fn random() -> UnwrapErr<getrandom::SysRng> {
-    UnwrapErr(getrandom::SysRng)
-}
-
 impl Keys for OwnKeys {
     fn public_key(&self) -> &[u8] {
         self.pair().map_or(&[], |pair| pair.public_pem.as_bytes())
@@ -53,9 +49,7 @@ impl Keys for OwnKeys {
     }
 
     fn seal(&self, pem: &[u8], plain: &[u8]) -> Option<Vec<u8>> {
-        let pem = std::str::from_utf8(pem).ok()?.trim_end_matches('\0');
-        let key = RsaPublicKey::from_public_key_pem(pem).ok()?;
-        key.encrypt(&mut random(), Oaep::<Sha1>::new(), plain).ok()
+        ::tls::sealed(pem, plain)
     }
 }
 

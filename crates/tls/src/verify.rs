@@ -6,7 +6,7 @@
 //! | verify_ca | yes | no |
 //! | verify_identity | yes | yes |
 
-use crate::error::Error;
+use super::TlsError;
 use fleet::config::TlsMode;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::client::{WebPkiServerVerifier, verify_server_cert_signed_by_trust_anchor};
@@ -23,7 +23,7 @@ pub(super) fn verifier(
     mode: TlsMode,
     roots: RootCertStore,
     provider: &Arc<CryptoProvider>,
-) -> Result<Arc<dyn ServerCertVerifier>, Error> {
+) -> Result<Arc<dyn ServerCertVerifier>, TlsError> {
     let provider = provider.clone();
     Ok(match mode {
         TlsMode::Disabled | TlsMode::Preferred | TlsMode::Required => {
@@ -32,7 +32,7 @@ pub(super) fn verifier(
         TlsMode::VerifyCa => Arc::new(Authority { roots: Some(roots), provider }),
         TlsMode::VerifyIdentity => WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider)
             .build()
-            .map_err(|e| Error::Tls(e.to_string()))?,
+            .map_err(|e| TlsError(e.to_string()))?,
     })
 }
 

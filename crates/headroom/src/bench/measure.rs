@@ -1,0 +1,295 @@
+//! `headroom bench measure`: searches whose answer is known, and a real server's again and again.
+//!
+//! | case | asked | how it is known |
+//! |---|---|---|
+//! | M/M/1: one place, 1 ms on average, p99 < 20 ms | within 3 % | `lab::null::theory`, exact |
+//! | M/D/4: four places, 4 ms each, p99 < 12 ms | within 3 % | the same |
+//! | a MariaDB server on this machine, read-only transactions | widest of the repetitions within 5 % | itself |
+//!
+//! Service times are milliseconds, so that wake-ups that are late by a tenth of one do not matter; the queues are worked
+//! out ahead and use no CPU. The search is that of `headroom measure`, in this process.
+
+use super::report::section::section;
+use super::server::Server;
+use super::{output, sysbench};
+use crate::machine::Machine;
+use crate::measure_command::search::{Found, Search};
+use crate::{exit, terminal};
+use anyhow::{Context, anyhow};
+use clap::Args;
+use lab::null::{NullServer, Service, Time, theory};
+use load::measure::{Goal, Objective, Trial};
+use load::workload::sysbench::Options;
+use load::{Account, Arrivals, Plan, Target};
+use serde::Serialize;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+const QUIET_LOOK: Duration = Duration::from_secs(2);
+/// What a known limit may be missed by.
+const KNOWN: f64 = 0.03;
+/// How far the repetitions may lie apart.
+const REPEATED: f64 = 0.05;
+/// Where the searches begin: they have to come the rest of the way by themselves.
+const START: f64 = 200.0;
+const ROWS: u32 = 20_000;
+const LAB_OBJECTIVE: &str = "p99 < 15ms";
+
+/// Flags of `headroom bench measure`.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct MeasureBenchArgs {
+    /// Length of a trial.
+    #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = fleet::config::duration)]
+    trial: Duration,
+    /// Searches on the real server; 0 leaves it out.
+    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(..=20))]
+    repetitions: u32,
+    /// Searches on each scripted server; 0 leaves them out.
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(..=20))]
+    scripted: u32,
+    /// From which moments, keys and times follow.
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Where the run's files go [default: benchmarks/runs/YYYY-MM-DD-load-measure].
+    #[arg(long)]
+    out: Option<PathBuf>,
+    /// Print everything as JSON instead of a table.
+    #[arg(long)]
+    json: bool,
+}
+
+/// One search.
+#[derive(Serialize)]
+struct Searched {
+    case: String,
+    objective: String,
+    /// The limit by theory.
+    exact: Option<f64>,
+    lower: Option<f64>,
+    upper: Option<f64>,
+    refused: Option<String>,
+    voided: Vec<String>,
+    trials: Vec<Trial>,
+}
+
+/// What was asked and what came of it.
+#[derive(Serialize)]
+struct Verdict {
+    asked: String,
+    measured: String,
+    met: bool,
+}
+
+#[derive(Serialize)]
+struct Report {
+    date: String,
+    machine: Machine,
+    verdicts: Vec<Verdict>,
+    searches: Vec<Searched>,
+}
+
+/// Searches, keeps what came of it, prints; "no" when a promise was missed.
+pub(crate) async fn run(args: MeasureBenchArgs) -> anyhow::Result<ExitCode> {
+    let directory = output::Directory::new(args.out.as_deref(), "load-measure", false)?;
+    let mut machine = Machine::look(&[], QUIET_LOOK).await?;
+    let stop = Arc::new(AtomicBool::new(false));
+    let flag = stop.clone();
+    tokio::spawn(async move {
+        crate::interrupted::interrupted().await;
+        flag.store(true, Ordering::Relaxed);
+    });
+    let mut searches = Vec::new();
+    for number in 0..args.scripted {
+        for (case, objective, service) in scripted(args.seed + u64::from(number)) {
+            let null = NullServer::start(service.clone())?;
+            let mut searched = args.search(&case, objective, null.address(), number, &stop).await?;
+            let objective = Objective::parse(objective).map_err(|e| anyhow!(e))?;
+            searched.exact = theory::largest_rate(&service, objective.quantile, objective.within);
+            searches.push(searched);
+        }
+    }
+    if args.repetitions > 0 && !stop.load(Ordering::Relaxed) {
+        let server = Server::up(&output::scratch(), 200).await?;
+        machine.programs.push(("server".to_owned(), server.version.clone()));
+        let found = args.on_the_lab(&server, &stop).await;
+        server.down().await?;
+        searches.extend(found?);
+    }
+    let verdicts = verdicts(&searches);
+    let report = Report { date: directory.date().to_owned(), machine, verdicts, searches };
+    let path = directory.create()?;
+    std::fs::write(path.join("searches.json"), serde_json::to_string_pretty(&report)? + "\n")?;
+    let text = markdown(&report);
+    std::fs::write(path.join("summary.md"), &text)?;
+    if args.json {
+        terminal::print_json(&report)?;
+    } else {
+        terminal::print(&text)?;
+    }
+    Ok(if report.verdicts.iter().all(|verdict| verdict.met) { exit::DONE } else { exit::no() })
+}
+
+/// Servers whose limit is known.
+fn scripted(seed: u64) -> [(String, &'static str, Service); 2] {
+    let exponential = Time::Exponential(Duration::from_millis(1), seed);
+    let constant = Time::Constant(Duration::from_millis(4));
+    [
+        ("M/M/1, 1 ms".to_owned(), "p99 < 20ms", Service::Queue { servers: 1, time: exponential }),
+        ("M/D/4, 4 ms".to_owned(), "p99 < 12ms", Service::Queue { servers: 4, time: constant }),
+    ]
+}
+
+impl MeasureBenchArgs {
+    async fn on_the_lab(&self, server: &Server, stop: &Arc<AtomicBool>) -> anyhow::Result<Vec<Searched>> {
+        let target = target(server.address);
+        let options = options();
+        tokio::task::spawn_blocking(move || load::tables::prepare(&target, &options, 2, 1, |_| ())).await??;
+        let mut searches = Vec::new();
+        for number in 0..self.repetitions {
+            searches.push(self.search("MariaDB", LAB_OBJECTIVE, server.address, number, stop).await?);
+        }
+        Ok(searches)
+    }
+
+    /// One search, as `headroom measure` does it.
+    async fn search(
+        &self,
+        case: &str,
+        objective: &str,
+        address: SocketAddr,
+        number: u32,
+        stop: &Arc<AtomicBool>,
+    ) -> anyhow::Result<Searched> {
+        terminal::complain(&format!("{case}, {objective}"));
+        let wanted = Objective::parse(objective).map_err(|error| anyhow!(error))?;
+        let workload = if case == "MariaDB" { "oltp_read_only" } else { "oltp_point_select" };
+        let workload = load::workload::sysbench::workload(workload, &options()).context("sysbench's own")?;
+        let plan = Plan {
+            workload: workload.into(),
+            target: target(address),
+            clients: 128,
+            threads: 1,
+            arrivals: Arrivals::poisson(START),
+            warm_up: Duration::from_secs(2),
+            time: self.trial,
+            grace: Duration::from_millis(100),
+            // Other keys and moments each time: what repeats is the answer.
+            seed: self.seed + 1000 * u64::from(number),
+            objective: Some(wanted.within),
+        };
+        let search =
+            Search { goal: Goal::new(wanted, self.trial, START, 1e6), objective: wanted, file: None };
+        let stop = stop.clone();
+        let run = move || search.run(plan, Vec::new(), &stop, terminal::complain);
+        let found = tokio::task::spawn_blocking(run).await??;
+        let Found { capacity, refused, voided, trials } = found;
+        let (lower, upper) = (capacity.and_then(|c| c.lower), capacity.and_then(|c| c.upper));
+        let (case, objective) = (case.to_owned(), objective.to_owned());
+        Ok(Searched { case, objective, exact: None, lower, upper, refused, voided, trials })
+    }
+}
+
+fn options() -> Options {
+    Options { tables: 1, table_size: ROWS, ..Options::default() }
+}
+
+fn target(address: SocketAddr) -> Target {
+    let account = Account {
+        user: sysbench::ACCOUNT.to_owned(),
+        database: sysbench::DATABASE.to_owned(),
+        ..Account::default()
+    };
+    Target::single(fleet::Address::tcp(address.ip().to_string(), address.port()), account)
+}
+
+fn verdicts(searches: &[Searched]) -> Vec<Verdict> {
+    let known = searches.iter().filter_map(|searched| {
+        let exact = searched.exact?;
+        let off = searched.lower.map(|lower| lower / exact - 1.0);
+        Some(Verdict {
+            asked: format!(
+                "{}, {}: {exact:.1} a second, within {:.0} %",
+                searched.case,
+                searched.objective,
+                KNOWN * 100.0
+            ),
+            measured: match (searched.lower, off) {
+                (Some(lower), Some(off)) => format!("{lower:.1} ({:+.1} %)", off * 100.0),
+                _ => searched.refused.clone().unwrap_or_default(),
+            },
+            met: off.is_some_and(|off| off.abs() <= KNOWN),
+        })
+    });
+    let mut verdicts: Vec<Verdict> = known.collect();
+    let of_lab = || searches.iter().filter(|searched| searched.exact.is_none());
+    let lower: Vec<f64> = of_lab().filter_map(|searched| searched.lower).collect();
+    if let (Some(least), Some(most)) =
+        (lower.iter().copied().min_by(f64::total_cmp), lower.iter().copied().max_by(f64::total_cmp))
+    {
+        let apart = most / least - 1.0;
+        let all: Vec<String> = lower.iter().map(|rate| format!("{rate:.0}")).collect();
+        verdicts.push(Verdict {
+            asked: format!(
+                "MariaDB, {LAB_OBJECTIVE}: {} searches at most {:.0} % apart",
+                of_lab().count(),
+                REPEATED * 100.0
+            ),
+            measured: format!("{}: {:.1} % apart", all.join(", "), apart * 100.0),
+            met: apart <= REPEATED && lower.len() == of_lab().count(),
+        });
+    } else if let Some(refused) = of_lab().find_map(|searched| searched.refused.clone()) {
+        verdicts.push(Verdict { asked: "MariaDB: a figure".to_owned(), measured: refused, met: false });
+    }
+    verdicts
+}
+
+fn markdown(report: &Report) -> String {
+    let machine = &report.machine;
+    let programs: Vec<String> = machine.programs.iter().map(|(name, v)| format!("{name} {v}")).collect();
+    let mut text = format!(
+        "# headroom measure against known limits, {}\n\n{}, {} cores, kernel {}, {}\n\n",
+        report.date,
+        machine.cpu,
+        machine.cores,
+        machine.kernel,
+        programs.join("; ")
+    );
+    if machine.was_busy() {
+        text.push_str(&format!(
+            "**others used {:.0} % of the CPU before the run**\n\n",
+            machine.busy_before * 100.0
+        ));
+    }
+    let met = |met: bool| if met { "yes" } else { "NO" }.to_owned();
+    let rows = report.verdicts.iter().map(|v| vec![v.asked.clone(), v.measured.clone(), met(v.met)]);
+    text.push_str(&section("Promises", &["asked", "measured", "met"], rows));
+    let number = |rate: Option<f64>| rate.map_or_else(|| "-".to_owned(), |rate| format!("{rate:.1}"));
+    let rows = report.searches.iter().map(|searched| {
+        vec![
+            searched.case.clone(),
+            searched.objective.clone(),
+            number(searched.exact),
+            number(searched.lower),
+            number(searched.upper),
+            searched.trials.len().to_string(),
+            searched.voided.len().to_string(),
+            format!("{:.0}", searched.trials.iter().map(|trial| trial.seconds).sum::<f64>()),
+        ]
+    });
+    let head = [
+        "server",
+        "objective",
+        ">exact",
+        ">lower bound",
+        ">upper bound",
+        ">trials",
+        ">did not count",
+        ">seconds",
+    ];
+    text.push_str(&section("Searches", &head, rows));
+    text
+}

@@ -1,0 +1,129 @@
+//! The loop of a search: asks what to send, sends it, judges it, keeps it; until the answer is known or the measurement
+//! proves unsound.
+
+use super::kept::TrialFile;
+use load::measure::{Capacity, Goal, Next, Objective, Trial};
+use load::{Arrivals, Load, Plan};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+/// After a trial that lost too much, the server gets this long to work off what was begun.
+const SETTLE: Duration = Duration::from_secs(1);
+/// A trial that did not count is repeated this often before the search is given up.
+const REPEATS: u32 = 2;
+/// The warm-up's keys and moments: none that a trial has.
+const WARM_UP_SEED: u64 = 1 << 40;
+
+/// A search.
+pub(crate) struct Search {
+    /// How precisely.
+    pub(crate) goal: Goal,
+    /// What is asked.
+    pub(crate) objective: Objective,
+    /// Where trials are kept.
+    pub(crate) file: Option<TrialFile>,
+}
+
+/// What it found.
+#[derive(Default)]
+pub(crate) struct Found {
+    /// `None` when it was given up.
+    pub(crate) capacity: Option<Capacity>,
+    /// Why it was.
+    pub(crate) refused: Option<String>,
+    /// Trials that did not count, with the reason.
+    pub(crate) voided: Vec<String>,
+    /// Those that did.
+    pub(crate) trials: Vec<Trial>,
+}
+
+impl Search {
+    /// How long it takes, for people.
+    pub(crate) fn duration_in_words(&self, trials: &[Trial]) -> String {
+        let usual = self.goal.seconds_left(trials);
+        format!(
+            "this takes about {} to {}; Ctrl-C ends it",
+            minutes(usual * 0.7),
+            minutes(usual.mul_add(1.7, self.goal.trial))
+        )
+    }
+
+    /// Searches on from these trials. `say` hears of each.
+    ///
+    /// # Errors
+    /// Whatever keeps the load from being sent at all, and a file that cannot be written.
+    pub(crate) fn run(
+        &self,
+        plan: Plan,
+        trials: Vec<Trial>,
+        stop: &Arc<AtomicBool>,
+        mut say: impl FnMut(&str),
+    ) -> anyhow::Result<Found> {
+        let (seed, warm_up) = (plan.seed, plan.warm_up);
+        let load = Load::connect(plan)?;
+        if !warm_up.is_zero() {
+            load.send(&Arrivals::poisson(self.goal.start), warm_up, seed ^ WARM_UP_SEED, stop, |_| ())?;
+        }
+        let mut found = Found { trials, ..Found::default() };
+        let mut unsound = 0;
+        loop {
+            let (rate, seconds) = match self.goal.next(&found.trials) {
+                Next::Done(capacity) => {
+                    found.capacity = Some(capacity);
+                    return Ok(found);
+                }
+                Next::Send { rate, seconds } => (rate, seconds),
+            };
+            let moments = seed + (found.trials.len() + found.voided.len()) as u64;
+            let time = Duration::from_secs_f64(seconds);
+            let outcome = load.send(&Arrivals::poisson(rate), time, moments, stop, |_| ())?;
+            if stop.load(Ordering::Relaxed) {
+                found.refused = Some("interrupted; --trials lets the same command go on".to_owned());
+                return Ok(found);
+            }
+            match Trial::of(&outcome, rate, seconds, self.objective) {
+                Ok(trial) => {
+                    unsound = 0;
+                    if let Some(file) = &self.file {
+                        file.keep(&trial)?;
+                    }
+                    found.trials.push(trial);
+                    say(&self.line(&trial, &found.trials));
+                    if trial.loss() > self.goal.loss {
+                        std::thread::sleep(SETTLE);
+                    }
+                }
+                Err(why) => {
+                    let why = format!("{rate:.1} a second: {why}");
+                    say(&format!("does not count: {why}"));
+                    found.voided.push(why.clone());
+                    unsound += 1;
+                    if unsound > REPEATS {
+                        found.refused = Some(why);
+                        return Ok(found);
+                    }
+                    std::thread::sleep(SETTLE);
+                }
+            }
+        }
+    }
+
+    fn line(&self, trial: &Trial, trials: &[Trial]) -> String {
+        let left = self.goal.seconds_left(trials);
+        let left = if left >= 1.0 { format!(", about {} left", minutes(left)) } else { String::new() };
+        format!(
+            "{:>9.1} a second for {:>2.0} s: p{} {:>8.2} ms, {:>6.2} % lost: {}{left}",
+            trial.rate,
+            trial.seconds,
+            self.objective.percent(),
+            trial.at_objective_ms,
+            trial.loss() * 100.0,
+            if trial.loss() > self.goal.loss { "misses" } else { "meets " },
+        )
+    }
+}
+
+fn minutes(seconds: f64) -> String {
+    if seconds < 90.0 { format!("{seconds:.0} s") } else { format!("{:.1} min", seconds / 60.0) }
+}
