@@ -13,6 +13,7 @@ use observe::host::disk;
 use observe::verdict::Ceilings;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::{Duration, Instant};
 
 /// Reads, and as many writes, a second.
 pub(super) const PER_S: u32 = 3000;
@@ -22,6 +23,8 @@ const MIB: u64 = 3 * 1024;
 const IDLE_MIB: u32 = 256;
 const IDLE_PER_S: u32 = 200;
 const IDLE_S: u32 = 3;
+/// What is ended may hold the disk for so long.
+const LET_GO: Duration = Duration::from_secs(5);
 const CGROUP: &str = "headroom-bench-disk";
 
 /// The disk; dropped, it is unmounted and removed.
@@ -62,7 +65,7 @@ impl Volume {
         let (image, mount) = (base.join("disk.img"), base.join("disk"));
         std::fs::create_dir_all(&mount).with_context(|| format!("making {}", mount.display()))?;
         if is_mounted(&mount) {
-            run("umount", &[mount.as_os_str()])?;
+            unmount(&mount)?;
         }
         let file = std::fs::File::create(&image).with_context(|| format!("making {}", image.display()))?;
         file.set_len(MIB << 20)?;
@@ -125,7 +128,7 @@ impl Volume {
 impl Drop for Volume {
     fn drop(&mut self) {
         if is_mounted(&self.mount)
-            && let Err(error) = run("umount", &[self.mount.as_os_str()])
+            && let Err(error) = unmount(&self.mount)
         {
             tracing::warn!(%error, "the bench's disk stays mounted");
             return;
@@ -173,6 +176,18 @@ fn is_mounted(path: &Path) -> bool {
     let mounts = std::fs::read_to_string("/proc/self/mounts").unwrap_or_default();
     let path = path.to_string_lossy();
     mounts.lines().any(|line| line.split(' ').nth(1) == Some(&*path))
+}
+
+/// Processes that were told to end may hold it for a moment; after a while it is detached for them to let go of.
+fn unmount(path: &Path) -> anyhow::Result<String> {
+    let until = Instant::now() + LET_GO;
+    while run("umount", &[path.as_os_str()]).is_err() {
+        if Instant::now() >= until {
+            return run("umount", &["--lazy".as_ref(), path.as_os_str()]);
+        }
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    Ok(String::new())
 }
 
 fn run(program: &str, arguments: &[&std::ffi::OsStr]) -> anyhow::Result<String> {
