@@ -36,6 +36,8 @@ impl Greeted {
 pub(crate) enum Failure {
     /// The server's doing, or the network's.
     Server(String),
+    /// It did not refuse, nor greet in time.
+    Slow(String),
     /// This host has run out of descriptors or ports: no other server would do better.
     Ourselves(String),
 }
@@ -45,7 +47,7 @@ pub(crate) async fn connect(reach: &Address, until: Instant) -> Result<Greeted, 
     let begun = Instant::now();
     let late = |what: &str| {
         let waited: Duration = begun.elapsed();
-        Failure::Server(format!("{what} for {} ms", waited.as_millis()))
+        Failure::Slow(format!("{what} for {} ms", waited.as_millis()))
     };
     let mut server = match timeout_at(until, open(reach)).await {
         Err(_) => return Err(late("no connection")),

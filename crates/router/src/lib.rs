@@ -29,6 +29,7 @@ mod connect;
 mod door;
 pub mod eligible;
 mod error;
+mod find;
 pub mod flow;
 mod hold;
 mod identity;

@@ -1,17 +1,14 @@
 //! Session: one client's life, from accepted to closed.
 //!
-//! Pick a server, connect, wait for its greeting; when it fails, the next one, until the deadline. Up to here the
-//! client has not seen a byte, so none of this costs it an error. Then the login is carried through, within a deadline
+//! A server is found for it (`find`): up to here the client has not seen a byte. Then the login is carried through, within a deadline
 //! of its own, and the relay takes over.
 
-use crate::board::Sight;
 use crate::closed::Closed;
-use crate::connect::{Failure, Greeted, connect};
+use crate::connect::Greeted;
 use crate::door::{self, Place};
-use crate::hold::Hold;
+use crate::find::{self, Denied, Placed};
 use crate::identity;
 use crate::login::{Failed, Means, Opened, Why, change_user, log_in};
-use crate::pick::{Ask, Because, Refused, pick};
 use crate::refuse;
 use crate::relay::polled::Polled;
 use crate::relay::ring::Handed;
@@ -21,13 +18,11 @@ use crate::stream::{Socket, Stream};
 use crate::tally::Seat;
 use crate::tls::ToServers;
 use crate::turned_away::TurnedAway;
-use crate::view::Candidate;
 use crate::worker::{Counted, Stay, Worker};
 use fleet::config::ClientTlsMode;
-use fleet::{Address, ListenerRole, ServerName, State};
+use fleet::{Address, ListenerRole};
 use std::net::SocketAddr;
 use std::rc::Rc;
-use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use tokio::time::Instant;
 use wire::bridge::{Bridge, FromClient, Refusal, Terms};
@@ -43,24 +38,6 @@ pub(crate) struct Arrival {
     pub(crate) at: Instant,
     /// Its place among the sessions of its listener.
     pub(crate) place: Place,
-}
-
-/// A session that has its server.
-struct Placed {
-    seat: Seat,
-    because: Because,
-    greeted: Greeted,
-    reach: Address,
-    /// The server is told who the client is.
-    tell_client: bool,
-}
-
-/// Why a session got no server.
-enum Denied {
-    /// Tell the client.
-    Refused(ErrPacket),
-    /// The client has left meanwhile.
-    ClientLeft,
 }
 
 /// Lets a client in: from accepted to relayed, or turned away.
@@ -83,8 +60,8 @@ pub(crate) async fn run(worker: Rc<Worker>, arrival: Arrival, counted: Counted) 
         }
     };
     let placed = match role {
-        ListenerRole::Reader => reader(&worker, at).await,
-        ListenerRole::Writer => writer(&worker, &client, at).await,
+        ListenerRole::Reader => find::reader(&worker, at).await,
+        ListenerRole::Writer => find::writer(&worker, &client, at).await,
     };
     match placed {
         Ok(placed) => begin(&worker, client, placed, peer, Stay { place, counted }).await,
@@ -309,127 +286,4 @@ fn from_client(mode: ClientTlsMode) -> FromClient {
         ClientTlsMode::Preferred => FromClient::Preferred,
         ClientTlsMode::Required => FromClient::Required,
     }
-}
-
-/// A server for reads. Refused as soon as nobody is left; waits only for the very first look at the fleet.
-async fn reader(worker: &Worker, at: Instant) -> Result<Placed, Denied> {
-    let mut changes = worker.board.changes();
-    let config = worker.board.sight().view.config.clone();
-    let until = at + config.connect_deadline;
-    let mut tried = Vec::new();
-    loop {
-        let sight = worker.board.sight();
-        match attempt(worker, &sight, ListenerRole::Reader, until, &mut tried).await? {
-            Ok(placed) => return Ok(placed),
-            Err(refused) => {
-                let snapshot = &sight.view.snapshot;
-                let anybody_unasked = snapshot.servers.iter().any(|server| server.state == State::Unasked);
-                let waits = (!snapshot.settled || anybody_unasked) && Instant::now() < until;
-                if !waits || tokio::time::timeout_at(until, changes.changed()).await.is_err() {
-                    return Err(Denied::Refused(refuse::nobody(ListenerRole::Reader, &refused)));
-                }
-            }
-        }
-    }
-}
-
-/// The server that takes writes. While none is known, or it cannot be reached, the session is held up to a deadline.
-async fn writer(worker: &Worker, client: &Stream, at: Instant) -> Result<Placed, Denied> {
-    let mut changes = worker.board.changes();
-    let config = worker.board.sight().view.config.clone();
-    let mut hold: Option<Hold> = None;
-    loop {
-        // Marked as seen before looking, so that a change during the attempt ends the wait at once.
-        changes.borrow_and_update();
-        let sight = worker.board.sight();
-        let until = at + config.hold_deadline.max(config.attempt_deadline);
-        let refused = match attempt(worker, &sight, ListenerRole::Writer, until, &mut Vec::new()).await? {
-            Ok(placed) => return Ok(placed),
-            Err(refused) => refused,
-        };
-        if hold.is_none() {
-            hold = Hold::take(&worker.board.held);
-        }
-        let Some(hold) = &hold else {
-            return Err(Denied::Refused(refuse::too_many_held(Hold::MOST)));
-        };
-        match hold.wait(&mut changes, client, until).await {
-            crate::hold::Ended::Changed => {}
-            crate::hold::Ended::ClientLeft => return Err(Denied::ClientLeft),
-            crate::hold::Ended::Deadline => {
-                return Err(Denied::Refused(refuse::nobody(ListenerRole::Writer, &refused)));
-            }
-        }
-    }
-}
-
-/// Tries servers one after the other until one greets, none is left (inner error), or this host is at its end.
-async fn attempt(
-    worker: &Worker,
-    sight: &Arc<Sight>,
-    role: ListenerRole,
-    until: Instant,
-    tried: &mut Vec<(ServerName, String)>,
-) -> Result<Result<Placed, Refused>, Denied> {
-    let mut sight = sight.clone();
-    loop {
-        let view = &sight.view;
-        let have = sight.readers();
-        let phase = worker.board.phase;
-        let ask = Ask { role, from: view.own_zone.as_ref(), have: &have, tried, phase };
-        let picked = match pick(view, &ask, &mut rand::rng()) {
-            Ok(picked) if Instant::now() < until => picked,
-            Ok(_) => return Ok(Err(Refused { reasons: std::mem::take(tried) })),
-            Err(refused) => return Ok(Err(refused)),
-        };
-        let candidate = &view.candidates[picked.server];
-        let seat = Seat::take(sight.tallies[picked.server].clone(), role, worker.thread);
-        let limit = until.min(Instant::now() + view.config.attempt_deadline);
-        let greeted = connect(&candidate.reach, limit).await;
-        match greeted.and_then(|greeted| offers_enough(worker, candidate, greeted)) {
-            Ok(greeted) => {
-                seat.connected(&picked.because);
-                let reach = candidate.reach.clone();
-                let tell_client = candidate.proxy_protocol;
-                return Ok(Ok(Placed { seat, because: picked.because, greeted, reach, tell_client }));
-            }
-            Err(Failure::Ourselves(why)) => {
-                tracing::warn!(server = %candidate.name, why, "cannot open a connection");
-                return Err(Denied::Refused(refuse::own_fault(&why)));
-            }
-            Err(Failure::Server(why)) => {
-                seat.failed();
-                drop(seat);
-                tracing::warn!(server = %candidate.name, why, "server failed a new session; the next one is tried");
-                worker.board.suspect(&candidate.name, &why);
-                tried.push((candidate.name.clone(), why));
-            }
-        }
-        sight = worker.board.sight();
-    }
-}
-
-/// Refuses a server that offers no TLS where that is demanded, or that would not understand what it is to be told: the
-/// client has not seen a byte, so the next can be tried.
-fn offers_enough(worker: &Worker, server: &Candidate, greeted: Greeted) -> Result<Greeted, Failure> {
-    let to_servers = worker.board.secrecy.to_servers();
-    if to_servers.is_none() && !server.proxy_protocol {
-        return Ok(greeted);
-    }
-    let greeting = wire::Greeting::parse(greeted.payload());
-    if server.proxy_protocol && greeting.as_ref().is_ok_and(|g| g.flavour() == wire::greeting::Flavour::MySql)
-    {
-        let why =
-            "takes no PROXY protocol header (MySQL; MariaDB does): remove proxy_protocol from its [[server]]";
-        return Err(Failure::Server(why.to_owned()));
-    }
-    let Some(to_servers) = to_servers.filter(|_| !matches!(greeted.server, Stream::Unix(_))) else {
-        return Ok(greeted);
-    };
-    let offers = greeting.is_ok_and(|greeting| greeting.capabilities.contains(wire::Capabilities::SSL));
-    if !offers && !to_servers.preferred {
-        return Err(Failure::Server("offers no TLS, and [router.tls] demands it".to_owned()));
-    }
-    worker.board.secrecy.offered(&server.name, offers);
-    Ok(greeted)
 }

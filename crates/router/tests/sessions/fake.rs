@@ -34,6 +34,8 @@ pub(crate) enum Script {
     Mute,
     /// Greets, takes the login, answers every command with so many mebibytes of random rows.
     Floods(usize),
+    /// The same, but greets only after so long, as a server does whose host has no processor free.
+    ServesLate(Duration),
     /// Accepts and says nothing.
     Hangs,
     /// Says half of a greeting and closes.
@@ -145,7 +147,10 @@ async fn play(
             let (mut from, mut to) = stream.split();
             let _ = tokio::io::copy(&mut from, &mut to).await;
         }
-        Script::Serves | Script::Floods(_) => {
+        Script::Serves | Script::ServesLate(_) | Script::Floods(_) => {
+            if let Script::ServesLate(after) = script {
+                tokio::time::sleep(after).await;
+            }
             let _ = stream.write_all(&greeting).await;
             let _ = serve(script, stream, commands, flooded).await;
         }

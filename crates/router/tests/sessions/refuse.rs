@@ -16,6 +16,16 @@ fn quick() -> RouterConfig {
 }
 
 #[tokio::test]
+async fn servers_that_are_all_slow_are_tried_again_with_more_time() {
+    let late = Script::ServesLate(quick().attempt_deadline * 3 / 2);
+    let (one, two) = (Fake::start("one", late).await, Fake::start("two", late).await);
+    let front = Front::start(quick(), &[Reader], vec![one.replica(), two.replica()]);
+    let client = within(5, Client::connect(front.port(0))).await.unwrap();
+    assert!(["one", "two"].contains(&client.server.as_str()));
+    assert_eq!(one.accepted.load(SeqCst) + two.accepted.load(SeqCst), 3, "each once, and one with more time");
+}
+
+#[tokio::test]
 async fn servers_that_fail_before_the_first_byte_cost_the_client_no_error() {
     for script in [Script::Refuses, Script::Hangs, Script::Breaks, Script::Errs(1040)] {
         let bad = Fake::start("bad", script).await;
