@@ -12,6 +12,7 @@ use driven_router::Router;
 use lab::{Lab, Spec};
 use mysql_async::prelude::Queryable;
 use serde_json::{Value, json};
+use std::net::SocketAddrV4;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::time::{Duration, Instant};
@@ -25,27 +26,27 @@ const LANES: [&[&str]; 2] = [
     &["go-suite", "go", "sysbench"],
 ];
 
+/// Where the drivers find the router.
+pub(crate) struct Addresses {
+    pub(crate) reader: SocketAddrV4,
+    pub(crate) writer: SocketAddrV4,
+    /// Whether it is on unix sockets too.
+    pub(crate) sockets: bool,
+}
+
 /// Starts everything, runs every runner to its end, and fails with what each of them said.
 pub(crate) async fn drivers_work_through_the_router(program: Option<PathBuf>) {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap();
     prepare(&root);
     let base = tempfile::tempdir().unwrap();
-    let tls = |file: &str| root.join("target/drivers/tls").join(file).display().to_string();
-    let mut spec = Spec::new(&[("a", 2), ("b", 1)])
-        .option("max_allowed_packet", "64M")
-        .option("local_infile", "1")
-        .option("ssl_cert", &tls("cert.pem"))
-        .option("ssl_key", &tls("key.pem"));
-    if let Some(program) = program {
-        spec = spec.program(program);
-    }
-    let lab = Lab::up(&spec, base.path()).await.unwrap();
+    let lab = Lab::up(&spec(&root, program), base.path()).await.unwrap();
     create_account(&lab).await;
     log_in_everywhere(&lab).await;
     let router = Router::start(&lab).await;
     router.wait_ready().await;
+    let through = Addresses { reader: router.reader, writer: router.writer, sockets: true };
     let lane = |runners: &[&str]| -> Vec<Value> {
-        runners.iter().map(|runner| said(runner, &run(&root, &lab, &router, runner))).collect()
+        runners.iter().map(|runner| said(runner, &run(&root, &lab, &through, runner))).collect()
     };
     let mut results: Vec<Value> = std::thread::scope(|scope| {
         let lanes = LANES.map(|runners| scope.spawn(move || lane(runners)));
@@ -59,12 +60,26 @@ pub(crate) async fn drivers_work_through_the_router(program: Option<PathBuf>) {
     compare_with_the_guide(&root, &version, &results);
 }
 
-fn prepare(root: &Path) {
+/// Servers that do what the drivers ask of them.
+pub(crate) fn spec(root: &Path, program: Option<PathBuf>) -> Spec {
+    let tls = |file: &str| root.join("target/drivers/tls").join(file).display().to_string();
+    let spec = Spec::new(&[("a", 2), ("b", 1)])
+        .option("max_allowed_packet", "64M")
+        .option("local_infile", "1")
+        .option("ssl_cert", &tls("cert.pem"))
+        .option("ssl_key", &tls("key.pem"));
+    match program {
+        Some(program) => spec.program(program),
+        None => spec,
+    }
+}
+
+pub(crate) fn prepare(root: &Path) {
     let output = Command::new("tests/drivers/prepare.sh").current_dir(root).output().unwrap();
     assert!(output.status.success(), "drivers are missing: {}", String::from_utf8_lossy(&output.stderr));
 }
 
-async fn create_account(lab: &Lab) {
+pub(crate) async fn create_account(lab: &Lab) {
     let mut root = lab.connect("a1").await.unwrap();
     root.query_drop(format!("CREATE USER {USER}@'%' IDENTIFIED BY '{PASSWORD}'")).await.unwrap();
     root.query_drop(format!("GRANT ALL ON *.* TO {USER}@'%' WITH GRANT OPTION")).await.unwrap();
@@ -73,7 +88,7 @@ async fn create_account(lab: &Lab) {
 /// A first login on every server. MySQL asks for the password itself while it has not cached it, and
 /// mysql-connector-python without TLS sends it then in a form that MySQL refuses (error 1045), with or without a router. Its
 /// own first logins reach one replica, and the reader leads to all of them.
-async fn log_in_everywhere(lab: &Lab) {
+pub(crate) async fn log_in_everywhere(lab: &Lab) {
     for server in lab.servers() {
         let real = lab.real(&server).unwrap();
         let opts = mysql_async::OptsBuilder::default()
@@ -95,13 +110,13 @@ async fn log_in_everywhere(lab: &Lab) {
     }
 }
 
-fn run(root: &Path, lab: &Lab, router: &Router, runner: &str) -> Output {
+pub(crate) fn run(root: &Path, lab: &Lab, through: &Addresses, runner: &str) -> Output {
     let real = lab.real("a1").unwrap().to_string();
-    let (reader, writer) = (router.reader.to_string(), router.writer.to_string());
+    let (reader, writer) = (through.reader.to_string(), through.writer.to_string());
     let socket = |name: &str| lab.dir().join(name).display().to_string();
     let mut command = Command::new("tests/drivers/run.sh");
     command.arg(runner).args(["--reader", &reader, "--writer", &writer, "--direct", &real, "--user", USER]);
-    if !runner.contains("connector") {
+    if through.sockets && !runner.contains("connector") {
         // Neither has sockets in Java, and Connector/Python's runner does without.
         command.args(["--reader-socket", &socket("reader.sock"), "--writer-socket", &socket("writer.sock")]);
     }
@@ -124,7 +139,7 @@ async fn mysql_async(root: &Path, lab: &Lab, router: &Router) -> Value {
 }
 
 /// The promised line of JSON; one failed check with everything that was said when it is not.
-fn said(runner: &str, output: &Output) -> Value {
+pub(crate) fn said(runner: &str, output: &Output) -> Value {
     let text = String::from_utf8_lossy(&output.stdout);
     let result: Option<Value> = serde_json::from_str(text.trim()).ok();
     let right = |result: &Value| output.status.success() == (result["failed"] == 0);
@@ -135,7 +150,7 @@ fn said(runner: &str, output: &Output) -> Value {
     })
 }
 
-fn failed_checks(result: &Value) -> String {
+pub(crate) fn failed_checks(result: &Value) -> String {
     let checks = result["checks"].as_array().cloned().unwrap_or_default();
     let failed = checks.iter().filter(|check| check["state"] == "failed");
     failed.map(|check| format!("\n{}: {}: {}", result["driver"], check["name"], check["why"])).collect()

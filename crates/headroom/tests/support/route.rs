@@ -18,6 +18,8 @@ use told::{Told, options};
 /// Ended when dropped, and what it has pinned removed.
 pub(crate) struct Route {
     child: Option<Child>,
+    /// Another has taken over from it.
+    first: Option<Child>,
     pub(crate) file: PathBuf,
     pub(crate) reader: SocketAddrV4,
     pub(crate) writer: SocketAddrV4,
@@ -51,20 +53,38 @@ impl Route {
         );
         let (file, log) = (lab.dir().join("route.toml"), lab.dir().join("route.log"));
         std::fs::write(&file, text).unwrap();
-        Self { child: None, file, reader, writer, told: Told { admin, log } }
+        Self { child: None, first: None, file, reader, writer, told: Told { admin, log } }
     }
 
     pub(crate) fn start(&mut self) {
         self.start_by(&[]);
     }
 
+    /// Starts a second process that takes over from this one.
+    pub(crate) fn take_over(&mut self) {
+        self.first = self.child.take();
+        self.start_with(&[], &["--take-over"]);
+    }
+
+    /// Waits for the end of the process that another took over from.
+    pub(crate) async fn first_end(&mut self) -> ExitStatus {
+        let ended = self.told.ended(self.first.as_mut().unwrap()).await;
+        self.first = None;
+        ended
+    }
+
     /// Starts it by another program, which is to become it.
     pub(crate) fn start_by(&mut self, program: &[&str]) {
+        self.start_with(program, &[]);
+    }
+
+    fn start_with(&mut self, program: &[&str], more: &[&str]) {
         let words = [program, &[env!("CARGO_BIN_EXE_headroom"), "route", "--config"]].concat();
         let log = std::fs::OpenOptions::new().create(true).append(true).open(&self.told.log).unwrap();
         let child = Command::new(words[0])
             .args(&words[1..])
             .arg(&self.file)
+            .args(more)
             .env_clear()
             .env("PATH", "/usr/bin:/bin")
             .stdin(Stdio::null())
@@ -104,7 +124,7 @@ impl Route {
 
 impl Drop for Route {
     fn drop(&mut self) {
-        if let Some(mut child) = self.child.take() {
+        for mut child in [self.first.take(), self.child.take()].into_iter().flatten() {
             let _ = child.kill();
             let _ = child.wait();
         }

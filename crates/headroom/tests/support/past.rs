@@ -1,0 +1,274 @@
+//! `headroom route` with zero-hop in front of a lab, and what has to hold of it on any server.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot do its next step has failed")]
+#![allow(dead_code, reason = "each test that shares this uses a part of it")]
+
+#[path = "route.rs"]
+pub(crate) mod route;
+
+use lab::{Change, Fault, Lab};
+use mysql_async::Conn;
+use mysql_async::prelude::Queryable;
+use route::told::{LIMIT, POLL, options, routing, server_of};
+use route::{Route, connect};
+use rustix::process::Signal;
+use serde_json::Value;
+use std::io::Write;
+use std::net::{SocketAddr, SocketAddrV4, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::time::{Duration, Instant};
+
+pub(crate) fn root() -> bool {
+    let root = rustix::process::geteuid().is_root();
+    if !root {
+        std::io::stderr().write_all(b"NOT TESTED: zero-hop needs root\n").unwrap();
+    }
+    root
+}
+
+/// Servers are reached at their own addresses, without the lab's links: a server then sees its clients' own ports.
+pub(crate) fn in_zone_a(lab: &Lab, zero_hop: &str, insight: &str) -> Route {
+    let mut servers = format!("[fleet]\nseeds = [\"{}\"]\n", lab.real("a1").unwrap());
+    for name in lab.servers() {
+        let at = lab.real(&name).unwrap();
+        servers.push_str(&format!("[[server]]\nmatch = \"{at}\"\nname = \"{name}\"\n"));
+    }
+    // Reads stay in the zone of the router.
+    let router = format!("warm_up = \"0s\"\nzero_hop = \"{zero_hop}\"\nslack = 10.0");
+    Route::new(lab, &router, &format!("insight = \"{insight}\""), &servers)
+}
+
+pub(crate) async fn sessions_are_past_and_counted(lab: &Lab, route: &Route) {
+    let mut session = connect(lab, route.reader).await.unwrap();
+    assert_eq!(
+        server_of(&mut session).await,
+        lab.real("a2").unwrap().ip().to_string(),
+        "the nearest replica"
+    );
+    let mut writer = connect(lab, route.writer).await.unwrap();
+    assert_eq!(server_of(&mut writer).await, lab.real("a1").unwrap().ip().to_string());
+    let counted =
+        |status: &Value| routing(status, "a2")["past"] == 1 && routing(status, "a1")["writers"] == 1;
+    route.wait_for("the sessions are counted", counted).await;
+    let status = route.status();
+    assert_eq!(status["zero_hop"]["in_force"], true, "{status}");
+    let listener = &status["listeners"][0];
+    assert_eq!(listener["zero_hop"]["text"], "all new sessions go past this process");
+    assert_eq!((&listener["accepted"], &listener["zero_hop"]["past"]), (&0.into(), &1.into()), "{listener}");
+    let socket = TcpStream::connect(route.reader).unwrap();
+    assert_eq!(socket.peer_addr().unwrap(), SocketAddr::from(route.reader), "what was dialled");
+    let metrics = route.get("/metrics");
+    assert!(metrics.contains("headroom_zero_hop_in_force 1.0"), "{metrics}");
+    let shown = route.headroom(&["status"]);
+    let text = String::from_utf8_lossy(&shown.stdout).into_owned();
+    assert!(text.contains("zero-hop: all new sessions go past this process"), "{text}");
+    let ours = pinned(route);
+    assert_eq!((&ours["alive"], &ours["programs"].as_array().unwrap().len()), (&true.into(), &6));
+    session.disconnect().await.unwrap();
+    writer.disconnect().await.unwrap();
+}
+
+pub(crate) async fn a_drained_server_is_left_idle_first(lab: &Lab, route: &Route) {
+    let mut idle = connect(lab, route.reader).await.unwrap();
+    let mut busy = connect(lab, route.reader).await.unwrap();
+    let on_a2 = lab.real("a2").unwrap().ip().to_string();
+    assert_eq!([server_of(&mut idle).await, server_of(&mut busy).await], [on_a2.clone(), on_a2]);
+    busy.query_drop("START TRANSACTION WITH CONSISTENT SNAPSHOT").await.unwrap();
+    route.wait_for("both are counted", |status| routing(status, "a2")["past"] == 2).await;
+    assert!(route.headroom(&["drain", "a2", "--deadline", "6s"]).status.success());
+    let ended = Instant::now();
+    route.wait_for("one session is left", |status| routing(status, "a2")["past"] == 1).await;
+    assert!(idle.query_drop("SELECT 1").await.is_err(), "the idle one was ended");
+    busy.query_drop("SELECT 1").await.expect("the transaction was left alone");
+    route.wait_for("nobody is left", |status| routing(status, "a2")["past"] == 0).await;
+    assert!(ended.elapsed() > Duration::from_secs(4), "only at the deadline");
+    assert!(busy.query_drop("SELECT 1").await.is_err());
+    let closed = routing(&route.status(), "a2")["closed"].clone();
+    assert!(closed["drained"].as_u64() >= Some(1), "{closed}");
+    assert_eq!(closed["cut at the drain deadline"], 1, "{closed}");
+    let mut elsewhere = connect(lab, route.reader).await.unwrap();
+    assert_eq!(server_of(&mut elsewhere).await, lab.real("b1").unwrap().ip().to_string());
+    elsewhere.disconnect().await.unwrap();
+    assert!(route.headroom(&["undrain", "a2"]).status.success());
+    route.wait_for("a2 back", |status| routing(status, "a2")["reads"]["eligible"] == true).await;
+}
+
+/// New connections all the while, and one that stays: killed, stopped and started again, headroom loses none.
+pub(crate) async fn restarts_lose_no_connection(lab: &Lab, route: &mut Route) {
+    let mut kept = connect(lab, route.reader).await.unwrap();
+    let load = Load::start(lab, route.reader);
+    for signal in [Signal::KILL, Signal::TERM] {
+        load.some_more().await;
+        route.signal(signal);
+        route.end().await;
+        load.some_more().await;
+        let listed = route.headroom(&["zero-hop", "status"]);
+        assert!(String::from_utf8_lossy(&listed.stdout).contains("in force"), "{listed:?}");
+        route.start();
+        ready(route).await;
+        load.some_more().await;
+    }
+    load.end().await;
+    kept.query_drop("SELECT 1").await.expect("a session outlives both restarts");
+    kept.disconnect().await.unwrap();
+}
+
+/// A session that goes past the router to a2. One that came to the listener, as some do for a second after a failure, would
+/// be a process's own, which waits for its transaction.
+async fn connect_past(lab: &Lab, route: &Route) -> Conn {
+    let deadline = Instant::now() + LIMIT;
+    loop {
+        let session = connect(lab, route.reader).await.unwrap();
+        for _ in 0..50 {
+            if routing(&route.status(), "a2")["past"] == 1 {
+                return session;
+            }
+            tokio::time::sleep(POLL).await;
+        }
+        assert!(Instant::now() < deadline, "no session goes past to a2\n{}", route.words());
+        session.disconnect().await.unwrap();
+    }
+}
+
+/// New connections all the while, and one that stays: a second process takes over from the first.
+pub(crate) async fn a_take_over_loses_no_connection(lab: &Lab, route: &mut Route) {
+    let past = |status: &Value| {
+        status["listeners"][0]["zero_hop"]["text"] == "all new sessions go past this process"
+    };
+    let mut kept = connect_past(lab, route).await;
+    kept.query_drop("BEGIN").await.unwrap();
+    let load = Load::start(lab, route.reader);
+    load.some_more().await;
+    route.take_over();
+    ready(route).await;
+    load.some_more().await;
+    route.first_end().await;
+    load.some_more().await;
+    let in_force = |status: &Value| {
+        status["zero_hop"]["in_force"] == true
+            && past(status)
+            && routing(status, "a2")["past"].as_u64() >= Some(1)
+    };
+    route.wait_for("the second has what the first had", in_force).await;
+    // Some seconds, in which what the first one left behind could run out.
+    let later = Instant::now() + Duration::from_secs(3);
+    while Instant::now() < later {
+        load.some_more().await;
+    }
+    route.wait_for("and keeps it", in_force).await;
+    load.end().await;
+    kept.query_drop("SELECT 1").await.expect("the transaction is where it was");
+    kept.query_drop("COMMIT").await.unwrap();
+    assert!(route.headroom(&["drain", "a2", "--deadline", "15s"]).status.success());
+    route
+        .wait_for("the second ends what the first saw begin", |status| routing(status, "a2")["past"] == 0)
+        .await;
+    let closed = routing(&route.status(), "a2")["closed"].clone();
+    assert!(closed["drained"].as_u64() >= Some(1), "{closed}");
+    assert!(route.headroom(&["undrain", "a2"]).status.success());
+    route.wait_for("a2 back", |status| routing(status, "a2")["reads"]["eligible"] == true).await;
+}
+
+/// From the moment it is killed, nobody who connects meets an error: what the kernel has not yet seen fail, the listener
+/// makes up for.
+pub(crate) async fn a_killed_server_refuses_nobody(lab: &Lab, route: &Route) {
+    let pooled = [connect(lab, route.reader).await.unwrap(), connect(lab, route.reader).await.unwrap()];
+    // A close of a younger session could be an application's that says goodbye.
+    let opened = Instant::now();
+    while opened.elapsed() < Duration::from_millis(1100) {
+        tokio::time::sleep(POLL).await;
+    }
+    lab.change("a2", Change::Begin(Fault::Kill)).await.unwrap();
+    for mut session in pooled {
+        while session.query_drop("SELECT 1").await.is_ok() {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    }
+    for _ in 0..50 {
+        let mut session = connect(lab, route.reader).await.expect("another server, at once");
+        assert_eq!(server_of(&mut session).await, lab.real("b1").unwrap().ip().to_string());
+        session.disconnect().await.unwrap();
+    }
+    lab.change("a2", Change::End(Fault::Kill)).await.unwrap();
+    route.wait_for("a2 back", |status| routing(status, "a2")["reads"]["eligible"] == true).await;
+}
+
+pub(crate) async fn switched_off_the_listener_serves(lab: &Lab, route: &Route) {
+    let mut kept = connect(lab, route.reader).await.unwrap();
+    let name = pinned(route)["name"].as_str().unwrap().to_owned();
+    let removed = route.headroom(&["zero-hop", "off", &name]);
+    assert!(String::from_utf8_lossy(&removed.stdout).contains("Removed: "), "{removed:?}");
+    let off = |status: &Value| status["zero_hop"]["in_force"] == false;
+    route.wait_for("the router has noticed", off).await;
+    let status = route.status();
+    assert!(
+        status["listeners"][0]["zero_hop"]["text"].as_str().unwrap().contains("switched off"),
+        "{status}"
+    );
+    let before = status["listeners"][0]["accepted"].as_u64().unwrap();
+    let mut relayed = connect(lab, route.reader).await.unwrap();
+    relayed.query_drop("SELECT 1").await.unwrap();
+    assert_eq!(route.status()["listeners"][0]["accepted"], before + 1);
+    kept.query_drop("SELECT 1").await.expect("open sessions stay");
+    let again = route.headroom(&["zero-hop", "off", &name]);
+    assert_eq!(again.status.code(), Some(1));
+    kept.disconnect().await.unwrap();
+    relayed.disconnect().await.unwrap();
+}
+
+/// Connects, asks and leaves, over and over, in the background.
+struct Load {
+    stop: Arc<AtomicBool>,
+    done: Arc<AtomicU64>,
+    task: tokio::task::JoinHandle<mysql_async::Result<()>>,
+}
+
+impl Load {
+    fn start(lab: &Lab, address: SocketAddrV4) -> Self {
+        let (stop, done) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
+        let (ended, counted, opts) =
+            (stop.clone(), done.clone(), options(lab, *address.ip(), address.port()));
+        let task = tokio::spawn(async move {
+            while !ended.load(Relaxed) {
+                let mut session = Conn::new(opts.clone()).await?;
+                session.query_drop("SELECT 1").await?;
+                session.disconnect().await?;
+                counted.fetch_add(1, Relaxed);
+            }
+            Ok(())
+        });
+        Self { stop, done, task }
+    }
+
+    /// Returns when some more connections have been made; when one has failed, `end` says so.
+    async fn some_more(&self) {
+        let (before, deadline) = (self.done.load(Relaxed), Instant::now() + LIMIT);
+        while self.done.load(Relaxed) < before + 30 && !self.task.is_finished() {
+            assert!(Instant::now() < deadline, "connections hang");
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    }
+
+    async fn end(self) {
+        self.stop.store(true, Relaxed);
+        self.task.await.unwrap().expect("every connection works, whether headroom runs or not");
+    }
+}
+
+pub(crate) async fn ready(route: &Route) {
+    let eligible = |status: &Value, name: &str| routing(status, name)["reads"]["eligible"] == true;
+    let ready = |status: &Value| {
+        status["writer"] == "a1"
+            && eligible(status, "a2")
+            && eligible(status, "b1")
+            && status["process"]["pid"] == route.pid()
+    };
+    route.wait_for("two replicas and a primary", ready).await;
+}
+
+fn pinned(route: &Route) -> Value {
+    let shown = route.headroom(&["zero-hop", "status", "--json"]);
+    let pinned: Value = serde_json::from_slice(&shown.stdout).unwrap();
+    pinned.as_array().unwrap().iter().find(|p| p["title"] == route.title()).unwrap().clone()
+}
