@@ -29,7 +29,7 @@ fn a_minute_of_this_machine_is_what_mpstat_and_iostat_and_ss_say_it_is() {
     let mpstat = tool("mpstat", &["-P", "ALL", "-o", "JSON"]);
     let iostat = tool("iostat", &["-x", "-y", "-o", "JSON"]);
     let (mpstat, iostat) =
-        (statistics(mpstat.wait_with_output().unwrap()), statistics(iostat.wait_with_output().unwrap()));
+        (statistics(&mpstat.wait_with_output().unwrap()), statistics(&iostat.wait_with_output().unwrap()));
     let sample = sampler.read().since(&before).unwrap();
     for line in mpstat["cpu-load"].as_array().unwrap() {
         let name = line["cpu"].as_str().unwrap();
@@ -93,7 +93,7 @@ fn the_connections_are_those_that_ss_counts(sampler: &mut Sampler) {
     assert!(seen, "in none of 20 looks did ss count as many connections as /proc/net/snmp");
 }
 
-fn statistics(output: Output) -> Value {
+fn statistics(output: &Output) -> Value {
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let all: Value = serde_json::from_slice(&output.stdout).unwrap();
     all["sysstat"]["hosts"][0]["statistics"][0].clone()
