@@ -41,9 +41,12 @@ pub(crate) fn put_in_force(
     Ok(())
 }
 
+/// How the files of links begin.
+pub(crate) const LINK: &str = "link_";
+
 /// File of a link.
 pub(crate) fn link_name(name: &str) -> String {
-    format!("link_{name}")
+    format!("{LINK}{name}")
 }
 
 fn kind_of(name: &str) -> (&'static str, u32, u32) {

@@ -1,10 +1,10 @@
 //! What is pinned on bpffs, of whichever process, alive or gone: shown and removed.
 
-use crate::attach::link_name;
+use crate::attach::{LINK, link_name};
 use crate::bypass::{map_name, monotonic_ns, sessions};
 use crate::layout::{self, About, Fate, LISTENERS, MAPS, Map, TARGETS, Tally};
 use crate::mounts;
-use crate::sys::MapFd;
+use crate::sys::{self, MapFd};
 use serde::Serialize;
 use std::io;
 use std::net::SocketAddr;
@@ -95,18 +95,25 @@ pub(crate) fn clear(directory: &Path) {
     let _ = std::fs::remove_dir(directory);
 }
 
-/// Removes the pins: links first, so that no program runs on maps that are gone.
+/// Removes the pins: links first, so that no program runs on maps that are gone. When this returns, none runs any more.
 pub(crate) fn clear_files(directory: &Path) {
     let Ok(entries) = std::fs::read_dir(directory) else { return };
     let mut files: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
     files.sort();
-    files.iter().for_each(|file| drop(std::fs::remove_file(file)));
+    for file in files {
+        let is_link = file.file_name().is_some_and(|name| name.to_string_lossy().starts_with(LINK));
+        if is_link && let Ok(link) = sys::get(&file) {
+            // One whose cgroup is gone is detached already.
+            let _ = sys::detach(&link);
+        }
+        let _ = std::fs::remove_file(file);
+    }
 }
 
 fn read(directory: &Path) -> Option<Pinned> {
     let name = directory.file_name()?.to_str()?.to_owned();
     let links =
-        |entry: std::fs::DirEntry| Some(entry.file_name().to_str()?.strip_prefix("link_")?.to_owned());
+        |entry: std::fs::DirEntry| Some(entry.file_name().to_str()?.strip_prefix(LINK)?.to_owned());
     let mut programs: Vec<String> = std::fs::read_dir(directory).ok()?.flatten().filter_map(links).collect();
     programs.sort();
     let get = |spec: &layout::MapSpec| MapFd::get(&directory.join(map_name(spec.name)), spec).ok();

@@ -34,6 +34,7 @@ enum Command {
     Info = 15,
     LinkCreate = 28,
     LinkUpdate = 29,
+    LinkDetach = 34,
 }
 
 /// The union, zeroed but for what was put.
@@ -227,6 +228,11 @@ pub(crate) fn attach(program: &OwnedFd, cgroup: BorrowedFd<'_>, attach: u32) -> 
 /// Puts another program into a link, at once: no call falls between the two.
 pub(crate) fn replace(link: &OwnedFd, program: &OwnedFd) -> io::Result<()> {
     Attr::new().fd(0, borrow(link)).fd(4, borrow(program)).call(Command::LinkUpdate).map(drop)
+}
+
+/// Takes the program of a link out of its cgroup, at once: without it, that happens some time after the last pin is gone.
+pub(crate) fn detach(link: &OwnedFd) -> io::Result<()> {
+    Attr::new().fd(0, borrow(link)).call(Command::LinkDetach).map(drop)
 }
 
 /// The number of the cgroup that a link is attached to.
