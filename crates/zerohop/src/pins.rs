@@ -112,8 +112,7 @@ pub(crate) fn clear_files(directory: &Path) {
 
 fn read(directory: &Path) -> Option<Pinned> {
     let name = directory.file_name()?.to_str()?.to_owned();
-    let links =
-        |entry: std::fs::DirEntry| Some(entry.file_name().to_str()?.strip_prefix(LINK)?.to_owned());
+    let links = |entry: std::fs::DirEntry| Some(entry.file_name().to_str()?.strip_prefix(LINK)?.to_owned());
     let mut programs: Vec<String> = std::fs::read_dir(directory).ok()?.flatten().filter_map(links).collect();
     programs.sort();
     let get = |spec: &layout::MapSpec| MapFd::get(&directory.join(map_name(spec.name)), spec).ok();
