@@ -6,7 +6,7 @@ use anyhow::Context;
 use fleet::config::Config;
 use fleet::{ServerName, Snapshot, State};
 use observe::Watcher;
-use router::zero_hop::{Identity, Idle, IdleAnswer};
+use router::zero_hop::{Answer, Identity, Idle, Witness};
 use router::{Recording, Router, Sockets, Wanted};
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -47,7 +47,7 @@ impl Engine {
         let started = Router::start_on(router, listeners, sockets, snapshots.clone(), suspect);
         let idleness = watcher.idleness();
         let started = started.and_then(|router| {
-            router.go_past(identity, Box::new(move |server| idle(idleness.clone(), server.clone())))?;
+            router.go_past(identity, Arc::new(Asks(idleness)))?;
             Ok(router)
         });
         match started {
@@ -184,11 +184,21 @@ impl Engine {
     }
 }
 
-/// A question to a server, in the router's terms.
-fn idle(idleness: observe::Idleness, server: ServerName) -> IdleAnswer {
-    Box::pin(async move {
-        let sessions = idleness.of(&server).await?;
-        let observe::IdleSessions { idle, busy, any_transaction } = sessions;
-        Ok(Idle { idle, busy, any_transaction })
-    })
+/// Questions to a server, in the router's terms.
+struct Asks(observe::Idleness);
+
+impl Witness for Asks {
+    fn idle(&self, server: &ServerName) -> Answer<Idle> {
+        let (idleness, server) = (self.0.clone(), server.clone());
+        Box::pin(async move {
+            let sessions = idleness.of(&server).await?;
+            let observe::IdleSessions { idle, busy, any_transaction } = sessions;
+            Ok(Idle { idle, busy, any_transaction })
+        })
+    }
+
+    fn login(&self, server: &ServerName) -> Answer<()> {
+        let (idleness, server) = (self.0.clone(), server.clone());
+        Box::pin(async move { idleness.login(&server).await })
+    }
 }

@@ -29,6 +29,7 @@ async fn connections_go_past_the_router_and_everything_is_seen_moved_and_removed
     past::sessions_are_past_and_counted(&lab, &route).await;
     past::a_drained_server_is_left_idle_first(&lab, &route).await;
     past::restarts_lose_no_connection(&lab, &mut route).await;
+    past::a_goodbye_puts_nobody_in_doubt(&lab, &route).await;
     past::a_killed_server_refuses_nobody(&lab, &route).await;
     past::a_take_over_loses_no_connection(&lab, &mut route).await;
     past::switched_off_the_listener_serves(&lab, &route).await;

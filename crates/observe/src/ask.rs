@@ -111,6 +111,12 @@ impl Line {
         .await
     }
 
+    /// Says goodbye.
+    pub(crate) async fn close(self) {
+        // A server that is gone by now hears nothing.
+        let _ = self.conn.disconnect().await;
+    }
+
     /// Whether the server runs on the machine that asks: our packets to it leave from its own address, or from loopback.
     pub(crate) fn is_on_this_host(&self) -> bool {
         match (self.peer, self.local) {

@@ -79,8 +79,7 @@ impl Idleness {
     /// # Errors
     /// Why the server does not tell, in words, with the statement that mends it where a privilege is missing.
     pub async fn of(&self, server: &ServerName) -> Result<IdleSessions, String> {
-        let known = self.shared.snapshots.borrow().server(server).map(|s| s.reach.clone());
-        let reach = known.ok_or_else(|| format!("{server} is not part of the fleet any more"))?;
+        let reach = self.reach(server)?;
         let (who, deadline, spare) = self.take_line(server, &reach);
         let mut line = match spare {
             Some(line) => line,
@@ -89,6 +88,26 @@ impl Idleness {
         let rows = line.ask(STATEMENT, deadline).await.map_err(|error| words(&error, &who))?;
         self.state().lines.insert(server.clone(), Spare { line, reach, since: Instant::now() });
         Ok(read(&rows))
+    }
+
+    /// Whether this server lets us log in now: on a connection made for it and closed again.
+    ///
+    /// # Errors
+    /// Why not, in words.
+    pub async fn login(&self, server: &ServerName) -> Result<(), String> {
+        let reach = self.reach(server)?;
+        let (who, deadline) = {
+            let state = self.state();
+            (state.credentials.clone(), state.deadline)
+        };
+        let line = Line::open(&reach, &who, deadline).await.map_err(|error| error.to_string())?;
+        line.close().await;
+        Ok(())
+    }
+
+    fn reach(&self, server: &ServerName) -> Result<Address, String> {
+        let known = self.shared.snapshots.borrow().server(server).map(|s| s.reach.clone());
+        known.ok_or_else(|| format!("{server} is not part of the fleet any more"))
     }
 
     fn take_line(&self, server: &ServerName, reach: &Address) -> (Credentials, Duration, Option<Line>) {

@@ -127,13 +127,17 @@ impl Router {
     }
 
     /// Lets connections go past this process where the configuration wants it and the kernel allows it, from now on and
-    /// through reloads. `idle` asks a server which of its sessions may be closed.
+    /// through reloads. `witness` asks servers what cannot be heard past the path.
     ///
     /// # Errors
     /// Where the configuration requires it and it cannot be had.
-    pub fn go_past(&self, identity: zero_hop::Identity, idle: zero_hop::AskIdle) -> Result<(), Error> {
+    pub fn go_past(
+        &self,
+        identity: zero_hop::Identity,
+        witness: Arc<dyn zero_hop::Witness>,
+    ) -> Result<(), Error> {
         let (zero_hop, thread) =
-            ZeroHop::start(self.board.clone(), self.open_doors.subscribe(), identity, idle)?;
+            ZeroHop::start(self.board.clone(), self.open_doors.subscribe(), identity, witness)?;
         self.parts().threads.push(thread);
         let _ = self.zero_hop.set(zero_hop);
         Ok(())

@@ -1,12 +1,14 @@
 //! Zero-hop: where the kernel allows it, connections to a listener go straight to the picked server, past this process.
 //!
-//! `zerohop` is the mechanism; here is what it is told. Ten times a second, and at every change of the view:
+//! `zerohop` is the mechanism; here is what it is told. Ten times a second, at every change of the view, and when the kernel
+//! rings because a server came to be in doubt:
 //!
 //! 1. `count`: what the kernel counted becomes part of the tallies, so that pick and placement see sessions that go past
 //!    as they see those of the relay; a server that refused one is suspected as if it had refused us.
 //! 2. `page`: each listener's next picks, made by the same [`pick`](crate::pick) that places relayed sessions, are written
 //!    for the kernel to take one by one. It decides nothing itself.
-//! 3. `leave`: sessions that placement wants gone are ended, when the server itself says that they are idle.
+//! 3. `well`: a server that is in doubt because sessions ended is asked for a login, and is not in doubt when it gives one.
+//! 4. `leave`: sessions that placement wants gone are ended, when the server itself says that they are idle.
 //!
 //! **In doubt the ordinary listener**, which can wait, try others and refuse in words: when nobody is eligible, for a
 //! server that just failed, for every n-th session where insight samples, beyond `max_sessions`, and for listeners
@@ -20,6 +22,7 @@ mod fit;
 mod leave;
 mod page;
 mod resolve;
+mod well;
 
 use crate::board::Board;
 use crate::door::Door;
@@ -39,9 +42,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread::JoinHandle;
 use std::time::Duration;
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 use tokio::time::MissedTickBehavior;
-use zerohop::{Bypass, Fate, Spec};
+use well::Logins;
+use zerohop::{Bell, Bypass, Fate, Spec};
 
 /// Time between two looks.
 const TICK: Duration = Duration::from_millis(100);
@@ -71,10 +75,16 @@ pub struct Idle {
     pub any_transaction: bool,
 }
 
-/// The answer of a server, or why there is none.
-pub type IdleAnswer = Pin<Box<dyn Future<Output = Result<Idle, String>> + Send>>;
-/// Asks a server which of its sessions are idle.
-pub type AskIdle = Box<dyn Fn(&ServerName) -> IdleAnswer + Send + Sync>;
+/// The answer of a server, or why there is none, in words.
+pub type Answer<T> = Pin<Box<dyn Future<Output = Result<T, String>> + Send>>;
+
+/// Asks servers what nobody can hear who is not in the path.
+pub trait Witness: Send + Sync {
+    /// Which of its sessions are idle.
+    fn idle(&self, server: &ServerName) -> Answer<Idle>;
+    /// Whether it lets one log in now.
+    fn login(&self, server: &ServerName) -> Answer<()>;
+}
 
 /// Whether connections go past this process.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
@@ -122,21 +132,27 @@ impl ZeroHop {
         board: Arc<Board>,
         doors: watch::Receiver<Vec<Arc<Door>>>,
         identity: Identity,
-        idle: AskIdle,
+        witness: Arc<dyn Witness>,
     ) -> Result<(Self, JoinHandle<()>), Error> {
         let shown = Arc::new(ArcSwap::default());
         let leaving = Arc::new(AtomicBool::new(false));
         let handed_over = Arc::new(AtomicBool::new(false));
-        let mut course = Course::new(board, identity, idle, shown.clone(), leaving.clone());
+        let mut course = Course::new(board, identity, witness, shown.clone(), leaving.clone());
         course.handed_over = handed_over.clone();
         let config = course.board.sight().view.config.clone();
-        course.open_or_close(&config);
-        if let (Mode::Require, State::Not(error)) = (config.zero_hop, &mut course.state) {
-            return Err(Error::ZeroHop(error.take().unwrap_or(zerohop::Error::Removed)));
-        }
-        course.look(&doors.borrow());
         let runtime =
             tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(Error::Thread)?;
+        let entered = runtime.enter();
+        course.open_or_close(&config);
+        if let (Mode::Require, State::Not(error)) = (config.zero_hop, &mut course.state) {
+            let error = error.take().unwrap_or(zerohop::Error::Removed);
+            // The caller may be a task, in which no runtime can be dropped.
+            drop(entered);
+            runtime.shutdown_background();
+            return Err(Error::ZeroHop(error));
+        }
+        course.look(&doors.borrow());
+        drop(entered);
         let thread = std::thread::Builder::new()
             .name("headroom-0-hop".to_owned())
             .spawn(move || runtime.block_on(course.run(doors)))
@@ -172,7 +188,7 @@ enum State {
 struct Course {
     board: Arc<Board>,
     identity: Identity,
-    idle: Arc<AskIdle>,
+    witness: Arc<dyn Witness>,
     shown: Arc<ArcSwap<Shown>>,
     leaving: Arc<AtomicBool>,
     handed_over: Arc<AtomicBool>,
@@ -182,21 +198,27 @@ struct Course {
     counts: Counts,
     pages: Pages,
     resolver: Resolver,
+    logins: Logins,
     going: Leaving,
+    /// A server has answered.
+    answered: Arc<Notify>,
+    /// The kernel has rung.
+    rung: Arc<Notify>,
 }
 
 impl Course {
     fn new(
         board: Arc<Board>,
         identity: Identity,
-        idle: AskIdle,
+        witness: Arc<dyn Witness>,
         shown: Arc<ArcSwap<Shown>>,
         leaving: Arc<AtomicBool>,
     ) -> Self {
+        let answered = Arc::new(Notify::new());
         Self {
             board,
             identity,
-            idle: Arc::new(idle),
+            witness,
             shown,
             leaving,
             handed_over: Arc::default(),
@@ -206,13 +228,16 @@ impl Course {
             counts: Counts::default(),
             pages: Pages::default(),
             resolver: Resolver::default(),
-            going: Leaving::default(),
+            logins: Logins::new(answered.clone()),
+            going: Leaving::new(answered.clone()),
+            answered,
+            rung: Arc::default(),
         }
     }
 
     async fn run(mut self, mut doors: watch::Receiver<Vec<Arc<Door>>>) {
         let mut changes = self.board.changes();
-        let answered = self.going.answered.clone();
+        let answered = self.answered.clone();
         let mut ticks = tokio::time::interval(TICK);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
@@ -220,6 +245,7 @@ impl Course {
                 changed = doors.changed() => if changed.is_err() { break },
                 () = answered.notified() => {}
                 changed = changes.changed() => if changed.is_err() { break },
+                () = self.rung.notified() => {}
                 _ = ticks.tick() => {
                     self.ticks = self.ticks.wrapping_add(1);
                     let config = self.board.sight().view.config.clone();
@@ -283,6 +309,7 @@ impl Course {
                 self.counts = Counts::resume(&bypass);
                 self.pages = Pages::default();
                 self.why_not.clear();
+                self.rung = listen_for_rings(&bypass);
                 self.state = State::On(Box::new(bypass));
             }
             Err(error) => self.cannot(error),
@@ -311,7 +338,8 @@ impl Course {
             let done = bypass.beat(alive, keep).and_then(|()| {
                 self.counts.take(bypass, &self.board, doors, &mut self.resolver)?;
                 self.pages.write(bypass, &self.board, doors, &mut self.resolver, &self.counts)?;
-                self.going.look(bypass, &self.board, &self.idle, &self.counts)
+                self.logins.look(bypass, &self.counts, &self.witness)?;
+                self.going.look(bypass, &self.board, &self.witness, &self.counts)
             });
             if let Err(error) = done {
                 self.cannot(error);
@@ -335,6 +363,28 @@ impl Course {
             .collect();
         Shown { whole: ZeroHopStatus { in_force: true, words, limits }, listeners }
     }
+}
+
+/// Tells of the kernel's rings for as long as somebody holds what is returned. Without the bell the ticks must do.
+fn listen_for_rings(bypass: &Bypass) -> Arc<Notify> {
+    /// The thread sees after this long that nobody listens any more.
+    const LOOK_UP: Duration = Duration::from_secs(1);
+    let rung = Arc::new(Notify::new());
+    let listener = Arc::downgrade(&rung);
+    let listen = |bell: Bell| {
+        std::thread::Builder::new().name("headroom-bell".to_owned()).spawn(move || {
+            while let Some(rung) = listener.upgrade() {
+                if bell.wait(LOOK_UP) {
+                    rung.notify_one();
+                }
+            }
+        })
+    };
+    let started = bypass.bell().map_err(|error| error.to_string());
+    if let Err(why) = started.and_then(|bell| listen(bell).map_err(|error| error.to_string())) {
+        tracing::warn!(why, "the kernel cannot ring when a server comes to be in doubt");
+    }
+    rung
 }
 
 /// The role of a listener that a session came by.

@@ -40,6 +40,7 @@ struct target {
 	__u32 listener;
 	__u32 flags;
 	__u32 spare;
+	__u64 well_at;      /* it was well then, says user space: doubts from before are void */
 };
 
 /* Written by the kernel alone. */

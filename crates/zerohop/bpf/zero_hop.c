@@ -20,7 +20,7 @@
 #define MAPPED __builtin_bswap32(0xffff)
 
 struct map;
-extern struct map about, listeners, active, pages, targets, tallies, fates, sessions;
+extern struct map about, listeners, active, pages, targets, tallies, fates, sessions, bell;
 
 static void *(*lookup)(void *map, const void *key) = (void *)BPF_FUNC_map_lookup_elem;
 static long (*update)(void *map, const void *key, const void *value, __u64 flags) = (void *)BPF_FUNC_map_update_elem;
@@ -29,6 +29,7 @@ static __u64 (*now)(void) = (void *)BPF_FUNC_ktime_get_ns;
 static __u64 (*cookie_of)(void *ctx) = (void *)BPF_FUNC_get_socket_cookie;
 static __u64 (*netns_of)(void *ctx) = (void *)BPF_FUNC_get_netns_cookie;
 static long (*set_callbacks)(void *ctx, int flags) = (void *)BPF_FUNC_sock_ops_cb_flags_set;
+static long (*ring)(void *bell, void *data, __u64 size, __u64 flags) = (void *)BPF_FUNC_ringbuf_output;
 
 #define ADD(counter, n) __sync_fetch_and_add(&(counter), (n))
 
@@ -63,7 +64,7 @@ INLINE struct target *next(struct about *us, __u32 listener, struct fate *fate, 
 		struct tally *tally = lookup(&tallies, &number);
 		if (!target || !tally)
 			continue;
-		if (tally->doubt_until > time) {
+		if (tally->doubt_until > time && tally->doubt_until > target->well_at + us->doubt) {
 			if (!alive) {
 				/* Better than an address where nobody listens. */
 				doubted = target;
@@ -192,12 +193,15 @@ SEC("program/release") int release(struct bpf_sock *sk)
 	return PASS;
 }
 
-INLINE void doubt(struct tally *tally)
+INLINE void doubt(struct tally *tally, __u32 number)
 {
 	__u32 zero = 0;
 	struct about *us = lookup(&about, &zero);
-	if (us)
-		tally->doubt_until = now() + us->doubt;
+	if (!us)
+		return;
+	tally->doubt_until = now() + us->doubt;
+	/* User space looks now, not at its next tick. A bell that is full has been rung. */
+	ring(&bell, &number, sizeof(number), BPF_RB_FORCE_WAKEUP);
 }
 
 INLINE void changed(struct bpf_sock_ops *ctx, struct session *session, __u64 cookie, __u32 from, __u32 to)
@@ -212,7 +216,7 @@ INLINE void changed(struct bpf_sock_ops *ctx, struct session *session, __u64 coo
 		ADD(tally->opened, 1);
 	} else if (from == BPF_TCP_SYN_SENT) {
 		ADD(tally->refused, 1);
-		doubt(tally);
+		doubt(tally, number);
 	} else if (from == BPF_TCP_ESTABLISHED && (session->state & SESSION_OPEN)) {
 		session->state |= SESSION_ENDED;
 		ADD(tally->ended, 1);
@@ -222,7 +226,7 @@ INLINE void changed(struct bpf_sock_ops *ctx, struct session *session, __u64 coo
 			 * applications that connect for each request, say goodbye, and let the server close. */
 			int grown = now() - session->since > GROWN;
 			if (to == BPF_TCP_CLOSE || (grown && !(target->flags & TARGET_CLOSES_MEAN_NOTHING)))
-				doubt(tally);
+				doubt(tally, number);
 		}
 	}
 	if (to == BPF_TCP_CLOSE) {
@@ -252,7 +256,7 @@ SEC("program/sockops") int sockops(struct bpf_sock_ops *ctx)
 		struct tally *tally = lookup(&tallies, &number);
 		if (tally) {
 			ADD(tally->hung, 1);
-			doubt(tally);
+			doubt(tally, number);
 		}
 	}
 	return PASS;

@@ -20,8 +20,8 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// How long a server that failed a connection is in doubt; user space has looked by then.
-const DOUBT: Duration = Duration::from_secs(1);
+/// How long a server that failed a connection is in doubt, unless user space says earlier that it is well.
+pub(crate) const DOUBT: Duration = Duration::from_secs(1);
 /// The walk over sessions ends here at the latest.
 const MOST_SESSIONS: usize = 65_536;
 
@@ -58,6 +58,8 @@ pub struct Targeted {
     pub number: u32,
     /// Whether sessions that the server ends first are no sign of a failure.
     pub closes_mean_nothing: bool,
+    /// When it was last said to be well, CLOCK_MONOTONIC in ns.
+    pub well_at: u64,
 }
 
 /// What a listener's next connections shall do.
@@ -223,16 +225,40 @@ impl Bypass {
             Some(known) => known.number,
             None => self.free_number()?,
         };
-        let entry = layout::target(listener, server, closes_mean_nothing);
-        let written = self.map(Map::Targets).update(&number.to_ne_bytes(), &entry, false);
-        written.map_err(|e| Error::kernel("enter a server", e))?;
-        self.targets.insert((listener, server), Targeted { number, closes_mean_nothing });
+        let well_at = known.map_or(0, |known| known.well_at);
+        self.enter(listener, server, Targeted { number, closes_mean_nothing, well_at })?;
         Ok(number)
+    }
+
+    /// The server was well at `well_at` (CLOCK_MONOTONIC, ns): doubts from before are void. No pair, nothing done.
+    ///
+    /// # Errors
+    /// What the kernel said.
+    pub fn seen_well(&mut self, listener: u32, server: SocketAddr, well_at: u64) -> Result<(), Error> {
+        match self.targets.get(&(listener, server)).copied() {
+            Some(known) if known.well_at < well_at => {
+                self.enter(listener, server, Targeted { well_at, ..known })
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn enter(&mut self, listener: u32, server: SocketAddr, targeted: Targeted) -> Result<(), Error> {
+        let entry = layout::target(listener, server, targeted.closes_mean_nothing, targeted.well_at);
+        let written = self.map(Map::Targets).update(&targeted.number.to_ne_bytes(), &entry, false);
+        written.map_err(|e| Error::kernel("enter a server", e))?;
+        self.targets.insert((listener, server), targeted);
+        Ok(())
     }
 
     /// Every pair that was ever made, with its number.
     pub fn targets(&self) -> impl Iterator<Item = (u32, SocketAddr, u32)> + '_ {
         self.targets.iter().map(|((listener, server), targeted)| (*listener, *server, targeted.number))
+    }
+
+    /// When each target was last said to be well, by its number.
+    pub fn well(&self) -> impl Iterator<Item = (u32, u64)> + '_ {
+        self.targets.values().map(|targeted| (targeted.number, targeted.well_at))
     }
 
     /// Forgets a pair that is in no page and has no session; its number may be given to another.
@@ -319,6 +345,10 @@ impl Bypass {
         let _ = self.map(Map::Sessions).delete(&session.cookie.to_ne_bytes());
     }
 
+    pub(crate) fn bell_map(&self) -> &MapFd {
+        self.map(Map::Bell)
+    }
+
     fn map(&self, map: Map) -> &MapFd {
         &self.maps[map as usize]
     }
@@ -336,7 +366,7 @@ impl Bypass {
         for number in 0..TARGETS as u32 {
             let entry = self.map(Map::Targets).lookup(&number.to_ne_bytes())?;
             if let Some((listener, server)) = entry.as_deref().and_then(layout::read_target) {
-                let targeted = Targeted { number, closes_mean_nothing: false };
+                let targeted = Targeted { number, closes_mean_nothing: false, well_at: 0 };
                 self.targets.insert((listener, server), targeted);
             }
         }

@@ -6,7 +6,7 @@ use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
 
 /// Number of this layout.
-pub(crate) const LAYOUT: u32 = 1;
+pub(crate) const LAYOUT: u32 = 2;
 /// Picks in a page, at most.
 pub const SLOTS: usize = 256;
 /// Listeners of a process, at most.
@@ -18,8 +18,11 @@ const SESSIONS: usize = 65_536;
 
 const HASH: u32 = 1;
 const ARRAY: u32 = 2;
+const RING: u32 = 27;
 /// Memory for entries that exist, not for all that could.
 const NO_PREALLOC: u32 = 1;
+/// Bytes of the bell's ring: a power of two and whole pages, whatever their size.
+const RING_SIZE: u32 = 65_536;
 
 pub(crate) const SESSION_LEFT: u32 = 4;
 const SESSION_OPEN: u32 = 1;
@@ -40,7 +43,7 @@ pub(crate) struct MapSpec {
 }
 
 /// Every map, in the order of [`Map`].
-pub(crate) const MAPS: [MapSpec; 8] = [
+pub(crate) const MAPS: [MapSpec; 9] = [
     array("about", ABOUT_SIZE, 1),
     hash("listeners", KEY_SIZE, 4, LISTENERS * 4),
     array("active", 4, LISTENERS),
@@ -49,6 +52,7 @@ pub(crate) const MAPS: [MapSpec; 8] = [
     array("tallies", TALLY_SIZE, TARGETS),
     array("fates", FATE_SIZE, LISTENERS),
     hash("sessions", 8, SESSION_SIZE, SESSIONS),
+    MapSpec { name: "bell", kind: RING, key: 0, value: 0, entries: RING_SIZE, flags: 0 },
 ];
 
 /// Index into [`MAPS`].
@@ -62,12 +66,14 @@ pub(crate) enum Map {
     Tallies,
     Fates,
     Sessions,
+    /// Rung when a server comes to be in doubt.
+    Bell,
 }
 
 const KEY_SIZE: usize = 20;
 const ABOUT_SIZE: usize = 40 + NAME;
 const PAGE_SIZE: usize = 16 + 4 * SLOTS;
-const TARGET_SIZE: usize = 32;
+const TARGET_SIZE: usize = 40;
 const TALLY_SIZE: usize = 64;
 const FATE_SIZE: usize = 32;
 const SESSION_SIZE: usize = 40;
@@ -145,6 +151,12 @@ pub struct Session {
 }
 
 impl Tally {
+    /// When it came to be in doubt, if it still is by the clock: what user space said since is not minded here.
+    pub fn doubted_at(&self) -> Option<u64> {
+        let since = self.doubt_until.saturating_sub(crate::bypass::DOUBT.as_nanos() as u64);
+        (self.doubt_until > crate::bypass::monotonic_ns()).then_some(since)
+    }
+
     /// Sessions now.
     pub fn open(&self) -> u64 {
         self.opened.saturating_sub(self.ended)
@@ -251,7 +263,7 @@ pub(crate) fn address_at(bytes: &[u8], at: usize) -> SocketAddr {
 }
 
 /// A target's entry.
-pub(crate) fn target(listener: u32, address: SocketAddr, closes_mean_nothing: bool) -> Vec<u8> {
+pub(crate) fn target(listener: u32, address: SocketAddr, closes_mean_nothing: bool, well_at: u64) -> Vec<u8> {
     let mut bytes = key(address);
     bytes.extend(listener.to_ne_bytes());
     let loopback = address.ip().to_canonical().is_loopback();
@@ -259,6 +271,7 @@ pub(crate) fn target(listener: u32, address: SocketAddr, closes_mean_nothing: bo
     let flags: u32 = flags.iter().filter(|(is, _)| *is).map(|(_, flag)| flag).sum();
     bytes.extend(flags.to_ne_bytes());
     bytes.extend([0; 4]);
+    bytes.extend(well_at.to_ne_bytes());
     bytes
 }
 
@@ -317,7 +330,7 @@ mod tests {
         let size = |map: Map| MAPS[map as usize].value as usize;
         assert_eq!(about.bytes().len(), size(Map::About));
         assert_eq!(page(&[None, Some(3)], 0).len(), size(Map::Pages));
-        assert_eq!(target(1, address, false).len(), size(Map::Targets));
+        assert_eq!(target(1, address, false, 0).len(), size(Map::Targets));
         assert_eq!(key(address).len(), MAPS[Map::Listeners as usize].key as usize);
         assert_eq!(Session::read(1, &[0; 40]).bytes().len(), size(Map::Sessions));
         assert_eq!(About::read(&about.bytes()), about);
@@ -325,7 +338,7 @@ mod tests {
 
     #[test]
     fn maps_stand_in_the_order_of_their_names() {
-        for (map, name) in [(Map::About, "about"), (Map::Pages, "pages"), (Map::Sessions, "sessions")] {
+        for (map, name) in [(Map::About, "about"), (Map::Pages, "pages"), (Map::Bell, "bell")] {
             assert_eq!(MAPS[map as usize].name, name);
         }
     }
@@ -335,7 +348,7 @@ mod tests {
         for text in ["127.0.0.1:3306", "[::1]:3307", "[2001:db8::7]:65535"] {
             let address: SocketAddr = text.parse().unwrap();
             assert_eq!(address_at(&key(address), 0), address);
-            assert_eq!(read_target(&target(7, address, true)), Some((7, address)));
+            assert_eq!(read_target(&target(7, address, true, 9)), Some((7, address)));
         }
         assert_eq!(read_target(&[0; TARGET_SIZE]), None);
     }

@@ -14,9 +14,11 @@
 //! | what is in the maps | `bpf/layout.h`, `layout` |
 //! | how programs get into the kernel, and are taken over | `bypass`, `attach`, `object`, `sys` |
 //! | what is pinned where, and how it is removed | `pins`, `mounts` |
+//! | how user space hears at once of a server in doubt | `bell` |
 //! | how a connection is looked at and ended from outside | `socket` |
 
 mod attach;
+mod bell;
 mod bypass;
 mod error;
 mod layout;
@@ -26,6 +28,7 @@ pub mod pins;
 pub mod socket;
 mod sys;
 
+pub use bell::Bell;
 pub use bypass::{Bypass, Spec, Targeted, Wanted, monotonic_ns, possible};
 pub use error::Error;
 pub use layout::{Fate, LISTENERS, SLOTS, Session, TARGETS, Tally};

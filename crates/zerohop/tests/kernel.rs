@@ -171,6 +171,43 @@ fn a_server_that_refuses_or_drops_a_session_is_in_doubt_at_once() {
 }
 
 #[test]
+fn a_doubt_rings_and_is_void_once_the_server_was_seen_well_after_it() {
+    if !root() {
+        return;
+    }
+    let [(ordinary, dialled), (one, at_one), _] = three("127.0.0.1");
+    let mut pinned = Pinned::new("well");
+    let (listener, picks) = pinned.send(dialled, &[Some(at_one)]);
+    let bell = pinned.bypass.bell().unwrap();
+    let rings = || bell.wait(Duration::ZERO);
+    assert!(!rings());
+    let (mut client, opened) = (TcpStream::connect(dialled).unwrap(), Instant::now());
+    let server = answers(&one, "one..");
+    wait_for("it is of some age", || opened.elapsed() > Duration::from_millis(1100));
+    drop(server);
+    client.read_to_end(&mut Vec::new()).unwrap();
+    assert!(rings(), "the session ended");
+    assert!(!rings());
+    let since = pinned.bypass.tally(picks[0].unwrap()).unwrap().doubted_at().unwrap();
+
+    pinned.bypass.seen_well(listener, at_one, since - 1).unwrap();
+    let client = TcpStream::connect(dialled).unwrap();
+    answers(&ordinary, "plain");
+    assert_eq!(word(&client), "plain", "what was seen before the doubt says nothing against it");
+    pinned.bypass.seen_well(listener, at_one, since).unwrap();
+    let client = TcpStream::connect(dialled).unwrap();
+    let kept = answers(&one, "again");
+    assert_eq!(word(&client), "again");
+    drop((kept, one));
+    drop(client);
+    assert!(TcpStream::connect(dialled).is_err());
+    assert!(rings(), "a new failure is a new doubt");
+    let client = TcpStream::connect(dialled).unwrap();
+    answers(&ordinary, "plain");
+    assert_eq!(word(&client), "plain");
+}
+
+#[test]
 fn a_client_that_leaves_is_no_failure_and_its_bytes_are_counted() {
     if !root() {
         return;

@@ -92,7 +92,7 @@ fn warnings(machine: &Machine, plan: &Plan) -> Vec<String> {
             machine.busy_before * 100.0
         ));
     }
-    if plan.rounds < 3 || plan.seconds < 5 {
+    if plan.rounds < 3 || plan.rounds * plan.seconds < 30 {
         warnings.push(format!(
             "a smoke run ({}): it shows that everything works, not how fast",
             plan.rounds_in_words()

@@ -170,6 +170,33 @@ pub(crate) async fn a_take_over_loses_no_connection(lab: &Lab, route: &mut Route
     route.wait_for("a2 back", |status| routing(status, "a2")["reads"]["eligible"] == true).await;
 }
 
+/// A session that its server ends while it is well is somebody's goodbye: the next one goes past all the same.
+pub(crate) async fn a_goodbye_puts_nobody_in_doubt(lab: &Lab, route: &Route) {
+    let cleared = || route.words().matches("it gives logins: not in doubt").count();
+    let before = cleared();
+    let (mut session, opened) = (connect_past(lab, route).await, Instant::now());
+    let id: u64 = session.query_first("SELECT CONNECTION_ID()").await.unwrap().unwrap();
+    while opened.elapsed() < Duration::from_millis(1100) {
+        tokio::time::sleep(POLL).await;
+    }
+    let a2 = lab.real("a2").unwrap();
+    let mut other = Conn::new(options(lab, *a2.ip(), a2.port())).await.unwrap();
+    other.query_drop(format!("KILL {id}")).await.unwrap();
+    let deadline = Instant::now() + LIMIT;
+    while cleared() == before {
+        assert!(Instant::now() < deadline, "a2 is in doubt\n{}", route.words());
+        tokio::time::sleep(POLL).await;
+    }
+    let accepted = || route.status()["listeners"][0]["accepted"].clone();
+    let before = accepted();
+    let mut next = connect(lab, route.reader).await.unwrap();
+    assert_eq!(server_of(&mut next).await, a2.ip().to_string());
+    assert_eq!(accepted(), before, "it went past");
+    for session in [next, other] {
+        session.disconnect().await.unwrap();
+    }
+}
+
 /// From the moment it is killed, nobody who connects meets an error: what the kernel has not yet seen fail, the listener
 /// makes up for.
 pub(crate) async fn a_killed_server_refuses_nobody(lab: &Lab, route: &Route) {

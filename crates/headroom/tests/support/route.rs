@@ -87,6 +87,7 @@ impl Route {
             .args(more)
             .env_clear()
             .env("PATH", "/usr/bin:/bin")
+            .env("HEADROOM_LOG", "info,router::zero_hop=debug")
             .stdin(Stdio::null())
             .stdout(log.try_clone().unwrap())
             .stderr(log)

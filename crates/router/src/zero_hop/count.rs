@@ -7,6 +7,7 @@
 use super::Role;
 use super::fit::fit;
 use super::resolve::Resolver;
+use super::well::Doubted;
 use crate::board::{Board, Sight};
 use crate::closed::Closed;
 use crate::door::Door;
@@ -26,6 +27,8 @@ const USUAL: u32 = 3;
 const LENIENT: Duration = Duration::from_secs(60);
 /// A server that closed sessions shows within this time whether it is well.
 const LOOKED: Duration = Duration::from_secs(2);
+/// A server that failed a connection is not asked for a login so soon.
+const FAILED: Duration = Duration::from_secs(1);
 /// How often bytes of live sessions are looked up.
 const BYTES_EVERY: Duration = Duration::from_secs(5);
 /// How often sessions without a greeting are looked for.
@@ -52,6 +55,7 @@ struct Seen {
     told: (u64, u64),
     opened_at: Option<Instant>,
     lost_at: Option<Instant>,
+    failed_at: Option<Instant>,
     usual: u32,
     lenient_until: Option<Instant>,
 }
@@ -116,6 +120,18 @@ impl Counts {
     /// Whether sessions that this server ends first are usual.
     pub(super) fn closes_mean_nothing(&self, listener: u32, at: SocketAddr) -> bool {
         self.seen.get(&(listener, at)).is_some_and(|seen| seen.lenient_until.is_some())
+    }
+
+    /// Who is in doubt because sessions ended, and for nothing else.
+    pub(super) fn doubted(&self, bypass: &Bypass) -> impl Iterator<Item = Doubted> {
+        let known: HashMap<u32, u64> = bypass.well().collect();
+        self.seen.iter().filter_map(move |((listener, at), seen)| {
+            let since = seen.tally.doubted_at()?;
+            let void = known.get(&seen.number).is_some_and(|well_at| *well_at >= since);
+            let failed = seen.failed_at.is_some_and(|at| at.elapsed() < FAILED);
+            let server = seen.server.clone().filter(|_| !void && !failed)?;
+            Some(Doubted { listener: *listener, at: *at, server, since })
+        })
     }
 
     /// The server and the role of a target.
@@ -193,6 +209,7 @@ impl Seen {
             told: (tally.to_server, tally.to_client),
             opened_at: None,
             lost_at: None,
+            failed_at: None,
             usual: 0,
             lenient_until: None,
         }
@@ -213,6 +230,9 @@ impl Seen {
             self.opened_at = Some(now);
         }
         add(&past.failures, refused);
+        if refused + hung > 0 {
+            self.failed_at = Some(now);
+        }
         let ours = past.ended_by_us.load(Relaxed).min(ended.saturating_sub(lost));
         past.ended_by_us.fetch_sub(ours, Relaxed);
         add(&past.closed[Closed::ClientLeft.index()], ended.saturating_sub(lost + ours));

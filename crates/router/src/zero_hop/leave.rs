@@ -12,7 +12,7 @@
 //! sessions end by themselves, or at the drain deadline where they must go; the status says so.
 
 use super::count::Counts;
-use super::{AskIdle, Idle, Role};
+use super::{Idle, Role, Witness};
 use crate::board::{Board, Sight};
 use crate::closed::Closed;
 use crate::tally::{Tally, Wanted};
@@ -36,13 +36,12 @@ const LONG: Duration = Duration::from_secs(1);
 const ASK_AGAIN: Duration = Duration::from_secs(10);
 
 /// What is under way.
-#[derive(Default)]
 pub(super) struct Leaving {
     asked: HashMap<ServerName, Asked>,
     refused: BTreeMap<ServerName, (String, Instant)>,
     since: HashMap<(ServerName, ListenerRole), Instant>,
     cut: HashSet<(ServerName, Instant)>,
-    pub(super) answered: Arc<Notify>,
+    answered: Arc<Notify>,
 }
 
 /// A question to a server.
@@ -69,12 +68,23 @@ struct Live {
 }
 
 impl Leaving {
+    /// `answered` is told when a server has answered.
+    pub(super) fn new(answered: Arc<Notify>) -> Self {
+        Self {
+            asked: HashMap::new(),
+            refused: BTreeMap::new(),
+            since: HashMap::new(),
+            cut: HashSet::new(),
+            answered,
+        }
+    }
+
     /// One look; cheap while nobody should leave.
     pub(super) fn look(
         &mut self,
         bypass: &Bypass,
         board: &Board,
-        ask: &Arc<AskIdle>,
+        witness: &Arc<dyn Witness>,
         counts: &Counts,
     ) -> Result<(), Error> {
         let (sight, now) = (board.sight(), Instant::now());
@@ -100,7 +110,7 @@ impl Leaving {
         for want in &wants {
             let is = |l: &&Live| counts.of(l.session.target) == Some((&want.tally.name, want.role));
             let theirs: Vec<&Live> = live.iter().filter(is).collect();
-            self.one(bypass, want, &theirs, ask, now);
+            self.one(bypass, want, &theirs, witness, now);
         }
         Ok(())
     }
@@ -115,7 +125,14 @@ impl Leaving {
         self.refused.iter().map(words).collect()
     }
 
-    fn one(&mut self, bypass: &Bypass, want: &Want, theirs: &[&Live], ask: &Arc<AskIdle>, now: Instant) {
+    fn one(
+        &mut self,
+        bypass: &Bypass,
+        want: &Want,
+        theirs: &[&Live],
+        witness: &Arc<dyn Witness>,
+        now: Instant,
+    ) {
         if want.deadline.is_some_and(|deadline| deadline <= now) {
             close(bypass, want, theirs.iter().copied(), |_| true);
             return;
@@ -151,16 +168,16 @@ impl Leaving {
                     self.refused.get(name).is_some_and(|(_, at)| now.duration_since(*at) < ASK_AGAIN);
                 let hope = theirs.iter().any(|l| !l.socket.busy && l.socket.quiet >= want.wanted.quiet);
                 if hope && !refused {
-                    self.ask(name, theirs, ask);
+                    self.ask(name, theirs, witness);
                 }
             }
         }
     }
 
-    fn ask(&mut self, name: &ServerName, theirs: &[&Live], ask: &Arc<AskIdle>) {
+    fn ask(&mut self, name: &ServerName, theirs: &[&Live], witness: &Arc<dyn Witness>) {
         let before = theirs.iter().map(|l| (l.session.cookie, (l.socket.sent, l.socket.received))).collect();
         let answer = Arc::new(Mutex::new(None));
-        let (slot, done, question) = (answer.clone(), self.answered.clone(), ask(name));
+        let (slot, done, question) = (answer.clone(), self.answered.clone(), witness.idle(name));
         tokio::spawn(async move {
             let said = question.await;
             *slot.lock().unwrap_or_else(PoisonError::into_inner) = Some(said);
