@@ -37,7 +37,7 @@ pub(crate) enum Command {
     Watch(WatchArgs),
     /// Measure what this host can do at most: disk, CPUs, memory, the way to each server.
     Probe(Box<crate::probe_command::ProbeArgs>),
-    /// What `watch` shows, for other programs: JSON and OpenMetrics on loopback.
+    /// What `watch` shows, for other programs: JSON and OpenMetrics.
     Agent(AgentArgs),
     /// Which statements, endpoints and servers take the time, as a running `headroom route` measures it.
     Top(crate::top::TopArgs),
@@ -190,9 +190,12 @@ Examples:
   headroom watch                               this host
   headroom watch --server 127.0.0.1:3306       this host and the fleet of that server
   headroom watch --server db1:3306 --once --json | jq -r '.servers[] | [.name, .verdict.text] | @tsv'
+  headroom watch --agent https://db1:9307 --agent https://db2:9307 --agent-ca ca.pem --agent-token-file token
+      The hosts and servers of these agents, each judged where it runs.
 
 Nothing is written to a server. Evidence of a host (CPU, disk, packets) is read where this runs: for servers elsewhere
-the verdict stands on what they say themselves. With --once exit code 1 when a bottleneck is named.";
+the verdict stands on what they say themselves, unless an agent there is asked. The agents' token: --agent-token-file,
+else HEADROOM_AGENT_TOKEN. With --once exit code 1 when a bottleneck is named.";
 
 /// Name what holds this host and its servers up, with evidence.
 ///
@@ -204,8 +207,11 @@ pub(crate) struct WatchArgs {
     /// Where the fleet is found; without any, this host alone is watched.
     #[command(flatten)]
     pub(crate) source: SourceArgs,
+    /// Agents whose hosts and servers are shown, in place of a fleet asked from here.
+    #[command(flatten)]
+    pub(crate) agents: crate::watch_command::AgentsArgs,
     /// Length of the windows that are judged, 2s to 60s.
-    #[arg(long, value_name = "DURATION", value_parser = window, default_value = "10s")]
+    #[arg(long, value_name = "DURATION", value_parser = window, default_value = "10s", conflicts_with = "agent")]
     pub(crate) window: Duration,
     /// One window, then the answer.
     #[arg(long)]
@@ -219,18 +225,33 @@ const AGENT_EXAMPLES: &str = "\
 Examples:
   headroom agent                                     this host
   headroom agent --server 127.0.0.1:3306             this host and the fleet of that server
-  curl -s http://127.0.0.1:9307/watch.json | jq -r .verdict.text";
+  curl -s http://127.0.0.1:9307/watch.json | jq -r .verdict.text
+  headroom agent --server 127.0.0.1:3306 --listen 0.0.0.0:9307 --tls-cert agent.pem --tls-key agent-key.pem --token-file token
+      Beyond loopback: with TLS and a token, never with less.
 
-/// What `watch` shows, for other programs: JSON and OpenMetrics on loopback.
+Token: never on the command line, where every user of the machine could read it. From --token-file, else
+HEADROOM_AGENT_TOKEN. Certificate, key and token are read again when the files change, and on HUP; bad ones are refused
+and the ones of before stay.";
+
+/// What `watch` shows, for other programs: JSON and OpenMetrics, on loopback or with a token and TLS.
 #[derive(Args, Debug, Clone)]
 #[command(after_help = AGENT_EXAMPLES)]
 pub(crate) struct AgentArgs {
     /// Where the fleet is found; without any, this host alone is watched.
     #[command(flatten)]
     pub(crate) source: SourceArgs,
-    /// Answer here; a loopback address.
+    /// Answer here; an address that others can reach takes a token and a certificate.
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:9307")]
     pub(crate) listen: SocketAddr,
+    /// Certificate, with what links it to its authority, PEM: the agent then speaks HTTPS only.
+    #[arg(long, value_name = "FILE", requires = "tls_key")]
+    pub(crate) tls_cert: Option<PathBuf>,
+    /// Its key, PEM.
+    #[arg(long, value_name = "FILE", requires = "tls_cert")]
+    pub(crate) tls_key: Option<PathBuf>,
+    /// File whose first line is the token that every request must bring [default: $HEADROOM_AGENT_TOKEN].
+    #[arg(long, value_name = "FILE")]
+    pub(crate) token_file: Option<PathBuf>,
     /// Length of the windows that are judged, 2s to 60s.
     #[arg(long, value_name = "DURATION", value_parser = window, default_value = "10s")]
     pub(crate) window: Duration,

@@ -13,6 +13,8 @@ pub(crate) struct Environment {
     pub(crate) log: Option<String>,
     /// `HEADROOM_ADMIN`: where a running `headroom route` answers.
     pub(crate) admin: Option<String>,
+    /// `HEADROOM_AGENT_TOKEN`: what opens an agent beyond loopback.
+    pub(crate) agent_token: Option<String>,
     /// `HOME`: where `.my.cnf` lies.
     pub(crate) home: Option<PathBuf>,
     /// `XDG_DATA_HOME`: where the user's data belong, if not below `HOME`.
@@ -36,6 +38,7 @@ impl Environment {
             password: some("HEADROOM_PASSWORD").or_else(|| some("MYSQL_PWD")),
             log: some("HEADROOM_LOG"),
             admin: some("HEADROOM_ADMIN"),
+            agent_token: some("HEADROOM_AGENT_TOKEN"),
             home: some("HOME").map(PathBuf::from),
             data: some("XDG_DATA_HOME").map(PathBuf::from),
             notify_socket: some("NOTIFY_SOCKET"),

@@ -38,10 +38,12 @@ mod status_command;
 mod still_life;
 mod table;
 mod terminal;
+mod token;
 mod top;
 mod upgrade;
 mod view;
 mod watch_command;
+mod web;
 mod zero_hop_command;
 
 use clap::Parser;

@@ -2,6 +2,7 @@
 //! programs.
 
 mod agent;
+mod hosts;
 mod metrics;
 mod station;
 mod text;
@@ -13,52 +14,97 @@ use crate::probe_command::known_ceilings;
 use crate::terminal::{self, Paint};
 use crate::{credentials, exit, interrupted, source};
 use fleet::config::FleetConfig;
+use hosts::Agents;
 use std::io::IsTerminal;
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::time::Duration;
+use tokio::sync::watch;
 
 pub(crate) use agent::run as agent;
+pub(crate) use hosts::AgentsArgs;
 pub(crate) use station::{Station, Watching};
 pub(crate) use view::{VerdictView, WatchView, figure as words};
 
 /// Windows are judged once this often.
 const EVERY: Duration = Duration::from_secs(1);
 
+type Views = watch::Receiver<Arc<WatchView>>;
+
 /// Runs `headroom watch`.
 pub(crate) async fn run(args: WatchArgs, environment: &Environment) -> anyhow::Result<ExitCode> {
+    if let Some(agents) = Agents::of(&args.agents, environment)? {
+        return tokio::select! {
+            outcome = watch_agents(&agents, &args, Paint::for_stdout(environment)) => outcome,
+            () = interrupted::interrupted() => Ok(exit::DONE),
+        };
+    }
     let station = Station::start(
         fleet_of(&args.source, environment)?,
         Watching::against(known_ceilings(environment), args.window),
     );
     let paint = Paint::for_stdout(environment);
     let outcome = tokio::select! {
-        outcome = show(&station, &args, paint) => outcome,
+        outcome = watch_station(&station, &args, paint) => outcome,
         () = interrupted::interrupted() => Ok(exit::DONE),
     };
     station.stop().await;
     outcome
 }
 
-async fn show(station: &Station, args: &WatchArgs, paint: Paint) -> anyhow::Result<ExitCode> {
+async fn watch_station(station: &Station, args: &WatchArgs, paint: Paint) -> anyhow::Result<ExitCode> {
     let mut views = station.views();
     if args.once {
         // A window, and the windows that a verdict needs to be named.
         let until = tokio::time::Instant::now() + args.window + EVERY * 3;
         tokio::time::sleep_until(until).await;
         let view = views.borrow_and_update().clone();
-        if args.json {
-            terminal::print_json(&*view)?;
-        } else {
-            terminal::print(&text::text(&view, paint))?;
-        }
-        return Ok(if view.has_bottleneck() { exit::no() } else { exit::DONE });
+        return show_once(&view, args.json, paint);
     }
-    let live = std::io::stdout().is_terminal() && !args.json;
+    show(views, args.json, paint).await
+}
+
+/// The agents have watched all along: their windows are full.
+async fn watch_agents(agents: &Agents, args: &WatchArgs, paint: Paint) -> anyhow::Result<ExitCode> {
+    if args.once {
+        let view = agents.ask().await;
+        let said: Vec<_> = view.hosts.iter().filter_map(|host| host.unanswered.as_deref()).collect();
+        if said.len() == view.hosts.len() {
+            anyhow::bail!("no agent has answered: {}", said.join("; "));
+        }
+        return show_once(&view, args.json, paint);
+    }
+    let (publish, views) = watch::channel(Arc::new(WatchView::default()));
+    let ask = async {
+        let mut tick = tokio::time::interval(EVERY);
+        tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        loop {
+            tick.tick().await;
+            publish.send_replace(Arc::new(agents.ask().await));
+        }
+    };
+    tokio::select! {
+        shown = show(views, args.json, paint) => shown,
+        () = ask => Ok(exit::DONE),
+    }
+}
+
+fn show_once(view: &WatchView, json: bool, paint: Paint) -> anyhow::Result<ExitCode> {
+    if json {
+        terminal::print_json(view)?;
+    } else {
+        terminal::print(&text::text(view, paint))?;
+    }
+    Ok(if view.has_bottleneck() { exit::no() } else { exit::DONE })
+}
+
+async fn show(mut views: Views, json: bool, paint: Paint) -> anyhow::Result<ExitCode> {
+    let live = std::io::stdout().is_terminal() && !json;
     let mut said = String::new();
     loop {
         views.changed().await?;
         let view = views.borrow_and_update().clone();
-        if args.json {
+        if json {
             terminal::print(&(serde_json::to_string(&*view)? + "\n"))?;
         } else if live {
             // Home, the text, and what was longer before is wiped.

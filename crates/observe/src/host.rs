@@ -19,7 +19,7 @@ mod text;
 
 pub use sampler::{Places, Sampler};
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -73,7 +73,7 @@ pub struct Seldom {
 }
 
 /// CPU, memory and io, each where the kernel offers it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Pressures<T> {
     /// Runnable but not running.
     pub cpu: Option<T>,
@@ -84,7 +84,7 @@ pub struct Pressures<T> {
 }
 
 /// This host between two readings.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Sample {
     /// Length of the window, seconds.
     pub seconds: f64,

@@ -26,7 +26,7 @@ pub use session::Sessions;
 pub use setting::Settings;
 pub use status::Status;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -63,7 +63,7 @@ pub struct Reading {
 }
 
 /// What asking cost in one reading.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Cost {
     /// Statements sent.
     pub statements: u32,
@@ -72,7 +72,7 @@ pub struct Cost {
 }
 
 /// A server between the first and the last of some readings.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Sample {
     /// Length of the window, seconds.
     pub seconds: f64,
@@ -139,7 +139,7 @@ pub struct Sample {
 }
 
 /// The buffer pool in a window.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Pool {
     /// Bytes.
     pub size: u64,
@@ -166,7 +166,7 @@ pub struct Pool {
 }
 
 /// Logs in a window.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Log {
     /// Bytes of redo a second.
     pub redo_bytes_per_s: f64,

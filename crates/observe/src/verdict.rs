@@ -124,7 +124,7 @@ pub enum Name {
 }
 
 /// One figure of evidence.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Figure {
     /// What it is.
     pub what: String,
@@ -137,7 +137,7 @@ pub struct Figure {
 }
 
 /// Units of evidence.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Unit {
     /// 0 to 1, shown as percent.
@@ -157,7 +157,7 @@ pub enum Unit {
 }
 
 /// What one rule found.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Finding {
     /// Which bottleneck.
     pub name: Name,
@@ -174,7 +174,7 @@ pub struct Finding {
 }
 
 /// How sure a verdict is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Sure {
     /// Thresholds are met, another explains nearly as much.
@@ -186,7 +186,7 @@ pub enum Sure {
 }
 
 /// The answer for one window.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Verdict {
     /// The bottleneck, if there is one.
     pub bottleneck: Option<Finding>,

@@ -10,7 +10,6 @@ use arc_swap::ArcSwapOption;
 use fleet::Address;
 use fleet::config::{ClientTls, ServerTls, TlsMode};
 pub(crate) use keys::OwnKeys;
-use rustls::ServerConfig;
 use rustls::pki_types::ServerName;
 use std::collections::BTreeSet;
 use std::io;
@@ -83,16 +82,8 @@ impl FromClients {
         let (Some(cert), Some(key)) = (&from.cert, &from.key) else {
             return Err(Error::Tls("a listener that ends TLS needs a certificate and its key".to_owned()));
         };
-        let config = ServerConfig::builder_with_provider(::tls::provider())
-            .with_safe_default_protocol_versions()
-            .map_err(|e| Error::Tls(e.to_string()))?
-            .with_no_client_auth()
-            .with_single_cert(
-                ::tls::files::certificates(cert).map_err(failed)?,
-                ::tls::files::private_key(key).map_err(failed)?,
-            )
-            .map_err(|e| Error::Tls(format!("{} and {}: {e}", cert.display(), key.display())))?;
-        Ok(Some(Self(TlsAcceptor::from(Arc::new(config)))))
+        let config = ::tls::https::server(cert, key).map_err(failed)?;
+        Ok(Some(Self(TlsAcceptor::from(config))))
     }
 
     /// Ends the TLS that the client is about to begin.

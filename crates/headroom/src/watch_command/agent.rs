@@ -1,6 +1,11 @@
-//! `headroom agent`: what `headroom watch` shows, for other programs, over HTTP on loopback.
+//! `headroom agent`: what `headroom watch` shows, for other programs, over HTTP. On loopback to everybody of this machine;
+//! beyond it with a token and TLS, and never with less.
 
-use super::{fleet_of, metrics};
+mod door;
+mod guard;
+mod keys;
+
+use super::{Views, fleet_of, metrics};
 use crate::admin::no_foreign_name;
 use crate::cli::AgentArgs;
 use crate::environment::Environment;
@@ -12,45 +17,48 @@ use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use axum::{Json, Router, middleware};
+use door::Sealed;
+use keys::Keys;
 use std::process::ExitCode;
-use std::sync::Arc;
 use tokio::net::TcpListener;
-use tokio::sync::watch;
-
-type Views = watch::Receiver<Arc<super::WatchView>>;
 
 /// Runs `headroom agent`.
 pub(crate) async fn run(args: AgentArgs, environment: &Environment) -> anyhow::Result<ExitCode> {
     log::start(args.log_format, environment.log.as_deref())?;
-    if !args.listen.ip().is_loopback() {
-        bail!(
-            "the agent listens on loopback only, because it has no password: --listen 127.0.0.1:{}; \
-             for scrapes from elsewhere put a proxy with TLS in front of it",
-            args.listen.port()
-        );
+    let keys = Keys::read(&args, environment)?;
+    if let Err(why) = guard::may_listen(args.listen, keys.token().is_some(), keys.config().is_some()) {
+        bail!("{why}");
     }
     let fleet = fleet_of(&args.source, environment)?;
     let listener = TcpListener::bind(args.listen)
         .await
         .with_context(|| format!("cannot listen on {}: choose another with --listen", args.listen))?;
+    let address = listener.local_addr()?;
     let station =
         super::Station::start(fleet, super::Watching::against(known_ceilings(environment), args.window));
-    tracing::info!(address = %listener.local_addr()?, "the agent answers: /watch.json, /metrics");
-    let served = axum::serve(listener, routes(station.views()))
-        .with_graceful_shutdown(interrupted::interrupted())
-        .await;
+    let (tls, token) = (keys.config().is_some(), keys.token().is_some());
+    tracing::info!(%address, tls, token, "the agent answers: /watch.json, /metrics");
+    let routes = guard::guarded(routes(station.views(), address.ip().is_loopback()), keys.tokens());
+    let stop = interrupted::interrupted();
+    let served = match keys.configs() {
+        Some(configs) => {
+            let door = Sealed::open(listener, configs)?;
+            axum::serve(door, routes).with_graceful_shutdown(stop).await
+        }
+        None => axum::serve(listener, routes).with_graceful_shutdown(stop).await,
+    };
     station.stop().await;
     served?;
     Ok(exit::DONE)
 }
 
-fn routes(views: Views) -> Router {
+fn routes(views: Views, loopback: bool) -> Router {
     Router::new()
         .route("/watch.json", get(|State(views): State<Views>| async move { Json(views.borrow().clone()) }))
         .route("/metrics", get(openmetrics))
         .route("/healthz", get(|| async { "ok\n" }))
         .fallback(|| async { (StatusCode::NOT_FOUND, "there are /watch.json, /metrics and /healthz\n") })
-        .layer(middleware::from_fn_with_state(false, no_foreign_name))
+        .layer(middleware::from_fn_with_state(!loopback, no_foreign_name))
         .with_state(views)
 }
 

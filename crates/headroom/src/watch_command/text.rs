@@ -9,13 +9,31 @@ use observe::verdict::Unit;
 /// The whole page.
 pub(crate) fn text(view: &WatchView, paint: Paint) -> String {
     let mut text = String::new();
+    let local = view.hosts.is_empty();
     match &view.host {
-        Some(host) => text.push_str(&this_host(host, paint)),
-        None => text.push_str("This host: the first window is being read.\n"),
+        Some(host) => text.push_str(&one_host("this host", host, paint)),
+        None if local => text.push_str("This host: the first window is being read.\n"),
+        None => {}
     }
     // A server here has the host's evidence in its own verdict.
-    if !view.servers.iter().any(|server| server.on_this_host && server.sample.is_some()) {
+    let beside = |agent: Option<&str>| {
+        let here = |s: &&ServerWatch| s.on_this_host && s.sample.is_some() && s.agent.as_deref() == agent;
+        view.servers.iter().any(|server| here(&server))
+    };
+    if local && !beside(None) {
         text.push_str(&verdict(&view.verdict, paint));
+    }
+    for host in &view.hosts {
+        match (&host.host, &host.unanswered) {
+            (Some(sample), _) => text.push_str(&one_host(&host.agent, sample, paint)),
+            (None, Some(why)) => {
+                text.push_str(&format!("{}  {}\n", paint.bold(&host.agent), paint.yellow(why)));
+            }
+            (None, None) => text.push_str(&format!("{}: the first window is being read.\n", host.agent)),
+        }
+        if host.host.is_some() && !beside(Some(&host.agent)) {
+            text.push_str(&verdict(&host.verdict, paint));
+        }
     }
     for one in &view.servers {
         text.push('\n');
@@ -23,6 +41,11 @@ pub(crate) fn text(view: &WatchView, paint: Paint) -> String {
         if one.sample.is_some() {
             text.push_str(&verdict(&one.verdict, paint));
         }
+    }
+    if !local {
+        let gaps = if view.gaps > 0 { format!("; {} gaps in the samples", view.gaps) } else { String::new() };
+        text.push_str(&paint.dim(&format!("\nwindows of {:.0} s{gaps}\n", view.window_s)));
+        return text;
     }
     text.push_str(&paint.dim(&format!(
         "\nwindows of {:.0} s; watching costs {:.2} % of a core and {} of memory{}\n",
@@ -36,7 +59,14 @@ pub(crate) fn text(view: &WatchView, paint: Paint) -> String {
 
 /// One line for the host and each server: for logs, printed when it changes.
 pub(crate) fn lines(view: &WatchView) -> String {
-    let mut text = format!("this host: {}\n", without_figures(&view.verdict));
+    let mut text = String::new();
+    if view.hosts.is_empty() {
+        text.push_str(&format!("this host: {}\n", without_figures(&view.verdict)));
+    }
+    for host in &view.hosts {
+        let says = host.unanswered.clone().unwrap_or_else(|| without_figures(&host.verdict));
+        text.push_str(&format!("{}: {says}\n", host.agent));
+    }
     for server in &view.servers {
         let says = server.unanswered.clone().unwrap_or_else(|| without_figures(&server.verdict));
         text.push_str(&format!("{}: {says}\n", server.name));
@@ -49,13 +79,13 @@ fn without_figures(verdict: &VerdictView) -> String {
     if verdict.bottleneck.is_some() { verdict.text.clone() } else { "no bottleneck".to_owned() }
 }
 
-fn this_host(host: &Sample, paint: Paint) -> String {
+fn one_host(name: &str, host: &Sample, paint: Paint) -> String {
     let share = |value: f64| figure(value, Unit::Share);
     let all = host.cpu.all;
     let level = host.memory.level;
     let mut text = format!(
         "{}  {} CPUs, {} busy (user {}, system {}, softirq {}, steal {}), memory {} available of {}\n",
-        paint.bold("this host"),
+        paint.bold(name),
         host.cpus(),
         share(all.busy()),
         share(all.user),
@@ -87,7 +117,11 @@ fn this_host(host: &Sample, paint: Paint) -> String {
 
 fn server(server: &ServerWatch, paint: Paint) -> String {
     let zone = server.zone.as_ref().map_or(String::new(), |zone| format!("  zone {zone}"));
-    let head = format!("{}  {}{zone}", paint.bold(&server.name), server.role);
+    let by = server.agent.as_ref().map_or(String::new(), |agent| match server.on_this_host {
+        true => format!("  beside {agent}"),
+        false => format!("  seen from {agent}"),
+    });
+    let head = format!("{}  {}{zone}{by}", paint.bold(&server.name), server.role);
     let Some(sample) = &server.sample else {
         let why = server.unanswered.as_deref().unwrap_or("the first window is being read");
         return format!("{head}  {}\n", paint.yellow(why));

@@ -3,10 +3,10 @@
 
 use observe::verdict::{Figure, Finding, Name, Sure, Unit, Verdict};
 use observe::{host, server};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// Everything, at one moment.
-#[derive(Clone, Debug, Default, Serialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct WatchView {
     /// Of Headroom.
     pub(crate) version: String,
@@ -16,6 +16,9 @@ pub(crate) struct WatchView {
     pub(crate) host: Option<host::Sample>,
     /// What holds this host up, whatever runs on it.
     pub(crate) verdict: VerdictView,
+    /// Other hosts, as their agents judge them; this one is then not watched.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) hosts: Vec<HostWatch>,
     /// The servers.
     pub(crate) servers: Vec<ServerWatch>,
     /// How often samples had a gap since the start.
@@ -25,7 +28,7 @@ pub(crate) struct WatchView {
 }
 
 /// What a process uses.
-#[derive(Clone, Copy, Debug, Default, Serialize)]
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Cost {
     /// CPUs, on average since the start.
     pub(crate) cpu_share: f64,
@@ -33,8 +36,23 @@ pub(crate) struct Cost {
     pub(crate) resident_bytes: u64,
 }
 
+/// One host, as an agent there sees it.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub(crate) struct HostWatch {
+    /// The agent, without secrets.
+    pub(crate) agent: String,
+    /// Why there is no sample, if so.
+    pub(crate) unanswered: Option<String>,
+    /// The host.
+    pub(crate) host: Option<host::Sample>,
+    /// What holds it up, whatever runs on it.
+    pub(crate) verdict: VerdictView,
+    /// What the agent costs it.
+    pub(crate) cost: Cost,
+}
+
 /// One server.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct ServerWatch {
     /// Its name.
     pub(crate) name: String,
@@ -44,6 +62,9 @@ pub(crate) struct ServerWatch {
     pub(crate) zone: Option<String>,
     /// Whether the host that is watched is its host.
     pub(crate) on_this_host: bool,
+    /// The agent that says so, where several are asked.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) agent: Option<String>,
     /// Why there is no sample, if so.
     pub(crate) unanswered: Option<String>,
     /// How far behind, by positions.
@@ -55,7 +76,7 @@ pub(crate) struct ServerWatch {
 }
 
 /// A verdict in words and figures.
-#[derive(Clone, Debug, Default, Serialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct VerdictView {
     /// One sentence.
     pub(crate) text: String,
@@ -72,12 +93,12 @@ pub(crate) struct VerdictView {
 }
 
 /// A bottleneck, or what would be one.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct NamedView {
     /// Which.
     pub(crate) name: Name,
     /// Its name for people.
-    pub(crate) called: &'static str,
+    pub(crate) called: String,
     /// Who or what in particular.
     pub(crate) who: Option<String>,
     /// How far towards it: 1 where it is called a bottleneck.
@@ -87,13 +108,15 @@ pub(crate) struct NamedView {
     /// The evidence.
     pub(crate) evidence: Vec<Figure>,
     /// What to try, the cheapest first.
-    pub(crate) next: &'static [&'static str],
+    pub(crate) next: Vec<String>,
 }
 
 impl WatchView {
     /// Whether any verdict names a bottleneck.
     pub(crate) fn has_bottleneck(&self) -> bool {
-        self.verdict.bottleneck.is_some() || self.servers.iter().any(|s| s.verdict.bottleneck.is_some())
+        let hosts = self.hosts.iter().map(|host| &host.verdict);
+        let servers = self.servers.iter().map(|server| &server.verdict);
+        std::iter::once(&self.verdict).chain(hosts).chain(servers).any(|v| v.bottleneck.is_some())
     }
 }
 
@@ -113,12 +136,12 @@ fn named(finding: &Finding) -> NamedView {
     let rule = finding.name.rule();
     NamedView {
         name: finding.name,
-        called: rule.called,
+        called: rule.called.to_owned(),
         who: finding.who.clone(),
         load: finding.load,
         weight: finding.weight,
         evidence: finding.evidence.clone(),
-        next: rule.next,
+        next: rule.next.iter().map(ToString::to_string).collect(),
     }
 }
 

@@ -2,7 +2,7 @@
 //! `memory.current`, `memory.max`, `memory.events`; its pressure files are read as the host's.
 
 use super::text::{decimal, grown, lines, words};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// What the files say.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -20,7 +20,7 @@ pub struct Reading {
 }
 
 /// Between two readings.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Sample {
     /// CPUs used on average.
     pub cpus: f64,

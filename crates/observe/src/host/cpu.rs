@@ -6,7 +6,7 @@
 //! nothing counts as iowait too).
 
 use super::text::{decimal, grown, lines, ratio, words};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// Ticks of one CPU, or of all of them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -45,7 +45,7 @@ pub struct Reading {
 }
 
 /// Shares of time between two readings: each 0 to 1, together 1.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Shares {
     /// Ordinary programs.
     pub user: f64,
@@ -64,7 +64,7 @@ pub struct Shares {
 }
 
 /// CPUs between two readings.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Sample {
     /// All together.
     pub all: Shares,

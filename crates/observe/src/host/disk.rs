@@ -8,7 +8,7 @@
 
 use super::text::{decimal, grown, grown_32, lines, text, words};
 use rustix::fs::{major, minor, stat};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use std::path::Path;
 
 /// Requests of one kind since boot.
@@ -45,7 +45,7 @@ pub struct Device {
 pub type Reading = Vec<Device>;
 
 /// Requests of one kind between two readings.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Work {
     /// Requests a second.
     pub per_s: f64,
@@ -58,7 +58,7 @@ pub struct Work {
 }
 
 /// One device between two readings.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Sample {
     /// Its name.
     pub name: String,

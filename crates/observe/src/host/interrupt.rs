@@ -4,7 +4,7 @@
 //! is`. Lines such as `ERR:` have one figure only. Costly on machines with many CPUs: read seldom.
 
 use super::text::{decimal, grown, lines, named, text, words};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// One interrupt, or one kind of soft interrupt, since boot.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -27,7 +27,7 @@ pub struct Reading {
 }
 
 /// How often one thing interrupted one CPU.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Sample {
     /// `36`, `NET_RX`.
     pub name: String,

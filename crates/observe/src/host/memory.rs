@@ -5,7 +5,7 @@
 //! are read; sisters are added up.
 
 use super::text::{decimal, grown, lines, named, words};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// What both files say.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -17,7 +17,7 @@ pub struct Reading {
 }
 
 /// Bytes now.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Level {
     /// All memory.
     pub total: u64,
@@ -57,7 +57,7 @@ pub struct Reclaim {
 }
 
 /// Memory between two readings.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Sample {
     /// Levels at the later reading, bytes.
     pub level: Level,

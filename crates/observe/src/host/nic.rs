@@ -4,7 +4,7 @@
 //! backlog between the driver and TCP do not show here; they are in `softnet`.
 
 use super::text::{decimal, grown, lines, named, text, words};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// One direction of one interface since it came up.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -34,7 +34,7 @@ pub struct Interface {
 pub type Reading = Vec<Interface>;
 
 /// One direction between two readings, a second.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Traffic {
     /// Bytes a second.
     pub bytes_per_s: f64,
@@ -47,7 +47,7 @@ pub struct Traffic {
 }
 
 /// One interface between two readings.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Sample {
     /// Its name.
     pub name: String,

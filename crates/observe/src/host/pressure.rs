@@ -6,7 +6,7 @@
 //! own does), and so an idle server can show 100 %.
 
 use super::text::{decimal, grown, lines, words};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// Totals since boot.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -18,7 +18,7 @@ pub struct Reading {
 }
 
 /// Shares of time between two readings, 0 to 1.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Sample {
     /// Somebody waited.
     pub some: f64,

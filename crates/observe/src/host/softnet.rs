@@ -6,7 +6,7 @@
 //! line's place is all there is. The counters have 32 bits.
 
 use super::text::{grown_32, hexadecimal, lines, words};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// One CPU since boot.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -25,7 +25,7 @@ pub struct Backlog {
 pub type Reading = Vec<Backlog>;
 
 /// One CPU between two readings.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Sample {
     /// The CPU's number.
     pub cpu: u32,

@@ -6,7 +6,7 @@
 //! connections hang.
 
 use super::text::{decimal, grown, hexadecimal, lines, words};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// One table.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -20,7 +20,7 @@ pub struct Reading {
 }
 
 /// One table between two readings.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Sample {
     /// Entries at the later reading.
     pub entries: u64,

@@ -4,7 +4,7 @@
 //! adds some.
 
 use super::text::{decimal, grown, lines, named, ratio, words};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// Counters of this network namespace since it began.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -24,7 +24,7 @@ pub struct Reading {
 }
 
 /// TCP between two readings.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Sample {
     /// Segments sent a second.
     pub sent_per_s: f64,

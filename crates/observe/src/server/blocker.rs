@@ -2,11 +2,11 @@
 //! statement is left out, because it may hold secrets.
 
 use crate::rows::Rows;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use std::fmt;
 
 /// A session that others wait for.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Blocker {
     /// Its number on the server: what KILL takes.
     pub id: u64,
@@ -27,7 +27,7 @@ pub struct Blocker {
 }
 
 /// What the blocker does meanwhile.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Held {
     /// Its client has sent no statement: a transaction left open.

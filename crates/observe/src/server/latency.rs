@@ -5,14 +5,14 @@
 //! only one.
 
 use crate::rows::Rows;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// Statements by duration since some beginning: (upper limit in milliseconds, how many), rising.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Histogram(Vec<(f64, u64)>);
 
 /// Durations that a share of statements kept below, milliseconds: upper limits of the ranges they fall into.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Quantiles {
     /// Statements counted.
     pub statements: u64,
@@ -25,7 +25,7 @@ pub struct Quantiles {
 }
 
 /// A kind of statement since the server's start.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Digest {
     /// Its text with literals left out.
     pub text: String,

@@ -32,7 +32,8 @@ pub(super) const STATUS: &str = "SHOW GLOBAL STATUS WHERE Variable_name IN (\
 pub(super) const SETTINGS: &str = "SHOW GLOBAL VARIABLES WHERE Variable_name IN (\
     'max_connections', 'innodb_buffer_pool_size', 'innodb_flush_log_at_trx_commit', 'sync_binlog', 'log_bin', \
     'slave_parallel_threads', 'slave_parallel_workers', 'replica_parallel_workers', 'performance_schema', \
-    'datadir', 'pid_file', 'innodb_lru_scan_depth', 'innodb_buffer_pool_instances')";
+    'datadir', 'pid_file', 'innodb_lru_scan_depth', 'innodb_buffer_pool_instances', \
+    'hostname', 'port', 'server_id')";
 
 /// Aurora's own word on itself: CPU and lag.
 pub(super) const AURORA_SELF: &str = "SELECT CPU AS cpu, REPLICA_LAG_IN_MILLISECONDS AS lag_ms, \

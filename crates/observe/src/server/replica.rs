@@ -2,10 +2,10 @@
 //! [`crate::Watcher`]'s; here it is the server's own word in whole seconds, which reads 0 while nothing arrives.
 
 use crate::rows::Rows;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// A replica by its own word. With several sources: the one that is furthest behind.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Replica {
     /// Seconds behind; `None` when the server does not know or a thread is stopped.
     pub lag_s: Option<f64>,

@@ -1,10 +1,11 @@
 //! Settings of a server that verdicts and their advice need.
 
 use crate::rows::Rows;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// Some global variables.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Settings {
     /// `max_connections`; 0 when not known.
     pub max_connections: u64,
@@ -26,6 +27,12 @@ pub struct Settings {
     pub datadir: String,
     /// `pid_file`, as it is configured.
     pub pid_file: String,
+    /// `hostname`, `port` and `server_id`: together they tell a server from every other, whatever it is reached by.
+    pub hostname: String,
+    /// `port`
+    pub port: u64,
+    /// `server_id`
+    pub server_id: u64,
 }
 
 impl Settings {
@@ -50,6 +57,9 @@ impl Settings {
                 "performance_schema" => settings.performance_schema = on,
                 "datadir" => value.clone_into(&mut settings.datadir),
                 "pid_file" => value.clone_into(&mut settings.pid_file),
+                "hostname" => value.clone_into(&mut settings.hostname),
+                "port" => settings.port = number,
+                "server_id" => settings.server_id = number,
                 _ => {}
             }
         }

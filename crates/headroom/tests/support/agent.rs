@@ -1,0 +1,110 @@
+//! `headroom agent` as a child process, and who reads it over TLS or without.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on should panic where it stands")]
+#![allow(dead_code, reason = "each test that shares this uses a part of it")]
+
+use rustix::process::{Pid, Signal, kill_process};
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+pub(crate) const LIMIT: Duration = Duration::from_secs(20);
+pub(crate) const TOKEN: &str = "a-token-that-nobody-guesses-0123456789";
+
+/// Ended when dropped.
+pub(crate) struct Agent {
+    child: Child,
+    log: PathBuf,
+    /// Where it answers, on loopback.
+    pub(crate) address: SocketAddr,
+}
+
+/// The binary, in this directory and with nothing in its environment.
+pub(crate) fn headroom(dir: &Path) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_headroom"));
+    command.current_dir(dir).env_clear();
+    command
+}
+
+pub(crate) fn words(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr)
+}
+
+impl Agent {
+    /// Starts it with these words, and waits until it answers.
+    pub(crate) fn start(dir: &Path, name: &str, args: &[&str]) -> Self {
+        let log = dir.join(format!("{name}.log"));
+        let file = std::fs::File::create(&log).unwrap();
+        let mut command = headroom(dir);
+        command.arg("agent").args(["--log-format", "json"]).args(args);
+        let child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(file).spawn().unwrap();
+        let mut agent = Self { child, log, address: SocketAddr::from(([127, 0, 0, 1], 0)) };
+        let line = agent.said("the agent answers");
+        let line: serde_json::Value = serde_json::from_str(&line).unwrap();
+        let bound: SocketAddr = line["address"].as_str().unwrap().parse().unwrap();
+        agent.address.set_port(bound.port());
+        agent
+    }
+
+    /// The first line of its log with these words.
+    pub(crate) fn said(&mut self, what: &str) -> String {
+        let deadline = Instant::now() + LIMIT;
+        loop {
+            let log = self.log();
+            if let Some(line) = log.lines().find(|line| line.contains(what)) {
+                return line.to_owned();
+            }
+            assert!(self.child.try_wait().unwrap().is_none(), "it has ended:\n{log}");
+            assert!(Instant::now() < deadline, "never said: {what}\n{log}");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    pub(crate) fn log(&self) -> String {
+        std::fs::read_to_string(&self.log).unwrap_or_default()
+    }
+
+    pub(crate) fn command_line(&self) -> String {
+        std::fs::read_to_string(format!("/proc/{}/cmdline", self.child.id())).unwrap()
+    }
+
+    pub(crate) fn hang_up(&self) {
+        kill_process(Pid::from_raw(self.child.id().cast_signed()).unwrap(), Signal::HUP).unwrap();
+    }
+
+    /// What it answers without TLS.
+    pub(crate) fn plain(&self, path: &str, headers: &str) -> String {
+        read(self.connect(), self.address, path, headers).unwrap()
+    }
+
+    /// What it answers over TLS to whoever trusts `ca`, and knows it by `name`.
+    pub(crate) fn sealed(&self, ca: &Path, name: &str, path: &str, headers: &str) -> std::io::Result<String> {
+        let config = tls::https::client(Some(ca)).unwrap();
+        let name = rustls::pki_types::ServerName::try_from(name.to_owned()).unwrap();
+        let session = rustls::ClientConnection::new(config, name).unwrap();
+        read(rustls::StreamOwned::new(session, self.connect()), self.address, path, headers)
+    }
+
+    fn connect(&self) -> TcpStream {
+        let stream = TcpStream::connect_timeout(&self.address, LIMIT).unwrap();
+        stream.set_read_timeout(Some(LIMIT)).unwrap();
+        stream
+    }
+}
+
+impl Drop for Agent {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn read(mut stream: impl Read + Write, at: SocketAddr, path: &str, headers: &str) -> std::io::Result<String> {
+    write!(stream, "GET {path} HTTP/1.1\r\nHost: {at}\r\nConnection: close\r\n{headers}\r\n")?;
+    stream.flush()?;
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer)?;
+    Ok(answer)
+}
