@@ -10,6 +10,9 @@
 #   drivers   real drivers and sysbench through the router (crates/headroom/tests/drivers.rs)
 #   mysql     every integration test file called mysql*, on the mysqld of scripts/mysql-root.sh
 #
+# drivers and mysql run beside tests when both are asked for: most of what each does is to wait for servers. What they said
+# is shown when tests is done.
+#
 # The counts are those that the test programs print themselves. A part that counts nothing, that ends with an error no
 # count explains, or that has no tests at all is a failure of its own and is named.
 set -uo pipefail
@@ -21,20 +24,63 @@ main() {
     [ $# -gt 0 ] || set -- lint tests drivers mysql
     rm -rf "$folder"
     mkdir -p "$folder"
-    trap 'echo "interrupted: no tally" >&2; exit 130' INT TERM
+    trap 'stop_beside; echo "interrupted: no tally" >&2; exit 130' INT TERM
+    local part first=() second=()
     for part in "$@"; do
         case $part in
-            lint) lint ;;
-            tests) tests ;;
-            drivers) files_called drivers 'drivers*.rs' ;;
-            mysql) if sh scripts/mysql-root.sh mysql; then files_called mysql 'mysql*.rs'; else broken mysql "no mysqld could be had (above)"; fi ;;
+            lint | tests) first+=("$part") ;;
+            drivers | mysql) second+=("$part") ;;
             *)
                 echo "test: no part is called '$part': lint, tests, drivers, mysql" >&2
                 exit 64
                 ;;
         esac
     done
+    case " ${first[*]} " in
+        *" lint "*) lint ;;
+    esac
+    case " ${first[*]} " in
+        *" tests "*)
+            # Built once, for both: cargo lets one at a time build, and what does not build is told there.
+            announce "build"
+            cargo test --workspace --locked --no-run
+            begin_beside "${second[@]}"
+            tests
+            wait_beside
+            ;;
+        *) parts "${second[@]}" ;;
+    esac
     tally "$@"
+}
+
+parts() {
+    for part in "$@"; do
+        case $part in
+            drivers) files_called drivers 'drivers*.rs' ;;
+            mysql) if sh scripts/mysql-root.sh mysql; then files_called mysql 'mysql*.rs'; else broken mysql "no mysqld could be had (above)"; fi ;;
+        esac
+    done
+}
+
+# Of its own process group, so that an interruption ends the test programs too.
+beside=
+begin_beside() {
+    [ $# -gt 0 ] || return 0
+    set -m
+    parts "$@" >"$folder/beside.out" 2>&1 &
+    beside=$!
+    set +m
+}
+
+wait_beside() {
+    [ -n "$beside" ] || return 0
+    wait "$beside"
+    beside=
+    cat "$folder/beside.out"
+}
+
+stop_beside() {
+    [ -z "$beside" ] || kill -TERM -- "-$beside" 2>/dev/null
 }
 
 lint() {
