@@ -15,6 +15,7 @@ mod conflict;
 mod data_path;
 mod file;
 mod nearest;
+mod objective;
 mod section;
 mod transport;
 mod value;
@@ -24,6 +25,7 @@ pub use complaint::{Complaint, Complaints};
 pub use conflict::{admin_clashes, listeners_clash};
 pub use data_path::DataPath;
 pub use file::TLS_MODES;
+pub use objective::{Objective, Target, Webhook};
 pub use transport::{ClientTls, ClientTlsMode, ServerTls};
 pub use value::{duration, duration_text};
 
@@ -38,6 +40,10 @@ pub struct Config {
     pub listeners: Vec<Listener>,
     /// Status page, JSON and metrics; `None` switches them off.
     pub admin: Option<SocketAddr>,
+    /// What is promised of whose statements.
+    pub objectives: Vec<Objective>,
+    /// Who is told when a promise is broken.
+    pub webhook: Option<Webhook>,
     /// Where the password is to be found; the binary looks there and puts it into `fleet.credentials`.
     pub password_from: Option<PasswordFrom>,
 }

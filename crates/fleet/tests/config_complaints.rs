@@ -235,3 +235,33 @@ fn a_password_shows_in_no_debug_text() {
             .unwrap();
     assert!(!format!("{config:?}").contains("hunter2"));
 }
+
+#[test]
+fn objectives_that_cannot_be_are_refused_where_they_stand() {
+    let with = |lines: &str| {
+        format!("[[objective]]\nname = \"x\"\nendpoint = \"x\"\nthreshold = \"15ms\"\nshare = 0.99\n{lines}")
+    };
+    answers(
+        "[[objective]]\nname = \"x\"\nthreshold = \"15ms\"\nshare = 0.99",
+        "headroom.toml:4:1: an [[objective]] must say whose statements it is about; write one of endpoint = \"checkout\", server = \"db1\", listener = \"127.0.0.1:3306\"",
+    );
+    answers(
+        &with("server = \"db1\""),
+        "headroom.toml:9:10: an [[objective]] is about one endpoint, server or listener; keep one of endpoint, server and listener",
+    );
+    answers(
+        &with("slow = \"1h\""),
+        "headroom.toml:9:8: slow is 1h, which is not longer than fast (1h); the slow window finds what burns for longer: give it some times fast",
+    );
+    answers(
+        &with("slow_burn = 200"),
+        "headroom.toml:4:1: slow_burn = 200 can never be reached: with every statement bad it is 100.0; write a smaller one (slow_burn = 60.0), or a greater share",
+    );
+    answers(
+        "[webhook]\nurl = \"https://a.example/secret\"\nurl_env = \"X\"",
+        "headroom.toml:6:11: the address of the webhook is given more than once; keep one of url_file, url_env and url",
+    );
+    let text = "[fleet]\nseeds = [\"db1\"]\n[[listener]]\naddress = \"127.0.0.1:3306\"\nrole = \"reader\"\n[webhook]\nurl = \"https://a.example/secret\"";
+    let shown = format!("{:?}", Config::parse(text, "x").unwrap());
+    assert!(shown.contains("hidden") && !shown.contains("secret"), "{shown}");
+}

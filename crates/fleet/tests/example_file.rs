@@ -1,8 +1,9 @@
 //! `headroom.example.toml` against the code: it loads, its defaults are the code's, and no option is missing.
 
-use fleet::config::{Admin, Config, Replace, RouterConfig};
+use fleet::config::{Admin, Config, Objective, Replace, RouterConfig, Target};
 use proptest::prelude::*;
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 const EXAMPLE: &str = include_str!("../../../headroom.example.toml");
 
@@ -22,11 +23,15 @@ fn is_key(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(|b| b.is_ascii_lowercase() || b == b'_')
 }
 
-/// The example with its sections for zones, servers and maps, one password instead of three, and TLS on both sides.
+/// What the example shows as another way of saying the same.
+const ELSE: [&str; 6] =
+    ["password = ", "password_env = ", "server = \"", "listener = \"", "url_env = ", "url = "];
+
+/// The example with its sections for zones, servers, maps and objectives, one password instead of three, and TLS on both sides.
 fn everything() -> String {
     uncommented(true)
         .lines()
-        .filter(|line| !line.starts_with("password = ") && !line.starts_with("password_env = "))
+        .filter(|line| !ELSE.iter().any(|key| line.starts_with(key)))
         .map(|line| match line {
             "mode = \"off\"" => "mode = \"verify_identity\"\n".to_owned(),
             "tls = \"passthrough\"" => "tls = \"required\"\n".to_owned(),
@@ -71,6 +76,12 @@ fn every_option_of_the_example_is_accepted() {
     assert!(config.fleet.credentials.tls.ca.is_some());
     assert!(config.router.tls.tls.ca.is_some() && config.router.tls.server_name.is_some());
     assert!(config.listeners.iter().any(|listener| listener.tls.cert.is_some()));
+    let [objective] = &config.objectives[..] else { panic!("{:?}", config.objectives) };
+    let of = Target::Endpoint("checkout".to_owned());
+    let defaults = Objective::new("checkout".to_owned(), of, Duration::from_millis(15), 0.99);
+    assert_eq!(*objective, defaults, "the values of the example are the defaults");
+    assert_eq!(objective.text(), "99 % of statements of endpoint checkout within 15ms");
+    assert!(config.webhook.is_some_and(|webhook| webhook.ca.is_some()));
 }
 
 /// Asks the code what each section knows (it says so when it meets an unknown key) and looks for each in the example.
@@ -111,7 +122,7 @@ fn every_option_of_the_code_is_in_the_example() {
         "[router.replace]",
         "[router.insight]",
     ];
-    for section in sections.into_iter().chain(["[[listener]]", "[admin]"]) {
+    for section in sections.into_iter().chain(["[[listener]]", "[admin]", "[[objective]]", "[webhook]"]) {
         assert!(looked_at.contains(section), "{section}");
     }
 }

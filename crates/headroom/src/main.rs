@@ -23,6 +23,7 @@ mod machine;
 mod measure_command;
 mod metrics;
 mod notify;
+mod objectives;
 mod option_files;
 mod pinned;
 mod probe_command;

@@ -1,6 +1,7 @@
 //! `/metrics`: the status in OpenMetrics, made anew for each scrape from the same values that the page shows, so that
 //! the two cannot disagree. Labels come from bounded sets: servers, zones, listeners and fixed lists of reasons.
 
+use crate::objectives;
 use crate::view::{ListenerView, ServerView, StatusView};
 use prometheus_client::encoding::text::encode;
 use prometheus_client::metrics::counter::Counter;
@@ -25,6 +26,7 @@ pub(crate) fn text(status: &StatusView, measured: &str) -> Result<String, std::f
     routing(status, &mut sheet);
     zones(status, &mut sheet);
     listeners(status, &mut sheet);
+    objectives::metrics::register(&status.objectives, status.webhook.as_ref(), &mut sheet.registry);
     let mut text = String::new();
     encode(&mut text, &sheet.registry)?;
     // Histograms that are counted elsewhere come ready made; the mark of the end stays last.

@@ -8,6 +8,7 @@ use crate::cli::RouteArgs;
 use crate::engine::Engine;
 use crate::environment::Environment;
 use crate::notify::notify;
+use crate::objectives::Hook;
 use crate::source::{self, SourceError, Sourced};
 use crate::terminal::{self, Paint};
 use crate::upgrade::{self, Taken};
@@ -44,6 +45,7 @@ pub(crate) async fn run(args: RouteArgs, environment: &Environment) -> anyhow::R
     let signals = Signals::new()?;
     sourced.config.fleet.credentials = credentials::resolve(&sourced.config, environment)?;
     raise_descriptor_limit(&sourced.config);
+    let hook = sourced.config.webhook.as_ref().map(Hook::start).transpose()?;
     let name = upgrade::name(&sourced.config);
     let taken = if args.take_over { upgrade::take_over(&name)? } else { None };
     if args.take_over && taken.is_none() {
@@ -59,7 +61,7 @@ pub(crate) async fn run(args: RouteArgs, environment: &Environment) -> anyhow::R
         tracing::warn!(%address, "an inherited socket is of no listener here; it is left alone");
     }
     drop(sockets);
-    let process = Arc::new(Process::new(engine, args, environment.clone(), sourced.clone()));
+    let process = Arc::new(Process::new(engine, hook, args, environment.clone(), sourced.clone()));
     if let Some(listener) = admin {
         process.serve_admin(listener)?;
     }
@@ -279,5 +281,7 @@ fn changed(before: &Config, after: &Config) -> Vec<String> {
         "how the fleet is asked",
     );
     note(before.admin != after.admin, "admin address");
+    note(before.objectives != after.objectives, "objectives");
+    note(before.webhook != after.webhook, "webhook");
     notes
 }

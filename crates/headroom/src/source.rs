@@ -170,6 +170,8 @@ fn bare(seeds: Vec<Address>, listeners: Vec<Listener>) -> Config {
         router: RouterConfig::default(),
         listeners,
         admin: Some(Admin::DEFAULT_ADDRESS),
+        objectives: Vec::new(),
+        webhook: None,
         password_from: None,
     }
 }

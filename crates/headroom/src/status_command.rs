@@ -6,6 +6,7 @@ use crate::cli::{DrainArgs, StatusArgs, UndrainArgs};
 use crate::environment::Environment;
 use crate::exit;
 use crate::fleet_view::{self, percent};
+use crate::objectives;
 use crate::table::Table;
 use crate::terminal::{self, Paint};
 use crate::view::{ServerView, StatusView};
@@ -69,6 +70,9 @@ pub(crate) fn text(status: &StatusView, paint: Paint) -> String {
     if let Some(recording) = &status.recording {
         text.push_str(&paint.red(&format!("RECORDING: {}\n", recording.text())));
     }
+    for (one, incident) in status.objectives.iter().filter_map(|one| Some((one, one.incident.as_ref()?))) {
+        text.push_str(&paint.red(&format!("INCIDENT: {}: {}\n", one.name, incident.text())));
+    }
     for fallback in &status.fallbacks {
         text.push_str(&format!("{} fallback {}: {}\n", paint.yellow("!"), fallback.name, fallback.text));
     }
@@ -81,6 +85,10 @@ pub(crate) fn text(status: &StatusView, paint: Paint) -> String {
     }
     text.push('\n');
     text.push_str(&listeners(status));
+    let objectives = objectives::view::text(&status.objectives, status.webhook.as_ref(), paint);
+    if !objectives.is_empty() {
+        text.push_str(&format!("\n{objectives}\n"));
+    }
     if !status.data_path.is_empty() {
         text.push_str(&format!("Bytes are moved with {}.\n", status.data_path));
     }

@@ -1,6 +1,7 @@
 //! A status that never changes, for tests of everything that shows one.
 
 use crate::admin::Live;
+use crate::objectives::view::{BurnView, IncidentView, ObjectiveView, WebhookView};
 use crate::view::*;
 use std::sync::Mutex;
 use std::time::Duration;
@@ -49,6 +50,26 @@ pub(crate) fn status() -> StatusView {
     let analytics = &mut status.fleet.servers[4];
     analytics.reserved = Some("[[server]] match = \"analytics*\"".into());
     ineligible(analytics, "reserved", "reserved by [[server]] match = \"analytics*\"");
+    status.objectives = vec![ObjectiveView {
+        name: "checkout".into(),
+        promise: "99 % of statements of endpoint checkout within 15ms".into(),
+        burn: BurnView { fast: Some(17.2), fast_short: Some(22.0), slow: Some(3.1), slow_short: Some(8.0) },
+        incident: Some(IncidentView {
+            for_s: 312.0,
+            pace: "fast".into(),
+            worst_burn: 41.5,
+            calm_for_s: None,
+        }),
+        opened: 3,
+        closed: 2,
+        by_week: vec![1, 2, 0, 0],
+    }];
+    status.webhook = Some(WebhookView {
+        to: "https://hooks.example:443".into(),
+        delivered: 5,
+        tried_again: 1,
+        ..WebhookView::default()
+    });
     status.flow = FlowView {
         zones: ["us-east-1a", "us-east-1b", "us-east-1c"].map(str::to_owned).into(),
         demand: vec![0.40, 0.35, 0.25],

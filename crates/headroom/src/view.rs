@@ -2,6 +2,7 @@
 //! last snapshot and the router's own status. The words are those of the log; the field names are a promise to
 //! whoever reads the JSON, so they change only by addition.
 
+use crate::objectives::view::{ObjectiveView, WebhookView};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -26,6 +27,10 @@ pub(crate) struct StatusView {
     pub(crate) recording: Option<RecordingView>,
     /// What is not as it should be and how it is made up for; each has a name that metrics use too.
     pub(crate) fallbacks: Vec<FallbackView>,
+    /// What is promised of statements, and whether it is kept.
+    pub(crate) objectives: Vec<ObjectiveView>,
+    /// Who is told when it is not.
+    pub(crate) webhook: Option<WebhookView>,
     /// What happened since the start.
     pub(crate) counters: CountersView,
 }

@@ -78,6 +78,15 @@ impl Histogram {
         self.filled().take_while(|(bucket, _)| *bucket < end).map(|(_, count)| u64::from(count)).sum()
     }
 
+    /// How many values were at most `value`, as they are told: by the middle of their bucket.
+    pub fn at_most(&self, value: u64) -> u64 {
+        let told = |bucket: usize| (lower(bucket) + upper(bucket)) / 2;
+        self.filled()
+            .take_while(|(bucket, _)| told(*bucket) <= value)
+            .map(|(_, count)| u64::from(count))
+            .sum()
+    }
+
     fn bucket_of(&self, q: f64) -> Option<usize> {
         let all = self.count();
         let wanted = ((all as f64 * q).ceil() as u64).clamp(1, all.max(1));
@@ -186,6 +195,15 @@ mod tests {
         fn a_value_is_told_within_three_per_cent(value in value()) {
             let told = of(&[value]).quantile(0.5).unwrap() as f64;
             prop_assert!((told - value as f64).abs() / value as f64 <= 1.0 / 32.0, "{} told as {}", value, told);
+        }
+
+        #[test]
+        fn what_is_at_most_a_value_is_counted_within_four_per_cent(value in 2_000u64..1_000_000_000_000, others in prop::collection::vec(2_000u64..1_000_000_000_000, 0..50)) {
+            let histogram = of(&others);
+            let below = others.iter().filter(|other| (**other as f64) < value as f64 * 0.96).count() as u64;
+            let above = others.iter().filter(|other| (**other as f64) > value as f64 * 1.04).count() as u64;
+            let counted = histogram.at_most(value);
+            prop_assert!(below <= counted && counted + above <= others.len() as u64, "{} of {:?}", counted, others);
         }
 
         #[test]

@@ -12,12 +12,14 @@
 //! | how many queries does a request send | `request` |
 //! | what is bounded, and how | `registry`, `ledger` |
 //! | how are figures grouped | `report` |
+//! | when is a promise about statements broken | `objective` |
 
 mod digest;
 mod figures;
 mod fold;
 mod histogram;
 mod ledger;
+pub mod objective;
 mod registry;
 mod report;
 mod request;

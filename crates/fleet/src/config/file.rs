@@ -6,12 +6,13 @@
 use super::access;
 use super::complaint::{Complaints, Ledger};
 use super::conflict;
+use super::objective;
 use super::section::{Placed, Section};
 use super::transport;
 use super::value;
 use super::{
-    Admin, Config, Credentials, DataPath, FleetConfig, Insight, InsightConfig, Listener, OwnZone,
-    PasswordFrom, Replace, RouterConfig, ServerRule, Tls, TlsMode, ZeroHop, ZoneRule,
+    Admin, Config, Credentials, DataPath, FleetConfig, Insight, InsightConfig, Listener, Objective, OwnZone,
+    PasswordFrom, Replace, RouterConfig, ServerRule, Tls, TlsMode, Webhook, ZeroHop, ZoneRule,
 };
 use crate::{Address, ListenerRole, Weight, Zone};
 use std::net::SocketAddr;
@@ -65,6 +66,8 @@ pub(super) struct Draft {
     pub(super) attempt_deadline: Placed<Duration>,
     pub(super) listeners: Vec<Placed<Listener>>,
     pub(super) admin: Option<Placed<Admin>>,
+    pub(super) objectives: Vec<Objective>,
+    pub(super) webhook: Option<Webhook>,
 }
 
 impl Draft {
@@ -80,6 +83,8 @@ impl Draft {
             router: self.router,
             listeners: self.listeners.into_iter().map(|listener| listener.value).collect(),
             admin: self.admin.map(|admin| admin.value.address),
+            objectives: self.objectives,
+            webhook: self.webhook,
             password_from: self.password_from,
         }
     }
@@ -96,7 +101,22 @@ fn read(whole: &mut Section<'_, '_>, ledger: &mut Ledger<'_>) -> Draft {
     fleet.own_zone = own_zone;
     let listeners = listeners(whole, ledger);
     let admin = admin(whole, ledger);
-    Draft { fleet, password_from, zones, members, servers, maps, router, attempt_deadline, listeners, admin }
+    let objectives = objective::objectives(whole, ledger);
+    let webhook = objective::webhook(whole, ledger);
+    Draft {
+        fleet,
+        password_from,
+        zones,
+        members,
+        servers,
+        maps,
+        router,
+        attempt_deadline,
+        listeners,
+        admin,
+        objectives,
+        webhook,
+    }
 }
 
 fn fleet(whole: &mut Section<'_, '_>, ledger: &mut Ledger<'_>) -> FleetConfig {

@@ -100,6 +100,10 @@ async fn metrics_are_openmetrics_and_agree_with_the_status() {
         r#"headroom_flow_share{from="us-east-1c",to="us-east-1b"} 0.6"#,
         r#"headroom_fallback_in_force{fallback="servers_without_zone"} 1.0"#,
         r#"headroom_picks_total{server="db2",because="own zone"} 31"#,
+        r#"headroom_objective_burn_rate{objective="checkout",window="fast"} 17.2"#,
+        r#"headroom_incident_open{objective="checkout"} 1.0"#,
+        r#"headroom_incidents_opened_total{objective="checkout"} 3"#,
+        r#"headroom_webhook_calls_total{outcome="delivered"} 5"#,
         r#"headroom_sessions_closed_total{server="db2",reason="placed anew: balance"} 12"#,
     ] {
         assert!(body.contains(line), "{line} is not in\n{body}");

@@ -159,6 +159,15 @@ function listenerTable(status) {
   return [h("table", {}, h("thead", {}, head), h("tbody", {}, rows)), notes ? h("p", { class: "note" }, notes) : null];
 }
 
+function objectiveTable(status) {
+  if (!status.objectives.length) return [h("p", { class: "empty" }, "Nothing is promised: [[objective]] in the configuration.")];
+  const burn = (value) => value === null ? "–" : value.toFixed(1);
+  const head = h("tr", {}, h("th", {}, "objective"), h("th", {}, "promise"), ["burn rate, fast", "slow", "incidents this week", "a week before", "since the start"].map((t) => h("th", { class: "n" }, t)), h("th", {}, "incident"));
+  const rows = status.objectives.map((o) => h("tr", {}, h("th", {}, o.name), h("td", {}, o.promise), h("td", { class: "n" }, burn(o.burn.fast)), h("td", { class: "n" }, burn(o.burn.slow)),
+    h("td", { class: "n" }, count(o.by_week[0] || 0)), h("td", { class: "n" }, count(o.by_week[1] || 0)), h("td", { class: "n" }, count(o.opened)), h("td", {}, o.incident ? "open for " + age(o.incident.for_s) : "none")));
+  return [h("table", {}, h("thead", {}, head), h("tbody", {}, rows)), h("p", { class: "note" }, "A burn rate of 1 spends the budget of bad statements exactly in its time. Counted since this process started.")];
+}
+
 function figures(status) {
   const flow = status.flow;
   const crossing = flow.rows.reduce((sum, row, i) => sum + flow.demand[i] * row.reduce((s, share, j) => s + (j === i ? 0 : share), 0), 0);
@@ -183,6 +192,9 @@ function notices(status) {
   if (!status.writer) list.push(["bad", "No primary", status.writer_unknown_because || "nothing was said yet"]);
   const reload = status.process.reload;
   if (reload && !reload.accepted) list.push(["bad", "Configuration refused", "the one of before stays in force; " + age(reload.age_s) + " ago: " + reload.notes.join(" · ")]);
+  status.objectives.forEach((o) => { if (o.incident) list.push(["bad", "Incident", o.name + ": " + o.promise + "; open for " + age(o.incident.for_s) + ", at worst " + o.incident.worst_burn.toFixed(1) + " times the allowed rate" + (o.incident.calm_for_s === null ? "" : ", calm for " + age(o.incident.calm_for_s))]); });
+  const hook = status.webhook;
+  if (hook && hook.failed_because) list.push(["warn", "Webhook", hook.failed_because + "; " + count(hook.waiting) + " waiting, " + count(hook.lost) + " lost"]);
   const r = status.recording;
   if (r) list.push(["bad", "Recording", (r.one_in > 1 ? "what one session in " + r.one_in + " sends" : "what all clients send") + " is recorded, literals included: " + count(r.commands) + " commands so far" + (r.lost ? ", " + count(r.lost) + " events lost" : "") + "; ends by itself in " + age(r.left_s)]);
   status.fallbacks.forEach((f) => list.push(["warn", "Fallback", f.text]));
@@ -200,6 +212,7 @@ function render(status) {
   verdict.textContent = !status.writer ? "No primary" : down ? down + (down === 1 ? " server does not answer" : " servers do not answer") : bad ? "Look at the notices" : list.length ? list.length + (list.length === 1 ? " notice" : " notices") : "All well";
   document.title = (bad ? "! " : "") + "Headroom" + (status.own_zone ? " · " + status.own_zone.zone : "");
   show("where", "This router stands in ", h("b", {}, status.own_zone ? status.own_zone.zone : "no known zone"), status.writer ? ", writes go to " : "", status.writer ? h("b", {}, status.writer) : "");
+  show("objectives", objectiveTable(status));
   show("notices", list.map(([mood, name, text]) => h("div", { class: "notice " + mood }, h("b", {}, name), h("span", {}, text))));
   show("figures", figures(status));
   show("zones", zones.length ? zones.map((zone) => zoneCard(status, zones, zone)) : h("p", { class: "empty" }, "No server is known yet."));

@@ -7,6 +7,7 @@ use crate::cli::RouteArgs;
 use crate::credentials;
 use crate::engine::Engine;
 use crate::environment::{self, Environment};
+use crate::objectives::{Hook, Objectives};
 use crate::recorder::{self, Records};
 use crate::source::{self, Sourced};
 use crate::view::{ProcessView, ReloadView, StatusView};
@@ -21,7 +22,10 @@ use tokio_util::sync::CancellationToken;
 
 /// Everything that lives from start to end.
 pub(super) struct Process {
-    engine: Engine,
+    engine: Arc<Engine>,
+    objectives: Objectives,
+    /// Cancelled when nobody judges objectives any more.
+    judging: CancellationToken,
     args: RouteArgs,
     environment: Environment,
     started: Instant,
@@ -46,10 +50,22 @@ struct Reload {
 }
 
 impl Process {
-    pub(super) fn new(engine: Engine, args: RouteArgs, environment: Environment, sourced: Sourced) -> Self {
+    pub(super) fn new(
+        engine: Engine,
+        hook: Option<Hook>,
+        args: RouteArgs,
+        environment: Environment,
+        sourced: Sourced,
+    ) -> Self {
+        let (engine, judging) = (Arc::new(engine), CancellationToken::new());
+        let asked = engine.clone();
+        let objectives = &sourced.config.objectives;
+        let objectives = Objectives::start(objectives, hook, move || asked.insight(), judging.clone());
         let changing = Mutex::new(Changing { sourced, admin: None, reload: None });
         Self {
             engine,
+            objectives,
+            judging,
             args,
             environment,
             started: Instant::now(),
@@ -127,6 +143,7 @@ impl Process {
         let before = self.changing().sourced.config.clone();
         let mut sourced = source::for_route(&self.args)?;
         sourced.config.fleet.credentials = credentials::resolve(&sourced.config, &self.environment)?;
+        let hook = sourced.config.webhook.as_ref().map(Hook::start).transpose()?;
         let asked_for = self.changing().admin.as_ref().map(|admin| admin.asked_for);
         let admin = match sourced.config.admin {
             Some(address) if asked_for != Some(address) => Some(admin::bind(address).await?),
@@ -134,6 +151,7 @@ impl Process {
         };
         let mut notes = self.engine.reconfigure(&sourced.config)?;
         notes.extend(changed(&before, &sourced.config));
+        self.objectives.change(&sourced.config.objectives, hook);
         let off = sourced.config.admin.is_none();
         self.changing().sourced = sourced;
         if let Some(listener) = admin {
@@ -153,6 +171,8 @@ impl Process {
 
     /// Another process serves our sockets from now on.
     pub(super) fn hand_over(&self) {
+        // The one that takes over judges all new sessions; two would tell everything twice.
+        self.judging.cancel();
         self.leaves.store(true, Relaxed);
         self.engine.hand_over();
         if let Some(admin) = self.changing().admin.take() {
@@ -191,6 +211,7 @@ impl Process {
     pub(super) async fn stop(&self, deadline: Duration) -> usize {
         self.stopping.store(true, Relaxed);
         let cut = self.engine.stop(deadline).await;
+        self.judging.cancel();
         self.leaves.store(true, Relaxed);
         if let Some(admin) = self.changing().admin.take() {
             admin.stop.cancel();
@@ -212,6 +233,7 @@ impl Records for Process {
 impl Live for Process {
     fn status(&self) -> StatusView {
         let mut status = self.engine.status();
+        (status.objectives, status.webhook) = self.objectives.view();
         let changing = self.changing();
         status.process = ProcessView {
             version: env!("CARGO_PKG_VERSION").to_owned(),
