@@ -41,10 +41,10 @@ bench: ## the relay beside HAProxy, MySQL Router and a direct connection, then t
 	target/release/headroom bench relay
 	target/release/headroom bench demo
 
-bench-load: ## the load generator beside sysbench, on one server in one run
+bench-load: ## the load generator beside sysbench, then measure and replay against what is known
 	@scripts/install.sh build servers bench
 	cargo build --release --locked -p headroom
-	target/release/headroom bench load
+	@status=0; for what in load measure replay; do target/release/headroom bench $$what || status=1; done; exit $$status
 
 bench-verdict: ## bottlenecks really made on a lab's servers, and which of them is named: the confusion table
 	@scripts/install.sh build servers bench

@@ -1,6 +1,7 @@
 //! `headroom bench`: the relay beside HAProxy and a direct connection, in one run on this machine; then the demo's
 //! ratios, repeated. What is measured and how to read it: docs/guide/benchmarks.md.
 
+mod chi_square;
 mod client;
 mod demo;
 mod generator;
@@ -10,6 +11,7 @@ mod output;
 mod plan;
 mod process;
 mod progress;
+mod promise;
 mod relay;
 mod replay;
 mod report;

@@ -16,6 +16,7 @@ use load::arrivals::{Arrivals, Open, Spacing};
 use load::store::Store;
 use load::{Account, Plan, Target};
 use observe::option_file::Login;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -24,6 +25,9 @@ use std::time::Duration;
 use workload::Named;
 pub(crate) use workload::WorkloadArgs;
 
+/// Files beside the connections: the history, epoll instances, what comes from the shell.
+const SPARE_FILES: u64 = 100;
+
 const EXAMPLES: &str = "\
 Examples:
   headroom load prepare oltp_read_write --server db1 --database sbtest --tables 4 --table-size 100000
@@ -31,6 +35,8 @@ Examples:
       A closed loop of 16 clients, comparable with sysbench --threads=16.
   headroom load run oltp_read_only --server db1 --database sbtest --rate 500 --clients 64 --time 60s
       An open loop: 500 transactions a second, whatever the server does; response time from the intended start.
+  headroom load run oltp_read_only --server db1 --database sbtest --clients 16 --idle 5000
+      5016 open connections of which 16 are busy at a time, as behind large pools.
   headroom load run oltp_point_select --reader db2 --reader db3 --database sbtest --json > run.json
 
 Exit code 1: there are figures, and they must not be used (the text says why).";
@@ -84,6 +90,9 @@ pub(crate) struct RunArgs {
     /// Clients: the most transactions at a time.
     #[arg(long, short, default_value_t = 16, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     clients: u32,
+    /// Connections beyond one for each client: that many are idle at any time, and all take turns.
+    #[arg(long, value_name = "CONNECTIONS", default_value_t = 0, value_parser = clap::value_parser!(u32).range(..=100_000))]
+    idle: u32,
     /// Threads that send [default: one for every 64 clients, at most one a core].
     #[arg(long, value_parser = clap::value_parser!(u16).range(1..=1024))]
     threads: Option<u16>,
@@ -114,7 +123,7 @@ pub(crate) struct RunArgs {
     /// Answers later than this are counted as late.
     #[arg(long, value_name = "DURATION", value_parser = fleet::config::duration)]
     objective: Option<Duration>,
-    /// Refuse workloads that change data.
+    /// Refuse workloads that change data; the sessions are read-only for the server too.
     #[arg(long)]
     read_only: bool,
     /// The history that the run is kept in [default: headroom/history.sqlite in the user's data directory].
@@ -225,14 +234,14 @@ async fn statements(target: Target, statements: Vec<String>) -> anyhow::Result<E
 impl RunArgs {
     fn plan(&self, environment: &Environment) -> anyhow::Result<Plan> {
         let workload = self.workload.named()?.workload();
-        if self.read_only && workload.writes {
-            bail!("{} changes data, and --read-only forbids that", workload.name);
-        }
+        allow_files(u64::from(self.clients + self.idle) * workload.lanes().count() as u64)?;
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         Ok(Plan {
             workload: Arc::new(workload),
             target: self.target.resolve(environment)?,
             clients: self.clients,
+            idle: self.idle,
+            read_only: self.read_only,
             threads: self.threads.map_or_else(|| Plan::usual_threads(self.clients, cores), usize::from),
             arrivals: self.arrivals(),
             warm_up: self.warm_up,
@@ -264,6 +273,20 @@ impl RunArgs {
         };
         Arrivals::Open(Open { rate, ramp: self.ramp.map(|time| (0.0, time)), spacing })
     }
+}
+
+/// Shells give 1024 files; each connection is one.
+///
+/// # Errors
+/// More are needed than this process may ever open.
+fn allow_files(connections: u64) -> anyhow::Result<()> {
+    let needed = connections + SPARE_FILES;
+    let limit = getrlimit(Resource::Nofile);
+    if let Some(most) = limit.maximum.filter(|most| *most < needed) {
+        bail!("{connections} connections need {needed} open files, and {most} are allowed (ulimit -Hn)");
+    }
+    let current = limit.current.map(|current| current.max(needed));
+    setrlimit(Resource::Nofile, Rlimit { current, ..limit }).context("raising the limit of open files")
 }
 
 impl TargetArgs {

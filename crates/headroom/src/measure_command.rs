@@ -84,7 +84,7 @@ pub(crate) struct MeasureArgs {
     /// Keep every trial in this file, and go on from what is in it.
     #[arg(long, value_name = "FILE")]
     trials: Option<PathBuf>,
-    /// Refuse workloads that change data.
+    /// Refuse workloads that change data; the sessions are read-only for the server too.
     #[arg(long)]
     read_only: bool,
     /// Print JSON.
@@ -149,14 +149,13 @@ impl MeasureArgs {
             bail!("--start and --current must be above 0, and --most at least --start");
         }
         let workload = self.workload.named()?.workload();
-        if self.read_only && workload.writes {
-            bail!("{} changes data, and --read-only forbids that", workload.name);
-        }
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         Ok(Plan {
             workload: Arc::new(workload),
             target: self.target.resolve(environment)?,
             clients: self.clients,
+            idle: 0,
+            read_only: self.read_only,
             threads: self.threads.map_or_else(|| Plan::usual_threads(self.clients, cores), usize::from),
             arrivals: Arrivals::poisson(self.start),
             warm_up: self.warm_up,
@@ -190,7 +189,7 @@ impl MeasureArgs {
         let found = match noise.forbids(self.objective) {
             Some(why) => Found { trials, refused: Some(why), ..Found::default() },
             None => {
-                let search = Search { goal, objective: self.objective, file };
+                let search = Search { goal, objective: self.objective, file, longest: None };
                 terminal::complain(&search.duration_in_words(&trials));
                 search.run(plan, trials, stop, terminal::complain)?
             }

@@ -10,6 +10,8 @@
 //!     workload: workload.into(),
 //!     target: Target::single("127.0.0.1:3306".parse().expect("an address"), Account::default()),
 //!     clients: 16,
+//!     idle: 0,
+//!     read_only: false,
 //!     threads: 1,
 //!     arrivals: Arrivals::poisson(2000.0),
 //!     warm_up: std::time::Duration::from_secs(2),

@@ -23,6 +23,9 @@ pub struct Outcome {
     pub protocol: Protocol,
     /// Clients: the most transactions at a time.
     pub clients: u32,
+    /// Connections beyond those of the clients: idle until it is their turn.
+    #[serde(default)]
+    pub idle: u32,
     /// Threads that sent.
     pub threads: usize,
     /// From which keys and moments follow.
@@ -199,6 +202,7 @@ pub(crate) struct Facts<'a> {
     pub(crate) workload: &'a Workload,
     pub(crate) arrivals: &'a Arrivals,
     pub(crate) clients: u32,
+    pub(crate) idle: u32,
     pub(crate) threads: usize,
     pub(crate) seed: u64,
     pub(crate) seconds: f64,
@@ -225,6 +229,7 @@ impl Outcome {
             arrivals: facts.arrivals.clone(),
             protocol: facts.workload.protocol,
             clients: facts.clients,
+            idle: facts.idle,
             threads: facts.threads,
             seed: facts.seed,
             seconds: facts.seconds,

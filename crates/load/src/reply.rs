@@ -78,6 +78,11 @@ impl ReplyReader {
         Self { capabilities, ..Self::default() }
     }
 
+    /// Whether definitions are followed by rows at once.
+    pub(crate) fn leaves_out_eof(&self) -> bool {
+        self.capabilities.contains(Capabilities::DEPRECATE_EOF)
+    }
+
     /// The next answer is that of a prepare.
     pub(crate) fn expect_prepared(&mut self) {
         self.expect = Expect::Prepared;

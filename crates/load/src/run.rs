@@ -4,9 +4,10 @@ use crate::arrivals::Arrivals;
 use crate::driver::{Driver, Phase, Shared};
 use crate::error::LoadError;
 use crate::outcome::{Facts, Moment, Outcome};
+use crate::session::Session;
 use crate::tally::Second;
 use crate::target::Target;
-use crate::workload::Workload;
+use crate::workload::{Lane, Workload};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -21,6 +22,10 @@ pub struct Plan {
     pub target: Target,
     /// Clients: the most transactions at a time.
     pub clients: u32,
+    /// Connections beyond one for each client: that many are idle at any time, and all take turns.
+    pub idle: u32,
+    /// Every session is read-only for the server too, and a workload that changes data is refused.
+    pub read_only: bool,
     /// Threads that send; see [`Plan::usual_threads`].
     pub threads: usize,
     /// When.
@@ -63,12 +68,32 @@ impl Plan {
         match &self.arrivals {
             _ if self.clients == 0 => wrong("no clients: at least one is needed to send anything"),
             _ if self.threads == 0 => wrong("no threads: at least one is needed to send anything"),
+            _ if self.read_only && self.workload.writes => Err(LoadError::Plan(format!(
+                "{} changes data, and this load may only read",
+                self.workload.name
+            ))),
             _ if self.time.is_zero() => wrong("a run of no time measures nothing"),
             Arrivals::Open(open) if !(open.rate > 0.0 && open.rate.is_finite()) => {
                 wrong("a rate must be above 0")
             }
             _ => Ok(()),
         }
+    }
+}
+
+impl Plan {
+    /// With the values that its workload takes from tables.
+    fn filled(mut self) -> Result<Self, LoadError> {
+        let mut workload = Workload::clone(&self.workload);
+        if workload.has_columns() {
+            let lane = if self.target.readers.is_empty() { Lane::Writer } else { Lane::Reader };
+            let peers = self.target.resolve(lane)?;
+            let secrecy = self.target.secrecy()?;
+            let mut session = Session::connect(peers[0].clone(), &self.target.account, secrecy.as_ref())?;
+            workload.fill(|sql| session.column(sql))?;
+            self.workload = workload.into();
+        }
+        Ok(self)
     }
 }
 
@@ -86,7 +111,8 @@ impl Load {
     /// A plan that makes no sense, or whatever keeps a client from logging in and preparing its statements.
     pub fn connect(plan: Plan) -> Result<Self, LoadError> {
         plan.check()?;
-        let shared = Shared::new(plan.workload.clone(), &plan.target, plan.clients)?;
+        let plan = plan.filled()?;
+        let shared = Shared::new(&plan)?;
         let threads = plan.threads.min(plan.clients as usize);
         let driver = Driver::start(shared, threads)?;
         Ok(Self { plan, driver })
@@ -131,6 +157,7 @@ impl Load {
             workload: &self.plan.workload,
             arrivals,
             clients: self.plan.clients,
+            idle: self.plan.idle,
             threads,
             seed,
             seconds,

@@ -5,15 +5,33 @@ use crate::error::LoadError;
 use crate::login::{Account, Handshake, LoginFailure, LoginStep};
 use crate::reply::{Reply, ReplyReader};
 use crate::target::{Peer, Place, Secrecy};
+use crate::workload::Cells;
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
+use wire::read::Reader;
 use wire::{Command, ErrPacket, packet};
 
 /// Making an index on a large table takes long; a server that is gone is noticed by TCP.
 const PATIENCE: Duration = Duration::from_secs(3600);
 const CONNECT: Duration = Duration::from_secs(10);
+
+/// The most that an answer of which values are kept may be.
+const MOST: usize = 64 << 20;
+
+/// The payloads of packets in a row.
+struct Packets<'a>(&'a [u8]);
+
+impl<'a> Iterator for Packets<'a> {
+    type Item = &'a [u8];
+
+    fn next(&mut self) -> Option<&'a [u8]> {
+        let found = packet::first(self.0)?;
+        self.0 = &self.0[found.used..];
+        Some(found.payload)
+    }
+}
 
 /// A session that is logged in.
 pub(crate) struct Session {
@@ -110,6 +128,32 @@ impl Session {
     /// # Errors
     /// The server's error, or a connection that broke.
     pub(crate) fn query(&mut self, sql: &str) -> Result<Reply, LoadError> {
+        self.ask(sql, |_| Ok(()))
+    }
+
+    /// Asks for the values of the first column, without those that are NULL.
+    ///
+    /// # Errors
+    /// As [`Session::query`], and more than [`MOST`] bytes.
+    pub(crate) fn column(&mut self, sql: &str) -> Result<Cells, LoadError> {
+        let (mut answer, what) = (Vec::new(), "its answer is larger than 64 MiB; give it a LIMIT");
+        let reply = self.ask(sql, |bytes| {
+            answer.extend_from_slice(bytes);
+            if answer.len() > MOST { Err(LoadError::Plan(format!("'{sql}': {what}"))) } else { Ok(()) }
+        })?;
+        let mut packets = Packets(&answer);
+        let columns = packets.next().and_then(|count| Reader::new(count).lenenc()).unwrap_or(0);
+        let (eof, columns) = (usize::from(!self.reader.leaves_out_eof()), columns as usize);
+        let rows = packets.skip(columns + eof).take(reply.rows as usize);
+        Ok(rows.filter_map(|row| Reader::new(row).lenenc_bytes().map(Into::into)).collect())
+    }
+
+    /// Asks; `keep` hears of all bytes of the answer.
+    fn ask(
+        &mut self,
+        sql: &str,
+        mut keep: impl FnMut(&[u8]) -> Result<(), LoadError>,
+    ) -> Result<Reply, LoadError> {
         let mut out = Vec::with_capacity(sql.len() + 5);
         packet::write(&mut out, &mut 0, &[&[Command::Query.byte()], sql.as_bytes()].concat());
         self.send(&out)?;
@@ -117,6 +161,7 @@ impl Session {
         loop {
             input.clear();
             self.receive(&mut input)?;
+            keep(&input)?;
             let source = |source| LoadError::Wire { address: self.peer.address.clone(), source };
             if let Some(reply) = self.reader.feed(&mut input.as_slice()).map_err(source)? {
                 let Some(code) = reply.error else { return Ok(reply) };

@@ -213,6 +213,7 @@ mod tests {
             arrivals: Arrivals::poisson(123.5),
             protocol: Protocol::Prepared,
             clients: 4,
+            idle: 0,
             threads: 1,
             seed: 1,
             seconds: 10.0,

@@ -4,11 +4,13 @@
 //! walks through the steps of a transaction and draws as it goes, without allocating. Numbers that several statements of
 //! a transaction share (a table, a key that is deleted and inserted again) are drawn into **slots** first.
 
+mod column;
 pub mod draw;
 pub mod file;
 mod statement;
 pub mod sysbench;
 
+pub use column::Column;
 pub use draw::{Draw, Parameter};
 pub use statement::Statement;
 
@@ -154,6 +156,7 @@ impl Workload {
     }
 }
 
+pub(crate) use column::Cells;
 pub(crate) use draw::Draws as ClientDraws;
 pub(crate) use statement::Prepared;
 

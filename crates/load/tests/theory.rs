@@ -15,11 +15,17 @@ use std::time::Duration;
 const SEED: u64 = 7;
 
 fn run(server: &NullServer, clients: u32, arrivals: Arrivals, time: Duration) -> Outcome {
+    load::run(&plan(server, clients, arrivals, time), &Default::default(), |_| ()).unwrap()
+}
+
+fn plan(server: &NullServer, clients: u32, arrivals: Arrivals, time: Duration) -> Plan {
     let workload = sysbench::workload("oltp_point_select", &sysbench::Options::default()).unwrap();
-    let plan = Plan {
+    Plan {
         workload: workload.into(),
         target: Target::single(server.address().to_string().parse().unwrap(), Account::default()),
         clients,
+        idle: 0,
+        read_only: false,
         threads: 1,
         arrivals,
         warm_up: Duration::ZERO,
@@ -27,8 +33,7 @@ fn run(server: &NullServer, clients: u32, arrivals: Arrivals, time: Duration) ->
         grace: Duration::from_secs(2),
         seed: SEED,
         objective: None,
-    };
-    load::run(&plan, &Default::default(), |_| ()).unwrap()
+    }
 }
 
 /// Response times of these arrivals at one server with a constant service time, in ms and sorted: exact.
@@ -99,4 +104,8 @@ fn a_closed_loop_of_n_clients_has_the_throughput_of_its_bottleneck() {
     // Two places of 4 ms serve 500 a second; six clients wait for one another three deep.
     assert!(outcome.totals.per_second < 505.0 && outcome.totals.per_second > 400.0, "{:?}", outcome.totals);
     assert!(outcome.response.p50_ms > 11.0, "{}", outcome.response.p50_ms);
+    // Idle connections change nothing of that: twelve at a time would wait for twice as long.
+    let plan = plan(&server, 6, Arrivals::closed(), Duration::from_secs(2));
+    let with_idle = load::run(&Plan { idle: 30, ..plan }, &Default::default(), |_| ()).unwrap();
+    assert!(with_idle.response.p50_ms > 11.0 && with_idle.response.p50_ms < 18.0, "{with_idle:?}");
 }

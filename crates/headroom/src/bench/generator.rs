@@ -5,31 +5,39 @@
 //! | point selects and read-write at 16 clients, closed loop | the same QPS, at what CPU of the client |
 //! | the null server, the client pinned to one core | how much one core can send at most |
 //! | the null server in an open loop, about a quarter of that | the generator's own part of a latency |
+//! | a server that stands still for 500 ms once (`freeze.rs`) | who sees it, and who does not |
+//! | statements by digest, keys by chi-square (`likeness.rs`) | that it is the same load |
 //!
 //! CPU is that of the whole client process from its start to its end, read from `/proc` when it has ended and before it
 //! is reaped: its start and the logins are on the bill, alike for both.
 
+mod freeze;
+mod likeness;
+mod promises;
+mod site;
 mod table;
 
+use super::promise::Promise;
 use super::server::Server;
 use super::statistics::{Ratio, median};
-use super::{output, process, sysbench};
+use super::{output, sysbench};
 use crate::child::Program;
 use crate::interrupted::interrupted;
 use crate::machine::Machine;
 use crate::{exit, terminal};
 use anyhow::{Context, anyhow, bail};
 use clap::Args;
+use freeze::Frozen;
 use lab::null::{NullServer, Service};
+use likeness::Likeness;
 use rand::SeedableRng;
 use rand::rngs::SmallRng;
 use rand::seq::SliceRandom;
 use serde::Serialize;
-use std::net::SocketAddr;
+use site::Site;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
-use tokio::io::AsyncReadExt;
 
 const GRACE: Duration = Duration::from_secs(45);
 const QUIET_LOOK: Duration = Duration::from_secs(2);
@@ -135,10 +143,21 @@ struct Report {
     seconds: u32,
     rows: Vec<Row>,
     own_latency: Vec<OwnLatency>,
+    frozen: Vec<Frozen>,
+    likeness: Likeness,
+    promises: Vec<Promise>,
     samples: Vec<Sample>,
 }
 
-/// Measures, writes the run's directory, prints the table.
+/// What was measured on the server for figures.
+#[derive(Default)]
+struct Measured {
+    samples: Vec<Sample>,
+    own_latency: Vec<OwnLatency>,
+    frozen: Vec<Frozen>,
+}
+
+/// Measures, writes the run's directory, prints the table; "no" when a promise was missed.
 pub(crate) async fn run(mut args: GeneratorArgs) -> anyhow::Result<ExitCode> {
     if args.quick {
         (args.rounds, args.seconds) = (1, 2);
@@ -146,29 +165,47 @@ pub(crate) async fn run(mut args: GeneratorArgs) -> anyhow::Result<ExitCode> {
     let tools = [find("sysbench")?, find("taskset")?];
     let directory = output::Directory::new(args.out.as_deref(), "load", args.quick)?;
     let cells = args.rounds * (2 * CASES.len() as u32 + 1);
-    let minutes = f64::from(cells * (args.seconds + 1)) / 60.0;
+    let beside = likeness::ABOUT_SECONDS + 3 * (freeze::SECONDS + 1);
+    let seconds = cells * (args.seconds + 1) + beside;
+    // Each load that hangs is given up, and the first that is ends the run.
+    let most = Duration::from_secs(u64::from(2 * seconds)) + 2 * GRACE;
     terminal::complain(&format!(
-        "{cells} loads of {} s, about {minutes:.0} min. Result: {}",
+        "{cells} loads of {} s, then a stall and a comparison of statements and keys: about {:.0} min, at most {:.0}. Result: {}",
         args.seconds,
+        f64::from(seconds) / 60.0,
+        most.as_secs_f64() / 60.0,
         directory.path().display()
     ));
     let mut machine = Machine::look(&[("sysbench", tools[0].as_path())], QUIET_LOOK).await?;
-    let server = Server::up(&output::scratch(), 100).await?;
+    let server = Server::up(&output::scratch(), freeze::OPEN_CLIENTS).await?;
     machine.programs.push(("server".to_owned(), server.version.clone()));
     let measured = tokio::select! {
         measured = measure(&args, &tools, &server) => measured,
+        () = tokio::time::sleep(most) => Err(anyhow!("not over after {most:?}: given up")),
         () = interrupted() => Err(anyhow!("interrupted: everything that was started is stopped")),
     };
     server.down().await?;
-    let (samples, own_latency) = measured?;
+    let Measured { samples, own_latency, frozen } = measured?;
+    terminal::complain("statements and keys");
+    let likeness = tokio::select! {
+        likeness = tokio::time::timeout(most, likeness::measure(&tools[0])) => likeness.context("given up")??,
+        () = interrupted() => bail!("interrupted: everything that was started is stopped"),
+    };
+    let rows: Vec<Row> = CASES.iter().filter_map(|case| Row::of(*case, &samples)).collect();
+    let mut promises = promises::of(&rows, &own_latency);
+    promises.push(freeze::promise(&frozen));
+    promises.extend(likeness.promises());
     let report = Report {
         date: directory.date().to_owned(),
         warnings: warnings(&machine, &args),
         machine,
         rounds: args.rounds,
         seconds: args.seconds,
-        rows: CASES.iter().filter_map(|case| Row::of(*case, &samples)).collect(),
+        rows,
         own_latency,
+        frozen,
+        likeness,
+        promises,
         samples,
     };
     let path = directory.create()?;
@@ -180,21 +217,17 @@ pub(crate) async fn run(mut args: GeneratorArgs) -> anyhow::Result<ExitCode> {
     } else {
         terminal::print(&text)?;
     }
-    Ok(exit::DONE)
+    Ok(if report.promises.iter().all(|promise| promise.met) { exit::DONE } else { exit::no() })
 }
 
-async fn measure(
-    args: &GeneratorArgs,
-    tools: &[PathBuf; 2],
-    server: &Server,
-) -> anyhow::Result<(Vec<Sample>, Vec<OwnLatency>)> {
+async fn measure(args: &GeneratorArgs, tools: &[PathBuf; 2], server: &Server) -> anyhow::Result<Measured> {
     let log = server.directory().join("bench.log");
     let prepare = sysbench::prepare(server.address, args.rows);
     Program::start("sysbench", &tools[0], &prepare, &log)?.finish(GRACE).await?;
     let null = NullServer::start(Service::Immediate)?;
     let site = Site { args, tools, server, null: null.address(), log };
     let mut rng = SmallRng::seed_from_u64(args.seed);
-    let (mut samples, mut own) = (Vec::new(), Vec::new());
+    let mut measured = Measured::default();
     for round in 1..=args.rounds {
         let mut cells: Vec<(Case, Tool)> =
             CASES.iter().flat_map(|case| [(*case, Tool::Sysbench), (*case, Tool::Headroom)]).collect();
@@ -202,156 +235,17 @@ async fn measure(
         for (case, tool) in cells {
             let sample = site.sample(round, case, tool).await?;
             terminal::complain(&table::line(&sample));
-            samples.push(sample);
+            measured.samples.push(sample);
         }
-        let most = samples.iter().rev().find(|s| s.case == Case::OneCore && s.tool == Tool::Headroom);
+        let most =
+            measured.samples.iter().rev().find(|s| s.case == Case::OneCore && s.tool == Tool::Headroom);
         if let Some(most) = most {
-            own.push(site.own_latency(most.qps * OWN_LATENCY_SHARE).await?);
+            measured.own_latency.push(site.own_latency(most.qps * OWN_LATENCY_SHARE).await?);
         }
     }
-    Ok((samples, own))
-}
-
-/// Where and with what everything is measured.
-struct Site<'a> {
-    args: &'a GeneratorArgs,
-    tools: &'a [PathBuf; 2],
-    server: &'a Server,
-    null: SocketAddr,
-    log: PathBuf,
-}
-
-impl Site<'_> {
-    async fn sample(&self, round: u32, case: Case, tool: Tool) -> anyhow::Result<Sample> {
-        let arguments = match tool {
-            Tool::Sysbench => self.sysbench(case),
-            Tool::Headroom => self.headroom(case, &[]),
-        };
-        let program = match tool {
-            Tool::Sysbench => self.tools[0].clone(),
-            Tool::Headroom => std::env::current_exe().context("finding our own program")?,
-        };
-        let before = process::cpu(self.server.pid)?;
-        let (text, client) = self.client(program, arguments, case == Case::OneCore).await?;
-        let server = process::cpu(self.server.pid)?.saturating_sub(before);
-        let (queries, qps, p50_ms, p99_ms) = match tool {
-            Tool::Sysbench => {
-                let found = sysbench::parse(&text)?;
-                (found.queries, found.qps, found.p50_ms, found.p99_ms)
-            }
-            Tool::Headroom => {
-                let found = outcome(&text)?;
-                let number = |pointer: &str| figure(&found, pointer);
-                let failed = number("/totals/failed")?;
-                if failed > 0.0 {
-                    bail!("{failed} transactions failed during the load; none are allowed");
-                }
-                (
-                    number("/totals/queries")? as u64,
-                    number("/totals/queries_per_second")?,
-                    number("/response/p50_ms")?,
-                    number("/response/p99_ms")?,
-                )
-            }
-        };
-        let each = |time: Duration| time.as_secs_f64() * 1e6 / queries.max(1) as f64;
-        let server_cpu_us = (case != Case::OneCore).then(|| each(server));
-        Ok(Sample { round, case, tool, qps, client_cpu_us: each(client), server_cpu_us, p50_ms, p99_ms })
-    }
-
-    async fn own_latency(&self, rate: f64) -> anyhow::Result<OwnLatency> {
-        let rate = rate.round().max(100.0);
-        let open = ["--rate".to_owned(), rate.to_string()];
-        let program = std::env::current_exe().context("finding our own program")?;
-        let (text, _) = self.client(program, self.headroom(Case::OneCore, &open), false).await?;
-        let found = outcome(&text)?;
-        Ok(OwnLatency {
-            rate,
-            cpu_share: figure(&found, "/generator/cpu_share")?,
-            p50_ms: figure(&found, "/response/p50_ms")?,
-            p99_ms: figure(&found, "/response/p99_ms")?,
-            lateness_p99_ms: figure(&found, "/generator/lateness/p99_ms")?,
-        })
-    }
-
-    fn sysbench(&self, case: Case) -> Vec<String> {
-        let (target, script) = self.target(case);
-        let mut arguments = sysbench::run(target, self.args.rows, CLIENTS, self.args.seconds);
-        script.clone_into(&mut arguments[0]);
-        if matches!(case, Case::PointSelects | Case::ReadWrite) {
-            arguments.retain(|argument| argument != "--db-ps-mode=disable");
-        }
-        arguments
-    }
-
-    fn headroom(&self, case: Case, more: &[String]) -> Vec<String> {
-        let (target, workload) = self.target(case);
-        let mut arguments: Vec<String> =
-            ["load", "run", workload, "--json", "--no-store", "--distribution", "uniform"]
-                .iter()
-                .map(|word| (*word).to_owned())
-                .collect();
-        for (flag, value) in [
-            ("--server", target.to_string()),
-            ("--user", sysbench::ACCOUNT.to_owned()),
-            ("--database", sysbench::DATABASE.to_owned()),
-            ("--table-size", self.args.rows.to_string()),
-            ("--clients", CLIENTS.to_string()),
-            ("--time", format!("{}s", self.args.seconds)),
-            // sysbench has no warm-up either.
-            ("--warm-up", "0s".to_owned()),
-        ] {
-            arguments.extend([flag.to_owned(), value]);
-        }
-        if matches!(case, Case::PointSelectsText | Case::OneCore) {
-            arguments.push("--text".to_owned());
-        }
-        arguments.extend_from_slice(more);
-        arguments
-    }
-
-    fn target(&self, case: Case) -> (SocketAddr, &'static str) {
-        match case {
-            Case::PointSelects | Case::PointSelectsText => (self.server.address, "oltp_point_select"),
-            Case::ReadWrite => (self.server.address, "oltp_read_write"),
-            Case::OneCore => (self.null, "oltp_point_select"),
-        }
-    }
-
-    /// Runs a client to its end: what it said, and its CPU time.
-    async fn client(
-        &self,
-        program: PathBuf,
-        arguments: Vec<String>,
-        pinned: bool,
-    ) -> anyhow::Result<(String, Duration)> {
-        let (program, arguments) = if pinned {
-            let mut all = vec!["-c".to_owned(), "0".to_owned(), program.display().to_string()];
-            all.extend(arguments);
-            (self.tools[1].clone(), all)
-        } else {
-            (program, arguments)
-        };
-        let started = Program::start_with_output("the client", &program, &arguments, &self.log);
-        let (mut client, mut output) = started?;
-        let pid = client.pid()?;
-        let mut text = String::new();
-        let deadline = Duration::from_secs(u64::from(self.args.seconds)) + GRACE;
-        let ended = tokio::time::timeout(deadline, async {
-            output.read_to_string(&mut text).await?;
-            while !is_over(pid) {
-                tokio::time::sleep(Duration::from_millis(5)).await;
-            }
-            process::cpu(pid)
-        });
-        let cpu = ended.await.with_context(|| format!("the load did not end within {deadline:?}"))??;
-        // What it said is looked at; exit code 1 is headroom's word that its figures are its own limit, as asked here.
-        let finished = client.finish(GRACE).await;
-        if text.trim().is_empty() {
-            finished?;
-        }
-        Ok((text, cpu))
-    }
+    terminal::complain("the server stands still for 500 ms, three times");
+    measured.frozen = freeze::measure(&site).await?;
+    Ok(measured)
 }
 
 impl Row {
@@ -393,20 +287,6 @@ fn warnings(machine: &Machine, args: &GeneratorArgs) -> Vec<String> {
         warnings.push("a smoke run: it shows that everything works, not how fast".to_owned());
     }
     warnings
-}
-
-fn outcome(text: &str) -> anyhow::Result<serde_json::Value> {
-    serde_json::from_str(text).context("headroom's JSON cannot be read")
-}
-
-fn figure(found: &serde_json::Value, pointer: &str) -> anyhow::Result<f64> {
-    found.pointer(pointer).and_then(serde_json::Value::as_f64).with_context(|| format!("no {pointer}"))
-}
-
-/// Whether a process has ended and waits to be reaped.
-fn is_over(pid: u32) -> bool {
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    stat.rsplit_once(')').is_none_or(|(_, rest)| rest.trim_start().starts_with('Z'))
 }
 
 fn find(name: &str) -> anyhow::Result<PathBuf> {

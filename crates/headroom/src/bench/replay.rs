@@ -1,6 +1,8 @@
 //! `headroom bench replay`: is what is replayed what was recorded? The demo's application through a router, recorded, sent again
 //! at its own pace to another lab with the same rows, and counted four times: by the router's insight, in the recording,
-//! by the replay, and by the target server's own digests.
+//! by the replay, and in the target server's general log.
+
+mod target;
 
 use super::output::{Directory, scratch};
 use super::report::section::section;
@@ -18,7 +20,6 @@ use insight::Since;
 use lab::app::{self, App, AppSpec, DataSize, Rates};
 use lab::{Account, Lab, RouterOptions, Spec};
 use load::replay::{ReplayPlan, replay};
-use mysql_async::prelude::Queryable;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -36,6 +37,9 @@ const LIMIT: Duration = Duration::from_secs(20);
 const POLL: Duration = Duration::from_millis(50);
 /// Before the first request and after the last one, so that all of them are recorded.
 const MARGIN: Duration = Duration::from_secs(5);
+/// Labs, routers and rows take so long beside the traffic, usually and at most.
+const USUAL_BESIDE: Duration = Duration::from_secs(30);
+const MOST_BESIDE: Duration = Duration::from_secs(240);
 /// Arrivals within this at p99 is what is asked.
 const ASKED_LATE_MS: f64 = 1.0;
 
@@ -84,10 +88,21 @@ struct Counted {
 /// Runs it.
 pub(crate) async fn run(args: ReplayBenchArgs) -> anyhow::Result<ExitCode> {
     let directory = Directory::new(args.out.as_deref(), "replay", false)?;
+    let seconds = Duration::from_secs(2 * args.seconds) + 2 * MARGIN;
+    terminal::complain(&format!(
+        "{} s recorded, then sent again: about {:.1} min, at most {:.0}. Result: {}",
+        args.seconds,
+        (seconds + USUAL_BESIDE).as_secs_f64() / 60.0,
+        (seconds + MOST_BESIDE).as_secs_f64() / 60.0,
+        directory.path().display()
+    ));
     let file = scratch().join("bench.hrec");
     std::fs::create_dir_all(scratch())?;
     let outcome = tokio::select! {
         outcome = measure(&args, &file) => outcome,
+        () = tokio::time::sleep(seconds + MOST_BESIDE) => {
+            Err(anyhow!("not over after {:.0} min: given up", (seconds + MOST_BESIDE).as_secs_f64() / 60.0))
+        }
         () = interrupted::interrupted() => Err(anyhow!("interrupted")),
     };
     // It holds literals, if only of the lab.
@@ -130,7 +145,7 @@ async fn measure(args: &ReplayBenchArgs, file: &Path) -> anyhow::Result<Run> {
     let mut digests: Vec<Counted> =
         digests.into_iter().map(|(digest, counted)| Counted { digest, ..counted }).collect();
     for counted in &mut digests {
-        counted.target = target.get(&plain(&counted.digest)).copied().unwrap_or(0);
+        counted.target = target.get(&counted.digest).copied().unwrap_or(0);
     }
     let differs = |c: &&Counted| c.router != c.recording || c.recording != c.replay || c.replay != c.target;
     let run = view.runs.first().cloned().context("there was one target")?;
@@ -220,8 +235,7 @@ async fn recorded(lab: &Lab, seconds: u64, file: &Path) -> anyhow::Result<BTreeM
 /// Sends the recording to a fresh lab; returns what came of it, and what its server counted.
 async fn send(lab: &Lab, file: &Path) -> anyhow::Result<(ReplayView, BTreeMap<String, u64>)> {
     load_rows(lab, &["a1"]).await?;
-    let mut session = lab.connect("a1").await?;
-    session.query_drop("TRUNCATE performance_schema.events_statements_summary_by_digest").await?;
+    let log = target::Log::begin(lab, "a1").await?;
     let (script, groups) = script(file, None, false, 1 << 30)?;
     let at = lab.real("a1")?;
     let plan = ReplayPlan {
@@ -241,17 +255,7 @@ async fn send(lab: &Lab, file: &Path) -> anyhow::Result<(ReplayView, BTreeMap<St
         Ok(compare::view(&script, &groups, 1.0, &[(plan.target.to_string(), replayed)]))
     })
     .await??;
-    let digests: Vec<(Option<String>, u64)> = session
-        .query("SELECT DIGEST_TEXT, SUM(COUNT_STAR) FROM performance_schema.events_statements_summary_by_digest GROUP BY 1")
-        .await?;
-    let target = digests.into_iter().filter_map(|(text, count)| Some((plain(&text?), count))).collect();
-    session.disconnect().await?;
-    Ok((view, target))
-}
-
-/// The server puts a space behind some tokens that we do not.
-fn plain(digest: &str) -> String {
-    digest.split_whitespace().collect::<Vec<_>>().join(" ")
+    Ok((view, log.end().await?))
 }
 
 async fn load_rows(lab: &Lab, servers: &[&str]) -> anyhow::Result<()> {
@@ -312,7 +316,7 @@ impl Run {
             let counts = [c.router, c.recording, c.replay, c.target].map(|n| n.to_string());
             counts.into_iter().chain([c.digest.clone()]).collect()
         });
-        let head = [">router", ">recording", ">replay", ">target's own", "digest"];
+        let head = [">router", ">recording", ">replay", ">target's log", "digest"];
         text += &section("Statements per digest", &head, rows);
         text
     }

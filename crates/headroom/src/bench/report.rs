@@ -175,6 +175,7 @@ pub(crate) mod tests {
             qps,
             p50_ms: 16e3 / qps,
             p99_ms: 40e3 / qps,
+            p999_ms: 50e3 / qps,
             max_ms: 9.0,
             histogram: vec![(0.5, 3), (0.6, 4)],
         };

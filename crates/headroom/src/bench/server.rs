@@ -3,10 +3,12 @@
 
 use super::sysbench::{ACCOUNT, DATABASE};
 use anyhow::Context;
-use lab::{Account, Lab, Spec};
+use lab::{Account, Fault, Lab, Spec};
+use mysql_async::Conn;
 use mysql_async::prelude::Queryable;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 const ZONE: &str = "a";
 const NAME: &str = "a1";
@@ -30,13 +32,22 @@ pub(crate) struct Server {
 impl Server {
     /// Brings it up below `base` with an account and an empty database for the load; `sessions` may be open at once.
     pub(crate) async fn up(base: &Path, sessions: u32) -> anyhow::Result<Self> {
+        // As MariaDB comes: on, it takes a third of the CPU of a point select, and all subjects would look alike.
+        Self::with(base, sessions, false).await
+    }
+
+    /// The same where statements are to be counted by digest: not for figures.
+    pub(crate) async fn with_digests(base: &Path, sessions: u32) -> anyhow::Result<Self> {
+        Self::with(base, sessions, true).await
+    }
+
+    async fn with(base: &Path, sessions: u32, performance_schema: bool) -> anyhow::Result<Self> {
         let mut spec = Spec::new(&[(ZONE, 1)])
             .option("max_connections", &(sessions + SPARE_SESSIONS).to_string())
             // Neither the table nor its statistics change; 1,000 sessions must not queue for a thread.
             .option("thread_cache_size", "256");
         spec.server.buffer_pool_mib = BUFFER_POOL_MIB;
-        // As MariaDB comes: on, it takes a third of the CPU of a point select, and all subjects would look alike.
-        spec.server.performance_schema = false;
+        spec.server.performance_schema = performance_schema;
         let lab = Lab::up(&spec, base).await.context("bringing up the server")?;
         let mut root = lab.connect(NAME).await?;
         for statement in [
@@ -58,6 +69,18 @@ impl Server {
     /// The option file that headroom asks it with.
     pub(crate) fn option_file(&self) -> PathBuf {
         self.lab.credentials_file(Account::Headroom)
+    }
+
+    /// A session that may do everything.
+    pub(crate) async fn session(&self) -> anyhow::Result<Conn> {
+        Ok(self.lab.connect(NAME).await?)
+    }
+
+    /// Lets the process stand still for a while (SIGSTOP), once.
+    pub(crate) async fn freeze(&self, time: Duration) -> anyhow::Result<()> {
+        self.lab.fault(NAME, Fault::Freeze).await?;
+        tokio::time::sleep(time).await;
+        Ok(self.lab.heal(NAME).await?)
     }
 
     /// A directory that goes away with the server.

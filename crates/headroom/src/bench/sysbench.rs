@@ -26,6 +26,8 @@ pub(crate) struct Outcome {
     pub(crate) p50_ms: f64,
     /// All but one in a hundred were.
     pub(crate) p99_ms: f64,
+    /// All but one in a thousand were. It prints one percentile a run, a whole number; this comes from its histogram.
+    pub(crate) p999_ms: f64,
     /// The slowest.
     pub(crate) max_ms: f64,
     /// Buckets: middle in ms, queries in it. Everything above can be computed again from them.
@@ -54,6 +56,9 @@ pub(crate) enum Unreadable {
 /// Said once all clients are connected: the load begins.
 pub(crate) const STARTED: &str = "Threads started!";
 
+/// A number of events may take so long.
+const EVENTS_SECONDS: u32 = 60;
+
 /// Arguments that create and fill the table.
 pub(crate) fn prepare(server: SocketAddr, rows: u32) -> Vec<String> {
     with_command(server, rows, &[], "prepare")
@@ -72,6 +77,20 @@ pub(crate) fn run(target: SocketAddr, rows: u32, clients: u32, seconds: u32) -> 
         "--percentile=99".to_owned(),
     ];
     with_command(target, rows, &load, "run")
+}
+
+/// Arguments of so many events by one client, keys spread in one of its ways.
+pub(crate) fn events(target: SocketAddr, rows: u32, script: &str, events: u32, keys: &str) -> Vec<String> {
+    let mut arguments = run(target, rows, 1, EVENTS_SECONDS);
+    script.clone_into(&mut arguments[0]);
+    for argument in &mut arguments {
+        if argument.starts_with("--events=") {
+            *argument = format!("--events={events}");
+        } else if argument.starts_with("--rand-type=") {
+            *argument = format!("--rand-type={keys}");
+        }
+    }
+    arguments
 }
 
 fn with_command(target: SocketAddr, rows: u32, more: &[String], command: &str) -> Vec<String> {
@@ -107,13 +126,14 @@ pub(crate) fn parse(report: &str) -> Result<Outcome, Unreadable> {
     let seconds: f64 = number(report, "total time:")?;
     let histogram = histogram(report);
     let percentile =
-        |percent| at_percent(&histogram, percent).ok_or(Unreadable::Missing("Latency histogram"));
+        |percent: f64| at_percent(&histogram, percent).ok_or(Unreadable::Missing("Latency histogram"));
     Ok(Outcome {
         queries,
         seconds,
         qps: queries as f64 / seconds,
         p50_ms: percentile(50.0)?,
         p99_ms: percentile(99.0)?,
+        p999_ms: percentile(99.9)?,
         max_ms: number(report, "max:")?,
         histogram,
     })

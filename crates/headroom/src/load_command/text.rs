@@ -61,8 +61,12 @@ fn head(outcome: &Outcome) -> String {
             format!("open loop, {} transactions/s, {how}", open.rate)
         }
     };
+    let idle = match outcome.idle {
+        0 => String::new(),
+        idle => format!(" and {idle} idle connections"),
+    };
     format!(
-        "{}: {arrivals}, {} clients, {} threads, {:.1} s, seed {}\n",
+        "{}: {arrivals}, {} clients{idle}, {} threads, {:.1} s, seed {}\n",
         outcome.workload, outcome.clients, outcome.threads, outcome.seconds, outcome.seed
     )
 }

@@ -6,7 +6,7 @@ use load::measure::{Capacity, Goal, Next, Objective, Trial};
 use load::{Arrivals, Load, Plan};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// After a trial that lost too much, the server gets this long to work off what was begun.
 const SETTLE: Duration = Duration::from_secs(1);
@@ -23,6 +23,8 @@ pub(crate) struct Search {
     pub(crate) objective: Objective,
     /// Where trials are kept.
     pub(crate) file: Option<TrialFile>,
+    /// No trial begins later than this after the first.
+    pub(crate) longest: Option<Duration>,
 }
 
 /// What it found.
@@ -67,6 +69,7 @@ impl Search {
         }
         let mut found = Found { trials, ..Found::default() };
         let mut unsound = 0;
+        let begun = Instant::now();
         loop {
             let (rate, seconds) = match self.goal.next(&found.trials) {
                 Next::Done(capacity) => {
@@ -75,6 +78,12 @@ impl Search {
                 }
                 Next::Send { rate, seconds } => (rate, seconds),
             };
+            if let Some(longest) = self.longest.filter(|longest| begun.elapsed() > *longest) {
+                let words = minutes(longest.as_secs_f64());
+                found.refused =
+                    Some(format!("not found within {words}: too many trials contradict each other"));
+                return Ok(found);
+            }
             let moments = seed + (found.trials.len() + found.voided.len()) as u64;
             let time = Duration::from_secs_f64(seconds);
             let outcome = load.send(&Arrivals::poisson(rate), time, moments, stop, |_| ())?;

@@ -1,4 +1,5 @@
-//! A client: one user of the database, with at most one transaction at a time.
+//! A client: one user of the database with connections of its own and at most one transaction at a time. There may be more
+//! of them than transactions at a time: then most are idle, and they take turns.
 
 use rand::SeedableRng;
 use rand::rngs::SmallRng;
@@ -14,6 +15,8 @@ pub(super) struct Client {
     pub(super) task: Option<Task>,
     /// Since when it has been free.
     pub(super) free_since: u64,
+    /// It stands in the queue of those that wait for something to do.
+    pub(super) queued: bool,
 }
 
 /// A transaction under way.
@@ -44,6 +47,7 @@ impl Client {
             last_insert_id: 0,
             task: None,
             free_since: 0,
+            queued: false,
         }
     }
 

@@ -1,11 +1,11 @@
 //! One connection: from `connect` over TLS, login and prepares to answers, without ever blocking.
 
 mod sealed;
+mod trouble;
 
 use super::poll::{Happened, Poll};
 use super::shared::Shared;
-use crate::error::LoadError;
-use crate::login::{Handshake, LoginFailure, LoginStep};
+use crate::login::{Handshake, LoginStep};
 use crate::reply::{Reply, ReplyReader};
 use crate::target::{Peer, Place};
 use crate::workload::{Lane, Prepared};
@@ -14,10 +14,13 @@ use rustix::net::{AddressFamily, SendFlags, SocketFlags, SocketType, sockopt};
 use sealed::Sealed;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
-use wire::{Command, WireError, packet};
+pub(super) use trouble::Trouble;
+use wire::{Command, packet};
 
 /// The server cannot prepare this statement (`BEGIN` on some MySQL versions): it is sent as text.
 const CANNOT_PREPARE: u16 = 1295;
+/// The server refuses what functions and triggers hide from us (error 1792).
+const READ_ONLY: &str = "SET SESSION TRANSACTION READ ONLY";
 
 /// One connection of a client.
 #[derive(Debug)]
@@ -47,6 +50,8 @@ enum Stage {
     Down,
     Connecting,
     LoggingIn(Handshake, Vec<u8>),
+    /// Telling the server that this session only reads.
+    Guarding,
     /// Preparing the n-th statement of the lane.
     Preparing(usize),
     Ready,
@@ -61,17 +66,6 @@ pub(super) enum Got {
     Ready,
     /// The command that was out is answered.
     Reply(Reply),
-}
-
-/// Why a connection cannot be used any more.
-#[derive(Debug)]
-pub(super) enum Trouble {
-    Io(Errno),
-    Closed,
-    Login(LoginFailure),
-    Tls(String),
-    Wire(WireError),
-    Prepare(u16, String),
 }
 
 impl Connection {
@@ -108,7 +102,7 @@ impl Connection {
 
     /// On its way from `connect` to ready.
     pub(super) fn is_connecting(&self) -> bool {
-        matches!(self.stage, Stage::Connecting | Stage::LoggingIn(..) | Stage::Preparing(_))
+        matches!(self.stage, Stage::Connecting | Stage::LoggingIn(..) | Stage::Guarding | Stage::Preparing(_))
     }
 
     /// Begins to connect.
@@ -278,6 +272,10 @@ impl Connection {
                 }
                 Ok(Some(Got::Reply(reply)))
             }
+            Stage::Guarding => match reply.error {
+                None => self.prepare(poll, shared, 0),
+                Some(code) => Err(Trouble::Prepare(code, READ_ONLY.to_owned())),
+            },
             Stage::Preparing(place) => {
                 let (statement, variant) = shared.prepares(self.lane)[place];
                 let slot = &mut self.prepared[shared.place(statement, variant)];
@@ -320,7 +318,11 @@ impl Connection {
             self.reader = ReplyReader::new(capabilities);
             self.prepared.clear();
             self.prepared.resize(shared.places(), None);
-            return self.prepare(poll, shared, 0);
+            if !shared.read_only {
+                return self.prepare(poll, shared, 0);
+            }
+            self.command(Command::Query, READ_ONLY.as_bytes());
+            self.stage = Stage::Guarding;
         }
         self.flush(poll)?;
         Ok(None)
@@ -375,32 +377,5 @@ impl Connection {
             self.writes = full;
         }
         Ok(())
-    }
-}
-
-impl Trouble {
-    /// The error of a run that could not start because of it.
-    pub(super) fn into_error(self, peer: &Peer) -> LoadError {
-        let address = peer.address.clone();
-        match self {
-            Self::Io(error) => LoadError::Connect { address, source: error.into() },
-            Self::Closed => LoadError::Connect {
-                address,
-                source: std::io::Error::other("the server closed the connection"),
-            },
-            Self::Login(LoginFailure::Refused(error)) => {
-                LoadError::Refused { address, code: error.code, message: error.message }
-            }
-            Self::Login(LoginFailure::Impossible(what)) => LoadError::Login { address, what },
-            Self::Tls(what) => LoadError::Tls { address, what },
-            Self::Wire(source) | Self::Login(LoginFailure::Wire(source)) => {
-                LoadError::Wire { address, source }
-            }
-            Self::Prepare(code, sql) => {
-                let message =
-                    format!("while preparing '{sql}'; are the tables there? (headroom load prepare)");
-                LoadError::Refused { address, code, message }
-            }
-        }
     }
 }

@@ -2,7 +2,8 @@
 
 use crate::error::LoadError;
 use crate::login::Account;
-use crate::target::{Peer, Secrecy, Target};
+use crate::run::Plan;
+use crate::target::{Peer, Secrecy};
 use crate::workload::{Lane, Protocol, Workload};
 use std::sync::Arc;
 use std::time::Instant;
@@ -16,8 +17,12 @@ pub(crate) struct Shared {
     pub(crate) secrecy: Option<Secrecy>,
     /// Lanes that the workload uses, with the addresses of each.
     pub(crate) lanes: Vec<(Lane, Vec<Peer>)>,
-    /// All clients of all threads.
+    /// Transactions of all threads together, at most.
     pub(crate) clients: u32,
+    /// Connections of all threads to each lane.
+    pub(crate) connections: u32,
+    /// Sessions are read-only for the server too.
+    pub(crate) read_only: bool,
     /// Moments are counted from here, in ns.
     pub(crate) base: Instant,
     /// Where the variants of each statement begin among the places of prepared statements.
@@ -28,7 +33,8 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
-    pub(crate) fn new(workload: Arc<Workload>, target: &Target, clients: u32) -> Result<Self, LoadError> {
+    pub(crate) fn new(plan: &Plan) -> Result<Self, LoadError> {
+        let Plan { workload, target, clients, idle, read_only, .. } = plan;
         workload.check()?;
         let lanes = workload.lanes().map(|lane| Ok((lane, target.resolve(lane)?)));
         let lanes = lanes.collect::<Result<Vec<_>, LoadError>>()?;
@@ -42,8 +48,19 @@ impl Shared {
                 prepares[statement.lane as usize].extend(variants);
             }
         }
-        let (account, secrecy) = (target.account.clone(), target.secrecy()?);
-        Ok(Self { workload, account, secrecy, lanes, clients, base: Instant::now(), first, places, prepares })
+        Ok(Self {
+            workload: workload.clone(),
+            account: target.account.clone(),
+            secrecy: target.secrecy()?,
+            lanes,
+            clients: *clients,
+            connections: clients.saturating_add(*idle),
+            read_only: *read_only,
+            base: Instant::now(),
+            first,
+            places,
+            prepares,
+        })
     }
 
     /// The place of a variant of a statement among all.

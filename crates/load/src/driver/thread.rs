@@ -63,8 +63,12 @@ struct Thread<'a> {
     opening: usize,
     buffer: Vec<u8>,
     scratch: Vec<u8>,
-    /// Clients without a transaction (open loop), longest first.
+    /// Clients without a transaction that wait for something to do, longest first.
     free: VecDeque<usize>,
+    /// Transactions at a time, at most.
+    most: usize,
+    /// Since when there has been room for another transaction.
+    room_since: u64,
     /// Clients that think, with the moment at which they go on.
     thinking: BinaryHeap<Reverse<(u64, usize)>>,
     schedule: Option<Schedule>,
@@ -85,7 +89,7 @@ impl<'a> Thread<'a> {
         tell: &'a Sender<Message>,
     ) -> Result<Self, LoadError> {
         let (mut clients, mut connections) = (Vec::new(), Vec::new());
-        for client in (0..shared.clients).skip(number).step_by(threads.max(1)) {
+        for client in (0..shared.connections).skip(number).step_by(threads.max(1)) {
             clients.push(Client::new(client, shared.workload.slots));
             for (lane, peers) in &shared.lanes {
                 let peer = peers[client as usize % peers.len()].clone();
@@ -104,6 +108,8 @@ impl<'a> Thread<'a> {
             buffer: vec![0; BUFFER],
             scratch: Vec::with_capacity(256),
             free: VecDeque::new(),
+            most: (0..shared.clients as usize).skip(number).step_by(threads.max(1)).count(),
+            room_since: 0,
             thinking: BinaryHeap::new(),
             schedule: None,
             think: 0,
@@ -147,6 +153,7 @@ impl<'a> Thread<'a> {
         self.phase = Some(phase.clone());
         self.thinking.clear();
         self.free.clear();
+        self.room_since = phase.start;
         self.schedule = None;
         let (number, threads) = self.share;
         match &phase.arrivals {
@@ -159,10 +166,12 @@ impl<'a> Thread<'a> {
             let number = u64::from(self.clients[place].number);
             self.clients[place].reseed(phase.seed, number);
             self.clients[place].free_since = phase.start;
+            self.clients[place].queued = false;
             if self.is_free(place) {
                 self.release(place, phase.start);
             }
         }
+        self.engage(phase.start);
     }
 
     fn second_ends(&self) -> u64 {

@@ -1,5 +1,6 @@
 //! Values for parameters: drawn from a distribution, made from a template, taken from a slot.
 
+use super::column::Column;
 use crate::distribution::{Distribution, Keys};
 use rand::Rng;
 use rand::rngs::SmallRng;
@@ -24,6 +25,10 @@ pub enum Draw {
     Bytes(usize),
     /// What `AUTO_INCREMENT` gave this client last.
     LastInsertId,
+    /// One of these numbers.
+    Number(Column<i64>),
+    /// One of these texts.
+    Text(Column<Box<[u8]>>),
     /// A number that no other draw of the run gives, in an order that looks random.
     Unique,
 }
@@ -87,7 +92,7 @@ impl Draw {
     /// What it gives.
     pub fn kind(&self) -> Kind {
         match self {
-            Self::Template(_) => Kind::Text,
+            Self::Template(_) | Self::Text(_) => Kind::Text,
             Self::Bytes(_) => Kind::Bytes,
             _ => Kind::Number,
         }
@@ -107,7 +112,8 @@ impl Draw {
             Self::LastInsertId => draws.last_insert_id as i64,
             // 53 random bits: among the 10^8 draws of a long run a collision is less likely than a bad disk.
             Self::Unique => (draws.rng.random::<u64>() >> 11) as i64,
-            Self::Template(_) | Self::Bytes(_) => 0,
+            Self::Number(column) => column.draw(draws.rng).copied().unwrap_or_default(),
+            Self::Template(_) | Self::Bytes(_) | Self::Text(_) => 0,
         }
     }
 
@@ -122,6 +128,11 @@ impl Draw {
                         other => other,
                     });
                 }
+                Value::Text(draws.scratch)
+            }
+            Self::Text(column) => {
+                draws.scratch.clear();
+                draws.scratch.extend_from_slice(column.draw(draws.rng).map_or(b"", |text| text));
                 Value::Text(draws.scratch)
             }
             Self::Bytes(length) => {

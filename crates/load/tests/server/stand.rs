@@ -84,6 +84,8 @@ impl Stand {
             workload: sysbench::workload(workload, options).unwrap().into(),
             target: self.target(),
             clients: 4,
+            idle: 0,
+            read_only: false,
             threads: 2,
             arrivals: Arrivals::closed(),
             warm_up: Duration::ZERO,

@@ -1,5 +1,6 @@
 //! The run as Markdown that reads as well on a terminal.
 
+use super::super::promise;
 use super::super::report::section::section;
 use super::super::statistics::Ratio;
 use super::{Case, Report, Row, Sample, Tool};
@@ -19,6 +20,7 @@ pub(super) fn markdown(report: &Report) -> String {
     for warning in &report.warnings {
         text.push_str(&format!("**{warning}**\n\n"));
     }
+    text.push_str(&promise::table(&report.promises));
     let head = [
         "case",
         ">QPS sysbench",
@@ -53,6 +55,8 @@ pub(super) fn markdown(report: &Report) -> String {
         ]
     });
     text.push_str(&section("Its own part of a latency: open loop against the null server", &head, rows));
+    text.push_str(&super::freeze::table(&report.frozen));
+    text.push_str(&report.likeness.tables());
     text
 }
 
@@ -72,7 +76,8 @@ pub(super) fn line(sample: &Sample) -> String {
     )
 }
 
-fn words(case: Case) -> &'static str {
+/// A case, for people.
+pub(super) fn words(case: Case) -> &'static str {
     match case {
         Case::PointSelects => "point selects, prepared",
         Case::PointSelectsText => "point selects, text",

@@ -85,9 +85,7 @@ impl Thread<'_> {
             Ok(Some(Got::Ready)) => {
                 self.opening -= 1;
                 let place = token / self.shared.lanes.len();
-                if self.phase.is_some() && self.is_free(place) {
-                    self.next(place, self.shared.now());
-                }
+                self.next(place, self.shared.now());
             }
             Err(trouble) => self.lost(token, trouble, self.shared.now()),
         }

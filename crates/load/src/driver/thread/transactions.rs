@@ -31,13 +31,32 @@ impl Excuse {
 }
 
 impl Thread<'_> {
-    /// A client has nothing to do: it waits for an arrival or thinks.
+    /// A client has nothing to do: it waits for its turn.
     pub(super) fn release(&mut self, place: usize, now: u64) {
-        self.clients[place].free_since = now;
-        if self.schedule.is_some() {
+        let client = &mut self.clients[place];
+        client.free_since = now;
+        if !std::mem::replace(&mut client.queued, true) {
             self.free.push_back(place);
-        } else {
-            self.thinking.push(Reverse((now + if now > 0 { self.think } else { 0 }, place)));
+        }
+    }
+
+    /// Whose turn it is, if anybody's.
+    fn turn(&mut self) -> Option<usize> {
+        while let Some(place) = self.free.pop_front() {
+            self.clients[place].queued = false;
+            if self.is_free(place) {
+                return Some(place);
+            }
+        }
+        None
+    }
+
+    /// In a closed loop, those whose turn it is begin to think. The moment of a phase's start is in the future, so that all
+    /// begin together.
+    pub(super) fn engage(&mut self, now: u64) {
+        while self.schedule.is_none() && self.in_flight + self.thinking.len() < self.most {
+            let Some(place) = self.turn() else { return };
+            self.thinking.push(Reverse((now + self.think, place)));
         }
     }
 
@@ -55,6 +74,8 @@ impl Thread<'_> {
                 self.thinking.pop();
                 if self.is_free(place) {
                     self.begin(place, at, now, None);
+                } else {
+                    self.engage(now);
                 }
             },
             Arrivals::Open(_) => loop {
@@ -65,14 +86,11 @@ impl Thread<'_> {
                 if at > now {
                     return Some(at);
                 }
-                let Some(place) = self.free.pop_front() else {
-                    // Due, and nobody free: the end of a transaction or of the phase comes next.
-                    return Some(u64::MAX);
-                };
-                if self.is_free(place) {
-                    let arrival = self.schedule.as_mut()?.take();
-                    self.begin(place, at, now, Some(arrival.number));
-                }
+                let free = if self.in_flight < self.most { self.turn() } else { None };
+                // Due, and nobody free: the end of a transaction or of the phase comes next.
+                let Some(place) = free else { return Some(u64::MAX) };
+                let arrival = self.schedule.as_mut()?.take();
+                self.begin(place, at, now, Some(arrival.number));
             },
         }
     }
@@ -84,7 +102,7 @@ impl Thread<'_> {
         let mut excuse = 0;
         if let Some(number) = arrival {
             client.reseed(phase.seed, number);
-            let lateness = now.saturating_sub(due.max(client.free_since));
+            let lateness = now.saturating_sub(due.max(client.free_since).max(self.room_since));
             self.tally.lateness.saturating_record(lateness);
             excuse = self.excuse.of(lateness, now, phase.objective);
         }
@@ -113,7 +131,7 @@ impl Thread<'_> {
         let mut draws = ClientDraws {
             rng: &mut client.rng,
             slots: &mut client.slots,
-            client: (client.number, shared.clients),
+            client: (client.number, shared.connections),
             last_insert_id: client.last_insert_id,
             scratch: &mut self.scratch,
         };
@@ -180,6 +198,9 @@ impl Thread<'_> {
     pub(super) fn finish(&mut self, place: usize, now: u64, failure: Option<Failure>) {
         let Some(task) = self.clients[place].task.take() else { return };
         let Some(phase) = &self.phase else { return };
+        if self.in_flight == self.most {
+            self.room_since = now;
+        }
         self.in_flight -= 1;
         let count = &mut self.tally.transactions[task.transaction];
         if let Some(failure) = failure {
@@ -205,21 +226,29 @@ impl Thread<'_> {
                 }
             }
         }
-        if self.is_free(place) {
-            self.next(place, now);
+        if failure == Some(Failure::ConnectionLost) {
+            // Not begun from here: with a dead server that would go through all connections, each inside the other.
+            return self.engage(now);
         }
+        self.next(place, now);
     }
 
-    /// What a free client does next. A closed loop without think time goes on at once, without a look at the queue.
+    /// What comes next, now that a client may have become free. A closed loop without think time goes on at once.
     pub(super) fn next(&mut self, place: usize, now: u64) {
         let Some(phase) = &self.phase else { return };
-        if self.schedule.is_none() && self.think == 0 {
-            if now < phase.end {
-                self.begin(place, now, now, None);
-            }
-            return;
+        let ends = phase.end;
+        if self.is_free(place) {
+            self.release(place, now);
         }
-        self.release(place, now);
+        if self.schedule.is_some() || self.think > 0 {
+            return self.engage(now);
+        }
+        if now < ends
+            && self.in_flight + self.thinking.len() < self.most
+            && let Some(place) = self.turn()
+        {
+            self.begin(place, now, now, None);
+        }
     }
 
     pub(super) fn is_free(&self, place: usize) -> bool {

@@ -24,6 +24,7 @@ fn outcome(late: u64, excused: u64) -> Outcome {
         arrivals: crate::Arrivals::poisson(1000.0),
         protocol: crate::workload::Protocol::Text,
         clients: 64,
+        idle: 0,
         threads: 1,
         seed: 1,
         seconds: 10.0,

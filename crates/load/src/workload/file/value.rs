@@ -1,7 +1,7 @@
 //! The language of values: `uniform 1..100`, `template ###-@@`, `last insert id` ...
 
 use crate::distribution::Distribution;
-use crate::workload::{Draw, Parameter};
+use crate::workload::{Column, Draw, Parameter};
 
 /// A value as a file describes it.
 #[derive(Clone, Debug)]
@@ -20,7 +20,7 @@ pub(super) enum Value {
 
 /// What may be written, for complaints.
 pub(super) const FORMS: &str = "write 'uniform 1..100' (or gaussian, special, pareto, zipfian), 'fixed 7', \
-    'template ###-@@', 'bytes 32', 'unique', 'last insert id', 'digest of NAME, 32 bytes' or 'NAME + 99'";
+    'template ###-@@', 'one of red, green', 'number from SELECT id FROM item', 'text from SELECT ...', 'bytes 32', 'unique', 'last insert id', 'digest of NAME, 32 bytes' or 'NAME + 99'";
 
 impl Value {
     /// Reads a value; `None` when it is none.
@@ -37,6 +37,13 @@ impl Value {
             ("fixed", number) => Self::Draw(Draw::Fixed(number.parse().ok()?)),
             ("template", "") => return None,
             ("template", template) => Self::Draw(Draw::Template(template.as_bytes().into())),
+            ("number", query) => Self::Draw(Draw::Number(Column::from_query(select(query)?))),
+            ("text", query) => Self::Draw(Draw::Text(Column::from_query(select(query)?))),
+            ("one", list) => {
+                let texts: Vec<&str> = list.strip_prefix("of ")?.split(',').map(str::trim).collect();
+                let texts = texts.into_iter().map(|text| text.as_bytes().into());
+                Self::Draw(Draw::Text(Column::of(texts)))
+            }
             ("bytes", count) => Self::Draw(Draw::Bytes(count.parse().ok()?)),
             ("unique", "") => Self::Draw(Draw::Unique),
             ("last", "insert id") => Self::Draw(Draw::LastInsertId),
@@ -65,6 +72,12 @@ impl Value {
     }
 }
 
+/// The query behind `from`; anything that does not plainly read is none.
+fn select(words: &str) -> Option<&str> {
+    let query = words.strip_prefix("from ")?.trim();
+    query.get(..7).is_some_and(|word| word.eq_ignore_ascii_case("select ")).then_some(query)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -78,6 +91,9 @@ mod tests {
             "template ###, and more",
             "bytes 32",
             "unique",
+            "one of red, green",
+            "number from SELECT id FROM item",
+            "text from select name FROM account LIMIT 1000",
             "last insert id",
             "digest of order, 32 bytes",
             "item + 99",
@@ -93,6 +109,9 @@ mod tests {
             "fixed x",
             "bytes",
             "digest of a",
+            "one red",
+            "number SELECT id FROM item",
+            "text from DELETE FROM item",
             "item 7",
             "item",
         ] {

@@ -1,0 +1,192 @@
+//! Where everything is measured: one load of one tool, run to its end, with what it said and what it cost.
+
+use super::super::process;
+use super::super::server::Server;
+use super::super::sysbench;
+use super::{CLIENTS, Case, GRACE, GeneratorArgs, OwnLatency, Sample, Tool};
+use crate::child::Program;
+use anyhow::{Context, bail};
+use serde_json::Value;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+use tokio::io::AsyncReadExt;
+
+/// Where and with what everything is measured.
+pub(super) struct Site<'a> {
+    pub(super) args: &'a GeneratorArgs,
+    pub(super) tools: &'a [PathBuf; 2],
+    pub(super) server: &'a Server,
+    pub(super) null: SocketAddr,
+    pub(super) log: PathBuf,
+}
+
+impl Site<'_> {
+    pub(super) async fn sample(&self, round: u32, case: Case, tool: Tool) -> anyhow::Result<Sample> {
+        let arguments = match tool {
+            Tool::Sysbench => self.sysbench(case),
+            Tool::Headroom => self.headroom(case, &[]),
+        };
+        let program = match tool {
+            Tool::Sysbench => self.tools[0].clone(),
+            Tool::Headroom => ourselves()?,
+        };
+        let before = process::cpu(self.server.pid)?;
+        let (text, client) = self.client(program, arguments, case == Case::OneCore).await?;
+        let server = process::cpu(self.server.pid)?.saturating_sub(before);
+        let (queries, qps, p50_ms, p99_ms) = match tool {
+            Tool::Sysbench => {
+                let found = sysbench::parse(&text)?;
+                (found.queries, found.qps, found.p50_ms, found.p99_ms)
+            }
+            Tool::Headroom => {
+                let found = outcome(&text)?;
+                let number = |pointer: &str| figure(&found, pointer);
+                let failed = number("/totals/failed")?;
+                if failed > 0.0 {
+                    bail!("{failed} transactions failed during the load; none are allowed");
+                }
+                (
+                    number("/totals/queries")? as u64,
+                    number("/totals/queries_per_second")?,
+                    number("/response/p50_ms")?,
+                    number("/response/p99_ms")?,
+                )
+            }
+        };
+        let each = |time: Duration| time.as_secs_f64() * 1e6 / queries.max(1) as f64;
+        let server_cpu_us = (case != Case::OneCore).then(|| each(server));
+        Ok(Sample { round, case, tool, qps, client_cpu_us: each(client), server_cpu_us, p50_ms, p99_ms })
+    }
+
+    pub(super) async fn own_latency(&self, rate: f64) -> anyhow::Result<OwnLatency> {
+        let rate = rate.round().max(100.0);
+        let open = ["--rate".to_owned(), rate.to_string()];
+        let (text, _) = self.client(ourselves()?, self.headroom(Case::OneCore, &open), false).await?;
+        let found = outcome(&text)?;
+        Ok(OwnLatency {
+            rate,
+            cpu_share: figure(&found, "/generator/cpu_share")?,
+            p50_ms: figure(&found, "/response/p50_ms")?,
+            p99_ms: figure(&found, "/response/p99_ms")?,
+            lateness_p99_ms: figure(&found, "/generator/lateness/p99_ms")?,
+        })
+    }
+
+    fn sysbench(&self, case: Case) -> Vec<String> {
+        let (target, script) = self.target(case);
+        let mut arguments = sysbench::run(target, self.args.rows, CLIENTS, self.args.seconds);
+        script.clone_into(&mut arguments[0]);
+        if matches!(case, Case::PointSelects | Case::ReadWrite) {
+            arguments.retain(|argument| argument != "--db-ps-mode=disable");
+        }
+        arguments
+    }
+
+    fn headroom(&self, case: Case, more: &[String]) -> Vec<String> {
+        let (target, workload) = self.target(case);
+        let given = [
+            ("--distribution", "uniform".to_owned()),
+            ("--table-size", self.args.rows.to_string()),
+            ("--clients", CLIENTS.to_string()),
+            ("--time", format!("{}s", self.args.seconds)),
+        ];
+        let mut arguments = load(workload, target, &given);
+        if matches!(case, Case::PointSelectsText | Case::OneCore) {
+            arguments.push("--text".to_owned());
+        }
+        arguments.extend_from_slice(more);
+        arguments
+    }
+
+    fn target(&self, case: Case) -> (SocketAddr, &'static str) {
+        match case {
+            Case::PointSelects | Case::PointSelectsText => (self.server.address, "oltp_point_select"),
+            Case::ReadWrite => (self.server.address, "oltp_read_write"),
+            Case::OneCore => (self.null, "oltp_point_select"),
+        }
+    }
+
+    async fn client(
+        &self,
+        program: PathBuf,
+        arguments: Vec<String>,
+        pinned: bool,
+    ) -> anyhow::Result<(String, Duration)> {
+        let (program, arguments) = if pinned {
+            let mut all = vec!["-c".to_owned(), "0".to_owned(), program.display().to_string()];
+            all.extend(arguments);
+            (self.tools[1].clone(), all)
+        } else {
+            (program, arguments)
+        };
+        client(&program, &arguments, &self.log, self.args.seconds).await
+    }
+}
+
+/// Runs a client for about so many seconds, to its end: what it said, and its CPU time.
+pub(super) async fn client(
+    program: &Path,
+    arguments: &[String],
+    log: &Path,
+    seconds: u32,
+) -> anyhow::Result<(String, Duration)> {
+    let (mut client, mut output) = Program::start_with_output("the client", program, arguments, log)?;
+    let pid = client.pid()?;
+    let mut text = String::new();
+    let deadline = Duration::from_secs(u64::from(seconds)) + GRACE;
+    let ended = tokio::time::timeout(deadline, async {
+        output.read_to_string(&mut text).await?;
+        while !is_over(pid) {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        process::cpu(pid)
+    });
+    let cpu = ended.await.with_context(|| format!("the load did not end within {deadline:?}"))??;
+    // What it said is looked at; exit code 1 is headroom's word that its figures are its own limit, as asked here.
+    let finished = client.finish(GRACE).await;
+    if text.trim().is_empty() {
+        finished?;
+    }
+    Ok((text, cpu))
+}
+
+/// Arguments of headroom's own load on this server, JSON on its output and nothing kept.
+pub(super) fn load(workload: &str, server: SocketAddr, more: &[(&str, String)]) -> Vec<String> {
+    let mut arguments: Vec<String> =
+        ["load", "run", workload, "--json", "--no-store"].map(str::to_owned).to_vec();
+    for (flag, value) in [
+        ("--server", server.to_string()),
+        ("--user", sysbench::ACCOUNT.to_owned()),
+        ("--database", sysbench::DATABASE.to_owned()),
+        // sysbench has no warm-up either.
+        ("--warm-up", "0s".to_owned()),
+    ]
+    .iter()
+    .chain(more)
+    {
+        arguments.push((*flag).to_owned());
+        arguments.extend((!value.is_empty()).then(|| value.clone()));
+    }
+    arguments
+}
+
+/// This program.
+pub(super) fn ourselves() -> anyhow::Result<PathBuf> {
+    std::env::current_exe().context("finding our own program")
+}
+
+/// What headroom printed.
+pub(super) fn outcome(text: &str) -> anyhow::Result<Value> {
+    serde_json::from_str(text).context("headroom's JSON cannot be read")
+}
+
+pub(super) fn figure(found: &Value, pointer: &str) -> anyhow::Result<f64> {
+    found.pointer(pointer).and_then(Value::as_f64).with_context(|| format!("no {pointer}"))
+}
+
+/// Whether a process has ended and waits to be reaped.
+fn is_over(pid: u32) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    stat.rsplit_once(')').is_none_or(|(_, rest)| rest.trim_start().starts_with('Z'))
+}
