@@ -26,7 +26,7 @@ pub use conflict::{admin_clashes, listeners_clash};
 pub use data_path::DataPath;
 pub use file::TLS_MODES;
 pub use objective::{Objective, Target, Webhook};
-pub use transport::{ClientTls, ClientTlsMode, ServerTls};
+pub use transport::{ClientCert, ClientTls, ClientTlsMode, ServerTls};
 pub use value::{duration, duration_text};
 
 /// Everything `headroom route` needs to know.

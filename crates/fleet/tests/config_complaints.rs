@@ -189,6 +189,34 @@ fn tls_settings_that_cannot_work_are_refused() {
         "tls = \"off\"\ntls_cert = \"c.pem\"",
         "headroom.toml:5:12: tls_cert has no use while tls is \"off\"; write tls = \"preferred\" or \"required\", or remove it",
     );
+    let ended = "tls = \"preferred\"\ntls_cert = \"c.pem\"\ntls_key = \"k.pem\"";
+    answers(
+        &format!("{ended}\ntls_client_cert = \"wanted\""),
+        "headroom.toml:7:19: tls_client_cert is \"wanted\", and nothing says who signs such certificates; \
+         write tls_client_ca = \"/path/to/clients-ca.pem\"",
+    );
+    answers(
+        &format!("{ended}\ntls_client_ca = \"ca.pem\""),
+        "headroom.toml:7:17: tls_client_ca has no use while tls_client_cert is \"off\"; \
+         write tls_client_cert = \"required\" or \"wanted\", or remove it",
+    );
+    answers(
+        &format!("{ended}\ntls_client_cert = \"required\"\ntls_client_ca = \"ca.pem\""),
+        "headroom.toml:7:19: tls_client_cert is \"required\", and tls = \"preferred\" lets clients in that can show none; \
+         write tls = \"required\", or tls_client_cert = \"wanted\"",
+    );
+    answers(
+        "tls_client_cert = \"wanted\"\ntls_client_ca = \"ca.pem\"",
+        "headroom.toml:4:19: tls_client_cert has no use while tls is \"passthrough\"; write tls = \"required\", or remove it",
+    );
+    answers(
+        &format!(
+            "[[listener]]\naddress = \"/run/r.sock\"\nrole = \"reader\"\n{ended}\ntls_client_cert = \"wanted\"\n\
+             tls_client_ca = \"ca.pem\""
+        ),
+        "headroom.toml:10:19: tls_client_cert has no use for a unix socket, whose clients need no TLS; \
+         remove it; the directory's permissions say who may come",
+    );
     answers(
         "[router.tls]\nmode = \"verify_ca\"",
         "headroom.toml:5:8: mode asks to verify, and no ca says by whom; write ca = \"/path/to/ca.pem\", \

@@ -35,6 +35,7 @@ fn everything() -> String {
         .map(|line| match line {
             "mode = \"off\"" => "mode = \"verify_identity\"\n".to_owned(),
             "tls = \"passthrough\"" => "tls = \"required\"\n".to_owned(),
+            "tls_client_cert = \"off\"" => "tls_client_cert = \"required\"\n".to_owned(),
             _ => line.to_owned() + "\n",
         })
         .collect()
@@ -76,6 +77,7 @@ fn every_option_of_the_example_is_accepted() {
     assert!(config.fleet.credentials.tls.ca.is_some());
     assert!(config.router.tls.tls.ca.is_some() && config.router.tls.server_name.is_some());
     assert!(config.listeners.iter().any(|listener| listener.tls.cert.is_some()));
+    assert!(config.listeners.iter().any(|listener| listener.tls.client_ca.is_some()));
     let [objective] = &config.objectives[..] else { panic!("{:?}", config.objectives) };
     let of = Target::Endpoint("checkout".to_owned());
     let defaults = Objective::new("checkout".to_owned(), of, Duration::from_millis(15), 0.99);

@@ -128,6 +128,7 @@ fn listener(listener: &ListenerStatus) -> ListenerView {
         connecting: listener.connecting as u64,
         max_connecting: listener.max_connecting as u64,
         tls: listener.tls.to_owned(),
+        tls_client_cert: listener.tls_client_cert.to_owned(),
         logins: owned(&listener.logins),
         refused: owned(&listener.refused),
         zero_hop: zero_hop(&listener.zero_hop),

@@ -285,6 +285,8 @@ pub(crate) struct ListenerView {
     pub(crate) max_connecting: u64,
     /// `passthrough`, `off`, `preferred` or `required`.
     pub(crate) tls: String,
+    /// Whether it asks clients for a certificate: `off`, `wanted` or `required`.
+    pub(crate) tls_client_cert: String,
     /// Accepted since the start.
     pub(crate) accepted: u64,
     /// Logins since the start: `plain`, `tls` (ended here), `opaque` (cannot be read).

@@ -202,7 +202,7 @@ impl Door {
 
     /// Takes over what a new configuration says; sessions that exist stay as they are. Returns whether anything changed.
     pub(crate) fn change(&self, listener: &Listener, from_clients: Option<FromClients>) -> bool {
-        self.listener.store(Arc::new(listener.clone()));
+        let asked = self.listener.swap(Arc::new(listener.clone())).tls.client_cert;
         let writer = listener.role == ListenerRole::Writer;
         let role = self.writer.swap(writer, Relaxed) != writer;
         let sessions = self.max_sessions.swap(listener.max_sessions, Relaxed) != listener.max_sessions;
@@ -211,7 +211,9 @@ impl Door {
         let measured = listener.insight != Insight::Off;
         let insight = self.measured.swap(measured, Relaxed) != measured;
         let before = self.terms.swap(Arc::new(Terms::of(listener, from_clients)));
-        let terms = before.mode != listener.tls.mode || before.access != listener.access;
+        let terms = before.mode != listener.tls.mode
+            || before.access != listener.access
+            || asked != listener.tls.client_cert;
         role || sessions || connecting || insight || terms
     }
 

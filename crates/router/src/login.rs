@@ -5,7 +5,7 @@
 //! for whoever takes over. The whole of it has a deadline: a client that greets nobody holds no server's connection.
 
 use crate::stream::Stream;
-use crate::tls::{FromClients, OwnKeys, ToServers};
+use crate::tls::{FromClients, OwnKeys, ToServers, Unproven};
 use fleet::Address;
 use std::io;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -57,6 +57,8 @@ pub(crate) enum Why {
     ClientLeft,
     /// The client's TLS did not come about.
     ClientTls(io::Error),
+    /// The client's certificate does not let it in, or it has shown none.
+    Unproven(Unproven),
     /// The client was not done in time.
     ClientSlow,
     /// The server closed or broke its connection, or spoke no sense.
@@ -146,6 +148,9 @@ async fn carry(
             Ok(Stop::AcceptTls(left)) => {
                 steps = left;
                 client = accept_tls(client, means).await.map_err(|why| Failed { client: None, why })?;
+                if let Some(Err(unproven)) = means.from_client.map(|from| from.judge(&client)) {
+                    return Err(exchange.turn_away(client, unproven, means.until).await);
+                }
             }
             Ok(Stop::BeginTls(left)) => {
                 steps = left;
@@ -247,6 +252,16 @@ impl Exchange {
             }
         }
         Ok(None)
+    }
+
+    /// A client whose certificate does not let it in. Its login is taken before it is told: what is said to somebody who is
+    /// still sending is lost with the connection.
+    async fn turn_away(&mut self, mut client: Stream, unproven: Unproven, until: Instant) -> Failed {
+        if let Ok(Ok(Came::Packet(sequence))) = timeout_at(until, self.from_client.read(&mut client)).await {
+            self.next_to_client = sequence.wrapping_add(1);
+            drop(self.from_client.take());
+        }
+        self.failed(client, Why::Unproven(unproven))
     }
 
     fn late(&self) -> Why {

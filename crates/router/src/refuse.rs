@@ -63,6 +63,11 @@ pub(crate) fn login(why: wire::bridge::Refusal) -> ErrPacket {
     ErrPacket::new(code, sqlstate, bounded(format!("headroom: {why}")))
 }
 
+/// The client's certificate does not let it in, or it has shown none (ER_ACCESS_DENIED_ERROR).
+pub(crate) fn client_certificate(why: &str) -> ErrPacket {
+    ErrPacket::new(1045, b"28000", bounded(format!("Access denied by headroom's listener: {why}")))
+}
+
 /// The server broke off during the login, after the client had seen its greeting: no other can take over.
 pub(crate) fn broke_off(server: &ServerName, why: &str) -> ErrPacket {
     ErrPacket::new(NOT_NOW.0, NOT_NOW.1, bounded(format!("headroom: {server} failed this login: {why}")))

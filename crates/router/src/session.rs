@@ -249,6 +249,9 @@ fn not_logged_in(worker: &Worker, place: &Place, seat: &Seat, failed: Failed) ->
             place.door.turned_away.add(TurnedAway::ClientTls);
             return Closed::ClientLeft;
         }
+        Why::Unproven(why) => {
+            (TurnedAway::ClientCertificate, refuse::client_certificate(&why.to_string()), Closed::NotLoggedIn)
+        }
         Why::ClientSlow => (TurnedAway::LoginDeadline, refuse::slow(deadline), Closed::NotLoggedIn),
         Why::Refused(why) => (away(why), refuse::login(why), Closed::NotLoggedIn),
         Why::Server(why) => {

@@ -131,6 +131,8 @@ pub struct ListenerStatus {
     pub max_connecting: usize,
     /// What it does with TLS from its clients.
     pub tls: &'static str,
+    /// Whether it asks them for a certificate: `off`, `wanted`, `required`.
+    pub tls_client_cert: &'static str,
     /// Logins by what carried them, ever: in the open (`plain`), in TLS that ends here (`tls`), in TLS that passes
     /// through or another form that cannot be read (`opaque`).
     pub logins: BTreeMap<&'static str, u64>,
@@ -215,6 +217,7 @@ fn listener(door: &Door, zero_hop: &crate::zero_hop::Shown) -> ListenerStatus {
         connecting: door.connecting(),
         max_connecting: door.max_connecting(),
         tls: door.terms().mode.word(),
+        tls_client_cert: door.listener().tls.client_cert.word(),
         logins: ["plain", "tls", "opaque"]
             .into_iter()
             .zip(&door.logins)

@@ -1,6 +1,7 @@
 //! One end of a session: a TCP or a unix stream socket, or TLS over one of them, used alike.
 
 use rustix::net::{RecvFlags, SendFlags, recv, send};
+use rustls::pki_types::CertificateDer;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::pin::Pin;
@@ -125,6 +126,14 @@ impl Stream {
     /// Whether nobody on the way can read what passes: TLS, or a unix socket.
     pub(crate) fn is_tls(&self) -> bool {
         matches!(self, Self::Tls(_))
+    }
+
+    /// What the peer has shown for itself in TLS, its own certificate first; nothing where it has shown none.
+    pub(crate) fn certificates(&self) -> &[CertificateDer<'static>] {
+        match self {
+            Self::Tls(tls) => tls.get_ref().1.peer_certificates().unwrap_or_default(),
+            Self::Tcp(_) | Self::Unix(_) => &[],
+        }
     }
 
     /// Waits until there is something to read or the peer has closed.

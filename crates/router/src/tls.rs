@@ -2,13 +2,16 @@
 //!
 //! What the configuration's words mean is done in the crate `tls`; when TLS begins, in a MySQL session, `login` says.
 
+mod client_certificate;
 mod keys;
 
 use crate::error::Error;
 use crate::stream::Stream;
 use arc_swap::ArcSwapOption;
+use client_certificate::Judge;
+pub(crate) use client_certificate::Unproven;
 use fleet::Address;
-use fleet::config::{ClientTls, ServerTls, TlsMode};
+use fleet::config::{ClientCert, ClientTls, ServerTls, TlsMode};
 pub(crate) use keys::OwnKeys;
 use rustls::pki_types::ServerName;
 use std::collections::BTreeSet;
@@ -29,7 +32,11 @@ pub(crate) struct Secrecy {
 
 /// How TLS from a listener's clients is ended.
 #[derive(Clone)]
-pub(crate) struct FromClients(TlsAcceptor);
+pub(crate) struct FromClients {
+    acceptor: TlsAcceptor,
+    /// Where clients are asked for a certificate.
+    judge: Option<Judge>,
+}
 
 /// How TLS to the servers is begun.
 #[derive(Clone)]
@@ -82,15 +89,37 @@ impl FromClients {
         let (Some(cert), Some(key)) = (&from.cert, &from.key) else {
             return Err(Error::Tls("a listener that ends TLS needs a certificate and its key".to_owned()));
         };
-        let config = ::tls::https::server(cert, key).map_err(failed)?;
-        Ok(Some(Self(TlsAcceptor::from(config))))
+        let judge = judge(from)?;
+        let config = match &judge {
+            Some(judge) => ::tls::https::server_asking(cert, key, judge.ask()),
+            None => ::tls::https::server(cert, key),
+        };
+        Ok(Some(Self { acceptor: TlsAcceptor::from(config.map_err(failed)?), judge }))
     }
 
     /// Ends the TLS that the client is about to begin.
     pub(crate) async fn accept(&self, client: Stream) -> io::Result<Stream> {
-        let tls = self.0.accept(client).await?;
+        let tls = self.acceptor.accept(client).await?;
         Ok(Stream::Tls(Box::new(tls.into())))
     }
+
+    /// Whether the certificate that a client has shown, or has not, lets it in.
+    pub(crate) fn judge(&self, client: &Stream) -> Result<(), Unproven> {
+        self.judge.as_ref().map_or(Ok(()), |judge| judge.judge(client.certificates()))
+    }
+}
+
+/// Who judges certificates of clients; `None` where none are asked for.
+fn judge(from: &ClientTls) -> Result<Option<Judge>, Error> {
+    if from.client_cert == ClientCert::Off {
+        return Ok(None);
+    }
+    let Some(ca) = &from.client_ca else {
+        return Err(Error::Tls("a listener that asks for certificates needs their authority".to_owned()));
+    };
+    let roots = ::tls::files::authorities(ca).map_err(failed)?;
+    let judge = Judge::new(roots, from.client_cert == ClientCert::Required);
+    judge.map(Some).map_err(|e| Error::Tls(format!("{}: {e}", ca.display())))
 }
 
 impl ToServers {

@@ -25,6 +25,8 @@ pub enum TurnedAway {
     TlsRequired,
     /// Its TLS did not come about.
     ClientTls,
+    /// It has shown no certificate where one is demanded, or a wrong one.
+    ClientCertificate,
     /// TLS with the server did not come about.
     ServerTls,
     /// The server broke off during the login.
@@ -37,7 +39,7 @@ pub(crate) struct Counts([AtomicU64; TurnedAway::WORDS.len()]);
 
 impl TurnedAway {
     /// Every reason as a label, in the order of the kinds.
-    pub const WORDS: [&'static str; 12] = [
+    pub const WORDS: [&'static str; 13] = [
         "not_allowed",
         "proxy_header",
         "max_sessions",
@@ -48,6 +50,7 @@ impl TurnedAway {
         "bad_login",
         "tls_required",
         "client_tls",
+        "client_certificate",
         "server_tls",
         "server_failed",
     ];

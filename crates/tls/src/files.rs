@@ -1,6 +1,7 @@
 //! Certificates and keys from PEM files.
 
 use super::TlsError;
+use rustls::RootCertStore;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use std::path::Path;
@@ -17,6 +18,18 @@ pub fn certificates(file: &Path) -> Result<Vec<CertificateDer<'static>>, TlsErro
         return Err(TlsError(format!("{} holds no certificate in PEM form", file.display())));
     }
     Ok(found)
+}
+
+/// The authorities whose certificates a file holds; at least one.
+///
+/// # Errors
+/// A file that cannot be read, holds none, or one that cannot vouch for others.
+pub fn authorities(file: &Path) -> Result<RootCertStore, TlsError> {
+    let mut roots = RootCertStore::empty();
+    for certificate in certificates(file)? {
+        roots.add(certificate).map_err(|e| TlsError(format!("{}: {e}", file.display())))?;
+    }
+    Ok(roots)
 }
 
 /// The private key of a file.

@@ -1,6 +1,8 @@
 //! TLS as HTTP wants it: whoever answers is verified, by name, always; and the two sides of one's own certificate.
 
 use super::{TlsError, files, provider};
+use rustls::server::WebPkiClientVerifier;
+use rustls::server::danger::ClientCertVerifier;
 use rustls::{ClientConfig, RootCertStore, ServerConfig};
 use std::path::Path;
 use std::sync::Arc;
@@ -11,15 +13,10 @@ use std::sync::Arc;
 /// # Errors
 /// A file that cannot be read or used.
 pub fn client(ca: Option<&Path>) -> Result<Arc<ClientConfig>, TlsError> {
-    let mut roots = RootCertStore::empty();
-    match ca {
-        Some(ca) => {
-            for certificate in files::certificates(ca)? {
-                roots.add(certificate).map_err(|e| TlsError(format!("{}: {e}", ca.display())))?;
-            }
-        }
-        None => roots.extend(webpki_roots::TLS_SERVER_ROOTS.iter().cloned()),
-    }
+    let roots = match ca {
+        Some(ca) => files::authorities(ca)?,
+        None => RootCertStore::from_iter(webpki_roots::TLS_SERVER_ROOTS.iter().cloned()),
+    };
     let config = ClientConfig::builder_with_provider(provider())
         .with_safe_default_protocol_versions()
         .map_err(|e| TlsError(e.to_string()))?
@@ -33,10 +30,22 @@ pub fn client(ca: Option<&Path>) -> Result<Arc<ClientConfig>, TlsError> {
 /// # Errors
 /// A file that cannot be read, or a key that is another certificate's.
 pub fn server(cert: &Path, key: &Path) -> Result<Arc<ServerConfig>, TlsError> {
+    server_asking(cert, key, WebPkiClientVerifier::no_client_auth())
+}
+
+/// The same, with somebody who asks clients for a certificate of theirs.
+///
+/// # Errors
+/// As [`server`].
+pub fn server_asking(
+    cert: &Path,
+    key: &Path,
+    asks: Arc<dyn ClientCertVerifier>,
+) -> Result<Arc<ServerConfig>, TlsError> {
     let config = ServerConfig::builder_with_provider(provider())
         .with_safe_default_protocol_versions()
         .map_err(|e| TlsError(e.to_string()))?
-        .with_no_client_auth()
+        .with_client_cert_verifier(asks)
         .with_single_cert(files::certificates(cert)?, files::private_key(key)?)
         .map_err(|e| TlsError(format!("{} and {}: {e}", cert.display(), key.display())))?;
     Ok(Arc::new(config))

@@ -39,7 +39,8 @@ pub fn client(tls: &Tls) -> Result<Option<Arc<ClientConfig>>, TlsError> {
     let builder = ClientConfig::builder_with_provider(provider())
         .with_safe_default_protocol_versions()
         .map_err(|e| TlsError(e.to_string()))?;
-    let verifier = verify::verifier(tls.mode, roots(tls)?, &provider())?;
+    let roots = tls.ca.as_deref().map(files::authorities).transpose()?.unwrap_or_else(RootCertStore::empty);
+    let verifier = verify::verifier(tls.mode, roots, &provider())?;
     // "Dangerous" is any verifier but the built-in one; ours are MySQL's ssl-mode.
     let builder = builder.dangerous().with_custom_certificate_verifier(verifier);
     let client = match (&tls.cert, &tls.key) {
@@ -58,14 +59,4 @@ pub fn client(tls: &Tls) -> Result<Option<Arc<ClientConfig>>, TlsError> {
 pub fn name_of(address: &Address) -> Result<ServerName<'static>, TlsError> {
     let host = address.host().unwrap_or("localhost").to_owned();
     ServerName::try_from(host.clone()).map_err(|_| TlsError(format!("'{host}' is no name of a host")))
-}
-
-fn roots(tls: &Tls) -> Result<RootCertStore, TlsError> {
-    let mut roots = RootCertStore::empty();
-    if let Some(ca) = &tls.ca {
-        for certificate in files::certificates(ca)? {
-            roots.add(certificate).map_err(|e| TlsError(format!("{}: {e}", ca.display())))?;
-        }
-    }
-    Ok(roots)
 }

@@ -354,8 +354,9 @@ fn listeners(whole: &mut Section<'_, '_>, ledger: &mut Ledger<'_>) -> Vec<Placed
         let max_connecting = section
             .count("max_connecting", ledger, (1, 1_000_000))
             .map_or(Listener::DEFAULT_MAX_CONNECTING, |v| v.value);
-        let access = access::read(&mut section, address.as_ref().map(|v| &v.value), ledger);
-        let tls = transport::from_clients(&mut section, ledger);
+        let at = address.as_ref().map(|v| &v.value);
+        let access = access::read(&mut section, at, ledger);
+        let tls = transport::from_clients(&mut section, at, ledger);
         let insight = section.choice("insight", ledger, &Insight::ALL).map(|v| v.value).unwrap_or_default();
         let insight_one_in = section
             .count("insight_one_in", ledger, (1, 1_000_000))

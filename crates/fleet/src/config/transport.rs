@@ -6,6 +6,7 @@
 use super::complaint::Ledger;
 use super::section::Section;
 use super::{Tls, TlsMode};
+use crate::Address;
 use std::path::PathBuf;
 
 /// TLS from clients, a listener's setting.
@@ -17,6 +18,22 @@ pub struct ClientTls {
     pub cert: Option<PathBuf>,
     /// Its key, PEM.
     pub key: Option<PathBuf>,
+    /// Whether clients are asked for a certificate of their own.
+    pub client_cert: ClientCert,
+    /// The authorities that may have signed it, PEM; there where one is asked for.
+    pub client_ca: Option<PathBuf>,
+}
+
+/// Whether clients are asked for a certificate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum ClientCert {
+    /// Nobody is asked.
+    #[default]
+    Off,
+    /// Clients may do without; one that is shown must be right.
+    Wanted,
+    /// Clients that do without are refused with MySQL's error 1045.
+    Required,
 }
 
 /// What a listener does with TLS from its clients.
@@ -62,6 +79,17 @@ impl ClientTlsMode {
     }
 }
 
+impl ClientCert {
+    /// Every mode with its word in the configuration.
+    pub const ALL: [(&str, Self); 3] =
+        [("off", Self::Off), ("wanted", Self::Wanted), ("required", Self::Required)];
+
+    /// Its word in the configuration.
+    pub fn word(self) -> &'static str {
+        Self::ALL[self as usize].0
+    }
+}
+
 /// What `[router.tls] mode` may be.
 const SERVER_MODES: [(&str, TlsMode); 5] = [
     ("off", TlsMode::Disabled),
@@ -85,8 +113,13 @@ impl ServerTls {
 }
 
 /// Reads the TLS keys of a listener.
-pub(super) fn from_clients(section: &mut Section<'_, '_>, ledger: &mut Ledger<'_>) -> ClientTls {
+pub(super) fn from_clients(
+    section: &mut Section<'_, '_>,
+    address: Option<&Address>,
+    ledger: &mut Ledger<'_>,
+) -> ClientTls {
     let mode = section.choice("tls", ledger, &ClientTlsMode::ALL);
+    let client_cert = section.choice("tls_client_cert", ledger, &ClientCert::ALL);
     let path = |section: &mut Section<'_, '_>, key, ledger: &mut Ledger<'_>| {
         section.plain(key, ledger).map(|v| PathBuf::from(v.value))
     };
@@ -94,6 +127,8 @@ pub(super) fn from_clients(section: &mut Section<'_, '_>, ledger: &mut Ledger<'_
         mode: mode.as_ref().map(|v| v.value).unwrap_or_default(),
         cert: path(section, "tls_cert", ledger),
         key: path(section, "tls_key", ledger),
+        client_cert: client_cert.map(|v| v.value).unwrap_or_default(),
+        client_ca: path(section, "tls_client_ca", ledger),
     };
     let word = tls.mode.word();
     if tls.mode.is_ended_here() && (tls.cert.is_none() || tls.key.is_none()) {
@@ -107,7 +142,52 @@ pub(super) fn from_clients(section: &mut Section<'_, '_>, ledger: &mut Ledger<'_
         let wrong = format!("{key} has no use while tls is \"{word}\"");
         ledger.add(&section.place_of(key), wrong, "write tls = \"preferred\" or \"required\", or remove it");
     }
+    client_certificates(&tls, section, address, ledger);
     tls
+}
+
+/// Certificates of clients that are asked for where none can be shown, or none could be judged.
+fn client_certificates(
+    tls: &ClientTls,
+    section: &Section<'_, '_>,
+    address: Option<&Address>,
+    ledger: &mut Ledger<'_>,
+) {
+    let (asked, word) = (tls.client_cert, tls.mode.word());
+    if asked == ClientCert::Off {
+        if tls.client_ca.is_some() {
+            let wrong = "tls_client_ca has no use while tls_client_cert is \"off\"";
+            let right = "write tls_client_cert = \"required\" or \"wanted\", or remove it";
+            ledger.add(&section.place_of("tls_client_ca"), wrong, right);
+        }
+        return;
+    }
+    let mut complain =
+        |wrong: String, right: &str| ledger.add(&section.place_of("tls_client_cert"), wrong, right);
+    if tls.client_ca.is_none() {
+        complain(
+            format!("tls_client_cert is \"{}\", and nothing says who signs such certificates", asked.word()),
+            "write tls_client_ca = \"/path/to/clients-ca.pem\"",
+        );
+    }
+    if let Some(Address::Unix(_)) = address {
+        complain(
+            "tls_client_cert has no use for a unix socket, whose clients need no TLS".to_owned(),
+            "remove it; the directory's permissions say who may come",
+        );
+    } else if !tls.mode.is_ended_here() {
+        complain(
+            format!("tls_client_cert has no use while tls is \"{word}\""),
+            "write tls = \"required\", or remove it",
+        );
+    } else if asked == ClientCert::Required && tls.mode != ClientTlsMode::Required {
+        complain(
+            format!(
+                "tls_client_cert is \"required\", and tls = \"{word}\" lets clients in that can show none"
+            ),
+            "write tls = \"required\", or tls_client_cert = \"wanted\"",
+        );
+    }
 }
 
 /// Reads `[router.tls]`.

@@ -80,6 +80,7 @@ impl Stand {
             mode,
             cert: files.then(|| self.listener.cert.clone()),
             key: files.then(|| self.listener.key.clone()),
+            ..ClientTls::default()
         }
     }
 
