@@ -2,10 +2,13 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+#[path = "../../../router/tests/tls/certificate.rs"]
+mod certificate;
 mod cloud;
 mod demand;
 mod lag;
 mod privilege;
 mod roles;
 mod scene;
+mod tls;
 mod trouble;
