@@ -95,6 +95,11 @@ impl Engine {
         }
     }
 
+    /// How many sessions the limit of file descriptors leaves room for.
+    pub(crate) fn most_sessions(&self) -> Option<usize> {
+        self.running().as_ref().and_then(|running| running.router.most_sessions())
+    }
+
     /// Where to ask what statements tell; `None` when it has stopped.
     pub(crate) fn insight(&self) -> Option<router::Insight> {
         self.running().as_ref().map(|running| running.router.insight())

@@ -90,6 +90,9 @@ fn process(status: &StatusView, sheet: &mut Sheet) {
     let path = Some(&status.data_path).filter(|path| !path.is_empty());
     let path = path.map(|path| (vec![("path", path.clone())], 1.0));
     sheet.gauge("data_path_info", "How sessions' bytes are moved: io_uring or epoll; always 1", path);
+    let most = status.most_sessions.map(|most| (Vec::new(), most as f64));
+    let help = "Sessions of all listeners that the limit of file descriptors leaves room for";
+    sheet.gauge("most_sessions", help, most);
     sheet.single("remarks", "Remarks for the operator on the status page", status.fleet.remarks.len() as f64);
 }
 

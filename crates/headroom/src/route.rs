@@ -44,7 +44,7 @@ pub(crate) async fn run(args: RouteArgs, environment: &Environment) -> anyhow::R
     log::start(args.log_format, args.log.as_deref().or(environment.log.as_deref()))?;
     let signals = Signals::new()?;
     sourced.config.fleet.credentials = credentials::resolve(&sourced.config, environment)?;
-    raise_descriptor_limit(&sourced.config);
+    raise_descriptor_limit();
     let hook = sourced.config.webhook.as_ref().map(Hook::start).transpose()?;
     let name = upgrade::name(&sourced.config);
     let taken = if args.take_over { upgrade::take_over(&name)? } else { None };
@@ -57,6 +57,7 @@ pub(crate) async fn run(args: RouteArgs, environment: &Environment) -> anyhow::R
         None => None,
     };
     let engine = Engine::start(&sourced.config, sourced.identity(), &mut sockets).await?;
+    tell_room(&sourced.config, engine.most_sessions());
     for address in sockets.addresses() {
         tracing::warn!(%address, "an inherited socket is of no listener here; it is left alone");
     }
@@ -114,21 +115,28 @@ fn offer(process: &Arc<Process>, name: String) -> anyhow::Result<Arc<Notify>> {
 }
 
 /// Two descriptors a session: the soft limit that shells give is far below what the listeners allow.
-fn raise_descriptor_limit(config: &Config) {
+fn raise_descriptor_limit() {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     let before = getrlimit(Resource::Nofile);
-    let raised = Rlimit { current: before.maximum, maximum: before.maximum };
-    let limit = match setrlimit(Resource::Nofile, raised) {
-        Ok(()) => raised.current,
-        Err(_) => before.current,
-    };
-    let wanted = config.listeners.iter().map(|l| l.max_sessions as u64).sum::<u64>().saturating_mul(2) + 100;
-    if limit.is_some_and(|limit| limit < wanted) {
-        let limit = limit.unwrap_or_default();
+    // Where even this is forbidden, what there is has to do: what it is enough for is told.
+    let _ = setrlimit(Resource::Nofile, Rlimit { current: before.maximum, maximum: before.maximum });
+}
+
+/// Says how many sessions the limit of file descriptors is enough for.
+fn tell_room(config: &Config, room: Option<usize>) {
+    let Some(room) = room else { return };
+    let wanted = config.listeners.iter().fold(0usize, |sum, l| sum.saturating_add(l.max_sessions));
+    if room < wanted {
         tracing::warn!(
-            limit,
-            wanted,
-            "the limit of file descriptors is below what max_sessions of all listeners takes; clients beyond it are refused"
+            sessions = room,
+            max_sessions = wanted,
+            "the limit of file descriptors is below what max_sessions of all listeners takes; clients beyond it are \
+             refused (two descriptors a session: LimitNOFILE=, ulimit -Hn)"
+        );
+    } else {
+        tracing::info!(
+            sessions = room,
+            "the limit of file descriptors is enough for max_sessions of all listeners"
         );
     }
 }

@@ -33,6 +33,7 @@ pub(crate) fn view(snapshot: &Snapshot, status: &Status, now: Instant) -> Status
         fleet,
         flow: flow(&status.flow),
         data_path: status.data_path.to_owned(),
+        most_sessions: status.most_sessions.map(|most| most as u64),
         listeners: status.listeners.iter().map(listener).collect(),
         zero_hop: ZeroHopView {
             in_force: status.zero_hop.in_force,

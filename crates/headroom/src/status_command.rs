@@ -92,6 +92,9 @@ pub(crate) fn text(status: &StatusView, paint: Paint) -> String {
     if !status.data_path.is_empty() {
         text.push_str(&format!("Bytes are moved with {}.\n", status.data_path));
     }
+    if let Some(most) = status.most_sessions {
+        text.push_str(&format!("File descriptors are for {most} sessions.\n"));
+    }
     text
 }
 

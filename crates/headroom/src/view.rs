@@ -19,6 +19,8 @@ pub(crate) struct StatusView {
     pub(crate) flow: FlowView,
     /// The way of sessions' bytes: `io_uring` or `epoll`; empty while nothing is routed.
     pub(crate) data_path: String,
+    /// Sessions of all listeners that the limit of file descriptors leaves room for; `null` where there is no limit.
+    pub(crate) most_sessions: Option<u64>,
     /// Where clients come.
     pub(crate) listeners: Vec<ListenerView>,
     /// Whether their connections go past this process.

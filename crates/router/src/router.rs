@@ -35,6 +35,8 @@ pub struct Router {
     board: Arc<Board>,
     workers: Arc<[Handle]>,
     path: Path,
+    /// What the limit of file descriptors leaves room for.
+    most_sessions: Option<usize>,
     stopping: Arc<AtomicBool>,
     insight: Insight,
     parts: Mutex<Parts>,
@@ -112,8 +114,9 @@ impl Router {
         let workers: Arc<[Handle]> = handles.into();
         let stopping = Arc::new(AtomicBool::new(false));
         let (open, inbox) = mpsc::unbounded_channel();
+        let most_sessions = most_sessions(workers.len());
         let steward = steward::serve(board.clone(), snapshots, workers.clone(), stopping.clone());
-        joins.push(start_door(ready, steward, workers.clone(), inbox)?);
+        joins.push(start_door(ready, steward, workers.clone(), most_sessions, inbox)?);
         let mut doors = Vec::new();
         for (door, fd) in opened {
             doors.push(door.clone());
@@ -123,7 +126,7 @@ impl Router {
         let parts = Mutex::new(Parts { doors, open: Some(open), threads: joins });
         let insight = collect::start(board.insight.clone(), &workers).map_err(Error::Thread)?;
         let zero_hop = OnceLock::new();
-        Ok(Self { board, workers, path, stopping, insight, parts, open_doors, zero_hop })
+        Ok(Self { board, workers, path, most_sessions, stopping, insight, parts, open_doors, zero_hop })
     }
 
     /// Lets connections go past this process where the configuration wants it and the kernel allows it, from now on and
@@ -223,7 +226,14 @@ impl Router {
     /// What an operator may want to know now.
     pub fn status(&self) -> Status {
         let threads = self.workers.iter().map(Handle::sessions).collect();
-        status::status(&self.board, &self.parts().doors, threads, &self.path, self.zero_hop.get())
+        let zero_hop = self.zero_hop.get();
+        let status = status::status(&self.board, &self.parts().doors, threads, &self.path, zero_hop);
+        Status { most_sessions: self.most_sessions, ..status }
+    }
+
+    /// How many sessions of all listeners the limit of file descriptors leaves room for; `None` where there is no limit.
+    pub fn most_sessions(&self) -> Option<usize> {
+        self.most_sessions
     }
 
     /// What the statements that passed through tell.
@@ -363,11 +373,12 @@ fn start_door(
     ready: Ready,
     steward: impl Future<Output = ()> + Send + 'static,
     workers: Arc<[Handle]>,
+    most_sessions: Option<usize>,
     mut inbox: mpsc::UnboundedReceiver<(Arc<Door>, OwnedFd)>,
 ) -> Result<JoinHandle<()>, Error> {
     let runtime =
         tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(Error::Thread)?;
-    let most = most_sessions(workers.len());
+    let most = most_sessions.unwrap_or(usize::MAX);
     let serve = async move {
         let worker = tokio::task::spawn_local(ready.serve());
         let mut tasks = JoinSet::new();

@@ -38,6 +38,8 @@ pub struct Status {
     pub listeners: Vec<ListenerStatus>,
     /// Sessions of all listeners.
     pub sessions: usize,
+    /// How many the limit of file descriptors leaves room for; `None` where there is no limit.
+    pub most_sessions: Option<usize>,
     /// Writer sessions that wait for a primary.
     pub held: usize,
     /// What is done instead of what was asked for.
@@ -182,6 +184,7 @@ pub(crate) fn status(
         demand_source: snapshot.demand.source,
         sessions: listeners.iter().map(|l| l.sessions + l.zero_hop.sessions).sum(),
         listeners,
+        most_sessions: None,
         held: board.held.load(Relaxed),
         fallbacks: fallbacks(board, view, path),
         data_path: path.name(),

@@ -139,6 +139,15 @@ pub(crate) fn open_idle(address: SocketAddr, sessions: u32) -> anyhow::Result<Ve
     (1..=sessions).map(open).collect()
 }
 
+/// Asks each of them something: whoever holds idle sessions holds sessions that work.
+pub(crate) fn all_answer(mut sessions: Vec<Session>) -> anyhow::Result<Vec<Session>> {
+    let all = sessions.len();
+    for (at, session) in sessions.iter_mut().enumerate() {
+        session.query("SELECT 1").with_context(|| format!("idle session {} of {all} was lost", at + 1))?;
+    }
+    Ok(sessions)
+}
+
 fn refused(payload: &[u8]) -> anyhow::Result<()> {
     if response::error_code(payload).is_some() {
         let error = ErrPacket::parse(payload)?;

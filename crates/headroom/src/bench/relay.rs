@@ -11,7 +11,7 @@ use crate::child::Program;
 use crate::interrupted::interrupted;
 use crate::machine::Machine;
 use crate::{exit, terminal};
-use anyhow::{Context, anyhow, bail};
+use anyhow::{Context, anyhow};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -111,17 +111,25 @@ impl Tools {
 
 /// Lets us and the programs we start have a file for each session, twice in a relay.
 fn allow_files(sessions: u64) -> anyhow::Result<()> {
-    let needed = 2 * sessions + SPARE_FILES;
     let limit = getrlimit(Resource::Nofile);
-    let most = limit.maximum.unwrap_or(u64::MAX);
-    if most < needed {
-        bail!(
-            "{sessions} sessions need {needed} open files, but at most {most} are allowed (ulimit -Hn); use fewer --idle"
-        );
-    }
+    let needed = files_for(sessions, limit.maximum.unwrap_or(u64::MAX)).map_err(|words| anyhow!(words))?;
     let current = limit.current.map_or(needed, |current| current.max(needed));
     setrlimit(Resource::Nofile, Rlimit { current: Some(current), maximum: limit.maximum })
         .context("raising the limit of open files")
+}
+
+/// The open files that a relay of so many sessions needs; in words what to do when at most `most` are allowed.
+fn files_for(sessions: u64, most: u64) -> Result<u64, String> {
+    let needed = 2 * sessions + SPARE_FILES;
+    if needed <= most {
+        return Ok(needed);
+    }
+    let enough_for = most.saturating_sub(SPARE_FILES) / 2;
+    Err(format!(
+        "{sessions} sessions need {needed} open files in each relay, two a session, but at most {most} are allowed here \
+         (ulimit -Hn), which is enough for {enough_for}; allow more (root: ulimit -n {needed}; systemd: \
+         LimitNOFILE={needed}; a container: --ulimit nofile={needed}), or use fewer with --idle"
+    ))
 }
 
 fn announce(plan: &Plan, directory: &Path) {
@@ -233,6 +241,7 @@ impl<'a> Bench<'a> {
         let with_idle = memory(running.pid()?)?;
         self.sysbench(running, clients, self.plan.warm_up_seconds).await?;
         let (outcome, used) = self.sysbench(running, clients, self.plan.seconds).await?;
+        let sessions = blocking(move || client::all_answer(sessions)).await?;
         drop(sessions);
         let a_query = |cpu: Duration| cpu.as_secs_f64() * 1e6 / outcome.queries as f64;
         let server_cpu_us = used.first().map(|used| a_query(used.cpu)).unwrap_or_default();
@@ -294,5 +303,18 @@ fn print(report: &Report, json: bool) -> anyhow::Result<()> {
         terminal::print(&String::from_utf8(text)?)
     } else {
         terminal::print(&markdown::tables(report))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ten_thousand_idle_sessions_are_begun_only_where_their_files_are_allowed() {
+        assert_eq!(files_for(10_016, 65_536), Ok(20_232));
+        let words = files_for(10_016, 20_000).unwrap_err();
+        assert!(words.contains("need 20232") && words.contains("enough for 9900"), "{words}");
+        assert!(words.contains("LimitNOFILE=20232") && words.contains("--idle"), "{words}");
     }
 }

@@ -249,13 +249,15 @@ members = [\"127.0.0.0/8\"]
 [[listener]]
 address = \"{address}\"
 role = \"reader\"
+max_sessions = {}
 insight = \"{insight}\"
 
 [admin]
 address = \"{admin}\"
 ",
         site.server,
-        site.option_file.display()
+        site.option_file.display(),
+        site.sessions + 1000
     )
 }
 
@@ -289,6 +291,7 @@ mod tests {
             );
             let config = fleet::config::Config::parse(&text, "headroom.toml").unwrap();
             assert_eq!(config.listeners[0].address.to_string(), "127.0.0.1:23302");
+            assert_eq!(config.listeners[0].max_sessions, 2016, "as many as the others take");
             assert_eq!(config.fleet.seeds[0].to_string(), "127.1.0.1:4000");
             assert_eq!(
                 config.router.zero_hop == fleet::config::ZeroHop::Off,

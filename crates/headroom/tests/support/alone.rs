@@ -6,6 +6,7 @@
 #[path = "told.rs"]
 mod told;
 
+#[allow(unused_imports, reason = "each test that shares this uses a part of it")]
 pub(crate) use told::{LIMIT, POLL};
 
 use lab::{Account, Lab, Spec};
@@ -16,7 +17,7 @@ use std::net::{SocketAddr, TcpListener};
 use std::ops::Deref;
 use std::os::fd::OwnedFd;
 use std::os::unix::process::CommandExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use told::{Told, options};
 
@@ -43,8 +44,13 @@ impl Deref for Alone {
 impl Alone {
     /// The lab, without a router; `more` is added to both listeners.
     pub(crate) async fn up(more: &str) -> Self {
+        Self::with(&Spec::new(&[("a", 1)]), more).await
+    }
+
+    /// The same with a server of this kind.
+    pub(crate) async fn with(spec: &Spec, more: &str) -> Self {
         let base = tempfile::tempdir().unwrap();
-        let lab = Lab::up(&Spec::new(&[("a", 1)]), base.path()).await.unwrap();
+        let lab = Lab::up(spec, base.path()).await.unwrap();
         let free = || TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
         let (writer, admin) = (free(), free());
         let socket = lab.dir().join("writer.sock");
@@ -83,6 +89,18 @@ impl Alone {
         let mut shell = Command::new("/bin/sh");
         shell.args(["-c", line, env!("CARGO_BIN_EXE_headroom")]);
         self.spawn(shell, &[], Stdio::from(OwnedFd::from(listener.try_clone().unwrap())))
+    }
+
+    /// Starts a router whose wall clock is moved by as many seconds as `moved` says, at any time.
+    pub(crate) fn start_with_clock(&mut self, shim: &Path, moved: &Path) -> Child {
+        let mut shell = Command::new("/bin/sh");
+        shell.arg("-c").arg(format!(
+            "CLOCK_MOVED_BY='{}' LD_PRELOAD='{}' exec \"$0\" \"$@\"",
+            moved.display(),
+            shim.display()
+        ));
+        shell.arg(env!("CARGO_BIN_EXE_headroom"));
+        self.spawn(shell, &[], Stdio::null())
     }
 
     fn spawn(&mut self, mut command: Command, more: &[&str], input: Stdio) -> Child {
