@@ -71,3 +71,44 @@ async fn clients_beyond_the_descriptors_are_told_and_the_others_are_served() {
     alone.signal(u64::from(child.id()), rustix::process::Signal::TERM);
     assert_eq!(alone.ended(&mut child).await.code(), Some(0));
 }
+
+#[tokio::test]
+async fn descriptors_that_others_have_taken_are_missed_in_words_and_used_when_they_are_back() {
+    let mut alone = Alone::up("").await;
+    let mut child = alone.start(&[], Some(64));
+    alone.ready().await;
+    let mut conn = alone.connect().await.unwrap();
+    // Whoever looks at the status takes descriptors too, and these are more than there are.
+    let lookers: Vec<TcpStream> = (0..60).map(|_| TcpStream::connect(alone.admin).unwrap()).collect();
+    let deadline = std::time::Instant::now() + alone::LIMIT;
+    let (code, text) = loop {
+        let mut client = TcpStream::connect(alone.writer).unwrap();
+        if let Err(error) = first_packet(&mut client) {
+            break error;
+        }
+        assert!(std::time::Instant::now() < deadline, "never refused\n{}", alone.words());
+        tokio::time::sleep(alone::POLL).await;
+    };
+    assert!(
+        code == 1040 && (text.contains("descriptor") || text.contains("open files")),
+        "{code} {text}\n{}",
+        alone.words()
+    );
+    let one: Option<u8> = conn.query_first("SELECT 1").await.unwrap();
+    assert_eq!(one, Some(1), "who is in stays in");
+    drop(lookers);
+    while alone.connect().await.is_err() {
+        assert!(std::time::Instant::now() < deadline, "never again\n{}", alone.words());
+        tokio::time::sleep(alone::POLL).await;
+    }
+    let status = alone.wait_for("the status", |status| !status["writer"].is_null()).await;
+    assert!(
+        status["listeners"][0]["refused"]["no_descriptor"].as_u64().unwrap() > 0,
+        "{}",
+        status["listeners"]
+    );
+    assert!(status["servers"][0]["routing"]["writes"]["eligible"] == true, "no server is to blame: {status}");
+    drop(conn);
+    alone.signal(u64::from(child.id()), rustix::process::Signal::TERM);
+    assert_eq!(alone.ended(&mut child).await.code(), Some(0));
+}

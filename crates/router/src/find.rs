@@ -33,6 +33,8 @@ pub(crate) struct Placed {
 pub(crate) enum Denied {
     /// Tell the client.
     Refused(ErrPacket),
+    /// The same, and it is this host that has run out of something.
+    Ourselves(ErrPacket),
     /// The client has left meanwhile.
     ClientLeft,
 }
@@ -156,7 +158,7 @@ async fn attempt(
             }
             Err(Failure::Ourselves(why)) => {
                 tracing::warn!(server = %candidate.name, why, "cannot open a connection");
-                return Err(Denied::Refused(refuse::own_fault(&why)));
+                return Err(Denied::Ourselves(refuse::own_fault(&why)));
             }
             Err(failure) => {
                 let slow = matches!(failure, Failure::Slow(_));

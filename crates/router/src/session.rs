@@ -66,12 +66,18 @@ pub(crate) async fn run(worker: Rc<Worker>, arrival: Arrival, counted: Counted) 
     match placed {
         Ok(placed) => begin(&worker, client, placed, peer, Stay { place, counted }).await,
         Err(Denied::ClientLeft) => {}
-        Err(Denied::Refused(error)) => {
-            tracing::info!(%role, code = error.code, text = error.message, "session refused");
-            place.door.turned_away.add(TurnedAway::NoServer);
-            client.send_now(&error.before_greeting());
+        Err(Denied::Refused(error)) => refused(&place, role, &mut client, TurnedAway::NoServer, &error),
+        Err(Denied::Ourselves(error)) => {
+            refused(&place, role, &mut client, TurnedAway::NoDescriptor, &error);
         }
     }
+}
+
+/// Tells a client that has not seen a byte why there is no session for it.
+fn refused(place: &Place, role: ListenerRole, client: &mut Stream, why: TurnedAway, error: &ErrPacket) {
+    tracing::info!(%role, code = error.code, text = error.message, "session refused");
+    place.door.turned_away.add(why);
+    client.send_now(&error.before_greeting());
 }
 
 /// Logs the client in, and has what follows relayed.

@@ -13,7 +13,7 @@ pub enum TurnedAway {
     MaxSessions,
     /// As many clients as may are logging in.
     MaxConnecting,
-    /// We had no file descriptor left for it.
+    /// This host had no file descriptor or port left for it.
     NoDescriptor,
     /// No server could take it in time.
     NoServer,
