@@ -12,6 +12,8 @@ mod identity;
 mod login;
 mod place;
 mod refuse;
+mod sealed;
+mod storm;
 
 /// Demanded, so that no test passes on the other way.
 const DATA_PATH: DataPath = DataPath::IoUring;

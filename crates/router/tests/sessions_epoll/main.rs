@@ -18,5 +18,9 @@ mod login;
 mod place;
 #[path = "../sessions/refuse.rs"]
 mod refuse;
+#[path = "../sessions/sealed.rs"]
+mod sealed;
+#[path = "../sessions/storm.rs"]
+mod storm;
 
 const DATA_PATH: DataPath = DataPath::Epoll;

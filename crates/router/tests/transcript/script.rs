@@ -1,6 +1,10 @@
 //! The script, and who asks it: a session in raw packets, straight to a real server or through a router.
 
-use fleet::config::{DataPath, Listener, RouterConfig};
+#[path = "../tls/certificate.rs"]
+mod certificate;
+
+use certificate::Authority;
+use fleet::config::{ClientTls, ClientTlsMode, DataPath, Listener, RouterConfig, Tls, TlsMode};
 use fleet::{
     Address, Demand, DemandSource, ListenerRole, Role, Server, ServerName, Snapshot, State, WriterStatus,
 };
@@ -10,9 +14,10 @@ use router::Router;
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::sync::watch;
+use tokio_rustls::TlsConnector;
 use wire::{Capabilities, Command, Login, Phase, Tracker, packet};
 
 /// One more byte than a piece of a packet can carry, and then some.
@@ -31,10 +36,14 @@ pub(crate) struct Kind {
     pub(crate) more: Capabilities,
 }
 
+/// What carries a session: TCP, or TLS in it.
+trait Carrier: AsyncRead + AsyncWrite + Unpin {}
+impl<T: AsyncRead + AsyncWrite + Unpin> Carrier for T {}
+
 /// A client that asks in raw packets, and knows by the tracker when an answer is whole.
 struct Raw {
     kind: Kind,
-    stream: TcpStream,
+    stream: Box<dyn Carrier>,
     tracker: Tracker,
     sequence: u8,
 }
@@ -49,10 +58,10 @@ struct Answer {
 }
 
 impl Raw {
-    async fn log_in(to: SocketAddrV4, kind: Kind) -> Self {
+    async fn log_in(to: SocketAddrV4, kind: Kind, tls: Option<&TlsConnector>) -> Self {
         let stream = TcpStream::connect(to).await.unwrap();
         stream.set_nodelay(true).unwrap();
-        let mut raw = Self { kind, stream, tracker: Tracker::new(), sequence: 1 };
+        let mut raw = Self { kind, stream: Box::new(stream), tracker: Tracker::new(), sequence: 1 };
         while raw.tracker.phase() == Phase::Greeting {
             raw.read(&mut 0, &mut Vec::new()).await;
         }
@@ -74,9 +83,38 @@ impl Raw {
             auth_plugin: kind.plugin.as_bytes(),
             ..Login::default()
         };
-        raw.send(&login.encode()).await;
-        raw.answer("login", &[]).await;
+        match tls {
+            Some(tls) => raw.log_in_sealed(&login, tls).await,
+            None => {
+                raw.send(&login.encode()).await;
+                raw.answer("login", &[]).await;
+            }
+        }
         raw
+    }
+
+    /// Begins TLS and logs in inside it. The tracker is told as if there were none, as the router does it.
+    async fn log_in_sealed(&mut self, login: &Login<'_>, tls: &TlsConnector) {
+        let asking = Login { capabilities: login.capabilities | Capabilities::SSL, ..*login }.encode();
+        let mut out = Vec::new();
+        packet::write(&mut out, &mut self.sequence, &asking[..32]);
+        self.stream.write_all(&out).await.unwrap();
+        let plain = std::mem::replace(&mut self.stream, Box::new(tokio::io::empty()));
+        self.stream = Box::new(tls.connect("localhost".try_into().unwrap(), plain).await.unwrap());
+        out.clear();
+        packet::write(&mut out, &mut self.sequence, &asking);
+        self.stream.write_all(&out).await.unwrap();
+        self.stream.flush().await.unwrap();
+        out.clear();
+        packet::write(&mut out, &mut 1, &login.encode());
+        self.tracker.client_bytes(&out);
+        let mut answer = vec![0; packet::HEADER];
+        self.stream.read_exact(&mut answer).await.unwrap();
+        answer.resize(packet::HEADER + usize::from(answer[0]), 0);
+        self.stream.read_exact(&mut answer[packet::HEADER..]).await.unwrap();
+        answer[3] -= 1;
+        self.tracker.server_bytes(&answer);
+        assert!(self.tracker.is_idle(), "{answer:?}");
     }
 
     /// Sends a packet of what is under way.
@@ -85,6 +123,7 @@ impl Raw {
         packet::write(&mut out, &mut self.sequence, payload);
         self.tracker.client_bytes(&out);
         self.stream.write_all(&out).await.unwrap();
+        self.stream.flush().await.unwrap();
     }
 
     /// Begins a command.
@@ -156,8 +195,8 @@ impl Raw {
 }
 
 /// The script, by a new session. It leaves the server as it found it.
-async fn transcript(to: SocketAddrV4, kind: Kind) -> Vec<Answer> {
-    let mut raw = Raw::log_in(to, kind).await;
+async fn transcript(to: SocketAddrV4, kind: Kind, tls: Option<&TlsConnector>) -> Vec<Answer> {
+    let mut raw = Raw::log_in(to, kind, tls).await;
     let mut said = Vec::new();
     let large = "SELECT seq, REPEAT(CHAR(65 + seq % 26), seq % 3000), NULL FROM test.seq_1_to_20000";
     said.push(raw.query(large).await);
@@ -243,7 +282,7 @@ async fn cursors(raw: &mut Raw, said: &mut Vec<Answer>) {
     said.push(raw.ask(Command::StmtReset, &id).await);
 }
 
-fn router(reach: Address, data_path: DataPath) -> (Router, watch::Sender<Arc<Snapshot>>) {
+fn router(reach: Address, data_path: DataPath, tls: ClientTls) -> (Router, watch::Sender<Arc<Snapshot>>) {
     let mut server = Server::unasked(ServerName::new("a1"), reach);
     server.role = Role::Primary;
     server.state = State::Answering;
@@ -259,7 +298,7 @@ fn router(reach: Address, data_path: DataPath) -> (Router, watch::Sender<Arc<Sna
         Snapshot { round: 1, servers: vec![server], writer, demand, ..Snapshot::empty(Instant::now()) };
     let (keep, snapshots) = watch::channel(Arc::new(snapshot));
     let config = RouterConfig { data_path, threads: Some(1), ..RouterConfig::default() };
-    let listener = Listener::new(Address::tcp("127.0.0.1", 0), ListenerRole::Writer);
+    let listener = Listener { tls, ..Listener::new(Address::tcp("127.0.0.1", 0), ListenerRole::Writer) };
     (Router::start(config, vec![listener], snapshots, |_, _| {}).unwrap(), keep)
 }
 
@@ -284,16 +323,32 @@ pub(crate) async fn every_byte_is_the_servers(spec: Spec, tables: &[String], kin
     }
     root.disconnect().await.unwrap();
     let real = lab.real("a1").unwrap();
+    let authority = Authority::new(dir.path(), "authority");
+    let ours = authority.sign("listener", &["localhost"]);
+    let ends_here = ClientTls {
+        mode: ClientTlsMode::Required,
+        cert: Some(ours.cert),
+        key: Some(ours.key),
+        ..ClientTls::default()
+    };
+    let trust = Tls { mode: TlsMode::VerifyIdentity, ca: Some(authority.ca), ..Tls::default() };
+    let sealed = TlsConnector::from(tls::client(&trust).unwrap().unwrap());
+    let ways = [
+        (DataPath::IoUring, None, ClientTls::default()),
+        (DataPath::Epoll, None, ClientTls::default()),
+        // TLS that ends at the router takes a way of its own, whatever the others take.
+        (DataPath::IoUring, Some(&sealed), ends_here),
+    ];
     for kind in kinds {
-        let direct = transcript(real, *kind).await;
+        let direct = transcript(real, *kind, None).await;
         assert!(direct.iter().map(|answer| answer.bytes).sum::<usize>() > 80_000_000, "{direct:#?}");
-        for way in [DataPath::IoUring, DataPath::Epoll] {
-            let (router, _keep) = router(Address::tcp(real.ip().to_string(), real.port()), way);
+        for (way, sealed, ends_here) in &ways {
+            let reach = Address::tcp(real.ip().to_string(), real.port());
+            let (router, _keep) = router(reach, *way, ends_here.clone());
             let Address::Tcp { port, .. } = router.status().listeners[0].address else { unreachable!() };
-            for (through, straight) in
-                transcript(SocketAddrV4::new(Ipv4Addr::LOCALHOST, port), *kind).await.iter().zip(&direct)
-            {
-                assert_eq!(through, straight, "{way} {kind:?}");
+            let through = transcript(SocketAddrV4::new(Ipv4Addr::LOCALHOST, port), *kind, *sealed).await;
+            for (through, straight) in through.iter().zip(&direct) {
+                assert_eq!(through, straight, "{way} {kind:?}, TLS: {}", sealed.is_some());
             }
             let servers = &router.status().servers;
             assert_eq!(router.status().data_path, way.as_str());
