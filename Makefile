@@ -4,7 +4,7 @@ export PATH := $(CURDIR)/target/rust/bin:$(HOME)/.cargo/bin:$(PATH):/usr/local/g
 export CARGO_TERM_PROGRESS_WHEN ?= auto
 
 .DEFAULT_GOAL := help
-.PHONY: help install build demo test test-mysql test-drivers bench bench-load bench-verdict bench-soak lint fuzz clean-lab
+.PHONY: help install build demo test test-mysql test-drivers bench bench-load bench-verdict bench-agent bench-soak lint fuzz clean-lab
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' $(MAKEFILE_LIST) | column -t -s '|' 2>/dev/null \
@@ -50,6 +50,11 @@ bench-verdict: ## bottlenecks really made on a lab's servers, and which of them 
 	@scripts/install.sh build servers bench
 	cargo build --release --locked -p headroom
 	target/release/headroom bench verdict
+
+bench-agent: ## what headroom agent costs, beside node_exporter and mysqld_exporter, each scraped once a second
+	@scripts/install.sh build servers exporters
+	cargo build --release --locked -p headroom
+	target/release/headroom bench agent
 
 bench-soak: ## an hour under load with faults: no byte changed, memory flat (SOAK_SECONDS=3600)
 	@scripts/install.sh build servers

@@ -2,10 +2,10 @@
 # Installs what a group of targets needs and this machine lacks, from the distribution's packages; says
 # nothing when nothing is missing. One line is printed for each package that was put in.
 #
-#   scripts/install.sh build servers bench drivers mysql chroot
+#   scripts/install.sh build servers bench exporters drivers mysql chroot
 #
 # Looks for commands, not for packages: a MariaDB or a Go of your own is as good as the distribution's.
-# The distribution's services (mariadb, haproxy) are neither started nor enabled: only their programs are wanted.
+# The distribution's services (mariadb, haproxy, the exporters) are neither started nor enabled: only their programs are wanted.
 # Uses sudo when not root. Where there is no apt-get it names what to install and exits with 1.
 set -eu
 cd "$(dirname "$0")/.."
@@ -19,12 +19,13 @@ main() {
             build) needs_of_build ;;
             servers) needs_of_servers ;;
             bench) needs_of_bench ;;
+            exporters) needs_of_exporters ;;
             drivers) needs_of_drivers ;;
             mysql) needs_of_mysql ;;
             rustup) need rustup rustup ;;
             chroot) need debootstrap debootstrap ;;
             *)
-                say "no group is called '$group': build, servers, bench, drivers, mysql, chroot"
+                say "no group is called '$group': build, servers, bench, exporters, drivers, mysql, chroot"
                 exit 64
                 ;;
         esac
@@ -56,6 +57,12 @@ needs_of_bench() {
     need fio fio
     need mpstat sysstat
     need ss iproute2
+}
+
+# What the agent's cost is measured beside.
+needs_of_exporters() {
+    need prometheus-node-exporter prometheus-node-exporter
+    need prometheus-mysqld-exporter prometheus-mysqld-exporter
 }
 
 needs_of_drivers() {

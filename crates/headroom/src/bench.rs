@@ -1,6 +1,7 @@
 //! `headroom bench`: the relay beside HAProxy and a direct connection, in one run on this machine; then the demo's
 //! ratios, repeated. What is measured and how to read it: docs/guide/benchmarks.md.
 
+mod agent;
 mod chi_square;
 mod client;
 mod demo;
@@ -50,6 +51,8 @@ enum What {
     Measure(measure::MeasureBenchArgs),
     /// Relay and demo, one after the other.
     All(AllArgs),
+    /// What the agent costs, beside node_exporter and mysqld_exporter.
+    Agent(agent::AgentBenchArgs),
     /// Verdicts: bottlenecks really made, and which is named.
     Verdict(verdict::VerdictArgs),
     /// The router under load for an hour while servers die and come back: no byte changed, memory flat.
@@ -172,6 +175,7 @@ pub(crate) async fn run(args: BenchArgs) -> anyhow::Result<ExitCode> {
         What::Load(args) => generator::run(args).await,
         What::Replay(args) => replay::run(args).await,
         What::Measure(args) => measure::run(args).await,
+        What::Agent(args) => agent::run(args).await,
         What::Verdict(args) => verdict::run(args).await,
         What::Soak(args) => soak::run(args).await,
         What::All(args) => {

@@ -68,7 +68,9 @@ fn version(program: &Path) -> anyhow::Result<String> {
     let flag = if name.starts_with("haproxy") { "-v" } else { "--version" };
     let output = Command::new(program).arg(flag).stdin(Stdio::null()).output();
     let output = output.with_context(|| format!("asking {name} for its version"))?;
-    let said = String::from_utf8_lossy(&output.stdout);
+    // Some programs say it as a complaint.
+    let said = if output.stdout.is_empty() { &output.stderr } else { &output.stdout };
+    let said = String::from_utf8_lossy(said);
     let line = said.lines().find(|line| line.contains(|c: char| c.is_ascii_digit()));
     let line = line.with_context(|| format!("{name} {flag} names no version"))?;
     Ok(tidy_version(line))
