@@ -157,6 +157,7 @@ impl MeasureArgs {
             idle: 0,
             read_only: self.read_only,
             threads: self.threads.map_or_else(|| Plan::usual_threads(self.clients, cores), usize::from),
+            busy: false,
             arrivals: Arrivals::poisson(self.start),
             warm_up: self.warm_up,
             time: self.trial,

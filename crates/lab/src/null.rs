@@ -6,21 +6,24 @@
 //! `max(a, the moment the first place is free) + its time`. These moments are worked out, not waited for one after the
 //! other, so that a late wake-up delays one answer and shifts no other. One thread, epoll, no allocation a query.
 
+mod client;
 pub mod theory;
 
+use client::{Answer, Client, greeting};
 use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
 use rustix::event::{PollFd, PollFlags, Timespec};
+use rustix::thread::{CpuSet, sched_setaffinity};
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
-use std::io::{self, Read, Write};
-use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::io::{self, Write};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::channel;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
-use wire::response::{Column, OkPacket};
-use wire::{Capabilities, Command, Greeting, Login, Status, auth, packet, response, write};
+use wire::packet;
 
 /// How long a statement takes.
 #[derive(Clone, Debug, PartialEq)]
@@ -64,21 +67,46 @@ impl NullServer {
     /// # Errors
     /// What the system refuses.
     pub fn start(service: Service) -> io::Result<Self> {
+        Self::serve(service, None)
+    }
+
+    /// The same on a core that nobody else needs: it never sleeps there, so that no statement waits for a core to wake up,
+    /// which takes longer than all the rest.
+    ///
+    /// # Errors
+    /// What the system refuses, among it a core that is not there.
+    pub fn on_its_own_core(service: Service, core: usize) -> io::Result<Self> {
+        let mut cores = CpuSet::new();
+        cores.set(core);
+        Self::serve(service, Some(cores))
+    }
+
+    fn serve(service: Service, cores: Option<CpuSet>) -> io::Result<Self> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
         listener.set_nonblocking(true)?;
         let address = listener.local_addr()?;
         let stop = Arc::new(AtomicBool::new(false));
         let stopped = stop.clone();
+        let (tell, told) = channel();
         let run = move || {
             // Without it, every answer would be up to 50 us late.
             let _ = rustix::thread::set_current_timer_slack(std::num::NonZeroU64::new(1));
-            let served = Serving::new(listener, service, stopped).and_then(|mut serving| serving.run());
+            let sleeps = cores.is_none();
+            let pinned = cores.map_or(Ok(()), |cores| sched_setaffinity(None, &cores));
+            let ready = pinned.is_ok();
+            if tell.send(pinned).is_err() || !ready {
+                return;
+            }
+            let served =
+                Serving::new(listener, service, stopped, sleeps).and_then(|mut serving| serving.run());
             if let Err(error) = served {
                 tracing::warn!(%error, "a null server ended");
             }
         };
         let thread = std::thread::Builder::new().name("null-server".to_owned()).spawn(run)?;
-        Ok(Self { address, stop, thread: Some(thread) })
+        let server = Self { address, stop, thread: Some(thread) };
+        told.recv().map_err(io::Error::other)??;
+        Ok(server)
     }
 
     /// Where it listens.
@@ -109,22 +137,8 @@ struct Serving {
     base: Instant,
     stop: Arc<AtomicBool>,
     buffer: Vec<u8>,
-}
-
-struct Client {
-    stream: TcpStream,
-    input: Vec<u8>,
-    logged_in: bool,
-    capabilities: Capabilities,
-    /// Whether each prepared statement reads.
-    reads: Vec<bool>,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Answer {
-    Ok,
-    TextRow,
-    BinaryRow,
+    /// It waits for what comes instead of looking again and again.
+    sleeps: bool,
 }
 
 /// When which place of the queue is free.
@@ -161,7 +175,7 @@ impl Queue {
 }
 
 impl Serving {
-    fn new(listener: TcpListener, service: Service, stop: Arc<AtomicBool>) -> io::Result<Self> {
+    fn new(listener: TcpListener, service: Service, stop: Arc<AtomicBool>, sleeps: bool) -> io::Result<Self> {
         let epoll = epoll::create(CreateFlags::CLOEXEC)?;
         epoll::add(&epoll, &listener, EventData::new_u64(LISTENER), EventFlags::IN)?;
         Ok(Self {
@@ -175,6 +189,7 @@ impl Serving {
             base: Instant::now(),
             stop,
             buffer: vec![0; ENOUGH],
+            sleeps,
         })
     }
 
@@ -197,20 +212,25 @@ impl Serving {
     }
 
     fn wait(&mut self) -> io::Result<()> {
-        let now = self.base.elapsed();
-        let until = self.due.peek().map_or(TICK, |Reverse((at, ..))| at.saturating_sub(now).min(TICK));
-        let timeout = Timespec { tv_sec: 0, tv_nsec: i64::from(until.subsec_nanos()) };
+        let mut timeout = Timespec { tv_sec: 0, tv_nsec: 0 };
         self.events.clear();
-        // epoll counts whole milliseconds, ppoll nanoseconds.
-        let mut fds = [PollFd::from_borrowed_fd(self.epoll.as_fd(), PollFlags::IN)];
-        match rustix::event::poll(&mut fds, Some(&timeout)) {
-            Ok(0) | Err(rustix::io::Errno::INTR) => return Ok(()),
-            Ok(_) => {}
-            Err(error) => return Err(error.into()),
+        if let Some(Reverse((at, ..))) = self.due.peek().filter(|_| self.sleeps) {
+            // epoll counts whole milliseconds, ppoll nanoseconds.
+            let until = at.saturating_sub(self.base.elapsed()).min(TICK);
+            let until = Timespec { tv_sec: 0, tv_nsec: i64::from(until.subsec_nanos()) };
+            let mut fds = [PollFd::from_borrowed_fd(self.epoll.as_fd(), PollFlags::IN)];
+            match rustix::event::poll(&mut fds, Some(&until)) {
+                Ok(0) | Err(rustix::io::Errno::INTR) => return Ok(()),
+                Ok(_) => {}
+                Err(error) => return Err(error.into()),
+            }
+        } else if self.sleeps {
+            timeout.tv_nsec = i64::from(TICK.subsec_nanos());
         }
-        let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
-        epoll::wait(&self.epoll, rustix::buffer::spare_capacity(&mut self.events), Some(&at_once))?;
-        Ok(())
+        match epoll::wait(&self.epoll, rustix::buffer::spare_capacity(&mut self.events), Some(&timeout)) {
+            Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
     }
 
     fn accept(&mut self) {
@@ -222,25 +242,21 @@ impl Serving {
                 && stream.write_all(&greeting(number)).is_ok()
                 && epoll::add(&self.epoll, &stream, EventData::new_u64(number), EventFlags::IN).is_ok();
             if ready {
-                let capabilities = Capabilities::empty();
-                let client =
-                    Client { stream, input: Vec::new(), logged_in: false, capabilities, reads: Vec::new() };
-                self.clients.insert(number, client);
+                self.clients.insert(number, Client::new(stream));
             }
         }
     }
 
     fn read(&mut self, number: u64) -> io::Result<()> {
         let Some(client) = self.clients.get_mut(&number) else { return Ok(()) };
-        let count = match client.stream.read(&mut self.buffer) {
+        let count = match client.read(&mut self.buffer) {
             Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
             Ok(count) => count,
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
             Err(error) => return Err(error),
         };
         let now = self.base.elapsed();
-        client.input.extend_from_slice(&self.buffer[..count]);
-        let input = std::mem::take(&mut client.input);
+        let mut input = client.with_rest(&self.buffer[..count]);
         let mut used = 0;
         while let Some(found) = packet::first(&input[used..]) {
             used += found.used;
@@ -251,8 +267,8 @@ impl Serving {
                 }
             }
         }
-        client.input = input;
-        client.input.drain(..used);
+        input.drain(..used);
+        client.keep(input);
         Ok(())
     }
 
@@ -270,111 +286,6 @@ impl Serving {
     }
 }
 
-impl Client {
-    /// Takes a packet; a statement's answer is returned, all else is answered here and at once.
-    fn take(&mut self, sequence: u8, payload: &[u8]) -> io::Result<Option<Answer>> {
-        if !self.logged_in {
-            let login = Login::parse(payload).map_err(|e| io::Error::new(io::ErrorKind::InvalidData, e))?;
-            self.capabilities = login.capabilities & offered();
-            self.logged_in = true;
-            self.send(sequence.wrapping_add(1), &[&ok()])?;
-            return Ok(None);
-        }
-        let Some((command, body)) = payload.split_first() else { return Ok(None) };
-        match Command::from_byte(*command) {
-            Command::Query if reads(body) => Ok(Some(Answer::TextRow)),
-            Command::StmtExecute => {
-                let number = body.first_chunk().map_or(0, |bytes| u32::from_le_bytes(*bytes));
-                let reads = self.reads.get(number as usize).copied().unwrap_or_default();
-                Ok(Some(if reads { Answer::BinaryRow } else { Answer::Ok }))
-            }
-            Command::StmtPrepare => {
-                self.prepare(body)?;
-                Ok(None)
-            }
-            Command::Quit => Err(io::ErrorKind::ConnectionAborted.into()),
-            Command::StmtClose => Ok(None),
-            _ => Ok(Some(Answer::Ok)),
-        }
-    }
-
-    fn prepare(&mut self, sql: &[u8]) -> io::Result<()> {
-        let parameters = sql.iter().filter(|byte| **byte == b'?').count();
-        let mut head = vec![0];
-        head.extend_from_slice(&(self.reads.len() as u32).to_le_bytes());
-        head.extend_from_slice(&[0, 0]);
-        head.extend_from_slice(&(parameters as u16).to_le_bytes());
-        head.extend_from_slice(&[0, 0, 0]);
-        self.reads.push(reads(sql));
-        let parameter = Column::text("?").encode();
-        let mut parts: Vec<&[u8]> = vec![&head];
-        parts.extend(std::iter::repeat_n(parameter.as_slice(), parameters));
-        let eof = response::Eof::default().encode();
-        if parameters > 0 && !self.capabilities.contains(Capabilities::DEPRECATE_EOF) {
-            parts.push(&eof);
-        }
-        self.send(1, &parts)
-    }
-
-    fn answer(&mut self, answer: Answer) -> io::Result<()> {
-        let end = OkPacket { status: Status::AUTOCOMMIT, ..OkPacket::default() };
-        let column = Column::text("c").encode();
-        let end_of_rows = end.encode_end_of_rows(self.capabilities);
-        let eof = response::Eof { status: Status::AUTOCOMMIT, ..response::Eof::default() }.encode();
-        let row: &[u8] = match answer {
-            Answer::Ok => return self.send(1, &[&ok()]),
-            Answer::TextRow => b"\x011",
-            Answer::BinaryRow => b"\0\0\x011",
-        };
-        if self.capabilities.contains(Capabilities::DEPRECATE_EOF) {
-            self.send(1, &[&[1], &column, row, &end_of_rows])
-        } else {
-            self.send(1, &[&[1], &column, &eof, row, &eof])
-        }
-    }
-
-    fn send(&mut self, first: u8, payloads: &[&[u8]]) -> io::Result<()> {
-        let (mut out, mut sequence) = (Vec::with_capacity(128), first);
-        for payload in payloads {
-            packet::write(&mut out, &mut sequence, payload);
-        }
-        // Answers are small, and who does not read them is no concern of a test.
-        self.stream.write_all(&out)
-    }
-}
-
-fn reads(sql: &[u8]) -> bool {
-    sql.get(..6).is_some_and(|word| word.eq_ignore_ascii_case(b"SELECT"))
-}
-
-fn offered() -> Capabilities {
-    Capabilities::ORDINARY.with(Capabilities::DEPRECATE_EOF)
-}
-
-fn greeting(number: u64) -> Vec<u8> {
-    let greeting = Greeting {
-        version: "8.0.39-null".to_owned(),
-        connection_id: number as u32,
-        nonce: vec![b'n'; 20],
-        capabilities: offered(),
-        charset: 45,
-        status: Status::AUTOCOMMIT,
-        auth_plugin: auth::NATIVE_PASSWORD.to_owned(),
-    };
-    let mut out = Vec::new();
-    packet::write(&mut out, &mut 0, &greeting.encode());
-    out
-}
-
-fn ok() -> Vec<u8> {
-    let mut out = vec![0];
-    write::lenenc(&mut out, 0);
-    write::lenenc(&mut out, 0);
-    out.extend_from_slice(&Status::AUTOCOMMIT.bits().to_le_bytes());
-    out.extend_from_slice(&[0, 0]);
-    out
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -389,5 +300,15 @@ mod tests {
         let answered: Vec<_> = [0, 1, 2, 3].map(|at| two.answered(ms(at)).unwrap()).into();
         assert_eq!(answered, [ms(10), ms(11), ms(20), ms(21)]);
         assert_eq!(Queue::new(Service::Immediate).answered(ms(1)), None);
+    }
+
+    #[test]
+    fn a_server_on_its_own_core_answers_at_once_and_one_on_a_core_that_is_not_there_is_refused() {
+        let server = NullServer::on_its_own_core(Service::Immediate, 0).unwrap();
+        let mut stream = std::net::TcpStream::connect(server.address()).unwrap();
+        let mut greeting = [0; 5];
+        std::io::Read::read_exact(&mut stream, &mut greeting).unwrap();
+        assert_eq!(greeting[4], 10, "the protocol's version");
+        assert!(NullServer::on_its_own_core(Service::Immediate, 1000).is_err());
     }
 }

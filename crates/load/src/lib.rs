@@ -13,6 +13,7 @@
 //!     idle: 0,
 //!     read_only: false,
 //!     threads: 1,
+//!     busy: false,
 //!     arrivals: Arrivals::poisson(2000.0),
 //!     warm_up: std::time::Duration::from_secs(2),
 //!     time: std::time::Duration::from_secs(10),

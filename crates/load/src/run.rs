@@ -28,6 +28,9 @@ pub struct Plan {
     pub read_only: bool,
     /// Threads that send; see [`Plan::usual_threads`].
     pub threads: usize,
+    /// Threads never sleep: each looks for answers and arrivals again and again, and needs a core of its own. A core that
+    /// sleeps takes some 50 us to wake up, and as long again when an answer comes.
+    pub busy: bool,
     /// When.
     pub arrivals: Arrivals,
     /// Load before the measurement, not counted; its queue is drained before the measurement begins.

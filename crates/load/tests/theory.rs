@@ -27,6 +27,7 @@ fn plan(server: &NullServer, clients: u32, arrivals: Arrivals, time: Duration) -
         idle: 0,
         read_only: false,
         threads: 1,
+        busy: false,
         arrivals,
         warm_up: Duration::ZERO,
         time,
@@ -108,4 +109,15 @@ fn a_closed_loop_of_n_clients_has_the_throughput_of_its_bottleneck() {
     let plan = plan(&server, 6, Arrivals::closed(), Duration::from_secs(2));
     let with_idle = load::run(&Plan { idle: 30, ..plan }, &Default::default(), |_| ()).unwrap();
     assert!(with_idle.response.p50_ms > 11.0 && with_idle.response.p50_ms < 18.0, "{with_idle:?}");
+}
+
+#[test]
+fn a_generator_that_never_sleeps_serves_every_arrival_and_is_charged_only_for_its_work() {
+    let server = NullServer::start(Service::Immediate).unwrap();
+    let plan = plan(&server, 8, Arrivals::poisson(500.0), Duration::from_secs(2));
+    let outcome = load::run(&Plan { busy: true, ..plan }, &Default::default(), |_| ()).unwrap();
+    let totals = &outcome.totals;
+    assert!(totals.done > 800 && totals.done == totals.arrivals, "{totals:?}");
+    // It used all of a core, nearly all of it looking in vain.
+    assert!(outcome.generator.cpu_share < 0.5, "{:?}", outcome.generator.cpu_share);
 }

@@ -4,9 +4,12 @@
 //! |---|---|
 //! | point selects and read-write at 16 clients, closed loop | the same QPS, at what CPU of the client |
 //! | the null server, the client pinned to one core | how much one core can send at most |
-//! | the null server in an open loop, about a quarter of that | the generator's own part of a latency |
+//! | the null server in an open loop, about a quarter of that | the generator's own part of a latency, asleep between arrivals and with `--busy` |
 //! | a server that stands still for 500 ms once (`freeze.rs`) | who sees it, and who does not |
 //! | statements by digest, keys by chi-square (`likeness.rs`) | that it is the same load |
+//!
+//! The null server has the last core to itself and never sleeps there, the client has the first: where both share cores, or a
+//! core has to wake up for each answer, it is the machine's scheduling that is measured.
 //!
 //! CPU is that of the whole client process from its start to its end, read from `/proc` when it has ended and before it
 //! is reaped: its start and the logins are on the bill, alike for both.
@@ -28,7 +31,6 @@ use crate::{exit, terminal};
 use anyhow::{Context, anyhow, bail};
 use clap::Args;
 use freeze::Frozen;
-use lab::null::{NullServer, Service};
 use likeness::Likeness;
 use rand::SeedableRng;
 use rand::rngs::SmallRng;
@@ -113,6 +115,8 @@ struct Sample {
 /// The generator's own part of a latency, at the null server.
 #[derive(Clone, Debug, Serialize)]
 struct OwnLatency {
+    /// The client never slept.
+    busy: bool,
     rate: f64,
     cpu_share: f64,
     p50_ms: f64,
@@ -164,7 +168,7 @@ pub(crate) async fn run(mut args: GeneratorArgs) -> anyhow::Result<ExitCode> {
     }
     let tools = [find("sysbench")?, find("taskset")?];
     let directory = output::Directory::new(args.out.as_deref(), "load", args.quick)?;
-    let cells = args.rounds * (2 * CASES.len() as u32 + 1);
+    let cells = args.rounds * (2 * CASES.len() as u32 + 2);
     let beside = likeness::ABOUT_SECONDS + 3 * (freeze::SECONDS + 1);
     let seconds = cells * (args.seconds + 1) + beside;
     // Each load that hangs is given up, and the first that is ends the run.
@@ -224,8 +228,7 @@ async fn measure(args: &GeneratorArgs, tools: &[PathBuf; 2], server: &Server) ->
     let log = server.directory().join("bench.log");
     let prepare = sysbench::prepare(server.address, args.rows);
     Program::start("sysbench", &tools[0], &prepare, &log)?.finish(GRACE).await?;
-    let null = NullServer::start(Service::Immediate)?;
-    let site = Site { args, tools, server, null: null.address(), log };
+    let site = Site { args, tools, server, log };
     let mut rng = SmallRng::seed_from_u64(args.seed);
     let mut measured = Measured::default();
     for round in 1..=args.rounds {
@@ -239,8 +242,10 @@ async fn measure(args: &GeneratorArgs, tools: &[PathBuf; 2], server: &Server) ->
         }
         let most =
             measured.samples.iter().rev().find(|s| s.case == Case::OneCore && s.tool == Tool::Headroom);
-        if let Some(most) = most {
-            measured.own_latency.push(site.own_latency(most.qps * OWN_LATENCY_SHARE).await?);
+        if let Some(most) = most.map(|sample| sample.qps) {
+            for busy in [false, true] {
+                measured.own_latency.push(site.own_latency(most * OWN_LATENCY_SHARE, busy).await?);
+            }
         }
     }
     terminal::complain("the server stands still for 500 ms, three times");

@@ -229,6 +229,7 @@ impl MeasureBenchArgs {
             idle: 0,
             read_only: true,
             threads: 1,
+            busy: false,
             arrivals: Arrivals::poisson(START),
             warm_up: Duration::from_secs(2),
             time: asked.trial,

@@ -10,7 +10,7 @@ use crate::reply::{Reply, ReplyReader};
 use crate::target::{Peer, Place};
 use crate::workload::{Lane, Prepared};
 use rustix::io::Errno;
-use rustix::net::{AddressFamily, SendFlags, SocketFlags, SocketType, sockopt};
+use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, sockopt};
 use sealed::Sealed;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -213,9 +213,10 @@ impl Connection {
     fn read(&mut self, poll: &Poll, shared: &Shared, buffer: &mut [u8]) -> Result<Option<Got>, Trouble> {
         loop {
             let Some(socket) = &self.socket else { return Err(Trouble::Closed) };
-            let count = match rustix::io::read(socket, &mut *buffer) {
-                Ok(0) => return Err(Trouble::Closed),
-                Ok(count) => count,
+            // Goes to the socket directly, where `read` asks the file system layer first.
+            let count = match rustix::net::recv(socket, &mut *buffer, RecvFlags::empty()) {
+                Ok((0, _)) => return Err(Trouble::Closed),
+                Ok((count, _)) => count,
                 Err(Errno::AGAIN) => return Ok(None),
                 Err(Errno::INTR) => continue,
                 Err(error) => return Err(Trouble::Io(error)),

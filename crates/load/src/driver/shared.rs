@@ -23,6 +23,8 @@ pub(crate) struct Shared {
     pub(crate) connections: u32,
     /// Sessions are read-only for the server too.
     pub(crate) read_only: bool,
+    /// Threads never sleep.
+    pub(crate) busy: bool,
     /// Moments are counted from here, in ns.
     pub(crate) base: Instant,
     /// Where the variants of each statement begin among the places of prepared statements.
@@ -34,7 +36,7 @@ pub(crate) struct Shared {
 
 impl Shared {
     pub(crate) fn new(plan: &Plan) -> Result<Self, LoadError> {
-        let Plan { workload, target, clients, idle, read_only, .. } = plan;
+        let Plan { workload, target, clients, idle, read_only, busy, .. } = plan;
         workload.check()?;
         let lanes = workload.lanes().map(|lane| Ok((lane, target.resolve(lane)?)));
         let lanes = lanes.collect::<Result<Vec<_>, LoadError>>()?;
@@ -56,6 +58,7 @@ impl Shared {
             clients: *clients,
             connections: clients.saturating_add(*idle),
             read_only: *read_only,
+            busy: *busy,
             base: Instant::now(),
             first,
             places,

@@ -126,10 +126,13 @@ impl<'a> Thread<'a> {
     fn phase(&mut self, phase: &Phase) -> Result<Tally, LoadError> {
         self.begin_phase(phase);
         let cpu = cpu_time();
+        // Busy threads use all of their CPU: what they looked for in vain is not work.
+        let mut vain = 0;
         loop {
             let now = self.shared.now();
             self.roll_second(now);
             self.open_some(now);
+            let begun = self.tally.arrivals;
             let next = self.begin_due(now, phase);
             let stopped = phase.stop.load(Ordering::Relaxed);
             let over = now >= phase.end && self.in_flight == 0 && next.is_none();
@@ -139,10 +142,13 @@ impl<'a> Thread<'a> {
             let until = next.unwrap_or(u64::MAX).min(now + TICK).min(phase.grace);
             let until = if now < phase.end { until.min(phase.end) } else { until };
             let until = until.min(self.second_ends());
-            self.wait(until, now)?;
+            let count = self.wait(until, now)?;
+            if self.shared.busy && count == 0 && self.tally.arrivals == begun {
+                vain += self.shared.now() - now;
+            }
         }
         self.end_phase(phase);
-        self.tally.cpu = cpu_time().saturating_sub(cpu);
+        self.tally.cpu = cpu_time().saturating_sub(cpu).saturating_sub(vain);
         self.tally.wall = self.shared.now().min(phase.grace).saturating_sub(phase.start);
         Ok(std::mem::replace(&mut self.tally, Tally::new(&self.shared.workload)))
     }

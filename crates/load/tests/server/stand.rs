@@ -87,6 +87,7 @@ impl Stand {
             idle: 0,
             read_only: false,
             threads: 2,
+            busy: false,
             arrivals: Arrivals::closed(),
             warm_up: Duration::ZERO,
             time: Duration::from_millis(300),

@@ -6,6 +6,7 @@ use super::super::sysbench;
 use super::{CLIENTS, Case, GRACE, GeneratorArgs, OwnLatency, Sample, Tool};
 use crate::child::Program;
 use anyhow::{Context, bail};
+use lab::null::{NullServer, Service};
 use serde_json::Value;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -17,15 +18,16 @@ pub(super) struct Site<'a> {
     pub(super) args: &'a GeneratorArgs,
     pub(super) tools: &'a [PathBuf; 2],
     pub(super) server: &'a Server,
-    pub(super) null: SocketAddr,
     pub(super) log: PathBuf,
 }
 
 impl Site<'_> {
     pub(super) async fn sample(&self, round: u32, case: Case, tool: Tool) -> anyhow::Result<Sample> {
+        let null = (case == Case::OneCore).then(null_server).transpose()?;
+        let target = null.as_ref().map_or(self.server.address, NullServer::address);
         let arguments = match tool {
-            Tool::Sysbench => self.sysbench(case),
-            Tool::Headroom => self.headroom(case, &[]),
+            Tool::Sysbench => self.sysbench(case, target),
+            Tool::Headroom => self.headroom(case, target, &[]),
         };
         let program = match tool {
             Tool::Sysbench => self.tools[0].clone(),
@@ -59,12 +61,16 @@ impl Site<'_> {
         Ok(Sample { round, case, tool, qps, client_cpu_us: each(client), server_cpu_us, p50_ms, p99_ms })
     }
 
-    pub(super) async fn own_latency(&self, rate: f64) -> anyhow::Result<OwnLatency> {
+    pub(super) async fn own_latency(&self, rate: f64, busy: bool) -> anyhow::Result<OwnLatency> {
+        let null = null_server()?;
         let rate = rate.round().max(100.0);
-        let open = ["--rate".to_owned(), rate.to_string()];
-        let (text, _) = self.client(ourselves()?, self.headroom(Case::OneCore, &open), false).await?;
+        let mut open = vec!["--rate".to_owned(), rate.to_string()];
+        open.extend(busy.then(|| "--busy".to_owned()));
+        let (text, _) =
+            self.client(ourselves()?, self.headroom(Case::OneCore, null.address(), &open), true).await?;
         let found = outcome(&text)?;
         Ok(OwnLatency {
+            busy,
             rate,
             cpu_share: figure(&found, "/generator/cpu_share")?,
             p50_ms: figure(&found, "/response/p50_ms")?,
@@ -73,38 +79,28 @@ impl Site<'_> {
         })
     }
 
-    fn sysbench(&self, case: Case) -> Vec<String> {
-        let (target, script) = self.target(case);
+    fn sysbench(&self, case: Case, target: SocketAddr) -> Vec<String> {
         let mut arguments = sysbench::run(target, self.args.rows, CLIENTS, self.args.seconds);
-        script.clone_into(&mut arguments[0]);
+        workload(case).clone_into(&mut arguments[0]);
         if matches!(case, Case::PointSelects | Case::ReadWrite) {
             arguments.retain(|argument| argument != "--db-ps-mode=disable");
         }
         arguments
     }
 
-    fn headroom(&self, case: Case, more: &[String]) -> Vec<String> {
-        let (target, workload) = self.target(case);
+    fn headroom(&self, case: Case, target: SocketAddr, more: &[String]) -> Vec<String> {
         let given = [
             ("--distribution", "uniform".to_owned()),
             ("--table-size", self.args.rows.to_string()),
             ("--clients", CLIENTS.to_string()),
             ("--time", format!("{}s", self.args.seconds)),
         ];
-        let mut arguments = load(workload, target, &given);
+        let mut arguments = load(workload(case), target, &given);
         if matches!(case, Case::PointSelectsText | Case::OneCore) {
             arguments.push("--text".to_owned());
         }
         arguments.extend_from_slice(more);
         arguments
-    }
-
-    fn target(&self, case: Case) -> (SocketAddr, &'static str) {
-        match case {
-            Case::PointSelects | Case::PointSelectsText => (self.server.address, "oltp_point_select"),
-            Case::ReadWrite => (self.server.address, "oltp_read_write"),
-            Case::OneCore => (self.null, "oltp_point_select"),
-        }
     }
 
     async fn client(
@@ -122,6 +118,23 @@ impl Site<'_> {
         };
         client(&program, &arguments, &self.log, self.args.seconds).await
     }
+}
+
+fn workload(case: Case) -> &'static str {
+    match case {
+        Case::PointSelects | Case::PointSelectsText | Case::OneCore => "oltp_point_select",
+        Case::ReadWrite => "oltp_read_write",
+    }
+}
+
+/// On the last core, where there are several; only while it is measured, because it never sleeps there.
+fn null_server() -> anyhow::Result<NullServer> {
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let server = match cores {
+        1 => NullServer::start(Service::Immediate),
+        cores => NullServer::on_its_own_core(Service::Immediate, cores - 1),
+    };
+    server.context("starting the null server")
 }
 
 /// Runs a client for about so many seconds, to its end: what it said, and its CPU time.

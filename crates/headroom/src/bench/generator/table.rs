@@ -44,9 +44,10 @@ pub(super) fn markdown(report: &Report) -> String {
         ]
     };
     text.push_str(&section("Closed loop, 16 clients", &head, report.rows.iter().map(row)));
-    let head = [">rate", ">CPU share of its thread", ">p50 us", ">p99 us", ">own lateness p99 us"];
+    let head = ["client", ">rate", ">CPU share of its thread", ">p50 us", ">p99 us", ">own lateness p99 us"];
     let rows = report.own_latency.iter().map(|own| {
         vec![
+            if own.busy { "--busy" } else { "sleeps" }.to_owned(),
             format!("{:.0}", own.rate),
             format!("{:.0} %", own.cpu_share * 100.0),
             format!("{:.0}", own.p50_ms * 1e3),

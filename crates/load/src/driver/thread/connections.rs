@@ -66,13 +66,14 @@ impl Thread<'_> {
         }
     }
 
-    /// Waits until a moment, and takes what happened.
-    pub(super) fn wait(&mut self, until: u64, now: u64) -> Result<(), LoadError> {
-        let count = self.poll.wait(Duration::from_nanos(until.saturating_sub(now)))?;
+    /// Waits until a moment, and takes what happened; returns how much that was.
+    pub(super) fn wait(&mut self, until: u64, now: u64) -> Result<usize, LoadError> {
+        let longest = if self.shared.busy { 0 } else { until.saturating_sub(now) };
+        let count = self.poll.wait(Duration::from_nanos(longest))?;
         for n in 0..count {
             self.take(self.poll.happened(n));
         }
-        Ok(())
+        Ok(count)
     }
 
     #[inline]
