@@ -3,7 +3,7 @@
 
 mod progress;
 mod text;
-mod tls;
+pub(crate) mod tls;
 mod workload;
 
 use crate::environment::Environment;
@@ -12,6 +12,7 @@ use crate::{exit, option_files, report_command};
 use anyhow::{Context, bail};
 use clap::{Args, Subcommand, ValueEnum};
 use fleet::Address;
+use fleet::config::Tls;
 use load::arrivals::{Arrivals, Open, Spacing};
 use load::store::Store;
 use load::{Account, Plan, Target};
@@ -311,24 +312,31 @@ impl TargetArgs {
         if readers.is_empty() && writers.is_empty() {
             bail!("nothing says where to send it; name a server with --server db1:3306");
         }
-        let file = login(self.option_file.as_deref(), environment)?;
-        let tls = self.tls.complete(&file)?;
-        let account = named(self.user.as_deref(), file, &self.database, environment)?;
+        let (account, tls) = account_with_tls(
+            self.user.as_deref(),
+            self.option_file.as_deref(),
+            &self.database,
+            &self.tls,
+            environment,
+        )?;
         Ok(Target { readers, writers, account, tls })
     }
 }
 
-/// Who logs in: the flag, else the option file, else the environment.
+/// Who logs in, and TLS: the flags, else the option file, else the environment.
 ///
 /// # Errors
-/// An option file that cannot be read, or no account at all.
-pub(crate) fn account(
+/// An option file that cannot be read, no account at all, TLS whose files are not named.
+pub(crate) fn account_with_tls(
     user: Option<&str>,
     option_file: Option<&Path>,
     database: &str,
+    tls: &tls::TlsArgs,
     environment: &Environment,
-) -> anyhow::Result<Account> {
-    named(user, login(option_file, environment)?, database, environment)
+) -> anyhow::Result<(Account, Option<Tls>)> {
+    let file = login(option_file, environment)?;
+    let tls = tls.complete(&file)?;
+    Ok((named(user, file, database, environment)?, tls))
 }
 
 /// What the option file says: the one that is named, else `~/.my.cnf` where there is one.

@@ -6,7 +6,7 @@ mod text;
 
 use crate::environment::Environment;
 use crate::key::KeyArgs;
-use crate::load_command;
+use crate::load_command::{self, tls::TlsArgs};
 use crate::terminal::{self, Paint};
 use crate::{exit, interrupted};
 use anyhow::{Context, bail};
@@ -56,6 +56,8 @@ pub(crate) struct ReplayArgs {
     /// Option file with user and password, in the format of ~/.my.cnf (which is the default).
     #[arg(long, value_name = "FILE")]
     option_file: Option<PathBuf>,
+    #[command(flatten)]
+    tls: TlsArgs,
     /// Database of sessions that were in none.
     #[arg(long, short, value_name = "NAME", default_value = "")]
     database: String,
@@ -85,10 +87,11 @@ pub(crate) struct ReplayArgs {
 /// Runs `headroom replay`.
 pub(crate) async fn run(args: ReplayArgs, environment: &Environment) -> anyhow::Result<ExitCode> {
     let key = args.key.key()?;
-    let account = load_command::account(
+    let (account, tls) = load_command::account_with_tls(
         args.user.as_deref(),
         args.option_file.as_deref(),
         &args.database,
+        &args.tls,
         environment,
     )?;
     let (script, groups) = script(&args.file, key.as_ref(), !args.write_too, args.memory << 20)?;
@@ -99,6 +102,7 @@ pub(crate) async fn run(args: ReplayArgs, environment: &Environment) -> anyhow::
     let usual = load::Plan::usual_threads(script.sessions.len() as u32, cores);
     let plan = ReplayPlan {
         target: args.server.clone(),
+        tls,
         account,
         speed: args.speed,
         read_only: !args.write_too,

@@ -7,6 +7,7 @@ mod client;
 mod connection;
 mod phase;
 pub(crate) mod poll;
+pub(crate) mod sealed;
 mod shared;
 mod thread;
 

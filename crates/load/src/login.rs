@@ -97,9 +97,15 @@ impl Handshake {
         Self { transport, ..Self::default() }
     }
 
-    /// TLS is not begun, and nobody can listen in all the same, or anybody.
-    pub(crate) fn without_tls(&mut self, private: bool) {
-        self.transport = if private { Transport::Private } else { Transport::Open };
+    /// The login as it would be without TLS and without a proof, for who follows the session and must not know of either.
+    pub(crate) fn in_the_clear(&self, account: &Account) -> Vec<u8> {
+        let capabilities = self.capabilities.without(Capabilities::SSL);
+        self.login_with(account, capabilities, &[])
+    }
+
+    /// Whether the server has greeted.
+    pub(crate) fn is_greeted(&self) -> bool {
+        self.greeted
     }
 
     /// Takes the server's next packet and puts the answer to it into `out`.
@@ -212,8 +218,12 @@ impl Handshake {
     }
 
     fn login(&self, account: &Account, proof: &[u8]) -> Vec<u8> {
+        self.login_with(account, self.capabilities, proof)
+    }
+
+    fn login_with(&self, account: &Account, capabilities: Capabilities, proof: &[u8]) -> Vec<u8> {
         let login = Login {
-            capabilities: self.capabilities,
+            capabilities,
             max_packet: 1 << 30,
             // utf8mb4_general_ci
             charset: 45,

@@ -21,8 +21,9 @@ pub use script::{Choice, LeftOut, Script, ScriptSession, Step, What};
 
 use crate::error::LoadError;
 use crate::login::Account;
-use crate::target::Peer;
+use crate::target::{Peer, Secrecy};
 use fleet::Address;
+use fleet::config::Tls;
 use player::Player;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
@@ -39,6 +40,8 @@ const LOOK: Duration = Duration::from_millis(200);
 pub struct ReplayPlan {
     /// Where to.
     pub target: Address,
+    /// TLS to it, as MySQL's clients understand these words; `None` is never.
+    pub tls: Option<Tls>,
     /// Who logs in, for all sessions; its database where a session was in none.
     pub account: Account,
     /// Recorded time over replayed time.
@@ -101,6 +104,8 @@ struct Common<'a> {
     script: &'a Script,
     plan: &'a ReplayPlan,
     peer: Peer,
+    /// How TLS is begun; `None` where it never is.
+    secrecy: Option<Secrecy>,
     stop: &'a AtomicBool,
     done: AtomicU64,
     failed: AtomicU64,
@@ -135,7 +140,8 @@ pub fn replay(
     }
     let peer = Peer::resolve(&plan.target)?;
     let (done, failed) = (AtomicU64::new(0), AtomicU64::new(0));
-    let common = Common { script, plan, peer, stop, done, failed };
+    let secrecy = Secrecy::of(plan.tls.as_ref())?;
+    let common = Common { script, plan, peer, secrecy, stop, done, failed };
     let threads = plan.threads.clamp(1, script.sessions.len().max(1));
     std::thread::scope(|scope| {
         let (tell, told) = channel();

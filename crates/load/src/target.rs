@@ -45,6 +45,15 @@ pub(crate) enum Place {
     Unix(PathBuf),
 }
 
+impl Secrecy {
+    /// How TLS is begun; `None` where it never is.
+    pub(crate) fn of(tls: Option<&Tls>) -> Result<Option<Self>, LoadError> {
+        let Some(tls) = tls else { return Ok(None) };
+        let config = tls::client(tls).map_err(|error| LoadError::Plan(error.to_string()))?;
+        Ok(config.map(|config| Self { config, mode: tls.mode }))
+    }
+}
+
 impl Target {
     /// One server for everything.
     pub fn single(address: Address, account: Account) -> Self {
@@ -53,9 +62,7 @@ impl Target {
 
     /// How TLS is begun; `None` where it never is.
     pub(crate) fn secrecy(&self) -> Result<Option<Secrecy>, LoadError> {
-        let Some(tls) = &self.tls else { return Ok(None) };
-        let config = tls::client(tls).map_err(|error| LoadError::Plan(error.to_string()))?;
-        Ok(config.map(|config| Secrecy { config, mode: tls.mode }))
+        Secrecy::of(self.tls.as_ref())
     }
 
     /// The addresses of a lane.
@@ -88,11 +95,6 @@ impl Peer {
             }
         };
         Ok(Self { address: address.clone(), at })
-    }
-
-    /// Whether nobody can listen in without TLS: a unix socket.
-    pub(crate) fn is_private(&self) -> bool {
-        matches!(self.at, Place::Unix(_))
     }
 
     /// What a login there is like. On a unix socket nobody can listen in, so that TLS has to be demanded.

@@ -240,6 +240,7 @@ async fn send(lab: &Lab, file: &Path) -> anyhow::Result<(ReplayView, BTreeMap<St
     let at = lab.real("a1")?;
     let plan = ReplayPlan {
         target: Address::tcp(at.ip().to_string(), at.port()),
+        tls: None,
         account: load::Account {
             user: Account::App.user().to_owned(),
             password: lab.password(Account::App).to_owned(),

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 
 /// How TLS is begun.
 #[derive(Args, Debug, Clone, Default)]
-pub(super) struct TlsArgs {
+pub(crate) struct TlsArgs {
     /// TLS to the servers, as in mysql [default: from the option file, else DISABLED].
     #[arg(long, value_enum, ignore_case = true, value_name = "MODE")]
     ssl_mode: Option<Mode>,

@@ -1,9 +1,9 @@
 //! One connection: from `connect` over TLS, login and prepares to answers, without ever blocking.
 
-mod sealed;
 mod trouble;
 
 use super::poll::{Happened, Poll};
+use super::sealed::Sealed;
 use super::shared::Shared;
 use crate::login::{Handshake, LoginStep};
 use crate::reply::{Reply, ReplyReader};
@@ -11,7 +11,6 @@ use crate::target::{Peer, Place};
 use crate::workload::{Lane, Prepared};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, sockopt};
-use sealed::Sealed;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 pub(super) use trouble::Trouble;

@@ -1,9 +1,10 @@
-//! Live: one session of a replay, from `connect` to its end, without ever blocking. The tracker of `wire` reads its answers, as
-//! the router's did while recording, so that rows are counted alike.
+//! Live: one session of a replay, from `connect` over TLS and login to its end, without ever blocking. The tracker of `wire`
+//! reads its answers, as the router's did while recording, so that rows are counted alike.
 
-use super::Took;
 use super::script::{ScriptSession, Step};
+use super::{Common, Took};
 use crate::driver::poll::Poll;
+use crate::driver::sealed::Sealed;
 use crate::login::{Account, Handshake, LoginFailure, LoginStep};
 use crate::target::{Peer, Place};
 use rustix::io::Errno;
@@ -28,8 +29,12 @@ pub(super) struct Live<'a> {
     token: u64,
     socket: Option<OwnedFd>,
     tracker: Tracker,
+    /// What is still to be sent; with TLS, what is still to be encrypted.
     out: Vec<u8>,
     sent: usize,
+    sealed: Option<Box<Sealed>>,
+    /// The server's first packet.
+    greeting: Vec<u8>,
     /// Registered for room to write.
     writes: bool,
     /// What is sent before the next step.
@@ -102,6 +107,8 @@ impl<'a> Live<'a> {
             tracker: Tracker::new(),
             out: Vec::new(),
             sent: 0,
+            sealed: None,
+            greeting: Vec::new(),
             writes: false,
             setup: VecDeque::new(),
             prepared: HashMap::new(),
@@ -154,11 +161,12 @@ impl<'a> Live<'a> {
     }
 
     /// The socket can be written.
-    pub(super) fn writable(&mut self, poll: &Poll) -> Result<(), String> {
+    pub(super) fn writable(&mut self, poll: &Poll, common: &Common<'_>) -> Result<(), String> {
         if matches!(self.stage, Stage::Connecting) {
             let Some(socket) = &self.socket else { return Ok(()) };
             sockopt::socket_error(socket).map_err(io)?.map_err(io)?;
-            self.stage = Stage::LoggingIn(Box::default(), Vec::new());
+            let transport = common.peer.transport(common.secrecy.as_ref());
+            self.stage = Stage::LoggingIn(Box::new(Handshake::new(transport)), Vec::new());
         }
         self.flush(poll)
     }
@@ -167,8 +175,7 @@ impl<'a> Live<'a> {
     pub(super) fn readable(
         &mut self,
         poll: &Poll,
-        account: &Account,
-        private: bool,
+        common: &Common<'_>,
         buffer: &mut [u8],
         now: impl Fn() -> u64,
     ) -> Result<Got, String> {
@@ -182,16 +189,41 @@ impl<'a> Live<'a> {
                 Err(Errno::INTR) => continue,
                 Err(error) => return Err(io(error)),
             };
-            let bytes = &buffer[..count];
-            let mut heard = Heard::default();
-            self.tracker.server_bytes_heard(bytes, &mut heard);
-            if matches!(self.stage, Stage::LoggingIn(..)) {
-                if self.log_in(bytes, poll, account, private)? {
-                    got = self.go_on(poll)?;
+            let found = match &mut self.sealed {
+                None => self.understand(poll, common, &buffer[..count], &now)?,
+                Some(sealed) => {
+                    let mut plain = sealed.open(&buffer[..count])?;
+                    let found = self.understand(poll, common, &plain, &now)?;
+                    plain.clear();
+                    if let Some(sealed) = &mut self.sealed {
+                        sealed.give_back(plain);
+                    }
+                    // The handshake has something to say, and so may a change of keys.
+                    self.flush(poll)?;
+                    found
                 }
-            } else if let Some(finish) = heard.0 {
-                got = self.answered(finish, poll, now())?;
+            };
+            if !matches!(found, Got::Nothing) {
+                got = found;
             }
+        }
+    }
+
+    fn understand(
+        &mut self,
+        poll: &Poll,
+        common: &Common<'_>,
+        bytes: &[u8],
+        now: &impl Fn() -> u64,
+    ) -> Result<Got, String> {
+        if matches!(self.stage, Stage::LoggingIn(..)) {
+            return if self.log_in(bytes, poll, common)? { self.go_on(poll) } else { Ok(Got::Nothing) };
+        }
+        let mut heard = Heard::default();
+        self.tracker.server_bytes_heard(bytes, &mut heard);
+        match heard.0 {
+            Some(finish) => self.answered(finish, poll, now()),
+            None => Ok(Got::Nothing),
         }
     }
 
@@ -272,30 +304,41 @@ impl<'a> Live<'a> {
         Ok(Got::Nothing)
     }
 
-    /// Returns whether it is logged in.
-    fn log_in(
-        &mut self,
-        bytes: &[u8],
-        poll: &Poll,
-        account: &Account,
-        private: bool,
-    ) -> Result<bool, String> {
+    /// Returns whether it is logged in. The tracker is told of the login as it would be without TLS and proofs.
+    fn log_in(&mut self, bytes: &[u8], poll: &Poll, common: &Common<'_>) -> Result<bool, String> {
         let Stage::LoggingIn(handshake, input) = &mut self.stage else { return Ok(false) };
         input.extend_from_slice(bytes);
         let account = match self.script.database.as_str() {
-            "" => account.clone(),
-            database => Account { database: database.to_owned(), ..account.clone() },
+            "" => common.plan.account.clone(),
+            database => Account { database: database.to_owned(), ..common.plan.account.clone() },
         };
-        handshake.without_tls(private);
-        let (mut used, mut done, mut out) = (0, false, Vec::new());
+        let (mut used, mut done) = (0, false);
         while let Some(found) = packet::first(&input[used..]) {
+            if !handshake.is_greeted() {
+                self.greeting = input[used..used + found.used].to_vec();
+            }
             used += found.used;
-            let step = handshake.packet(&account, found.sequence, found.payload, &mut out);
-            done |= matches!(step.map_err(refusal)?, LoginStep::Done(_));
+            match handshake.packet(&account, found.sequence, found.payload, &mut self.out).map_err(refusal)? {
+                LoginStep::Wait => {}
+                LoginStep::BeginTls => {
+                    // The SSLRequest goes in the clear, what follows it does not.
+                    let request = std::mem::take(&mut self.out);
+                    handshake.secured(&account, &mut self.out).map_err(refusal)?;
+                    let sealed = Sealed::begin(common.secrecy.as_ref(), &common.peer.address, request)?;
+                    self.sealed = Some(Box::new(sealed));
+                }
+                LoginStep::Done(_) => {
+                    let (mut login, mut ok) = (Vec::new(), Vec::new());
+                    packet::write(&mut login, &mut 1, &handshake.in_the_clear(&account));
+                    packet::write(&mut ok, &mut 2, found.payload);
+                    self.tracker.server_bytes(&self.greeting);
+                    self.tracker.client_bytes(&login);
+                    self.tracker.server_bytes(&ok);
+                    done = true;
+                }
+            }
         }
         input.drain(..used);
-        self.tracker.client_bytes(&out);
-        self.out.append(&mut out);
         self.flush(poll)?;
         if done {
             self.set_up(false, &[]);
@@ -348,17 +391,25 @@ impl<'a> Live<'a> {
 
     fn flush(&mut self, poll: &Poll) -> Result<(), String> {
         let Some(socket) = &self.socket else { return Ok(()) };
-        while self.sent < self.out.len() {
-            match rustix::net::send(socket, &self.out[self.sent..], SendFlags::NOSIGNAL) {
+        let out = match &mut self.sealed {
+            None => &mut self.out,
+            Some(sealed) => {
+                sealed.seal(&self.out)?;
+                self.out.clear();
+                sealed.out()
+            }
+        };
+        while self.sent < out.len() {
+            match rustix::net::send(socket, &out[self.sent..], SendFlags::NOSIGNAL) {
                 Ok(count) => self.sent += count,
                 Err(Errno::AGAIN) => break,
                 Err(Errno::INTR) => {}
                 Err(error) => return Err(io(error)),
             }
         }
-        let full = self.sent < self.out.len();
+        let full = self.sent < out.len();
         if !full {
-            self.out.clear();
+            out.clear();
             self.sent = 0;
         }
         if full != self.writes {

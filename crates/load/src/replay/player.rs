@@ -227,7 +227,7 @@ impl<'a> Player<'a> {
             let happened = self.poll.happened(n);
             let at = happened.token as usize;
             if happened.writable
-                && let Err(why) = self.lives[at].writable(&self.poll)
+                && let Err(why) = self.lives[at].writable(&self.poll, self.common)
             {
                 self.fail(at, why);
             }
@@ -244,8 +244,7 @@ impl<'a> Player<'a> {
         }
         let (start, common) = (self.start, self.common);
         let now = || Instant::now().saturating_duration_since(start).as_nanos() as u64;
-        let (account, private) = (&common.plan.account, common.peer.is_private());
-        match self.lives[at].readable(&self.poll, account, private, &mut self.buffer, now) {
+        match self.lives[at].readable(&self.poll, common, &mut self.buffer, now) {
             Ok(Got::Nothing) => {}
             Ok(Got::Ready) => self.advance_if_begun(at),
             Ok(Got::Answered(step, took)) => {

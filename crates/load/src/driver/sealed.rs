@@ -7,7 +7,7 @@ use std::io::{Read, Write};
 
 /// TLS that has begun.
 #[derive(Debug)]
-pub(super) struct Sealed {
+pub(crate) struct Sealed {
     tls: ClientConnection,
     /// Ready for the socket.
     out: Vec<u8>,
@@ -17,7 +17,7 @@ pub(super) struct Sealed {
 
 impl Sealed {
     /// Begins it with a server; `before` goes out in the clear first.
-    pub(super) fn begin(
+    pub(crate) fn begin(
         secrecy: Option<&Secrecy>,
         address: &Address,
         before: Vec<u8>,
@@ -29,7 +29,7 @@ impl Sealed {
     }
 
     /// Seals what is to be sent, and whatever TLS itself has to say. Before the handshake is over, it keeps it.
-    pub(super) fn seal(&mut self, plain: &[u8]) -> Result<(), String> {
+    pub(crate) fn seal(&mut self, plain: &[u8]) -> Result<(), String> {
         let failed = |error: std::io::Error| error.to_string();
         self.tls.writer().write_all(plain).map_err(failed)?;
         while self.tls.wants_write() {
@@ -39,12 +39,12 @@ impl Sealed {
     }
 
     /// What is ready for the socket.
-    pub(super) fn out(&mut self) -> &mut Vec<u8> {
+    pub(crate) fn out(&mut self) -> &mut Vec<u8> {
         &mut self.out
     }
 
     /// Opens what came; give the result back when it was looked at.
-    pub(super) fn open(&mut self, mut bytes: &[u8]) -> Result<Vec<u8>, String> {
+    pub(crate) fn open(&mut self, mut bytes: &[u8]) -> Result<Vec<u8>, String> {
         let mut plain = std::mem::take(&mut self.plain);
         while !bytes.is_empty() {
             self.tls.read_tls(&mut bytes).map_err(|error| error.to_string())?;
@@ -57,7 +57,7 @@ impl Sealed {
     }
 
     /// Takes back what [`Sealed::open`] gave, to be used again.
-    pub(super) fn give_back(&mut self, plain: Vec<u8>) {
+    pub(crate) fn give_back(&mut self, plain: Vec<u8>) {
         self.plain = plain;
     }
 }
