@@ -11,7 +11,7 @@ help: ## this list
 	  || sed -n 's/^\([a-z-]*\):.*## /  make \1   /p' $(MAKEFILE_LIST)
 
 install: ## what all targets need, from the distribution's packages (sudo when not root)
-	@scripts/install.sh build servers bench drivers mysql
+	@scripts/install.sh build servers bench drivers mysql browser
 
 build: ## the binary: target/release/headroom
 	@scripts/install.sh build
@@ -23,7 +23,7 @@ demo: ## the whole thing on real servers of this machine, under two minutes, the
 	target/release/headroom demo
 
 test: ## lint, every test, real drivers, MariaDB and MySQL; ends with "N passed, N failed, N skipped"
-	@scripts/install.sh build servers bench drivers mysql
+	@scripts/install.sh build servers bench drivers mysql browser
 	@scripts/test.sh lint tests drivers mysql
 
 test-mysql: ## only the tests on a real mysqld (brought to target/mysql)

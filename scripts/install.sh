@@ -2,7 +2,7 @@
 # Installs what a group of targets needs and this machine lacks, from the distribution's packages; says
 # nothing when nothing is missing. One line is printed for each package that was put in.
 #
-#   scripts/install.sh build servers bench exporters drivers mysql chroot
+#   scripts/install.sh build servers bench exporters drivers mysql browser chroot
 #
 # Looks for commands, not for packages: a MariaDB or a Go of your own is as good as the distribution's.
 # The distribution's services (mariadb, haproxy, the exporters) are neither started nor enabled: only their programs are wanted.
@@ -22,10 +22,11 @@ main() {
             exporters) needs_of_exporters ;;
             drivers) needs_of_drivers ;;
             mysql) needs_of_mysql ;;
+            browser) needs_of_browser ;;
             rustup) need rustup rustup ;;
             chroot) need debootstrap debootstrap ;;
             *)
-                say "no group is called '$group': build, servers, bench, exporters, drivers, mysql, chroot"
+                say "no group is called '$group': build, servers, bench, exporters, drivers, mysql, browser, chroot"
                 exit 64
                 ;;
         esac
@@ -87,6 +88,14 @@ needs_of_mysql() {
     if grep -q '^ID=debian' /etc/os-release; then
         [ -e /usr/share/keyrings/debian-archive-keyring.gpg ] || want debian-archive-keyring
     fi
+}
+
+# Any Chromium will do. Ubuntu has it as a snap only, by another name.
+needs_of_browser() {
+    for name in chromium chromium-browser google-chrome google-chrome-stable; do
+        if command -v $name >/dev/null 2>&1; then return; fi
+    done
+    if grep -q '^ID=ubuntu' /etc/os-release 2>/dev/null; then want chromium-browser; else want chromium; fi
 }
 
 # need <command> <package>

@@ -25,6 +25,11 @@ use std::time::Duration;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
+/// Kinds of a page's parts.
+pub(crate) const MARKUP: &str = "text/html; charset=utf-8";
+pub(crate) const STYLE: &str = "text/css; charset=utf-8";
+pub(crate) const SCRIPT: &str = "text/javascript; charset=utf-8";
+
 /// What the admin address shows and commands: a running router, or a still life in tests.
 pub(crate) trait Live: Send + Sync + 'static {
     /// How things stand now.
@@ -89,9 +94,10 @@ fn routes(live: Arc<dyn Live>, open: bool) -> Router {
         .route("/undrain", post(undrain))
         .layer(middleware::from_fn(guard::meant_by_a_person));
     Router::new()
-        .route("/", get(|| page("text/html; charset=utf-8", include_str!("page/status.html"))))
-        .route("/page.css", get(|| page("text/css; charset=utf-8", include_str!("page/status.css"))))
-        .route("/page.js", get(|| page("text/javascript; charset=utf-8", include_str!("page/status.js"))))
+        .route("/", get(|| page(MARKUP, include_str!("page/status.html"))))
+        .route("/page.css", get(|| page(STYLE, include_str!("page/status.css"))))
+        .route("/page.js", get(|| page(SCRIPT, include_str!("page/status.js"))))
+        .route("/element.js", get(|| page(SCRIPT, include_str!("page/element.js"))))
         .route("/status.json", get(|State(live): State<Arc<dyn Live>>| async move { Json(live.status()) }))
         .route("/insight.json", get(insight))
         .route("/metrics", get(openmetrics))
@@ -104,7 +110,8 @@ fn routes(live: Arc<dyn Live>, open: bool) -> Router {
         .with_state(live)
 }
 
-async fn page(kind: &'static str, text: &'static str) -> impl IntoResponse {
+/// A part of a page that comes from the binary: nothing from elsewhere may be loaded, run or asked.
+pub(crate) async fn page(kind: &'static str, text: &'static str) -> impl IntoResponse {
     let policy = "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; img-src data:; \
                   base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
     let headers = [

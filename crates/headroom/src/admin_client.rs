@@ -31,6 +31,11 @@ impl AdminClient {
         Self { address }
     }
 
+    /// Where it is asked.
+    pub(crate) fn address(&self) -> &str {
+        &self.address
+    }
+
     /// How things stand.
     pub(crate) async fn status(&self) -> anyhow::Result<StatusView> {
         let (code, body) = self.ask("GET", "/status.json", None).await?;

@@ -213,6 +213,10 @@ pub(crate) struct WatchArgs {
     /// Length of the windows that are judged, 2s to 60s.
     #[arg(long, value_name = "DURATION", value_parser = window, default_value = "10s", conflicts_with = "agent")]
     pub(crate) window: Duration,
+    /// The router in front of the servers, by its admin address: it tells of flows and endpoints. Or 'off' [default:
+    /// $HEADROOM_ADMIN, else as the file says, else 127.0.0.1:9306].
+    #[arg(long, value_name = "ADDR")]
+    pub(crate) router: Option<String>,
     /// One window, then the answer.
     #[arg(long)]
     pub(crate) once: bool,
@@ -255,6 +259,10 @@ pub(crate) struct AgentArgs {
     /// Length of the windows that are judged, 2s to 60s.
     #[arg(long, value_name = "DURATION", value_parser = window, default_value = "10s")]
     pub(crate) window: Duration,
+    /// The router in front of the servers, by its admin address: it tells of flows and endpoints. Or 'off' [default:
+    /// $HEADROOM_ADMIN, else as the file says, else 127.0.0.1:9306].
+    #[arg(long, value_name = "ADDR")]
+    pub(crate) router: Option<String>,
     /// How log lines look on standard error.
     #[arg(long, value_name = "FORMAT", default_value = "text")]
     pub(crate) log_format: LogFormat,

@@ -179,7 +179,8 @@ fn server_view(server: &Server, statements_of_all: f64) -> ServerView {
     }
 }
 
-fn replication(replication: &Replication) -> String {
+/// State of the threads in words.
+pub(crate) fn replication(replication: &Replication) -> String {
     match replication {
         Replication::None => "none".to_owned(),
         Replication::Running => "running".to_owned(),

@@ -2,12 +2,19 @@
 //! programs.
 
 mod agent;
+mod compare;
+mod course;
+mod history;
 mod hosts;
+mod meter;
 mod metrics;
+mod page;
+mod router;
 mod station;
 mod text;
 mod view;
 
+use crate::admin_client::AdminClient;
 use crate::cli::{SourceArgs, WatchArgs};
 use crate::environment::Environment;
 use crate::probe_command::known_ceilings;
@@ -39,10 +46,9 @@ pub(crate) async fn run(args: WatchArgs, environment: &Environment) -> anyhow::R
             () = interrupted::interrupted() => Ok(exit::DONE),
         };
     }
-    let station = Station::start(
-        fleet_of(&args.source, environment)?,
-        Watching::against(known_ceilings(environment), args.window),
-    );
+    let (fleet, router) = fleet_of(&args.source, args.router.as_deref(), environment)?;
+    let watching = Watching::against(known_ceilings(environment), args.window).asking(router);
+    let station = Station::start(fleet, watching);
     let paint = Paint::for_stdout(environment);
     let outcome = tokio::select! {
         outcome = watch_station(&station, &args, paint) => outcome,
@@ -120,14 +126,25 @@ async fn show(mut views: Views, json: bool, paint: Paint) -> anyhow::Result<Exit
     }
 }
 
-/// The fleet to watch; `None` when no server is named anywhere: then it is this host alone.
-fn fleet_of(args: &SourceArgs, environment: &Environment) -> anyhow::Result<Option<FleetConfig>> {
-    let sourced = match source::for_fleet(args) {
+/// The fleet to watch and the router to ask; no fleet when no server is named anywhere: then it is this host alone. The router is
+/// the one that is named, else that of the environment, of the file, or the usual address.
+fn fleet_of(
+    args: &SourceArgs,
+    router: Option<&str>,
+    environment: &Environment,
+) -> anyhow::Result<(Option<FleetConfig>, Option<AdminClient>)> {
+    let named = router.filter(|name| *name != "off");
+    let mut sourced = match source::for_fleet(args) {
         Ok(sourced) => sourced,
-        Err(error) if error.is_usage() => return Ok(None),
+        Err(error) if error.is_usage() => {
+            return Ok((None, named.map(|name| AdminClient::new(Some(name), environment))));
+        }
         Err(error) => return Err(error.into()),
     };
-    let mut config = sourced.config;
-    config.fleet.credentials = credentials::resolve(&config, environment)?;
-    Ok(Some(config.fleet))
+    sourced.config.fleet.credentials = credentials::resolve(&sourced.config, environment)?;
+    let of_file = sourced.config.admin.map(|address| address.to_string());
+    let name = named.map(str::to_owned).or_else(|| environment.admin.clone()).or(of_file);
+    let client =
+        name.filter(|_| router != Some("off")).map(|name| AdminClient::new(Some(&name), environment));
+    Ok((Some(sourced.config.fleet), client))
 }

@@ -6,12 +6,14 @@
 //!   These are functions of values, without clock or socket.
 //! * `host` reads this machine, `server` a server from the inside; `recent` keeps the last readings of both, and `verdict`
 //!   names what holds the server up, with evidence.
+//! * `history` keeps figures and verdicts for a day, with its gaps.
 //! * `watch` is the thin loop around them: one task a server, one that keeps the book and publishes snapshots.
 
 mod answer;
 mod ask;
 mod demand;
 mod dialect;
+pub mod history;
 pub mod host;
 mod idle;
 mod judge;

@@ -45,6 +45,23 @@ impl Recent {
         self.server.clear();
     }
 
+    /// When the host was last read, and what happened since the reading before.
+    pub fn latest_host(&self) -> Option<(Instant, host::Sample)> {
+        let (last, before) = (self.host.back()?, self.host.iter().nth_back(1)?);
+        Some((last.at, last.since(before)?))
+    }
+
+    /// When the server was last read.
+    pub fn server_read_at(&self) -> Option<Instant> {
+        self.server.back().map(|last| last.at)
+    }
+
+    /// What the server did between the last two readings. What it tells more seldom (durations) is rarely in it.
+    pub fn latest_server(&self) -> Option<server::Sample> {
+        let (last, before) = (self.server.back()?, self.server.iter().nth_back(1)?);
+        server::Sample::over(&[before.clone(), last.clone()])
+    }
+
     /// The window that ends now. What was last read longer ago than a gap is left out.
     pub fn window(&self, now: Instant) -> Window {
         let fresh = |at: Instant| now.saturating_duration_since(at) <= self.span.mul_f64(GAP);
@@ -101,6 +118,9 @@ mod tests {
         for second in 0..30 {
             assert!(!recent.add_host(at(second * 1000)));
         }
+        let (read_at, latest) = recent.latest_host().unwrap();
+        assert_eq!(read_at, start + Duration::from_secs(29));
+        assert!((latest.seconds - 1.0).abs() < 1e-9);
         let window = recent.window(start + Duration::from_secs(29));
         assert!((window.host.unwrap().seconds - 10.0).abs() < 1e-9);
         assert!(recent.window(start + Duration::from_secs(40)).host.is_none(), "stale");

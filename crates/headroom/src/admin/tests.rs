@@ -30,7 +30,13 @@ async fn get_from(address: SocketAddr, path: &str) -> String {
 #[tokio::test]
 async fn the_page_and_its_parts_come_from_the_binary_and_load_nothing_from_elsewhere() {
     let (address, _, stop) = start().await;
-    for (path, kind) in [("/", "text/html"), ("/page.css", "text/css"), ("/page.js", "text/javascript")] {
+    let parts = [
+        ("/", "text/html"),
+        ("/page.css", "text/css"),
+        ("/page.js", "text/javascript"),
+        ("/element.js", "text/javascript"),
+    ];
+    for (path, kind) in parts {
         let answer = get_from(address, path).await;
         assert!(answer.starts_with("HTTP/1.1 200") && answer.contains(kind), "{path}: {answer}");
         let body = answer.split_once("\r\n\r\n").unwrap().1;

@@ -115,7 +115,7 @@ pub(crate) fn percentile(values: &[f64], percent: f64) -> Option<f64> {
 
 /// The 97.5 % quantile of Student's t distribution: exact to three decimals up to 30 degrees of freedom, beyond that
 /// the first terms of its expansion around the normal quantile (error below 0.0005).
-fn student_975(degrees: usize) -> f64 {
+pub(crate) fn student_975(degrees: usize) -> f64 {
     const TABLE: [f64; 30] = [
         12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160, 2.145,
         2.131, 2.120, 2.110, 2.101, 2.093, 2.086, 2.080, 2.074, 2.069, 2.064, 2.060, 2.056, 2.052, 2.048,

@@ -1,9 +1,7 @@
-// The status page: asks /status.json each second and changes only what changed. Every text that comes from a server or
-// the configuration is set as text, never as markup.
-"use strict";
+// The status page: asks /status.json each second and changes only what changed.
+import { h, show, themed } from "./element.js";
 
-const theme = new URLSearchParams(location.search).get("theme");
-if (theme === "dark" || theme === "light") document.documentElement.dataset.theme = theme;
+themed();
 
 const history = new Map(); // server -> our commands per second, newest last
 const statements = new Map(); // server -> statements per second by its own count, newest last
@@ -11,44 +9,6 @@ const KEPT = 60;
 const MEAN_OF = 10; // seconds a share of load is averaged over: single samples of servers asked one after the other jump
 let before = null;
 let heard = Date.now();
-
-// ---- elements as values, and the least change that makes the page show them ----
-const h = (tag, attributes, ...children) => ({ tag, attributes: attributes || {}, children: children.flat().filter((c) => c !== null && c !== undefined && c !== false) });
-const SVG = new Set(["svg", "path"]);
-
-function make(value) {
-  if (typeof value !== "object") return document.createTextNode(String(value));
-  const node = SVG.has(value.tag) ? document.createElementNS("http://www.w3.org/2000/svg", value.tag) : document.createElement(value.tag);
-  patch(node, value);
-  return node;
-}
-
-function patch(node, value) {
-  for (const name of node.getAttributeNames()) if (!(name in value.attributes)) node.removeAttribute(name);
-  for (const [name, text] of Object.entries(value.attributes)) {
-    if (name === "style") continue;
-    if (node.getAttribute(name) !== String(text)) node.setAttribute(name, text);
-  }
-  const style = value.attributes.style || {};
-  for (const [name, text] of Object.entries(style)) if (node.style.getPropertyValue(name) !== String(text)) node.style.setProperty(name, text);
-  value.children.forEach((child, index) => {
-    const old = node.childNodes[index];
-    if (!old) node.append(make(child));
-    else if (typeof child !== "object") {
-      if (old.nodeType !== Node.TEXT_NODE) old.replaceWith(make(child));
-      else if (old.data !== String(child)) old.data = String(child);
-    } else if (old.nodeType === Node.ELEMENT_NODE && old.tagName.toLowerCase() === child.tag) patch(old, child);
-    else old.replaceWith(make(child));
-  });
-  while (node.childNodes.length > value.children.length) node.lastChild.remove();
-}
-
-function show(id, ...children) {
-  const node = document.getElementById(id);
-  const attributes = {};
-  for (const name of node.getAttributeNames()) attributes[name] = node.getAttribute(name);
-  patch(node, h(node.tagName.toLowerCase(), attributes, ...children));
-}
 
 // ---- words ----
 const percent = (share) => { const p = share * 100; return (Math.abs(p - Math.round(p)) < 0.05 ? p.toFixed(0) : p.toFixed(1)) + " %"; };

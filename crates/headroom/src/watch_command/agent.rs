@@ -5,7 +5,7 @@ mod door;
 mod guard;
 mod keys;
 
-use super::{Views, fleet_of, metrics};
+use super::{fleet_of, metrics, page};
 use crate::admin::no_foreign_name;
 use crate::cli::AgentArgs;
 use crate::environment::Environment;
@@ -29,16 +29,16 @@ pub(crate) async fn run(args: AgentArgs, environment: &Environment) -> anyhow::R
     if let Err(why) = guard::may_listen(args.listen, keys.token().is_some(), keys.config().is_some()) {
         bail!("{why}");
     }
-    let fleet = fleet_of(&args.source, environment)?;
+    let (fleet, router) = fleet_of(&args.source, args.router.as_deref(), environment)?;
     let listener = TcpListener::bind(args.listen)
         .await
         .with_context(|| format!("cannot listen on {}: choose another with --listen", args.listen))?;
     let address = listener.local_addr()?;
-    let station =
-        super::Station::start(fleet, super::Watching::against(known_ceilings(environment), args.window));
+    let watching = super::Watching::against(known_ceilings(environment), args.window).asking(router);
+    let station = super::Station::start(fleet, watching);
     let (tls, token) = (keys.config().is_some(), keys.token().is_some());
-    tracing::info!(%address, tls, token, "the agent answers: /watch.json, /metrics");
-    let routes = guard::guarded(routes(station.views(), address.ip().is_loopback()), keys.tokens());
+    tracing::info!(%address, tls, token, "the agent answers: a page at /, /watch.json, /history.json, /metrics");
+    let routes = guard::guarded(routes(&station, address.ip().is_loopback()), keys.tokens());
     let stop = interrupted::interrupted();
     let served = match keys.configs() {
         Some(configs) => {
@@ -52,17 +52,26 @@ pub(crate) async fn run(args: AgentArgs, environment: &Environment) -> anyhow::R
     Ok(exit::DONE)
 }
 
-fn routes(views: Views, loopback: bool) -> Router {
+fn routes(station: &super::Station, loopback: bool) -> Router {
     Router::new()
-        .route("/watch.json", get(|State(views): State<Views>| async move { Json(views.borrow().clone()) }))
+        .route(
+            "/watch.json",
+            get(|State(views): State<super::Views>| async move { Json(views.borrow().clone()) }),
+        )
         .route("/metrics", get(openmetrics))
         .route("/healthz", get(|| async { "ok\n" }))
-        .fallback(|| async { (StatusCode::NOT_FOUND, "there are /watch.json, /metrics and /healthz\n") })
+        .with_state(station.views())
+        .merge(page::routes(station))
+        .fallback(|| async {
+            (
+                StatusCode::NOT_FOUND,
+                "there are /, /watch.json, /history.json, /compare.json, /metrics and /healthz\n",
+            )
+        })
         .layer(middleware::from_fn_with_state(!loopback, no_foreign_name))
-        .with_state(views)
 }
 
-async fn openmetrics(State(views): State<Views>) -> Response {
+async fn openmetrics(State(views): State<super::Views>) -> Response {
     let view = views.borrow().clone();
     match metrics::text(&view) {
         Ok(text) => {

@@ -2,7 +2,12 @@
 //! window and publishes a [`WatchView`] a second. Servers come and go with the fleet's snapshot.
 
 use super::EVERY;
-use super::view::{self, Cost, ServerWatch, WatchView};
+use super::course::{HostNow, ServerNow};
+use super::history::Kept;
+use super::meter::Meter;
+use super::router::{self, RouterWatch};
+use super::view::{self, ServerWatch, WatchView};
+use crate::admin_client::AdminClient;
 use fleet::config::{Credentials, FleetConfig};
 use fleet::{Role, Server, ServerName, Snapshot};
 use observe::host::{Places, Sampler as HostSampler, disk};
@@ -33,11 +38,14 @@ pub(crate) struct Watching {
     pub(crate) ceilings: Ceilings,
     /// How an application in front of the servers does, where somebody times it.
     pub(crate) application: Option<watch::Receiver<Option<Timing>>>,
+    /// The router in front of the servers, where one is to be asked.
+    pub(crate) router: Option<AdminClient>,
 }
 
 /// Everything that watches, until it is stopped.
 pub(crate) struct Station {
     views: watch::Receiver<Arc<WatchView>>,
+    kept: Kept,
     stop: CancellationToken,
     task: JoinHandle<()>,
 }
@@ -56,13 +64,19 @@ struct Watched {
     on_this_host: bool,
     data_disk: Option<(String, Option<String>)>,
     why_not: Option<String>,
+    kept_at: Option<Instant>,
     asked_by: CancellationToken,
 }
 
 impl Watching {
     /// Against these ceilings.
     pub(crate) fn against(ceilings: Ceilings, window: Duration) -> Self {
-        Self { window, ceilings, application: None }
+        Self { window, ceilings, application: None, router: None }
+    }
+
+    /// And ask this router.
+    pub(crate) fn asking(self, router: Option<AdminClient>) -> Self {
+        Self { router, ..self }
     }
 }
 
@@ -70,9 +84,14 @@ impl Station {
     /// Begins to watch this host and, if there is one, a fleet.
     pub(crate) fn start(fleet: Option<FleetConfig>, watching: Watching) -> Self {
         let (publish, views) = watch::channel(Arc::new(WatchView::default()));
-        let stop = CancellationToken::new();
-        let task = tokio::spawn(observe_all(fleet, watching, publish, stop.clone()));
-        Self { views, stop, task }
+        let (stop, kept) = (CancellationToken::new(), Kept::new());
+        let task = tokio::spawn(observe_all(fleet, watching, kept.clone(), publish, stop.clone()));
+        Self { views, kept, stop, task }
+    }
+
+    /// What was read so far.
+    pub(crate) fn history(&self) -> Kept {
+        self.kept.clone()
     }
 
     /// What was last published, and changes of it.
@@ -90,6 +109,7 @@ impl Station {
 async fn observe_all(
     fleet: Option<FleetConfig>,
     watching: Watching,
+    kept: Kept,
     publish: watch::Sender<Arc<WatchView>>,
     stop: CancellationToken,
 ) {
@@ -97,7 +117,7 @@ async fn observe_all(
     let watcher = fleet.map(Watcher::start);
     let snapshots = watcher.as_ref().map(Watcher::snapshots);
     let (tell, mut news) = mpsc::channel(256);
-    let mut desk = Desk::new(watching, who, tell, stop.clone());
+    let mut desk = Desk::new(watching, who, kept, tell, stop.clone());
     let mut tick = tokio::time::interval(EVERY);
     tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {
@@ -121,6 +141,8 @@ async fn observe_all(
 /// The loop's state.
 struct Desk {
     watching: Watching,
+    router: Option<watch::Receiver<Option<Arc<RouterWatch>>>>,
+    kept: Kept,
     usual: Usual,
     who: Credentials,
     tell: mpsc::Sender<News>,
@@ -134,9 +156,18 @@ struct Desk {
 }
 
 impl Desk {
-    fn new(watching: Watching, who: Credentials, tell: mpsc::Sender<News>, stop: CancellationToken) -> Self {
+    fn new(
+        watching: Watching,
+        who: Credentials,
+        kept: Kept,
+        tell: mpsc::Sender<News>,
+        stop: CancellationToken,
+    ) -> Self {
         let window = watching.window;
+        let router = watching.router.clone();
         Self {
+            router: router.map(|client| router::ask(client, kept.clone(), stop.child_token())),
+            kept,
             watching,
             usual: Usual::default(),
             who,
@@ -168,6 +199,7 @@ impl Desk {
                     self.gaps += 1;
                     tracing::info!(%server, why, "not answered");
                 }
+                self.kept.lose(server.as_str(), &why);
                 watched.why_not = Some(why);
                 watched.recent.lose_server();
                 watched.settling.gap();
@@ -181,6 +213,7 @@ impl Desk {
             let stays = snapshot.server(name).is_some();
             if !stays {
                 watched.asked_by.cancel();
+                self.kept.leave(name.as_str());
             }
             stays
         });
@@ -198,6 +231,7 @@ impl Desk {
                 on_this_host: false,
                 data_disk: None,
                 why_not: Some("not asked yet".to_owned()),
+                kept_at: None,
                 asked_by: stop,
             };
             self.servers.insert(server.name.clone(), watched);
@@ -210,11 +244,16 @@ impl Desk {
             self.gaps += 1;
         }
         let now = Instant::now();
+        self.kept.tick(now);
         let mut here = self.host.window(now);
         here.ceilings = self.watching.ceilings.clone();
         let timing = self.watching.application.as_ref().and_then(|timings| *timings.borrow());
         let application = timing.and_then(|timing| self.usual.next(timing));
-        let verdict = self.host_settling.next(&here);
+        let verdict = view::verdict(&self.host_settling.next(&here));
+        if let Some((at, sample)) = self.host.latest_host() {
+            let disk = self.servers.values().find_map(|watched| watched.data_disk.as_ref()?.1.clone());
+            self.kept.host(at, &HostNow { sample, disk }, &verdict);
+        }
         let mut servers = Vec::new();
         for (name, watched) in &mut self.servers {
             let known = snapshot.and_then(|snapshot| snapshot.server(name));
@@ -230,14 +269,19 @@ impl Desk {
                 watched.host_settled = watched.on_this_host;
             }
             let verdict = view::verdict(&watched.settling.next(&window));
+            let lag_ms = window.lag_ms.filter(|_| known.is_some_and(|server| server.role == Role::Replica));
+            watched.keep(name, &window, lag_ms, &verdict, &self.kept);
             servers.push(ServerWatch {
                 name: name.to_string(),
                 role: known.map_or("?".to_owned(), |server| server.role.to_string()),
                 zone: known.and_then(|server| server.zone.as_ref()).map(|zoned| zoned.zone.to_string()),
                 on_this_host: watched.on_this_host,
                 agent: None,
+                source: known.and_then(|server| server.source.clone()),
+                replication: known
+                    .map_or(String::new(), |server| crate::fleet_view::replication(&server.replication)),
                 unanswered: watched.why_not.clone().or_else(|| unanswered(known)),
-                lag_ms: window.lag_ms.filter(|_| known.is_some_and(|server| server.role == Role::Replica)),
+                lag_ms,
                 sample: window.server,
                 verdict,
             });
@@ -246,9 +290,11 @@ impl Desk {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             window_s: self.watching.window.as_secs_f64(),
             host: here.host,
-            verdict: view::verdict(&verdict),
+            verdict,
             hosts: Vec::new(),
             servers,
+            writer: snapshot.and_then(Snapshot::primary).map(|server| server.name.to_string()),
+            router: self.router.as_ref().and_then(|heard| heard.borrow().clone()),
             gaps: self.gaps,
             cost: self.cost.read(),
         }
@@ -256,6 +302,26 @@ impl Desk {
 }
 
 impl Watched {
+    /// The last reading goes into the history, once.
+    fn keep(
+        &mut self,
+        name: &ServerName,
+        window: &Window,
+        lag_ms: Option<f64>,
+        verdict: &view::VerdictView,
+        kept: &Kept,
+    ) {
+        let at = self.recent.server_read_at();
+        if at == self.kept_at {
+            return;
+        }
+        self.kept_at = at;
+        if let (Some(at), Some(sample)) = (at, self.recent.latest_server()) {
+            let quantiles = window.server.as_ref().and_then(|sample| sample.quantiles);
+            kept.server(name.as_str(), at, &ServerNow { sample, quantiles, lag_ms }, verdict);
+        }
+    }
+
     /// The disk of its data directory, looked up when the server first tells of one, and when that changes.
     fn data_disk(&mut self, window: &Window) -> Option<String> {
         let directory = &window.server.as_ref().filter(|_| self.on_this_host)?.settings.datadir;
@@ -301,36 +367,4 @@ async fn ask(server: ServerName, mut sampler: Sampler, tell: mpsc::Sender<News>,
             () = tokio::time::sleep(pause) => {}
         }
     }
-}
-
-/// What we cost ourselves.
-struct Meter {
-    since: Instant,
-    cpu: Duration,
-}
-
-impl Meter {
-    fn start() -> Self {
-        Self { since: Instant::now(), cpu: cpu_time() }
-    }
-
-    /// Since the start: a second alone says too little.
-    fn read(&self) -> Cost {
-        let wall = self.since.elapsed().as_secs_f64().max(1e-3);
-        let cpu_share = cpu_time().saturating_sub(self.cpu).as_secs_f64() / wall;
-        Cost { cpu_share, resident_bytes: resident() }
-    }
-}
-
-/// CPU time of this process.
-fn cpu_time() -> Duration {
-    let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
-    Duration::new(u64::try_from(time.tv_sec).unwrap_or(0), u32::try_from(time.tv_nsec).unwrap_or(0))
-}
-
-/// Resident memory of this process, bytes.
-fn resident() -> u64 {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap_or_default();
-    line.split_whitespace().next().and_then(|kib| kib.parse::<u64>().ok()).unwrap_or(0) * 1024
 }

@@ -1,9 +1,11 @@
 //! What people and programs see of a watched host and its servers: plain values, the same in the terminal, JSON and
 //! metrics.
 
+use super::router::RouterWatch;
 use observe::verdict::{Figure, Finding, Name, Sure, Unit, Verdict};
 use observe::{host, server};
 use serde::{Deserialize, Serialize};
+use std::sync::Arc;
 
 /// Everything, at one moment.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
@@ -21,6 +23,12 @@ pub(crate) struct WatchView {
     pub(crate) hosts: Vec<HostWatch>,
     /// The servers.
     pub(crate) servers: Vec<ServerWatch>,
+    /// The server that takes writes; absent when none can be named.
+    #[serde(default)]
+    pub(crate) writer: Option<String>,
+    /// What a router in front of the servers says; absent when none is asked.
+    #[serde(default)]
+    pub(crate) router: Option<Arc<RouterWatch>>,
     /// How often samples had a gap since the start.
     pub(crate) gaps: u64,
     /// What watching costs this host.
@@ -65,6 +73,12 @@ pub(crate) struct ServerWatch {
     /// The agent that says so, where several are asked.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) agent: Option<String>,
+    /// Where it replicates from, by name where it is one of the fleet.
+    #[serde(default)]
+    pub(crate) source: Option<String>,
+    /// State of its replication, in words; empty where there is none.
+    #[serde(default)]
+    pub(crate) replication: String,
     /// Why there is no sample, if so.
     pub(crate) unanswered: Option<String>,
     /// How far behind, by positions.
@@ -192,8 +206,15 @@ pub(crate) fn figure(value: f64, unit: Unit) -> String {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
+
+    /// A verdict that names this.
+    pub(crate) fn named(name: Name) -> VerdictView {
+        let finding =
+            Finding { name, load: 1.0, weight: 1.0, ceiling: None, evidence: Vec::new(), who: None };
+        verdict(&Verdict { bottleneck: Some(finding), ..Verdict::default() })
+    }
 
     #[test]
     fn figures_have_their_units_and_a_sensible_length() {

@@ -47,9 +47,14 @@ impl Told {
 
     /// The first status of which this is so.
     pub(crate) async fn wait_for(&self, what: &str, so: impl Fn(&Value) -> bool) -> Value {
+        self.wait_until(what, "/status.json", so).await
+    }
+
+    /// The first answer of which this is so.
+    pub(crate) async fn wait_until(&self, what: &str, path: &str, so: impl Fn(&Value) -> bool) -> Value {
         let deadline = Instant::now() + LIMIT;
         loop {
-            let status = self.try_status();
+            let status = self.try_get(path).ok().and_then(|text| serde_json::from_str::<Value>(&text).ok());
             if let Some(status) = status.as_ref().filter(|status| so(status)) {
                 return status.clone();
             }

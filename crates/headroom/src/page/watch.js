@@ -1,0 +1,122 @@
+// The live page of headroom agent and headroom watch: asks /watch.json each second and /history.json every few, and changes only
+// what changed. Works without anything from elsewhere; every text that comes from a server is set as text.
+import { h, show, themed } from "./element.js";
+import { follow } from "./watch/chart.js";
+import { begin } from "./watch/compare.js";
+import { map } from "./watch/map.js";
+import { endpoints, panels } from "./watch/panel.js";
+import { events, tap, timeline } from "./watch/timeline.js";
+import { figure, lasted, plural } from "./watch/word.js";
+
+const CELLS = 200; // of a chart
+const SLOWEST = 15; // seconds between two looks at the history, however long the stretch
+
+let stretch = 600;
+let view = null;
+let history = null;
+let heard = Date.now();
+let looking = 0; // counts up, so that an answer to an old question is dropped
+
+themed();
+const byId = (id) => document.getElementById(id);
+
+function headline(view) {
+  const named = view.servers.filter((server) => server.verdict.bottleneck);
+  const away = view.servers.filter((server) => server.unanswered);
+  if (away.length) return ["bad", plural(away.length, "server does not answer", "servers do not answer")];
+  if (named.length === 1) return ["warn", named[0].name + ": " + named[0].verdict.bottleneck.called];
+  if (named.length) return ["warn", named.length + " bottlenecks are named"];
+  if (view.verdict.bottleneck) return ["warn", "this host: " + view.verdict.bottleneck.called];
+  if (!view.host) return ["", "The first window is being read"];
+  return ["good", "No bottleneck"];
+}
+
+function notices(view) {
+  const list = view.servers.filter((server) => server.unanswered).map((server) => ["bad", server.name, "does not answer: " + server.unanswered]);
+  if (view.servers.length && !view.writer) list.push(["warn", "No primary", "none can be named; headroom fleet says why"]);
+  return list.map(([mood, name, text]) => h("div", { class: "notice " + mood }, h("b", {}, name), h("span", {}, text)));
+}
+
+function width() {
+  const node = byId("map");
+  const style = getComputedStyle(node);
+  return node.clientWidth - parseFloat(style.paddingLeft) - parseFloat(style.paddingRight);
+}
+
+function render() {
+  if (!view) return;
+  const [mood, text] = headline(view);
+  const verdict = byId("verdict");
+  if (verdict.textContent !== text) verdict.textContent = text;
+  verdict.className = "verdict " + mood;
+  document.title = (mood === "good" || mood === "" ? "" : "! ") + "Headroom watch";
+  const zones = new Set(view.servers.map((server) => server.zone).filter(Boolean));
+  show("where", view.servers.length ? ["Watching ", h("b", {}, plural(view.servers.length, "server", "servers")), zones.size ? " in " + plural(zones.size, "zone", "zones") : "", view.writer ? [", writes go to ", h("b", {}, view.writer)] : null] : ["Watching ", h("b", {}, "this host")]);
+  show("notices", notices(view));
+  show("map", map(view, width()));
+  show("panels", panels(view, history));
+  show("endpoints", endpoints(view, history));
+  if (history) {
+    show("timeline", timeline(history));
+    show("events", events(history));
+  }
+  footer();
+}
+
+function footer() {
+  const kept = history && history.kept;
+  show("footer", h("span", {}, "Headroom " + view.version + ", windows of " + view.window_s + " s"),
+    h("span", {}, "watching costs " + (view.cost.cpu_share * 100).toFixed(2) + " % of a core and " + figure(view.cost.resident_bytes, "bytes")),
+    kept ? h("span", {}, "history in memory: readings for " + lasted(kept.readings_s) + ", minutes for " + lasted(kept.minutes_s) + ", " + figure(kept.bytes, "bytes") + " of at most " + figure(kept.bytes_at_most, "bytes")) : null,
+    h("span", {}, plural(view.gaps, "gap", "gaps") + " since the start"), h("a", { href: "/watch.json" }, "JSON"), h("a", { href: "/history.json" }, "history"), h("a", { href: "/metrics" }, "metrics"));
+}
+
+async function json(path) {
+  const answer = await fetch(path, { cache: "no-store", signal: AbortSignal.timeout(5000) });
+  if (!answer.ok) throw new Error(answer.status + " " + answer.statusText);
+  return answer.json();
+}
+
+async function ask() {
+  try {
+    view = await json("/watch.json");
+    heard = Date.now();
+    document.body.classList.remove("stale");
+    render();
+  } catch (error) {
+    if (Date.now() - heard > 2500) {
+      document.body.classList.add("stale");
+      const verdict = byId("verdict");
+      verdict.className = "verdict bad";
+      verdict.textContent = "No answer from the agent for " + lasted((Date.now() - heard) / 1000);
+    }
+    if (!(error instanceof TypeError) && error.name !== "TimeoutError") console.error(error);
+  }
+  setTimeout(ask, document.hidden ? 5000 : 1000);
+}
+
+async function look() {
+  const mine = ++looking;
+  const step = Math.max(1, Math.ceil(stretch / CELLS));
+  try {
+    const told = await json("/history.json?from=" + -stretch + "&to=0&step=" + step);
+    if (mine !== looking) return;
+    history = told;
+    render();
+  } catch { /* the other question says that nobody answers */ }
+  if (mine === looking) setTimeout(() => mine === looking && look(), 1000 * (document.hidden ? SLOWEST : Math.min(SLOWEST, Math.max(2, step))));
+}
+
+document.querySelector(".stretch").addEventListener("click", (event) => {
+  const chosen = event.target.closest("[data-stretch]");
+  if (!chosen) return;
+  stretch = Number(chosen.dataset.stretch);
+  document.querySelectorAll("[data-stretch]").forEach((button) => button.setAttribute("aria-pressed", String(button === chosen)));
+  look();
+});
+follow(byId("main"), () => history);
+tap(byId("timeline"));
+begin();
+new ResizeObserver(() => { if (view) show("map", map(view, width())); }).observe(byId("map"));
+ask();
+look();

@@ -1,0 +1,84 @@
+// What holds the host and each server up, with its evidence, and how its figures went.
+import { h } from "../element.js";
+import { chart, key } from "./chart.js";
+import { mood } from "./map.js";
+import { figure, plural, share } from "./word.js";
+
+const HOST = [["cpu", "softirq", "steal"], ["memory"], ["disk_busy"], ["reads", "writes", "flushes"], ["read_ms", "flush_ms"], ["received", "sent"]];
+const SERVER = [["statements", "changes"], ["at_work", "in_locks", "in_commit"], ["mean_ms", "p99_ms"], ["pool_misses"], ["fsyncs"], ["lag_ms"], ["redo"]];
+const ROUTER = [["statements"], ["p50_ms", "p99_ms"], ["at_work"]];
+
+// Charts of figures that were read at least once; the others would be empty frames.
+function charts(history, subject, wanted) {
+  if (!subject) return null;
+  const sets = wanted.map((names) => names.map((name) => subject.courses.find((course) => course.name === name)).filter((course) => course && course.values.some((value) => value !== null)));
+  return h("div", { class: "charts" }, sets.filter((set) => set.length).map((set) => chart(history, subject, set, key(subject))));
+}
+
+function near(next) {
+  return next.called + ": " + (next.load >= 1 ? "its thresholds are met too" : share(next.load) + " of the way there");
+}
+
+export function verdict(said) {
+  const first = said.bottleneck;
+  if (!first) {
+    const next = said.runner_up && said.runner_up.load >= 0.5 ? near(said.runner_up) : null;
+    return h("div", { class: "said good" }, h("p", { class: "sentence" }, said.text || "The first window is being read."), next ? h("p", { class: "small" }, "Nearest: " + next) : null);
+  }
+  return h("div", { class: "said warn" },
+    h("p", { class: "sentence" }, h("span", { class: "tag warn" }, "bottleneck"), " ", said.text),
+    h("table", { class: "evidence" }, h("tbody", {}, first.evidence.map((one) => h("tr", {}, h("th", {}, one.what), h("td", { class: "n" }, figure(one.value, one.unit)),
+      h("td", {}, one.threshold === null ? "" : "counts from " + figure(one.threshold, one.unit)))))),
+    said.runner_up ? h("p", { class: "small" }, "Runner-up: " + near(said.runner_up)) : null,
+    first.next.length ? h("p", { class: "small" }, "Try next: " + first.next.join("; ")) : null);
+}
+
+function host(view, history) {
+  const sample = view.host;
+  const facts = sample ? plural(sample.cpu.each.length, "CPU", "CPUs") + ", " + figure(sample.memory.level.available, "bytes") + " of memory available of " + figure(sample.memory.level.total, "bytes") : "the first window is being read";
+  const subject = history && history.subjects.find((one) => one.kind === "host");
+  return h("article", { class: "panel sheet", id: "this-host", tabindex: "-1" },
+    h("div", { class: "head" }, h("span", { class: "dot " + (view.verdict.bottleneck ? "warn" : "good") }), h("h3", {}, "This host"), h("span", { class: "facts-line" }, facts)),
+    verdict(view.verdict), history ? charts(history, subject, HOST) : null);
+}
+
+function server(one, view, history) {
+  const subject = history && history.subjects.find((s) => s.kind === "server" && s.name === one.name);
+  const sample = one.sample;
+  const facts = [];
+  if (sample) facts.push(figure(sample.connected, "count") + " connected", "pool " + figure(sample.pool.size, "bytes"), "asking it takes " + figure(sample.cost.server_ms, "milliseconds"));
+  const notes = sample ? sample.missing : [];
+  return h("article", { class: "panel sheet", id: "server-" + one.name, tabindex: "-1" },
+    h("div", { class: "head" }, h("span", { class: "dot " + mood(one) }), h("h3", {}, one.name), h("span", { class: one.role === "primary" ? "tag primary" : "tag" }, one.role === "?" ? "role not known" : one.role),
+      one.zone ? h("span", { class: "tag" }, "zone " + one.zone) : null, one.on_this_host ? h("span", { class: "tag" }, "on this host") : null, h("span", { class: "facts-line" }, facts.join(", "))),
+    one.unanswered ? h("div", { class: "said bad" }, h("p", { class: "sentence" }, "No answer: " + one.unanswered)) : sample ? verdict(one.verdict) : h("div", { class: "said" }, h("p", { class: "sentence" }, "No whole window of readings: the first is being read, or a gap has ended it.")),
+    notes.map((note) => h("p", { class: "small warn" }, note)),
+    history ? charts(history, subject, SERVER) : null);
+}
+
+export function panels(view, history) {
+  const servers = [...view.servers].sort((a, b) => (b.role === "primary") - (a.role === "primary") || a.name.localeCompare(b.name, undefined, { numeric: true }));
+  return [host(view, history), servers.map((one) => server(one, view, history))];
+}
+
+// ---- what the router times ----
+export function endpoints(view, history) {
+  const router = view.router;
+  if (!router) return [h("p", { class: "empty" }, "No router is asked: latency per endpoint is known to headroom route (--router 127.0.0.1:9306).")];
+  if (router.unanswered) return [h("p", { class: "empty" }, "Not known now: " + router.unanswered + ".")];
+  const head = h("tr", {}, h("th", {}, "endpoint"), ["share of time", "per second", "median", "p99", "median request", "errors"].map((text) => h("th", { class: "n" }, text)), h("th", {}, "p99 over time"));
+  const course = (name) => {
+    const subject = history && history.subjects.find((one) => one.kind === "endpoint" && one.name === name);
+    const p99 = subject && subject.courses.find((one) => one.name === "p99_ms");
+    return p99 && p99.values.some((value) => value !== null) ? chart(history, subject, [p99], key(subject)) : null;
+  };
+  const rows = router.endpoints.map(({ name, figures: f, requests }) => h("tr", {}, h("th", { class: "what", title: name }, name),
+    h("td", { class: "n" }, share(f.share)), h("td", { class: "n" }, figure(f.per_second, "per-second")), h("td", { class: "n" }, figure(f.p50_ms, "milliseconds")), h("td", { class: "n" }, figure(f.p99_ms, "milliseconds")),
+    h("td", { class: "n" }, requests && requests.requests ? figure(requests.time_p50_ms, "milliseconds") : "–"), h("td", { class: "n" + (f.errors ? " wrong" : "") }, figure(f.errors, "count")), h("td", { class: "spark" }, course(name))));
+  const whole = history && history.subjects.find((one) => one.kind === "router");
+  const notes = ["Last " + Math.round(router.span_s) + " s, as the router at " + router.address + " times them; a median request is its time in the database, where a trace or request id is tagged."];
+  if (router.more) notes.push(router.more + " more: headroom top --by endpoint.");
+  return [router.endpoints.length ? h("div", { class: "scroll" }, h("table", {}, h("thead", {}, head), h("tbody", {}, rows))) : h("p", { class: "empty" }, "Nothing passed the router in the last " + Math.round(router.span_s) + " s."),
+    whole && history ? charts(history, whole, ROUTER) : null,
+    h("p", { class: "note" }, notes.concat(router.notes).join(" "))];
+}

@@ -1,0 +1,73 @@
+//! `headroom agent` as a child process beside a lab, with the lab's router in front of the servers.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on should panic where it stands")]
+#![allow(dead_code, reason = "each test that shares this uses a part of it")]
+
+#[path = "route.rs"]
+pub(crate) mod route;
+
+use lab::Lab;
+use mysql_async::Opts;
+use route::Route;
+use std::net::SocketAddr;
+use std::process::{Child, Command, Stdio};
+
+/// Both ended when dropped.
+pub(crate) struct Watched {
+    child: Child,
+    pub(crate) route: Router,
+    pub(crate) address: SocketAddr,
+}
+
+/// The router.
+pub(crate) struct Router(pub(crate) Route);
+
+impl Router {
+    /// How a client connects to its listener for readers.
+    pub(crate) fn told_options(&self, lab: &Lab) -> Opts {
+        route::told::options(lab, *self.0.reader.ip(), self.0.reader.port()).into()
+    }
+}
+
+impl Watched {
+    /// Starts a router in zone a and, with the same file, an agent; waits until the agent answers.
+    pub(crate) async fn start(lab: &Lab) -> Self {
+        let mut servers = format!("[fleet]\nseeds = [\"{}\"]\n", lab.reach("a", "a1").unwrap());
+        for ((says, reach), name) in lab.address_map("a").unwrap().into_iter().zip(lab.servers()) {
+            servers.push_str(&format!("[[map]]\nsays = \"{says}\"\nreach = \"{reach}\"\n"));
+            servers.push_str(&format!("[[server]]\nmatch = \"{says}\"\nname = \"{name}\"\n"));
+        }
+        let mut route = Route::new(lab, "zero_hop = \"off\"", "", &servers);
+        route.start();
+        route.wait_for("a primary", |status| status["writer"] == "a1").await;
+        let address = SocketAddr::new(lab.client_address("a", 33).unwrap().into(), lab.port());
+        let log = std::fs::File::create(lab.dir().join("agent.log")).unwrap();
+        let child = Command::new(env!("CARGO_BIN_EXE_headroom"))
+            .args(["agent", "--window", "5s", "--listen", &address.to_string(), "--config"])
+            .arg(&route.file)
+            .env_clear()
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(log)
+            .spawn()
+            .unwrap();
+        let agent = Self { child, route: Router(route), address };
+        let asked = route::told::Told { admin: address, log: lab.dir().join("agent.log") };
+        asked
+            .wait_until("every server is read", "/watch.json", |view| {
+                let servers = view["servers"].as_array();
+                servers.is_some_and(|servers| {
+                    servers.len() == 3 && servers.iter().all(|s| !s["sample"].is_null())
+                })
+            })
+            .await;
+        agent
+    }
+}
+
+impl Drop for Watched {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
