@@ -2,7 +2,14 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot start its program has failed")]
 
+#[path = "../../router/tests/tls/certificate.rs"]
+mod certificate;
+
+use certificate::Authority;
+use lab::{Account, Lab, Spec};
+use mysql_async::prelude::Queryable;
 use serde_json::Value;
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Command, Output};
 
@@ -47,4 +54,38 @@ fn a_directory_that_is_none_is_refused_in_words_and_nothing_is_kept() {
     assert!(words.contains("nowhere"), "{words}");
     let list = probe(dir.path(), &["--list", "--store", "history.sqlite"]);
     assert_eq!(list.status.code(), Some(1), "an empty list is a no");
+}
+
+#[tokio::test]
+async fn the_way_to_a_server_is_measured_over_the_tls_that_the_option_file_asks_for() {
+    let (base, dir) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let (authority, stranger) =
+        (Authority::new(dir.path(), "authority"), Authority::new(dir.path(), "stranger"));
+    let server = authority.sign("server", &["db.test"]);
+    let spec = Spec::new(&[("a", 1)])
+        .option("ssl_ca", &authority.ca.display().to_string())
+        .option("ssl_cert", &server.cert.display().to_string())
+        .option("ssl_key", &server.key.display().to_string());
+    let lab = Lab::up(&spec, base.path()).await.unwrap();
+    let mut root = lab.connect("a1").await.unwrap();
+    root.query_drop("ALTER USER headroom@'%' REQUIRE SSL").await.unwrap();
+    root.disconnect().await.unwrap();
+
+    let at = lab.real("a1").unwrap().to_string();
+    let way = |mode: &str, ca: &Authority| {
+        let file = dir.path().join(format!("{mode}.cnf"));
+        let login = std::fs::read_to_string(lab.credentials_file(Account::Headroom)).unwrap();
+        std::fs::write(&file, format!("{login}\nssl-mode={mode}\nssl-ca={}\n", ca.ca.display())).unwrap();
+        std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o600)).unwrap();
+        let file = file.display().to_string();
+        let all = ["--yes", "--json", "--no-disk", "--no-store", "--seconds", "1", "--server", &at];
+        probe(dir.path(), &[&all[..], &["--option-file", &file]].concat())
+    };
+    let measured = json(&way("VERIFY_CA", &authority));
+    let rate = measured["servers"][0]["round_trips_per_s"].as_f64().unwrap();
+    assert!(rate > 0.0 && measured["servers"][0]["round_trip_p50_ms"].as_f64().unwrap() > 0.0, "{measured}");
+    let refused = way("VERIFY_CA", &stranger);
+    let words = String::from_utf8_lossy(&refused.stderr);
+    assert!(refused.status.code() == Some(2) && words.contains("certificate"), "{words}");
+    lab.down().await.unwrap();
 }

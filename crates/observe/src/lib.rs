@@ -19,6 +19,7 @@ mod idle;
 mod judge;
 mod lag;
 pub mod option_file;
+mod ping;
 mod privilege;
 mod recent;
 mod rows;
@@ -32,5 +33,6 @@ mod zone;
 
 pub use ask::AskError;
 pub use idle::{IdleSessions, Idleness};
+pub use ping::Pinger;
 pub use recent::Recent;
 pub use watch::{Suspicion, Watcher, survey};

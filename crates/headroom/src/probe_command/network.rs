@@ -5,14 +5,15 @@ use crate::bench::statistics;
 use anyhow::Context;
 use fleet::Address;
 use fleet::config::Credentials;
-use mysql_async::prelude::Queryable;
-use mysql_async::{Conn, OptsBuilder};
+use observe::Pinger;
 use serde::{Deserialize, Serialize};
 use std::time::{Duration, Instant};
 use tokio::task::JoinSet;
 
 /// Connections for the rate.
 const MANY: u32 = 16;
+/// Who has not answered after this long is not measured.
+const DEADLINE: Duration = Duration::from_secs(5);
 
 /// The way to one server.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -32,14 +33,9 @@ pub(crate) struct Way {
 /// # Errors
 /// The server cannot be reached or refuses the account.
 pub(crate) async fn measure(server: &Address, who: &Credentials, each: Duration) -> anyhow::Result<Way> {
-    let to = match server {
-        Address::Tcp { host, port } => OptsBuilder::default().ip_or_hostname(host).tcp_port(*port),
-        Address::Unix(path) => OptsBuilder::default().socket(path.to_str()),
-    };
-    let opts = to.prefer_socket(false).user(who.user.clone()).pass(who.password.clone());
     let connect = || async {
-        let conn = Conn::new(opts.clone()).await;
-        conn.with_context(|| format!("connecting to {server} for round trips"))
+        let way = Pinger::open(server, who, DEADLINE).await;
+        way.with_context(|| format!("connecting to {server} for round trips"))
     };
     let alone = pings(connect().await?, each).await?;
     let mut all = JoinSet::new();
@@ -59,12 +55,10 @@ pub(crate) async fn measure(server: &Address, who: &Credentials, each: Duration)
 }
 
 /// How long each took, milliseconds.
-async fn pings(mut conn: Conn, time: Duration) -> anyhow::Result<Vec<f64>> {
+async fn pings(mut way: Pinger, time: Duration) -> anyhow::Result<Vec<f64>> {
     let (start, mut took) = (Instant::now(), Vec::new());
     while start.elapsed() < time {
-        let asked = Instant::now();
-        conn.ping().await?;
-        took.push(asked.elapsed().as_secs_f64() * 1e3);
+        took.push(way.ping().await?.as_secs_f64() * 1e3);
     }
     Ok(took)
 }
