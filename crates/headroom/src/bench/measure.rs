@@ -7,7 +7,8 @@
 //! | a MariaDB server on this machine, read-only transactions | widest of the repetitions within 5 % | itself |
 //!
 //! The objectives are several milliseconds, so that wake-ups that are late by a tenth of one do not matter; the queues are
-//! worked out ahead and use no CPU. The search is that of `headroom measure`, in this process.
+//! worked out ahead, by a server that has the last core to itself and never sleeps there. The search is that of `headroom
+//! measure`, in this process.
 //!
 //! **How long a trial has to be.** Theory speaks of an endless run. In an M/M/1 queue with m served a second and r asked
 //! for, answers that are late come in clusters: a busy period serves N with E[N^2] / E[N] = (1 + u^2) / (1 - u)^2 (u = r/m),
@@ -26,13 +27,13 @@
 use super::promise::{self, Promise};
 use super::report::section::section;
 use super::server::Server;
-use super::{output, sysbench};
+use super::{output, server, sysbench};
 use crate::machine::Machine;
 use crate::measure_command::search::{Found, Search};
 use crate::{exit, terminal};
 use anyhow::{Context, anyhow};
 use clap::Args;
-use lab::null::{NullServer, Service, Time, theory};
+use lab::null::{Service, Time, theory};
 use load::measure::{Goal, Objective, Trial};
 use load::workload::sysbench::Options;
 use load::{Account, Arrivals, Plan, Target};
@@ -119,7 +120,7 @@ pub(crate) async fn run(args: MeasureBenchArgs) -> anyhow::Result<ExitCode> {
     let mut searches = Vec::new();
     for number in 0..args.scripted {
         for (case, objective, service) in scripted(args.seed + u64::from(number)) {
-            let null = NullServer::start(service.clone())?;
+            let null = server::null(service.clone())?;
             let scripted = Asked {
                 case,
                 objective,

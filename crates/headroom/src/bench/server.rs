@@ -3,6 +3,7 @@
 
 use super::sysbench::{ACCOUNT, DATABASE};
 use anyhow::Context;
+use lab::null::{NullServer, Service};
 use lab::{Account, Fault, Lab, Spec};
 use mysql_async::Conn;
 use mysql_async::prelude::Queryable;
@@ -92,4 +93,14 @@ impl Server {
     pub(crate) async fn down(self) -> anyhow::Result<()> {
         Ok(self.lab.down().await?)
     }
+}
+
+/// A null server on the last core, where there are several; only while it is measured, because it never sleeps there.
+pub(crate) fn null(service: Service) -> anyhow::Result<NullServer> {
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let server = match cores {
+        1 => NullServer::start(service),
+        cores => NullServer::on_its_own_core(service, cores - 1),
+    };
+    server.context("starting the null server")
 }

@@ -1,7 +1,7 @@
 //! Where everything is measured: one load of one tool, run to its end, with what it said and what it cost.
 
 use super::super::process;
-use super::super::server::Server;
+use super::super::server::{Server, null};
 use super::super::sysbench;
 use super::{CLIENTS, Case, GRACE, GeneratorArgs, OwnLatency, Sample, Tool};
 use crate::child::Program;
@@ -23,7 +23,7 @@ pub(super) struct Site<'a> {
 
 impl Site<'_> {
     pub(super) async fn sample(&self, round: u32, case: Case, tool: Tool) -> anyhow::Result<Sample> {
-        let null = (case == Case::OneCore).then(null_server).transpose()?;
+        let null = (case == Case::OneCore).then(|| null(Service::Immediate)).transpose()?;
         let target = null.as_ref().map_or(self.server.address, NullServer::address);
         let arguments = match tool {
             Tool::Sysbench => self.sysbench(case, target),
@@ -62,7 +62,7 @@ impl Site<'_> {
     }
 
     pub(super) async fn own_latency(&self, rate: f64, busy: bool) -> anyhow::Result<OwnLatency> {
-        let null = null_server()?;
+        let null = null(Service::Immediate)?;
         let rate = rate.round().max(100.0);
         let mut open = vec!["--rate".to_owned(), rate.to_string()];
         open.extend(busy.then(|| "--busy".to_owned()));
@@ -125,16 +125,6 @@ fn workload(case: Case) -> &'static str {
         Case::PointSelects | Case::PointSelectsText | Case::OneCore => "oltp_point_select",
         Case::ReadWrite => "oltp_read_write",
     }
-}
-
-/// On the last core, where there are several; only while it is measured, because it never sleeps there.
-fn null_server() -> anyhow::Result<NullServer> {
-    let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    let server = match cores {
-        1 => NullServer::start(Service::Immediate),
-        cores => NullServer::on_its_own_core(Service::Immediate, cores - 1),
-    };
-    server.context("starting the null server")
 }
 
 /// Runs a client for about so many seconds, to its end: what it said, and its CPU time.
