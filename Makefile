@@ -4,7 +4,7 @@ export PATH := $(CURDIR)/target/rust/bin:$(HOME)/.cargo/bin:$(PATH):/usr/local/g
 export CARGO_TERM_PROGRESS_WHEN ?= auto
 
 .DEFAULT_GOAL := help
-.PHONY: help install build demo test test-mysql test-drivers bench bench-load bench-verdict bench-agent bench-soak lint fuzz clean-lab
+.PHONY: help install build demo test test-mysql test-mariadb test-drivers bench bench-load bench-verdict bench-agent bench-soak lint fuzz clean-lab
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' $(MAKEFILE_LIST) | column -t -s '|' 2>/dev/null \
@@ -29,6 +29,11 @@ test: ## lint, every test, real drivers, MariaDB and MySQL; ends with "N passed,
 test-mysql: ## only the tests on a real mysqld (brought to target/mysql)
 	@scripts/install.sh build servers mysql
 	@scripts/test.sh mysql
+
+test-mariadb: ## every test again on the unstable suite's MariaDB (brought to target/mariadb-new)
+	@scripts/install.sh build servers bench mysql
+	@scripts/mysql-root.sh mariadb
+	PATH="$(CURDIR)/target/mariadb-new:$$PATH" scripts/test.sh tests
 
 test-drivers: ## only real drivers and sysbench through the router
 	@scripts/install.sh build servers bench drivers
