@@ -4,6 +4,7 @@
 use super::history::Kept;
 use crate::admin_client::AdminClient;
 use crate::insight_view::{By, FiguresView, InsightView, Question, RequestView};
+use crate::objectives::view::ObjectiveView;
 use crate::view::{FlowView, StatusView};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
@@ -42,6 +43,9 @@ pub(crate) struct RouterWatch {
     pub(crate) more: usize,
     /// What is not seen or not told apart.
     pub(crate) notes: Vec<String>,
+    /// What is promised of statements, and whether it is kept.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) objectives: Vec<ObjectiveView>,
 }
 
 /// One endpoint.
@@ -123,6 +127,7 @@ fn watched(address: &str, status: StatusView, insight: InsightView) -> RouterWat
         endpoints: endpoints.collect(),
         more: insight.more,
         notes: insight.notes,
+        objectives: status.objectives,
     }
 }
 
@@ -137,6 +142,13 @@ fn crossing(flow: &FlowView) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_the_router_promises_is_told_with_it() {
+        let watched = watched("127.0.0.1:9306", crate::still_life::status(), InsightView::default());
+        assert_eq!(watched.objectives, crate::still_life::status().objectives);
+        assert!(watched.objectives[0].incident.is_some());
+    }
 
     #[test]
     fn what_crosses_zones_is_weighed_by_where_reads_are_born() {

@@ -1,6 +1,7 @@
 //! The terminal view of a watched host and its servers: a line of figures each, then the verdict with its evidence.
 
 use super::view::{NamedView, ServerWatch, VerdictView, WatchView, figure};
+use crate::objectives;
 use crate::table::Table;
 use crate::terminal::Paint;
 use observe::host::Sample;
@@ -41,6 +42,10 @@ pub(crate) fn text(view: &WatchView, paint: Paint) -> String {
         if one.sample.is_some() {
             text.push_str(&verdict(&one.verdict, paint));
         }
+    }
+    let promised = view.router.as_ref().map(|router| objectives::view::text(&router.objectives, None, paint));
+    if let Some(promised) = promised.filter(|text| !text.is_empty()) {
+        text.push_str(&format!("\n{promised}"));
     }
     if !local {
         let gaps = if view.gaps > 0 { format!("; {} gaps in the samples", view.gaps) } else { String::new() };
