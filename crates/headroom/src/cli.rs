@@ -192,6 +192,8 @@ Examples:
   headroom watch --server db1:3306 --once --json | jq -r '.servers[] | [.name, .verdict.text] | @tsv'
   headroom watch --agent https://db1:9307 --agent https://db2:9307 --agent-ca ca.pem --agent-token-file token
       The hosts and servers of these agents, each judged where it runs.
+  headroom watch --compare 20m..10m 10m..now
+      What a change ten minutes ago has done, by the history of the agent on this machine.
 
 Nothing is written to a server. Evidence of a host (CPU, disk, packets) is read where this runs: for servers elsewhere
 the verdict stands on what they say themselves, unless an agent there is asked. The agents' token: --agent-token-file,
@@ -217,6 +219,11 @@ pub(crate) struct WatchArgs {
     /// $HEADROOM_ADMIN, else as the file says, else 127.0.0.1:9306].
     #[arg(long, value_name = "ADDR")]
     pub(crate) router: Option<String>,
+    /// Two stretches of an agent's history side by side, with ratios and intervals: how long ago each began and ended, as in
+    /// 20m..10m 10m..now. The agent is that of --agent [default: http://127.0.0.1:9307].
+    #[arg(long, num_args = 2, value_names = ["BEFORE", "AFTER"], value_parser = crate::watch_command::past,
+          conflicts_with_all = ["once", "config", "server"])]
+    pub(crate) compare: Option<Vec<crate::watch_command::Past>>,
     /// One window, then the answer.
     #[arg(long)]
     pub(crate) once: bool,

@@ -29,6 +29,7 @@ use std::time::Duration;
 use tokio::sync::watch;
 
 pub(crate) use agent::run as agent;
+pub(crate) use compare::{Past, past};
 pub(crate) use hosts::AgentsArgs;
 pub(crate) use station::{Station, Watching};
 pub(crate) use view::{VerdictView, WatchView, figure as words};
@@ -40,6 +41,9 @@ type Views = watch::Receiver<Arc<WatchView>>;
 
 /// Runs `headroom watch`.
 pub(crate) async fn run(args: WatchArgs, environment: &Environment) -> anyhow::Result<ExitCode> {
+    if let Some(stretches) = &args.compare {
+        return compare::run(&args, stretches, environment).await;
+    }
     if let Some(agents) = Agents::of(&args.agents, environment)? {
         return tokio::select! {
             outcome = watch_agents(&agents, &args, Paint::for_stdout(environment)) => outcome,

@@ -33,6 +33,7 @@ async fn the_page_shows_figures_verdict_map_and_gaps_in_both_schemes_on_a_desk_a
     figures_are_there(&mut page).await;
     it_can_be_used_without_a_mouse(&mut page).await;
     two_stretches_are_compared(&mut page).await;
+    the_command_compares_them_too(&agent);
     let light = page.is("getComputedStyle(document.body).backgroundColor").await;
     page.picture("desk-light.png").await;
     drop(page);
@@ -141,6 +142,27 @@ async fn two_stretches_are_compared(page: &mut Page<'_>) {
         .await;
     page.wait_for("document.getElementById('compared').textContent.includes('too short to say how sure')")
         .await;
+}
+
+fn the_command_compares_them_too(agent: &Watched) {
+    let compare = |more: &[&str]| {
+        let url = format!("http://{}", agent.address);
+        let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_headroom"));
+        command.args(["watch", "--compare", "60s..5s", "5s..now", "--agent", &url]).args(more).env_clear();
+        command.output().unwrap()
+    };
+    let output = compare(&[]);
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{output:?}");
+    for said in ["this host", "CPU, busy", "a1", "statements", "too short to say how sure"] {
+        assert!(text.contains(said), "{said} is not in\n{text}");
+    }
+    let told: serde_json::Value = serde_json::from_slice(&compare(&["--json"]).stdout).unwrap();
+    let of = |row: &&serde_json::Value| {
+        row["kind"] == "server" && row["name"] == "a1" && row["figure"] == "statements"
+    };
+    let row = told["rows"].as_array().unwrap().iter().find(of).unwrap();
+    assert!(row["before"]["mean"].as_f64().unwrap() > 0.0 && row["unit"] == "per-second", "{row}");
 }
 
 async fn it_can_be_used_without_a_mouse(page: &mut Page<'_>) {

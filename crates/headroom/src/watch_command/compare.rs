@@ -14,6 +14,10 @@
 //! With fewer than five slices there is no interval, and the answer says so. Slices longer than the load's own swings are
 //! assumed to be independent: two stretches of different hours differ also because the hours do.
 
+mod text;
+
+pub(crate) use text::{Past, past, run};
+
 use super::course::Subject;
 use super::history::{GapView, Kept, gap, moment, seconds};
 use crate::bench::statistics::student_975;

@@ -19,6 +19,9 @@ const DEADLINE: Duration = Duration::from_secs(5);
 /// A view of the most servers that are watched takes less.
 const LARGEST: usize = 8 << 20;
 
+/// The agent of this machine, where none is named.
+const USUAL: &str = "http://127.0.0.1:9307";
+
 /// Agents on other hosts.
 #[derive(Args, Debug, Clone)]
 pub(crate) struct AgentsArgs {
@@ -80,13 +83,34 @@ impl Agents {
     }
 }
 
+/// What one agent answers there; without one named, that of this machine.
+///
+/// # Errors
+/// Several are named, or it does not answer with what was asked for.
+pub(super) async fn ask_one(
+    args: &AgentsArgs,
+    target: &str,
+    environment: &Environment,
+) -> anyhow::Result<Vec<u8>> {
+    let usual = || AgentsArgs { agent: vec![USUAL.to_owned()], ..args.clone() };
+    let args = if args.agent.is_empty() { usual() } else { args.clone() };
+    let agents = Agents::of(&args, environment)?.context("no agent is named")?;
+    let [web] = &agents.each[..] else { bail!("one agent's history is asked: name one with --agent") };
+    let web = Web::new(web.url().at(target), args.agent_ca.as_deref(), DEADLINE, LARGEST)?;
+    answer(&web, agents.token.as_ref()).await.map_err(|why| anyhow::anyhow!(why))
+}
+
 async fn one(web: &Web, token: Option<&Token>) -> Result<WatchView, String> {
+    serde_json::from_slice(&answer(web, token).await?)
+        .map_err(|_| format!("{} does not answer like headroom agent of this version", web.url()))
+}
+
+async fn answer(web: &Web, token: Option<&Token>) -> Result<Vec<u8>, String> {
     let headers: Vec<String> = token.map(Token::header).into_iter().collect();
     let request = Request { method: "GET", headers: &headers, body: "" };
     let (code, body) = web.ask(request).await.map_err(|error| error.to_string())?;
     match code {
-        200 => serde_json::from_slice(&body)
-            .map_err(|_| format!("{} does not answer like headroom agent of this version", web.url())),
+        200 => Ok(body),
         401 => Err(match token {
             Some(_) => format!("{} takes another token", web.url()),
             None => format!(
