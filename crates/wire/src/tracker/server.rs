@@ -224,6 +224,8 @@ impl Session {
     /// An error ends the answer, wherever it comes, all further results included.
     fn error(&mut self, head: Head<'_>) {
         self.answered.error = error_code(head.prefix).unwrap_or_default();
+        // Errors are taken with any sequence id; what follows counts on from theirs, whether they came whole or in pieces.
+        self.next_sequence = head.sequence.wrapping_add(1);
         self.more_after_rows = false;
         if self.infile == Infile::Wanted {
             self.infile = Infile::Abandoned;

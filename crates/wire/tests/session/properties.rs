@@ -10,7 +10,7 @@ use wire::{Capabilities, Greeting, Login, Status, Tracker, packet, read::Reader,
 /// What can be seen of a tracker.
 fn seen(tracker: &Tracker) -> String {
     format!(
-        "{:?} idle={} tx={} {:?} {:?} {:?} {:?} {:?}",
+        "{:?} idle={} tx={} {:?} {:?} {:?} {:?} {:?} next={}",
         tracker.phase(),
         tracker.is_idle(),
         tracker.in_transaction(),
@@ -19,6 +19,7 @@ fn seen(tracker: &Tracker) -> String {
         tracker.command(),
         tracker.user(),
         tracker.database(),
+        tracker.next_sequence(),
     )
 }
 

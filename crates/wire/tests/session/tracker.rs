@@ -101,6 +101,18 @@ fn an_error_ends_a_command_in_the_middle_of_its_rows() {
 }
 
 #[test]
+fn after_an_error_the_count_goes_on_from_it_however_it_was_split() {
+    for size in [usize::MAX, 1] {
+        let mut s = Script::new(NO_EOF);
+        s.query("SELECT 1");
+        for piece in framed(1, b"\xff\x28\x04#42000no such thing").chunks(size) {
+            s.tracker.server_bytes(piece);
+        }
+        assert_eq!((s.tracker.is_idle(), s.tracker.next_sequence()), (true, 2), "pieces of {size} bytes");
+    }
+}
+
+#[test]
 fn commands_sent_ahead_are_answered_in_order() {
     let mut s = Script::new(NO_EOF);
     for text in ["SELECT 1", "DO 0", "SELECT 2"] {
