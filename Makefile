@@ -31,7 +31,7 @@ test-mysql: ## only the tests on a real mysqld (brought to target/mysql)
 	@scripts/test.sh mysql
 
 test-mariadb: ## every test again on the unstable suite's MariaDB (brought to target/mariadb-new)
-	@scripts/install.sh build servers bench mysql
+	@scripts/install.sh build servers bench mysql browser
 	@scripts/mysql-root.sh mariadb
 	PATH="$(CURDIR)/target/mariadb-new:$$PATH" scripts/test.sh tests
 

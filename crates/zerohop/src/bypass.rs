@@ -256,9 +256,9 @@ impl Bypass {
         self.targets.iter().map(|((listener, server), targeted)| (*listener, *server, targeted.number))
     }
 
-    /// When each target was last said to be well, by its number.
-    pub fn well(&self) -> impl Iterator<Item = (u32, u64)> + '_ {
-        self.targets.values().map(|targeted| (targeted.number, targeted.well_at))
+    /// When this pair was last said to be well, CLOCK_MONOTONIC in ns; 0 for never.
+    pub fn well_at(&self, listener: u32, server: SocketAddr) -> u64 {
+        self.targets.get(&(listener, server)).map_or(0, |targeted| targeted.well_at)
     }
 
     /// Forgets a pair that is in no page and has no session; its number may be given to another.

@@ -7,27 +7,35 @@ use load::replay::{Choice, ReplayPlan, Script};
 use load::{LoadError, Plan, Target};
 use mysql_async::prelude::Queryable;
 use recording::{Answer, Closed, Event, Opened, Reader, Said, Writer};
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 use wire::Command;
+
+/// A server with a certificate of its own making, which is the authority for it too, and where that lies.
+async fn with_a_certificate(dir: &Path) -> (Stand, PathBuf) {
+    let made = rcgen::generate_simple_self_signed(["127.1.0.1".to_owned()]).unwrap();
+    let (cert, key) = (dir.join("cert.pem"), dir.join("key.pem"));
+    std::fs::write(&cert, made.cert.pem()).unwrap();
+    std::fs::write(&key, made.signing_key.serialize_pem()).unwrap();
+    let path = |path: &Path| path.display().to_string();
+    let spec = Spec::new(&[("a", 1)]).option("ssl_cert", &path(&cert)).option("ssl_key", &path(&key));
+    (Stand::with(spec).await, cert)
+}
+
+/// How many connections have come by TLS, by the server's own count.
+async fn accepts(stand: &Stand) -> u64 {
+    let mut root = stand.root().await;
+    let found: Option<(String, u64)> =
+        root.query_first("SHOW GLOBAL STATUS LIKE 'Ssl_finished_accepts'").await.unwrap();
+    root.disconnect().await.unwrap();
+    found.unwrap().1
+}
 
 #[tokio::test]
 async fn connections_are_encrypted_where_that_is_asked_and_not_elsewhere() {
     let dir = tempfile::tempdir().unwrap();
-    let made = rcgen::generate_simple_self_signed(["127.1.0.1".to_owned()]).unwrap();
-    let (cert, key) = (dir.path().join("cert.pem"), dir.path().join("key.pem"));
-    std::fs::write(&cert, made.cert.pem()).unwrap();
-    std::fs::write(&key, made.signing_key.serialize_pem()).unwrap();
-    let path = |path: &std::path::Path| path.display().to_string();
-    let spec = Spec::new(&[("a", 1)]).option("ssl_cert", &path(&cert)).option("ssl_key", &path(&key));
-    let stand = Stand::with(spec).await;
+    let (stand, cert) = with_a_certificate(dir.path()).await;
     stand.prepare(&Stand::options()).await;
-    let accepts = async || -> u64 {
-        let mut root = stand.root().await;
-        let found: Option<(String, u64)> =
-            root.query_first("SHOW GLOBAL STATUS LIKE 'Ssl_finished_accepts'").await.unwrap();
-        root.disconnect().await.unwrap();
-        found.unwrap().1
-    };
     for (mode, encrypted) in [
         (TlsMode::Disabled, false),
         (TlsMode::Preferred, true),
@@ -35,13 +43,13 @@ async fn connections_are_encrypted_where_that_is_asked_and_not_elsewhere() {
         (TlsMode::VerifyCa, true),
         (TlsMode::VerifyIdentity, true),
     ] {
-        let before = accepts().await;
+        let before = accepts(&stand).await;
         let tls = Some(Tls { mode, ca: Some(cert.clone()), cert: None, key: None });
         let plan = stand.plan("oltp_read_write", &Stand::options());
         let plan = Plan { target: Target { tls, ..stand.target() }, clients: 1, ..plan };
         let outcome = stand.run(plan).await;
         assert!(outcome.totals.done > 0 && outcome.totals.failed == 0, "{mode:?}: {:?}", outcome.totals);
-        assert_eq!(accepts().await - before, u64::from(encrypted), "{mode:?}");
+        assert_eq!(accepts(&stand).await - before, u64::from(encrypted), "{mode:?}");
     }
     stand.down().await;
 }
@@ -99,27 +107,14 @@ fn recorded() -> Script {
 #[tokio::test]
 async fn a_replay_is_encrypted_where_that_is_asked_and_its_answers_are_read_alike() {
     let dir = tempfile::tempdir().unwrap();
-    let made = rcgen::generate_simple_self_signed(["127.1.0.1".to_owned()]).unwrap();
-    let (cert, key) = (dir.path().join("cert.pem"), dir.path().join("key.pem"));
-    std::fs::write(&cert, made.cert.pem()).unwrap();
-    std::fs::write(&key, made.signing_key.serialize_pem()).unwrap();
-    let path = |path: &std::path::Path| path.display().to_string();
-    let spec = Spec::new(&[("a", 1)]).option("ssl_cert", &path(&cert)).option("ssl_key", &path(&key));
-    let stand = Stand::with(spec).await;
-    let accepts = async || -> u64 {
-        let mut root = stand.root().await;
-        let found: Option<(String, u64)> =
-            root.query_first("SHOW GLOBAL STATUS LIKE 'Ssl_finished_accepts'").await.unwrap();
-        root.disconnect().await.unwrap();
-        found.unwrap().1
-    };
+    let (stand, cert) = with_a_certificate(dir.path()).await;
     for (mode, encrypted) in [
         (None, 0),
         (Some(TlsMode::Preferred), 5),
         (Some(TlsMode::Required), 5),
         (Some(TlsMode::VerifyIdentity), 5),
     ] {
-        let before = accepts().await;
+        let before = accepts(&stand).await;
         let plan = ReplayPlan {
             target: stand.target().readers[0].clone(),
             tls: mode.map(|mode| Tls { mode, ca: Some(cert.clone()), cert: None, key: None }),
@@ -138,11 +133,16 @@ async fn a_replay_is_encrypted_where_that_is_asked_and_its_answers_are_read_alik
         assert_eq!(took.len(), 15, "{mode:?}: {took:?}");
         assert_eq!(took.iter().map(|took| took.rows).sum::<u64>(), 10, "{mode:?}: {took:?}");
         assert!(took.iter().all(|took| took.error.is_none()), "{mode:?}: {took:?}");
-        assert_eq!(accepts().await - before, encrypted, "{mode:?}");
+        assert_eq!(accepts(&stand).await - before, encrypted, "{mode:?}");
     }
     let plan = ReplayPlan {
         target: stand.target().readers[0].clone(),
-        tls: Some(Tls { mode: TlsMode::VerifyCa, ca: Some(key), cert: None, key: None }),
+        tls: Some(Tls {
+            mode: TlsMode::VerifyCa,
+            ca: Some(dir.path().join("key.pem")),
+            cert: None,
+            key: None,
+        }),
         account: stand.account(),
         speed: 1.0,
         read_only: true,

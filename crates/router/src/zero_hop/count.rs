@@ -124,10 +124,9 @@ impl Counts {
 
     /// Who is in doubt because sessions ended, and for nothing else.
     pub(super) fn doubted(&self, bypass: &Bypass) -> impl Iterator<Item = Doubted> {
-        let known: HashMap<u32, u64> = bypass.well().collect();
         self.seen.iter().filter_map(move |((listener, at), seen)| {
             let since = seen.tally.doubted_at()?;
-            let void = known.get(&seen.number).is_some_and(|well_at| *well_at >= since);
+            let void = bypass.well_at(*listener, *at) >= since;
             let failed = seen.failed_at.is_some_and(|at| at.elapsed() < FAILED);
             let server = seen.server.clone().filter(|_| !void && !failed)?;
             Some(Doubted { listener: *listener, at: *at, server, since })
