@@ -258,6 +258,27 @@ impl<S: tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin> Client<S> {
         }
     }
 
+    /// Reads nothing of 64 MiB until the flood stands still, which it must do long before its end; then all, and its OK.
+    pub(crate) async fn swallows_a_flood(&mut self, server: &Fake) {
+        // The flood stands still once every kernel buffer on the way is full.
+        let mut before = usize::MAX;
+        within(20, async {
+            while before != server.flooded.load(SeqCst) || before == 0 {
+                before = server.flooded.load(SeqCst);
+                tokio::time::sleep(Duration::from_millis(300)).await;
+            }
+        })
+        .await;
+        assert!(before < 40 << 20, "{before} bytes were taken though nobody reads");
+        let mut left = 64usize << 20;
+        let mut buffer = vec![0; 1 << 16];
+        while left > 0 {
+            let most = left.min(buffer.len());
+            left -= within(20, self.stream.read(&mut buffer[..most])).await.unwrap();
+        }
+        assert_eq!(within(5, self.answer()).await.unwrap()[0], 0);
+    }
+
     pub(crate) async fn log_in(&mut self) {
         self.send_login().await;
         assert_eq!(self.answer().await.unwrap()[0], 0);
