@@ -1,11 +1,15 @@
 //! What `/insight.json`, the page and `headroom top` show of insight: one question, one answer in plain values. Field names
 //! are a promise to whoever reads the JSON, so they change only by addition. Times are in milliseconds.
 
+mod request;
+
 use crate::router_view::NO_ZONE;
 use crate::view::StatusView;
-use insight::{Counts, Dimension, Figures, Filter, Report, RequestFigures, Row, Since};
+use insight::{Counts, Dimension, Figures, Filter, Report, Row, Since};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
+
+pub(crate) use request::{RequestView, SPANS};
 
 /// Rows of an answer, unless asked for more or fewer.
 pub(crate) const ROWS: usize = 20;
@@ -133,23 +137,6 @@ pub(crate) struct FiguresView {
     pub(crate) bytes_to_client: u64,
 }
 
-/// Finished requests of one endpoint.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(default)]
-pub(crate) struct RequestView {
-    pub(crate) endpoint: String,
-    pub(crate) requests: u64,
-    pub(crate) queries: u64,
-    pub(crate) queries_mean: f64,
-    pub(crate) queries_p50: u64,
-    pub(crate) queries_p99: u64,
-    /// Most of one request since the start.
-    pub(crate) queries_most: u64,
-    pub(crate) time_mean_ms: f64,
-    pub(crate) time_p50_ms: f64,
-    pub(crate) time_p99_ms: f64,
-}
-
 impl By {
     pub(crate) const ALL: [Self; 7] =
         [Self::Digest, Self::Endpoint, Self::Request, Self::Server, Self::Zone, Self::User, Self::Listener];
@@ -246,9 +233,11 @@ pub(crate) fn view(report: &Report, question: &Question, status: &StatusView) ->
     let limit = if question.limit == 0 { ROWS } else { question.limit };
     let more = rows.len().saturating_sub(limit);
     rows.truncate(limit);
-    let mut requests: Vec<RequestView> = report.requests().into_iter().map(request).collect();
-    requests
-        .sort_by(|a, b| b.queries_mean.total_cmp(&a.queries_mean).then_with(|| a.endpoint.cmp(&b.endpoint)));
+    let requests = request::all(report);
+    let mut notes = notes(report);
+    if question.by == By::Request && !requests.is_empty() {
+        notes.push(SPANS.to_owned());
+    }
     InsightView {
         question: question.clone(),
         span_s,
@@ -256,7 +245,7 @@ pub(crate) fn view(report: &Report, question: &Question, status: &StatusView) ->
         rows,
         more,
         requests,
-        notes: notes(report),
+        notes,
         sessions: report.counts().sessions,
     }
 }
@@ -313,22 +302,6 @@ fn figures(f: &Figures, span_s: f64, whole_ns: u64) -> FiguresView {
         rows_changed: f.affected,
         bytes_to_server: f.bytes_to_server,
         bytes_to_client: f.bytes_to_client,
-    }
-}
-
-fn request((endpoint, f): (String, RequestFigures)) -> RequestView {
-    let count = f.count.max(1) as f64;
-    RequestView {
-        endpoint,
-        requests: f.count,
-        queries: f.commands,
-        queries_mean: f.commands as f64 / count,
-        queries_p50: f.commands_quantile(0.5).unwrap_or(0),
-        queries_p99: f.commands_quantile(0.99).unwrap_or(0),
-        queries_most: f.most_commands,
-        time_mean_ms: ms(f.time_ns) / count,
-        time_p50_ms: f.time_quantile_ns(0.5).map_or(0.0, ms),
-        time_p99_ms: f.time_quantile_ns(0.99).map_or(0.0, ms),
     }
 }
 

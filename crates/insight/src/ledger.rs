@@ -16,7 +16,7 @@ use crate::request::{Open, Parts};
 use crate::tags::{Found, Keys, Value};
 use fleet::config::InsightConfig;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 use wire::Command;
 use wire::attributes::Attributes;
 
@@ -243,8 +243,8 @@ impl Ledger {
     }
 
     /// Counts it for its request.
-    pub(crate) fn request(&mut self, id: u64, endpoint: u32, time_ns: u64, now: Instant) {
-        self.requests.add(id, endpoint, time_ns, now);
+    pub(crate) fn request(&mut self, id: u64, endpoint: u32, begun: Instant, time: Duration) {
+        self.requests.add(id, endpoint, begun, time);
     }
 
     fn room(&mut self, cell: Cell) -> u32 {

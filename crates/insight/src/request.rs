@@ -1,4 +1,5 @@
-//! Request: how many queries one request of the application sends, and how long they take together: the N+1 finder.
+//! Request: how many queries one request of the application sends, how long they take together (the N+1 finder), and how
+//! long the request thinks between them.
 //!
 //! Statements of one request carry the same id (a trace id, say) and may go over several sessions on several threads. Each
 //! thread keeps for each request it sees how many of its commands were answered and their time ([`Open`]), and hands that
@@ -8,8 +9,14 @@
 //! The time of a request is the sum of its commands' times. Commands that ran side by side count each, so it may be more than
 //! the request took. A request that pauses for longer than the limit counts as two.
 //!
+//! Its *span* runs from the first byte of its first command to the last byte of its last answer. Of that it was *thinking* for
+//! at least `span - time`: exactly so where no two commands ran side by side. What the request does before its
+//! first command and after its last one cannot be seen. Worked example: queries of 4, 3 and 2 ms with 50 ms and 61 ms between
+//! them: a span of 120 ms, of which 9 ms are the database's and 111 ms thinking.
+//!
 //! Both books are bounded. Requests for which there is no room are counted, and told.
 
+use crate::figures::nanoseconds;
 use crate::fold::Map;
 use crate::histogram::Histogram;
 use std::time::{Duration, Instant};
@@ -25,7 +32,10 @@ type Key = (u64, u32);
 pub(crate) struct Part {
     commands: u32,
     time_ns: u64,
-    last: Instant,
+    /// The first byte of the first command.
+    begun: Instant,
+    /// The last byte of the last answer.
+    ended: Instant,
 }
 
 /// A thread's book of requests, until handed over.
@@ -45,14 +55,13 @@ impl Open {
         Self { parts: Map::default(), limit, untold: 0 }
     }
 
-    /// A command of a request was answered.
-    pub(crate) fn add(&mut self, id: u64, endpoint: u32, time_ns: u64, now: Instant) {
+    /// A command of a request that began at `begun` was answered after `time`.
+    pub(crate) fn add(&mut self, id: u64, endpoint: u32, begun: Instant, time: Duration) {
+        let one = Part { commands: 1, time_ns: nanoseconds(time), begun, ended: begun + time };
         if let Some(part) = self.parts.get_mut(&(id, endpoint)) {
-            part.commands = part.commands.saturating_add(1);
-            part.time_ns += time_ns;
-            part.last = now;
+            part.add(&one);
         } else if self.parts.len() < self.limit {
-            self.parts.insert((id, endpoint), Part { commands: 1, time_ns, last: now });
+            self.parts.insert((id, endpoint), one);
         } else {
             self.untold += 1;
         }
@@ -61,6 +70,15 @@ impl Open {
     /// Hands everything over.
     pub(crate) fn take(&mut self) -> Parts {
         std::mem::take(&mut self.parts)
+    }
+}
+
+impl Part {
+    fn add(&mut self, other: &Self) {
+        self.commands = self.commands.saturating_add(other.commands);
+        self.time_ns = self.time_ns.saturating_add(other.time_ns);
+        self.begun = self.begun.min(other.begun);
+        self.ended = self.ended.max(other.ended);
     }
 }
 
@@ -84,10 +102,15 @@ pub struct RequestFigures {
     pub commands: u64,
     /// Their commands' time, ns.
     pub time_ns: u64,
+    /// From the first byte of the first command to the last byte of the last answer, summed, ns.
+    pub span_ns: u64,
+    /// Of that, what surely passed without a command under way, summed, ns.
+    pub thinking_ns: u64,
     /// Most commands of one request, ever.
     pub most_commands: u64,
     commands_each: Histogram,
     time_each: Histogram,
+    span_each: Histogram,
 }
 
 impl Requests {
@@ -100,9 +123,7 @@ impl Requests {
     pub(crate) fn absorb(&mut self, parts: Parts) {
         for (key, part) in parts {
             if let Some(known) = self.open.get_mut(&key) {
-                known.commands = known.commands.saturating_add(part.commands);
-                known.time_ns += part.time_ns;
-                known.last = known.last.max(part.last);
+                known.add(&part);
             } else if self.open.len() < self.limit {
                 self.open.insert(key, part);
             } else {
@@ -115,7 +136,7 @@ impl Requests {
     pub(crate) fn close(&mut self, now: Instant) {
         let (quiet, over) = (self.quiet, &mut self.over);
         self.open.retain(|(_, endpoint), part| {
-            let under_way = now.saturating_duration_since(part.last) < quiet;
+            let under_way = now.saturating_duration_since(part.ended) < quiet;
             if !under_way {
                 over.entry(*endpoint).or_default().record(part);
             }
@@ -137,12 +158,16 @@ impl Requests {
 impl RequestFigures {
     fn record(&mut self, part: &Part) {
         let commands = u64::from(part.commands);
+        let span_ns = nanoseconds(part.ended.saturating_duration_since(part.begun));
         self.count += 1;
         self.commands += commands;
         self.time_ns += part.time_ns;
+        self.span_ns += span_ns;
+        self.thinking_ns += span_ns.saturating_sub(part.time_ns);
         self.most_commands = self.most_commands.max(commands);
         self.commands_each.record(commands << SHIFT);
         self.time_each.record(part.time_ns);
+        self.span_each.record(span_ns);
     }
 
     /// Takes off an earlier state of the same figures.
@@ -150,8 +175,11 @@ impl RequestFigures {
         self.count = self.count.saturating_sub(earlier.count);
         self.commands = self.commands.saturating_sub(earlier.commands);
         self.time_ns = self.time_ns.saturating_sub(earlier.time_ns);
+        self.span_ns = self.span_ns.saturating_sub(earlier.span_ns);
+        self.thinking_ns = self.thinking_ns.saturating_sub(earlier.thinking_ns);
         self.commands_each.subtract(&earlier.commands_each);
         self.time_each.subtract(&earlier.time_each);
+        self.span_each.subtract(&earlier.span_each);
     }
 
     /// The number of commands that a share `q` of requests does not exceed: exact up to 32, else at most 6 % too large.
@@ -163,40 +191,99 @@ impl RequestFigures {
     pub fn time_quantile_ns(&self, q: f64) -> Option<u64> {
         self.time_each.quantile(q)
     }
+
+    /// The span, ns, that a share `q` of requests does not exceed.
+    pub fn span_quantile_ns(&self, q: f64) -> Option<u64> {
+        self.span_each.quantile(q)
+    }
+
+    /// The spans, ns.
+    pub fn spans(&self) -> &Histogram {
+        &self.span_each
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
 
     const QUIET: Duration = Duration::from_secs(10);
+    const MS: Duration = Duration::from_millis(1);
 
     #[test]
     fn a_request_over_two_threads_is_one_and_counts_when_it_has_been_quiet() {
         let now = Instant::now();
         let (mut one, mut two) = (Open::new(10), Open::new(10));
-        (0..20).for_each(|_| one.add(7, 1, 1_000_000, now));
-        (0..3).for_each(|_| two.add(7, 1, 1_000_000, now));
-        two.add(8, 1, 5_000_000, now);
+        (0..20).for_each(|_| one.add(7, 1, now, MS));
+        (0..3).for_each(|_| two.add(7, 1, now, MS));
+        two.add(8, 1, now, 5 * MS);
         let mut requests = Requests::new(10, QUIET);
         requests.absorb(one.take());
         requests.absorb(two.take());
         requests.close(now + QUIET / 2);
         assert_eq!((requests.under_way(), requests.over().len()), (2, 0));
-        requests.close(now + QUIET);
+        requests.close(now + QUIET + 5 * MS);
         let over = &requests.over()[&1];
         assert_eq!((over.count, over.commands, over.most_commands), (2, 24, 23));
         assert_eq!((over.commands_quantile(0.5), over.commands_quantile(0.99)), (Some(1), Some(23)));
     }
 
     #[test]
+    fn the_worked_example_has_nine_milliseconds_of_the_database_in_a_span_of_120() {
+        let start = Instant::now();
+        let mut open = Open::new(1);
+        for (at, takes) in [(0, 4), (54, 3), (118, 2)] {
+            open.add(7, 1, start + at * MS, takes * MS);
+        }
+        let mut requests = Requests::new(1, QUIET);
+        requests.absorb(open.take());
+        requests.close(start + QUIET * 2);
+        let over = &requests.over()[&1];
+        assert_eq!((over.span_ns, over.time_ns, over.thinking_ns), (120_000_000, 9_000_000, 111_000_000));
+        assert!(over.span_quantile_ns(0.99).unwrap().abs_diff(120_000_000) < 4_000_000);
+        assert_eq!(over.spans().count(), 1);
+    }
+
+    #[test]
     fn a_flood_of_ids_is_counted_and_not_kept() {
         let now = Instant::now();
         let mut open = Open::new(4);
-        (0..100).for_each(|id| open.add(id, 1, 1, now));
+        (0..100).for_each(|id| open.add(id, 1, now, MS));
         assert_eq!((open.parts.len(), open.untold), (4, 96));
         let mut requests = Requests::new(3, QUIET);
         requests.absorb(open.take());
         assert_eq!((requests.under_way(), requests.untold), (3, 1));
+    }
+
+    proptest! {
+        /// Which thread saw a command, and which was handed over first, changes nothing; thinking is never more than there was.
+        #[test]
+        fn a_span_is_the_same_however_its_commands_are_spread(
+            commands in prop::collection::vec((0u64..5000, 0u32..2000, 0usize..4), 1..40),
+        ) {
+            let start = Instant::now();
+            let (mut apart, mut together) = ([(); 4].map(|()| Open::new(10)), Open::new(10));
+            for (at_ms, takes_ms, thread) in &commands {
+                let (at, takes) = (start + Duration::from_millis(*at_ms), *takes_ms * MS);
+                apart[*thread].add(7, 1, at, takes);
+                together.add(7, 1, at, takes);
+            }
+            let over = |parts: Vec<Parts>| {
+                let mut requests = Requests::new(10, QUIET);
+                parts.into_iter().for_each(|parts| requests.absorb(parts));
+                requests.close(start + QUIET * 2);
+                requests.over()[&1].clone()
+            };
+            let figures = over(apart.iter_mut().rev().map(Open::take).collect());
+            prop_assert_eq!(&figures, &over(vec![together.take()]));
+            // Millisecond by millisecond: when no command was under way.
+            let begun = commands.iter().map(|c| c.0).min().unwrap_or(0);
+            let ended = commands.iter().map(|c| c.0 + u64::from(c.1)).max().unwrap_or(0);
+            let idle = (begun..ended).filter(|ms| !commands.iter().any(|c| (c.0..c.0 + u64::from(c.1)).contains(ms)));
+            prop_assert_eq!(figures.span_ns, (ended - begun) * 1_000_000);
+            prop_assert!(figures.thinking_ns <= idle.count() as u64 * 1_000_000);
+            prop_assert!(figures.thinking_ns >= figures.span_ns.saturating_sub(figures.time_ns));
+        }
     }
 }

@@ -12,7 +12,7 @@
 mod flight;
 
 use crate::digest::Dialect;
-use crate::figures::{Done, nanoseconds};
+use crate::figures::Done;
 use crate::fold::Map;
 use crate::ledger::{Cell, Ledger, Place, Tag, Text, Told, named};
 use flight::{Coming, Flight, text};
@@ -166,7 +166,7 @@ impl Watch {
         let mut hearing = Hearing { ledger: &mut ledger, life: &mut self.life, now, dialect, in_transaction };
         tracker.server_bytes_heard(bytes, &mut (&mut hearing, also));
         self.life.progress = tracker.progress();
-        self.life.after_answers(&mut ledger, tracker.in_transaction(), now);
+        self.life.after_answers(&mut ledger, tracker.in_transaction());
         self.life.notice_end(&mut ledger, tracker.phase());
     }
 }
@@ -174,9 +174,8 @@ impl Watch {
 impl Drop for Watch {
     fn drop(&mut self) {
         let mut ledger = self.ledger.borrow_mut();
-        let now = Instant::now();
         for (flight, done) in [self.life.opened.take(), self.life.answered.take()].into_iter().flatten() {
-            self.life.count(&mut ledger, &flight, &done, now);
+            self.life.count(&mut ledger, &flight, &done);
         }
         ledger.counts.unanswered += self.life.flight.len() as u64;
         if let Some(coming) = self.life.coming.take() {
@@ -212,7 +211,7 @@ impl Life {
     }
 
     /// The statement of a command is known: it gets the tag it goes by, and so does what waited for it.
-    fn settle(&mut self, ledger: &mut Ledger, mut flight: Flight, now: Instant) {
+    fn settle(&mut self, ledger: &mut Ledger, mut flight: Flight) {
         let tag = &mut flight.told.tag;
         if tag.endpoint.is_none() && flight.in_transaction {
             *tag = Tag { request: tag.request.or(self.transaction.request), ..self.transaction };
@@ -221,13 +220,13 @@ impl Life {
         }
         if let Some((mut opened, done)) = self.opened.take() {
             opened.told.tag = *tag;
-            self.count(ledger, &opened, &done, now);
+            self.count(ledger, &opened, &done);
         }
         self.flight.push_back(flight);
     }
 
     /// Answers have been read: counts what can be, and follows the transaction.
-    fn after_answers(&mut self, ledger: &mut Ledger, in_transaction: bool, now: Instant) {
+    fn after_answers(&mut self, ledger: &mut Ledger, in_transaction: bool) {
         let Some((flight, done)) = self.answered.take() else { return };
         let tagged = flight.told.tag.endpoint.is_some();
         if !in_transaction {
@@ -238,15 +237,15 @@ impl Life {
         if in_transaction && !flight.in_transaction && !tagged && self.flight.is_empty() {
             self.opened = Some((flight, done));
         } else {
-            self.count(ledger, &flight, &done, now);
+            self.count(ledger, &flight, &done);
         }
     }
 
-    fn count(&self, ledger: &mut Ledger, flight: &Flight, done: &Done, now: Instant) {
+    fn count(&self, ledger: &mut Ledger, flight: &Flight, done: &Done) {
         let endpoint = flight.told.tag.endpoint.unwrap_or(self.untagged);
         ledger.record(Cell::new(flight.told.digest, endpoint, self.place), done);
         if let Some(id) = flight.told.tag.request {
-            ledger.request(id, endpoint, nanoseconds(done.time), now);
+            ledger.request(id, endpoint, flight.started, done.time);
         }
     }
 
@@ -301,7 +300,7 @@ impl Hearing<'_> {
         } else {
             flight.told = told;
         }
-        self.life.settle(self.ledger, flight, self.now);
+        self.life.settle(self.ledger, flight);
     }
 
     fn execute(&mut self, mut flight: Flight, start: &Start<'_>) {
@@ -320,7 +319,7 @@ impl Hearing<'_> {
             flight.told.tag =
                 Tag { endpoint: tag.endpoint.or(of_text.endpoint), request: tag.request.or(of_text.request) };
         }
-        self.life.settle(self.ledger, flight, self.now);
+        self.life.settle(self.ledger, flight);
     }
 }
 
@@ -346,7 +345,7 @@ impl Observer for Hearing<'_> {
             Command::StmtExecute | Command::StmtBulkExecute => self.execute(flight, &start),
             command => {
                 flight.told.digest = self.ledger.command(command);
-                self.life.settle(self.ledger, flight, self.now);
+                self.life.settle(self.ledger, flight);
             }
         }
     }
@@ -377,7 +376,7 @@ impl Observer for Hearing<'_> {
     fn finished(&mut self, finish: Finish) {
         let Some(flight) = self.life.flight.pop_front() else { return };
         if let Some((earlier, done)) = self.life.answered.take() {
-            self.life.count(self.ledger, &earlier, &done, self.now);
+            self.life.count(self.ledger, &earlier, &done);
         }
         if let Some(id) = finish.prepared
             && self.life.prepared.len() < PREPARED

@@ -27,6 +27,7 @@ mod elsewhere;
 mod lock;
 mod network;
 mod replication;
+mod request;
 mod rule;
 mod settle;
 mod storage;
@@ -35,6 +36,7 @@ mod tests;
 mod usual;
 
 pub use elsewhere::{Application, Place};
+pub use request::{Compared, Requests, Spent, UsualRequests};
 pub use rule::{RULES, Rule};
 pub use settle::Settling;
 pub use usual::{Timing, Usual};
@@ -57,6 +59,8 @@ pub struct Window {
     pub place: Option<Place>,
     /// How an application in front of the server does.
     pub application: Option<Application>,
+    /// What its requests spend where, by a router that sees them: those of the endpoint that has slowed down most.
+    pub requests: Option<Compared>,
     /// What this host can do at most, as measured.
     pub ceilings: Ceilings,
 }

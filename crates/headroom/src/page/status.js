@@ -203,20 +203,22 @@ const rate = (n) => n < 10 ? n.toFixed(1) : count(n);
 
 function insightTable(view, name, requests) {
   if (!view.rows.length) return [h("p", { class: "empty" }, "Nothing was measured in the last " + Math.round(view.span_s) + " s.")];
-  const figures = ["per second", "p50", "p99", "p99.9", "rows each", "errors"].concat(requests ? ["queries per request, p50 and p99"] : []);
+  const figures = ["per second", "p50", "p99", "p99.9", "rows each", "errors"].concat(requests ? ["queries per request, p50 and p99", "request, p50 and p99", "thinking"] : []);
   const head = h("tr", {}, h("th", { class: "n" }, "share of time"), figures.map((t) => h("th", { class: "n" }, t)), h("th", {}, name));
   const each = (row) => row.count ? ((row.rows_sent + row.rows_changed) / row.count).toFixed(1) : "–";
   const asked = (row) => { const r = view.requests.find((r) => r.endpoint === row.name); return r ? count(r.queries_p50) + " · " + count(r.queries_p99) : "–"; };
+  const spans = (row) => { const r = view.requests.find((r) => r.endpoint === row.name); return r ? [took(r.span_p50_ms) + " · " + took(r.span_p99_ms), percent(r.thinking)] : ["–", "–"]; };
   const codes = (row) => Object.entries(row.error_codes).map(([code, n]) => code + ": " + n).join(", ");
   const rows = view.rows.map((row) => h("tr", { title: row.id === row.name ? row.name : row.name + "\n" + row.id },
     h("td", { class: "cell", style: { "--share": row.share.toFixed(4), "--z": "var(--accent)" } }, percent(row.share)),
     [rate(row.per_second), took(row.p50_ms), took(row.p99_ms), took(row.p999_ms), each(row)].map((text) => h("td", { class: "n" }, text)),
     h("td", { class: "n" + (row.errors ? " wrong" : ""), title: codes(row) }, count(row.errors)),
-    requests ? h("td", { class: "n" }, asked(row)) : null,
+    requests ? [asked(row), ...spans(row)].map((text) => h("td", { class: "n" }, text)) : null,
     h("td", { class: "what" }, name === "statement" ? h("code", {}, row.name) : row.name)));
   const notes = [view.more ? view.more + " more: headroom top" : null].concat(requests ? view.notes : []).filter(Boolean).join(" · ");
+  const said = requests && view.requests.length ? "A request runs from its first statement to its last one's end: what it does before and after is not seen. Thinking is the share of that without a statement under way, at least. " : "";
   const span = "Last " + Math.round(view.span_s) + " s, as seen by this router. ";
-  return [h("table", {}, h("thead", {}, head), h("tbody", {}, rows)), h("p", { class: "note" }, span + notes)];
+  return [h("table", {}, h("thead", {}, head), h("tbody", {}, rows)), h("p", { class: "note" }, span + said + notes)];
 }
 
 async function askInsight() {

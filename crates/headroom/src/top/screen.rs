@@ -144,7 +144,7 @@ fn figures_row(row: &RowView) -> Row<'static> {
 fn requests(frame: &mut Frame<'_>, shown: &Shown, area: Rect) {
     let headings = [
         "requests", " queries", "     p50", "     p99", "    most", " db time", "     p50", "     p99",
-        "endpoint",
+        "span p50", "     p99", "thinking", "endpoint",
     ]
     .map(|text| (text, false));
     let rows: Vec<Row<'static>> = shown
@@ -163,7 +163,7 @@ fn requests(frame: &mut Frame<'_>, shown: &Shown, area: Rect) {
                     [router.insight] request_keys names.";
         return frame.render_widget(Paragraph::new(text).wrap(Wrap { trim: true }).dim(), area);
     }
-    let widths = [Constraint::Length(8); 8].into_iter().chain([Constraint::Min(20)]);
+    let widths = [Constraint::Length(8); 11].into_iter().chain([Constraint::Min(20)]);
     render(frame, area, Table::new(rows, widths).header(heading(&headings)), shown.selected);
 }
 

@@ -70,8 +70,20 @@ fn rows(view: &InsightView) -> String {
 }
 
 fn requests(view: &InsightView) -> String {
-    let headings =
-        [">REQUESTS", ">QUERIES MEAN", ">P50", ">P99", ">MOST", ">DB TIME MEAN", ">P50", ">P99", "ENDPOINT"];
+    let headings = [
+        ">REQUESTS",
+        ">QUERIES MEAN",
+        ">P50",
+        ">P99",
+        ">MOST",
+        ">DB TIME MEAN",
+        ">P50",
+        ">P99",
+        ">SPAN P50",
+        ">P99",
+        ">THINKING",
+        "ENDPOINT",
+    ];
     let mut table = Table::new(&headings);
     for request in &view.requests {
         table.row(request_cells(request));
@@ -95,6 +107,9 @@ pub(super) fn request_cells(r: &RequestView) -> Vec<String> {
         ms(r.time_mean_ms),
         ms(r.time_p50_ms),
         ms(r.time_p99_ms),
+        ms(r.span_p50_ms),
+        ms(r.span_p99_ms),
+        percent(r.thinking),
         r.endpoint.clone(),
     ]
 }

@@ -192,15 +192,27 @@ pub(crate) const STATEMENTS: &[Course<StatementsNow>] = &[
     },
     Course {
         name: "request_ms",
-        label: "median request",
+        label: "median request's time in the database",
         unit: Unit::Milliseconds,
-        of: |s| Some(s.requests.as_ref().filter(|r| r.requests > 0)?.time_p50_ms),
+        of: |s| requested(s, |r| r.time_p50_ms),
     },
     Course {
         name: "queries",
         label: "statements a request",
         unit: Unit::Count,
-        of: |s| Some(s.requests.as_ref().filter(|r| r.requests > 0)?.queries_mean),
+        of: |s| requested(s, |r| r.queries_mean),
+    },
+    Course {
+        name: "span_ms",
+        label: "median request",
+        unit: Unit::Milliseconds,
+        of: |s| requested(s, |r| r.span_p50_ms),
+    },
+    Course {
+        name: "thinking",
+        label: "requests, thinking between statements",
+        unit: Unit::Share,
+        of: |s| requested(s, |r| r.thinking),
     },
 ];
 
@@ -253,4 +265,9 @@ fn network(sample: &host::Sample) -> (f64, f64) {
 /// A time, where anything was timed.
 fn timed(now: &StatementsNow, of: fn(&FiguresView) -> f64) -> Option<f64> {
     (now.figures.count > 0).then(|| of(&now.figures))
+}
+
+/// A figure of requests, where any have ended.
+fn requested(now: &StatementsNow, of: fn(&RequestView) -> f64) -> Option<f64> {
+    now.requests.as_ref().filter(|requests| requests.requests > 0).map(of)
 }

@@ -6,6 +6,7 @@ use crate::admin_client::AdminClient;
 use crate::insight_view::{By, FiguresView, InsightView, Question, RequestView};
 use crate::objectives::view::ObjectiveView;
 use crate::view::{FlowView, StatusView};
+use observe::verdict::{Requests, Spent};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -58,6 +59,24 @@ pub(crate) struct EndpointWatch {
     pub(crate) figures: FiguresView,
     /// Its requests, where they are told apart.
     pub(crate) requests: Option<RequestView>,
+}
+
+impl RouterWatch {
+    /// What requests spend where, by endpoint.
+    pub(crate) fn requests(&self) -> Vec<Requests> {
+        let told = self.endpoints.iter().filter_map(|endpoint| endpoint.requests.as_ref());
+        told.map(|requests| Requests {
+            endpoint: requests.endpoint.clone(),
+            count: requests.requests,
+            spent: Spent {
+                span_p50_ms: requests.span_p50_ms,
+                span_ms: requests.span_mean_ms,
+                database_ms: requests.database_ms(),
+                statements: requests.queries_mean,
+            },
+        })
+        .collect()
+    }
 }
 
 /// Asks until it is told to stop. What it hears is in the channel at once, and in the history.

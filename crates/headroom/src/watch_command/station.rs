@@ -12,7 +12,7 @@ use fleet::config::{Credentials, FleetConfig};
 use fleet::{Role, Server, ServerName, Snapshot};
 use observe::host::{Places, Sampler as HostSampler, disk};
 use observe::server::{Reading, Sampler};
-use observe::verdict::{Ceilings, Place, Settling, Timing, Usual, Window};
+use observe::verdict::{Ceilings, Compared, Place, Settling, Timing, Usual, UsualRequests, Window};
 use observe::{Recent, Watcher};
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -144,6 +144,9 @@ struct Desk {
     router: Option<watch::Receiver<Option<Arc<RouterWatch>>>>,
     kept: Kept,
     usual: Usual,
+    usual_requests: UsualRequests,
+    /// By the router's last answer.
+    requests: Option<Compared>,
     who: Credentials,
     tell: mpsc::Sender<News>,
     stop: CancellationToken,
@@ -170,6 +173,8 @@ impl Desk {
             kept,
             watching,
             usual: Usual::default(),
+            usual_requests: UsualRequests::default(),
+            requests: None,
             who,
             tell,
             stop,
@@ -238,6 +243,15 @@ impl Desk {
         }
     }
 
+    /// What it says of requests holds until it answers again.
+    fn hear_router(&mut self) {
+        let Some(heard) = self.router.as_mut().filter(|heard| heard.has_changed().unwrap_or(false)) else {
+            return;
+        };
+        let told = heard.borrow_and_update().as_ref().map(|router| router.requests()).unwrap_or_default();
+        self.requests = self.usual_requests.next(&told);
+    }
+
     fn judge(&mut self, snapshot: Option<&Snapshot>) -> WatchView {
         if self.host.add_host(Arc::new(self.sampler.read())) {
             self.host_settling.gap();
@@ -249,6 +263,7 @@ impl Desk {
         here.ceilings = self.watching.ceilings.clone();
         let timing = self.watching.application.as_ref().and_then(|timings| *timings.borrow());
         let application = timing.and_then(|timing| self.usual.next(timing));
+        self.hear_router();
         let verdict = view::verdict(&self.host_settling.next(&here));
         if let Some((at, sample)) = self.host.latest_host() {
             let disk = self.servers.values().find_map(|watched| watched.data_disk.as_ref()?.1.clone());
@@ -261,6 +276,7 @@ impl Desk {
             window.host = here.host.clone().filter(|_| watched.on_this_host);
             window.ceilings = here.ceilings.clone();
             window.application = application;
+            window.requests = self.requests.clone();
             window.data_disk = watched.data_disk(&window);
             window.lag_ms = known.and_then(|s| s.lag.as_ref()).map(|lag| lag.at_least.as_secs_f64() * 1e3);
             window.place = known.and_then(|server| place(server, snapshot, &window));

@@ -1,11 +1,16 @@
 //! The terminal view of a watched host and its servers: a line of figures each, then the verdict with its evidence.
 
+use super::router::RouterWatch;
 use super::view::{NamedView, ServerWatch, VerdictView, WatchView, figure};
+use crate::insight_view::SPANS;
 use crate::objectives;
 use crate::table::Table;
 use crate::terminal::Paint;
 use observe::host::Sample;
 use observe::verdict::Unit;
+
+/// Endpoints whose requests are shown; the page has them all.
+const REQUESTS: usize = 5;
 
 /// The whole page.
 pub(crate) fn text(view: &WatchView, paint: Paint) -> String {
@@ -42,6 +47,9 @@ pub(crate) fn text(view: &WatchView, paint: Paint) -> String {
         if one.sample.is_some() {
             text.push_str(&verdict(&one.verdict, paint));
         }
+    }
+    if let Some(router) = &view.router {
+        text.push_str(&requests(router, paint));
     }
     let promised = view.router.as_ref().map(|router| objectives::view::text(&router.objectives, None, paint));
     if let Some(promised) = promised.filter(|text| !text.is_empty()) {
@@ -157,6 +165,29 @@ fn server(server: &ServerWatch, paint: Paint) -> String {
         text.push_str(&format!("  {} {missing}\n", paint.yellow("!")));
     }
     text
+}
+
+/// What requests spend where, those of the endpoints that take most time.
+fn requests(router: &RouterWatch, paint: Paint) -> String {
+    let told: Vec<_> = router.endpoints.iter().filter_map(|endpoint| endpoint.requests.as_ref()).collect();
+    if told.is_empty() {
+        return String::new();
+    }
+    let mut table =
+        Table::new(&["REQUESTS OF", ">ENDED", ">MEDIAN", ">P99", ">MEAN", ">DATABASE", ">STATEMENTS"]);
+    for one in told.iter().take(REQUESTS) {
+        let ms = |ms: f64| figure(ms, Unit::Milliseconds);
+        table.row(vec![
+            paint.bold(&one.endpoint),
+            figure(one.requests as f64, Unit::Count),
+            ms(one.span_p50_ms),
+            ms(one.span_p99_ms),
+            ms(one.span_mean_ms),
+            ms(one.database_ms()),
+            figure(one.queries_mean, Unit::Count),
+        ]);
+    }
+    format!("\n{}{}\n", table.text(), paint.dim(SPANS))
 }
 
 fn verdict(verdict: &VerdictView, paint: Paint) -> String {

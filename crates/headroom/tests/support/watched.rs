@@ -30,13 +30,19 @@ impl Router {
 }
 
 impl Watched {
-    /// Starts a router in zone a and, with the same file, an agent; waits until the agent answers.
+    /// Starts a router in zone a and, with the same file, an agent; waits until the agent has read every server.
     pub(crate) async fn start(lab: &Lab) -> Self {
+        Self::start_with(lab, "").await
+    }
+
+    /// The same, with more in the file.
+    pub(crate) async fn start_with(lab: &Lab, more: &str) -> Self {
         let mut servers = format!("[fleet]\nseeds = [\"{}\"]\n", lab.reach("a", "a1").unwrap());
         for ((says, reach), name) in lab.address_map("a").unwrap().into_iter().zip(lab.servers()) {
             servers.push_str(&format!("[[map]]\nsays = \"{says}\"\nreach = \"{reach}\"\n"));
             servers.push_str(&format!("[[server]]\nmatch = \"{says}\"\nname = \"{name}\"\n"));
         }
+        servers.push_str(more);
         let mut route = Route::new(lab, "zero_hop = \"off\"", "", &servers);
         route.start();
         route.wait_for("a primary", |status| status["writer"] == "a1").await;
@@ -52,16 +58,21 @@ impl Watched {
             .spawn()
             .unwrap();
         let agent = Self { child, route: Router(route), address };
-        let asked = route::told::Told { admin: address, log: lab.dir().join("agent.log") };
-        asked
+        agent
+            .told(lab)
             .wait_until("every server is read", "/watch.json", |view| {
                 let servers = view["servers"].as_array();
                 servers.is_some_and(|servers| {
-                    servers.len() == 3 && servers.iter().all(|s| !s["sample"].is_null())
+                    servers.len() == lab.servers().len() && servers.iter().all(|s| !s["sample"].is_null())
                 })
             })
             .await;
         agent
+    }
+
+    /// What the agent says.
+    pub(crate) fn told(&self, lab: &Lab) -> route::told::Told {
+        route::told::Told { admin: self.address, log: lab.dir().join("agent.log") }
     }
 }
 

@@ -245,6 +245,27 @@ fn query_attributes_name_endpoint_and_request() {
 }
 
 #[test]
+fn a_request_spans_its_first_byte_to_its_last_answer_and_thinks_in_between() {
+    let mut s = Stand::plain();
+    s.run("BEGIN", OPEN);
+    s.after(40);
+    s.run("UPDATE t SET a = 1 /*endpoint='orders',request_id='r1'*/", OPEN);
+    s.after(60);
+    s.run("COMMIT", IDLE);
+    let end = s.now;
+    s.after(9_000);
+    let mut snapshot = [s.ledger.borrow_mut().snapshot(true)];
+    let mut collector = Collector::new(s.shared.clone(), s.start);
+    // It is the last answer that it has been quiet since, not the moment at which that was counted.
+    collector.absorb(&mut snapshot, end + InsightConfig::default().request_quiet);
+    let report = collector.report(&snapshot, Since::Start, s.start, s.now);
+    let (endpoint, figures) = &report.requests()[0];
+    assert_eq!((endpoint.as_str(), figures.count, figures.commands), ("orders", 1, 3));
+    let ms = |ms: u64| ms * 1_000_000;
+    assert_eq!((figures.span_ns, figures.time_ns, figures.thinking_ns), (ms(103), ms(3), ms(100)));
+}
+
+#[test]
 fn a_session_that_cannot_be_read_is_relayed_and_counted() {
     let mut s = Stand::new(PLAIN.with(Capabilities::COMPRESS), InsightConfig::default());
     s.client(b"anything at all");

@@ -15,6 +15,11 @@ const AS_USUAL: f64 = 1.2;
 /// Sessions at work, a CPU, at most.
 const AT_WORK: f64 = 0.3;
 
+/// Of what requests take more than usual, the share that is no statement's.
+const THINKING: f64 = 0.8;
+/// It explains why requests are slow, not what sessions of the server wait for.
+const WEIGHT: f64 = 0.5;
+
 /// Below so many statements a second their duration is not worked out from looks.
 const ENOUGH: f64 = 20.0;
 
@@ -71,7 +76,29 @@ fn statement_ms(server: &server::Sample) -> Option<f64> {
     counted.or(server.mean_statement_ms).or(at_most)
 }
 
+/// By what a router sees of its requests or by its own timing, whichever says it more clearly.
 pub(super) fn not_the_database(window: &Window) -> Option<Finding> {
+    let found = [by_requests(window), by_timing(window)].into_iter().flatten();
+    found.max_by(|a, b| a.load.total_cmp(&b.load))
+}
+
+fn by_requests(window: &Window) -> Option<Finding> {
+    let (requests, _) = (window.requests.as_ref()?, window.server.as_ref()?);
+    let (times, thinking) = (requests.times(), requests.thinking());
+    let only_then = if thinking >= THINKING { f64::INFINITY } else { 0.9 * thinking / THINKING };
+    let spent = requests.now.spent;
+    Some(
+        Finding::new(Name::NotTheDatabase, (times / SLOWER).min(only_then), WEIGHT)
+            .figure("the median request against the usual", times, Unit::Count, Some(SLOWER))
+            .figure("of what is added, thinking between statements", thinking, Unit::Share, Some(THINKING))
+            .figure("a request takes, statement to statement", spent.span_ms, Unit::Milliseconds, None)
+            .figure("of that the database, at most", spent.database_ms, Unit::Milliseconds, None)
+            .figure("statements a request", spent.statements, Unit::Count, None)
+            .who(Some(requests.text())),
+    )
+}
+
+fn by_timing(window: &Window) -> Option<Finding> {
     let (application, server, host) = (window.application?, window.server.as_ref()?, window.host.as_ref()?);
     let requests = application.request_p99_ms / application.usual_request_p99_ms.max(1e-3);
     let statements = application.statement_p99_ms / application.usual_statement_p99_ms.max(1e-3);
@@ -84,7 +111,7 @@ pub(super) fn not_the_database(window: &Window) -> Option<Finding> {
     }) * quiet(statements, AS_USUAL)
         * quiet(at_work, AT_WORK);
     Some(
-        Finding::new(Name::NotTheDatabase, load, 0.5)
+        Finding::new(Name::NotTheDatabase, load, WEIGHT)
             .figure("requests, p99 against the usual", requests, Unit::Count, Some(SLOWER))
             .figure("statements, p99 against the usual", statements, Unit::Count, Some(AS_USUAL))
             .figure("sessions at work a CPU", at_work, Unit::Count, Some(AT_WORK)),

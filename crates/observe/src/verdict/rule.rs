@@ -150,6 +150,7 @@ pub static RULES: &[Rule] = &[
         next: &[
             "see who uses it: top; if it is not the database, move it away",
             "the statements that take most time: an index saves more than a core",
+            "many statements a request (N+1)? headroom top --by request finds it: one that fetches all rows costs less",
             "send reads to a replica with room",
         ],
         judge: compute::cpu,
@@ -214,16 +215,22 @@ pub static RULES: &[Rule] = &[
         explains: &[],
         next: &[
             "read from a replica in your own zone (headroom route)",
-            "fewer statements a request: joins, batches",
+            "fewer statements a request: joins, batches; headroom top --by request finds who sends many (N+1)",
         ],
         judge: elsewhere::cross_zone,
     },
     Rule {
         name: NotTheDatabase,
         called: "not the database",
-        when: "requests take >= 2 times as long as usual, statements do not, and less than 0.3 sessions a CPU are at work (I)",
+        when: "requests take >= 2 times as long as usual and not because of statements: by a router, >= 80 % of what is added is \
+               thinking between them; by the application's own timing, statements take <= 1.2 times the usual and less \
+               than 0.3 sessions a CPU are at work (I)",
         explains: &[],
-        next: &["look at the application: its own CPU, its pool of connections, other services it calls"],
+        next: &[
+            "look at the application: its own CPU, its pool of connections, other services it calls",
+            "many statements a request, with a little thinking after each (N+1)? headroom top --by request finds it: fetch \
+             the rows together",
+        ],
         judge: elsewhere::not_the_database,
     },
 ];

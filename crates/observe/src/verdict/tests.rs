@@ -1,6 +1,7 @@
 //! Rules on made-up windows, and what holds for any window.
 
 mod cause;
+mod request;
 
 use super::*;
 use crate::host::{cpu, disk, pressure};
@@ -280,8 +281,9 @@ fn windows() -> impl Strategy<Value = Window> {
     let host = (share(), share(), share(), share(), share(), 0.0f64..100.0, 0.0f64..20.0, 0.0f64..2.0);
     let server =
         (0.0f64..100.0, share(), share(), share(), 0.0f64..1000.0, 0.0f64..1e4, share(), 0.0f64..60.0);
-    (host, server, any::<bool>(), any::<bool>()).prop_map(|(h, s, has_host, has_server)| {
-        let mut window = healthy();
+    let there = (any::<bool>(), any::<bool>());
+    (host, server, there, request::some()).prop_map(|(h, s, (has_host, has_server), requests)| {
+        let mut window = Window { requests, ..healthy() };
         let host = window.host.as_mut().unwrap();
         (host.cpu.all.user, host.cpu.all.steal, host.cpu.each[1].1.softirq) = (h.0, h.1, h.2);
         host.pressure.cpu = Some(pressure::Sample { some: h.3, full: 0.0 });

@@ -66,7 +66,7 @@ export function endpoints(view, history) {
   const router = view.router;
   if (!router) return [h("p", { class: "empty" }, "No router is asked: latency per endpoint is known to headroom route (--router 127.0.0.1:9306).")];
   if (router.unanswered) return [h("p", { class: "empty" }, "Not known now: " + router.unanswered + ".")];
-  const head = h("tr", {}, h("th", {}, "endpoint"), ["share of time", "per second", "median", "p99", "median request", "errors"].map((text) => h("th", { class: "n" }, text)), h("th", {}, "p99 over time"));
+  const head = h("tr", {}, h("th", {}, "endpoint"), ["share of time", "per second", "median", "p99", "median request", "thinking", "errors"].map((text) => h("th", { class: "n" }, text)), h("th", {}, "p99 over time"));
   const course = (name) => {
     const subject = history && history.subjects.find((one) => one.kind === "endpoint" && one.name === name);
     const p99 = subject && subject.courses.find((one) => one.name === "p99_ms");
@@ -74,9 +74,9 @@ export function endpoints(view, history) {
   };
   const rows = router.endpoints.map(({ name, figures: f, requests }) => h("tr", {}, h("th", { class: "what", title: name }, name),
     h("td", { class: "n" }, share(f.share)), h("td", { class: "n" }, figure(f.per_second, "per-second")), h("td", { class: "n" }, figure(f.p50_ms, "milliseconds")), h("td", { class: "n" }, figure(f.p99_ms, "milliseconds")),
-    h("td", { class: "n" }, requests && requests.requests ? figure(requests.time_p50_ms, "milliseconds") : "–"), h("td", { class: "n" + (f.errors ? " wrong" : "") }, figure(f.errors, "count")), h("td", { class: "spark" }, course(name))));
+    h("td", { class: "n" }, requests && requests.requests ? figure(requests.span_p50_ms, "milliseconds") : "–"), h("td", { class: "n" }, requests && requests.requests ? share(requests.thinking) : "–"), h("td", { class: "n" + (f.errors ? " wrong" : "") }, figure(f.errors, "count")), h("td", { class: "spark" }, course(name))));
   const whole = history && history.subjects.find((one) => one.kind === "router");
-  const notes = ["Last " + Math.round(router.span_s) + " s, as the router at " + router.address + " times them; a median request is its time in the database, where a trace or request id is tagged."];
+  const notes = ["Last " + Math.round(router.span_s) + " s, as the router at " + router.address + " times them; a median request runs from its first statement to its last one's end, where a trace or request id is tagged (what it does before and after is not seen); thinking is the share of that without a statement under way, at least."];
   if (router.more) notes.push(router.more + " more: headroom top --by endpoint.");
   return [router.endpoints.length ? h("div", { class: "scroll" }, h("table", {}, h("thead", {}, head), h("tbody", {}, rows))) : h("p", { class: "empty" }, "Nothing passed the router in the last " + Math.round(router.span_s) + " s."),
     whole && history ? charts(history, whole, ROUTER) : null,
