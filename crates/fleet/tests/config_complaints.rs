@@ -234,19 +234,15 @@ fn tls_settings_that_cannot_work_are_refused() {
 }
 
 #[test]
+fn who_only_watches_needs_no_listener() {
+    assert!(Config::parse("[fleet]\nseeds = [\"db1\"]\n", "headroom.toml").unwrap().listeners.is_empty());
+}
+
+#[test]
 fn all_complaints_come_at_once_in_the_order_of_the_file() {
     let lines = complaints("[fleet]\nseeds = []\nintreval = 1\n[router]\nslack = 11\nthreads = \"two\"\n");
     let places: Vec<&str> = lines.iter().map(|line| line.split(": ").next().unwrap()).collect();
-    assert_eq!(
-        places,
-        [
-            "headroom.toml:1:1",
-            "headroom.toml:2:9",
-            "headroom.toml:3:1",
-            "headroom.toml:5:9",
-            "headroom.toml:6:11"
-        ]
-    );
+    assert_eq!(places, ["headroom.toml:2:9", "headroom.toml:3:1", "headroom.toml:5:9", "headroom.toml:6:11"]);
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! Objectives of a running router: once every second or so what insight has counted is held against what was promised; an
+//! Objectives of a running router or agent: what insight or a server has counted is held against what was promised, as it comes; an
 //! incident that opens or closes is logged, shown and sent to the webhook. What an incident is, `insight::objective` says.
 
 pub(crate) mod metrics;
@@ -10,6 +10,7 @@ use fleet::config::{Objective, Target};
 use insight::objective::Tracked;
 use insight::objective::incident::{Change, Open};
 use insight::{Dimension, Figures, Filter, Report, Since};
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use tokio_util::sync::CancellationToken;
@@ -28,7 +29,20 @@ pub(crate) struct Objectives {
 #[derive(Default)]
 struct Book {
     tracked: Vec<Tracked>,
+    /// Why an objective is not judged now, by its name.
+    why_not: BTreeMap<String, String>,
     hook: Option<Hook>,
+}
+
+/// What is known of the statements that an objective is about.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Seen {
+    /// How many were good, of all, since the start of counting.
+    Counted { good: u64, all: u64 },
+    /// Nothing was counted since the last time.
+    Unchanged,
+    /// They cannot be judged; why, and what to do about it.
+    NotJudged(String),
 }
 
 /// An incident that opened or closed, for the log and the webhook.
@@ -41,6 +55,13 @@ struct News {
 }
 
 impl Objectives {
+    /// Promises that nothing is held against yet.
+    pub(crate) fn new(objectives: &[Objective], hook: Option<Hook>) -> Self {
+        let new = Self::default();
+        new.change(objectives, hook);
+        new
+    }
+
     /// Holds figures against `objectives` until `stop`; `insight` says where to ask, `None` when nothing runs any more.
     pub(crate) fn start(
         objectives: &[Objective],
@@ -48,8 +69,7 @@ impl Objectives {
         insight: impl Fn() -> Option<router::Insight> + Send + 'static,
         stop: CancellationToken,
     ) -> Self {
-        let started = Self::default();
-        started.change(objectives, hook);
+        let started = Self::new(objectives, hook);
         let judging = started.clone();
         tokio::spawn(async move {
             tokio::select! {
@@ -69,6 +89,7 @@ impl Objectives {
             None => Tracked::new(objective.clone()),
         };
         book.tracked = objectives.iter().map(track).collect();
+        book.why_not.clear();
         // What waits to be told is told by the one before, which ends when it has nothing left.
         if book.hook.as_ref().map(Hook::id) != hook.as_ref().map(Hook::id) {
             book.hook = hook;
@@ -78,7 +99,11 @@ impl Objectives {
     /// What people see.
     pub(crate) fn view(&self) -> (Vec<ObjectiveView>, Option<WebhookView>) {
         let (book, now) = (self.book(), Instant::now());
-        (book.tracked.iter().map(|t| view::objective(t, now)).collect(), book.hook.as_ref().map(Hook::view))
+        let view = |tracked: &Tracked| {
+            let not_judged = book.why_not.get(&tracked.objective().name).cloned();
+            ObjectiveView { not_judged, ..view::objective(tracked, now) }
+        };
+        (book.tracked.iter().map(view).collect(), book.hook.as_ref().map(Hook::view))
     }
 
     async fn judge(&self, insight: impl Fn() -> Option<router::Insight>) {
@@ -95,15 +120,36 @@ impl Objectives {
     }
 
     fn hold_against(&self, report: &Report, now: Instant) {
-        let mut book = self.book();
-        let Book { tracked, hook } = &mut *book;
-        let rows = Rows::of(report, tracked);
-        for tracked in tracked {
-            let objective = tracked.objective();
-            let (good, all) = rows.find(&objective.target).map_or((0, 0), |figures| {
+        let targets: Vec<Target> = self.book().tracked.iter().map(|t| t.objective().target.clone()).collect();
+        let rows = Rows::of(report, &targets);
+        self.hold(now, |objective| {
+            let figures = rows.find(&objective.target);
+            let (good, all) = figures.map_or((0, 0), |figures| {
                 let limit = u64::try_from(objective.threshold.as_nanos()).unwrap_or(u64::MAX);
                 (figures.latency.at_most(limit), figures.latency.count())
             });
+            Seen::Counted { good, all }
+        });
+    }
+
+    /// Holds what `seen` says of each objective against it.
+    pub(crate) fn hold(&self, now: Instant, seen: impl Fn(&Objective) -> Seen) {
+        let mut book = self.book();
+        let Book { tracked, why_not, hook } = &mut *book;
+        for tracked in tracked {
+            let name = tracked.objective().name.clone();
+            let (good, all) = match seen(tracked.objective()) {
+                Seen::Counted { good, all } => (good, all),
+                Seen::Unchanged => continue,
+                Seen::NotJudged(why) => {
+                    if why_not.get(&name) != Some(&why) {
+                        tracing::warn!("objective {name} is not judged: {why}");
+                    }
+                    why_not.insert(name, why);
+                    continue;
+                }
+            };
+            why_not.remove(&name);
             let Some(change) = tracked.next(now, good, all) else { continue };
             let (opened, open) = match change {
                 Change::Opened(open) => (true, open),
@@ -130,8 +176,8 @@ impl Objectives {
 struct Rows(Vec<(Dimension, Vec<insight::Row>)>);
 
 impl Rows {
-    fn of(report: &Report, tracked: &[Tracked]) -> Self {
-        let mut wanted: Vec<Dimension> = tracked.iter().map(|t| dimension(&t.objective().target).0).collect();
+    fn of(report: &Report, targets: &[Target]) -> Self {
+        let mut wanted: Vec<Dimension> = targets.iter().map(|target| dimension(target).0).collect();
         wanted.sort_by_key(|dimension| *dimension as u8);
         wanted.dedup();
         Self(wanted.into_iter().map(|by| (by, report.rows(by, &Filter::default()))).collect())

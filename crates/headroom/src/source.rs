@@ -80,7 +80,7 @@ fn fnv(bytes: &[u8]) -> u64 {
 /// Complaints about the file, or what is missing on the command line.
 pub(crate) fn for_route(args: &RouteArgs) -> Result<Sourced, SourceError> {
     let mut sourced = match file_of(&args.source) {
-        Some(path) if args.source.server.is_empty() => from_file(&path)?,
+        Some(path) if args.source.server.is_empty() => with_listeners(from_file(&path)?)?,
         None if args.source.server.is_empty() => return Err(SourceError::Nothing),
         _ => Sourced { config: from_flags(args)?, file: None },
     };
@@ -127,6 +127,19 @@ fn from_file(path: &Path) -> Result<Sourced, SourceError> {
         crate::credentials::owner_only(path).map_err(SourceError::Wrong)?;
     }
     Ok(Sourced { config, file: Some(path.to_owned()) })
+}
+
+/// Who only watches has no use for a listener; who routes without one could stay at home.
+fn with_listeners(sourced: Sourced) -> Result<Sourced, SourceError> {
+    if !sourced.config.listeners.is_empty() {
+        return Ok(sourced);
+    }
+    let file = sourced.file.unwrap_or_default();
+    Err(SourceError::Wrong(format!(
+        "{}:1:1: there is no [[listener]], so no client could come; write at least one: [[listener]] with address = \
+         \"127.0.0.1:3306\" and role = \"reader\"",
+        file.display()
+    )))
 }
 
 fn from_flags(args: &RouteArgs) -> Result<Config, SourceError> {

@@ -53,6 +53,7 @@ pub(crate) fn status() -> StatusView {
     status.objectives = vec![ObjectiveView {
         name: "checkout".into(),
         promise: "99 % of statements of endpoint checkout within 15ms".into(),
+        not_judged: None,
         burn: BurnView { fast: Some(17.2), fast_short: Some(22.0), slow: Some(3.1), slow_short: Some(8.0) },
         incident: Some(IncidentView {
             for_s: 312.0,

@@ -9,6 +9,7 @@ mod hosts;
 mod meter;
 mod metrics;
 mod page;
+mod promise;
 mod router;
 mod station;
 mod text;
@@ -17,10 +18,11 @@ mod view;
 use crate::admin_client::AdminClient;
 use crate::cli::{SourceArgs, WatchArgs};
 use crate::environment::Environment;
+use crate::objectives::Objectives;
 use crate::probe_command::known_ceilings;
 use crate::terminal::{self, Paint};
 use crate::{credentials, exit, interrupted, source};
-use fleet::config::FleetConfig;
+use fleet::config::{Config, FleetConfig, Objective, Webhook};
 use hosts::Agents;
 use std::io::IsTerminal;
 use std::process::ExitCode;
@@ -50,8 +52,12 @@ pub(crate) async fn run(args: WatchArgs, environment: &Environment) -> anyhow::R
             () = interrupted::interrupted() => Ok(exit::DONE),
         };
     }
-    let (fleet, router) = fleet_of(&args.source, args.router.as_deref(), environment)?;
-    let watching = Watching::against(known_ceilings(environment), args.window).asking(router);
+    let Sight { fleet, router, objectives, .. } =
+        sight_of(&args.source, args.router.as_deref(), environment)?;
+    // Shown and told to nobody: that is what an agent, which stays, is for.
+    let watching = Watching::against(known_ceilings(environment), args.window)
+        .asking(router)
+        .promising(Objectives::new(&objectives, None));
     let station = Station::start(fleet, watching);
     let paint = Paint::for_stdout(environment);
     let outcome = tokio::select! {
@@ -130,25 +136,32 @@ async fn show(mut views: Views, json: bool, paint: Paint) -> anyhow::Result<Exit
     }
 }
 
+/// What is watched.
+struct Sight {
+    fleet: Option<FleetConfig>,
+    router: Option<AdminClient>,
+    /// What is promised, and who is told of incidents.
+    objectives: Vec<Objective>,
+    webhook: Option<Webhook>,
+}
+
 /// The fleet to watch and the router to ask; no fleet when no server is named anywhere: then it is this host alone. The router is
 /// the one that is named, else that of the environment, of the file, or the usual address.
-fn fleet_of(
-    args: &SourceArgs,
-    router: Option<&str>,
-    environment: &Environment,
-) -> anyhow::Result<(Option<FleetConfig>, Option<AdminClient>)> {
+fn sight_of(args: &SourceArgs, router: Option<&str>, environment: &Environment) -> anyhow::Result<Sight> {
     let named = router.filter(|name| *name != "off");
     let mut sourced = match source::for_fleet(args) {
         Ok(sourced) => sourced,
         Err(error) if error.is_usage() => {
-            return Ok((None, named.map(|name| AdminClient::new(Some(name), environment))));
+            let router = named.map(|name| AdminClient::new(Some(name), environment));
+            return Ok(Sight { fleet: None, router, objectives: Vec::new(), webhook: None });
         }
         Err(error) => return Err(error.into()),
     };
     sourced.config.fleet.credentials = credentials::resolve(&sourced.config, environment)?;
     let of_file = sourced.config.admin.map(|address| address.to_string());
     let name = named.map(str::to_owned).or_else(|| environment.admin.clone()).or(of_file);
-    let client =
+    let router =
         name.filter(|_| router != Some("off")).map(|name| AdminClient::new(Some(&name), environment));
-    Ok((Some(sourced.config.fleet), client))
+    let Config { fleet, objectives, webhook, .. } = sourced.config;
+    Ok(Sight { fleet: Some(fleet), router, objectives, webhook })
 }

@@ -116,6 +116,12 @@ fn check_says_right_or_every_complaint_with_its_place() {
         (Some(0), "headroom.toml is right: 1 seed, 0 zones, 1 listener.\n")
     );
 
+    // A file to watch by is none to route by.
+    std::fs::write(dir.path().join("agent.toml"), "[fleet]\nseeds = [\"127.0.0.1:1\"]\n").unwrap();
+    let output = headroom(dir.path(), &["route", "--check", "--config", "agent.toml"]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(text(&output).contains("agent.toml:1:1: there is no [[listener]]"), "{}", text(&output));
+
     let wrong = RIGHT.replace("seeds", "sedes").replace("\"reader\"", "\"raeder\"");
     std::fs::write(dir.path().join("wrong.toml"), wrong).unwrap();
     let output = headroom(dir.path(), &["route", "--check", "--config", "wrong.toml"]);

@@ -5,83 +5,25 @@
 
 #[path = "../../router/tests/tls/certificate.rs"]
 mod certificate;
+#[path = "support/receiving.rs"]
+mod receiving;
 #[path = "support/route.rs"]
 mod support;
 
-use certificate::{Authority, Certificate};
+use certificate::Authority;
 use lab::{Lab, Spec};
 use mysql_async::Conn;
 use mysql_async::prelude::Queryable;
+use receiving::{Receiving, SECRET};
 use rustix::process::Signal;
 use serde_json::Value;
-use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{TcpListener, TcpStream};
 use std::path::Path;
-use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 use support::told::LIMIT;
 use support::{Route, connect};
 
 const GOOD: &str = "SELECT 1 /*endpoint='checkout'*/";
 const SLOW: &str = "SELECT SLEEP(0.05) /*endpoint='checkout'*/";
-const SECRET: &str = "T0-a-secret-in-the-path";
-
-/// A receiver of webhooks on loopback: the first call is refused for now, the others are taken.
-struct Receiving {
-    port: u16,
-    calls: Receiver<(String, Value)>,
-}
-
-impl Receiving {
-    fn start(certificate: &Certificate) -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let port = listener.local_addr().unwrap().port();
-        let config = tls::https::server(&certificate.cert, &certificate.key).unwrap();
-        let (give, calls) = channel();
-        std::thread::spawn(move || {
-            for (n, stream) in listener.incoming().enumerate() {
-                let session = rustls::ServerConnection::new(config.clone()).unwrap();
-                let answer = if n == 0 { "503 Later" } else { "204 Taken" };
-                let Ok(call) = take(rustls::StreamOwned::new(session, stream.unwrap()), answer) else {
-                    continue;
-                };
-                if give.send(call).is_err() {
-                    return;
-                }
-            }
-        });
-        Self { port, calls }
-    }
-
-    fn next(&self) -> (String, Value) {
-        self.calls.recv_timeout(LIMIT).expect("nobody called")
-    }
-}
-
-/// One request: its first line and its body.
-fn take(
-    mut stream: rustls::StreamOwned<rustls::ServerConnection, TcpStream>,
-    answer: &str,
-) -> std::io::Result<(String, Value)> {
-    let mut reader = BufReader::new(&mut stream);
-    let (mut first, mut length) = (String::new(), 0);
-    reader.read_line(&mut first)?;
-    loop {
-        let mut line = String::new();
-        reader.read_line(&mut line)?;
-        if line.trim().is_empty() {
-            break;
-        }
-        if let Some(value) = line.to_ascii_lowercase().strip_prefix("content-length:") {
-            length = value.trim().parse().unwrap();
-        }
-    }
-    let mut body = vec![0; length];
-    reader.read_exact(&mut body)?;
-    write!(stream, "HTTP/1.1 {answer}\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")?;
-    stream.flush()?;
-    Ok((first.trim().to_owned(), serde_json::from_slice(&body).unwrap()))
-}
 
 #[tokio::test]
 async fn a_slow_endpoint_opens_an_incident_that_is_told_and_closes_when_it_recovers() {
@@ -117,7 +59,7 @@ async fn a_slow_endpoint_opens_an_incident_that_is_told_and_closes_when_it_recov
         send(&mut session, SLOW, 20).await;
     }
     // Refused at first, so it is told twice.
-    let opened = told(&receiving, "opened", 2);
+    let opened = receiving.told("opened", 2);
     assert_eq!((&opened["objective"], &opened["pace"]), (&"checkout".into(), &"fast".into()), "{opened}");
     assert!(opened["text"].as_str().unwrap().starts_with("incident opened: checkout: 90 %"), "{opened}");
     assert!(opened["worst_burn"].as_f64().unwrap() >= 5.0, "{opened}");
@@ -137,7 +79,7 @@ async fn a_slow_endpoint_opens_an_incident_that_is_told_and_closes_when_it_recov
         send(&mut session, GOOD, 20).await;
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
-    let closed = told(&receiving, "closed", 1);
+    let closed = receiving.told("closed", 1);
     assert_eq!(closed["id"], opened["id"], "the same incident");
     let told_all = |status: &Value| status["webhook"]["delivered"] == 2 && status["webhook"]["waiting"] == 0;
     let status = router.wait_for("both to be told", told_all).await;
@@ -152,20 +94,6 @@ async fn a_slow_endpoint_opens_an_incident_that_is_told_and_closes_when_it_recov
     session.disconnect().await.unwrap();
     drop(router);
     lab.down().await.unwrap();
-}
-
-/// The next calls, as many as it takes to tell one event; they say the same.
-fn told(receiving: &Receiving, event: &str, calls: usize) -> Value {
-    let mut bodies = Vec::new();
-    for _ in 0..calls {
-        let (first, body) = receiving.next();
-        assert_eq!(first, format!("POST /services/{SECRET} HTTP/1.1"));
-        assert_eq!(body["event"], event, "{body}");
-        bodies.push(body);
-    }
-    bodies.dedup();
-    assert_eq!(bodies.len(), 1, "what is repeated is the same: {bodies:?}");
-    bodies.remove(0)
 }
 
 fn objective(status: &Value, name: &str) -> Value {

@@ -51,6 +51,11 @@ impl Recent {
         Some((last.at, last.since(before)?))
     }
 
+    /// What the server last said.
+    pub fn last_server(&self) -> Option<&server::Reading> {
+        self.server.back().map(AsRef::as_ref)
+    }
+
     /// When the server was last read.
     pub fn server_read_at(&self) -> Option<Instant> {
         self.server.back().map(|last| last.at)

@@ -19,7 +19,7 @@ mod setting;
 mod status;
 
 pub use blocker::{Blocker, Held};
-pub use latency::{Digest, Histogram, Quantiles};
+pub use latency::{Digest, Histogram, Quantiles, Range, Within};
 pub use replica::Replica;
 pub use sampler::Sampler;
 pub use session::Sessions;

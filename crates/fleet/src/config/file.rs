@@ -338,11 +338,6 @@ fn listeners(whole: &mut Section<'_, '_>, ledger: &mut Ledger<'_>) -> Vec<Placed
     let roles = [("reader", ListenerRole::Reader), ("writer", ListenerRole::Writer)];
     let mut listeners = Vec::new();
     let sections = whole.sections("listener", ledger);
-    if sections.is_empty() {
-        let right =
-            "write at least one: [[listener]] with address = \"127.0.0.1:3306\" and role = \"reader\"";
-        ledger.add(&whole.span(), "there is no [[listener]], so no client could come", right);
-    }
     for mut section in sections {
         let address = section.text("address", ledger, value::listening_address);
         section.require("address", ledger, "write where clients come: address = \"127.0.0.1:3306\"");

@@ -189,12 +189,8 @@ async fn make(args: &VerdictArgs, makings: Vec<(Making, u32)>) -> anyhow::Result
     let ceilings = volume.ceilings().await?;
     let lab = Lab::up(&spec, volume.path()).await?;
     let stage = Stage::set(&lab, &volume, WINDOW).await.context("preparing the tables")?;
-    let watching = Watching {
-        window: WINDOW,
-        ceilings: ceilings.clone(),
-        application: Some(stage.timings()),
-        router: None,
-    };
+    let watching =
+        Watching { application: Some(stage.timings()), ..Watching::against(ceilings.clone(), WINDOW) };
     let station = Station::start(Some(fleet(&lab)?), watching);
     let mut outcomes = Vec::new();
     let ended = tokio::select! {

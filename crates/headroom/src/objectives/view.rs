@@ -14,6 +14,9 @@ pub(crate) struct ObjectiveView {
     pub(crate) name: String,
     /// What is promised, in words.
     pub(crate) promise: String,
+    /// Why nothing is judged now, if so, and what to do about it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) not_judged: Option<String>,
     /// How fast the budget is spent: 1 is what is allowed. Absent where too little was seen.
     pub(crate) burn: BurnView,
     /// The incident under way.
@@ -84,6 +87,7 @@ pub(super) fn objective(tracked: &Tracked, now: Instant) -> ObjectiveView {
     ObjectiveView {
         name: tracked.objective().name.clone(),
         promise: tracked.objective().text(),
+        not_judged: None,
         burn: BurnView { fast, fast_short, slow, slow_short },
         incident: book.open().map(|open| IncidentView {
             for_s: ago(open.since),
@@ -123,6 +127,9 @@ pub(crate) fn text(objectives: &[ObjectiveView], webhook: Option<&WebhookView>, 
         ]);
     }
     let mut text = table.text();
+    for (one, why) in objectives.iter().filter_map(|one| Some((one, one.not_judged.as_ref()?))) {
+        text.push_str(&format!("{} {} is not judged: {why}\n", paint.yellow("!"), one.name));
+    }
     if let Some(WebhookView { to, lost, failed_because: Some(why), .. }) = webhook {
         text.push_str(&format!(
             "{} the webhook at {to} is not told: {why}; {lost} lost\n",

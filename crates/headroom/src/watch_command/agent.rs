@@ -5,10 +5,11 @@ mod door;
 mod guard;
 mod keys;
 
-use super::{fleet_of, metrics, page};
+use super::{Sight, metrics, page, sight_of};
 use crate::admin::no_foreign_name;
 use crate::cli::AgentArgs;
 use crate::environment::Environment;
+use crate::objectives::{Hook, Objectives};
 use crate::probe_command::known_ceilings;
 use crate::{exit, interrupted, log};
 use anyhow::{Context, bail};
@@ -29,12 +30,16 @@ pub(crate) async fn run(args: AgentArgs, environment: &Environment) -> anyhow::R
     if let Err(why) = guard::may_listen(args.listen, keys.token().is_some(), keys.config().is_some()) {
         bail!("{why}");
     }
-    let (fleet, router) = fleet_of(&args.source, args.router.as_deref(), environment)?;
+    let Sight { fleet, router, objectives, webhook } =
+        sight_of(&args.source, args.router.as_deref(), environment)?;
+    let hook = webhook.as_ref().map(Hook::start).transpose()?;
     let listener = TcpListener::bind(args.listen)
         .await
         .with_context(|| format!("cannot listen on {}: choose another with --listen", args.listen))?;
     let address = listener.local_addr()?;
-    let watching = super::Watching::against(known_ceilings(environment), args.window).asking(router);
+    let watching = super::Watching::against(known_ceilings(environment), args.window)
+        .asking(router)
+        .promising(Objectives::new(&objectives, hook));
     let station = super::Station::start(fleet, watching);
     let (tls, token) = (keys.config().is_some(), keys.token().is_some());
     tracing::info!(%address, tls, token, "the agent answers: a page at /, /watch.json, /history.json, /metrics");

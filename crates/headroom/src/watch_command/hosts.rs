@@ -136,6 +136,12 @@ fn together(answers: Vec<(String, Result<WatchView, String>)>) -> WatchView {
         };
         whole.window_s = whole.window_s.max(view.window_s);
         whole.gaps += view.gaps;
+        // Agents with the same file promise the same.
+        for objective in view.objectives {
+            if !whole.objectives.iter().any(|known| known.name == objective.name) {
+                whole.objectives.push(objective);
+            }
+        }
         told.extend(
             view.servers.into_iter().map(|server| ServerWatch { agent: Some(agent.clone()), ..server }),
         );

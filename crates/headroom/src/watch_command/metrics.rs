@@ -2,6 +2,7 @@
 //! bounded sets (servers, CPUs, devices, names of rules).
 
 use super::view::{VerdictView, WatchView};
+use crate::objectives;
 use observe::verdict::Name;
 use prometheus_client::encoding::text::encode;
 use prometheus_client::metrics::family::Family;
@@ -20,6 +21,7 @@ pub(crate) fn text(view: &WatchView) -> Result<String, std::fmt::Error> {
     host(view, &mut sheet);
     servers(view, &mut sheet);
     verdicts(view, &mut sheet);
+    objectives::metrics::register(&view.objectives, view.webhook.as_ref(), &mut sheet.0);
     sheet.gauge("watch_cpu_cores", "CPUs that watching uses", [(vec![], view.cost.cpu_share)]);
     let resident = view.cost.resident_bytes as f64;
     sheet.gauge("watch_resident_bytes", "Memory that watching uses", [(vec![], resident)]);

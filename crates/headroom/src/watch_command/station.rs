@@ -1,26 +1,30 @@
 //! What is read, by whom, and where it comes together: a task a server asks it, one loop reads this host, judges every
 //! window and publishes a [`WatchView`] a second. Servers come and go with the fleet's snapshot.
 
+mod watched;
+
 use super::EVERY;
-use super::course::{HostNow, ServerNow};
+use super::course::HostNow;
 use super::history::Kept;
 use super::meter::Meter;
+use super::promise::Promises;
 use super::router::{self, RouterWatch};
 use super::view::{self, ServerWatch, WatchView};
 use crate::admin_client::AdminClient;
+use crate::objectives::Objectives;
 use fleet::config::{Credentials, FleetConfig};
 use fleet::{Role, Server, ServerName, Snapshot};
-use observe::host::{Places, Sampler as HostSampler, disk};
+use observe::host::{Places, Sampler as HostSampler};
 use observe::server::{Reading, Sampler};
 use observe::verdict::{Ceilings, Compared, Place, Settling, Timing, Usual, UsualRequests, Window};
 use observe::{Recent, Watcher};
 use std::collections::BTreeMap;
-use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
+use watched::Watched;
 
 /// An answer that takes longer is none.
 const DEADLINE: Duration = Duration::from_secs(5);
@@ -40,6 +44,8 @@ pub(crate) struct Watching {
     pub(crate) application: Option<watch::Receiver<Option<Timing>>>,
     /// The router in front of the servers, where one is to be asked.
     pub(crate) router: Option<AdminClient>,
+    /// What is promised of the servers.
+    pub(crate) objectives: Objectives,
 }
 
 /// Everything that watches, until it is stopped.
@@ -56,27 +62,20 @@ enum News {
     Failed { server: ServerName, why: String },
 }
 
-/// One server, as the loop knows it.
-struct Watched {
-    recent: Recent,
-    settling: Settling,
-    host_settled: bool,
-    on_this_host: bool,
-    data_disk: Option<(String, Option<String>)>,
-    why_not: Option<String>,
-    kept_at: Option<Instant>,
-    asked_by: CancellationToken,
-}
-
 impl Watching {
     /// Against these ceilings.
     pub(crate) fn against(ceilings: Ceilings, window: Duration) -> Self {
-        Self { window, ceilings, application: None, router: None }
+        Self { window, ceilings, application: None, router: None, objectives: Objectives::default() }
     }
 
     /// And ask this router.
     pub(crate) fn asking(self, router: Option<AdminClient>) -> Self {
         Self { router, ..self }
+    }
+
+    /// And hold the servers to this.
+    pub(crate) fn promising(self, objectives: Objectives) -> Self {
+        Self { objectives, ..self }
     }
 }
 
@@ -143,6 +142,7 @@ struct Desk {
     watching: Watching,
     router: Option<watch::Receiver<Option<Arc<RouterWatch>>>>,
     kept: Kept,
+    promises: Promises,
     usual: Usual,
     usual_requests: UsualRequests,
     /// By the router's last answer.
@@ -171,6 +171,7 @@ impl Desk {
         Self {
             router: router.map(|client| router::ask(client, kept.clone(), stop.child_token())),
             kept,
+            promises: Promises::new(watching.objectives.clone()),
             watching,
             usual: Usual::default(),
             usual_requests: UsualRequests::default(),
@@ -252,6 +253,13 @@ impl Desk {
         self.requests = self.usual_requests.next(&told);
     }
 
+    fn hold_to_promises(&mut self, now: Instant) {
+        let servers =
+            self.servers.iter().map(|(name, watched)| (name.to_string(), watched.heard())).collect();
+        let router = self.router.as_ref().and_then(|heard| heard.borrow().clone());
+        self.promises.hold(now, &servers, router.as_deref());
+    }
+
     fn judge(&mut self, snapshot: Option<&Snapshot>) -> WatchView {
         if self.host.add_host(Arc::new(self.sampler.read())) {
             self.host_settling.gap();
@@ -269,6 +277,7 @@ impl Desk {
             let disk = self.servers.values().find_map(|watched| watched.data_disk.as_ref()?.1.clone());
             self.kept.host(at, &HostNow { sample, disk }, &verdict);
         }
+        self.hold_to_promises(now);
         let mut servers = Vec::new();
         for (name, watched) in &mut self.servers {
             let known = snapshot.and_then(|snapshot| snapshot.server(name));
@@ -302,6 +311,8 @@ impl Desk {
                 verdict,
             });
         }
+        let router = self.router.as_ref().and_then(|heard| heard.borrow().clone());
+        let (objectives, webhook) = self.promises.view(router.as_deref());
         WatchView {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             window_s: self.watching.window.as_secs_f64(),
@@ -310,42 +321,12 @@ impl Desk {
             hosts: Vec::new(),
             servers,
             writer: snapshot.and_then(Snapshot::primary).map(|server| server.name.to_string()),
-            router: self.router.as_ref().and_then(|heard| heard.borrow().clone()),
+            router,
+            objectives,
+            webhook,
             gaps: self.gaps,
             cost: self.cost.read(),
         }
-    }
-}
-
-impl Watched {
-    /// The last reading goes into the history, once.
-    fn keep(
-        &mut self,
-        name: &ServerName,
-        window: &Window,
-        lag_ms: Option<f64>,
-        verdict: &view::VerdictView,
-        kept: &Kept,
-    ) {
-        let at = self.recent.server_read_at();
-        if at == self.kept_at {
-            return;
-        }
-        self.kept_at = at;
-        if let (Some(at), Some(sample)) = (at, self.recent.latest_server()) {
-            let quantiles = window.server.as_ref().and_then(|sample| sample.quantiles);
-            kept.server(name.as_str(), at, &ServerNow { sample, quantiles, lag_ms }, verdict);
-        }
-    }
-
-    /// The disk of its data directory, looked up when the server first tells of one, and when that changes.
-    fn data_disk(&mut self, window: &Window) -> Option<String> {
-        let directory = &window.server.as_ref().filter(|_| self.on_this_host)?.settings.datadir;
-        if self.data_disk.as_ref().is_none_or(|(known, _)| known != directory) {
-            let disk = disk::holding(Path::new(directory), &Places::default().sys);
-            self.data_disk = Some((directory.clone(), disk));
-        }
-        self.data_disk.as_ref()?.1.clone()
     }
 }
 

@@ -51,9 +51,10 @@ pub(crate) fn text(view: &WatchView, paint: Paint) -> String {
     if let Some(router) = &view.router {
         text.push_str(&requests(router, paint));
     }
-    let promised = view.router.as_ref().map(|router| objectives::view::text(&router.objectives, None, paint));
-    if let Some(promised) = promised.filter(|text| !text.is_empty()) {
-        text.push_str(&format!("\n{promised}"));
+    let of_router = view.router.iter().flat_map(|router| &router.objectives);
+    let promised: Vec<_> = view.objectives.iter().chain(of_router).cloned().collect();
+    if !promised.is_empty() {
+        text.push_str(&format!("\n{}", objectives::view::text(&promised, view.webhook.as_ref(), paint)));
     }
     if !local {
         let gaps = if view.gaps > 0 { format!("; {} gaps in the samples", view.gaps) } else { String::new() };

@@ -2,6 +2,7 @@
 //! metrics.
 
 use super::router::RouterWatch;
+use crate::objectives::view::{ObjectiveView, WebhookView};
 use observe::verdict::{Figure, Finding, Name, Sure, Unit, Verdict};
 use observe::{host, server};
 use serde::{Deserialize, Serialize};
@@ -29,6 +30,12 @@ pub(crate) struct WatchView {
     /// What a router in front of the servers says; absent when none is asked.
     #[serde(default)]
     pub(crate) router: Option<Arc<RouterWatch>>,
+    /// What is promised of servers, and whether it is kept; what the router promises is among what it says.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) objectives: Vec<ObjectiveView>,
+    /// Who is told of incidents.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) webhook: Option<WebhookView>,
     /// How often samples had a gap since the start.
     pub(crate) gaps: u64,
     /// What watching costs this host.

@@ -104,12 +104,12 @@ pub(super) fn metadata_blocker(dialect: Dialect) -> &'static str {
     }
 }
 
-/// How many statements took how long, since some beginning: upper limits of ranges in seconds.
+/// How many statements took how long, since some beginning: limits of ranges in seconds.
 pub(super) fn durations(dialect: Dialect) -> &'static str {
     if dialect.is_mariadb() {
         "SELECT TIME AS upper_s, COUNT AS statements FROM information_schema.QUERY_RESPONSE_TIME"
     } else {
-        "SELECT bucket_timer_high / 1e12 AS upper_s, count_bucket AS statements \
+        "SELECT bucket_timer_low / 1e12 AS lower_s, bucket_timer_high / 1e12 AS upper_s, count_bucket AS statements \
          FROM performance_schema.events_statements_histogram_global WHERE count_bucket > 0"
     }
 }

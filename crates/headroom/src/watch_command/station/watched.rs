@@ -1,0 +1,63 @@
+//! One server, as the station's loop knows it: its last readings, the verdict in force, what of it went into the history.
+
+use crate::watch_command::course::ServerNow;
+use crate::watch_command::history::Kept;
+use crate::watch_command::promise::Heard;
+use crate::watch_command::view;
+use fleet::ServerName;
+use observe::Recent;
+use observe::host::{Places, disk};
+use observe::verdict::{Settling, Window};
+use std::path::Path;
+use std::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+/// One server, as the loop knows it.
+pub(super) struct Watched {
+    pub(super) recent: Recent,
+    pub(super) settling: Settling,
+    pub(super) host_settled: bool,
+    pub(super) on_this_host: bool,
+    pub(super) data_disk: Option<(String, Option<String>)>,
+    pub(super) why_not: Option<String>,
+    pub(super) kept_at: Option<Instant>,
+    pub(super) asked_by: CancellationToken,
+}
+
+impl Watched {
+    /// What it last said, or why nothing.
+    pub(super) fn heard(&self) -> Heard<'_> {
+        let why = || self.why_not.as_deref().unwrap_or("the first reading is under way");
+        self.recent.last_server().map_or_else(|| Heard::Nothing(why()), Heard::Reading)
+    }
+
+    /// The last reading goes into the history, once.
+    pub(super) fn keep(
+        &mut self,
+        name: &ServerName,
+        window: &Window,
+        lag_ms: Option<f64>,
+        verdict: &view::VerdictView,
+        kept: &Kept,
+    ) {
+        let at = self.recent.server_read_at();
+        if at == self.kept_at {
+            return;
+        }
+        self.kept_at = at;
+        if let (Some(at), Some(sample)) = (at, self.recent.latest_server()) {
+            let quantiles = window.server.as_ref().and_then(|sample| sample.quantiles);
+            kept.server(name.as_str(), at, &ServerNow { sample, quantiles, lag_ms }, verdict);
+        }
+    }
+
+    /// The disk of its data directory, looked up when the server first tells of one, and when that changes.
+    pub(super) fn data_disk(&mut self, window: &Window) -> Option<String> {
+        let directory = &window.server.as_ref().filter(|_| self.on_this_host)?.settings.datadir;
+        if self.data_disk.as_ref().is_none_or(|(known, _)| known != directory) {
+            let disk = disk::holding(Path::new(directory), &Places::default().sys);
+            self.data_disk = Some((directory.clone(), disk));
+        }
+        self.data_disk.as_ref()?.1.clone()
+    }
+}
