@@ -16,11 +16,21 @@ use std::time::Duration;
 use tokio::task::JoinHandle;
 use watched::Watched;
 
+/// Router and agent have one file, so the router judges it, and it is shown once.
+const PROMISED: &str = "\
+[[objective]]
+name = \"reads\"
+endpoint = \"/orders/<b>\"
+threshold = \"1s\"
+share = 0.9
+fast_burn = 5
+";
+
 #[tokio::test]
 async fn the_page_shows_figures_verdict_map_and_gaps_in_both_schemes_on_a_desk_and_on_a_phone() {
     let base = tempfile::tempdir().unwrap();
     let lab = Lab::up(&Spec::new(&[("a", 2), ("b", 1)]), base.path()).await.unwrap();
-    let agent = Watched::start(&lab).await;
+    let agent = Watched::start_with(&lab, PROMISED).await;
     let readers = read_through(&agent, &lab);
     let locks = wait_for_a_row(&lab).await;
     let mut browser = Browser::start();
@@ -110,6 +120,7 @@ async fn figures_are_there(page: &mut Page<'_>) {
     page.wait_for("document.querySelector('#endpoints tbody')?.textContent.includes('/orders/<b>')").await;
     page.wait_for("document.querySelectorAll('#timeline .course i').length > 2").await;
     page.wait_for("document.getElementById('events').textContent.includes('row locks for')").await;
+    page.wait_for("document.querySelectorAll('#objectives tbody tr').length === 1").await;
     // What an application calls its endpoint is text, whatever it looks like.
     assert_eq!(page.is("document.querySelectorAll('#endpoints b:not(.now)').length").await, 0);
     let text = page.text().await;
@@ -119,6 +130,7 @@ async fn figures_are_there(page: &mut Page<'_>) {
         "Try next:",
         "counts from",
         "history in memory",
+        "90 % of statements of endpoint /orders/<b> within 1s",
         "of all, by the flow table",
     ] {
         assert!(text.contains(said), "{said} is not in\n{text}");

@@ -4,7 +4,7 @@ import { h, show, themed } from "./element.js";
 import { follow } from "./watch/chart.js";
 import { begin } from "./watch/compare.js";
 import { map } from "./watch/map.js";
-import { endpoints, panels } from "./watch/panel.js";
+import { endpoints, objectives, panels, promised } from "./watch/panel.js";
 import { events, tap, timeline } from "./watch/timeline.js";
 import { figure, lasted, plural } from "./watch/word.js";
 
@@ -34,6 +34,7 @@ function headline(view) {
 function notices(view) {
   const list = view.servers.filter((server) => server.unanswered).map((server) => ["bad", server.name, "does not answer: " + server.unanswered]);
   if (view.servers.length && !view.writer) list.push(["warn", "No primary", "none can be named; headroom fleet says why"]);
+  promised(view).filter((one) => one.incident).forEach((one) => list.push(["bad", "Incident", one.name + ": " + one.promise + "; open for " + lasted(one.incident.for_s)]));
   return list.map(([mood, name, text]) => h("div", { class: "notice " + mood }, h("b", {}, name), h("span", {}, text)));
 }
 
@@ -56,6 +57,7 @@ function render() {
   show("map", map(view, width()));
   show("panels", panels(view, history));
   show("endpoints", endpoints(view, history));
+  show("objectives", objectives(view));
   if (history) {
     show("timeline", timeline(history));
     show("events", events(history));

@@ -2,7 +2,7 @@
 import { h } from "../element.js";
 import { chart, key } from "./chart.js";
 import { mood } from "./map.js";
-import { figure, plural, share } from "./word.js";
+import { figure, lasted, plural, share } from "./word.js";
 
 const HOST = [["cpu", "softirq", "steal"], ["memory"], ["disk_busy"], ["reads", "writes", "flushes"], ["read_ms", "flush_ms"], ["received", "sent"]];
 const SERVER = [["statements", "changes"], ["at_work", "in_locks", "in_commit"], ["mean_ms", "p99_ms"], ["pool_misses"], ["fsyncs"], ["lag_ms"], ["redo"]];
@@ -81,4 +81,19 @@ export function endpoints(view, history) {
   return [router.endpoints.length ? h("div", { class: "scroll" }, h("table", {}, h("thead", {}, head), h("tbody", {}, rows))) : h("p", { class: "empty" }, "Nothing passed the router in the last " + Math.round(router.span_s) + " s."),
     whole && history ? charts(history, whole, ROUTER) : null,
     h("p", { class: "note" }, notes.concat(router.notes).join(" "))];
+}
+
+// ---- what is promised, by this agent and by the router that it asks ----
+export const promised = (view) => [...(view.objectives || []), ...((view.router && view.router.objectives) || [])];
+
+export function objectives(view) {
+  const all = promised(view);
+  if (!all.length) return [h("p", { class: "empty" }, "Nothing is promised: [[objective]] in the file of headroom agent, or of the router.")];
+  const burn = (value) => value === null || value === undefined ? "–" : value.toFixed(1);
+  const head = h("tr", {}, h("th", {}, "objective"), h("th", {}, "promise"), ["burn rate, fast", "slow", "incidents this week"].map((text) => h("th", { class: "n" }, text)), h("th", {}, "incident"));
+  const rows = all.map((one) => h("tr", {}, h("th", {}, one.name), h("td", {}, one.promise), h("td", { class: "n" }, burn(one.burn.fast)), h("td", { class: "n" }, burn(one.burn.slow)), h("td", { class: "n" }, figure(one.by_week[0] || 0, "count")),
+    h("td", {}, one.incident ? "open for " + lasted(one.incident.for_s) : one.not_judged ? "not judged" : "none")));
+  return [h("div", { class: "scroll" }, h("table", {}, h("thead", {}, head), h("tbody", {}, rows))),
+    all.filter((one) => one.not_judged).map((one) => h("p", { class: "small warn" }, one.name + " is not judged: " + one.not_judged)),
+    h("p", { class: "note" }, "A burn rate of 1 spends the budget of bad statements exactly in its time.")];
 }
