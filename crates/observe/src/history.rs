@@ -73,20 +73,21 @@ impl<K: Ord + Clone> History<K> {
     /// To be called at least every few seconds: notes when the watcher stood still, and when the calendar jumped.
     pub fn tick(&mut self, now: Instant, calendar: SystemTime) {
         let now_ms = self.ms(now);
-        if let Some(before) = self.ticked_ms.filter(|before| now_ms.saturating_sub(*before) > GAP_MS) {
-            let why = "nothing was read: the watcher or its machine stood still";
-            self.note(Gap { of: None, from_ms: before, to_ms: Some(now_ms), why: why.to_owned() });
-        }
-        self.ticked_ms = Some(now_ms);
+        self.is_alive(now_ms);
         self.clock.tick(now_ms, calendar);
         let oldest = now_ms.saturating_sub(Track::KEPT_MS);
         self.gaps.retain(|gap| gap.to_ms.is_none_or(|to| to >= oldest));
-        self.tracks.retain(|_, track| track.newest_ms() >= oldest);
+        let lost = |of: &K| self.gaps.iter().any(|gap| gap.to_ms.is_none() && gap.of.as_ref() == Some(of));
+        self.tracks.retain(|of, track| track.newest_ms() >= oldest || lost(of));
     }
 
     /// Adds a point; one that is not later than the last of its subject is left out, and so is a subject beyond the limit.
     pub fn add(&mut self, of: &K, at: Instant, figures: Figures, said: Said) {
         let at_ms = self.ms(at);
+        // Whoever comes first after the watcher stood still: it is a gap of all, not one of theirs.
+        if self.ticked_ms.is_some_and(|before| at_ms > before) {
+            self.is_alive(at_ms);
+        }
         if !self.tracks.contains_key(of) && self.tracks.len() >= MOST_SUBJECTS {
             self.untold += 1;
             return;
@@ -111,11 +112,17 @@ impl<K: Ord + Clone> History<K> {
     }
 
     /// A subject cannot be read: its gap begins with the last point, or now if there is none, and lasts until the next point.
+    /// One that never could is a subject too.
     pub fn lose(&mut self, of: &K, now: Instant, why: &str) {
         if self.open_gap(of).is_some() {
             return;
         }
-        let from_ms = self.tracks.get(of).map_or_else(|| self.ms(now), Track::newest_ms);
+        let now_ms = self.ms(now);
+        if !self.tracks.contains_key(of) && self.tracks.len() < MOST_SUBJECTS {
+            self.tracks.insert(of.clone(), Track::new());
+        }
+        let read = self.tracks.get(of).filter(|track| !track.is_empty());
+        let from_ms = read.map_or(now_ms, Track::newest_ms);
         self.note(Gap { of: Some(of.clone()), from_ms, to_ms: None, why: why.to_owned() });
     }
 
@@ -170,6 +177,15 @@ impl<K: Ord + Clone> History<K> {
     /// How long points are kept one by one, and how long in minutes.
     pub fn kept() -> (Duration, Duration) {
         (Duration::from_secs(Track::FINE as u64), Duration::from_millis(Track::KEPT_MS))
+    }
+
+    /// The watcher does something: notes when it did nothing before for longer than a gap.
+    fn is_alive(&mut self, now_ms: u64) {
+        if let Some(before) = self.ticked_ms.filter(|before| now_ms.saturating_sub(*before) > GAP_MS) {
+            let why = "nothing was read: the watcher or its machine stood still";
+            self.note(Gap { of: None, from_ms: before, to_ms: Some(now_ms), why: why.to_owned() });
+        }
+        self.ticked_ms = Some(now_ms);
     }
 
     fn open_gap(&mut self, of: &K) -> Option<&mut Gap<K>> {

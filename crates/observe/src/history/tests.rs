@@ -158,12 +158,39 @@ fn a_server_that_is_lost_has_a_gap_with_its_reason_that_ends_with_its_next_readi
 }
 
 #[test]
+fn a_server_that_was_never_read_is_in_the_history_as_a_gap_however_long_it_lasts() {
+    let mut watched = watched();
+    watched.tick(1_000);
+    watched.history.lose(&"db1", watched.at(1_000), "connection refused");
+    assert_eq!(watched.history.subjects().map(|(of, _)| *of).collect::<Vec<_>>(), ["db1"]);
+    for hour in 1..50 {
+        watched.tick(hour * 3_600_000);
+    }
+    assert_eq!(watched.history.subjects().count(), 1);
+    assert!(watched.gaps().contains(&(1_000, None, "connection refused")), "{:?}", watched.gaps());
+    watched.add(49 * 3_600_000 + 1_000, 1.0);
+    assert!(watched.gaps().contains(&(1_000, Some(49 * 3_600_000 + 1_000), "connection refused")));
+}
+
+#[test]
 fn a_watcher_that_stood_still_is_one_gap_of_everybody() {
     let mut watched = watched();
     watched.add(1_000, 1.0);
     watched.add(61_000, 1.0);
     let gaps = watched.gaps();
     assert_eq!(gaps.len(), 1);
+    assert_eq!((gaps[0].0, gaps[0].1), (1_000, Some(61_000)));
+    assert!(gaps[0].2.contains("stood still"));
+}
+
+#[test]
+fn whoever_is_read_first_after_the_watcher_stood_still_has_no_gap_of_its_own() {
+    let mut watched = watched();
+    watched.add(1_000, 1.0);
+    watched.history.add(&"db1", watched.at(61_000), figures(1.0), Said::Free);
+    watched.tick(61_200);
+    let gaps = watched.gaps();
+    assert_eq!(gaps.len(), 1, "{gaps:?}");
     assert_eq!((gaps[0].0, gaps[0].1), (1_000, Some(61_000)));
     assert!(gaps[0].2.contains("stood still"));
 }
