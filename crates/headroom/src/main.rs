@@ -22,6 +22,7 @@ mod log;
 mod machine;
 mod measure_command;
 mod metrics;
+mod no_room;
 mod notify;
 mod objectives;
 mod option_files;

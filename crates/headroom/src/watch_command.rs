@@ -18,13 +18,15 @@ mod view;
 use crate::admin_client::AdminClient;
 use crate::cli::{SourceArgs, WatchArgs};
 use crate::environment::Environment;
+use crate::no_room::{Lines, is_no_room};
 use crate::objectives::Objectives;
 use crate::probe_command::known_ceilings;
 use crate::terminal::{self, Paint};
 use crate::{credentials, exit, interrupted, source};
+use anyhow::Context;
 use fleet::config::{Config, FleetConfig, Objective, Webhook};
-use hosts::Agents;
-use std::io::IsTerminal;
+use hosts::{Agents, Followed};
+use std::io::{ErrorKind, IsTerminal};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
@@ -48,7 +50,7 @@ pub(crate) async fn run(args: WatchArgs, environment: &Environment) -> anyhow::R
     }
     if let Some(agents) = Agents::of(&args.agents, environment)? {
         return tokio::select! {
-            outcome = watch_agents(&agents, &args, Paint::for_stdout(environment)) => outcome,
+            outcome = watch_agents(agents, &args, Paint::for_stdout(environment)) => outcome,
             () = interrupted::interrupted() => Ok(exit::DONE),
         };
     }
@@ -81,7 +83,7 @@ async fn watch_station(station: &Station, args: &WatchArgs, paint: Paint) -> any
 }
 
 /// The agents have watched all along: their windows are full.
-async fn watch_agents(agents: &Agents, args: &WatchArgs, paint: Paint) -> anyhow::Result<ExitCode> {
+async fn watch_agents(agents: Agents, args: &WatchArgs, paint: Paint) -> anyhow::Result<ExitCode> {
     if args.once {
         let view = agents.ask().await;
         let said: Vec<_> = view.hosts.iter().filter_map(|host| host.unanswered.as_deref()).collect();
@@ -90,18 +92,18 @@ async fn watch_agents(agents: &Agents, args: &WatchArgs, paint: Paint) -> anyhow
         }
         return show_once(&view, args.json, paint);
     }
-    let (publish, views) = watch::channel(Arc::new(WatchView::default()));
-    let ask = async {
-        let mut tick = tokio::time::interval(EVERY);
-        tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-        loop {
-            tick.tick().await;
-            publish.send_replace(Arc::new(agents.ask().await));
-        }
+    let listener = match args.agents.listen {
+        Some(address) => Some(hosts::page::bind(address).await?),
+        None => None,
     };
+    let agents = Arc::new(agents);
+    let followed = Followed::start(&agents);
+    let shown = show(followed.views.clone(), args.json, paint);
+    let Some(listener) = listener else { return shown.await };
+    terminal::complain(&format!("the page: http://{}/", listener.local_addr()?));
     tokio::select! {
-        shown = show(views, args.json, paint) => shown,
-        () = ask => Ok(exit::DONE),
+        shown = shown => shown,
+        served = hosts::page::serve(listener, agents, &followed) => served.map(|()| exit::DONE),
     }
 }
 
@@ -116,24 +118,34 @@ fn show_once(view: &WatchView, json: bool, paint: Paint) -> anyhow::Result<ExitC
 
 async fn show(mut views: Views, json: bool, paint: Paint) -> anyhow::Result<ExitCode> {
     let live = std::io::stdout().is_terminal() && !json;
+    let log = Lines::new(if json { missing_as_json } else { missing_in_words });
     let mut said = String::new();
     loop {
         views.changed().await?;
         let view = views.borrow_and_update().clone();
-        if json {
-            terminal::print(&(serde_json::to_string(&*view)? + "\n"))?;
-        } else if live {
+        if live {
             // Home, the text, and what was longer before is wiped.
             let page = text::text(&view, paint).replace('\n', "\x1b[K\n");
             terminal::print(&format!("\x1b[H{page}\x1b[J"))?;
-        } else {
-            let lines = text::lines(&view);
-            if lines != said {
-                terminal::print(&lines)?;
-                said = lines;
+            continue;
+        }
+        let lines = if json { serde_json::to_string(&*view)? + "\n" } else { text::lines(&view) };
+        if json || lines != said {
+            match log.write(&mut std::io::stdout().lock(), lines.as_bytes()) {
+                Err(error) if error.kind() == ErrorKind::BrokenPipe => return Ok(exit::DONE),
+                Err(error) if !is_no_room(&error) => return Err(error).context("standard output"),
+                _ => said = lines,
             }
         }
     }
+}
+
+fn missing_in_words(lines: u64, why: &str) -> String {
+    format!("{lines} lines are missing here: {why}")
+}
+
+fn missing_as_json(lines: u64, why: &str) -> String {
+    serde_json::json!({ "missing_lines": lines, "why": why }).to_string()
 }
 
 /// What is watched.

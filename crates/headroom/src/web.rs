@@ -68,6 +68,11 @@ impl Web {
         Ok(Self { url, tls, deadline, largest })
     }
 
+    /// The same place and trust, another path.
+    pub(crate) fn at(&self, target: &str) -> Self {
+        Self { url: self.url.at(target), ..self.clone() }
+    }
+
     /// Where it asks.
     pub(crate) fn url(&self) -> &Url {
         &self.url

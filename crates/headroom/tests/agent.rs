@@ -4,44 +4,18 @@
 
 #[path = "support/agent.rs"]
 mod agent;
-#[path = "../../router/tests/tls/certificate.rs"]
-mod certificate;
+#[path = "support/secrets.rs"]
+mod secrets;
 
 use agent::{Agent, TOKEN, headroom, words};
-use certificate::{Authority, Certificate};
 use lab::{Account, Lab, Spec};
+use secrets::Secrets;
+use secrets::certificate::Authority;
 use serde_json::Value;
 use std::net::TcpStream;
 use std::os::unix::fs::PermissionsExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Output;
-
-/// An authority, its certificate for this machine, and a token.
-struct Secrets {
-    authority: Authority,
-    certificate: Certificate,
-    token: PathBuf,
-}
-
-impl Secrets {
-    fn new(dir: &Path) -> Self {
-        let authority = Authority::new(dir, "authority");
-        let certificate = authority.sign("agent", &["localhost", "127.0.0.1"]);
-        let token = dir.join("token");
-        std::fs::write(&token, format!("{TOKEN}\n")).unwrap();
-        std::fs::set_permissions(&token, std::fs::Permissions::from_mode(0o600)).unwrap();
-        Self { authority, certificate, token }
-    }
-
-    /// The words that give an agent all of it.
-    fn args(&self) -> Vec<String> {
-        let text = |path: &Path| path.display().to_string();
-        let Certificate { cert, key } = &self.certificate;
-        ["--tls-cert", &text(cert), "--tls-key", &text(key), "--token-file", &text(&self.token)]
-            .map(str::to_owned)
-            .to_vec()
-    }
-}
 
 fn start(dir: &Path, name: &str, listen: &str, more: &[String]) -> Agent {
     let words: Vec<&str> = ["--listen", listen].into_iter().chain(more.iter().map(String::as_str)).collect();
@@ -59,7 +33,7 @@ fn bearer(token: &str) -> String {
 #[test]
 fn beyond_loopback_it_does_not_start_without_a_token_and_tls_and_says_what_is_missing() {
     let dir = tempfile::tempdir().unwrap();
-    let secrets = Secrets::new(dir.path());
+    let secrets = Secrets::new(dir.path(), TOKEN);
     let all = secrets.args();
     let (tls, token) = all.split_at(4);
     for (given, missing, there) in [
@@ -81,7 +55,7 @@ fn beyond_loopback_it_does_not_start_without_a_token_and_tls_and_says_what_is_mi
 #[test]
 fn only_whoever_brings_the_token_over_tls_reads_it_and_no_secret_is_shown() {
     let dir = tempfile::tempdir().unwrap();
-    let secrets = Secrets::new(dir.path());
+    let secrets = Secrets::new(dir.path(), TOKEN);
     let agent = start(dir.path(), "agent", "0.0.0.0:0", &secrets.args());
     let ca = &secrets.authority.ca;
     let ask = |path: &str, headers: &str| agent.sealed(ca, "localhost", path, headers).unwrap();
@@ -116,7 +90,7 @@ fn only_whoever_brings_the_token_over_tls_reads_it_and_no_secret_is_shown() {
 #[test]
 fn a_renewed_certificate_and_token_are_taken_over_and_broken_ones_are_not() {
     let dir = tempfile::tempdir().unwrap();
-    let secrets = Secrets::new(dir.path());
+    let secrets = Secrets::new(dir.path(), TOKEN);
     let mut agent = start(dir.path(), "agent", "127.0.0.1:0", &secrets.args());
     let old = &secrets.authority.ca;
     assert!(agent.sealed(old, "localhost", "/healthz", &bearer(TOKEN)).unwrap().contains("200 OK"));
@@ -143,7 +117,7 @@ fn a_renewed_certificate_and_token_are_taken_over_and_broken_ones_are_not() {
 #[test]
 fn on_loopback_it_needs_neither_and_takes_a_token_alone() {
     let dir = tempfile::tempdir().unwrap();
-    let secrets = Secrets::new(dir.path());
+    let secrets = Secrets::new(dir.path(), TOKEN);
     let open = start(dir.path(), "open", "127.0.0.1:0", &[]);
     assert!(open.plain("/healthz", "").starts_with("HTTP/1.1 200"));
     let closed = start(dir.path(), "closed", "127.0.0.1:0", &secrets.args()[4..]);
@@ -154,7 +128,7 @@ fn on_loopback_it_needs_neither_and_takes_a_token_alone() {
 #[test]
 fn watch_says_in_words_why_an_agent_cannot_be_read() {
     let dir = tempfile::tempdir().unwrap();
-    let secrets = Secrets::new(dir.path());
+    let secrets = Secrets::new(dir.path(), TOKEN);
     let agent = start(dir.path(), "agent", "127.0.0.1:0", &secrets.args());
     let url = format!("https://localhost:{}", agent.address.port());
     let ca = secrets.authority.ca.display().to_string();
@@ -180,7 +154,7 @@ async fn watch_puts_several_agents_together_and_shows_each_server_once() {
     let base = tempfile::tempdir().unwrap();
     let lab = Lab::up(&Spec::new(&[("a", 2)]), base.path()).await.unwrap();
     let dir = tempfile::tempdir().unwrap();
-    let secrets = Secrets::new(dir.path());
+    let secrets = Secrets::new(dir.path(), TOKEN);
     let agent_of = |server: &str| {
         let mut args = secrets.args();
         let at = lab.real(server).unwrap().to_string();

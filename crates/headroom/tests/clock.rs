@@ -5,28 +5,16 @@
 
 #[path = "support/alone.rs"]
 mod alone;
+#[path = "support/time.rs"]
+mod time;
 
 use alone::Alone;
 use mysql_async::Conn;
 use mysql_async::prelude::Queryable;
 use rustix::process::Signal;
 use serde_json::Value;
-use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::time::Duration;
-
-const DAY: i64 = 86_400;
-const YEAR: i64 = 365 * DAY;
-
-/// The library that moves a program's clock.
-fn shim(dir: &Path) -> PathBuf {
-    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/support/clock.c");
-    let library = dir.join("clock.so");
-    let mut cc = Command::new("cc");
-    cc.args(["-shared", "-fPIC", "-O1", "-Wall", "-Werror", "-o"]).arg(&library).arg(source);
-    assert!(cc.status().unwrap().success(), "cc, which links this project too");
-    library
-}
+use time::{Clock, YEAR, stands_still};
 
 /// Two sessions that must stay: one at rest, one in a transaction.
 struct Sessions([Conn; 2]);
@@ -68,17 +56,13 @@ async fn goes_on(alone: &Alone) -> Value {
 #[tokio::test]
 async fn a_wall_clock_that_jumps_by_years_changes_nothing() {
     let files = tempfile::tempdir().unwrap();
-    let (shim, moved) = (shim(files.path()), files.path().join("moved"));
-    std::fs::write(&moved, 0i64.to_ne_bytes()).unwrap();
+    let clock = Clock::new(files.path());
     let mut alone = Alone::up("").await;
-    let mut child = alone.start_with_clock(&shim, &moved);
+    let mut child = alone.start_with_clock(&clock.shim, &clock.moved);
     alone.ready().await;
     let mut sessions = Sessions::begin(&alone).await;
     for seconds in [10 * YEAR, -10 * YEAR, 3600, -3600, 0] {
-        // In place: the file is in the router's memory.
-        use std::os::unix::fs::FileExt;
-        let file = std::fs::OpenOptions::new().write(true).open(&moved).unwrap();
-        file.write_all_at(&seconds.to_ne_bytes(), 0).unwrap();
+        clock.move_by(seconds);
         let status = goes_on(&alone).await;
         assert!(status["process"]["uptime_s"].as_f64().unwrap() < 300.0, "{}", status["process"]);
         sessions.are_there().await;
@@ -93,8 +77,7 @@ async fn a_wall_clock_that_jumps_by_years_changes_nothing() {
     assert_eq!(closed.values().filter_map(Value::as_u64).sum::<u64>(), 5, "{closed:?}");
     assert!(status["fallbacks"].as_array().unwrap().iter().all(|f| f["name"] != "server_without_tls"));
     // The clock was really moved: the log of a reload has the year.
-    let file = std::fs::OpenOptions::new().write(true).open(&moved).unwrap();
-    std::os::unix::fs::FileExt::write_all_at(&file, &(200 * YEAR).to_ne_bytes(), 0).unwrap();
+    clock.move_by(200 * YEAR);
     alone.signal(u64::from(child.id()), Signal::HUP);
     alone.wait_for("the reload", |status| status["process"]["reload"]["accepted"] == true).await;
     let words = alone.words();
@@ -105,19 +88,6 @@ async fn a_wall_clock_that_jumps_by_years_changes_nothing() {
     assert_eq!(alone.ended(&mut child).await.code(), Some(0));
 }
 
-/// Waits until every thread of a process has stopped.
-async fn stands_still(pid: u64) {
-    let stopped = |task: std::io::Result<std::fs::DirEntry>| {
-        let stat = std::fs::read_to_string(task.unwrap().path().join("stat")).unwrap();
-        stat.rsplit_once(')').unwrap().1.trim_start().starts_with('T')
-    };
-    let deadline = std::time::Instant::now() + alone::LIMIT;
-    while !std::fs::read_dir(format!("/proc/{pid}/task")).unwrap().all(stopped) {
-        assert!(std::time::Instant::now() < deadline, "it does not stop");
-        tokio::time::sleep(alone::POLL).await;
-    }
-}
-
 #[tokio::test]
 async fn a_router_that_stood_still_goes_on_where_it_was() {
     let mut alone = Alone::up("").await;
@@ -126,7 +96,7 @@ async fn a_router_that_stood_still_goes_on_where_it_was() {
     let mut sessions = Sessions::begin(&alone).await;
     let pid = u64::from(child.id());
     alone.signal(pid, Signal::STOP);
-    stands_still(pid).await;
+    stands_still(child.id()).await;
     // A client that comes meanwhile waits in the kernel's queue; a statement that is sent meanwhile in the socket.
     let opts = alone.opts();
     let coming = tokio::spawn(Conn::new(opts));

@@ -17,7 +17,7 @@ use axum::extract::State;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
-use axum::{Json, Router, middleware};
+use axum::{Router, middleware};
 use door::Sealed;
 use keys::Keys;
 use std::process::ExitCode;
@@ -59,14 +59,10 @@ pub(crate) async fn run(args: AgentArgs, environment: &Environment) -> anyhow::R
 
 fn routes(station: &super::Station, loopback: bool) -> Router {
     Router::new()
-        .route(
-            "/watch.json",
-            get(|State(views): State<super::Views>| async move { Json(views.borrow().clone()) }),
-        )
         .route("/metrics", get(openmetrics))
         .route("/healthz", get(|| async { "ok\n" }))
         .with_state(station.views())
-        .merge(page::routes(station))
+        .merge(page::routes(station.views(), station.history()))
         .fallback(|| async {
             (
                 StatusCode::NOT_FOUND,

@@ -155,7 +155,7 @@ impl Kept {
 
 fn rows(subject: &Subject, track: &Track, before: (u64, u64), after: (u64, u64)) -> Vec<RowView> {
     let lines = match subject {
-        Subject::Host => HOST,
+        Subject::Host | Subject::Agent(_) => HOST,
         Subject::Server(_) => SERVER,
         Subject::Router | Subject::Endpoint(_) => ROUTER,
     };

@@ -13,6 +13,8 @@ use serde::{Deserialize, Serialize};
 pub(crate) enum Subject {
     /// The host that is watched.
     Host,
+    /// A host, as the agent on it tells; by the agent's address.
+    Agent(String),
     /// A server.
     Server(String),
     /// All statements that pass a router, as it times them.
@@ -232,7 +234,7 @@ impl Subject {
             table.iter().map(|course| (course.name, course.label, course.unit)).collect()
         }
         match self {
-            Self::Host => all(HOST),
+            Self::Host | Self::Agent(_) => all(HOST),
             Self::Server(_) => all(SERVER),
             Self::Router | Self::Endpoint(_) => all(STATEMENTS),
         }
@@ -242,7 +244,7 @@ impl Subject {
     pub(crate) fn called(&self) -> String {
         match self {
             Self::Host => "this host".to_owned(),
-            Self::Server(name) => name.clone(),
+            Self::Agent(name) | Self::Server(name) => name.clone(),
             Self::Router => "through the router".to_owned(),
             Self::Endpoint(name) => format!("endpoint {name}"),
         }

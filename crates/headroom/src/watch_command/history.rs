@@ -276,7 +276,8 @@ fn kept(history: &History<Subject>) -> KeptView {
     }
 }
 
-fn said(verdict: &VerdictView) -> Said {
+/// What a verdict says, for the history.
+pub(super) fn said(verdict: &VerdictView) -> Said {
     match &verdict.bottleneck {
         Some(named) => Said::Bottleneck(named.name),
         None if verdict.text.is_empty() => Said::Nothing,

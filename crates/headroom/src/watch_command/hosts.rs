@@ -1,17 +1,25 @@
 //! `headroom watch --agent`: several hosts, each judged by the agent that runs on it, put together in one view.
 //!
 //! Agents see the same fleet. A server is told of by the agent on its own host, which has the host's evidence; those that no
-//! agent stands beside are told of by the first that knows them. The same server is known by what it calls itself (its host's
-//! name, port and id), else by its name.
+//! agent stands beside are told of by the first that knows them (`together.rs`). Each agent is asked at its own pace
+//! (`follow.rs`), so that one which is silent holds up nobody.
 
-use super::view::{HostWatch, ServerWatch, WatchView};
+mod follow;
+pub(super) mod page;
+mod together;
+
+pub(super) use follow::Followed;
+
+use super::view::WatchView;
 use crate::environment::Environment;
 use crate::token::Token;
 use crate::web::{Request, Url, Web};
 use anyhow::{Context, bail};
 use clap::Args;
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
+use together::{Told, together};
 use tokio::task::JoinSet;
 
 /// An agent that has not answered after this long is shown as such.
@@ -34,6 +42,9 @@ pub(crate) struct AgentsArgs {
     /// File whose first line is the agents' token [default: $HEADROOM_AGENT_TOKEN].
     #[arg(long, value_name = "FILE", requires = "agent")]
     pub(crate) agent_token_file: Option<PathBuf>,
+    /// Show the agents as a page here too: all hosts at a glance, and each with its history. On this machine only.
+    #[arg(long, value_name = "ADDR", requires = "agent", conflicts_with_all = ["once", "compare"])]
+    pub(crate) listen: Option<SocketAddr>,
 }
 
 /// The agents that are asked.
@@ -77,9 +88,19 @@ impl Agents {
         }
         let mut answers = asked.join_all().await;
         answers.sort_by_key(|(at, _)| *at);
-        let named =
-            |(at, answer): (usize, Result<WatchView, String>)| (self.each[at].url().to_string(), answer);
-        together(answers.into_iter().map(named).collect())
+        let told = |(at, answer): (usize, Result<WatchView, String>)| Told::now(self.name(at), answer);
+        together(answers.into_iter().map(told).collect())
+    }
+
+    /// What one of them answers there, in the order of the command line; `None` where there is none such.
+    async fn read(&self, at: usize, target: &str) -> Option<Result<Vec<u8>, String>> {
+        let web = self.each.get(at)?.at(target);
+        Some(answer(&web, self.token.as_ref()).await)
+    }
+
+    /// How one of them is called.
+    fn name(&self, at: usize) -> String {
+        self.each[at].url().to_string()
     }
 }
 
@@ -96,8 +117,7 @@ pub(super) async fn ask_one(
     let args = if args.agent.is_empty() { usual() } else { args.clone() };
     let agents = Agents::of(&args, environment)?.context("no agent is named")?;
     let [web] = &agents.each[..] else { bail!("one agent's history is asked: name one with --agent") };
-    let web = Web::new(web.url().at(target), args.agent_ca.as_deref(), DEADLINE, LARGEST)?;
-    answer(&web, agents.token.as_ref()).await.map_err(|why| anyhow::anyhow!(why))
+    answer(&web.at(target), agents.token.as_ref()).await.map_err(|why| anyhow::anyhow!(why))
 }
 
 async fn one(web: &Web, token: Option<&Token>) -> Result<WatchView, String> {
@@ -122,101 +142,18 @@ async fn answer(web: &Web, token: Option<&Token>) -> Result<Vec<u8>, String> {
     }
 }
 
-/// One view of what the agents say, in their order.
-fn together(answers: Vec<(String, Result<WatchView, String>)>) -> WatchView {
-    let mut whole = WatchView { version: env!("CARGO_PKG_VERSION").to_owned(), ..WatchView::default() };
-    let mut told: Vec<ServerWatch> = Vec::new();
-    for (agent, answer) in answers {
-        let view = match answer {
-            Ok(view) => view,
-            Err(why) => {
-                whole.hosts.push(HostWatch { agent, unanswered: Some(why), ..HostWatch::default() });
-                continue;
-            }
-        };
-        whole.window_s = whole.window_s.max(view.window_s);
-        whole.gaps += view.gaps;
-        // Agents with the same file promise the same.
-        for objective in view.objectives {
-            if !whole.objectives.iter().any(|known| known.name == objective.name) {
-                whole.objectives.push(objective);
-            }
-        }
-        told.extend(
-            view.servers.into_iter().map(|server| ServerWatch { agent: Some(agent.clone()), ..server }),
-        );
-        let (host, verdict, cost) = (view.host, view.verdict, view.cost);
-        whole.hosts.push(HostWatch { agent, unanswered: None, host, verdict, cost });
-    }
-    // Those who stand beside a server first, then those whom it answers; the order of the agents otherwise.
-    told.sort_by_key(|server| (!(server.on_this_host && server.sample.is_some()), server.sample.is_none()));
-    for server in told {
-        if !whole.servers.iter().any(|known| is_same(known, &server)) {
-            whole.servers.push(server);
-        }
-    }
-    whole.servers.sort_by(|a, b| (a.role != "primary", &a.name).cmp(&(b.role != "primary", &b.name)));
-    whole
-}
-
-fn is_same(one: &ServerWatch, other: &ServerWatch) -> bool {
-    let identity = |server: &ServerWatch| {
-        let settings = &server.sample.as_ref()?.settings;
-        (!settings.hostname.is_empty())
-            .then(|| (settings.hostname.clone(), settings.port, settings.server_id))
-    };
-    match (identity(one), identity(other)) {
-        (Some(one), Some(other)) => one == other,
-        _ => one.name == other.name,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use observe::server::{Sample, Settings};
-
-    fn server(name: &str, host: &str, here: bool) -> ServerWatch {
-        let settings = Settings { hostname: host.to_owned(), port: 3306, ..Settings::default() };
-        ServerWatch {
-            name: name.to_owned(),
-            role: "replica".to_owned(),
-            on_this_host: here,
-            sample: Some(Sample { settings, ..Sample::default() }),
-            ..ServerWatch::default()
-        }
-    }
-
-    fn view(servers: Vec<ServerWatch>) -> WatchView {
-        WatchView { servers, gaps: 1, window_s: 10.0, ..WatchView::default() }
-    }
-
-    #[test]
-    fn each_server_is_told_of_by_the_agent_beside_it() {
-        let one = view(vec![server("127.0.0.1:3306", "db1", true), server("db2:3306", "db2", false)]);
-        let two = view(vec![server("db1:3306", "db1", false), server("127.0.0.1:3306", "db2", true)]);
-        let whole =
-            together(vec![("https://db1:9307".into(), Ok(one)), ("https://db2:9307".into(), Ok(two))]);
-        let told: Vec<_> =
-            whole.servers.iter().map(|s| (s.on_this_host, s.agent.as_deref().unwrap())).collect();
-        assert_eq!(told, [(true, "https://db1:9307"), (true, "https://db2:9307")]);
-        assert_eq!((whole.hosts.len(), whole.gaps, whole.window_s), (2, 2, 10.0));
-    }
-
-    #[test]
-    fn an_agent_that_is_silent_is_shown_and_others_tell_of_its_server() {
-        let one = view(vec![server("db1:3306", "db1", true), server("db2:3306", "db2", false)]);
-        let whole =
-            together(vec![("https://db1".into(), Ok(one)), ("https://db2".into(), Err("late".into()))]);
-        assert_eq!(whole.hosts[1].unanswered.as_deref(), Some("late"));
-        let names: Vec<_> = whole.servers.iter().map(|s| (s.name.as_str(), s.on_this_host)).collect();
-        assert_eq!(names, [("db1:3306", true), ("db2:3306", false)]);
-    }
 
     #[test]
     fn a_token_is_never_sent_in_the_clear() {
-        let args =
-            |agent: &str| AgentsArgs { agent: vec![agent.into()], agent_ca: None, agent_token_file: None };
+        let args = |agent: &str| AgentsArgs {
+            agent: vec![agent.into()],
+            agent_ca: None,
+            agent_token_file: None,
+            listen: None,
+        };
         let of = |agent: &str| Agents::of(&args(agent), &Environment::default()).map(|found| found.is_some());
         assert!(of("http://10.0.0.5:9307").unwrap_err().to_string().contains("https://"));
         assert!(of("http://127.0.0.1:9307").unwrap() && of("https://db1:9307").unwrap());

@@ -1,6 +1,7 @@
-//! The live page, and the history that it shows: served by `headroom agent`, and by `headroom watch --listen`.
+//! The live page, and the history that it shows: served by `headroom agent`, and of several agents by
+//! `headroom watch --listen`.
 
-use super::Station;
+use super::Views;
 use super::compare::{ComparisonView, Question};
 use super::history::{HistoryView, Kept, Stretch};
 use crate::admin::{MARKUP, SCRIPT, STYLE, page};
@@ -16,6 +17,7 @@ const PARTS: &[(&str, &str, &str)] = &[
     ("/watch.js", SCRIPT, include_str!("../page/watch.js")),
     ("/element.js", SCRIPT, include_str!("../page/element.js")),
     ("/watch/chart.js", SCRIPT, include_str!("../page/watch/chart.js")),
+    ("/watch/hosts.js", SCRIPT, include_str!("../page/watch/hosts.js")),
     ("/watch/compare.js", SCRIPT, include_str!("../page/watch/compare.js")),
     ("/watch/map.js", SCRIPT, include_str!("../page/watch/map.js")),
     ("/watch/panel.js", SCRIPT, include_str!("../page/watch/panel.js")),
@@ -24,11 +26,15 @@ const PARTS: &[(&str, &str, &str)] = &[
 ];
 
 /// The routes, to be merged with those of whoever listens.
-pub(super) fn routes(station: &Station) -> Router {
+pub(super) fn routes(views: Views, kept: Kept) -> Router {
+    let now = Router::new()
+        .route("/watch.json", get(|State(views): State<Views>| async move { Json(views.borrow().clone()) }))
+        .with_state(views);
     let data = Router::new()
         .route("/history.json", get(history))
         .route("/compare.json", get(compare))
-        .with_state(station.history());
+        .with_state(kept)
+        .merge(now);
     PARTS.iter().fold(data, |routes, &(path, kind, text)| routes.route(path, get(move || page(kind, text))))
 }
 

@@ -4,6 +4,7 @@
 #![allow(dead_code, reason = "each test that shares this uses a part of it")]
 
 use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
@@ -11,6 +12,8 @@ use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 pub(crate) const LIMIT: Duration = Duration::from_secs(20);
+/// For what takes several deadlines of the agent's own.
+const PATIENCE: Duration = Duration::from_secs(90);
 pub(crate) const TOKEN: &str = "a-token-that-nobody-guesses-0123456789";
 
 /// Ended when dropped.
@@ -35,14 +38,18 @@ pub(crate) fn words(output: &Output) -> String {
 impl Agent {
     /// Starts it with these words, and waits until it answers.
     pub(crate) fn start(dir: &Path, name: &str, args: &[&str]) -> Self {
+        Self::start_by(headroom(dir), dir, name, args)
+    }
+
+    /// The same by a command with an environment of its own.
+    pub(crate) fn start_by(mut command: Command, dir: &Path, name: &str, args: &[&str]) -> Self {
         let log = dir.join(format!("{name}.log"));
         let file = std::fs::File::create(&log).unwrap();
-        let mut command = headroom(dir);
         command.arg("agent").args(["--log-format", "json"]).args(args);
         let child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(file).spawn().unwrap();
         let mut agent = Self { child, log, address: SocketAddr::from(([127, 0, 0, 1], 0)) };
         let line = agent.said("the agent answers");
-        let line: serde_json::Value = serde_json::from_str(&line).unwrap();
+        let line: Value = serde_json::from_str(&line).unwrap();
         let bound: SocketAddr = line["address"].as_str().unwrap().parse().unwrap();
         agent.address.set_port(bound.port());
         agent
@@ -70,8 +77,36 @@ impl Agent {
         std::fs::read_to_string(format!("/proc/{}/cmdline", self.child.id())).unwrap()
     }
 
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    pub(crate) fn signal(&self, signal: Signal) {
+        kill_process(Pid::from_raw(self.pid().cast_signed()).unwrap(), signal).unwrap();
+    }
+
     pub(crate) fn hang_up(&self) {
-        kill_process(Pid::from_raw(self.child.id().cast_signed()).unwrap(), Signal::HUP).unwrap();
+        self.signal(Signal::HUP);
+    }
+
+    /// What it answers as JSON, without TLS and token.
+    pub(crate) fn json(&self, path: &str) -> Value {
+        let answer = self.plain(path, "");
+        let body = answer.split_once("\r\n\r\n").unwrap().1;
+        serde_json::from_str(body).unwrap_or_else(|error| panic!("{error}: {answer}\n{}", self.log()))
+    }
+
+    /// The first such answer of which this is so.
+    pub(crate) async fn wait_until(&self, what: &str, path: &str, so: impl Fn(&Value) -> bool) -> Value {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            let answer = self.json(path);
+            if so(&answer) {
+                return answer;
+            }
+            assert!(Instant::now() < deadline, "never: {what}\n{answer:#}\n{}", self.log());
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
     }
 
     /// What it answers without TLS.

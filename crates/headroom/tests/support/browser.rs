@@ -11,7 +11,8 @@ use std::process::{Child, ChildStdin, Command, Stdio};
 use std::time::{Duration, Instant};
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
-const LIMIT: Duration = Duration::from_secs(30);
+/// For a machine that others use, too.
+const LIMIT: Duration = Duration::from_secs(90);
 /// What the distributions call it.
 const NAMES: [&str; 4] = ["chromium", "chromium-browser", "google-chrome", "google-chrome-stable"];
 const PATHS: &str = "/usr/local/bin:/usr/bin:/bin:/opt/google/chrome:/snap/bin";
@@ -24,6 +25,10 @@ pub(crate) struct Browser {
     last: u64,
     /// What pages complained of: exceptions, refused loads, errors on their consoles.
     complaints: Vec<String>,
+    /// What a person would type where a site asks for a password.
+    password: Option<String>,
+    /// How often a site has asked.
+    asked: u32,
     _profile: tempfile::TempDir,
 }
 
@@ -37,6 +42,15 @@ pub(crate) struct Page<'a> {
 impl Browser {
     /// Starts it. Without one the test fails and says what to install.
     pub(crate) fn start() -> Self {
+        Self::start_with(&[])
+    }
+
+    /// The same; trusts the certificate whose public key has this SHA-256, base64, whoever signed it.
+    pub(crate) fn trusting(key: &str) -> Self {
+        Self::start_with(&[format!("--ignore-certificate-errors-spki-list={key}")])
+    }
+
+    fn start_with(more: &[String]) -> Self {
         let profile = tempfile::tempdir().unwrap();
         let there = |name: &&&str| PATHS.split(':').any(|folder| Path::new(folder).join(name).exists());
         let program = NAMES.iter().find(there);
@@ -56,6 +70,7 @@ impl Browser {
             ])
             .args(["--disable-background-networking", "--disable-component-update", "--no-proxy-server"])
             .args(["--hide-scrollbars", "--remote-debugging-pipe"])
+            .args(more)
             .arg(format!("--user-data-dir={}", profile.path().display()))
             .env("PATH", PATHS)
             .stdin(Stdio::piped())
@@ -72,7 +87,18 @@ impl Browser {
                 }
             }
         });
-        Self { child, pipe, heard, last: 0, complaints: Vec::new(), _profile: profile }
+        let complaints = Vec::new();
+        Self { child, pipe, heard, last: 0, complaints, password: None, asked: 0, _profile: profile }
+    }
+
+    /// From now on this is typed where a page asks for a password.
+    pub(crate) fn type_password(&mut self, password: &str) {
+        self.password = Some(password.to_owned());
+    }
+
+    /// How often a page has asked for a password.
+    pub(crate) fn was_asked(&self) -> u32 {
+        self.asked
     }
 
     /// Opens a page that is `width` wide, in the `light` or the `dark` scheme.
@@ -90,6 +116,9 @@ impl Browser {
         page.ask("Emulation.setDeviceMetricsOverride", &size).await;
         let media = json!([{ "name": "prefers-color-scheme", "value": scheme }]);
         page.ask("Emulation.setEmulatedMedia", &json!({ "features": media })).await;
+        if page.browser.password.is_some() {
+            page.ask("Fetch.enable", &json!({ "handleAuthRequests": true })).await;
+        }
         page.ask("Page.navigate", &json!({ "url": url })).await;
         page
     }
@@ -100,12 +129,12 @@ impl Browser {
     }
 
     async fn ask(&mut self, session: Option<&str>, method: &str, parameters: &Value) -> Value {
-        self.tell(session, method, parameters);
+        let question = self.tell(session, method, parameters);
         loop {
             let heard = tokio::time::timeout(LIMIT, self.heard.recv()).await;
             let message =
                 heard.ok().flatten().unwrap_or_else(|| panic!("the browser does not answer {method}"));
-            if message["id"] == self.last {
+            if message["id"] == question {
                 assert!(message["error"].is_null(), "{method}: {message}");
                 return message["result"].clone();
             }
@@ -113,7 +142,8 @@ impl Browser {
         }
     }
 
-    fn tell(&mut self, session: Option<&str>, method: &str, parameters: &Value) {
+    /// The number of the question.
+    fn tell(&mut self, session: Option<&str>, method: &str, parameters: &Value) -> u64 {
         self.last += 1;
         let mut question = json!({ "id": self.last, "method": method, "params": parameters });
         if let Some(session) = session {
@@ -122,10 +152,12 @@ impl Browser {
         let mut bytes = serde_json::to_vec(&question).unwrap();
         bytes.push(0);
         self.pipe.write_all(&bytes).unwrap();
+        self.last
     }
 
     fn note(&mut self, message: &Value) {
         let parameters = &message["params"];
+        self.let_pass(message["method"].as_str(), message["sessionId"].as_str(), parameters);
         let wrong = match message["method"].as_str() {
             Some("Runtime.exceptionThrown") => Some(&parameters["exceptionDetails"]),
             Some("Log.entryAdded") if parameters["entry"]["level"] == "error" => Some(&parameters["entry"]),
@@ -133,6 +165,31 @@ impl Browser {
             _ => None,
         };
         self.complaints.extend(wrong.map(ToString::to_string));
+    }
+}
+
+impl Browser {
+    /// A request that waits for us goes on; where a password is asked for, it is typed.
+    fn let_pass(&mut self, method: Option<&str>, session: Option<&str>, parameters: &Value) {
+        let request = &parameters["requestId"];
+        match (method, self.password.clone()) {
+            (Some("Fetch.requestPaused"), _) => {
+                self.tell(session, "Fetch.continueRequest", &json!({ "requestId": request }));
+            }
+            (Some("Fetch.authRequired"), Some(password)) => {
+                self.asked += 1;
+                // A person who is asked again and again gives up.
+                let answer = match self.asked {
+                    0..=8 => {
+                        json!({ "response": "ProvideCredentials", "username": "me", "password": password })
+                    }
+                    _ => json!({ "response": "CancelAuth" }),
+                };
+                let parameters = json!({ "requestId": request, "authChallengeResponse": answer });
+                self.tell(session, "Fetch.continueWithAuth", &parameters);
+            }
+            _ => {}
+        }
     }
 }
 

@@ -1,6 +1,7 @@
 // Before and after: two stretches of the history side by side, with their ratio. Chosen by the calendar, so that they stay where they
 // are while time goes on.
 import { h, show } from "../element.js";
+import { ofChosen } from "./hosts.js";
 import { figure, lasted } from "./word.js";
 
 const byId = (id) => document.getElementById(id);
@@ -41,7 +42,7 @@ async function compare(event) {
   const question = new URLSearchParams(FIELDS.map((name) => [name, new Date(byId(name).value).getTime() / 1000]));
   if ([...question.values()].some((value) => value === "NaN")) return show("compared", h("p", { class: "note" }, "Fill in all four moments."));
   try {
-    const answer = await fetch("/compare.json?" + question, { cache: "no-store", signal: AbortSignal.timeout(8000) });
+    const answer = await fetch(ofChosen("/compare.json?" + question), { cache: "no-store", signal: AbortSignal.timeout(8000) });
     if (!answer.ok) throw new Error(await answer.text());
     show("compared", table(await answer.json()));
   } catch (error) {

@@ -1,6 +1,7 @@
 // The map: zones as boxes, servers in them, arrows for replication and, where a router is known, for the reads that leave their
 // zone. Laid out in pixels of the width there is: columns on a desk, one below the other on a phone.
 import { h } from "../element.js";
+import { details } from "./hosts.js";
 import { figure, share } from "./word.js";
 
 const GAP = 18, PAD = 12, GUTTER = 26, HEAD = 50, BOX = 66, BETWEEN = 10, LANE = 52, LEAST = 250, SIDE = 46;
@@ -60,7 +61,7 @@ export function brief(server) {
   return verdict.tightest ? "no bottleneck, " + verdict.tightest[0].replaceAll("-", " ").replace("cpu", "CPU") + " " + share(verdict.tightest[1]) : "no bottleneck";
 }
 
-function box(one) {
+function box(one, view) {
   const { server, x, y, w } = one;
   const state = mood(server);
   const sample = server.sample;
@@ -68,7 +69,7 @@ function box(one) {
   if (sample) facts.push(figure(sample.statements_per_s, "per-second"));
   if (server.role === "replica") facts.push(server.lag_ms === null ? "lag unknown" : "lag " + figure(server.lag_ms, "milliseconds"));
   const role = server.role === "?" ? "not known" : server.role;
-  return h("a", { href: "#server-" + server.name, class: "server " + state, "aria-label": [server.name, role, ...facts, words[state], brief(server)].join(", ") },
+  return h("a", { href: details(view, server), class: "server " + state, "aria-label": [server.name, role, ...facts, words[state], brief(server)].join(", ") },
     h("title", {}, server.name + ": " + (server.unanswered || server.verdict.text)),
     h("rect", { class: "box" + (server.role === "primary" ? " primary" : ""), x, y, width: w, height: BOX, rx: 9 }),
     h("circle", { class: "dot", cx: x + 14, cy: y + 19, r: 4.5 }),
@@ -148,7 +149,7 @@ export function map(view, width) {
     [...drawn.zones.values()].map((zone) => zoneBox(zone, view)),
     sources.map(([from, to], i) => replication(from, to, i)),
     drawn.leaving.map((one, i) => flow(one, drawn, i)),
-    [...drawn.boxes.values()].map(box));
+    [...drawn.boxes.values()].map((one) => box(one, view)));
   return [picture, h("p", { class: "note" }, legend(view, drawn))];
 }
 

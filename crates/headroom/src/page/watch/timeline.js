@@ -1,6 +1,7 @@
 // Verdicts over time: a bar a subject, coloured by what was named, gaps hatched; and the same as text.
 import { h } from "../element.js";
 import { across, key } from "./chart.js";
+import { called as agent } from "./hosts.js";
 import { clock, lasted } from "./word.js";
 
 const TOLD = 12; // lines of text
@@ -8,7 +9,7 @@ const TOLD = 12; // lines of text
 // The same bottleneck has the same colour on every page.
 const COLOURS = { cpu: 2, steal: 2, "host-memory": 4, "disk-latency": 3, "flush-bound": 3, "buffer-pool": 6, "softirq-on-one-cpu": 1, "packet-drops": 1, nic: 1, "neighbour-table": 1, "conntrack-table": 1, "row-locks": 8, "metadata-locks": 8, connections: 4, "replication-lag": 5, "single-threaded-apply": 5, "cross-zone": 7, "not-the-database": 7 };
 const colour = (name) => (name === null ? "var(--free)" : "var(--z" + (COLOURS[name] ?? 7) + ")");
-export const called = (subject) => subject.kind === "host" ? "this host" : subject.kind === "router" ? "the router" : subject.name;
+export const called = (subject) => subject.kind === "host" ? "this host" : subject.kind === "router" ? "the router" : subject.kind === "agent" ? agent(subject.name) : subject.name;
 
 const tall = 22;
 
@@ -25,7 +26,7 @@ function bar(history, subject) {
 }
 
 export function timeline(history) {
-  const told = history.subjects.filter((subject) => subject.verdicts.length || (subject.kind === "server" && subject.gaps.length));
+  const told = history.subjects.filter((subject) => subject.verdicts.length || (["server", "agent"].includes(subject.kind) && subject.gaps.length));
   if (!told.length) return [h("p", { class: "empty" }, "The first window is being read.")];
   const names = new Map();
   told.forEach((subject) => subject.verdicts.forEach((span) => names.set(span.called, span.name)));
