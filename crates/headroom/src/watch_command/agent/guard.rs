@@ -5,7 +5,7 @@ use axum::Router;
 use axum::extract::{Request, State};
 use axum::http::{StatusCode, header};
 use axum::middleware::{self, Next};
-use axum::response::{IntoResponse, Response};
+use axum::response::{AppendHeaders, IntoResponse, Response};
 use std::net::SocketAddr;
 use tokio::sync::watch;
 
@@ -50,9 +50,10 @@ async fn asked_for(State(tokens): State<Tokens>, request: Request, next: Next) -
         },
     };
     match refused {
-        // Basic is for browsers, which ask a person for it.
+        // Basic is for browsers, which ask a person for it. A line each: Chromium understands no way where two share a line.
         Some(why) => {
-            let ways = [(header::WWW_AUTHENTICATE, "Basic realm=\"headroom agent\", Bearer")];
+            let ways = ["Basic realm=\"headroom agent\"", "Bearer"];
+            let ways = AppendHeaders(ways.map(|way| (header::WWW_AUTHENTICATE, way)));
             (StatusCode::UNAUTHORIZED, ways, why).into_response()
         }
         None => next.run(request).await,
