@@ -9,7 +9,7 @@ use std::path::Path;
 use std::process::Command;
 
 fn main() {
-    for file in ["bpf/zero_hop.c", "bpf/layout.h"] {
+    for file in ["bpf/zero_hop.c", "bpf/mirror.h", "bpf/layout.h"] {
         println!("cargo:rerun-if-changed={file}");
     }
     let out = std::env::var("OUT_DIR").unwrap();

@@ -103,7 +103,7 @@ pub(crate) struct RelayArgs {
     #[arg(long)]
     mysql_router: Option<PathBuf>,
     /// Only these of the subjects, by name: direct, haproxy, haproxy-newer, mysql-router, headroom, headroom-insight-off,
-    /// headroom-zero-hop. Fewer of them make more rounds possible, which narrow intervals need.
+    /// headroom-zero-hop, headroom-zero-hop-insight. Fewer of them make more rounds possible, which narrow intervals need.
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     subjects: Vec<String>,
     /// Measure HAProxy twice: the second should differ by chance alone, which is a test of the method.

@@ -115,6 +115,7 @@ fn unseen(text: &mut String, report: &Report) {
         ("tls", counts.opaque_tls),
         ("compression", counts.opaque_compression),
         ("old protocol", counts.opaque_old),
+        ("began earlier", counts.opaque_earlier),
         ("lost", counts.lost),
     ];
     for (reason, count) in reasons {

@@ -311,6 +311,7 @@ fn notes(report: &Report) -> Vec<String> {
         opaque_tls,
         opaque_compression,
         opaque_old,
+        opaque_earlier,
         lost,
         unanswered,
         long,
@@ -334,7 +335,8 @@ fn notes(report: &Report) -> Vec<String> {
         "sessions are opaque: client and server compress, their statements cannot be seen",
     );
     note(opaque_old, "sessions are opaque: they speak the protocol from before MySQL 4.1");
-    note(lost, "sessions could not be followed any more, from some point on; they were relayed unmeasured");
+    note(opaque_earlier, "sessions past this process are not read: they had begun before it came");
+    note(lost, "sessions could not be followed any more, from some point on; they went on unmeasured");
     note(unanswered, "commands were not answered before their session ended; they are not counted");
     note(long, "statements were longer than 16 KiB: told apart by their first 16 KiB");
     note(unknown_prepared, "executions of prepared statements beyond 1,024 in one session count as (other)");

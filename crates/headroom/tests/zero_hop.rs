@@ -38,6 +38,23 @@ async fn connections_go_past_the_router_and_everything_is_seen_moved_and_removed
 }
 
 #[tokio::test]
+async fn sessions_that_go_past_are_measured_to_the_statement() {
+    if !root() {
+        return;
+    }
+    let base = tempfile::tempdir().unwrap();
+    let lab = Lab::up(&Spec::new(&[("a", 2), ("b", 1)]), base.path()).await.unwrap();
+    let mut route = in_zone_a(&lab, "require", "on");
+    route.start();
+    ready(&route).await;
+    past::statements_past_are_counted(&lab, &route).await;
+    past::a_session_from_before_is_told_as_unread(&lab, &mut route).await;
+    past::with_one_in_sixteen_all_go_past(&lab, &mut route).await;
+    drop(route);
+    lab.down().await.unwrap();
+}
+
+#[tokio::test]
 async fn without_the_right_the_listener_serves_and_require_says_what_is_missing() {
     if !root() {
         return;

@@ -87,7 +87,9 @@ pub struct Counts {
     pub opaque_compression: u64,
     /// Because of a protocol from before 4.1.
     pub opaque_old: u64,
-    /// Sessions whose bytes made no sense from some point on.
+    /// Sessions past this process that had begun before it came.
+    pub opaque_earlier: u64,
+    /// Sessions whose bytes made no sense from some point on, or of which some were missed.
     pub lost: u64,
     /// Commands whose session ended before they were answered.
     pub unanswered: u64,
@@ -164,6 +166,11 @@ impl Ledger {
         let counts = Counts { without_request: self.requests.untold, ..self.counts };
         let cells = if cells { self.cells.clone() } else { Vec::new() };
         Snapshot { cells, counts, requests: self.requests.take() }
+    }
+
+    /// There is a session that cannot be read, because it had begun before anybody looked.
+    pub fn began_earlier(&mut self) {
+        self.counts.opaque_earlier += 1;
     }
 
     pub(crate) fn names(&self) -> &Registry {

@@ -290,6 +290,7 @@ impl Counts {
         self.opaque_tls += other.opaque_tls;
         self.opaque_compression += other.opaque_compression;
         self.opaque_old += other.opaque_old;
+        self.opaque_earlier += other.opaque_earlier;
         self.lost += other.lost;
         self.unanswered += other.unanswered;
         self.long += other.long;

@@ -116,6 +116,30 @@ impl Session {
         }
     }
 
+    /// Shows the tracker bytes that the client sent at `at`: of a session that is heard of later.
+    pub fn client_bytes_at(&mut self, tracker: &mut Tracker, bytes: &[u8], at: Instant) {
+        match &mut self.0 {
+            Some(watch) => watch.client_bytes(tracker, bytes, at, &mut ()),
+            _ => tracker.client_bytes(bytes),
+        }
+    }
+
+    /// Shows the tracker bytes that the server sent and that came at `at`.
+    pub fn server_bytes_at(&mut self, tracker: &mut Tracker, bytes: &[u8], at: Instant) {
+        match &mut self.0 {
+            Some(watch) => watch.server_bytes(tracker, bytes, at, &mut ()),
+            _ => tracker.server_bytes(bytes),
+        }
+    }
+
+    /// Bytes of it are missing from here on: it cannot be read on, and is counted so.
+    pub fn lose(&mut self) {
+        let Some(watch) = &mut self.0 else { return };
+        if !watch.life.ended {
+            watch.life.lost(&mut watch.ledger.borrow_mut());
+        }
+    }
+
     /// Shows the tracker bytes of the server.
     #[inline]
     pub fn server_bytes(&mut self, tracker: &mut Tracker, bytes: &[u8]) {
@@ -256,13 +280,16 @@ impl Life {
             Phase::Opaque(OpaqueBecause::Tls) => counts.opaque_tls += 1,
             Phase::Opaque(OpaqueBecause::Compression) => counts.opaque_compression += 1,
             Phase::Opaque(OpaqueBecause::OldProtocol) => counts.opaque_old += 1,
-            Phase::Lost(_) => {
-                counts.lost += 1;
-                counts.unanswered += self.flight.len() as u64;
-                self.flight.clear();
-            }
+            Phase::Lost(_) => self.lost(ledger),
             _ => return,
         }
+        self.ended = true;
+    }
+
+    fn lost(&mut self, ledger: &mut Ledger) {
+        ledger.counts.lost += 1;
+        ledger.counts.unanswered += self.flight.len() as u64;
+        self.flight.clear();
         self.ended = true;
     }
 }

@@ -6,6 +6,7 @@ use crate::suspect::Suspects;
 use crate::tally::Tally;
 use crate::tls::Secrecy;
 use crate::view::{OwnState, View};
+use crate::zero_hop::mirror::Line;
 use arc_swap::ArcSwap;
 use fleet::config::RouterConfig;
 use fleet::{ListenerRole, ServerName, Snapshot};
@@ -44,6 +45,8 @@ pub(crate) struct Board {
     pub(crate) insight: Arc<insight::Shared>,
     /// Whether somebody records.
     pub(crate) recorder: Arc<Recorder>,
+    /// The thread that hears sessions past this process, if there is one.
+    pub(crate) mirror: Arc<Line>,
 }
 
 /// What our own side knows; behind a lock that only new sessions, failures and the steward take.
@@ -98,6 +101,7 @@ impl Board {
             secrecy: Secrecy::default(),
             insight,
             recorder: Arc::default(),
+            mirror: Arc::default(),
         }
     }
 

@@ -4,6 +4,7 @@
 //! thread of the data plane is asked by a message like any other, and answers with a copy of its ledger.
 
 use crate::worker::{Count, Handle, Message};
+use crate::zero_hop::mirror::Line;
 use insight::{Collector, Report, Shared, Since, Snapshot};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Weak};
@@ -37,15 +38,19 @@ impl Insight {
 }
 
 /// Starts the thread. It ends by itself when the threads it asks have.
-pub(crate) fn start(shared: Arc<Shared>, workers: &Arc<[Handle]>) -> std::io::Result<Insight> {
+pub(crate) fn start(
+    shared: Arc<Shared>,
+    workers: &Arc<[Handle]>,
+    mirror: Arc<Line>,
+) -> std::io::Result<Insight> {
     let (asks, inbox) = channel();
     let workers = Arc::downgrade(workers);
-    let run = move || serve(shared, &workers, &inbox);
+    let run = move || serve(shared, &workers, &mirror, &inbox);
     std::thread::Builder::new().name("headroom-insight".to_owned()).spawn(run)?;
     Ok(Insight { asks })
 }
 
-fn serve(shared: Arc<Shared>, workers: &Weak<[Handle]>, inbox: &Receiver<Ask>) {
+fn serve(shared: Arc<Shared>, workers: &Weak<[Handle]>, mirror: &Line, inbox: &Receiver<Ask>) {
     let started = Instant::now();
     let mut collector = Collector::new(shared, started);
     loop {
@@ -57,7 +62,7 @@ fn serve(shared: Arc<Shared>, workers: &Weak<[Handle]>, inbox: &Receiver<Ask>) {
         let Some(workers) = workers.upgrade() else { return };
         let now = Instant::now();
         let mark = collector.wants_mark(now);
-        let mut snapshots = count(&workers, mark || ask.is_some());
+        let mut snapshots = count(&workers, mirror, mark || ask.is_some());
         drop(workers);
         collector.absorb(&mut snapshots, now);
         if mark {
@@ -70,11 +75,12 @@ fn serve(shared: Arc<Shared>, workers: &Weak<[Handle]>, inbox: &Receiver<Ask>) {
     }
 }
 
-fn count(workers: &[Handle], cells: bool) -> Vec<Snapshot> {
+fn count(workers: &[Handle], mirror: &Line, cells: bool) -> Vec<Snapshot> {
     let (reply, answers) = channel();
     for worker in workers {
         worker.tell(Message::Count(Count { cells, reply: reply.clone() }));
     }
+    mirror.count(Count { cells, reply: reply.clone() });
     // All have answered when nobody holds a reply any more.
     drop(reply);
     let until = Instant::now() + PATIENCE;

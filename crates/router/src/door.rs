@@ -172,7 +172,12 @@ impl Door {
         self.listener.load_full()
     }
 
-    /// What insight calls it, if its sessions are measured.
+    /// What insight calls it.
+    pub(crate) fn label(&self) -> &str {
+        &self.label
+    }
+
+    /// The same, if its sessions are measured.
     pub(crate) fn insight(&self) -> Option<Arc<str>> {
         self.measured.load(Relaxed).then(|| self.label.clone())
     }

@@ -124,7 +124,8 @@ impl Router {
         }
         let open_doors = watch::Sender::new(doors.clone());
         let parts = Mutex::new(Parts { doors, open: Some(open), threads: joins });
-        let insight = collect::start(board.insight.clone(), &workers).map_err(Error::Thread)?;
+        let insight =
+            collect::start(board.insight.clone(), &workers, board.mirror.clone()).map_err(Error::Thread)?;
         let zero_hop = OnceLock::new();
         Ok(Self { board, workers, path, most_sessions, stopping, insight, parts, open_doors, zero_hop })
     }

@@ -111,7 +111,8 @@ impl Handle {
 }
 
 impl Count {
-    fn answer(&self, ledger: &RefCell<Ledger>) {
+    /// Hands over a copy of this ledger.
+    pub(crate) fn answer(&self, ledger: &RefCell<Ledger>) {
         // Whoever asked may have given up.
         let _ = self.reply.send(ledger.borrow_mut().snapshot(self.cells));
     }

@@ -8,11 +8,12 @@
 //! 2. `page`: each listener's next picks, made by the same [`pick`](crate::pick) that places relayed sessions, are written
 //!    for the kernel to take one by one. It decides nothing itself.
 //! 3. `well`: a server that is in doubt because sessions ended is asked for a login, and is not in doubt when it gives one.
-//! 4. `leave`: sessions that placement wants gone are ended, when the server itself says that they are idle.
+//! 4. `mirror`: where insight measures a listener, the kernel tells what passes on the sessions it measures.
+//! 5. `leave`: sessions that placement wants gone are ended, when the server itself says that they are idle.
 //!
 //! **In doubt the ordinary listener**, which can wait, try others and refuse in words: when nobody is eligible, for a
-//! server that just failed, for every n-th session where insight samples, beyond `max_sessions`, and for listeners
-//! whose options need the path (`fit`).
+//! server that just failed, beyond `max_sessions`, for listeners whose options need the path (`fit`), and for sessions that
+//! insight measures where the kernel cannot mirror them.
 //!
 //! **When this process ends** all of it stays in the kernel for `zero_hop_keep`, so that a restart loses no connection;
 //! after that, connections go to the listener's address as if nothing had been there.
@@ -20,6 +21,7 @@
 mod count;
 mod fit;
 mod leave;
+pub(crate) mod mirror;
 mod page;
 mod resolve;
 mod well;
@@ -32,6 +34,7 @@ use count::Counts;
 use fleet::config::{RouterConfig, ZeroHop as Mode};
 use fleet::{Address, ListenerRole, ServerName};
 use leave::Leaving;
+use mirror::Mirroring;
 use page::Pages;
 use resolve::Resolver;
 use serde::Serialize;
@@ -44,8 +47,8 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 use tokio::sync::{Notify, watch};
 use tokio::time::MissedTickBehavior;
-use well::Logins;
-use zerohop::{Bell, Bypass, Fate, Spec};
+use well::{Logins, listen_for_rings};
+use zerohop::{Bypass, Fate, Spec};
 
 /// Time between two looks.
 const TICK: Duration = Duration::from_millis(100);
@@ -197,6 +200,7 @@ struct Course {
     ticks: u32,
     counts: Counts,
     pages: Pages,
+    mirroring: Mirroring,
     resolver: Resolver,
     logins: Logins,
     going: Leaving,
@@ -215,6 +219,7 @@ impl Course {
         leaving: Arc<AtomicBool>,
     ) -> Self {
         let answered = Arc::new(Notify::new());
+        let mirroring = Mirroring::default();
         Self {
             board,
             identity,
@@ -226,7 +231,8 @@ impl Course {
             why_not: String::new(),
             ticks: 0,
             counts: Counts::default(),
-            pages: Pages::default(),
+            pages: Pages::new(mirroring.named()),
+            mirroring,
             resolver: Resolver::default(),
             logins: Logins::new(answered.clone()),
             going: Leaving::new(answered.clone()),
@@ -281,6 +287,7 @@ impl Course {
                 self.state = State::Off;
                 self.why_not = "zero_hop = \"off\"".to_owned();
                 self.counts.clear(&self.board);
+                self.mirroring.stop(&self.board);
                 // Also what a process before us has left when it was on.
                 match zerohop::pins::remove(std::slice::from_ref(&self.identity.name)) {
                     Ok(removed) if removed.names.is_empty() => {}
@@ -307,7 +314,7 @@ impl Course {
                     );
                 }
                 self.counts = Counts::resume(&bypass);
-                self.pages = Pages::default();
+                self.pages = Pages::new(self.mirroring.named());
                 self.why_not.clear();
                 self.rung = listen_for_rings(&bypass);
                 self.state = State::On(Box::new(bypass));
@@ -324,20 +331,23 @@ impl Course {
         }
         self.why_not = why;
         self.counts.clear(&self.board);
+        self.mirroring.stop(&self.board);
         self.state = State::Not(Some(error));
     }
 
     /// One look: counts, pages, sessions that should leave, what the status shows.
     fn look(&mut self, doors: &[Arc<Door>]) {
         if self.handed_over.load(Relaxed) {
+            self.mirroring.stop(&self.board);
             return;
         }
         if let State::On(bypass) = &mut self.state {
             let keep = self.board.sight().view.config.zero_hop_keep;
             let alive = if self.leaving.load(Relaxed) { Duration::ZERO } else { ALIVE };
             let done = bypass.beat(alive, keep).and_then(|()| {
-                self.counts.take(bypass, &self.board, doors, &mut self.resolver)?;
-                self.pages.write(bypass, &self.board, doors, &mut self.resolver, &self.counts)?;
+                let mirrors = self.mirroring.look(bypass, &self.board, doors);
+                self.counts.take(bypass, &self.board, doors, &mut self.resolver, mirrors)?;
+                self.pages.write(bypass, &self.board, doors, &mut self.resolver, &self.counts, mirrors)?;
                 self.logins.look(bypass, &self.counts, &self.witness)?;
                 self.going.look(bypass, &self.board, &self.witness, &self.counts)
             });
@@ -363,28 +373,6 @@ impl Course {
             .collect();
         Shown { whole: ZeroHopStatus { in_force: true, words, limits }, listeners }
     }
-}
-
-/// Tells of the kernel's rings for as long as somebody holds what is returned. Without the bell the ticks must do.
-fn listen_for_rings(bypass: &Bypass) -> Arc<Notify> {
-    /// The thread sees after this long that nobody listens any more.
-    const LOOK_UP: Duration = Duration::from_secs(1);
-    let rung = Arc::new(Notify::new());
-    let listener = Arc::downgrade(&rung);
-    let listen = |bell: Bell| {
-        std::thread::Builder::new().name("headroom-bell".to_owned()).spawn(move || {
-            while let Some(rung) = listener.upgrade() {
-                if bell.wait(LOOK_UP) {
-                    rung.notify_one();
-                }
-            }
-        })
-    };
-    let started = bypass.bell().map_err(|error| error.to_string());
-    if let Err(why) = started.and_then(|bell| listen(bell).map_err(|error| error.to_string())) {
-        tracing::warn!(why, "the kernel cannot ring when a server comes to be in doubt");
-    }
-    rung
 }
 
 /// The role of a listener that a session came by.

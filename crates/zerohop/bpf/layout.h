@@ -4,6 +4,7 @@
 #define SLOTS 256       /* picks in a page */
 #define LISTENERS 64    /* listener numbers */
 #define TARGETS 1024    /* (listener, server) numbers */
+#define PIECES_SIZE (4 << 20) /* bytes of the ring of pieces */
 
 /* Addresses are IPv6, IPv4 ones mapped into it; ports stand in network order in the lower half. */
 struct key {
@@ -27,7 +28,7 @@ struct page {
 	__u32 cursor;       /* picks taken, counted by the kernel */
 	__u32 slots;        /* slots in use, at most SLOTS */
 	__u32 wrap;         /* after the last slot it goes on here */
-	__u32 spare;
+	__u32 mirror;       /* one in so many sessions is mirrored; 0 is none */
 	__u32 slot[SLOTS];
 };
 
@@ -66,6 +67,7 @@ struct fate {
 #define SESSION_OPEN 1
 #define SESSION_ENDED 2
 #define SESSION_LEFT 4  /* the client has closed it */
+#define SESSION_MIRRORED 8 /* its beginning was told, and its end shall be */
 
 struct session {
 	__u64 since;
@@ -74,4 +76,19 @@ struct session {
 	__u32 ip[4];        /* what the client dialled */
 	__u32 port;
 	__u32 state;
+};
+
+#define PIECE_BEGINS 0      /* seq: of the client's first byte; other: of the server's; length: the target */
+#define PIECE_FROM_CLIENT 1 /* seq: of its first byte; length: bytes that follow */
+#define PIECE_FROM_SERVER 2
+#define PIECE_ENDS 3
+
+/* Something of a mirrored session, told through the ring `pieces`. */
+struct piece {
+	__u64 cookie;
+	__u64 time;         /* CLOCK_MONOTONIC, ns */
+	__u32 kind;
+	__u32 seq;
+	__u32 other;
+	__u32 length;
 };

@@ -20,7 +20,7 @@
 #define MAPPED __builtin_bswap32(0xffff)
 
 struct map;
-extern struct map about, listeners, active, pages, targets, tallies, fates, sessions, bell;
+extern struct map about, listeners, active, pages, targets, tallies, fates, sessions, bell, mirrored, pieces, missed;
 
 static void *(*lookup)(void *map, const void *key) = (void *)BPF_FUNC_map_lookup_elem;
 static long (*update)(void *map, const void *key, const void *value, __u64 flags) = (void *)BPF_FUNC_map_update_elem;
@@ -33,8 +33,11 @@ static long (*ring)(void *bell, void *data, __u64 size, __u64 flags) = (void *)B
 
 #define ADD(counter, n) __sync_fetch_and_add(&(counter), (n))
 
-/* The target of the next pick in `choice`; 0 where the ordinary listener is to have the connection. */
-INLINE struct target *next(struct about *us, __u32 listener, struct fate *fate, __u64 time, __u32 *choice)
+#include "mirror.h"
+
+/* The target of the next pick, its number in `choice`; 0 where the ordinary listener is to have the connection. `mirror`: of
+ * how many sessions one is mirrored. */
+INLINE struct target *next(struct about *us, __u32 listener, struct fate *fate, __u64 time, __u32 *choice, __u32 *mirror)
 {
 	__u32 *side = lookup(&active, &listener);
 	if (!side)
@@ -46,6 +49,7 @@ INLINE struct target *next(struct about *us, __u32 listener, struct fate *fate, 
 	__u32 slots = page->slots, wrap = page->wrap;
 	if (slots == 0 || slots > SLOTS || wrap >= slots)
 		return 0;
+	*mirror = page->mirror;
 	int alive = time <= us->alive_until;
 	struct target *doubted = 0;
 	for (int try = 0; try < TRIES; try++) {
@@ -105,19 +109,22 @@ INLINE struct target *past(struct bpf_sock_addr *ctx, struct key *dialled, int v
 	__u32 *listener = lookup(&listeners, dialled);
 	if (!listener)
 		return 0;
-	__u32 zero = 0, number = *listener, choice = 0;
+	__u32 zero = 0, number = *listener, choice = 0, mirror = 0;
 	struct about *us = lookup(&about, &zero);
 	struct fate *fate = lookup(&fates, &number);
 	__u64 time = now();
 	if (!us || !fate || us->keep_until < time || us->netns != netns_of(ctx))
 		return 0;
-	struct target *target = next(us, number, fate, time, &choice);
+	struct target *target = next(us, number, fate, time, &choice, &mirror);
 	if (!target)
 		return 0;
 	struct session session = { .since = time, .target = choice, .listener = number, .port = dialled->port };
 	__builtin_memcpy(session.ip, dialled->ip, sizeof(session.ip));
 	__u64 cookie = cookie_of(ctx);
+	if (mirror && (fate->past + 1) % mirror == 0 && !update(&mirrored, &cookie, &choice, BPF_ANY))
+		session.state = SESSION_MIRRORED;
 	if (!fits(ctx, target, v6) || update(&sessions, &cookie, &session, BPF_ANY)) {
+		delete(&mirrored, &cookie);
 		ADD(fate->unfit, 1);
 		return 0;
 	}
@@ -188,8 +195,10 @@ SEC("program/release") int release(struct bpf_sock *sk)
 	if (!session)
 		return PASS;
 	session->state |= SESSION_LEFT;
-	if (sk->state == BPF_TCP_CLOSE)
+	if (sk->state == BPF_TCP_CLOSE) {
+		delete(&mirrored, &cookie);
 		delete(&sessions, &cookie);
+	}
 	return PASS;
 }
 
@@ -214,6 +223,8 @@ INLINE void changed(struct bpf_sock_ops *ctx, struct session *session, __u64 coo
 	if (to == BPF_TCP_ESTABLISHED) {
 		session->state |= SESSION_OPEN;
 		ADD(tally->opened, 1);
+		if (session->state & SESSION_MIRRORED)
+			tell(cookie, PIECE_BEGINS, ctx->snd_nxt, ctx->rcv_nxt, number);
 	} else if (from == BPF_TCP_SYN_SENT) {
 		ADD(tally->refused, 1);
 		doubt(tally, number);
@@ -232,6 +243,10 @@ INLINE void changed(struct bpf_sock_ops *ctx, struct session *session, __u64 coo
 	if (to == BPF_TCP_CLOSE) {
 		ADD(tally->to_server, ctx->bytes_acked);
 		ADD(tally->to_client, ctx->bytes_received);
+		if (session->state & SESSION_MIRRORED) {
+			delete(&mirrored, &cookie);
+			tell(cookie, PIECE_ENDS, 0, 0, 0);
+		}
 		delete(&sessions, &cookie);
 	}
 }

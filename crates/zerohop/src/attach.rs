@@ -8,14 +8,17 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 
 /// Program, kind of program, place of attachment; by the kernel's numbers.
-const PROGRAMS: [(&str, u32, u32); 6] = [
+const PROGRAMS: [(&str, u32, u32); 8] = [
     ("connect4", SOCK_ADDR, 10),
     ("connect6", SOCK_ADDR, 11),
     ("getpeername4", SOCK_ADDR, 29),
     ("getpeername6", SOCK_ADDR, 30),
     ("release", CGROUP_SOCK, 34),
     ("sockops", SOCK_OPS, 3),
+    ("egress", CGROUP_PACKETS, 1),
+    ("ingress", CGROUP_PACKETS, 0),
 ];
+const CGROUP_PACKETS: u32 = 8;
 const CGROUP_SOCK: u32 = 9;
 const SOCK_OPS: u32 = 13;
 const SOCK_ADDR: u32 = 18;
@@ -39,6 +42,23 @@ pub(crate) fn put_in_force(
         link(directory, name, *attach, program, cgroup)?;
     }
     Ok(())
+}
+
+/// Whether a program is one of those that mirror: they see every packet of the cgroup, and are there only when asked for.
+pub(crate) fn mirrors(name: &str) -> bool {
+    matches!(name, "egress" | "ingress")
+}
+
+/// Takes these programs out of the cgroup.
+pub(crate) fn put_out_of_force<'a>(names: impl Iterator<Item = &'a str>, directory: &Path) {
+    for name in names {
+        let path = directory.join(link_name(name));
+        if let Ok(link) = sys::get(&path) {
+            // One whose cgroup is gone is detached already.
+            let _ = sys::detach(&link);
+            let _ = std::fs::remove_file(&path);
+        }
+    }
 }
 
 /// How the files of links begin.
@@ -77,7 +97,8 @@ fn link(
 
 /// Removes what a failed start has pinned, unless it was working before.
 pub(crate) fn clean_up_after_failure(directory: &Path) {
-    if !PROGRAMS.iter().all(|(name, ..)| directory.join(link_name(name)).exists()) {
+    let needed = |(name, ..): &&(&str, u32, u32)| !mirrors(name);
+    if !PROGRAMS.iter().filter(needed).all(|(name, ..)| directory.join(link_name(name)).exists()) {
         crate::pins::clear(directory);
         mounts::remove_home();
     }

@@ -2,6 +2,7 @@
 
 use crate::Bypass;
 use crate::error::Error;
+use crate::layout::Map;
 use crate::sys::Ring;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::os::fd::AsFd;
@@ -34,7 +35,7 @@ impl Bypass {
     /// # Errors
     /// What the kernel said.
     pub fn bell(&self) -> Result<Bell, Error> {
-        let ring = Ring::open(self.bell_map()).map_err(|e| Error::kernel("listen to its programs", e))?;
+        let ring = Ring::open(self.map(Map::Bell)).map_err(|e| Error::kernel("listen to its programs", e))?;
         Ok(Bell { ring })
     }
 }

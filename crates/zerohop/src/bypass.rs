@@ -12,6 +12,7 @@ use crate::error::Error;
 use crate::layout::{
     self, About, Fate, LAYOUT, LISTENERS, MAPS, Map, SESSION_LEFT, SLOTS, Session, TARGETS, Tally,
 };
+use crate::maps::{self, sessions};
 use crate::sys::{self, MapFd};
 use crate::{mounts, object};
 use std::collections::HashMap;
@@ -22,8 +23,6 @@ use std::time::Duration;
 
 /// How long a server that failed a connection is in doubt, unless user space says earlier that it is well.
 pub(crate) const DOUBT: Duration = Duration::from_secs(1);
-/// The walk over sessions ends here at the latest.
-const MOST_SESSIONS: usize = 65_536;
 
 /// Which programs are wanted where.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -39,9 +38,9 @@ pub struct Spec {
 /// Programs in force. Dropping it leaves them in force.
 #[derive(Debug)]
 pub struct Bypass {
-    maps: Vec<MapFd>,
-    directory: PathBuf,
-    cgroup: PathBuf,
+    pub(crate) maps: Vec<MapFd>,
+    pub(crate) directory: PathBuf,
+    pub(crate) cgroup: PathBuf,
     about: About,
     /// Taken over from another process.
     inherited: bool,
@@ -49,6 +48,8 @@ pub struct Bypass {
     mounted: bool,
     targets: HashMap<(u32, SocketAddr), Targeted>,
     listeners: HashMap<SocketAddr, u32>,
+    /// Whether the programs that mirror are there; unknown at first.
+    pub(crate) mirroring: Option<bool>,
 }
 
 /// A pair of a listener and a server, known to the kernel by a number.
@@ -69,6 +70,8 @@ pub struct Wanted {
     pub picks: Vec<Option<u32>>,
     /// Where it goes on after the last pick.
     pub wrap: usize,
+    /// One in so many sessions is mirrored ([`Bypass::mirror`]); 0 is none.
+    pub mirror: u32,
 }
 
 /// Whether this process could bring programs into the kernel; nothing is left behind by asking.
@@ -97,8 +100,9 @@ impl Bypass {
         let netns = sys::netns_cookie().map_err(|e| Error::kernel("tell network namespaces apart", e))?;
         let (directory, mounted) = mounts::make_directory(&spec.name)?;
         let opened = (|| {
-            let (maps, inherited) = maps(&directory)?;
-            attach::put_in_force(&programs, &maps, &directory, &cgroup)?;
+            let (maps, inherited) = maps::open(&directory)?;
+            let (_, needed): (Vec<_>, Vec<_>) = programs.into_iter().partition(|p| attach::mirrors(&p.name));
+            attach::put_in_force(&needed, &maps, &directory, &cgroup)?;
             Ok((maps, inherited))
         })();
         let (maps, inherited) = match opened {
@@ -118,8 +122,17 @@ impl Bypass {
             name: spec.title.chars().take(90).collect(),
         };
         let (targets, listeners) = (HashMap::new(), HashMap::new());
-        let mut bypass =
-            Self { maps, directory, cgroup: cgroup_path, about, inherited, mounted, targets, listeners };
+        let mut bypass = Self {
+            maps,
+            directory,
+            cgroup: cgroup_path,
+            about,
+            inherited,
+            mounted,
+            targets,
+            listeners,
+            mirroring: None,
+        };
         bypass.remember().map_err(|e| Error::kernel("read its own maps", e))?;
         Ok(bypass)
     }
@@ -285,7 +298,7 @@ impl Bypass {
         let kernel = |e| Error::kernel("write its own maps", e);
         let picks = &wanted.picks[..wanted.picks.len().min(SLOTS)];
         let side = self.side(listener).map_err(kernel)? ^ 1;
-        let page = layout::page(picks, wanted.wrap.min(picks.len().saturating_sub(1)));
+        let page = layout::page(picks, wanted.wrap.min(picks.len().saturating_sub(1)), wanted.mirror);
         self.map(Map::Pages).update(&(listener * 2 + side).to_ne_bytes(), &page, false).map_err(kernel)?;
         self.map(Map::Active).update(&listener.to_ne_bytes(), &side.to_ne_bytes(), false).map_err(kernel)
     }
@@ -345,11 +358,7 @@ impl Bypass {
         let _ = self.map(Map::Sessions).delete(&session.cookie.to_ne_bytes());
     }
 
-    pub(crate) fn bell_map(&self) -> &MapFd {
-        self.map(Map::Bell)
-    }
-
-    fn map(&self, map: Map) -> &MapFd {
+    pub(crate) fn map(&self, map: Map) -> &MapFd {
         &self.maps[map as usize]
     }
 
@@ -378,41 +387,4 @@ impl Bypass {
 pub fn monotonic_ns() -> u64 {
     let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
     now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
-}
-
-/// File of a map.
-pub(crate) fn map_name(name: &str) -> String {
-    format!("map_{name}")
-}
-
-pub(crate) fn sessions(map: &MapFd) -> io::Result<Vec<Session>> {
-    let mut sessions = Vec::new();
-    for key in map.keys(MOST_SESSIONS)? {
-        if let Some(value) = map.lookup(&key)? {
-            sessions.push(Session::read(layout::u64_at(&key, 0), &value));
-        }
-    }
-    Ok(sessions)
-}
-
-/// The pinned maps, or new ones, pinned; and whether they were there.
-fn maps(directory: &Path) -> Result<(Vec<MapFd>, bool), Error> {
-    if let Some(maps) = pinned_maps(directory) {
-        return Ok((maps, true));
-    }
-    crate::pins::clear_files(directory);
-    let kernel = |what: &str, error| Error::kernel(format!("{what} on bpffs"), error);
-    let make = |spec| {
-        let map = MapFd::create(spec).map_err(|e| Error::kernel(format!("make the map {}", spec.name), e))?;
-        map.pin(&directory.join(map_name(spec.name))).map_err(|e| kernel("pin a map", e))?;
-        Ok(map)
-    };
-    Ok((MAPS.iter().map(make).collect::<Result<_, _>>()?, false))
-}
-
-fn pinned_maps(directory: &Path) -> Option<Vec<MapFd>> {
-    let get = |spec: &layout::MapSpec| MapFd::get(&directory.join(map_name(spec.name)), spec).ok();
-    let maps: Vec<MapFd> = MAPS.iter().map(get).collect::<Option<_>>()?;
-    let about = About::read(&maps[Map::About as usize].lookup(&0u32.to_ne_bytes()).ok()??);
-    (about.layout == LAYOUT).then_some(maps)
 }

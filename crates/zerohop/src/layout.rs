@@ -6,7 +6,7 @@ use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
 
 /// Number of this layout.
-pub(crate) const LAYOUT: u32 = 2;
+pub(crate) const LAYOUT: u32 = 3;
 /// Picks in a page, at most.
 pub const SLOTS: usize = 256;
 /// Listeners of a process, at most.
@@ -22,7 +22,9 @@ const RING: u32 = 27;
 /// Memory for entries that exist, not for all that could.
 const NO_PREALLOC: u32 = 1;
 /// Bytes of the bell's ring: a power of two and whole pages, whatever their size.
-const RING_SIZE: u32 = 65_536;
+const BELL_SIZE: u32 = 65_536;
+/// Bytes of the ring of pieces; the same holds.
+const PIECES_SIZE: u32 = 4 << 20;
 
 pub(crate) const SESSION_LEFT: u32 = 4;
 const SESSION_OPEN: u32 = 1;
@@ -43,7 +45,7 @@ pub(crate) struct MapSpec {
 }
 
 /// Every map, in the order of [`Map`].
-pub(crate) const MAPS: [MapSpec; 9] = [
+pub(crate) const MAPS: [MapSpec; 12] = [
     array("about", ABOUT_SIZE, 1),
     hash("listeners", KEY_SIZE, 4, LISTENERS * 4),
     array("active", 4, LISTENERS),
@@ -52,7 +54,10 @@ pub(crate) const MAPS: [MapSpec; 9] = [
     array("tallies", TALLY_SIZE, TARGETS),
     array("fates", FATE_SIZE, LISTENERS),
     hash("sessions", 8, SESSION_SIZE, SESSIONS),
-    MapSpec { name: "bell", kind: RING, key: 0, value: 0, entries: RING_SIZE, flags: 0 },
+    ring("bell", BELL_SIZE),
+    hash("mirrored", 8, 4, SESSIONS),
+    ring("pieces", PIECES_SIZE),
+    array("missed", 8, 1),
 ];
 
 /// Index into [`MAPS`].
@@ -68,6 +73,12 @@ pub(crate) enum Map {
     Sessions,
     /// Rung when a server comes to be in doubt.
     Bell,
+    /// Sessions of which everything is told.
+    Mirrored,
+    /// What is told.
+    Pieces,
+    /// How many pieces there was no room for.
+    Missed,
 }
 
 const KEY_SIZE: usize = 20;
@@ -85,6 +96,10 @@ const fn array(name: &'static str, value: usize, entries: usize) -> MapSpec {
 const fn hash(name: &'static str, key: usize, value: usize, entries: usize) -> MapSpec {
     let (key, value, entries) = (key as u32, value as u32, entries as u32);
     MapSpec { name, kind: HASH, key, value, entries, flags: NO_PREALLOC }
+}
+
+const fn ring(name: &'static str, size: u32) -> MapSpec {
+    MapSpec { name, kind: RING, key: 0, value: 0, entries: size, flags: 0 }
 }
 
 /// What holds for all listeners of a process.
@@ -281,10 +296,11 @@ pub(crate) fn read_target(bytes: &[u8]) -> Option<(u32, SocketAddr)> {
     (address.port() != 0).then(|| (u32_at(bytes, 20), address))
 }
 
-/// A page with these picks; the cursor starts at 0. `wrap` must be less than the number of picks.
-pub(crate) fn page(picks: &[Option<u32>], wrap: usize) -> Vec<u8> {
+/// A page with these picks, of whose sessions one in `mirror` is mirrored (0: none); the cursor starts at 0. `wrap` must be
+/// less than the number of picks.
+pub(crate) fn page(picks: &[Option<u32>], wrap: usize, mirror: u32) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(PAGE_SIZE);
-    for value in [0, picks.len() as u32, wrap as u32, 0] {
+    for value in [0, picks.len() as u32, wrap as u32, mirror] {
         bytes.extend(value.to_ne_bytes());
     }
     for pick in picks {
@@ -329,7 +345,7 @@ mod tests {
         };
         let size = |map: Map| MAPS[map as usize].value as usize;
         assert_eq!(about.bytes().len(), size(Map::About));
-        assert_eq!(page(&[None, Some(3)], 0).len(), size(Map::Pages));
+        assert_eq!(page(&[None, Some(3)], 0, 16).len(), size(Map::Pages));
         assert_eq!(target(1, address, false, 0).len(), size(Map::Targets));
         assert_eq!(key(address).len(), MAPS[Map::Listeners as usize].key as usize);
         assert_eq!(Session::read(1, &[0; 40]).bytes().len(), size(Map::Sessions));
@@ -338,7 +354,9 @@ mod tests {
 
     #[test]
     fn maps_stand_in_the_order_of_their_names() {
-        for (map, name) in [(Map::About, "about"), (Map::Pages, "pages"), (Map::Bell, "bell")] {
+        for (map, name) in
+            [(Map::About, "about"), (Map::Pages, "pages"), (Map::Bell, "bell"), (Map::Missed, "missed")]
+        {
             assert_eq!(MAPS[map as usize].name, name);
         }
     }

@@ -11,10 +11,11 @@
 //! | question | file |
 //! |---|---|
 //! | what the programs do | `bpf/zero_hop.c` |
-//! | what is in the maps | `bpf/layout.h`, `layout` |
+//! | what is in the maps | `bpf/layout.h`, `layout`, `maps` |
 //! | how programs get into the kernel, and are taken over | `bypass`, `attach`, `object`, `sys` |
 //! | what is pinned where, and how it is removed | `pins`, `mounts` |
 //! | how user space hears at once of a server in doubt | `bell` |
+//! | how sessions that go past are seen all the same | `bpf/mirror.h`, `mirror` |
 //! | how a connection is looked at and ended from outside | `socket` |
 
 mod attach;
@@ -22,6 +23,8 @@ mod bell;
 mod bypass;
 mod error;
 mod layout;
+mod maps;
+mod mirror;
 mod mounts;
 mod object;
 pub mod pins;
@@ -32,3 +35,4 @@ pub use bell::Bell;
 pub use bypass::{Bypass, Spec, Targeted, Wanted, monotonic_ns, possible};
 pub use error::Error;
 pub use layout::{Fate, LISTENERS, SLOTS, Session, TARGETS, Tally};
+pub use mirror::{Mirror, Piece, What};

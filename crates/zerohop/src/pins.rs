@@ -1,8 +1,9 @@
 //! What is pinned on bpffs, of whichever process, alive or gone: shown and removed.
 
 use crate::attach::{LINK, link_name};
-use crate::bypass::{map_name, monotonic_ns, sessions};
+use crate::bypass::monotonic_ns;
 use crate::layout::{self, About, Fate, LISTENERS, MAPS, Map, TARGETS, Tally};
+use crate::maps::{map_name, sessions};
 use crate::mounts;
 use crate::sys::{self, MapFd};
 use serde::Serialize;

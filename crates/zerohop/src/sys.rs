@@ -1,19 +1,19 @@
-//! What no safe crate offers: `bpf(2)`, one socket option, the two pages of a ring. The only file with `unsafe` here.
+//! What no safe crate offers: `bpf(2)`, one socket option; in `ring` the memory of a ring. Only these two files have `unsafe`.
 //!
 //! `bpf(2)` takes a union whose members are numbers and pointers at fixed offsets. It is built as bytes by [`Attr`]; the
 //! slices that its pointers name live in the caller for the length of the call.
 
-#![allow(unsafe_code, reason = "bpf(2) and its ring have no safe wrapper; every call is made here")]
+#![allow(unsafe_code, reason = "bpf(2) has no safe wrapper; every call is made here")]
+
+mod ring;
 
 use crate::layout::MapSpec;
-use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
+pub(crate) use ring::Ring;
 use std::ffi::CString;
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
-use std::ptr::NonNull;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Bytes of the union; longer than any member that is used here.
 const ATTR: usize = 144;
@@ -97,6 +97,8 @@ pub(crate) struct MapFd {
     fd: OwnedFd,
     key: usize,
     value: usize,
+    /// Entries; bytes for a ring.
+    entries: usize,
 }
 
 impl MapFd {
@@ -125,7 +127,12 @@ impl MapFd {
     }
 
     fn new(fd: OwnedFd, spec: &MapSpec) -> Self {
-        Self { fd, key: spec.key as usize, value: spec.value as usize }
+        Self { fd, key: spec.key as usize, value: spec.value as usize, entries: spec.entries as usize }
+    }
+
+    /// The same map once more.
+    pub(crate) fn try_clone(&self) -> io::Result<Self> {
+        Ok(Self { fd: self.fd.try_clone()?, ..*self })
     }
 
     pub(crate) fn raw(&self) -> i32 {
@@ -189,72 +196,6 @@ impl MapFd {
 
     fn borrow(&self) -> BorrowedFd<'_> {
         std::os::fd::AsFd::as_fd(&self.fd)
-    }
-}
-
-/// The user's end of a ring in the kernel, of which only "something came" is wanted.
-#[derive(Debug)]
-pub(crate) struct Ring {
-    fd: OwnedFd,
-    /// How far we have read: ours to write.
-    consumer: Page,
-    /// How far the kernel has written: its own.
-    producer: Page,
-}
-
-/// One page of a ring, mapped; it begins with a position.
-#[derive(Debug)]
-struct Page {
-    start: NonNull<AtomicU64>,
-    length: usize,
-}
-
-impl Ring {
-    pub(crate) fn open(map: &MapFd) -> io::Result<Self> {
-        let fd = map.fd.try_clone()?;
-        let page = rustix::param::page_size();
-        let consumer = Page::map(&fd, 0, page, ProtFlags::READ | ProtFlags::WRITE)?;
-        let producer = Page::map(&fd, page as u64, page, ProtFlags::READ)?;
-        Ok(Self { fd, consumer, producer })
-    }
-
-    /// Everything written so far counts as read.
-    pub(crate) fn skip(&self) {
-        let written = self.producer.position().load(Ordering::Acquire);
-        self.consumer.position().store(written, Ordering::Release);
-    }
-}
-
-impl std::os::fd::AsFd for Ring {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        std::os::fd::AsFd::as_fd(&self.fd)
-    }
-}
-
-// SAFETY: the mapping belongs to the process, not to a thread, and is only touched as an atomic.
-unsafe impl Send for Page {}
-// SAFETY: the same.
-unsafe impl Sync for Page {}
-
-impl Page {
-    fn map(fd: &OwnedFd, offset: u64, length: usize, access: ProtFlags) -> io::Result<Self> {
-        // SAFETY: a new mapping at an address of the kernel's choice, shared with nothing of this program.
-        let start = unsafe { mmap(std::ptr::null_mut(), length, access, MapFlags::SHARED, fd, offset)? };
-        let start = NonNull::new(start.cast()).ok_or(io::ErrorKind::OutOfMemory)?;
-        Ok(Self { start, length })
-    }
-
-    fn position(&self) -> &AtomicU64 {
-        // SAFETY: the page lives as long as `self`, is aligned, and begins with a 64-bit position (kernel, ringbuf.c). The
-        // producer's is only read.
-        unsafe { self.start.as_ref() }
-    }
-}
-
-impl Drop for Page {
-    fn drop(&mut self) {
-        // SAFETY: it was mapped with this length, and nobody holds a reference into it any more.
-        let _ = unsafe { munmap(self.start.as_ptr().cast(), self.length) };
     }
 }
 

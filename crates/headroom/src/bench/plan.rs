@@ -29,11 +29,18 @@ pub(crate) enum Subject {
     Headroom,
     /// The same with `insight = "off"`: what insight costs is the difference.
     HeadroomInsightOff,
-    /// `headroom route` with connections that go past it, where the kernel allows it: `zero_hop = "require"`.
+    /// `headroom route` with connections that go past it, where the kernel allows it: `zero_hop = "require"`, `insight = "off"`.
     HeadroomZeroHop,
+    /// The same with `insight = "on"`: the kernel mirrors every session, and every statement is timed.
+    HeadroomZeroHopInsight,
 }
 
 impl Subject {
+    /// Whether connections go past it.
+    pub(crate) fn goes_past(self) -> bool {
+        matches!(self, Self::HeadroomZeroHop | Self::HeadroomZeroHopInsight)
+    }
+
     /// As tables and files call it.
     pub(crate) fn name(self) -> &'static str {
         match self {
@@ -45,6 +52,7 @@ impl Subject {
             Self::Headroom => "headroom",
             Self::HeadroomInsightOff => "headroom-insight-off",
             Self::HeadroomZeroHop => "headroom-zero-hop",
+            Self::HeadroomZeroHopInsight => "headroom-zero-hop-insight",
         }
     }
 }

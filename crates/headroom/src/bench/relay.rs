@@ -97,7 +97,8 @@ impl Tools {
         let router = self.mysql_router.as_ref().map(|_| Subject::MysqlRouter);
         let zero_hop =
             zerohop::possible().inspect_err(|why| terminal::complain(&format!("no zero-hop here: {why}")));
-        newer.into_iter().chain(router).chain(zero_hop.ok().map(|()| Subject::HeadroomZeroHop)).collect()
+        let past = [Subject::HeadroomZeroHop, Subject::HeadroomZeroHopInsight];
+        newer.into_iter().chain(router).chain(zero_hop.into_iter().flat_map(|()| past)).collect()
     }
 
     fn programs(&self) -> Vec<(&str, &Path)> {

@@ -77,11 +77,12 @@ impl Running {
             }
             Subject::HaproxyAgain => haproxy(subject, site, &site.haproxy, 4)?,
             Subject::MysqlRouter => mysql_router(site)?,
-            Subject::Headroom | Subject::HeadroomInsightOff | Subject::HeadroomZeroHop => {
-                headroom(subject, site)?
-            }
+            Subject::Headroom
+            | Subject::HeadroomInsightOff
+            | Subject::HeadroomZeroHop
+            | Subject::HeadroomZeroHopInsight => headroom(subject, site)?,
         };
-        let pinned = (subject == Subject::HeadroomZeroHop).then(|| Pinned(configuration_of(subject, site)));
+        let pinned = subject.goes_past().then(|| Pinned(configuration_of(subject, site)));
         let mut running = Self { address, program, pinned };
         running.answers().await.with_context(|| format!("{subject} is not ready"))?;
         Ok(running)
@@ -223,10 +224,11 @@ max_connections = {most}
 }
 
 /// The reader listener: with a single server the primary answers reads, as it may by default. The zone is given, so that
-/// nobody outside this machine is asked for it. Past the router all sessions go: those that are sampled would be relayed.
+/// nobody outside this machine is asked for it.
 fn headroom_configuration(subject: Subject, site: &Site, address: SocketAddr, admin: SocketAddr) -> String {
     let (zero_hop, insight) = match subject {
         Subject::HeadroomZeroHop => ("require", "off"),
+        Subject::HeadroomZeroHopInsight => ("require", "on"),
         Subject::HeadroomInsightOff => ("off", "off"),
         _ => ("off", "on"),
     };
@@ -282,7 +284,12 @@ mod tests {
 
     #[test]
     fn headrooms_configuration_is_one_that_it_accepts() {
-        for subject in [Subject::Headroom, Subject::HeadroomInsightOff, Subject::HeadroomZeroHop] {
+        for subject in [
+            Subject::Headroom,
+            Subject::HeadroomInsightOff,
+            Subject::HeadroomZeroHop,
+            Subject::HeadroomZeroHopInsight,
+        ] {
             let text = headroom_configuration(
                 subject,
                 &site(Path::new("/tmp")),
@@ -293,13 +300,10 @@ mod tests {
             assert_eq!(config.listeners[0].address.to_string(), "127.0.0.1:23302");
             assert_eq!(config.listeners[0].max_sessions, 2016, "as many as the others take");
             assert_eq!(config.fleet.seeds[0].to_string(), "127.1.0.1:4000");
-            assert_eq!(
-                config.router.zero_hop == fleet::config::ZeroHop::Off,
-                subject != Subject::HeadroomZeroHop
-            );
+            assert_eq!(config.router.zero_hop == fleet::config::ZeroHop::Off, !subject.goes_past());
             assert_eq!(
                 config.listeners[0].insight == fleet::config::Insight::On,
-                subject == Subject::Headroom
+                matches!(subject, Subject::Headroom | Subject::HeadroomZeroHopInsight)
             );
         }
     }

@@ -27,8 +27,7 @@ pub(crate) async fn run(
 ) -> anyhow::Result<(Vec<FaultFigures>, Course)> {
     let fleet = Fleet::new(stage.lab.servers());
     let routers = Routers::start(&stage.lab, &READERS, plan.relay).await?;
-    let phase =
-        Phase { id: "e", title: "faults", policy: Policy::Headroom, demand: [1.0 / 3.0; 3], counted: None };
+    let phase = Phase { id: "e", title: "faults", policy: Policy::Headroom, demand: [1.0 / 3.0; 3] };
     let apps = stage.open(plan, &phase, &READERS, Some(&routers)).await?;
     let past = routers.all().iter().any(|router| matches!(router.way, Way::Past(_)));
     let (seen, slowest) = (Seen::default(), Duration::ZERO);

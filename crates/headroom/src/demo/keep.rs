@@ -18,8 +18,7 @@ const TRICKLE: f64 = 0.2;
 /// Starts the routers, says how to connect, and waits to be interrupted.
 pub(crate) async fn run(stage: &Stage, plan: &Plan) -> anyhow::Result<()> {
     let routers = Routers::start(&stage.lab, &READERS, plan.relay).await?;
-    let phase =
-        Phase { id: "e", title: "kept", policy: Policy::Headroom, demand: [1.0 / 3.0; 3], counted: None };
+    let phase = Phase { id: "e", title: "kept", policy: Policy::Headroom, demand: [1.0 / 3.0; 3] };
     let apps = stage.open(plan, &phase, &READERS, Some(&routers)).await?;
     let _traffic = apps.begin(&phase, plan.rates.times(TRICKLE), plan.seed);
     complain(&how_to_connect(&stage.lab, &routers));

@@ -69,6 +69,105 @@ pub(crate) async fn sessions_are_past_and_counted(lab: &Lab, route: &Route) {
     writer.disconnect().await.unwrap();
 }
 
+/// Insight hears what goes past: every statement, row and error, of text and prepared statements, of small and of large results.
+pub(crate) async fn statements_past_are_counted(lab: &Lab, route: &Route) {
+    const EACH: usize = 40;
+    const LARGE: &str = "WITH RECURSIVE s AS (SELECT 1 AS n UNION ALL SELECT n + 1 FROM s WHERE n < 900) \
+        SELECT REPEAT('x', 3000) FROM s";
+    let mut sessions = Vec::new();
+    for _ in 0..3 {
+        sessions.push(connect(lab, route.reader).await.unwrap());
+    }
+    for session in &mut sessions {
+        for n in 0..EACH {
+            session.query_drop(format!("SELECT {n} /*endpoint='GET /past'*/")).await.unwrap();
+            let squared: Option<usize> = session.exec_first("SELECT ? * ?", (n, n)).await.unwrap();
+            assert_eq!(squared, Some(n * n));
+        }
+        let large: Vec<String> = session.query(LARGE).await.unwrap();
+        assert_eq!(large.len(), 900);
+        session.query_drop("SELECT nonsense").await.unwrap_err();
+    }
+    let status = route.status();
+    let listener = &status["listeners"][0];
+    assert_eq!(listener["zero_hop"]["text"], "all new sessions go past this process, mirrored for insight");
+    assert_eq!((&listener["accepted"], &listener["zero_hop"]["past"]), (&0.into(), &3.into()), "{listener}");
+    let row = |told: &Value, name: &str| -> (u64, u64, u64) {
+        let rows = told["rows"].as_array().unwrap();
+        let figure = |row: &Value, what: &str| row[what].as_u64().unwrap();
+        let found = rows.iter().find(|row| {
+            row["name"].as_str().is_some_and(|n| n == name || n.starts_with(&format!("{name} RECURSIVE")))
+        });
+        found.map_or((0, 0, 0), |r| (figure(r, "count"), figure(r, "rows_sent"), figure(r, "errors")))
+    };
+    let all = 3 * EACH as u64;
+    let by_digest = "/insight.json?by=digest&limit=50&since=start";
+    let told = route
+        .wait_until("the last statement is told", by_digest, |told| row(told, "SELECT `nonsense`").0 == 3)
+        .await;
+    assert_eq!(row(&told, "SELECT ? * ?"), (all, all, 0), "{told}");
+    assert_eq!(row(&told, "SELECT ?"), (all, all, 0), "{told}");
+    assert_eq!(row(&told, "WITH"), (3, 2700, 0), "{told}");
+    assert_eq!(row(&told, "SELECT `nonsense`"), (3, 0, 3), "{told}");
+    assert_eq!(told["notes"], serde_json::json!([]), "{told}");
+    let by_endpoint = "/insight.json?by=endpoint&since=start";
+    let told = route.wait_until("by endpoint", by_endpoint, |told| row(told, "GET /past").0 == all).await;
+    let p50 =
+        told["rows"].as_array().unwrap().iter().find(|r| r["name"] == "GET /past").unwrap()["p50_ms"].clone();
+    assert!(p50.as_f64().is_some_and(|ms| ms > 0.0 && ms < 1000.0), "{p50}");
+    for session in sessions {
+        session.disconnect().await.unwrap();
+    }
+}
+
+/// A process that comes later cannot read a session whose login it has not seen, and says so; new ones it can.
+pub(crate) async fn a_session_from_before_is_told_as_unread(lab: &Lab, route: &mut Route) {
+    let mut before = connect(lab, route.reader).await.unwrap();
+    route.signal(Signal::TERM);
+    route.end().await;
+    route.start();
+    ready(route).await;
+    let mut after = connect(lab, route.reader).await.unwrap();
+    let unread = |told: &Value| told["notes"].to_string().contains("had begun before it came");
+    let deadline = Instant::now() + LIMIT;
+    loop {
+        before.query_drop("SELECT 'before'").await.unwrap();
+        after.query_drop("SELECT 'after' /*endpoint='after'*/").await.unwrap();
+        let told: Value = serde_json::from_str(&route.get("/insight.json?by=endpoint&since=start")).unwrap();
+        if unread(&told) && told["rows"].to_string().contains("after") {
+            break;
+        }
+        assert!(Instant::now() < deadline, "{told}");
+        tokio::time::sleep(POLL).await;
+    }
+    before.disconnect().await.unwrap();
+    after.disconnect().await.unwrap();
+}
+
+/// Sampled, the measured ones go past like all others.
+pub(crate) async fn with_one_in_sixteen_all_go_past(lab: &Lab, route: &mut Route) {
+    let text = std::fs::read_to_string(&route.file).unwrap();
+    std::fs::write(&route.file, text.replace("insight = \"on\"", "insight = \"sampled\"")).unwrap();
+    route.signal(Signal::HUP);
+    let sampled = "all new sessions go past this process, 1 of 16 mirrored for insight";
+    let words = |status: &Value| status["listeners"][0]["zero_hop"]["text"] == sampled;
+    let status = route.wait_for("one of sixteen is mirrored", words).await;
+    let accepted = status["listeners"][0]["accepted"].clone();
+    let measured = |told: Value| told["sessions"].as_u64().unwrap();
+    let told = || serde_json::from_str(&route.get("/insight.json?by=endpoint&since=start")).unwrap();
+    let before = measured(told());
+    for _ in 0..64 {
+        let mut session = connect(lab, route.reader).await.unwrap();
+        session.query_drop("SELECT 1").await.unwrap();
+        session.disconnect().await.unwrap();
+    }
+    let expected = before + 4;
+    route
+        .wait_until("four of sixty-four are measured", "/insight.json", |told| told["sessions"] == expected)
+        .await;
+    assert_eq!(route.status()["listeners"][0]["accepted"], accepted, "none came to the listener");
+}
+
 pub(crate) async fn a_drained_server_is_left_idle_first(lab: &Lab, route: &Route) {
     let mut idle = connect(lab, route.reader).await.unwrap();
     let mut busy = connect(lab, route.reader).await.unwrap();

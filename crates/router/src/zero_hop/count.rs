@@ -77,10 +77,11 @@ impl Counts {
         board: &Board,
         doors: &[Arc<Door>],
         resolver: &mut Resolver,
+        mirrors: bool,
     ) -> Result<(), Error> {
         let (sight, now) = (board.sight(), Instant::now());
         let names = names(&sight, resolver);
-        let roles = roles(bypass, doors, sight.view.config.tls.tls.mode);
+        let roles = roles(bypass, doors, sight.view.config.tls.tls.mode, mirrors);
         let targets: Vec<_> = bypass.targets().collect();
         for (listener, at, number) in targets {
             let tally = bypass.tally(number)?;
@@ -280,11 +281,11 @@ fn names(sight: &Sight, resolver: &mut Resolver) -> HashMap<SocketAddr, ServerNa
 }
 
 /// What the clients of each listener, by its number, want.
-fn roles(bypass: &Bypass, doors: &[Arc<Door>], to_servers: TlsMode) -> HashMap<u32, Role> {
+fn roles(bypass: &Bypass, doors: &[Arc<Door>], to_servers: TlsMode, mirrors: bool) -> HashMap<u32, Role> {
     let mut roles = HashMap::new();
     for door in doors {
-        for address in fit(&door.listener(), &door.bound, to_servers).into_iter().flat_map(|fit| fit.dialled)
-        {
+        let fitted = fit(&door.listener(), &door.bound, to_servers, mirrors);
+        for address in fitted.into_iter().flat_map(|fit| fit.dialled) {
             roles.extend(bypass.number_of(address).map(|number| (number, door.role())));
         }
     }

@@ -11,17 +11,28 @@ pub(super) struct Fit {
     pub(super) dialled: Vec<SocketAddr>,
     /// One new session in so many goes through the listener all the same; 0 is none.
     pub(super) one_in: u32,
+    /// One in so many is mirrored for insight; 0 is none.
+    pub(super) mirror: u32,
     /// In words, for the status.
     pub(super) words: String,
 }
 
-/// Whether connections to `listener`, bound at `bound`, may go past; `to_servers` is what the router does with TLS to them.
-pub(super) fn fit(listener: &Listener, bound: &Address, to_servers: TlsMode) -> Result<Fit, String> {
+/// Whether connections to `listener`, bound at `bound`, may go past; `to_servers` is what the router does with TLS to them, and
+/// `mirrors` whether the kernel tells what passes on sessions past it.
+pub(super) fn fit(
+    listener: &Listener,
+    bound: &Address,
+    to_servers: TlsMode,
+    mirrors: bool,
+) -> Result<Fit, String> {
     let Address::Tcp { host, port } = bound else {
         return Err("a unix socket leads nowhere but here".to_owned());
     };
-    if listener.insight == Insight::On {
-        return Err("insight = \"on\" measures every session, so all pass through".to_owned());
+    let measured = measured(listener);
+    if measured == 1 && !mirrors {
+        return Err(
+            "every session is measured, and the kernel does not mirror any: all pass through".to_owned()
+        );
     }
     if listener.tls.mode != ClientTlsMode::Passthrough {
         return Err(format!(
@@ -50,13 +61,23 @@ pub(super) fn fit(listener: &Listener, bound: &Address, to_servers: TlsMode) -> 
         }
         ip => (vec![SocketAddr::new(ip, *port)], ""),
     };
-    let one_in = if listener.insight == Insight::Sampled { listener.insight_one_in } else { 0 };
-    let words = match one_in {
-        0 => format!("all new sessions{only} go past this process"),
-        1 => return Err("insight_one_in = 1 measures every session, so all pass through".to_owned()),
-        n => format!("{} of {n} new sessions{only} go past this process", n - 1),
+    let (one_in, mirror) = if mirrors { (0, measured) } else { (measured, 0) };
+    let words = match (one_in, mirror) {
+        (0, 0) => format!("all new sessions{only} go past this process"),
+        (0, 1) => format!("all new sessions{only} go past this process, mirrored for insight"),
+        (0, n) => format!("all new sessions{only} go past this process, 1 of {n} mirrored for insight"),
+        (n, _) => format!("{} of {n} new sessions{only} go past this process", n - 1),
     };
-    Ok(Fit { dialled, one_in, words })
+    Ok(Fit { dialled, one_in, mirror, words })
+}
+
+/// One session in so many is measured; 0 is none.
+pub(super) fn measured(listener: &Listener) -> u32 {
+    match listener.insight {
+        Insight::Off => 0,
+        Insight::Sampled => listener.insight_one_in,
+        Insight::On => 1,
+    }
 }
 
 #[cfg(test)]
@@ -64,21 +85,22 @@ mod tests {
     use super::*;
     use fleet::ListenerRole;
 
-    fn of(address: &str, insight: Insight) -> Result<Fit, String> {
+    fn of(address: &str, insight: Insight, mirrors: bool) -> Result<Fit, String> {
         let address: Address = address.parse().unwrap();
         fit(
             &Listener { insight, ..Listener::new(address.clone(), ListenerRole::Reader) },
             &address,
             TlsMode::Disabled,
+            mirrors,
         )
     }
 
     #[test]
     fn a_listener_that_needs_the_path_keeps_its_connections_and_says_why() {
-        assert!(of("/run/reader.sock", Insight::Off).unwrap_err().contains("unix socket"));
-        assert!(of("127.0.0.1:3306", Insight::On).unwrap_err().contains("insight"));
+        assert!(of("/run/reader.sock", Insight::Off, true).unwrap_err().contains("unix socket"));
+        assert!(of("127.0.0.1:3306", Insight::On, false).unwrap_err().contains("measured"));
         let mut listener = Listener::new("127.0.0.1:3306".parse().unwrap(), ListenerRole::Reader);
-        let words = |listener: &Listener, tls| fit(listener, &listener.address, tls).unwrap_err();
+        let words = |listener: &Listener, tls| fit(listener, &listener.address, tls, true).unwrap_err();
         assert!(words(&listener, TlsMode::Required).contains("[router.tls]"));
         listener.access.allow = Some(vec!["10.0.0.0/8".parse().unwrap()]);
         assert!(words(&listener, TlsMode::Disabled).contains("allow"));
@@ -88,15 +110,19 @@ mod tests {
     }
 
     #[test]
-    fn one_of_sixteen_is_measured_unless_told_otherwise() {
-        let fit = of("127.0.0.1:3306", Insight::Sampled).unwrap();
-        assert_eq!(fit.words, "15 of 16 new sessions go past this process");
-        assert_eq!(of("127.0.0.1:3306", Insight::Off).unwrap().one_in, 0);
+    fn one_of_sixteen_is_measured_unless_told_otherwise_on_the_way_that_there_is() {
+        let said = |insight, mirrors| of("127.0.0.1:3306", insight, mirrors).unwrap().words;
+        assert_eq!(said(Insight::Sampled, false), "15 of 16 new sessions go past this process");
+        let mirrored = "all new sessions go past this process, 1 of 16 mirrored for insight";
+        assert_eq!(said(Insight::Sampled, true), mirrored);
+        assert_eq!(said(Insight::On, true), "all new sessions go past this process, mirrored for insight");
+        let off = of("127.0.0.1:3306", Insight::Off, true).unwrap();
+        assert_eq!((off.one_in, off.mirror), (0, 0));
     }
 
     #[test]
     fn of_a_listener_on_every_address_the_loopback_goes_past() {
-        let dialled = |address| of(address, Insight::Off).unwrap().dialled;
+        let dialled = |address| of(address, Insight::Off, false).unwrap().dialled;
         assert_eq!(dialled("0.0.0.0:3306"), ["127.0.0.1:3306".parse().unwrap()]);
         assert_eq!(dialled("[::]:3306").len(), 2);
     }

@@ -8,16 +8,17 @@
 
 use super::count::Counts;
 use super::fit::{Fit, fit};
+use super::mirror::Named;
 use super::resolve::Resolver;
 use super::{ListenerZeroHop, Role};
 use crate::board::{Board, Sight};
 use crate::door::Door;
 use crate::pick::{Ask, Because, pick};
-use fleet::Address;
+use fleet::{Address, ServerName};
 use rand::Rng;
 use std::collections::HashMap;
 use std::net::SocketAddr;
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
 use zerohop::{Bypass, Error, Wanted};
 
 /// Picks in a page: more than the connections that an application opens in a tenth of a second.
@@ -27,6 +28,8 @@ const PICKS: usize = 128;
 #[derive(Debug, Default)]
 pub(super) struct Pages {
     listeners: HashMap<Address, Result<Written, String>>,
+    /// For whoever hears mirrored sessions.
+    named: Named,
 }
 
 #[derive(Debug)]
@@ -56,6 +59,11 @@ impl PartialEq for From {
 }
 
 impl Pages {
+    /// Nothing written yet; who the targets are will stand in `named`.
+    pub(super) fn new(named: Named) -> Self {
+        Self { listeners: HashMap::new(), named }
+    }
+
     /// Writes what has changed since the last look.
     pub(super) fn write(
         &mut self,
@@ -64,12 +72,13 @@ impl Pages {
         doors: &[Arc<Door>],
         resolver: &mut Resolver,
         counts: &Counts,
+        mirrors: bool,
     ) -> Result<(), Error> {
         self.listeners.retain(|address, _| doors.iter().any(|door| door.bound == *address));
         let sight = board.sight();
         let mut wanted: Vec<SocketAddr> = Vec::new();
         for door in doors {
-            let fitted = fit(&door.listener(), &door.bound, sight.view.config.tls.tls.mode);
+            let fitted = fit(&door.listener(), &door.bound, sight.view.config.tls.tls.mode, mirrors);
             if let Ok(fit) = &fitted {
                 wanted.extend(&fit.dialled);
             }
@@ -126,11 +135,24 @@ impl Pages {
                     Some(at) => Some(bypass.target(*number, at, lenient(&at))?),
                     None => None,
                 });
+                if let (Some(server), Some(Some(target))) = (server, page.last()) {
+                    self.name(*target, sight.view.candidates[server].name.clone(), door);
+                }
             }
             let wrap = if room < PICKS { page.len().saturating_sub(1) } else { page.len() / 2 };
-            bypass.set_page(*number, &Wanted { picks: page, wrap })?;
+            bypass.set_page(*number, &Wanted { picks: page, wrap, mirror: fit.mirror })?;
         }
         Ok(Written { fit, numbers, from })
+    }
+
+    /// Says who a target is, before a session can be on it.
+    fn name(&self, target: u32, server: ServerName, door: &Door) {
+        let mut named = self.named.lock().unwrap_or_else(PoisonError::into_inner);
+        let known =
+            named.get(&target).is_some_and(|(name, label)| *name == server && **label == *door.label());
+        if !known {
+            named.insert(target, (server, door.label().to_owned()));
+        }
     }
 
     /// How a listener stands.

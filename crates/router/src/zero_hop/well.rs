@@ -13,7 +13,7 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use tokio::sync::Notify;
-use zerohop::{Bypass, Error, monotonic_ns};
+use zerohop::{Bell, Bypass, Error, monotonic_ns};
 
 /// Least time between two logins to a server: a client that closes many sessions takes a moment over it.
 const PAUSE: Duration = Duration::from_millis(5);
@@ -99,4 +99,26 @@ impl Asked {
     fn answer(&self) -> Option<Answer> {
         *self.answer.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Tells of the kernel's rings for as long as somebody holds what is returned. Without the bell the ticks must do.
+pub(super) fn listen_for_rings(bypass: &Bypass) -> Arc<Notify> {
+    /// The thread sees after this long that nobody listens any more.
+    const LOOK_UP: Duration = Duration::from_secs(1);
+    let rung = Arc::new(Notify::new());
+    let listener = Arc::downgrade(&rung);
+    let listen = |bell: Bell| {
+        std::thread::Builder::new().name("headroom-bell".to_owned()).spawn(move || {
+            while let Some(rung) = listener.upgrade() {
+                if bell.wait(LOOK_UP) {
+                    rung.notify_one();
+                }
+            }
+        })
+    };
+    let started = bypass.bell().map_err(|error| error.to_string());
+    if let Err(why) = started.and_then(|bell| listen(bell).map_err(|error| error.to_string())) {
+        tracing::warn!(why, "the kernel cannot ring when a server comes to be in doubt");
+    }
+    rung
 }

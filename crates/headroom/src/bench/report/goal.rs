@@ -40,11 +40,22 @@ const fn goal(subject: Subject, condition: When, metric: Metric, to: Option<Subj
 
 use Bound::{AtLeast, AtMost, Within};
 use Metric::{ConnectP50Us, CpuUs, IdleKib, IdleSessionKib, P99Ms, Qps};
-use Subject::{Direct, Haproxy, HaproxyNewer, Headroom, HeadroomInsightOff, HeadroomZeroHop, MysqlRouter};
+use Subject::{
+    Direct, Haproxy, HaproxyNewer, Headroom, HeadroomInsightOff, HeadroomZeroHop, HeadroomZeroHopInsight,
+    MysqlRouter,
+};
 use When::{Clients, Connects, Idle};
 
-/// Insight is fully on in the relay ([`Subject::Headroom`]).
-const GOALS: [Goal; 17] = [
+/// Insight is fully on past the router ([`Subject::HeadroomZeroHopInsight`]) and in the relay ([`Subject::Headroom`]), which is
+/// what remains where the kernel does not allow the one.
+const GOALS: [Goal; 24] = [
+    goal(HeadroomZeroHopInsight, Clients(16), Qps, Some(Haproxy), AtLeast(1.4)),
+    goal(HeadroomZeroHopInsight, Clients(1), Qps, Some(Haproxy), AtLeast(1.05)),
+    goal(HeadroomZeroHopInsight, Clients(16), P99Ms, Some(Haproxy), AtMost(0.6)),
+    goal(HeadroomZeroHopInsight, Clients(16), P99Ms, Some(MysqlRouter), AtMost(1.0)),
+    goal(HeadroomZeroHopInsight, Clients(16), CpuUs, Some(Haproxy), AtMost(0.6)),
+    goal(HeadroomZeroHopInsight, Connects, ConnectP50Us, Some(Haproxy), AtMost(1.0)),
+    goal(HeadroomZeroHopInsight, Clients(16), Qps, Some(HeadroomZeroHop), AtLeast(0.95)),
     goal(Headroom, Clients(16), Qps, Some(Haproxy), AtLeast(1.4)),
     goal(HeadroomZeroHop, Clients(16), Qps, Some(Haproxy), AtLeast(1.3)),
     goal(Headroom, Clients(1), Qps, Some(Haproxy), AtLeast(1.05)),

@@ -65,11 +65,10 @@ fn load(report: &Report) -> String {
 
 /// Queries a second to everybody else; tails and CPU to those that people ask about first.
 fn ratios(report: &Report) -> String {
-    let others = report
-        .plan
-        .subjects
-        .iter()
-        .filter(|s| !matches!(s, Subject::Headroom | Subject::HeadroomZeroHop | Subject::HaproxyAgain));
+    let others = report.plan.subjects.iter().filter(|s| {
+        use Subject::{HaproxyAgain, Headroom, HeadroomZeroHop, HeadroomZeroHopInsight};
+        !matches!(s, Headroom | HeadroomZeroHop | HeadroomZeroHopInsight | HaproxyAgain)
+    });
     let mut columns: Vec<(Metric, Subject)> = others.map(|&other| (Metric::Qps, other)).collect();
     columns.extend([
         (Metric::P99Ms, Subject::Direct),

@@ -132,21 +132,14 @@ impl Fleet {
 
 impl PhaseFigures {
     /// Sums up the slices of a phase.
-    pub(crate) fn new(phase: &Phase, readers: &[&str], fleet: &Fleet, mut rounds: Vec<Round>) -> Self {
-        if let Some(zone) = phase.counted {
-            for round in &mut rounds {
-                round.zones.retain(|z, _| z == zone);
-            }
-        }
-        let readers: Vec<&str> =
-            readers.iter().copied().filter(|r| phase.counted.is_none_or(|zone| zone_of(r) == zone)).collect();
+    pub(crate) fn new(phase: &Phase, readers: &[&str], fleet: &Fleet, rounds: Vec<Round>) -> Self {
         let endpoints = Endpoint::ALL.iter().map(|e| endpoint_figures(*e, &rounds)).collect();
         let number = rounds.len();
         let cpu_busy = rounds.iter().map(|r| r.cpu_busy).fold(0.0, f64::max);
         let by_zone = by_zone(rounds);
         let flows = flows(&by_zone, fleet);
         let reads = flows.iter().map(|f| f.reads).sum();
-        let servers = server_figures(&readers, &flows, reads);
+        let servers = server_figures(readers, &flows, reads);
         let failures = by_zone.values().flat_map(|t| &t.failures);
         Self {
             placement: phase.policy.title().to_owned(),
@@ -162,7 +155,7 @@ impl PhaseFigures {
                 .filter(|f| f.from != zone_of(&f.server))
                 .map(|f| f.share)
                 .fold(0.0, |sum, share| sum + share),
-            least_cross_zone: least_cross_zone(&flows, &readers),
+            least_cross_zone: least_cross_zone(&flows, readers),
             servers,
             flows,
             phase: phase.clone(),
@@ -309,16 +302,6 @@ mod tests {
         assert!((figures.least_cross_zone - (0.9 - 2.0 / 3.0)).abs() < 1e-9);
         assert!((figures.busiest_of_mean - 1.2).abs() < 1e-9);
         assert!((figures.cross_zone - 0.3).abs() < 1e-9);
-    }
-
-    #[test]
-    fn one_zone_counts_only_the_zone_of_the_primary() {
-        let (phase, readers) = phase("a");
-        let slice = round([("a".to_owned(), counted(&[(2, 10)])), ("b".to_owned(), counted(&[(4, 10)]))]);
-        let figures = PhaseFigures::new(&phase, &readers, &fleet(), vec![slice]);
-        assert_eq!(figures.reads, 10);
-        assert_eq!(figures.servers.len(), 1);
-        assert!(figures.least_cross_zone.abs() < 1e-9 && figures.cross_zone.abs() < 1e-9);
     }
 
     #[test]

@@ -3,7 +3,7 @@
 pub(super) const MAP: &str = "Each band is the share of all reads that goes from the application of a zone to a \
     replica. Orange bands cross zones. The figure in a replica is its load relative to the mean of all replicas.";
 
-pub(super) const LATENCY: &str = "(a) is the best that distance allows: application, reader and primary in one zone. (b) \
+pub(super) const LATENCY: &str = "(a) is the best that distance allows: the application of each zone reads from its own zone's reader. (b) \
     spreads the sessions of every zone over all replicas. (c) is the same applications with a Headroom router in every zone.";
 
 pub(super) const LOAD: &str = "Replicas a2, a3 and b1; zone c has none. First backup is what HAProxy does with <code>backup</code> \

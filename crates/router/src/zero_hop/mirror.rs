@@ -1,0 +1,289 @@
+//! Mirror: insight into sessions that go past. The kernel tells what they send and receive (`zerohop::mirror`); here it is
+//! put in order and shown to a tracker and to insight, as the relay shows what it moves.
+//!
+//! On a thread of its own, with a ledger of its own: nobody waits for it. It looks every few milliseconds, and the times
+//! of commands are those at which the kernel saw their bytes, at the client's host. When it cannot keep up, pieces are lost:
+//! their sessions go on as before and are counted as not followed any more.
+
+mod in_order;
+
+use super::fit::measured;
+use crate::board::Board;
+use crate::door::Door;
+use crate::worker::Count;
+use fleet::ServerName;
+use in_order::InOrder;
+use insight::{Ledger, Session, Shared};
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::rc::Rc;
+use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
+use wire::{Phase, Tracker};
+use zerohop::{Bypass, Mirror, Piece, What, monotonic_ns};
+
+/// Between two looks while there is something to hear ...
+const SOON: Duration = Duration::from_millis(10);
+/// ... and while there has not been for a while.
+const LATER: Duration = Duration::from_millis(50);
+/// So many looks in vain are a while.
+const IN_VAIN: u32 = 20;
+/// A process that was here before has stopped listening after this long.
+const HANDED_OVER: Duration = Duration::from_millis(500);
+/// How often sessions are looked for whose end was missed.
+const SWEEP: Duration = Duration::from_secs(60);
+
+/// Who a target is, for insight: the server, and what people call the listener. Written before the kernel may use a target.
+pub(super) type Named = Arc<Mutex<HashMap<u32, (ServerName, String)>>>;
+
+/// Where the thread is reached, from when it is first needed to the end of the router.
+#[derive(Debug, Default)]
+pub(crate) struct Line(OnceLock<Sender<Message>>);
+
+/// What the thread is told.
+#[derive(Debug)]
+pub(crate) enum Message {
+    /// Listen to this from now on, or to nothing.
+    Listen(Option<Box<Mirror>>),
+    /// Hand over what was counted of commands.
+    Count(Count),
+}
+
+impl Line {
+    /// Asks for a copy of its ledger; without a thread there is nothing to copy.
+    pub(crate) fn count(&self, count: Count) {
+        if let Some(line) = self.0.get() {
+            // One that has ended has nothing to say.
+            let _ = line.send(Message::Count(count));
+        }
+    }
+
+    /// Listens to `mirror` from now on; starts the thread if there is none.
+    pub(super) fn listen(
+        &self,
+        mirror: Option<Mirror>,
+        shared: &Arc<Shared>,
+        named: &Named,
+    ) -> std::io::Result<()> {
+        if self.0.get().is_none() {
+            if mirror.is_none() {
+                return Ok(());
+            }
+            let (line, inbox) = channel();
+            let (shared, named) = (shared.clone(), named.clone());
+            let run = move || serve(&inbox, shared, named);
+            std::thread::Builder::new().name("headroom-mirror".to_owned()).spawn(run)?;
+            let _ = self.0.set(line);
+        }
+        if let Some(line) = self.0.get() {
+            // One that has ended listens to nothing.
+            let _ = line.send(Message::Listen(mirror.map(Box::new)));
+        }
+        Ok(())
+    }
+}
+
+/// Whether the kernel mirrors, and whether somebody listens.
+#[derive(Debug, Default)]
+pub(super) struct Mirroring {
+    named: Named,
+    /// Whether any listener is measured; unknown at first.
+    wanted: Option<bool>,
+    works: bool,
+    listen_at: Option<Instant>,
+}
+
+impl Mirroring {
+    /// Where is written who the targets are.
+    pub(super) fn named(&self) -> Named {
+        self.named.clone()
+    }
+
+    /// Has sessions mirrored where insight measures any; says whether the kernel does it.
+    pub(super) fn look(&mut self, bypass: &mut Bypass, board: &Board, doors: &[Arc<Door>]) -> bool {
+        let wanted = doors.iter().any(|door| measured(&door.listener()) > 0);
+        if self.wanted != Some(wanted) {
+            self.wanted = Some(wanted);
+            let set = bypass.set_mirroring(wanted);
+            self.works = wanted && set.is_ok();
+            self.warn(set.map_err(|error| error.to_string()));
+            let wait = if bypass.inherited() { HANDED_OVER } else { Duration::ZERO };
+            self.listen_at = self.works.then(|| Instant::now() + wait);
+            if !self.works {
+                self.warn(self.listen(board, None));
+            }
+        }
+        if self.listen_at.is_some_and(|at| at <= Instant::now()) {
+            self.listen_at = None;
+            let mirror = bypass.mirror().map_err(|error| error.to_string());
+            let listens = mirror.and_then(|mirror| self.listen(board, Some(mirror)));
+            self.works = listens.is_ok();
+            self.warn(listens);
+        }
+        self.works
+    }
+
+    /// As far as we can tell nothing is mirrored any more, or it is another process that listens.
+    pub(super) fn stop(&mut self, board: &Board) {
+        if self.wanted.take().is_some() {
+            self.listen_at = None;
+            self.works = false;
+            self.warn(self.listen(board, None));
+        }
+    }
+
+    fn listen(&self, board: &Board, mirror: Option<Mirror>) -> Result<(), String> {
+        board.mirror.listen(mirror, &board.insight, &self.named).map_err(|error| error.to_string())
+    }
+
+    fn warn(&self, done: Result<(), String>) {
+        if let Err(why) = done {
+            tracing::warn!(
+                why,
+                "sessions past this process cannot be mirrored; those that insight measures pass through"
+            );
+        }
+    }
+}
+
+fn serve(inbox: &Receiver<Message>, shared: Arc<Shared>, named: Named) {
+    let ledger = Rc::new(RefCell::new(Ledger::new(shared)));
+    let mut mirror: Option<Box<Mirror>> = None;
+    let mut heard = Overheard::new(ledger.clone(), named);
+    let mut in_vain = 0;
+    loop {
+        let message = match &mirror {
+            None => inbox.recv().map_err(|_| TryRecvError::Disconnected),
+            Some(_) => inbox.try_recv(),
+        };
+        match message {
+            Ok(Message::Count(count)) => {
+                count.answer(&ledger);
+                continue;
+            }
+            Ok(Message::Listen(other)) => {
+                mirror = other;
+                heard.sessions.clear();
+                continue;
+            }
+            Err(TryRecvError::Disconnected) => return,
+            Err(TryRecvError::Empty) => {}
+        }
+        let Some(mirror) = &mut mirror else { continue };
+        mirror.wait(if in_vain < IN_VAIN { SOON } else { LATER });
+        let read = heard.read(mirror);
+        in_vain = if read == 0 { in_vain.saturating_add(1) } else { 0 };
+    }
+}
+
+/// All mirrored sessions.
+struct Overheard {
+    ledger: Rc<RefCell<Ledger>>,
+    named: Named,
+    /// By the kernel's name of the client's socket; `None` is one that cannot be read.
+    sessions: HashMap<u64, Option<Box<Followed>>>,
+    clock: Clock,
+    swept: Instant,
+    /// Sessions of which no more is wanted.
+    enough: Vec<u64>,
+}
+
+/// A session that is followed.
+struct Followed {
+    tracker: Tracker,
+    insight: Session,
+    from_client: InOrder,
+    from_server: InOrder,
+}
+
+impl Overheard {
+    fn new(ledger: Rc<RefCell<Ledger>>, named: Named) -> Self {
+        let sessions = HashMap::new();
+        Self { ledger, named, sessions, clock: Clock::new(), swept: Instant::now(), enough: Vec::new() }
+    }
+
+    /// Hears what came; returns how many bytes of the ring that was.
+    fn read(&mut self, mirror: &mut Mirror) -> usize {
+        let read = mirror.read(|piece| self.hear(piece));
+        for cookie in self.enough.drain(..) {
+            mirror.stop(cookie);
+        }
+        if self.swept.elapsed() > SWEEP {
+            self.swept = Instant::now();
+            // The end of a session may be among the pieces that were lost. What cannot be read now is read the next time.
+            if let Ok(live) = mirror.live() {
+                self.sessions.retain(|cookie, _| live.contains(cookie));
+            }
+        }
+        read
+    }
+
+    fn hear(&mut self, piece: Piece<'_>) {
+        let Piece { cookie, at, what } = piece;
+        match what {
+            What::Begins { target, client, server } => {
+                let followed = self.begin(target, client, server);
+                self.sessions.insert(cookie, Some(Box::new(followed)));
+            }
+            What::Ends => {
+                self.sessions.remove(&cookie);
+            }
+            What::FromClient { seq, bytes } => self.bytes(cookie, at, seq, bytes, true),
+            What::FromServer { seq, bytes } => self.bytes(cookie, at, seq, bytes, false),
+        }
+    }
+
+    fn begin(&self, target: u32, client: u32, server: u32) -> Followed {
+        let named = self.named.lock().unwrap_or_else(PoisonError::into_inner);
+        let (name, listener) =
+            named.get(&target).map_or(("(unknown)", "(unknown)"), |(s, l)| (s.as_str(), l));
+        Followed {
+            tracker: Tracker::new(),
+            insight: Session::begin(self.ledger.clone(), name, listener),
+            from_client: InOrder::from(client),
+            from_server: InOrder::from(server),
+        }
+    }
+
+    fn bytes(&mut self, cookie: u64, at: u64, seq: u32, bytes: &[u8], from_client: bool) {
+        let session = self.sessions.entry(cookie).or_insert_with(|| {
+            self.ledger.borrow_mut().began_earlier();
+            self.enough.push(cookie);
+            None
+        });
+        let Some(followed) = session else { return };
+        let at = self.clock.instant(at);
+        let Followed { tracker, insight, from_client: up, from_server: down } = followed.as_mut();
+        let taken = match from_client {
+            true => up.take(seq, bytes, |bytes| insight.client_bytes_at(tracker, bytes, at)),
+            false => down.take(seq, bytes, |bytes| insight.server_bytes_at(tracker, bytes, at)),
+        };
+        if taken.is_err() {
+            insight.lose();
+        }
+        if taken.is_err() || matches!(tracker.phase(), Phase::Opaque(_) | Phase::Lost(_)) {
+            *session = None;
+            self.enough.push(cookie);
+        }
+    }
+}
+
+/// Times of the kernel as ours.
+struct Clock {
+    instant: Instant,
+    ns: u64,
+}
+
+impl Clock {
+    fn new() -> Self {
+        Self { instant: Instant::now(), ns: monotonic_ns() }
+    }
+
+    fn instant(&self, ns: u64) -> Instant {
+        match ns.checked_sub(self.ns) {
+            Some(later) => self.instant + Duration::from_nanos(later),
+            None => self.instant.checked_sub(Duration::from_nanos(self.ns - ns)).unwrap_or(self.instant),
+        }
+    }
+}

@@ -1,0 +1,204 @@
+//! Mirror: what mirrored sessions do, as the kernel tells it.
+//!
+//! Of these sessions the router sees every byte without being in their way. Pieces are packets: they may come twice or
+//! out of order, and what the ring has no room for is lost. To put them in order is up to the reader.
+
+use crate::Bypass;
+use crate::error::Error;
+use crate::layout::{Map, u32_at, u64_at};
+use crate::maps::sessions;
+use crate::sys::{MapFd, Ring};
+use crate::{attach, mounts, object};
+use rustix::event::{Timespec, epoll};
+use std::collections::HashSet;
+use std::os::fd::OwnedFd;
+use std::time::Duration;
+
+/// Bytes before those that a piece carries.
+const PIECE_HEAD: usize = 32;
+
+/// The user's end of it. There must be one reader.
+#[derive(Debug)]
+pub struct Mirror {
+    ring: Ring,
+    /// Woken, once, when the ring fills; that it has anything in it does not count.
+    waker: OwnedFd,
+    mirrored: MapFd,
+    sessions: MapFd,
+    missed: MapFd,
+    record: Vec<u8>,
+}
+
+/// Something that a mirrored session did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Piece<'a> {
+    /// The kernel's name of its socket.
+    pub cookie: u64,
+    /// When, CLOCK_MONOTONIC in ns.
+    pub at: u64,
+    /// What.
+    pub what: What<'a>,
+}
+
+/// What a mirrored session did. Sequence numbers are those of TCP.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum What<'a> {
+    /// It was opened.
+    Begins {
+        /// The number of the listener and server.
+        target: u32,
+        /// Of the first byte that the client will send.
+        client: u32,
+        /// Of the first byte that the server will send.
+        server: u32,
+    },
+    /// The client's host sent these, for the first time or once more.
+    FromClient {
+        /// Of the first.
+        seq: u32,
+        /// The bytes.
+        bytes: &'a [u8],
+    },
+    /// These came to the client's host, maybe not in order.
+    FromServer {
+        /// Of the first.
+        seq: u32,
+        /// The bytes.
+        bytes: &'a [u8],
+    },
+    /// It is over.
+    Ends,
+}
+
+impl Bypass {
+    /// Brings the programs that mirror sessions into the cgroup, or takes them out: as long as they are there, each of its
+    /// packets is looked at.
+    ///
+    /// # Errors
+    /// What the kernel said; then they are not there.
+    pub fn set_mirroring(&mut self, on: bool) -> Result<(), Error> {
+        if self.mirroring == Some(on) {
+            return Ok(());
+        }
+        self.mirroring = Some(false);
+        let mut programs = object::programs().map_err(|why| Error::NoProgram { why })?;
+        programs.retain(|program| attach::mirrors(&program.name));
+        let done = if on {
+            let (cgroup, _) = mounts::cgroup(Some(&self.cgroup))?;
+            attach::put_in_force(&programs, &self.maps, &self.directory, &cgroup)
+        } else {
+            Ok(())
+        };
+        if !on || done.is_err() {
+            attach::put_out_of_force(programs.iter().map(|p| p.name.as_str()), &self.directory);
+        }
+        self.mirroring = Some(on && done.is_ok());
+        done
+    }
+
+    /// What mirrored sessions do from now on.
+    ///
+    /// # Errors
+    /// What the kernel said.
+    pub fn mirror(&self) -> Result<Mirror, Error> {
+        let open = || {
+            let ring = Ring::open(self.map(Map::Pieces))?;
+            let waker = epoll::create(epoll::CreateFlags::CLOEXEC)?;
+            let once = epoll::EventFlags::IN | epoll::EventFlags::ET;
+            epoll::add(&waker, &ring, epoll::EventData::new_u64(0), once)?;
+            let clone = |map| self.map(map).try_clone();
+            Ok(Mirror {
+                ring,
+                waker,
+                mirrored: clone(Map::Mirrored)?,
+                sessions: clone(Map::Sessions)?,
+                missed: clone(Map::Missed)?,
+                record: Vec::new(),
+            })
+        };
+        open().map_err(|e: std::io::Error| Error::kernel("listen to its programs", e))
+    }
+}
+
+impl Mirror {
+    /// Waits for `limit`, or until the ring fills.
+    pub fn wait(&self, limit: Duration) {
+        let limit = Timespec { tv_sec: limit.as_secs() as i64, tv_nsec: limit.subsec_nanos().into() };
+        let mut events =
+            [epoll::Event { flags: epoll::EventFlags::empty(), data: epoll::EventData::new_u64(0) }];
+        // Interrupted is as good as over: whoever waits reads now.
+        let _ = epoll::wait(&self.waker, &mut events[..], Some(&limit));
+    }
+
+    /// Hands out what came since the last time, oldest first. Returns how many bytes of the ring it took.
+    pub fn read(&mut self, mut each: impl FnMut(Piece<'_>)) -> usize {
+        self.ring.read(&mut self.record, |record| {
+            // What makes no sense was written by nobody we know.
+            if let Some(piece) = piece(record) {
+                each(piece);
+            }
+        })
+    }
+
+    /// No more is to be told of this session but its end.
+    pub fn stop(&self, cookie: u64) {
+        // One that is over is not there any more.
+        let _ = self.mirrored.delete(&cookie.to_ne_bytes());
+    }
+
+    /// Sessions that went past and are not over.
+    ///
+    /// # Errors
+    /// What the kernel said.
+    pub fn live(&self) -> Result<HashSet<u64>, Error> {
+        let all = sessions(&self.sessions).map_err(|e| Error::kernel("read its own maps", e))?;
+        Ok(all.iter().map(|session| session.cookie).collect())
+    }
+
+    /// How many pieces the ring had no room for, ever.
+    ///
+    /// # Errors
+    /// What the kernel said.
+    pub fn missed(&self) -> Result<u64, Error> {
+        let found =
+            self.missed.lookup(&0u32.to_ne_bytes()).map_err(|e| Error::kernel("read its own maps", e))?;
+        Ok(found.map_or(0, |bytes| u64_at(&bytes, 0)))
+    }
+}
+
+/// A piece as the kernel tells it; `None` for one that makes no sense.
+pub(crate) fn piece(bytes: &[u8]) -> Option<Piece<'_>> {
+    let (head, body) = bytes.split_at_checked(PIECE_HEAD)?;
+    let (seq, length) = (u32_at(head, 20), u32_at(head, 28));
+    let body = |length: u32| body.get(..length as usize);
+    let what = match u32_at(head, 16) {
+        0 => What::Begins { target: length, client: seq, server: u32_at(head, 24) },
+        1 => What::FromClient { seq, bytes: body(length)? },
+        2 => What::FromServer { seq, bytes: body(length)? },
+        3 => What::Ends,
+        _ => return None,
+    };
+    Some(Piece { cookie: u64_at(head, 0), at: u64_at(head, 8), what })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_piece_has_its_bytes_and_one_that_is_cut_short_is_none() {
+        let mut bytes = Vec::new();
+        bytes.extend(7u64.to_ne_bytes());
+        bytes.extend(8u64.to_ne_bytes());
+        for value in [1u32, 100, 0, 3] {
+            bytes.extend(value.to_ne_bytes());
+        }
+        bytes.extend(b"abc, and what the record has beyond");
+        let what = What::FromClient { seq: 100, bytes: b"abc" };
+        assert_eq!(piece(&bytes), Some(Piece { cookie: 7, at: 8, what }));
+        assert_eq!(piece(&bytes[..34]), None);
+        assert_eq!(piece(&bytes[..20]), None);
+        bytes[16] = 9;
+        assert_eq!(piece(&bytes), None);
+    }
+}
