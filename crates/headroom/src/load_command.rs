@@ -12,7 +12,7 @@ use crate::{exit, option_files, report_command};
 use anyhow::{Context, bail};
 use clap::{Args, Subcommand, ValueEnum};
 use fleet::Address;
-use fleet::config::Tls;
+use fleet::config::{DataPath, Tls};
 use load::arrivals::{Arrivals, Open, Spacing};
 use load::store::Store;
 use load::{Account, Plan, Target};
@@ -101,6 +101,9 @@ pub(crate) struct RunArgs {
     /// its own.
     #[arg(long)]
     busy: bool,
+    /// How bytes get to the servers and back, for comparisons: io_uring unless it is not to be had.
+    #[arg(long, value_name = "WAY", default_value = "auto", hide = true)]
+    data_path: DataPathArg,
     /// Transactions a second, begun at moments fixed in advance (open loop) [default: a closed loop].
     #[arg(long, value_name = "PER_SECOND")]
     rate: Option<f64>,
@@ -164,6 +167,25 @@ enum SpacingArg {
     Poisson,
     /// Equal gaps.
     Even,
+}
+
+/// `--data-path`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum DataPathArg {
+    Auto,
+    #[value(name = "io_uring")]
+    IoUring,
+    Epoll,
+}
+
+impl From<DataPathArg> for DataPath {
+    fn from(arg: DataPathArg) -> Self {
+        match arg {
+            DataPathArg::Auto => Self::Auto,
+            DataPathArg::IoUring => Self::IoUring,
+            DataPathArg::Epoll => Self::Epoll,
+        }
+    }
 }
 
 /// Does what was asked.
@@ -249,6 +271,7 @@ impl RunArgs {
             read_only: self.read_only,
             threads: self.threads.map_or_else(|| Plan::usual_threads(self.clients, cores), usize::from),
             busy: self.busy,
+            data_path: self.data_path.into(),
             arrivals: self.arrivals(),
             warm_up: self.warm_up,
             time: self.time,

@@ -13,6 +13,7 @@ use crate::terminal;
 use anyhow::bail;
 use clap::Args;
 use fleet::Address;
+use fleet::config::DataPath;
 use load::measure::{Capacity, Goal, Objective, Trial, noise};
 use load::{Arrivals, Plan};
 use search::{Found, Search};
@@ -158,6 +159,7 @@ impl MeasureArgs {
             read_only: self.read_only,
             threads: self.threads.map_or_else(|| Plan::usual_threads(self.clients, cores), usize::from),
             busy: false,
+            data_path: DataPath::Auto,
             arrivals: Arrivals::poisson(self.start),
             warm_up: self.warm_up,
             time: self.trial,

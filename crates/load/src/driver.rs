@@ -9,6 +9,7 @@ mod phase;
 pub(crate) mod poll;
 pub(crate) mod sealed;
 mod shared;
+mod sockets;
 mod thread;
 
 pub(crate) use phase::Phase;
@@ -16,6 +17,7 @@ pub(crate) use shared::Shared;
 
 use crate::error::LoadError;
 use crate::tally::{Second, Tally};
+use fleet::config::DataPath;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
@@ -23,8 +25,8 @@ use std::time::Duration;
 
 /// What a thread tells.
 enum Message {
-    /// All its clients are connected, or cannot be.
-    Connected(Result<(), LoadError>),
+    /// All its clients are connected, or cannot be; and why not over io_uring although that was wished for.
+    Connected(Result<Option<String>, LoadError>),
     /// A second is over.
     Second(Second),
     /// The phase is over.
@@ -38,6 +40,8 @@ pub(crate) struct Driver {
     commands: Vec<Sender<Phase>>,
     messages: Receiver<Message>,
     threads: Vec<JoinHandle<()>>,
+    /// Why a thread could not have io_uring that would have liked it.
+    why_not_ring: Option<String>,
 }
 
 /// All clients must be connected within this time.
@@ -51,7 +55,8 @@ impl Driver {
     pub(crate) fn start(shared: Shared, threads: usize) -> Result<Self, LoadError> {
         let shared = Arc::new(shared);
         let (tell, messages) = channel();
-        let mut driver = Self { shared, commands: Vec::new(), messages, threads: Vec::new() };
+        let mut driver =
+            Self { shared, commands: Vec::new(), messages, threads: Vec::new(), why_not_ring: None };
         for number in 0..threads {
             let (command, commands) = channel();
             let (shared, tell) = (driver.shared.clone(), tell.clone());
@@ -63,7 +68,10 @@ impl Driver {
         }
         for _ in 0..threads {
             match driver.messages.recv() {
-                Ok(Message::Connected(outcome)) => outcome?,
+                Ok(Message::Connected(outcome)) => {
+                    let why_not = outcome?;
+                    driver.why_not_ring = driver.why_not_ring.take().or(why_not);
+                }
                 _ => return Err(LoadError::ThreadLost),
             }
         }
@@ -91,6 +99,20 @@ impl Driver {
             }
         }
         Ok(whole)
+    }
+
+    /// The way that bytes take.
+    pub(crate) fn data_path(&self) -> DataPath {
+        match self.shared.data_path {
+            DataPath::Epoll => DataPath::Epoll,
+            _ if self.why_not_ring.is_some() => DataPath::Epoll,
+            _ => DataPath::IoUring,
+        }
+    }
+
+    /// Why it is not io_uring although that would be better.
+    pub(crate) fn why_not_ring(&self) -> Option<&str> {
+        self.why_not_ring.as_deref()
     }
 
     /// What all threads share.

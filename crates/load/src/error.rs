@@ -82,6 +82,9 @@ pub enum LoadError {
         /// Why it failed.
         source: io::Error,
     },
+    /// io_uring was demanded.
+    #[error("no io_uring: {0}; --data-path auto takes epoll instead")]
+    NoRing(#[source] uring::Unavailable),
     /// A thread of the driver ended unexpectedly.
     #[error("a thread of the load generator ended unexpectedly; this is a fault of headroom")]
     ThreadLost,

@@ -14,6 +14,7 @@
 //!     read_only: false,
 //!     threads: 1,
 //!     busy: false,
+//!     data_path: Default::default(),
 //!     arrivals: Arrivals::poisson(2000.0),
 //!     warm_up: std::time::Duration::from_secs(2),
 //!     time: std::time::Duration::from_secs(10),

@@ -7,6 +7,7 @@ use crate::arrivals::Arrivals;
 use crate::tally::{Count, Failure, Second, Tally};
 use crate::workload::{Protocol, Workload};
 use base64::Engine;
+use fleet::config::DataPath;
 use hdrhistogram::Histogram;
 use hdrhistogram::serialization::{Deserializer, Serializer, V2Serializer};
 use serde::{Deserialize, Serialize};
@@ -172,6 +173,12 @@ pub struct Generator {
     pub saturated_sends: u64,
     /// Connections that were lost and made again.
     pub reconnects: u64,
+    /// How bytes got to the servers and back: `io_uring` or `epoll`. Empty in runs of a time when there was only epoll.
+    #[serde(default)]
+    pub data_path: String,
+    /// Why that was not io_uring, although it costs less.
+    #[serde(default)]
+    pub why_not_ring: Option<String>,
 }
 
 impl Times {
@@ -204,6 +211,8 @@ pub(crate) struct Facts<'a> {
     pub(crate) clients: u32,
     pub(crate) idle: u32,
     pub(crate) threads: usize,
+    pub(crate) data_path: DataPath,
+    pub(crate) why_not_ring: Option<&'a str>,
     pub(crate) seed: u64,
     pub(crate) seconds: f64,
     pub(crate) tally: &'a Tally,
@@ -241,7 +250,7 @@ impl Outcome {
             transactions: transactions.collect(),
             statements: statements.collect(),
             series: facts.series.values().map(Moment::of).collect(),
-            generator: Generator::of(tally, open),
+            generator: Generator::of(facts),
         };
         crate::soundness::judge(&mut outcome);
         outcome
@@ -311,13 +320,16 @@ impl Moment {
 }
 
 impl Generator {
-    fn of(tally: &Tally, open: bool) -> Self {
+    fn of(facts: &Facts<'_>) -> Self {
+        let tally = facts.tally;
         Self {
             cpu_us_per_query: tally.cpu as f64 / 1e3 / tally.queries.max(1) as f64,
             cpu_share: tally.cpu as f64 / tally.wall.max(1) as f64,
-            lateness: open.then(|| Times::of(&tally.lateness)),
+            lateness: facts.arrivals.is_open().then(|| Times::of(&tally.lateness)),
             saturated_sends: tally.saturated_sends,
             reconnects: tally.reconnects,
+            data_path: facts.data_path.to_string(),
+            why_not_ring: facts.why_not_ring.map(str::to_owned),
         }
     }
 }

@@ -8,6 +8,7 @@ use crate::session::Session;
 use crate::tally::Second;
 use crate::target::Target;
 use crate::workload::{Lane, Workload};
+use fleet::config::DataPath;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -31,6 +32,8 @@ pub struct Plan {
     /// Threads never sleep: each looks for answers and arrivals again and again, and needs a core of its own. A core that
     /// sleeps takes some 50 us to wake up, and as long again when an answer comes.
     pub busy: bool,
+    /// How bytes get to the servers and back; [`DataPath::Auto`] for all but tests and comparisons.
+    pub data_path: DataPath,
     /// When.
     pub arrivals: Arrivals,
     /// Load before the measurement, not counted; its queue is drained before the measurement begins.
@@ -162,6 +165,8 @@ impl Load {
             clients: self.plan.clients,
             idle: self.plan.idle,
             threads,
+            data_path: self.driver.data_path(),
+            why_not_ring: self.driver.why_not_ring(),
             seed,
             seconds,
             tally: &tally,

@@ -69,6 +69,9 @@ fn notes(outcome: &Outcome, open: bool) -> Vec<String> {
     if totals.failed > 0 {
         notes.push(format!("{} of {} transactions failed", totals.failed, totals.arrivals));
     }
+    if let Some(why) = &outcome.generator.why_not_ring {
+        notes.push(format!("sent over epoll, at a higher cost of CPU: {why}"));
+    }
     if !open {
         notes.push(
             "a closed loop: a stall of the server delays what is asked next, and shows only once a client"

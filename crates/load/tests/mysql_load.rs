@@ -8,7 +8,7 @@
 mod stand;
 
 use fleet::Address;
-use fleet::config::{Tls, TlsMode};
+use fleet::config::{DataPath, Tls, TlsMode};
 use lab::Spec;
 use load::workload::file::{BUILT_IN, File};
 use load::workload::{Protocol, sysbench};
@@ -18,6 +18,7 @@ use stand::Stand;
 use std::path::PathBuf;
 use std::time::Duration;
 
+const DATA_PATH: DataPath = DataPath::IoUring;
 const PASSWORD: &str = "pass-word of the shop, 32 bytes";
 
 async fn up() -> Stand {

@@ -6,10 +6,11 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+use fleet::config::DataPath;
 use lab::null::{NullServer, Service, Time};
 use load::arrivals::{Open, Spacing};
 use load::workload::sysbench;
-use load::{Account, Arrivals, Outcome, Plan, Target};
+use load::{Account, Arrivals, Outcome, Plan, Progress, Target};
 use std::time::Duration;
 
 const SEED: u64 = 7;
@@ -28,6 +29,7 @@ fn plan(server: &NullServer, clients: u32, arrivals: Arrivals, time: Duration) -
         read_only: false,
         threads: 1,
         busy: false,
+        data_path: DataPath::IoUring,
         arrivals,
         warm_up: Duration::ZERO,
         time,
@@ -56,10 +58,11 @@ fn response_times_of_a_queue_with_constant_service_are_those_of_theory() {
     let (service, time) = (20.0, 6.0);
     let constant = Time::Constant(Duration::from_millis(20));
     let server = NullServer::start(Service::Queue { servers: 1, time: constant }).unwrap();
-    for load in [0.3, 0.8] {
+    for (load, data_path) in [(0.3, DataPath::IoUring), (0.8, DataPath::IoUring), (0.8, DataPath::Epoll)] {
         let open = Open { rate: load * 1e3 / service, ramp: None, spacing: Spacing::Poisson };
         let exact = exact(&open, service, time);
-        let outcome = run(&server, 200, Arrivals::Open(open), Duration::from_secs_f64(time));
+        let plan = plan(&server, 200, Arrivals::Open(open), Duration::from_secs_f64(time));
+        let outcome = load::run(&Plan { data_path, ..plan }, &Default::default(), |_| ()).unwrap();
         assert_eq!(outcome.totals.done, exact.len() as u64, "{:?}", outcome.totals);
         assert!(outcome.response.min_ms >= service, "{}", outcome.response.min_ms);
         let at = |quantile: f64| exact[((exact.len() as f64 * quantile).ceil() as usize).max(1) - 1];
@@ -114,10 +117,33 @@ fn a_closed_loop_of_n_clients_has_the_throughput_of_its_bottleneck() {
 #[test]
 fn a_generator_that_never_sleeps_serves_every_arrival_and_is_charged_only_for_its_work() {
     let server = NullServer::start(Service::Immediate).unwrap();
-    let plan = plan(&server, 8, Arrivals::poisson(500.0), Duration::from_secs(2));
-    let outcome = load::run(&Plan { busy: true, ..plan }, &Default::default(), |_| ()).unwrap();
-    let totals = &outcome.totals;
-    assert!(totals.done > 800 && totals.done == totals.arrivals, "{totals:?}");
-    // It used all of a core, nearly all of it looking in vain.
-    assert!(outcome.generator.cpu_share < 0.5, "{:?}", outcome.generator.cpu_share);
+    for data_path in [DataPath::IoUring, DataPath::Epoll] {
+        let plan = plan(&server, 8, Arrivals::poisson(500.0), Duration::from_secs(2));
+        let plan = Plan { busy: true, data_path, ..plan };
+        let outcome = load::run(&plan, &Default::default(), |_| ()).unwrap();
+        let totals = &outcome.totals;
+        assert!(totals.done > 800 && totals.done == totals.arrivals, "{data_path}: {totals:?}");
+        // It used all of a core, nearly all of it looking in vain.
+        let share = outcome.generator.cpu_share;
+        assert!(share < 0.5, "{data_path}: {share}");
+    }
+}
+
+#[test]
+fn a_run_that_is_stopped_ends_at_once_with_what_was_done() {
+    let constant = Time::Constant(Duration::from_millis(20));
+    let server = NullServer::start(Service::Queue { servers: 4, time: constant }).unwrap();
+    for data_path in [DataPath::IoUring, DataPath::Epoll] {
+        for arrivals in [Arrivals::closed(), Arrivals::poisson(100.0)] {
+            let stop = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(false));
+            let plan = Plan { data_path, ..plan(&server, 8, arrivals, Duration::from_secs(600)) };
+            // The first second that is told stops it.
+            let stopping = |progress| {
+                stop.store(matches!(progress, Progress::Measuring(_)), std::sync::atomic::Ordering::Relaxed);
+            };
+            let outcome = load::run(&plan, &stop, stopping).unwrap();
+            assert!(outcome.totals.done > 0, "{data_path}: {:?}", outcome.totals);
+            assert!(outcome.seconds < 60.0, "{data_path}: {}", outcome.seconds);
+        }
+    }
 }

@@ -1,6 +1,7 @@
 //! What a ring says has happened, to whose socket, and how a completion tells which request it belongs to.
 
 use crate::chunk::Chunk;
+use rustix::io::Errno;
 
 /// A socket of the ring, until it is closed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,8 +43,8 @@ pub enum Got {
     },
     /// The peer has said its last.
     End,
-    /// The connection is broken.
-    Broken,
+    /// The connection is broken, or could not be made.
+    Broken(Errno),
 }
 
 /// What a completion belongs to.
@@ -59,6 +60,11 @@ impl Kind {
     /// What a request carries, so that its completion can be told: the kind and the socket's number.
     pub(crate) fn tag(self, number: u32) -> u64 {
         u64::from(number) << 2 | self as u64
+    }
+
+    /// The number of the socket that a completion carries.
+    pub(crate) fn number(tag: u64) -> u32 {
+        (tag >> 2) as u32
     }
 
     /// The kind that a completion carries.

@@ -51,6 +51,7 @@ impl Uring {
         let uring = IoUring::builder()
             .setup_single_issuer()
             .setup_defer_taskrun()
+            .setup_taskrun_flag()
             .setup_submit_all()
             .setup_cqsize(size.completions)
             .dontfork()

@@ -1,7 +1,9 @@
 //! The ring itself: what is asked for, one call into the kernel, what came of it.
 
+mod sending;
+
 use crate::bell::Bell;
-use crate::chunk::{Chunk, Chunks, GROUP};
+use crate::chunk::{Chunks, GROUP};
 use crate::event::{Event, Got, Kind, Token};
 use crate::kernel::{Size, Unavailable, Uring, unavailable};
 use crate::table::{Sending, Table};
@@ -9,7 +11,7 @@ use io_uring::squeue::{Entry, Flags};
 use io_uring::types::Fd;
 use io_uring::{cqueue, opcode};
 use rustix::io::Errno;
-use rustix::net::{RecvFlags, SendFlags, Shutdown};
+use rustix::net::{RecvFlags, Shutdown};
 use std::collections::VecDeque;
 use std::io;
 use std::mem;
@@ -19,8 +21,6 @@ use std::time::Duration;
 
 /// Wait for readiness before trying (`IORING_RECVSEND_POLL_FIRST`): saves a try that would find nothing.
 const POLL_FIRST: u16 = 1;
-/// All or a failure that says how much (`MSG_WAITALL`).
-const WAITALL: i32 = RecvFlags::WAITALL.bits() as i32;
 /// How long a dropped ring waits for the kernel to let go of its memory, in steps of [`LAST_STEP`].
 const LAST_STEPS: u32 = 50;
 const LAST_STEP: Duration = Duration::from_millis(20);
@@ -50,6 +50,8 @@ pub struct Ring {
     told: usize,
     /// Closed sockets that may be released once all events have been handed out.
     leaving: Vec<u32>,
+    /// Sends that were not taken at once.
+    slow_sends: u64,
 }
 
 impl Ring {
@@ -75,6 +77,7 @@ impl Ring {
             starved: Vec::new(),
             told: 0,
             leaving: Vec::new(),
+            slow_sends: 0,
         };
         ring.listen();
         Ok(ring)
@@ -103,53 +106,12 @@ impl Ring {
         }
     }
 
-    /// Sends a chunk. Only when [`Ring::is_sending`] says no: else the session would be sent out of order, so the chunk is
-    /// dropped and the socket reported as broken.
-    pub fn send(&mut self, token: Token, chunk: Chunk) {
-        let Some(socket) = self.table.at_mut(token.0) else { return };
-        if !matches!(socket.sending, Sending::Nothing) {
-            self.events.push_back((Some(token.0), Event::Broken { owner: socket.owner }));
-            return;
-        }
-        let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
-        // All of it, or a failure with the count: only then the kernel reports it.
-        let flags = flags.bits() as i32 | WAITALL;
-        let request = opcode::Send::new(Fd(socket.fd.as_raw_fd()), chunk.as_ptr(), chunk.len() as u32)
-            .flags(flags)
-            .build()
-            .flags(Flags::SKIP_SUCCESS)
-            .user_data(Kind::AtOnce.tag(token.0));
-        socket.sending = Sending::AtOnce(chunk, None);
-        self.queue(&request);
-        self.at_once.push_back((self.queued, token.0));
-    }
-
-    /// Sends bytes for as long as the peer takes; [`Event::Sent`] ends it. Only when [`Ring::is_sending`] says no.
-    pub fn send_patiently(&mut self, token: Token, bytes: Vec<u8>) {
-        let Some(socket) = self.table.at_mut(token.0) else { return };
-        if !matches!(socket.sending, Sending::Nothing) {
-            self.events.push_back((Some(token.0), Event::Broken { owner: socket.owner }));
-            return;
-        }
-        let flags = SendFlags::NOSIGNAL.bits() as i32 | WAITALL;
-        let request = opcode::Send::new(Fd(socket.fd.as_raw_fd()), bytes.as_ptr(), bytes.len() as u32)
-            .flags(flags)
-            .build()
-            .user_data(Kind::Patient.tag(token.0));
-        socket.sending = Sending::Patiently(bytes);
-        self.queue(&request);
-    }
-
-    /// Whether the kernel has not yet taken, or not said that it took, what was last sent.
-    pub fn is_sending(&self, token: Token) -> bool {
-        self.table.at(token.0).is_some_and(|socket| !matches!(socket.sending, Sending::Nothing))
-    }
-
-    /// The end of what is being sent is to be reported, even if the kernel takes it at once.
-    pub fn tell_when_sent(&mut self, token: Token) {
-        let Some(socket) = self.table.at_mut(token.0) else { return };
-        if matches!(socket.sending, Sending::AtOnce(..)) && !mem::replace(&mut socket.tell, true) {
-            self.told += 1;
+    /// Asks for all that comes from now on until the socket is closed, with one request. For owners who take what comes as it
+    /// comes: one socket may fill many chunks before the next call.
+    pub fn receive_all(&mut self, token: Token) {
+        if let Some(socket) = self.table.at_mut(token.0) {
+            socket.all = true;
+            self.receive(token, false);
         }
     }
 
@@ -158,16 +120,6 @@ impl Ring {
         let Some(socket) = self.table.at(token.0) else { return false };
         let look = rustix::net::recv(&socket.fd, &mut [0u8; 1], RecvFlags::PEEK | RecvFlags::DONTWAIT);
         matches!(look, Err(Errno::AGAIN | Errno::INTR))
-    }
-
-    /// Sends one small packet now, if the kernel takes it and nothing else is being sent.
-    pub fn send_now(&self, token: Token, packet: &[u8]) {
-        if let Some(socket) = self.table.at(token.0)
-            && matches!(socket.sending, Sending::Nothing)
-        {
-            // Whoever does not take it is gone or does not read: nothing is owed to them.
-            let _ = rustix::net::send(&socket.fd, packet, SendFlags::DONTWAIT | SendFlags::NOSIGNAL);
-        }
     }
 
     /// Says our last to the peer. What is being sent must have been settled.
@@ -194,6 +146,20 @@ impl Ring {
         self.table.len()
     }
 
+    /// Whether nothing was asked for that the kernel does not know of, and nothing has happened: then an
+    /// [`enter`](Self::enter) that does not sleep is in vain. Looks at memory only, for owners who never sleep.
+    pub fn is_quiet(&mut self) -> bool {
+        let asked = self.uring.0.submission();
+        let quiet = asked.is_empty() && !asked.taskrun() && !asked.cq_overflow();
+        drop(asked);
+        quiet && self.events.is_empty() && self.starved.is_empty() && self.uring.0.completion().is_empty()
+    }
+
+    /// Requests that the kernel does not know of yet.
+    pub fn waiting_requests(&mut self) -> usize {
+        self.uring.0.submission().len()
+    }
+
     /// Starts everything that was asked for, sleeps until something has happened or `patience` is over, and fetches it.
     /// Does not sleep while there are events to be handed out.
     ///
@@ -204,7 +170,10 @@ impl Ring {
             self.leaving.drain(..).for_each(|number| self.table.release(number));
         }
         self.chunks.publish();
-        let urgent = !self.events.is_empty() || !self.starved.is_empty() || self.told > 0;
+        let urgent = patience == Some(Duration::ZERO)
+            || !self.events.is_empty()
+            || !self.starved.is_empty()
+            || self.told > 0;
         self.uring.enter(if urgent { None } else { Some(patience) })?;
         if self.fetch() | mem::take(&mut self.rung_early) {
             self.listen();
@@ -232,7 +201,7 @@ impl Ring {
     fn fetch(&mut self) -> bool {
         let mut rung = false;
         while let Some(done) = { self.uring.0.completion().next() } {
-            let (number, result) = ((done.user_data() >> 2) as u32, done.result());
+            let (number, result) = (Kind::number(done.user_data()), done.result());
             match Kind::of(done.user_data()) {
                 Kind::Receive => self.received(number, result, done.flags()),
                 Kind::Patient => self.sent(number, result),
@@ -263,79 +232,34 @@ impl Ring {
             self.starved.push(number);
             return;
         }
-        socket.receiving = false;
+        socket.receiving = cqueue::more(flags);
         if socket.closed {
-            return self.leaving.push(number);
+            if !socket.receiving {
+                self.leaving.push(number);
+            }
+            return;
         }
         let got = match (result, chunk) {
             (1.., Some(chunk)) => Got::Bytes { chunk, more: cqueue::sock_nonempty(flags) },
             (0, _) => Got::End,
-            _ => Got::Broken,
+            (..0, _) => Got::Broken(Errno::from_raw_os_error(-result)),
+            // A chunk that cannot be.
+            (1.., None) => Got::Broken(Errno::IO),
         };
+        // The kernel ends a long row of receives now and then.
+        let again = socket.all && !socket.receiving && matches!(got, Got::Bytes { .. });
         self.events.push_back((Some(number), Event::Received { owner: socket.owner, got }));
-    }
-
-    /// A patient send has ended.
-    fn sent(&mut self, number: u32, result: i32) {
-        let Some(socket) = self.table.at_mut(number) else { return };
-        let Sending::Patiently(bytes) = mem::replace(&mut socket.sending, Sending::Nothing) else { return };
-        let (owner, taken) = (socket.owner, usize::try_from(result));
-        if socket.closed {
-            return self.leaving.push(number);
-        }
-        match taken {
-            Ok(taken) if taken == bytes.len() => self.events.push_back((Some(number), Event::Sent { owner })),
-            Ok(taken @ 1..) => self.send_patiently(Token(number), bytes[taken..].to_vec()),
-            _ => self.events.push_back((Some(number), Event::Broken { owner })),
-        }
-    }
-
-    /// Sends that the kernel has seen: those it did not complain of are done.
-    fn settle(&mut self) {
-        let unseen = self.uring.0.submission().len() as u32;
-        while let Some((request, number)) = self.at_once.front().copied() {
-            if self.queued.wrapping_sub(request) < unseen {
-                return;
-            }
-            self.at_once.pop_front();
-            self.settle_one(number);
-        }
-    }
-
-    fn settle_one(&mut self, number: u32) {
-        let Some(socket) = self.table.at_mut(number) else { return };
-        let Sending::AtOnce(chunk, outcome) = mem::replace(&mut socket.sending, Sending::Nothing) else {
-            return;
-        };
-        let taken = match outcome {
-            None => chunk.len(),
-            Some(taken @ 0..) => taken as usize,
-            Some(error) if error == -Errno::AGAIN.raw_os_error() => 0,
-            Some(_) => {
-                if socket.closed {
-                    self.leaving.push(number);
-                } else {
-                    self.events.push_back((Some(number), Event::Broken { owner: socket.owner }));
-                }
-                return;
-            }
-        };
-        if socket.closed {
-            return self.leaving.push(number);
-        }
-        if mem::take(&mut socket.tell) {
-            self.told -= 1;
-            if taken >= chunk.len() {
-                self.events.push_back((Some(number), Event::Sent { owner: socket.owner }));
-            }
-        }
-        if taken < chunk.len() {
-            self.send_patiently(Token(number), chunk[taken..].to_vec());
+        if again {
+            self.receive(Token(number), true);
         }
     }
 
     fn queue_receive(&mut self, number: u32, soon: bool) {
         let Some(socket) = self.table.at(number) else { return };
+        if socket.all {
+            let request = opcode::RecvMulti::new(Fd(socket.fd.as_raw_fd()), GROUP).build();
+            return self.queue(&request.user_data(Kind::Receive.tag(number)));
+        }
         let request =
             opcode::Recv::new(Fd(socket.fd.as_raw_fd()), std::ptr::null_mut(), self.chunks.size() as u32)
                 .buf_group(GROUP)

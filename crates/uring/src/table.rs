@@ -1,6 +1,7 @@
 //! The ring's sockets: each stays until the kernel is done with it, whatever its owner does.
 
 use crate::chunk::Chunk;
+use std::ops::Deref;
 use std::os::fd::OwnedFd;
 
 /// A socket, and what the kernel does with it.
@@ -10,11 +11,15 @@ pub(crate) struct Socket {
     pub(crate) owner: u32,
     /// A receive is under way.
     pub(crate) receiving: bool,
+    /// It goes on until the socket is closed.
+    pub(crate) all: bool,
     pub(crate) sending: Sending,
     /// The owner has closed it; nothing more is reported.
     pub(crate) closed: bool,
     /// The owner wants to hear the end of what is being sent.
     pub(crate) tell: bool,
+    /// Empty memory for the next bytes to be sent.
+    pub(crate) spare: Vec<u8>,
 }
 
 /// What is being sent on a socket.
@@ -22,9 +27,27 @@ pub(crate) struct Socket {
 pub(crate) enum Sending {
     Nothing,
     /// Asked for, to be taken at once or not at all; settled by the next enter. The outcome when it is not all.
-    AtOnce(Chunk, Option<i32>),
+    AtOnce(Outgoing, Option<i32>),
     /// Under way for as long as the peer takes.
     Patiently(Vec<u8>),
+}
+
+/// Whose memory is sent from.
+#[derive(Debug)]
+pub(crate) enum Outgoing {
+    Chunk(Chunk),
+    Bytes(Vec<u8>),
+}
+
+impl Deref for Outgoing {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        match self {
+            Self::Chunk(chunk) => chunk,
+            Self::Bytes(bytes) => bytes,
+        }
+    }
 }
 
 impl Socket {
@@ -43,8 +66,16 @@ pub(crate) struct Table {
 
 impl Table {
     pub(crate) fn add(&mut self, fd: OwnedFd, owner: u32) -> u32 {
-        let socket =
-            Socket { fd, owner, receiving: false, sending: Sending::Nothing, closed: false, tell: false };
+        let socket = Socket {
+            fd,
+            owner,
+            receiving: false,
+            all: false,
+            sending: Sending::Nothing,
+            closed: false,
+            tell: false,
+            spare: Vec::new(),
+        };
         match self.free.pop() {
             Some(number) => {
                 self.sockets[number as usize] = Some(socket);

@@ -189,3 +189,115 @@ fn a_ring_dropped_with_everything_under_way_ends() {
     ring.enter(Some(Duration::ZERO)).unwrap();
     assert!(ring.is_sending(token));
 }
+
+#[test]
+fn one_request_receives_all_that_comes_and_copies_are_sent_from_memory_that_is_used_again() {
+    let (mut ring, token, mut far) = one(SMALL);
+    ring.receive_all(token);
+    for round in 0..100u8 {
+        far.write_all(&[round; 100]).unwrap();
+        let Event::Received { owner: 7, got: Got::Bytes { chunk, .. } } = event(&mut ring) else {
+            panic!("not the bytes")
+        };
+        assert_eq!(*chunk, [round; 100]);
+        let answer = vec![round; 1 + usize::from(round)];
+        ring.send_bytes(token, &answer);
+        assert_eq!(ring.waiting_requests(), 1, "only the send: the receive goes on");
+        ring.enter(Some(Duration::ZERO)).unwrap();
+        assert!(!ring.is_sending(token) && ring.event().is_none());
+        let mut back = vec![0; answer.len()];
+        far.read_exact(&mut back).unwrap();
+        assert_eq!(back, answer);
+    }
+    drop(far);
+    assert!(matches!(event(&mut ring), Event::Received { owner: 7, got: Got::End }));
+    assert_eq!(ring.slow_sends(), 0);
+}
+
+#[test]
+fn receiving_goes_on_when_all_chunks_were_out_and_after_more_than_all_hold() {
+    let (mut ring, token, mut far) = one(SMALL);
+    ring.receive_all(token);
+    let feeding = std::thread::spawn(move || {
+        let bytes: Vec<u8> = (0..1_000_000u32).map(|at| (at % 251) as u8).collect();
+        far.write_all(&bytes).unwrap();
+        bytes
+    });
+    let (mut got, mut held) = (Vec::new(), Vec::new());
+    while got.len() < 1_000_000 {
+        let Event::Received { owner: 7, got: Got::Bytes { chunk, .. } } = event(&mut ring) else {
+            panic!("not bytes after {}", got.len())
+        };
+        got.extend_from_slice(&chunk);
+        held.push(chunk);
+        if held.len() == usize::from(SMALL.chunks) {
+            // The kernel finds none, and says so, before they come back.
+            ring.enter(Some(Duration::from_millis(1))).unwrap();
+            held.clear();
+        }
+    }
+    assert!(got == feeding.join().unwrap(), "other bytes than those that were sent");
+}
+
+#[test]
+fn a_send_that_is_not_taken_at_once_is_counted_and_its_end_is_told() {
+    let (mut ring, token, mut far) = one(SMALL);
+    ring.send_bytes(token, &vec![3; 8 << 20]);
+    ring.enter(Some(Duration::ZERO)).unwrap();
+    assert!(ring.is_sending(token));
+    assert_eq!(ring.slow_sends(), 1);
+    let reading = std::thread::spawn(move || {
+        let mut all = vec![0; 8 << 20];
+        far.read_exact(&mut all).unwrap();
+        (all, far)
+    });
+    assert!(matches!(event(&mut ring), Event::Sent { owner: 7 }));
+    let (all, _far) = reading.join().unwrap();
+    assert!(all.iter().all(|byte| *byte == 3));
+}
+
+#[test]
+fn a_closed_socket_that_received_all_lets_go() {
+    let (mut ring, token, mut far) = one(SMALL);
+    ring.receive_all(token);
+    ring.enter(Some(Duration::ZERO)).unwrap();
+    far.write_all(b"unread").unwrap();
+    ring.close(token);
+    let deadline = Instant::now() + Duration::from_secs(10);
+    while ring.sockets() > 0 {
+        ring.enter(Some(Duration::from_millis(10))).unwrap();
+        assert!(ring.event().is_none());
+        assert!(Instant::now() < deadline, "never released");
+    }
+}
+
+#[test]
+fn a_ring_is_quiet_until_something_is_asked_or_comes() {
+    let (mut ring, token, mut far) = one(SMALL);
+    ring.receive_all(token);
+    assert!(!ring.is_quiet(), "the receive was asked for");
+    ring.enter(Some(Duration::ZERO)).unwrap();
+    assert!(ring.is_quiet());
+    far.write_all(b"x").unwrap();
+    let deadline = Instant::now() + Duration::from_secs(10);
+    while ring.is_quiet() {
+        assert!(Instant::now() < deadline, "never noticed without a system call");
+    }
+    ring.enter(Some(Duration::ZERO)).unwrap();
+    assert!(!ring.is_quiet() && matches!(event(&mut ring), Event::Received { owner: 7, .. }));
+    assert!(ring.is_quiet());
+}
+
+#[test]
+fn a_connection_that_is_refused_is_told_with_its_reason() {
+    use rustix::net::{AddressFamily, SocketFlags, SocketType, connect, socket_with};
+    let mut ring = Ring::new(SMALL).unwrap();
+    // A port that was free a moment ago.
+    let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let socket = socket_with(AddressFamily::INET, SocketType::STREAM, SocketFlags::NONBLOCK, None).unwrap();
+    assert_eq!(connect(&socket, &free), Err(rustix::io::Errno::INPROGRESS));
+    let token = ring.add(socket, 9).unwrap();
+    ring.receive_all(token);
+    let Event::Received { owner: 9, got: Got::Broken(why) } = event(&mut ring) else { panic!("not refused") };
+    assert_eq!(why, rustix::io::Errno::CONNREFUSED);
+}

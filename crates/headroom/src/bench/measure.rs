@@ -33,6 +33,7 @@ use crate::measure_command::search::{Found, Search};
 use crate::{exit, terminal};
 use anyhow::{Context, anyhow};
 use clap::Args;
+use fleet::config::DataPath;
 use lab::null::{Service, Time, theory};
 use load::measure::{Goal, Objective, Trial};
 use load::workload::sysbench::Options;
@@ -231,6 +232,7 @@ impl MeasureBenchArgs {
             read_only: true,
             threads: 1,
             busy: false,
+            data_path: DataPath::Auto,
             arrivals: Arrivals::poisson(START),
             warm_up: Duration::from_secs(2),
             time: asked.trial,

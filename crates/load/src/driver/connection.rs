@@ -2,16 +2,13 @@
 
 mod trouble;
 
-use super::poll::{Happened, Poll};
 use super::sealed::Sealed;
 use super::shared::Shared;
+use super::sockets::Sockets;
 use crate::login::{Handshake, LoginStep};
 use crate::reply::{Reply, ReplyReader};
-use crate::target::{Peer, Place};
+use crate::target::Peer;
 use crate::workload::{Lane, Prepared};
-use rustix::io::Errno;
-use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, sockopt};
-use std::os::fd::OwnedFd;
 use std::sync::Arc;
 pub(super) use trouble::Trouble;
 use wire::{Command, packet};
@@ -26,28 +23,24 @@ const READ_ONLY: &str = "SET SESSION TRANSACTION READ ONLY";
 pub(super) struct Connection {
     pub(super) peer: Peer,
     lane: Lane,
-    token: u64,
-    socket: Option<OwnedFd>,
+    /// The number of its socket.
+    number: usize,
     stage: Stage,
     /// What is still to be sent, from `sent` on; with TLS, what is still to be encrypted.
     out: Vec<u8>,
     sent: usize,
     sealed: Option<Box<Sealed>>,
-    /// Registered for room to write.
-    writes: bool,
     reader: ReplyReader,
     /// By [`Shared::place`]; `None` is sent as text.
     prepared: Vec<Option<Prepared>>,
     /// Whether the server said that a transaction is open.
     pub(super) in_transaction: bool,
-    /// How often the send buffer was full.
-    pub(super) saturated: u64,
 }
 
 #[derive(Debug)]
 enum Stage {
     Down,
-    Connecting,
+    /// From `connect` on: the server speaks first.
     LoggingIn(Handshake, Vec<u8>),
     /// Telling the server that this session only reads.
     Guarding,
@@ -68,21 +61,18 @@ pub(super) enum Got {
 }
 
 impl Connection {
-    pub(super) fn new(peer: Peer, lane: Lane, token: u64) -> Self {
+    pub(super) fn new(peer: Peer, lane: Lane, number: usize) -> Self {
         Self {
             peer,
             lane,
-            token,
-            socket: None,
+            number,
             stage: Stage::Down,
             out: Vec::with_capacity(512),
             sent: 0,
             sealed: None,
-            writes: false,
             reader: ReplyReader::default(),
             prepared: Vec::new(),
             in_transaction: false,
-            saturated: 0,
         }
     }
 
@@ -101,36 +91,14 @@ impl Connection {
 
     /// On its way from `connect` to ready.
     pub(super) fn is_connecting(&self) -> bool {
-        matches!(self.stage, Stage::Connecting | Stage::LoggingIn(..) | Stage::Guarding | Stage::Preparing(_))
+        matches!(self.stage, Stage::LoggingIn(..) | Stage::Guarding | Stage::Preparing(_))
     }
 
     /// Begins to connect.
-    pub(super) fn open(&mut self, poll: &Poll) -> Result<(), Trouble> {
-        let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
-        let family = match &self.peer.at {
-            Place::Unix(_) => AddressFamily::UNIX,
-            Place::Tcp(address) if address.is_ipv4() => AddressFamily::INET,
-            Place::Tcp(_) => AddressFamily::INET6,
-        };
-        let socket =
-            rustix::net::socket_with(family, SocketType::STREAM, flags, None).map_err(Trouble::Io)?;
-        let connected = match &self.peer.at {
-            Place::Tcp(address) => {
-                // A statement is one segment; waiting to fill one would only cost time.
-                sockopt::set_tcp_nodelay(&socket, true).map_err(Trouble::Io)?;
-                rustix::net::connect(&socket, address)
-            }
-            Place::Unix(path) => rustix::net::SocketAddrUnix::new(path.as_path())
-                .and_then(|address| rustix::net::connect(&socket, &address)),
-        };
-        match connected {
-            Ok(()) | Err(Errno::INPROGRESS) => {}
-            Err(error) => return Err(Trouble::Io(error)),
-        }
-        poll.watch(&socket, self.token, true).map_err(Trouble::Io)?;
-        self.writes = true;
-        self.socket = Some(socket);
-        self.stage = Stage::Connecting;
+    pub(super) fn open(&mut self, sockets: &mut Sockets, shared: &Shared) -> Result<(), Trouble> {
+        sockets.open(self.number, &self.peer.at).map_err(Trouble::Io)?;
+        self.stage =
+            Stage::LoggingIn(Handshake::new(self.peer.transport(shared.secrecy.as_ref())), Vec::new());
         self.out.clear();
         self.sent = 0;
         self.sealed = None;
@@ -139,26 +107,28 @@ impl Connection {
     }
 
     /// Closes at once. The server ends what it was doing for us when it notices.
-    pub(super) fn close(&mut self) {
-        self.socket = None;
+    pub(super) fn close(&mut self, sockets: &mut Sockets) {
+        sockets.close(self.number);
         self.stage = Stage::Down;
     }
 
     /// Says goodbye and closes.
-    pub(super) fn quit(&mut self, poll: &Poll) {
+    pub(super) fn quit(&mut self, sockets: &mut Sockets) {
         if self.is_ready() {
-            self.out.extend_from_slice(&[1, 0, 0, 0, Command::Quit.byte()]);
-            // It goes away either way.
-            let _ = self.flush(poll);
+            self.command(Command::Quit, &[]);
+            let number = self.number;
+            if let Ok(out) = self.sealed_out() {
+                sockets.send_last(number, out);
+            }
         }
-        self.close();
+        self.close(sockets);
     }
 
     /// Sends a statement; the connection is busy until its answer.
     #[inline]
     pub(super) fn send(
         &mut self,
-        poll: &Poll,
+        sockets: &mut Sockets,
         shared: &Shared,
         statement: usize,
         variant: usize,
@@ -170,78 +140,43 @@ impl Connection {
             prepared.bound = true;
         }
         self.stage = Stage::Busy;
-        self.flush(poll)
+        self.flush(sockets)
     }
 
     /// Sends a command as text.
-    pub(super) fn send_text(&mut self, poll: &Poll, text: &str) -> Result<(), Trouble> {
+    pub(super) fn send_text(&mut self, sockets: &mut Sockets, text: &str) -> Result<(), Trouble> {
         self.command(Command::Query, text.as_bytes());
         self.stage = Stage::Busy;
-        self.flush(poll)
+        self.flush(sockets)
     }
 
-    /// Takes what an event brought. `buffer` is anybody's.
+    /// Takes bytes that came.
     #[inline]
     pub(super) fn take(
         &mut self,
-        happened: Happened,
-        poll: &Poll,
+        sockets: &mut Sockets,
         shared: &Shared,
-        buffer: &mut [u8],
+        bytes: &[u8],
     ) -> Result<Option<Got>, Trouble> {
-        if happened.writable && self.writes {
-            if matches!(self.stage, Stage::Connecting) {
-                self.connected(shared)?;
-            }
-            self.flush(poll)?;
-        }
-        if happened.readable && !matches!(self.stage, Stage::Connecting | Stage::Down) {
-            return self.read(poll, shared, buffer);
-        }
-        Ok(None)
-    }
-
-    fn connected(&mut self, shared: &Shared) -> Result<(), Trouble> {
-        let Some(socket) = &self.socket else { return Err(Trouble::Closed) };
-        sockopt::socket_error(socket).map_err(Trouble::Io)?.map_err(Trouble::Io)?;
-        self.stage =
-            Stage::LoggingIn(Handshake::new(self.peer.transport(shared.secrecy.as_ref())), Vec::new());
-        Ok(())
-    }
-
-    fn read(&mut self, poll: &Poll, shared: &Shared, buffer: &mut [u8]) -> Result<Option<Got>, Trouble> {
-        loop {
-            let Some(socket) = &self.socket else { return Err(Trouble::Closed) };
-            // Goes to the socket directly, where `read` asks the file system layer first.
-            let count = match rustix::net::recv(socket, &mut *buffer, RecvFlags::empty()) {
-                Ok((0, _)) => return Err(Trouble::Closed),
-                Ok((count, _)) => count,
-                Err(Errno::AGAIN) => return Ok(None),
-                Err(Errno::INTR) => continue,
-                Err(error) => return Err(Trouble::Io(error)),
-            };
-            let got = if self.sealed.is_some() {
-                self.unseal(poll, shared, &buffer[..count])?
-            } else {
-                self.understand(poll, shared, &buffer[..count])?
-            };
-            if got.is_some() {
-                return Ok(got);
-            }
-            // A short read has emptied the socket: the next bytes are a new event.
-            if count < buffer.len() {
-                return Ok(None);
-            }
+        if self.sealed.is_some() {
+            self.unseal(sockets, shared, bytes)
+        } else {
+            self.understand(sockets, shared, bytes)
         }
     }
 
     #[inline]
-    fn understand(&mut self, poll: &Poll, shared: &Shared, mut bytes: &[u8]) -> Result<Option<Got>, Trouble> {
+    fn understand(
+        &mut self,
+        sockets: &mut Sockets,
+        shared: &Shared,
+        mut bytes: &[u8],
+    ) -> Result<Option<Got>, Trouble> {
         if let Stage::LoggingIn(..) = self.stage {
-            return self.log_in(poll, shared, bytes);
+            return self.log_in(sockets, shared, bytes);
         }
         while let Some(reply) = self.reader.feed(&mut bytes).map_err(Trouble::Wire)? {
-            if let Some(got) = self.answered(poll, shared, reply)? {
+            if let Some(got) = self.answered(sockets, shared, reply)? {
                 return Ok(Some(got));
             }
         }
@@ -249,21 +184,31 @@ impl Connection {
     }
 
     /// The same for bytes of TLS.
-    fn unseal(&mut self, poll: &Poll, shared: &Shared, bytes: &[u8]) -> Result<Option<Got>, Trouble> {
+    fn unseal(
+        &mut self,
+        sockets: &mut Sockets,
+        shared: &Shared,
+        bytes: &[u8],
+    ) -> Result<Option<Got>, Trouble> {
         let Some(sealed) = &mut self.sealed else { return Ok(None) };
         let mut plain = sealed.open(bytes).map_err(Trouble::Tls)?;
-        let got = if plain.is_empty() { None } else { self.understand(poll, shared, &plain)? };
+        let got = if plain.is_empty() { None } else { self.understand(sockets, shared, &plain)? };
         plain.clear();
         if let Some(sealed) = &mut self.sealed {
             sealed.give_back(plain);
         }
         // The handshake has something to say, and so may a change of keys.
-        self.flush(poll)?;
+        self.flush(sockets)?;
         Ok(got)
     }
 
     #[inline]
-    fn answered(&mut self, poll: &Poll, shared: &Shared, reply: Reply) -> Result<Option<Got>, Trouble> {
+    fn answered(
+        &mut self,
+        sockets: &mut Sockets,
+        shared: &Shared,
+        reply: Reply,
+    ) -> Result<Option<Got>, Trouble> {
         match self.stage {
             Stage::Busy => {
                 self.stage = Stage::Ready;
@@ -273,7 +218,7 @@ impl Connection {
                 Ok(Some(Got::Reply(reply)))
             }
             Stage::Guarding => match reply.error {
-                None => self.prepare(poll, shared, 0),
+                None => self.prepare(sockets, shared, 0),
                 Some(code) => Err(Trouble::Prepare(code, READ_ONLY.to_owned())),
             },
             Stage::Preparing(place) => {
@@ -287,13 +232,18 @@ impl Connection {
                         return Err(Trouble::Prepare(code, sql));
                     }
                 };
-                self.prepare(poll, shared, place + 1)
+                self.prepare(sockets, shared, place + 1)
             }
             _ => Ok(None),
         }
     }
 
-    fn log_in(&mut self, poll: &Poll, shared: &Shared, bytes: &[u8]) -> Result<Option<Got>, Trouble> {
+    fn log_in(
+        &mut self,
+        sockets: &mut Sockets,
+        shared: &Shared,
+        bytes: &[u8],
+    ) -> Result<Option<Got>, Trouble> {
         let Stage::LoggingIn(handshake, input) = &mut self.stage else { return Ok(None) };
         input.extend_from_slice(bytes);
         let mut done = None;
@@ -319,16 +269,21 @@ impl Connection {
             self.prepared.clear();
             self.prepared.resize(shared.places(), None);
             if !shared.read_only {
-                return self.prepare(poll, shared, 0);
+                return self.prepare(sockets, shared, 0);
             }
             self.command(Command::Query, READ_ONLY.as_bytes());
             self.stage = Stage::Guarding;
         }
-        self.flush(poll)?;
+        self.flush(sockets)?;
         Ok(None)
     }
 
-    fn prepare(&mut self, poll: &Poll, shared: &Shared, place: usize) -> Result<Option<Got>, Trouble> {
+    fn prepare(
+        &mut self,
+        sockets: &mut Sockets,
+        shared: &Shared,
+        place: usize,
+    ) -> Result<Option<Got>, Trouble> {
         let Some(&(statement, variant)) = shared.prepares(self.lane).get(place) else {
             self.stage = Stage::Ready;
             return Ok(Some(Got::Ready));
@@ -337,7 +292,7 @@ impl Connection {
         self.reader.expect_prepared();
         let shared: &Arc<crate::workload::Workload> = &shared.workload;
         self.command(Command::StmtPrepare, shared.statements[statement].sql(variant).as_bytes());
-        self.flush(poll)?;
+        self.flush(sockets)?;
         Ok(None)
     }
 
@@ -345,37 +300,34 @@ impl Connection {
         packet::write(&mut self.out, &mut 0, &[&[command.byte()], body].concat());
     }
 
-    /// Writes what is left to write, and asks to be told when there is room for the rest.
+    /// Sends what is left to send. What is not taken goes with the next room.
     #[inline]
-    fn flush(&mut self, poll: &Poll) -> Result<(), Trouble> {
-        let Some(socket) = &self.socket else { return Err(Trouble::Closed) };
-        let out = match &mut self.sealed {
-            None => &mut self.out,
-            Some(sealed) => {
-                sealed.seal(&self.out).map_err(Trouble::Tls)?;
-                self.out.clear();
-                sealed.out()
-            }
-        };
-        while self.sent < out.len() {
-            match rustix::net::send(socket, &out[self.sent..], SendFlags::NOSIGNAL) {
-                Ok(count) => self.sent += count,
-                Err(Errno::AGAIN) => break,
-                Err(Errno::INTR) => {}
-                Err(error) => return Err(Trouble::Io(error)),
-            }
+    pub(super) fn flush(&mut self, sockets: &mut Sockets) -> Result<(), Trouble> {
+        let (number, sent) = (self.number, self.sent);
+        let out = self.sealed_out()?;
+        if sent == out.len() {
+            return Ok(());
         }
-        let full = self.sent < out.len();
-        if full {
-            self.saturated += 1;
+        let sent = sent + sockets.send(number, &out[sent..]).map_err(Trouble::Io)?;
+        if sent < out.len() {
+            self.sent = sent;
         } else {
             out.clear();
             self.sent = 0;
         }
-        if full != self.writes {
-            poll.rewatch(socket, self.token, full).map_err(Trouble::Io)?;
-            self.writes = full;
-        }
         Ok(())
+    }
+
+    /// What is to be sent, as it goes out.
+    #[inline]
+    fn sealed_out(&mut self) -> Result<&mut Vec<u8>, Trouble> {
+        match &mut self.sealed {
+            None => Ok(&mut self.out),
+            Some(sealed) => {
+                sealed.seal(&self.out).map_err(Trouble::Tls)?;
+                self.out.clear();
+                Ok(sealed.out())
+            }
+        }
     }
 }

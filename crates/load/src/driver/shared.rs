@@ -5,6 +5,7 @@ use crate::login::Account;
 use crate::run::Plan;
 use crate::target::{Peer, Secrecy};
 use crate::workload::{Lane, Protocol, Workload};
+use fleet::config::DataPath;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -23,6 +24,8 @@ pub(crate) struct Shared {
     pub(crate) connections: u32,
     /// Sessions are read-only for the server too.
     pub(crate) read_only: bool,
+    /// How bytes get to the servers and back.
+    pub(crate) data_path: DataPath,
     /// Threads never sleep.
     pub(crate) busy: bool,
     /// Moments are counted from here, in ns.
@@ -36,7 +39,7 @@ pub(crate) struct Shared {
 
 impl Shared {
     pub(crate) fn new(plan: &Plan) -> Result<Self, LoadError> {
-        let Plan { workload, target, clients, idle, read_only, busy, .. } = plan;
+        let Plan { workload, target, clients, idle, read_only, data_path, busy, .. } = plan;
         workload.check()?;
         let lanes = workload.lanes().map(|lane| Ok((lane, target.resolve(lane)?)));
         let lanes = lanes.collect::<Result<Vec<_>, LoadError>>()?;
@@ -58,6 +61,7 @@ impl Shared {
             clients: *clients,
             connections: clients.saturating_add(*idle),
             read_only: *read_only,
+            data_path: *data_path,
             busy: *busy,
             base: Instant::now(),
             first,

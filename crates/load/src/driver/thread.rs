@@ -5,7 +5,7 @@ mod transactions;
 
 use super::client::Client;
 use super::connection::Connection;
-use super::poll::Poll;
+use super::sockets::Sockets;
 use super::{Message, Phase, Shared};
 use crate::arrivals::{Arrivals, Schedule};
 use crate::error::LoadError;
@@ -16,8 +16,6 @@ use std::collections::{BinaryHeap, VecDeque};
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, Sender};
 
-/// Read from a socket at once, at most.
-const BUFFER: usize = 64 * 1024;
 /// The loop looks at the clock at least this often.
 const TICK: u64 = 50_000_000;
 const SECOND: u64 = 1_000_000_000;
@@ -31,13 +29,13 @@ pub(super) fn run(
 ) {
     // 50 us of slack, the default, would make every arrival late.
     let _ = rustix::thread::set_current_timer_slack(std::num::NonZeroU64::new(1));
-    let mut thread = match Thread::new(shared, number, threads, tell) {
+    let (mut thread, why_not_ring) = match Thread::new(shared, number, threads, tell) {
         Ok(thread) => thread,
         Err(error) => return drop(tell.send(Message::Connected(Err(error)))),
     };
     let connected = thread.connect_all();
     let failed = connected.is_err();
-    if tell.send(Message::Connected(connected)).is_err() || failed {
+    if tell.send(Message::Connected(connected.map(|()| why_not_ring))).is_err() || failed {
         return;
     }
     while let Ok(phase) = commands.recv() {
@@ -54,14 +52,13 @@ struct Thread<'a> {
     shared: &'a Shared,
     share: (usize, usize),
     tell: &'a Sender<Message>,
-    poll: Poll,
+    sockets: Sockets,
     clients: Vec<Client>,
     /// Those of client n begin at n times the number of lanes.
     connections: Vec<Connection>,
     /// Connections to be opened, with the moment from which on.
     down: VecDeque<(u64, usize)>,
     opening: usize,
-    buffer: Vec<u8>,
     scratch: Vec<u8>,
     /// Clients without a transaction that wait for something to do, longest first.
     free: VecDeque<usize>,
@@ -87,25 +84,25 @@ impl<'a> Thread<'a> {
         number: usize,
         threads: usize,
         tell: &'a Sender<Message>,
-    ) -> Result<Self, LoadError> {
+    ) -> Result<(Self, Option<String>), LoadError> {
+        let (sockets, why_not_ring) = Sockets::new(shared.data_path)?;
         let (mut clients, mut connections) = (Vec::new(), Vec::new());
         for client in (0..shared.connections).skip(number).step_by(threads.max(1)) {
             clients.push(Client::new(client, shared.workload.slots));
             for (lane, peers) in &shared.lanes {
                 let peer = peers[client as usize % peers.len()].clone();
-                connections.push(Connection::new(peer, *lane, connections.len() as u64));
+                connections.push(Connection::new(peer, *lane, connections.len()));
             }
         }
-        Ok(Self {
+        let thread = Self {
             shared,
             share: (number, threads),
             tell,
-            poll: Poll::new()?,
+            sockets,
             down: (0..connections.len()).map(|token| (0, token)).collect(),
             clients,
             connections,
             opening: 0,
-            buffer: vec![0; BUFFER],
             scratch: Vec::with_capacity(256),
             free: VecDeque::new(),
             most: (0..shared.clients as usize).skip(number).step_by(threads.max(1)).count(),
@@ -119,7 +116,8 @@ impl<'a> Thread<'a> {
             second: Second::new(0),
             excuse: transactions::Excuse::default(),
             last_trouble: None,
-        })
+        };
+        Ok((thread, why_not_ring))
     }
 
     /// Runs one phase to its end.
@@ -142,8 +140,8 @@ impl<'a> Thread<'a> {
             let until = next.unwrap_or(u64::MAX).min(now + TICK).min(phase.grace);
             let until = if now < phase.end { until.min(phase.end) } else { until };
             let until = until.min(self.second_ends());
-            let count = self.wait(until, now)?;
-            if self.shared.busy && count == 0 && self.tally.arrivals == begun {
+            let work = self.wait(until, now)?;
+            if self.shared.busy && !work && self.tally.arrivals == begun {
                 vain += self.shared.now() - now;
             }
         }
@@ -218,9 +216,7 @@ impl<'a> Thread<'a> {
                 self.tally.waiting.saturating_record(end.saturating_sub(at));
             }
         }
-        for connection in &mut self.connections {
-            self.tally.saturated_sends += std::mem::take(&mut connection.saturated);
-        }
+        self.tally.saturated_sends += self.sockets.saturated();
         self.phase = None;
         let over = std::mem::replace(&mut self.second, Second::new(0));
         let _ = self.tell.send(Message::Second(over));

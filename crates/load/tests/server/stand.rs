@@ -88,6 +88,7 @@ impl Stand {
             read_only: false,
             threads: 2,
             busy: false,
+            data_path: crate::DATA_PATH,
             arrivals: Arrivals::closed(),
             warm_up: Duration::ZERO,
             time: Duration::from_millis(300),
@@ -98,8 +99,11 @@ impl Stand {
     }
 
     pub(crate) async fn try_run(&self, plan: Plan) -> Result<Outcome, LoadError> {
+        let asked = plan.data_path;
         let run = move || load::run(&plan, &Default::default(), |_| ());
-        tokio::task::spawn_blocking(run).await.unwrap()
+        let outcome = tokio::task::spawn_blocking(run).await.unwrap()?;
+        assert_eq!(outcome.generator.data_path, asked.as_str());
+        Ok(outcome)
     }
 
     pub(crate) async fn run(&self, plan: Plan) -> Outcome {

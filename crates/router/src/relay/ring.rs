@@ -191,7 +191,7 @@ impl Driver {
                 session.pass(&mut self.ring, side, chunk, more);
             }
             Got::End => session.half(side).ended = true,
-            Got::Broken => {
+            Got::Broken(_) => {
                 session.half(side).ended = true;
                 session.client_broken |= side == Side::Client;
             }

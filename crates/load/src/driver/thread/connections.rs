@@ -3,7 +3,7 @@
 use super::{TICK, Thread};
 use crate::driver::CONNECT;
 use crate::driver::connection::{Got, Trouble};
-use crate::driver::poll::Happened;
+use crate::driver::sockets::Event;
 use crate::error::LoadError;
 use crate::tally::Failure;
 use std::time::Duration;
@@ -59,28 +59,35 @@ impl Thread<'_> {
             }
             let Some((_, token)) = self.down.pop_front() else { return };
             self.opening += 1;
-            if let Err(trouble) = self.connections[token].open(&self.poll) {
+            if let Err(trouble) = self.connections[token].open(&mut self.sockets, self.shared) {
                 self.opening -= 1;
                 self.lost(token, trouble, now);
             }
         }
     }
 
-    /// Waits until a moment, and takes what happened; returns how much that was.
-    pub(super) fn wait(&mut self, until: u64, now: u64) -> Result<usize, LoadError> {
+    /// Waits until a moment, and takes what happened; returns whether that was anything, or anything was sent.
+    pub(super) fn wait(&mut self, until: u64, now: u64) -> Result<bool, LoadError> {
         let longest = if self.shared.busy { 0 } else { until.saturating_sub(now) };
-        let count = self.poll.wait(Duration::from_nanos(longest))?;
-        for n in 0..count {
-            self.take(self.poll.happened(n));
+        let work = self.sockets.wait(Duration::from_nanos(longest))?;
+        while let Some(event) = self.sockets.event() {
+            self.take(event);
         }
-        Ok(count)
+        Ok(work)
     }
 
     #[inline]
-    pub(super) fn take(&mut self, happened: Happened) {
-        let token = happened.token as usize;
-        let connection = &mut self.connections[token];
-        match connection.take(happened, &self.poll, self.shared, &mut self.buffer) {
+    fn take(&mut self, event: Event) {
+        let (token, got) = match event {
+            Event::Bytes(token, bytes) => {
+                let got = self.connections[token].take(&mut self.sockets, self.shared, &bytes);
+                self.sockets.give_back(bytes);
+                (token, got)
+            }
+            Event::Room(token) => (token, self.connections[token].flush(&mut self.sockets).map(|()| None)),
+            Event::Over(token, error) => (token, Err(error.map_or(Trouble::Closed, Trouble::Io))),
+        };
+        match got {
             Ok(None) => {}
             Ok(Some(Got::Reply(reply))) => self.replied(token, reply, self.shared.now()),
             Ok(Some(Got::Ready)) => {
@@ -104,7 +111,7 @@ impl Thread<'_> {
         let error = trouble.into_error(&connection.peer);
         tracing::debug!(%error, "a connection was lost");
         self.last_trouble = Some(error);
-        connection.close();
+        connection.close(&mut self.sockets);
         self.tally.reconnects += 1;
         self.down.push_back((now + RETRY, token));
         let place = token / self.shared.lanes.len();
@@ -118,7 +125,7 @@ impl Thread<'_> {
         let lanes = self.shared.lanes.len();
         for token in place * lanes..(place + 1) * lanes {
             if self.connections[token].is_busy() {
-                self.connections[token].close();
+                self.connections[token].close(&mut self.sockets);
                 self.down.push_back((0, token));
             }
         }
@@ -126,7 +133,7 @@ impl Thread<'_> {
 
     pub(super) fn quit(&mut self) {
         for connection in &mut self.connections {
-            connection.quit(&self.poll);
+            connection.quit(&mut self.sockets);
         }
     }
 }

@@ -146,8 +146,13 @@ impl Thread<'_> {
                     let lane = shared.workload.statements[*statement].lane;
                     let lane = shared.lanes.iter().position(|(other, _)| *other == lane).unwrap_or(0);
                     let token = place * shared.lanes.len() + lane;
-                    let sent =
-                        self.connections[token].send(&self.poll, shared, *statement, variant, &mut draws);
+                    let sent = self.connections[token].send(
+                        &mut self.sockets,
+                        shared,
+                        *statement,
+                        variant,
+                        &mut draws,
+                    );
                     if let Err(trouble) = sent {
                         self.lost(token, trouble, now);
                     }
@@ -180,7 +185,7 @@ impl Thread<'_> {
             self.second.failed += 1;
             task.failed = true;
             if self.connections[token].in_transaction {
-                if let Err(trouble) = self.connections[token].send_text(&self.poll, "ROLLBACK") {
+                if let Err(trouble) = self.connections[token].send_text(&mut self.sockets, "ROLLBACK") {
                     self.lost(token, trouble, now);
                 }
                 return;

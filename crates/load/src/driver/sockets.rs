@@ -1,0 +1,168 @@
+//! The sockets of a thread, by their connections' numbers: on io_uring, with one system call for all that is sent and
+//! received between two looks at the clock, or on epoll where io_uring is not to be had.
+//!
+//! Both say the same in the same order, so that connections and clients need not know which it is: bytes as they come, room
+//! once what was not taken at once has gone out, and the end.
+
+mod polled;
+mod ring;
+
+use crate::error::LoadError;
+use crate::target::Place;
+use fleet::config::DataPath;
+use polled::Polled;
+use ring::Ringed;
+use rustix::io::Errno;
+use rustix::net::{AddressFamily, SocketFlags, SocketType, sockopt};
+use std::ops::Deref;
+use std::os::fd::OwnedFd;
+use std::time::Duration;
+use uring::Chunk;
+
+/// The sockets of a thread.
+#[derive(Debug)]
+pub(super) enum Sockets {
+    Ring(Box<Ringed>),
+    Polled(Box<Polled>),
+}
+
+/// What has happened to the socket with a number.
+#[derive(Debug)]
+pub(super) enum Event {
+    /// Bytes came. To be given back with [`Sockets::give_back`].
+    Bytes(usize, Bytes),
+    /// What was not taken at once has gone out.
+    Room(usize),
+    /// It is over: with an error, or the peer has closed it.
+    Over(usize, Option<Errno>),
+}
+
+/// Bytes that came.
+#[derive(Debug)]
+pub(super) enum Bytes {
+    Chunk(Chunk),
+    Buffer(Vec<u8>, usize),
+}
+
+impl Deref for Bytes {
+    type Target = [u8];
+
+    #[inline]
+    fn deref(&self) -> &[u8] {
+        match self {
+            Self::Chunk(chunk) => chunk,
+            Self::Buffer(buffer, length) => &buffer[..*length],
+        }
+    }
+}
+
+impl Sockets {
+    /// The way that is asked for, or the next best, and then why it is not the best.
+    ///
+    /// # Errors
+    /// io_uring was demanded and is not to be had; the system refuses even epoll.
+    pub(super) fn new(asked: DataPath) -> Result<(Self, Option<String>), LoadError> {
+        let why = match asked {
+            DataPath::Epoll => None,
+            DataPath::Auto | DataPath::IoUring => match Ringed::new() {
+                Ok(ring) => return Ok((Self::Ring(Box::new(ring)), None)),
+                Err(why) if asked == DataPath::IoUring => return Err(LoadError::NoRing(why)),
+                Err(why) => Some(why.to_string()),
+            },
+        };
+        Ok((Self::Polled(Box::new(Polled::new()?)), why))
+    }
+
+    /// Begins to connect. The first bytes, or the end, tell what has come of it: a server of MySQL speaks first.
+    pub(super) fn open(&mut self, number: usize, place: &Place) -> rustix::io::Result<()> {
+        let socket = connect(place)?;
+        match self {
+            Self::Ring(ring) => ring.add(number, socket),
+            Self::Polled(polled) => polled.add(number, socket),
+        }
+    }
+
+    /// Sends bytes; returns how many were taken. Those that were not are to be sent again after [`Event::Room`].
+    #[inline]
+    pub(super) fn send(&mut self, number: usize, bytes: &[u8]) -> rustix::io::Result<usize> {
+        match self {
+            Self::Ring(ring) => ring.send(number, bytes),
+            Self::Polled(polled) => polled.send(number, bytes),
+        }
+    }
+
+    /// Sends last words, as far as they are taken now.
+    pub(super) fn send_last(&mut self, number: usize, bytes: &[u8]) {
+        match self {
+            Self::Ring(ring) => ring.send_last(number, bytes),
+            // It goes away either way.
+            Self::Polled(polled) => drop(polled.send(number, bytes)),
+        }
+    }
+
+    /// Closes at once. Nothing more is heard of it.
+    pub(super) fn close(&mut self, number: usize) {
+        match self {
+            Self::Ring(ring) => ring.close(number),
+            Self::Polled(polled) => polled.close(number),
+        }
+    }
+
+    /// Sends what is to be sent, and waits until something happens or `longest` has passed. Returns whether anything was
+    /// sent or has happened.
+    pub(super) fn wait(&mut self, longest: Duration) -> Result<bool, LoadError> {
+        match self {
+            Self::Ring(ring) => ring.wait(longest),
+            Self::Polled(polled) => polled.wait(longest),
+        }
+    }
+
+    /// The next thing that happened.
+    #[inline]
+    pub(super) fn event(&mut self) -> Option<Event> {
+        match self {
+            Self::Ring(ring) => ring.event(),
+            Self::Polled(polled) => polled.event(),
+        }
+    }
+
+    /// Takes back the memory of bytes that were looked at.
+    #[inline]
+    pub(super) fn give_back(&mut self, bytes: Bytes) {
+        if let (Self::Polled(polled), Bytes::Buffer(buffer, _)) = (self, bytes) {
+            polled.give_back(buffer);
+        }
+    }
+
+    /// How often since the last call a send was not taken at once.
+    pub(super) fn saturated(&mut self) -> u64 {
+        match self {
+            Self::Ring(ring) => ring.saturated(),
+            Self::Polled(polled) => polled.saturated(),
+        }
+    }
+}
+
+/// A socket on its way to a place.
+fn connect(place: &Place) -> rustix::io::Result<OwnedFd> {
+    let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
+    let family = match place {
+        Place::Unix(_) => AddressFamily::UNIX,
+        Place::Tcp(address) if address.is_ipv4() => AddressFamily::INET,
+        Place::Tcp(_) => AddressFamily::INET6,
+    };
+    let socket = rustix::net::socket_with(family, SocketType::STREAM, flags, None)?;
+    let connected = match place {
+        Place::Tcp(address) => {
+            // A statement is one segment; waiting to fill one would only cost time.
+            sockopt::set_tcp_nodelay(&socket, true)?;
+            rustix::net::connect(&socket, address)
+        }
+        Place::Unix(path) => rustix::net::SocketAddrUnix::new(path.as_path())
+            .and_then(|address| rustix::net::connect(&socket, &address)),
+    };
+    match connected {
+        Ok(()) | Err(Errno::INPROGRESS) => Ok(socket),
+        Err(error) => Err(error),
+    }
+}
