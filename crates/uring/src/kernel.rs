@@ -51,7 +51,6 @@ impl Uring {
         let uring = IoUring::builder()
             .setup_single_issuer()
             .setup_defer_taskrun()
-            .setup_taskrun_flag()
             .setup_submit_all()
             .setup_cqsize(size.completions)
             .dontfork()

@@ -146,13 +146,9 @@ impl Ring {
         self.table.len()
     }
 
-    /// Whether nothing was asked for that the kernel does not know of, and nothing has happened: then an
-    /// [`enter`](Self::enter) that does not sleep is in vain. Looks at memory only, for owners who never sleep.
-    pub fn is_quiet(&mut self) -> bool {
-        let asked = self.uring.0.submission();
-        let quiet = asked.is_empty() && !asked.taskrun() && !asked.cq_overflow();
-        drop(asked);
-        quiet && self.events.is_empty() && self.starved.is_empty() && self.uring.0.completion().is_empty()
+    /// Whether something has happened that was not handed out.
+    pub fn has_events(&self) -> bool {
+        !self.events.is_empty()
     }
 
     /// Requests that the kernel does not know of yet.

@@ -272,23 +272,6 @@ fn a_closed_socket_that_received_all_lets_go() {
 }
 
 #[test]
-fn a_ring_is_quiet_until_something_is_asked_or_comes() {
-    let (mut ring, token, mut far) = one(SMALL);
-    ring.receive_all(token);
-    assert!(!ring.is_quiet(), "the receive was asked for");
-    ring.enter(Some(Duration::ZERO)).unwrap();
-    assert!(ring.is_quiet());
-    far.write_all(b"x").unwrap();
-    let deadline = Instant::now() + Duration::from_secs(10);
-    while ring.is_quiet() {
-        assert!(Instant::now() < deadline, "never noticed without a system call");
-    }
-    ring.enter(Some(Duration::ZERO)).unwrap();
-    assert!(!ring.is_quiet() && matches!(event(&mut ring), Event::Received { owner: 7, .. }));
-    assert!(ring.is_quiet());
-}
-
-#[test]
 fn a_connection_that_is_refused_is_told_with_its_reason() {
     use rustix::net::{AddressFamily, SocketFlags, SocketType, connect, socket_with};
     let mut ring = Ring::new(SMALL).unwrap();

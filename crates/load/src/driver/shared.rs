@@ -53,6 +53,8 @@ impl Shared {
                 prepares[statement.lane as usize].extend(variants);
             }
         }
+        // Who never sleeps finds one answer at a time: without batches epoll is cheaper.
+        let data_path = if *busy && *data_path == DataPath::Auto { DataPath::Epoll } else { *data_path };
         Ok(Self {
             workload: workload.clone(),
             account: target.account.clone(),
@@ -61,7 +63,7 @@ impl Shared {
             clients: *clients,
             connections: clients.saturating_add(*idle),
             read_only: *read_only,
-            data_path: *data_path,
+            data_path,
             busy: *busy,
             base: Instant::now(),
             first,

@@ -64,14 +64,10 @@ impl Ringed {
     }
 
     pub(super) fn wait(&mut self, longest: Duration) -> Result<bool, LoadError> {
-        // Whoever never sleeps enters the kernel only when there is something to be done.
-        if longest.is_zero() && self.ring.is_quiet() {
-            return Ok(false);
-        }
         let sends = self.ring.waiting_requests() > 0;
         let doing = "waiting for sockets";
         self.ring.enter(Some(longest)).map_err(|source| LoadError::Io { doing, source })?;
-        Ok(sends || !self.ring.is_quiet())
+        Ok(sends || self.ring.has_events())
     }
 
     #[inline]
