@@ -20,8 +20,11 @@ const DIGESTS_EVERY: Duration = Duration::from_secs(10);
 const SETTINGS_EVERY: Duration = Duration::from_secs(60);
 /// What was refused or is not there is asked again after this long.
 const REFUSED: Duration = Duration::from_secs(60);
-/// A reading whose answers took `t` of the server is followed by a pause of at least this many times `t`.
+/// A reading whose answers took `t` of the server is followed by a pause of at least this many times `t` ...
 const SHARE: f64 = 100.0;
+/// ... but of no more than this, unless the interval is longer: a server that is slow to answer is the one whose bottleneck somebody wants
+/// named, and what it takes long over is waiting, not two statements.
+const LONGEST: Duration = Duration::from_secs(3);
 
 /// Asks one server.
 pub struct Sampler {
@@ -93,7 +96,7 @@ impl Sampler {
 
     /// How long to wait after `reading`, at least `interval`.
     pub fn pause(reading: &Reading, interval: Duration) -> Duration {
-        interval.max(Duration::from_secs_f64(reading.cost.server_ms / 1e3 * SHARE))
+        pause_after(reading.cost.server_ms, interval)
     }
 
     /// Ends the connection.
@@ -262,5 +265,23 @@ impl Asking<'_> {
 impl std::fmt::Debug for Sampler {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Sampler").field("address", &self.address).finish_non_exhaustive()
+    }
+}
+
+/// The pause after answers that took this long.
+fn pause_after(server_ms: f64, interval: Duration) -> Duration {
+    interval.max(Duration::from_secs_f64(server_ms / 1e3 * SHARE).min(LONGEST))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_server_that_answers_slowly_is_spared_and_yet_read_every_few_seconds() {
+        let pause =
+            |server_ms, interval_s| pause_after(server_ms, Duration::from_secs(interval_s)).as_millis();
+        assert_eq!((pause(5.0, 1), pause(20.0, 1), pause(150.0, 1)), (1000, 2000, 3000));
+        assert_eq!(pause(150.0, 10), 10_000);
     }
 }
