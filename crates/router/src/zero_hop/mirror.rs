@@ -31,6 +31,8 @@ const LATER: Duration = Duration::from_millis(50);
 const IN_VAIN: u32 = 20;
 /// A process that was here before has stopped listening after this long.
 const HANDED_OVER: Duration = Duration::from_millis(500);
+/// For so long after pieces were lost, bytes that come too early are not waited for: those before them are gone.
+const LOST: Duration = Duration::from_secs(1);
 /// How often sessions are looked for whose end was missed.
 const SWEEP: Duration = Duration::from_secs(60);
 
@@ -185,6 +187,9 @@ struct Overheard {
     sessions: HashMap<u64, Option<Box<Followed>>>,
     clock: Clock,
     swept: Instant,
+    /// Pieces there was no room for, as last told, and until when that explains a hole.
+    missed: u64,
+    holes_stay_until: Option<Instant>,
     /// Sessions of which no more is wanted.
     enough: Vec<u64>,
 }
@@ -200,11 +205,13 @@ struct Followed {
 impl Overheard {
     fn new(ledger: Rc<RefCell<Ledger>>, named: Named) -> Self {
         let sessions = HashMap::new();
-        Self { ledger, named, sessions, clock: Clock::new(), swept: Instant::now(), enough: Vec::new() }
+        let (clock, swept) = (Clock::new(), Instant::now());
+        Self { ledger, named, sessions, clock, swept, missed: 0, holes_stay_until: None, enough: Vec::new() }
     }
 
     /// Hears what came; returns how many bytes of the ring that was.
     fn read(&mut self, mirror: &mut Mirror) -> usize {
+        self.notice_losses(mirror);
         let read = mirror.read(|piece| self.hear(piece));
         for cookie in self.enough.drain(..) {
             mirror.stop(cookie);
@@ -217,6 +224,21 @@ impl Overheard {
             }
         }
         read
+    }
+
+    fn notice_losses(&mut self, mirror: &Mirror) {
+        // What cannot be read now is read the next time.
+        let missed = mirror.missed().unwrap_or(self.missed);
+        let now = Instant::now();
+        if missed != self.missed {
+            tracing::debug!(
+                pieces = missed.wrapping_sub(self.missed),
+                "the ring of mirrored sessions was full"
+            );
+            self.missed = missed;
+            self.holes_stay_until = Some(now + LOST);
+        }
+        self.holes_stay_until = self.holes_stay_until.filter(|until| *until > now);
     }
 
     fn hear(&mut self, piece: Piece<'_>) {
@@ -259,10 +281,11 @@ impl Overheard {
             true => up.take(seq, bytes, |bytes| insight.client_bytes_at(tracker, bytes, at)),
             false => down.take(seq, bytes, |bytes| insight.server_bytes_at(tracker, bytes, at)),
         };
-        if taken.is_err() {
+        let lost = taken.is_err() || (self.holes_stay_until.is_some() && (up.has_hole() || down.has_hole()));
+        if lost {
             insight.lose();
         }
-        if taken.is_err() || matches!(tracker.phase(), Phase::Opaque(_) | Phase::Lost(_)) {
+        if lost || matches!(tracker.phase(), Phase::Opaque(_) | Phase::Lost(_)) {
             *session = None;
             self.enough.push(cookie);
         }

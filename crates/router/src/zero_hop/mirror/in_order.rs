@@ -1,7 +1,7 @@
 //! In order: the bytes of one direction from packets that may come twice, overlap or overtake each other. Pure.
 
-/// Bytes that may wait for those before them; a receive window of common size fits several times.
-const WAITING: usize = 8 << 20;
+/// Bytes that may wait for those before them: what 10 Gbit/s carry while a lost packet is sent again over 0.8 ms.
+const WAITING: usize = 1 << 20;
 
 /// One direction of a connection.
 #[derive(Debug)]
@@ -43,8 +43,7 @@ impl InOrder {
     }
 
     /// Whether bytes wait for earlier ones.
-    #[cfg(test)]
-    fn has_hole(&self) -> bool {
+    pub(crate) fn has_hole(&self) -> bool {
         !self.early.is_empty()
     }
 
@@ -107,8 +106,8 @@ mod tests {
     #[test]
     fn bytes_that_never_come_are_a_gap() {
         let mut in_order = InOrder::from(0);
-        let packet = vec![0; 1 << 20];
-        let mut results = (1..=9u32).map(|n| in_order.take(n << 20, &packet, |_| panic!("out of turn")));
+        let packet = vec![0; 1 << 17];
+        let mut results = (1..=9u32).map(|n| in_order.take(n << 17, &packet, |_| panic!("out of turn")));
         assert!(results.any(|result| result == Err(Gap)));
     }
 }
