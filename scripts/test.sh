@@ -10,8 +10,8 @@
 #   drivers   real drivers and sysbench through the router (crates/headroom/tests/drivers.rs)
 #   mysql     every integration test file called mysql*, on the mysqld of scripts/mysql-root.sh
 #
-# drivers and mysql run beside tests when both are asked for: most of what each does is to wait for servers. What they said
-# is shown when tests is done.
+# Beside tests run those of its files that mostly wait (counted as "waiting"), and drivers and mysql when they are asked for too: most
+# of what each does is to wait for servers. What they said is shown when tests is done.
 #
 # The counts are those that the test programs print themselves. A part that counts nothing, that ends with an error no
 # count explains, or that has no tests at all is a failure of its own and is named.
@@ -19,6 +19,8 @@ set -uo pipefail
 cd "$(dirname "$0")/.."
 PATH=$PWD/target/rust/bin:${CARGO_HOME:-$HOME/.cargo}/bin:$PATH:/usr/local/go/bin:/usr/sbin:/sbin
 folder=target/tally
+# What these do is to let a server stand still, or a minute pass, and see what is said of it.
+waiting=(agent_gaps agent_objectives tools watch_router)
 
 main() {
     [ $# -gt 0 ] || set -- lint tests drivers mysql
@@ -44,18 +46,22 @@ main() {
             # Built once, for both: cargo lets one at a time build, and what does not build is told there.
             announce "build"
             cargo test --workspace --locked --no-run
-            begin_beside "${second[@]}"
+            begin_beside waiting "${second[@]}"
             tests
             wait_beside
+            tally "$@" waiting
             ;;
-        *) parts "${second[@]}" ;;
+        *)
+            parts "${second[@]}"
+            tally "$@"
+            ;;
     esac
-    tally "$@"
 }
 
 parts() {
     for part in "$@"; do
         case $part in
+            waiting) run waiting cargo test --workspace --locked --no-fail-fast "${waiting[@]/#/--test=}" ;;
             drivers) files_called drivers 'drivers*.rs' ;;
             mysql) if sh scripts/mysql-root.sh mysql; then files_called mysql 'mysql*.rs'; else broken mysql "no mysqld could be had (above)"; fi ;;
         esac
@@ -65,7 +71,6 @@ parts() {
 # Of its own process group, so that an interruption ends the test programs too.
 beside=
 begin_beside() {
-    [ $# -gt 0 ] || return 0
     set -m
     parts "$@" >"$folder/beside.out" 2>&1 &
     beside=$!
@@ -94,6 +99,7 @@ lint() {
 tests() {
     local names=()
     for name in $(integration_tests '*.rs'); do
+        case " ${waiting[*]} " in *" $name "*) continue ;; esac
         case $name in drivers* | mysql*) ;; *) names+=(--test "$name") ;; esac
     done
     run tests cargo test --workspace --locked --no-fail-fast --lib --bins "${names[@]}"
