@@ -48,12 +48,14 @@ use When::{Clients, Connects, Idle};
 
 /// Insight is fully on past the router ([`Subject::HeadroomZeroHopInsight`]) and in the relay ([`Subject::Headroom`]), which is
 /// what remains where the kernel does not allow the one.
-const GOALS: [Goal; 24] = [
+const GOALS: [Goal; 26] = [
     goal(HeadroomZeroHopInsight, Clients(16), Qps, Some(Haproxy), AtLeast(1.4)),
     goal(HeadroomZeroHopInsight, Clients(1), Qps, Some(Haproxy), AtLeast(1.05)),
     goal(HeadroomZeroHopInsight, Clients(16), P99Ms, Some(Haproxy), AtMost(0.6)),
     goal(HeadroomZeroHopInsight, Clients(16), P99Ms, Some(MysqlRouter), AtMost(1.0)),
     goal(HeadroomZeroHopInsight, Clients(16), CpuUs, Some(Haproxy), AtMost(0.6)),
+    goal(HeadroomZeroHopInsight, Idle, IdleSessionKib, None, AtMost(4.0)),
+    goal(HeadroomZeroHopInsight, Idle, IdleKib, Some(HaproxyNewer), AtMost(1.0)),
     goal(HeadroomZeroHopInsight, Connects, ConnectP50Us, Some(Haproxy), AtMost(1.0)),
     goal(HeadroomZeroHopInsight, Clients(16), Qps, Some(HeadroomZeroHop), AtLeast(0.95)),
     goal(Headroom, Clients(16), Qps, Some(Haproxy), AtLeast(1.4)),
