@@ -127,6 +127,16 @@ fn more_sockets_than_chunks_are_served_one_after_the_other() {
     }
 }
 
+/// What was closed is released, and nothing more is heard of it.
+fn lets_go(ring: &mut Ring) {
+    let deadline = Instant::now() + Duration::from_secs(10);
+    while ring.sockets() > 0 {
+        ring.enter(Some(Duration::from_millis(10))).unwrap();
+        assert!(ring.event().is_none());
+        assert!(Instant::now() < deadline, "never released");
+    }
+}
+
 #[test]
 fn an_end_is_told_and_a_closed_socket_tells_nothing_more() {
     let (mut ring, token, far) = one(SMALL);
@@ -138,12 +148,7 @@ fn an_end_is_told_and_a_closed_socket_tells_nothing_more() {
     assert!(!ring.is_silent(token));
     ring.receive(token, false);
     ring.close(token);
-    let deadline = Instant::now() + Duration::from_secs(10);
-    while ring.sockets() > 0 {
-        ring.enter(Some(Duration::from_millis(10))).unwrap();
-        assert!(ring.event().is_none());
-        assert!(Instant::now() < deadline, "never released");
-    }
+    lets_go(&mut ring);
 }
 
 #[test]
@@ -263,12 +268,7 @@ fn a_closed_socket_that_received_all_lets_go() {
     ring.enter(Some(Duration::ZERO)).unwrap();
     far.write_all(b"unread").unwrap();
     ring.close(token);
-    let deadline = Instant::now() + Duration::from_secs(10);
-    while ring.sockets() > 0 {
-        ring.enter(Some(Duration::from_millis(10))).unwrap();
-        assert!(ring.event().is_none());
-        assert!(Instant::now() < deadline, "never released");
-    }
+    lets_go(&mut ring);
 }
 
 #[test]

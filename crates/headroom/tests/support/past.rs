@@ -114,7 +114,7 @@ pub(crate) async fn statements_past_are_counted(lab: &Lab, route: &Route) {
     let told = route.wait_until("by endpoint", by_endpoint, |told| row(told, "GET /past").0 == all).await;
     let p50 =
         told["rows"].as_array().unwrap().iter().find(|r| r["name"] == "GET /past").unwrap()["p50_ms"].clone();
-    assert!(p50.as_f64().is_some_and(|ms| ms > 0.0 && ms < 1000.0), "{p50}");
+    assert!(p50.as_f64().is_some_and(|ms| ms > 0.0), "{p50}");
     for session in sessions {
         session.disconnect().await.unwrap();
     }
