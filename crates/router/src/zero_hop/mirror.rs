@@ -121,6 +121,10 @@ impl Mirroring {
             let mirror = bypass.mirror().map_err(|error| error.to_string());
             let listens = mirror.and_then(|mirror| self.listen(board, Some(mirror)));
             self.works = listens.is_ok();
+            if !self.works {
+                // Nobody would read what is told.
+                self.warn(bypass.set_mirroring(false).map_err(|error| error.to_string()));
+            }
             self.warn(listens);
         }
         self.works
