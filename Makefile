@@ -17,7 +17,7 @@ build: ## the binary: target/release/headroom
 	@scripts/install.sh build
 	cargo build --release --locked -p headroom
 
-demo: ## the whole thing on real servers of this machine, under two minutes, then a table and a report
+demo: ## the whole thing on real servers of this machine, about two minutes, then a table and a report
 	@scripts/install.sh build servers
 	cargo build --release --locked -p headroom
 	target/release/headroom demo
