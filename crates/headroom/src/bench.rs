@@ -9,6 +9,7 @@ mod generator;
 mod load;
 mod measure;
 mod output;
+mod pair;
 mod plan;
 mod process;
 mod progress;
@@ -41,6 +42,8 @@ pub(crate) struct BenchArgs {
 enum What {
     /// The relay: direct, HAProxy and headroom under the same loads, interleaved.
     Relay(RelayArgs),
+    /// What zero-hop and insight cost: two ways to one server in turn, over sessions that stay open.
+    Pair(pair::PairArgs),
     /// The demo's promises, over several demos.
     Demo(DemoBenchArgs),
     /// The load generator beside sysbench, interleaved.
@@ -171,6 +174,7 @@ impl RelayArgs {
 pub(crate) async fn run(args: BenchArgs) -> anyhow::Result<ExitCode> {
     match args.what {
         What::Relay(args) => relay::run(args).await,
+        What::Pair(args) => pair::run(args).await,
         What::Demo(args) => demo::run(args).await,
         What::Load(args) => generator::run(args).await,
         What::Replay(args) => replay::run(args).await,

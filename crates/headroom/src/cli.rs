@@ -241,8 +241,8 @@ Examples:
       Beyond loopback: with TLS and a token, never with less.
 
 Token: never on the command line, where every user of the machine could read it. From --token-file, else
-HEADROOM_AGENT_TOKEN. Certificate, key and token are read again when the files change, and on HUP; bad ones are refused
-and the ones of before stay.";
+HEADROOM_AGENT_TOKEN. Certificate, key and token are read again when the files change, and on HUP, which reads the
+configuration file again too; bad ones are refused and the ones of before stay.";
 
 /// What `watch` shows, for other programs: JSON and OpenMetrics, on loopback or with a token and TLS.
 #[derive(Args, Debug, Clone)]

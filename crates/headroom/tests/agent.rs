@@ -108,7 +108,7 @@ fn a_renewed_certificate_and_token_are_taken_over_and_broken_ones_are_not() {
     let token = "another-token-that-nobody-guesses";
     std::fs::write(&secrets.token, token).unwrap();
     agent.hang_up();
-    agent.said("read again");
+    agent.said("token read again");
     assert!(agent.sealed(&renewed.ca, "localhost", "/healthz", &bearer(TOKEN)).unwrap().contains("401"));
     assert!(agent.sealed(&renewed.ca, "localhost", "/healthz", &bearer(token)).unwrap().contains("200 OK"));
     assert!(agent.sealed(old, "localhost", "/healthz", &bearer(token)).is_err());

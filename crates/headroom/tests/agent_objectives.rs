@@ -90,6 +90,53 @@ async fn a_slow_server_is_told_of_by_its_agent_and_what_cannot_be_judged_is_said
     lab.down().await.unwrap();
 }
 
+#[tokio::test]
+async fn its_file_is_read_again_on_hup_and_a_bad_one_is_refused() {
+    let base = tempfile::tempdir().unwrap();
+    let lab = Lab::up(&Spec::new(&[("a", 1)]), base.path()).await.unwrap();
+    // Without a file and a token there is nothing to read, and it goes on.
+    let bare = Agent::start(base.path(), "bare", &["--listen", "127.0.0.1:0", "--router", "off"]);
+    bare.hang_up();
+    let authority = Authority::new(base.path(), "authority");
+    let file = promising(&lab, base.path(), &authority.ca, 1);
+    let path = file.display().to_string();
+    let args = ["--listen", "127.0.0.1:0", "--window", "2s", "--router", "off", "--config", &path];
+    let mut agent = Agent::start(base.path(), "agent", &args);
+    let answers = |view: &Value| view["servers"][0]["sample"].is_object();
+    until(&agent, "the server answers", answers).await;
+    let text = std::fs::read_to_string(&file).unwrap();
+
+    std::fs::write(&file, text.replace("name = \"between\"", "name = \"renamed\"")).unwrap();
+    agent.hang_up();
+    let there = |view: &Value, name: &str| !objective(view, name).is_null();
+    until(&agent, "the new objective", |view| there(view, "renamed") && !there(view, "between")).await;
+
+    std::fs::write(&file, text.replace("[fleet]", "[flet]")).unwrap();
+    agent.hang_up();
+    let refused = agent.said("configuration refused");
+    assert!(refused.contains("flet"), "{refused}");
+    let view = watch(&agent);
+    assert!(there(&view, "renamed") && answers(&view), "{view:#}");
+
+    // Other credentials hold for servers that are known.
+    let other = base.path().join("nobody.cnf");
+    std::fs::write(&other, "[client]\nuser = nobody\npassword = wrong\n").unwrap();
+    std::fs::set_permissions(&other, std::os::unix::fs::PermissionsExt::from_mode(0o600)).unwrap();
+    let ours = lab.credentials_file(Account::Headroom).display().to_string();
+    std::fs::write(&file, text.replace(&ours, &other.display().to_string())).unwrap();
+    agent.hang_up();
+    let denied =
+        |view: &Value| view["servers"][0]["unanswered"].as_str().is_some_and(|why| why.contains("nobody"));
+    until(&agent, "it is asked as somebody else", denied).await;
+    std::fs::write(&file, &text).unwrap();
+    agent.hang_up();
+    until(&agent, "it answers again", |view| answers(view) && view["servers"][0]["unanswered"].is_null())
+        .await;
+    assert!(!bare.plain("/healthz", "").is_empty());
+    drop((agent, bare));
+    lab.down().await.unwrap();
+}
+
 async fn slow(lab: &Lab) {
     let mut conn = lab.connect("a1").await.unwrap();
     send(&mut conn, "SELECT SLEEP(0.2)", 5).await;

@@ -109,10 +109,15 @@ pub struct Times {
 }
 
 impl Times {
+    /// All times in ns, to be merged with others; `None` when there is no histogram or it is damaged.
+    pub fn whole(&self) -> Option<Histogram<u64>> {
+        let bytes = base64::engine::general_purpose::STANDARD.decode(&self.histogram).ok()?;
+        Deserializer::new().deserialize(&mut bytes.as_slice()).ok()
+    }
+
     /// The time in ms below which this share lies, from the whole histogram; `None` when there is none or it is damaged.
     pub fn at(&self, quantiles: &[f64]) -> Option<Vec<f64>> {
-        let bytes = base64::engine::general_purpose::STANDARD.decode(&self.histogram).ok()?;
-        let histogram: Histogram<u64> = Deserializer::new().deserialize(&mut bytes.as_slice()).ok()?;
+        let histogram = self.whole()?;
         Some(quantiles.iter().map(|q| histogram.value_at_quantile(*q) as f64 / 1e6).collect())
     }
 }

@@ -172,11 +172,12 @@ impl Relay {
             Command::ResetConnection => true,
             _ => return None,
         };
-        let wish = self.entry.seat.tally.wish(self.entry.seat.role);
+        let seat = &self.entry.seat;
         // State that a pool makes for itself again does not outlive a check; a reset ends all state, transactions too.
-        let wanted = Wanted { light_state_too: true, all_state_too: reset, ..wish.now()? };
+        let wanted =
+            Wanted { light_state_too: true, all_state_too: reset, ..seat.tally.wish(seat.role).now()? };
         let facts = Facts::of(&self.tracker);
         let allowed = facts.may_close(wanted) || (reset && facts.idle);
-        (allowed && wish.take()).then_some(wanted.why)
+        (allowed && seat.leave()).then_some(wanted.why)
     }
 }

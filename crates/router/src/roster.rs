@@ -150,7 +150,7 @@ impl Entry {
     pub(crate) fn cancel(&self) {
         if matches!(self.order.get(), Some(Order::CloseIfIdle(_))) {
             self.order.set(None);
-            self.seat.tally.wish(self.seat.role).put_back();
+            self.seat.stay();
         }
     }
 
@@ -203,11 +203,10 @@ impl Roster {
     pub(crate) fn look(&self, now: Instant) -> bool {
         let mut more = false;
         for entry in self.entries.borrow().iter() {
-            let wish = entry.seat.tally.wish(entry.seat.role);
-            let Some(wanted) = wish.now() else { continue };
+            let Some(wanted) = entry.seat.tally.wish(entry.seat.role).now() else { continue };
             more = true;
             let ready = entry.is_quiet(wanted.quiet, now) && entry.order.get().is_none();
-            if ready && entry.facts.get().may_close(wanted) && wish.take() {
+            if ready && entry.facts.get().may_close(wanted) && entry.seat.leave() {
                 entry.order(Order::CloseIfIdle(wanted.why));
             }
         }

@@ -111,8 +111,9 @@ impl Steward {
         let replace = sight.view.config.replace;
         let departed = board.departed();
         let held: Vec<Held> = sight.tallies.iter().map(held).collect();
-        let all = held.iter().copied().chain(departed.iter().map(self::held));
-        let (readers, writers) = all.fold((0, 0), |(r, w), h| (r + h.readers, w + h.writers));
+        let all = || sight.tallies.iter().chain(&departed);
+        let [readers, writers] = [ListenerRole::Reader, ListenerRole::Writer]
+            .map(|role| all().map(|tally| tally.sessions(role)).sum::<u32>());
         self.earn(&replace, readers + writers);
         let remembered = self.remember(readers, now);
         let mut leaves: Vec<(Arc<Tally>, Leave)> =
@@ -205,7 +206,7 @@ impl Steward {
 }
 
 fn held(tally: &Arc<Tally>) -> Held {
-    Held { readers: tally.sessions(ListenerRole::Reader), writers: tally.sessions(ListenerRole::Writer) }
+    Held { readers: tally.staying(ListenerRole::Reader), writers: tally.staying(ListenerRole::Writer) }
 }
 
 /// Everybody on a server that is no longer part of the fleet.

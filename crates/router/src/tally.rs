@@ -7,6 +7,7 @@
 use crate::closed::Closed;
 use crate::pick::Because;
 use fleet::{ListenerRole, ServerName};
+use std::cell::Cell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
@@ -65,6 +66,8 @@ pub(crate) struct Block {
 pub(crate) struct Wish {
     /// Sessions that may be closed right now.
     quota: AtomicU32,
+    /// Sessions that were told to leave and still sit.
+    leaving: AtomicU32,
     /// Why, as [`Closed::index`].
     why: AtomicU8,
     /// How long a session must have been quiet, microseconds.
@@ -111,6 +114,8 @@ pub(crate) struct Seat {
     pub(crate) tally: Arc<Tally>,
     pub(crate) role: ListenerRole,
     thread: usize,
+    /// Told to leave, by right of the quota.
+    leaving: Cell<bool>,
 }
 
 /// Adds to a counter that only this thread writes: cheaper than a locked addition.
@@ -135,6 +140,12 @@ impl Tally {
     pub(crate) fn sessions(&self, role: ListenerRole) -> u32 {
         let relayed: u32 = self.blocks.iter().map(|b| b.sessions[index(role)].load(Relaxed)).sum();
         relayed + self.past.sessions(role)
+    }
+
+    /// Sessions of one role that have not been told to leave: closing one takes its time, and whoever counted it still would
+    /// close another for it.
+    pub(crate) fn staying(&self, role: ListenerRole) -> u32 {
+        self.sessions(role).saturating_sub(self.wish(role).leaving.load(Relaxed))
     }
 
     /// The wish for sessions of this role.
@@ -213,7 +224,7 @@ impl Seat {
     /// Takes a seat; counted from now on.
     pub(crate) fn take(tally: Arc<Tally>, role: ListenerRole, thread: usize) -> Self {
         tally.blocks[thread].sessions[index(role)].fetch_add(1, Relaxed);
-        Self { tally, role, thread }
+        Self { tally, role, thread, leaving: Cell::new(false) }
     }
 
     /// From here on another thread counts what this session does, in a block of its own.
@@ -222,6 +233,26 @@ impl Seat {
         let sessions = |thread: usize| &self.tally.blocks[thread].sessions[index(self.role)];
         sessions(thread).fetch_add(1, Relaxed);
         sessions(before).fetch_sub(1, Relaxed);
+    }
+
+    /// Takes the right to close this session, if the quota has one left.
+    pub(crate) fn leave(&self) -> bool {
+        let wish = self.tally.wish(self.role);
+        let may = !self.leaving.get() && wish.take();
+        if may {
+            self.leaving.set(true);
+            wish.leaving.fetch_add(1, Relaxed);
+        }
+        may
+    }
+
+    /// Gives the right back: the session stays after all.
+    pub(crate) fn stay(&self) {
+        if self.leaving.replace(false) {
+            let wish = self.tally.wish(self.role);
+            wish.leaving.fetch_sub(1, Relaxed);
+            wish.put_back();
+        }
     }
 
     fn block(&self) -> &Block {
@@ -270,6 +301,9 @@ impl Seat {
 
 impl Drop for Seat {
     fn drop(&mut self) {
+        if self.leaving.get() {
+            self.tally.wish(self.role).leaving.fetch_sub(1, Relaxed);
+        }
         self.block().sessions[index(self.role)].fetch_sub(1, Relaxed);
     }
 }
@@ -290,6 +324,23 @@ mod tests {
         let totals = tally.totals();
         assert_eq!((totals.readers, totals.writers, totals.bytes_to_client, totals.commands), (1, 0, 15, 3));
         assert_eq!(totals.closed[Closed::ClientLeft.index()], 1);
+    }
+
+    #[test]
+    fn who_was_told_to_leave_stays_no_longer_and_sits_until_gone() {
+        let tally = Arc::new(Tally::new(ServerName::new("r1"), 1));
+        let role = ListenerRole::Reader;
+        let seats: Vec<Seat> = (0..3).map(|_| Seat::take(tally.clone(), role, 0)).collect();
+        let quiet = Duration::ZERO;
+        let wanted =
+            Wanted { quota: 2, why: Closed::Balance, quiet, light_state_too: false, all_state_too: false };
+        tally.wish(role).set(Some(wanted));
+        assert!(seats[0].leave() && !seats[0].leave() && seats[1].leave() && !seats[2].leave());
+        assert_eq!((tally.sessions(role), tally.staying(role)), (3, 1));
+        seats[0].stay();
+        assert_eq!((tally.staying(role), tally.wish(role).left()), (2, 1));
+        drop(seats);
+        assert_eq!((tally.sessions(role), tally.staying(role)), (0, 0));
     }
 
     #[test]

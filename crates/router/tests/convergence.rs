@@ -19,7 +19,7 @@ use rand::{Rng, SeedableRng};
 use router::pick::{Ask, pick};
 use router::placement::{Held, PACED_AFTER, TRIM_AFTER, Urgency, decide};
 use router::view::{OwnState, View};
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -50,7 +50,7 @@ struct Router {
     tokens: f64,
     recent: VecDeque<(u64, u32)>,
     /// Since when sessions should leave each server.
-    since: HashMap<usize, u64>,
+    since: BTreeMap<usize, u64>,
 }
 
 struct World {
@@ -60,10 +60,10 @@ struct World {
     servers: Vec<(Zone, bool, Option<u64>)>,
     routers: Vec<Router>,
     /// What every zone asks for, relative to the start.
-    appetite: HashMap<Zone, f64>,
+    appetite: BTreeMap<Zone, f64>,
     /// Snapshots of the last ticks.
     past: VecDeque<Snapshot>,
-    smoothed: HashMap<Zone, f64>,
+    smoothed: BTreeMap<Zone, f64>,
     churn: bool,
     rng: StdRng,
     moves: u64,
@@ -89,7 +89,7 @@ impl World {
             routers: Vec::new(),
             appetite: zones.iter().map(|z| (Zone::new(z.0), 1.0)).collect(),
             past: VecDeque::new(),
-            smoothed: HashMap::new(),
+            smoothed: BTreeMap::new(),
             churn: true,
             moves: 0,
             log: Vec::new(),
@@ -109,7 +109,7 @@ impl World {
                     view: None,
                     tokens: 0.0,
                     recent: VecDeque::new(),
-                    since: HashMap::new(),
+                    since: BTreeMap::new(),
                 });
             }
         }
@@ -137,7 +137,7 @@ impl World {
 
     /// What `observe` would publish now.
     fn measure(&mut self) -> Snapshot {
-        let mut by_zone: HashMap<Zone, f64> = HashMap::new();
+        let mut by_zone: BTreeMap<Zone, f64> = BTreeMap::new();
         for router in &self.routers {
             let rate: f64 = router.sessions.iter().map(|s| s.rate).sum();
             *by_zone.entry(router.zone.clone()).or_default() += rate * self.appetite[&router.zone];
@@ -221,7 +221,7 @@ impl World {
 
     /// The least share of reads that any exact balance must send across zones.
     fn least_crossing(&self) -> f64 {
-        let mut demand: HashMap<Zone, f64> = HashMap::new();
+        let mut demand: BTreeMap<Zone, f64> = BTreeMap::new();
         for router in &self.routers {
             let rate: f64 = router.sessions.iter().map(|s| s.rate).sum();
             *demand.entry(router.zone.clone()).or_default() += rate * self.appetite[&router.zone];

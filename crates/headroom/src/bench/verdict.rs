@@ -27,6 +27,7 @@ use observe::verdict::{Ceilings, Name};
 use rand::seq::SliceRandom;
 use rand::{SeedableRng, rngs::StdRng};
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 use std::net::SocketAddrV4;
 use std::path::Path;
 use std::process::ExitCode;
@@ -39,6 +40,8 @@ const OUTCOMES: &str = "outcomes.json";
 const POOL_MIB: u32 = 48;
 /// Windows that are judged.
 const WINDOW: Duration = Duration::from_secs(10);
+/// How busy the machine is by itself is looked at for so long at least before each making.
+const LOOK_BEFORE: Duration = Duration::from_secs(2);
 /// A verdict that is still in force so long after its cause has gone is noted.
 const GONE_WITHIN: Duration = Duration::from_secs(20);
 
@@ -103,6 +106,12 @@ pub(super) struct Outcome {
     pub(super) gone: bool,
     /// CPU busy before it was made, 0 to 1.
     pub(super) busy_before: f64,
+    /// How long it was made.
+    #[serde(default)]
+    pub(super) seconds: u64,
+    /// What was in force at how many looks, one a second.
+    #[serde(default)]
+    pub(super) looks: BTreeMap<String, u32>,
 }
 
 /// Everything a run found.
@@ -224,8 +233,10 @@ async fn all(
     station: &Station,
     outcomes: &mut Vec<Outcome>,
 ) -> anyhow::Result<()> {
+    let mut ended = Instant::now();
     for (made, strength) in makings {
-        let outcome = one(stage, station, made, strength, Duration::from_secs(args.seconds)).await?;
+        let time = Duration::from_secs(args.seconds);
+        let outcome = one(stage, station, (made, strength), time, &mut ended).await?;
         let after = outcome.named_after_s.map_or(String::new(), |s| format!(", after {s:.0} s"));
         let right = if outcome.named == made.expected() { "right" } else { "WRONG" };
         terminal::complain(&format!("{right}: {made} at strength {strength}: {}{after}", outcome.text));
@@ -237,22 +248,25 @@ async fn all(
     Ok(())
 }
 
+/// `ended` is when the last making ended, and then when this one did.
 async fn one(
     stage: &Stage<'_>,
     station: &Station,
-    made: Making,
-    strength: u32,
+    (made, strength): (Making, u32),
     time: Duration,
+    ended: &mut Instant,
 ) -> anyhow::Result<Outcome> {
     let mut views = station.views();
     let server = stage.name(made.server());
+    // A window before, in which nothing of the last making is; much of it may have passed while its verdict went.
+    let rest = WINDOW.saturating_sub(ended.elapsed()).max(LOOK_BEFORE);
     let before = machine::cpu_times();
-    // A window before: nothing of the last making is in it.
-    tokio::time::sleep(WINDOW).await;
+    tokio::time::sleep(rest).await;
     let busy_before = machine::busy(before, machine::cpu_times());
     let began = Instant::now();
     let making = stage.make(made, strength, time).await?;
     let (mut named_after_s, mut since, mut kept) = (None, 0u32, 0u32);
+    let mut looks: BTreeMap<String, u32> = BTreeMap::new();
     let mut last = None;
     while began.elapsed() < time {
         let left = time.saturating_sub(began.elapsed());
@@ -260,7 +274,9 @@ async fn one(
             break;
         }
         let view = views.borrow_and_update().clone();
-        let right = named(&view, &server) == made.expected();
+        let now = named(&view, &server);
+        *looks.entry(table::called(now).to_owned()).or_default() += 1;
+        let right = now == made.expected();
         if right && named_after_s.is_none() && made.expected().is_some() {
             named_after_s = Some(began.elapsed().as_secs_f64());
         }
@@ -272,6 +288,7 @@ async fn one(
     }
     making.end().await?;
     stage.tidy().await?;
+    *ended = Instant::now();
     let last = last.context("nothing was judged")?;
     let seen = last.servers.iter().find(|s| s.name == server);
     let gone = gone(&mut views, &server, made).await;
@@ -286,6 +303,8 @@ async fn one(
         kept: if since > 0 { f64::from(kept) / f64::from(since) } else { 0.0 },
         gone,
         busy_before,
+        seconds: time.as_secs(),
+        looks,
     })
 }
 

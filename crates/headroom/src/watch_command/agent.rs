@@ -5,6 +5,7 @@ mod door;
 mod guard;
 mod keys;
 
+use super::station::Asked;
 use super::{Sight, metrics, page, sight_of};
 use crate::admin::no_foreign_name;
 use crate::cli::AgentArgs;
@@ -22,6 +23,8 @@ use door::Sealed;
 use keys::Keys;
 use std::process::ExitCode;
 use tokio::net::TcpListener;
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::sync::mpsc;
 
 /// Runs `headroom agent`.
 pub(crate) async fn run(args: AgentArgs, environment: &Environment) -> anyhow::Result<ExitCode> {
@@ -33,14 +36,18 @@ pub(crate) async fn run(args: AgentArgs, environment: &Environment) -> anyhow::R
     let Sight { fleet, router, objectives, webhook } =
         sight_of(&args.source, args.router.as_deref(), environment)?;
     let hook = webhook.as_ref().map(Hook::start).transpose()?;
+    let objectives = Objectives::new(&objectives, hook);
+    let has_fleet = fleet.is_some();
     let listener = TcpListener::bind(args.listen)
         .await
         .with_context(|| format!("cannot listen on {}: choose another with --listen", args.listen))?;
     let address = listener.local_addr()?;
     let watching = super::Watching::against(known_ceilings(environment), args.window)
         .asking(router)
-        .promising(Objectives::new(&objectives, hook));
+        .promising(objectives.clone());
     let station = super::Station::start(fleet, watching);
+    let hang_up = signal(SignalKind::hangup())?;
+    tokio::spawn(again(hang_up, args, environment.clone(), station.changes(), objectives, has_fleet));
     let (tls, token) = (keys.config().is_some(), keys.token().is_some());
     tracing::info!(%address, tls, token, "the agent answers: a page at /, /watch.json, /history.json, /metrics");
     let routes = guard::guarded(routes(&station, address.ip().is_loopback()), keys.tokens());
@@ -55,6 +62,37 @@ pub(crate) async fn run(args: AgentArgs, environment: &Environment) -> anyhow::R
     station.stop().await;
     served?;
     Ok(exit::DONE)
+}
+
+/// Reads the configuration again on HUP and takes it over, or says why not and changes nothing.
+async fn again(
+    mut hang_up: Signal,
+    args: AgentArgs,
+    environment: Environment,
+    changes: mpsc::Sender<Asked>,
+    objectives: Objectives,
+    mut has_fleet: bool,
+) {
+    while hang_up.recv().await.is_some() {
+        let read = sight_of(&args.source, args.router.as_deref(), &environment).and_then(|sight| {
+            if has_fleet && sight.fleet.is_none() {
+                bail!("nothing says where the servers are any more");
+            }
+            let hook = sight.webhook.as_ref().map(Hook::start).transpose()?;
+            Ok((sight, hook))
+        });
+        match read {
+            Ok((Sight { fleet, router, objectives: promised, .. }, hook)) => {
+                has_fleet = fleet.is_some();
+                objectives.change(&promised, hook);
+                if changes.send(Asked { fleet, router }).await.is_err() {
+                    return;
+                }
+                tracing::info!("configuration read again");
+            }
+            Err(error) => tracing::error!("configuration refused, the one of before stays: {error:#}"),
+        }
+    }
 }
 
 fn routes(station: &super::Station, loopback: bool) -> Router {

@@ -52,8 +52,18 @@ pub(crate) struct Watching {
 pub(crate) struct Station {
     views: watch::Receiver<Arc<WatchView>>,
     kept: Kept,
+    changes: mpsc::Sender<Asked>,
     stop: CancellationToken,
     task: JoinHandle<()>,
+}
+
+/// Who is asked.
+#[derive(Clone)]
+pub(crate) struct Asked {
+    /// The servers; `None` is this host alone.
+    pub(crate) fleet: Option<FleetConfig>,
+    /// The router in front of them.
+    pub(crate) router: Option<AdminClient>,
 }
 
 /// What a server's task tells the loop.
@@ -84,8 +94,15 @@ impl Station {
     pub(crate) fn start(fleet: Option<FleetConfig>, watching: Watching) -> Self {
         let (publish, views) = watch::channel(Arc::new(WatchView::default()));
         let (stop, kept) = (CancellationToken::new(), Kept::new());
-        let task = tokio::spawn(observe_all(fleet, watching, kept.clone(), publish, stop.clone()));
-        Self { views, kept, stop, task }
+        let (changes, changed) = mpsc::channel(1);
+        let told = Told { publish, changed };
+        let task = tokio::spawn(observe_all(fleet, watching, kept.clone(), told, stop.clone()));
+        Self { views, kept, changes, stop, task }
+    }
+
+    /// Says who is asked from now on; what was read stays. A station without a fleet begins to watch one, none forgets its own.
+    pub(crate) fn changes(&self) -> mpsc::Sender<Asked> {
+        self.changes.clone()
     }
 
     /// What was read so far.
@@ -105,16 +122,22 @@ impl Station {
     }
 }
 
+/// How the loop is spoken with.
+struct Told {
+    publish: watch::Sender<Arc<WatchView>>,
+    changed: mpsc::Receiver<Asked>,
+}
+
 async fn observe_all(
     fleet: Option<FleetConfig>,
     watching: Watching,
     kept: Kept,
-    publish: watch::Sender<Arc<WatchView>>,
+    mut told: Told,
     stop: CancellationToken,
 ) {
     let who = fleet.as_ref().map(|fleet| fleet.credentials.clone()).unwrap_or_default();
-    let watcher = fleet.map(Watcher::start);
-    let snapshots = watcher.as_ref().map(Watcher::snapshots);
+    let mut watcher = fleet.map(Watcher::start);
+    let mut snapshots = watcher.as_ref().map(Watcher::snapshots);
     let (tell, mut news) = mpsc::channel(256);
     let mut desk = Desk::new(watching, who, kept, tell, stop.clone());
     let mut tick = tokio::time::interval(EVERY);
@@ -123,12 +146,23 @@ async fn observe_all(
         tokio::select! {
             () = stop.cancelled() => break,
             Some(one) = news.recv() => desk.take(one),
+            Some(Asked { fleet, router }) = told.changed.recv() => {
+                desk.ask_router(router);
+                if let Some(fleet) = fleet {
+                    desk.ask_as(fleet.credentials.clone());
+                    match &watcher {
+                        Some(watcher) => watcher.reconfigure(fleet),
+                        None => watcher = Some(Watcher::start(fleet)),
+                    }
+                    snapshots = watcher.as_ref().map(Watcher::snapshots);
+                }
+            }
             _ = tick.tick() => {
                 let snapshot = snapshots.as_ref().map(|snapshots| snapshots.borrow().clone());
                 if let Some(snapshot) = &snapshot {
                     desk.follow(snapshot);
                 }
-                publish.send_replace(Arc::new(desk.judge(snapshot.as_deref())));
+                told.publish.send_replace(Arc::new(desk.judge(snapshot.as_deref())));
             }
         }
     }
@@ -141,6 +175,8 @@ async fn observe_all(
 struct Desk {
     watching: Watching,
     router: Option<watch::Receiver<Option<Arc<RouterWatch>>>>,
+    /// Ends the asking of this router.
+    router_asked_by: CancellationToken,
     kept: Kept,
     promises: Promises,
     usual: Usual,
@@ -168,8 +204,10 @@ impl Desk {
     ) -> Self {
         let window = watching.window;
         let router = watching.router.clone();
+        let router_asked_by = stop.child_token();
         Self {
-            router: router.map(|client| router::ask(client, kept.clone(), stop.child_token())),
+            router: router.map(|client| router::ask(client, kept.clone(), router_asked_by.clone())),
+            router_asked_by,
             kept,
             promises: Promises::new(watching.objectives.clone()),
             watching,
@@ -213,6 +251,35 @@ impl Desk {
         }
     }
 
+    /// Asks another router from now on, or none.
+    fn ask_router(&mut self, router: Option<AdminClient>) {
+        let address =
+            |client: &Option<AdminClient>| client.as_ref().map(|client| client.address().to_owned());
+        if address(&router) == address(&self.watching.router) {
+            return;
+        }
+        self.router_asked_by.cancel();
+        self.router_asked_by = self.stop.child_token();
+        let stop = self.router_asked_by.clone();
+        self.router = router.clone().map(|client| router::ask(client, self.kept.clone(), stop));
+        self.requests = None;
+        self.watching.router = router;
+    }
+
+    /// Asks every server with these credentials from now on; what it said before stays.
+    fn ask_as(&mut self, who: Credentials) {
+        if who == self.who {
+            return;
+        }
+        self.who = who;
+        for (name, watched) in &mut self.servers {
+            watched.asked_by.cancel();
+            watched.asked_by = self.stop.child_token();
+            let sampler = Sampler::new(watched.reach.clone(), self.who.clone(), DEADLINE);
+            tokio::spawn(ask(name.clone(), sampler, self.tell.clone(), watched.asked_by.clone()));
+        }
+    }
+
     /// A task for each server of the fleet, none for those that left it.
     fn follow(&mut self, snapshot: &Snapshot) {
         self.servers.retain(|name, watched| {
@@ -238,6 +305,7 @@ impl Desk {
                 data_disk: None,
                 why_not: Some("not asked yet".to_owned()),
                 kept_at: None,
+                reach: server.reach.clone(),
                 asked_by: stop,
             };
             self.servers.insert(server.name.clone(), watched);

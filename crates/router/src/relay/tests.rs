@@ -141,7 +141,7 @@ fn want_one(entry: &Entry) {
 /// Orders the close as the roster does.
 fn order(entry: &Entry) {
     want_one(entry);
-    assert!(entry.seat.tally.wish(ListenerRole::Reader).take());
+    assert!(entry.seat.leave());
     entry.order(Order::CloseIfIdle(Closed::Balance));
 }
 

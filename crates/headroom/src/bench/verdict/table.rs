@@ -11,15 +11,48 @@ pub(super) fn right(outcomes: &[Outcome]) -> f64 {
     if outcomes.is_empty() { 0.0 } else { right as f64 / outcomes.len() as f64 }
 }
 
+/// What a verdict is called in tables; `None` is that nothing was named.
+pub(super) fn called(name: Option<Name>) -> &'static str {
+    name.map_or("none", |name| name.rule().called)
+}
+
+/// How long each was made: parts of a run may differ.
+fn times(run: &Run) -> String {
+    let told = || run.outcomes.iter().map(|outcome| outcome.seconds).filter(|seconds| *seconds > 0);
+    match (told().min().unwrap_or(run.seconds), told().max().unwrap_or(run.seconds)) {
+        (least, most) if least == most => format!("{most} s"),
+        (least, most) => format!("{least} to {most} s"),
+    }
+}
+
+/// How long nothing was made, and what was named all the same.
+fn healthy(outcomes: &[Outcome]) -> String {
+    let of_these = || outcomes.iter().filter(|outcome| outcome.made == Making::Healthy);
+    let seconds: u64 = of_these().map(|outcome| outcome.seconds).sum();
+    let mut looks: BTreeMap<&str, u32> = BTreeMap::new();
+    for (name, count) in of_these().flat_map(|outcome| &outcome.looks) {
+        *looks.entry(name).or_default() += count;
+    }
+    let all: u32 = looks.values().sum();
+    if all == 0 {
+        return String::new();
+    }
+    let quiet = looks.remove(called(None)).unwrap_or(0);
+    let others: Vec<String> = looks.iter().map(|(name, count)| format!("{name} at {count}")).collect();
+    let words = if others.is_empty() { "nothing else ever".to_owned() } else { others.join(", ") };
+    let minutes = seconds as f64 / 60.0;
+    format!("\nHealthy for {minutes:.1} min in all: nothing was named at {quiet} of {all} looks, {words}.\n")
+}
+
 /// The report.
 pub(super) fn markdown(run: &Run, date: &str) -> String {
     let busy: Vec<f64> = run.outcomes.iter().map(|outcome| outcome.busy_before).collect();
     let mut text = format!(
-        "# Verdicts, {date}\n\n{}; each made for {} s. CPU busy before anything was made: {:.0} % (median): {}.\n\n\
+        "# Verdicts, {date}\n\n{}; each made for {}. CPU busy before anything was made: {:.0} % (median): {}.\n\n\
          Right in {:.0} % of {} makings. Watching took {:.2} % of a core and {} MiB (the program that made the trouble, \
          its clients and threads included).\n\n",
         run.server,
-        run.seconds,
+        times(run),
         statistics::median(&busy).unwrap_or(0.0) * 100.0,
         if statistics::median(&busy).unwrap_or(0.0) > 0.3 {
             "this machine was not idle, so that the CPU is a bottleneck of its own"
@@ -47,8 +80,7 @@ pub(super) fn markdown(run: &Run, date: &str) -> String {
     let mut columns: Vec<Option<Name>> = rows.values().flat_map(|row| row.keys().copied()).collect();
     columns.sort_unstable();
     columns.dedup();
-    let heading = |name: &Option<Name>| name.map_or("none", |name| name.rule().called).to_owned();
-    let headings: Vec<String> = columns.iter().map(heading).collect();
+    let headings: Vec<&str> = columns.iter().map(|name| called(*name)).collect();
     text.push_str(&format!(
         "| made | named: {} | right after (median) | at the latest |\n",
         headings.join(" | ")
@@ -75,6 +107,7 @@ pub(super) fn markdown(run: &Run, date: &str) -> String {
         };
         text.push_str(&format!("| {made} | {} | {after} |\n", cells.join(" | ")));
     }
+    text.push_str(&healthy(&run.outcomes));
     let stayed = run.outcomes.iter().filter(|outcome| !outcome.gone).count();
     if stayed > 0 {
         text.push_str(&format!("\n{stayed} verdicts were still in force 20 s after their cause had gone.\n"));
@@ -99,6 +132,8 @@ mod tests {
             kept: 1.0,
             gone: true,
             busy_before: 0.1,
+            seconds: 300,
+            looks: BTreeMap::from([("none".to_owned(), 298), ("the CPU".to_owned(), 2)]),
         };
         let outcomes = vec![
             outcome(Making::Healthy, None),
@@ -118,5 +153,9 @@ mod tests {
         let text = markdown(&run, "2026-11-20");
         assert!(text.contains("| row-locks |  | 1 | **1** | 5 s | 5 s |"), "{text}");
         assert!(text.contains("| healthy | **1** |"), "{text}");
+        assert!(
+            text.contains("Healthy for 5.0 min in all: nothing was named at 298 of 300 looks, the CPU at 2."),
+            "{text}"
+        );
     }
 }

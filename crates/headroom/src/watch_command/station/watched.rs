@@ -4,7 +4,7 @@ use crate::watch_command::course::ServerNow;
 use crate::watch_command::history::Kept;
 use crate::watch_command::promise::Heard;
 use crate::watch_command::view;
-use fleet::ServerName;
+use fleet::{Address, ServerName};
 use observe::Recent;
 use observe::host::{Places, disk};
 use observe::verdict::{Settling, Window};
@@ -21,6 +21,7 @@ pub(super) struct Watched {
     pub(super) data_disk: Option<(String, Option<String>)>,
     pub(super) why_not: Option<String>,
     pub(super) kept_at: Option<Instant>,
+    pub(super) reach: Address,
     pub(super) asked_by: CancellationToken,
 }
 

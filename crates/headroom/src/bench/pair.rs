@@ -1,0 +1,457 @@
+//! `headroom bench pair`: two ways to one server in turn, a fraction of a second each, over sessions that stay open.
+//!
+//! A difference of a few per cent drowns between loads of seconds: a machine's mood changes faster. Here both ways have
+//! their sessions at the same time, and one load generator sends over the one and over the other in turn, A B B A, while
+//! the other rests. What is compared is a **block**: sessions made anew, then some turns; a block gives one ratio, because
+//! sessions that stay where the scheduler put them err alike in all turns of a block.
+//!
+//! The router of a way lives as long as its comparison. Its CPU is counted in both turns: what it uses while nothing comes by it is
+//! its own housekeeping, what it uses beyond that is the price of what goes by.
+
+mod report;
+
+use super::server::Server;
+use super::statistics::Ratio;
+use super::subject::{PORTS, Running, Site, ports_are_free};
+use super::{output, plan::Subject, process, sysbench};
+use crate::interrupted::interrupted;
+use crate::machine::Machine;
+use crate::{exit, terminal};
+use anyhow::{Context, anyhow, bail};
+use clap::Args;
+use fleet::config::DataPath;
+use hdrhistogram::Histogram;
+use load::workload::sysbench::Options;
+use load::{Account, Arrivals, Load, Outcome, Plan, Target, Workload};
+use serde::Serialize;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+/// Turns of a block: each way has half of them, and neither is always first.
+const TURNS: [Way; 8] =
+    [Way::Ours, Way::Other, Way::Other, Way::Ours, Way::Other, Way::Ours, Way::Ours, Way::Other];
+/// Sent over each way before a block's turns, not counted.
+const WARM_UP: Duration = Duration::from_millis(150);
+/// Beside the turns: making sessions and warming up.
+const BESIDE_S: f64 = 0.6;
+const GRACE: Duration = Duration::from_secs(5);
+const QUIET_LOOK: Duration = Duration::from_secs(2);
+/// A run that takes so many times as long as planned hangs.
+const PATIENCE: f64 = 4.0;
+
+/// Flags of `headroom bench pair`.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct PairArgs {
+    /// Blocks of each comparison: each gives one ratio.
+    #[arg(long, default_value_t = 30, value_parser = clap::value_parser!(u32).range(2..=1000))]
+    blocks: u32,
+    /// Milliseconds of each turn; a block has four for each way.
+    #[arg(long, default_value_t = 400, value_parser = clap::value_parser!(u64).range(50..=10_000))]
+    turn: u64,
+    /// Clients at once of the comparisons of zero-hop with direct.
+    #[arg(long, value_delimiter = ',', default_values_t = [1, 16, 256],
+          value_parser = clap::value_parser!(u32).range(1..=1024))]
+    clients: Vec<u32>,
+    /// Rows of the table.
+    #[arg(long, default_value_t = 100_000, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    rows: u32,
+    /// A smoke run of about half a minute.
+    #[arg(long)]
+    quick: bool,
+    /// The first of twelve ports on 127.0.0.1 that are taken for the run.
+    #[arg(long, default_value_t = 23_400, value_parser = clap::value_parser!(u16).range(1024..=32_000))]
+    port: u16,
+    /// From which keys are drawn.
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Where the run's files go [default: benchmarks/runs/YYYY-MM-DD-pair, with --quick target/bench].
+    #[arg(long)]
+    out: Option<PathBuf>,
+    /// Print everything as JSON instead of tables.
+    #[arg(long)]
+    json: bool,
+}
+
+/// Whose turn it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Way {
+    /// What is asked about.
+    Ours,
+    /// What it is held against.
+    Other,
+}
+
+/// What is held against what.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case", tag = "what")]
+enum Comparison {
+    /// Direct against direct: differs by chance alone, which is a test of the method.
+    Control { clients: u32 },
+    /// Zero-hop without insight against direct.
+    ZeroHop { clients: u32 },
+    /// Insight on against off, past the router.
+    InsightPast { clients: u32 },
+    /// Insight on against off, through the relay.
+    InsightRelayed { clients: u32 },
+}
+
+/// Both ways over the turns of a block.
+#[derive(Clone, Debug, Serialize)]
+struct Block {
+    #[serde(flatten)]
+    comparison: Comparison,
+    ours: Side,
+    other: Side,
+}
+
+/// One way over its turns of a block.
+#[derive(Clone, Copy, Debug, Default, Serialize)]
+struct Side {
+    qps: f64,
+    p50_ms: f64,
+    p99_ms: f64,
+    /// CPU of our router (the first way's, where both have one) in these turns, as a share of one core.
+    router_cpu: Option<f64>,
+}
+
+/// A comparison over its blocks.
+#[derive(Clone, Debug, Serialize)]
+struct Row {
+    #[serde(flatten)]
+    comparison: Comparison,
+    ours_qps: f64,
+    other_qps: f64,
+    qps: Option<Ratio>,
+    p50: Option<Ratio>,
+    p99: Option<Ratio>,
+    /// CPU of our router as a share of one core: in its turns, and while it rests.
+    router_cpu: Option<(f64, f64)>,
+}
+
+/// All that is kept of a run.
+#[derive(Debug, Serialize)]
+struct Report {
+    date: String,
+    machine: Machine,
+    warnings: Vec<String>,
+    blocks_each: u32,
+    turn_ms: u64,
+    rows: Vec<Row>,
+    promises: Vec<super::promise::Promise>,
+    blocks: Vec<Block>,
+}
+
+/// Measures, writes the run's directory, prints the tables; "no" when a promise was missed.
+pub(crate) async fn run(mut args: PairArgs) -> anyhow::Result<ExitCode> {
+    if args.quick {
+        (args.blocks, args.turn) = (2, 100);
+    }
+    let directory = output::Directory::new(args.out.as_deref(), "pair", args.quick)?;
+    ports_are_free(args.port)?;
+    ports_are_free(args.port + PORTS)?;
+    let (comparisons, mut warnings) = args.comparisons();
+    let planned = args.seconds(comparisons.len());
+    terminal::complain(&format!(
+        "{} comparisons of {} blocks, about {:.0} min. Result: {}",
+        comparisons.len(),
+        args.blocks,
+        planned / 60.0,
+        directory.path().display()
+    ));
+    let most = Duration::from_secs_f64(planned * PATIENCE + 60.0);
+    let mut machine = Machine::look(&[], QUIET_LOOK).await?;
+    let sessions = args.clients.iter().copied().max().unwrap_or(0).max(INSIGHT_CLIENTS);
+    let server = Server::up(&output::scratch(), 2 * sessions).await?;
+    machine.programs.push(("server".to_owned(), server.version.clone()));
+    let stop = Arc::new(AtomicBool::new(false));
+    let measured = tokio::select! {
+        measured = args.measure(&comparisons, &server, sessions, &machine, &stop) => measured,
+        () = tokio::time::sleep(most) => Err(anyhow!("not over after {most:?}: given up")),
+        () = interrupted() => Err(anyhow!("interrupted: everything that was started is stopped")),
+    };
+    stop.store(true, std::sync::atomic::Ordering::Relaxed);
+    server.down().await?;
+    let blocks = measured?;
+    warnings.extend(args.warnings(&machine));
+    let rows: Vec<Row> = comparisons.iter().filter_map(|comparison| Row::of(*comparison, &blocks)).collect();
+    let report = Report {
+        date: directory.date().to_owned(),
+        machine,
+        warnings,
+        blocks_each: args.blocks,
+        turn_ms: args.turn,
+        promises: report::promises(&rows),
+        rows,
+        blocks,
+    };
+    let path = directory.create()?;
+    std::fs::write(path.join("blocks.json"), serde_json::to_string_pretty(&report)? + "\n")?;
+    let text = report::markdown(&report);
+    std::fs::write(path.join("summary.md"), &text)?;
+    if args.json {
+        terminal::print_json(&report)?;
+    } else {
+        terminal::print(&text)?;
+    }
+    Ok(if report.promises.iter().all(|promise| promise.met) { exit::DONE } else { exit::no() })
+}
+
+/// Clients of the comparisons of insight, and of the control.
+const INSIGHT_CLIENTS: u32 = 16;
+
+impl PairArgs {
+    /// What can be compared here, and what cannot in words.
+    fn comparisons(&self) -> (Vec<Comparison>, Vec<String>) {
+        let clients = INSIGHT_CLIENTS;
+        let mut comparisons = vec![Comparison::Control { clients }];
+        let mut warnings = Vec::new();
+        match zerohop::possible() {
+            Ok(()) => {
+                let zero_hop = |clients: &u32| Comparison::ZeroHop { clients: *clients };
+                comparisons.extend(self.clients.iter().map(zero_hop));
+                comparisons.push(Comparison::InsightPast { clients });
+            }
+            Err(why) => warnings.push(format!("no zero-hop here: {why}")),
+        }
+        comparisons.push(Comparison::InsightRelayed { clients });
+        (comparisons, warnings)
+    }
+
+    fn seconds(&self, comparisons: usize) -> f64 {
+        let block = TURNS.len() as f64 * self.turn as f64 / 1e3 + BESIDE_S;
+        comparisons as f64 * f64::from(self.blocks) * block
+    }
+
+    fn warnings(&self, machine: &Machine) -> Vec<String> {
+        let mut warnings = Vec::new();
+        if cfg!(debug_assertions) {
+            warnings
+                .push("headroom is a DEBUG build: its figures mean nothing; use a release build".to_owned());
+        }
+        if machine.was_busy() {
+            warnings.push(format!(
+                "others used {:.0} % of the CPU before the run: repeat it on a quiet machine",
+                machine.busy_before * 100.0
+            ));
+        }
+        if self.quick {
+            warnings.push("a smoke run: it shows that everything works, not how fast".to_owned());
+        }
+        warnings
+    }
+
+    async fn measure(
+        &self,
+        comparisons: &[Comparison],
+        server: &Server,
+        sessions: u32,
+        machine: &Machine,
+        stop: &Arc<AtomicBool>,
+    ) -> anyhow::Result<Vec<Block>> {
+        let (at, options) = (target(server.address), self.options());
+        tokio::task::spawn_blocking(move || load::tables::prepare(&at, &options, 2, 1, |_| ())).await??;
+        let directory = server.directory().join("bench");
+        std::fs::create_dir(&directory).context("making a directory for configurations")?;
+        let site = |number: u16| Site {
+            server: server.address,
+            option_file: server.option_file(),
+            first_port: self.port + number * PORTS,
+            directory: directory.clone(),
+            cores: machine.cores,
+            sessions,
+            haproxy: PathBuf::new(),
+            haproxy_newer: None,
+            mysql_router: None,
+            headroom: PathBuf::new(),
+        };
+        let ourselves = std::env::current_exe().context("finding our own program")?;
+        let sites = [0, 1].map(|number| Site { headroom: ourselves.clone(), ..site(number) });
+        let mut blocks = Vec::new();
+        for comparison in comparisons {
+            let [ours, other] = comparison.subjects();
+            let mut ours = Running::start(ours, &sites[0]).await?;
+            let other = Running::start(other, &sites[1]).await?;
+            let router = ours.pid()?;
+            for number in 0..self.blocks {
+                let pair = Pair {
+                    plans: [ours.address, other.address].map(|address| self.plan(*comparison, address)),
+                    turn: Duration::from_millis(self.turn),
+                    router,
+                    seed: self.seed + 1000 * u64::from(number),
+                    stop: stop.clone(),
+                };
+                let [ours, other] = tokio::task::spawn_blocking(move || pair.block()).await??;
+                blocks.push(Block { comparison: *comparison, ours, other });
+            }
+            if let Some(row) = Row::of(*comparison, &blocks) {
+                terminal::complain(&report::line(&row));
+            }
+            ours.stop().await?;
+            other.stop().await?;
+        }
+        Ok(blocks)
+    }
+
+    fn options(&self) -> Options {
+        Options { tables: 1, table_size: self.rows, ..Options::default() }
+    }
+
+    fn plan(&self, comparison: Comparison, address: SocketAddr) -> anyhow::Result<Plan> {
+        let workload = load::workload::sysbench::workload("oltp_point_select", &self.options());
+        let clients = comparison.clients();
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        Ok(Plan {
+            workload: Arc::<Workload>::from(workload.context("sysbench's own")?),
+            target: target(address),
+            clients,
+            idle: 0,
+            read_only: true,
+            threads: Plan::usual_threads(clients, cores),
+            busy: false,
+            data_path: DataPath::Auto,
+            arrivals: Arrivals::closed(),
+            warm_up: WARM_UP,
+            time: Duration::from_millis(self.turn),
+            grace: GRACE,
+            seed: self.seed,
+            objective: None,
+        })
+    }
+}
+
+impl Comparison {
+    fn clients(self) -> u32 {
+        match self {
+            Self::Control { clients }
+            | Self::ZeroHop { clients }
+            | Self::InsightPast { clients }
+            | Self::InsightRelayed { clients } => clients,
+        }
+    }
+
+    /// What is asked about, and what it is held against.
+    fn subjects(self) -> [Subject; 2] {
+        match self {
+            Self::Control { .. } => [Subject::Direct, Subject::Direct],
+            Self::ZeroHop { .. } => [Subject::HeadroomZeroHop, Subject::Direct],
+            Self::InsightPast { .. } => [Subject::HeadroomZeroHopInsight, Subject::HeadroomZeroHop],
+            Self::InsightRelayed { .. } => [Subject::Headroom, Subject::HeadroomInsightOff],
+        }
+    }
+}
+
+/// One block that is to be measured: everything that a thread of its own needs.
+struct Pair {
+    plans: [anyhow::Result<Plan>; 2],
+    turn: Duration,
+    router: Option<u32>,
+    seed: u64,
+    stop: Arc<AtomicBool>,
+}
+
+/// What came of a way's turns so far.
+struct Turns {
+    load: Load,
+    answered: u64,
+    time: Duration,
+    router: Duration,
+    times: Histogram<u64>,
+}
+
+impl Pair {
+    /// Makes the sessions of both ways, lets them take turns, and closes them.
+    fn block(self) -> anyhow::Result<[Side; 2]> {
+        let Self { plans, turn, router, seed, stop } = self;
+        let [ours, other] = plans;
+        let mut ways = [Turns::begin(ours?)?, Turns::begin(other?)?];
+        for way in &ways {
+            way.load.send(&Arrivals::closed(), WARM_UP, seed, &stop, |_| ())?;
+        }
+        for (number, turn_of) in (1u64..).zip(TURNS) {
+            let before = router.map(process::cpu).transpose()?;
+            let way = &mut ways[usize::from(turn_of == Way::Other)];
+            let outcome = way.load.send(&Arrivals::closed(), turn, seed + number, &stop, |_| ())?;
+            way.add(&outcome)?;
+            if let (Some(pid), Some(before)) = (router, before) {
+                way.router += process::cpu(pid)?.saturating_sub(before);
+            }
+        }
+        Ok(ways.map(|way| way.side(router.is_some())))
+    }
+}
+
+impl Turns {
+    fn begin(plan: Plan) -> anyhow::Result<Self> {
+        Ok(Self {
+            load: Load::connect(plan)?,
+            answered: 0,
+            time: Duration::ZERO,
+            router: Duration::ZERO,
+            times: Histogram::new(3)?,
+        })
+    }
+
+    fn add(&mut self, outcome: &Outcome) -> anyhow::Result<()> {
+        let totals = &outcome.totals;
+        if totals.failed + totals.unfinished > 0 {
+            bail!(
+                "{} statements failed or were not answered; none are allowed",
+                totals.failed + totals.unfinished
+            );
+        }
+        self.answered += totals.queries;
+        self.time += Duration::from_secs_f64(outcome.seconds);
+        self.times.add(outcome.response.whole().context("the histogram of a turn")?)?;
+        Ok(())
+    }
+
+    fn side(self, has_router: bool) -> Side {
+        let seconds = self.time.as_secs_f64();
+        let at = |quantile: f64| self.times.value_at_quantile(quantile) as f64 / 1e6;
+        Side {
+            qps: self.answered as f64 / seconds,
+            p50_ms: at(0.5),
+            p99_ms: at(0.99),
+            router_cpu: has_router.then(|| self.router.as_secs_f64() / seconds),
+        }
+    }
+}
+
+impl Row {
+    fn of(comparison: Comparison, blocks: &[Block]) -> Option<Self> {
+        let of: Vec<&Block> = blocks.iter().filter(|block| block.comparison == comparison).collect();
+        let middle = |figure: &dyn Fn(&Block) -> f64| {
+            super::statistics::median(&of.iter().map(|block| figure(block)).collect::<Vec<_>>())
+        };
+        let ratio = |figure: fn(&Side) -> f64| {
+            Ratio::of(&of.iter().map(|b| (figure(&b.ours), figure(&b.other))).collect::<Vec<_>>())
+        };
+        // A mean and not a median: CPU time is counted in ticks, and most turns of a router that rests have none.
+        let mean = |side: fn(&Block) -> &Side| {
+            let shares: Option<Vec<f64>> = of.iter().map(|block| side(block).router_cpu).collect();
+            shares.map(|shares| shares.iter().sum::<f64>() / shares.len() as f64)
+        };
+        Some(Self {
+            comparison,
+            ours_qps: middle(&|block| block.ours.qps)?,
+            other_qps: middle(&|block| block.other.qps)?,
+            qps: ratio(|side| side.qps),
+            p50: ratio(|side| side.p50_ms),
+            p99: ratio(|side| side.p99_ms),
+            router_cpu: mean(|block| &block.ours).zip(mean(|block| &block.other)),
+        })
+    }
+}
+
+fn target(address: SocketAddr) -> Target {
+    let account = Account {
+        user: sysbench::ACCOUNT.to_owned(),
+        database: sysbench::DATABASE.to_owned(),
+        ..Account::default()
+    };
+    Target::single(fleet::Address::tcp(address.ip().to_string(), address.port()), account)
+}

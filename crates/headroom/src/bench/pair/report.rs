@@ -1,0 +1,152 @@
+//! What was asked and what came of it, and the run as Markdown that reads as well on a terminal.
+
+use super::super::promise::{self, Promise};
+use super::super::report::section::section;
+use super::super::statistics::Ratio;
+use super::{Comparison, Report, Row};
+
+/// Zero-hop is to be this near to direct.
+const NEAR: f64 = 0.03;
+/// What insight may cost of the QPS without.
+const INSIGHT: f64 = 0.05;
+/// What "no CPU" is: of one core, beyond housekeeping.
+const NO_CPU: f64 = 0.005;
+
+/// All of them, of what was measured. One is kept when all of its interval is on the right side.
+pub(super) fn promises(rows: &[Row]) -> Vec<Promise> {
+    let mut promises = Vec::new();
+    for row in rows {
+        let name = name(row.comparison);
+        let mut ask = |asked: String, ratio: Option<Ratio>, met: &dyn Fn(f64) -> bool| {
+            let Some(ratio) = ratio else { return };
+            let (low, high) = ratio.interval.unwrap_or((0.0, f64::INFINITY));
+            let words = match (met(low), met(high)) {
+                (true, true) => "",
+                (false, false) => "",
+                _ => ", undecided",
+            };
+            promises.push(Promise::new(&asked, text(Some(ratio)) + words, met(low) && met(high)));
+        };
+        match row.comparison {
+            Comparison::Control { .. } => {}
+            Comparison::ZeroHop { .. } => {
+                ask(format!("{name}: QPS at least 0.97 of direct"), row.qps, &|at| at >= 1.0 - NEAR);
+                ask(format!("{name}: p99 at most 1.03 of direct"), row.p99, &|at| at <= 1.0 + NEAR);
+                if let Some((busy, rests)) = row.router_cpu {
+                    promises.push(Promise::new(
+                        &format!("{name}: no CPU of headroom beyond its housekeeping (0.5 % of a core)"),
+                        format!("{:.2} % under load, {:.2} % at rest", busy * 100.0, rests * 100.0),
+                        busy - rests <= NO_CPU,
+                    ));
+                }
+            }
+            Comparison::InsightPast { .. } | Comparison::InsightRelayed { .. } => {
+                ask(format!("{name}: QPS at least 0.95 of without"), row.qps, &|at| at >= 1.0 - INSIGHT);
+            }
+        }
+    }
+    promises
+}
+
+/// The whole summary.
+pub(super) fn markdown(report: &Report) -> String {
+    let mut text = format!(
+        "# Two ways in turn, {}, {} blocks of four turns of {} ms each\n\n{}, {} cores, kernel {}, {}\n\n",
+        report.date,
+        report.blocks_each,
+        report.turn_ms,
+        report.machine.cpu,
+        report.machine.cores,
+        report.machine.kernel,
+        report.machine.programs.iter().map(|(name, v)| format!("{name} {v}")).collect::<Vec<_>>().join("; ")
+    );
+    for warning in &report.warnings {
+        text.push_str(&format!("**{warning}**\n\n"));
+    }
+    text.push_str(&promise::table(&report.promises));
+    let head = [
+        "what",
+        ">QPS",
+        ">QPS of the other",
+        ">ratio (95 %)",
+        ">p50 ratio (95 %)",
+        ">p99 ratio (95 %)",
+        ">router's CPU, % of a core: in its turns",
+        ">at rest",
+    ];
+    let rows = report.rows.iter().map(|row| {
+        let share = |of: Option<f64>| of.map_or("-".to_owned(), |share| format!("{:.2}", share * 100.0));
+        vec![
+            name(row.comparison),
+            format!("{:.0}", row.ours_qps),
+            format!("{:.0}", row.other_qps),
+            self::text(row.qps),
+            self::text(row.p50),
+            self::text(row.p99),
+            share(row.router_cpu.map(|(busy, _)| busy)),
+            share(row.router_cpu.map(|(_, rests)| rests)),
+        ]
+    });
+    text + &section("Ratios within a block", &head, rows)
+}
+
+/// One comparison, once it is done.
+pub(super) fn line(row: &Row) -> String {
+    format!("{}: QPS {}, p50 {}, p99 {}", name(row.comparison), text(row.qps), text(row.p50), text(row.p99))
+}
+
+fn name(comparison: Comparison) -> String {
+    let what = match comparison {
+        Comparison::Control { .. } => "direct against direct, which is chance alone",
+        Comparison::ZeroHop { .. } => "zero-hop against direct",
+        Comparison::InsightPast { .. } => "insight on against off, past the router",
+        Comparison::InsightRelayed { .. } => "insight on against off, relayed",
+    };
+    let clients = comparison.clients();
+    format!("{what}, {clients} client{}", if clients == 1 { "" } else { "s" })
+}
+
+fn text(ratio: Option<Ratio>) -> String {
+    match ratio {
+        None => "-".to_owned(),
+        Some(Ratio { mean, interval: None, .. }) => format!("{mean:.3}"),
+        Some(Ratio { mean, interval: Some((low, high)), .. }) => format!("{mean:.3} ({low:.3} to {high:.3})"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row(comparison: Comparison, qps: (f64, f64)) -> Row {
+        let ratio = |interval: (f64, f64)| {
+            Some(Ratio {
+                rounds: 30,
+                median: 1.0,
+                mean: f64::midpoint(interval.0, interval.1),
+                interval: Some(interval),
+            })
+        };
+        Row {
+            comparison,
+            ours_qps: 1.0,
+            other_qps: 1.0,
+            qps: ratio(qps),
+            p50: None,
+            p99: ratio((0.99, 1.01)),
+            router_cpu: Some((0.006, 0.004)),
+        }
+    }
+
+    #[test]
+    fn a_promise_is_kept_when_all_of_its_interval_is_and_undecided_when_a_part_is() {
+        let zero_hop = |qps| promises(&[row(Comparison::ZeroHop { clients: 1 }, qps)]);
+        let met = |promises: Vec<Promise>| promises.iter().map(|promise| promise.met).collect::<Vec<_>>();
+        assert_eq!(met(zero_hop((0.98, 1.02))), [true, true, true]);
+        assert_eq!(met(zero_hop((0.96, 1.02))), [false, true, true]);
+        assert!(zero_hop((0.96, 1.02))[0].measured.ends_with("undecided"));
+        assert!(!zero_hop((0.90, 0.92))[0].measured.ends_with("undecided"));
+        assert_eq!(met(promises(&[row(Comparison::InsightPast { clients: 16 }, (0.951, 1.0))])), [true]);
+        assert_eq!(promises(&[row(Comparison::Control { clients: 16 }, (0.5, 0.6))]), []);
+    }
+}
