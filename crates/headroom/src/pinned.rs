@@ -9,9 +9,9 @@ use zerohop::pins;
 pub(crate) struct Pinned(pub(crate) PathBuf);
 
 impl Pinned {
-    /// Whether a connection has gone past the router.
-    pub(crate) fn was_used(&self) -> bool {
-        self.all().flat_map(|pinned| pinned.listeners).any(|listener| listener.fate.past > 0)
+    /// How many connections have gone past the router.
+    pub(crate) fn past(&self) -> u64 {
+        self.all().flat_map(|pinned| pinned.listeners).map(|listener| listener.fate.past).sum()
     }
 
     fn all(&self) -> impl Iterator<Item = pins::Pinned> {

@@ -172,6 +172,31 @@ pub fn for_writes(server: &Server, own: Own<'_>, writer: &WriterStatus) -> Verdi
     }
 }
 
+/// May `server` serve reads when nobody is eligible? It failed a session of ours or gave no answer in time, which is also what
+/// a host looks like whose processes wait for a processor, ours included: to try it costs a client who would be refused
+/// nothing but time. Not one that refuses or is too far behind.
+pub fn in_the_last_resort(
+    server: &Server,
+    own: Own<'_>,
+    config: &RouterConfig,
+    writer: &WriterStatus,
+) -> bool {
+    let doubted = match &server.state {
+        State::Answering => own.suspect.is_some(),
+        State::Silent { .. } => true,
+        State::Failing { .. } | State::Unasked => false,
+    };
+    let fit = match server.role {
+        Role::Replica => unfit_replica(server, config.max_lag).is_none(),
+        Role::Primary => {
+            config.reads_on_primary
+                && matches!(writer, WriterStatus::Known { server: primary } if *primary == server.name)
+        }
+        Role::Stray | Role::Unknown => false,
+    };
+    doubted && fit && server.reserved.is_none() && !own.draining
+}
+
 /// What rules a server out whatever it is wanted for.
 fn unfit(server: &Server, own: Own<'_>) -> Option<Reason> {
     if let Some(rule) = &server.reserved {

@@ -9,12 +9,12 @@
 //!    taken. What servers report is as old as the snapshot and looks the same to every router: to follow it outright would make
 //!    all of them run to the same server at once, so a report never moves the odds beyond 3 : 1.
 //! 3. **Last resorts, in order:** any other zone (when the servers that should serve were tried and failed), the
-//!    primary (only if allowed), then servers that are merely suspected.
+//!    primary (only if allowed), then servers in doubt: suspected ones, and those that gave no answer in time, none of them
+//!    further behind than allowed. Where everything waits for a processor, ours too, all look like that.
 
 use crate::apportion::{apportion, phase_within};
-use crate::eligible::Reason;
 use crate::view::View;
-use fleet::{ListenerRole, Role, ServerName, Zone};
+use fleet::{ListenerRole, Role, ServerName, State, Zone};
 use rand::Rng;
 use serde::{Serialize, Serializer};
 use std::fmt;
@@ -79,8 +79,8 @@ pub enum Because {
     },
     /// No replica is left, and reads are allowed on the primary.
     NoReplica,
-    /// Nothing but servers that just failed is left.
-    OnlySuspectsLeft,
+    /// Nothing is left but servers that just failed a session or gave no answer in time.
+    LastResort,
     /// A writer session on the primary.
     Primary,
 }
@@ -94,7 +94,7 @@ impl Because {
         "own zone unknown",
         "others failed",
         "no replica eligible",
-        "only suspects left",
+        "last resort",
         "primary",
     ];
 
@@ -107,7 +107,7 @@ impl Because {
             Self::OwnZoneUnknown { .. } => 3,
             Self::OthersFailed { .. } => 4,
             Self::NoReplica => 5,
-            Self::OnlySuspectsLeft => 6,
+            Self::LastResort => 6,
             Self::Primary => 7,
         }
     }
@@ -123,7 +123,7 @@ impl fmt::Display for Because {
         let name =
             |zone: &Option<Zone>| zone.as_ref().map_or_else(|| "(unknown)".to_owned(), ToString::to_string);
         match self {
-            Self::OwnZone | Self::Primary | Self::OnlySuspectsLeft => f.write_str(self.words()),
+            Self::OwnZone | Self::Primary | Self::LastResort => f.write_str(self.words()),
             Self::Overflow { to } => write!(f, "own zone is full: overflow to zone {}", name(to)),
             Self::NoReaderInZone { own, to } => {
                 write!(f, "no reader in zone {own}: share of zone {}", name(to))
@@ -164,12 +164,21 @@ fn reader(view: &View, ask: &Ask<'_>, rng: &mut impl Rng) -> Option<Picked> {
     {
         return Some(Picked { server, because: Because::NoReplica });
     }
-    let suspects: Vec<usize> = (0..view.candidates.len())
-        .filter(|c| matches!(view.candidates[*c].reads.reason(), Some(Reason::Suspected { .. })))
-        .filter(|c| view.candidates[*c].role == Role::Replica && usable(view, ask, *c))
+    last_resort(view, ask, rng).map(|server| Picked { server, because: Because::LastResort })
+}
+
+/// Of those in doubt rather one that answers our questions, and rather a replica.
+fn last_resort(view: &View, ask: &Ask<'_>, rng: &mut impl Rng) -> Option<usize> {
+    let rank = |server: usize| {
+        let silent = view.snapshot.servers[server].state != State::Answering;
+        (silent, view.candidates[server].role == Role::Primary)
+    };
+    let mut left: Vec<usize> = (0..view.candidates.len())
+        .filter(|c| view.candidates[*c].last_resort && usable(view, ask, *c))
         .collect();
-    let server = *suspects.get(rng.random_range(0..suspects.len().max(1)))?;
-    Some(Picked { server, because: Because::OnlySuspectsLeft })
+    let best = left.iter().map(|server| rank(*server)).min()?;
+    left.retain(|server| rank(*server) == best);
+    Some(left[rng.random_range(0..left.len())])
 }
 
 /// Whether this session has not tried it yet.
@@ -348,6 +357,14 @@ mod tests {
         assert!(said(two(), None, &[]).starts_with("own zone unknown: share of zone"));
         let busy = snapshot("a", &[("a", 0.001), ("b", 1.0)], &[("a", 1.0)]);
         assert_eq!(said(busy, Some(&zone), &[]), "own zone is full: overflow to zone b");
+        let mut silent = two();
+        for server in &mut silent.servers {
+            server.state = State::Silent { why: "no answer".to_owned() };
+        }
+        assert_eq!(said(silent.clone(), Some(&zone), &[]), "last resort");
+        let tried = ["r0", "r1"].map(|name| (ServerName::new(name), "slow".to_owned()));
+        let picked = pick(&view(silent), &ask(Some(&zone), &[0; 3], &tried), &mut StdRng::seed_from_u64(1));
+        assert_eq!(picked.unwrap().server, 0, "and the primary after all replicas");
     }
 
     #[test]
@@ -365,12 +382,15 @@ mod tests {
         #[test]
         fn never_an_ineligible_or_already_tried_server(
             lags in proptest::collection::vec(0u64..20, 1..6), have in proptest::collection::vec(0u32..9, 7),
-            bad in 0usize..7, seed in 0u64..1000
+            silent in proptest::collection::vec(any::<bool>(), 7), bad in 0usize..7, seed in 0u64..1000
         ) {
             let readers: Vec<(&str, f64)> = lags.iter().map(|l| (["a", "b", "c"][*l as usize % 3], 1.0)).collect();
             let mut s = snapshot("a", &readers, &[("a", 0.5), ("c", 0.5)]);
             for (server, lag) in s.servers[1..].iter_mut().zip(&lags) {
                 server.lag.as_mut().unwrap().at_least = std::time::Duration::from_secs(*lag);
+            }
+            for (server, _) in s.servers.iter_mut().zip(&silent).filter(|(_, silent)| **silent) {
+                server.state = State::Silent { why: "no answer".to_owned() };
             }
             let view = view(s);
             let tried: Vec<_> = view.candidates.get(bad).map(|c| (c.name.clone(), String::new())).into_iter().collect();
@@ -378,7 +398,17 @@ mod tests {
             if let Ok(picked) = pick(&view, &ask(Some(&zone), &have, &tried), &mut StdRng::seed_from_u64(seed)) {
                 prop_assert_ne!(picked.server, bad);
                 let candidate = &view.candidates[picked.server];
-                prop_assert!(candidate.reads.is_eligible() || picked.because == Because::NoReplica);
+                match picked.because {
+                    Because::NoReplica => prop_assert_eq!(view.writer(), Some(picked.server)),
+                    Because::LastResort => {
+                        let left = |c: usize| c != bad && view.candidates[c].reads.is_eligible();
+                        prop_assert!(!(0..view.candidates.len()).any(left));
+                        prop_assert!(view.writer().is_none_or(|writer| writer == bad));
+                        let lag = view.snapshot.servers[picked.server].lag.unwrap();
+                        prop_assert!(lag.at_most() <= view.config.max_lag);
+                    }
+                    _ => prop_assert!(candidate.reads.is_eligible()),
+                }
             }
         }
     }

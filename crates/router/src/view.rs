@@ -50,6 +50,8 @@ pub struct Candidate {
     pub reads: Verdict,
     /// May it serve writes?
     pub writes: Verdict,
+    /// May it serve reads when nobody is eligible?
+    pub last_resort: bool,
     /// Statements it says it runs now; as old as the snapshot.
     pub running: u32,
 }
@@ -61,6 +63,8 @@ pub enum Fallback {
     ReadsOnPrimary,
     /// No replica is eligible and the primary is not allowed or not there: readers are refused.
     NoReads,
+    /// The same, but some are only in doubt: readers are sent there.
+    LastResort,
     /// Replicas answer, and the lag limit excludes every one of them.
     LagLimitExcludesAll,
     /// Nobody takes writes: new writer sessions are held.
@@ -110,6 +114,7 @@ impl View {
                     zone: server.zone_name().cloned(),
                     reads: eligible::for_reads(server, own, &config, now),
                     writes: eligible::for_writes(server, own, &snapshot.writer),
+                    last_resort: eligible::in_the_last_resort(server, own, &config, &snapshot.writer),
                     running: server.load.running,
                 }
             })
@@ -216,6 +221,8 @@ fn fallbacks(candidates: &[Candidate], snapshot: &Snapshot, config: &RouterConfi
     if !candidates.iter().any(|c| c.reads.is_eligible()) {
         found.push(if writer && config.reads_on_primary {
             Fallback::ReadsOnPrimary
+        } else if candidates.iter().any(|c| c.last_resort) {
+            Fallback::LastResort
         } else {
             Fallback::NoReads
         });
@@ -260,6 +267,7 @@ impl Fallback {
         match self {
             Self::ReadsOnPrimary => "reads_on_primary",
             Self::NoReads => "no_reads",
+            Self::LastResort => "last_resort",
             Self::LagLimitExcludesAll => "lag_limit_excludes_all",
             Self::WriterUnknown { .. } => "writer_unknown",
             Self::DemandNotMeasured { .. } => "demand_not_measured",
@@ -274,6 +282,9 @@ impl fmt::Display for Fallback {
         match self {
             Self::ReadsOnPrimary => f.write_str("no replica is eligible: reads go to the primary"),
             Self::NoReads => f.write_str("no server is eligible for reads: new reader sessions are refused"),
+            Self::LastResort => f.write_str(
+                "no server is eligible for reads: those that gave no answer in time, or just failed a session, are tried",
+            ),
             Self::LagLimitExcludesAll => {
                 f.write_str("every replica that answers is further behind than max_lag")
             }

@@ -8,6 +8,8 @@
 //! | a server that stands still for 500 ms once (`freeze.rs`) | who sees it, and who does not |
 //! | statements by digest, keys by chi-square (`likeness.rs`) | that it is the same load |
 //!
+//! Beside the generator's own latency stands what the machine alone makes a thread wait that never sleeps (`stalls.rs`).
+//!
 //! The null server has the last core to itself and never sleeps there, the client has the first: where both share cores, or a
 //! core has to wake up for each answer, it is the machine's scheduling that is measured.
 //!
@@ -18,6 +20,7 @@ mod freeze;
 mod likeness;
 mod promises;
 mod site;
+mod stalls;
 mod table;
 
 use super::promise::Promise;
@@ -122,6 +125,8 @@ struct OwnLatency {
     p50_ms: f64,
     p99_ms: f64,
     lateness_p99_ms: f64,
+    /// What the machine alone costs on the same two cores, just before.
+    machine_p99_ms: f64,
 }
 
 /// Both tools in one case, over the rounds.

@@ -18,7 +18,7 @@ use crate::interrupted::interrupted;
 use crate::machine::Machine;
 use crate::{exit, terminal};
 use anyhow::{Context, anyhow, bail};
-use clap::Args;
+use clap::{Args, ValueEnum};
 use fleet::config::DataPath;
 use hdrhistogram::Histogram;
 use load::workload::sysbench::Options;
@@ -31,13 +31,15 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-/// Turns of a block: each way has half of them, and neither is always first.
-const TURNS: [Way; 8] =
-    [Way::Ours, Way::Other, Way::Other, Way::Ours, Way::Other, Way::Ours, Way::Ours, Way::Other];
+/// Whose turn it is in a block, the way whose sessions were made first or the other: each has half of the turns.
+const TURNS: [usize; 8] = [0, 1, 1, 0, 1, 0, 0, 1];
+/// Before the sessions of a block are made. For some milliseconds after sessions have ended the kernel takes their server
+/// for one that may be dying, and leaves new ones to the relay (decision 7).
+const REST: Duration = Duration::from_millis(100);
 /// Sent over each way before a block's turns, not counted.
 const WARM_UP: Duration = Duration::from_millis(150);
-/// Beside the turns: making sessions and warming up.
-const BESIDE_S: f64 = 0.6;
+/// Beside the turns: resting, making sessions, warming up.
+const BESIDE_S: f64 = 0.7;
 const GRACE: Duration = Duration::from_secs(5);
 const QUIET_LOOK: Duration = Duration::from_secs(2);
 /// A run that takes so many times as long as planned hangs.
@@ -56,6 +58,9 @@ pub(crate) struct PairArgs {
     #[arg(long, value_delimiter = ',', default_values_t = [1, 16, 256],
           value_parser = clap::value_parser!(u32).range(1..=1024))]
     clients: Vec<u32>,
+    /// Only these comparisons.
+    #[arg(long, value_enum, value_delimiter = ',')]
+    only: Vec<What>,
     /// Rows of the table.
     #[arg(long, default_value_t = 100_000, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     rows: u32,
@@ -76,13 +81,13 @@ pub(crate) struct PairArgs {
     json: bool,
 }
 
-/// Whose turn it is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Way {
-    /// What is asked about.
-    Ours,
-    /// What it is held against.
-    Other,
+/// Kinds of comparisons.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum What {
+    Control,
+    ZeroHop,
+    InsightPast,
+    InsightRelayed,
 }
 
 /// What is held against what.
@@ -106,6 +111,8 @@ struct Block {
     comparison: Comparison,
     ours: Side,
     other: Side,
+    /// All sessions that should go past a router did. One in which some did not says what a relay costs, and is left out.
+    as_meant: bool,
 }
 
 /// One way over its turns of a block.
@@ -130,6 +137,8 @@ struct Row {
     p99: Option<Ratio>,
     /// CPU of our router as a share of one core: in its turns, and while it rests.
     router_cpu: Option<(f64, f64)>,
+    /// Blocks left out because some of their sessions were relayed.
+    left_out: usize,
 }
 
 /// All that is kept of a run.
@@ -218,6 +227,7 @@ impl PairArgs {
             Err(why) => warnings.push(format!("no zero-hop here: {why}")),
         }
         comparisons.push(Comparison::InsightRelayed { clients });
+        comparisons.retain(|comparison| self.only.is_empty() || self.only.contains(&comparison.what()));
         (comparisons, warnings)
     }
 
@@ -277,15 +287,33 @@ impl PairArgs {
             let other = Running::start(other, &sites[1]).await?;
             let router = ours.pid()?;
             for number in 0..self.blocks {
+                tokio::time::sleep(REST).await;
+                let before = [ours.past(), other.past()];
+                let mut ways =
+                    [self.plan(*comparison, ours.address)?, self.plan(*comparison, other.address)?];
+                // Who is first has its threads at the server first.
+                let swapped = number % 2 == 1;
+                if swapped {
+                    ways.reverse();
+                }
                 let pair = Pair {
-                    plans: [ours.address, other.address].map(|address| self.plan(*comparison, address)),
+                    ways,
                     turn: Duration::from_millis(self.turn),
                     router,
                     seed: self.seed + 1000 * u64::from(number),
                     stop: stop.clone(),
                 };
-                let [ours, other] = tokio::task::spawn_blocking(move || pair.block()).await??;
-                blocks.push(Block { comparison: *comparison, ours, other });
+                let mut sides = tokio::task::spawn_blocking(move || pair.block()).await??;
+                if swapped {
+                    sides.reverse();
+                }
+                let clients = u64::from(comparison.clients());
+                let went = |now: Option<u64>, before: Option<u64>| {
+                    now.zip(before).is_none_or(|(now, before)| now - before >= clients)
+                };
+                let as_meant = went(ours.past(), before[0]) && went(other.past(), before[1]);
+                let [ours, other] = sides;
+                blocks.push(Block { comparison: *comparison, ours, other, as_meant });
             }
             if let Some(row) = Row::of(*comparison, &blocks) {
                 terminal::complain(&report::line(&row));
@@ -324,6 +352,15 @@ impl PairArgs {
 }
 
 impl Comparison {
+    fn what(self) -> What {
+        match self {
+            Self::Control { .. } => What::Control,
+            Self::ZeroHop { .. } => What::ZeroHop,
+            Self::InsightPast { .. } => What::InsightPast,
+            Self::InsightRelayed { .. } => What::InsightRelayed,
+        }
+    }
+
     fn clients(self) -> u32 {
         match self {
             Self::Control { clients }
@@ -346,7 +383,8 @@ impl Comparison {
 
 /// One block that is to be measured: everything that a thread of its own needs.
 struct Pair {
-    plans: [anyhow::Result<Plan>; 2],
+    /// The way whose sessions are made first, and the other.
+    ways: [Plan; 2],
     turn: Duration,
     router: Option<u32>,
     seed: u64,
@@ -365,15 +403,14 @@ struct Turns {
 impl Pair {
     /// Makes the sessions of both ways, lets them take turns, and closes them.
     fn block(self) -> anyhow::Result<[Side; 2]> {
-        let Self { plans, turn, router, seed, stop } = self;
-        let [ours, other] = plans;
-        let mut ways = [Turns::begin(ours?)?, Turns::begin(other?)?];
+        let Self { ways: [first, second], turn, router, seed, stop } = self;
+        let mut ways = [Turns::begin(first)?, Turns::begin(second)?];
         for way in &ways {
             way.load.send(&Arrivals::closed(), WARM_UP, seed, &stop, |_| ())?;
         }
         for (number, turn_of) in (1u64..).zip(TURNS) {
             let before = router.map(process::cpu).transpose()?;
-            let way = &mut ways[usize::from(turn_of == Way::Other)];
+            let way = &mut ways[turn_of];
             let outcome = way.load.send(&Arrivals::closed(), turn, seed + number, &stop, |_| ())?;
             way.add(&outcome)?;
             if let (Some(pid), Some(before)) = (router, before) {
@@ -423,7 +460,8 @@ impl Turns {
 
 impl Row {
     fn of(comparison: Comparison, blocks: &[Block]) -> Option<Self> {
-        let of: Vec<&Block> = blocks.iter().filter(|block| block.comparison == comparison).collect();
+        let all: Vec<&Block> = blocks.iter().filter(|block| block.comparison == comparison).collect();
+        let of: Vec<&Block> = all.iter().copied().filter(|block| block.as_meant).collect();
         let middle = |figure: &dyn Fn(&Block) -> f64| {
             super::statistics::median(&of.iter().map(|block| figure(block)).collect::<Vec<_>>())
         };
@@ -443,6 +481,7 @@ impl Row {
             p50: ratio(|side| side.p50_ms),
             p99: ratio(|side| side.p99_ms),
             router_cpu: mean(|block| &block.ours).zip(mean(|block| &block.other)),
+            left_out: all.len() - of.len(),
         })
     }
 }

@@ -93,6 +93,11 @@ impl Running {
         self.program.as_mut().map(Program::pid).transpose()
     }
 
+    /// How many connections have gone past it; `None` where none should.
+    pub(crate) fn past(&self) -> Option<u64> {
+        self.pinned.as_ref().map(Pinned::past)
+    }
+
     /// Ends it.
     pub(crate) async fn stop(self) -> anyhow::Result<()> {
         match self.program {
@@ -116,7 +121,7 @@ impl Running {
             }
             // Until the server has been looked at, connections come through the listener.
             let outcome = outcome.and_then(|()| match &self.pinned {
-                Some(pinned) if !pinned.was_used() => Err(anyhow::anyhow!("connections do not go past it")),
+                Some(pinned) if pinned.past() == 0 => Err(anyhow::anyhow!("connections do not go past it")),
                 _ => Ok(()),
             });
             match outcome {

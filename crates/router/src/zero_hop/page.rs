@@ -190,7 +190,7 @@ fn picks(sight: &Sight, role: Role, phase: f64, rng: &mut impl Rng) -> Vec<Optio
     for _ in 0..PICKS {
         let ask = Ask { role, from: view.own_zone.as_ref(), have: &have, tried: &[], phase };
         match pick(view, &ask, rng) {
-            Ok(picked) if picked.because != Because::OnlySuspectsLeft => {
+            Ok(picked) if picked.because != Because::LastResort => {
                 have[picked.server] += 1;
                 servers.push(Some(picked.server));
             }

@@ -80,6 +80,23 @@ async fn when_nobody_is_eligible_the_client_is_told_each_server_and_its_reason()
 }
 
 #[tokio::test]
+async fn servers_that_gave_no_answer_in_time_are_tried_before_a_client_is_refused() {
+    let (far, near) = (Fake::start("far", Script::Serves).await, Fake::start("near", Script::Serves).await);
+    let silent = |mut server: fleet::Server| {
+        server.state = fleet::State::Silent { why: "no answer to a ping within 1000 ms".to_owned() };
+        server
+    };
+    let mut behind = silent(far.replica());
+    behind.lag.as_mut().unwrap().at_least = Duration::from_secs(75);
+    let front = Front::start(quick(), &[Reader], vec![behind, silent(near.replica())]);
+    let client = within(5, Client::connect(front.port(0))).await.unwrap();
+    assert_eq!(client.server, "near", "the other is further behind than allowed");
+    let status = front.router.status();
+    assert_eq!(status.servers[1].picks["last resort"], 1);
+    assert!(status.fallbacks.iter().any(|f| f.name == "last_resort"));
+}
+
+#[tokio::test]
 async fn reads_go_to_the_primary_last_and_only_if_allowed() {
     let primary = Fake::start("primary", Script::Serves).await;
     let config = RouterConfig { reads_on_primary: true, ..quick() };

@@ -3,7 +3,7 @@
 use super::super::process;
 use super::super::server::{Server, null};
 use super::super::sysbench;
-use super::{CLIENTS, Case, GRACE, GeneratorArgs, OwnLatency, Sample, Tool};
+use super::{CLIENTS, Case, GRACE, GeneratorArgs, OwnLatency, Sample, Tool, stalls};
 use crate::child::Program;
 use anyhow::{Context, bail};
 use lab::null::{NullServer, Service};
@@ -62,6 +62,9 @@ impl Site<'_> {
     }
 
     pub(super) async fn own_latency(&self, rate: f64, busy: bool) -> anyhow::Result<OwnLatency> {
+        let last = std::thread::available_parallelism().map_or(0, |cores| usize::from(cores) - 1);
+        let time = Duration::from_secs(u64::from(self.args.seconds));
+        let stalls = tokio::task::spawn_blocking(move || stalls::p99_us([0, last], time)).await??;
         let null = null(Service::Immediate)?;
         let rate = rate.round().max(100.0);
         let mut open = vec!["--rate".to_owned(), rate.to_string()];
@@ -76,6 +79,7 @@ impl Site<'_> {
             p50_ms: figure(&found, "/response/p50_ms")?,
             p99_ms: figure(&found, "/response/p99_ms")?,
             lateness_p99_ms: figure(&found, "/generator/lateness/p99_ms")?,
+            machine_p99_ms: stalls / 1e3,
         })
     }
 

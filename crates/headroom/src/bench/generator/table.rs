@@ -44,7 +44,15 @@ pub(super) fn markdown(report: &Report) -> String {
         ]
     };
     text.push_str(&section("Closed loop, 16 clients", &head, report.rows.iter().map(row)));
-    let head = ["client", ">rate", ">CPU share of its thread", ">p50 us", ">p99 us", ">own lateness p99 us"];
+    let head = [
+        "client",
+        ">rate",
+        ">CPU share of its thread",
+        ">p50 us",
+        ">p99 us",
+        ">own lateness p99 us",
+        ">machine alone p99 us",
+    ];
     let rows = report.own_latency.iter().map(|own| {
         vec![
             if own.busy { "--busy" } else { "sleeps" }.to_owned(),
@@ -53,6 +61,7 @@ pub(super) fn markdown(report: &Report) -> String {
             format!("{:.0}", own.p50_ms * 1e3),
             format!("{:.0}", own.p99_ms * 1e3),
             format!("{:.0}", own.lateness_p99_ms * 1e3),
+            format!("{:.0}", own.machine_p99_ms * 1e3),
         ]
     });
     text.push_str(&section("Its own part of a latency: open loop against the null server", &head, rows));

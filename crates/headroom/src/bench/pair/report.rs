@@ -73,6 +73,7 @@ pub(super) fn markdown(report: &Report) -> String {
         ">p99 ratio (95 %)",
         ">router's CPU, % of a core: in its turns",
         ">at rest",
+        ">blocks left out",
     ];
     let rows = report.rows.iter().map(|row| {
         let share = |of: Option<f64>| of.map_or("-".to_owned(), |share| format!("{:.2}", share * 100.0));
@@ -85,9 +86,14 @@ pub(super) fn markdown(report: &Report) -> String {
             self::text(row.p99),
             share(row.router_cpu.map(|(busy, _)| busy)),
             share(row.router_cpu.map(|(_, rests)| rests)),
+            row.left_out.to_string(),
         ]
     });
-    text + &section("Ratios within a block", &head, rows)
+    text.push_str(&section("Ratios within a block", &head, rows));
+    text.push_str(
+        "Left out are blocks of which some sessions that should have gone past the router were relayed.\n",
+    );
+    text
 }
 
 /// One comparison, once it is done.
@@ -135,6 +141,7 @@ mod tests {
             p50: None,
             p99: ratio((0.99, 1.01)),
             router_cpu: Some((0.006, 0.004)),
+            left_out: 0,
         }
     }
 
