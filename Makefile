@@ -39,12 +39,11 @@ test-drivers: ## only real drivers and sysbench through the router
 	@scripts/install.sh build servers bench drivers
 	@scripts/test.sh drivers
 
-bench: ## the relay beside HAProxy, MySQL Router and a direct connection, then the demo's ratios
+bench: ## the relay beside HAProxy, MySQL Router and direct, what zero-hop and insight cost, then the demo's ratios
 	@scripts/install.sh build servers bench
 	-@scripts/mysql-root.sh haproxy router
 	cargo build --release --locked -p headroom
-	target/release/headroom bench relay
-	target/release/headroom bench demo
+	@status=0; for what in relay pair demo; do target/release/headroom bench $$what || status=1; done; exit $$status
 
 bench-load: ## the load generator beside sysbench, then measure and replay against what is known
 	@scripts/install.sh build servers bench

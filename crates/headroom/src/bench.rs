@@ -2,6 +2,7 @@
 //! ratios, repeated. What is measured and how to read it: docs/guide/benchmarks.md.
 
 mod agent;
+mod bound;
 mod chi_square;
 mod client;
 mod demo;

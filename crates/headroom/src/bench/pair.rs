@@ -116,11 +116,13 @@ struct Block {
 }
 
 /// One way over its turns of a block.
-#[derive(Clone, Copy, Debug, Default, Serialize)]
+#[derive(Clone, Debug, Default, Serialize)]
 struct Side {
     qps: f64,
     p50_ms: f64,
     p99_ms: f64,
+    /// QPS and p99 in ms of each turn.
+    turns: Vec<(f64, f64)>,
     /// CPU of our router (the first way's, where both have one) in these turns, as a share of one core.
     router_cpu: Option<f64>,
 }
@@ -398,6 +400,7 @@ struct Turns {
     time: Duration,
     router: Duration,
     times: Histogram<u64>,
+    turns: Vec<(f64, f64)>,
 }
 
 impl Pair {
@@ -429,6 +432,7 @@ impl Turns {
             time: Duration::ZERO,
             router: Duration::ZERO,
             times: Histogram::new(3)?,
+            turns: Vec::new(),
         })
     }
 
@@ -442,6 +446,7 @@ impl Turns {
         }
         self.answered += totals.queries;
         self.time += Duration::from_secs_f64(outcome.seconds);
+        self.turns.push((totals.queries as f64 / outcome.seconds, outcome.response.p99_ms));
         self.times.add(outcome.response.whole().context("the histogram of a turn")?)?;
         Ok(())
     }
@@ -454,6 +459,7 @@ impl Turns {
             p50_ms: at(0.5),
             p99_ms: at(0.99),
             router_cpu: has_router.then(|| self.router.as_secs_f64() / seconds),
+            turns: self.turns,
         }
     }
 }

@@ -1,51 +1,54 @@
 //! What was asked and what came of it, and the run as Markdown that reads as well on a terminal.
 
+use super::super::bound::{Bound, MET};
 use super::super::promise::{self, Promise};
 use super::super::report::section::section;
 use super::super::statistics::Ratio;
 use super::{Comparison, Report, Row};
 
-/// Zero-hop is to be this near to direct.
-const NEAR: f64 = 0.03;
-/// What insight may cost of the QPS without.
-const INSIGHT: f64 = 0.05;
+/// QPS of zero-hop, of direct's; at least.
+const QPS: f64 = 0.97;
+/// p99 of zero-hop, of direct's; at most.
+const P99: f64 = 1.03;
+/// QPS with insight, of those without; at least.
+const INSIGHT: f64 = 0.95;
 /// What "no CPU" is: of one core, beyond housekeeping.
 const NO_CPU: f64 = 0.005;
 
-/// All of them, of what was measured. One is kept when all of its interval is on the right side.
+/// All of them, of what was measured.
 pub(super) fn promises(rows: &[Row]) -> Vec<Promise> {
-    let mut promises = Vec::new();
-    for row in rows {
-        let name = name(row.comparison);
-        let mut ask = |asked: String, ratio: Option<Ratio>, met: &dyn Fn(f64) -> bool| {
-            let Some(ratio) = ratio else { return };
-            let (low, high) = ratio.interval.unwrap_or((0.0, f64::INFINITY));
-            let words = match (met(low), met(high)) {
-                (true, true) => "",
-                (false, false) => "",
-                _ => ", undecided",
-            };
-            promises.push(Promise::new(&asked, text(Some(ratio)) + words, met(low) && met(high)));
-        };
-        match row.comparison {
-            Comparison::Control { .. } => {}
+    rows.iter()
+        .flat_map(|row| match row.comparison {
+            Comparison::Control { .. } => Vec::new(),
             Comparison::ZeroHop { .. } => {
-                ask(format!("{name}: QPS at least 0.97 of direct"), row.qps, &|at| at >= 1.0 - NEAR);
-                ask(format!("{name}: p99 at most 1.03 of direct"), row.p99, &|at| at <= 1.0 + NEAR);
-                if let Some((busy, rests)) = row.router_cpu {
-                    promises.push(Promise::new(
-                        &format!("{name}: no CPU of headroom beyond its housekeeping (0.5 % of a core)"),
-                        format!("{:.2} % under load, {:.2} % at rest", busy * 100.0, rests * 100.0),
-                        busy - rests <= NO_CPU,
-                    ));
-                }
+                let qps = ratio(row, "QPS", row.qps, Bound::AtLeast(QPS), "direct's");
+                let p99 = ratio(row, "p99", row.p99, Bound::AtMost(P99), "direct's");
+                [qps, p99, no_cpu(row)].into_iter().flatten().collect()
             }
             Comparison::InsightPast { .. } | Comparison::InsightRelayed { .. } => {
-                ask(format!("{name}: QPS at least 0.95 of without"), row.qps, &|at| at >= 1.0 - INSIGHT);
+                let without = "those without";
+                ratio(row, "QPS", row.qps, Bound::AtLeast(INSIGHT), without).into_iter().collect()
             }
-        }
-    }
-    promises
+        })
+        .collect()
+}
+
+fn ratio(row: &Row, figure: &str, ratio: Option<Ratio>, bound: Bound, of: &str) -> Option<Promise> {
+    let Ratio { mean, interval, .. } = ratio?;
+    let verdict = bound.verdict(mean, interval);
+    let asked = format!("{}: {figure} {} x {of}", name(row.comparison), bound.words());
+    Some(Promise::new(&asked, format!("{}: {verdict}", text(ratio)), verdict == MET))
+}
+
+fn no_cpu(row: &Row) -> Option<Promise> {
+    let (busy, rests) = row.router_cpu?;
+    let asked = format!(
+        "{}: no CPU of headroom's beyond its housekeeping ({:.1} % of a core)",
+        name(row.comparison),
+        NO_CPU * 100.0
+    );
+    let measured = format!("{:.2} % under load, {:.2} % at rest", busy * 100.0, rests * 100.0);
+    Some(Promise::new(&asked, measured, busy - rests <= NO_CPU))
 }
 
 /// The whole summary.
@@ -146,13 +149,13 @@ mod tests {
     }
 
     #[test]
-    fn a_promise_is_kept_when_all_of_its_interval_is_and_undecided_when_a_part_is() {
+    fn a_promise_is_kept_when_all_of_its_interval_is() {
         let zero_hop = |qps| promises(&[row(Comparison::ZeroHop { clients: 1 }, qps)]);
         let met = |promises: Vec<Promise>| promises.iter().map(|promise| promise.met).collect::<Vec<_>>();
         assert_eq!(met(zero_hop((0.98, 1.02))), [true, true, true]);
         assert_eq!(met(zero_hop((0.96, 1.02))), [false, true, true]);
-        assert!(zero_hop((0.96, 1.02))[0].measured.ends_with("undecided"));
-        assert!(!zero_hop((0.90, 0.92))[0].measured.ends_with("undecided"));
+        assert!(zero_hop((0.96, 1.02))[0].measured.ends_with("met on average, the interval reaches beyond"));
+        assert!(zero_hop((0.90, 0.92))[0].measured.ends_with("missed"));
         assert_eq!(met(promises(&[row(Comparison::InsightPast { clients: 16 }, (0.951, 1.0))])), [true]);
         assert_eq!(promises(&[row(Comparison::Control { clients: 16 }, (0.5, 0.6))]), []);
     }
