@@ -132,8 +132,9 @@ pub(super) struct Run {
 /// Runs it.
 pub(crate) async fn run(args: VerdictArgs) -> anyhow::Result<ExitCode> {
     let makings = makings(&args);
-    let longest = (WINDOW + Duration::from_secs(args.seconds) + GONE_WITHIN).as_secs() * makings.len() as u64;
-    let words = format!("{} makings, about {} min", makings.len(), longest.div_ceil(60));
+    // The window before a making is the time in which the verdict of the last one goes.
+    let usual = (Duration::from_secs(args.seconds) + WINDOW + LOOK_BEFORE).as_secs() * makings.len() as u64;
+    let words = format!("{} makings, about {} min", makings.len(), usual.div_ceil(60));
     if args.plan {
         let lines: String = makings.iter().map(|(made, strength)| format!("{made} {strength}\n")).collect();
         terminal::print(&format!("{lines}{words}\n"))?;
