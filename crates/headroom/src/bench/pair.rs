@@ -49,10 +49,10 @@ const PATIENCE: f64 = 4.0;
 #[derive(Args, Clone, Debug)]
 pub(crate) struct PairArgs {
     /// Blocks of each comparison: each gives one ratio.
-    #[arg(long, default_value_t = 30, value_parser = clap::value_parser!(u32).range(2..=1000))]
+    #[arg(long, default_value_t = 50, value_parser = clap::value_parser!(u32).range(2..=1000))]
     blocks: u32,
     /// Milliseconds of each turn; a block has four for each way.
-    #[arg(long, default_value_t = 400, value_parser = clap::value_parser!(u64).range(50..=10_000))]
+    #[arg(long, default_value_t = 200, value_parser = clap::value_parser!(u64).range(50..=10_000))]
     turn: u64,
     /// Clients at once of the comparisons of zero-hop with direct.
     #[arg(long, value_delimiter = ',', default_values_t = [1, 16, 256],
