@@ -179,8 +179,14 @@ impl Client {
             }
         };
         let mut session = Session { conn, server: None, well_s: began_s };
-        let at: String = self.run(&mut session, How::EndedBefore, "SELECT @@bind_address").await?;
-        session.server = Some(self.crowd.names.get(&at).cloned().unwrap_or(at));
+        let (began_s, which) = (self.crowd.now(), "SELECT @@bind_address");
+        let asked = tokio::time::timeout(PATIENCE, session.conn.query_first::<String, _>(which)).await;
+        // Who answers names itself: what was done to it meanwhile counts for this answer too.
+        if let Ok(Ok(Some(at))) = &asked {
+            session.server = Some(self.crowd.names.get(at).unwrap_or(at).clone());
+        }
+        let answer = asked.map(|asked| asked.map_err(|error| (error, How::EndedBefore)));
+        self.took(&mut session, began_s, answer, which)?;
         self.crowd.counts.sessions.fetch_add(1, Relaxed);
         Ok(session)
     }
