@@ -88,10 +88,12 @@ pub(crate) async fn statements_past_are_counted(lab: &Lab, route: &Route) {
         assert_eq!(large.len(), 900);
         session.query_drop("SELECT nonsense").await.unwrap_err();
     }
+    // The kernel's counts are read now and then; three sessions on a fast machine are done sooner.
+    route.wait_for("they are counted", |status| status["listeners"][0]["zero_hop"]["past"] == 3).await;
     let status = route.status();
     let listener = &status["listeners"][0];
     assert_eq!(listener["zero_hop"]["text"], "all new sessions go past this process, mirrored for insight");
-    assert_eq!((&listener["accepted"], &listener["zero_hop"]["past"]), (&0.into(), &3.into()), "{listener}");
+    assert_eq!(listener["accepted"], 0, "{listener}");
     let row = |told: &Value, name: &str| -> (u64, u64, u64) {
         let rows = told["rows"].as_array().unwrap();
         let figure = |row: &Value, what: &str| row[what].as_u64().unwrap();
