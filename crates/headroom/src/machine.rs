@@ -49,6 +49,28 @@ impl Machine {
         })
     }
 
+    /// What speaks against figures taken here and now.
+    pub(crate) fn warnings(&self) -> Vec<String> {
+        let mut warnings = Vec::new();
+        if cfg!(debug_assertions) {
+            warnings
+                .push("headroom is a DEBUG build: its figures mean nothing; use a release build".to_owned());
+        }
+        if self.was_busy() {
+            warnings.push(format!(
+                "others used {:.0} % of the CPU before the run: repeat it on a quiet machine",
+                self.busy_before * 100.0
+            ));
+        }
+        warnings
+    }
+
+    /// CPU, cores, kernel and programs, in a line.
+    pub(crate) fn line(&self) -> String {
+        let programs: Vec<String> = self.programs.iter().map(|(name, v)| format!("{name} {v}")).collect();
+        format!("{}, {} cores, kernel {}, {}", self.cpu, self.cores, self.kernel, programs.join("; "))
+    }
+
     /// Whether others were using it when we began.
     pub(crate) fn was_busy(&self) -> bool {
         self.busy_before > BUSY

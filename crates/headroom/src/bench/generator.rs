@@ -283,16 +283,7 @@ impl Row {
 }
 
 fn warnings(machine: &Machine, args: &GeneratorArgs) -> Vec<String> {
-    let mut warnings = Vec::new();
-    if cfg!(debug_assertions) {
-        warnings.push("headroom is a DEBUG build: its figures mean nothing; use make bench-load".to_owned());
-    }
-    if machine.was_busy() {
-        warnings.push(format!(
-            "others used {:.0} % of the CPU before the run: repeat it on a quiet machine",
-            machine.busy_before * 100.0
-        ));
-    }
+    let mut warnings = machine.warnings();
     if args.rounds < 3 || args.seconds < 5 {
         warnings.push("a smoke run: it shows that everything works, not how fast".to_owned());
     }

@@ -37,7 +37,7 @@ use fleet::config::DataPath;
 use lab::null::{Service, Time, theory};
 use load::measure::{Goal, Objective, Trial};
 use load::workload::sysbench::Options;
-use load::{Account, Arrivals, Plan, Target};
+use load::{Arrivals, Plan};
 use serde::Serialize;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -208,7 +208,7 @@ impl MeasureBenchArgs {
     }
 
     async fn on_the_lab(&self, server: &Server, stop: &Arc<AtomicBool>) -> anyhow::Result<Vec<Searched>> {
-        let target = target(server.address);
+        let target = sysbench::target(server.address);
         let options = options();
         tokio::task::spawn_blocking(move || load::tables::prepare(&target, &options, 2, 1, |_| ())).await??;
         let mut searches = Vec::new();
@@ -226,7 +226,7 @@ impl MeasureBenchArgs {
         let workload = load::workload::sysbench::workload(workload, &options()).context("sysbench's own")?;
         let plan = Plan {
             workload: workload.into(),
-            target: target(asked.address),
+            target: sysbench::target(asked.address),
             clients: 128,
             idle: 0,
             read_only: true,
@@ -255,15 +255,6 @@ impl MeasureBenchArgs {
 
 fn options() -> Options {
     Options { tables: 1, table_size: ROWS, ..Options::default() }
-}
-
-fn target(address: SocketAddr) -> Target {
-    let account = Account {
-        user: sysbench::ACCOUNT.to_owned(),
-        database: sysbench::DATABASE.to_owned(),
-        ..Account::default()
-    };
-    Target::single(fleet::Address::tcp(address.ip().to_string(), address.port()), account)
 }
 
 fn promises(searches: &[Searched]) -> Vec<Promise> {

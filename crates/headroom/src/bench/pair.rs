@@ -8,21 +8,22 @@
 //! The router of a way lives as long as its comparison. Its CPU is counted in both turns: what it uses while nothing comes by it is
 //! its own housekeeping, what it uses beyond that is the price of what goes by.
 
+mod block;
 mod report;
 
 use super::server::Server;
 use super::statistics::Ratio;
 use super::subject::{PORTS, Running, Site, ports_are_free};
-use super::{output, plan::Subject, process, sysbench};
+use super::{output, plan::Subject, sysbench};
 use crate::interrupted::interrupted;
 use crate::machine::Machine;
 use crate::{exit, terminal};
-use anyhow::{Context, anyhow, bail};
+use anyhow::{Context, anyhow};
+use block::{Pair, Side, TURNS, WARM_UP};
 use clap::{Args, ValueEnum};
 use fleet::config::DataPath;
-use hdrhistogram::Histogram;
 use load::workload::sysbench::Options;
-use load::{Account, Arrivals, Load, Outcome, Plan, Target, Workload};
+use load::{Arrivals, Plan, Workload};
 use serde::Serialize;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -31,13 +32,9 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-/// Whose turn it is in a block, the way whose sessions were made first or the other: each has half of the turns.
-const TURNS: [usize; 8] = [0, 1, 1, 0, 1, 0, 0, 1];
 /// Before the sessions of a block are made. For some milliseconds after sessions have ended the kernel takes their server
 /// for one that may be dying, and leaves new ones to the relay (decision 7).
 const REST: Duration = Duration::from_millis(100);
-/// Sent over each way before a block's turns, not counted.
-const WARM_UP: Duration = Duration::from_millis(150);
 /// Beside the turns: resting, making sessions, warming up.
 const BESIDE_S: f64 = 0.7;
 const GRACE: Duration = Duration::from_secs(5);
@@ -113,18 +110,6 @@ struct Block {
     other: Side,
     /// All sessions that should go past a router did. One in which some did not says what a relay costs, and is left out.
     as_meant: bool,
-}
-
-/// One way over its turns of a block.
-#[derive(Clone, Debug, Default, Serialize)]
-struct Side {
-    qps: f64,
-    p50_ms: f64,
-    p99_ms: f64,
-    /// QPS and p99 in ms of each turn.
-    turns: Vec<(f64, f64)>,
-    /// CPU of our router (the first way's, where both have one) in these turns, as a share of one core.
-    router_cpu: Option<f64>,
 }
 
 /// A comparison over its blocks.
@@ -239,17 +224,7 @@ impl PairArgs {
     }
 
     fn warnings(&self, machine: &Machine) -> Vec<String> {
-        let mut warnings = Vec::new();
-        if cfg!(debug_assertions) {
-            warnings
-                .push("headroom is a DEBUG build: its figures mean nothing; use a release build".to_owned());
-        }
-        if machine.was_busy() {
-            warnings.push(format!(
-                "others used {:.0} % of the CPU before the run: repeat it on a quiet machine",
-                machine.busy_before * 100.0
-            ));
-        }
+        let mut warnings = machine.warnings();
         if self.quick {
             warnings.push("a smoke run: it shows that everything works, not how fast".to_owned());
         }
@@ -264,7 +239,7 @@ impl PairArgs {
         machine: &Machine,
         stop: &Arc<AtomicBool>,
     ) -> anyhow::Result<Vec<Block>> {
-        let (at, options) = (target(server.address), self.options());
+        let (at, options) = (sysbench::target(server.address), self.options());
         tokio::task::spawn_blocking(move || load::tables::prepare(&at, &options, 2, 1, |_| ())).await??;
         let directory = server.directory().join("bench");
         std::fs::create_dir(&directory).context("making a directory for configurations")?;
@@ -336,7 +311,7 @@ impl PairArgs {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         Ok(Plan {
             workload: Arc::<Workload>::from(workload.context("sysbench's own")?),
-            target: target(address),
+            target: sysbench::target(address),
             clients,
             idle: 0,
             read_only: true,
@@ -383,87 +358,6 @@ impl Comparison {
     }
 }
 
-/// One block that is to be measured: everything that a thread of its own needs.
-struct Pair {
-    /// The way whose sessions are made first, and the other.
-    ways: [Plan; 2],
-    turn: Duration,
-    router: Option<u32>,
-    seed: u64,
-    stop: Arc<AtomicBool>,
-}
-
-/// What came of a way's turns so far.
-struct Turns {
-    load: Load,
-    answered: u64,
-    time: Duration,
-    router: Duration,
-    times: Histogram<u64>,
-    turns: Vec<(f64, f64)>,
-}
-
-impl Pair {
-    /// Makes the sessions of both ways, lets them take turns, and closes them.
-    fn block(self) -> anyhow::Result<[Side; 2]> {
-        let Self { ways: [first, second], turn, router, seed, stop } = self;
-        let mut ways = [Turns::begin(first)?, Turns::begin(second)?];
-        for way in &ways {
-            way.load.send(&Arrivals::closed(), WARM_UP, seed, &stop, |_| ())?;
-        }
-        for (number, turn_of) in (1u64..).zip(TURNS) {
-            let before = router.map(process::cpu).transpose()?;
-            let way = &mut ways[turn_of];
-            let outcome = way.load.send(&Arrivals::closed(), turn, seed + number, &stop, |_| ())?;
-            way.add(&outcome)?;
-            if let (Some(pid), Some(before)) = (router, before) {
-                way.router += process::cpu(pid)?.saturating_sub(before);
-            }
-        }
-        Ok(ways.map(|way| way.side(router.is_some())))
-    }
-}
-
-impl Turns {
-    fn begin(plan: Plan) -> anyhow::Result<Self> {
-        Ok(Self {
-            load: Load::connect(plan)?,
-            answered: 0,
-            time: Duration::ZERO,
-            router: Duration::ZERO,
-            times: Histogram::new(3)?,
-            turns: Vec::new(),
-        })
-    }
-
-    fn add(&mut self, outcome: &Outcome) -> anyhow::Result<()> {
-        let totals = &outcome.totals;
-        if totals.failed + totals.unfinished > 0 {
-            bail!(
-                "{} statements failed or were not answered; none are allowed",
-                totals.failed + totals.unfinished
-            );
-        }
-        self.answered += totals.queries;
-        self.time += Duration::from_secs_f64(outcome.seconds);
-        self.turns.push((totals.queries as f64 / outcome.seconds, outcome.response.p99_ms));
-        self.times.add(outcome.response.whole().context("the histogram of a turn")?)?;
-        Ok(())
-    }
-
-    fn side(self, has_router: bool) -> Side {
-        let seconds = self.time.as_secs_f64();
-        let at = |quantile: f64| self.times.value_at_quantile(quantile) as f64 / 1e6;
-        Side {
-            qps: self.answered as f64 / seconds,
-            p50_ms: at(0.5),
-            p99_ms: at(0.99),
-            router_cpu: has_router.then(|| self.router.as_secs_f64() / seconds),
-            turns: self.turns,
-        }
-    }
-}
-
 impl Row {
     fn of(comparison: Comparison, blocks: &[Block]) -> Option<Self> {
         let all: Vec<&Block> = blocks.iter().filter(|block| block.comparison == comparison).collect();
@@ -490,13 +384,4 @@ impl Row {
             left_out: all.len() - of.len(),
         })
     }
-}
-
-fn target(address: SocketAddr) -> Target {
-    let account = Account {
-        user: sysbench::ACCOUNT.to_owned(),
-        database: sysbench::DATABASE.to_owned(),
-        ..Account::default()
-    };
-    Target::single(fleet::Address::tcp(address.ip().to_string(), address.port()), account)
 }

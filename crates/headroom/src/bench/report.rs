@@ -82,16 +82,7 @@ impl Report {
 }
 
 fn warnings(machine: &Machine, plan: &Plan) -> Vec<String> {
-    let mut warnings = Vec::new();
-    if cfg!(debug_assertions) {
-        warnings.push("headroom is a DEBUG build: its figures mean nothing; use make bench".to_owned());
-    }
-    if machine.was_busy() {
-        warnings.push(format!(
-            "others used {:.0} % of the CPU before the run: repeat it on a quiet machine",
-            machine.busy_before * 100.0
-        ));
-    }
+    let mut warnings = machine.warnings();
     if plan.rounds < 3 || plan.rounds * plan.seconds < 30 {
         warnings.push(format!(
             "a smoke run ({}): it shows that everything works, not how fast",

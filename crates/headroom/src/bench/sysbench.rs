@@ -5,6 +5,7 @@
 //! p50 and p99 come from the histogram of one run. Its buckets are 1.8 % wide, so a difference below 2 % between two
 //! percentiles of single runs means nothing.
 
+use load::{Account, Target};
 use serde::Serialize;
 use std::net::SocketAddr;
 
@@ -12,6 +13,12 @@ use std::net::SocketAddr;
 pub(crate) const ACCOUNT: &str = "bench";
 /// See [`ACCOUNT`].
 pub(crate) const DATABASE: &str = "bench";
+
+/// The same server, account and database for our own generator.
+pub(crate) fn target(address: SocketAddr) -> Target {
+    let account = Account { user: ACCOUNT.to_owned(), database: DATABASE.to_owned(), ..Account::default() };
+    Target::single(fleet::Address::tcp(address.ip().to_string(), address.port()), account)
+}
 
 /// What sysbench found.
 #[derive(Clone, Debug, PartialEq, Serialize)]

@@ -13,7 +13,7 @@ use super::view::{self, ServerWatch, WatchView};
 use crate::admin_client::AdminClient;
 use crate::objectives::Objectives;
 use fleet::config::{Credentials, FleetConfig};
-use fleet::{Role, Server, ServerName, Snapshot};
+use fleet::{Address, Role, Server, ServerName, Snapshot};
 use observe::host::{Places, Sampler as HostSampler};
 use observe::server::{Reading, Sampler};
 use observe::verdict::{Ceilings, Compared, Place, Settling, Timing, Usual, UsualRequests, Window};
@@ -274,9 +274,7 @@ impl Desk {
         self.who = who;
         for (name, watched) in &mut self.servers {
             watched.asked_by.cancel();
-            watched.asked_by = self.stop.child_token();
-            let sampler = Sampler::new(watched.reach.clone(), self.who.clone(), DEADLINE);
-            tokio::spawn(ask(name.clone(), sampler, self.tell.clone(), watched.asked_by.clone()));
+            watched.asked_by = begin(name, &watched.reach, &self.who, &self.tell, &self.stop);
         }
     }
 
@@ -294,9 +292,7 @@ impl Desk {
             if self.servers.contains_key(&server.name) || self.servers.len() >= MOST_SERVERS {
                 continue;
             }
-            let stop = self.stop.child_token();
-            let sampler = Sampler::new(server.reach.clone(), self.who.clone(), DEADLINE);
-            tokio::spawn(ask(server.name.clone(), sampler, self.tell.clone(), stop.clone()));
+            let asked_by = begin(&server.name, &server.reach, &self.who, &self.tell, &self.stop);
             let watched = Watched {
                 recent: Recent::new(self.watching.window),
                 settling: Settling::default(),
@@ -306,7 +302,7 @@ impl Desk {
                 why_not: Some("not asked yet".to_owned()),
                 kept_at: None,
                 reach: server.reach.clone(),
-                asked_by: stop,
+                asked_by,
             };
             self.servers.insert(server.name.clone(), watched);
         }
@@ -407,6 +403,20 @@ fn place(server: &Server, snapshot: Option<&Snapshot>, window: &Window) -> Optio
 
 fn unanswered(known: Option<&Server>) -> Option<String> {
     known.is_none().then(|| "it left the fleet".to_owned())
+}
+
+/// Begins to ask one server, until what is returned is cancelled.
+fn begin(
+    server: &ServerName,
+    reach: &Address,
+    who: &Credentials,
+    tell: &mpsc::Sender<News>,
+    stop: &CancellationToken,
+) -> CancellationToken {
+    let stop = stop.child_token();
+    let sampler = Sampler::new(reach.clone(), who.clone(), DEADLINE);
+    tokio::spawn(ask(server.clone(), sampler, tell.clone(), stop.clone()));
+    stop
 }
 
 /// Asks one server until it is told to stop.

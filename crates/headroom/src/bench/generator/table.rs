@@ -8,14 +8,11 @@ use super::{Case, Report, Row, Sample, Tool};
 /// The whole summary.
 pub(super) fn markdown(report: &Report) -> String {
     let mut text = format!(
-        "# headroom load beside sysbench, {}, {} rounds of {} s\n\n{}, {} cores, kernel {}, {}\n\n",
+        "# headroom load beside sysbench, {}, {} rounds of {} s\n\n{}\n\n",
         report.date,
         report.rounds,
         report.seconds,
-        report.machine.cpu,
-        report.machine.cores,
-        report.machine.kernel,
-        report.machine.programs.iter().map(|(name, v)| format!("{name} {v}")).collect::<Vec<_>>().join("; ")
+        report.machine.line()
     );
     for warning in &report.warnings {
         text.push_str(&format!("**{warning}**\n\n"));

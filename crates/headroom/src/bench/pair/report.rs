@@ -54,14 +54,11 @@ fn no_cpu(row: &Row) -> Option<Promise> {
 /// The whole summary.
 pub(super) fn markdown(report: &Report) -> String {
     let mut text = format!(
-        "# Two ways in turn, {}, {} blocks of four turns of {} ms each\n\n{}, {} cores, kernel {}, {}\n\n",
+        "# Two ways in turn, {}, {} blocks of four turns of {} ms each\n\n{}\n\n",
         report.date,
         report.blocks_each,
         report.turn_ms,
-        report.machine.cpu,
-        report.machine.cores,
-        report.machine.kernel,
-        report.machine.programs.iter().map(|(name, v)| format!("{name} {v}")).collect::<Vec<_>>().join("; ")
+        report.machine.line()
     );
     for warning in &report.warnings {
         text.push_str(&format!("**{warning}**\n\n"));
