@@ -10,6 +10,9 @@
 //! worked out ahead, by a server that has the last core to itself and never sleeps there. The search is that of `headroom
 //! measure`, in this process.
 //!
+//! The repetitions on the real server take turns, a trial of each: a shared machine's speed moves by a tenth and more within
+//! minutes, and one search after the other would find how the machine drifts, not how well the search repeats.
+//!
 //! **How long a trial has to be.** Theory speaks of an endless run. In an M/M/1 queue with m served a second and r asked
 //! for, answers that are late come in clusters: a busy period serves N with E[N^2] / E[N] = (1 + u^2) / (1 - u)^2 (u = r/m),
 //! about 30 at u = 0.77, and returns to the same height again and again. So k late answers scatter by about
@@ -57,6 +60,8 @@ const START: f64 = 200.0;
 const SCRIPTED_WIDTH: f64 = 0.02;
 /// A search may take so many times as long as it usually does.
 const PATIENCE: f64 = 2.5;
+/// Connections of a search.
+const CLIENTS: u32 = 128;
 const ROWS: u32 = 20_000;
 const LAB: &str = "MariaDB";
 const LAB_WIDTH: f64 = 0.03;
@@ -136,7 +141,7 @@ pub(crate) async fn run(args: MeasureBenchArgs) -> anyhow::Result<ExitCode> {
         }
     }
     if args.repetitions > 0 && !stop.load(Ordering::Relaxed) {
-        let server = Server::up(&output::scratch(), 200).await?;
+        let server = Server::up(&output::scratch(), CLIENTS * args.repetitions).await?;
         machine.programs.push(("server".to_owned(), server.version.clone()));
         let found = args.on_the_lab(&server, &stop).await;
         server.down().await?;
@@ -181,6 +186,13 @@ impl Asked {
         Ok((objective, Goal { width: self.width, ..Goal::new(objective, self.trial, START, 1e6) }))
     }
 
+    fn searched(&self, found: Found) -> Searched {
+        let Found { capacity, refused, voided, trials } = found;
+        let (lower, upper) = (capacity.and_then(|c| c.lower), capacity.and_then(|c| c.upper));
+        let (case, objective) = (self.case.to_owned(), self.objective.to_owned());
+        Searched { case, objective, exact: None, lower, upper, refused, voided, trials }
+    }
+
     fn lab(address: SocketAddr, trial: Duration) -> Self {
         Self { case: LAB, objective: LAB_OBJECTIVE, address, trial, width: LAB_WIDTH }
     }
@@ -211,23 +223,34 @@ impl MeasureBenchArgs {
         let target = sysbench::target(server.address);
         let options = options();
         tokio::task::spawn_blocking(move || load::tables::prepare(&target, &options, 2, 1, |_| ())).await??;
-        let mut searches = Vec::new();
-        for number in 0..self.repetitions {
-            searches.push(self.search(&Asked::lab(server.address, self.trial), number, stop).await?);
-        }
-        Ok(searches)
+        let asked = Asked::lab(server.address, self.trial);
+        let times = f64::from(self.repetitions);
+        let prepared = (0..self.repetitions)
+            .map(|number| self.prepared(&asked, number, times))
+            .collect::<anyhow::Result<Vec<_>>>()?;
+        let stop = stop.clone();
+        let all = tokio::task::spawn_blocking(move || in_turn(prepared, &stop)).await??;
+        Ok(all.into_iter().map(|found| asked.searched(found)).collect())
     }
 
     /// One search, as `headroom measure` does it.
     async fn search(&self, asked: &Asked, number: u32, stop: &Arc<AtomicBool>) -> anyhow::Result<Searched> {
         terminal::complain(&format!("{}, {}", asked.case, asked.objective));
+        let (search, plan) = self.prepared(asked, number, 1.0)?;
+        let stop = stop.clone();
+        let run = move || search.run(plan, Vec::new(), &stop, terminal::complain);
+        Ok(asked.searched(tokio::task::spawn_blocking(run).await??))
+    }
+
+    /// A search and what it sends; `others` as many share its time.
+    fn prepared(&self, asked: &Asked, number: u32, others: f64) -> anyhow::Result<(Search, Plan)> {
         let (wanted, goal) = asked.goal()?;
         let workload = if asked.case == LAB { "oltp_read_only" } else { "oltp_point_select" };
         let workload = load::workload::sysbench::workload(workload, &options()).context("sysbench's own")?;
         let plan = Plan {
             workload: workload.into(),
             target: sysbench::target(asked.address),
-            clients: 128,
+            clients: CLIENTS,
             idle: 0,
             read_only: true,
             threads: 1,
@@ -241,16 +264,25 @@ impl MeasureBenchArgs {
             seed: self.seed + 1000 * u64::from(number),
             objective: Some(wanted.within),
         };
-        let longest = Some(Duration::from_secs_f64(goal.seconds_left(&[]) * PATIENCE));
-        let search = Search { goal, objective: wanted, file: None, longest };
-        let stop = stop.clone();
-        let run = move || search.run(plan, Vec::new(), &stop, terminal::complain);
-        let found = tokio::task::spawn_blocking(run).await??;
-        let Found { capacity, refused, voided, trials } = found;
-        let (lower, upper) = (capacity.and_then(|c| c.lower), capacity.and_then(|c| c.upper));
-        let (case, objective) = (asked.case.to_owned(), asked.objective.to_owned());
-        Ok(Searched { case, objective, exact: None, lower, upper, refused, voided, trials })
+        let longest = Some(Duration::from_secs_f64(goal.seconds_left(&[]) * PATIENCE * others));
+        Ok((Search { goal, objective: wanted, file: None, longest }, plan))
     }
+}
+
+/// Searches, a trial of each in turn.
+fn in_turn(prepared: Vec<(Search, Plan)>, stop: &Arc<AtomicBool>) -> anyhow::Result<Vec<Found>> {
+    let (searches, plans): (Vec<Search>, Vec<Plan>) = prepared.into_iter().unzip();
+    let begun = searches.iter().zip(plans).map(|(search, plan)| search.begin(plan, Vec::new(), stop));
+    let mut courses = begun.collect::<anyhow::Result<Vec<_>>>()?;
+    let mut going = true;
+    while going {
+        going = false;
+        for (number, course) in courses.iter_mut().enumerate() {
+            let say = |line: &str| terminal::complain(&format!("{}: {line}", number + 1));
+            going |= course.step(stop, say)?;
+        }
+    }
+    Ok(courses.into_iter().map(|course| course.found).collect())
 }
 
 fn options() -> Options {

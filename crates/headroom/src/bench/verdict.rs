@@ -112,6 +112,9 @@ pub(super) struct Outcome {
     /// What was in force at how many looks, one a second.
     #[serde(default)]
     pub(super) looks: BTreeMap<String, u32>,
+    /// Gaps in what was read of the host and the servers while it was made.
+    #[serde(default)]
+    pub(super) gaps: u64,
 }
 
 /// Everything a run found.
@@ -264,6 +267,7 @@ async fn one(
     let before = machine::cpu_times();
     tokio::time::sleep(rest).await;
     let busy_before = machine::busy(before, machine::cpu_times());
+    let gaps_before = views.borrow().gaps;
     let began = Instant::now();
     let making = stage.make(made, strength, time).await?;
     let (mut named_after_s, mut since, mut kept) = (None, 0u32, 0u32);
@@ -306,6 +310,7 @@ async fn one(
         busy_before,
         seconds: time.as_secs(),
         looks,
+        gaps: last.gaps - gaps_before,
     })
 }
 

@@ -27,6 +27,19 @@ pub(crate) struct Search {
     pub(crate) longest: Option<Duration>,
 }
 
+/// A search under way.
+pub(crate) struct Course<'a> {
+    search: &'a Search,
+    load: Load,
+    /// The moments of the first trial; each has its own.
+    seed: u64,
+    begun: Instant,
+    /// Trials in a row that did not count.
+    unsound: u32,
+    /// What it found so far.
+    pub(crate) found: Found,
+}
+
 /// What it found.
 #[derive(Default)]
 pub(crate) struct Found {
@@ -51,7 +64,7 @@ impl Search {
         )
     }
 
-    /// Searches on from these trials. `say` hears of each.
+    /// Searches on from these trials to the end. `say` hears of each.
     ///
     /// # Errors
     /// Whatever keeps the load from being sent at all, and a file that cannot be written.
@@ -62,60 +75,28 @@ impl Search {
         stop: &Arc<AtomicBool>,
         mut say: impl FnMut(&str),
     ) -> anyhow::Result<Found> {
+        let mut course = self.begin(plan, trials, stop)?;
+        while course.step(stop, &mut say)? {}
+        Ok(course.found)
+    }
+
+    /// Connects and warms up; the trials are sent step by step.
+    ///
+    /// # Errors
+    /// Whatever keeps the load from being sent at all.
+    pub(crate) fn begin(
+        &self,
+        plan: Plan,
+        trials: Vec<Trial>,
+        stop: &Arc<AtomicBool>,
+    ) -> anyhow::Result<Course<'_>> {
         let (seed, warm_up) = (plan.seed, plan.warm_up);
         let load = Load::connect(plan)?;
         if !warm_up.is_zero() {
             load.send(&Arrivals::poisson(self.goal.start), warm_up, seed ^ WARM_UP_SEED, stop, |_| ())?;
         }
-        let mut found = Found { trials, ..Found::default() };
-        let mut unsound = 0;
-        let begun = Instant::now();
-        loop {
-            let (rate, seconds) = match self.goal.next(&found.trials) {
-                Next::Done(capacity) => {
-                    found.capacity = Some(capacity);
-                    return Ok(found);
-                }
-                Next::Send { rate, seconds } => (rate, seconds),
-            };
-            if let Some(longest) = self.longest.filter(|longest| begun.elapsed() > *longest) {
-                let words = minutes(longest.as_secs_f64());
-                found.refused =
-                    Some(format!("not found within {words}: too many trials contradict each other"));
-                return Ok(found);
-            }
-            let moments = seed + (found.trials.len() + found.voided.len()) as u64;
-            let time = Duration::from_secs_f64(seconds);
-            let outcome = load.send(&Arrivals::poisson(rate), time, moments, stop, |_| ())?;
-            if stop.load(Ordering::Relaxed) {
-                found.refused = Some("interrupted; --trials lets the same command go on".to_owned());
-                return Ok(found);
-            }
-            match Trial::of(&outcome, rate, seconds, self.objective) {
-                Ok(trial) => {
-                    unsound = 0;
-                    if let Some(file) = &self.file {
-                        file.keep(&trial)?;
-                    }
-                    found.trials.push(trial);
-                    say(&self.line(&trial, &found.trials));
-                    if trial.loss() > self.goal.loss {
-                        std::thread::sleep(SETTLE);
-                    }
-                }
-                Err(why) => {
-                    let why = format!("{rate:.1} a second: {why}");
-                    say(&format!("does not count: {why}"));
-                    found.voided.push(why.clone());
-                    unsound += 1;
-                    if unsound > REPEATS {
-                        found.refused = Some(why);
-                        return Ok(found);
-                    }
-                    std::thread::sleep(SETTLE);
-                }
-            }
-        }
+        let found = Found { trials, ..Found::default() };
+        Ok(Course { search: self, load, seed, begun: Instant::now(), unsound: 0, found })
     }
 
     fn line(&self, trial: &Trial, trials: &[Trial]) -> String {
@@ -130,6 +111,63 @@ impl Search {
             trial.loss() * 100.0,
             if trial.loss() > self.goal.loss { "misses" } else { "meets " },
         )
+    }
+}
+
+impl Course<'_> {
+    /// One trial more; false when the search is over.
+    ///
+    /// # Errors
+    /// Whatever keeps the load from being sent at all, and a file that cannot be written.
+    pub(crate) fn step(&mut self, stop: &Arc<AtomicBool>, mut say: impl FnMut(&str)) -> anyhow::Result<bool> {
+        let (search, found) = (self.search, &mut self.found);
+        if found.capacity.is_some() || found.refused.is_some() {
+            return Ok(false);
+        }
+        let (rate, seconds) = match search.goal.next(&found.trials) {
+            Next::Done(capacity) => {
+                found.capacity = Some(capacity);
+                return Ok(false);
+            }
+            Next::Send { rate, seconds } => (rate, seconds),
+        };
+        if let Some(longest) = search.longest.filter(|longest| self.begun.elapsed() > *longest) {
+            let words = minutes(longest.as_secs_f64());
+            found.refused = Some(format!("not found within {words}: too many trials contradict each other"));
+            return Ok(false);
+        }
+        let moments = self.seed + (found.trials.len() + found.voided.len()) as u64;
+        let time = Duration::from_secs_f64(seconds);
+        let outcome = self.load.send(&Arrivals::poisson(rate), time, moments, stop, |_| ())?;
+        if stop.load(Ordering::Relaxed) {
+            found.refused = Some("interrupted; --trials lets the same command go on".to_owned());
+            return Ok(false);
+        }
+        match Trial::of(&outcome, rate, seconds, search.objective) {
+            Ok(trial) => {
+                self.unsound = 0;
+                if let Some(file) = &search.file {
+                    file.keep(&trial)?;
+                }
+                found.trials.push(trial);
+                say(&search.line(&trial, &found.trials));
+                if trial.loss() > search.goal.loss {
+                    std::thread::sleep(SETTLE);
+                }
+            }
+            Err(why) => {
+                let why = format!("{rate:.1} a second: {why}");
+                say(&format!("does not count: {why}"));
+                found.voided.push(why.clone());
+                self.unsound += 1;
+                if self.unsound > REPEATS {
+                    found.refused = Some(why);
+                    return Ok(false);
+                }
+                std::thread::sleep(SETTLE);
+            }
+        }
+        Ok(true)
     }
 }
 

@@ -3,6 +3,9 @@
 //! - Named: the first of the ranking in [`NAMED_AFTER`] windows of the last [`OF`].
 //! - Kept: while its load is [`KEPT_ABOVE`] or more; below that for [`GONE_AFTER`] windows it ends.
 //! - Replaced: another one is first for [`NAMED_AFTER`] windows of the last [`OF`] and explains [`CLEARLY`] times as much.
+//! - After a gap in the samples: what was named is on probation. It stays if the first window with evidence of it bears it out,
+//!   ends with the first that does not, and ends after [`GONE_AFTER`] windows without any. A machine so starved that a
+//!   reading comes late does not lose its verdict by that, and one that was frozen does not keep a stale one.
 //!
 //! With a window a second and windows of ten seconds a bottleneck is named at the latest 13 seconds after it began.
 
@@ -27,6 +30,8 @@ pub struct Settling {
     named: Option<Name>,
     firsts: VecDeque<Option<Name>>,
     low: usize,
+    /// There was a gap, and no window since then had evidence of what is named.
+    on_probation: bool,
 }
 
 impl Settling {
@@ -42,7 +47,10 @@ impl Settling {
         let held = |name: Name| self.firsts.iter().filter(|n| **n == Some(name)).count() >= NAMED_AFTER;
         let kept = self.named.and_then(|name| findings.iter().find(|f| f.name == name));
         let low = kept.is_none_or(|finding| finding.load < KEPT_ABOVE);
-        self.low = if low { self.low + 1 } else { 0 };
+        self.low = if low && self.named.is_some() { self.low + 1 } else { 0 };
+        if kept.is_some() && std::mem::take(&mut self.on_probation) && low {
+            self.named = None;
+        }
         match (kept, first) {
             (Some(kept), Some(first)) if first.name != kept.name => {
                 let cause = first.name.rule().explains.contains(&kept.name);
@@ -59,9 +67,10 @@ impl Settling {
         self.in_force(findings, fresh)
     }
 
-    /// A gap in the samples: what was before says nothing about now.
+    /// A gap in the samples: the windows before say nothing about now.
     pub fn gap(&mut self) {
-        *self = Self::default();
+        self.firsts.clear();
+        self.on_probation = self.named.is_some();
     }
 
     fn in_force(&self, findings: Vec<Finding>, fresh: Verdict) -> Verdict {

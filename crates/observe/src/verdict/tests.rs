@@ -254,6 +254,25 @@ fn a_verdict_is_named_within_three_windows_and_survives_a_short_dip() {
 }
 
 #[test]
+fn after_a_gap_a_verdict_stays_only_if_the_next_evidence_bears_it_out() {
+    let locked = with(|_, server| (server.active, server.in_row_lock) = (20.0, 18.0));
+    let unread = Window::default();
+    // What is in force at each of these windows after three of the convoy and a gap.
+    let after = |windows: &[&Window]| {
+        let mut settling = Settling::default();
+        (0..3).for_each(|_| drop(settling.next(&locked)));
+        settling.gap();
+        windows.iter().map(|window| settling.next(window).bottleneck.map(|f| f.name)).collect::<Vec<_>>()
+    };
+    let row = Some(Name::RowLocks);
+    assert_eq!(after(&[&locked, &locked]), [row; 2], "it goes on");
+    assert_eq!(after(&[&healthy(), &locked]), [None; 2], "it went, and comes anew");
+    assert_eq!(after(&[&unread, &unread, &locked]), [None, None, row], "nothing is said without evidence");
+    assert_eq!(after(&[&unread, &unread, &unread, &unread, &unread, &locked]), [None; 6], "too long ago");
+    assert_eq!(after(&[&locked, &healthy(), &healthy()]), [row; 3], "a dip after it");
+}
+
+#[test]
 fn what_alternates_is_not_renamed_each_time() {
     let mut settling = Settling::default();
     let locked = with(|_, server| (server.active, server.in_row_lock) = (20.0, 12.0));

@@ -134,6 +134,7 @@ mod tests {
             busy_before: 0.1,
             seconds: 300,
             looks: BTreeMap::from([("none".to_owned(), 298), ("the CPU".to_owned(), 2)]),
+            gaps: 0,
         };
         let outcomes = vec![
             outcome(Making::Healthy, None),
