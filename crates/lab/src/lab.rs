@@ -202,6 +202,15 @@ impl Lab {
         self.running.server(server)?.connect().await
     }
 
+    /// Waits until a replica has applied everything that its source has now.
+    ///
+    /// # Errors
+    /// It has not within `limit`, or a server does not answer.
+    pub async fn wait_applied(&self, replica: &str, source: &str, limit: Duration) -> Result<(), Error> {
+        let (replica, source) = (self.running.index(replica)?, self.running.index(source)?);
+        self.running.wait_for_all(replica, source, limit).await
+    }
+
     /// Options for a connection from a zone over its link. Its source is what the kernel chooses; servers see 127.F.0.254.
     pub fn opts(&self, from: &str, server: &str, account: Account) -> Result<Opts, Error> {
         let address = self.reach(from, server)?;

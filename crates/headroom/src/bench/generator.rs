@@ -14,7 +14,8 @@
 //! core has to wake up for each answer, it is the machine's scheduling that is measured.
 //!
 //! CPU is that of the whole client process from its start to its end, read from `/proc` when it has ended and before it
-//! is reaped: its start and the logins are on the bill, alike for both.
+//! is reaped: its start and the logins are on the bill, alike for both. How much of it is the client's own code stands
+//! beside it: the rest is the kernel's, which sends a packet and wakes a thread of the server for each statement.
 
 mod freeze;
 mod likeness;
@@ -109,6 +110,8 @@ struct Sample {
     qps: f64,
     /// CPU of the client process, microseconds a query.
     client_cpu_us: f64,
+    /// Of that, in its own code and not in the kernel.
+    client_user_us: f64,
     /// CPU of the server process, microseconds a query; none for the null server.
     server_cpu_us: Option<f64>,
     p50_ms: f64,
@@ -139,6 +142,8 @@ struct Row {
     client_cpu: Option<Ratio>,
     sysbench_cpu_us: f64,
     headroom_cpu_us: f64,
+    sysbench_user_us: f64,
+    headroom_user_us: f64,
     p99: Option<Ratio>,
 }
 
@@ -277,6 +282,8 @@ impl Row {
             client_cpu: ratio(|s| s.client_cpu_us),
             sysbench_cpu_us: middle(Tool::Sysbench, |s| s.client_cpu_us)?,
             headroom_cpu_us: middle(Tool::Headroom, |s| s.client_cpu_us)?,
+            sysbench_user_us: middle(Tool::Sysbench, |s| s.client_user_us)?,
+            headroom_user_us: middle(Tool::Headroom, |s| s.client_user_us)?,
             p99: ratio(|s| s.p99_ms),
         })
     }

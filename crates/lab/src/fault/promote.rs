@@ -6,7 +6,7 @@ use super::{Fault, Target};
 use crate::running::{POLL, Running, SQL_LIMIT};
 use crate::server::{ProcessState, close};
 use crate::{Error, replication};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 impl Running {
     /// A replica becomes the primary. The old one, if it lives, refuses writes first, so that nothing is lost; it is
@@ -98,19 +98,28 @@ impl Running {
         self.repoint(follower, source).await
     }
 
-    /// Waits until a replica has executed everything that another server has now.
     async fn wait_caught_up(&self, replica: usize, other: usize) -> Result<(), Error> {
+        self.wait_for_all(replica, other, SQL_LIMIT).await
+    }
+
+    /// Waits until a replica has executed everything that another server has now.
+    pub(crate) async fn wait_for_all(
+        &self,
+        replica: usize,
+        other: usize,
+        limit: Duration,
+    ) -> Result<(), Error> {
         let flavour = self.program.flavour;
         let (behind, ahead) = (&self.servers[replica], &self.servers[other]);
         let mut conn = ahead.connect().await?;
         let position = replication::position(flavour, ahead, &mut conn).await?;
         close(conn).await;
         let mut conn = behind.connect().await?;
-        let deadline = Instant::now() + SQL_LIMIT;
+        let deadline = Instant::now() + limit;
         while !replication::has_all(flavour, behind, &mut conn, &position).await? {
             if Instant::now() > deadline {
                 let what = format!("server {} having all of {}", behind.name(), ahead.name());
-                return Err(Error::TooLate { what, limit: SQL_LIMIT, last: position });
+                return Err(Error::TooLate { what, limit, last: position });
             }
             tokio::time::sleep(POLL).await;
         }

@@ -1,6 +1,6 @@
 //! Where everything is measured: one load of one tool, run to its end, with what it said and what it cost.
 
-use super::super::process;
+use super::super::process::{self, Cpu};
 use super::super::server::{Server, null};
 use super::super::sysbench;
 use super::{CLIENTS, Case, GRACE, GeneratorArgs, OwnLatency, Sample, Tool, stalls};
@@ -58,7 +58,8 @@ impl Site<'_> {
         };
         let each = |time: Duration| time.as_secs_f64() * 1e6 / queries.max(1) as f64;
         let server_cpu_us = (case != Case::OneCore).then(|| each(server));
-        Ok(Sample { round, case, tool, qps, client_cpu_us: each(client), server_cpu_us, p50_ms, p99_ms })
+        let (client_cpu_us, client_user_us) = (each(client.total()), each(client.user));
+        Ok(Sample { round, case, tool, qps, client_cpu_us, client_user_us, server_cpu_us, p50_ms, p99_ms })
     }
 
     pub(super) async fn own_latency(&self, rate: f64, busy: bool) -> anyhow::Result<OwnLatency> {
@@ -112,7 +113,7 @@ impl Site<'_> {
         program: PathBuf,
         arguments: Vec<String>,
         pinned: bool,
-    ) -> anyhow::Result<(String, Duration)> {
+    ) -> anyhow::Result<(String, Cpu)> {
         let (program, arguments) = if pinned {
             let mut all = vec!["-c".to_owned(), "0".to_owned(), program.display().to_string()];
             all.extend(arguments);
@@ -137,7 +138,7 @@ pub(super) async fn client(
     arguments: &[String],
     log: &Path,
     seconds: u32,
-) -> anyhow::Result<(String, Duration)> {
+) -> anyhow::Result<(String, Cpu)> {
     let (mut client, mut output) = Program::start_with_output("the client", program, arguments, log)?;
     let pid = client.pid()?;
     let mut text = String::new();
@@ -147,7 +148,7 @@ pub(super) async fn client(
         while !is_over(pid) {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
-        process::cpu(pid)
+        process::cpu_by_place(pid)
     });
     let cpu = ended.await.with_context(|| format!("the load did not end within {deadline:?}"))??;
     // What it said is looked at; exit code 1 is headroom's word that its figures are its own limit, as asked here.

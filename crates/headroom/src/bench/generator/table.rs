@@ -26,6 +26,8 @@ pub(super) fn markdown(report: &Report) -> String {
         ">CPU us/query sysbench",
         ">headroom",
         ">ratio (95 %)",
+        ">own code sysbench",
+        ">headroom",
         ">p99 ratio (95 %)",
     ];
     let row = |row: &Row| {
@@ -37,6 +39,8 @@ pub(super) fn markdown(report: &Report) -> String {
             format!("{:.2}", row.sysbench_cpu_us),
             format!("{:.2}", row.headroom_cpu_us),
             ratio(row.client_cpu),
+            format!("{:.2}", row.sysbench_user_us),
+            format!("{:.2}", row.headroom_user_us),
             ratio(row.p99),
         ]
     };

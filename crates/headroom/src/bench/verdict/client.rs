@@ -121,7 +121,7 @@ pub(super) async fn read_anywhere(mut conn: Conn, until: Instant, number: u32) -
     Ok(())
 }
 
-/// Statements that take their time again where they are applied.
+/// Statements that take their time again where they are applied, as long as [`pace`] says there.
 pub(super) async fn write_slowly(
     mut root: Conn,
     until: Instant,
@@ -129,7 +129,13 @@ pub(super) async fn write_slowly(
 ) -> anyhow::Result<()> {
     root.query_drop("SET SESSION binlog_format = 'STATEMENT'").await?;
     while Instant::now() < until && !stop.load(Ordering::Relaxed) {
-        root.query_drop("INSERT INTO app.journal (n) SELECT SLEEP(0.05)").await?;
+        root.query_drop("INSERT INTO app.journal (n) SELECT SLEEP(s) FROM app.pace").await?;
     }
     Ok(())
+}
+
+/// How long each of those statements takes on this server from now on, for none of the others to know.
+pub(super) async fn pace(root: &mut Conn, seconds: f64) -> anyhow::Result<()> {
+    root.query_drop("SET SESSION sql_log_bin = 0").await?;
+    Ok(root.query_drop(format!("UPDATE app.pace SET s = {seconds}")).await?)
 }

@@ -30,6 +30,10 @@ const BESIDE_MIB: u32 = 512;
 pub(super) const NEAR: Duration = Duration::from_micros(50);
 /// The rows must be there by then.
 const LOADED_WITHIN: Duration = Duration::from_secs(120);
+/// What the replica has yet to apply after a making must be applied by then.
+const APPLIED_WITHIN: Duration = Duration::from_secs(120);
+/// A statement that is slow to apply takes so long, seconds.
+const SLOW_S: f64 = 0.05;
 
 /// Clients that a rate is shared out among.
 const PACED: u32 = 8;
@@ -144,6 +148,8 @@ impl<'a> Stage<'a> {
             "INSERT INTO app.hot VALUES (1, 0), (2, 0)",
             "CREATE TABLE app.shape (id INT PRIMARY KEY, n INT)",
             "INSERT INTO app.shape VALUES (1, 1)",
+            "CREATE TABLE app.pace (s DOUBLE NOT NULL)",
+            &format!("INSERT INTO app.pace VALUES ({SLOW_S})"),
             "CREATE TABLE app.journal (id BIGINT AUTO_INCREMENT PRIMARY KEY, n INT)",
             "CREATE TABLE app.big (id INT PRIMARY KEY, filler VARCHAR(400) NOT NULL)",
         ] {
@@ -278,9 +284,15 @@ impl<'a> Stage<'a> {
         made.clients(self, readers, until, client::read_the_shape).await
     }
 
-    /// Undoes what does not end with its making.
+    /// Undoes what does not end with its making: the distance, and what the replica has yet to apply. That may be minutes of slow
+    /// statements, which would be named in whatever is made next.
     pub(super) async fn tidy(&self) -> anyhow::Result<()> {
-        Ok(self.lab.set_round_trip("a", "b", NEAR).await?)
+        self.lab.set_round_trip("a", "b", NEAR).await?;
+        let mut replica = self.lab.connect("b1").await?;
+        client::pace(&mut replica, 0.0).await?;
+        self.lab.wait_applied("b1", "a1", APPLIED_WITHIN).await?;
+        client::pace(&mut replica, SLOW_S).await?;
+        Ok(replica.disconnect().await?)
     }
 
     async fn connect(&self) -> anyhow::Result<Conn> {
