@@ -108,7 +108,7 @@ pub struct Sample {
     pub row_blocker: Option<Blocker>,
     /// Whom metadata locks wait for.
     pub metadata_blocker: Option<Blocker>,
-    /// Sessions connected on average.
+    /// Sessions connected when it was last read: how full it is, not how full it was.
     pub connected: f64,
     /// How many may be; 0 when not known.
     pub max_connections: u64,
@@ -220,7 +220,7 @@ impl Sample {
             row_waits_per_s: per_s(|s| s.row_waits),
             row_blocker: newest(|r| &r.row_blocker),
             metadata_blocker: newest(|r| &r.metadata_blocker),
-            connected: mean(|r| r.status.connected as f64),
+            connected: last.status.connected as f64,
             max_connections: last.settings.max_connections,
             refused_per_s: per_s(|s| s.refused),
             threads_created_per_s: per_s(|s| s.threads_created),

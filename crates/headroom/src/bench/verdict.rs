@@ -121,6 +121,9 @@ pub(super) struct Outcome {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Run {
     pub(super) server: String,
+    /// On what its parts were made, and with which headroom.
+    #[serde(default)]
+    pub(super) machines: Vec<String>,
     pub(super) seconds: u64,
     pub(super) outcomes: Vec<Outcome>,
     /// Point reads a second that the primary was found to carry: what "healthy" is a share of.
@@ -149,9 +152,13 @@ pub(crate) async fn run(args: VerdictArgs) -> anyhow::Result<ExitCode> {
         None => Some(Directory::new(args.out.as_deref(), "verdict", args.quick)?),
     };
     terminal::complain(&words);
+    let machine = machine::Machine::look(&[], LOOK_BEFORE).await?.line();
     let mut run = make(&args, makings).await?;
+    run.machines.push(machine);
     if let Some(before) = before {
         run.outcomes.splice(0..0, before.outcomes);
+        run.machines.splice(0..0, before.machines);
+        run.machines.dedup();
     }
     let path = match (directory, args.add_to) {
         (Some(directory), _) => directory.create()?,
@@ -221,6 +228,7 @@ async fn make(args: &VerdictArgs, makings: Vec<(Making, u32)>) -> anyhow::Result
     ended?;
     Ok(Run {
         server,
+        machines: Vec::new(),
         seconds: args.seconds,
         outcomes,
         capacity,

@@ -134,7 +134,7 @@ pub static RULES: &[Rule] = &[
         name: DiskLatency,
         called: "the disk",
         when: "its reads or writes take >= 3 times what they take when idle (without that: >= 10 ms), with >= 2 under way, \
-               and somebody waits for it >= 10 % of the time (I)",
+               and somebody waits for it >= 10 % of the time, or it does >= 85 % of what it was measured to do (I)",
         explains: &[FlushBound],
         next: &[
             "see who else uses the disk: pidstat -d 1",

@@ -22,8 +22,11 @@ const SLOWER: f64 = 3.0;
 const SLOW_MS: f64 = 10.0;
 /// Requests under way.
 const UNDER_WAY: f64 = 2.0;
-/// Somebody waits for the disk.
+/// Somebody waits for the disk ...
 const WAITS: f64 = 0.10;
+/// ... or it does this much of what it was measured to do. Who waits for asynchronous requests (a database's writers, its log) often
+/// counts as waiting for nothing in the kernel's pressure figures: a disk at its end needs no witness.
+const FULL: f64 = 0.85;
 
 pub(super) fn flush_bound(window: &Window) -> Option<Finding> {
     let server = window.server.as_ref()?;
@@ -113,8 +116,6 @@ pub(super) fn disk_latency(window: &Window) -> Option<Finding> {
     let under_way = disk.read.under_way + disk.written.under_way;
     let latency = greatest([(read, read_limit), (write, write_limit)]);
     let waits = host.pressure.io.map_or(WAITS, |io| io.some);
-    let load = least([(latency, 1.0), (under_way, UNDER_WAY), (waits, WAITS)]);
-    let finding = Finding::new(Name::DiskLatency, load, disk.busy * window.rest());
     // Reads and writes share the disk: half of each is all of it. Large requests reach its bandwidth first.
     let requests = ceilings
         .reads_per_s
@@ -122,8 +123,14 @@ pub(super) fn disk_latency(window: &Window) -> Option<Finding> {
         .map(|(reads, writes)| disk.read.per_s / reads.max(1.0) + disk.written.per_s / writes.max(1.0));
     let bytes = disk.read.bytes_per_s + disk.written.bytes_per_s;
     let used = requests.into_iter().chain(ceilings.disk_bytes_per_s.map(|most| bytes / most.max(1.0)));
-    let finding = match used.max_by(f64::total_cmp) {
-        Some(used) => finding.ceiling(used).figure("of what it was measured to do", used, Unit::Share, None),
+    let used = used.max_by(f64::total_cmp);
+    let wanted = greatest([(waits, WAITS), (used.unwrap_or(0.0), FULL)]);
+    let load = least([(latency, 1.0), (under_way, UNDER_WAY), (wanted, 1.0)]);
+    let finding = Finding::new(Name::DiskLatency, load, disk.busy * window.rest());
+    let finding = match used {
+        Some(used) => {
+            finding.ceiling(used).figure("of what it was measured to do", used, Unit::Share, Some(FULL))
+        }
         None => finding,
     };
     Some(

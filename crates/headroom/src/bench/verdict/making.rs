@@ -290,7 +290,9 @@ impl<'a> Stage<'a> {
         self.lab.set_round_trip("a", "b", NEAR).await?;
         let mut replica = self.lab.connect("b1").await?;
         client::pace(&mut replica, 0.0).await?;
+        let lifted = self.volume.lifted()?;
         self.lab.wait_applied("b1", "a1", APPLIED_WITHIN).await?;
+        drop(lifted);
         client::pace(&mut replica, SLOW_S).await?;
         Ok(replica.disconnect().await?)
     }

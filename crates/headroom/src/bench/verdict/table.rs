@@ -16,6 +16,19 @@ pub(super) fn called(name: Option<Name>) -> &'static str {
     name.map_or("none", |name| name.rule().called)
 }
 
+/// How many of each strength were right.
+fn by_strength(outcomes: &[Outcome]) -> String {
+    let mut counts: BTreeMap<u32, (usize, usize)> = BTreeMap::new();
+    for outcome in outcomes {
+        let (right, all) = counts.entry(outcome.strength).or_default();
+        *right += usize::from(outcome.named == outcome.made.expected());
+        *all += 1;
+    }
+    let words =
+        counts.iter().map(|(strength, (right, all))| format!("{right} of {all} at strength {strength}"));
+    words.collect::<Vec<_>>().join(", ")
+}
+
 /// How long each was made: parts of a run may differ.
 fn times(run: &Run) -> String {
     let told = || run.outcomes.iter().map(|outcome| outcome.seconds).filter(|seconds| *seconds > 0);
@@ -49,7 +62,7 @@ pub(super) fn markdown(run: &Run, date: &str) -> String {
     let busy: Vec<f64> = run.outcomes.iter().map(|outcome| outcome.busy_before).collect();
     let mut text = format!(
         "# Verdicts, {date}\n\n{}; each made for {}. CPU busy before anything was made: {:.0} % (median): {}.\n\n\
-         Right in {:.0} % of {} makings. Watching took {:.2} % of a core and {} MiB (the program that made the trouble, \
+         Right in {:.0} % of {} makings: {}. Watching took {:.2} % of a core and {} MiB (the program that made the trouble, \
          its clients and threads included).\n\n",
         run.server,
         times(run),
@@ -61,9 +74,11 @@ pub(super) fn markdown(run: &Run, date: &str) -> String {
         },
         right(&run.outcomes) * 100.0,
         run.outcomes.len(),
+        by_strength(&run.outcomes),
         run.watching_cpu_share * 100.0,
         run.watching_resident_bytes >> 20,
     );
+    run.machines.iter().for_each(|machine| text.push_str(&format!("{machine}\n\n")));
     let ms = |ms: Option<f64>| ms.map_or("?".to_owned(), |ms| format!("{ms:.2} ms"));
     text.push_str(&format!(
         "The primary carries {:.0} point reads a second from clients on this machine; healthy is 30, 40 and 50 % of that. The \
@@ -144,6 +159,7 @@ mod tests {
         assert!((right(&outcomes) - 2.0 / 3.0).abs() < 1e-9);
         let run = Run {
             server: "MariaDB 10.11".to_owned(),
+            machines: vec!["two cores, headroom 0.1.0".to_owned()],
             seconds: 20,
             outcomes,
             capacity: 9000.0,
@@ -154,6 +170,7 @@ mod tests {
         let text = markdown(&run, "2026-11-20");
         assert!(text.contains("| row-locks |  | 1 | **1** | 5 s | 5 s |"), "{text}");
         assert!(text.contains("| healthy | **1** |"), "{text}");
+        assert!(text.contains("Right in 67 % of 3 makings: 2 of 3 at strength 1."), "{text}");
         assert!(
             text.contains("Healthy for 5.0 min in all: nothing was named at 298 of 300 looks, the CPU at 2."),
             "{text}"

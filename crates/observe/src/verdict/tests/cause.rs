@@ -18,6 +18,33 @@ fn a_pool_is_not_too_small_when_the_disk_is_busy_with_what_others_read() {
 }
 
 #[test]
+fn a_disk_that_does_all_it_can_is_named_though_nobody_counts_as_waiting() {
+    let window = |per_s: f64, await_ms: f64| {
+        let mut window = with(|host, _| {
+            host.pressure.io = Some(pressure::Sample { some: 0.02, full: 0.0 });
+            let written = &mut host.disks[0].written;
+            (written.per_s, written.await_ms, written.under_way) =
+                (per_s, Some(await_ms), per_s * await_ms / 1e3);
+            host.disks[0].busy = 1.0;
+        });
+        window.ceilings = Ceilings {
+            writes_per_s: Some(3000.0),
+            reads_per_s: Some(3000.0),
+            idle_write_ms: Some(0.2),
+            ..window.ceilings
+        };
+        window
+    };
+    assert_eq!(named(&window(2900.0, 5.0)), Some(Name::DiskLatency));
+    assert_eq!(
+        named(&window(1000.0, 5.0)),
+        None,
+        "slow, and not at its end: somebody would have to wait for it"
+    );
+    assert_eq!(named(&window(2900.0, 0.2)), None, "busy, and as quick as ever");
+}
+
+#[test]
 fn only_the_disk_with_the_data_counts_once_it_is_known() {
     let mut window = with(|host, _| {
         let mut other = host.disks[0].clone();
