@@ -242,8 +242,8 @@ impl MeasureBenchArgs {
         Ok(asked.searched(tokio::task::spawn_blocking(run).await??))
     }
 
-    /// A search and what it sends; `others` as many share its time.
-    fn prepared(&self, asked: &Asked, number: u32, others: f64) -> anyhow::Result<(Search, Plan)> {
+    /// A search and what it sends; so many take turns, and share the time.
+    fn prepared(&self, asked: &Asked, number: u32, in_turn: f64) -> anyhow::Result<(Search, Plan)> {
         let (wanted, goal) = asked.goal()?;
         let workload = if asked.case == LAB { "oltp_read_only" } else { "oltp_point_select" };
         let workload = load::workload::sysbench::workload(workload, &options()).context("sysbench's own")?;
@@ -264,7 +264,7 @@ impl MeasureBenchArgs {
             seed: self.seed + 1000 * u64::from(number),
             objective: Some(wanted.within),
         };
-        let longest = Some(Duration::from_secs_f64(goal.seconds_left(&[]) * PATIENCE * others));
+        let longest = Some(Duration::from_secs_f64(goal.seconds_left(&[]) * PATIENCE * in_turn));
         Ok((Search { goal, objective: wanted, file: None, longest }, plan))
     }
 }
@@ -331,21 +331,10 @@ fn promises(searches: &[Searched]) -> Vec<Promise> {
 }
 
 fn markdown(report: &Report) -> String {
-    let machine = &report.machine;
-    let programs: Vec<String> = machine.programs.iter().map(|(name, v)| format!("{name} {v}")).collect();
-    let mut text = format!(
-        "# headroom measure against known limits, {}\n\n{}, {} cores, kernel {}, {}\n\n",
-        report.date,
-        machine.cpu,
-        machine.cores,
-        machine.kernel,
-        programs.join("; ")
-    );
-    if machine.was_busy() {
-        text.push_str(&format!(
-            "**others used {:.0} % of the CPU before the run**\n\n",
-            machine.busy_before * 100.0
-        ));
+    let mut text =
+        format!("# headroom measure against known limits, {}\n\n{}\n\n", report.date, report.machine.line());
+    for warning in report.machine.warnings() {
+        text.push_str(&format!("**{warning}**\n\n"));
     }
     text.push_str(&promise::table(&report.promises));
     let number = |rate: Option<f64>| rate.map_or_else(|| "-".to_owned(), |rate| format!("{rate:.1}"));

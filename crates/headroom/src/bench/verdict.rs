@@ -117,6 +117,13 @@ pub(super) struct Outcome {
     pub(super) gaps: u64,
 }
 
+impl Outcome {
+    /// Whether what was made is what was named.
+    fn is_right(&self) -> bool {
+        self.named == self.made.expected()
+    }
+}
+
 /// Everything a run found.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Run {
@@ -250,7 +257,7 @@ async fn all(
         let time = Duration::from_secs(args.seconds);
         let outcome = one(stage, station, (made, strength), time, &mut ended).await?;
         let after = outcome.named_after_s.map_or(String::new(), |s| format!(", after {s:.0} s"));
-        let right = if outcome.named == made.expected() { "right" } else { "WRONG" };
+        let right = if outcome.is_right() { "right" } else { "WRONG" };
         terminal::complain(&format!("{right}: {made} at strength {strength}: {}{after}", outcome.text));
         if args.evidence {
             outcome.evidence.iter().for_each(|line| terminal::complain(&format!("    {line}")));

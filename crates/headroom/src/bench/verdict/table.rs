@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 /// Share of the makings after which the right verdict was in force, 0 to 1.
 pub(super) fn right(outcomes: &[Outcome]) -> f64 {
-    let right = outcomes.iter().filter(|outcome| outcome.named == outcome.made.expected()).count();
+    let right = outcomes.iter().filter(|outcome| outcome.is_right()).count();
     if outcomes.is_empty() { 0.0 } else { right as f64 / outcomes.len() as f64 }
 }
 
@@ -21,7 +21,7 @@ fn by_strength(outcomes: &[Outcome]) -> String {
     let mut counts: BTreeMap<u32, (usize, usize)> = BTreeMap::new();
     for outcome in outcomes {
         let (right, all) = counts.entry(outcome.strength).or_default();
-        *right += usize::from(outcome.named == outcome.made.expected());
+        *right += usize::from(outcome.is_right());
         *all += 1;
     }
     let words =
