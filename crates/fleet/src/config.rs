@@ -12,6 +12,7 @@ use std::time::Duration;
 mod access;
 mod complaint;
 mod conflict;
+mod credentials;
 mod data_path;
 mod file;
 mod nearest;
@@ -23,6 +24,7 @@ mod value;
 pub use access::{Access, SAY_WHO_MAY_COME, open_to_the_network};
 pub use complaint::{Complaint, Complaints};
 pub use conflict::{admin_clashes, listeners_clash};
+pub use credentials::{Credentials, PasswordFrom, Tls, TlsMode};
 pub use data_path::DataPath;
 pub use file::TLS_MODES;
 pub use objective::{Objective, Target, Webhook};
@@ -46,17 +48,6 @@ pub struct Config {
     pub webhook: Option<Webhook>,
     /// Where the password is to be found; the binary looks there and puts it into `fleet.credentials`.
     pub password_from: Option<PasswordFrom>,
-}
-
-/// Where the configuration says the password is. `Debug` shows no password.
-#[derive(Clone, PartialEq, Eq)]
-pub enum PasswordFrom {
-    /// In the configuration file itself; allowed only when nobody else may read that file.
-    Written(String),
-    /// The first line of this file.
-    File(PathBuf),
-    /// This environment variable.
-    Environment(String),
 }
 
 /// The admin address: status page, JSON and metrics.
@@ -91,49 +82,6 @@ pub struct FleetConfig {
     pub own_zone: OwnZone,
     /// What the operator says of single servers, in order; every matching rule applies.
     pub servers: Vec<ServerRule>,
-}
-
-/// How the servers are asked. Everything optional is looked up in the option file, then in the environment, by the
-/// binary. `Debug` shows no password.
-#[derive(Clone, PartialEq, Default)]
-pub struct Credentials {
-    /// Account name.
-    pub user: Option<String>,
-    /// Its password, already read from wherever the configuration pointed.
-    pub password: Option<String>,
-    /// An option file in the format of `~/.my.cnf`, its groups `[client]`, `[client-mariadb]`, `[headroom]`.
-    pub option_file: Option<PathBuf>,
-    /// TLS to the servers, by MySQL's names.
-    pub tls: Tls,
-}
-
-/// TLS for control connections, by MySQL's names.
-#[derive(Clone, Debug, PartialEq, Default)]
-pub struct Tls {
-    /// `ssl-mode`.
-    pub mode: TlsMode,
-    /// `ssl-ca`: PEM file of the authorities that may vouch for a server.
-    pub ca: Option<PathBuf>,
-    /// `ssl-cert`: our certificate, PEM.
-    pub cert: Option<PathBuf>,
-    /// `ssl-key`: its key, PEM.
-    pub key: Option<PathBuf>,
-}
-
-/// `ssl-mode`, as MySQL defines it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-pub enum TlsMode {
-    /// Never.
-    Disabled,
-    /// When the server offers it, unverified. The default.
-    #[default]
-    Preferred,
-    /// Always, unverified.
-    Required,
-    /// Always, with a certificate from `ca`.
-    VerifyCa,
-    /// Always, with a certificate from `ca` for this host name.
-    VerifyIdentity,
 }
 
 /// A zone and who belongs to it.
@@ -420,25 +368,4 @@ impl Admin {
     /// Where the status page is unless told otherwise.
     pub const DEFAULT_ADDRESS: SocketAddr =
         SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 9306);
-}
-
-impl std::fmt::Debug for PasswordFrom {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Written(_) => f.write_str("Written(hidden)"),
-            Self::File(path) => f.debug_tuple("File").field(path).finish(),
-            Self::Environment(name) => f.debug_tuple("Environment").field(name).finish(),
-        }
-    }
-}
-
-impl std::fmt::Debug for Credentials {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Credentials")
-            .field("user", &self.user)
-            .field("password", &self.password.as_ref().map(|_| "(hidden)"))
-            .field("option_file", &self.option_file)
-            .field("tls", &self.tls)
-            .finish()
-    }
 }

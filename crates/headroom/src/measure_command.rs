@@ -14,7 +14,7 @@ use anyhow::bail;
 use clap::Args;
 use fleet::Address;
 use fleet::config::DataPath;
-use load::measure::{Capacity, Goal, Objective, Trial, noise};
+use load::measure::{Capacity, Contradiction, Goal, Objective, Trial, noise};
 use load::{Arrivals, Plan};
 use search::{Found, Search};
 use serde::Serialize;
@@ -103,6 +103,8 @@ struct Measured {
     /// `None` when the search was given up; `refused` says why.
     capacity: Option<Capacity>,
     refused: Option<String>,
+    /// A lower rate missed the objective than one that met it.
+    contradiction: Option<Contradiction>,
     /// Today's rate in transactions a second, stated or observed.
     current: Option<f64>,
     /// How today's rate is known.
@@ -214,6 +216,7 @@ impl MeasureArgs {
             goal,
             capacity: found.capacity,
             refused: found.refused,
+            contradiction: goal.contradiction(&found.trials),
             current,
             current_from,
             headroom: lower.zip(current.filter(|now| *now > 0.0)).map(|(lower, now)| lower / now),

@@ -35,6 +35,7 @@ pub use sound::Unsound;
 pub use trial::Trial;
 
 use serde::{Deserialize, Serialize};
+use std::fmt;
 use std::time::Duration;
 
 /// What is asked: at most this share lost.
@@ -86,6 +87,23 @@ pub struct Capacity {
     pub lower: Option<f64>,
     /// The smallest rate above it that was shown to miss it; `None` when everything up to `most` met it.
     pub upper: Option<f64>,
+}
+
+/// A rate that missed the objective in a full trial, and a higher one that met it in another (the widest such pair): the
+/// limit moved while it was looked for, or such trials are too short to tell. RFC 9971 calls it a loss inversion.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Contradiction {
+    /// Transactions a second that missed it.
+    pub missed: f64,
+    /// More of them that met it.
+    pub met: f64,
+}
+
+impl fmt::Display for Contradiction {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { missed, met } = self;
+        write!(f, "{missed:.1} a second missed the objective in one trial and {met:.1} met it in another")
+    }
 }
 
 /// Growth of the rate while no trial was bad.
@@ -254,6 +272,15 @@ impl Goal {
 
     fn is_full(&self, trial: &Trial) -> bool {
         trial.seconds >= self.trial * 0.99
+    }
+
+    /// Whether full trials contradict each other by more than the width.
+    pub fn contradiction(&self, trials: &[Trial]) -> Option<Contradiction> {
+        let full =
+            |bad| trials.iter().filter(move |t| self.is_full(t) && self.is_bad(t) == bad).map(|t| t.rate);
+        let missed = full(true).min_by(f64::total_cmp)?;
+        let met = full(false).max_by(f64::total_cmp)?;
+        (met > missed * (1.0 + self.width)).then_some(Contradiction { missed, met })
     }
 
     /// Seconds that the search may still take, about: what it takes to halve the interval down to its width.

@@ -14,6 +14,7 @@
 mod kind;
 mod live;
 mod player;
+mod prepared;
 mod script;
 
 pub use kind::{Kind, kind};

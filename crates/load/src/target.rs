@@ -6,8 +6,11 @@ use crate::login::Transport;
 use crate::workload::Lane;
 use fleet::Address;
 use fleet::config::{Tls, TlsMode};
+use rustix::io::Errno;
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, sockopt};
 use rustls::ClientConfig;
 use std::net::{SocketAddr, ToSocketAddrs};
+use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -104,6 +107,32 @@ impl Peer {
             (_, None | Some(TlsMode::Disabled)) => Transport::Open,
             (_, Some(TlsMode::Preferred)) => Transport::TlsPreferred,
             (_, Some(_)) => Transport::TlsRequired,
+        }
+    }
+}
+
+impl Place {
+    /// A socket on its way there, without waiting until it is.
+    pub(crate) fn connect(&self) -> rustix::io::Result<OwnedFd> {
+        let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
+        let family = match self {
+            Self::Unix(_) => AddressFamily::UNIX,
+            Self::Tcp(address) if address.is_ipv4() => AddressFamily::INET,
+            Self::Tcp(_) => AddressFamily::INET6,
+        };
+        let socket = rustix::net::socket_with(family, SocketType::STREAM, flags, None)?;
+        let connected = match self {
+            Self::Tcp(address) => {
+                // A statement is one segment; waiting to fill one would only cost time.
+                sockopt::set_tcp_nodelay(&socket, true)?;
+                rustix::net::connect(&socket, address)
+            }
+            Self::Unix(path) => SocketAddrUnix::new(path.as_path())
+                .and_then(|address| rustix::net::connect(&socket, &address)),
+        };
+        match connected {
+            Ok(()) | Err(Errno::INPROGRESS) => Ok(socket),
+            Err(error) => Err(error),
         }
     }
 }

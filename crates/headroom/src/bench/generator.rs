@@ -3,6 +3,7 @@
 //! | case | what it shows |
 //! |---|---|
 //! | point selects and read-write at 16 clients, closed loop | the same QPS, at what CPU of the client |
+//! | point selects over a unix socket, and by 64 clients | how much of that is TCP's, and what more answers at a time spare |
 //! | the null server, the client pinned to one core | how much one core can send at most |
 //! | the null server in an open loop, about a quarter of that | the generator's own part of a latency, asleep between arrivals and with `--busy` |
 //! | a server that stands still for 500 ms once (`freeze.rs`) | who sees it, and who does not |
@@ -41,6 +42,7 @@ use rand::rngs::SmallRng;
 use rand::seq::SliceRandom;
 use serde::Serialize;
 use site::Site;
+use stalls::Alone;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
@@ -94,12 +96,24 @@ enum Case {
     PointSelectsText,
     /// 16 clients, prepared.
     ReadWrite,
+    /// 16 clients, prepared, over the server's unix socket.
+    PointSelectsSocket,
+    /// 64 clients, prepared.
+    PointSelectsMany,
     /// 16 clients on one core, text, the null server.
     OneCore,
 }
 
-const CASES: [Case; 4] = [Case::PointSelects, Case::PointSelectsText, Case::ReadWrite, Case::OneCore];
+const CASES: [Case; 6] = [
+    Case::PointSelects,
+    Case::PointSelectsText,
+    Case::ReadWrite,
+    Case::PointSelectsSocket,
+    Case::PointSelectsMany,
+    Case::OneCore,
+];
 const CLIENTS: u32 = 16;
+const MANY_CLIENTS: u32 = 64;
 
 /// One load.
 #[derive(Clone, Debug, Serialize)]
@@ -126,10 +140,13 @@ struct OwnLatency {
     rate: f64,
     cpu_share: f64,
     p50_ms: f64,
+    p95_ms: f64,
     p99_ms: f64,
     lateness_p99_ms: f64,
+    /// The share of answers that took longer than [`promises::OWN_P99_US`].
+    beyond: f64,
     /// What the machine alone costs on the same two cores, just before.
-    machine_p99_ms: f64,
+    machine: Alone,
 }
 
 /// Both tools in one case, over the rounds.

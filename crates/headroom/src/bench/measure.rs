@@ -11,7 +11,9 @@
 //! measure`, in this process.
 //!
 //! The repetitions on the real server take turns, a trial of each: a shared machine's speed moves by a tenth and more within
-//! minutes, and one search after the other would find how the machine drifts, not how well the search repeats.
+//! minutes, and one search after the other would find how the machine drifts, not how well the search repeats. Each begins at
+//! a rate of its own: from the same one all would try the same rates, and answers that differ by less than a step would
+//! agree to the digit.
 //!
 //! **How long a trial has to be.** Theory speaks of an endless run. In an M/M/1 queue with m served a second and r asked
 //! for, answers that are late come in clusters: a busy period serves N with E[N^2] / E[N] = (1 + u^2) / (1 - u)^2 (u = r/m),
@@ -54,7 +56,8 @@ const QUIET_LOOK: Duration = Duration::from_secs(2);
 const KNOWN: f64 = 0.03;
 /// How far the repetitions may lie apart.
 const REPEATED: f64 = 0.05;
-/// Where the searches begin: they have to come the rest of the way by themselves.
+/// Where the searches begin: they have to come the rest of the way by themselves. Repetitions begin at different rates, or
+/// all would try the same ones and agree to the digit.
 const START: f64 = 200.0;
 /// `upper / lower` at the end of a scripted search, less 1.
 const SCRIPTED_WIDTH: f64 = 0.02;
@@ -244,7 +247,8 @@ impl MeasureBenchArgs {
 
     /// A search and what it sends; so many take turns, and share the time.
     fn prepared(&self, asked: &Asked, number: u32, in_turn: f64) -> anyhow::Result<(Search, Plan)> {
-        let (wanted, goal) = asked.goal()?;
+        let (wanted, mut goal) = asked.goal()?;
+        goal.start *= (f64::from(number) / in_turn).fract().exp2();
         let workload = if asked.case == LAB { "oltp_read_only" } else { "oltp_point_select" };
         let workload = load::workload::sysbench::workload(workload, &options()).context("sysbench's own")?;
         let plan = Plan {
@@ -256,7 +260,7 @@ impl MeasureBenchArgs {
             threads: 1,
             busy: false,
             data_path: DataPath::Auto,
-            arrivals: Arrivals::poisson(START),
+            arrivals: Arrivals::poisson(goal.start),
             warm_up: Duration::from_secs(2),
             time: asked.trial,
             grace: Duration::from_millis(100),

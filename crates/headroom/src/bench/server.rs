@@ -24,6 +24,8 @@ pub(crate) struct Server {
     lab: Lab,
     /// Where it listens.
     pub(crate) address: SocketAddr,
+    /// Its unix socket.
+    pub(crate) socket: PathBuf,
     /// Its process.
     pub(crate) pid: u32,
     /// What it says of its version.
@@ -64,7 +66,8 @@ impl Server {
         let pid = std::fs::read_to_string(&pid_file).context("reading the server's pid file")?;
         let pid = pid.trim().parse().context("the server's pid file holds no number")?;
         let address = SocketAddr::from(lab.real(NAME)?);
-        Ok(Self { lab, address, pid, version })
+        let socket = lab.socket(NAME)?;
+        Ok(Self { lab, address, socket, pid, version })
     }
 
     /// The option file that headroom asks it with.

@@ -8,6 +8,7 @@
 use load::{Account, Target};
 use serde::Serialize;
 use std::net::SocketAddr;
+use std::path::Path;
 
 /// Account without a password and database that the load uses; both live in the lab alone.
 pub(crate) const ACCOUNT: &str = "bench";
@@ -98,6 +99,13 @@ pub(crate) fn events(target: SocketAddr, rows: u32, script: &str, events: u32, k
         }
     }
     arguments
+}
+
+/// The same over a unix socket.
+pub(crate) fn over_socket(arguments: &mut Vec<String>, socket: &Path) {
+    arguments
+        .retain(|argument| !argument.starts_with("--mysql-host=") && !argument.starts_with("--mysql-port="));
+    arguments.insert(1, format!("--mysql-socket={}", socket.display()));
 }
 
 fn with_command(target: SocketAddr, rows: u32, more: &[String], command: &str) -> Vec<String> {

@@ -1,16 +1,20 @@
 //! From what was counted to figures, and from figures to "asked and measured". Pure: nothing here measures.
 
+mod course;
 mod fault;
 mod phase;
+mod seen;
 mod verdict;
 
-pub(crate) use fault::{Course, FailedRequest, FaultFigures, FaultKind, Lapse, Mark, Probe, Seen};
+pub(crate) use course::{Course, Mark};
+pub(crate) use fault::{FaultFigures, FaultKind, Lapse};
 pub(crate) use phase::{EndpointFigures, Fleet, PhaseFigures, Round};
+pub(crate) use seen::{FailedRequest, Probe, Seen};
 pub(crate) use verdict::{Verdict, verdicts, won_back_by_slices};
 
 #[cfg(test)]
 pub(crate) use {
-    fault::Point,
+    course::Point,
     phase::{FlowFigures, ServerFigures},
 };
 

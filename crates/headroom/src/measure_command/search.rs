@@ -132,8 +132,9 @@ impl Course<'_> {
             Next::Send { rate, seconds } => (rate, seconds),
         };
         if let Some(longest) = search.longest.filter(|longest| self.begun.elapsed() > *longest) {
-            let words = minutes(longest.as_secs_f64());
-            found.refused = Some(format!("not found within {words}: too many trials contradict each other"));
+            let why = search.goal.contradiction(&found.trials);
+            let why = why.map_or_else(|| "too many trials were needed".to_owned(), |why| why.to_string());
+            found.refused = Some(format!("not found within {}: {why}", minutes(longest.as_secs_f64())));
             return Ok(false);
         }
         let moments = self.seed + (found.trials.len() + found.voided.len()) as u64;

@@ -28,6 +28,12 @@ pub(super) fn text(measured: &Measured) -> String {
         ),
         _ => writeln!(text, "{workload}: not even the lowest rate tried meets {objective}"),
     };
+    if let (Some(contradiction), None) = (measured.contradiction, &measured.refused) {
+        let _ = writeln!(
+            text,
+            "Trials contradict each other: {contradiction}; the limit moved meanwhile, or --trial is too short"
+        );
+    }
     if let (Some(headroom), Some(current)) = (measured.headroom, measured.current) {
         let from = measured.current_from.as_deref().unwrap_or_default();
         let _ = writeln!(text, "Headroom: {headroom:.2} times today's {current:.1} a second ({from})");

@@ -13,9 +13,7 @@ use fleet::config::DataPath;
 use polled::Polled;
 use ring::Ringed;
 use rustix::io::Errno;
-use rustix::net::{AddressFamily, SocketFlags, SocketType, sockopt};
 use std::ops::Deref;
-use std::os::fd::OwnedFd;
 use std::time::Duration;
 use uring::Chunk;
 
@@ -75,7 +73,7 @@ impl Sockets {
 
     /// Begins to connect. The first bytes, or the end, tell what has come of it: a server of MySQL speaks first.
     pub(super) fn open(&mut self, number: usize, place: &Place) -> rustix::io::Result<()> {
-        let socket = connect(place)?;
+        let socket = place.connect()?;
         match self {
             Self::Ring(ring) => ring.add(number, socket),
             Self::Polled(polled) => polled.add(number, socket),
@@ -140,29 +138,5 @@ impl Sockets {
             Self::Ring(ring) => ring.saturated(),
             Self::Polled(polled) => polled.saturated(),
         }
-    }
-}
-
-/// A socket on its way to a place.
-fn connect(place: &Place) -> rustix::io::Result<OwnedFd> {
-    let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
-    let family = match place {
-        Place::Unix(_) => AddressFamily::UNIX,
-        Place::Tcp(address) if address.is_ipv4() => AddressFamily::INET,
-        Place::Tcp(_) => AddressFamily::INET6,
-    };
-    let socket = rustix::net::socket_with(family, SocketType::STREAM, flags, None)?;
-    let connected = match place {
-        Place::Tcp(address) => {
-            // A statement is one segment; waiting to fill one would only cost time.
-            sockopt::set_tcp_nodelay(&socket, true)?;
-            rustix::net::connect(&socket, address)
-        }
-        Place::Unix(path) => rustix::net::SocketAddrUnix::new(path.as_path())
-            .and_then(|address| rustix::net::connect(&socket, &address)),
-    };
-    match connected {
-        Ok(()) | Err(Errno::INPROGRESS) => Ok(socket),
-        Err(error) => Err(error),
     }
 }

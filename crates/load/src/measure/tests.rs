@@ -133,6 +133,18 @@ fn a_lucky_trial_above_the_limit_does_not_raise_the_answer() {
     assert_eq!(goal.next(&trials), Next::Done(Capacity { lower: Some(490.0), upper: Some(500.0) }));
 }
 
+#[test]
+fn trials_that_contradict_each_other_by_more_than_the_width_are_told() {
+    let goal = goal("p99 < 15ms", 100.0);
+    let trial = |rate: f64, lost: u64| Trial { rate, seconds: 60.0, due: 1000, lost, ..Trial::default() };
+    let steady = [trial(1000.0, 0), trial(1025.0, 20), trial(1025.0, 5), trial(1050.0, 30)];
+    assert_eq!(goal.contradiction(&steady), None, "a rate at the limit does both");
+    let short = Trial { seconds: 20.0, ..trial(500.0, 30) };
+    assert_eq!(goal.contradiction(&[&steady[..], &[short]].concat()), None, "short trials only bracket");
+    let moved = [&steady[..], &[trial(1200.0, 3)]].concat();
+    assert_eq!(goal.contradiction(&moved), Some(Contradiction { missed: 1025.0, met: 1200.0 }));
+}
+
 proptest! {
     #[test]
     fn a_sharp_limit_anywhere_is_bracketed(limit in 1.0..50_000.0_f64, start in 1.0..5_000.0_f64) {

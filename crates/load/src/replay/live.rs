@@ -1,15 +1,16 @@
 //! Live: one session of a replay, from `connect` over TLS and login to its end, without ever blocking. The tracker of `wire`
 //! reads its answers, as the router's did while recording, so that rows are counted alike.
 
+use super::prepared::Prepared;
 use super::script::{ScriptSession, Step};
 use super::{Common, Took};
 use crate::driver::poll::Poll;
 use crate::driver::sealed::Sealed;
 use crate::login::{Account, Handshake, LoginFailure, LoginStep};
-use crate::target::{Peer, Place};
+use crate::target::Peer;
 use rustix::io::Errno;
-use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, sockopt};
-use std::collections::{HashMap, VecDeque};
+use rustix::net::{RecvFlags, SendFlags, sockopt};
+use std::collections::VecDeque;
 use std::os::fd::OwnedFd;
 use wire::{Command, Finish, Observer, Start, Tracker, packet};
 
@@ -39,9 +40,7 @@ pub(super) struct Live<'a> {
     writes: bool,
     /// What is sent before the next step.
     pub(super) setup: VecDeque<(Command, Vec<u8>)>,
-    /// The target's numbers of prepared statements, by the recorded ones.
-    prepared: HashMap<u32, u32>,
-    last_prepared: u32,
+    pub(super) prepared: Prepared,
     read_only: bool,
 }
 
@@ -111,8 +110,7 @@ impl<'a> Live<'a> {
             greeting: Vec::new(),
             writes: false,
             setup: VecDeque::new(),
-            prepared: HashMap::new(),
-            last_prepared: u32::MAX,
+            prepared: Prepared::new(),
             read_only,
         }
     }
@@ -123,25 +121,7 @@ impl<'a> Live<'a> {
 
     /// Begins to connect.
     pub(super) fn open(&mut self, peer: &Peer, poll: &Poll) -> Result<(), String> {
-        let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
-        let family = match &peer.at {
-            Place::Unix(_) => AddressFamily::UNIX,
-            Place::Tcp(address) if address.is_ipv4() => AddressFamily::INET,
-            Place::Tcp(_) => AddressFamily::INET6,
-        };
-        let socket = rustix::net::socket_with(family, SocketType::STREAM, flags, None).map_err(io)?;
-        let connected = match &peer.at {
-            Place::Tcp(address) => {
-                sockopt::set_tcp_nodelay(&socket, true).map_err(io)?;
-                rustix::net::connect(&socket, address)
-            }
-            Place::Unix(path) => rustix::net::SocketAddrUnix::new(path.as_path())
-                .and_then(|address| rustix::net::connect(&socket, &address)),
-        };
-        match connected {
-            Ok(()) | Err(Errno::INPROGRESS) => {}
-            Err(error) => return Err(io(error)),
-        }
+        let socket = peer.at.connect().map_err(io)?;
         poll.watch(&socket, self.token, true).map_err(io)?;
         self.writes = true;
         self.socket = Some(socket);
@@ -239,7 +219,7 @@ impl<'a> Live<'a> {
         if changes_user || step.command == Command::ResetConnection {
             // The next session on this connection, as far as a replay by one account can make it so.
             self.command(Command::ResetConnection, &[]);
-            self.prepared.clear();
+            self.prepared.forget();
             self.set_up(step.command == Command::ChangeUser, &step.body);
         } else {
             self.step(step);
@@ -254,26 +234,8 @@ impl<'a> Live<'a> {
     }
 
     fn step(&mut self, step: &Step) {
-        let names = matches!(
-            step.command,
-            Command::StmtExecute
-                | Command::StmtClose
-                | Command::StmtReset
-                | Command::StmtSendLongData
-                | Command::StmtFetch
-        );
-        match step.body.split_first_chunk().filter(|_| names) {
-            Some((id, rest)) => {
-                let recorded = u32::from_le_bytes(*id);
-                let id = match recorded {
-                    u32::MAX => self.last_prepared,
-                    recorded => self.prepared.get(&recorded).copied().unwrap_or(recorded),
-                };
-                if step.command == Command::StmtClose {
-                    self.prepared.remove(&recorded);
-                }
-                self.command(step.command, &[&id.to_le_bytes(), rest].concat());
-            }
+        match self.prepared.translated(step) {
+            Some(body) => self.command(step.command, &body),
             None => self.command(step.command, &step.body),
         }
     }
@@ -350,7 +312,7 @@ impl<'a> Live<'a> {
         match self.stage {
             Stage::Busy { step, due, sent } => {
                 if let Some(prepared) = finish.prepared {
-                    self.last_prepared = prepared;
+                    self.prepared.last(prepared);
                 }
                 let took = Took {
                     late: sent.saturating_sub(due),
@@ -373,13 +335,6 @@ impl<'a> Live<'a> {
                 }
             },
             _ => Ok(Got::Nothing),
-        }
-    }
-
-    /// The number that the target gave to what was prepared last, for the recorded one.
-    pub(super) fn prepared(&mut self, recorded: Option<u32>) {
-        if let Some(recorded) = recorded {
-            self.prepared.insert(recorded, self.last_prepared);
         }
     }
 

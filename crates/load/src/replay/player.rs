@@ -249,8 +249,9 @@ impl<'a> Player<'a> {
             Ok(Got::Ready) => self.advance_if_begun(at),
             Ok(Got::Answered(step, took)) => {
                 let recorded = common.script.steps[step as usize].recorded;
-                if took.error.is_none() {
-                    self.lives[at].prepared(recorded.and_then(|answer| answer.prepared));
+                let number = recorded.and_then(|answer| answer.prepared);
+                if let (None, Some(number)) = (took.error, number) {
+                    self.lives[at].prepared.recorded(number);
                 }
                 self.took(step, took);
                 self.advance(at);

@@ -3,11 +3,14 @@
 use super::super::process::{self, Cpu};
 use super::super::server::{Server, null};
 use super::super::sysbench;
-use super::{CLIENTS, Case, GRACE, GeneratorArgs, OwnLatency, Sample, Tool, stalls};
+use super::promises::OWN_P99_US;
+use super::{CLIENTS, Case, GRACE, GeneratorArgs, MANY_CLIENTS, OwnLatency, Sample, Tool, stalls};
 use crate::child::Program;
 use anyhow::{Context, bail};
 use lab::null::{NullServer, Service};
+use load::outcome::Times;
 use serde_json::Value;
+use std::fmt::Display;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -65,7 +68,8 @@ impl Site<'_> {
     pub(super) async fn own_latency(&self, rate: f64, busy: bool) -> anyhow::Result<OwnLatency> {
         let last = std::thread::available_parallelism().map_or(0, |cores| usize::from(cores) - 1);
         let time = Duration::from_secs(u64::from(self.args.seconds));
-        let stalls = tokio::task::spawn_blocking(move || stalls::p99_us([0, last], time)).await??;
+        let machine =
+            tokio::task::spawn_blocking(move || stalls::look([0, last], time, OWN_P99_US)).await??;
         let null = null(Service::Immediate)?;
         let rate = rate.round().max(100.0);
         let mut open = vec!["--rate".to_owned(), rate.to_string()];
@@ -73,22 +77,30 @@ impl Site<'_> {
         let (text, _) =
             self.client(ourselves()?, self.headroom(Case::OneCore, null.address(), &open), true).await?;
         let found = outcome(&text)?;
+        let response: Times = serde_json::from_value(found["response"].clone())?;
+        let all = response.whole().context("headroom's histogram cannot be read")?;
+        let within = all.count_between(0, (OWN_P99_US * 1e3) as u64);
         Ok(OwnLatency {
             busy,
             rate,
             cpu_share: figure(&found, "/generator/cpu_share")?,
-            p50_ms: figure(&found, "/response/p50_ms")?,
-            p99_ms: figure(&found, "/response/p99_ms")?,
+            p50_ms: response.p50_ms,
+            p95_ms: response.p95_ms,
+            p99_ms: response.p99_ms,
             lateness_p99_ms: figure(&found, "/generator/lateness/p99_ms")?,
-            machine_p99_ms: stalls / 1e3,
+            beyond: 1.0 - within as f64 / all.len().max(1) as f64,
+            machine,
         })
     }
 
     fn sysbench(&self, case: Case, target: SocketAddr) -> Vec<String> {
-        let mut arguments = sysbench::run(target, self.args.rows, CLIENTS, self.args.seconds);
+        let mut arguments = sysbench::run(target, self.args.rows, clients(case), self.args.seconds);
         workload(case).clone_into(&mut arguments[0]);
-        if matches!(case, Case::PointSelects | Case::ReadWrite) {
+        if !is_text(case) {
             arguments.retain(|argument| argument != "--db-ps-mode=disable");
+        }
+        if case == Case::PointSelectsSocket {
+            sysbench::over_socket(&mut arguments, &self.server.socket);
         }
         arguments
     }
@@ -97,11 +109,15 @@ impl Site<'_> {
         let given = [
             ("--distribution", "uniform".to_owned()),
             ("--table-size", self.args.rows.to_string()),
-            ("--clients", CLIENTS.to_string()),
+            ("--clients", clients(case).to_string()),
             ("--time", format!("{}s", self.args.seconds)),
         ];
-        let mut arguments = load(workload(case), target, &given);
-        if matches!(case, Case::PointSelectsText | Case::OneCore) {
+        let mut arguments = if case == Case::PointSelectsSocket {
+            load(workload(case), self.server.socket.display(), &given)
+        } else {
+            load(workload(case), target, &given)
+        };
+        if is_text(case) {
             arguments.push("--text".to_owned());
         }
         arguments.extend_from_slice(more);
@@ -126,10 +142,15 @@ impl Site<'_> {
 }
 
 fn workload(case: Case) -> &'static str {
-    match case {
-        Case::PointSelects | Case::PointSelectsText | Case::OneCore => "oltp_point_select",
-        Case::ReadWrite => "oltp_read_write",
-    }
+    if case == Case::ReadWrite { "oltp_read_write" } else { "oltp_point_select" }
+}
+
+fn is_text(case: Case) -> bool {
+    matches!(case, Case::PointSelectsText | Case::OneCore)
+}
+
+fn clients(case: Case) -> u32 {
+    if case == Case::PointSelectsMany { MANY_CLIENTS } else { CLIENTS }
 }
 
 /// Runs a client for about so many seconds, to its end: what it said, and its CPU time.
@@ -160,7 +181,7 @@ pub(super) async fn client(
 }
 
 /// Arguments of headroom's own load on this server, JSON on its output and nothing kept.
-pub(super) fn load(workload: &str, server: SocketAddr, more: &[(&str, String)]) -> Vec<String> {
+pub(super) fn load(workload: &str, server: impl Display, more: &[(&str, String)]) -> Vec<String> {
     let mut arguments: Vec<String> =
         ["load", "run", workload, "--json", "--no-store"].map(str::to_owned).to_vec();
     for (flag, value) in [

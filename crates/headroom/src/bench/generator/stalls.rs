@@ -12,6 +12,7 @@
 
 use anyhow::{Context, anyhow};
 use rustix::thread::{CpuSet, sched_setaffinity};
+use serde::Serialize;
 use std::time::{Duration, Instant};
 
 /// Between two readings of the clock less than this has passed: no stall.
@@ -19,14 +20,24 @@ const LEAST: Duration = Duration::from_micros(2);
 /// One in a hundred waits longer.
 const BEYOND: f64 = 0.01;
 
-/// The p99 of what a moment waits that meets both cores, microseconds.
-pub(super) fn p99_us(cores: [usize; 2], time: Duration) -> anyhow::Result<f64> {
+/// What a moment waits that meets both cores.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub(super) struct Alone {
+    pub(super) p99_us: f64,
+    /// The share of moments that wait longer than so many microseconds.
+    pub(super) beyond: f64,
+}
+
+/// Looks for so long; `beyond_us` as in [`Alone::beyond`].
+pub(super) fn look(cores: [usize; 2], time: Duration, beyond_us: f64) -> anyhow::Result<Alone> {
     let spinning = cores.map(|core| std::thread::spawn(move || stalls(core, time)));
     let mut all = Vec::new();
     for thread in spinning {
         all.extend(thread.join().map_err(|_| anyhow!("the thread that looks for stalls has panicked"))??);
     }
-    Ok(exceeded(&mut all, time.as_secs_f64() * 1e6, BEYOND))
+    let time = time.as_secs_f64() * 1e6;
+    let beyond = all.iter().map(|stall| (stall - beyond_us).max(0.0)).sum::<f64>() / time;
+    Ok(Alone { p99_us: exceeded(&mut all, time, BEYOND), beyond })
 }
 
 /// Looks at the clock again and again on one core: every time in which it could not, microseconds.

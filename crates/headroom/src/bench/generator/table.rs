@@ -44,15 +44,18 @@ pub(super) fn markdown(report: &Report) -> String {
             ratio(row.p99),
         ]
     };
-    text.push_str(&section("Closed loop, 16 clients", &head, report.rows.iter().map(row)));
+    text.push_str(&section("Closed loop", &head, report.rows.iter().map(row)));
     let head = [
         "client",
         ">rate",
         ">CPU share of its thread",
         ">p50 us",
+        ">p95 us",
         ">p99 us",
         ">own lateness p99 us",
+        ">over 50 us",
         ">machine alone p99 us",
+        ">over 50 us",
     ];
     let rows = report.own_latency.iter().map(|own| {
         vec![
@@ -60,9 +63,12 @@ pub(super) fn markdown(report: &Report) -> String {
             format!("{:.0}", own.rate),
             format!("{:.0} %", own.cpu_share * 100.0),
             format!("{:.0}", own.p50_ms * 1e3),
+            format!("{:.0}", own.p95_ms * 1e3),
             format!("{:.0}", own.p99_ms * 1e3),
             format!("{:.0}", own.lateness_p99_ms * 1e3),
-            format!("{:.0}", own.machine_p99_ms * 1e3),
+            format!("{:.2} %", own.beyond * 100.0),
+            format!("{:.0}", own.machine.p99_us),
+            format!("{:.2} %", own.machine.beyond * 100.0),
         ]
     });
     text.push_str(&section("Its own part of a latency: open loop against the null server", &head, rows));
@@ -78,7 +84,7 @@ pub(super) fn line(sample: &Sample) -> String {
         Tool::Headroom => "headroom",
     };
     format!(
-        "round {}  {:<34} {tool:<9} {:>8.0} QPS  {:.2} us CPU a query  p99 {:.3} ms",
+        "round {}  {:<36} {tool:<9} {:>8.0} QPS  {:.2} us CPU a query  p99 {:.3} ms",
         sample.round,
         words(sample.case),
         sample.qps,
@@ -90,10 +96,12 @@ pub(super) fn line(sample: &Sample) -> String {
 /// A case, for people.
 pub(super) fn words(case: Case) -> &'static str {
     match case {
-        Case::PointSelects => "point selects, prepared",
-        Case::PointSelectsText => "point selects, text",
-        Case::ReadWrite => "read-write, prepared",
-        Case::OneCore => "null server, client on one core",
+        Case::PointSelects => "16 clients, point selects, prepared",
+        Case::PointSelectsText => "16 clients, point selects, text",
+        Case::ReadWrite => "16 clients, read-write, prepared",
+        Case::PointSelectsSocket => "the first over a unix socket",
+        Case::PointSelectsMany => "the first by 64 clients",
+        Case::OneCore => "null server, 16 clients on one core",
     }
 }
 

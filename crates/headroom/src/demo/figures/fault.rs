@@ -10,6 +10,7 @@
 //! - **cut**: a session that ended under a statement after the reader's return.
 
 use super::Fleet;
+use super::seen::{FailedRequest, Probe, Seen, between, tick_of, tick_s};
 use lab::app::{FailureKind, Tick};
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -42,43 +43,6 @@ pub(crate) struct Lapse {
     pub(crate) slowest_request: f64,
     /// Sessions go past the routers, which then cannot try another server for one that is being opened.
     pub(crate) past: bool,
-}
-
-/// What was seen during all faults.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Seen {
-    /// Requests and reads in time, all zones.
-    pub(crate) ticks: BTreeMap<u32, Tick>,
-    /// Failed requests.
-    pub(crate) failures: Vec<FailedRequest>,
-    /// New sessions that were opened only to see where they land.
-    pub(crate) probes: Vec<Probe>,
-}
-
-/// A failed request.
-#[derive(Clone, Debug)]
-pub(crate) struct FailedRequest {
-    /// What failed in it, in words.
-    pub(crate) said: String,
-    /// How.
-    pub(crate) kind: FailureKind,
-    /// The server the session was on.
-    pub(crate) server: Option<u32>,
-    /// When the failing statement was sent.
-    pub(crate) sent: f64,
-    /// When the failure was known.
-    pub(crate) at: f64,
-}
-
-/// A new session.
-#[derive(Clone, Debug)]
-pub(crate) struct Probe {
-    /// When it was asked for.
-    pub(crate) asked: f64,
-    /// How long it took to open and answer.
-    pub(crate) took: f64,
-    /// The server it landed on; `None` if it failed.
-    pub(crate) landed: Option<u32>,
 }
 
 /// Figures of one fault; times in s after the fault, or after the return where said.
@@ -129,39 +93,6 @@ pub(crate) struct FaultFigures {
     pub(crate) back_share: f64,
 }
 
-/// Reads of each server in time.
-#[derive(Clone, Debug, Serialize)]
-pub(crate) struct Course {
-    /// Length of a point, s.
-    pub(crate) step_s: f64,
-    /// Order of the figures in each point.
-    pub(crate) servers: Vec<String>,
-    /// In order, without gaps.
-    pub(crate) points: Vec<Point>,
-    /// What happened when.
-    pub(crate) marks: Vec<Mark>,
-}
-
-/// A step of the course.
-#[derive(Clone, Debug, Serialize)]
-pub(crate) struct Point {
-    /// Its start, s since traffic began.
-    pub(crate) t_s: f64,
-    /// Reads per second of each server.
-    pub(crate) reads_per_s: Vec<f64>,
-    /// Requests that failed in it.
-    pub(crate) failed: u64,
-}
-
-/// Something that happened.
-#[derive(Clone, Debug, Serialize)]
-pub(crate) struct Mark {
-    /// When, s since traffic began.
-    pub(crate) t_s: f64,
-    /// What.
-    pub(crate) label: String,
-}
-
 impl Lapse {
     /// The same, counted from `origin`.
     #[must_use]
@@ -182,22 +113,6 @@ impl Lapse {
     fn was_opening(&self, failed: &FailedRequest) -> bool {
         let silent = self.past && self.kind == FaultKind::Blackholed;
         silent && failed.kind == FailureKind::Connect && failed.sent <= self.begun + self.kind.on_it_until()
-    }
-}
-
-impl Seen {
-    /// Counts everything from `origin`, which lies before all of it but for a rest of a tick.
-    pub(crate) fn start_at(&mut self, origin: f64) {
-        let shift = tick_of(origin);
-        let ticks = std::mem::take(&mut self.ticks);
-        self.ticks = ticks.into_iter().map(|(n, tick)| (n.saturating_sub(shift), tick)).collect();
-        for failure in &mut self.failures {
-            failure.sent -= origin;
-            failure.at -= origin;
-        }
-        for probe in &mut self.probes {
-            probe.asked -= origin;
-        }
     }
 }
 
@@ -298,44 +213,6 @@ fn back(lapse: &Lapse, victim: u32, ticks: &BTreeMap<u32, Tick>, share: f64) -> 
     });
     let since = |tick: u32| (f64::from(tick) * tick_s() - lapse.returned).max(0.0);
     (first.map(|n| since(*n)), full.map(|start| since(start + second)))
-}
-
-impl Course {
-    /// Sums ticks up to steps of half a second.
-    pub(crate) fn new(readers: &[&str], fleet: &Fleet, seen: &Seen, marks: Vec<Mark>) -> Self {
-        const TICKS: u32 = 5;
-        let step_s = f64::from(TICKS) * tick_s();
-        let last = seen.ticks.keys().next_back().copied().unwrap_or(0);
-        let ids: Vec<Option<u32>> = readers.iter().map(|r| fleet.id(r)).collect();
-        let point = |n: u32| {
-            let ticks = || seen.ticks.range(n * TICKS..(n + 1) * TICKS).map(|(_, tick)| tick);
-            let reads = |id: &Option<u32>| {
-                let id = id.unwrap_or(0);
-                ticks().map(|t| t.reads.get(&id).copied().unwrap_or(0)).sum::<u64>() as f64 / step_s
-            };
-            Point {
-                t_s: f64::from(n) * step_s,
-                reads_per_s: ids.iter().map(reads).collect(),
-                failed: ticks().map(|t| t.failed).sum(),
-            }
-        };
-        // The last step is not full.
-        let points = (0..last / TICKS).map(point).collect();
-        Self { step_s, servers: readers.iter().map(|r| (*r).to_owned()).collect(), points, marks }
-    }
-}
-
-fn between(ticks: &BTreeMap<u32, Tick>, from: f64, to: f64) -> impl Iterator<Item = &Tick> {
-    ticks.range(tick_of(from)..tick_of(to).max(tick_of(from))).map(|(_, tick)| tick)
-}
-
-fn tick_of(t: f64) -> u32 {
-    // Negative times do not occur; a float beyond u32 saturates.
-    (t / tick_s()) as u32
-}
-
-fn tick_s() -> f64 {
-    Tick::LENGTH.as_secs_f64()
 }
 
 fn count(n: usize) -> u64 {
@@ -441,13 +318,5 @@ mod tests {
         seen.probes.push(Probe { asked: 3.4, took: 0.01, landed: None });
         let figures = FaultFigures::new(&lapse(), "b1", &fleet(), &seen, 0.8);
         assert!((figures.avoided_after_s.unwrap() - 0.4).abs() < 1e-9);
-    }
-
-    #[test]
-    fn the_course_sums_ticks_up() {
-        let course = Course::new(&["a2", "b1"], &fleet(), &seen(), Vec::new());
-        assert!((course.points[0].reads_per_s[1] - 1000.0).abs() < 1e-9);
-        assert!((course.points[0].reads_per_s[0] - 100.0).abs() < 1e-9);
-        assert_eq!(course.points.len(), 39);
     }
 }
