@@ -174,6 +174,10 @@ pub struct Generator {
     pub cpu_share: f64,
     /// By how much transactions began late although a client was free, in ms; only in an open loop.
     pub lateness: Option<Times>,
+    /// What it added itself to each response time, in ms: it began late although a client was free, and read answers later
+    /// than they had arrived by the kernel's time stamps. Known where it never sleeps, over TCP.
+    #[serde(default)]
+    pub own: Option<Times>,
     /// Writes that found the send buffer full.
     pub saturated_sends: u64,
     /// Connections that were lost and made again.
@@ -331,6 +335,7 @@ impl Generator {
             cpu_us_per_query: tally.cpu as f64 / 1e3 / tally.queries.max(1) as f64,
             cpu_share: tally.cpu as f64 / tally.wall.max(1) as f64,
             lateness: facts.arrivals.is_open().then(|| Times::of(&tally.lateness)),
+            own: (!tally.own.is_empty()).then(|| Times::of(&tally.own)),
             saturated_sends: tally.saturated_sends,
             reconnects: tally.reconnects,
             data_path: facts.data_path.to_string(),

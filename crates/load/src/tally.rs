@@ -57,6 +57,8 @@ pub(crate) struct Tally {
     pub(crate) statements: Vec<Count>,
     /// From the intended to the actual start while a client was free: the generator's own lateness. Open loop only.
     pub(crate) lateness: Histogram<u64>,
+    /// What the generator itself added to the response time of each transaction, where it is known.
+    pub(crate) own: Histogram<u64>,
     /// How long arrivals had waited that were never begun, or begun and not answered. Their response time is longer.
     pub(crate) waiting: Histogram<u64>,
     pub(crate) arrivals: u64,
@@ -98,6 +100,7 @@ impl Tally {
             transactions: workload.transactions.iter().map(|_| Count::new()).collect(),
             statements: workload.statements.iter().map(|_| Count::new()).collect(),
             lateness: histogram(),
+            own: histogram(),
             waiting: histogram(),
             arrivals: 0,
             not_started: 0,
@@ -120,6 +123,7 @@ impl Tally {
             mine.add(theirs);
         }
         merge(&mut self.lateness, &other.lateness);
+        merge(&mut self.own, &other.own);
         merge(&mut self.waiting, &other.waiting);
         self.arrivals += other.arrivals;
         self.not_started += other.not_started;

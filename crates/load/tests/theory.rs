@@ -130,6 +130,22 @@ fn a_generator_that_never_sleeps_serves_every_arrival_and_is_charged_only_for_it
 }
 
 #[test]
+fn what_it_adds_itself_to_a_response_time_is_known_where_it_never_sleeps() {
+    let (service, service_ms) = (Duration::from_millis(5), 5.0);
+    let server = NullServer::start(Service::Queue { servers: 8, time: Time::Constant(service) }).unwrap();
+    let plan = plan(&server, 16, Arrivals::poisson(300.0), Duration::from_secs(2));
+    let plan = Plan { data_path: DataPath::Epoll, ..plan };
+    let outcome = load::run(&Plan { busy: true, ..plan.clone() }, &Default::default(), |_| ()).unwrap();
+    let own = outcome.generator.own.as_ref().unwrap();
+    assert_eq!(own.count, outcome.totals.done);
+    // All of it is in the response time, beside the server's 5 ms, which are not its own.
+    let rest = outcome.response.mean_ms - own.mean_ms;
+    assert!(rest >= service_ms - 0.01, "{rest}: {own:?}");
+    let sleeps = load::run(&plan, &Default::default(), |_| ()).unwrap();
+    assert_eq!(sleeps.generator.own, None);
+}
+
+#[test]
 fn a_run_that_is_stopped_ends_at_once_with_what_was_done() {
     let constant = Time::Constant(Duration::from_millis(20));
     let server = NullServer::start(Service::Queue { servers: 4, time: constant }).unwrap();

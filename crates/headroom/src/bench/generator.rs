@@ -9,7 +9,9 @@
 //! | a server that stands still for 500 ms once (`freeze.rs`) | who sees it, and who does not |
 //! | statements by digest, keys by chi-square (`likeness.rs`) | that it is the same load |
 //!
-//! Beside the generator's own latency stands what the machine alone makes a thread wait that never sleeps (`stalls.rs`).
+//! Of each latency at the null server the generator tells its own part: by how much it began late, and read the answer later
+//! than it had arrived by the kernel's time stamp. Beside it stands what the machine alone makes a thread wait that never
+//! sleeps (`stalls.rs`).
 //!
 //! The null server has the last core to itself and never sleeps there, the client has the first: where both share cores, or a
 //! core has to wake up for each answer, it is the machine's scheduling that is measured.
@@ -143,6 +145,8 @@ struct OwnLatency {
     p95_ms: f64,
     p99_ms: f64,
     lateness_p99_ms: f64,
+    /// Of each latency what the generator itself added, where it is known: begun late, read late.
+    own_p99_ms: Option<f64>,
     /// The share of answers that took longer than [`promises::OWN_P99_US`].
     beyond: f64,
     /// What the machine alone costs on the same two cores, just before.

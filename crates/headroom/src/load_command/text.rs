@@ -31,12 +31,16 @@ pub(crate) fn outcome(outcome: &Outcome, paint: Paint) -> String {
     let generator = &outcome.generator;
     let _ = writeln!(
         text,
-        "\nThe generator used {:.2} us of CPU a query, {:.0} % of its threads{}.",
+        "\nThe generator used {:.2} us of CPU a query, {:.0} % of its threads{}{}.",
         generator.cpu_us_per_query,
         generator.cpu_share * 100.0,
         generator.lateness.as_ref().map_or_else(String::new, |late| format!(
             "; it began its transactions {:.3} ms late at p99 and {:.3} ms at p99.9",
             late.p99_ms, late.p999_ms
+        )),
+        generator.own.as_ref().map_or_else(String::new, |own| format!(
+            "; of each response time {:.3} ms at p99 are its own (begun late, read late)",
+            own.p99_ms
         ))
     );
     for note in &outcome.notes {

@@ -34,6 +34,9 @@ pub(super) struct Task {
     pub(super) sent: u64,
     /// By how much the generator itself has delayed it, at most.
     pub(super) excuse: u64,
+    /// What the generator itself has added to it so far: it began late, and answers were read late. `None` where the latter
+    /// is not known.
+    pub(super) own: Option<u64>,
     /// It has failed and is being rolled back.
     pub(super) failed: bool,
 }

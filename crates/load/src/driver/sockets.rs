@@ -6,6 +6,7 @@
 
 mod polled;
 mod ring;
+mod stamped;
 
 use crate::error::LoadError;
 use crate::target::Place;
@@ -27,8 +28,14 @@ pub(super) enum Sockets {
 /// What has happened to the socket with a number.
 #[derive(Debug)]
 pub(super) enum Event {
-    /// Bytes came. To be given back with [`Sockets::give_back`].
-    Bytes(usize, Bytes),
+    /// Bytes came.
+    Bytes {
+        number: usize,
+        /// To be given back with [`Sockets::give_back`].
+        bytes: Bytes,
+        /// For how long, in ns, the last of them had been there, where that is known.
+        waited: Option<u64>,
+    },
     /// What was not taken at once has gone out.
     Room(usize),
     /// It is over: with an error, or the peer has closed it.
@@ -55,11 +62,12 @@ impl Deref for Bytes {
 }
 
 impl Sockets {
-    /// The way that is asked for, or the next best, and then why it is not the best.
+    /// The way that is asked for, or the next best, and then why it is not the best. `stamped`: bytes tell for how long they
+    /// had been there; on epoll and over TCP alone.
     ///
     /// # Errors
     /// io_uring was demanded and is not to be had; the system refuses even epoll.
-    pub(super) fn new(asked: DataPath) -> Result<(Self, Option<String>), LoadError> {
+    pub(super) fn new(asked: DataPath, stamped: bool) -> Result<(Self, Option<String>), LoadError> {
         let why = match asked {
             DataPath::Epoll => None,
             DataPath::Auto | DataPath::IoUring => match Ringed::new() {
@@ -68,7 +76,7 @@ impl Sockets {
                 Err(why) => Some(why.to_string()),
             },
         };
-        Ok((Self::Polled(Box::new(Polled::new()?)), why))
+        Ok((Self::Polled(Box::new(Polled::new(stamped)?)), why))
     }
 
     /// Begins to connect. The first bytes, or the end, tell what has come of it: a server of MySQL speaks first.

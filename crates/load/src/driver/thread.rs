@@ -85,7 +85,7 @@ impl<'a> Thread<'a> {
         threads: usize,
         tell: &'a Sender<Message>,
     ) -> Result<(Self, Option<String>), LoadError> {
-        let (sockets, why_not_ring) = Sockets::new(shared.data_path)?;
+        let (sockets, why_not_ring) = Sockets::new(shared.data_path, shared.busy)?;
         let (mut clients, mut connections) = (Vec::new(), Vec::new());
         for client in (0..shared.connections).skip(number).step_by(threads.max(1)) {
             clients.push(Client::new(client, shared.workload.slots));

@@ -88,6 +88,7 @@ impl Site<'_> {
             p95_ms: response.p95_ms,
             p99_ms: response.p99_ms,
             lateness_p99_ms: figure(&found, "/generator/lateness/p99_ms")?,
+            own_p99_ms: found.pointer("/generator/own/p99_ms").and_then(Value::as_f64),
             beyond: 1.0 - within as f64 / all.len().max(1) as f64,
             machine,
         })

@@ -1,5 +1,6 @@
 //! Sockets on epoll: two system calls a statement, and one for each wait.
 
+use super::stamped::Stamped;
 use super::{Bytes, Event};
 use crate::driver::poll::{Happened, Poll};
 use crate::error::LoadError;
@@ -23,6 +24,8 @@ pub(in super::super) struct Polled {
     /// What of the last one that was looked at is still to be handed out.
     left: Option<Happened>,
     buffer: Vec<u8>,
+    /// Where it is to be known how long bytes had been there.
+    stamped: Option<Stamped>,
     saturated: u64,
 }
 
@@ -36,7 +39,8 @@ struct Socket {
 }
 
 impl Polled {
-    pub(super) fn new() -> Result<Self, LoadError> {
+    /// `stamped`: it is told how long bytes had been there before they were read.
+    pub(super) fn new(stamped: bool) -> Result<Self, LoadError> {
         Ok(Self {
             poll: Poll::new()?,
             sockets: Vec::new(),
@@ -44,12 +48,16 @@ impl Polled {
             looked_at: 0,
             left: None,
             buffer: vec![0; BUFFER],
+            stamped: stamped.then(Stamped::new),
             saturated: 0,
         })
     }
 
     pub(super) fn add(&mut self, number: usize, fd: OwnedFd) -> rustix::io::Result<()> {
         self.poll.watch(&fd, number as u64, true)?;
+        if self.stamped.is_some() {
+            Stamped::begin(&fd);
+        }
         if self.sockets.len() <= number {
             self.sockets.resize_with(number + 1, || None);
         }
@@ -106,13 +114,19 @@ impl Polled {
             if !happened.readable || socket.connecting {
                 continue;
             }
-            // Goes to the socket directly, where `read` asks the file system layer first.
-            match rustix::net::recv(&socket.fd, &mut *self.buffer, RecvFlags::empty()) {
+            let received = match &mut self.stamped {
+                Some(stamped) => stamped.receive(&socket.fd, &mut self.buffer),
+                // Goes to the socket directly, where `read` asks the file system layer first.
+                None => rustix::net::recv(&socket.fd, &mut *self.buffer, RecvFlags::empty())
+                    .map(|(count, _)| (count, None)),
+            };
+            match received {
                 Ok((0, _)) => return Some(Event::Over(number, None)),
-                Ok((count, _)) => {
+                Ok((count, waited)) => {
                     // A short read has emptied the socket: the next bytes are a new event.
                     self.left = (count == self.buffer.len()).then_some(happened);
-                    return Some(Event::Bytes(number, Bytes::Buffer(mem::take(&mut self.buffer), count)));
+                    let bytes = Bytes::Buffer(mem::take(&mut self.buffer), count);
+                    return Some(Event::Bytes { number, bytes, waited });
                 }
                 Err(Errno::AGAIN) => {}
                 Err(Errno::INTR) => self.left = Some(happened),

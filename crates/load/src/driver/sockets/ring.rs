@@ -75,7 +75,9 @@ impl Ringed {
         loop {
             return Some(match self.ring.event()? {
                 Happened::Received { owner, got } => match got {
-                    Got::Bytes { chunk, .. } => Event::Bytes(owner as usize, Bytes::Chunk(chunk)),
+                    Got::Bytes { chunk, .. } => {
+                        Event::Bytes { number: owner as usize, bytes: Bytes::Chunk(chunk), waited: None }
+                    }
                     Got::End => Event::Over(owner as usize, None),
                     Got::Broken(error) => Event::Over(owner as usize, Some(error)),
                 },

@@ -78,18 +78,20 @@ impl Thread<'_> {
 
     #[inline]
     fn take(&mut self, event: Event) {
+        let mut read_late = None;
         let (token, got) = match event {
-            Event::Bytes(token, bytes) => {
-                let got = self.connections[token].take(&mut self.sockets, self.shared, &bytes);
+            Event::Bytes { number, bytes, waited } => {
+                let got = self.connections[number].take(&mut self.sockets, self.shared, &bytes);
                 self.sockets.give_back(bytes);
-                (token, got)
+                read_late = waited;
+                (number, got)
             }
             Event::Room(token) => (token, self.connections[token].flush(&mut self.sockets).map(|()| None)),
             Event::Over(token, error) => (token, Err(error.map_or(Trouble::Closed, Trouble::Io))),
         };
         match got {
             Ok(None) => {}
-            Ok(Some(Got::Reply(reply))) => self.replied(token, reply, self.shared.now()),
+            Ok(Some(Got::Reply(reply))) => self.replied(token, reply, read_late, self.shared.now()),
             Ok(Some(Got::Ready)) => {
                 self.opening -= 1;
                 let place = token / self.shared.lanes.len();

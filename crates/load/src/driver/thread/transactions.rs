@@ -99,10 +99,10 @@ impl Thread<'_> {
         let Some(phase) = &self.phase else { return };
         let client = &mut self.clients[place];
         self.tally.arrivals += 1;
-        let mut excuse = 0;
+        let (mut lateness, mut excuse) = (0, 0);
         if let Some(number) = arrival {
             client.reseed(phase.seed, number);
-            let lateness = now.saturating_sub(due.max(client.free_since).max(self.room_since));
+            lateness = now.saturating_sub(due.max(client.free_since).max(self.room_since));
             self.tally.lateness.saturating_record(lateness);
             excuse = self.excuse.of(lateness, now, phase.objective);
         }
@@ -117,6 +117,7 @@ impl Thread<'_> {
             statement: 0,
             sent: now,
             excuse,
+            own: Some(lateness),
             failed: false,
         });
         self.in_flight += 1;
@@ -163,11 +164,12 @@ impl Thread<'_> {
         self.finish(place, now, None);
     }
 
-    /// Takes the answer to a client's statement.
-    pub(super) fn replied(&mut self, token: usize, reply: Reply, now: u64) {
+    /// Takes the answer to a client's statement, and by how much it was read late, where that is known.
+    pub(super) fn replied(&mut self, token: usize, reply: Reply, read_late: Option<u64>, now: u64) {
         let place = token / self.shared.lanes.len();
         let client = &mut self.clients[place];
         let Some(task) = &mut client.task else { return };
+        task.own = task.own.zip(read_late).map(|(own, late)| own + late);
         if task.failed {
             return self.finish(place, now, None);
         }
@@ -220,6 +222,9 @@ impl Thread<'_> {
                 let response = now.saturating_sub(task.due);
                 count.response.saturating_record(response);
                 self.second.response.saturating_record(response);
+                if let Some(own) = task.own {
+                    self.tally.own.saturating_record(own);
+                }
                 if phase.objective.is_some_and(|objective| response > objective) {
                     self.tally.late += 1;
                     self.second.late += 1;
