@@ -177,7 +177,7 @@ def a_procedure_returns_all_its_results(tier):
             "CREATE PROCEDURE three(IN n INT, OUT doubled INT) BEGIN"
             " SELECT n; SELECT id FROM loaded WHERE id < n ORDER BY id; SET doubled = n * 2; SELECT 'end'; END"
         )
-    until(lambda: tier.ask("reader", "SHOW PROCEDURE STATUS WHERE Name = 'three' AND Db = %s", SCHEMA), "the procedure reaches the reader")
+    until(lambda: tier.every_reader("SHOW PROCEDURE STATUS WHERE Name = 'three' AND Db = %s", SCHEMA), "the procedure reaches every reader")
     for via in ("writer", "reader"):
         with tier.connect(via) as connection, connection.cursor() as cursor:
             cursor.callproc("three", (3, 0))
@@ -244,7 +244,7 @@ def each_authentication_plugin_passes_through(tier):
         tier.ask("writer", f"DROP USER IF EXISTS {name}")
         by = f"IDENTIFIED WITH {plugin} BY" if "MariaDB" not in version else "IDENTIFIED BY"
         tier.ask("writer", f"CREATE USER {name} {by} %s", "pass wörd")
-        until(lambda: tier.ask("reader", "SELECT 1 FROM mysql.user WHERE user = %s", name), "the user reaches the reader")
+        until(lambda: tier.every_reader("SELECT 1 FROM mysql.user WHERE user = %s", name), "the user reaches every reader")
         for via in ("writer", "reader"):
             # Twice: the first makes the server ask for the password in full, the second is answered from its cache.
             for _ in range(2):
