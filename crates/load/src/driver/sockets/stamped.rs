@@ -1,7 +1,7 @@
 //! How long bytes had been there before they were read, by the time stamp that the kernel gives to what arrives
 //! (`SO_TIMESTAMPNS`): before TCP has looked at it, so that this is a little more than the reader's own delay, never less.
 //!
-//! Unix sockets have no such stamp.
+//! Unix sockets have no such stamp. While any socket of a host asks for stamps, its kernel reads the clock for each packet.
 
 use nix::sys::socket::sockopt::ReceiveTimestampns;
 use nix::sys::socket::{ControlMessageOwned, MsgFlags, recvmsg, setsockopt};
