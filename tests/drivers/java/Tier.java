@@ -59,12 +59,8 @@ final class Tier {
     void prepare() throws Exception {
         execute("writer", "DROP DATABASE IF EXISTS " + schema);
         execute("writer", "CREATE DATABASE " + schema + " CHARACTER SET utf8mb4");
-        until("the schema reaches every reader", () -> {
-            for (int session = 0; session < IN_A_ROW; session++) {
-                rows("reader", "SELECT 1");
-            }
-            return true;
-        });
+        // On the schema: it has reached every reader.
+        sameEverywhere("SELECT 1");
     }
 
     /** On the schema, with the driver's own options: `&name=value`... */

@@ -55,27 +55,30 @@ pub(super) fn of(rows: &[Row], own: &[OwnLatency]) -> Vec<Promise> {
 /// The whole latency at the null server, and what of it is the generator's.
 fn own_latency(own: &[OwnLatency]) -> Vec<Promise> {
     let middle = |value: fn(&OwnLatency) -> Option<f64>| {
-        median(&own.iter().filter(|own| own.busy).filter_map(value).collect::<Vec<_>>())
+        median(&own.iter().filter(|own| own.busy).filter_map(value).collect::<Vec<_>>()).unwrap_or_default()
     };
-    let us = |ms: f64| Some(ms * 1e3);
-    let whole = || {
-        let p99 = us(middle(|own| Some(own.p99_ms))?)?;
-        let measured = format!(
-            "{p99:.0} us (p95 {:.0} us); {:.2} % took longer than {OWN_P99_US:.0} us, while this machine alone keeps {:.2} % of all moments waiting longer",
-            us(middle(|own| Some(own.p95_ms))?)?,
-            middle(|own| Some(own.beyond))? * 100.0,
-            middle(|own| Some(own.machine.beyond))? * 100.0
-        );
-        let asked = format!("null server at half of a core, --busy: p99 at most {OWN_P99_US:.0} us");
-        Some(Promise::new(&asked, measured, p99 <= OWN_P99_US))
+    let us = |value| middle(value) * 1e3;
+    let percent = |value| middle(value) * 100.0;
+    let promise = |asked: &str, p99: f64, more: String| {
+        let asked = format!("{asked}: p99 at most {OWN_P99_US:.0} us");
+        Promise::new(&asked, format!("{p99:.0} us{more}"), p99 <= OWN_P99_US)
     };
-    let part = || {
-        let p99 = us(middle(|own| own.own_p99_ms)?)?;
-        let asked =
-            format!("of that the generator's own, begun late and read late: p99 at most {OWN_P99_US:.0} us");
-        Some(Promise::new(&asked, format!("{p99:.0} us"), p99 <= OWN_P99_US))
-    };
-    [whole(), part()].into_iter().flatten().collect()
+    if !own.iter().any(|own| own.busy) {
+        return Vec::new();
+    }
+    let where_from = format!(
+        " (p95 {:.0} us); {:.2} % took longer than {OWN_P99_US:.0} us, while this machine alone keeps {:.2} % of all moments waiting longer",
+        us(|own| Some(own.p95_ms)),
+        percent(|own| Some(own.beyond)),
+        percent(|own| Some(own.machine.beyond))
+    );
+    let whole = us(|own| Some(own.p99_ms));
+    let mut promises = vec![promise("null server at half of a core, --busy", whole, where_from)];
+    if own.iter().any(|own| own.own_p99_ms.is_some()) {
+        let part = us(|own| own.own_p99_ms);
+        promises.push(promise("of that the generator's own, begun late and read late", part, String::new()));
+    }
+    promises
 }
 
 fn words(ratio: Ratio) -> String {

@@ -113,11 +113,11 @@ impl Site<'_> {
             ("--clients", clients(case).to_string()),
             ("--time", format!("{}s", self.args.seconds)),
         ];
-        let mut arguments = if case == Case::PointSelectsSocket {
-            load(workload(case), self.server.socket.display(), &given)
-        } else {
-            load(workload(case), target, &given)
+        let server = match case {
+            Case::PointSelectsSocket => self.server.socket.display().to_string(),
+            _ => target.to_string(),
         };
+        let mut arguments = load(workload(case), server, &given);
         if is_text(case) {
             arguments.push("--text".to_owned());
         }
