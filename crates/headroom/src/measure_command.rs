@@ -14,10 +14,11 @@ use anyhow::bail;
 use clap::Args;
 use fleet::Address;
 use fleet::config::DataPath;
-use load::measure::{Capacity, Contradiction, Goal, Objective, Trial, noise};
+use load::measure::{Capacity, Goal, Objective, Trial, noise};
 use load::{Arrivals, Plan};
 use search::{Found, Search};
 use serde::Serialize;
+use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -40,6 +41,8 @@ Exit code 1: no rate could be shown to meet the objective, or the measurement wa
 const NOISE: Duration = Duration::from_secs(2);
 /// The most that a transaction is waited for is its objective's time, and at least this.
 const GRACE: Duration = Duration::from_millis(100);
+/// Widths that can be asked for, in %: below them thousands of trials, above them no figure.
+const WIDTHS: RangeInclusive<f64> = 0.5..=20.0;
 
 /// Find the largest rate that still meets an objective.
 ///
@@ -64,6 +67,12 @@ pub(crate) struct MeasureArgs {
     /// Length of a trial.
     #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = fleet::config::duration)]
     trial: Duration,
+    /// How wide the interval may be in the end, in %: the narrower, the more trials.
+    #[arg(long, value_name = "PERCENT", default_value_t = 4.0)]
+    width: f64,
+    /// Trials of full length at most.
+    #[arg(long, value_name = "N", default_value_t = 80, value_parser = clap::value_parser!(u32).range(6..=1000))]
+    at_most: u32,
     /// Load before the first trial, not counted, at the first rate.
     #[arg(long, value_name = "DURATION", default_value = "2s", value_parser = fleet::config::duration)]
     warm_up: Duration,
@@ -103,13 +112,11 @@ struct Measured {
     /// `None` when the search was given up; `refused` says why.
     capacity: Option<Capacity>,
     refused: Option<String>,
-    /// A lower rate missed the objective than one that met it.
-    contradiction: Option<Contradiction>,
     /// Today's rate in transactions a second, stated or observed.
     current: Option<f64>,
     /// How today's rate is known.
     current_from: Option<String>,
-    /// Capacity over today's rate.
+    /// The lower bound of the capacity over today's rate.
     headroom: Option<f64>,
     /// By how much this machine woke up late, sending nothing, at the objective's percentile, in ms.
     noise_ms: f64,
@@ -151,6 +158,9 @@ impl MeasureArgs {
         if !(self.start > 0.0 && self.most >= self.start && self.current.is_none_or(|now| now > 0.0)) {
             bail!("--start and --current must be above 0, and --most at least --start");
         }
+        if !WIDTHS.contains(&self.width) {
+            bail!("--width must be from {} to {} %", WIDTHS.start(), WIDTHS.end());
+        }
         let workload = self.workload.named()?.workload();
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         Ok(Plan {
@@ -179,7 +189,11 @@ impl MeasureArgs {
         observed: Option<(f64, String)>,
         stop: &Arc<AtomicBool>,
     ) -> anyhow::Result<Measured> {
-        let goal = Goal::new(self.objective, self.trial, self.start, self.most);
+        let goal = Goal {
+            width: self.width / 100.0,
+            trials: self.at_most,
+            ..Goal::new(self.objective, self.trial, self.start, self.most)
+        };
         let workload = plan.workload.name.clone();
         let target = self.target.words();
         let heading = kept::Heading { workload: workload.clone(), target, objective: self.objective };
@@ -216,7 +230,6 @@ impl MeasureArgs {
             goal,
             capacity: found.capacity,
             refused: found.refused,
-            contradiction: goal.contradiction(&found.trials),
             current,
             current_from,
             headroom: lower.zip(current.filter(|now| *now > 0.0)).map(|(lower, now)| lower / now),

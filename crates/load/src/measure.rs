@@ -1,41 +1,37 @@
-//! The largest rate that still meets an objective, by a loss-ratio search.
+//! The largest rate that still meets an objective, by counting losses and searching for a threshold.
 //!
-//! After RFC 9971 (multiple loss ratio search), adapted to transactions: what counts as *lost* is a transaction that was
-//! answered later than the objective's time, failed, was not answered or was never begun. Then `p99 <= 15 ms` is the same
-//! as `at most 1 % are lost`, and no percentile has to be estimated: each trial is a count, lost of all.
+//! What counts as *lost* is a transaction that was answered later than the objective's time, failed, was not answered or
+//! was never begun (RFC 9971, adapted to transactions). Then `p99 <= 15 ms` is the same as `at most 1 % are lost`, and no
+//! percentile has to be estimated: each trial sends a rate for some seconds, and is *good* when it loses at most that.
 //!
-//! **Classes.** A trial sends a rate for some seconds. All full trials of a rate together make it one of:
+//! The *capacity* is the rate at which half of the trials are good. Near it the same rate is good in one trial and bad in
+//! the next, because something else took the CPU for a moment and the queue did not drain: over how wide a range is a
+//! property of the server and of its surroundings, and unknown. So the answer is an interval, and a search ends when
+//! that is narrow enough ([`belief`]).
 //!
-//! | class | when |
-//! |---|---|
-//! | lower bound | even if all trials that the goal still grants were bad, good ones would be the majority |
-//! | upper bound | even if all of them were good, bad ones would be the majority, or it would be a tie |
-//! | undecided | else: more trials are needed |
+//! **Course.** Short trials double the rate from `start` until one is bad, or halve it until one is good; they tell where to
+//! look and weigh little. Then every trial of full length is sent where it will narrow the interval most, until
+//! its bounds lie at most `width` apart, or `trials` were sent.
 //!
-//! The *relevant* lower bound is the largest lower bound below the smallest upper bound: after an inversion (a higher rate
-//! went well by luck) the answer stays on the safe side.
+//! Example, a limit of 1000: short trials at 100, 200, 400, 800 are good, 1600 is bad. If it is sharp, some 20 full ones
+//! follow until it is known to 4 %; if nine of ten are good at 957 and one of ten at 1045, some 40; at 916 and 1092, some 60.
 //!
-//! **Course.** Short trials double the rate from `start` until one is bad, or halve it until one is good; they only tell
-//! where to look. Then the interval is halved (in the logarithm) with trials of full length, each repeated
-//! until its class is known, until `upper / lower <= 1 + width`.
-//!
-//! Example, a limit of 1000, 5 trials of 10 s, width 3 %: short trials at 100, 200, 400, 800 are good, 1600 is bad; halving
-//! in the logarithm tries 1131, 951, 1037, 993, 1015; three good of five suffice for a lower bound, three bad for an upper
-//! one: about 5 x 3 trials, 150 s.
-//!
-//! Everything here is a pure function of trials; whether a trial counts at all is judged when it is made ([`Trial::of`]).
-//! What sends them is outside.
+//! Everything here is a pure function of trials; whether a trial counts at all is judged when it is made ([`Trial::of`]),
+//! and whether the whole is sound when it has ended ([`Goal::doubt`]). What sends them is outside.
 
+mod belief;
+mod doubt;
 pub mod noise;
 mod sound;
 mod trend;
 mod trial;
 
+pub use doubt::Doubt;
 pub use sound::Unsound;
 pub use trial::Trial;
 
+use belief::{Belief, Said};
 use serde::{Deserialize, Serialize};
-use std::fmt;
 use std::time::Duration;
 
 /// What is asked: at most this share lost.
@@ -56,9 +52,9 @@ pub struct Goal {
     pub width: f64,
     /// Seconds of a full trial.
     pub trial: f64,
-    /// Full trials that a rate gets at most.
+    /// Full trials at most.
     pub trials: u32,
-    /// Seconds of a short trial, which only brackets.
+    /// Seconds of a short trial, which tells where to look.
     pub short: f64,
     /// The first rate.
     pub start: f64,
@@ -80,52 +76,47 @@ pub enum Next {
     Done(Capacity),
 }
 
-/// The answer.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+/// The answer, in transactions a second. The capacity lies between its bounds with a probability of 90 %.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Capacity {
-    /// The largest rate that was shown to meet the objective; `None` when not even the lowest tried did.
+    /// Half of the trials at this rate meet the objective. `None` when not even the lowest rate that was tried met it.
+    pub rate: Option<f64>,
+    /// The capacity is larger with a probability of 95 %; `None` with `rate`.
     pub lower: Option<f64>,
-    /// The smallest rate above it that was shown to miss it; `None` when everything up to `most` met it.
+    /// It is smaller with a probability of 95 %; `None` when that is above `most`, and with `rate`.
     pub upper: Option<f64>,
-}
-
-/// A rate that missed the objective in a full trial, and a higher one that met it in another (the widest such pair): the
-/// limit moved while it was looked for, or such trials are too short to tell. RFC 9971 calls it a loss inversion.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub struct Contradiction {
-    /// Transactions a second that missed it.
-    pub missed: f64,
-    /// More of them that met it.
-    pub met: f64,
-}
-
-impl fmt::Display for Contradiction {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { missed, met } = self;
-        write!(f, "{missed:.1} a second missed the objective in one trial and {met:.1} met it in another")
-    }
+    /// Nine of ten trials at this rate meet the objective.
+    pub nine_of_ten: Option<f64>,
+    /// One of ten does; `None` when that is above `most`.
+    pub one_of_ten: Option<f64>,
 }
 
 /// Growth of the rate while no trial was bad.
 const STEP: f64 = 2.0;
-/// Short trials that a search needs, as a rule.
-const USUAL_DOUBLINGS: f64 = 5.0;
 /// Below this share of the start rate the search gives up.
 const LEAST: f64 = 1e-3;
-
-/// What short trials have shown.
-struct Hint {
-    good: Option<f64>,
-    bad: Option<f64>,
-}
-
-/// What is known of a rate.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Class {
-    Lower,
-    Upper,
-    Undecided,
-}
+/// What lies outside the interval, on either side.
+const TAIL: f64 = 0.05;
+/// Standard deviations between the tails.
+const INTERVAL: f64 = 3.29;
+/// Fewer full trials are no measurement, however well they agree.
+const FEWEST: usize = 6;
+/// The interval's width is divided into so many steps: what is rounded by them does not show.
+const STEPS: f64 = 10.0;
+/// A trial has gone wrong by something else than its rate once in fifty times.
+const LAPSE: f64 = 0.02;
+/// A short one often says the opposite of a full one: queues need seconds to fill, and caches to warm.
+const LAPSE_SHORT: f64 = 0.25;
+/// The limit may lie so many times above and below whatever was tried.
+const BEYOND: f64 = 4.0;
+/// Odds of nine to one, as a logarithm.
+const NINE: f64 = 2.197_224_577_336_219_6;
+/// Trials that a search needs as a rule, before anything is known.
+const USUAL_SHORT: f64 = 5.0;
+const USUAL_FULL: f64 = 30.0;
+/// How widely good and bad ones mix as a rule; it weighs as much as so many full trials.
+const USUAL_SPREAD: f64 = 0.02;
+const USUAL_WEIGHT: f64 = 10.0;
 
 impl Objective {
     /// 99 for p99, without the dust of binary fractions.
@@ -160,110 +151,80 @@ impl Objective {
 }
 
 impl Goal {
-    /// Width 3 %, at most five trials of `trial` seconds a rate, short trials of a third of that.
+    /// Width 4 %, at most 80 trials of `trial`, short trials of a third of that.
     pub fn new(objective: Objective, trial: Duration, start: f64, most: f64) -> Self {
         let trial = trial.as_secs_f64();
-        Self { loss: objective.loss(), width: 0.03, trial, trials: 5, short: trial / 3.0, start, most }
+        Self { loss: objective.loss(), width: 0.04, trial, trials: 80, short: trial / 3.0, start, most }
     }
 
     /// What to do after these trials.
     pub fn next(&self, trials: &[Trial]) -> Next {
-        let hint = match self.bracket(trials) {
-            Ok(hint) => hint,
-            Err(next) => return next,
-        };
-        let (lower, upper) = self.bounds(trials);
-        if let Some(rate) = self.undecided(trials, lower, upper) {
-            return self.full(rate);
+        if let Some(rate) = self.bracketing(trials) {
+            return Next::Send { rate, seconds: self.short };
         }
-        let wide = |low: f64, high: f64| high > low * (1.0 + self.width);
-        let middle = |low: f64, high: f64| self.full((low * high).sqrt());
-        match (lower, upper) {
-            (Some(low), Some(high)) if wide(low, high) => middle(low, high),
-            (Some(_), Some(_)) => Next::Done(Capacity { lower, upper }),
-            (Some(low), None) if low >= self.most => Next::Done(Capacity { lower, upper }),
-            // What short trials said tells where to look for the other end.
-            (Some(low), None) => match hint.bad {
-                Some(bad) if wide(low, bad) => middle(low, bad),
-                Some(bad) if bad > low => self.full(bad),
-                Some(bad) => self.full((low * self.stride(trials, |rate| rate >= bad)).min(self.most)),
-                None => self.full((low * STEP).min(self.most)),
-            },
-            (None, Some(high)) if high <= self.start * LEAST => Next::Done(Capacity { lower, upper }),
-            (None, Some(high)) => match hint.good {
-                Some(good) if wide(good, high) => middle(good, high),
-                Some(good) if good < high => self.full(good),
-                Some(good) => self.full(high / self.stride(trials, |rate| rate <= good)),
-                None => self.full(high / STEP),
-            },
-            (None, None) => match (hint.good, hint.bad) {
-                (Some(good), Some(bad)) => middle(good, bad),
-                (Some(good), None) => self.full(good),
-                (None, bad) => Next::Done(Capacity { lower: None, upper: bad }),
-            },
+        let Some(belief) = self.belief(trials) else {
+            return Next::Done(Capacity::default());
+        };
+        let (lower, upper) = (belief.quantile(TAIL), belief.quantile(1.0 - TAIL));
+        let full = self.full(trials).count();
+        if upper <= self.start * LEAST {
+            return Next::Done(Capacity::default());
+        }
+        let narrow = full >= FEWEST && upper <= lower * (1.0 + self.width);
+        if narrow || lower >= self.most || full >= self.trials as usize {
+            return Next::Done(self.capacity(&belief));
+        }
+        Next::Send { rate: belief.most_telling(LAPSE).min(self.most), seconds: self.trial }
+    }
+
+    /// The rate of the next short trial, while there has not been a good one and a bad one.
+    fn bracketing(&self, trials: &[Trial]) -> Option<f64> {
+        let (good, bad) = self.hint(trials);
+        match (good, bad) {
+            (None, None) => Some(self.start.min(self.most)),
+            (Some(good), None) if good < self.most => Some((good * STEP).min(self.most)),
+            (None, Some(bad)) if bad > self.start * LEAST => Some(bad / STEP),
+            _ => None,
         }
     }
 
-    /// Short trials until one was good and one bad, or the end of the range is reached.
-    fn bracket(&self, trials: &[Trial]) -> Result<Hint, Next> {
+    /// The highest good and the lowest bad rate of the short trials.
+    fn hint(&self, trials: &[Trial]) -> (Option<f64>, Option<f64>) {
         let short = || trials.iter().filter(|trial| !self.is_full(trial));
         let good = short().filter(|t| !self.is_bad(t)).map(|t| t.rate).max_by(f64::total_cmp);
-        let bad = short().filter(|t| self.is_bad(t)).map(|t| t.rate).min_by(f64::total_cmp);
-        let send = |rate: f64| Err(Next::Send { rate, seconds: self.short });
-        match (good, bad) {
-            (None, None) => send(self.start.min(self.most)),
-            (Some(good), None) if good < self.most => send((good * STEP).min(self.most)),
-            (None, Some(bad)) if bad > self.start * LEAST => send(bad / STEP),
-            _ => Ok(Hint { good, bad }),
+        (good, short().filter(|t| self.is_bad(t)).map(|t| t.rate).min_by(f64::total_cmp))
+    }
+
+    /// What is believed after these trials; `None` when no rate was good, not even a thousandth of the first.
+    fn belief(&self, trials: &[Trial]) -> Option<Belief> {
+        let (good, _) = self.hint(trials);
+        let around = self.full(trials).map(|trial| trial.rate).chain(good);
+        let low = around.min_by(f64::total_cmp)?;
+        let high = trials.iter().map(|trial| trial.rate).max_by(f64::total_cmp)?;
+        let said: Vec<Said> = trials.iter().map(|trial| self.said(trial)).collect();
+        Some(Belief::after(&said, (low / BEYOND, high * BEYOND), self.width / STEPS))
+    }
+
+    fn said(&self, trial: &Trial) -> Said {
+        let lapse = if self.is_full(trial) { LAPSE } else { LAPSE_SHORT };
+        Said { rate: trial.rate, good: !self.is_bad(trial), lapse }
+    }
+
+    fn capacity(&self, belief: &Belief) -> Capacity {
+        let tried = |rate: f64| (rate < self.most).then_some(rate);
+        let (rate, mixing) = (belief.quantile(0.5), (belief.spread() * NINE).exp());
+        Capacity {
+            rate: Some(rate.min(self.most)),
+            lower: Some(belief.quantile(TAIL).min(self.most)),
+            upper: tried(belief.quantile(1.0 - TAIL)),
+            nine_of_ten: Some((rate / mixing).min(self.most)),
+            one_of_ten: tried(rate * mixing),
         }
     }
 
-    /// How far to step beyond what a short trial was wrong about: it was nearly right, so twice the width first, then
-    /// twice as far each time.
-    fn stride(&self, trials: &[Trial], beyond: impl Fn(f64) -> bool) -> f64 {
-        let mut rates: Vec<f64> =
-            trials.iter().filter(|t| self.is_full(t) && beyond(t.rate)).map(|t| t.rate).collect();
-        rates.sort_by(f64::total_cmp);
-        rates.dedup();
-        (1.0 + self.width).powi(1 << rates.len().min(5)).min(STEP)
-    }
-
-    fn full(&self, rate: f64) -> Next {
-        Next::Send { rate, seconds: self.trial }
-    }
-
-    /// A rate between the bounds that has had a full trial and is not decided.
-    fn undecided(&self, trials: &[Trial], lower: Option<f64>, upper: Option<f64>) -> Option<f64> {
-        let between =
-            |rate: f64| lower.is_none_or(|lower| rate > lower) && upper.is_none_or(|upper| rate < upper);
-        let full = trials.iter().filter(|t| self.is_full(t) && between(t.rate)).map(|t| t.rate);
-        full.filter(|rate| self.class(trials, *rate) == Class::Undecided).min_by(f64::total_cmp)
-    }
-
-    /// The relevant lower bound and the smallest upper bound.
-    fn bounds(&self, trials: &[Trial]) -> (Option<f64>, Option<f64>) {
-        let full = || trials.iter().filter(|t| self.is_full(t)).map(|t| t.rate);
-        let of = |class: Class| full().filter(move |rate| self.class(trials, *rate) == class);
-        let upper = of(Class::Upper).min_by(f64::total_cmp);
-        let below = |rate: &f64| upper.is_none_or(|upper| *rate < upper);
-        (of(Class::Lower).filter(below).max_by(f64::total_cmp), upper)
-    }
-
-    fn class(&self, trials: &[Trial], rate: f64) -> Class {
-        let count = |bad: bool| {
-            let full = trials.iter().filter(|t| t.rate == rate && self.is_full(t));
-            full.filter(|trial| self.is_bad(trial) == bad).count()
-        };
-        let (good, bad) = (count(false), count(true));
-        let missing = (self.trials as usize).saturating_sub(good + bad);
-        if good > bad + missing {
-            Class::Lower
-        } else if bad > good + missing || missing == 0 {
-            // A tie with nothing left to send is no proof that the objective is met.
-            Class::Upper
-        } else {
-            Class::Undecided
-        }
+    fn full<'a>(&self, trials: &'a [Trial]) -> impl Iterator<Item = &'a Trial> {
+        let goal = *self;
+        trials.iter().filter(move |trial| goal.is_full(trial))
     }
 
     fn is_bad(&self, trial: &Trial) -> bool {
@@ -274,29 +235,38 @@ impl Goal {
         trial.seconds >= self.trial * 0.99
     }
 
-    /// Whether full trials contradict each other by more than the width.
-    pub fn contradiction(&self, trials: &[Trial]) -> Option<Contradiction> {
-        let full =
-            |bad| trials.iter().filter(move |t| self.is_full(t) && self.is_bad(t) == bad).map(|t| t.rate);
-        let missed = full(true).min_by(f64::total_cmp)?;
-        let met = full(false).max_by(f64::total_cmp)?;
-        (met > missed * (1.0 + self.width)).then_some(Contradiction { missed, met })
+    /// Where the limit lies by these trials, with a probability of 90 %; `None` while they only look for the region.
+    pub fn interval(&self, trials: &[Trial]) -> Option<(f64, f64)> {
+        self.full(trials).next()?;
+        let belief = self.belief(trials)?;
+        Some((belief.quantile(TAIL), belief.quantile(1.0 - TAIL)))
     }
 
-    /// Seconds that the search may still take, about: what it takes to halve the interval down to its width.
+    /// Seconds that the search may still take, about: trials that halve what is not known down to the range over which good
+    /// and bad ones mix, and those that it takes within that range.
     pub fn seconds_left(&self, trials: &[Trial]) -> f64 {
-        let (lower, upper) = self.bounds(trials);
-        let hint = self.bracket(trials).ok();
-        let lower = lower.or_else(|| hint.as_ref().and_then(|hint| hint.good));
-        let upper = upper.or_else(|| hint.as_ref().and_then(|hint| hint.bad));
-        let ratio = match (lower, upper) {
-            (Some(lower), Some(upper)) => (upper / lower).max(1.0),
-            _ => STEP,
-        };
-        let halvings = (ratio.ln() / (1.0 + self.width).ln()).log2().max(0.0).ceil();
-        // Three trials of five decide, mostly.
-        let each = f64::from(self.trials).mul_add(0.5, 0.5) * self.trial;
-        halvings.mul_add(each, if hint.is_some() { 0.0 } else { USUAL_DOUBLINGS * self.short })
+        if self.bracketing(trials).is_some() {
+            let short = (USUAL_SHORT - trials.len() as f64).max(1.0);
+            return short.mul_add(self.short, USUAL_FULL.min(f64::from(self.trials)) * self.trial);
+        }
+        let Some(belief) = self.belief(trials) else { return 0.0 };
+        let sent = self.full(trials).count();
+        let (now, wanted) = (belief.deviation(), self.width.ln_1p() / INTERVAL);
+        let spread = belief.spread()
+            * (USUAL_SPREAD / belief.spread()).powf(USUAL_WEIGHT / (USUAL_WEIGHT + sent as f64));
+        let mixed = wanted.max(2.0 * spread);
+        let halvings = (now / mixed).log2().max(0.0);
+        let rest = 4.0 * spread * spread * (wanted.powi(-2) - now.min(mixed).powi(-2)).max(0.0);
+        let least = FEWEST.saturating_sub(sent) as f64;
+        let most = (self.trials as usize).saturating_sub(sent) as f64;
+        (halvings + rest).ceil().max(least).min(most) * self.trial
+    }
+
+    /// Seconds that the search may still take at most.
+    pub fn seconds_at_most(&self, trials: &[Trial]) -> f64 {
+        let left = (self.trials as usize).saturating_sub(self.full(trials).count());
+        let short = (2.0 * USUAL_SHORT - trials.len() as f64).max(0.0);
+        short.mul_add(self.short, left as f64 * self.trial)
     }
 }
 

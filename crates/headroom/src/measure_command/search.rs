@@ -56,11 +56,10 @@ pub(crate) struct Found {
 impl Search {
     /// How long it takes, for people.
     pub(crate) fn duration_in_words(&self, trials: &[Trial]) -> String {
-        let usual = self.goal.seconds_left(trials);
         format!(
-            "this takes about {} to {}; Ctrl-C ends it",
-            minutes(usual * 0.7),
-            minutes(usual.mul_add(1.7, self.goal.trial))
+            "this takes about {}, at most {}; Ctrl-C ends it",
+            minutes(self.goal.seconds_left(trials)),
+            minutes(self.goal.seconds_at_most(trials))
         )
     }
 
@@ -102,14 +101,17 @@ impl Search {
     fn line(&self, trial: &Trial, trials: &[Trial]) -> String {
         let left = self.goal.seconds_left(trials);
         let left = if left >= 1.0 { format!(", about {} left", minutes(left)) } else { String::new() };
+        let interval = self.goal.interval(trials);
+        let interval =
+            interval.map_or_else(String::new, |(from, to)| format!(", limit {from:.0} to {to:.0}"));
         format!(
-            "{:>9.1} a second for {:>2.0} s: p{} {:>8.2} ms, {:>6.2} % lost: {}{left}",
+            "{:>9.1} a second for {:>2.0} s: p{} {:>8.2} ms, {:>6.2} % lost: {}{interval}{left}",
             trial.rate,
             trial.seconds,
             self.objective.percent(),
             trial.at_objective_ms,
             trial.loss() * 100.0,
-            if trial.loss() > self.goal.loss { "misses" } else { "meets " },
+            if trial.loss() > self.goal.loss { "misses it" } else { "meets it" },
         )
     }
 }
@@ -126,22 +128,27 @@ impl Course<'_> {
         }
         let (rate, seconds) = match search.goal.next(&found.trials) {
             Next::Done(capacity) => {
-                found.capacity = Some(capacity);
+                match search.goal.doubt(&found.trials, &capacity) {
+                    Some(doubt) => found.refused = Some(doubt.to_string()),
+                    None => found.capacity = Some(capacity),
+                }
                 return Ok(false);
             }
             Next::Send { rate, seconds } => (rate, seconds),
         };
         if let Some(longest) = search.longest.filter(|longest| self.begun.elapsed() > *longest) {
-            let why = search.goal.contradiction(&found.trials);
-            let why = why.map_or_else(|| "too many trials were needed".to_owned(), |why| why.to_string());
-            found.refused = Some(format!("not found within {}: {why}", minutes(longest.as_secs_f64())));
+            let longest = minutes(longest.as_secs_f64());
+            found.refused = Some(format!("not found within {longest}: too many trials were needed"));
             return Ok(false);
         }
         let moments = self.seed + (found.trials.len() + found.voided.len()) as u64;
         let time = Duration::from_secs_f64(seconds);
         let outcome = self.load.send(&Arrivals::poisson(rate), time, moments, stop, |_| ())?;
         if stop.load(Ordering::Relaxed) {
-            found.refused = Some("interrupted; --trials lets the same command go on".to_owned());
+            let so_far = search.goal.interval(&found.trials).map_or_else(String::new, |(from, to)| {
+                format!(" while the limit was known to lie from {from:.0} to {to:.0} a second")
+            });
+            found.refused = Some(format!("interrupted{so_far}; --trials lets the same command go on"));
             return Ok(false);
         }
         match Trial::of(&outcome, rate, seconds, search.objective) {
