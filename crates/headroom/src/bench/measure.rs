@@ -388,7 +388,7 @@ fn markdown(report: &Report) -> String {
         ">seconds",
     ];
     text.push_str(&section("Searches", &head, rows));
-    for searched in report.searches.iter() {
+    for searched in &report.searches {
         if let Some(refused) = &searched.refused {
             text.push_str(&format!("{}, no figure: {refused}\n\n", searched.case));
         }
