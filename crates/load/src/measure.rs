@@ -165,7 +165,7 @@ impl Goal {
         let Some(belief) = self.belief(trials) else {
             return Next::Done(Capacity::default());
         };
-        let (lower, upper) = (belief.quantile(TAIL), belief.quantile(1.0 - TAIL));
+        let (lower, upper) = belief.interval(TAIL);
         let full = self.full(trials).count();
         if upper <= self.start * LEAST {
             return Next::Done(Capacity::default());
@@ -212,11 +212,12 @@ impl Goal {
 
     fn capacity(&self, belief: &Belief) -> Capacity {
         let tried = |rate: f64| (rate < self.most).then_some(rate);
+        let (lower, upper) = belief.interval(TAIL);
         let (rate, mixing) = (belief.quantile(0.5), (belief.spread() * NINE).exp());
         Capacity {
             rate: Some(rate.min(self.most)),
-            lower: Some(belief.quantile(TAIL).min(self.most)),
-            upper: tried(belief.quantile(1.0 - TAIL)),
+            lower: Some(lower.min(self.most)),
+            upper: tried(upper),
             nine_of_ten: Some((rate / mixing).min(self.most)),
             one_of_ten: tried(rate * mixing),
         }
@@ -238,8 +239,7 @@ impl Goal {
     /// Where the limit lies by these trials, with a probability of 90 %; `None` while they only look for the region.
     pub fn interval(&self, trials: &[Trial]) -> Option<(f64, f64)> {
         self.full(trials).next()?;
-        let belief = self.belief(trials)?;
-        Some((belief.quantile(TAIL), belief.quantile(1.0 - TAIL)))
+        self.belief(trials).map(|belief| belief.interval(TAIL))
     }
 
     /// Seconds that the search may still take, about: trials that halve what is not known down to the range over which good

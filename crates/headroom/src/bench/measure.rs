@@ -71,7 +71,6 @@ const CLIENTS: u32 = 128;
 /// whether a trial ever recovers: between 1300 and 2000 a second both happened.
 const LAB_CLIENTS: u32 = 16;
 const ROWS: u32 = 20_000;
-const LAB: &str = "MariaDB";
 const LAB_WIDTH: f64 = 0.04;
 const LAB_OBJECTIVE: &str = "p99 < 15ms";
 
@@ -135,13 +134,7 @@ pub(crate) async fn run(args: MeasureBenchArgs) -> anyhow::Result<ExitCode> {
     for number in 0..args.scripted {
         for (case, objective, service) in scripted(args.seed + u64::from(number)) {
             let null = server::null(service.clone())?;
-            let scripted = Asked {
-                case,
-                objective,
-                address: null.address(),
-                trial: SCRIPTED_TRIALS * args.trial,
-                width: SCRIPTED_WIDTH,
-            };
+            let scripted = Asked::scripted(case, objective, null.address(), args.trial);
             let mut searched = args.search(&scripted, number, &stop).await?;
             let objective = Objective::parse(objective).map_err(|e| anyhow!(e))?;
             searched.exact = theory::largest_rate(&service, objective.quantile, objective.within);
@@ -190,6 +183,8 @@ struct Asked {
     case: &'static str,
     objective: &'static str,
     address: SocketAddr,
+    workload: &'static str,
+    clients: u32,
     trial: Duration,
     width: f64,
 }
@@ -207,7 +202,21 @@ impl Asked {
     }
 
     fn lab(address: SocketAddr, trial: Duration) -> Self {
-        Self { case: LAB, objective: LAB_OBJECTIVE, address, trial, width: LAB_WIDTH }
+        let (case, objective, workload) = ("MariaDB", LAB_OBJECTIVE, "oltp_read_only");
+        Self { case, objective, address, workload, clients: LAB_CLIENTS, trial, width: LAB_WIDTH }
+    }
+
+    fn scripted(case: &'static str, objective: &'static str, address: SocketAddr, trial: Duration) -> Self {
+        let trial = SCRIPTED_TRIALS * trial;
+        Self {
+            case,
+            objective,
+            address,
+            workload: "oltp_point_select",
+            clients: CLIENTS,
+            trial,
+            width: SCRIPTED_WIDTH,
+        }
     }
 }
 
@@ -222,8 +231,7 @@ impl MeasureBenchArgs {
         };
         let (mut usual, mut most) = seconds(Asked::lab(nowhere, self.trial), self.repetitions)?;
         for (case, objective, _) in scripted(self.seed) {
-            let trial = SCRIPTED_TRIALS * self.trial;
-            let asked = Asked { case, objective, address: nowhere, trial, width: SCRIPTED_WIDTH };
+            let asked = Asked::scripted(case, objective, nowhere, self.trial);
             let more = seconds(asked, self.scripted)?;
             (usual, most) = (usual + more.0, most + more.1);
         }
@@ -264,13 +272,12 @@ impl MeasureBenchArgs {
     fn prepared(&self, asked: &Asked, number: u32, in_turn: f64) -> anyhow::Result<(Search, Plan)> {
         let (wanted, mut goal) = asked.goal()?;
         goal.start *= (f64::from(number) / in_turn).fract().exp2();
-        let (workload, clients) =
-            if asked.case == LAB { ("oltp_read_only", LAB_CLIENTS) } else { ("oltp_point_select", CLIENTS) };
-        let workload = load::workload::sysbench::workload(workload, &options()).context("sysbench's own")?;
+        let workload =
+            load::workload::sysbench::workload(asked.workload, &options()).context("sysbench's own")?;
         let plan = Plan {
             workload: workload.into(),
             target: sysbench::target(asked.address),
-            clients,
+            clients: asked.clients,
             idle: 0,
             read_only: true,
             threads: 1,

@@ -30,7 +30,7 @@ pub enum Doubt {
     /// After all trials it may still be anywhere.
     #[error(
         "after {trials} trials the limit may still be anywhere from {lower:.0} to {upper:.0} a second: trials of the same rate \
-         differ too much; try longer ones (--trial)"
+         differ too much for so few of them; send more (--at-most) or longer ones (--trial)"
     )]
     Coarse {
         /// Full trials sent.
@@ -60,10 +60,7 @@ impl Goal {
         if earlier.len().min(later.len()) < FEWEST {
             return None;
         }
-        let interval = |trials: &[Trial]| {
-            let belief = self.belief(trials)?;
-            Some((belief.quantile(TAIL), belief.quantile(1.0 - TAIL)))
-        };
+        let interval = |trials: &[Trial]| self.belief(trials).map(|belief| belief.interval(TAIL));
         let (first, then) = interval(earlier).zip(interval(later))?;
         (first.1 < then.0 || then.1 < first.0).then_some(Doubt::Moved { trials, first, then })
     }
