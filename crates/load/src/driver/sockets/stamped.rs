@@ -1,7 +1,8 @@
 //! How long bytes had been there before they were read, by the time stamp that the kernel gives to what arrives
 //! (`SO_TIMESTAMPNS`): before TCP has looked at it, so that this is a little more than the reader's own delay, never less.
 //!
-//! Unix sockets have no such stamp. While any socket of a host asks for stamps, its kernel reads the clock for each packet.
+//! Unix sockets have no such stamp. While any socket of a host asks for stamps, its kernel reads the clock for each packet;
+//! it begins with that a moment after the first has asked, so that what arrives at once may have none.
 
 use nix::sys::socket::sockopt::ReceiveTimestampns;
 use nix::sys::socket::{ControlMessageOwned, MsgFlags, recvmsg, setsockopt};
@@ -24,7 +25,7 @@ impl Stamped {
         Self { control: nix::cmsg_space!(TimeSpec) }
     }
 
-    /// What arrives on this socket is stamped from now on, where the kernel does that.
+    /// What arrives on this socket is stamped from about now on, where the kernel does that.
     pub(super) fn begin(socket: &OwnedFd) {
         let _ = setsockopt(socket, ReceiveTimestampns, &true);
     }
@@ -67,9 +68,15 @@ mod tests {
         let mut ours = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let theirs: OwnedFd = listener.accept().unwrap().0.into();
         Stamped::begin(&theirs);
+        let mut buffer = [0; 16];
+        let stamped = (0..1000).any(|_| {
+            ours.write_all(b"early").unwrap();
+            std::thread::sleep(Duration::from_millis(1));
+            Stamped::new().receive(&theirs, &mut buffer).unwrap().1.is_some()
+        });
+        assert!(stamped, "the kernel never began with stamps");
         ours.write_all(b"answer").unwrap();
         std::thread::sleep(Duration::from_millis(20));
-        let mut buffer = [0; 16];
         let (count, waited) = Stamped::new().receive(&theirs, &mut buffer).unwrap();
         assert_eq!(&buffer[..count], b"answer");
         assert!(waited.unwrap() >= 19_000_000, "{waited:?}");
