@@ -3,6 +3,7 @@
 //! | case | what it shows |
 //! |---|---|
 //! | point selects and read-write at 16 clients, closed loop | the same QPS, at what CPU of the client |
+//! | the same, the server on the last core and the client on the first | the same, as on two machines |
 //! | point selects over a unix socket, and by 64 clients | how much of that is TCP's, and what more answers at a time spare |
 //! | the null server, the client pinned to one core | how much one core can send at most |
 //! | the null server in an open loop, about a quarter of that | the generator's own part of a latency, asleep between arrivals and with `--busy` |
@@ -15,6 +16,10 @@
 //!
 //! The null server has the last core to itself and never sleeps there, the client has the first: where both share cores, or a
 //! core has to wake up for each answer, it is the machine's scheduling that is measured.
+//!
+//! Where a server and its clients share cores, a client that has a thread for each connection profits: the kernel lets the two of a
+//! connection run on one core, and its packets wake nobody on another, which costs both sides where an interrupt from core to core
+//! goes by way of a host. Clients elsewhere never have that, so the pair is measured apart as well.
 //!
 //! CPU is that of the whole client process from its start to its end, read from `/proc` when it has ended and before it
 //! is reaped: its start and the logins are on the bill, alike for both. How much of it is the client's own code stands
@@ -98,6 +103,10 @@ enum Case {
     PointSelectsText,
     /// 16 clients, prepared.
     ReadWrite,
+    /// 16 clients, prepared, client and server on a core each.
+    PointSelectsApart,
+    /// The same.
+    ReadWriteApart,
     /// 16 clients, prepared, over the server's unix socket.
     PointSelectsSocket,
     /// 64 clients, prepared.
@@ -106,10 +115,12 @@ enum Case {
     OneCore,
 }
 
-const CASES: [Case; 6] = [
+const CASES: [Case; 8] = [
     Case::PointSelects,
     Case::PointSelectsText,
     Case::ReadWrite,
+    Case::PointSelectsApart,
+    Case::ReadWriteApart,
     Case::PointSelectsSocket,
     Case::PointSelectsMany,
     Case::OneCore,

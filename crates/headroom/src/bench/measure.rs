@@ -4,7 +4,8 @@
 //! |---|---|---|
 //! | M/M/1: one place, 0.5 ms on average, p95 < 6.5 ms | within 3 % | `lab::null::theory`, exact |
 //! | M/D/4: four places, 2 ms each, p95 < 6 ms | within 3 % | the same |
-//! | a MariaDB server on this machine, read-only transactions | widest of the repetitions within 5 % | itself |
+//! | a MariaDB server on this machine, read-only transactions: as much as the CPU gives | the repetitions within 5 % | themselves |
+//! | the same server 10 ms away, point selects: as much as a pool of 16 connections carries | the same | the same |
 //!
 //! The objectives are several milliseconds, so that wake-ups that are late by a tenth of one do not matter; the queues are
 //! worked out ahead, by a server that has the last core to itself and never sleeps there. The search is that of `headroom
@@ -14,6 +15,9 @@
 //! minutes, and one search after the other would find how the machine drifts, not how well the search repeats. Trials of
 //! 5 s, so that a round of five is over before the machine's mood is. Each search begins at a rate of its own: from the
 //! same one all would begin with the same trials.
+//!
+//! What the machine's neighbours leave us is looked at before each round (`measure/neighbours.rs`): a limit that the CPU sets
+//! moves with it. One that distance and connections set does not, and shows how well the search itself repeats.
 //!
 //! **How long a trial has to be.** Theory speaks of an endless run. In an M/M/1 queue with m served a second and r asked
 //! for, answers that are late come in clusters: a busy period serves N with E[N^2] / E[N] = (1 + u^2) / (1 - u)^2 (u = r/m),
@@ -28,9 +32,12 @@
 //!
 //! The first was asked here at first: its answers were as far off as they had to be. The scripted searches go on until 2 %.
 
+mod neighbours;
+
 use super::promise::{self, Promise};
 use super::report::section::section;
 use super::server::Server;
+use super::statistics::median;
 use super::{output, server, sysbench};
 use crate::machine::Machine;
 use crate::measure_command::search::{Found, Search};
@@ -42,6 +49,7 @@ use lab::null::{Service, Time, theory};
 use load::measure::{Capacity, Goal, Objective, Trial};
 use load::workload::sysbench::Options;
 use load::{Arrivals, Plan};
+use neighbours::{Lookout, Neighbours};
 use serde::Serialize;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -73,6 +81,10 @@ const LAB_CLIENTS: u32 = 16;
 const ROWS: u32 = 20_000;
 const LAB_WIDTH: f64 = 0.04;
 const LAB_OBJECTIVE: &str = "p99 < 15ms";
+/// How far away the distant server is, there and back, plus up to a tenth.
+const AWAY: Duration = Duration::from_millis(10);
+/// How long the neighbours are looked at before each round of trials.
+const LOOK: Duration = Duration::from_millis(200);
 
 /// Flags of `headroom bench measure`.
 #[derive(Args, Clone, Debug)]
@@ -111,12 +123,21 @@ struct Searched {
     trials: Vec<Trial>,
 }
 
+/// What the machine was like during the searches of a case.
+#[derive(Serialize)]
+struct Meanwhile {
+    case: String,
+    /// Before each round of trials.
+    looks: Vec<Neighbours>,
+}
+
 #[derive(Serialize)]
 struct Report {
     date: String,
     machine: Machine,
     promises: Vec<Promise>,
     searches: Vec<Searched>,
+    meanwhile: Vec<Meanwhile>,
 }
 
 /// Searches, keeps what came of it, prints; "no" when a promise was missed.
@@ -130,7 +151,7 @@ pub(crate) async fn run(args: MeasureBenchArgs) -> anyhow::Result<ExitCode> {
         crate::interrupted::interrupted().await;
         flag.store(true, Ordering::Relaxed);
     });
-    let mut searches = Vec::new();
+    let (mut searches, mut meanwhile) = (Vec::new(), Vec::new());
     for number in 0..args.scripted {
         for (case, objective, service) in scripted(args.seed + u64::from(number)) {
             let null = server::null(service.clone())?;
@@ -146,10 +167,13 @@ pub(crate) async fn run(args: MeasureBenchArgs) -> anyhow::Result<ExitCode> {
         machine.programs.push(("server".to_owned(), server.version.clone()));
         let found = args.on_the_lab(&server, &stop).await;
         server.down().await?;
-        searches.extend(found?);
+        for (of_case, looks) in found? {
+            searches.extend(of_case);
+            meanwhile.push(looks);
+        }
     }
     let promises = promises(&searches);
-    let report = Report { date: directory.date().to_owned(), machine, promises, searches };
+    let report = Report { date: directory.date().to_owned(), machine, promises, searches, meanwhile };
     let path = directory.create()?;
     std::fs::write(path.join("searches.json"), serde_json::to_string_pretty(&report)? + "\n")?;
     let text = markdown(&report);
@@ -201,8 +225,16 @@ impl Asked {
         Searched { case, objective, exact: None, capacity, refused, voided, trials }
     }
 
-    fn lab(address: SocketAddr, trial: Duration) -> Self {
-        let (case, objective, workload) = ("MariaDB", LAB_OBJECTIVE, "oltp_read_only");
+    fn near(address: SocketAddr, trial: Duration) -> Self {
+        Self::lab(("MariaDB beside us", "oltp_read_only"), address, trial)
+    }
+
+    fn away(address: SocketAddr, trial: Duration) -> Self {
+        Self::lab(("MariaDB 10 ms away", "oltp_point_select"), address, trial)
+    }
+
+    fn lab((case, workload): (&'static str, &'static str), address: SocketAddr, trial: Duration) -> Self {
+        let objective = LAB_OBJECTIVE;
         Self { case, objective, address, workload, clients: LAB_CLIENTS, trial, width: LAB_WIDTH }
     }
 
@@ -229,7 +261,7 @@ impl MeasureBenchArgs {
             let times = f64::from(times);
             Ok((times * goal.seconds_left(&[]), times * goal.seconds_at_most(&[]) * PATIENCE))
         };
-        let (mut usual, mut most) = seconds(Asked::lab(nowhere, self.trial), self.repetitions)?;
+        let (mut usual, mut most) = seconds(Asked::near(nowhere, self.trial), 2 * self.repetitions)?;
         for (case, objective, _) in scripted(self.seed) {
             let asked = Asked::scripted(case, objective, nowhere, self.trial);
             let more = seconds(asked, self.scripted)?;
@@ -237,7 +269,7 @@ impl MeasureBenchArgs {
         }
         terminal::complain(&format!(
             "{} searches, about {:.0} min, at most {:.0}. Result: {}",
-            2 * self.scripted + self.repetitions,
+            2 * (self.scripted + self.repetitions),
             usual / 60.0,
             most / 60.0,
             directory.path().display()
@@ -245,18 +277,39 @@ impl MeasureBenchArgs {
         Ok(())
     }
 
-    async fn on_the_lab(&self, server: &Server, stop: &Arc<AtomicBool>) -> anyhow::Result<Vec<Searched>> {
+    async fn on_the_lab(
+        &self,
+        server: &Server,
+        stop: &Arc<AtomicBool>,
+    ) -> anyhow::Result<Vec<(Vec<Searched>, Meanwhile)>> {
         let target = sysbench::target(server.address);
         let options = options();
         tokio::task::spawn_blocking(move || load::tables::prepare(&target, &options, 2, 1, |_| ())).await??;
-        let asked = Asked::lab(server.address, self.trial);
+        let away = server.at_a_distance(AWAY).await?;
+        let mut cases = Vec::new();
+        for asked in [Asked::away(away, self.trial), Asked::near(server.address, self.trial)] {
+            if !stop.load(Ordering::Relaxed) {
+                cases.push(self.repeat(&asked, stop).await?);
+            }
+        }
+        Ok(cases)
+    }
+
+    /// Several searches for one limit, in turn.
+    async fn repeat(
+        &self,
+        asked: &Asked,
+        stop: &Arc<AtomicBool>,
+    ) -> anyhow::Result<(Vec<Searched>, Meanwhile)> {
+        terminal::complain(&format!("{}, {}, {} searches", asked.case, asked.objective, self.repetitions));
         let times = f64::from(self.repetitions);
         let prepared = (0..self.repetitions)
-            .map(|number| self.prepared(&asked, number, times))
+            .map(|number| self.prepared(asked, number, times))
             .collect::<anyhow::Result<Vec<_>>>()?;
         let stop = stop.clone();
-        let all = tokio::task::spawn_blocking(move || in_turn(prepared, &stop)).await??;
-        Ok(all.into_iter().map(|found| asked.searched(found)).collect())
+        let (all, looks) = tokio::task::spawn_blocking(move || in_turn(prepared, &stop)).await??;
+        let searched = all.into_iter().map(|found| asked.searched(found)).collect();
+        Ok((searched, Meanwhile { case: asked.case.to_owned(), looks }))
     }
 
     /// One search, as `headroom measure` does it.
@@ -296,20 +349,25 @@ impl MeasureBenchArgs {
     }
 }
 
-/// Searches, a trial of each in turn.
-fn in_turn(prepared: Vec<(Search, Plan)>, stop: &Arc<AtomicBool>) -> anyhow::Result<Vec<Found>> {
+/// Searches, a trial of each in turn, and what the machine was like before each round.
+fn in_turn(
+    prepared: Vec<(Search, Plan)>,
+    stop: &Arc<AtomicBool>,
+) -> anyhow::Result<(Vec<Found>, Vec<Neighbours>)> {
     let (searches, plans): (Vec<Search>, Vec<Plan>) = prepared.into_iter().unzip();
     let begun = searches.iter().zip(plans).map(|(search, plan)| search.begin(plan, Vec::new(), stop));
     let mut courses = begun.collect::<anyhow::Result<Vec<_>>>()?;
+    let (lookout, mut looks) = (Lookout::new(), Vec::new());
     let mut going = true;
     while going {
+        looks.push(lookout.look(LOOK)?);
         going = false;
         for (number, course) in courses.iter_mut().enumerate() {
             let say = |line: &str| terminal::complain(&format!("{}: {line}", number + 1));
             going |= course.step(stop, say)?;
         }
     }
-    Ok(courses.into_iter().map(|course| course.found).collect())
+    Ok((courses.into_iter().map(|course| course.found).collect(), looks))
 }
 
 fn options() -> Options {
@@ -336,26 +394,41 @@ fn promises(searches: &[Searched]) -> Vec<Promise> {
         })
     });
     let mut promises: Vec<Promise> = known.collect();
-    let of_lab = || searches.iter().filter(|searched| searched.exact.is_none());
-    let rates: Vec<f64> = of_lab().filter_map(Searched::rate).collect();
-    if let (Some(least), Some(most)) =
-        (rates.iter().copied().min_by(f64::total_cmp), rates.iter().copied().max_by(f64::total_cmp))
-    {
-        let apart = most / least - 1.0;
-        let all: Vec<String> = rates.iter().map(|rate| format!("{rate:.0}")).collect();
-        promises.push(Promise {
-            asked: format!(
-                "MariaDB, {LAB_OBJECTIVE}: {} searches at most {:.0} % apart",
-                of_lab().count(),
-                REPEATED * 100.0
-            ),
-            measured: format!("{}: {:.1} % apart", all.join(", "), apart * 100.0),
-            met: apart <= REPEATED && rates.len() == of_lab().count(),
-        });
-    } else if let Some(refused) = of_lab().find_map(|searched| searched.refused.clone()) {
-        promises.push(Promise { asked: "MariaDB: a figure".to_owned(), measured: refused, met: false });
+    let mut cases: Vec<&str> = searches.iter().filter(|s| s.exact.is_none()).map(|s| &*s.case).collect();
+    cases.dedup();
+    for case in cases {
+        let of_case: Vec<&Searched> = searches.iter().filter(|searched| searched.case == case).collect();
+        promises.extend(repeated(&of_case));
     }
     promises
+}
+
+/// How far apart the searches for one limit are.
+fn repeated(searches: &[&Searched]) -> Option<Promise> {
+    let first = searches.first()?;
+    let mut rates: Vec<f64> = searches.iter().filter_map(|searched| searched.rate()).collect();
+    let all: Vec<String> = rates.iter().map(|rate| format!("{rate:.0}")).collect();
+    rates.sort_by(f64::total_cmp);
+    let apart = rates.first().zip(rates.last()).map(|(least, most)| most / least - 1.0);
+    let without = searches.len() - rates.len();
+    let measured = match apart {
+        None => "no figure".to_owned(),
+        Some(apart) => {
+            let without = if without > 0 { format!(", {without} without a figure") } else { String::new() };
+            format!("{}: {:.1} % apart{without}", all.join(", "), apart * 100.0)
+        }
+    };
+    Some(Promise {
+        asked: format!(
+            "{}, {}: {} searches at most {:.0} % apart",
+            first.case,
+            first.objective,
+            searches.len(),
+            REPEATED * 100.0
+        ),
+        measured,
+        met: without == 0 && apart.is_some_and(|apart| apart <= REPEATED),
+    })
 }
 
 fn markdown(report: &Report) -> String {
@@ -400,5 +473,23 @@ fn markdown(report: &Report) -> String {
             text.push_str(&format!("{}, no figure: {refused}\n\n", searched.case));
         }
     }
+    let rows = report.meanwhile.iter().map(|Meanwhile { case, looks }| {
+        let range = |mut all: Vec<f64>| {
+            all.sort_by(f64::total_cmp);
+            all.first().zip(all.last()).map_or_else(
+                || "-".to_owned(),
+                |(least, most)| format!("{:.0} ({least:.0} to {most:.0})", median(&all).unwrap_or(f64::NAN)),
+            )
+        };
+        vec![
+            case.clone(),
+            looks.len().to_string(),
+            range(looks.iter().map(|look| look.load_ns).collect()),
+            range(looks.iter().filter_map(|look| look.there_and_back_us).collect()),
+        ]
+    });
+    let head =
+        ["searches", ">looks", ">a load from 8 MiB, ns", ">to a thread of the other core and back, us"];
+    text.push_str(&section("What the machine was like meanwhile: median (least to most)", &head, rows));
     text
 }

@@ -1,11 +1,13 @@
-//! What a process costs: CPU time and resident memory, from `/proc/<pid>`.
+//! What a process costs: CPU time and resident memory, from `/proc/<pid>`; and on which cores it runs.
 //!
 //! CPU is user + system time of all its threads, ended ones included, in ticks of 10 ms: over 8 s at half a core that
 //! is 400 ticks, 0.25 % each. Work that the kernel does for a packet in the receiver's stead (loopback delivers in the
 //! sender's system call) is charged to whoever sent it, alike for every subject.
 
 use anyhow::Context;
+use rustix::thread::{CpuSet, Pid, sched_setaffinity};
 use serde::Serialize;
+use std::ops::Range;
 use std::time::Duration;
 
 /// User and system time are counted in these (`USER_HZ`), 100 a second on every Linux that this runs on.
@@ -56,6 +58,24 @@ pub(crate) fn memory(pid: u32) -> anyhow::Result<Memory> {
     parse_memory(&text).with_context(|| format!("{path} does not read like proc(5) says"))
 }
 
+/// Lets all threads of a process, and those that they start, run on these cores alone.
+pub(crate) fn run_on(pid: u32, cores: Range<usize>) -> anyhow::Result<()> {
+    let mut set = CpuSet::new();
+    cores.clone().for_each(|core| set.set(core));
+    let path = format!("/proc/{pid}/task");
+    for thread in std::fs::read_dir(&path).with_context(|| format!("reading {path}"))? {
+        let Some(thread) = thread?.file_name().to_string_lossy().parse().ok().and_then(Pid::from_raw) else {
+            continue;
+        };
+        match sched_setaffinity(Some(thread), &set) {
+            // It ended meanwhile.
+            Ok(()) | Err(rustix::io::Errno::SRCH) => {}
+            Err(error) => return Err(error).with_context(|| format!("running a server on cores {cores:?}")),
+        }
+    }
+    Ok(())
+}
+
 /// Fields 14 and 15; the name in field 2 may hold spaces and brackets, so counting starts after its last bracket.
 fn parse_cpu(stat: &str) -> Option<Cpu> {
     let (_, after_name) = stat.rsplit_once(')')?;
@@ -75,6 +95,18 @@ fn parse_memory(status: &str) -> Option<Memory> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_process_runs_where_it_is_told_to() {
+        let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
+        let moved = run_on(child.id(), 0..1);
+        let status = std::fs::read_to_string(format!("/proc/{}/status", child.id())).unwrap();
+        child.kill().unwrap();
+        child.wait().unwrap();
+        moved.unwrap();
+        let allowed = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:"));
+        assert_eq!(allowed.map(str::trim), Some("0"));
+    }
 
     #[test]
     fn a_process_name_with_spaces_and_brackets_shifts_nothing() {

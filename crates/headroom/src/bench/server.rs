@@ -80,6 +80,12 @@ impl Server {
         Ok(self.lab.connect(NAME).await?)
     }
 
+    /// Where it is reached as if it were so far away, there and back, plus up to a tenth.
+    pub(crate) async fn at_a_distance(&self, time: Duration) -> anyhow::Result<SocketAddr> {
+        self.lab.set_round_trip(ZONE, ZONE, time).await?;
+        Ok(self.lab.reach(ZONE, NAME)?.into())
+    }
+
     /// Lets the process stand still for a while (SIGSTOP), once.
     pub(crate) async fn freeze(&self, time: Duration) -> anyhow::Result<()> {
         self.lab.fault(NAME, Fault::Freeze).await?;

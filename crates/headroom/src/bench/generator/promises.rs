@@ -30,7 +30,11 @@ pub(super) fn of(rows: &[Row], own: &[OwnLatency]) -> Vec<Promise> {
             }
             // Nothing was asked of them: they show where the rest goes.
             Case::PointSelectsSocket | Case::PointSelectsMany => {}
-            Case::PointSelects | Case::PointSelectsText | Case::ReadWrite => {
+            Case::PointSelects
+            | Case::PointSelectsText
+            | Case::ReadWrite
+            | Case::PointSelectsApart
+            | Case::ReadWriteApart => {
                 promises.extend(row.qps.map(|qps| {
                     Promise::new(
                         &format!("{name}: sysbench's QPS, at most 2 % less"),

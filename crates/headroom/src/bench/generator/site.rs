@@ -37,7 +37,15 @@ impl Site<'_> {
             Tool::Headroom => ourselves()?,
         };
         let before = process::cpu(self.server.pid)?;
-        let (text, client) = self.client(program, arguments, case == Case::OneCore).await?;
+        let apart = matches!(case, Case::PointSelectsApart | Case::ReadWriteApart);
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        if apart {
+            process::run_on(self.server.pid, cores - 1..cores)?;
+        }
+        let (text, client) = self.client(program, arguments, apart || case == Case::OneCore).await?;
+        if apart {
+            process::run_on(self.server.pid, 0..cores)?;
+        }
         let server = process::cpu(self.server.pid)?.saturating_sub(before);
         let (queries, qps, p50_ms, p99_ms) = match tool {
             Tool::Sysbench => {
@@ -143,7 +151,10 @@ impl Site<'_> {
 }
 
 fn workload(case: Case) -> &'static str {
-    if case == Case::ReadWrite { "oltp_read_write" } else { "oltp_point_select" }
+    match case {
+        Case::ReadWrite | Case::ReadWriteApart => "oltp_read_write",
+        _ => "oltp_point_select",
+    }
 }
 
 fn is_text(case: Case) -> bool {

@@ -102,6 +102,8 @@ pub(super) fn words(case: Case) -> &'static str {
         Case::PointSelectsText => "16 clients, point selects, text",
         Case::ReadWrite => "16 clients, read-write, prepared",
         Case::PointSelectsSocket => "the first over a unix socket",
+        Case::PointSelectsApart => "the first, client and server on a core each",
+        Case::ReadWriteApart => "read-write, client and server on a core each",
         Case::PointSelectsMany => "the first by 64 clients",
         Case::OneCore => "null server, 16 clients on one core",
     }
