@@ -33,11 +33,10 @@
 //! The first was asked here at first: its answers were as far off as they had to be. The scripted searches go on until 2 %.
 
 mod neighbours;
+mod table;
 
-use super::promise::{self, Promise};
-use super::report::section::section;
+use super::promise::Promise;
 use super::server::Server;
-use super::statistics::median;
 use super::{output, server, sysbench};
 use crate::machine::Machine;
 use crate::measure_command::search::{Found, Search};
@@ -59,10 +58,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 const QUIET_LOOK: Duration = Duration::from_secs(2);
-/// What a known limit may be missed by.
-const KNOWN: f64 = 0.03;
-/// How far the repetitions may lie apart.
-const REPEATED: f64 = 0.05;
 /// Where the searches begin: they have to come the rest of the way by themselves. Repetitions begin at different rates, or
 /// all would try the same ones and agree to the digit.
 const START: f64 = 200.0;
@@ -172,11 +167,11 @@ pub(crate) async fn run(args: MeasureBenchArgs) -> anyhow::Result<ExitCode> {
             meanwhile.push(looks);
         }
     }
-    let promises = promises(&searches);
+    let promises = table::promises(&searches);
     let report = Report { date: directory.date().to_owned(), machine, promises, searches, meanwhile };
     let path = directory.create()?;
     std::fs::write(path.join("searches.json"), serde_json::to_string_pretty(&report)? + "\n")?;
-    let text = markdown(&report);
+    let text = table::markdown(&report);
     std::fs::write(path.join("summary.md"), &text)?;
     if args.json {
         terminal::print_json(&report)?;
@@ -372,124 +367,4 @@ fn in_turn(
 
 fn options() -> Options {
     Options { tables: 1, table_size: ROWS, ..Options::default() }
-}
-
-fn promises(searches: &[Searched]) -> Vec<Promise> {
-    let known = searches.iter().filter_map(|searched| {
-        let exact = searched.exact?;
-        let rate = searched.rate();
-        let off = rate.map(|rate| rate / exact - 1.0);
-        Some(Promise {
-            asked: format!(
-                "{}, {}: {exact:.1} a second, within {:.0} %",
-                searched.case,
-                searched.objective,
-                KNOWN * 100.0
-            ),
-            measured: match (rate, off) {
-                (Some(rate), Some(off)) => format!("{rate:.1} ({:+.1} %)", off * 100.0),
-                _ => searched.refused.clone().unwrap_or_default(),
-            },
-            met: off.is_some_and(|off| off.abs() <= KNOWN),
-        })
-    });
-    let mut promises: Vec<Promise> = known.collect();
-    let mut cases: Vec<&str> = searches.iter().filter(|s| s.exact.is_none()).map(|s| &*s.case).collect();
-    cases.dedup();
-    for case in cases {
-        let of_case: Vec<&Searched> = searches.iter().filter(|searched| searched.case == case).collect();
-        promises.extend(repeated(&of_case));
-    }
-    promises
-}
-
-/// How far apart the searches for one limit are.
-fn repeated(searches: &[&Searched]) -> Option<Promise> {
-    let first = searches.first()?;
-    let mut rates: Vec<f64> = searches.iter().filter_map(|searched| searched.rate()).collect();
-    let all: Vec<String> = rates.iter().map(|rate| format!("{rate:.0}")).collect();
-    rates.sort_by(f64::total_cmp);
-    let apart = rates.first().zip(rates.last()).map(|(least, most)| most / least - 1.0);
-    let without = searches.len() - rates.len();
-    let measured = match apart {
-        None => "no figure".to_owned(),
-        Some(apart) => {
-            let without = if without > 0 { format!(", {without} without a figure") } else { String::new() };
-            format!("{}: {:.1} % apart{without}", all.join(", "), apart * 100.0)
-        }
-    };
-    Some(Promise {
-        asked: format!(
-            "{}, {}: {} searches at most {:.0} % apart",
-            first.case,
-            first.objective,
-            searches.len(),
-            REPEATED * 100.0
-        ),
-        measured,
-        met: without == 0 && apart.is_some_and(|apart| apart <= REPEATED),
-    })
-}
-
-fn markdown(report: &Report) -> String {
-    let mut text =
-        format!("# headroom measure against known limits, {}\n\n{}\n\n", report.date, report.machine.line());
-    for warning in report.machine.warnings() {
-        text.push_str(&format!("**{warning}**\n\n"));
-    }
-    text.push_str(&promise::table(&report.promises));
-    let number = |rate: Option<f64>| rate.map_or_else(|| "-".to_owned(), |rate| format!("{rate:.1}"));
-    let rows = report.searches.iter().map(|searched| {
-        vec![
-            searched.case.clone(),
-            searched.objective.clone(),
-            number(searched.exact),
-            number(searched.rate()),
-            number(searched.capacity.and_then(|found| found.lower)),
-            number(searched.capacity.and_then(|found| found.upper)),
-            number(searched.capacity.and_then(|found| found.nine_of_ten)),
-            number(searched.capacity.and_then(|found| found.one_of_ten)),
-            searched.trials.len().to_string(),
-            searched.voided.len().to_string(),
-            format!("{:.0}", searched.trials.iter().map(|trial| trial.seconds).sum::<f64>()),
-        ]
-    });
-    let head = [
-        "server",
-        "objective",
-        ">exact",
-        ">found",
-        ">90 % from",
-        ">to",
-        ">nine of ten meet it",
-        ">one of ten",
-        ">trials",
-        ">did not count",
-        ">seconds",
-    ];
-    text.push_str(&section("Searches", &head, rows));
-    for searched in &report.searches {
-        if let Some(refused) = &searched.refused {
-            text.push_str(&format!("{}, no figure: {refused}\n\n", searched.case));
-        }
-    }
-    let rows = report.meanwhile.iter().map(|Meanwhile { case, looks }| {
-        let range = |mut all: Vec<f64>| {
-            all.sort_by(f64::total_cmp);
-            all.first().zip(all.last()).map_or_else(
-                || "-".to_owned(),
-                |(least, most)| format!("{:.0} ({least:.0} to {most:.0})", median(&all).unwrap_or(f64::NAN)),
-            )
-        };
-        vec![
-            case.clone(),
-            looks.len().to_string(),
-            range(looks.iter().map(|look| look.load_ns).collect()),
-            range(looks.iter().filter_map(|look| look.there_and_back_us).collect()),
-        ]
-    });
-    let head =
-        ["searches", ">looks", ">a load from 8 MiB, ns", ">to a thread of the other core and back, us"];
-    text.push_str(&section("What the machine was like meanwhile: median (least to most)", &head, rows));
-    text
 }
