@@ -60,8 +60,7 @@ pub(crate) fn memory(pid: u32) -> anyhow::Result<Memory> {
 
 /// Lets all threads of a process, and those that they start, run on these cores alone.
 pub(crate) fn run_on(pid: u32, cores: Range<usize>) -> anyhow::Result<()> {
-    let mut set = CpuSet::new();
-    cores.clone().for_each(|core| set.set(core));
+    let set = set_of(cores.clone());
     let path = format!("/proc/{pid}/task");
     for thread in std::fs::read_dir(&path).with_context(|| format!("reading {path}"))? {
         let Some(thread) = thread?.file_name().to_string_lossy().parse().ok().and_then(Pid::from_raw) else {
@@ -74,6 +73,17 @@ pub(crate) fn run_on(pid: u32, cores: Range<usize>) -> anyhow::Result<()> {
         }
     }
     Ok(())
+}
+
+/// Lets this thread run on this core alone.
+pub(crate) fn run_here_on(core: usize) -> anyhow::Result<()> {
+    sched_setaffinity(None, &set_of(core..core + 1)).with_context(|| format!("running on core {core} alone"))
+}
+
+fn set_of(cores: Range<usize>) -> CpuSet {
+    let mut set = CpuSet::new();
+    cores.for_each(|core| set.set(core));
+    set
 }
 
 /// Fields 14 and 15; the name in field 2 may hold spaces and brackets, so counting starts after its last bracket.

@@ -37,7 +37,7 @@ impl Site<'_> {
             Tool::Headroom => ourselves()?,
         };
         let before = process::cpu(self.server.pid)?;
-        let apart = matches!(case, Case::PointSelectsApart | Case::ReadWriteApart);
+        let apart = is_apart(case);
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         if apart {
             process::run_on(self.server.pid, cores - 1..cores)?;
@@ -155,6 +155,10 @@ fn workload(case: Case) -> &'static str {
         Case::ReadWrite | Case::ReadWriteApart => "oltp_read_write",
         _ => "oltp_point_select",
     }
+}
+
+fn is_apart(case: Case) -> bool {
+    matches!(case, Case::PointSelectsApart | Case::ReadWriteApart)
 }
 
 fn is_text(case: Case) -> bool {

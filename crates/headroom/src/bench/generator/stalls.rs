@@ -10,8 +10,8 @@
 //! and the p99 is the `x` at which that share is 1 %. A request meets the client's core and the server's, so their
 //! shares add up (for small shares). Requests that queue up behind a stall wait longer still: it is a lower bound.
 
-use anyhow::{Context, anyhow};
-use rustix::thread::{CpuSet, sched_setaffinity};
+use super::super::process::run_here_on;
+use anyhow::anyhow;
 use serde::Serialize;
 use std::time::{Duration, Instant};
 
@@ -42,9 +42,7 @@ pub(super) fn look(cores: [usize; 2], time: Duration, beyond_us: f64) -> anyhow:
 
 /// Looks at the clock again and again on one core: every time in which it could not, microseconds.
 fn stalls(core: usize, time: Duration) -> anyhow::Result<Vec<f64>> {
-    let mut cores = CpuSet::new();
-    cores.set(core);
-    sched_setaffinity(None, &cores).with_context(|| format!("running on core {core} alone"))?;
+    run_here_on(core)?;
     let mut stalls = Vec::with_capacity(1 << 16);
     let began = Instant::now();
     let mut last = began;

@@ -4,11 +4,11 @@
 //! A calculation in registers takes the same time whatever the neighbours do; a server does not. Where guests share a processor,
 //! its last cache belongs to whoever fills it, and an interrupt from core to core goes by way of the host.
 
+use super::super::process::run_here_on;
 use anyhow::{Context, anyhow};
 use rand::SeedableRng;
 use rand::rngs::StdRng;
 use rand::seq::SliceRandom;
-use rustix::thread::{CpuSet, sched_setaffinity};
 use serde::Serialize;
 use std::io::{PipeReader, PipeWriter, Read, Write};
 use std::time::{Duration, Instant};
@@ -87,7 +87,7 @@ fn there_and_back(time: Duration) -> anyhow::Result<f64> {
 }
 
 fn echo(mut from: PipeReader, mut to: PipeWriter) -> anyhow::Result<()> {
-    run_on(1)?;
+    run_here_on(1)?;
     let mut byte = [0];
     while from.read(&mut byte)? == 1 {
         to.write_all(&byte)?;
@@ -96,7 +96,7 @@ fn echo(mut from: PipeReader, mut to: PipeWriter) -> anyhow::Result<()> {
 }
 
 fn ask(mut from: PipeReader, mut to: PipeWriter, time: Duration) -> anyhow::Result<f64> {
-    run_on(0)?;
+    run_here_on(0)?;
     let (mut byte, mut count) = ([0], 0.0);
     let began = Instant::now();
     while began.elapsed() < time {
@@ -105,12 +105,6 @@ fn ask(mut from: PipeReader, mut to: PipeWriter, time: Duration) -> anyhow::Resu
         count += 1.0;
     }
     Ok(began.elapsed().as_secs_f64() * 1e6 / count)
-}
-
-fn run_on(core: usize) -> anyhow::Result<()> {
-    let mut cores = CpuSet::new();
-    cores.set(core);
-    sched_setaffinity(None, &cores).with_context(|| format!("running on core {core} alone"))
 }
 
 #[cfg(test)]

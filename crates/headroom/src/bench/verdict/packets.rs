@@ -4,8 +4,9 @@
 //!
 //! The pair's far end is in a network namespace of its own; addresses are from the block for benchmarks (RFC 2544).
 
+use super::super::process::run_here_on;
 use anyhow::{Context, bail};
-use rustix::thread::{CpuSet, LinkNameSpaceType, move_into_link_name_space, sched_setaffinity};
+use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 use std::fs::File;
 use std::net::{Ipv4Addr, UdpSocket};
 use std::os::fd::AsFd;
@@ -61,9 +62,7 @@ impl Drop for Packets {
 
 fn send(socket: &UdpSocket, until: Instant, stop: &AtomicBool) {
     let last = std::thread::available_parallelism().map_or(0, |cpus| cpus.get() - 1);
-    let mut cpu = CpuSet::new();
-    cpu.set(last);
-    let _ = sched_setaffinity(None, &cpu);
+    let _ = run_here_on(last);
     while Instant::now() < until && !stop.load(Ordering::Relaxed) {
         for _ in 0..BURST {
             // A full queue is the point of it.
