@@ -8,7 +8,7 @@ use crate::program::Program;
 use crate::{Error, ServerSpec, account, datadir};
 use mysql_async::prelude::Queryable;
 use mysql_async::{Conn, OptsBuilder};
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
 use serde::{Deserialize, Serialize};
 use std::fs;
 use std::net::SocketAddrV4;
@@ -20,6 +20,9 @@ use std::time::{Duration, Instant};
 /// Longest path of a unix socket.
 pub(crate) const SOCKET_PATH_LIMIT: usize = 107;
 const POLL: Duration = Duration::from_millis(10);
+/// By then all threads have stopped, also those that wait for a disk.
+const FREEZE_LIMIT: Duration = Duration::from_secs(10);
+const FREEZE_POLL: Duration = Duration::from_millis(1);
 /// How much of an error log an error shows.
 const LOG_TAIL_LINES: usize = 15;
 
@@ -205,15 +208,31 @@ impl Server {
         }
     }
 
-    /// Stops its process where it stands (SIGSTOP). `false` when it does not run.
-    pub(crate) fn freeze(&self) -> bool {
-        let done = self.state() != ProcessState::Dead && self.signal(Signal::STOP);
+    /// Stops its process where it stands (SIGSTOP) and waits until all its threads do: a thread under way stops a moment after the
+    /// signal was sent. `false` when it does not run.
+    pub(crate) async fn freeze(&self) -> Result<bool, Error> {
+        if self.state() == ProcessState::Dead || !self.signal(Signal::STOP) {
+            return Ok(false);
+        }
+        let deadline = Instant::now() + FREEZE_LIMIT;
+        while !self.lock().stands_still() {
+            if self.state() == ProcessState::Dead {
+                return Ok(false);
+            }
+            if Instant::now() > deadline {
+                self.signal(Signal::CONT);
+                let what = format!("server {} standing still", self.name());
+                let last = "a thread still runs".to_owned();
+                return Err(Error::TooLate { what, limit: FREEZE_LIMIT, last });
+            }
+            tokio::time::sleep(FREEZE_POLL).await;
+        }
         let mut process = self.lock();
         match std::mem::replace(&mut *process, Process::None) {
-            Process::Running(child) if done => *process = Process::Frozen(child),
+            Process::Running(child) => *process = Process::Frozen(child),
             other => *process = other,
         }
-        done
+        Ok(true)
     }
 
     /// Lets a frozen process go on.
@@ -251,8 +270,7 @@ impl Server {
     fn signal(&self, signal: Signal) -> bool {
         let mut process = self.lock();
         // Held while signalling: the child cannot be reaped, and its id reused, in between.
-        let pid = process.child().and_then(|c| i32::try_from(c.id()).ok()).and_then(Pid::from_raw);
-        pid.is_some_and(|pid| kill_process(pid, signal).is_ok())
+        process.id().is_some_and(|pid| kill_process(pid, signal).is_ok())
     }
 
     fn init_file(&self) -> PathBuf {
@@ -287,6 +305,16 @@ impl Process {
             Self::Running(child) | Self::Frozen(child) => Some(child),
             Self::None | Self::Ended(_) => None,
         }
+    }
+
+    fn id(&mut self) -> Option<Pid> {
+        self.child().and_then(|c| i32::try_from(c.id()).ok()).and_then(Pid::from_raw)
+    }
+
+    /// Whether all its threads are stopped: what the kernel tells the parent once the last of them is.
+    fn stands_still(&mut self) -> bool {
+        let stopped = WaitIdOptions::STOPPED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+        self.id().is_some_and(|pid| matches!(waitid(WaitId::Pid(pid), stopped), Ok(Some(_))))
     }
 
     /// Looks whether it ended meanwhile.

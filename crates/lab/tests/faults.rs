@@ -42,6 +42,36 @@ async fn query(lab: &Lab, server: &str, query: &str) -> Option<String> {
     conn.query_first(query).await.ok().flatten()
 }
 
+/// Threads of a process that are not stopped, as `/proc` lists them.
+fn moving(pid: u32) -> Vec<String> {
+    let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).unwrap();
+    let stats = tasks.map(|task| std::fs::read_to_string(task.unwrap().path().join("stat")).unwrap());
+    stats.filter(|stat| !stat.rsplit(") ").next().unwrap().starts_with('T')).collect()
+}
+
+#[tokio::test]
+async fn a_server_that_was_busy_stands_still_once_it_is_frozen() {
+    let base = tempfile::tempdir().unwrap();
+    let lab = Lab::up(&Spec::new(&[("a", 1)]), base.path()).await.unwrap();
+    let pid = lab.status().await.servers[0].pid.unwrap();
+    let mut busy = lab.connect("a1").await.unwrap();
+    let statement =
+        tokio::spawn(async move { busy.query_drop("SELECT BENCHMARK(1000000000, MD5('a'))").await });
+    until("the statement runs", async || {
+        query(&lab, "a1", "SELECT id FROM information_schema.processlist WHERE info LIKE 'SELECT BENCH%'")
+            .await
+            .is_some()
+    })
+    .await;
+    for _ in 0..20 {
+        lab.fault("a1", Fault::Freeze).await.unwrap();
+        assert!(moving(pid).is_empty(), "{:#?}", moving(pid));
+        lab.heal("a1").await.unwrap();
+    }
+    lab.fault("a1", Fault::Kill).await.unwrap();
+    assert!(statement.await.unwrap().is_err(), "it ran to the end");
+}
+
 #[tokio::test]
 async fn processes_die_stand_still_and_come_back() {
     let base = tempfile::tempdir().unwrap();

@@ -130,8 +130,11 @@ impl Running {
                 server.stop(STOP_LIMIT).await;
                 Ok(())
             }
-            Fault::Freeze if server.freeze() => Ok(()),
-            Fault::Freeze => Err(self.senseless(target, fault, "it does not run; start it first")),
+            Fault::Freeze => {
+                let frozen = server.freeze().await?;
+                let why = "it does not run; start it first";
+                if frozen { Ok(()) } else { Err(self.senseless(target, fault, why)) }
+            }
             Fault::Blackhole | Fault::Drop | Fault::Refuse => Ok(()),
             Fault::Lag { seconds } => {
                 is_replica()?;
