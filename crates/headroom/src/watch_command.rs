@@ -2,6 +2,7 @@
 //! programs.
 
 mod agent;
+mod args;
 mod compare;
 mod course;
 mod history;
@@ -16,7 +17,7 @@ mod text;
 mod view;
 
 use crate::admin_client::AdminClient;
-use crate::cli::{SourceArgs, WatchArgs};
+use crate::cli::SourceArgs;
 use crate::environment::Environment;
 use crate::no_room::{Lines, is_no_room};
 use crate::objectives::Objectives;
@@ -33,8 +34,7 @@ use std::time::Duration;
 use tokio::sync::watch;
 
 pub(crate) use agent::run as agent;
-pub(crate) use compare::{Past, past};
-pub(crate) use hosts::AgentsArgs;
+pub(crate) use args::{AgentArgs, WatchArgs};
 pub(crate) use station::{Station, Watching};
 pub(crate) use view::{VerdictView, WatchView, figure as words};
 

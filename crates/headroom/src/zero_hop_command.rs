@@ -1,11 +1,42 @@
 //! `headroom zero-hop status` and `off`: what is pinned in the kernel, of running routers and of those that are gone.
 
-use crate::cli::{ZeroHopCommand, ZeroHopOffArgs, ZeroHopStatusArgs};
 use crate::table::Table;
 use crate::{exit, terminal};
 use anyhow::Context;
+use clap::{Args, Subcommand};
 use std::process::ExitCode;
 use zerohop::pins::{self, Pinned, Removed};
+
+/// What is pinned in the kernel so that connections go straight to a server.
+#[derive(Subcommand, Debug, Clone)]
+pub(crate) enum ZeroHopCommand {
+    /// Show everything that is pinned, of running processes and of those that are gone.
+    #[command(after_help = "Example:\n  headroom zero-hop status --json")]
+    Status(ZeroHopStatusArgs),
+    /// Remove it: new connections go through the listeners again. Open sessions stay.
+    #[command(
+        after_help = "Examples:\n  headroom zero-hop off\n  headroom zero-hop off headroom-5f1c0a9be2d34718"
+    )]
+    Off(ZeroHopOffArgs),
+}
+
+/// Show everything that is pinned.
+#[derive(Args, Debug, Clone)]
+pub(crate) struct ZeroHopStatusArgs {
+    /// Print it as JSON.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// Remove what is pinned.
+#[derive(Args, Debug, Clone)]
+pub(crate) struct ZeroHopOffArgs {
+    /// Only these, by the names that `headroom zero-hop status` shows.
+    pub(crate) names: Vec<String>,
+    /// Print what was done as JSON.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
 
 /// Runs either.
 pub(crate) fn run(command: ZeroHopCommand) -> anyhow::Result<ExitCode> {

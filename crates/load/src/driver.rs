@@ -9,8 +9,10 @@ mod phase;
 pub(crate) mod poll;
 pub(crate) mod sealed;
 mod shared;
+mod slice;
 mod sockets;
 mod thread;
+mod turns;
 
 pub(crate) use phase::Phase;
 pub(crate) use shared::Shared;

@@ -45,6 +45,19 @@ pub enum Unavailable {
 /// For `Debug`, which the kernel's side lacks.
 pub(crate) struct Uring(pub(crate) IoUring);
 
+/// How long a call sleeps.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Sleep {
+    /// Not at all.
+    Not,
+    /// Until something has happened.
+    Ever,
+    /// Until something has happened, at most this long.
+    AtMost(Duration),
+    /// Until so many things have happened; after the first time one is enough, and after the second none is needed.
+    Gathering(usize, Duration, Duration),
+}
+
 impl Uring {
     /// One for the current thread.
     pub(crate) fn new(size: Size) -> Result<Self, Unavailable> {
@@ -63,15 +76,25 @@ impl Uring {
         if complete { Ok(Self(uring)) } else { Err(Unavailable::TooOld) }
     }
 
-    /// The system call: without sleeping when `sleep` is `None`, else at most that long if it says how long.
-    pub(crate) fn enter(&mut self, sleep: Option<Option<Duration>>) -> io::Result<()> {
+    /// Whether the kernel knows [`Sleep::Gathering`], as it does from Linux 6.12 on; else that sleeps until one thing has happened.
+    pub(crate) fn gathers(&self) -> bool {
+        self.0.params().is_feature_min_timeout()
+    }
+
+    /// The system call.
+    pub(crate) fn enter(&mut self, sleep: Sleep) -> io::Result<()> {
+        let gathers = self.gathers();
         let waiting = self.0.submission().len() as u32;
         let submitter = self.0.submitter();
         let outcome = match sleep {
             // SAFETY: no argument is passed.
-            None => unsafe { submitter.enter::<u64>(waiting, 0, GETEVENTS, None) },
-            Some(None) => submitter.submit_and_wait(1),
-            Some(Some(patience)) => {
+            Sleep::Not => unsafe { submitter.enter::<u64>(waiting, 0, GETEVENTS, None) },
+            Sleep::Ever => submitter.submit_and_wait(1),
+            Sleep::Gathering(many, within, patience) if gathers && within < patience => {
+                let (limit, within) = (Timespec::from(patience), within.as_micros() as u32);
+                submitter.submit_with_args(many, &SubmitArgs::new().timespec(&limit).min_wait_usec(within))
+            }
+            Sleep::AtMost(patience) | Sleep::Gathering(_, _, patience) => {
                 let limit = Timespec::from(patience);
                 submitter.submit_with_args(1, &SubmitArgs::new().timespec(&limit))
             }

@@ -5,7 +5,7 @@ mod sending;
 use crate::bell::Bell;
 use crate::chunk::{Chunks, GROUP};
 use crate::event::{Event, Got, Kind, Token};
-use crate::kernel::{Size, Unavailable, Uring, unavailable};
+use crate::kernel::{Size, Sleep, Unavailable, Uring, unavailable};
 use crate::table::{Sending, Table};
 use io_uring::squeue::{Entry, Flags};
 use io_uring::types::Fd;
@@ -162,15 +162,34 @@ impl Ring {
     /// # Errors
     /// When the kernel refuses; then the ring is of no more use.
     pub fn enter(&mut self, patience: Option<Duration>) -> io::Result<()> {
+        self.call(patience.map_or(Sleep::Ever, Sleep::AtMost))
+    }
+
+    /// The same, but sleeps until so many things have happened (at most as many as the ring has room for); after `within` one is
+    /// enough. Fewer, fuller turns of the thread for whoever has time. One is enough from the beginning on kernels before Linux
+    /// 6.12, and where `patience` is not longer than `within`.
+    ///
+    /// # Errors
+    /// As [`Ring::enter`].
+    pub fn enter_gathering(&mut self, many: usize, within: Duration, patience: Duration) -> io::Result<()> {
+        self.call(Sleep::Gathering(many.max(1), within, patience))
+    }
+
+    /// Whether the kernel lets things gather.
+    pub fn gathers(&self) -> bool {
+        self.uring.gathers()
+    }
+
+    fn call(&mut self, sleep: Sleep) -> io::Result<()> {
         if self.events.is_empty() {
             self.leaving.drain(..).for_each(|number| self.table.release(number));
         }
         self.chunks.publish();
-        let urgent = patience == Some(Duration::ZERO)
+        let urgent = matches!(sleep, Sleep::AtMost(Duration::ZERO))
             || !self.events.is_empty()
             || !self.starved.is_empty()
             || self.told > 0;
-        self.uring.enter(if urgent { None } else { Some(patience) })?;
+        self.uring.enter(if urgent { Sleep::Not } else { sleep })?;
         if self.fetch() | mem::take(&mut self.rung_early) {
             self.listen();
         }
@@ -300,7 +319,7 @@ impl Drop for Ring {
         self.table.close_all(&mem::take(&mut self.starved));
         for _ in 0..LAST_STEPS {
             self.bell.ring();
-            let _ = self.uring.enter(Some(Some(LAST_STEP)));
+            let _ = self.uring.enter(Sleep::AtMost(LAST_STEP));
             self.fetch();
             self.settle();
             if self.is_idle() {

@@ -284,3 +284,31 @@ fn a_connection_that_is_refused_is_told_with_its_reason() {
     let Event::Received { owner: 9, got: Got::Broken(why) } = event(&mut ring) else { panic!("not refused") };
     assert_eq!(why, rustix::io::Errno::CONNREFUSED);
 }
+
+#[test]
+fn things_gather_until_there_are_enough_or_they_have_had_their_time() {
+    let (mut ring, first, mut far) = one(SMALL);
+    let (near, mut late) = UnixStream::pair().unwrap();
+    let second = ring.add(near.into(), 8).unwrap();
+    let long = Duration::from_secs(20);
+
+    ring.receive(first, false);
+    ring.receive(second, false);
+    far.write_all(b"at once").unwrap();
+    let writing = std::thread::spawn(move || {
+        std::thread::sleep(Duration::from_millis(50));
+        late.write_all(b"later").unwrap();
+        late
+    });
+    ring.enter_gathering(2, long, 2 * long).unwrap();
+    let came = std::iter::from_fn(|| ring.event()).count();
+    assert_eq!(came, if ring.gathers() { 2 } else { 1 });
+    let _late = writing.join().unwrap();
+
+    ring.receive(first, false);
+    far.write_all(b"alone").unwrap();
+    let begun = Instant::now();
+    // It would be 20 s without.
+    ring.enter_gathering(2, Duration::from_millis(1), long).unwrap();
+    assert!(ring.event().is_some() && begun.elapsed() < long);
+}

@@ -31,7 +31,7 @@ pub(crate) fn outcome(outcome: &Outcome, paint: Paint) -> String {
     let generator = &outcome.generator;
     let _ = writeln!(
         text,
-        "\nThe generator used {:.2} us of CPU a query, {:.0} % of its threads{}{}.",
+        "\nThe generator used {:.2} us of CPU a query, {:.0} % of its threads{}{}{}.",
         generator.cpu_us_per_query,
         generator.cpu_share * 100.0,
         generator.lateness.as_ref().map_or_else(String::new, |late| format!(
@@ -41,7 +41,12 @@ pub(crate) fn outcome(outcome: &Outcome, paint: Paint) -> String {
         generator.own.as_ref().map_or_else(String::new, |own| format!(
             "; of each response time {:.3} ms at p99 are its own (begun late, read late)",
             own.p99_ms
-        ))
+        )),
+        match generator.long_turns {
+            ..0.005 => String::new(),
+            share =>
+                format!("; in {:.0} % of the time it let answers gather, for up to 0.03 ms", share * 100.0),
+        }
     );
     for note in &outcome.notes {
         let _ = writeln!(text, "{}", paint.yellow(&format!("note: {note}")));

@@ -5,10 +5,10 @@ mod door;
 mod guard;
 mod keys;
 
+use super::AgentArgs;
 use super::station::Asked;
 use super::{Sight, metrics, page, sight_of};
 use crate::admin::no_foreign_name;
-use crate::cli::AgentArgs;
 use crate::environment::Environment;
 use crate::objectives::{Hook, Objectives};
 use crate::probe_command::known_ceilings;

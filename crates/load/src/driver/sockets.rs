@@ -115,10 +115,10 @@ impl Sockets {
     }
 
     /// Sends what is to be sent, and waits until something happens or `longest` has passed. Returns whether anything was
-    /// sent or has happened.
-    pub(super) fn wait(&mut self, longest: Duration) -> Result<bool, LoadError> {
+    /// sent or has happened. `gather`: for a moment, answers to most of what was sent are waited for; on io_uring alone.
+    pub(super) fn wait(&mut self, longest: Duration, gather: bool) -> Result<bool, LoadError> {
         match self {
-            Self::Ring(ring) => ring.wait(longest),
+            Self::Ring(ring) => ring.wait(longest, gather),
             Self::Polled(polled) => polled.wait(longest),
         }
     }

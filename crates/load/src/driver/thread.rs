@@ -6,6 +6,7 @@ mod transactions;
 use super::client::Client;
 use super::connection::Connection;
 use super::sockets::Sockets;
+use super::turns::Turns;
 use super::{Message, Phase, Shared};
 use crate::arrivals::{Arrivals, Schedule};
 use crate::error::LoadError;
@@ -70,6 +71,7 @@ struct Thread<'a> {
     thinking: BinaryHeap<Reverse<(u64, usize)>>,
     schedule: Option<Schedule>,
     think: u64,
+    turns: Turns,
     phase: Option<Phase>,
     in_flight: usize,
     tally: Tally,
@@ -110,6 +112,7 @@ impl<'a> Thread<'a> {
             thinking: BinaryHeap::new(),
             schedule: None,
             think: 0,
+            turns: Turns::default(),
             phase: None,
             in_flight: 0,
             tally: Tally::new(&shared.workload),
@@ -129,6 +132,7 @@ impl<'a> Thread<'a> {
         loop {
             let now = self.shared.now();
             self.roll_second(now);
+            self.turns.look(now);
             self.open_some(now);
             let begun = self.tally.arrivals;
             let next = self.begin_due(now, phase);
@@ -166,6 +170,9 @@ impl<'a> Thread<'a> {
             }
             Arrivals::Closed { think } => self.think = think.as_nanos() as u64,
         }
+        // Nobody has to be on time where each begins when it can: what counts there is how much gets done.
+        self.turns
+            .begin(matches!(phase.arrivals, Arrivals::Closed { think } if think.is_zero()), phase.start);
         for place in 0..self.clients.len() {
             let number = u64::from(self.clients[place].number);
             self.clients[place].reseed(phase.seed, number);
@@ -217,6 +224,7 @@ impl<'a> Thread<'a> {
             }
         }
         self.tally.saturated_sends += self.sockets.saturated();
+        self.tally.long_turns += self.turns.end();
         self.phase = None;
         let over = std::mem::replace(&mut self.second, Second::new(0));
         let _ = self.tell.send(Message::Second(over));

@@ -1,7 +1,7 @@
 //! Certificate, key and token of an agent: read at the start, again when a file changes, and on HUP. What cannot be used is
 //! refused, and what was in force stays.
 
-use crate::cli::AgentArgs;
+use super::super::AgentArgs;
 use crate::environment::Environment;
 use crate::token::Token;
 use rustls::ServerConfig;

@@ -1,12 +1,13 @@
 //! `headroom watch --compare`: what an agent's history says of two stretches, as a table.
 
 use super::{ComparisonView, Estimate, Question, RatioView, RowView};
+use crate::environment::Environment;
 use crate::exit;
 use crate::table::Table;
 use crate::terminal::{self, Paint};
+use crate::watch_command::WatchArgs;
 use crate::watch_command::hosts;
 use crate::watch_command::view::figure;
-use crate::{cli::WatchArgs, environment::Environment};
 use anyhow::Context;
 use observe::verdict::Unit;
 use std::process::ExitCode;

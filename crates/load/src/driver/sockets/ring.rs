@@ -11,6 +11,9 @@ use uring::{Event as Happened, Got, Ring, Size, Token, Unavailable};
 /// place of a cache.
 const SIZE: Size = Size { requests: 64, completions: 4096, chunks: 64, chunk_bytes: 16 * 1024 + 320 };
 
+/// How long answers gather, at most.
+const GATHERING: Duration = Duration::from_micros(30);
+
 /// A ring and its sockets by number.
 #[derive(Debug)]
 pub(in super::super) struct Ringed {
@@ -63,11 +66,16 @@ impl Ringed {
         }
     }
 
-    pub(super) fn wait(&mut self, longest: Duration) -> Result<bool, LoadError> {
-        let sends = self.ring.waiting_requests() > 0;
-        let doing = "waiting for sockets";
-        self.ring.enter(Some(longest)).map_err(|source| LoadError::Io { doing, source })?;
-        Ok(sends || self.ring.has_events())
+    pub(super) fn wait(&mut self, longest: Duration, gather: bool) -> Result<bool, LoadError> {
+        let sends = self.ring.waiting_requests();
+        let entered = if gather {
+            // Not all of them: while the last answers are made, the first are to be followed by the next statements.
+            self.ring.enter_gathering(sends * 3 / 4, GATHERING, longest)
+        } else {
+            self.ring.enter(Some(longest))
+        };
+        entered.map_err(|source| LoadError::Io { doing: "waiting for sockets", source })?;
+        Ok(sends > 0 || self.ring.has_events())
     }
 
     #[inline]
