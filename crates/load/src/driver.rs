@@ -5,6 +5,7 @@
 
 mod client;
 mod connection;
+mod giving_way;
 mod phase;
 pub(crate) mod poll;
 pub(crate) mod sealed;
@@ -12,7 +13,6 @@ mod shared;
 mod slice;
 mod sockets;
 mod thread;
-mod turns;
 
 pub(crate) use phase::Phase;
 pub(crate) use shared::Shared;

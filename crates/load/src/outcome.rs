@@ -178,10 +178,10 @@ pub struct Generator {
     /// than they had arrived by the kernel's time stamps. Known where it never sleeps, over TCP.
     #[serde(default)]
     pub own: Option<Times>,
-    /// Share of the time in which its threads, in a closed loop beside the servers, took long turns: answers to most of what was
+    /// Share of the time in which its threads, in a closed loop beside the servers, gave way to them: answers to most of what was
     /// sent could gather for up to 30 us, which response times contain.
     #[serde(default)]
-    pub long_turns: f64,
+    pub gave_way: f64,
     /// Writes that found the send buffer full.
     pub saturated_sends: u64,
     /// Connections that were lost and made again.
@@ -340,7 +340,7 @@ impl Generator {
             cpu_share: tally.cpu as f64 / tally.wall.max(1) as f64,
             lateness: facts.arrivals.is_open().then(|| Times::of(&tally.lateness)),
             own: (!tally.own.is_empty()).then(|| Times::of(&tally.own)),
-            long_turns: tally.long_turns as f64 / tally.wall.max(1) as f64,
+            gave_way: tally.gave_way as f64 / tally.wall.max(1) as f64,
             saturated_sends: tally.saturated_sends,
             reconnects: tally.reconnects,
             data_path: facts.data_path.to_string(),

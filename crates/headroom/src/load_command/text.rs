@@ -42,10 +42,12 @@ pub(crate) fn outcome(outcome: &Outcome, paint: Paint) -> String {
             "; of each response time {:.3} ms at p99 are its own (begun late, read late)",
             own.p99_ms
         )),
-        match generator.long_turns {
+        match generator.gave_way {
             ..0.005 => String::new(),
-            share =>
-                format!("; in {:.0} % of the time it let answers gather, for up to 0.03 ms", share * 100.0),
+            share => format!(
+                "; in {:.0} % of the time it gave way to the servers (answers gather, for up to 0.03 ms)",
+                share * 100.0
+            ),
         }
     );
     for note in &outcome.notes {

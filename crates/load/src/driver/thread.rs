@@ -5,8 +5,8 @@ mod transactions;
 
 use super::client::Client;
 use super::connection::Connection;
+use super::giving_way::GivingWay;
 use super::sockets::Sockets;
-use super::turns::Turns;
 use super::{Message, Phase, Shared};
 use crate::arrivals::{Arrivals, Schedule};
 use crate::error::LoadError;
@@ -71,7 +71,7 @@ struct Thread<'a> {
     thinking: BinaryHeap<Reverse<(u64, usize)>>,
     schedule: Option<Schedule>,
     think: u64,
-    turns: Turns,
+    giving_way: GivingWay,
     phase: Option<Phase>,
     in_flight: usize,
     tally: Tally,
@@ -112,7 +112,7 @@ impl<'a> Thread<'a> {
             thinking: BinaryHeap::new(),
             schedule: None,
             think: 0,
-            turns: Turns::default(),
+            giving_way: GivingWay::default(),
             phase: None,
             in_flight: 0,
             tally: Tally::new(&shared.workload),
@@ -132,7 +132,7 @@ impl<'a> Thread<'a> {
         loop {
             let now = self.shared.now();
             self.roll_second(now);
-            self.turns.look(now);
+            self.giving_way.look(now);
             self.open_some(now);
             let begun = self.tally.arrivals;
             let next = self.begin_due(now, phase);
@@ -171,7 +171,7 @@ impl<'a> Thread<'a> {
             Arrivals::Closed { think } => self.think = think.as_nanos() as u64,
         }
         // Nobody has to be on time where each begins when it can: what counts there is how much gets done.
-        self.turns
+        self.giving_way
             .begin(matches!(phase.arrivals, Arrivals::Closed { think } if think.is_zero()), phase.start);
         for place in 0..self.clients.len() {
             let number = u64::from(self.clients[place].number);
@@ -224,7 +224,7 @@ impl<'a> Thread<'a> {
             }
         }
         self.tally.saturated_sends += self.sockets.saturated();
-        self.tally.long_turns += self.turns.end();
+        self.tally.gave_way += self.giving_way.end();
         self.phase = None;
         let over = std::mem::replace(&mut self.second, Second::new(0));
         let _ = self.tell.send(Message::Second(over));

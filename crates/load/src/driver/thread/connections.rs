@@ -69,7 +69,7 @@ impl Thread<'_> {
     /// Waits until a moment, and takes what happened; returns whether that was anything, or anything was sent.
     pub(super) fn wait(&mut self, until: u64, now: u64) -> Result<bool, LoadError> {
         let longest = if self.shared.busy { 0 } else { until.saturating_sub(now) };
-        let work = self.sockets.wait(Duration::from_nanos(longest), self.turns.are_long())?;
+        let work = self.sockets.wait(Duration::from_nanos(longest), self.giving_way.is_on())?;
         while let Some(event) = self.sockets.event() {
             self.take(event);
         }

@@ -1,9 +1,10 @@
-//! How long a thread's turns on its core are.
+//! Whether a thread of a closed loop gives way to the servers.
 //!
-//! A closed loop beside the servers, on the same cores, sends a few statements and is interrupted by the threads it has woken. Fewer,
-//! longer turns cost it less: with the longest slice (`slice.rs`) and answers that gather for a moment (`sockets/ring.rs`). A
-//! thread that has its core for itself is better off without: it would sleep until enough answers are there, where it can take each
-//! as it comes. Which of the two it is, the kernel tells: who shares a core is interrupted, who does not only sleeps.
+//! Beside the servers, on the same cores, it sends a few statements and is interrupted by the threads that it has woken. There it costs
+//! less, and both cores have more to do, when it lets them go first: with the longest slice it is chosen later (`slice.rs`), and
+//! answers gather for a moment before it takes them (`sockets/ring.rs`). A thread that has its core for itself is better off without: it
+//! would sleep until enough answers are there, where it can take each as it comes. Which of the two it is, the kernel tells: who
+//! shares a core is interrupted, who does not only sleeps.
 
 use super::slice;
 use nix::sys::resource::{UsageWho, getrusage};
@@ -13,16 +14,16 @@ const EVERY: u64 = 10_000_000;
 /// Fewer context switches between two looks say nothing.
 const ENOUGH: i64 = 10;
 
-/// A thread's turns.
+/// A thread of a closed loop, and whether it gives way.
 #[derive(Debug, Default)]
-pub(super) struct Turns {
-    may_be_long: bool,
-    are_long: bool,
+pub(super) struct GivingWay {
+    may: bool,
+    on: bool,
     /// When it last looked, and what it saw.
     looked: u64,
     seen: Switches,
-    /// For how long they have been long, in ns.
-    long: u64,
+    /// For how long it gave way, in ns.
+    time: u64,
 }
 
 /// Context switches of a thread since it began.
@@ -34,21 +35,21 @@ struct Switches {
     interrupted: i64,
 }
 
-impl Turns {
-    /// A phase begins, with turns as usual; `now` in ns. `may_be_long`: nobody has to be on time.
-    pub(super) fn begin(&mut self, may_be_long: bool, now: u64) {
+impl GivingWay {
+    /// A phase begins, at first without; `now` in ns. `may`: nobody has to be on time.
+    pub(super) fn begin(&mut self, may: bool, now: u64) {
         self.set(false);
-        *self = Self { may_be_long, looked: now, seen: Switches::of_this_thread(), ..Self::default() };
+        *self = Self { may, looked: now, seen: Switches::of_this_thread(), ..Self::default() };
     }
 
-    /// Looks, now and then, whether long turns are better; `now` in ns.
+    /// Looks, now and then, whether it is better; `now` in ns.
     pub(super) fn look(&mut self, now: u64) {
         let since = now.saturating_sub(self.looked);
-        if !self.may_be_long || since < EVERY {
+        if !self.may || since < EVERY {
             return;
         }
         self.looked = now;
-        self.long += if self.are_long { since } else { 0 };
+        self.time += if self.on { since } else { 0 };
         let switches = Switches::of_this_thread();
         if let Some(crowded) = switches.tell_of_a_crowd(self.seen) {
             self.set(crowded);
@@ -56,23 +57,23 @@ impl Turns {
         self.seen = switches;
     }
 
-    /// Whether answers may gather.
+    /// Whether it gives way: answers may gather.
     #[inline]
-    pub(super) fn are_long(&self) -> bool {
-        self.are_long
+    pub(super) fn is_on(&self) -> bool {
+        self.on
     }
 
-    /// The phase is over; for how much of it turns were long, in ns.
+    /// The phase is over; for how much of it it gave way, in ns.
     pub(super) fn end(&mut self) -> u64 {
         self.set(false);
-        self.may_be_long = false;
-        self.long
+        self.may = false;
+        self.time
     }
 
-    fn set(&mut self, long: bool) {
-        if self.are_long != long {
-            self.are_long = long;
-            slice::ask(if long { slice::LONGEST } else { slice::USUAL });
+    fn set(&mut self, on: bool) {
+        if self.on != on {
+            self.on = on;
+            slice::ask(if on { slice::LONGEST } else { slice::USUAL });
         }
     }
 }
@@ -110,20 +111,20 @@ mod tests {
     }
 
     #[test]
-    fn only_a_phase_that_allows_it_has_long_turns() {
-        let mut turns = Turns::default();
-        for may_be_long in [false, true] {
-            turns.begin(may_be_long, EVERY);
-            turns.seen.interrupted -= 100;
-            turns.look(2 * EVERY - 1);
-            assert!(!turns.are_long(), "too early");
-            turns.look(2 * EVERY);
-            assert_eq!(turns.are_long(), may_be_long);
-            turns.seen.slept -= 100;
-            turns.seen.interrupted = Switches::of_this_thread().interrupted;
-            turns.look(5 * EVERY);
-            assert!(!turns.are_long(), "it sleeps now");
-            assert_eq!(turns.end(), if may_be_long { 3 * EVERY } else { 0 });
+    fn only_a_phase_that_allows_it_gives_way() {
+        let mut giving_way = GivingWay::default();
+        for may in [false, true] {
+            giving_way.begin(may, EVERY);
+            giving_way.seen.interrupted -= 100;
+            giving_way.look(2 * EVERY - 1);
+            assert!(!giving_way.is_on(), "too early");
+            giving_way.look(2 * EVERY);
+            assert_eq!(giving_way.is_on(), may);
+            giving_way.seen.slept -= 100;
+            giving_way.seen.interrupted = Switches::of_this_thread().interrupted;
+            giving_way.look(5 * EVERY);
+            assert!(!giving_way.is_on(), "it sleeps now");
+            assert_eq!(giving_way.end(), if may { 3 * EVERY } else { 0 });
         }
     }
 }
