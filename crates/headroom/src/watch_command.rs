@@ -17,7 +17,6 @@ mod text;
 mod view;
 
 use crate::admin_client::AdminClient;
-use crate::cli::SourceArgs;
 use crate::environment::Environment;
 use crate::no_room::{Lines, is_no_room};
 use crate::objectives::Objectives;
@@ -25,6 +24,7 @@ use crate::probe_command::known_ceilings;
 use crate::terminal::{self, Paint};
 use crate::{credentials, exit, interrupted, source};
 use anyhow::Context;
+use args::SightArgs;
 use fleet::config::{Config, FleetConfig, Objective, Webhook};
 use hosts::{Agents, Followed};
 use std::io::{ErrorKind, IsTerminal};
@@ -54,10 +54,9 @@ pub(crate) async fn run(args: WatchArgs, environment: &Environment) -> anyhow::R
             () = interrupted::interrupted() => Ok(exit::DONE),
         };
     }
-    let Sight { fleet, router, objectives, .. } =
-        sight_of(&args.source, args.router.as_deref(), environment)?;
+    let Sight { fleet, router, objectives, .. } = sight_of(&args.sight, environment)?;
     // Shown and told to nobody: that is what an agent, which stays, is for.
-    let watching = Watching::against(known_ceilings(environment), args.window)
+    let watching = Watching::against(known_ceilings(environment), args.sight.window)
         .asking(router)
         .promising(Objectives::new(&objectives, None));
     let station = Station::start(fleet, watching);
@@ -74,7 +73,7 @@ async fn watch_station(station: &Station, args: &WatchArgs, paint: Paint) -> any
     let mut views = station.views();
     if args.once {
         // A window, and the windows that a verdict needs to be named.
-        let until = tokio::time::Instant::now() + args.window + EVERY * 3;
+        let until = tokio::time::Instant::now() + args.sight.window + EVERY * 3;
         tokio::time::sleep_until(until).await;
         let view = views.borrow_and_update().clone();
         return show_once(&view, args.json, paint);
@@ -159,9 +158,10 @@ struct Sight {
 
 /// The fleet to watch and the router to ask; no fleet when no server is named anywhere: then it is this host alone. The router is
 /// the one that is named, else that of the environment, of the file, or the usual address.
-fn sight_of(args: &SourceArgs, router: Option<&str>, environment: &Environment) -> anyhow::Result<Sight> {
+fn sight_of(args: &SightArgs, environment: &Environment) -> anyhow::Result<Sight> {
+    let router = args.router.as_deref();
     let named = router.filter(|name| *name != "off");
-    let mut sourced = match source::for_fleet(args) {
+    let mut sourced = match source::for_fleet(&args.source) {
         Ok(sourced) => sourced,
         Err(error) if error.is_usage() => {
             let router = named.map(|name| AdminClient::new(Some(name), environment));

@@ -14,6 +14,7 @@ mod slice;
 mod sockets;
 mod thread;
 
+pub use giving_way::GATHERING;
 pub(crate) use phase::Phase;
 pub(crate) use shared::Shared;
 

@@ -179,7 +179,7 @@ pub struct Generator {
     #[serde(default)]
     pub own: Option<Times>,
     /// Share of the time in which its threads, in a closed loop beside the servers, gave way to them: answers to most of what was
-    /// sent could gather for up to 30 us, which response times contain.
+    /// sent could gather for up to [`crate::GATHERING`], which response times contain.
     #[serde(default)]
     pub gave_way: f64,
     /// Writes that found the send buffer full.

@@ -45,8 +45,9 @@ pub(crate) fn outcome(outcome: &Outcome, paint: Paint) -> String {
         match generator.gave_way {
             ..0.005 => String::new(),
             share => format!(
-                "; in {:.0} % of the time it gave way to the servers (answers gather, for up to 0.03 ms)",
-                share * 100.0
+                "; in {:.0} % of the time it gave way to the servers (answers gather, for up to {:.2} ms)",
+                share * 100.0,
+                load::GATHERING.as_secs_f64() * 1e3
             ),
         }
     );

@@ -33,8 +33,7 @@ pub(crate) async fn run(args: AgentArgs, environment: &Environment) -> anyhow::R
     if let Err(why) = guard::may_listen(args.listen, keys.token().is_some(), keys.config().is_some()) {
         bail!("{why}");
     }
-    let Sight { fleet, router, objectives, webhook } =
-        sight_of(&args.source, args.router.as_deref(), environment)?;
+    let Sight { fleet, router, objectives, webhook } = sight_of(&args.sight, environment)?;
     let hook = webhook.as_ref().map(Hook::start).transpose()?;
     let objectives = Objectives::new(&objectives, hook);
     let has_fleet = fleet.is_some();
@@ -42,7 +41,7 @@ pub(crate) async fn run(args: AgentArgs, environment: &Environment) -> anyhow::R
         .await
         .with_context(|| format!("cannot listen on {}: choose another with --listen", args.listen))?;
     let address = listener.local_addr()?;
-    let watching = super::Watching::against(known_ceilings(environment), args.window)
+    let watching = super::Watching::against(known_ceilings(environment), args.sight.window)
         .asking(router)
         .promising(objectives.clone());
     let station = super::Station::start(fleet, watching);
@@ -74,7 +73,7 @@ async fn again(
     mut has_fleet: bool,
 ) {
     while hang_up.recv().await.is_some() {
-        let read = sight_of(&args.source, args.router.as_deref(), &environment).and_then(|sight| {
+        let read = sight_of(&args.sight, &environment).and_then(|sight| {
             if has_fleet && sight.fleet.is_none() {
                 bail!("nothing says where the servers are any more");
             }

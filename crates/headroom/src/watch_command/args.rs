@@ -8,6 +8,21 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
+/// What is watched, and how it is judged: the same for `watch` and `agent`.
+#[derive(Args, Debug, Clone)]
+pub(crate) struct SightArgs {
+    /// Where the fleet is found; without any, this host alone is watched.
+    #[command(flatten)]
+    pub(crate) source: SourceArgs,
+    /// Length of the windows that are judged, 2s to 60s.
+    #[arg(long, value_name = "DURATION", value_parser = window, default_value = "10s")]
+    pub(crate) window: Duration,
+    /// The router in front of the servers, by its admin address: it tells of flows and endpoints. Or 'off' [default:
+    /// $HEADROOM_ADMIN, else as the file says, else 127.0.0.1:9306].
+    #[arg(long, value_name = "ADDR")]
+    pub(crate) router: Option<String>,
+}
+
 const WATCH_EXAMPLES: &str = "\
 Examples:
   headroom watch                               this host
@@ -29,19 +44,12 @@ else HEADROOM_AGENT_TOKEN. With --once exit code 1 when a bottleneck is named.";
 #[derive(Args, Debug, Clone)]
 #[command(after_help = WATCH_EXAMPLES)]
 pub(crate) struct WatchArgs {
-    /// Where the fleet is found; without any, this host alone is watched.
+    /// What is watched.
     #[command(flatten)]
-    pub(crate) source: SourceArgs,
+    pub(crate) sight: SightArgs,
     /// Agents whose hosts and servers are shown, in place of a fleet asked from here.
     #[command(flatten)]
     pub(crate) agents: AgentsArgs,
-    /// Length of the windows that are judged, 2s to 60s.
-    #[arg(long, value_name = "DURATION", value_parser = window, default_value = "10s", conflicts_with = "agent")]
-    pub(crate) window: Duration,
-    /// The router in front of the servers, by its admin address: it tells of flows and endpoints. Or 'off' [default:
-    /// $HEADROOM_ADMIN, else as the file says, else 127.0.0.1:9306].
-    #[arg(long, value_name = "ADDR")]
-    pub(crate) router: Option<String>,
     /// Two stretches of an agent's history side by side, with ratios and intervals: how long ago each began and ended, as in
     /// 20m..10m 10m..now. The agent is that of --agent [default: http://127.0.0.1:9307].
     #[arg(long, num_args = 2, value_names = ["BEFORE", "AFTER"], value_parser = past,
@@ -71,9 +79,9 @@ configuration file again too; bad ones are refused and the ones of before stay."
 #[derive(Args, Debug, Clone)]
 #[command(after_help = AGENT_EXAMPLES)]
 pub(crate) struct AgentArgs {
-    /// Where the fleet is found; without any, this host alone is watched.
+    /// What is watched.
     #[command(flatten)]
-    pub(crate) source: SourceArgs,
+    pub(crate) sight: SightArgs,
     /// Answer here; an address that others can reach takes a token and a certificate.
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:9307")]
     pub(crate) listen: SocketAddr,
@@ -86,13 +94,6 @@ pub(crate) struct AgentArgs {
     /// File whose first line is the token that every request must bring [default: $HEADROOM_AGENT_TOKEN].
     #[arg(long, value_name = "FILE")]
     pub(crate) token_file: Option<PathBuf>,
-    /// Length of the windows that are judged, 2s to 60s.
-    #[arg(long, value_name = "DURATION", value_parser = window, default_value = "10s")]
-    pub(crate) window: Duration,
-    /// The router in front of the servers, by its admin address: it tells of flows and endpoints. Or 'off' [default:
-    /// $HEADROOM_ADMIN, else as the file says, else 127.0.0.1:9306].
-    #[arg(long, value_name = "ADDR")]
-    pub(crate) router: Option<String>,
     /// How log lines look on standard error.
     #[arg(long, value_name = "FORMAT", default_value = "text")]
     pub(crate) log_format: LogFormat,

@@ -34,7 +34,7 @@ const USUAL: &str = "http://127.0.0.1:9307";
 #[derive(Args, Debug, Clone)]
 pub(crate) struct AgentsArgs {
     /// An agent to ask, https://host:9307; http:// on this machine only. Repeatable.
-    #[arg(long, value_name = "URL", conflicts_with_all = ["config", "server"])]
+    #[arg(long, value_name = "URL", conflicts_with_all = ["config", "server", "window"])]
     pub(crate) agent: Vec<String>,
     /// PEM file of the authority that vouches for the agents [default: those that the web trusts].
     #[arg(long, value_name = "FILE", requires = "agent")]

@@ -8,6 +8,10 @@
 
 use super::slice;
 use nix::sys::resource::{UsageWho, getrusage};
+use std::time::Duration;
+
+/// How long answers gather, at most.
+pub const GATHERING: Duration = Duration::from_micros(30);
 
 /// Between two looks, in ns.
 const EVERY: u64 = 10_000_000;
@@ -36,7 +40,7 @@ struct Switches {
 }
 
 impl GivingWay {
-    /// A phase begins, at first without; `now` in ns. `may`: nobody has to be on time.
+    /// A phase begins, at first without; `now` in ns. `may`: nobody has to be on time, and answers can gather.
     pub(super) fn begin(&mut self, may: bool, now: u64) {
         self.set(false);
         *self = Self { may, looked: now, seen: Switches::of_this_thread(), ..Self::default() };

@@ -114,8 +114,16 @@ impl Sockets {
         }
     }
 
+    /// Whether answers can gather: on io_uring, from Linux 6.12 on.
+    pub(super) fn gather(&self) -> bool {
+        match self {
+            Self::Ring(ring) => ring.gathers(),
+            Self::Polled(_) => false,
+        }
+    }
+
     /// Sends what is to be sent, and waits until something happens or `longest` has passed. Returns whether anything was
-    /// sent or has happened. `gather`: for a moment, answers to most of what was sent are waited for; on io_uring alone.
+    /// sent or has happened. `gather`: for a moment, answers to most of what was sent are waited for, where they can gather.
     pub(super) fn wait(&mut self, longest: Duration, gather: bool) -> Result<bool, LoadError> {
         match self {
             Self::Ring(ring) => ring.wait(longest, gather),

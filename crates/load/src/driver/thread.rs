@@ -171,8 +171,8 @@ impl<'a> Thread<'a> {
             Arrivals::Closed { think } => self.think = think.as_nanos() as u64,
         }
         // Nobody has to be on time where each begins when it can: what counts there is how much gets done.
-        self.giving_way
-            .begin(matches!(phase.arrivals, Arrivals::Closed { think } if think.is_zero()), phase.start);
+        let unhurried = matches!(phase.arrivals, Arrivals::Closed { think } if think.is_zero());
+        self.giving_way.begin(unhurried && self.sockets.gather(), phase.start);
         for place in 0..self.clients.len() {
             let number = u64::from(self.clients[place].number);
             self.clients[place].reseed(phase.seed, number);

@@ -1,5 +1,6 @@
 //! Sockets on io_uring: everything that is sent goes to the kernel with the call that waits for what comes.
 
+use super::super::giving_way::GATHERING;
 use super::{Bytes, Event};
 use crate::error::LoadError;
 use rustix::io::Errno;
@@ -10,9 +11,6 @@ use uring::{Event as Happened, Got, Ring, Size, Token, Unavailable};
 /// Sends of 64 clients go with one call. A chunk is a little more than four pages, so that chunks do not begin at the same
 /// place of a cache.
 const SIZE: Size = Size { requests: 64, completions: 4096, chunks: 64, chunk_bytes: 16 * 1024 + 320 };
-
-/// How long answers gather, at most.
-const GATHERING: Duration = Duration::from_micros(30);
 
 /// A ring and its sockets by number.
 #[derive(Debug)]
@@ -64,6 +62,10 @@ impl Ringed {
         if let Some(token) = self.tokens.get_mut(number).and_then(Option::take) {
             self.ring.close(token);
         }
+    }
+
+    pub(super) fn gathers(&self) -> bool {
+        self.ring.gathers()
     }
 
     pub(super) fn wait(&mut self, longest: Duration, gather: bool) -> Result<bool, LoadError> {
