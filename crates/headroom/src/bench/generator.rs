@@ -23,7 +23,8 @@
 //!
 //! CPU is that of the whole client process from its start to its end, read from `/proc` when it has ended and before it
 //! is reaped: its start and the logins are on the bill, alike for both. How much of it is the client's own code stands
-//! beside it: the rest is the kernel's, which sends a packet and wakes a thread of the server for each statement.
+//! beside it: the rest is the kernel's, which sends a packet and wakes a thread of the server for each statement. What the same
+//! query costs the server stands there too: who sends how decides also when the server's threads run, and beside whom.
 
 mod freeze;
 mod likeness;
@@ -41,7 +42,7 @@ use crate::interrupted::interrupted;
 use crate::machine::Machine;
 use crate::{exit, terminal};
 use anyhow::{Context, anyhow, bail};
-use clap::Args;
+use clap::{Args, ValueEnum};
 use freeze::Frozen;
 use likeness::Likeness;
 use rand::SeedableRng;
@@ -71,6 +72,9 @@ pub(crate) struct GeneratorArgs {
     /// Rows of the table.
     #[arg(long, default_value_t = 100_000, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     rows: u32,
+    /// Only these closed loops, by name, and nothing else: many rounds of one take little time.
+    #[arg(long, value_name = "CASES", value_delimiter = ',', value_enum)]
+    only: Vec<Case>,
     /// One round of 2 s, to see that everything works.
     #[arg(long)]
     quick: bool,
@@ -94,37 +98,27 @@ enum Tool {
 }
 
 /// What is sent, and to whom.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, ValueEnum)]
 #[serde(rename_all = "kebab-case")]
 enum Case {
-    /// 16 clients, prepared.
+    /// 16 clients, point selects, prepared.
     PointSelects,
-    /// 16 clients, text.
+    /// 16 clients, point selects as text.
     PointSelectsText,
-    /// 16 clients, prepared.
+    /// 16 clients, read-write, prepared.
     ReadWrite,
-    /// 16 clients, prepared, client and server on a core each.
+    /// Point selects, client and server on a core each.
     PointSelectsApart,
-    /// The same.
+    /// Read-write, client and server on a core each.
     ReadWriteApart,
-    /// 16 clients, prepared, over the server's unix socket.
+    /// Point selects over the server's unix socket.
     PointSelectsSocket,
-    /// 64 clients, prepared.
+    /// Point selects by 64 clients.
     PointSelectsMany,
     /// 16 clients on one core, text, the null server.
     OneCore,
 }
 
-const CASES: [Case; 8] = [
-    Case::PointSelects,
-    Case::PointSelectsText,
-    Case::ReadWrite,
-    Case::PointSelectsApart,
-    Case::ReadWriteApart,
-    Case::PointSelectsSocket,
-    Case::PointSelectsMany,
-    Case::OneCore,
-];
 const CLIENTS: u32 = 16;
 const MANY_CLIENTS: u32 = 64;
 
@@ -176,6 +170,10 @@ struct Row {
     headroom_cpu_us: f64,
     sysbench_user_us: f64,
     headroom_user_us: f64,
+    /// CPU of the server.
+    server_cpu: Option<Ratio>,
+    /// CPU of client and server together.
+    both_cpu: Option<Ratio>,
     p99: Option<Ratio>,
 }
 
@@ -190,7 +188,7 @@ struct Report {
     rows: Vec<Row>,
     own_latency: Vec<OwnLatency>,
     frozen: Vec<Frozen>,
-    likeness: Likeness,
+    likeness: Option<Likeness>,
     promises: Vec<Promise>,
     samples: Vec<Sample>,
 }
@@ -210,14 +208,14 @@ pub(crate) async fn run(mut args: GeneratorArgs) -> anyhow::Result<ExitCode> {
     }
     let tools = [find("sysbench")?, find("taskset")?];
     let directory = output::Directory::new(args.out.as_deref(), "load", args.quick)?;
-    let cells = args.rounds * (2 * CASES.len() as u32 + 2);
-    let beside = likeness::ABOUT_SECONDS + 3 * (freeze::SECONDS + 1);
+    let (cells, beside) = args.loads();
     let seconds = cells * (args.seconds + 1) + beside;
     // Each load that hangs is given up, and the first that is ends the run.
     let most = Duration::from_secs(u64::from(2 * seconds)) + 2 * GRACE;
     terminal::complain(&format!(
-        "{cells} loads of {} s, then a stall and a comparison of statements and keys: about {:.0} min, at most {:.0}. Result: {}",
+        "{cells} loads of {} s{}: about {:.0} min, at most {:.0}. Result: {}",
         args.seconds,
+        if args.is_whole() { ", then a stall and a comparison of statements and keys" } else { "" },
         f64::from(seconds) / 60.0,
         most.as_secs_f64() / 60.0,
         directory.path().display()
@@ -232,15 +230,13 @@ pub(crate) async fn run(mut args: GeneratorArgs) -> anyhow::Result<ExitCode> {
     };
     server.down().await?;
     let Measured { samples, own_latency, frozen } = measured?;
-    terminal::complain("statements and keys");
-    let likeness = tokio::select! {
-        likeness = tokio::time::timeout(most, likeness::measure(&tools[0])) => likeness.context("given up")??,
-        () = interrupted() => bail!("interrupted: everything that was started is stopped"),
-    };
-    let rows: Vec<Row> = CASES.iter().filter_map(|case| Row::of(*case, &samples)).collect();
+    let likeness = if args.is_whole() { Some(compare(&tools[0], most).await?) } else { None };
+    let rows: Vec<Row> = args.cases().iter().filter_map(|case| Row::of(*case, &samples)).collect();
     let mut promises = promises::of(&rows, &own_latency);
-    promises.push(freeze::promise(&frozen));
-    promises.extend(likeness.promises());
+    if let Some(likeness) = &likeness {
+        promises.push(freeze::promise(&frozen));
+        promises.extend(likeness.promises());
+    }
     let report = Report {
         date: directory.date().to_owned(),
         warnings: warnings(&machine, &args),
@@ -275,7 +271,7 @@ async fn measure(args: &GeneratorArgs, tools: &[PathBuf; 2], server: &Server) ->
     let mut measured = Measured::default();
     for round in 1..=args.rounds {
         let mut cells: Vec<(Case, Tool)> =
-            CASES.iter().flat_map(|case| [(*case, Tool::Sysbench), (*case, Tool::Headroom)]).collect();
+            args.cases().iter().flat_map(|case| [(*case, Tool::Sysbench), (*case, Tool::Headroom)]).collect();
         cells.shuffle(&mut rng);
         for (case, tool) in cells {
             let sample = site.sample(round, case, tool).await?;
@@ -284,25 +280,55 @@ async fn measure(args: &GeneratorArgs, tools: &[PathBuf; 2], server: &Server) ->
         }
         let most =
             measured.samples.iter().rev().find(|s| s.case == Case::OneCore && s.tool == Tool::Headroom);
-        if let Some(most) = most.map(|sample| sample.qps) {
+        if let Some(most) = most.map(|sample| sample.qps).filter(|_| args.is_whole()) {
             for busy in [false, true] {
                 measured.own_latency.push(site.own_latency(most * OWN_LATENCY_SHARE, busy).await?);
             }
         }
     }
-    terminal::complain("the server stands still for 500 ms, three times");
-    measured.frozen = freeze::measure(&site).await?;
+    if args.is_whole() {
+        terminal::complain("the server stands still for 500 ms, three times");
+        measured.frozen = freeze::measure(&site).await?;
+    }
     Ok(measured)
+}
+
+async fn compare(sysbench: &Path, most: Duration) -> anyhow::Result<Likeness> {
+    terminal::complain("statements and keys");
+    tokio::select! {
+        likeness = tokio::time::timeout(most, likeness::measure(sysbench)) => likeness.context("given up")?,
+        () = interrupted() => bail!("interrupted: everything that was started is stopped"),
+    }
+}
+
+impl GeneratorArgs {
+    fn cases(&self) -> &[Case] {
+        if self.is_whole() { Case::value_variants() } else { &self.only }
+    }
+
+    fn is_whole(&self) -> bool {
+        self.only.is_empty()
+    }
+
+    /// How many loads, and for how many seconds more.
+    fn loads(&self) -> (u32, u32) {
+        let closed = 2 * self.cases().len() as u32;
+        if self.is_whole() {
+            (self.rounds * (closed + 2), likeness::ABOUT_SECONDS + 3 * (freeze::SECONDS + 1))
+        } else {
+            (self.rounds * closed, 0)
+        }
+    }
 }
 
 impl Row {
     fn of(case: Case, samples: &[Sample]) -> Option<Self> {
         let of = |tool: Tool| samples.iter().filter(move |s| s.case == case && s.tool == tool);
         let middle = |tool: Tool, value: fn(&Sample) -> f64| median(&of(tool).map(value).collect::<Vec<_>>());
-        let ratio = |value: fn(&Sample) -> f64| {
+        let ratio = |value: fn(&Sample) -> Option<f64>| {
             let pair = |ours: &Sample| {
                 let theirs = of(Tool::Sysbench).find(|theirs| theirs.round == ours.round)?;
-                Some((value(ours), value(theirs)))
+                Some((value(ours)?, value(theirs)?))
             };
             Ratio::of(&of(Tool::Headroom).filter_map(pair).collect::<Vec<_>>())
         };
@@ -310,13 +336,15 @@ impl Row {
             case,
             sysbench_qps: middle(Tool::Sysbench, |s| s.qps)?,
             headroom_qps: middle(Tool::Headroom, |s| s.qps)?,
-            qps: ratio(|s| s.qps),
-            client_cpu: ratio(|s| s.client_cpu_us),
+            qps: ratio(|s| Some(s.qps)),
+            client_cpu: ratio(|s| Some(s.client_cpu_us)),
             sysbench_cpu_us: middle(Tool::Sysbench, |s| s.client_cpu_us)?,
             headroom_cpu_us: middle(Tool::Headroom, |s| s.client_cpu_us)?,
             sysbench_user_us: middle(Tool::Sysbench, |s| s.client_user_us)?,
             headroom_user_us: middle(Tool::Headroom, |s| s.client_user_us)?,
-            p99: ratio(|s| s.p99_ms),
+            server_cpu: ratio(|s| s.server_cpu_us),
+            both_cpu: ratio(|s| Some(s.client_cpu_us + s.server_cpu_us?)),
+            p99: ratio(|s| Some(s.p99_ms)),
         })
     }
 }

@@ -23,11 +23,13 @@ pub(super) fn markdown(report: &Report) -> String {
         ">QPS sysbench",
         ">QPS headroom",
         ">ratio (95 %)",
-        ">CPU us/query sysbench",
+        ">client's CPU us/query sysbench",
         ">headroom",
         ">ratio (95 %)",
         ">own code sysbench",
         ">headroom",
+        ">server's CPU, ratio (95 %)",
+        ">both, ratio (95 %)",
         ">p99 ratio (95 %)",
     ];
     let row = |row: &Row| {
@@ -41,6 +43,8 @@ pub(super) fn markdown(report: &Report) -> String {
             ratio(row.client_cpu),
             format!("{:.2}", row.sysbench_user_us),
             format!("{:.2}", row.headroom_user_us),
+            ratio(row.server_cpu),
+            ratio(row.both_cpu),
             ratio(row.p99),
         ]
     };
@@ -75,7 +79,9 @@ pub(super) fn markdown(report: &Report) -> String {
     });
     text.push_str(&section("Its own part of a latency: open loop against the null server", &head, rows));
     text.push_str(&super::freeze::table(&report.frozen));
-    text.push_str(&report.likeness.tables());
+    if let Some(likeness) = &report.likeness {
+        text.push_str(&likeness.tables());
+    }
     text
 }
 
