@@ -25,6 +25,17 @@ pub(super) enum Sockets {
     Polled(Box<Polled>),
 }
 
+/// For how many answers a call waits before one is enough, where answers can gather.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Gather {
+    /// One is enough from the beginning.
+    One,
+    /// Most of as many as the call itself sends statements.
+    MostOfSent,
+    /// So many.
+    Many(usize),
+}
+
 /// What has happened to the socket with a number.
 #[derive(Debug)]
 pub(super) enum Event {
@@ -123,8 +134,8 @@ impl Sockets {
     }
 
     /// Sends what is to be sent, and waits until something happens or `longest` has passed. Returns whether anything was
-    /// sent or has happened. `gather`: for a moment, answers to most of what was sent are waited for, where they can gather.
-    pub(super) fn wait(&mut self, longest: Duration, gather: bool) -> Result<bool, LoadError> {
+    /// sent or has happened.
+    pub(super) fn wait(&mut self, longest: Duration, gather: Gather) -> Result<bool, LoadError> {
         match self {
             Self::Ring(ring) => ring.wait(longest, gather),
             Self::Polled(polled) => polled.wait(longest),

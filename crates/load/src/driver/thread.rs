@@ -232,7 +232,7 @@ impl<'a> Thread<'a> {
 }
 
 /// CPU time of this thread, in ns.
-fn cpu_time() -> u64 {
+pub(super) fn cpu_time() -> u64 {
     let time = clock_gettime(ClockId::ThreadCPUTime);
     time.tv_sec as u64 * SECOND + time.tv_nsec as u64
 }

@@ -1,7 +1,7 @@
 //! Sockets on io_uring: everything that is sent goes to the kernel with the call that waits for what comes.
 
 use super::super::giving_way::GATHERING;
-use super::{Bytes, Event};
+use super::{Bytes, Event, Gather};
 use crate::error::LoadError;
 use rustix::io::Errno;
 use std::os::fd::OwnedFd;
@@ -68,13 +68,17 @@ impl Ringed {
         self.ring.gathers()
     }
 
-    pub(super) fn wait(&mut self, longest: Duration, gather: bool) -> Result<bool, LoadError> {
+    pub(super) fn wait(&mut self, longest: Duration, gather: Gather) -> Result<bool, LoadError> {
         let sends = self.ring.waiting_requests();
-        let entered = if gather {
+        let many = match gather {
+            Gather::One => 1,
             // Not all of them: while the last answers are made, the first are to be followed by the next statements.
-            self.ring.enter_gathering(sends * 3 / 4, GATHERING, longest)
-        } else {
-            self.ring.enter(Some(longest))
+            Gather::MostOfSent => sends * 3 / 4,
+            Gather::Many(many) => many,
+        };
+        let entered = match many {
+            0 | 1 => self.ring.enter(Some(longest)),
+            many => self.ring.enter_gathering(many, GATHERING, longest),
         };
         entered.map_err(|source| LoadError::Io { doing: "waiting for sockets", source })?;
         Ok(sends > 0 || self.ring.has_events())
