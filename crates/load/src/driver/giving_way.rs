@@ -1,26 +1,43 @@
 //! Whether a thread of a closed loop gives way to the servers, and how.
 //!
-//! Beside the servers, on the same cores, it sends a few statements and is interrupted by the threads that it has woken, or (where they
-//! are scheduled in another group, as a service is) let in for each single answer. There it costs less when it lets them go first: with
-//! the longest slice it is chosen later (`slice.rs`), and answers gather for a moment before it takes them
-//! (`sockets/ring.rs`). A thread that has its core for itself is better off without: it would sleep until enough answers are there, where it can
-//! take each as it comes. Who shares cores and groups with whom a thread cannot see; so it tries out what is cheaper (`cheaper.rs`).
+//! Beside the servers, on the same cores, it sends a few statements and is interrupted by the threads that it has woken. There it costs
+//! less, and both cores have more to do, when it lets them go first: with the longest slice it is chosen later (`slice.rs`), and
+//! answers gather for a moment before it takes them (`sockets/ring.rs`). Whether it is so, the kernel tells: who shares a core is interrupted.
+//!
+//! Who is not, either has its core for itself, and is better off when it takes each answer as it comes; or the servers are
+//! scheduled in another group, as a service is, it is let in for each single answer, and is far better off when it waits for many. These two
+//! look alike from here, and so it is tried out which of them costs less (`cheaper.rs`).
 
 mod cheaper;
 
 use super::slice;
 use super::sockets::Gather;
 use super::thread::cpu_time;
-use cheaper::{Cheaper, Way};
+use cheaper::Cheaper;
+use nix::sys::resource::{UsageWho, getrusage};
 use std::time::Duration;
 
 /// How long answers gather, at most.
 pub const GATHERING: Duration = Duration::from_micros(30);
 
-/// How long a way is kept before its cost is looked at, in ns.
+/// Between two looks, in ns.
 const WINDOW: u64 = 10_000_000;
-/// Fewer answers in a window say nothing.
-const ENOUGH: u32 = 50;
+/// Fewer context switches in a window say nothing.
+const ENOUGH_SWITCHES: i64 = 10;
+/// Nor do fewer answers.
+const ENOUGH_ANSWERS: u32 = 50;
+
+/// How a thread takes answers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Way {
+    /// Each as it comes.
+    #[default]
+    AsTheyCome,
+    /// It gives way, and waits for a moment until most of what it has just sent is answered.
+    MostOfSent,
+    /// It gives way, and waits for a moment until half of all that is under way is answered.
+    HalfOfAll,
+}
 
 /// A thread of a closed loop, and whether it gives way.
 #[derive(Debug, Default)]
@@ -28,19 +45,28 @@ pub(super) struct GivingWay {
     may: bool,
     way: Way,
     cheaper: Cheaper,
-    /// The window's begin, and the thread's CPU time then, in ns.
-    begun: (u64, u64),
+    /// The window's begin; the thread's CPU time then, in ns, and its context switches.
+    begun: (u64, u64, Switches),
     answers: u32,
     /// For how long it gave way, in ns.
     time: u64,
 }
 
+/// Context switches of a thread since it began.
+#[derive(Clone, Copy, Debug, Default)]
+struct Switches {
+    /// It waited for something.
+    slept: i64,
+    /// Somebody else was let in.
+    interrupted: i64,
+}
+
 impl GivingWay {
-    /// A phase begins at `now`, in ns. `may`: nobody has to be on time, and answers can gather. What was found out in the phases before
-    /// still holds.
+    /// A phase begins at `now`, in ns, at first without. `may`: nobody has to be on time, and answers can gather. What was found out in
+    /// the phases before still holds.
     pub(super) fn begin(&mut self, may: bool, now: u64) {
         (self.may, self.time) = (may, 0);
-        self.set(if may { self.cheaper.way() } else { Way::AsTheyCome });
+        self.set(Way::AsTheyCome);
         self.open(now);
     }
 
@@ -50,12 +76,15 @@ impl GivingWay {
         self.answers += 1;
     }
 
-    /// Looks, now and then, what is cheaper; `now` in ns.
+    /// Looks, now and then, what is better; `now` in ns.
     #[inline]
     pub(super) fn look(&mut self, now: u64) {
         let since = now.saturating_sub(self.begun.0);
         if self.may && since >= WINDOW {
-            self.judge(since);
+            self.time += if self.way == Way::AsTheyCome { 0 } else { since };
+            let switches = Switches::of_this_thread();
+            let next = self.judge(switches.tell_of_a_crowd(self.begun.2));
+            self.set(next);
             self.open(now);
         }
     }
@@ -77,19 +106,23 @@ impl GivingWay {
         self.time
     }
 
-    fn judge(&mut self, since: u64) {
-        self.time += if self.way == Way::AsTheyCome { 0 } else { since };
-        let next = if self.answers >= ENOUGH {
-            let cpu = cpu_time().saturating_sub(self.begun.1);
-            self.cheaper.ended(cpu as f64 / f64::from(self.answers))
-        } else {
-            Way::AsTheyCome
-        };
-        self.set(next);
+    fn judge(&mut self, crowded: Option<bool>) -> Way {
+        match crowded {
+            None => self.way,
+            Some(true) => Way::MostOfSent,
+            Some(false) if self.answers < ENOUGH_ANSWERS => Way::AsTheyCome,
+            Some(false) => {
+                if self.way == tried(&self.cheaper) {
+                    let cpu = cpu_time().saturating_sub(self.begun.1);
+                    self.cheaper.ended(cpu as f64 / f64::from(self.answers));
+                }
+                tried(&self.cheaper)
+            }
+        }
     }
 
     fn open(&mut self, now: u64) {
-        (self.begun, self.answers) = ((now, cpu_time()), 0);
+        (self.begun, self.answers) = ((now, cpu_time(), Switches::of_this_thread()), 0);
     }
 
     fn set(&mut self, way: Way) {
@@ -98,5 +131,73 @@ impl GivingWay {
             slice::ask(slice(way));
         }
         self.way = way;
+    }
+}
+
+fn tried(cheaper: &Cheaper) -> Way {
+    if cheaper.waits() { Way::HalfOfAll } else { Way::AsTheyCome }
+}
+
+impl Switches {
+    fn of_this_thread() -> Self {
+        // It cannot fail: the thread is there.
+        let Ok(usage) = getrusage(UsageWho::RUSAGE_THREAD) else { return Self::default() };
+        Self { slept: usage.voluntary_context_switches(), interrupted: usage.involuntary_context_switches() }
+    }
+
+    /// Whether others wanted the core since `before`; `None` where there is too little to tell.
+    fn tell_of_a_crowd(self, before: Self) -> Option<bool> {
+        let slept = self.slept - before.slept;
+        let interrupted = self.interrupted - before.interrupted;
+        (slept + interrupted >= ENOUGH_SWITCHES).then_some(interrupted > slept)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_is_interrupted_more_than_it_sleeps_shares_its_core() {
+        let before = Switches { slept: 1000, interrupted: 500 };
+        let after = |slept: i64, interrupted: i64| {
+            Switches { slept: 1000 + slept, interrupted: 500 + interrupted }.tell_of_a_crowd(before)
+        };
+        // A closed loop of 16 clients for 10 ms, as seen beside a server on the same two cores and with a core of its own.
+        assert_eq!(after(4, 40), Some(true));
+        assert_eq!(after(290, 1), Some(false));
+        assert_eq!(after(4, 5), None, "too few to tell");
+        assert_eq!(after(0, 0), None);
+    }
+
+    #[test]
+    fn only_a_phase_that_allows_it_gives_way_and_only_in_a_crowd_at_once() {
+        for may in [false, true] {
+            let mut giving_way = GivingWay::default();
+            giving_way.begin(may, WINDOW);
+            giving_way.begun.2.interrupted -= 100;
+            giving_way.look(2 * WINDOW - 1);
+            assert_eq!(giving_way.gather(16), Gather::One, "too early");
+            giving_way.look(2 * WINDOW);
+            assert_eq!(giving_way.gather(16), if may { Gather::MostOfSent } else { Gather::One });
+            giving_way.begun.2.slept -= 100;
+            giving_way.look(5 * WINDOW);
+            assert_eq!(giving_way.gather(16), Gather::One, "it sleeps now, and nothing is answered");
+            assert_eq!(giving_way.end(), if may { 3 * WINDOW } else { 0 });
+        }
+    }
+
+    #[test]
+    fn who_sleeps_tries_out_to_wait_for_half_of_what_is_under_way() {
+        let mut giving_way = GivingWay::default();
+        giving_way.begin(true, 0);
+        let mut seen = Vec::new();
+        for window in 1..=100 {
+            giving_way.begun.2.slept -= 100;
+            (0..ENOUGH_ANSWERS).for_each(|_| giving_way.answered());
+            giving_way.look(window * WINDOW);
+            seen.push(giving_way.gather(16));
+        }
+        assert!(seen.contains(&Gather::Many(8)) && seen.contains(&Gather::One));
     }
 }

@@ -1,74 +1,51 @@
-//! Which of the ways costs least, found out by going all of them in turn: often at first, now and then afterwards.
+//! Which costs less, to take each answer as it comes or to wait for many: found out by doing both in turn, often at first, now
+//! and then afterwards.
 
-/// How a thread takes answers.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum Way {
-    /// Each as it comes.
-    #[default]
-    AsTheyCome,
-    /// It gives way, and waits for a moment until most of what it has just sent is answered.
-    MostOfSent,
-    /// It gives way, and waits for a moment until half of all that is under way is answered.
-    HalfOfAll,
-}
-
-/// In the order in which they are tried; a later one has to be clearly cheaper.
-const WAYS: [Way; 3] = [Way::AsTheyCome, Way::MostOfSent, Way::HalfOfAll];
-/// At the beginning each is gone for so many windows, in turn.
-const AT_FIRST: u32 = 4;
+/// At the beginning so many windows, of each in turn.
+const AT_FIRST: u32 = 8;
 /// Afterwards, of so many windows
 const OF: u32 = 100;
-/// the last go to one of the others.
+/// the last try the other.
 const TRIED: u32 = 2;
-/// The weight of a new window in what a way is known to cost.
+/// The weight of a new window in what is known.
 const WEIGHT: f64 = 0.3;
-/// Another way must cost less than this much of the present one's to be taken: what is alike must not go to and fro.
+/// The other must cost less than this much of the present one to be taken: what is alike must not go to and fro.
 const CLEARLY: f64 = 0.9;
 
-/// What each way costs, and which is gone.
+/// What either costs, and what is done.
 #[derive(Debug, Default)]
 pub(super) struct Cheaper {
-    /// Smoothed, in any unit.
-    costs: [Option<f64>; 3],
-    chosen: Way,
-    /// The way of the present window.
-    way: Way,
+    /// Smoothed, in any unit: of taking, of waiting.
+    costs: [Option<f64>; 2],
+    /// What has been found to be cheaper: to wait?
+    chosen: bool,
+    /// In the present window.
+    waits: bool,
     windows: u32,
 }
 
 impl Cheaper {
-    /// The way of the present window.
-    pub(super) fn way(&self) -> Way {
-        self.way
+    /// Whether the present window waits for many.
+    pub(super) fn waits(&self) -> bool {
+        self.waits
     }
 
-    /// A window of the present way is over, and each answer has cost so much; returns the way of the next window.
-    pub(super) fn ended(&mut self, cost: f64) -> Way {
-        let known = &mut self.costs[self.way as usize];
+    /// The present window is over, and each answer has cost so much; the next begins.
+    pub(super) fn ended(&mut self, cost: f64) {
+        let known = &mut self.costs[usize::from(self.waits)];
         *known = Some(known.map_or(cost, |known| known + WEIGHT * (cost - known)));
-        for way in WAYS {
-            if let (Some(cost), Some(present)) = (self.costs[way as usize], self.costs[self.chosen as usize])
-                && cost < CLEARLY * present
-            {
-                self.chosen = way;
-            }
+        let [other, present] = [!self.chosen, self.chosen].map(|waits| self.costs[usize::from(waits)]);
+        if let (Some(other), Some(present)) = (other, present)
+            && other < CLEARLY * present
+        {
+            self.chosen = !self.chosen;
         }
         self.windows = self.windows.wrapping_add(1);
-        self.way = self.next();
-        self.way
-    }
-
-    fn next(&self) -> Way {
-        let ways = WAYS.len() as u32;
-        let Some(since) = self.windows.checked_sub(AT_FIRST * ways) else {
-            return WAYS[(self.windows % ways) as usize];
+        self.waits = match self.windows.checked_sub(AT_FIRST) {
+            None => self.windows % 2 == 1,
+            Some(since) if since % OF < OF - TRIED => self.chosen,
+            Some(_) => !self.chosen,
         };
-        if since % OF < OF - TRIED {
-            return self.chosen;
-        }
-        // The others in turn.
-        let step = 1 + since / OF % (ways - 1);
-        WAYS[((self.chosen as u32 + step) % ways) as usize]
     }
 }
 
@@ -77,50 +54,48 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// Goes so many windows where the ways cost so much, give or take a fifth; how many of them went each way.
-    fn gone(cheaper: &mut Cheaper, windows: u32, costs: [f64; 3], seed: &mut u64) -> [u32; 3] {
-        let mut gone = [0; 3];
+    /// So many windows where taking and waiting cost so much, give or take a fifth; how many of them waited.
+    fn waited(cheaper: &mut Cheaper, windows: u32, costs: [f64; 2], seed: &mut u64) -> u32 {
+        let mut count = 0;
         for _ in 0..windows {
             *seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
             let noise = 0.8 + 0.4 * (*seed >> 40) as f64 / (1u64 << 24) as f64;
-            let way = cheaper.way() as usize;
-            gone[way] += 1;
-            cheaper.ended(noise * costs[way]);
+            count += u32::from(cheaper.waits());
+            cheaper.ended(noise * costs[usize::from(cheaper.waits())]);
         }
-        gone
+        count
     }
 
     proptest! {
         #[test]
-        fn the_cheapest_way_is_gone_nearly_always(
-            cost in 1.0..20.0f64, cheapest in 0usize..3, dearer in 1.5..3.0f64, mut seed: u64
+        fn what_is_cheaper_is_done_nearly_always(
+            cost in 1.0..20.0f64, dearer in 1.5..3.0f64, waiting_is_cheaper: bool, mut seed: u64
         ) {
-            let mut costs = [cost * dearer; 3];
-            costs[cheapest] = cost;
+            let costs = if waiting_is_cheaper { [cost * dearer, cost] } else { [cost, cost * dearer] };
             let mut cheaper = Cheaper::default();
-            gone(&mut cheaper, AT_FIRST * 3, costs, &mut seed);
-            let gone = gone(&mut cheaper, 10 * OF, costs, &mut seed);
-            prop_assert!(gone[cheapest] >= 9 * OF, "{gone:?}");
+            waited(&mut cheaper, AT_FIRST, costs, &mut seed);
+            let waited = waited(&mut cheaper, 10 * OF, costs, &mut seed);
+            let right = if waiting_is_cheaper { waited } else { 10 * OF - waited };
+            prop_assert!(right >= 9 * OF, "{right} windows of {}", 10 * OF);
         }
 
         #[test]
         fn what_changes_is_followed_after_a_few_tries(mut seed: u64) {
             let mut cheaper = Cheaper::default();
-            gone(&mut cheaper, 3 * OF, [6.5, 4.5, 4.6], &mut seed);
-            gone(&mut cheaper, 8 * OF, [9.0, 14.0, 15.0], &mut seed);
-            let gone = gone(&mut cheaper, OF, [9.0, 14.0, 15.0], &mut seed);
-            prop_assert!(gone[0] >= OF - TRIED, "{gone:?}");
+            waited(&mut cheaper, 3 * OF, [13.0, 7.0], &mut seed);
+            waited(&mut cheaper, 5 * OF, [9.0, 14.0], &mut seed);
+            let waited = waited(&mut cheaper, OF, [9.0, 14.0], &mut seed);
+            prop_assert!(waited <= TRIED, "{waited}");
         }
     }
 
     #[test]
-    fn ways_that_cost_about_the_same_do_not_go_to_and_fro() {
+    fn what_costs_about_the_same_does_not_go_to_and_fro() {
         let mut cheaper = Cheaper::default();
         for _ in 0..100 * OF {
-            let cost = [4.0, 3.8, 3.7][cheaper.way() as usize];
-            cheaper.ended(cost);
-            assert_eq!(cheaper.chosen, Way::AsTheyCome);
+            cheaper.ended(if cheaper.waits() { 3.7 } else { 4.0 });
+            assert!(!cheaper.chosen);
         }
-        assert!(cheaper.costs.iter().all(Option::is_some), "all were tried");
+        assert!(cheaper.costs.iter().all(Option::is_some), "both were tried");
     }
 }
