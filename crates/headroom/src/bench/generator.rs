@@ -231,7 +231,7 @@ pub(crate) async fn run(mut args: GeneratorArgs) -> anyhow::Result<ExitCode> {
     server.down().await?;
     let Measured { samples, own_latency, frozen } = measured?;
     let likeness = if args.is_whole() { Some(compare(&tools[0], most).await?) } else { None };
-    let rows: Vec<Row> = args.cases().iter().filter_map(|case| Row::of(*case, &samples)).collect();
+    let rows: Vec<Row> = args.cases().into_iter().filter_map(|case| Row::of(case, &samples)).collect();
     let mut promises = promises::of(&rows, &own_latency);
     if let Some(likeness) = &likeness {
         promises.push(freeze::promise(&frozen));
@@ -270,8 +270,11 @@ async fn measure(args: &GeneratorArgs, tools: &[PathBuf; 2], server: &Server) ->
     let mut rng = SmallRng::seed_from_u64(args.seed);
     let mut measured = Measured::default();
     for round in 1..=args.rounds {
-        let mut cells: Vec<(Case, Tool)> =
-            args.cases().iter().flat_map(|case| [(*case, Tool::Sysbench), (*case, Tool::Headroom)]).collect();
+        let mut cells: Vec<(Case, Tool)> = args
+            .cases()
+            .into_iter()
+            .flat_map(|case| [(case, Tool::Sysbench), (case, Tool::Headroom)])
+            .collect();
         cells.shuffle(&mut rng);
         for (case, tool) in cells {
             let sample = site.sample(round, case, tool).await?;
@@ -302,8 +305,10 @@ async fn compare(sysbench: &Path, most: Duration) -> anyhow::Result<Likeness> {
 }
 
 impl GeneratorArgs {
-    fn cases(&self) -> &[Case] {
-        if self.is_whole() { Case::value_variants() } else { &self.only }
+    /// In their usual order, each once.
+    fn cases(&self) -> Vec<Case> {
+        let all = Case::value_variants().iter().copied();
+        all.filter(|case| self.is_whole() || self.only.contains(case)).collect()
     }
 
     fn is_whole(&self) -> bool {

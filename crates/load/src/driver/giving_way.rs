@@ -25,7 +25,7 @@ const WINDOW: u64 = 10_000_000;
 /// Fewer context switches in a window say nothing.
 const ENOUGH_SWITCHES: i64 = 10;
 /// Nor do fewer answers.
-const ENOUGH_ANSWERS: u32 = 50;
+const ENOUGH_ANSWERS: u64 = 50;
 
 /// How a thread takes answers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -45,11 +45,22 @@ pub(super) struct GivingWay {
     may: bool,
     way: Way,
     cheaper: Cheaper,
-    /// The window's begin; the thread's CPU time then, in ns, and its context switches.
-    begun: (u64, u64, Switches),
-    answers: u32,
+    window: Window,
     /// For how long it gave way, in ns.
     time: u64,
+}
+
+/// Between two looks.
+#[derive(Debug, Default)]
+struct Window {
+    /// When it began, in ns.
+    begun: u64,
+    /// The thread's CPU time then, in ns.
+    cpu: u64,
+    /// Its context switches then.
+    switches: Switches,
+    /// Answers since; a large one may count several times.
+    answers: u64,
 }
 
 /// Context switches of a thread since it began.
@@ -67,25 +78,25 @@ impl GivingWay {
     pub(super) fn begin(&mut self, may: bool, now: u64) {
         (self.may, self.time) = (may, 0);
         self.set(Way::AsTheyCome);
-        self.open(now);
+        self.window = Window::begin(now);
     }
 
     /// An answer has come.
     #[inline]
     pub(super) fn answered(&mut self) {
-        self.answers += 1;
+        self.window.answers += 1;
     }
 
     /// Looks, now and then, what is better; `now` in ns.
     #[inline]
     pub(super) fn look(&mut self, now: u64) {
-        let since = now.saturating_sub(self.begun.0);
+        let since = now.saturating_sub(self.window.begun);
         if self.may && since >= WINDOW {
             self.time += if self.way == Way::AsTheyCome { 0 } else { since };
             let switches = Switches::of_this_thread();
-            let next = self.judge(switches.tell_of_a_crowd(self.begun.2));
+            let next = self.judge(switches.tell_of_a_crowd(self.window.switches));
             self.set(next);
-            self.open(now);
+            self.window = Window::begin(now);
         }
     }
 
@@ -110,19 +121,21 @@ impl GivingWay {
         match crowded {
             None => self.way,
             Some(true) => Way::MostOfSent,
-            Some(false) if self.answers < ENOUGH_ANSWERS => Way::AsTheyCome,
+            Some(false) if self.window.answers < ENOUGH_ANSWERS => Way::AsTheyCome,
             Some(false) => {
-                if self.way == tried(&self.cheaper) {
-                    let cpu = cpu_time().saturating_sub(self.begun.1);
-                    self.cheaper.ended(cpu as f64 / f64::from(self.answers));
+                // A window that went another way tells nothing of this one.
+                if self.way == self.tried() {
+                    let cpu = cpu_time().saturating_sub(self.window.cpu);
+                    self.cheaper.ended(cpu as f64 / self.window.answers as f64);
                 }
-                tried(&self.cheaper)
+                self.tried()
             }
         }
     }
 
-    fn open(&mut self, now: u64) {
-        (self.begun, self.answers) = ((now, cpu_time(), Switches::of_this_thread()), 0);
+    /// The way of who sleeps.
+    fn tried(&self) -> Way {
+        if self.cheaper.waits() { Way::HalfOfAll } else { Way::AsTheyCome }
     }
 
     fn set(&mut self, way: Way) {
@@ -134,8 +147,10 @@ impl GivingWay {
     }
 }
 
-fn tried(cheaper: &Cheaper) -> Way {
-    if cheaper.waits() { Way::HalfOfAll } else { Way::AsTheyCome }
+impl Window {
+    fn begin(now: u64) -> Self {
+        Self { begun: now, cpu: cpu_time(), switches: Switches::of_this_thread(), answers: 0 }
+    }
 }
 
 impl Switches {
@@ -175,12 +190,12 @@ mod tests {
         for may in [false, true] {
             let mut giving_way = GivingWay::default();
             giving_way.begin(may, WINDOW);
-            giving_way.begun.2.interrupted -= 100;
+            giving_way.window.switches.interrupted -= 100;
             giving_way.look(2 * WINDOW - 1);
             assert_eq!(giving_way.gather(16), Gather::One, "too early");
             giving_way.look(2 * WINDOW);
             assert_eq!(giving_way.gather(16), if may { Gather::MostOfSent } else { Gather::One });
-            giving_way.begun.2.slept -= 100;
+            giving_way.window.switches.slept -= 100;
             giving_way.look(5 * WINDOW);
             assert_eq!(giving_way.gather(16), Gather::One, "it sleeps now, and nothing is answered");
             assert_eq!(giving_way.end(), if may { 3 * WINDOW } else { 0 });
@@ -193,7 +208,7 @@ mod tests {
         giving_way.begin(true, 0);
         let mut seen = Vec::new();
         for window in 1..=100 {
-            giving_way.begun.2.slept -= 100;
+            giving_way.window.switches.slept -= 100;
             (0..ENOUGH_ANSWERS).for_each(|_| giving_way.answered());
             giving_way.look(window * WINDOW);
             seen.push(giving_way.gather(16));

@@ -126,7 +126,7 @@ impl Sockets {
     }
 
     /// Whether answers can gather: on io_uring, from Linux 6.12 on.
-    pub(super) fn gather(&self) -> bool {
+    pub(super) fn gathers(&self) -> bool {
         match self {
             Self::Ring(ring) => ring.gathers(),
             Self::Polled(_) => false,

@@ -172,7 +172,7 @@ impl<'a> Thread<'a> {
         }
         // Nobody has to be on time where each begins when it can: what counts there is how much gets done.
         let unhurried = matches!(phase.arrivals, Arrivals::Closed { think } if think.is_zero());
-        self.giving_way.begin(unhurried && self.sockets.gather(), phase.start);
+        self.giving_way.begin(unhurried && self.sockets.gathers(), phase.start);
         for place in 0..self.clients.len() {
             let number = u64::from(self.clients[place].number);
             self.clients[place].reseed(phase.seed, number);
