@@ -169,7 +169,10 @@ impl Thread<'_> {
         let place = token / self.shared.lanes.len();
         let client = &mut self.clients[place];
         let Some(task) = &mut client.task else { return };
-        task.own = task.own.zip(read_late).map(|(own, late)| own + late);
+        // The stamp is of the wall clock: where that was set forward in between, an answer seems to have been there before
+        // it was asked for.
+        let since_sent = now.saturating_sub(task.sent);
+        task.own = task.own.zip(read_late).map(|(own, late)| own + late.min(since_sent));
         if task.failed {
             return self.finish(place, now, None);
         }
