@@ -31,7 +31,7 @@ impl Program {
         log: &Path,
     ) -> anyhow::Result<Self> {
         let output = log_file(log)?;
-        Self::spawn(name, program, arguments, log, output.into())
+        Self::spawn(name, command(program), arguments, log, output.into())
     }
 
     /// Starts it and gives its output as a stream.
@@ -41,19 +41,38 @@ impl Program {
         arguments: &[String],
         log: &Path,
     ) -> anyhow::Result<(Self, ChildStdout)> {
-        let mut program = Self::spawn(name, program, arguments, log, Stdio::piped())?;
+        Self::with_output(name, command(program), arguments, log)
+    }
+
+    /// The same in a session of its own, as a service is: with `sched_autogroup` the kernel shares the cores out between
+    /// sessions first, and then within each.
+    pub(crate) fn start_in_own_session(
+        name: &'static str,
+        program: &Path,
+        arguments: &[String],
+        log: &Path,
+    ) -> anyhow::Result<(Self, ChildStdout)> {
+        Self::with_output(name, session_command(program), arguments, log)
+    }
+
+    fn with_output(
+        name: &'static str,
+        command: Command,
+        arguments: &[String],
+        log: &Path,
+    ) -> anyhow::Result<(Self, ChildStdout)> {
+        let mut program = Self::spawn(name, command, arguments, log, Stdio::piped())?;
         let output = program.child.stdout.take().context("a piped output was asked for")?;
         Ok((program, output))
     }
 
     fn spawn(
         name: &'static str,
-        program: &Path,
+        mut command: Command,
         arguments: &[String],
         log: &Path,
         output: Stdio,
     ) -> anyhow::Result<Self> {
-        let mut command = command(program);
         command.args(arguments).stdout(output).stderr(log_file(log)?);
         let child = command.spawn().with_context(|| format!("starting {name}"))?;
         Ok(Self { name, child, log: log.to_owned() })
@@ -108,16 +127,30 @@ impl Program {
 
 /// A command without input that ends with us. A Ctrl-C on the terminal is for us alone; we then stop it in order.
 pub(crate) fn command(program: &Path) -> Command {
-    let mut command = match SETPRIV.iter().find(|path| Path::new(path).exists()) {
-        Some(setpriv) => {
-            let mut command = Command::new(setpriv);
-            command.args(["--pdeathsig", "KILL", "--"]).arg(program);
-            command
-        }
-        None => Command::new(program),
-    };
-    command.stdin(Stdio::null()).process_group(0).kill_on_drop(true);
+    let mut command = started_by(&ending_with_us(), program);
+    command.process_group(0);
     command
+}
+
+/// The same as the head of a session, which no terminal's Ctrl-C reaches. Not in a process group of its own: who leads one cannot
+/// begin a session, `setsid` would fork, and its process id would not be the program's.
+fn session_command(program: &Path) -> Command {
+    let mut starters = vec!["setsid"];
+    starters.extend(ending_with_us());
+    started_by(&starters, program)
+}
+
+/// Programs that become the next one in turn, and `program` in the end.
+fn started_by(starters: &[&str], program: &Path) -> Command {
+    let mut all = starters.iter().map(AsRef::as_ref).chain([program.as_os_str()]);
+    let mut command = Command::new(all.next().unwrap_or(program.as_os_str()));
+    command.args(all).stdin(Stdio::null()).kill_on_drop(true);
+    command
+}
+
+fn ending_with_us() -> Vec<&'static str> {
+    let setpriv = SETPRIV.into_iter().find(|path| Path::new(path).exists());
+    setpriv.map(|setpriv| vec![setpriv, "--pdeathsig", "KILL", "--"]).unwrap_or_default()
 }
 
 fn log_file(path: &Path) -> anyhow::Result<std::fs::File> {
@@ -148,6 +181,28 @@ mod tests {
         let pid = program.pid().unwrap();
         program.stop().await.unwrap();
         assert!(!Path::new(&format!("/proc/{pid}")).exists());
+    }
+
+    #[tokio::test]
+    async fn a_program_in_its_own_session_leads_it_under_the_id_that_is_told() {
+        let dir = tempfile::tempdir().unwrap();
+        let sleep = ["sleep", "600"].map(str::to_owned);
+        let started =
+            Program::start_in_own_session("env", Path::new("/usr/bin/env"), &sleep, &dir.path().join("log"));
+        let (mut program, _output) = started.unwrap();
+        let pid = program.pid().unwrap();
+        let deadline = tokio::time::Instant::now() + Duration::from_secs(10);
+        // In /proc/PID/stat behind the name: state, parent, process group, session.
+        let is_there = || {
+            let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+            let behind = stat.strip_prefix(&format!("{pid} (sleep) ")).unwrap_or_default();
+            behind.split(' ').nth(3) == Some(&pid.to_string())
+        };
+        while !is_there() {
+            assert!(tokio::time::Instant::now() < deadline, "{pid} leads no session");
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        program.stop().await.unwrap();
     }
 
     #[tokio::test]

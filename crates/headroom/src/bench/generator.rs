@@ -3,6 +3,7 @@
 //! | case | what it shows |
 //! |---|---|
 //! | point selects and read-write at 16 clients, closed loop | the same QPS, at what CPU of the client |
+//! | the same, the client in a session of its own | the same, where the kernel shares the cores out between groups |
 //! | the same, the server on the last core and the client on the first | the same, as on two machines |
 //! | point selects over a unix socket, and by 64 clients | how much of that is TCP's, and what more answers at a time spare |
 //! | the null server, the client pinned to one core | how much one core can send at most |
@@ -20,6 +21,9 @@
 //! Where a server and its clients share cores, a client that has a thread for each connection profits: the kernel lets the two of a
 //! connection run on one core, and its packets wake nobody on another, which costs both sides where an interrupt from core to core
 //! goes by way of a host. Clients elsewhere never have that, so the pair is measured apart as well.
+//!
+//! A server that is a service, or in a container, is in a scheduling group of its own (a session with `sched_autogroup`, a cgroup), and
+//! its clients in another: the kernel lets groups run in turn, so that a client gets a core sooner and for fewer answers at a time.
 //!
 //! CPU is that of the whole client process from its start to its end, read from `/proc` when it has ended and before it
 //! is reaped: its start and the logins are on the bill, alike for both. How much of it is the client's own code stands
@@ -107,6 +111,10 @@ enum Case {
     PointSelectsText,
     /// 16 clients, read-write, prepared.
     ReadWrite,
+    /// Point selects, the client in a session of its own.
+    PointSelectsOwnSession,
+    /// Read-write, the client in a session of its own.
+    ReadWriteOwnSession,
     /// Point selects, client and server on a core each.
     PointSelectsApart,
     /// Read-write, client and server on a core each.
@@ -119,6 +127,8 @@ enum Case {
     OneCore,
 }
 
+/// 1 where sessions are scheduling groups.
+const AUTOGROUP: &str = "/proc/sys/kernel/sched_autogroup_enabled";
 const CLIENTS: u32 = 16;
 const MANY_CLIENTS: u32 = 64;
 
@@ -358,6 +368,12 @@ fn warnings(machine: &Machine, args: &GeneratorArgs) -> Vec<String> {
     let mut warnings = machine.warnings();
     if args.rounds < 3 || args.seconds < 5 {
         warnings.push("a smoke run: it shows that everything works, not how fast".to_owned());
+    }
+    let groups = std::fs::read_to_string(AUTOGROUP).is_ok_and(|enabled| enabled.trim() == "1");
+    if args.cases().into_iter().any(site::has_own_session) && !groups {
+        warnings.push(format!(
+            "{AUTOGROUP} is not 1: a session of its own is no scheduling group of its own here"
+        ));
     }
     warnings
 }

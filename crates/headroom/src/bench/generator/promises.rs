@@ -33,6 +33,8 @@ pub(super) fn of(rows: &[Row], own: &[OwnLatency]) -> Vec<Promise> {
             Case::PointSelects
             | Case::PointSelectsText
             | Case::ReadWrite
+            | Case::PointSelectsOwnSession
+            | Case::ReadWriteOwnSession
             | Case::PointSelectsApart
             | Case::ReadWriteApart => {
                 promises.extend(row.qps.map(|qps| {

@@ -15,6 +15,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use tokio::io::AsyncReadExt;
+use tokio::process::ChildStdout;
 
 /// Where and with what everything is measured.
 pub(super) struct Site<'a> {
@@ -42,7 +43,12 @@ impl Site<'_> {
         if apart {
             process::run_on(self.server.pid, cores - 1..cores)?;
         }
-        let (text, client) = self.client(program, arguments, apart || case == Case::OneCore).await?;
+        let place = match case {
+            _ if apart || case == Case::OneCore => Place::FirstCore,
+            _ if has_own_session(case) => Place::OwnSession,
+            _ => Place::Beside,
+        };
+        let (text, client) = self.client(program, arguments, place).await?;
         if apart {
             process::run_on(self.server.pid, 0..cores)?;
         }
@@ -82,8 +88,9 @@ impl Site<'_> {
         let rate = rate.round().max(100.0);
         let mut open = vec!["--rate".to_owned(), rate.to_string()];
         open.extend(busy.then(|| "--busy".to_owned()));
-        let (text, _) =
-            self.client(ourselves()?, self.headroom(Case::OneCore, null.address(), &open), true).await?;
+        let (text, _) = self
+            .client(ourselves()?, self.headroom(Case::OneCore, null.address(), &open), Place::FirstCore)
+            .await?;
         let found = outcome(&text)?;
         let response: Times = serde_json::from_value(found["response"].clone())?;
         let all = response.whole().context("headroom's histogram cannot be read")?;
@@ -137,28 +144,48 @@ impl Site<'_> {
         &self,
         program: PathBuf,
         arguments: Vec<String>,
-        pinned: bool,
+        place: Place,
     ) -> anyhow::Result<(String, Cpu)> {
-        let (program, arguments) = if pinned {
-            let mut all = vec!["-c".to_owned(), "0".to_owned(), program.display().to_string()];
-            all.extend(arguments);
-            (self.tools[1].clone(), all)
-        } else {
-            (program, arguments)
+        let started = match place {
+            Place::Beside => return client(&program, &arguments, &self.log, self.args.seconds).await,
+            Place::OwnSession => {
+                Program::start_in_own_session("the client", &program, &arguments, &self.log)?
+            }
+            Place::FirstCore => {
+                let mut all = vec!["-c".to_owned(), "0".to_owned(), program.display().to_string()];
+                all.extend(arguments);
+                Program::start_with_output("the client", &self.tools[1], &all, &self.log)?
+            }
         };
-        client(&program, &arguments, &self.log, self.args.seconds).await
+        to_its_end(started, self.args.seconds).await
     }
+}
+
+/// Where a client runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Place {
+    /// Where the server does, as a program that was started in the same shell.
+    Beside,
+    /// On the same cores, in a session of its own.
+    OwnSession,
+    /// On the first core alone.
+    FirstCore,
 }
 
 fn workload(case: Case) -> &'static str {
     match case {
-        Case::ReadWrite | Case::ReadWriteApart => "oltp_read_write",
+        Case::ReadWrite | Case::ReadWriteApart | Case::ReadWriteOwnSession => "oltp_read_write",
         _ => "oltp_point_select",
     }
 }
 
 fn is_apart(case: Case) -> bool {
     matches!(case, Case::PointSelectsApart | Case::ReadWriteApart)
+}
+
+/// Whether the client has a session of its own.
+pub(super) fn has_own_session(case: Case) -> bool {
+    matches!(case, Case::PointSelectsOwnSession | Case::ReadWriteOwnSession)
 }
 
 fn is_text(case: Case) -> bool {
@@ -176,7 +203,13 @@ pub(super) async fn client(
     log: &Path,
     seconds: u32,
 ) -> anyhow::Result<(String, Cpu)> {
-    let (mut client, mut output) = Program::start_with_output("the client", program, arguments, log)?;
+    to_its_end(Program::start_with_output("the client", program, arguments, log)?, seconds).await
+}
+
+async fn to_its_end(
+    (mut client, mut output): (Program, ChildStdout),
+    seconds: u32,
+) -> anyhow::Result<(String, Cpu)> {
     let pid = client.pid()?;
     let mut text = String::new();
     let deadline = Duration::from_secs(u64::from(seconds)) + GRACE;

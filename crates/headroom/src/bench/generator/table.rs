@@ -92,7 +92,7 @@ pub(super) fn line(sample: &Sample) -> String {
         Tool::Headroom => "headroom",
     };
     format!(
-        "round {}  {:<36} {tool:<9} {:>8.0} QPS  {:.2} us CPU a query  p99 {:.3} ms",
+        "round {}  {:<44} {tool:<9} {:>8.0} QPS  {:.2} us CPU a query  p99 {:.3} ms",
         sample.round,
         words(sample.case),
         sample.qps,
@@ -107,6 +107,8 @@ pub(super) fn words(case: Case) -> &'static str {
         Case::PointSelects => "16 clients, point selects, prepared",
         Case::PointSelectsText => "16 clients, point selects, text",
         Case::ReadWrite => "16 clients, read-write, prepared",
+        Case::PointSelectsOwnSession => "the first, client in a session of its own",
+        Case::ReadWriteOwnSession => "read-write, client in a session of its own",
         Case::PointSelectsSocket => "the first over a unix socket",
         Case::PointSelectsApart => "the first, client and server on a core each",
         Case::ReadWriteApart => "read-write, client and server on a core each",
