@@ -4,21 +4,24 @@
 //! less, and both cores have more to do, when it lets them go first: with the longest slice it is chosen later (`slice.rs`), and
 //! answers gather for a moment before it takes them (`sockets/ring.rs`). Whether it is so, the kernel tells: who shares a core is interrupted.
 //!
-//! Who is not, either has its core for itself, and is better off when it takes each answer as it comes; or the servers are
-//! scheduled in another group, as a service is, it is let in for each single answer, and is far better off when it waits for many. These two
-//! look alike from here, and so it is tried out which of them costs less (`cheaper.rs`).
+//! Who is not, either has its core for itself or the servers are scheduled in another group, as a service is: it is let in for each single
+//! answer, and mostly better off when it waits for many. Where the servers have room to spare it is not, since a closed loop whose
+//! answers wait gets less done. From here all these look alike, and so it is tried out which is better (`better.rs`).
 
-mod cheaper;
+mod better;
 
 use super::slice;
 use super::sockets::Gather;
 use super::thread::cpu_time;
-use cheaper::Cheaper;
+use better::{Better, Yield};
 use nix::sys::resource::{UsageWho, getrusage};
 use std::time::Duration;
 
 /// How long answers gather, at most.
-pub const GATHERING: Duration = Duration::from_micros(30);
+pub const GATHERING: Duration = Duration::from_micros(120);
+
+/// For most of what a call has sent it waits no longer than this: who is interrupted all the time takes longer to wait anyway.
+const FOR_MOST_OF_SENT: Duration = Duration::from_micros(30);
 
 /// Between two looks, in ns.
 const WINDOW: u64 = 10_000_000;
@@ -35,8 +38,8 @@ enum Way {
     AsTheyCome,
     /// It gives way, and waits for a moment until most of what it has just sent is answered.
     MostOfSent,
-    /// It gives way, and waits for a moment until half of all that is under way is answered.
-    HalfOfAll,
+    /// It gives way, and waits for a moment until most of all that is under way is answered.
+    MostOfAll,
 }
 
 /// A thread of a closed loop, and whether it gives way.
@@ -44,7 +47,7 @@ enum Way {
 pub(super) struct GivingWay {
     may: bool,
     way: Way,
-    cheaper: Cheaper,
+    better: Better,
     window: Window,
     /// For how long it gave way, in ns.
     time: u64,
@@ -94,7 +97,7 @@ impl GivingWay {
         if self.may && since >= WINDOW {
             self.time += if self.way == Way::AsTheyCome { 0 } else { since };
             let switches = Switches::of_this_thread();
-            let next = self.judge(switches.tell_of_a_crowd(self.window.switches));
+            let next = self.judge(switches.tell_of_a_crowd(self.window.switches), since);
             self.set(next);
             self.window = Window::begin(now);
         }
@@ -105,8 +108,9 @@ impl GivingWay {
     pub(super) fn gather(&self, under_way: usize) -> Gather {
         match self.way {
             Way::AsTheyCome => Gather::One,
-            Way::MostOfSent => Gather::MostOfSent,
-            Way::HalfOfAll => Gather::Many(under_way / 2),
+            Way::MostOfSent => Gather::MostOfSent { within: FOR_MOST_OF_SENT },
+            // Not all of it: while the last answers are made, the first are to be followed by the next statements.
+            Way::MostOfAll => Gather::Many { many: under_way * 5 / 8, within: GATHERING },
         }
     }
 
@@ -117,7 +121,7 @@ impl GivingWay {
         self.time
     }
 
-    fn judge(&mut self, crowded: Option<bool>) -> Way {
+    fn judge(&mut self, crowded: Option<bool>, since: u64) -> Way {
         match crowded {
             None => self.way,
             Some(true) => Way::MostOfSent,
@@ -126,7 +130,8 @@ impl GivingWay {
                 // A window that went another way tells nothing of this one.
                 if self.way == self.tried() {
                     let cpu = cpu_time().saturating_sub(self.window.cpu);
-                    self.cheaper.ended(cpu as f64 / self.window.answers as f64);
+                    let answers = self.window.answers as f64;
+                    self.better.ended(Yield { answers: answers / since as f64, cost: cpu as f64 / answers });
                 }
                 self.tried()
             }
@@ -135,7 +140,7 @@ impl GivingWay {
 
     /// The way of who sleeps.
     fn tried(&self) -> Way {
-        if self.cheaper.waits() { Way::HalfOfAll } else { Way::AsTheyCome }
+        if self.better.waits() { Way::MostOfAll } else { Way::AsTheyCome }
     }
 
     fn set(&mut self, way: Way) {
@@ -194,7 +199,10 @@ mod tests {
             giving_way.look(2 * WINDOW - 1);
             assert_eq!(giving_way.gather(16), Gather::One, "too early");
             giving_way.look(2 * WINDOW);
-            assert_eq!(giving_way.gather(16), if may { Gather::MostOfSent } else { Gather::One });
+            assert_eq!(
+                giving_way.gather(16),
+                if may { Gather::MostOfSent { within: FOR_MOST_OF_SENT } } else { Gather::One }
+            );
             giving_way.window.switches.slept -= 100;
             giving_way.look(5 * WINDOW);
             assert_eq!(giving_way.gather(16), Gather::One, "it sleeps now, and nothing is answered");
@@ -203,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn who_sleeps_tries_out_to_wait_for_half_of_what_is_under_way() {
+    fn who_sleeps_tries_out_to_wait_for_most_of_what_is_under_way() {
         let mut giving_way = GivingWay::default();
         giving_way.begin(true, 0);
         let mut seen = Vec::new();
@@ -213,6 +221,6 @@ mod tests {
             giving_way.look(window * WINDOW);
             seen.push(giving_way.gather(16));
         }
-        assert!(seen.contains(&Gather::Many(8)) && seen.contains(&Gather::One));
+        assert!(seen.contains(&Gather::Many { many: 10, within: GATHERING }) && seen.contains(&Gather::One));
     }
 }

@@ -31,9 +31,9 @@ pub(super) enum Gather {
     /// One is enough from the beginning.
     One,
     /// Most of as many as the call itself sends statements.
-    MostOfSent,
+    MostOfSent { within: Duration },
     /// So many.
-    Many(usize),
+    Many { many: usize, within: Duration },
 }
 
 /// What has happened to the socket with a number.

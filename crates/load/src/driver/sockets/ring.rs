@@ -1,6 +1,5 @@
 //! Sockets on io_uring: everything that is sent goes to the kernel with the call that waits for what comes.
 
-use super::super::giving_way::GATHERING;
 use super::{Bytes, Event, Gather};
 use crate::error::LoadError;
 use rustix::io::Errno;
@@ -70,18 +69,21 @@ impl Ringed {
 
     pub(super) fn wait(&mut self, longest: Duration, gather: Gather) -> Result<bool, LoadError> {
         let sends = self.ring.waiting_requests();
-        let many = match gather {
-            Gather::One => 1,
+        let entered = match gather {
             // Not all of them: while the last answers are made, the first are to be followed by the next statements.
-            Gather::MostOfSent => sends * 3 / 4,
-            Gather::Many(many) => many,
-        };
-        let entered = match many {
-            0 | 1 => self.ring.enter(Some(longest)),
-            many => self.ring.enter_gathering(many, GATHERING, longest),
+            Gather::MostOfSent { within } => self.gather(sends * 3 / 4, within, longest),
+            Gather::Many { many, within } => self.gather(many, within, longest),
+            Gather::One => self.ring.enter(Some(longest)),
         };
         entered.map_err(|source| LoadError::Io { doing: "waiting for sockets", source })?;
         Ok(sends > 0 || self.ring.has_events())
+    }
+
+    fn gather(&mut self, many: usize, within: Duration, longest: Duration) -> std::io::Result<()> {
+        match many {
+            0 | 1 => self.ring.enter(Some(longest)),
+            many => self.ring.enter_gathering(many, within, longest),
+        }
     }
 
     #[inline]
