@@ -178,8 +178,8 @@ pub struct Generator {
     /// than they had arrived by the kernel's time stamps. Known where it never sleeps, over TCP.
     #[serde(default)]
     pub own: Option<Times>,
-    /// Share of the time in which its threads, in a closed loop beside the servers, gave way to them: answers could
-    /// gather for up to [`crate::GATHERING`], which response times contain.
+    /// Share of the time in which its threads, in a closed loop, gave way to the servers: answers could gather for up to
+    /// [`crate::GATHERING`], which response times contain.
     #[serde(default)]
     pub gave_way: f64,
     /// Writes that found the send buffer full.
