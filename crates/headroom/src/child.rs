@@ -34,28 +34,8 @@ impl Program {
         Self::spawn(name, command(program), arguments, log, output.into())
     }
 
-    /// Starts it and gives its output as a stream.
+    /// Starts a command, of [`command`] or [`command_in_own_session`], and gives its output as a stream.
     pub(crate) fn start_with_output(
-        name: &'static str,
-        program: &Path,
-        arguments: &[String],
-        log: &Path,
-    ) -> anyhow::Result<(Self, ChildStdout)> {
-        Self::with_output(name, command(program), arguments, log)
-    }
-
-    /// The same in a session of its own, as a service is: with `sched_autogroup` the kernel shares the cores out between
-    /// sessions first, and then within each.
-    pub(crate) fn start_in_own_session(
-        name: &'static str,
-        program: &Path,
-        arguments: &[String],
-        log: &Path,
-    ) -> anyhow::Result<(Self, ChildStdout)> {
-        Self::with_output(name, session_command(program), arguments, log)
-    }
-
-    fn with_output(
         name: &'static str,
         command: Command,
         arguments: &[String],
@@ -132,9 +112,10 @@ pub(crate) fn command(program: &Path) -> Command {
     command
 }
 
-/// The same as the head of a session, which no terminal's Ctrl-C reaches. Not in a process group of its own: who leads one cannot
-/// begin a session, `setsid` would fork, and its process id would not be the program's.
-fn session_command(program: &Path) -> Command {
+/// The same as the head of a session, as a service is: with `sched_autogroup` the kernel shares the cores out between sessions first, and
+/// then within each. Not in a process group of its own: who leads one cannot begin a session, `setsid` would fork, and its
+/// process id would not be the program's.
+pub(crate) fn command_in_own_session(program: &Path) -> Command {
     let mut starters = vec!["setsid"];
     starters.extend(ending_with_us());
     started_by(&starters, program)
@@ -187,9 +168,9 @@ mod tests {
     async fn a_program_in_its_own_session_leads_it_under_the_id_that_is_told() {
         let dir = tempfile::tempdir().unwrap();
         let sleep = ["sleep", "600"].map(str::to_owned);
-        let started =
-            Program::start_in_own_session("env", Path::new("/usr/bin/env"), &sleep, &dir.path().join("log"));
-        let (mut program, _output) = started.unwrap();
+        let env = command_in_own_session(Path::new("/usr/bin/env"));
+        let (mut program, _output) =
+            Program::start_with_output("env", env, &sleep, &dir.path().join("log")).unwrap();
         let pid = program.pid().unwrap();
         let deadline = tokio::time::Instant::now() + Duration::from_secs(10);
         // In /proc/PID/stat behind the name: state, parent, process group, session.

@@ -53,7 +53,7 @@ use rand::SeedableRng;
 use rand::rngs::SmallRng;
 use rand::seq::SliceRandom;
 use serde::Serialize;
-use site::Site;
+use site::{Place, Site};
 use stalls::Alone;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -370,7 +370,7 @@ fn warnings(machine: &Machine, args: &GeneratorArgs) -> Vec<String> {
         warnings.push("a smoke run: it shows that everything works, not how fast".to_owned());
     }
     let groups = std::fs::read_to_string(AUTOGROUP).is_ok_and(|enabled| enabled.trim() == "1");
-    if args.cases().into_iter().any(site::has_own_session) && !groups {
+    if args.cases().into_iter().any(|case| Place::of(case) == Place::OwnSession) && !groups {
         warnings.push(format!(
             "{AUTOGROUP} is not 1: a session of its own is no scheduling group of its own here"
         ));

@@ -5,7 +5,7 @@
 
 use super::process::{self, Memory};
 use super::sysbench::{self, Outcome};
-use crate::child::Program;
+use crate::child::{Program, command};
 use anyhow::Context;
 use std::path::Path;
 use std::time::Duration;
@@ -33,7 +33,7 @@ pub(crate) async fn run(
     pids: &[u32],
     deadline: Duration,
 ) -> anyhow::Result<(Outcome, Vec<Used>)> {
-    let (sysbench, output) = Program::start_with_output("sysbench", program, arguments, log)?;
+    let (sysbench, output) = Program::start_with_output("sysbench", command(program), arguments, log)?;
     let watching = async {
         let mut lines = BufReader::new(output).lines();
         let mut watch = Watch::start(pids)?;

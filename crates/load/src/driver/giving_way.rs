@@ -109,7 +109,6 @@ impl GivingWay {
         match self.way {
             Way::AsTheyCome => Gather::One,
             Way::MostOfSent => Gather::MostOfSent { within: FOR_MOST_OF_SENT },
-            // Not all of it: while the last answers are made, the first are to be followed by the next statements.
             Way::MostOfAll => Gather::Many { many: under_way * 5 / 8, within: GATHERING },
         }
     }

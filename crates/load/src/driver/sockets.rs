@@ -25,7 +25,8 @@ pub(super) enum Sockets {
     Polled(Box<Polled>),
 }
 
-/// For how many answers a call waits before one is enough, where answers can gather.
+/// For how many answers a call waits before one is enough, where answers can gather. Best not for all that are to come: while the
+/// last ones are made, the first are to be followed by the next statements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Gather {
     /// One is enough from the beginning.

@@ -6,6 +6,7 @@ use super::super::sysbench;
 use super::site::{self, Site, client, figure, ourselves};
 use super::{CLIENTS, Tool};
 use crate::bench::promise::Promise;
+use crate::child::command;
 use serde::Serialize;
 use std::time::Duration;
 
@@ -44,7 +45,7 @@ pub(super) async fn measure(site: &Site<'_>) -> anyhow::Result<Vec<Frozen>> {
             match tool {
                 Tool::Sysbench => {
                     let arguments = sysbench::run(address, rows, CLIENTS, SECONDS);
-                    let (text, _) = client(&site.tools[0], &arguments, &site.log, SECONDS).await?;
+                    let (text, _) = client(command(&site.tools[0]), &arguments, &site.log, SECONDS).await?;
                     let found = sysbench::parse(&text)?;
                     let (done, max_ms) = (found.queries, found.max_ms);
                     let (p50_ms, p99_ms, p999_ms) = (found.p50_ms, found.p99_ms, found.p999_ms);
@@ -59,7 +60,7 @@ pub(super) async fn measure(site: &Site<'_>) -> anyhow::Result<Vec<Frozen>> {
                     ];
                     given.extend(open.then(|| ("--rate", RATE.to_string())));
                     let arguments = site::load("oltp_point_select", address, &given);
-                    let (text, _) = client(&ourselves()?, &arguments, &site.log, SECONDS).await?;
+                    let (text, _) = client(command(&ourselves()?), &arguments, &site.log, SECONDS).await?;
                     let found = site::outcome(&text)?;
                     let number = |pointer: &str| figure(&found, pointer);
                     Ok(Frozen {

@@ -11,7 +11,7 @@ use super::super::server::Server;
 use super::super::{output, sysbench};
 use super::site::{self, client, figure, ourselves};
 use crate::bench::promise::Promise;
-use crate::child::Program;
+use crate::child::{Program, command};
 use anyhow::{Context, bail};
 use load::workload::sysbench::WORKLOADS;
 use mysql_async::Conn;
@@ -124,7 +124,7 @@ impl Compared<'_> {
     }
 
     async fn sysbench(&self, arguments: &[String]) -> anyhow::Result<()> {
-        let (text, _) = client(self.sysbench, arguments, &self.log, SECONDS).await?;
+        let (text, _) = client(command(self.sysbench), arguments, &self.log, SECONDS).await?;
         sysbench::parse(&text)?;
         Ok(())
     }
@@ -140,7 +140,7 @@ impl Compared<'_> {
         ];
         given.extend(only_points.then(|| ("--no-range-selects", String::new())));
         let arguments = site::load(workload, self.server.address, &given);
-        let (text, _) = client(&ourselves()?, &arguments, &self.log, SECONDS).await?;
+        let (text, _) = client(command(&ourselves()?), &arguments, &self.log, SECONDS).await?;
         let found = site::outcome(&text)?;
         if figure(&found, "/totals/failed")? > 0.0 {
             bail!("transactions failed: {}", found["totals"]["errors"]);

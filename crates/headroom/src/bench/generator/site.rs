@@ -5,7 +5,7 @@ use super::super::server::{Server, null};
 use super::super::sysbench;
 use super::promises::OWN_P99_US;
 use super::{CLIENTS, Case, GRACE, GeneratorArgs, MANY_CLIENTS, OwnLatency, Sample, Tool, stalls};
-use crate::child::Program;
+use crate::child::{self, Program};
 use anyhow::{Context, bail};
 use lab::null::{NullServer, Service};
 use load::outcome::Times;
@@ -15,7 +15,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use tokio::io::AsyncReadExt;
-use tokio::process::ChildStdout;
+use tokio::process::Command;
 
 /// Where and with what everything is measured.
 pub(super) struct Site<'a> {
@@ -43,12 +43,7 @@ impl Site<'_> {
         if apart {
             process::run_on(self.server.pid, cores - 1..cores)?;
         }
-        let place = match case {
-            _ if apart || case == Case::OneCore => Place::FirstCore,
-            _ if has_own_session(case) => Place::OwnSession,
-            _ => Place::Beside,
-        };
-        let (text, client) = self.client(program, arguments, place).await?;
+        let (text, client) = self.client(&program, arguments, Place::of(case)).await?;
         if apart {
             process::run_on(self.server.pid, 0..cores)?;
         }
@@ -89,7 +84,7 @@ impl Site<'_> {
         let mut open = vec!["--rate".to_owned(), rate.to_string()];
         open.extend(busy.then(|| "--busy".to_owned()));
         let (text, _) = self
-            .client(ourselves()?, self.headroom(Case::OneCore, null.address(), &open), Place::FirstCore)
+            .client(&ourselves()?, self.headroom(Case::OneCore, null.address(), &open), Place::FirstCore)
             .await?;
         let found = outcome(&text)?;
         let response: Times = serde_json::from_value(found["response"].clone())?;
@@ -142,34 +137,46 @@ impl Site<'_> {
 
     async fn client(
         &self,
-        program: PathBuf,
+        program: &Path,
         arguments: Vec<String>,
         place: Place,
     ) -> anyhow::Result<(String, Cpu)> {
-        let started = match place {
-            Place::Beside => return client(&program, &arguments, &self.log, self.args.seconds).await,
-            Place::OwnSession => {
-                Program::start_in_own_session("the client", &program, &arguments, &self.log)?
-            }
+        let (command, arguments) = match place {
+            Place::Beside => (child::command(program), arguments),
+            Place::OwnSession => (child::command_in_own_session(program), arguments),
             Place::FirstCore => {
                 let mut all = vec!["-c".to_owned(), "0".to_owned(), program.display().to_string()];
                 all.extend(arguments);
-                Program::start_with_output("the client", &self.tools[1], &all, &self.log)?
+                (child::command(&self.tools[1]), all)
             }
         };
-        to_its_end(started, self.args.seconds).await
+        client(command, &arguments, &self.log, self.args.seconds).await
     }
 }
 
 /// Where a client runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Place {
+pub(super) enum Place {
     /// Where the server does, as a program that was started in the same shell.
     Beside,
     /// On the same cores, in a session of its own.
     OwnSession,
     /// On the first core alone.
     FirstCore,
+}
+
+impl Place {
+    pub(super) fn of(case: Case) -> Self {
+        match case {
+            Case::PointSelectsOwnSession | Case::ReadWriteOwnSession => Self::OwnSession,
+            Case::PointSelectsApart | Case::ReadWriteApart | Case::OneCore => Self::FirstCore,
+            Case::PointSelects
+            | Case::PointSelectsText
+            | Case::ReadWrite
+            | Case::PointSelectsSocket
+            | Case::PointSelectsMany => Self::Beside,
+        }
+    }
 }
 
 fn workload(case: Case) -> &'static str {
@@ -183,11 +190,6 @@ fn is_apart(case: Case) -> bool {
     matches!(case, Case::PointSelectsApart | Case::ReadWriteApart)
 }
 
-/// Whether the client has a session of its own.
-pub(super) fn has_own_session(case: Case) -> bool {
-    matches!(case, Case::PointSelectsOwnSession | Case::ReadWriteOwnSession)
-}
-
 fn is_text(case: Case) -> bool {
     matches!(case, Case::PointSelectsText | Case::OneCore)
 }
@@ -198,18 +200,12 @@ fn clients(case: Case) -> u32 {
 
 /// Runs a client for about so many seconds, to its end: what it said, and its CPU time.
 pub(super) async fn client(
-    program: &Path,
+    command: Command,
     arguments: &[String],
     log: &Path,
     seconds: u32,
 ) -> anyhow::Result<(String, Cpu)> {
-    to_its_end(Program::start_with_output("the client", program, arguments, log)?, seconds).await
-}
-
-async fn to_its_end(
-    (mut client, mut output): (Program, ChildStdout),
-    seconds: u32,
-) -> anyhow::Result<(String, Cpu)> {
+    let (mut client, mut output) = Program::start_with_output("the client", command, arguments, log)?;
     let pid = client.pid()?;
     let mut text = String::new();
     let deadline = Duration::from_secs(u64::from(seconds)) + GRACE;

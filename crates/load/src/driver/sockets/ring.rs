@@ -70,7 +70,6 @@ impl Ringed {
     pub(super) fn wait(&mut self, longest: Duration, gather: Gather) -> Result<bool, LoadError> {
         let sends = self.ring.waiting_requests();
         let entered = match gather {
-            // Not all of them: while the last answers are made, the first are to be followed by the next statements.
             Gather::MostOfSent { within } => self.gather(sends * 3 / 4, within, longest),
             Gather::Many { many, within } => self.gather(many, within, longest),
             Gather::One => self.ring.enter(Some(longest)),
