@@ -353,6 +353,12 @@ impl Bypass {
         self.map(Map::Sessions).update(&session.cookie.to_ne_bytes(), &marked.bytes(), true).is_ok()
     }
 
+    /// Takes that back for a session that has not been ended after all.
+    pub fn will_not_end(&self, session: &Session) {
+        // It is gone if it has ended by itself meanwhile: nothing is owed to it then.
+        let _ = self.map(Map::Sessions).update(&session.cookie.to_ne_bytes(), &session.bytes(), true);
+    }
+
     /// Forgets a session whose socket is no more although the kernel never told.
     pub fn forget_session(&self, session: &Session) {
         let _ = self.map(Map::Sessions).delete(&session.cookie.to_ne_bytes());

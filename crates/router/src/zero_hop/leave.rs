@@ -3,7 +3,8 @@
 //! There is no tracker in the path. **Idle** is what three witnesses say: the server (its session waits for a statement,
 //! outside a transaction), the kernel (nothing unread, nothing unacknowledged, quiet for as long as placement asks), and
 //! the byte counts, which are the same before the server was asked, after it answered, and once more right before the socket
-//! is ended. A statement that is sent in the ten or so microseconds between this last look and the end is lost.
+//! is ended. A statement that is sent in the ten or so microseconds between this last look and the end is lost; a look after which
+//! this process was interrupted is not the last.
 //!
 //! What nobody here can see is state that a session holds (temporary tables, locks, prepared statements, variables).
 //!
@@ -18,6 +19,7 @@ use crate::closed::Closed;
 use crate::tally::{Tally, Wanted};
 use fleet::{ListenerRole, ServerName, State};
 use std::collections::{BTreeMap, HashMap, HashSet};
+use std::io;
 use std::net::SocketAddr;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -98,7 +100,7 @@ impl Leaving {
         for name in overdue {
             let of = |l: &&Live| counts.of(l.session.target).is_some_and(|(server, _)| *server == name);
             let tally = sight.tallies.iter().find(|t| t.name == name);
-            let cut = live.iter().filter(of).filter(|l| end(bypass, l)).count();
+            let cut = live.iter().filter(of).filter(|l| end(bypass, l, end_anyway)).count();
             if let Some(tally) = tally {
                 tally.past.closed[Closed::DrainDeadline.index()].fetch_add(cut as u64, Relaxed);
                 tally.past.ended_by_us.fetch_add(cut as u64, Relaxed);
@@ -134,13 +136,13 @@ impl Leaving {
         now: Instant,
     ) {
         if want.deadline.is_some_and(|deadline| deadline <= now) {
-            close(bypass, want, theirs.iter().copied(), |_| true);
+            close(bypass, want, theirs.iter().copied(), end_anyway);
             return;
         }
         if !want.answers {
             let quiet = want.wanted.quiet.max(QUIET_ON_SILENT);
             let gone = |l: &&Live| answered_or_both_at_once(l) && !l.socket.busy && l.socket.quiet >= quiet;
-            close(bypass, want, theirs.iter().copied().filter(gone), Socket::is_unused_since);
+            close(bypass, want, theirs.iter().copied().filter(gone), Socket::end_if_unused_since);
             return;
         }
         let name = &want.tally.name;
@@ -154,7 +156,7 @@ impl Leaving {
                 self.refused.remove(name);
                 let before = self.asked.remove(name).map(|asked| asked.before).unwrap_or_default();
                 let may = |l: &&Live| may_end(l, &idle, want.wanted.quiet, &before);
-                close(bypass, want, theirs.iter().copied().filter(may), Socket::is_unused_since);
+                close(bypass, want, theirs.iter().copied().filter(may), Socket::end_if_unused_since);
             }
             Some(Some(Err(why))) => {
                 self.asked.remove(name);
@@ -270,12 +272,12 @@ fn answered_or_both_at_once(live: &Live) -> bool {
     live.socket.received_ago <= live.socket.sent_ago
 }
 
-/// Ends sessions while the quota lasts, those that were quiet for longest first, where a last look at each still says so.
+/// Ends sessions in this way while the quota lasts, those that were quiet for longest first.
 fn close<'a>(
     bypass: &Bypass,
     want: &Want,
     which: impl Iterator<Item = &'a Live>,
-    still: impl Fn(&Socket) -> bool,
+    how: fn(&Socket) -> io::Result<bool>,
 ) {
     let mut which: Vec<&Live> = which.collect();
     which.sort_by_key(|l| std::cmp::Reverse(l.socket.quiet));
@@ -284,7 +286,7 @@ fn close<'a>(
         if !wish.take() {
             return;
         }
-        if still(&live.socket) && end(bypass, live) {
+        if end(bypass, live, how) {
             want.tally.past.closed[want.wanted.why.index()].fetch_add(1, Relaxed);
             want.tally.past.ended_by_us.fetch_add(1, Relaxed);
             tracing::debug!(server = %want.tally.name, why = want.wanted.why.words(), "session past this process ended");
@@ -294,14 +296,22 @@ fn close<'a>(
     }
 }
 
-/// `false` when it had ended by itself, or cannot be ended.
-fn end(bypass: &Bypass, live: &Live) -> bool {
-    bypass.will_end(&live.session)
-        && live
-            .socket
-            .end()
-            .inspect_err(|error| tracing::debug!(%error, "a session could not be ended"))
-            .is_ok()
+/// `false` when it had ended by itself, was used meanwhile, or cannot be ended.
+fn end(bypass: &Bypass, live: &Live, how: fn(&Socket) -> io::Result<bool>) -> bool {
+    if !bypass.will_end(&live.session) {
+        return false;
+    }
+    let ended = how(&live.socket)
+        .inspect_err(|error| tracing::debug!(%error, "a session could not be ended"))
+        .unwrap_or(false);
+    if !ended {
+        bypass.will_not_end(&live.session);
+    }
+    ended
+}
+
+fn end_anyway(socket: &Socket) -> io::Result<bool> {
+    socket.end().map(|()| true)
 }
 
 fn live(bypass: &Bypass) -> Result<Vec<Live>, Error> {
