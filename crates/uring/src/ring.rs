@@ -1,5 +1,6 @@
 //! The ring itself: what is asked for, one call into the kernel, what came of it.
 
+mod near;
 mod sending;
 
 use crate::bell::Bell;
@@ -10,6 +11,7 @@ use crate::table::{Sending, Table};
 use io_uring::squeue::{Entry, Flags};
 use io_uring::types::Fd;
 use io_uring::{cqueue, opcode};
+use near::Order;
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, Shutdown};
 use std::collections::VecDeque;
@@ -52,6 +54,7 @@ pub struct Ring {
     leaving: Vec<u32>,
     /// Sends that were not taken at once.
     slow_sends: u64,
+    order: Order,
 }
 
 impl Ring {
@@ -78,6 +81,7 @@ impl Ring {
             told: 0,
             leaving: Vec::new(),
             slow_sends: 0,
+            order: Order::default(),
         };
         ring.listen();
         Ok(ring)
@@ -153,7 +157,7 @@ impl Ring {
 
     /// Requests that the kernel does not know of yet.
     pub fn waiting_requests(&mut self) -> usize {
-        self.uring.0.submission().len()
+        self.uring.0.submission().len() + self.order.waiting()
     }
 
     /// Starts everything that was asked for, sleeps until something has happened or `patience` is over, and fetches it.
@@ -185,11 +189,13 @@ impl Ring {
             self.leaving.drain(..).for_each(|number| self.table.release(number));
         }
         self.chunks.publish();
+        self.queue_last();
         let urgent = matches!(sleep, Sleep::AtMost(Duration::ZERO))
             || !self.events.is_empty()
             || !self.starved.is_empty()
             || self.told > 0;
         self.uring.enter(if urgent { Sleep::Not } else { sleep })?;
+        self.order.follow();
         if self.fetch() | mem::take(&mut self.rung_early) {
             self.listen();
         }
@@ -317,6 +323,7 @@ impl Ring {
 impl Drop for Ring {
     fn drop(&mut self) {
         self.table.close_all(&mem::take(&mut self.starved));
+        self.queue_last();
         for _ in 0..LAST_STEPS {
             self.bell.ring();
             let _ = self.uring.enter(Sleep::AtMost(LAST_STEP));

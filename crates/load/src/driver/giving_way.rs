@@ -1,8 +1,9 @@
 //! Whether a thread of a closed loop gives way to the servers, and how.
 //!
-//! Beside the servers, on the same cores, it sends a few statements and is interrupted by the threads that it has woken. There it costs
-//! less, and both cores have more to do, when it lets them go first: with the longest slice it is chosen later (`slice.rs`), and
-//! answers gather for a moment before it takes them (`sockets/ring.rs`). Whether it is so, the kernel tells: who shares a core is interrupted.
+//! Beside the servers, on the same cores, it sends a few statements and is interrupted by the threads that it has woken. Whether it is so,
+//! the kernel tells: who shares a core is interrupted. There it costs less to send what goes to servers on its own core first, wherever it is
+//! known where they are (over TCP). Where that is not known it costs less, and both cores have more to do, when it lets them
+//! go first: with the longest slice it is chosen later (`slice.rs`), and answers gather for a moment before it takes them (`sockets/ring.rs`).
 //!
 //! Who is not, either has its core for itself or the servers are scheduled in another group, as a service is: it is let in for each single
 //! answer, and mostly better off when it waits for many. Where the servers have room to spare it is not, since a closed loop whose
@@ -46,6 +47,7 @@ enum Way {
 #[derive(Debug, Default)]
 pub(super) struct GivingWay {
     may: bool,
+    gathers: bool,
     way: Way,
     better: Better,
     window: Window,
@@ -76,10 +78,10 @@ struct Switches {
 }
 
 impl GivingWay {
-    /// A phase begins at `now`, in ns, at first without. `may`: nobody has to be on time, and answers can gather. What was found out in
-    /// the phases before still holds.
-    pub(super) fn begin(&mut self, may: bool, now: u64) {
-        (self.may, self.time) = (may, 0);
+    /// A phase begins at `now`, in ns, at first without. `may`: nobody has to be on time. `gathers`: answers can. What was found out in the
+    /// phases before still holds.
+    pub(super) fn begin(&mut self, may: bool, gathers: bool, now: u64) {
+        (self.may, self.gathers, self.time) = (may, gathers, 0);
         self.set(Way::AsTheyCome);
         self.window = Window::begin(now);
     }
@@ -90,14 +92,16 @@ impl GivingWay {
         self.window.answers += 1;
     }
 
-    /// Looks, now and then, what is better; `now` in ns.
+    /// Looks, now and then, what is better; `now` in ns. `near_first` has the servers on this core served first from then on, and tells
+    /// whether it is known where any are.
     #[inline]
-    pub(super) fn look(&mut self, now: u64) {
+    pub(super) fn look(&mut self, now: u64, near_first: impl FnOnce() -> bool) {
         let since = now.saturating_sub(self.window.begun);
         if self.may && since >= WINDOW {
             self.time += if self.way == Way::AsTheyCome { 0 } else { since };
             let switches = Switches::of_this_thread();
-            let next = self.judge(switches.tell_of_a_crowd(self.window.switches), since);
+            let crowded = switches.tell_of_a_crowd(self.window.switches);
+            let next = self.judge(crowded, near_first(), since);
             self.set(next);
             self.window = Window::begin(now);
         }
@@ -120,9 +124,11 @@ impl GivingWay {
         self.time
     }
 
-    fn judge(&mut self, crowded: Option<bool>, since: u64) -> Way {
+    fn judge(&mut self, crowded: Option<bool>, ordered: bool, since: u64) -> Way {
         match crowded {
+            _ if !self.gathers => Way::AsTheyCome,
             None => self.way,
+            Some(true) if ordered => Way::AsTheyCome,
             Some(true) => Way::MostOfSent,
             Some(false) if self.window.answers < ENOUGH_ANSWERS => Way::AsTheyCome,
             Some(false) => {
@@ -190,34 +196,44 @@ mod tests {
     }
 
     #[test]
-    fn only_a_phase_that_allows_it_gives_way_and_only_in_a_crowd_at_once() {
-        for may in [false, true] {
+    fn only_a_phase_that_allows_it_gives_way_and_only_in_a_crowd_of_whom_nobody_knows_where_they_are_at_once()
+    {
+        for (may, gathers, ordered) in (0..8).map(|n| (n & 1 > 0, n & 2 > 0, n & 4 > 0)) {
             let mut giving_way = GivingWay::default();
-            giving_way.begin(may, WINDOW);
+            giving_way.begin(may, gathers, WINDOW);
+            let look = |giving_way: &mut GivingWay, now| {
+                let mut asked = false;
+                giving_way.look(now, || {
+                    asked = true;
+                    ordered
+                });
+                (asked, giving_way.gather(16))
+            };
             giving_way.window.switches.interrupted -= 100;
-            giving_way.look(2 * WINDOW - 1);
-            assert_eq!(giving_way.gather(16), Gather::One, "too early");
-            giving_way.look(2 * WINDOW);
-            assert_eq!(
-                giving_way.gather(16),
-                if may { Gather::MostOfSent { within: FOR_MOST_OF_SENT } } else { Gather::One }
-            );
+            assert_eq!(look(&mut giving_way, 2 * WINDOW - 1), (false, Gather::One), "too early");
+            let gives_way = may && gathers && !ordered;
+            let gather =
+                if gives_way { Gather::MostOfSent { within: FOR_MOST_OF_SENT } } else { Gather::One };
+            assert_eq!(look(&mut giving_way, 2 * WINDOW), (may, gather));
             giving_way.window.switches.slept -= 100;
-            giving_way.look(5 * WINDOW);
-            assert_eq!(giving_way.gather(16), Gather::One, "it sleeps now, and nothing is answered");
-            assert_eq!(giving_way.end(), if may { 3 * WINDOW } else { 0 });
+            assert_eq!(
+                look(&mut giving_way, 5 * WINDOW),
+                (may, Gather::One),
+                "it sleeps now, and nothing is answered"
+            );
+            assert_eq!(giving_way.end(), if gives_way { 3 * WINDOW } else { 0 });
         }
     }
 
     #[test]
     fn who_sleeps_tries_out_to_wait_for_most_of_what_is_under_way() {
         let mut giving_way = GivingWay::default();
-        giving_way.begin(true, 0);
+        giving_way.begin(true, true, 0);
         let mut seen = Vec::new();
         for window in 1..=100 {
             giving_way.window.switches.slept -= 100;
             (0..ENOUGH_ANSWERS).for_each(|_| giving_way.answered());
-            giving_way.look(window * WINDOW);
+            giving_way.look(window * WINDOW, || true);
             seen.push(giving_way.gather(16));
         }
         assert!(seen.contains(&Gather::Many { many: 10, within: GATHERING }) && seen.contains(&Gather::One));

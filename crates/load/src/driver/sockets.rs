@@ -134,6 +134,22 @@ impl Sockets {
         }
     }
 
+    /// From now on what goes to servers on this thread's core is sent first, on io_uring; to be asked for again now and then, since threads
+    /// move. Returns whether it is known where any of them is.
+    pub(super) fn near_first(&mut self) -> bool {
+        match self {
+            Self::Ring(ring) => ring.near_first(),
+            Self::Polled(_) => false,
+        }
+    }
+
+    /// From now on everything is sent in the order in which it came.
+    pub(super) fn as_asked(&mut self) {
+        if let Self::Ring(ring) = self {
+            ring.as_asked();
+        }
+    }
+
     /// Sends what is to be sent, and waits until something happens or `longest` has passed. Returns whether anything was
     /// sent or has happened.
     pub(super) fn wait(&mut self, longest: Duration, gather: Gather) -> Result<bool, LoadError> {

@@ -132,7 +132,7 @@ impl<'a> Thread<'a> {
         loop {
             let now = self.shared.now();
             self.roll_second(now);
-            self.giving_way.look(now);
+            self.giving_way.look(now, || self.sockets.near_first());
             self.open_some(now);
             let begun = self.tally.arrivals;
             let next = self.begin_due(now, phase);
@@ -172,7 +172,7 @@ impl<'a> Thread<'a> {
         }
         // Nobody has to be on time where each begins when it can: what counts there is how much gets done.
         let unhurried = matches!(phase.arrivals, Arrivals::Closed { think } if think.is_zero());
-        self.giving_way.begin(unhurried && self.sockets.gathers(), phase.start);
+        self.giving_way.begin(unhurried, self.sockets.gathers(), phase.start);
         for place in 0..self.clients.len() {
             let number = u64::from(self.clients[place].number);
             self.clients[place].reseed(phase.seed, number);
@@ -225,6 +225,7 @@ impl<'a> Thread<'a> {
         }
         self.tally.saturated_sends += self.sockets.saturated();
         self.tally.gave_way += self.giving_way.end();
+        self.sockets.as_asked();
         self.phase = None;
         let over = std::mem::replace(&mut self.second, Second::new(0));
         let _ = self.tell.send(Message::Second(over));

@@ -86,6 +86,18 @@ impl Ring {
 
     fn send_at_once(&mut self, token: Token, bytes: Outgoing) {
         let Some(socket) = self.table.at_mut(token.0) else { return };
+        socket.sending = Sending::AtOnce(bytes, None);
+        if self.order.is_for_the_end(socket.core) {
+            self.order.at_the_end(token.0);
+        } else {
+            self.queue_send(token.0);
+        }
+    }
+
+    /// Queues what a socket has to send at once.
+    pub(super) fn queue_send(&mut self, number: u32) {
+        let Some(socket) = self.table.at(number) else { return };
+        let Sending::AtOnce(bytes, _) = &socket.sending else { return };
         let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
         // All of it, or a failure with the count: only then the kernel reports it.
         let flags = flags.bits() as i32 | WAITALL;
@@ -93,10 +105,9 @@ impl Ring {
             .flags(flags)
             .build()
             .flags(Flags::SKIP_SUCCESS)
-            .user_data(Kind::AtOnce.tag(token.0));
-        socket.sending = Sending::AtOnce(bytes, None);
+            .user_data(Kind::AtOnce.tag(number));
         self.queue(&request);
-        self.at_once.push_back((self.queued, token.0));
+        self.at_once.push_back((self.queued, number));
     }
 
     /// A patient send has ended.

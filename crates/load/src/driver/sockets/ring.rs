@@ -11,6 +11,9 @@ use uring::{Event as Happened, Got, Ring, Size, Token, Unavailable};
 /// place of a cache.
 const SIZE: Size = Size { requests: 64, completions: 4096, chunks: 64, chunk_bytes: 16 * 1024 + 320 };
 
+/// Servers' places that are asked for at a time: all of a few clients', and of many each several times a second, for less than 1 % of the time.
+const PLACES: usize = 32;
+
 /// A ring and its sockets by number.
 #[derive(Debug)]
 pub(in super::super) struct Ringed {
@@ -65,6 +68,14 @@ impl Ringed {
 
     pub(super) fn gathers(&self) -> bool {
         self.ring.gathers()
+    }
+
+    pub(super) fn near_first(&mut self) -> bool {
+        self.ring.near_first(PLACES)
+    }
+
+    pub(super) fn as_asked(&mut self) {
+        self.ring.as_asked();
     }
 
     pub(super) fn wait(&mut self, longest: Duration, gather: Gather) -> Result<bool, LoadError> {
