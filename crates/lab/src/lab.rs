@@ -211,6 +211,15 @@ impl Lab {
         self.running.wait_for_all(replica, source, limit).await
     }
 
+    /// Waits until a user has no session on a server any more. Only then have all its statements been counted: the server counts one after it
+    /// has answered it, on a busy machine quite a while after.
+    ///
+    /// # Errors
+    /// There are some after `limit` still, or the server does not answer.
+    pub async fn wait_gone(&self, server: &str, user: &str, limit: Duration) -> Result<(), Error> {
+        self.running.server(server)?.wait_gone(user, limit).await
+    }
+
     /// Options for a connection from a zone over its link. Its source is what the kernel chooses; servers see 127.F.0.254.
     pub fn opts(&self, from: &str, server: &str, account: Account) -> Result<Opts, Error> {
         let address = self.reach(from, server)?;

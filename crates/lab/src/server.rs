@@ -156,6 +156,26 @@ impl Server {
         Conn::new(opts).await.map_err(|e| self.sql_error("connecting over its socket", e))
     }
 
+    /// Waits until a user has no session any more.
+    pub(crate) async fn wait_gone(&self, user: &str, limit: Duration) -> Result<(), Error> {
+        let deadline = Instant::now() + limit;
+        let mut conn = self.connect().await?;
+        loop {
+            let asked = "SELECT COUNT(*) FROM information_schema.processlist WHERE user = ?";
+            let found = conn.exec_first(asked, (user,)).await;
+            let left: u32 = found.map_err(|e| self.sql_error(asked, e))?.unwrap_or_default();
+            if left == 0 {
+                close(conn).await;
+                return Ok(());
+            }
+            if Instant::now() > deadline {
+                let what = format!("the end of the sessions of '{user}' on server {}", self.name());
+                return Err(Error::TooLate { what, limit, last: format!("{left} are left") });
+            }
+            tokio::time::sleep(POLL).await;
+        }
+    }
+
     /// Runs statements in order on one connection, all within `limit`.
     pub(crate) async fn run(&self, statements: &[String], limit: Duration) -> Result<(), Error> {
         let work = async {

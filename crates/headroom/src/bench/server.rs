@@ -93,6 +93,11 @@ impl Server {
         Ok(self.lab.heal(NAME).await?)
     }
 
+    /// Waits until every client has left: its statements have been counted.
+    pub(crate) async fn wait_gone(&self, limit: Duration) -> anyhow::Result<()> {
+        Ok(self.lab.wait_gone(NAME, ACCOUNT, limit).await?)
+    }
+
     /// A directory that goes away with the server.
     pub(crate) fn directory(&self) -> &Path {
         self.lab.dir()

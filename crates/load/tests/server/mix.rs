@@ -5,7 +5,6 @@
 use crate::stand::Stand;
 use load::Distribution;
 use load::workload::{Protocol, sysbench};
-use mysql_async::Conn;
 use mysql_async::prelude::Queryable;
 use std::collections::BTreeMap;
 use std::process::{Command, Stdio};
@@ -36,24 +35,10 @@ async fn run_sysbench(stand: &Stand, workload: &str, more: &[&str]) {
     assert!(output.status.success(), "sysbench: {}", String::from_utf8_lossy(&output.stdout));
 }
 
-/// The server counts a statement after it has answered it, on a busy machine quite a while after; those of sessions that are over are counted.
-async fn everybody_has_left(stand: &Stand, root: &mut Conn) {
-    let user = stand.account().user;
-    let sessions = "SELECT COUNT(*) FROM information_schema.processlist WHERE user = ?";
-    for _ in 0..500 {
-        let left: Option<u32> = root.exec_first(sessions, (&user,)).await.unwrap();
-        if left == Some(0) {
-            return;
-        }
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
-    panic!("sessions of '{user}' are still there after 10 s");
-}
-
 /// Statements by digest since the last call, without those of others.
 async fn digests(stand: &Stand) -> BTreeMap<String, u64> {
+    stand.lab.wait_gone("a1", &stand.account().user, Duration::from_secs(10)).await.unwrap();
     let mut root = stand.root().await;
-    everybody_has_left(stand, &mut root).await;
     let found: Vec<(String, u64)> = root
         .query(
             "SELECT DIGEST_TEXT, COUNT_STAR FROM performance_schema.events_statements_summary_by_digest \

@@ -19,7 +19,6 @@ use mysql_async::prelude::Queryable;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 const ROWS: u32 = 10_000;
 /// sysbench's events, for the statements and for the keys: ten keys an event.
@@ -29,7 +28,6 @@ const KEY_EVENTS: u32 = 2000;
 const SECONDS: u32 = 2;
 /// Two samples of one law differ by as much once in a thousand times.
 const LEAST_P: f64 = 0.001;
-const LOOK_AGAIN: Duration = Duration::from_millis(20);
 /// All of them together, about.
 pub(super) const ABOUT_SECONDS: u32 = 100;
 
@@ -97,12 +95,12 @@ impl Compared<'_> {
     }
 
     async fn mix(&self, session: &mut Conn, workload: &str) -> anyhow::Result<Mix> {
-        digests(session).await?;
+        self.digests(session).await?;
         let arguments = sysbench::events(self.server.address, ROWS, workload, EVENTS, "special");
         self.sysbench(&arguments).await?;
-        let theirs = digests(session).await?;
+        let theirs = self.digests(session).await?;
         let headroom_events = self.headroom(workload, "special", false).await?;
-        let ours = digests(session).await?;
+        let ours = self.digests(session).await?;
         let mut all: BTreeMap<String, (u64, u64)> = BTreeMap::new();
         theirs.into_iter().for_each(|(digest, count)| all.entry(digest).or_default().0 = count);
         ours.into_iter().for_each(|(digest, count)| all.entry(digest).or_default().1 = count);
@@ -110,6 +108,12 @@ impl Compared<'_> {
         let same = all.values().all(|(theirs, ours)| theirs * headroom_events == ours * events);
         let workload = workload.to_owned();
         Ok(Mix { workload, sysbench_events: events, headroom_events, digests: all, same })
+    }
+
+    /// Statements by digest since the last call, all of them counted.
+    async fn digests(&self, session: &mut Conn) -> anyhow::Result<BTreeMap<String, u64>> {
+        self.server.wait_gone(super::GRACE).await?;
+        digests(session).await
     }
 
     async fn keys(&self, session: &mut Conn, distribution: &'static str) -> anyhow::Result<Keys> {
@@ -151,22 +155,8 @@ impl Compared<'_> {
     }
 }
 
-/// The server counts a statement after it has answered it, on a busy machine quite a while after; those of sessions that are over are counted.
-async fn everybody_has_left(session: &mut Conn) -> anyhow::Result<()> {
-    let sessions = "SELECT COUNT(*) FROM information_schema.processlist WHERE user = ?";
-    tokio::time::timeout(super::GRACE, async {
-        while session.exec_first::<u32, _, _>(sessions, (sysbench::ACCOUNT,)).await? != Some(0) {
-            tokio::time::sleep(LOOK_AGAIN).await;
-        }
-        anyhow::Ok(())
-    })
-    .await
-    .context("clients that have ended still have sessions on the server")?
-}
-
 /// Statements by digest since the last call.
 async fn digests(session: &mut Conn) -> anyhow::Result<BTreeMap<String, u64>> {
-    everybody_has_left(session).await?;
     let found: Vec<(String, u64)> = session
         .query(format!(
             "SELECT DIGEST_TEXT, COUNT_STAR FROM performance_schema.events_statements_summary_by_digest \
