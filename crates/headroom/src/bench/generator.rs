@@ -7,7 +7,7 @@
 //! | the same, the server on the last core and the client on the first | the same, as on two machines |
 //! | point selects over a unix socket, and by 64 clients | how much of that is TCP's, and what more answers at a time spare |
 //! | the null server, the client pinned to one core | how much one core can send at most |
-//! | the null server in an open loop, about a quarter of that | the generator's own part of a latency, asleep between arrivals and with `--busy` |
+//! | the null server in an open loop that takes half of the core | the generator's own part of a latency, asleep between arrivals and with `--busy` |
 //! | a server that stands still for 500 ms once (`freeze.rs`) | who sees it, and who does not |
 //! | statements by digest, keys by chi-square (`likeness.rs`) | that it is the same load |
 //!
@@ -61,8 +61,6 @@ use std::time::Duration;
 
 const GRACE: Duration = Duration::from_secs(45);
 const QUIET_LOOK: Duration = Duration::from_secs(2);
-/// The generator's own latency is looked at with this share of what one core can send.
-const OWN_LATENCY_SHARE: f64 = 0.25;
 
 /// Flags of `headroom bench load`.
 #[derive(Args, Clone, Debug)]
@@ -161,6 +159,7 @@ struct OwnLatency {
     p99_ms: f64,
     lateness_p99_ms: f64,
     /// Of each latency what the generator itself added, where it is known: begun late, read late.
+    own_p95_ms: Option<f64>,
     own_p99_ms: Option<f64>,
     /// The share of answers that took longer than [`promises::OWN_P99_US`].
     beyond: f64,
@@ -295,7 +294,7 @@ async fn measure(args: &GeneratorArgs, tools: &[PathBuf; 2], server: &Server) ->
             measured.samples.iter().rev().find(|s| s.case == Case::OneCore && s.tool == Tool::Headroom);
         if let Some(most) = most.map(|sample| sample.qps) {
             for busy in [false, true] {
-                measured.own_latency.push(site.own_latency(most * OWN_LATENCY_SHARE, busy).await?);
+                measured.own_latency.push(site.own_latency(most, busy).await?);
             }
         }
     }
@@ -328,8 +327,8 @@ impl GeneratorArgs {
     /// How many loads, and for how many seconds more.
     fn loads(&self) -> (u32, u32) {
         let cases = self.cases();
-        // Its own latency asleep and busy.
-        let open = if cases.contains(&Case::OneCore) { 2 } else { 0 };
+        // Its own latency asleep and busy, and as long again the machine alone.
+        let open = if cases.contains(&Case::OneCore) { 4 } else { 0 };
         let more = if self.is_whole() { likeness::ABOUT_SECONDS + 3 * (freeze::SECONDS + 1) } else { 0 };
         (self.rounds * (2 * cases.len() as u32 + open), more)
     }

@@ -128,9 +128,10 @@ impl<'a> Thread<'a> {
         self.begin_phase(phase);
         let cpu = cpu_time();
         // Busy threads use all of their CPU: what they looked for in vain is not work.
-        let mut vain = 0;
+        let (mut vain, mut idle_since) = (0, None);
         loop {
             let now = self.shared.now();
+            vain += idle_since.take().map_or(0, |since| now - since);
             self.roll_second(now);
             self.giving_way.look(now, || self.sockets.near_first());
             self.open_some(now);
@@ -145,9 +146,7 @@ impl<'a> Thread<'a> {
             let until = if now < phase.end { until.min(phase.end) } else { until };
             let until = until.min(self.second_ends());
             let work = self.wait(until, now)?;
-            if self.shared.busy && !work && self.tally.arrivals == begun {
-                vain += self.shared.now() - now;
-            }
+            idle_since = (self.shared.busy && !work && self.tally.arrivals == begun).then_some(now);
         }
         self.end_phase(phase);
         self.tally.cpu = cpu_time().saturating_sub(cpu).saturating_sub(vain);

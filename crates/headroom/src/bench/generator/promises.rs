@@ -82,7 +82,12 @@ fn own_latency(own: &[OwnLatency]) -> Vec<Promise> {
     let mut promises = vec![promise("null server at half of a core, --busy", whole, where_from)];
     if own.iter().any(|own| own.own_p99_ms.is_some()) {
         let part = us(|own| own.own_p99_ms);
-        promises.push(promise("of that the generator's own, begun late and read late", part, String::new()));
+        let more = format!(
+            " (p95 {:.0} us; the machine alone: p99 {:.0} us)",
+            us(|own| own.own_p95_ms),
+            us(|own| Some(own.machine.p99_us / 1e3))
+        );
+        promises.push(promise("of that the generator's own, begun late and read late", part, more));
     }
     promises
 }

@@ -17,6 +17,12 @@ use std::time::Duration;
 use tokio::io::AsyncReadExt;
 use tokio::process::Command;
 
+/// A core's share at which the generator's own latency is asked for.
+const HALF: f64 = 0.5;
+/// About so much of what one core can send takes that; a short load tells it better.
+const GUESS: f64 = 0.25;
+const GUESS_SECONDS: u32 = 1;
+
 /// Where and with what everything is measured.
 pub(super) struct Site<'a> {
     pub(super) args: &'a GeneratorArgs,
@@ -31,7 +37,7 @@ impl Site<'_> {
         let target = null.as_ref().map_or(self.server.address, NullServer::address);
         let arguments = match tool {
             Tool::Sysbench => self.sysbench(case, target),
-            Tool::Headroom => self.headroom(case, target, &[]),
+            Tool::Headroom => self.headroom(case, target, self.args.seconds, &[]),
         };
         let program = match tool {
             Tool::Sysbench => self.tools[0].clone(),
@@ -74,22 +80,21 @@ impl Site<'_> {
         Ok(Sample { round, case, tool, qps, client_cpu_us, client_user_us, server_cpu_us, p50_ms, p99_ms })
     }
 
-    pub(super) async fn own_latency(&self, rate: f64, busy: bool) -> anyhow::Result<OwnLatency> {
+    /// Its own latency at a rate that takes it half of a core. `qps` is the most that one core can send.
+    pub(super) async fn own_latency(&self, qps: f64, busy: bool) -> anyhow::Result<OwnLatency> {
         let last = std::thread::available_parallelism().map_or(0, |cores| usize::from(cores) - 1);
         let time = Duration::from_secs(u64::from(self.args.seconds));
         let machine =
             tokio::task::spawn_blocking(move || stalls::look([0, last], time, OWN_P99_US)).await??;
         let null = null(Service::Immediate)?;
-        let rate = rate.round().max(100.0);
-        let mut open = vec!["--rate".to_owned(), rate.to_string()];
-        open.extend(busy.then(|| "--busy".to_owned()));
-        let (text, _) = self
-            .client(&ourselves()?, self.headroom(Case::OneCore, null.address(), &open), Place::FirstCore)
-            .await?;
-        let found = outcome(&text)?;
+        let guess = qps * GUESS;
+        let found = self.open_loop(null.address(), guess, busy, GUESS_SECONDS).await?;
+        let rate = (guess * HALF / figure(&found, "/generator/cpu_share")?.max(HALF * guess / qps)).round();
+        let found = self.open_loop(null.address(), rate, busy, self.args.seconds).await?;
         let response: Times = serde_json::from_value(found["response"].clone())?;
         let all = response.whole().context("headroom's histogram cannot be read")?;
         let within = all.count_between(0, (OWN_P99_US * 1e3) as u64);
+        let own = |name: &str| found.pointer(&format!("/generator/own/{name}")).and_then(Value::as_f64);
         Ok(OwnLatency {
             busy,
             rate,
@@ -98,10 +103,24 @@ impl Site<'_> {
             p95_ms: response.p95_ms,
             p99_ms: response.p99_ms,
             lateness_p99_ms: figure(&found, "/generator/lateness/p99_ms")?,
-            own_p99_ms: found.pointer("/generator/own/p99_ms").and_then(Value::as_f64),
+            own_p95_ms: own("p95_ms"),
+            own_p99_ms: own("p99_ms"),
             beyond: 1.0 - within as f64 / all.len().max(1) as f64,
             machine,
         })
+    }
+
+    async fn open_loop(
+        &self,
+        null: SocketAddr,
+        rate: f64,
+        busy: bool,
+        seconds: u32,
+    ) -> anyhow::Result<Value> {
+        let mut open = vec!["--rate".to_owned(), rate.round().max(100.0).to_string()];
+        open.extend(busy.then(|| "--busy".to_owned()));
+        let arguments = self.headroom(Case::OneCore, null, seconds, &open);
+        outcome(&self.client(&ourselves()?, arguments, Place::FirstCore).await?.0)
     }
 
     fn sysbench(&self, case: Case, target: SocketAddr) -> Vec<String> {
@@ -116,12 +135,12 @@ impl Site<'_> {
         arguments
     }
 
-    fn headroom(&self, case: Case, target: SocketAddr, more: &[String]) -> Vec<String> {
+    fn headroom(&self, case: Case, target: SocketAddr, seconds: u32, more: &[String]) -> Vec<String> {
         let given = [
             ("--distribution", "uniform".to_owned()),
             ("--table-size", self.args.rows.to_string()),
             ("--clients", clients(case).to_string()),
-            ("--time", format!("{}s", self.args.seconds)),
+            ("--time", format!("{seconds}s")),
         ];
         let server = match case {
             Case::PointSelectsSocket => self.server.socket.display().to_string(),

@@ -58,10 +58,12 @@ pub(super) fn markdown(report: &Report) -> String {
         ">p99 us",
         ">over 50 us",
         ">begun late, p99 us",
-        ">begun or read late, p99 us",
+        ">begun or read late, p95 us",
+        ">p99 us",
         ">machine alone p99 us",
         ">over 50 us",
     ];
+    let us = |ms: Option<f64>| ms.map_or_else(|| "-".to_owned(), |ms| format!("{:.0}", ms * 1e3));
     let rows = report.own_latency.iter().map(|own| {
         vec![
             if own.busy { "--busy" } else { "sleeps" }.to_owned(),
@@ -72,7 +74,8 @@ pub(super) fn markdown(report: &Report) -> String {
             format!("{:.0}", own.p99_ms * 1e3),
             format!("{:.2} %", own.beyond * 100.0),
             format!("{:.0}", own.lateness_p99_ms * 1e3),
-            own.own_p99_ms.map_or_else(|| "-".to_owned(), |ms| format!("{:.0}", ms * 1e3)),
+            us(own.own_p95_ms),
+            us(own.own_p99_ms),
             format!("{:.0}", own.machine.p99_us),
             format!("{:.2} %", own.machine.beyond * 100.0),
         ]

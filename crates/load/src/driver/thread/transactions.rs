@@ -61,7 +61,7 @@ impl Thread<'_> {
     }
 
     /// Begins what is due; returns when the next is, if there is a next and a client for it.
-    pub(super) fn begin_due(&mut self, now: u64, phase: &Phase) -> Option<u64> {
+    pub(super) fn begin_due(&mut self, mut now: u64, phase: &Phase) -> Option<u64> {
         match &phase.arrivals {
             Arrivals::Closed { .. } => loop {
                 let Reverse((at, place)) = *self.thinking.peek()?;
@@ -91,6 +91,8 @@ impl Thread<'_> {
                 let Some(place) = free else { return Some(u64::MAX) };
                 let arrival = self.schedule.as_mut()?.take();
                 self.begin(place, at, now, Some(arrival.number));
+                // The next of a burst begins later by what it took to send this one.
+                now = self.shared.now();
             },
         }
     }
