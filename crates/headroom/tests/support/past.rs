@@ -3,9 +3,12 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot do its next step has failed")]
 #![allow(dead_code, reason = "each test that shares this uses a part of it")]
 
+#[path = "connecting.rs"]
+mod connecting;
 #[path = "route.rs"]
 pub(crate) mod route;
 
+use connecting::Connecting;
 use lab::{Change, Fault, Lab};
 use mysql_async::Conn;
 use mysql_async::prelude::Queryable;
@@ -14,9 +17,7 @@ use route::{Route, connect};
 use rustix::process::Signal;
 use serde_json::Value;
 use std::io::Write;
-use std::net::{SocketAddr, SocketAddrV4, TcpStream};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
 pub(crate) fn root() -> bool {
@@ -198,7 +199,7 @@ pub(crate) async fn a_drained_server_is_left_idle_first(lab: &Lab, route: &Route
 /// New connections all the while, and one that stays: killed, stopped and started again, headroom loses none.
 pub(crate) async fn restarts_lose_no_connection(lab: &Lab, route: &mut Route) {
     let mut kept = connect(lab, route.reader).await.unwrap();
-    let load = Load::start(lab, route.reader);
+    let load = Connecting::start(lab, route.reader);
     for signal in [Signal::KILL, Signal::TERM] {
         load.some_more().await;
         route.signal(signal);
@@ -239,7 +240,7 @@ pub(crate) async fn a_take_over_loses_no_connection(lab: &Lab, route: &mut Route
     };
     let mut kept = connect_past(lab, route).await;
     kept.query_drop("BEGIN").await.unwrap();
-    let load = Load::start(lab, route.reader);
+    let load = Connecting::start(lab, route.reader);
     load.some_more().await;
     route.take_over();
     ready(route).await;
@@ -343,45 +344,6 @@ pub(crate) async fn switched_off_the_listener_serves(lab: &Lab, route: &Route) {
     assert_eq!(again.status.code(), Some(1));
     kept.disconnect().await.unwrap();
     relayed.disconnect().await.unwrap();
-}
-
-/// Connects, asks and leaves, over and over, in the background.
-struct Load {
-    stop: Arc<AtomicBool>,
-    done: Arc<AtomicU64>,
-    task: tokio::task::JoinHandle<mysql_async::Result<()>>,
-}
-
-impl Load {
-    fn start(lab: &Lab, address: SocketAddrV4) -> Self {
-        let (stop, done) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
-        let (ended, counted, opts) =
-            (stop.clone(), done.clone(), options(lab, *address.ip(), address.port()));
-        let task = tokio::spawn(async move {
-            while !ended.load(Relaxed) {
-                let mut session = Conn::new(opts.clone()).await?;
-                session.query_drop("SELECT 1").await?;
-                session.disconnect().await?;
-                counted.fetch_add(1, Relaxed);
-            }
-            Ok(())
-        });
-        Self { stop, done, task }
-    }
-
-    /// Returns when some more connections have been made; when one has failed, `end` says so.
-    async fn some_more(&self) {
-        let (before, deadline) = (self.done.load(Relaxed), Instant::now() + LIMIT);
-        while self.done.load(Relaxed) < before + 30 && !self.task.is_finished() {
-            assert!(Instant::now() < deadline, "connections hang");
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
-    }
-
-    async fn end(self) {
-        self.stop.store(true, Relaxed);
-        self.task.await.unwrap().expect("every connection works, whether headroom runs or not");
-    }
 }
 
 pub(crate) async fn ready(route: &Route) {
