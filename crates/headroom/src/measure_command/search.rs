@@ -10,9 +10,6 @@ use std::time::{Duration, Instant};
 
 /// After a trial that lost too much, the server gets this long to work off what was begun.
 const SETTLE: Duration = Duration::from_secs(1);
-/// The search is given up when trials in a row that did not count took as long as so many full ones. The short ones of the beginning
-/// get more than three chances: one stall of the machine decides them.
-const PATIENCE: f64 = 3.0;
 /// The warm-up's keys and moments: none that a trial has.
 const WARM_UP_SEED: u64 = 1 << 40;
 
@@ -35,8 +32,8 @@ pub(crate) struct Course<'a> {
     /// The moments of the first trial; each has its own.
     seed: u64,
     begun: Instant,
-    /// Seconds of trials in a row that did not count.
-    unsound: f64,
+    /// Trials in a row that did not count.
+    unsound: u32,
     /// What it found so far.
     pub(crate) found: Found,
 }
@@ -96,7 +93,7 @@ impl Search {
             load.send(&Arrivals::poisson(self.goal.start), warm_up, seed ^ WARM_UP_SEED, stop, |_| ())?;
         }
         let found = Found { trials, ..Found::default() };
-        Ok(Course { search: self, load, seed, begun: Instant::now(), unsound: 0.0, found })
+        Ok(Course { search: self, load, seed, begun: Instant::now(), unsound: 0, found })
     }
 
     fn line(&self, trial: &Trial, trials: &[Trial]) -> String {
@@ -154,7 +151,7 @@ impl Course<'_> {
         }
         match Trial::of(&outcome, rate, seconds, search.objective) {
             Ok(trial) => {
-                self.unsound = 0.0;
+                self.unsound = 0;
                 if let Some(file) = &search.file {
                     file.keep(&trial)?;
                 }
@@ -168,9 +165,8 @@ impl Course<'_> {
                 let why = format!("{rate:.1} a second: {why}");
                 say(&format!("does not count: {why}"));
                 found.voided.push(why.clone());
-                self.unsound += seconds;
-                // Rounding is no reason for one more.
-                if self.unsound > PATIENCE * search.goal.trial - search.goal.short / 2.0 {
+                self.unsound += 1;
+                if self.unsound >= search.goal.chances(seconds) {
                     found.refused = Some(why);
                     return Ok(false);
                 }

@@ -205,6 +205,15 @@ fn what_trials_cannot_tell_is_no_figure() {
     assert!(matches!(goal.doubt(&trials, &found), Some(Doubt::Coarse { .. })), "{found:?}");
 }
 
+#[test]
+fn short_trials_get_more_chances_to_count_than_full_ones() {
+    for seconds in [1, 5, 10, 60] {
+        let trial = Duration::from_secs(seconds);
+        let goal = Goal::new(Objective::parse("p99 < 15ms").unwrap(), trial, 100.0, 1e6);
+        assert_eq!([goal.trial, goal.short].map(|seconds| goal.chances(seconds)), [3, 9]);
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 

@@ -1,11 +1,8 @@
 //! The tracker against scripted sessions that it cannot follow, or that end: each says why.
 
-use crate::script::{Script, framed, greeting, login, ok};
+use crate::script::{IDLE, PLAIN, Script, framed, greeting, login, ok};
 use wire::tracker::{ClosedBecause, LostBecause, OpaqueBecause, Side};
-use wire::{Capabilities, ErrPacket, Phase, Status, Tracker};
-
-const PLAIN: Capabilities = Capabilities::ORDINARY.with(Capabilities::LOCAL_FILES);
-const IDLE: Status = Status::AUTOCOMMIT;
+use wire::{Capabilities, ErrPacket, Phase, Tracker};
 
 #[test]
 fn a_flood_of_commands_sent_ahead_is_refused_to_be_followed() {

@@ -1,11 +1,10 @@
 //! What an observer hears: the same however the stream is split, with the counts of the script.
 
 use crate::recordings::exchanges;
-use crate::script::Script;
+use crate::script::{IDLE, Script};
 use wire::{Capabilities, Command, Finish, Observer, Start, Status, Tracker, packet};
 
 const NO_EOF: Capabilities = Capabilities::ORDINARY.with(Capabilities::DEPRECATE_EOF);
-const IDLE: Status = Status::AUTOCOMMIT;
 
 /// Everything heard, in words; texts whole.
 #[derive(Default)]

@@ -1,11 +1,9 @@
 //! The tracker against scripted sessions: the turns that recordings do not take.
 
-use crate::script::{Script, framed, greeting, login, ok};
+use crate::script::{IDLE, PLAIN, Script, framed, greeting, login, ok};
 use wire::{Capabilities, Command, ErrPacket, Phase, Status, Sticky, Tracker};
 
-const PLAIN: Capabilities = Capabilities::ORDINARY.with(Capabilities::LOCAL_FILES);
 const NO_EOF: Capabilities = PLAIN.with(Capabilities::DEPRECATE_EOF);
-const IDLE: Status = Status::AUTOCOMMIT;
 const MORE: Status = Status::AUTOCOMMIT.with(Status::MORE_RESULTS_EXISTS);
 
 #[test]

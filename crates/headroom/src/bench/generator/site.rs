@@ -87,9 +87,9 @@ impl Site<'_> {
         let machine =
             tokio::task::spawn_blocking(move || stalls::look([0, last], time, OWN_P99_US)).await??;
         let null = null(Service::Immediate)?;
-        let guess = qps * GUESS;
+        let guess = (qps * GUESS).round();
         let found = self.open_loop(null.address(), guess, busy, GUESS_SECONDS).await?;
-        let rate = (guess * HALF / figure(&found, "/generator/cpu_share")?.max(HALF * guess / qps)).round();
+        let rate = (guess * HALF / figure(&found, "/generator/cpu_share")?).min(qps).round();
         let found = self.open_loop(null.address(), rate, busy, self.args.seconds).await?;
         let response: Times = serde_json::from_value(found["response"].clone())?;
         let all = response.whole().context("headroom's histogram cannot be read")?;
@@ -110,6 +110,7 @@ impl Site<'_> {
         })
     }
 
+    /// What headroom says of an open loop of so many a second.
     async fn open_loop(
         &self,
         null: SocketAddr,
@@ -117,7 +118,7 @@ impl Site<'_> {
         busy: bool,
         seconds: u32,
     ) -> anyhow::Result<Value> {
-        let mut open = vec!["--rate".to_owned(), rate.round().max(100.0).to_string()];
+        let mut open = vec!["--rate".to_owned(), rate.to_string()];
         open.extend(busy.then(|| "--busy".to_owned()));
         let arguments = self.headroom(Case::OneCore, null, seconds, &open);
         outcome(&self.client(&ourselves()?, arguments, Place::FirstCore).await?.0)
