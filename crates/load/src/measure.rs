@@ -109,8 +109,10 @@ const LAPSE: f64 = 0.02;
 const LAPSE_SHORT: f64 = 0.25;
 /// The limit may lie so many times above and below whatever was tried.
 const BEYOND: f64 = 4.0;
-/// A search is given up when trials in a row that do not count took as long as so many full ones.
+/// A search is given up when trials in a row that do not count took as long as so many full ones,
 const PATIENCE: f64 = 3.0;
+/// and, where the reason may pass by itself, at least so many seconds: a host's bad minute does not end a search of ten.
+const PATIENCE_PASSING: f64 = 120.0;
 /// Odds of nine to one, as a logarithm.
 const NINE: f64 = 2.197_224_577_336_219_6;
 /// Trials that a search needs as a rule, before anything is known.
@@ -179,10 +181,12 @@ impl Goal {
         Next::Send { rate: belief.most_telling(LAPSE).min(self.most), seconds: self.trial }
     }
 
-    /// How many trials of so many seconds in a row may not count before the search is given up: the short ones of its beginning get more
-    /// chances, since one stall of the machine decides them.
-    pub fn chances(&self, seconds: f64) -> u32 {
-        (PATIENCE * self.trial / seconds).round().max(1.0) as u32
+    /// How many trials of so many seconds in a row may not count before the search is given up, the last of them for this reason. The short
+    /// ones of its beginning get more chances, since one stall of the machine decides them.
+    pub fn chances(&self, seconds: f64, why: &Unsound) -> u32 {
+        let patience = PATIENCE * self.trial;
+        let patience = if why.lasts() { patience } else { patience.max(PATIENCE_PASSING) };
+        (patience / seconds).round().max(1.0) as u32
     }
 
     /// The rate of the next short trial, while there has not been a good one and a bad one.

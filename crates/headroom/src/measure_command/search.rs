@@ -162,12 +162,18 @@ impl Course<'_> {
                 }
             }
             Err(why) => {
-                let why = format!("{rate:.1} a second: {why}");
-                say(&format!("does not count: {why}"));
-                found.voided.push(why.clone());
                 self.unsound += 1;
-                if self.unsound >= search.goal.chances(seconds) {
-                    found.refused = Some(why);
+                let chances = search.goal.chances(seconds, &why);
+                let why = format!("{rate:.1} a second: {why}");
+                say(&format!(
+                    "does not count ({} of {chances} in a row that end the search): {why}",
+                    self.unsound
+                ));
+                if self.unsound >= chances {
+                    found.refused = Some(format!("{} trials in a row did not count; {why}", self.unsound));
+                }
+                found.voided.push(why);
+                if found.refused.is_some() {
                     return Ok(false);
                 }
                 std::thread::sleep(SETTLE);

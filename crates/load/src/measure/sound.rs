@@ -83,6 +83,16 @@ pub enum Unsound {
     },
 }
 
+impl Unsound {
+    /// Whether the next trial will find the same: what is too small stays so, while noise, warming up and restarts pass.
+    pub fn lasts(&self) -> bool {
+        match self {
+            Self::Busy { .. } | Self::Saturated { .. } => true,
+            Self::Generator { .. } | Self::Drifting { .. } | Self::Restarted { .. } => false,
+        }
+    }
+}
+
 pub(super) fn check(trial: &Trial, outcome: &Outcome, objective: Objective) -> Result<(), Unsound> {
     let generator = &outcome.generator;
     if generator.reconnects * 2 >= u64::from(outcome.clients) {

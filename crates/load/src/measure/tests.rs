@@ -206,11 +206,14 @@ fn what_trials_cannot_tell_is_no_figure() {
 }
 
 #[test]
-fn short_trials_get_more_chances_to_count_than_full_ones() {
-    for seconds in [1, 5, 10, 60] {
+fn what_may_pass_by_itself_is_waited_for_and_what_lasts_is_not() {
+    let (full, noisy) = (Unsound::Busy { share: 0.9 }, Unsound::Restarted { lost: 8, clients: 8 });
+    for (seconds, lasting, passing) in [(1, [3, 9], [120, 360]), (5, [3, 9], [24, 72]), (60, [3, 9], [3, 9])]
+    {
         let trial = Duration::from_secs(seconds);
         let goal = Goal::new(Objective::parse("p99 < 15ms").unwrap(), trial, 100.0, 1e6);
-        assert_eq!([goal.trial, goal.short].map(|seconds| goal.chances(seconds)), [3, 9]);
+        let chances = |why| [goal.trial, goal.short].map(|seconds| goal.chances(seconds, why));
+        assert_eq!((chances(&full), chances(&noisy)), (lasting, passing), "trials of {seconds} s");
     }
 }
 
