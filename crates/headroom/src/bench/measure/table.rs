@@ -112,13 +112,13 @@ fn repeated(searches: &[&Searched]) -> Option<Promise> {
     rates.sort_by(f64::total_cmp);
     let apart = rates.first().zip(rates.last()).map(|(least, most)| most / least - 1.0);
     let without = searches.len() - rates.len();
-    let measured = match apart {
-        None => "no figure".to_owned(),
-        Some(apart) => {
-            let without = if without > 0 { format!(", {without} without a figure") } else { String::new() };
-            format!("{}: {:.1} % apart{without}", all.join(", "), apart * 100.0)
-        }
-    };
+    let mut measured = if rates.is_empty() { "no figure".to_owned() } else { all.join(", ") };
+    if let Some(apart) = apart.filter(|_| rates.len() > 1) {
+        measured += &format!(": {:.1} % apart", apart * 100.0);
+    }
+    if without > 0 && !rates.is_empty() {
+        measured += &format!(", {without} without a figure");
+    }
     Some(Promise {
         asked: format!(
             "{}, {}: {} searches at most {:.0} % apart",
