@@ -228,7 +228,9 @@ async fn connect_past(lab: &Lab, route: &Route) -> Conn {
             }
             tokio::time::sleep(POLL).await;
         }
-        assert!(Instant::now() < deadline, "no session goes past to a2\n{}", route.words());
+        let status = route.status();
+        let told = (routing(&status, "a2"), &status["listeners"][0]);
+        assert!(Instant::now() < deadline, "no session goes past to a2: {told:?}\n{}", route.words());
         session.disconnect().await.unwrap();
     }
 }
