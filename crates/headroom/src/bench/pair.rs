@@ -5,6 +5,8 @@
 //! the other rests. What is compared is a **block**: sessions made anew, then some turns; a block gives one ratio, because
 //! sessions that stay where the scheduler put them err alike in all turns of a block.
 //!
+//! With `--before` an earlier program is the other way: what a change costs, relayed and bypassed.
+//!
 //! The router of a way lives as long as its comparison. Its CPU is counted in both turns: what it uses while nothing comes by it is
 //! its own housekeeping, what it uses beyond that is the price of what goes by.
 
@@ -58,6 +60,9 @@ pub(crate) struct PairArgs {
     /// Only these comparisons.
     #[arg(long, value_enum, value_delimiter = ',')]
     only: Vec<What>,
+    /// An earlier headroom program: this one is compared with it, relayed and with zero-hop, insight on.
+    #[arg(long, value_name = "PROGRAM")]
+    before: Option<PathBuf>,
     /// Rows of the table.
     #[arg(long, default_value_t = 100_000, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     rows: u32,
@@ -85,6 +90,7 @@ enum What {
     ZeroHop,
     InsightPast,
     InsightRelayed,
+    Before,
 }
 
 /// What is held against what.
@@ -99,6 +105,10 @@ enum Comparison {
     InsightPast { clients: u32 },
     /// Insight on against off, through the relay.
     InsightRelayed { clients: u32 },
+    /// This program against the earlier one, through the relay.
+    BeforeRelayed { clients: u32 },
+    /// This program against the earlier one, sessions bypass both.
+    BeforeZeroHop { clients: u32 },
 }
 
 /// Both ways over the turns of a block.
@@ -143,6 +153,9 @@ struct Report {
 
 /// Measures, writes the run's directory, prints the tables; "no" when a promise was missed.
 pub(crate) async fn run(mut args: PairArgs) -> anyhow::Result<ExitCode> {
+    if args.only.contains(&What::Before) && args.before.is_none() {
+        return Err(anyhow!("--only before compares with an earlier program: name it with --before"));
+    }
     if args.quick {
         (args.blocks, args.turn) = (2, 100);
     }
@@ -210,10 +223,13 @@ impl PairArgs {
                 let zero_hop = |clients: &u32| Comparison::ZeroHop { clients: *clients };
                 comparisons.extend(self.clients.iter().map(zero_hop));
                 comparisons.push(Comparison::InsightPast { clients });
+                comparisons.extend(self.before.iter().map(|_| Comparison::BeforeZeroHop { clients }));
             }
             Err(why) => warnings.push(format!("no zero-hop here: {why}")),
         }
         comparisons.push(Comparison::InsightRelayed { clients });
+        let relayed = |clients: &u32| Comparison::BeforeRelayed { clients: *clients };
+        comparisons.extend(self.before.iter().flat_map(|_| self.clients.iter().map(relayed)));
         comparisons.retain(|comparison| self.only.is_empty() || self.only.contains(&comparison.what()));
         (comparisons, warnings)
     }
@@ -242,26 +258,34 @@ impl PairArgs {
         let (at, options) = (sysbench::target(server.address), self.options());
         tokio::task::spawn_blocking(move || load::tables::prepare(&at, &options, 2, 1, |_| ())).await??;
         let directory = server.directory().join("bench");
-        std::fs::create_dir(&directory).context("making a directory for configurations")?;
-        let site = |number: u16| Site {
-            server: server.address,
-            option_file: server.option_file(),
-            first_port: self.port + number * PORTS,
-            directory: directory.clone(),
-            cores: machine.cores,
-            sessions,
-            haproxy: PathBuf::new(),
-            haproxy_newer: None,
-            mysql_router: None,
-            headroom: PathBuf::new(),
+        let site = |number: u16| -> anyhow::Result<Site> {
+            // Of their own, or the two programs would write one configuration and have one another's pins.
+            let directory = directory.join(number.to_string());
+            std::fs::create_dir_all(&directory).context("making a directory for configurations")?;
+            Ok(Site {
+                server: server.address,
+                option_file: server.option_file(),
+                first_port: self.port + number * PORTS,
+                directory,
+                cores: machine.cores,
+                sessions,
+                haproxy: PathBuf::new(),
+                haproxy_newer: None,
+                mysql_router: None,
+                headroom: PathBuf::new(),
+            })
         };
         let ourselves = std::env::current_exe().context("finding our own program")?;
-        let sites = [0, 1].map(|number| Site { headroom: ourselves.clone(), ..site(number) });
         let mut blocks = Vec::new();
         for comparison in comparisons {
             let [ours, other] = comparison.subjects();
-            let mut ours = Running::start(ours, &sites[0]).await?;
-            let other = Running::start(other, &sites[1]).await?;
+            let program = match comparison {
+                Comparison::BeforeRelayed { .. } | Comparison::BeforeZeroHop { .. } => self.before.as_ref(),
+                _ => None,
+            };
+            let other_program = program.unwrap_or(&ourselves).clone();
+            let mut ours = Running::start(ours, &Site { headroom: ourselves.clone(), ..site(0)? }).await?;
+            let other = Running::start(other, &Site { headroom: other_program, ..site(1)? }).await?;
             let router = ours.pid()?;
             for number in 0..self.blocks {
                 tokio::time::sleep(REST).await;
@@ -335,6 +359,7 @@ impl Comparison {
             Self::ZeroHop { .. } => What::ZeroHop,
             Self::InsightPast { .. } => What::InsightPast,
             Self::InsightRelayed { .. } => What::InsightRelayed,
+            Self::BeforeRelayed { .. } | Self::BeforeZeroHop { .. } => What::Before,
         }
     }
 
@@ -343,7 +368,9 @@ impl Comparison {
             Self::Control { clients }
             | Self::ZeroHop { clients }
             | Self::InsightPast { clients }
-            | Self::InsightRelayed { clients } => clients,
+            | Self::InsightRelayed { clients }
+            | Self::BeforeRelayed { clients }
+            | Self::BeforeZeroHop { clients } => clients,
         }
     }
 
@@ -354,6 +381,8 @@ impl Comparison {
             Self::ZeroHop { .. } => [Subject::HeadroomZeroHop, Subject::Direct],
             Self::InsightPast { .. } => [Subject::HeadroomZeroHopInsight, Subject::HeadroomZeroHop],
             Self::InsightRelayed { .. } => [Subject::Headroom, Subject::HeadroomInsightOff],
+            Self::BeforeRelayed { .. } => [Subject::Headroom, Subject::Headroom],
+            Self::BeforeZeroHop { .. } => [Subject::HeadroomZeroHopInsight, Subject::HeadroomZeroHopInsight],
         }
     }
 }

@@ -29,6 +29,11 @@ pub(super) fn promises(rows: &[Row]) -> Vec<Promise> {
                 let without = "those without";
                 ratio(row, "QPS", row.qps, Bound::AtLeast(INSIGHT), without).into_iter().collect()
             }
+            Comparison::BeforeRelayed { .. } | Comparison::BeforeZeroHop { .. } => {
+                let qps = not_worse(row, "QPS", row.qps, |(_, high)| high >= 1.0);
+                let p99 = not_worse(row, "p99", row.p99, |(low, _)| low <= 1.0);
+                [qps, p99].into_iter().flatten().collect()
+            }
         })
         .collect()
 }
@@ -38,6 +43,18 @@ fn ratio(row: &Row, figure: &str, ratio: Option<Ratio>, bound: Bound, of: &str) 
     let verdict = bound.verdict(mean, interval);
     let asked = format!("{}: {figure} {} x {of}", name(row.comparison), bound.words());
     Some(Promise::new(&asked, format!("{}: {verdict}", text(ratio)), verdict == MET))
+}
+
+/// A change is clearly worse when all of its interval is; one that reaches to the other side proves nothing.
+fn not_worse(
+    row: &Row,
+    figure: &str,
+    ratio: Option<Ratio>,
+    holds: fn((f64, f64)) -> bool,
+) -> Option<Promise> {
+    let interval = ratio?.interval?;
+    let asked = format!("{}: {figure} not worse beyond its interval", name(row.comparison));
+    Some(Promise::new(&asked, text(ratio), holds(interval)))
 }
 
 fn no_cpu(row: &Row) -> Option<Promise> {
@@ -107,6 +124,8 @@ fn name(comparison: Comparison) -> String {
         Comparison::ZeroHop { .. } => "zero-hop against direct",
         Comparison::InsightPast { .. } => "insight on against off, past the router",
         Comparison::InsightRelayed { .. } => "insight on against off, relayed",
+        Comparison::BeforeRelayed { .. } => "this program against the earlier one, relayed",
+        Comparison::BeforeZeroHop { .. } => "this program against the earlier one, bypassed",
     };
     let clients = comparison.clients();
     format!("{what}, {clients} client{}", if clients == 1 { "" } else { "s" })
@@ -155,5 +174,8 @@ mod tests {
         assert!(zero_hop((0.90, 0.92))[0].measured.ends_with("missed"));
         assert_eq!(met(promises(&[row(Comparison::InsightPast { clients: 16 }, (0.951, 1.0))])), [true]);
         assert_eq!(promises(&[row(Comparison::Control { clients: 16 }, (0.5, 0.6))]), []);
+        let before = |qps| promises(&[row(Comparison::BeforeRelayed { clients: 16 }, qps)]);
+        assert_eq!(met(before((0.95, 1.01))), [true, true], "an interval that has no change in it");
+        assert_eq!(met(before((0.95, 0.99))), [false, true], "clearly slower");
     }
 }
