@@ -4,7 +4,7 @@ export PATH := $(CURDIR)/target/rust/bin:$(HOME)/.cargo/bin:$(PATH):/usr/local/g
 export CARGO_TERM_PROGRESS_WHEN ?= auto
 
 .DEFAULT_GOAL := help
-.PHONY: help install build demo test test-mysql test-mariadb test-drivers bench bench-load bench-verdict bench-agent bench-soak lint fuzz clean-lab
+.PHONY: help install build demo test test-mysql test-mariadb test-drivers bench bench-load bench-verdict bench-agent bench-soak lint audit fuzz clean-lab
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' $(MAKEFILE_LIST) | column -t -s '|' 2>/dev/null \
@@ -68,6 +68,9 @@ bench-soak: ## an hour under load with faults: no byte changed, memory flat (SOA
 lint: ## formatting, clippy, licences and bans
 	@scripts/install.sh build
 	@scripts/lint.sh
+
+audit: ## dependencies against the advisory database (cargo-deny and a network; before each release, and daily)
+	@scripts/audit.sh
 
 fuzz: ## a minute for each parser's fuzz target (FUZZ_SECONDS=60, or FUZZ_RUNS=1000000; nightly Rust and cargo-fuzz)
 	@scripts/fuzz.sh
