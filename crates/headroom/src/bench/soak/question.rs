@@ -198,13 +198,38 @@ mod tests {
         }
     }
 
+    /// The number that follows `after` in a statement.
+    fn number(text: &str, after: &str) -> Option<u32> {
+        let rest = text.split_once(after)?.1;
+        let digits = rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len());
+        rest[..digits].parse().ok()
+    }
+
     #[test]
     fn every_question_lies_within_the_table() {
         for shape in Shape::ALL {
-            for number in 0..shape.count() {
-                let (text, key) = Question { shape, number }.statement();
+            for number_of_shape in 0..shape.count() {
+                let (text, key) = Question { shape, number: number_of_shape }.statement();
                 assert_eq!(text.contains('?'), key.is_some(), "{text}");
+                assert!(text.contains(&format!("{DATABASE}.soak ")), "another table: {text}");
+                // Keys are 0 to ROWS - 1, without a gap: a range of n rows must begin n before the end.
+                let first = key.or_else(|| number(&text, "id >= ")).or_else(|| number(&text, "id = "));
+                let first = first.unwrap_or_else(|| panic!("no key: {text}"));
+                let rows = number(&text, "LIMIT ").unwrap_or(1);
+                assert!(
+                    rows > 0 && first + rows <= ROWS,
+                    "{first} and {rows} rows are not in {ROWS}: {text}"
+                );
             }
+        }
+    }
+
+    #[test]
+    fn the_questions_of_a_shape_differ() {
+        for shape in Shape::ALL {
+            let all = (0..shape.count()).map(|number| Question { shape, number }.statement());
+            let different: std::collections::HashSet<_> = all.collect();
+            assert_eq!(different.len(), shape.count() as usize, "{shape:?}");
         }
     }
 }
