@@ -93,20 +93,20 @@ pub const FAULTS: &[FaultWords] = &[
     row("kill", "start", None, Fault::Kill, "kill -9: connections break, new ones are refused"),
     row("stop", "start", None, Fault::Stop, "shut down in order"),
     row("freeze", "thaw", None, Fault::Freeze, "SIGSTOP: accepts connections, answers nobody"),
+    row("blackhole", "deliver", None, Fault::Blackhole, "accepts, delivers nothing (server or zone:zone)"),
+    row("drop", "answer", None, Fault::Drop, "no answer to connect (server or zone:zone)"),
+    row("refuse", "accept", None, Fault::Refuse, "refuses new connections (server or zone:zone)"),
     row(
-        "blackhole",
-        "deliver",
-        None,
-        Fault::Blackhole,
-        "links accept and deliver nothing (server or zone:zone)",
+        "lag",
+        "catch-up",
+        Some("<seconds>"),
+        Fault::Lag { seconds: 0 },
+        "a replica is late by whole seconds",
     ),
-    row("drop", "answer", None, Fault::Drop, "connect hangs, nothing is delivered (server or zone:zone)"),
-    row("refuse", "accept", None, Fault::Refuse, "links refuse new connections (server or zone:zone)"),
-    row("lag", "catch-up", Some("<seconds>"), Fault::Lag { seconds: 0 }, "a replica applies changes late"),
     row("read-only", "read-write", None, Fault::ReadOnly, "the primary refuses writes"),
     row("writable", "not-writable", None, Fault::Writable, "a replica takes writes beside the primary"),
     row("stop-applier", "start-applier", None, Fault::StopApplier, "a replica receives and does not apply"),
-    row("promote", "demote", None, Fault::Promote, "a replica becomes the primary, the old one read-only"),
+    row("promote", "demote", None, Fault::Promote, "a replica takes over, the old one is read-only"),
     row("promote-alone", "demote", None, Fault::PromoteAlone, "a second primary; nobody follows it"),
     row(
         "slow",
@@ -161,6 +161,16 @@ impl Fault {
 
     fn words(self) -> &'static FaultWords {
         FAULTS.iter().find(|w| w.fault.is_same_kind(self)).unwrap_or(&FAULTS[0])
+    }
+
+    /// What its value may be, where its name does not say so.
+    const fn limits(self) -> &'static str {
+        match self {
+            // As the servers' MASTER_DELAY.
+            Self::Lag { .. } => "; the seconds are whole: lag 1",
+            Self::Slow { .. } => "; from 0 to 60000",
+            _ => "",
+        }
     }
 
     fn with_value(self, value: &str) -> Option<Self> {
@@ -230,10 +240,10 @@ impl FromStr for Change {
             return match (row.value, value) {
                 (None, None) => Ok(Self::Begin(row.fault)),
                 (Some(name), Some(value)) => {
-                    let hint = || wrong(Some(format!(" ({word} {name})")));
+                    let hint = || wrong(Some(format!(" ({word} {name}{})", row.fault.limits())));
                     row.fault.with_value(value).map(Self::Begin).ok_or_else(hint)
                 }
-                (Some(name), None) => Err(wrong(Some(format!(" ({word} {name})")))),
+                (Some(name), None) => Err(wrong(Some(format!(" ({word} {name}{})", row.fault.limits())))),
                 (None, Some(_)) => Err(wrong(Some(format!(" ({word} takes no value)")))),
             };
         }
@@ -315,8 +325,9 @@ mod tests {
     fn what_is_no_fault_is_answered_with_what_would_be() {
         for (text, part) in [
             ("explode", "freeze (ended by thaw)"),
-            ("lag", "(lag <seconds>)"),
-            ("lag many", "(lag <seconds>)"),
+            ("lag", "(lag <seconds>; the seconds are whole"),
+            ("lag 0.2", "(lag <seconds>; the seconds are whole: lag 1)"),
+            ("slow -1", "(slow <ms>; from 0 to 60000)"),
             ("kill 9", "takes no value"),
         ] {
             assert!(text.parse::<Change>().unwrap_err().to_string().contains(part), "{text}");
