@@ -1,6 +1,7 @@
 //! The command line: what can be asked for, with the help texts. What the flags mean is in the module of each command.
 
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use crate::help_text;
+use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 use fleet::Address;
 use ipnet::IpNet;
 use std::net::SocketAddr;
@@ -8,7 +9,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 const EXIT_CODES: &str = "\
-Exit codes: 0 done; 1 the answer is no (no primary known, refused); 2 error; 64 the command line was not understood.
+Exit codes: 0 done; 1 the answer is no (no primary known, a bottleneck, figures that must not be used, refused); 2 error; 64 wrong command line.
+
 Guides: docs/guide/. Every option of the configuration file: headroom.example.toml.";
 
 /// Reads go to the nearest MySQL or MariaDB replica that has room.
@@ -17,11 +19,19 @@ Guides: docs/guide/. Every option of the configuration file: headroom.example.to
 /// each application, asks the servers themselves who is primary, how far behind and where the reads come from, and
 /// gives every new connection the nearest server with room. Authentication passes through end to end.
 #[derive(Parser, Debug)]
-#[command(name = "headroom", version, after_help = EXIT_CODES, max_term_width = 110)]
+#[command(name = "headroom", version = crate::version::VERSION, after_help = EXIT_CODES, max_term_width = 110)]
 pub(crate) struct Cli {
     /// What to do.
     #[command(subcommand)]
     pub(crate) command: Command,
+}
+
+/// Reads the command line.
+///
+/// # Errors
+/// It is not understood, or it asks for help; the error's text is what to print.
+pub(crate) fn parse() -> Result<Cli, clap::Error> {
+    Cli::from_arg_matches(&help_text::fit(Cli::command()).try_get_matches()?)
 }
 
 /// What to do.
@@ -33,7 +43,7 @@ pub(crate) enum Command {
     Fleet(FleetArgs),
     /// Ask a running `headroom route` how things stand.
     Status(StatusArgs),
-    /// Name what holds this host and its servers up, with evidence.
+    /// Name the bottleneck of this host and of its servers, with evidence.
     Watch(crate::watch_command::WatchArgs),
     /// Measure what this host can do at most: disk, CPUs, memory, the way to each server.
     Probe(Box<crate::probe_command::ProbeArgs>),
@@ -45,13 +55,13 @@ pub(crate) enum Command {
     Drain(DrainArgs),
     /// Let a drained server take sessions again.
     Undrain(UndrainArgs),
-    /// What lets connections go straight to a server, past headroom: show it, remove it.
+    /// What lets connections bypass the router and go straight to a server: show it, remove it.
     #[command(subcommand)]
     ZeroHop(crate::zero_hop_command::ZeroHopCommand),
     /// Real servers with replication, zones, distance and faults on this machine.
     #[command(subcommand)]
     Lab(LabCommand),
-    /// Send a workload to servers or routers and say what came of it.
+    /// Send a workload to servers or routers and report rates, latencies and errors.
     #[command(subcommand)]
     Load(crate::load_command::LoadCommand),
     /// Find the largest rate that still meets an objective.
@@ -80,8 +90,8 @@ Examples:
 Password: never on the command line, where every user of the machine could read it. From the configuration
 (password_file, password_env), from the option file (~/.my.cnf or --option-file), from HEADROOM_PASSWORD or MYSQL_PWD.
 
-Signals: HUP reads the configuration file again (a bad one is refused and the old one stays); USR2 starts this program
-anew (a newer version, if it has been replaced), which takes over; TERM and INT stop taking connections and wait for
+Signals: HUP reads the configuration file again (a bad one is rejected, keeping the previous one); USR2 starts this program
+again (a newer version, if it has been replaced), which takes over; TERM and INT stop taking connections and wait for
 sessions to become idle; a second one stops at once.";
 
 /// Give every new connection the nearest server that has room.
@@ -121,7 +131,7 @@ pub(crate) struct RouteArgs {
     #[arg(long, value_name = "FORMAT", default_value = "text")]
     pub(crate) log_format: LogFormat,
     /// What is logged: error, warn, info, debug, or per part (router=debug) [default: $HEADROOM_LOG, else info].
-    #[arg(long, value_name = "FILTER")]
+    #[arg(long, value_name = "FILTER", value_parser = crate::log_filter::right)]
     pub(crate) log: Option<String>,
 }
 
@@ -218,7 +228,7 @@ Examples:
   headroom drain db3 --deadline 10s     after ten seconds also sessions in a transaction are closed
   headroom undrain db3                  afterwards
 
-It is the one running router that is told; run it on each application host.";
+This concerns one running router; run it on each application host.";
 
 /// Empty a server: no new sessions, and the present ones leave when they can.
 ///
@@ -273,7 +283,6 @@ fn admin_flag(text: &str) -> Result<AdminFlag, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clap::CommandFactory;
 
     #[test]
     fn the_table_of_flags_is_sound() {

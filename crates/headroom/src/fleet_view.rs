@@ -54,16 +54,26 @@ pub(crate) fn text(fleet: &FleetView, paint: Paint) -> String {
     }
     let mut text = if fleet.servers.is_empty() { "No server is known.\n".to_owned() } else { table.text() };
     text.push('\n');
-    text.push_str(&summary(fleet, paint));
+    // The table has each server's reason already.
+    let silent =
+        !fleet.servers.is_empty() && fleet.servers.iter().all(|server| server.state_because.is_some());
+    text.push_str(&summary_because(fleet, silent.then_some("no server answers"), paint));
     text
 }
 
 /// The lines below the table: writer, own zone, demand, remarks.
 pub(crate) fn summary(fleet: &FleetView, paint: Paint) -> String {
-    let mut text = match (&fleet.writer, &fleet.writer_unknown_because) {
-        (Some(writer), _) => format!("Writes go to {}.", paint.bold(writer)),
-        (None, why) => {
-            paint.red(&format!("No primary is known: {}.", why.as_deref().unwrap_or("nothing was said")))
+    summary_because(fleet, None, paint)
+}
+
+/// The same with another reason why no primary is known.
+fn summary_because(fleet: &FleetView, because: Option<&str>, paint: Paint) -> String {
+    let why = fleet.writer_unknown_because.as_deref();
+    let mut text = match &fleet.writer {
+        Some(writer) => format!("Writes go to {}.", paint.bold(writer)),
+        None => {
+            let why = because.or(why).unwrap_or("no reason is known");
+            paint.red(&format!("No primary is known: {why}."))
         }
     };
     text.push_str(&match &fleet.own_zone {
@@ -80,10 +90,12 @@ pub(crate) fn summary(fleet: &FleetView, paint: Paint) -> String {
         text.push_str(&if fleet.demand.idle {
             format!("{} ({}).\n", capitalised(&fleet.demand.source), shares.join(", "))
         } else {
-            format!("Reads are born in {} (by {}{rate}).\n", shares.join(", "), fleet.demand.source)
+            format!("Reads from zone {} (by {}{rate}).\n", shares.join(", "), fleet.demand.source)
         });
     }
-    for remark in &fleet.remarks {
+    // That there is no writer, and why, stands above.
+    let said = why.map(|why| format!("no writer: {why}"));
+    for remark in fleet.remarks.iter().filter(|remark| Some(*remark) != said.as_ref()) {
         text.push_str(&format!("{} {remark}\n", paint.yellow("!")));
     }
     text
@@ -247,6 +259,26 @@ mod tests {
         assert!(lines[1].starts_with("z-primary"), "{text}");
         assert!(lines[2].contains("silent") && lines[2].contains("no greeting within 1s"), "{text}");
         assert!(text.contains("Writes go to z-primary."), "{text}");
+    }
+
+    #[test]
+    fn an_error_is_told_once() {
+        let mut snapshot = Snapshot::empty(Instant::now());
+        let mut refused = Server::unasked(ServerName::new("db1"), Address::tcp("db1", 3306));
+        refused.state = State::Failing { why: "Access denied".to_owned() };
+        snapshot.servers = vec![refused];
+        let why = "no server answers (db1: Access denied)".to_owned();
+        snapshot.remarks = vec![format!("no writer: {why}"), "another remark".to_owned()];
+        snapshot.writer = WriterStatus::Unknown { why };
+        let fleet = view(&snapshot, Instant::now());
+        let text = text(&fleet, Paint::off());
+        assert_eq!(text.matches("Access denied").count(), 1, "{text}");
+        assert!(
+            text.contains("No primary is known: no server answers.") && text.contains("another remark"),
+            "{text}"
+        );
+        // Without the table the reason is needed.
+        assert_eq!(summary(&fleet, Paint::off()).matches("Access denied").count(), 1);
     }
 
     #[test]

@@ -12,6 +12,7 @@ use tracing_subscriber::EnvFilter;
 /// The filter cannot be understood.
 pub(crate) fn start(format: LogFormat, filter: Option<&str>) -> anyhow::Result<()> {
     let filter = filter.unwrap_or("info");
+    crate::log_filter::right(filter).map_err(|why| anyhow::anyhow!("HEADROOM_LOG: {why}"))?;
     let filter = EnvFilter::try_new(filter).map_err(|error| {
         anyhow::anyhow!(
             "--log {filter}: {error}; write a level (warn, info, debug) or part=level (router=debug)"

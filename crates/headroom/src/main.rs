@@ -12,6 +12,7 @@ mod environment;
 mod exit;
 mod fleet_command;
 mod fleet_view;
+mod help_text;
 mod insight_metrics;
 mod insight_view;
 mod interrupted;
@@ -19,6 +20,7 @@ mod key;
 mod lab_command;
 mod load_command;
 mod log;
+mod log_filter;
 mod machine;
 mod measure_command;
 mod metrics;
@@ -43,17 +45,17 @@ mod terminal;
 mod token;
 mod top;
 mod upgrade;
+mod version;
 mod view;
 mod watch_command;
 mod web;
 mod zero_hop_command;
 
-use clap::Parser;
 use std::process::ExitCode;
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> ExitCode {
-    let cli = match cli::Cli::try_parse() {
+    let cli = match cli::parse() {
         Ok(cli) => cli,
         Err(error) => {
             let _ = error.print();
@@ -82,8 +84,8 @@ async fn main() -> ExitCode {
         cli::Command::Bench(args) => bench::run(args).await,
     };
     outcome.unwrap_or_else(|error| {
-        terminal::complain(&format!("headroom: {error:#}"));
-        let usage = error.downcast_ref::<source::SourceError>().is_some_and(source::SourceError::is_usage);
-        if usage { exit::usage() } else { exit::error() }
+        terminal::complain(&format!("headroom: {}", exit::reason(&error)));
+        let source = error.downcast_ref::<source::SourceError>().is_some_and(source::SourceError::is_usage);
+        if source || error.is::<exit::UsageError>() { exit::usage() } else { exit::error() }
     })
 }

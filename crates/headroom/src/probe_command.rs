@@ -134,6 +134,12 @@ pub(crate) async fn run(args: ProbeArgs, environment: &Environment) -> anyhow::R
         let store = store.context("no home directory is known; name the history with --store")?;
         let probes = of_host(&store, &host(), 20)?;
         show(&args, &probes, || probes.iter().map(text::one).collect())?;
+        if probes.is_empty() {
+            terminal::complain(&format!(
+                "headroom: the history has no probe of this host ({}); headroom probe --directory DIR makes one",
+                host()
+            ));
+        }
         return Ok(if probes.is_empty() { exit::no() } else { exit::DONE });
     }
     let before = machine::cpu_times();

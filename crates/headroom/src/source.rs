@@ -29,12 +29,15 @@ pub(crate) enum SourceError {
          (headroom.example.toml shows every option; ./headroom.toml and /etc/headroom/headroom.toml are found unasked)"
     )]
     Nothing,
+    /// Servers are named and no listener.
+    #[error("no client could come: name a listener with --reader 127.0.0.1:3306 or --writer 127.0.0.1:3307")]
+    NoListener,
 }
 
 impl SourceError {
     /// Whether the command line is at fault.
     pub(crate) fn is_usage(&self) -> bool {
-        matches!(self, Self::Nothing)
+        matches!(self, Self::Nothing | Self::NoListener)
     }
 }
 
@@ -145,9 +148,7 @@ fn with_listeners(sourced: Sourced) -> Result<Sourced, SourceError> {
 fn from_flags(args: &RouteArgs) -> Result<Config, SourceError> {
     let wrong = |text: &str| Err(SourceError::Wrong(text.to_owned()));
     if args.reader.is_empty() && args.writer.is_empty() {
-        return wrong(
-            "no client could come: name a listener with --reader 127.0.0.1:3306 or --writer 127.0.0.1:3307",
-        );
+        return Err(SourceError::NoListener);
     }
     let readers = args.reader.iter().map(|address| (address, ListenerRole::Reader));
     let writers = args.writer.iter().map(|address| (address, ListenerRole::Writer));

@@ -1,4 +1,4 @@
-//! `headroom watch`: this host and its servers, each with what holds it up, and `headroom agent`: the same for other
+//! `headroom watch`: this host and its servers, each with its bottleneck, and `headroom agent`: the same for other
 //! programs.
 
 mod agent;
@@ -12,6 +12,7 @@ mod metrics;
 mod page;
 mod promise;
 mod router;
+mod screen;
 mod station;
 mod text;
 mod view;
@@ -51,7 +52,7 @@ pub(crate) async fn run(args: WatchArgs, environment: &Environment) -> anyhow::R
     if let Some(agents) = Agents::of(&args.agents, environment)? {
         return tokio::select! {
             outcome = watch_agents(agents, &args, Paint::for_stdout(environment)) => outcome,
-            () = interrupted::interrupted() => Ok(exit::DONE),
+            () = interrupted::interrupted() => stopped(&args),
         };
     }
     let Sight { fleet, router, objectives, .. } = sight_of(&args.sight, environment)?;
@@ -63,10 +64,16 @@ pub(crate) async fn run(args: WatchArgs, environment: &Environment) -> anyhow::R
     let paint = Paint::for_stdout(environment);
     let outcome = tokio::select! {
         outcome = watch_station(&station, &args, paint) => outcome,
-        () = interrupted::interrupted() => Ok(exit::DONE),
+        () = interrupted::interrupted() => stopped(&args),
     };
     station.stop().await;
     outcome
+}
+
+/// Whoever follows has seen enough; whoever asked for one answer has none.
+fn stopped(args: &WatchArgs) -> anyhow::Result<ExitCode> {
+    anyhow::ensure!(!args.once, "interrupted before the window was over; there is no answer");
+    Ok(exit::DONE)
 }
 
 async fn watch_station(station: &Station, args: &WatchArgs, paint: Paint) -> anyhow::Result<ExitCode> {
@@ -78,7 +85,7 @@ async fn watch_station(station: &Station, args: &WatchArgs, paint: Paint) -> any
         let view = views.borrow_and_update().clone();
         return show_once(&view, args.json, paint);
     }
-    show(views, args.json, paint).await
+    show(views, None, args.json, paint).await
 }
 
 /// The agents have watched all along: their windows are full.
@@ -97,9 +104,10 @@ async fn watch_agents(agents: Agents, args: &WatchArgs, paint: Paint) -> anyhow:
     };
     let agents = Arc::new(agents);
     let followed = Followed::start(&agents);
-    let shown = show(followed.views.clone(), args.json, paint);
-    let Some(listener) = listener else { return shown.await };
-    terminal::complain(&format!("the page: http://{}/", listener.local_addr()?));
+    let Some(listener) = listener else { return show(followed.views.clone(), None, args.json, paint).await };
+    let page = format!("the page: http://{}/", listener.local_addr()?);
+    terminal::complain(&page);
+    let shown = show(followed.views.clone(), Some(page), args.json, paint);
     tokio::select! {
         shown = shown => shown,
         served = hosts::page::serve(listener, agents, &followed) => served.map(|()| exit::DONE),
@@ -107,27 +115,31 @@ async fn watch_agents(agents: Agents, args: &WatchArgs, paint: Paint) -> anyhow:
 }
 
 fn show_once(view: &WatchView, json: bool, paint: Paint) -> anyhow::Result<ExitCode> {
+    let nothing = view.nothing_of_servers();
+    let first = nothing.as_ref().map(|why| paint.red(&format!("There are no figures of any server: {why}")));
     if json {
+        first.iter().for_each(|line| terminal::complain(line));
         terminal::print_json(view)?;
     } else {
-        terminal::print(&text::text(view, paint))?;
+        let first = first.map_or_else(String::new, |line| line + "\n\n");
+        terminal::print(&(first + &text::text(view, paint)))?;
+    }
+    // What was asked for is not known: whether this host has a bottleneck does not answer it.
+    if nothing.is_some() {
+        return Ok(exit::error());
     }
     Ok(if view.has_bottleneck() { exit::no() } else { exit::DONE })
 }
 
-async fn show(mut views: Views, json: bool, paint: Paint) -> anyhow::Result<ExitCode> {
-    let live = std::io::stdout().is_terminal() && !json;
+async fn show(mut views: Views, note: Option<String>, json: bool, paint: Paint) -> anyhow::Result<ExitCode> {
+    if std::io::stdout().is_terminal() && std::io::stdin().is_terminal() && !json {
+        return screen::run(views, note, paint).await.map(|()| exit::DONE);
+    }
     let log = Lines::new(if json { missing_as_json } else { missing_in_words });
     let mut said = String::new();
     loop {
         views.changed().await?;
         let view = views.borrow_and_update().clone();
-        if live {
-            // Home, the text, and what was longer before is wiped.
-            let page = text::text(&view, paint).replace('\n', "\x1b[K\n");
-            terminal::print(&format!("\x1b[H{page}\x1b[J"))?;
-            continue;
-        }
         let lines = if json { serde_json::to_string(&*view)? + "\n" } else { text::lines(&view) };
         if json || lines != said {
             match log.write(&mut std::io::stdout().lock(), lines.as_bytes()) {

@@ -89,7 +89,7 @@ async fn again(
                 }
                 tracing::info!("configuration read again");
             }
-            Err(error) => tracing::error!("configuration refused, the one of before stays: {error:#}"),
+            Err(error) => tracing::error!("reload rejected, keeping the previous configuration: {error:#}"),
         }
     }
 }

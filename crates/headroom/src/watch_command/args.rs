@@ -37,7 +37,7 @@ Nothing is written to a server. Evidence of a host (CPU, disk, packets) is read 
 the verdict stands on what they say themselves, unless an agent there is asked. The agents' token: --agent-token-file,
 else HEADROOM_AGENT_TOKEN. With --once exit code 1 when a bottleneck is named.";
 
-/// Name what holds this host and its servers up, with evidence.
+/// Name the bottleneck of this host and of its servers, with evidence.
 ///
 /// Reads this host from /proc and each server of the fleet once a second, and names the bottleneck of each: how sure,
 /// on which figures, what would be next, what to try. Without one: how much of the tightest ceiling is used.
@@ -73,7 +73,7 @@ Examples:
 
 Token: never on the command line, where every user of the machine could read it. From --token-file, else
 HEADROOM_AGENT_TOKEN. Certificate, key and token are read again when the files change, and on HUP, which reads the
-configuration file again too; bad ones are refused and the ones of before stay.";
+configuration file again too; bad ones are rejected and the previous ones stay in force.";
 
 /// What `watch` shows, for other programs: JSON and OpenMetrics, on loopback or with a token and TLS.
 #[derive(Args, Debug, Clone)]

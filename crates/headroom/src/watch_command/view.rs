@@ -133,6 +133,19 @@ pub(crate) struct NamedView {
 }
 
 impl WatchView {
+    /// Why nothing is known of any of the servers that should be watched; `None` when something is, or when there are none.
+    pub(crate) fn nothing_of_servers(&self) -> Option<String> {
+        let unknown = |server: &ServerWatch| server.sample.is_none();
+        if self.servers.is_empty() || !self.servers.iter().all(unknown) {
+            return None;
+        }
+        let why = |server: &ServerWatch| {
+            let why = server.unanswered.as_deref().unwrap_or("no answer within the window");
+            format!("{}: {why}", server.name)
+        };
+        Some(self.servers.iter().map(why).collect::<Vec<_>>().join("; "))
+    }
+
     /// Whether any verdict names a bottleneck.
     pub(crate) fn has_bottleneck(&self) -> bool {
         let hosts = self.hosts.iter().map(|host| &host.verdict);
@@ -221,6 +234,21 @@ pub(super) mod tests {
         let finding =
             Finding { name, load: 1.0, weight: 1.0, ceiling: None, evidence: Vec::new(), who: None };
         verdict(&Verdict { bottleneck: Some(finding), ..Verdict::default() })
+    }
+
+    #[test]
+    fn servers_of_which_none_answered_are_told_from_a_host_alone() {
+        let server = |unanswered: Option<&str>| ServerWatch {
+            name: "db1".to_owned(),
+            unanswered: unanswered.map(str::to_owned),
+            sample: unanswered.is_none().then(server::Sample::default),
+            ..ServerWatch::default()
+        };
+        let view = |servers| WatchView { servers, ..WatchView::default() };
+        let refused = view(vec![server(Some("Access denied"))]).nothing_of_servers();
+        assert_eq!(refused.as_deref(), Some("db1: Access denied"));
+        assert_eq!(view(vec![server(Some("Access denied")), server(None)]).nothing_of_servers(), None);
+        assert_eq!(view(Vec::new()).nothing_of_servers(), None);
     }
 
     #[test]

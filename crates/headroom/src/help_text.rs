@@ -1,0 +1,163 @@
+//! Help epilogues that fit a terminal. Clap wraps each of their lines by itself, so that text that was wrapped in the source
+//! becomes ragged, and the second half of a long command looks like another one. So, before clap sees them:
+//!
+//! - lines of a paragraph (not indented) are joined; clap then wraps the whole;
+//! - an example that is too long is broken before an option, with a backslash, as a shell would take it;
+//! - an example with its explanation beside it gets the explanation below, where the two do not fit.
+
+use clap::Command;
+
+/// Columns of the terminals that everybody has.
+const COLUMNS: usize = 80;
+
+/// The command with its epilogue and those of its subcommands as above.
+pub(crate) fn fit(command: Command) -> Command {
+    let epilogue = command.get_after_help().map(|text| fitted(&text.to_string()));
+    let command = command.mut_subcommands(fit);
+    match epilogue {
+        Some(epilogue) => command.after_help(epilogue),
+        None => command,
+    }
+}
+
+fn fitted(text: &str) -> String {
+    let beside = text.lines().filter_map(explained).all(|(example, _)| width_of(text, example) <= COLUMNS);
+    let mut lines: Vec<String> = Vec::new();
+    for line in text.lines() {
+        match (explained(line), lines.last_mut()) {
+            (Some((example, explanation)), _) if !beside => {
+                lines.extend(broken(example));
+                lines.push(format!("      {explanation}"));
+            }
+            (None, Some(above)) if goes_on(above, line) => {
+                above.push(' ');
+                above.push_str(line);
+            }
+            _ if is_example(line) => lines.extend(broken(line)),
+            _ => lines.push(line.to_owned()),
+        }
+    }
+    lines.join("\n")
+}
+
+/// Whether this line belongs to the paragraph above.
+fn goes_on(above: &str, line: &str) -> bool {
+    let plain = |line: &str| !line.is_empty() && !line.starts_with(' ');
+    plain(above) && plain(line) && !above.ends_with(':')
+}
+
+/// `  headroom status`, in the third column; explanations stand further in.
+fn is_example(line: &str) -> bool {
+    line.strip_prefix("  ").is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_lowercase()))
+}
+
+/// An example and its explanation, if they share a line: `  headroom demo      about two minutes`.
+fn explained(line: &str) -> Option<(&str, &str)> {
+    if !line.starts_with("  headroom ") {
+        return None;
+    }
+    let (example, explanation) = line.split_at_checked(line[2..].find("    ")? + 2)?;
+    Some((example, explanation.trim_start()))
+}
+
+/// Width of the line that begins with this example.
+fn width_of(text: &str, example: &str) -> usize {
+    text.lines().find(|line| line.starts_with(example)).map_or(0, |line| line.chars().count())
+}
+
+/// An example as lines that fit, broken before options and pipes.
+fn broken(line: &str) -> Vec<String> {
+    let mut lines = vec![String::new()];
+    for (at, word) in parts(line).into_iter().enumerate() {
+        let Some(last) = lines.last_mut() else { continue };
+        // Two columns for the backslash.
+        if at > 0 && last.chars().count() + 1 + word.chars().count() > COLUMNS - 2 {
+            last.push_str(" \\");
+            lines.push(format!("    {word}"));
+        } else {
+            if at > 0 {
+                last.push(' ');
+            }
+            last.push_str(word);
+        }
+    }
+    lines
+}
+
+/// Where a command may be broken: an option stays with its value, and what is quoted stays whole.
+fn parts(line: &str) -> Vec<&str> {
+    let (mut parts, mut from, mut quoted) = (Vec::new(), 0, false);
+    for (at, letter) in line.char_indices() {
+        quoted ^= letter == '\'';
+        let next = &line[at + letter.len_utf8()..];
+        if letter == ' ' && !quoted && ["--", "| ", "> "].iter().any(|start| next.starts_with(start)) {
+            parts.push(&line[from..at]);
+            from = at + 1;
+        }
+    }
+    parts.push(&line[from..]);
+    parts
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cli::Cli;
+    use clap::CommandFactory;
+
+    fn every(command: &Command, look: &mut impl FnMut(&Command)) {
+        look(command);
+        command.get_subcommands().for_each(|command| every(command, look));
+    }
+
+    #[test]
+    fn no_epilogue_is_ragged_in_eighty_columns() {
+        every(&fit(Cli::command()), &mut |command| {
+            let Some(epilogue) = command.get_after_help().map(ToString::to_string) else { return };
+            let lines: Vec<&str> = epilogue.lines().collect();
+            for line in &lines {
+                // What is further in is wrapped by clap, with its indentation.
+                let fits = line.chars().count() <= COLUMNS || !is_example(line);
+                assert!(fits, "{}: {line}", command.get_name());
+            }
+            for pair in lines.windows(2) {
+                assert!(!goes_on(pair[0], pair[1]), "{}: {pair:?}", command.get_name());
+            }
+        });
+    }
+
+    #[test]
+    fn paragraphs_are_joined_and_examples_are_broken_as_a_shell_takes_them() {
+        let text = "\
+Examples:
+  headroom load run oltp_read_write --server db1 --database sbtest --tables 4 --table-size 100000 --clients 16
+      A closed loop.
+
+Two lines of
+one paragraph.";
+        let expected = "\
+Examples:
+  headroom load run oltp_read_write --server db1 --database sbtest --tables 4 \\
+    --table-size 100000 --clients 16
+      A closed loop.
+
+Two lines of one paragraph.";
+        assert_eq!(fitted(text), expected);
+    }
+
+    #[test]
+    fn an_explanation_stands_beside_its_example_where_both_fit_and_below_elsewhere() {
+        let short = "  headroom demo         two minutes\n  headroom demo --keep    until Ctrl-C";
+        assert_eq!(fitted(short), short);
+        let long =
+            format!("  headroom demo         {}\n  headroom demo --keep    until Ctrl-C", "x".repeat(60));
+        let expected =
+            format!("  headroom demo\n      {}\n  headroom demo --keep\n      until Ctrl-C", "x".repeat(60));
+        assert_eq!(fitted(&long), expected);
+    }
+
+    #[test]
+    fn what_is_quoted_is_not_broken() {
+        assert_eq!(parts("  a --b c | jq '.x | .y'"), ["  a", "--b c", "| jq '.x | .y'"]);
+    }
+}
