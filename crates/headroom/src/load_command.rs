@@ -42,7 +42,7 @@ Examples:
 
 Exit code 1: there are figures, and they must not be used (the text says why).";
 
-/// Send a workload and say what came of it.
+/// Send a workload and report rates, latencies and errors.
 #[derive(Subcommand, Debug, Clone)]
 #[command(after_help = EXAMPLES)]
 pub(crate) enum LoadCommand {
@@ -206,7 +206,7 @@ async fn send(args: RunArgs, environment: &Environment) -> anyhow::Result<ExitCo
     let store = args.history(environment)?;
     let target = args.target.words();
     let stop = Arc::new(AtomicBool::new(false));
-    let flag = stop.clone();
+    let (flag, interrupted) = (stop.clone(), stop.clone());
     let interrupt = tokio::spawn(async move {
         if tokio::signal::ctrl_c().await.is_ok() {
             flag.store(true, Ordering::Relaxed);
@@ -218,6 +218,12 @@ async fn send(args: RunArgs, environment: &Environment) -> anyhow::Result<ExitCo
     });
     let outcome = outcome.await.context("the load generator ended unexpectedly")??;
     interrupt.abort();
+    if interrupted.load(Ordering::Relaxed) {
+        if outcome.totals.arrivals == 0 {
+            bail!("interrupted before the measurement began; there are no figures");
+        }
+        terminal::complain(&format!("interrupted: the figures are of the first {:.1} s", outcome.seconds));
+    }
     if let Some(store) = store {
         let run = store.keep(&outcome, &target, &args.label)?;
         terminal::complain(&format!("kept as run {run}: headroom report {run}"));
@@ -333,7 +339,9 @@ impl TargetArgs {
         };
         let (readers, writers) = (or_server(&self.reader), or_server(&self.writer));
         if readers.is_empty() && writers.is_empty() {
-            bail!("nothing says where to send it; name a server with --server db1:3306");
+            return Err(exit::usage_error(
+                "nothing says where to send it; name a server with --server db1:3306",
+            ));
         }
         let (account, tls) = account_with_tls(
             self.user.as_deref(),
@@ -380,7 +388,9 @@ fn named(
 ) -> anyhow::Result<Account> {
     let user = user.map(str::to_owned).or(file.user).or_else(|| environment.user.clone());
     Ok(Account {
-        user: user.context("no account is named; use --user, an option file or $HEADROOM_USER")?,
+        user: user.ok_or_else(|| {
+            exit::usage_error("no account is named; use --user, an option file or $HEADROOM_USER")
+        })?,
         password: file.password.or_else(|| environment.password.clone()).unwrap_or_default(),
         database: database.to_owned(),
     })

@@ -10,7 +10,6 @@ use crate::environment::Environment;
 use crate::exit;
 use crate::load_command::{TargetArgs, WorkloadArgs};
 use crate::terminal;
-use anyhow::bail;
 use clap::Args;
 use fleet::Address;
 use fleet::config::DataPath;
@@ -156,10 +155,13 @@ pub(crate) async fn run(args: MeasureArgs, environment: &Environment) -> anyhow:
 impl MeasureArgs {
     fn plan(&self, environment: &Environment) -> anyhow::Result<Plan> {
         if !(self.start > 0.0 && self.most >= self.start && self.current.is_none_or(|now| now > 0.0)) {
-            bail!("--start and --current must be above 0, and --most at least --start");
+            return Err(exit::usage_error(
+                "--start and --current must be above 0, and --most at least --start",
+            ));
         }
         if !WIDTHS.contains(&self.width) {
-            bail!("--width must be from {} to {} %", WIDTHS.start(), WIDTHS.end());
+            let (from, to) = (WIDTHS.start(), WIDTHS.end());
+            return Err(exit::usage_error(format!("--width must be from {from} to {to} %")));
         }
         let workload = self.workload.named()?.workload();
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
@@ -209,7 +211,6 @@ impl MeasureArgs {
             Some(why) => Found { trials, refused: Some(why), ..Found::default() },
             None => {
                 let search = Search { goal, objective: self.objective, file, longest: None };
-                terminal::complain(&search.duration_in_words(&trials));
                 search.run(plan, trials, stop, terminal::complain)?
             }
         };

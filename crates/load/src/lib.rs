@@ -35,6 +35,7 @@ pub mod distribution;
 mod driver;
 mod error;
 mod login;
+mod meaning;
 pub mod measure;
 pub mod outcome;
 pub mod replay;

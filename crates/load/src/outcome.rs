@@ -4,6 +4,7 @@
 //! reads that format can merge them and take other percentiles.
 
 use crate::arrivals::Arrivals;
+use crate::meaning::meaning;
 use crate::tally::{Count, Failure, Second, Tally};
 use crate::workload::{Protocol, Workload};
 use base64::Engine;
@@ -79,6 +80,9 @@ pub struct Totals {
     pub not_started: u64,
     /// Errors by what they were.
     pub errors: BTreeMap<String, u64>,
+    /// What those errors mean and what to do, where that is known.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub meanings: BTreeMap<String, String>,
 }
 
 /// A distribution of times, in ms.
@@ -276,6 +280,15 @@ impl Outcome {
 }
 
 impl Totals {
+    /// The error that there was most of, with its meaning: `error 1290: the server refuses writes`.
+    pub fn main_error(&self) -> Option<String> {
+        let (what, _) = self.errors.iter().max_by_key(|(_, times)| **times)?;
+        Some(match self.meanings.get(what) {
+            Some(meaning) => format!("{what}: {meaning}"),
+            None => what.clone(),
+        })
+    }
+
     fn of(tally: &Tally, done: u64, seconds: f64) -> Self {
         let mut totals = Self {
             arrivals: tally.arrivals,
@@ -295,6 +308,11 @@ impl Totals {
                 totals.failed += times;
             }
             *totals.errors.entry(failure.to_string()).or_default() += times;
+            if let Failure::Code(code) = failure
+                && let Some(meaning) = meaning(*code)
+            {
+                totals.meanings.insert(failure.to_string(), meaning.to_owned());
+            }
         }
         totals
     }

@@ -5,11 +5,12 @@
 //! | own lateness at p99.9 above a tenth of the response time's p99 (open loop) | what was late was us |
 //! | own CPU above 70 % (open), 95 % (closed) | arrivals and answers wait for us in bursts; the rate is our limit |
 //! | send buffers full in more than one of a thousand statements | what we sent did not leave when we say |
+//! | more transactions failed than succeeded | the times are those of the lucky ones, or of none |
 //!
 //! For figures that are shown. A search for the largest rate asks each run for one bit only, and is judged by
 //! `measure/sound.rs`.
 
-use crate::outcome::Outcome;
+use crate::outcome::{Outcome, Totals};
 
 /// Most of the generator's CPU that an open loop may use: above it, waiting for ourselves shows in the tail.
 pub(crate) const CPU_OPEN: f64 = 0.7;
@@ -23,6 +24,7 @@ pub(crate) const SATURATED: f64 = 0.001;
 pub(crate) fn judge(outcome: &mut Outcome) {
     let generator = &outcome.generator;
     let mut void = Vec::new();
+    void.extend(failures(&outcome.totals));
     let open = outcome.arrivals.is_open();
     let most = if open { CPU_OPEN } else { CPU_CLOSED };
     if generator.cpu_share > most {
@@ -55,6 +57,19 @@ pub(crate) fn judge(outcome: &mut Outcome) {
     outcome.notes = notes(outcome, open);
 }
 
+/// First, because nothing else matters then.
+fn failures(totals: &Totals) -> Option<String> {
+    let why = || totals.main_error().map_or_else(String::new, |error| format!(": {error}"));
+    if totals.arrivals == 0 {
+        return Some("no transaction was begun: the run was too short, or the rate too low".to_owned());
+    }
+    if totals.done == 0 {
+        return Some(format!("none of {} transactions succeeded{}", totals.arrivals, why()));
+    }
+    let most = totals.failed > totals.done;
+    most.then(|| format!("{} of {} transactions failed{}", totals.failed, totals.arrivals, why()))
+}
+
 fn notes(outcome: &Outcome, open: bool) -> Vec<String> {
     let mut notes = Vec::new();
     let totals = &outcome.totals;
@@ -66,7 +81,7 @@ fn notes(outcome: &Outcome, open: bool) -> Vec<String> {
             totals.arrivals
         ));
     }
-    if totals.failed > 0 {
+    if totals.failed > 0 && failures(totals).is_none() {
         notes.push(format!("{} of {} transactions failed", totals.failed, totals.arrivals));
     }
     if let Some(why) = &outcome.generator.why_not_ring {
@@ -79,4 +94,25 @@ fn notes(outcome: &Outcome, open: bool) -> Vec<String> {
         );
     }
     notes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn totals(done: u64, failed: u64) -> Totals {
+        let errors =
+            [("error 1290".to_owned(), failed)].into_iter().filter(|(_, times)| *times > 0).collect();
+        let meanings = [("error 1290".to_owned(), "the server refuses writes".to_owned())].into();
+        Totals { arrivals: done + failed, done, failed, errors, meanings, ..Totals::default() }
+    }
+
+    #[test]
+    fn a_run_of_which_nothing_or_less_than_half_succeeded_is_void_with_the_reason() {
+        let none = failures(&totals(0, 175)).unwrap();
+        assert_eq!(none, "none of 175 transactions succeeded: error 1290: the server refuses writes");
+        assert!(failures(&totals(40, 60)).unwrap().starts_with("60 of 100 transactions failed: error 1290"));
+        assert!(failures(&totals(0, 0)).unwrap().contains("no transaction was begun"));
+        assert_eq!(failures(&totals(60, 40)), None);
+    }
 }

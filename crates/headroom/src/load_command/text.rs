@@ -9,7 +9,12 @@ use std::fmt::Write;
 
 /// Everything a person wants to know of a run.
 pub(crate) fn outcome(outcome: &Outcome, paint: Paint) -> String {
-    let mut text = head(outcome);
+    // What must not be used says so before its figures.
+    let mut text = String::new();
+    for void in &outcome.void {
+        let _ = writeln!(text, "{}", paint.red(&format!("VOID: {void}")));
+    }
+    text.push_str(&head(outcome));
     let totals = &outcome.totals;
     let _ = writeln!(
         text,
@@ -24,7 +29,8 @@ pub(crate) fn outcome(outcome: &Outcome, paint: Paint) -> String {
         totals.arrivals
     );
     for (what, times) in &totals.errors {
-        let _ = writeln!(text, "  {what}: {times}");
+        let meaning = totals.meanings.get(what).map_or_else(String::new, |meaning| format!(" ({meaning})"));
+        let _ = writeln!(text, "  {what}: {times}{meaning}");
     }
     text.push('\n');
     text.push_str(&times(outcome));
@@ -53,9 +59,6 @@ pub(crate) fn outcome(outcome: &Outcome, paint: Paint) -> String {
     );
     for note in &outcome.notes {
         let _ = writeln!(text, "{}", paint.yellow(&format!("note: {note}")));
-    }
-    for void in &outcome.void {
-        let _ = writeln!(text, "{}", paint.red(&format!("VOID: {void}")));
     }
     text
 }

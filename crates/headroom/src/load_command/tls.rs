@@ -1,6 +1,6 @@
 //! TLS of a load, in the words of MySQL's clients. Off unless asked for, as with sysbench: encrypting costs the client CPU.
 
-use anyhow::bail;
+use crate::exit;
 use clap::{Args, ValueEnum};
 use fleet::config::{Tls, TlsMode};
 use observe::option_file::Login;
@@ -50,7 +50,9 @@ impl TlsArgs {
         };
         let ca = self.ssl_ca.clone().or_else(|| file.ca.clone());
         if matches!(mode, TlsMode::VerifyCa | TlsMode::VerifyIdentity) && ca.is_none() {
-            bail!("who may vouch for the server is not said; name the authority's file with --ssl-ca");
+            return Err(exit::usage_error(
+                "no certificate authority is named to verify the server with; name its file with --ssl-ca",
+            ));
         }
         let cert = self.ssl_cert.clone().or_else(|| file.cert.clone());
         let key = self.ssl_key.clone().or_else(|| file.key.clone());

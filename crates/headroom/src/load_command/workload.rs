@@ -1,6 +1,7 @@
 //! From a name and flags to a workload.
 
-use anyhow::{Context, bail};
+use crate::exit;
+use anyhow::Context;
 use clap::Args;
 use load::distribution::Distribution;
 use load::workload::file::{BUILT_IN, File};
@@ -85,10 +86,12 @@ impl WorkloadArgs {
                     .with_context(|| format!("cannot read the workload {}", self.name))?;
                 File::parse(&text, &self.name)?
             }
-            None => bail!(
-                "no workload is called '{}'; headroom load list names them, and a file of your own ends in .toml",
-                self.name
-            ),
+            None => {
+                return Err(exit::usage_error(format!(
+                    "no workload is called '{}'; headroom load list names them, and a file of your own ends in .toml",
+                    self.name
+                )));
+            }
         };
         Ok(Named::File(Box::new(if self.text { file.with_protocol(Protocol::Text) } else { file })))
     }

@@ -3,6 +3,7 @@
 
 use super::kept::TrialFile;
 use load::measure::{Capacity, Goal, Next, Objective, Trial};
+use load::outcome::Totals;
 use load::{Arrivals, Load, Plan};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -53,7 +54,7 @@ pub(crate) struct Found {
 
 impl Search {
     /// How long it takes, for people.
-    pub(crate) fn duration_in_words(&self, trials: &[Trial]) -> String {
+    fn duration_in_words(&self, trials: &[Trial]) -> String {
         format!(
             "this takes about {}, at most {}; Ctrl-C ends it",
             minutes(self.goal.seconds_left(trials)),
@@ -73,6 +74,8 @@ impl Search {
         mut say: impl FnMut(&str),
     ) -> anyhow::Result<Found> {
         let mut course = self.begin(plan, trials, stop)?;
+        // Not before the server has let us in: what cannot begin takes no time.
+        say(&self.duration_in_words(&course.found.trials));
         while course.step(stop, &mut say)? {}
         Ok(course.found)
     }
@@ -149,6 +152,10 @@ impl Course<'_> {
             found.refused = Some(format!("interrupted{so_far}; --trials lets the same command go on"));
             return Ok(false);
         }
+        if let Some(why) = refused(&outcome.totals, outcome.generator.reconnects) {
+            found.refused = Some(why);
+            return Ok(false);
+        }
         match Trial::of(&outcome, rate, seconds, search.objective) {
             Ok(trial) => {
                 self.unsound = 0;
@@ -183,6 +190,31 @@ impl Course<'_> {
     }
 }
 
+/// Why no rate will do: a server that refuses every transaction has no capacity for them, low or high. One that went away
+/// meanwhile may come back.
+fn refused(totals: &Totals, reconnects: u64) -> Option<String> {
+    if totals.done > 0 || totals.failed == 0 || reconnects > 0 {
+        return None;
+    }
+    let why = totals.main_error().map_or_else(String::new, |error| format!(": {error}"));
+    Some(format!("none of {} transactions succeeded{why}", totals.arrivals))
+}
+
 fn minutes(seconds: f64) -> String {
     if seconds < 90.0 { format!("{seconds:.0} s") } else { format!("{:.1} min", seconds / 60.0) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_server_that_refuses_everything_ends_the_search_and_one_that_went_away_does_not() {
+        let errors = [("error 1290".to_owned(), 50)].into();
+        let totals = Totals { arrivals: 50, failed: 50, errors, ..Totals::default() };
+        assert_eq!(refused(&totals, 0).as_deref(), Some("none of 50 transactions succeeded: error 1290"));
+        assert_eq!(refused(&totals, 3), None);
+        assert_eq!(refused(&Totals { done: 1, ..totals }, 0), None);
+        assert_eq!(refused(&Totals::default(), 0), None);
+    }
 }

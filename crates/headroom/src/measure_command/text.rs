@@ -10,9 +10,13 @@ const BAR: f64 = 30.0;
 
 /// All of it.
 pub(super) fn text(measured: &Measured) -> String {
-    let mut text = curve(measured);
-    text.push('\n');
-    let _ = writeln!(text, "{}", answer(measured));
+    // Without a figure the reason stands first, else the figure below what it was found from.
+    let (curve, answer) = (curve(measured), answer(measured));
+    let mut text = match (&measured.refused, measured.trials.is_empty()) {
+        (Some(_), true) => format!("{answer}\n"),
+        (Some(_), false) => format!("{answer}\n\n{curve}\n"),
+        (None, _) => format!("{curve}\n{answer}\n"),
+    };
     if let (Some(headroom), Some(current)) = (measured.headroom, measured.current) {
         let from = measured.current_from.as_deref().unwrap_or_default();
         let _ =
@@ -22,7 +26,7 @@ pub(super) fn text(measured: &Measured) -> String {
         text,
         "Evidence: {} trials, {:.0} s, {} more did not count; this machine wakes up {:.2} ms late at p{} by itself",
         measured.trials.len(),
-        measured.trials.iter().map(|trial| trial.seconds).sum::<f64>(),
+        measured.trials.iter().map(|trial| trial.seconds).fold(0.0, |sum, seconds| sum + seconds),
         measured.voided.len(),
         measured.noise_ms,
         measured.objective.percent()
