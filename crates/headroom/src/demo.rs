@@ -34,7 +34,7 @@ Examples:
   headroom demo --json --report demo.html   the same figures as JSON on standard output
   headroom demo --keep                      afterwards servers, routers and status pages stay until Ctrl-C
 
-Exit code 1 when something that was asked was not measured: the table says what.";
+Exit code 1 when something that was asked was not met: the table says what.";
 
 /// Show the product's main job on real servers of this machine.
 ///
@@ -63,9 +63,9 @@ pub(crate) struct DemoArgs {
     #[arg(long, value_name = "NUMBER", default_value_t = 2.5)]
     rate: f64,
     /// Only these parts: c (with a and b), d, e.
-    #[arg(long, value_name = "PARTS", value_delimiter = ',', default_values_t = ['c', 'd', 'e'])]
+    #[arg(long, value_name = "PARTS", value_delimiter = ',', default_values_t = ['c', 'd', 'e'], value_parser = part)]
     only: Vec<char>,
-    /// Send all sessions through the routers, also where the kernel would let them go past (zero-hop).
+    /// Send all sessions through the routers, also where the kernel would let them bypass these (zero-hop).
     #[arg(long)]
     relay: bool,
     /// From which arrivals and keys are drawn.
@@ -78,17 +78,25 @@ pub(crate) struct DemoArgs {
 
 impl DemoArgs {
     fn plan(&self) -> anyhow::Result<Plan> {
-        anyhow::ensure!(
-            (0.1..=100.0).contains(&self.rate),
-            "--rate is between 0.1 and 100, not {}",
-            self.rate
-        );
+        if !(0.1..=100.0).contains(&self.rate) {
+            return Err(exit::usage_error(format!("--rate is between 0.1 and 100, not {}", self.rate)));
+        }
         let mut plan = Plan::new(self.rounds, self.seed);
         plan.rates = plan.rates.times(self.rate / plan.rates.timeline);
         plan.between_zones = self.round_trip;
         plan.relay = self.relay;
         plan.keep_parts(&self.only);
         Ok(plan)
+    }
+}
+
+/// A part of the demo, by its letter.
+fn part(text: &str) -> Result<char, String> {
+    match text {
+        "c" | "d" | "e" => Ok(text.chars().next().unwrap_or_default()),
+        // They are measured with (c), which is compared with them.
+        "a" | "b" => Err(format!("'{text}' is measured with c; write c")),
+        _ => Err(format!("'{text}' is no part of the demo; there are c (with a and b), d, e")),
     }
 }
 
@@ -108,7 +116,7 @@ pub(crate) async fn run(args: DemoArgs) -> anyhow::Result<ExitCode> {
     tokio::select! {
         outcome = shown(&args) => outcome,
         () = interrupted() => {
-            crate::terminal::complain("stopped; servers and routers are gone");
+            crate::terminal::complain("stopped; servers and routers are removed");
             Ok(ExitCode::from(130))
         }
     }
@@ -195,6 +203,15 @@ mod tests {
     struct Wrapped {
         #[command(flatten)]
         args: DemoArgs,
+    }
+
+    #[test]
+    fn a_part_that_is_none_is_refused_before_anything_is_started() {
+        let only = |parts: &str| Wrapped::try_parse_from(["demo", "--only", parts]).map(|w| w.args.only);
+        assert_eq!(only("d,e").unwrap(), ['d', 'e']);
+        assert!(only("z").unwrap_err().to_string().contains("there are c (with a and b), d, e"));
+        assert!(only("a").unwrap_err().to_string().contains("measured with c"));
+        assert!(only("c,z").is_err());
     }
 
     #[test]

@@ -67,7 +67,7 @@ fn about() -> About {
         slice_s: 3.0,
         reader_sessions: 60,
         seed: 1,
-        sessions: "zero-hop: 15 of 16 new sessions go past the router".to_owned(),
+        sessions: "zero-hop: 15 of 16 new sessions bypass the router".to_owned(),
         lab_up_s: 8.4,
         took_s: 104.0,
     }

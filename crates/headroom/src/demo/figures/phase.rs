@@ -155,7 +155,7 @@ impl PhaseFigures {
                 .filter(|f| f.from != zone_of(&f.server))
                 .map(|f| f.share)
                 .fold(0.0, |sum, share| sum + share),
-            least_cross_zone: least_cross_zone(&flows, readers),
+            least_cross_zone: least_cross_zone(&flows, readers, 1.0),
             servers,
             flows,
             phase: phase.clone(),
@@ -231,7 +231,9 @@ fn server_figures(readers: &[&str], flows: &[FlowFigures], total: u64) -> Vec<Se
     names.into_iter().map(figures).collect()
 }
 
-fn least_cross_zone(flows: &[FlowFigures], readers: &[&str]) -> f64 {
+/// The least share that must cross if no zone's readers are to carry more than `limit` times their share: 1 is equal load.
+/// Less than that at 1 is no better: somebody carries more than the others.
+pub(crate) fn least_cross_zone(flows: &[FlowFigures], readers: &[&str], limit: f64) -> f64 {
     let mut demand: BTreeMap<&str, f64> = BTreeMap::new();
     for flow in flows {
         *demand.entry(&flow.from).or_default() += flow.share;
@@ -239,7 +241,10 @@ fn least_cross_zone(flows: &[FlowFigures], readers: &[&str]) -> f64 {
     let capacity = |zone: &str| {
         readers.iter().filter(|r| zone_of(r) == zone).count() as f64 / readers.len().max(1) as f64
     };
-    demand.iter().map(|(zone, share)| (share - capacity(zone)).max(0.0)).fold(0.0, |sum, part| sum + part)
+    demand
+        .iter()
+        .map(|(zone, share)| (share - limit * capacity(zone)).max(0.0))
+        .fold(0.0, |sum, part| sum + part)
 }
 
 fn quantile_ms(histogram: &Histogram<u64>, q: f64) -> f64 {
@@ -302,6 +307,19 @@ mod tests {
         assert!((figures.least_cross_zone - (0.9 - 2.0 / 3.0)).abs() < 1e-9);
         assert!((figures.busiest_of_mean - 1.2).abs() < 1e-9);
         assert!((figures.cross_zone - 0.3).abs() < 1e-9);
+    }
+
+    #[test]
+    fn what_may_stay_at_home_if_load_may_be_uneven_crosses_less() {
+        let (phase, readers) = phase("d6");
+        let slice = round([
+            ("a".to_owned(), counted(&[(2, 300), (3, 300), (4, 300)])),
+            ("b".to_owned(), counted(&[(4, 100)])),
+            ("c".to_owned(), Tally::default()),
+        ]);
+        let figures = PhaseFigures::new(&phase, &readers, &fleet(), vec![slice]);
+        let least = least_cross_zone(&figures.flows, &readers, 1.1);
+        assert!((least - (0.9 - 1.1 * 2.0 / 3.0)).abs() < 1e-9, "{least}");
     }
 
     #[test]

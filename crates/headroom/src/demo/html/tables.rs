@@ -71,7 +71,7 @@ fn flows(phases: &[PhaseFigures]) -> String {
             );
         }
     }
-    table("Per server", &["phase", "server", "reads", "share", "of mean", "born in zone"], 2, &rows)
+    table("Per server", &["phase", "server", "reads", "share", "of mean", "from zone"], 2, &rows)
 }
 
 fn faults(faults: &[FaultFigures]) -> String {
@@ -126,7 +126,7 @@ fn numbers(cells: &[String]) -> String {
 /// The first `texts` columns are set to the left.
 fn table(title: &str, headings: &[&str], texts: usize, rows: &str) -> String {
     let heading = |(n, h): (usize, &&str)| {
-        let class = if n < texts || *h == "born in zone" { "" } else { " class=\"n\"" };
+        let class = if n < texts || *h == "from zone" { "" } else { " class=\"n\"" };
         format!("<th{class}>{}</th>", escape(h))
     };
     let head: String = headings.iter().enumerate().map(heading).collect();
