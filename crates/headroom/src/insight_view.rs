@@ -335,7 +335,7 @@ fn notes(report: &Report) -> Vec<String> {
         "sessions are opaque: client and server compress, their statements cannot be seen",
     );
     note(opaque_old, "sessions are opaque: they speak the protocol from before MySQL 4.1");
-    note(opaque_earlier, "sessions past this process are not read: they had begun before it came");
+    note(opaque_earlier, "sessions that bypass the router are not read: they began before this process did");
     note(lost, "sessions could not be followed any more, from some point on; they went on unmeasured");
     note(unanswered, "commands were not answered before their session ended; they are not counted");
     note(long, "statements were longer than 16 KiB: told apart by their first 16 KiB");

@@ -111,7 +111,7 @@ async fn down(args: DownArgs, environment: &Environment) -> anyhow::Result<ExitC
     }
     let swept = lab::Lab::sweep(&base)?;
     for lab in &swept {
-        say(format!("{} was left behind by a dead owner; it is gone now.\n", lab.display()))?;
+        say(format!("{} was left behind by a process that ended; it is removed now.\n", lab.display()))?;
     }
     // What detaching left: the log, and the directory if nothing else is in it.
     let _ = std::fs::remove_file(base.join(up::LOG));

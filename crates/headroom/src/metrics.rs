@@ -173,13 +173,13 @@ fn routing(status: &StatusView, sheet: &mut Sheet) {
         let labels = |reason: &String| vec![("server", server.name.clone()), ("reason", reason.clone())];
         routing.closed.iter().map(move |(reason, count)| (labels(reason), *count))
     });
-    let help = "Sessions that ended, by reason: by themselves, placed anew, drained, cut";
+    let help = "Sessions that ended, by reason: by themselves, moved, drained, cut";
     sheet.counter("sessions_closed", help, closed);
 }
 
 fn zones(status: &StatusView, sheet: &mut Sheet) {
     let demand = status.fleet.demand.zones.iter().map(|(zone, share)| (vec![("zone", zone.clone())], *share));
-    sheet.gauge("demand_share", "Share of all reads that is born in a zone", demand);
+    sheet.gauge("demand_share", "Share of all reads that comes from a zone", demand);
     let help = "Reads per second over the whole fleet that the shares of demand stand on";
     sheet.single("reads_per_second", help, status.fleet.demand.reads_per_second);
     let flow = &status.flow;
@@ -191,7 +191,7 @@ fn zones(status: &StatusView, sheet: &mut Sheet) {
             .zip(row)
             .map(move |(to, share)| (vec![("from", from.clone()), ("to", to.clone())], *share))
     });
-    sheet.gauge("flow_share", "Share of the reads born in one zone that goes to servers of another", cells);
+    sheet.gauge("flow_share", "Share of the reads from one zone that goes to the servers of another", cells);
 }
 
 fn listeners(status: &StatusView, sheet: &mut Sheet) {
@@ -216,11 +216,11 @@ fn listeners(status: &StatusView, sheet: &mut Sheet) {
     sheet.counter("listener_refused", "Clients refused, by reason", by("reason", |l| &l.refused));
     let help = "Logins by what carried them: in the open, TLS that ends here, or what cannot be read";
     sheet.counter("listener_logins", help, by("transport", |l| &l.logins));
-    let help = "Whether new connections of a listener go straight to a server, past this process";
+    let help = "Whether new connections of a listener go straight to a server and bypass the router";
     let past = all.iter().map(|l| (labels(&l.address, &l.role), f64::from(u8::from(l.zero_hop.in_force))));
     sheet.gauge("listener_zero_hop", help, past);
     let past = all.iter().map(|l| (labels(&l.address, &l.role), l.zero_hop.sessions as f64));
-    sheet.gauge("listener_sessions_past", "Sessions of a listener that go past this process", past);
+    sheet.gauge("listener_sessions_past", "Sessions of a listener that bypass the router", past);
     let past = all.iter().map(|l| (labels(&l.address, &l.role), l.zero_hop.past));
     sheet.counter("listener_connections_past", "Connections sent straight to a server by the kernel", past);
     let help = "Connections that the kernel left to the listener, by reason";

@@ -120,7 +120,7 @@ impl Recorded {
         }
         if *past > 0 {
             text += &format!(
-                "{past} sessions went past the router when it began (zero-hop) and are not in it; those opened since are.\n"
+                "{past} sessions bypassed the router when it began (zero-hop) and are not in it; those opened since are.\n"
             );
         }
         text

@@ -138,7 +138,7 @@ fn talk(mut command: &UnixStream, records: &dyn Records, over: &AtomicBool) -> a
     tracing::warn!(
         seconds = wanted.time.as_secs_f64(),
         one_in = wanted.one_in,
-        "a recording begins: what clients send is told to a command of this host, literals included"
+        "a recording begins: a command on this host receives what clients send, literals included"
     );
     let told = tell(command, recording, over);
     tracing::warn!("the recording is over");

@@ -59,9 +59,9 @@ pub(crate) fn text(status: &StatusView, paint: Paint) -> String {
     let mut text = String::new();
     if let Some(reload) = status.process.reload.as_ref().filter(|reload| !reload.accepted) {
         let notes = reload.notes.join("\n  ");
-        text.push_str(&paint.red(&format!(
-            "The changed configuration was refused; the one of before is in force:\n  {notes}"
-        )));
+        text.push_str(
+            &paint.red(&format!("Reload rejected, keeping the previous configuration:\n  {notes}")),
+        );
         text.push('\n');
     }
     if status.process.stopping {
@@ -130,7 +130,7 @@ fn reads(server: &ServerView, paint: Paint) -> String {
 
 fn flow(status: &StatusView, paint: Paint) -> String {
     let flow = &status.flow;
-    let headings: Vec<String> = std::iter::once("READS BORN IN".to_owned())
+    let headings: Vec<String> = std::iter::once("READS FROM".to_owned())
         .chain(flow.zones.iter().map(|zone| format!(">to {zone}")))
         .collect();
     let mut table = Table::new(&headings.iter().map(String::as_str).collect::<Vec<_>>());

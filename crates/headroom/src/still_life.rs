@@ -95,7 +95,7 @@ pub(crate) fn status() -> StatusView {
     }];
     status.counters = CountersView {
         holding: 0,
-        closed: [("client left".to_owned(), 3120), ("placed anew: balance".to_owned(), 12)].into(),
+        closed: [("client left".to_owned(), 3120), ("moved: balance".to_owned(), 12)].into(),
     };
     status
 }
@@ -132,7 +132,7 @@ fn server(name: &str, role: &str, zone_name: &str, sessions: u64, share: Option<
             readers: sessions,
             share: 0.5,
             picks: [("own zone".to_owned(), sessions)].into(),
-            closed: [("placed anew: balance".to_owned(), 12)].into(),
+            closed: [("moved: balance".to_owned(), 12)].into(),
             ..RoutingView::default()
         }),
         ..ServerView::default()

@@ -118,9 +118,7 @@ fn state(pinned: &Pinned) -> String {
         (_, _, true) => format!(
             "in force, and process {by} is silent: connections go to the servers it picked last; {sessions} sessions; {dir}"
         ),
-        _ => format!(
-            "asleep since process {by} has gone: connections go to the listeners; {sessions} sessions; {dir}"
-        ),
+        _ => format!("process {by} has ended: connections go to the listeners; {sessions} sessions; {dir}"),
     }
 }
 

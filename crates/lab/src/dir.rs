@@ -93,7 +93,7 @@ pub(crate) fn sweep(base: &Path) -> Result<Vec<PathBuf>, Error> {
         let Some(_lock) = lock_of_the_dead(&path) else { continue };
         kill_all_on(&path);
         remove(&path).map_err(Error::io(format!("remove {}", path.display())))?;
-        tracing::info!(dir = %path.display(), "removed a lab whose owner is gone");
+        tracing::info!(dir = %path.display(), "removed a lab whose owner has ended");
         swept.push(path);
     }
     Ok(swept)

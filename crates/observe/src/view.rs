@@ -139,7 +139,7 @@ impl View {
             remarks.push(format!("no writer: {why}"));
         }
         if book.overflow {
-            remarks.push("more servers are told of than one fleet has; no more are added".to_owned());
+            remarks.push("more servers were named than one fleet may have; no more are added".to_owned());
         }
         for entry in shown {
             remarks.extend(entry.remark.clone());

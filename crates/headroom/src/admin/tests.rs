@@ -110,7 +110,7 @@ async fn metrics_are_openmetrics_and_agree_with_the_status() {
         r#"headroom_incident_open{objective="checkout"} 1.0"#,
         r#"headroom_incidents_opened_total{objective="checkout"} 3"#,
         r#"headroom_webhook_calls_total{outcome="delivered"} 5"#,
-        r#"headroom_sessions_closed_total{server="db2",reason="placed anew: balance"} 12"#,
+        r#"headroom_sessions_closed_total{server="db2",reason="moved: balance"} 12"#,
     ] {
         assert!(body.contains(line), "{line} is not in\n{body}");
     }

@@ -232,7 +232,7 @@ async fn let_go(pid: u32, before: u64) -> anyhow::Result<u64> {
 
 /// Sessions that the router ended while they rested, by its own count.
 fn deliberate(status: &StatusView) -> u64 {
-    let by_us = |reason: &str| reason.starts_with("placed anew") || reason.starts_with("drained");
+    let by_us = |reason: &str| reason.starts_with("moved") || reason.starts_with("drained");
     status.counters.closed.iter().filter(|(reason, _)| by_us(reason)).map(|(_, count)| count).sum()
 }
 

@@ -131,7 +131,7 @@ impl Process {
             Err(error) => {
                 let notes: Vec<String> = format!("{error:#}").lines().map(str::to_owned).collect();
                 for note in &notes {
-                    tracing::error!("configuration refused, the one of before stays: {note}");
+                    tracing::error!("reload rejected, keeping the previous configuration: {note}");
                 }
                 Reload { accepted: false, at: Instant::now(), notes }
             }
@@ -193,7 +193,7 @@ impl Process {
             Ok(mut child) => {
                 tracing::info!(
                     pid = child.id(),
-                    "USR2: started anew; the new process takes over when it is ready"
+                    "USR2: started the new process; it takes over when it is ready"
                 );
                 tokio::spawn(async move {
                     if let Ok(status) = child.wait().await {
@@ -202,7 +202,7 @@ impl Process {
                 });
             }
             Err(error) => {
-                tracing::error!(?program, %error, "USR2: the program cannot be started anew; this process goes on");
+                tracing::error!(?program, %error, "USR2: the program cannot be started again; this process continues");
             }
         }
     }

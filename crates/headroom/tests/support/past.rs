@@ -57,7 +57,7 @@ pub(crate) async fn sessions_are_past_and_counted(lab: &Lab, route: &Route) {
     let status = route.status();
     assert_eq!(status["zero_hop"]["in_force"], true, "{status}");
     let listener = &status["listeners"][0];
-    assert_eq!(listener["zero_hop"]["text"], "all new sessions go past this process");
+    assert_eq!(listener["zero_hop"]["text"], "all new sessions bypass the router");
     assert_eq!((&listener["accepted"], &listener["zero_hop"]["past"]), (&0.into(), &1.into()), "{listener}");
     let socket = TcpStream::connect(route.reader).unwrap();
     assert_eq!(socket.peer_addr().unwrap(), SocketAddr::from(route.reader), "what was dialled");
@@ -65,7 +65,7 @@ pub(crate) async fn sessions_are_past_and_counted(lab: &Lab, route: &Route) {
     assert!(metrics.contains("headroom_zero_hop_in_force 1.0"), "{metrics}");
     let shown = route.headroom(&["status"]);
     let text = String::from_utf8_lossy(&shown.stdout).into_owned();
-    assert!(text.contains("zero-hop: all new sessions go past this process"), "{text}");
+    assert!(text.contains("zero-hop: all new sessions bypass the router"), "{text}");
     let ours = pinned(route);
     assert_eq!((&ours["alive"], &ours["programs"].as_array().unwrap().len()), (&true.into(), &6));
     session.disconnect().await.unwrap();
@@ -95,7 +95,7 @@ pub(crate) async fn statements_past_are_counted(lab: &Lab, route: &Route) {
     route.wait_for("they are counted", |status| status["listeners"][0]["zero_hop"]["past"] == 3).await;
     let status = route.status();
     let listener = &status["listeners"][0];
-    assert_eq!(listener["zero_hop"]["text"], "all new sessions go past this process, mirrored for insight");
+    assert_eq!(listener["zero_hop"]["text"], "all new sessions bypass the router, mirrored for insight");
     assert_eq!(listener["accepted"], 0, "{listener}");
     let row = |told: &Value, name: &str| -> (u64, u64, u64) {
         let rows = told["rows"].as_array().unwrap();
@@ -154,7 +154,7 @@ pub(crate) async fn with_one_in_sixteen_all_go_past(lab: &Lab, route: &mut Route
     let text = std::fs::read_to_string(&route.file).unwrap();
     std::fs::write(&route.file, text.replace("insight = \"on\"", "insight = \"sampled\"")).unwrap();
     route.signal(Signal::HUP);
-    let sampled = "all new sessions go past this process, 1 of 16 mirrored for insight";
+    let sampled = "all new sessions bypass the router, 1 of 16 mirrored for insight";
     let words = |status: &Value| status["listeners"][0]["zero_hop"]["text"] == sampled;
     let status = route.wait_for("one of sixteen is mirrored", words).await;
     let accepted = status["listeners"][0]["accepted"].clone();
@@ -239,9 +239,8 @@ async fn connect_past(lab: &Lab, route: &Route) -> Conn {
 
 /// New connections all the while, and one that stays: a second process takes over from the first.
 pub(crate) async fn a_take_over_loses_no_connection(lab: &Lab, route: &mut Route) {
-    let past = |status: &Value| {
-        status["listeners"][0]["zero_hop"]["text"] == "all new sessions go past this process"
-    };
+    let past =
+        |status: &Value| status["listeners"][0]["zero_hop"]["text"] == "all new sessions bypass the router";
     let mut kept = connect_past(lab, route).await;
     kept.query_drop("BEGIN").await.unwrap();
     let load = Connecting::start(lab, route.reader);

@@ -155,8 +155,10 @@ impl Counts {
         for socket in sockets.iter().filter(|socket| socket.received == 0) {
             let session = open.get(&socket.cookie).filter(|s| s.age() >= deadline);
             if let Some((server, _)) = session.and_then(|s| self.of(s.target)) {
-                let words =
-                    format!("connected, but no greeting for {} ms (past this process)", deadline.as_millis());
+                let words = format!(
+                    "connected, but no greeting for {} ms (bypassing the router)",
+                    deadline.as_millis()
+                );
                 board.suspect(server, &words);
             }
         }
@@ -238,9 +240,9 @@ impl Seen {
         add(&past.closed[Closed::ClientLeft.index()], ended.saturating_sub(lost + ours));
         add(&past.closed[Closed::ServerLeft.index()], lost);
         if refused > 0 {
-            board.suspect(&server, "connection refused (past this process)");
+            board.suspect(&server, "connection refused (bypassing the router)");
         } else if hung > 0 {
-            board.suspect(&server, "no answer to a connection for 1 s (past this process)");
+            board.suspect(&server, "no answer to a connection for 1 s (bypassing the router)");
         } else if lost > 0 {
             board.doubt(&server, "it ended sessions");
         }

@@ -1,4 +1,4 @@
-//! Fit: whether a listener's connections may go past this process, and if not, why. Pure.
+//! Fit: whether a listener's connections may bypass the router, and if not, why. Pure.
 
 use fleet::Address;
 use fleet::config::{ClientTlsMode, Insight, Listener, TlsMode};
@@ -63,10 +63,10 @@ pub(super) fn fit(
     };
     let (one_in, mirror) = if mirrors { (0, measured) } else { (measured, 0) };
     let words = match (one_in, mirror) {
-        (0, 0) => format!("all new sessions{only} go past this process"),
-        (0, 1) => format!("all new sessions{only} go past this process, mirrored for insight"),
-        (0, n) => format!("all new sessions{only} go past this process, 1 of {n} mirrored for insight"),
-        (n, _) => format!("{} of {n} new sessions{only} go past this process", n - 1),
+        (0, 0) => format!("all new sessions{only} bypass the router"),
+        (0, 1) => format!("all new sessions{only} bypass the router, mirrored for insight"),
+        (0, n) => format!("all new sessions{only} bypass the router, 1 of {n} mirrored for insight"),
+        (n, _) => format!("{} of {n} new sessions{only} bypass the router", n - 1),
     };
     Ok(Fit { dialled, one_in, mirror, words })
 }
@@ -112,10 +112,10 @@ mod tests {
     #[test]
     fn one_of_sixteen_is_measured_unless_told_otherwise_on_the_way_that_there_is() {
         let said = |insight, mirrors| of("127.0.0.1:3306", insight, mirrors).unwrap().words;
-        assert_eq!(said(Insight::Sampled, false), "15 of 16 new sessions go past this process");
-        let mirrored = "all new sessions go past this process, 1 of 16 mirrored for insight";
+        assert_eq!(said(Insight::Sampled, false), "15 of 16 new sessions bypass the router");
+        let mirrored = "all new sessions bypass the router, 1 of 16 mirrored for insight";
         assert_eq!(said(Insight::Sampled, true), mirrored);
-        assert_eq!(said(Insight::On, true), "all new sessions go past this process, mirrored for insight");
+        assert_eq!(said(Insight::On, true), "all new sessions bypass the router, mirrored for insight");
         let off = of("127.0.0.1:3306", Insight::Off, true).unwrap();
         assert_eq!((off.one_in, off.mirror), (0, 0));
     }

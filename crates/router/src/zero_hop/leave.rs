@@ -106,7 +106,7 @@ impl Leaving {
                 tally.past.ended_by_us.fetch_add(cut as u64, Relaxed);
             }
             if cut > 0 {
-                tracing::warn!(server = %name, sessions = cut, "sessions past this process cut at the drain deadline");
+                tracing::warn!(server = %name, sessions = cut, "sessions that bypass the router were cut at the drain deadline");
             }
         }
         for want in &wants {
@@ -121,7 +121,7 @@ impl Leaving {
     pub(super) fn limits(&self) -> Vec<String> {
         let words = |(server, (why, _)): (&ServerName, &(String, Instant))| {
             format!(
-                "{server} does not tell which sessions are idle ({why}): those past this process end at deadlines only"
+                "{server} does not tell which sessions are idle ({why}): those that bypass the router end at deadlines only"
             )
         };
         self.refused.iter().map(words).collect()
@@ -161,7 +161,7 @@ impl Leaving {
             Some(Some(Err(why))) => {
                 self.asked.remove(name);
                 if !self.refused.contains_key(name) {
-                    tracing::warn!(server = %name, why, "it does not tell which sessions are idle; those that go past this process end at deadlines only");
+                    tracing::warn!(server = %name, why, "it does not tell which sessions are idle; those that bypass the router end at deadlines only");
                 }
                 self.refused.insert(name.clone(), (why, now));
             }
@@ -289,7 +289,7 @@ fn close<'a>(
         if end(bypass, live, how) {
             want.tally.past.closed[want.wanted.why.index()].fetch_add(1, Relaxed);
             want.tally.past.ended_by_us.fetch_add(1, Relaxed);
-            tracing::debug!(server = %want.tally.name, why = want.wanted.why.words(), "session past this process ended");
+            tracing::debug!(server = %want.tally.name, why = want.wanted.why.words(), "session that bypassed the router ended");
         } else {
             wish.put_back();
         }

@@ -147,7 +147,7 @@ impl Mirroring {
         if let Err(why) = done {
             tracing::warn!(
                 why,
-                "sessions past this process cannot be mirrored; those that insight measures pass through"
+                "sessions that bypass the router cannot be mirrored; those that insight measures pass through"
             );
         }
     }

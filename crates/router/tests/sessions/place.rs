@@ -54,7 +54,7 @@ async fn when_a_server_comes_back_idle_sessions_make_room_for_it_and_no_more_tha
     let status = front.router.status();
     assert_eq!((status.servers[0].readers, status.servers[1].readers), (4, 4));
     assert_eq!(reconnected, 4, "each move put one session on the other server: {status:?}");
-    assert_eq!(status.servers[0].closed["placed anew: balance"], 4);
+    assert_eq!(status.servers[0].closed["moved: balance"], 4);
     assert_eq!(old.saw(Command::Quit), 4, "the server is told as by any polite client");
 }
 
@@ -153,7 +153,7 @@ async fn writer_sessions_leave_a_demoted_primary_when_idle() {
     clients[0].query("COMMIT").await.unwrap();
     within(5, clients[0].closed()).await;
     assert_eq!(Client::login(front.port(0)).await.server, "b");
-    assert_eq!(front.router.status().servers[0].closed["placed anew: server is not the primary"], 6);
+    assert_eq!(front.router.status().servers[0].closed["moved: server is not the primary"], 6);
 }
 
 #[tokio::test]

@@ -108,7 +108,7 @@ pub(super) fn markdown(report: &Report) -> String {
     });
     text.push_str(&section("Ratios within a block", &head, rows));
     text.push_str(
-        "Left out are blocks of which some sessions that should have gone past the router were relayed.\n",
+        "Left out are blocks of which some sessions that should have bypassed the router were relayed.\n",
     );
     text
 }
@@ -122,7 +122,7 @@ fn name(comparison: Comparison) -> String {
     let what = match comparison {
         Comparison::Control { .. } => "direct against direct, which is chance alone",
         Comparison::ZeroHop { .. } => "zero-hop against direct",
-        Comparison::InsightPast { .. } => "insight on against off, past the router",
+        Comparison::InsightPast { .. } => "insight on against off, bypassing the router",
         Comparison::InsightRelayed { .. } => "insight on against off, relayed",
         Comparison::BeforeRelayed { .. } => "this program against the earlier one, relayed",
         Comparison::BeforeZeroHop { .. } => "this program against the earlier one, bypassed",
