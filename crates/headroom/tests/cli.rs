@@ -102,7 +102,7 @@ fn route_without_a_hint_where_the_servers_are_says_what_to_name() {
     assert_eq!(output.status.code(), Some(64));
     assert!(text(&output).contains("--server db1:3306"), "{}", text(&output));
     let output = headroom(dir.path(), &["route", "--server", "db1"]);
-    assert_eq!(output.status.code(), Some(2));
+    assert_eq!(output.status.code(), Some(64));
     assert!(text(&output).contains("--reader 127.0.0.1:3306"), "{}", text(&output));
 }
 
