@@ -16,7 +16,7 @@ fn main() {
     println!("cargo:rustc-env=HEADROOM_COMMIT={commit}");
 }
 
-/// The commit of the repository that this file belongs to. An archive that lies in somebody else's repository has none.
+/// The commit of the repository that tracks this file; an archive that lies in somebody else's repository has none.
 fn checked_out() -> Option<String> {
     git(&["ls-files", "--error-unmatch", "build.rs"])?;
     // Of a branch, its file (or the packed ones) changes with each commit; HEAD when another branch is checked out.

@@ -43,7 +43,8 @@ fn fitted(text: &str) -> String {
 /// Whether this line belongs to the paragraph above.
 fn goes_on(above: &str, line: &str) -> bool {
     let plain = |line: &str| !line.is_empty() && !line.starts_with(' ');
-    plain(above) && plain(line) && !above.ends_with(':')
+    let heading = above.ends_with(':') && !above.contains(' ');
+    plain(above) && plain(line) && !heading
 }
 
 /// `  headroom status`, in the third column; explanations stand further in.
@@ -56,7 +57,7 @@ fn explained(line: &str) -> Option<(&str, &str)> {
     if !line.starts_with("  headroom ") {
         return None;
     }
-    let (example, explanation) = line.split_at_checked(line[2..].find("    ")? + 2)?;
+    let (example, explanation) = line.split_at_checked(line[2..].find("   ")? + 2)?;
     Some((example, explanation.trim_start()))
 }
 
@@ -157,7 +158,10 @@ Two lines of one paragraph.";
     }
 
     #[test]
-    fn what_is_quoted_is_not_broken() {
+    fn what_is_quoted_is_not_broken_and_only_headings_stand_alone() {
+        let below = "What is not sent:\ndocs/guide/record.md.\n\nExamples:\n  headroom replay";
+        assert_eq!(fitted(below), "What is not sent: docs/guide/record.md.\n\nExamples:\n  headroom replay");
+        assert_eq!(fitted("Examples:\nheadroom replay"), "Examples:\nheadroom replay");
         assert_eq!(parts("  a --b c | jq '.x | .y'"), ["  a", "--b c", "| jq '.x | .y'"]);
     }
 }

@@ -20,13 +20,19 @@ const LOOK: Duration = Duration::from_millis(100);
 /// Shows views as they come until the person leaves; the last one stays on the ordinary screen. `note` stands at the end.
 pub(super) async fn run(mut views: Views, note: Option<String>, paint: Paint) -> anyhow::Result<()> {
     let shown = Shown::begin()?;
-    let mut top = 0;
-    let left = loop {
-        let page = text::text(&views.borrow_and_update().clone(), paint);
-        let lines: Vec<&str> = page.lines().collect();
+    let (mut top, mut drawn, mut page) = (0, None, String::new());
+    loop {
         let rows = usize::from(size()?.1);
+        if views.has_changed()? || drawn.is_none() {
+            page = text::text(&views.borrow_and_update().clone(), paint);
+            drawn = None;
+        }
+        let lines: Vec<&str> = page.lines().collect();
         top = within(top, lines.len(), rows);
-        draw(&lines, top, rows, note.as_deref(), paint)?;
+        if drawn != Some((top, rows)) {
+            draw(&lines, top, rows, note.as_deref(), paint)?;
+            drawn = Some((top, rows));
+        }
         // Waiting for a key blocks, so it is done on a thread for such things.
         let event = tokio::task::spawn_blocking(|| {
             event::poll(LOOK).and_then(|any| any.then(event::read).transpose())
@@ -35,15 +41,16 @@ pub(super) async fn run(mut views: Views, note: Option<String>, paint: Paint) ->
             Some(Event::Key(key)) if key.kind == KeyEventKind::Press => {
                 match press(key, top, lines.len(), rows) {
                     Some(next) => top = next,
-                    None => break page,
+                    None => break,
                 }
             }
-            _ => {}
+            // A terminal that is as high as before may be wider.
+            Some(_) => drawn = None,
+            None => {}
         }
-        anyhow::ensure!(views.has_changed().is_ok(), "nothing is watched any more");
-    };
+    }
     drop(shown);
-    terminal::print(&left)
+    terminal::print(&page)
 }
 
 /// The first line shown after this key; `None` to leave.
