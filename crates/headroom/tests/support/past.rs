@@ -133,7 +133,7 @@ pub(crate) async fn a_session_from_before_is_told_as_unread(lab: &Lab, route: &m
     route.start();
     ready(route).await;
     let mut after = connect(lab, route.reader).await.unwrap();
-    let unread = |told: &Value| told["notes"].to_string().contains("had begun before it came");
+    let unread = |told: &Value| told["notes"].to_string().contains("began before this process did");
     let deadline = Instant::now() + LIMIT;
     loop {
         before.query_drop("SELECT 'before'").await.unwrap();
