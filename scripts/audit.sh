@@ -3,9 +3,10 @@
 #
 #   1 passed, 0 failed, 0 skipped
 #
-# For whoever releases, and for a daily run where there is a network: it is no part of `make test`, which must give the same
-# answer tomorrow. What could not be checked is never passed: without cargo-deny, or where the database cannot be fetched,
-# the audit is skipped, and the exit code is 1. A database fetched on another day does not count.
+# For whoever releases, and for a daily run where there is a network: it is no part of `make test`, which must
+# give the same answer tomorrow. What could not be checked is never passed: without cargo-deny, or where the
+# database cannot be fetched, the audit is skipped, and the exit code is 1. A database fetched on another day
+# does not count.
 #
 # Exit codes: 0 nothing known; 1 an advisory concerns us, or nothing was checked.
 set -eu

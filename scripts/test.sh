@@ -17,9 +17,9 @@
 # The counts are those that the test programs print themselves. A part that counts nothing, that ends with an error no
 # count explains, or that has no tests at all is a failure of its own and is named.
 #
-# A test that cannot run here (it needs root) says "NOT TESTED: <test>: <reason>" on standard error, once, and returns. The
-# test program calls that passed; here it is skipped. The line goes straight to the descriptor, so that it is seen although
-# the output of tests that pass is captured.
+# A test that cannot run here (it needs root) says "NOT TESTED: <test>: <reason>" on standard error, once, and
+# returns. The test program calls that passed; here it is skipped. The line goes straight to the descriptor,
+# so that it is seen although the output of tests that pass is captured.
 set -uo pipefail
 cd "$(dirname "$0")/.."
 PATH=$PWD/target/rust/bin:${CARGO_HOME:-$HOME/.cargo}/bin:$PATH:/usr/local/go/bin:/usr/sbin:/sbin

@@ -1,8 +1,9 @@
-//! The commit for `headroom --version`: `HEADROOM_COMMIT` if it is set (packages are built from an archive), else what git
-//! says, else `unknown`. Nothing of the time or the machine, so that the same commit gives the same program.
+//! The commit for `headroom --version`: `HEADROOM_COMMIT` if it is set (packages are built from an archive),
+//! else what git says, else `unknown`. Nothing of the time or the machine, so that the same commit gives the
+//! same program.
 //!
-//! Runs again when the checked-out commit changes, and not for anything else: only files that exist are named to Cargo,
-//! because one that does not would make every build run it.
+//! Runs again when the checked-out commit changes, and not for anything else: only files that exist are named
+//! to Cargo, because one that does not would make every build run it.
 
 use std::path::Path;
 use std::process::Command;
@@ -16,10 +17,12 @@ fn main() {
     println!("cargo:rustc-env=HEADROOM_COMMIT={commit}");
 }
 
-/// The commit of the repository that tracks this file; an archive that lies in somebody else's repository has none.
+/// The commit of the repository that tracks this file; an archive that lies in somebody else's repository has
+/// none.
 fn checked_out() -> Option<String> {
     git(&["ls-files", "--error-unmatch", "build.rs"])?;
-    // Of a branch, its file (or the packed ones) changes with each commit; HEAD when another branch is checked out.
+    // Of a branch, its file (or the packed ones) changes with each commit; HEAD when another branch is
+    // checked out.
     let branch = git(&["symbolic-ref", "--quiet", "HEAD"]);
     for name in ["HEAD", "packed-refs"].into_iter().chain(branch.as_deref()) {
         if let Some(path) = git(&["rev-parse", "--git-path", name]).filter(|path| Path::new(path).exists()) {

@@ -1,5 +1,6 @@
-//! Help epilogues that fit a terminal. Clap wraps each of their lines by itself, so that text that was wrapped in the source
-//! becomes ragged, and the second half of a long command looks like another one. So, before clap sees them:
+//! Help epilogues that fit a terminal. Clap wraps each of their lines by itself, so that text that was
+//! wrapped in the source becomes ragged, and the second half of a long command looks like another one. So,
+//! before clap sees them:
 //!
 //! - lines of a paragraph (not indented) are joined; clap then wraps the whole;
 //! - an example that is too long is broken before an option, with a backslash, as a shell would take it;

@@ -1,5 +1,5 @@
-//! Which log filters are right: a level, or `part=level`, separated by commas. The library behind takes any word for a part,
-//! so that `verbose` would be accepted and nothing be logged.
+//! Which log filters are right: a level, or `part=level`, separated by commas. The library behind takes any
+//! word for a part, so that `verbose` would be accepted and nothing be logged.
 
 use std::str::FromStr;
 use tracing_subscriber::filter::LevelFilter;

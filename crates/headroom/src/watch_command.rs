@@ -1,5 +1,5 @@
-//! `headroom watch`: this host and its servers, each with its bottleneck, and `headroom agent`: the same for other
-//! programs.
+//! `headroom watch`: this host and its servers, each with its bottleneck, and `headroom agent`: the same for
+//! other programs.
 
 mod agent;
 mod args;

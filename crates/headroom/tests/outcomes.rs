@@ -1,5 +1,6 @@
-//! Every command with a wrong host, a wrong password, a server that refuses, a missing argument, an interruption and a closed
-//! pipe: the exit code says what came of it (0 done, 1 "no" is the answer, 2 error, 64 usage), and the first line why.
+//! Every command with a wrong host, a wrong password, a server that refuses, a missing argument, an
+//! interruption and a closed pipe: the exit code says what came of it (0 done, 1 "no" is the answer, 2 error,
+//! 64 usage), and the first line why.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot do its next step has failed")]
 
@@ -14,7 +15,8 @@ use std::time::{Duration, Instant};
 const NOBODY: &str = "127.0.0.1:1";
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// What is typed (`{primary}`, `{replica}`, `{login}` and `{dir}` stand for the lab's), the exit code, what the first line says.
+/// What is typed (`{primary}`, `{replica}`, `{login}` and `{dir}` stand for the lab's), the exit code, what
+/// the first line says.
 type Row = (&'static str, i32, &'static str);
 
 /// No server is needed: these end before they reach one, or find none.
@@ -287,7 +289,8 @@ fn a_reader_that_has_seen_enough_is_no_error() {
         out.read_line(&mut line).unwrap();
         assert!(!line.is_empty(), "{typed}");
         drop(out);
-        // The terse view prints a line only when something changes: it may be waiting, and then Ctrl-C ends it.
+        // The terse view prints a line only when something changes: it may be waiting, and then Ctrl-C ends
+        // it.
         if typed.starts_with("watch --window") {
             kill_process(Pid::from_child(&child), Signal::INT).unwrap();
         }

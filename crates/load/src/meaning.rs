@@ -1,4 +1,5 @@
-//! What an error number of a server means for a load, and what to do about it: a number alone sends its reader to a manual.
+//! What an error number of a server means for a load, and what to do about it: a number alone sends its
+//! reader to a manual.
 
 /// The numbers that a load meets, with what they mean and what to do.
 const MEANINGS: [(u16, &str); 17] = [

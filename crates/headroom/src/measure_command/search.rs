@@ -190,8 +190,8 @@ impl Course<'_> {
     }
 }
 
-/// Why no rate will do: a server that refuses every transaction has no capacity for them, low or high. One that went away
-/// meanwhile may come back.
+/// Why no rate will do: a server that refuses every transaction has no capacity for them, low or high. One
+/// that went away meanwhile may come back.
 fn refused(totals: &Totals, reconnects: u64) -> Option<String> {
     if totals.done > 0 || totals.failed == 0 || reconnects > 0 {
         return None;

@@ -1,5 +1,6 @@
-//! `headroom watch` on a terminal: as much of the page as fits, from the host down, and keys to scroll. Without them the
-//! terminal would show the end of a long page, and the host, which stands first, would never be seen.
+//! `headroom watch` on a terminal: as much of the page as fits, from the host down, and keys to scroll.
+//! Without them the terminal would show the end of a long page, and the host, which stands first, would never
+//! be seen.
 
 use super::{Views, text};
 use crate::terminal::{self, Paint};
@@ -17,7 +18,8 @@ use std::time::Duration;
 /// How long a look for a key may take.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// Shows views as they come until the person leaves; the last one stays on the ordinary screen. `note` stands at the end.
+/// Shows views as they come until the person leaves; the last one stays on the ordinary screen. `note` stands
+/// at the end.
 pub(super) async fn run(mut views: Views, note: Option<String>, paint: Paint) -> anyhow::Result<()> {
     let shown = Shown::begin()?;
     let (mut top, mut drawn, mut page) = (0, None, String::new());
@@ -108,7 +110,8 @@ fn draw(lines: &[&str], top: usize, rows: usize, note: Option<&str>, paint: Pain
     out.flush()
 }
 
-/// The screen of its own; dropping it gives the ordinary one back, also when the command is ended by a signal.
+/// The screen of its own; dropping it gives the ordinary one back, also when the command is ended by a
+/// signal.
 struct Shown;
 
 impl Shown {

@@ -133,7 +133,8 @@ pub(crate) struct NamedView {
 }
 
 impl WatchView {
-    /// Why nothing is known of any of the servers that should be watched; `None` when something is, or when there are none.
+    /// Why nothing is known of any of the servers that should be watched; `None` when something is, or when
+    /// there are none.
     pub(crate) fn nothing_of_servers(&self) -> Option<String> {
         let unknown = |server: &ServerWatch| server.sample.is_none();
         if self.servers.is_empty() || !self.servers.iter().all(unknown) {

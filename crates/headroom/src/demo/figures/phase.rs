@@ -231,8 +231,8 @@ fn server_figures(readers: &[&str], flows: &[FlowFigures], total: u64) -> Vec<Se
     names.into_iter().map(figures).collect()
 }
 
-/// The least share that must cross if no zone's readers are to carry more than `limit` times their share: 1 is equal load.
-/// Less than that at 1 is no better: somebody carries more than the others.
+/// The least share that must cross if no zone's readers are to carry more than `limit` times their share: 1
+/// is equal load. Less than that at 1 is no better: somebody carries more than the others.
 pub(crate) fn least_cross_zone(flows: &[FlowFigures], readers: &[&str], limit: f64) -> f64 {
     let mut demand: BTreeMap<&str, f64> = BTreeMap::new();
     for flow in flows {

@@ -125,8 +125,8 @@ fn busiest(p: &PhaseFigures, limit: f64, when: &str) -> Verdict {
     }
 }
 
-/// Both ways: more than the least has crossed for nothing; less than it is only possible by loading a zone beyond its share, so
-/// that it must lie within the unevenness that is allowed.
+/// Both ways: more than the least has crossed for nothing; less than it is only possible by loading a zone
+/// beyond its share, so that it must lie within the unevenness that is allowed.
 fn least_crossing(p: &PhaseFigures, limit: f64, when: &str) -> Verdict {
     let readers: Vec<&str> = p.servers.iter().map(|server| server.name.as_str()).collect();
     let lowest = least_cross_zone(&p.flows, &readers, limit).min(p.least_cross_zone);
@@ -222,7 +222,8 @@ mod tests {
     #[test]
     fn less_than_the_least_for_equal_load_is_a_failure_of_evenness_beyond_what_is_allowed() {
         use crate::demo::figures::phase::{FlowFigures, ServerFigures};
-        // Readers a2, a3, b1; 90 % of the reads come from zone a, 10 % from b: the least is 23.3 %, and 16.7 % at 1.10 x.
+        // Readers a2, a3, b1; 90 % of the reads come from zone a, 10 % from b: the least is 23.3 %, at 1.10 x
+        // it is 16.7 %.
         let phase = |crossing: f64| {
             let flow = |from: &str, server: &str, share| FlowFigures {
                 from: from.to_owned(),
