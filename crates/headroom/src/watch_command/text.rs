@@ -9,6 +9,7 @@ use crate::terminal::Paint;
 use observe::host::Sample;
 use observe::verdict::Unit;
 
+const FIRST_WINDOW: &str = "the first window is being read";
 /// Endpoints whose requests are shown; the page has them all.
 const REQUESTS: usize = 5;
 
@@ -18,7 +19,7 @@ pub(crate) fn text(view: &WatchView, paint: Paint) -> String {
     let local = view.hosts.is_empty();
     match &view.host {
         Some(host) => text.push_str(&one_host("this host", host, paint)),
-        None if local => text.push_str("This host: the first window is being read.\n"),
+        None if local => text.push_str(&format!("This host: {FIRST_WINDOW}.\n")),
         None => {}
     }
     // A server here has the host's evidence in its own verdict.
@@ -26,7 +27,7 @@ pub(crate) fn text(view: &WatchView, paint: Paint) -> String {
         let here = |s: &&ServerWatch| s.on_this_host && s.sample.is_some() && s.agent.as_deref() == agent;
         view.servers.iter().any(|server| here(&server))
     };
-    if local && !beside(None) {
+    if local && view.host.is_some() && !beside(None) {
         text.push_str(&verdict(&view.verdict, paint));
     }
     for host in &view.hosts {
@@ -35,7 +36,7 @@ pub(crate) fn text(view: &WatchView, paint: Paint) -> String {
             (None, Some(why)) => {
                 text.push_str(&format!("{}  {}\n", paint.bold(&host.agent), paint.yellow(why)));
             }
-            (None, None) => text.push_str(&format!("{}: the first window is being read.\n", host.agent)),
+            (None, None) => text.push_str(&format!("{}: {FIRST_WINDOW}.\n", host.agent)),
         }
         if host.host.is_some() && !beside(Some(&host.agent)) {
             text.push_str(&verdict(&host.verdict, paint));
@@ -75,20 +76,28 @@ pub(crate) fn text(view: &WatchView, paint: Paint) -> String {
 pub(crate) fn lines(view: &WatchView) -> String {
     let mut text = String::new();
     if view.hosts.is_empty() {
-        text.push_str(&format!("this host: {}\n", without_figures(&view.verdict)));
+        text.push_str(&format!("this host: {}\n", without_figures(&view.verdict, view.host.is_some())));
     }
     for host in &view.hosts {
-        let says = host.unanswered.clone().unwrap_or_else(|| without_figures(&host.verdict));
+        let says =
+            host.unanswered.clone().unwrap_or_else(|| without_figures(&host.verdict, host.host.is_some()));
         text.push_str(&format!("{}: {says}\n", host.agent));
     }
     for server in &view.servers {
-        let says = server.unanswered.clone().unwrap_or_else(|| without_figures(&server.verdict));
+        let says = server
+            .unanswered
+            .clone()
+            .unwrap_or_else(|| without_figures(&server.verdict, server.sample.is_some()));
         text.push_str(&format!("{}: {says}\n", server.name));
     }
     text
 }
 
-fn without_figures(verdict: &VerdictView) -> String {
+fn without_figures(verdict: &VerdictView, read: bool) -> String {
+    // Of what was not read yet nothing is known, least of all that it has no bottleneck.
+    if !read {
+        return FIRST_WINDOW.to_owned();
+    }
     // A percentage that moves each second is no news.
     if verdict.bottleneck.is_some() { verdict.text.clone() } else { "no bottleneck".to_owned() }
 }
@@ -137,7 +146,7 @@ fn server(server: &ServerWatch, paint: Paint) -> String {
     });
     let head = format!("{}  {}{zone}{by}", paint.bold(&server.name), server.role);
     let Some(sample) = &server.sample else {
-        let why = server.unanswered.as_deref().unwrap_or("the first window is being read");
+        let why = server.unanswered.as_deref().unwrap_or(FIRST_WINDOW);
         return format!("{head}  {}\n", paint.yellow(why));
     };
     let mut text = format!(
@@ -223,4 +232,22 @@ fn near(next: &NamedView) -> String {
         format!("{} of the way there", figure(next.load, Unit::Share))
     };
     format!("{}: {far}", next.called)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn before_the_first_window_nothing_is_said_of_a_bottleneck() {
+        let server = ServerWatch { name: "db1".to_owned(), ..ServerWatch::default() };
+        let view = WatchView { servers: vec![server], ..WatchView::default() };
+        assert_eq!(
+            lines(&view),
+            "this host: the first window is being read\ndb1: the first window is being read\n"
+        );
+        assert!(!text(&view, Paint::off()).contains("bottleneck"), "{}", text(&view, Paint::off()));
+        let read = WatchView { host: Some(Sample::default()), ..WatchView::default() };
+        assert_eq!(lines(&read), "this host: no bottleneck\n");
+    }
 }
