@@ -42,6 +42,8 @@ pub struct Config {
     pub listeners: Vec<Listener>,
     /// Status page, JSON and metrics; `None` switches them off.
     pub admin: Option<SocketAddr>,
+    /// Who may read that, and how old it may be.
+    pub admin_access: AdminAccess,
     /// What is promised of whose statements.
     pub objectives: Vec<Objective>,
     /// Who is told when a promise is broken.
@@ -51,12 +53,30 @@ pub struct Config {
 }
 
 /// The admin address: status page, JSON and metrics.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Admin {
     /// Where it listens.
     pub address: SocketAddr,
     /// Whether the operator said that the network may reach it. It has no password.
     pub open: bool,
+    /// Who may read it there, and how old it may be.
+    pub access: AdminAccess,
+}
+
+/// What the admin address answers to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AdminAccess {
+    /// Host names that requests may be for, beside addresses and `localhost`: a page from elsewhere can let a name of its own
+    /// resolve to this address.
+    pub names: Vec<String>,
+    /// An answer is given again for so long: whoever asks in a loop costs no more than whoever asks once in this time.
+    pub cache: Duration,
+}
+
+impl Default for AdminAccess {
+    fn default() -> Self {
+        Self { names: Vec::new(), cache: Duration::from_secs(1) }
+    }
 }
 
 /// The servers and how to ask them.

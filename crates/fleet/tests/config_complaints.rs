@@ -105,8 +105,9 @@ fn addresses_are_looked_at_before_anything_listens() {
         "headroom.toml:5:11: the listeners 127.0.0.1:3306 and 0.0.0.0:3306 overlap; give each listener an address or port of its own",
     );
     answers(
-        "[[listener]]\naddress = \"localhost:3307\"\nrole = \"writer\"",
-        "headroom.toml:5:11: address: 'localhost' is a host name, and a listener needs a numeric address; write 127.0.0.1:3307",
+        "[[listener]]\naddress = \"db-host:3307\"\nrole = \"writer\"",
+        "headroom.toml:5:11: address: 'db-host' is a host name, and a listener needs a numeric address; write an IP address \
+         (127.0.0.1:3306; with allow, also 0.0.0.0:3306), localhost, or a socket path",
     );
     answers(
         "[fleet]\nseeds = [\"db1:99999\"]",
@@ -115,7 +116,12 @@ fn addresses_are_looked_at_before_anything_listens() {
     answers(
         "[admin]\naddress = \"0.0.0.0:9306\"",
         "headroom.toml:5:11: the admin address 0.0.0.0:9306 can be reached from the network, and it has no password; \
-         use 127.0.0.1, or write open = true if the network may see the status page and drain servers",
+         use 127.0.0.1, or write open = true if the network may see the status page",
+    );
+    answers(
+        "[admin]\nnames = [\"http://headroom.example\"]",
+        "headroom.toml:5:10: names: 'http://headroom.example' is no host name; write a host name alone, as it stands in the \
+         browser's address: \"headroom.example\"",
     );
     answers(
         "[admin]\naddress = \"127.0.0.1:3306\"",

@@ -1,14 +1,15 @@
-//! The admin address: status page, JSON, OpenMetrics, drain.
+//! The admin address: status page, JSON, OpenMetrics. It is read-only: what changes something goes over the control socket
+//! ([`crate::control`]).
 //!
-//! It has no password, so it listens on loopback unless the operator wrote otherwise. A browser on the same machine
-//! can reach loopback too; against pages that it shows from elsewhere stand [`guard`]s: requests that change
-//! something need a header and a content type that a foreign page cannot send unasked, and a `Host` that no foreign
-//! name resolves to.
+//! It has no password, so it listens on loopback unless the operator wrote otherwise. A browser on the same machine can reach
+//! loopback too; against pages that it shows from elsewhere stands a [`guard`]: a `Host` that no foreign name resolves to. Who asks
+//! in a loop, opens many connections or sends slowly is bounded by [`crate::http`].
 
 mod guard;
 
-pub(crate) use guard::no_foreign_name;
+pub(crate) use guard::{answers_to, refuse_name};
 
+use crate::http::{Bounded, Cache, Limits, cached};
 use crate::insight_view::{self, Question};
 use crate::view::StatusView;
 use crate::{insight_metrics, metrics};
@@ -16,12 +17,11 @@ use ::insight::Since;
 use axum::extract::{Query, State};
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use axum::routing::{get, post};
+use axum::routing::get;
 use axum::{Json, Router, middleware};
-use serde::{Deserialize, Serialize};
+use fleet::config::AdminAccess;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::Duration;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
@@ -30,43 +30,20 @@ pub(crate) const MARKUP: &str = "text/html; charset=utf-8";
 pub(crate) const STYLE: &str = "text/css; charset=utf-8";
 pub(crate) const SCRIPT: &str = "text/javascript; charset=utf-8";
 
-/// What the admin address shows and commands: a running router, or a still life in tests.
+/// What the admin address shows: a running router, or a still life in tests.
 pub(crate) trait Live: Send + Sync + 'static {
     /// How things stand now.
     fn status(&self) -> StatusView;
     /// Where to ask what statements tell; `None` when nothing runs.
     fn insight(&self) -> Option<router::Insight>;
-    /// Empties a server. The text of an error says what would be right.
-    fn drain(&self, server: &str, deadline: Option<Duration>) -> Result<(), String>;
-    /// Lets it take sessions again.
-    fn undrain(&self, server: &str) -> Result<(), String>;
-}
-
-/// The body of `POST /drain` and `POST /undrain`.
-#[derive(Debug, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct DrainRequest {
-    /// Which server.
-    pub(crate) server: String,
-    /// Empty after this long; the configured deadline where absent.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) deadline_ms: Option<u64>,
-}
-
-/// The answer to both.
-#[derive(Debug, Serialize, Deserialize)]
-pub(crate) struct DrainAnswer {
-    /// Whether it was done.
-    pub(crate) done: bool,
-    /// In words.
-    pub(crate) text: String,
+    /// Which names it answers to, and how old an answer may be, as configured now.
+    fn access(&self) -> Arc<AdminAccess>;
 }
 
 /// Serves until `stop` is cancelled.
 pub(crate) async fn serve(listener: TcpListener, live: Arc<dyn Live>, stop: CancellationToken) {
-    let open = listener.local_addr().is_ok_and(|address| !address.ip().is_loopback());
-    let served =
-        axum::serve(listener, routes(live, open)).with_graceful_shutdown(stop.cancelled_owned()).await;
+    let listener = Bounded::new(listener, Limits::ADMIN);
+    let served = axum::serve(listener, routes(live)).with_graceful_shutdown(stop.cancelled_owned()).await;
     if let Err(error) = served {
         tracing::error!(%error, "the admin address stopped answering; restart headroom route to have it back");
     }
@@ -88,25 +65,25 @@ pub(crate) async fn bind(address: SocketAddr) -> anyhow::Result<TcpListener> {
     })
 }
 
-fn routes(live: Arc<dyn Live>, open: bool) -> Router {
-    let commands = Router::new()
-        .route("/drain", post(drain))
-        .route("/undrain", post(undrain))
-        .layer(middleware::from_fn(guard::meant_by_a_person));
+fn routes(live: Arc<dyn Live>) -> Router {
+    let configured = live.clone();
+    let cache = Cache::new(move || configured.access().cache);
+    let answers = Router::new()
+        .route("/status.json", get(|State(live): State<Arc<dyn Live>>| async move { Json(live.status()) }))
+        .route("/insight.json", get(insight))
+        .route("/metrics", get(openmetrics))
+        .layer(middleware::from_fn_with_state(cache, cached));
     Router::new()
         .route("/", get(|| page(MARKUP, include_str!("page/status.html"))))
         .route("/page.css", get(|| page(STYLE, include_str!("page/status.css"))))
         .route("/page.js", get(|| page(SCRIPT, include_str!("page/status.js"))))
         .route("/element.js", get(|| page(SCRIPT, include_str!("page/element.js"))))
-        .route("/status.json", get(|State(live): State<Arc<dyn Live>>| async move { Json(live.status()) }))
-        .route("/insight.json", get(insight))
-        .route("/metrics", get(openmetrics))
         .route("/healthz", get(|| async { "ok\n" }))
-        .merge(commands)
+        .merge(answers)
         .fallback(|| async {
             (StatusCode::NOT_FOUND, "there are /, /status.json, /insight.json, /metrics and /healthz\n")
         })
-        .layer(middleware::from_fn_with_state(open, guard::no_foreign_name))
+        .layer(middleware::from_fn_with_state(live.clone(), guard::own_names))
         .with_state(live)
 }
 
@@ -145,29 +122,6 @@ async fn insight(State(live): State<Arc<dyn Live>>, Query(question): Query<Quest
     match report {
         Some(report) => Json(insight_view::view(&report, &question, &live.status())).into_response(),
         None => (StatusCode::SERVICE_UNAVAILABLE, "the router has stopped\n").into_response(),
-    }
-}
-
-async fn drain(State(live): State<Arc<dyn Live>>, Json(request): Json<DrainRequest>) -> Response {
-    let deadline = request.deadline_ms.map(Duration::from_millis);
-    let done = live.drain(&request.server, deadline);
-    answer(
-        done,
-        format!("{} is being drained: no new sessions, present ones leave when they can", request.server),
-    )
-}
-
-async fn undrain(State(live): State<Arc<dyn Live>>, Json(request): Json<DrainRequest>) -> Response {
-    answer(live.undrain(&request.server), format!("{} takes sessions again", request.server))
-}
-
-fn answer(done: Result<(), String>, text: String) -> Response {
-    match done {
-        Ok(()) => {
-            tracing::info!("by command: {text}");
-            Json(DrainAnswer { done: true, text }).into_response()
-        }
-        Err(text) => (StatusCode::CONFLICT, Json(DrainAnswer { done: false, text })).into_response(),
     }
 }
 

@@ -1,6 +1,5 @@
 //! Asks the admin address of a running `headroom route`: one small HTTP request, one answer, a deadline.
 
-use crate::admin::{DrainAnswer, DrainRequest};
 use crate::environment::Environment;
 use crate::insight_view::{InsightView, Question};
 use crate::view::StatusView;
@@ -38,7 +37,7 @@ impl AdminClient {
 
     /// How things stand.
     pub(crate) async fn status(&self) -> anyhow::Result<StatusView> {
-        let (code, body) = self.ask("GET", "/status.json", None).await?;
+        let (code, body) = self.ask("/status.json").await?;
         if code != 200 {
             bail!("{} answered {code}: {}", self.address, body.trim());
         }
@@ -52,7 +51,7 @@ impl AdminClient {
 
     /// What statements tell.
     pub(crate) async fn insight(&self, question: &Question) -> anyhow::Result<InsightView> {
-        let (code, body) = self.ask("GET", &format!("/insight.json?{}", question.query()), None).await?;
+        let (code, body) = self.ask(&format!("/insight.json?{}", question.query())).await?;
         if code != 200 {
             bail!("{} answered {code}: {}", self.address, body.trim());
         }
@@ -64,16 +63,7 @@ impl AdminClient {
         })
     }
 
-    /// Drains (or undrains) a server.
-    pub(crate) async fn command(&self, path: &str, request: &DrainRequest) -> anyhow::Result<DrainAnswer> {
-        let (code, body) = self.ask("POST", path, Some(serde_json::to_string(request)?)).await?;
-        match serde_json::from_str(&body) {
-            Ok(answer) => Ok(answer),
-            Err(_) => bail!("{} answered {code}: {}", self.address, body.trim()),
-        }
-    }
-
-    async fn ask(&self, method: &str, path: &str, body: Option<String>) -> anyhow::Result<(u16, String)> {
+    async fn ask(&self, path: &str) -> anyhow::Result<(u16, String)> {
         let exchange = async {
             let mut stream = TcpStream::connect(&self.address).await.with_context(|| {
                 format!(
@@ -83,15 +73,7 @@ impl AdminClient {
             })?;
             // The number, not the name: a router on loopback answers to no foreign name.
             let host = stream.peer_addr()?;
-            let mut request = format!("{method} {path} HTTP/1.1\r\nhost: {host}\r\nconnection: close\r\n");
-            if let Some(body) = &body {
-                let length = body.len();
-                request.push_str(&format!(
-                    "x-headroom: cli\r\ncontent-type: application/json\r\ncontent-length: {length}\r\n"
-                ));
-            }
-            request.push_str("\r\n");
-            request.push_str(body.as_deref().unwrap_or_default());
+            let request = format!("GET {path} HTTP/1.1\r\nhost: {host}\r\nconnection: close\r\n\r\n");
             stream.write_all(request.as_bytes()).await?;
             let mut answer = Vec::new();
             stream.take(LARGEST).read_to_end(&mut answer).await?;

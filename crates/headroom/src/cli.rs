@@ -228,7 +228,8 @@ Examples:
   headroom drain db3 --deadline 10s     after ten seconds also sessions in a transaction are closed
   headroom undrain db3                  afterwards
 
-This concerns one running router; run it on each application host.";
+It is the router of this host that is told, so run it on each application host, as the router's user. The primary, and the last
+server that takes reads, are drained with --force only.";
 
 /// Empty a server: no new sessions, and the present ones leave when they can.
 ///
@@ -242,6 +243,9 @@ pub(crate) struct DrainArgs {
     /// The server is empty after this long [default: drain_deadline of the configuration, 1m].
     #[arg(long, value_name = "DURATION", value_parser = fleet::config::duration)]
     pub(crate) deadline: Option<Duration>,
+    /// Also if it is the primary or the last server that takes reads: what that would end is said without it.
+    #[arg(long)]
+    pub(crate) force: bool,
     /// Where the router answers.
     #[command(flatten)]
     pub(crate) admin: AdminArgs,
@@ -275,9 +279,7 @@ fn admin_flag(text: &str) -> Result<AdminFlag, String> {
     if text == "off" {
         return Ok(AdminFlag::Off);
     }
-    let refuse =
-        || format!("'{text}' is not an address; write an IP address and a port (127.0.0.1:9306), or off");
-    text.parse().map(AdminFlag::At).map_err(|_| refuse())
+    crate::listen::address(text).map(AdminFlag::At).map_err(|why| format!("{why}, or off"))
 }
 
 #[cfg(test)]
@@ -293,5 +295,6 @@ mod tests {
     fn admin_takes_an_address_or_off() {
         assert_eq!(admin_flag("off"), Ok(AdminFlag::Off));
         assert!(admin_flag("9306").is_err());
+        assert!(matches!(admin_flag("localhost:9306"), Ok(AdminFlag::At(at)) if at.ip().is_loopback()));
     }
 }

@@ -1,5 +1,6 @@
 //! The watcher, which asks the servers, and the router, which relays clients: started, changed and stopped together.
 
+use crate::recorder::Missing;
 use crate::view::StatusView;
 use crate::{fleet_view, router_view};
 use anyhow::Context;
@@ -105,16 +106,18 @@ impl Engine {
         self.running().as_ref().map(|running| running.router.insight())
     }
 
-    /// Begins a recording, and tells how many sessions go past this process.
+    /// Begins a recording, and says which sessions bypass this process and which do not.
     ///
     /// # Errors
     /// Why not, in words.
-    pub(crate) fn record(&self, wanted: Wanted) -> Result<(Recording, u64), String> {
+    pub(crate) fn record(&self, wanted: Wanted) -> Result<(Recording, Missing), String> {
         let running = self.running();
         let running = running.as_ref().ok_or("the router is stopping")?;
         let recording = running.router.record(wanted).map_err(|error| error.to_string())?;
-        let past = running.router.status().servers.iter().map(|server| u64::from(server.past)).sum();
-        Ok((recording, past))
+        let status = running.router.status();
+        let past = status.servers.iter().map(|server| u64::from(server.past)).sum();
+        let relayed = status.listeners.iter().map(|listener| listener.sessions as u64).sum();
+        Ok((recording, Missing { past, relayed }))
     }
 
     /// Takes over what changed. Listeners first, because they alone can fail.

@@ -19,6 +19,10 @@ pub(crate) struct Environment {
     pub(crate) home: Option<PathBuf>,
     /// `XDG_DATA_HOME`: where the user's data belong, if not below `HOME`.
     pub(crate) data: Option<PathBuf>,
+    /// `HEADROOM_RUNTIME_DIR`: the directory of the control sockets.
+    pub(crate) runtime_dir: Option<PathBuf>,
+    /// `XDG_RUNTIME_DIR`: where sockets of a user belong.
+    pub(crate) user_runtime_dir: Option<PathBuf>,
     /// `NOTIFY_SOCKET`: where systemd wants to hear that we are ready.
     pub(crate) notify_socket: Option<String>,
     /// `LISTEN_FDS`, where `LISTEN_PID` is us: how many listening sockets systemd has opened for us.
@@ -41,6 +45,8 @@ impl Environment {
             agent_token: some("HEADROOM_AGENT_TOKEN"),
             home: some("HOME").map(PathBuf::from),
             data: some("XDG_DATA_HOME").map(PathBuf::from),
+            runtime_dir: some("HEADROOM_RUNTIME_DIR").map(PathBuf::from),
+            user_runtime_dir: some("XDG_RUNTIME_DIR").map(PathBuf::from),
             notify_socket: some("NOTIFY_SOCKET"),
             listen_fds: some("LISTEN_FDS")
                 .filter(|_| some("LISTEN_PID") == Some(std::process::id().to_string()))

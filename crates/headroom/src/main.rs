@@ -5,19 +5,23 @@ mod admin_client;
 mod bench;
 mod child;
 mod cli;
+mod control;
 mod credentials;
 mod demo;
+mod drain;
 mod engine;
 mod environment;
 mod exit;
 mod fleet_command;
 mod fleet_view;
 mod help_text;
+mod http;
 mod insight_metrics;
 mod insight_view;
 mod interrupted;
 mod key;
 mod lab_command;
+mod listen;
 mod load_command;
 mod log;
 mod log_filter;
@@ -71,8 +75,8 @@ async fn main() -> ExitCode {
         cli::Command::Probe(args) => probe_command::run(*args, &environment).await,
         cli::Command::Agent(args) => watch_command::agent(args, &environment).await,
         cli::Command::Top(args) => top::run(args, &environment).await,
-        cli::Command::Drain(args) => status_command::drain(args, &environment).await,
-        cli::Command::Undrain(args) => status_command::undrain(args, &environment).await,
+        cli::Command::Drain(args) => status_command::drain(args, &environment),
+        cli::Command::Undrain(args) => status_command::undrain(args, &environment),
         cli::Command::ZeroHop(command) => zero_hop_command::run(command),
         cli::Command::Lab(command) => lab_command::run(command, &environment).await,
         cli::Command::Load(command) => load_command::run(command, &environment).await,

@@ -76,8 +76,10 @@ struct Recorded {
     commands: u64,
     /// Events that are missing because this command could not keep up.
     lost: u64,
-    /// Sessions that went past the router when it began.
+    /// Sessions that bypassed the router when it began.
     past: u64,
+    /// Sessions that it relayed then.
+    relayed: u64,
     bytes: u64,
     /// Why it ended.
     ended: String,

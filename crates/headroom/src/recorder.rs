@@ -1,11 +1,10 @@
 //! Recorder: lets `headroom record` on this host take what clients send through a running router.
 //!
-//! Not over the admin address, which has no password: what is recorded are people's data. The router waits on an abstract
-//! unix socket named like the one for upgrades, and the kernel says who comes: only our own user and root are let in.
+//! Over the control socket ([`crate::control`]), which only the router's own user reaches: what is recorded are people's data.
 //!
 //! | command | router |
 //! |---|---|
-//! | connects, sends a line of JSON: [`Request`] | answers a line of JSON: [`Answer`] |
+//! | connects, sends a line of JSON: [`RecordRequest`] | answers a line of JSON: [`RecordAnswer`] |
 //! | reads events | sends events as they come, the last one [`recording::Event::Stopped`], and closes |
 //! | sends `S`: that is enough | stops at once, the same way |
 //! | closes | stops |
@@ -13,35 +12,27 @@
 //! The command writes the file, so it belongs to whoever asked, its key never comes near the router, and a full disk ends the
 //! command and not the router. A command that does not read makes the queue overflow, which is counted.
 
-use crate::upgrade::check_peer;
+use crate::control::server::{Controlled, Reached, Request, ask, readable, say};
+use crate::environment::Environment;
 use router::{Recording, Wanted};
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use serde::{Deserialize, Serialize};
-use std::io::{BufRead, BufReader, Read, Write};
-use std::os::linux::net::SocketAddrExt;
-use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
-use std::sync::Arc;
+use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 
 /// The longest a recording may take.
 pub(crate) const LONGEST: Duration = Duration::from_secs(24 * 3600);
-/// How long a command has to say what it wants, and to take what it is sent.
-const WORD: Duration = Duration::from_secs(10);
 /// Between two looks at the queue. Short, so that arrivals on disk are never far behind; long enough to cost nothing.
 const LOOK: Duration = Duration::from_millis(4);
-/// Between two looks whether we still serve, and tries for a name that another process has.
-const SELDOM: Duration = Duration::from_millis(500);
 /// Sent at once.
 const CHUNK: usize = 256 * 1024;
-/// A request is one short line.
-const LINE: u64 = 4096;
 const ENOUGH: u8 = b'S';
 
 /// What a command asks for.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Request {
+pub(crate) struct RecordRequest {
     /// One session in so many.
     pub(crate) one_in: u32,
     /// For how long.
@@ -50,90 +41,43 @@ pub(crate) struct Request {
 
 /// What it is told.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Answer {
+pub(crate) struct RecordAnswer {
     /// Why not; `null` when it begins.
     pub(crate) refused: Option<String>,
     /// The version that answers.
     pub(crate) headroom: String,
-    /// Sessions that go past the router and are not recorded.
+    /// What will not be in it.
+    #[serde(flatten)]
+    pub(crate) missing: Missing,
+}
+
+/// Sessions as a recording begins, by whether it can have them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Missing {
+    /// Sessions that bypass the router and are not recorded.
     pub(crate) past: u64,
+    /// Sessions that are relayed: recorded from their next command outside a transaction.
+    pub(crate) relayed: u64,
 }
 
-/// What begins recordings.
-pub(crate) trait Records: Send + Sync + 'static {
-    /// Begins one, and tells how many sessions go past.
-    ///
-    /// # Errors
-    /// Why not, in words.
-    fn record(&self, wanted: Wanted) -> Result<(Recording, u64), String>;
-}
-
-/// The name under which the router with this admin address (or first listener) is asked.
-pub(crate) fn name(address: &str) -> String {
-    format!("headroom-record/{address}")
-}
-
-/// Serves, on a thread of its own, until `over` is set.
+/// Records for the command at the other end, until it has enough.
 ///
 /// # Errors
-/// No thread is to be had.
-pub(crate) fn serve(name: String, records: Arc<dyn Records>, over: Arc<AtomicBool>) -> std::io::Result<()> {
-    let run = move || {
-        let Some(listener) = bind(&name, &over) else { return };
-        while !over.load(Relaxed) {
-            if !readable(&listener, SELDOM) {
-                continue;
-            }
-            let Ok((command, _)) = listener.accept() else {
-                std::thread::sleep(SELDOM);
-                continue;
-            };
-            let (records, over) = (records.clone(), over.clone());
-            let talk = move || {
-                if let Err(error) = talk(&command, &*records, &over) {
-                    tracing::warn!("a recording ended early: {error:#}");
-                }
-            };
-            if let Err(error) = std::thread::Builder::new().name("headroom-record".to_owned()).spawn(talk) {
-                tracing::warn!(%error, "no thread for a recording");
-            }
-        }
-    };
-    std::thread::Builder::new().name("headroom-recorder".to_owned()).spawn(run).map(drop)
-}
-
-/// The name, once the process before us has left it.
-fn bind(name: &str, over: &AtomicBool) -> Option<UnixListener> {
-    while !over.load(Relaxed) {
-        let bound = SocketAddr::from_abstract_name(name).and_then(|name| UnixListener::bind_addr(&name));
-        match bound {
-            Ok(listener) => return Some(listener),
-            Err(error) if error.kind() == std::io::ErrorKind::AddrInUse => std::thread::sleep(SELDOM),
-            Err(error) => {
-                tracing::warn!(name, %error, "nothing can be recorded from this process");
-                return None;
-            }
-        }
-    }
-    None
-}
-
-fn talk(mut command: &UnixStream, records: &dyn Records, over: &AtomicBool) -> anyhow::Result<()> {
-    check_peer(command)?;
-    command.set_read_timeout(Some(WORD))?;
-    command.set_write_timeout(Some(WORD))?;
-    let mut line = String::new();
-    BufReader::new(command.take(LINE)).read_line(&mut line)?;
-    let request: Request = serde_json::from_str(&line)?;
+/// The command is not reached any more.
+pub(crate) fn record(
+    command: &UnixStream,
+    request: &RecordRequest,
+    controlled: &dyn Controlled,
+    over: &AtomicBool,
+) -> anyhow::Result<()> {
     let wanted =
         Wanted { one_in: request.one_in.max(1), time: Duration::from_millis(request.for_ms).min(LONGEST) };
-    let begun = records.record(wanted);
-    let (refused, past) = match &begun {
-        Ok((_, past)) => (None, *past),
-        Err(why) => (Some(why.clone()), 0),
+    let begun = controlled.record(wanted);
+    let (refused, missing) = match &begun {
+        Ok((_, missing)) => (None, *missing),
+        Err(why) => (Some(why.clone()), Missing::default()),
     };
-    let answer = Answer { refused, headroom: env!("CARGO_PKG_VERSION").to_owned(), past };
-    command.write_all((serde_json::to_string(&answer)? + "\n").as_bytes())?;
+    say(command, &RecordAnswer { refused, headroom: env!("CARGO_PKG_VERSION").to_owned(), missing })?;
     let Ok((recording, _)) = begun else { return Ok(()) };
     tracing::warn!(
         seconds = wanted.time.as_secs_f64(),
@@ -170,52 +114,29 @@ fn tell(mut command: &UnixStream, recording: Recording, over: &AtomicBool) -> an
     Ok(())
 }
 
-fn readable(socket: impl std::os::fd::AsFd, patience: Duration) -> bool {
-    let timeout = Timespec {
-        tv_sec: i64::try_from(patience.as_secs()).unwrap_or(i64::MAX),
-        tv_nsec: i64::from(patience.subsec_nanos()),
-    };
-    let mut fds = [PollFd::new(&socket, PollFlags::IN)];
-    poll(&mut fds, Some(&timeout)).is_ok_and(|ready| ready > 0)
-}
-
 /// A running router, asked to record.
 pub(crate) struct Asked {
     pub(crate) stream: UnixStream,
-    pub(crate) answer: Answer,
+    /// What the router is known by.
+    pub(crate) address: String,
+    pub(crate) answer: RecordAnswer,
 }
 
-/// Asks the router of this name.
+/// Asks the router of this name (`--router`, else as [`ask`] finds it).
 ///
 /// # Errors
-/// When none is there, or it runs as somebody else, or it refuses; in words.
-pub(crate) fn ask(address: &str, request: &Request) -> anyhow::Result<Asked> {
-    let socket = SocketAddr::from_abstract_name(name(address))?;
-    let mut stream = UnixStream::connect_addr(&socket).map_err(|error| {
-        anyhow::anyhow!(
-            "no headroom route of this host can be recorded at {address} ({error}); name its admin address with --router \
-             (its first listener, if it has none), and run this on its host"
-        )
-    })?;
-    check_peer(&stream).map_err(|error| anyhow::anyhow!("{error}: only its own user and root may record"))?;
-    stream.set_read_timeout(Some(WORD))?;
-    stream.write_all((serde_json::to_string(request)? + "\n").as_bytes())?;
-    // Byte by byte: what comes behind the line is not ours to read yet.
-    let mut line = Vec::new();
-    let mut byte = [0];
-    while line.len() < LINE as usize {
-        let got = stream.read(&mut byte)?;
-        anyhow::ensure!(got == 1, "the router ended the conversation; only its own user and root may record");
-        if byte == *b"\n" {
-            break;
-        }
-        line.push(byte[0]);
-    }
-    let answer: Answer = serde_json::from_slice(&line)?;
+/// None is there, it runs as another user, or it refuses; in words.
+pub(crate) fn begin(
+    router: Option<&str>,
+    environment: &Environment,
+    request: RecordRequest,
+) -> anyhow::Result<Asked> {
+    let Reached { stream, address, answer } =
+        ask::<RecordAnswer>(router, environment, &Request::Record(request))?;
     if let Some(why) = answer.refused {
         anyhow::bail!("{why}");
     }
-    Ok(Asked { stream, answer })
+    Ok(Asked { stream, address, answer })
 }
 
 /// Says that it is enough.

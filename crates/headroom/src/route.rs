@@ -5,6 +5,7 @@ mod signals;
 
 use crate::admin;
 use crate::cli::RouteArgs;
+use crate::control::{self, Directory};
 use crate::engine::Engine;
 use crate::environment::Environment;
 use crate::notify::notify;
@@ -21,7 +22,7 @@ use router::Sockets;
 use serde::Serialize;
 use signals::{Signal, Signals};
 use std::net::SocketAddr;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -46,14 +47,21 @@ pub(crate) async fn run(args: RouteArgs, environment: &Environment) -> anyhow::R
     sourced.config.fleet.credentials = credentials::resolve(&sourced.config, environment)?;
     raise_descriptor_limit();
     let hook = sourced.config.webhook.as_ref().map(Hook::start).transpose()?;
-    let name = upgrade::name(&sourced.config);
-    let taken = if args.take_over { upgrade::take_over(&name)? } else { None };
+    let address = control::address(&sourced.config);
+    let directory = Directory::of_this_user(environment);
+    let taken = match &directory {
+        Ok(directory) if args.take_over => upgrade::take_over(directory, &address)?,
+        Err(error) if args.take_over => anyhow::bail!("--take-over: {error:#}"),
+        _ => None,
+    };
     if args.take_over && taken.is_none() {
         tracing::warn!("--take-over: no process runs with this admin address; this is an ordinary start");
     }
     let (mut sockets, before) = inherited(taken, environment)?;
     let admin = match sourced.config.admin {
-        Some(address) => Some(admin_listener(address, &mut sockets).await?),
+        Some(address) => {
+            Some(ReadyAdmin::new(admin_listener(address, &mut sockets).await?, address)?)
+        }
         None => None,
     };
     let engine = Engine::start(&sourced.config, sourced.identity(), &mut sockets).await?;
@@ -63,8 +71,8 @@ pub(crate) async fn run(args: RouteArgs, environment: &Environment) -> anyhow::R
     }
     drop(sockets);
     let process = Arc::new(Process::new(engine, hook, args, environment.clone(), sourced.clone()));
-    if let Some(listener) = admin {
-        process.serve_admin(listener)?;
+    if let Some(ready) = admin {
+        process.serve_admin(ready);
     }
     terminal::print(&opening(&sourced, process.admin_address()))?;
     if let Some(before) = before {
@@ -73,8 +81,7 @@ pub(crate) async fn run(args: RouteArgs, environment: &Environment) -> anyhow::R
         before.ready()?;
         tracing::info!("took over; the process before us lets its sessions end");
     }
-    let handed_over = offer(&process, name)?;
-    process.serve_recorder(&upgrade::address(&sourced.config))?;
+    let handed_over = control_sockets(&process, directory, address)?;
     let ready = format!("MAINPID={}\nREADY=1", std::process::id());
     notify(environment.notify_socket.as_deref(), &ready);
     let code = tokio::select! {
@@ -105,12 +112,27 @@ async fn admin_listener(address: SocketAddr, sockets: &mut Sockets) -> anyhow::R
     }
 }
 
-/// Lets another process take over; tells when one has.
-fn offer(process: &Arc<Process>, name: String) -> anyhow::Result<Arc<Notify>> {
+/// Lets another process take over, and commands of our user reach us; tells when one has taken over. Clients are served
+/// without them, too.
+fn control_sockets(
+    process: &Arc<Process>,
+    directory: anyhow::Result<Directory>,
+    address: String,
+) -> anyhow::Result<Arc<Notify>> {
     let told = Arc::new(Notify::new());
+    let directory = match directory {
+        Ok(directory) => directory,
+        Err(error) => {
+            tracing::error!(
+                "no command reaches this process (drain, undrain, record), and no other can take over from it: {error:#}"
+            );
+            return Ok(told);
+        }
+    };
+    process.serve_commands(directory.clone(), address.clone())?;
     let (giving, leaving, telling) = (process.clone(), process.clone(), told.clone());
     let tell = move || telling.notify_one();
-    upgrade::offer(name, move || giving.listening(), move || leaving.hand_over(), tell)?;
+    upgrade::offer(directory, address, move || giving.listening(), move || leaving.hand_over(), tell)?;
     Ok(told)
 }
 
@@ -269,6 +291,19 @@ struct AdminServer {
     ear: OwnedFd,
 }
 
+/// An admin server that cannot fail any more.
+struct ReadyAdmin {
+    listener: TcpListener,
+    server: AdminServer,
+}
+
+impl ReadyAdmin {
+    fn new(listener: TcpListener, asked_for: SocketAddr) -> std::io::Result<Self> {
+        let (address, ear) = (listener.local_addr()?, listener.as_fd().try_clone_to_owned()?);
+        Ok(Self { listener, server: AdminServer { address, asked_for, stop: CancellationToken::new(), ear } })
+    }
+}
+
 /// What changed between two configurations that the router does not report itself.
 fn changed(before: &Config, after: &Config) -> Vec<String> {
     let mut notes = Vec::new();
@@ -289,6 +324,7 @@ fn changed(before: &Config, after: &Config) -> Vec<String> {
         "how the fleet is asked",
     );
     note(before.admin != after.admin, "admin address");
+    note(before.admin_access != after.admin_access, "names and cache of the admin address");
     note(before.objectives != after.objectives, "objectives");
     note(before.webhook != after.webhook, "webhook");
     notes

@@ -1,7 +1,7 @@
 //! Where a configuration comes from: a file, or flags in its place. Read again on SIGHUP with the same flags on top.
 
 use crate::cli::{AdminFlag, RouteArgs, SourceArgs};
-use fleet::config::{self, Admin, Config, FleetConfig, Listener, OwnZone, RouterConfig};
+use fleet::config::{self, Admin, AdminAccess, Config, FleetConfig, Listener, OwnZone, RouterConfig};
 use fleet::{Address, ListenerRole, Zone};
 use router::zero_hop::Identity;
 use std::path::{Path, PathBuf};
@@ -71,7 +71,7 @@ impl Sourced {
 }
 
 /// FNV-1a: a name must be the same for every build of Headroom, which the standard library's hash does not promise.
-fn fnv(bytes: &[u8]) -> u64 {
+pub(crate) fn fnv(bytes: &[u8]) -> u64 {
     bytes
         .iter()
         .fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3))
@@ -154,14 +154,14 @@ fn from_flags(args: &RouteArgs) -> Result<Config, SourceError> {
     let writers = args.writer.iter().map(|address| (address, ListenerRole::Writer));
     let mut listeners: Vec<Listener> = Vec::new();
     for (address, role) in readers.chain(writers) {
-        if let Some(host) = address.host()
-            && host.parse::<std::net::IpAddr>().is_err()
-        {
-            return wrong(&format!(
-                "--{role} {address}: a listener needs a numeric address such as 127.0.0.1:3306, or a socket path"
-            ));
-        }
-        let mut listener = Listener::new(address.clone(), role);
+        let numeric = match address.host().map(str::parse::<std::net::IpAddr>) {
+            Some(Err(_)) => match crate::listen::address(&address.to_string()) {
+                Ok(at) => Address::tcp(at.ip().to_string(), at.port()),
+                Err(why) => return wrong(&format!("--{role} {address}: {why}, or a socket path")),
+            },
+            _ => address.clone(),
+        };
+        let mut listener = Listener::new(numeric, role);
         if !args.allow.is_empty() && address.host().is_some() {
             listener.access.allow = Some(args.allow.clone());
         }
@@ -184,6 +184,7 @@ fn bare(seeds: Vec<Address>, listeners: Vec<Listener>) -> Config {
         router: RouterConfig::default(),
         listeners,
         admin: Some(Admin::DEFAULT_ADDRESS),
+        admin_access: AdminAccess::default(),
         objectives: Vec::new(),
         webhook: None,
         password_from: None,

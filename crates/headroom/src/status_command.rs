@@ -1,8 +1,8 @@
-//! `headroom status`, `drain` and `undrain`: a running router, asked and told at its admin address.
+//! `headroom status`: a running router, asked at its admin address; `drain` and `undrain`: told at its control socket.
 
-use crate::admin::DrainRequest;
 use crate::admin_client::AdminClient;
 use crate::cli::{DrainArgs, StatusArgs, UndrainArgs};
+use crate::control::server::{DrainAnswer, DrainRequest, Request, ask};
 use crate::environment::Environment;
 use crate::exit;
 use crate::fleet_view::{self, percent};
@@ -24,26 +24,25 @@ pub(crate) async fn status(args: StatusArgs, environment: &Environment) -> anyho
 }
 
 /// Runs `headroom drain`.
-pub(crate) async fn drain(args: DrainArgs, environment: &Environment) -> anyhow::Result<ExitCode> {
+pub(crate) fn drain(args: DrainArgs, environment: &Environment) -> anyhow::Result<ExitCode> {
     let deadline_ms = args.deadline.map(|deadline| u64::try_from(deadline.as_millis()).unwrap_or(u64::MAX));
-    let request = DrainRequest { server: args.server, deadline_ms };
-    command("/drain", request, args.admin.admin.as_deref(), args.admin.json, environment).await
+    let request = Request::Drain(DrainRequest { server: args.server, deadline_ms, force: args.force });
+    command(&request, args.admin.admin.as_deref(), args.admin.json, environment)
 }
 
 /// Runs `headroom undrain`.
-pub(crate) async fn undrain(args: UndrainArgs, environment: &Environment) -> anyhow::Result<ExitCode> {
-    let request = DrainRequest { server: args.server, deadline_ms: None };
-    command("/undrain", request, args.admin.admin.as_deref(), args.admin.json, environment).await
+pub(crate) fn undrain(args: UndrainArgs, environment: &Environment) -> anyhow::Result<ExitCode> {
+    let request = Request::Undrain { server: args.server };
+    command(&request, args.admin.admin.as_deref(), args.admin.json, environment)
 }
 
-async fn command(
-    path: &str,
-    request: DrainRequest,
+fn command(
+    request: &Request,
     admin: Option<&str>,
     json: bool,
     environment: &Environment,
 ) -> anyhow::Result<ExitCode> {
-    let answer = AdminClient::new(admin, environment).command(path, &request).await?;
+    let answer = ask::<DrainAnswer>(admin, environment, request)?.answer;
     if json {
         terminal::print_json(&answer)?;
     } else if answer.done {

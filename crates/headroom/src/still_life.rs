@@ -3,8 +3,8 @@
 use crate::admin::Live;
 use crate::objectives::view::{BurnView, IncidentView, ObjectiveView, WebhookView};
 use crate::view::*;
-use std::sync::Mutex;
-use std::time::Duration;
+use fleet::config::AdminAccess;
+use std::sync::{Arc, Mutex};
 
 /// A router of three zones: one without a reader, one replica silent, one lagging.
 pub(crate) fn status() -> StatusView {
@@ -150,11 +150,18 @@ fn ineligible(server: &mut ServerView, label: &str, reason: &str) {
     }
 }
 
-/// Answers with [`status`] and remembers what it was told.
+/// Answers with [`status`], to the names that it is given.
 #[derive(Default)]
 pub(crate) struct StillLife {
-    /// Commands so far: `drain db1 5s`.
-    pub(crate) told: Mutex<Vec<String>>,
+    access: Mutex<Arc<AdminAccess>>,
+}
+
+impl StillLife {
+    /// Answers to this name, too.
+    pub(crate) fn allow(&self, name: &str) {
+        let names = vec![name.to_owned()];
+        *self.access.lock().unwrap() = Arc::new(AdminAccess { names, ..AdminAccess::default() });
+    }
 }
 
 impl Live for StillLife {
@@ -166,17 +173,8 @@ impl Live for StillLife {
         None
     }
 
-    fn drain(&self, server: &str, deadline: Option<Duration>) -> Result<(), String> {
-        if !status().fleet.servers.iter().any(|s| s.name == server) {
-            return Err(format!("there is no server '{server}'"));
-        }
-        self.told.lock().unwrap().push(format!("drain {server} {deadline:?}"));
-        Ok(())
-    }
-
-    fn undrain(&self, server: &str) -> Result<(), String> {
-        self.told.lock().unwrap().push(format!("undrain {server}"));
-        Ok(())
+    fn access(&self) -> Arc<AdminAccess> {
+        self.access.lock().unwrap().clone()
     }
 }
 

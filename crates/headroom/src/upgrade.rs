@@ -1,11 +1,11 @@
 //! Upgrade: a new process takes the listening sockets over from the running one, so that no connect is refused.
 //!
-//! The running process waits on an abstract unix socket named after its admin address (else its first listener). A new
-//! one, started with `--take-over`, connects there:
+//! The running process waits at a control socket ([`crate::control`]), which only its own user reaches. A new one, started
+//! with `--take-over`, connects there:
 //!
 //! | new process | running process |
 //! |---|---|
-//! | connects | both check that the other runs as the same user, or as root |
+//! | connects, says `T`: I take over | both check that the other runs as exactly the same user |
 //! | | sends the listening sockets, the admin address's too (`SCM_RIGHTS`) |
 //! | starts, looks at the fleet, serves | serves as before |
 //! | says `R`: ready | accepts nobody any more |
@@ -16,9 +16,8 @@
 //!
 //! Sockets can also come from systemd (`LISTEN_FDS`): then they stay open whatever becomes of us.
 
+use crate::control::{ControlListener, Directory, Purpose, Unavailable, check_peer, reach};
 use anyhow::Context;
-use fleet::config::Config;
-use rustix::net::sockopt::socket_peercred;
 use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage,
     SendFlags, recvmsg, sendmsg,
@@ -26,8 +25,7 @@ use rustix::net::{
 use std::io::{IoSlice, IoSliceMut, Read, Write};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, OwnedFd};
-use std::os::linux::net::SocketAddrExt;
-use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
+use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
 /// How long either side waits for a word of the other that needs no work.
@@ -41,6 +39,7 @@ const MOST: usize = 250;
 /// systemd's first descriptor.
 const LISTEN_FDS_START: i32 = 3;
 
+const TAKE: u8 = b'T';
 const READY: u8 = b'R';
 const GONE: u8 = b'G';
 
@@ -50,29 +49,14 @@ pub(crate) struct Taken {
     before: UnixStream,
 }
 
-/// The name under which processes of one configuration find each other on this host.
-pub(crate) fn name(config: &Config) -> String {
-    format!("headroom-route/{}", address(config))
-}
-
-/// What a running router is known by on this host: its admin address, else its first listener.
-pub(crate) fn address(config: &Config) -> String {
-    match (config.admin, config.listeners.first()) {
-        (Some(admin), _) => admin.to_string(),
-        (None, Some(listener)) => listener.address.to_string(),
-        (None, None) => String::new(),
-    }
-}
-
-/// Asks the running process for its sockets; `None` when there is none.
-pub(crate) fn take_over(name: &str) -> anyhow::Result<Option<Taken>> {
-    let before = match UnixStream::connect_addr(&SocketAddr::from_abstract_name(name)?) {
-        Ok(before) => before,
-        Err(error) if error.kind() == std::io::ErrorKind::ConnectionRefused => return Ok(None),
-        Err(error) => return Err(error).context("cannot ask the running process for its sockets"),
+/// Asks the running process that is known by this address for its sockets; `None` when there is none.
+pub(crate) fn take_over(directory: &Directory, address: &str) -> anyhow::Result<Option<Taken>> {
+    let asked = reach(directory, Purpose::TakeOver, address);
+    let Some(mut before) = asked.context("cannot ask the running process for its sockets")? else {
+        return Ok(None);
     };
-    check_peer(&before)?;
     before.set_read_timeout(Some(WORD))?;
+    before.write_all(&[TAKE])?;
     let sockets = receive(&before).context("the running process gave no sockets")?;
     Ok(Some(Taken { sockets, before }))
 }
@@ -91,16 +75,17 @@ impl Taken {
 /// Waits, on a thread of its own, for a process that takes over. `sockets` gives what is to be handed over, `leave`
 /// stops accepting; then `told` is called, once.
 pub(crate) fn offer(
-    name: String,
+    directory: Directory,
+    address: String,
     sockets: impl Fn() -> Vec<OwnedFd> + Send + 'static,
     leave: impl FnOnce() + Send + 'static,
     told: impl FnOnce() + Send + 'static,
 ) -> std::io::Result<()> {
     let wait = move || {
-        let listener = match bind(&name) {
+        let listener = match bind(&directory, &address) {
             Ok(listener) => listener,
             Err(error) => {
-                tracing::warn!(name, %error, "no process will be able to take over from this one");
+                tracing::warn!("no process will be able to take over from this one: {error}");
                 return;
             }
         };
@@ -115,47 +100,44 @@ pub(crate) fn offer(
 }
 
 /// The first process that takes the sockets and gets ready.
-fn successor(listener: &UnixListener, sockets: &impl Fn() -> Vec<OwnedFd>) -> UnixStream {
+fn successor(listener: &ControlListener, sockets: &impl Fn() -> Vec<OwnedFd>) -> UnixStream {
     loop {
-        let Ok((after, _)) = listener.accept() else {
+        let Ok((after, _)) = listener.listener().accept() else {
             std::thread::sleep(Duration::from_millis(100));
             continue;
         };
         match hand_out(&after, &sockets()) {
-            Ok(()) => return after,
+            Ok(true) => return after,
+            // It only looked whether somebody answers here.
+            Ok(false) => {}
             Err(error) => tracing::warn!("a process wanted to take over and did not: {error:#}; we go on"),
         }
     }
 }
 
-fn hand_out(mut after: &UnixStream, sockets: &[OwnedFd]) -> anyhow::Result<()> {
+/// Whether it has taken over; `false`: it left before it said that it wants to.
+fn hand_out(mut after: &UnixStream, sockets: &[OwnedFd]) -> anyhow::Result<bool> {
     check_peer(after)?;
     after.set_write_timeout(Some(WORD))?;
+    after.set_read_timeout(Some(WORD))?;
+    let mut word = [0];
+    if after.read(&mut word)? == 0 {
+        return Ok(false);
+    }
+    anyhow::ensure!(word == [TAKE], "it said something else than that it takes over");
     after.set_read_timeout(Some(START))?;
     tracing::info!(sockets = sockets.len(), "another process takes over: it is given the listening sockets");
     send(after, sockets)?;
-    let mut word = [0];
     after.read_exact(&mut word).context("it left before it was ready")?;
     anyhow::ensure!(word == [READY], "it said something else than ready");
-    Ok(())
+    Ok(true)
 }
 
-/// Whoever takes or gives sockets runs as our user, or as root.
-///
-/// # Errors
-/// When it does not, or nobody can say.
-pub(crate) fn check_peer(peer: &UnixStream) -> anyhow::Result<()> {
-    let (theirs, ours) = (socket_peercred(peer)?.uid, rustix::process::geteuid());
-    let trusted = theirs == ours || theirs.is_root();
-    anyhow::ensure!(trusted, "the other process runs as user {}, not as ours", theirs.as_raw());
-    Ok(())
-}
-
-fn bind(name: &str) -> std::io::Result<UnixListener> {
+fn bind(directory: &Directory, address: &str) -> Result<ControlListener, Unavailable> {
     let begun = Instant::now();
     loop {
-        match UnixListener::bind_addr(&SocketAddr::from_abstract_name(name)?) {
-            Err(error) if error.kind() == std::io::ErrorKind::AddrInUse && begun.elapsed() < NAME => {
+        match ControlListener::bind(directory, Purpose::TakeOver, address) {
+            Err(Unavailable::InUse { .. }) if begun.elapsed() < NAME => {
                 std::thread::sleep(Duration::from_millis(50));
             }
             other => return other,
@@ -194,14 +176,11 @@ fn receive(from: &UnixStream) -> anyhow::Result<Vec<OwnedFd>> {
 
 /// The sockets that systemd opened for us: `count` descriptors from the third on, once more.
 pub(crate) fn from_systemd(count: u32) -> anyhow::Result<Vec<OwnedFd>> {
-    use rustix::process::{PidfdFlags, PidfdGetfdFlags, getpid, pidfd_getfd, pidfd_open};
-    // Through a descriptor of our own process, so that numbers become descriptors that the compiler knows the owner of.
-    let ourselves = pidfd_open(getpid(), PidfdFlags::empty())?;
     let last = LISTEN_FDS_START + i32::try_from(count)?;
     (LISTEN_FDS_START..last)
         .map(|number| {
-            pidfd_getfd(&ourselves, number, PidfdGetfdFlags::empty())
-                .with_context(|| format!("descriptor {number}, which LISTEN_FDS promises, cannot be had"))
+            zerohop::duplicate(number)
+                .with_context(|| format!("descriptor {number}, which LISTEN_FDS promises, cannot be duplicated"))
         })
         .collect()
 }
@@ -217,25 +196,27 @@ mod tests {
 
     #[test]
     fn sockets_go_over_and_the_process_before_leaves_only_when_the_new_one_is_ready() {
-        let name = format!("headroom-test/{}-over", std::process::id());
+        let base = tempfile::tempdir().unwrap();
+        let directory = Directory::open_or_make(&base.path().join("headroom")).unwrap();
+        let (there, here) = (directory.clone(), "127.0.0.1:9306");
         let (said, heard) = mpsc::channel();
         let (leave, told) = (said.clone(), said);
         let ours = listener();
         let port = |fd: &OwnedFd| rustix::net::getsockname(fd).unwrap();
         let before = port(&ours);
-        assert!(take_over(&name).unwrap().is_none(), "nobody is there yet");
+        assert!(take_over(&directory, here).unwrap().is_none(), "nobody is there yet");
         let give = move || vec![ours.try_clone().unwrap()];
-        offer(name.clone(), give, move || leave.send("left").unwrap(), move || told.send("told").unwrap())
-            .unwrap();
+        let (leave, told) = (move || leave.send("left").unwrap(), move || told.send("told").unwrap());
+        offer(there, here.to_owned(), give, leave, told).unwrap();
         let begun = Instant::now();
         let taken = loop {
-            match take_over(&name).unwrap() {
+            match take_over(&directory, here).unwrap() {
                 Some(taken) => break taken,
                 None => assert!(begun.elapsed() < WORD, "the name never came up"),
             }
         };
         drop(taken);
-        let taken = take_over(&name).unwrap().expect("a process that died changed nothing");
+        let taken = take_over(&directory, here).unwrap().expect("a process that died changed nothing");
         assert_eq!((taken.sockets.len(), port(&taken.sockets[0])), (1, before));
         assert!(heard.try_recv().is_err());
         taken.ready().unwrap();

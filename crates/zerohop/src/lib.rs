@@ -36,3 +36,4 @@ pub use bypass::{Bypass, Spec, Targeted, Wanted, monotonic_ns, possible};
 pub use error::Error;
 pub use layout::{Fate, LISTENERS, SLOTS, Session, TARGETS, Tally};
 pub use mirror::{Mirror, Piece, What};
+pub use sys::duplicate;

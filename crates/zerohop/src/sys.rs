@@ -1,4 +1,5 @@
-//! What no safe crate offers: `bpf(2)`, one socket option; in `ring` the memory of a ring. Only these two files have `unsafe`.
+//! What no safe crate offers: `bpf(2)`, one socket option, a descriptor that is known by its number alone; in `ring` the memory
+//! of a ring. Only these two files have `unsafe`.
 //!
 //! `bpf(2)` takes a union whose members are numbers and pointers at fixed offsets. It is built as bytes by [`Attr`]; the
 //! slices that its pointers name live in the caller for the length of the call.
@@ -292,4 +293,20 @@ fn borrow(fd: &OwnedFd) -> BorrowedFd<'_> {
 /// A name as the kernel takes it: at most 15 bytes.
 fn short(name: &str) -> Vec<u8> {
     name.bytes().take(15).collect()
+}
+
+/// Duplicates a descriptor that is known by its number alone, as those are that a service manager passes on.
+///
+/// Not with `pidfd_getfd(2)`, which the default filters of container runtimes refuse.
+///
+/// # Errors
+/// No such descriptor is open, or the limit of descriptors is reached.
+pub fn duplicate(number: i32) -> io::Result<OwnedFd> {
+    // SAFETY: the call reads no memory; a number that is not open is refused (EBADF).
+    let made = unsafe { libc::fcntl(number, libc::F_DUPFD_CLOEXEC, 0) };
+    if made < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: the kernel has just made it, so nobody else owns it.
+    Ok(unsafe { OwnedFd::from_raw_fd(made) })
 }

@@ -11,8 +11,8 @@ use super::section::{Placed, Section};
 use super::transport;
 use super::value;
 use super::{
-    Admin, Config, Credentials, DataPath, FleetConfig, Insight, InsightConfig, Listener, Objective, OwnZone,
-    PasswordFrom, Replace, RouterConfig, ServerRule, Tls, TlsMode, Webhook, ZeroHop, ZoneRule,
+    Admin, AdminAccess, Config, Credentials, DataPath, FleetConfig, Insight, InsightConfig, Listener,
+    Objective, OwnZone, PasswordFrom, Replace, RouterConfig, ServerRule, Tls, TlsMode, Webhook, ZeroHop, ZoneRule,
 };
 use crate::{Address, ListenerRole, Weight, Zone};
 use std::net::SocketAddr;
@@ -82,7 +82,8 @@ impl Draft {
             fleet,
             router: self.router,
             listeners: self.listeners.into_iter().map(|listener| listener.value).collect(),
-            admin: self.admin.map(|admin| admin.value.address),
+            admin: self.admin.as_ref().map(|admin| admin.value.address),
+            admin_access: self.admin.map(|admin| admin.value.access).unwrap_or_default(),
             objectives: self.objectives,
             webhook: self.webhook,
             password_from: self.password_from,
@@ -372,16 +373,23 @@ fn admin(whole: &mut Section<'_, '_>, ledger: &mut Ledger<'_>) -> Option<Placed<
     let mut section = whole.section("admin", ledger);
     let enabled = section.flag("enabled", ledger).is_none_or(|v| v.value);
     let address = section.text("address", ledger, |text| {
-        text.parse::<SocketAddr>().map_err(|_| {
+        let numeric = value::numeric(text);
+        numeric.parse::<SocketAddr>().map_err(|_| {
             let right = format!("write an IP address and a port: {}", Admin::DEFAULT_ADDRESS);
             (format!("'{text}' is not an address to listen on"), right)
         })
     });
     let open = section.flag("open", ledger).is_some_and(|v| v.value);
+    let names = section.texts("names", ledger, value::host_name);
+    let default = AdminAccess::default();
+    let access = AdminAccess {
+        names: names.map_or(default.names, |names| names.into_iter().map(|name| name.value).collect()),
+        cache: section.duration("cache", ledger, Duration::ZERO).map_or(default.cache, |v| v.value),
+    };
     let span = section.place_of("address");
     section.finish(ledger);
     let address = address.map_or(Admin::DEFAULT_ADDRESS, |v| v.value);
-    enabled.then_some(Placed { value: Admin { address, open }, span })
+    enabled.then_some(Placed { value: Admin { address, open, access }, span })
 }
 
 fn path(section: &mut Section<'_, '_>, key: &'static str, ledger: &mut Ledger<'_>) -> Option<PathBuf> {

@@ -3,6 +3,7 @@
 use super::Matcher;
 use crate::Address;
 use ipnet::IpNet;
+use std::borrow::Cow;
 use std::net::IpAddr;
 use std::time::Duration;
 
@@ -116,17 +117,31 @@ pub(super) fn address(text: &str) -> Result<Address, Refusal> {
     Ok(address)
 }
 
+/// The same with `localhost` as its number, which no name server has a say in.
+pub(super) fn numeric(text: &str) -> Cow<'_, str> {
+    match text.strip_prefix("localhost") {
+        Some(rest) if rest.is_empty() || rest.starts_with(':') => Cow::Owned(format!("127.0.0.1{rest}")),
+        _ => Cow::Borrowed(text),
+    }
+}
+
+/// A host name alone.
+pub(super) fn host_name(text: &str) -> Result<String, Refusal> {
+    let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
+    if text.is_empty() || !text.chars().all(plain) {
+        let right = "write a host name alone, as it stands in the browser's address: \"headroom.example\"";
+        return Err((format!("'{text}' is no host name"), right.to_owned()));
+    }
+    Ok(text.to_owned())
+}
+
 /// An address that is listened on: numeric, so that a name server has no say in who may come.
 pub(super) fn listening_address(text: &str) -> Result<Address, Refusal> {
-    let address = address(text)?;
+    let address = address(&numeric(text))?;
     match address.host() {
         Some(host) if host.parse::<IpAddr>().is_err() => {
-            let right = match (host, &address) {
-                ("localhost", Address::Tcp { port, .. }) => format!("write 127.0.0.1:{port}"),
-                _ => "write an IP address (127.0.0.1:3306; with allow, also 0.0.0.0:3306) or a socket path"
-                    .to_owned(),
-            };
-            Err((format!("'{host}' is a host name, and a listener needs a numeric address"), right))
+            let right = "write an IP address (127.0.0.1:3306; with allow, also 0.0.0.0:3306), localhost, or a socket path";
+            Err((format!("'{host}' is a host name, and a listener needs a numeric address"), right.to_owned()))
         }
         _ => Ok(address),
     }

@@ -4,10 +4,9 @@ use super::output::Output;
 use super::{RecordArgs, Recorded};
 use crate::environment::Environment;
 use crate::interrupted::interrupted;
-use crate::recorder::{self, Asked, LONGEST, Request};
+use crate::recorder::{self, Asked, LONGEST, RecordRequest};
 use crate::terminal;
 use anyhow::{Context, bail};
-use fleet::config::Admin;
 use indicatif::{ProgressBar, ProgressStyle};
 use recording::{Began, Event, Key};
 use std::io::{ErrorKind, Read};
@@ -28,13 +27,10 @@ pub(super) async fn record(
     if args.time > LONGEST || args.time.is_zero() {
         bail!("a recording takes between a moment and {} h", LONGEST.as_secs() / 3600);
     }
-    let address = args.router.clone().or_else(|| environment.admin.clone());
-    let address = address.unwrap_or_else(|| Admin::DEFAULT_ADDRESS.to_string());
-    let address = address.trim_start_matches("http://").trim_end_matches('/').to_owned();
     // Before anything is asked of the router, so that a file that cannot be made costs nothing.
     let mut output = Output::create(&args.out, args.force, key)?;
-    let request = Request { one_in: args.sample, for_ms: args.time.as_millis() as u64 };
-    let asked = match recorder::ask(&address, &request) {
+    let request = RecordRequest { one_in: args.sample, for_ms: args.time.as_millis() as u64 };
+    let asked = match recorder::begin(args.router.as_deref(), environment, request) {
         Ok(asked) => asked,
         Err(error) => {
             // Only we have written to it, and nothing of worth.
@@ -45,7 +41,7 @@ pub(super) async fn record(
     let unix_us = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_micros() as u64);
     output.push(&Event::Began(Began {
         unix_us,
-        source: format!("router {address}"),
+        source: format!("router {}", asked.address),
         one_in: args.sample,
         resolution_us: 1,
         headroom: asked.answer.headroom.clone(),
@@ -53,7 +49,8 @@ pub(super) async fn record(
     let recorded = Recorded {
         file: args.out.clone(),
         sealed: key.is_some(),
-        past: asked.answer.past,
+        past: asked.answer.missing.past,
+        relayed: asked.answer.missing.relayed,
         ended: "the router went away before its end".to_owned(),
         ..Recorded::default()
     };

@@ -1,23 +1,26 @@
 //! The running process: the engine, the configuration in force, the admin server. Reload takes all of a new
 //! configuration or nothing of it, and remembers which for the status page.
 
-use super::{AdminServer, changed};
+use super::{AdminServer, ReadyAdmin, changed};
 use crate::admin::{self, Live};
 use crate::cli::RouteArgs;
+use crate::control::server::{Controlled, DrainRequest};
+use crate::control::{self, Directory};
 use crate::credentials;
+use crate::drain;
 use crate::engine::Engine;
 use crate::environment::{self, Environment};
 use crate::objectives::{Hook, Objectives};
-use crate::recorder::{self, Records};
+use crate::recorder::Missing;
 use crate::source::{self, Sourced};
 use crate::view::{ProcessView, ReloadView, StatusView};
+use fleet::config::AdminAccess;
 use router::{Recording, Wanted};
 use std::net::SocketAddr;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
-use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
 /// Everything that lives from start to end.
@@ -38,6 +41,7 @@ pub(super) struct Process {
 /// What a reload changes. Locked for moments, never over an await.
 struct Changing {
     sourced: Sourced,
+    access: Arc<AdminAccess>,
     admin: Option<AdminServer>,
     reload: Option<Reload>,
 }
@@ -61,7 +65,8 @@ impl Process {
         let asked = engine.clone();
         let objectives = &sourced.config.objectives;
         let objectives = Objectives::start(objectives, hook, move || asked.insight(), judging.clone());
-        let changing = Mutex::new(Changing { sourced, admin: None, reload: None });
+        let access = Arc::new(sourced.config.admin_access.clone());
+        let changing = Mutex::new(Changing { sourced, access, admin: None, reload: None });
         Self {
             engine,
             objectives,
@@ -83,9 +88,9 @@ impl Process {
         self.environment.notify_socket.as_deref()
     }
 
-    /// Lets commands of this host record what passes through, until we stop.
-    pub(super) fn serve_recorder(self: &Arc<Self>, address: &str) -> std::io::Result<()> {
-        recorder::serve(recorder::name(address), self.clone(), self.leaves.clone())
+    /// Carries out commands of this host's user (drain, record), until we stop.
+    pub(super) fn serve_commands(self: &Arc<Self>, directory: Directory, address: String) -> std::io::Result<()> {
+        control::server::serve(directory, address, self.clone(), self.leaves.clone())
     }
 
     /// Where the admin server really listens.
@@ -104,17 +109,12 @@ impl Process {
     }
 
     /// Serves the admin address in the background, in place of the one before.
-    pub(super) fn serve_admin(self: &Arc<Self>, listener: TcpListener) -> std::io::Result<()> {
-        let address = listener.local_addr()?;
-        let stop = CancellationToken::new();
-        let ear = listener.as_fd().try_clone_to_owned()?;
-        tokio::spawn(admin::serve(listener, self.clone(), stop.clone()));
-        let mut changing = self.changing();
-        let asked_for = changing.sourced.config.admin.unwrap_or(address);
-        if let Some(before) = changing.admin.replace(AdminServer { address, asked_for, stop, ear }) {
+    pub(super) fn serve_admin(self: &Arc<Self>, ready: ReadyAdmin) {
+        let ReadyAdmin { listener, server } = ready;
+        tokio::spawn(admin::serve(listener, self.clone(), server.stop.clone()));
+        if let Some(before) = self.changing().admin.replace(server) {
             before.stop.cancel();
         }
-        Ok(())
     }
 
     /// Reads the configuration again and takes it over, or says why not and changes nothing.
@@ -146,16 +146,24 @@ impl Process {
         let hook = sourced.config.webhook.as_ref().map(Hook::start).transpose()?;
         let asked_for = self.changing().admin.as_ref().map(|admin| admin.asked_for);
         let admin = match sourced.config.admin {
-            Some(address) if asked_for != Some(address) => Some(admin::bind(address).await?),
+            Some(address) if asked_for != Some(address) => {
+                Some(ReadyAdmin::new(admin::bind(address).await?, address)?)
+            }
             _ => None,
         };
+        // Nothing of the new configuration is in force up to here, and nothing below can fail but the first line, which then
+        // changes nothing.
         let mut notes = self.engine.reconfigure(&sourced.config)?;
         notes.extend(changed(&before, &sourced.config));
         self.objectives.change(&sourced.config.objectives, hook);
         let off = sourced.config.admin.is_none();
-        self.changing().sourced = sourced;
-        if let Some(listener) = admin {
-            self.serve_admin(listener)?;
+        {
+            let mut changing = self.changing();
+            changing.access = Arc::new(sourced.config.admin_access.clone());
+            changing.sourced = sourced;
+        }
+        if let Some(ready) = admin {
+            self.serve_admin(ready);
         } else if off && let Some(admin) = self.changing().admin.take() {
             admin.stop.cancel();
         }
@@ -224,8 +232,23 @@ impl Process {
     }
 }
 
-impl Records for Process {
-    fn record(&self, wanted: Wanted) -> Result<(Recording, u64), String> {
+impl Controlled for Process {
+    fn drain(&self, request: &DrainRequest) -> Result<(), String> {
+        let DrainRequest { server, deadline_ms, force } = request;
+        if !force {
+            let reads_on_primary = self.changing().sourced.config.router.reads_on_primary;
+            if let Some(words) = drain::takes_away(&self.engine.status(), server, reads_on_primary) {
+                return Err(format!("{words}; --force drains it all the same"));
+            }
+        }
+        self.engine.drain(server, deadline_ms.map(Duration::from_millis))
+    }
+
+    fn undrain(&self, server: &str) -> Result<(), String> {
+        self.engine.undrain(server)
+    }
+
+    fn record(&self, wanted: Wanted) -> Result<(Recording, Missing), String> {
         self.engine.record(wanted)
     }
 }
@@ -254,11 +277,7 @@ impl Live for Process {
         self.engine.insight()
     }
 
-    fn drain(&self, server: &str, deadline: Option<Duration>) -> Result<(), String> {
-        self.engine.drain(server, deadline)
-    }
-
-    fn undrain(&self, server: &str) -> Result<(), String> {
-        self.engine.undrain(server)
+    fn access(&self) -> Arc<AdminAccess> {
+        self.changing().access.clone()
     }
 }

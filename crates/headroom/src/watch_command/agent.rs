@@ -8,17 +8,19 @@ mod keys;
 use super::AgentArgs;
 use super::station::Asked;
 use super::{Sight, metrics, page, sight_of};
-use crate::admin::no_foreign_name;
+use crate::admin::{answers_to, refuse_name};
 use crate::environment::Environment;
+use crate::http::{Bounded, Cache, Limits, cached};
 use crate::objectives::{Hook, Objectives};
 use crate::probe_command::known_ceilings;
 use crate::{exit, interrupted, log};
 use anyhow::{Context, bail};
-use axum::extract::State;
+use axum::extract::{Request, State};
 use axum::http::{StatusCode, header};
+use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
-use axum::{Router, middleware};
+use axum::Router;
 use door::Sealed;
 use keys::Keys;
 use std::process::ExitCode;
@@ -56,7 +58,10 @@ pub(crate) async fn run(args: AgentArgs, environment: &Environment) -> anyhow::R
             let door = Sealed::open(listener, configs)?;
             axum::serve(door, routes).with_graceful_shutdown(stop).await
         }
-        None => axum::serve(listener, routes).with_graceful_shutdown(stop).await,
+        None => {
+            let listener = Bounded::new(listener, Limits::AGENT);
+            axum::serve(listener, routes).with_graceful_shutdown(stop).await
+        }
     };
     station.stop().await;
     served?;
@@ -106,7 +111,16 @@ fn routes(station: &super::Station, loopback: bool) -> Router {
                 "there are /, /watch.json, /history.json, /compare.json, /metrics and /healthz\n",
             )
         })
-        .layer(middleware::from_fn_with_state(!loopback, no_foreign_name))
+        .layer(middleware::from_fn_with_state(Cache::new(|| Cache::AGE), cached))
+        .layer(middleware::from_fn_with_state(loopback, this_machine))
+}
+
+/// On loopback a page from elsewhere must not read us by a name of its own; beyond it the token stands against that.
+pub(super) async fn this_machine(State(loopback): State<bool>, request: Request, next: Next) -> Response {
+    if loopback && !answers_to(request.headers(), &[]) {
+        return refuse_name();
+    }
+    next.run(request).await
 }
 
 async fn openmetrics(State(views): State<super::Views>) -> Response {

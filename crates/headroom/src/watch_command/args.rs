@@ -83,7 +83,7 @@ pub(crate) struct AgentArgs {
     #[command(flatten)]
     pub(crate) sight: SightArgs,
     /// Answer here; an address that others can reach takes a token and a certificate.
-    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:9307")]
+    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:9307", value_parser = crate::listen::address)]
     pub(crate) listen: SocketAddr,
     /// Certificate, with what links it to its authority, PEM: the agent then speaks HTTPS only.
     #[arg(long, value_name = "FILE", requires = "tls_key")]

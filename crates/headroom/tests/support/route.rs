@@ -45,7 +45,7 @@ impl Route {
              [router]\nzone = \"a\"\n{router}\n\
              [[listener]]\naddress = \"{reader}\"\nrole = \"reader\"\n{listener}\n\
              [[listener]]\naddress = \"{writer}\"\nrole = \"writer\"\n{listener}\n\
-             [admin]\naddress = \"{admin}\"\n\
+             [admin]\naddress = \"{admin}\"\ncache = \"0s\"\n\
              [[zone]]\nname = \"a\"\nmembers = [\"127.1.0.0/16\"]\n\
              [[zone]]\nname = \"b\"\nmembers = [\"127.2.0.0/16\"]\n\
              {servers}",

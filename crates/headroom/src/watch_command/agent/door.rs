@@ -1,27 +1,22 @@
 //! TLS in front of the agent: handshakes happen beside each other and in bounded time and number, so that nobody who dawdles
 //! holds up another; whoever speaks plain HTTP is told so.
 
+use crate::http::{Connection, Limits};
 use axum::serve::Listener;
 use rustls::ServerConfig;
 use std::io;
 use std::net::SocketAddr;
-use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
 use std::time::Duration;
-use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, ReadBuf};
+use tokio::io::AsyncWriteExt;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, watch};
-use tokio::time::{Instant, Sleep};
+use tokio::sync::{Semaphore, mpsc, watch};
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
-/// Connections at the same time; further ones are closed at once.
-const MOST: usize = 64;
+const LIMITS: Limits = Limits::AGENT;
 /// A handshake is over after this long.
 const HANDSHAKE: Duration = Duration::from_secs(5);
-/// A connection on which nothing moves for this long is closed.
-const QUIET: Duration = Duration::from_secs(60);
 /// The first byte of TLS.
 const HELLO: u8 = 22;
 
@@ -36,12 +31,7 @@ pub(super) struct Sealed {
     address: SocketAddr,
 }
 
-/// One connection, with its place among [`MOST`].
-pub(super) struct Guest {
-    stream: TlsStream<TcpStream>,
-    quiet: Pin<Box<Sleep>>,
-    _place: OwnedSemaphorePermit,
-}
+type Guest = Connection<TlsStream<TcpStream>>;
 
 impl Sealed {
     /// Ends TLS on `listener` with the certificate that is in force when a client comes.
@@ -50,7 +40,7 @@ impl Sealed {
     /// The listener has no address.
     pub(super) fn open(listener: TcpListener, configs: Configs) -> io::Result<Self> {
         let address = listener.local_addr()?;
-        let (give, guests) = mpsc::channel(MOST);
+        let (give, guests) = mpsc::channel(LIMITS.most);
         tokio::spawn(welcome(listener, configs, give));
         Ok(Self { guests, address })
     }
@@ -73,7 +63,7 @@ impl Listener for Sealed {
 }
 
 async fn welcome(listener: TcpListener, configs: Configs, give: mpsc::Sender<(Guest, SocketAddr)>) {
-    let places = Arc::new(Semaphore::new(MOST));
+    let places = Arc::new(Semaphore::new(LIMITS.most));
     loop {
         let accepted = tokio::select! {
             () = give.closed() => return,
@@ -89,7 +79,7 @@ async fn welcome(listener: TcpListener, configs: Configs, give: mpsc::Sender<(Gu
             }
         };
         let Ok(place) = places.clone().try_acquire_owned() else {
-            tracing::debug!(%from, "closed: {MOST} connections are open");
+            tracing::debug!(%from, "closed: {} connections are open", LIMITS.most);
             continue;
         };
         let (config, give) = (configs.borrow().clone(), give.clone());
@@ -97,9 +87,8 @@ async fn welcome(listener: TcpListener, configs: Configs, give: mpsc::Sender<(Gu
             let Some(config) = config else { return };
             match tokio::time::timeout(HANDSHAKE, shake(stream, config)).await {
                 Ok(Ok(stream)) => {
-                    let quiet = Box::pin(tokio::time::sleep(QUIET));
                     // Nobody takes it any more when we stop.
-                    let _ = give.send((Guest { stream, quiet, _place: place }, from)).await;
+                    let _ = give.send((Connection::new(stream, place, LIMITS), from)).await;
                 }
                 Ok(Err(error)) => tracing::debug!(%from, %error, "no TLS came about"),
                 Err(_) => tracing::debug!(%from, "no TLS came about in time"),
@@ -118,48 +107,4 @@ async fn shake(mut stream: TcpStream, config: Arc<ServerConfig>) -> io::Result<T
         return Err(io::Error::new(io::ErrorKind::InvalidData, "it speaks no TLS"));
     }
     TlsAcceptor::from(config).accept(stream).await
-}
-
-impl Guest {
-    /// Something moved, or nothing has for too long.
-    fn moved<T>(&mut self, context: &mut Context<'_>, polled: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
-        if polled.is_ready() {
-            self.quiet.as_mut().reset(Instant::now() + QUIET);
-            return polled;
-        }
-        match self.quiet.as_mut().poll(context) {
-            Poll::Ready(()) => Poll::Ready(Err(io::ErrorKind::TimedOut.into())),
-            Poll::Pending => Poll::Pending,
-        }
-    }
-}
-
-impl AsyncRead for Guest {
-    fn poll_read(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        buffer: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
-        let polled = Pin::new(&mut self.stream).poll_read(context, buffer);
-        self.moved(context, polled)
-    }
-}
-
-impl AsyncWrite for Guest {
-    fn poll_write(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        bytes: &[u8],
-    ) -> Poll<io::Result<usize>> {
-        let polled = Pin::new(&mut self.stream).poll_write(context, bytes);
-        self.moved(context, polled)
-    }
-
-    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_flush(context)
-    }
-
-    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_shutdown(context)
-    }
 }
