@@ -127,6 +127,20 @@ impl Drop for ControlListener {
     }
 }
 
+/// Removes the files of this process as it ends: the threads that answer there are not waited for.
+pub(crate) fn withdraw(directory: &Directory, address: &str) {
+    // What cannot be removed is replaced by the next process.
+    let Ok(locked) = directory.open() else { return };
+    let _ = flock(&locked, FlockOperation::LockExclusive);
+    for purpose in [Purpose::TakeOver, Purpose::Command] {
+        let path = directory.socket(purpose, address);
+        let ours = i32::try_from(std::process::id()).ok();
+        if answered(&path).is_ok_and(|by| by.is_some_and(|pid| pid == ours)) {
+            let _ = std::fs::remove_file(&path);
+        }
+    }
+}
+
 /// Whether a process answers there, and which. Never waits: one that is too busy to accept is alive.
 fn answered(path: &Path) -> io::Result<Option<Option<i32>>> {
     let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
@@ -163,13 +177,11 @@ pub(crate) fn reach(
 /// # Errors
 /// It does not, or nobody can say.
 pub(crate) fn check_peer(peer: &UnixStream) -> anyhow::Result<()> {
-    let (theirs, ours) = (socket_peercred(peer)?.uid, rustix::process::geteuid());
-    anyhow::ensure!(
-        theirs == ours,
-        "the other process runs as user {}, this one as user {}",
-        theirs.as_raw(),
-        ours.as_raw()
-    );
+    check_user(socket_peercred(peer)?.uid.as_raw(), rustix::process::geteuid().as_raw())
+}
+
+fn check_user(theirs: u32, ours: u32) -> anyhow::Result<()> {
+    anyhow::ensure!(theirs == ours, "the other process runs as user {theirs}, this one as user {ours}");
     Ok(())
 }
 
@@ -221,6 +233,25 @@ mod tests {
         let mut client = reach(&directory, Purpose::Command, HERE).unwrap().unwrap();
         drop(second.listener().accept().unwrap());
         assert_eq!(client.read(&mut [0]).unwrap(), 0);
+    }
+
+    #[test]
+    fn a_process_that_ends_removes_its_own_files_and_no_others() {
+        let (_base, directory) = directory();
+        let listener = ControlListener::bind(&directory, Purpose::Command, HERE).unwrap();
+        let other = directory.socket(Purpose::TakeOver, HERE);
+        std::fs::write(&other, "").unwrap();
+        withdraw(&directory, HERE);
+        assert!(!listener.path.exists() && other.exists());
+    }
+
+    #[test]
+    fn exactly_the_same_user_is_let_in_and_root_is_another() {
+        check_user(7, 7).unwrap();
+        for (theirs, ours) in [(0, 7), (7, 0), (8, 7)] {
+            let words = check_user(theirs, ours).unwrap_err().to_string();
+            assert!(words.contains(&format!("user {theirs}")), "{words}");
+        }
     }
 
     #[test]

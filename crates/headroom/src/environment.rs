@@ -23,6 +23,8 @@ pub(crate) struct Environment {
     pub(crate) runtime_dir: Option<PathBuf>,
     /// `XDG_RUNTIME_DIR`: where sockets of a user belong.
     pub(crate) user_runtime_dir: Option<PathBuf>,
+    /// `HEADROOM_CORE_DUMPS`: `route` and `agent` may be dumped and debugged.
+    pub(crate) core_dumps: bool,
     /// `NOTIFY_SOCKET`: where systemd wants to hear that we are ready.
     pub(crate) notify_socket: Option<String>,
     /// `LISTEN_FDS`, where `LISTEN_PID` is us: how many listening sockets systemd has opened for us.
@@ -47,6 +49,7 @@ impl Environment {
             data: some("XDG_DATA_HOME").map(PathBuf::from),
             runtime_dir: some("HEADROOM_RUNTIME_DIR").map(PathBuf::from),
             user_runtime_dir: some("XDG_RUNTIME_DIR").map(PathBuf::from),
+            core_dumps: some("HEADROOM_CORE_DUMPS").is_some(),
             notify_socket: some("NOTIFY_SOCKET"),
             listen_fds: some("LISTEN_FDS")
                 .filter(|_| some("LISTEN_PID") == Some(std::process::id().to_string()))

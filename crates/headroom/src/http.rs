@@ -37,7 +37,7 @@ pub(crate) struct Limits {
 impl Limits {
     /// Of an admin address. Fewer connections than the data plane leaves descriptors for (`reserve.rs` of `router`).
     pub(crate) const ADMIN: Self =
-        Self { most: 24, request: Duration::from_secs(10), quiet: Duration::from_secs(60) };
+        Self { most: 16, request: Duration::from_secs(10), quiet: Duration::from_secs(60) };
     /// Of an agent, which stands beside no data plane.
     pub(crate) const AGENT: Self = Self { most: 64, ..Self::ADMIN };
 }

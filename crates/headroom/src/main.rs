@@ -6,6 +6,7 @@ mod bench;
 mod child;
 mod cli;
 mod control;
+mod core_dump;
 mod credentials;
 mod demo;
 mod drain;

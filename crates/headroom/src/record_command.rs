@@ -26,7 +26,7 @@ Examples:
   headroom replay monday.hrec --key-file record.key --server test-db:3306 --user replay
 
 A recording holds what your clients sent: literals of people's data. Without a key they stand in the file as they are.
-Passwords are never recorded. While it goes on, the router's status page, `headroom status` and the metric
+Passwords are not knowingly recorded. While it goes on, the router's status page, `headroom status` and the metric
 headroom_recording say so, and it ends by itself. Ctrl-C ends it early, with a whole file. What is kept and what is not:
 docs/guide/record.md.";
 
@@ -38,7 +38,7 @@ docs/guide/record.md.";
 #[command(after_help = EXAMPLES)]
 pub(crate) struct RecordArgs {
     /// Admin address of the running router (its first listener, if it has none) [default: $HEADROOM_ADMIN, else
-    /// 127.0.0.1:9306]. Only its own user and root may record.
+    /// 127.0.0.1:9306]. Only its own user may record.
     #[arg(long, value_name = "ADDR")]
     router: Option<String>,
     /// For how long, at most 24h.
@@ -83,6 +83,8 @@ struct Recorded {
     bytes: u64,
     /// Why it ended.
     ended: String,
+    /// Where nothing was recorded: what to do.
+    advice: Vec<String>,
 }
 
 /// Runs `headroom record`.
@@ -93,17 +95,18 @@ pub(crate) async fn run(args: RecordArgs, environment: &Environment) -> anyhow::
             "note: no key is given, so literals stand in the file as they are (--key-file seals it)",
         );
     }
-    let recorded = match (&args.from_slow_log, &args.from_general_log) {
+    let mut recorded = match (&args.from_slow_log, &args.from_general_log) {
         (Some(log), _) => from_log::record(&args, Kind::Slow, log, key.as_ref())?,
         (None, Some(log)) => from_log::record(&args, Kind::General, log, key.as_ref())?,
         (None, None) => live::record(&args, key.as_ref(), environment).await?,
     };
+    recorded.advice = recorded.advise(args.from_slow_log.is_none() && args.from_general_log.is_none());
     if args.json {
         terminal::print_json(&recorded)?;
     } else {
         terminal::print(&recorded.text())?;
     }
-    Ok(crate::exit::DONE)
+    Ok(if recorded.commands == 0 { crate::exit::no() } else { crate::exit::DONE })
 }
 
 impl Recorded {
@@ -125,7 +128,40 @@ impl Recorded {
                 "{past} sessions bypassed the router when it began (zero-hop) and are not in it; those opened since are.\n"
             );
         }
+        for line in &self.advice {
+            text += &format!("Nothing was recorded: {line}.\n");
+        }
         text
+    }
+
+    /// What to do where nothing came.
+    fn advise(&self, live: bool) -> Vec<String> {
+        if self.commands > 0 {
+            return Vec::new();
+        }
+        if !live {
+            return vec!["the log has no statement that was understood; is it the right file and kind?".to_owned()];
+        }
+        let mut advice = Vec::new();
+        if self.past > 0 {
+            advice.push(format!(
+                "{} sessions bypass the router, and the router does not see what they send. While it records, new sessions \
+                 pass through it: have the pool open its connections anew (restart it, or wait for their maximal age) while \
+                 this command runs, or set zero_hop = \"off\" first and reload",
+                self.past
+            ));
+        }
+        if self.relayed > 0 {
+            advice.push(format!(
+                "{} sessions were relayed, and none sent a command that begins outside a transaction and can be read; record \
+                 for longer (--for)",
+                self.relayed
+            ));
+        }
+        if self.past + self.relayed == 0 {
+            advice.push("no client was connected; is it the router that your clients use (--router)?".to_owned());
+        }
+        advice
     }
 }
 
@@ -137,6 +173,18 @@ fn sample(text: &str) -> Result<u32, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn where_nothing_came_it_says_why_and_what_to_do() {
+        let of = |past, relayed, commands| {
+            Recorded { past, relayed, commands, ..Recorded::default() }.advise(true).join("\n")
+        };
+        assert!(of(20, 0, 0).contains("20 sessions bypass the router"), "{}", of(20, 0, 0));
+        assert!(of(0, 3, 0).contains("outside a transaction") && !of(0, 3, 0).contains("bypass"));
+        assert!(of(0, 0, 0).contains("--router"));
+        assert_eq!(of(20, 3, 1), "");
+        assert!(Recorded::default().advise(false)[0].contains("log"));
+    }
 
     #[test]
     fn a_sample_is_one_in_so_many() {

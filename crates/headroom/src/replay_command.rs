@@ -96,7 +96,7 @@ pub(crate) async fn run(args: ReplayArgs, environment: &Environment) -> anyhow::
     )?;
     let (script, groups) = script(&args.file, key.as_ref(), !args.write_too, args.memory << 20)?;
     if script.steps.is_empty() {
-        bail!("nothing of the recording can be sent: {}", compare::left_out(&script.left_out));
+        bail!("nothing of the recording can be sent: {}", compare::why_nothing(&script));
     }
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let usual = load::Plan::usual_threads(script.sessions.len() as u32, cores);

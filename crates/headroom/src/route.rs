@@ -13,7 +13,7 @@ use crate::objectives::Hook;
 use crate::source::{self, SourceError, Sourced};
 use crate::terminal::{self, Paint};
 use crate::upgrade::{self, Taken};
-use crate::{credentials, exit, fleet_view, log};
+use crate::{core_dump, credentials, exit, fleet_view, log};
 use anyhow::Context;
 use fleet::Address;
 use fleet::config::{Config, duration_text};
@@ -43,6 +43,7 @@ pub(crate) async fn run(args: RouteArgs, environment: &Environment) -> anyhow::R
     }
     let mut sourced = source::for_route(&args)?;
     log::start(args.log_format, args.log.as_deref().or(environment.log.as_deref()))?;
+    core_dump::forbid(environment);
     let signals = Signals::new()?;
     sourced.config.fleet.credentials = credentials::resolve(&sourced.config, environment)?;
     raise_descriptor_limit();
@@ -81,13 +82,16 @@ pub(crate) async fn run(args: RouteArgs, environment: &Environment) -> anyhow::R
         before.ready()?;
         tracing::info!("took over; the process before us lets its sessions end");
     }
-    let handed_over = control_sockets(&process, directory, address)?;
+    let handed_over = control_sockets(&process, &directory, &address)?;
     let ready = format!("MAINPID={}\nREADY=1", std::process::id());
     notify(environment.notify_socket.as_deref(), &ready);
     let code = tokio::select! {
         code = serve(&process, signals, handed_over) => code,
         () = announce(&process, environment) => exit::error(),
     };
+    if let Ok(directory) = &directory {
+        control::withdraw(directory, &address);
+    }
     Ok(code)
 }
 
@@ -116,8 +120,8 @@ async fn admin_listener(address: SocketAddr, sockets: &mut Sockets) -> anyhow::R
 /// without them, too.
 fn control_sockets(
     process: &Arc<Process>,
-    directory: anyhow::Result<Directory>,
-    address: String,
+    directory: &anyhow::Result<Directory>,
+    address: &str,
 ) -> anyhow::Result<Arc<Notify>> {
     let told = Arc::new(Notify::new());
     let directory = match directory {
@@ -129,10 +133,10 @@ fn control_sockets(
             return Ok(told);
         }
     };
-    process.serve_commands(directory.clone(), address.clone())?;
+    process.serve_commands(directory.clone(), address.to_owned())?;
     let (giving, leaving, telling) = (process.clone(), process.clone(), told.clone());
     let tell = move || telling.notify_one();
-    upgrade::offer(directory, address, move || giving.listening(), move || leaving.hand_over(), tell)?;
+    upgrade::offer(directory.clone(), address.to_owned(), move || giving.listening(), move || leaving.hand_over(), tell)?;
     Ok(told)
 }
 

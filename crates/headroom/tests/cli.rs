@@ -63,7 +63,7 @@ fn help_of_each_command_names_its_options_and_gives_examples() {
         (&["watch", "--help"], &["--server", "--agent", "--window", "--once", "--json", "Examples:"]),
         (&["agent", "--help"], &["--server", "--listen", "--tls-cert", "--token-file", "Examples:"]),
         (&["status", "--help"], &["--admin", "--json", "Examples:"]),
-        (&["drain", "--help"], &["--deadline", "--admin", "--json", "Examples:"]),
+        (&["drain", "--help"], &["--deadline", "--force", "--admin", "--json", "Examples:"]),
         (&["undrain", "--help"], &["--admin", "Example"]),
         (&["lab", "up", "--help"], &["--config", "--zones", "--replicas", "--detach", "--json", "Examples:"]),
         (&["lab", "fault", "--help"], &["freeze", "blackhole", "read-only", "heal", "Examples:"]),
@@ -87,6 +87,9 @@ fn a_command_line_that_is_not_understood_is_64() {
         &["route", "--colour"],
         &["route", "--reader", "::1"],
         &["route", "--admin", "9306"],
+        &["route", "--admin", "nowhere.invalid:9306"],
+        &["agent", "--listen", "9307"],
+        &["agent", "--listen", "nowhere.invalid:9307"],
         &["drain"],
         &["drain", "db1", "--deadline", "10"],
         &["route", "--config", "x", "--server", "db1"],
@@ -165,8 +168,9 @@ fn flags_are_checked_like_a_file() {
     assert_eq!(route(&["--reader", "127.0.0.1:3306", "--writer", "127.0.0.1:3307"]).0, Some(0));
     let (code, said) = route(&["--reader", "127.0.0.1:3306", "--writer", "127.0.0.1:3306"]);
     assert!(code == Some(2) && said.contains("cannot be the reader and the writer"), "{said}");
-    let (code, said) = route(&["--reader", "localhost:3306"]);
-    assert!(code == Some(2) && said.contains("numeric address"), "{said}");
+    assert_eq!(route(&["--reader", "localhost:3306", "--admin", "localhost:9307"]).0, Some(0));
+    let (code, said) = route(&["--reader", "nowhere.invalid:3306"]);
+    assert!(code == Some(2) && said.contains("'nowhere.invalid'") && said.contains("localhost"), "{said}");
     let (code, said) = route(&["--reader", "127.0.0.1:9306"]);
     assert!(code == Some(2) && said.contains("the admin address 127.0.0.1:9306"), "{said}");
 }
@@ -220,10 +224,14 @@ fn asking_where_no_router_is_says_so() {
     let dir = tempfile::tempdir().unwrap();
     // A port that was free a moment ago.
     let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
-    for args in [&["status"][..], &["drain", "db1"], &["undrain", "db1"]] {
+    for (args, words) in [
+        (&["status"][..], "is it running there?"),
+        (&["drain", "db1"], "run this as its user"),
+        (&["undrain", "db1"], "run this as its user"),
+    ] {
         let output = headroom(dir.path(), &[args, &["--admin", &free]].concat());
         assert_eq!(output.status.code(), Some(2), "{args:?}");
-        assert!(text(&output).contains("is it running there?"), "{}", text(&output));
+        assert!(text(&output).contains(words) && text(&output).contains(&free), "{}", text(&output));
     }
 }
 

@@ -7,6 +7,7 @@ mod alone;
 
 use alone::Alone;
 use mysql_async::prelude::Queryable;
+use rustix::process::{Pid, Resource, Rlimit, prlimit};
 use std::io::Read;
 use std::net::TcpStream;
 
@@ -78,20 +79,15 @@ async fn descriptors_that_others_have_taken_are_missed_in_words_and_used_when_th
     let mut child = alone.start(&[], Some(64));
     alone.ready().await;
     let mut conn = alone.connect().await.unwrap();
-    // Whoever looks at the status takes descriptors too, and these are more than there are.
-    let lookers: Vec<TcpStream> = (0..60).map(|_| TcpStream::connect(alone.admin).unwrap()).collect();
+    // Fewer and fewer, until none is free.
+    let pid = Pid::from_raw(child.id().cast_signed()).unwrap();
+    let limit = |most: u64| Rlimit { current: Some(most), maximum: Some(64) };
+    let refused = (8..64).rev().find_map(|most| {
+        prlimit(Some(pid), Resource::Nofile, limit(most)).unwrap();
+        first_packet(&mut TcpStream::connect(alone.writer).unwrap()).err()
+    });
+    let (code, text) = refused.unwrap_or_else(|| panic!("never refused\n{}", alone.words()));
     let deadline = std::time::Instant::now() + alone::LIMIT;
-    let (code, text) = loop {
-        let mut client = TcpStream::connect(alone.writer).unwrap();
-        if let Err(error) = first_packet(&mut client) {
-            break error;
-        }
-        assert!(std::time::Instant::now() < deadline, "never refused\n{}", alone.words());
-        // The admin address, once it has met the limit, looks again after a second; until it does the last two descriptors may be
-        // free, and a client that comes more often than that keeps them from it.
-        drop(client);
-        tokio::time::sleep(std::time::Duration::from_millis(1500)).await;
-    };
     assert!(
         code == 1040 && (text.contains("descriptor") || text.contains("open files")),
         "{code} {text}\n{}",
@@ -99,7 +95,7 @@ async fn descriptors_that_others_have_taken_are_missed_in_words_and_used_when_th
     );
     let one: Option<u8> = conn.query_first("SELECT 1").await.unwrap();
     assert_eq!(one, Some(1), "who is in stays in");
-    drop(lookers);
+    prlimit(Some(pid), Resource::Nofile, limit(64)).unwrap();
     while alone.connect().await.is_err() {
         assert!(std::time::Instant::now() < deadline, "never again\n{}", alone.words());
         tokio::time::sleep(alone::POLL).await;
@@ -112,6 +108,29 @@ async fn descriptors_that_others_have_taken_are_missed_in_words_and_used_when_th
     );
     assert!(status["servers"][0]["routing"]["writes"]["eligible"] == true, "no server is to blame: {status}");
     drop(conn);
+    alone.signal(u64::from(child.id()), rustix::process::Signal::TERM);
+    assert_eq!(alone.ended(&mut child).await.code(), Some(0));
+}
+
+#[tokio::test]
+async fn idle_connections_to_the_admin_address_take_no_descriptor_from_clients() {
+    let mut alone = Alone::up("").await;
+    let mut child = alone.start(&[], Some(128));
+    let status = alone.ready().await;
+    let room = usize::try_from(status["most_sessions"].as_u64().unwrap()).unwrap();
+    assert!(room >= 10, "{status}");
+    let lookers: Vec<TcpStream> = (0..500).map(|_| TcpStream::connect(alone.admin).unwrap()).collect();
+    // As many as there is room for come in, and each gets a server's greeting: two descriptors.
+    let mut held = Vec::new();
+    for n in 0..room {
+        let mut client = TcpStream::connect(alone.writer).unwrap();
+        first_packet(&mut client).unwrap_or_else(|error| panic!("{n} of {room}: {error:?}\n{}", alone.words()));
+        held.push(client);
+    }
+    let words = alone.words();
+    assert!(!words.contains("cannot accept clients"), "{words}");
+    drop((held, lookers));
+    alone.wait_for("the status is back", |status| !status["writer"].is_null()).await;
     alone.signal(u64::from(child.id()), rustix::process::Signal::TERM);
     assert_eq!(alone.ended(&mut child).await.code(), Some(0));
 }

@@ -118,20 +118,22 @@ async fn what_clients_send_is_in_the_file_and_everybody_can_see_that_it_is_recor
     it_is_sent_again(&alone, &file, said.len() as u64);
 }
 
+fn replay(alone: &Alone, file: &Path, more: &[&str]) -> Value {
+    let server = alone.lab.real("a1").unwrap().to_string();
+    let file = file.to_str().unwrap();
+    let mut args = vec!["replay", file, "--key-env", "HEADROOM_TEST_KEY", "--server", &server, "--json"];
+    args.extend(["--user", Account::App.user(), "--speed", "20"]);
+    args.extend(more);
+    let mut command = headroom(&args);
+    let output = command.env("HEADROOM_PASSWORD", alone.lab.password(Account::App)).output().unwrap();
+    // 1 is "void": on a machine that does other things at the same time moments are not kept.
+    assert!(matches!(output.status.code(), Some(0 | 1)), "{output:?}");
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
 /// To the same server, so reads find what they found, and writes find what they have made.
 fn it_is_sent_again(alone: &Alone, file: &Path, commands: u64) {
-    let replay = |more: &[&str]| -> Value {
-        let server = alone.lab.real("a1").unwrap().to_string();
-        let file = file.to_str().unwrap();
-        let mut args = vec!["replay", file, "--key-env", "HEADROOM_TEST_KEY", "--server", &server, "--json"];
-        args.extend(["--user", Account::App.user(), "--speed", "20"]);
-        args.extend(more);
-        let mut command = headroom(&args);
-        let output = command.env("HEADROOM_PASSWORD", alone.lab.password(Account::App)).output().unwrap();
-        // 1 is "void": on a machine that does other things at the same time moments are not kept.
-        assert!(matches!(output.status.code(), Some(0 | 1)), "{output:?}");
-        serde_json::from_slice(&output.stdout).unwrap()
-    };
+    let replay = |more: &[&str]| replay(alone, file, more);
     let sum = |view: &Value| {
         view["left_out"].as_object().unwrap().values().map(|n| n.as_u64().unwrap()).sum::<u64>()
     };
@@ -158,6 +160,94 @@ fn it_is_sent_again(alone: &Alone, file: &Path, commands: u64) {
     assert_eq!(create["replayed"][0]["error_codes"]["1050"], 1, "{create}");
     assert_eq!(view["errors_differ"], 0, "both targets are the same server: {view}");
     assert_eq!(group(&view, "INSERT INTO `t` VALUES (...)")["replayed"][1]["error_codes"]["1062"], 1);
+}
+
+/// A pool that was there before: text and prepared statements, one connection in a transaction.
+async fn a_running_pool_is_recorded(path: &str) {
+    const CONNECTIONS: usize = 6;
+    let mut alone = Alone::up("").await;
+    let text = std::fs::read_to_string(&alone.file).unwrap();
+    let text = text.replace("zero_hop = \"off\"\n", &format!("zero_hop = \"off\"\ndata_path = \"{path}\"\n"));
+    std::fs::write(&alone.file, text).unwrap();
+    let mut router = alone.start(&[], None);
+    let status = alone.ready().await;
+    assert!(path == "auto" || status["data_path"] == path, "{status}");
+    let mut pool = Vec::new();
+    for n in 0..CONNECTIONS {
+        let mut conn = alone.connect().await.unwrap();
+        conn.query_drop("USE app").await.unwrap();
+        if n == 0 {
+            conn.query_drop("CREATE TABLE pooled (a INT PRIMARY KEY, b VARCHAR(20))").await.unwrap();
+            conn.query_drop("INSERT INTO pooled VALUES (1, 'x'), (2, 'y')").await.unwrap();
+        }
+        let prepared = conn.prep("SELECT b FROM pooled WHERE a = ?").await.unwrap();
+        let _: Option<String> = conn.exec_first(&prepared, (1,)).await.unwrap();
+        pool.push((conn, prepared));
+    }
+    let mut held = alone.connect().await.unwrap();
+    held.query_drop("BEGIN").await.unwrap();
+
+    let file = alone.lab.dir().join("pool.hrec");
+    let child = start(&alone, &file, &["--for", "1h", "--key-env", "HEADROOM_TEST_KEY"]);
+    alone.wait_for("recording", |status| !status["recording"].is_null()).await;
+    for round in 0..20 {
+        for (conn, prepared) in &mut pool {
+            let _: Option<String> = conn.exec_first(&*prepared, (1 + round % 2,)).await.unwrap();
+            let _: Option<u8> = conn.query_first(format!("SELECT {round}")).await.unwrap();
+        }
+    }
+    held.query_drop("SELECT 'in the transaction'").await.unwrap();
+    let sent = 2 * 20 * CONNECTIONS as u64;
+    alone.wait_for("commands", |status| status["recording"]["commands"].as_u64() >= Some(sent)).await;
+    alone.signal(u64::from(child.id()), Signal::INT);
+    let summary: Value = serde_json::from_slice(&end(child).stdout).unwrap();
+    assert_eq!((&summary["commands"], &summary["sessions"]), (&sent.into(), &CONNECTIONS.into()), "{summary}");
+    let ended = summary["ended"].as_str().unwrap();
+    assert!(ended.contains("1 sessions from before were in a transaction"), "{ended}");
+    let (events, _) = read(&file, Some(&Key::parse(KEY).unwrap()));
+    assert!(!said(&events).iter().any(|said| said.body.ends_with(b"'in the transaction'")));
+    let before = said(&events).iter().filter(|said| said.before).count();
+    assert_eq!(before, CONNECTIONS);
+    router.kill().unwrap();
+    router.wait().unwrap();
+
+    let view = replay(&alone, &file, &[]);
+    let answered = view["runs"][0]["answered"].as_u64().unwrap();
+    assert!(answered * 10 > sent * 9, "{answered} of {sent}: {view}");
+    assert_eq!(view["left_out"], serde_json::json!({}), "{view}");
+    assert_eq!((&view["rows_differ"], &view["errors_differ"]), (&0.into(), &0.into()), "{view}");
+    let notes = view["notes"].to_string();
+    assert!(notes.contains("6 of 6 sessions were there before recording began: 6 statements"), "{notes}");
+}
+
+#[tokio::test]
+async fn a_pool_that_runs_already_is_recorded_on_the_ring_and_can_be_sent_again() {
+    a_running_pool_is_recorded("auto").await;
+}
+
+#[tokio::test]
+async fn a_pool_that_runs_already_is_recorded_on_epoll_and_can_be_sent_again() {
+    a_running_pool_is_recorded("epoll").await;
+}
+
+#[tokio::test]
+async fn where_nothing_is_recorded_the_exit_code_is_1_and_it_says_what_to_do() {
+    let mut alone = Alone::up("").await;
+    let mut router = alone.start(&[], None);
+    alone.ready().await;
+    let file = alone.lab.dir().join("empty.hrec");
+    let output = start(&alone, &file, &["--for", "1s"]).wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    let summary: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert!(summary["advice"][0].as_str().unwrap().contains("no client was connected"), "{summary}");
+    let server = alone.lab.real("a1").unwrap().to_string();
+    let args = ["replay", file.to_str().unwrap(), "--server", &server, "--user", "nobody"];
+    let output = headroom(&args).output().unwrap();
+    let words = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(2), "{words}");
+    assert!(words.contains("it holds no command (0 sessions"), "{words}");
+    router.kill().unwrap();
+    router.wait().unwrap();
 }
 
 #[tokio::test]

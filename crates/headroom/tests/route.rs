@@ -94,12 +94,30 @@ async fn a_drained_server_is_empty_until_it_is_undrained(router: &Route) {
     let output = router.headroom(&["drain", "nobody"]);
     assert_eq!(output.status.code(), Some(1));
     assert!(String::from_utf8_lossy(&output.stderr).contains("there are a1, a2, b1"), "{output:?}");
+    router.post("/drain", r#"{"server":"a2","deadline_ms":0}"#);
+    router.post("/drain", r#"{"server":"a1","deadline_ms":0}"#);
+    let refused = router.headroom(&["drain", "a1"]);
+    let words = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert_eq!(refused.status.code(), Some(1), "{words}");
+    assert!(words.contains("a1 is the primary") && words.contains("--force"), "{words}");
+    let nobody = |status: &Value| {
+        status["servers"].as_array().unwrap().iter().all(|server| server["routing"]["draining"] == false)
+    };
+    assert!(nobody(&router.status()), "{}", router.status());
     assert!(router.headroom(&["drain", "a2", "--deadline", "5s"]).status.success());
     let drained = |status: &Value| routing(status, "a2")["reads"]["reason_label"] == "draining";
     router.wait_for("a2 draining", drained).await;
     let shown = router.headroom(&["status"]);
     assert!(String::from_utf8_lossy(&shown.stdout).contains("drained by command"), "{shown:?}");
+    let last = router.headroom(&["drain", "b1", "--json"]);
+    assert_eq!(last.status.code(), Some(1), "{last:?}");
+    let answer: Value = serde_json::from_slice(&last.stdout).unwrap();
+    assert!(answer["text"].as_str().unwrap().contains("last server that takes reads"), "{answer}");
+    assert!(router.headroom(&["drain", "b1", "--force"]).status.success());
+    router.wait_for("b1 draining", |status| routing(status, "b1")["draining"] == true).await;
+    assert!(router.headroom(&["undrain", "b1"]).status.success());
     assert!(router.headroom(&["undrain", "a2"]).status.success());
+    router.wait_for("b1 back", |status| routing(status, "b1")["reads"]["eligible"] == true).await;
     router.wait_for("a2 back", |status| routing(status, "a2")["reads"]["eligible"] == true).await;
 }
 
@@ -114,6 +132,21 @@ async fn reload_takes_over_what_is_right_and_refuses_what_is_wrong(lab: &Lab, ro
     assert!(note.contains("route.toml:") && note.contains("did you mean \"writer\"?"), "{note}");
     assert!(router.get("/metrics").contains("headroom_configuration_accepted 0.0"));
     assert!(connect(lab, router.writer).await.is_ok(), "the old configuration is in force");
+
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap();
+    let elsewhere = right
+        .replace(&format!("[admin]\naddress = \"{}\"", router.admin), &format!("[admin]\naddress = \"{address}\""));
+    assert_ne!(elsewhere, right);
+    let b1 = lab.real("b1").unwrap();
+    std::fs::write(&router.file, format!("{elsewhere}\n[[server]]\nmatch = \"{b1}\"\nreserved = true\n")).unwrap();
+    router.signal(Signal::HUP);
+    let no_room = |status: &Value| {
+        let note = &status["process"]["reload"]["notes"][0];
+        note.as_str().is_some_and(|note| note.contains("cannot listen on the admin address"))
+    };
+    let status = router.wait_for("a reload without an admin address", no_room).await;
+    assert_eq!(routing(&status, "b1")["reads"]["eligible"], true, "nothing of it is in force: {status}");
 
     let reserved = format!("{right}\n[[server]]\nmatch = \"{}\"\nreserved = true\n", lab.real("b1").unwrap());
     std::fs::write(&router.file, reserved).unwrap();

@@ -126,3 +126,50 @@ async fn sockets_that_systemd_opened_are_used() {
     drop(waits);
     assert_eq!(alone.ended(&mut child).await.code(), Some(0));
 }
+
+#[tokio::test]
+async fn a_control_directory_that_others_may_enter_is_refused_in_words_and_clients_are_served_all_the_same() {
+    let mut alone = Alone::up("").await;
+    let directory = alone.lab.dir().join("private");
+    std::fs::create_dir(&directory).unwrap();
+    std::fs::set_permissions(&directory, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    alone.runtime_dir = Some(directory.clone());
+    let mut first = alone.start(&[], None);
+    alone.ready().await;
+    once(alone.opts()).await.unwrap();
+    let words = alone.words();
+    assert!(words.contains("no command reaches this process") && words.contains("mode 0755"), "{words}");
+    assert!(std::fs::read_dir(&directory).unwrap().next().is_none(), "nothing is put there");
+    let mut second = alone.start(&["--take-over"], None);
+    assert_eq!(alone.ended(&mut second).await.code(), Some(2), "{}", alone.words());
+    assert!(alone.words().contains("--take-over: "), "{}", alone.words());
+    alone.signal(u64::from(first.id()), Signal::TERM);
+    assert_eq!(alone.ended(&mut first).await.code(), Some(0));
+
+    // With the mode that it asks for, the sockets are there, and a killed process leaves only what the next one replaces.
+    std::fs::set_permissions(&directory, std::os::unix::fs::PermissionsExt::from_mode(0o700)).unwrap();
+    let sockets = |alone: &Alone| {
+        let names = std::fs::read_dir(&directory).unwrap().map(|e| e.unwrap().file_name().into_string().unwrap());
+        names.filter(|name| name.contains(&alone.admin.to_string())).count()
+    };
+    let both = async |alone: &Alone| {
+        let deadline = std::time::Instant::now() + alone::LIMIT;
+        while sockets(alone) < 2 {
+            assert!(std::time::Instant::now() < deadline, "{} sockets\n{}", sockets(alone), alone.words());
+            tokio::time::sleep(alone::POLL).await;
+        }
+    };
+    let mut third = alone.start(&[], None);
+    both(&alone).await;
+    third.kill().unwrap();
+    third.wait().unwrap();
+    assert_eq!(sockets(&alone), 2, "left behind");
+    let mut fourth = alone.start(&[], None);
+    alone.ready().await;
+    let mut fifth = alone.start(&["--take-over"], None);
+    assert_eq!(alone.ended(&mut fourth).await.code(), Some(0), "taken over\n{}", alone.words());
+    both(&alone).await;
+    alone.signal(u64::from(fifth.id()), Signal::TERM);
+    assert_eq!(alone.ended(&mut fifth).await.code(), Some(0));
+    assert_eq!(sockets(&alone), 0, "who ends in peace leaves nothing");
+}

@@ -142,7 +142,7 @@ mod tests {
 
     fn done(us: u64, error: Option<u16>) -> Done {
         let time = Duration::from_micros(us);
-        let finish = Finish { error, rows: 2, affected: 1, bytes: 100, prepared: None };
+        let finish = Finish { error, rows: 2, affected: 1, bytes: 100, ..Finish::default() };
         Done { time, first_byte: time / 2, bytes_to_server: 40, finish }
     }
 

@@ -37,7 +37,7 @@ pub(crate) struct LabDir {
 impl LabDir {
     /// Makes and locks a new directory under `base` (which is made too if need be), readable by us only.
     pub(crate) fn create(base: &Path) -> Result<Self, Error> {
-        fs::create_dir_all(base).map_err(Error::io(format!("make directory {}", base.display())))?;
+        make_base(base)?;
         let base = base.canonicalize().map_err(Error::io(format!("resolve {}", base.display())))?;
         let random: u32 = rand::random();
         let new = base.join(format!("{NEW_PREFIX}{random:08x}"));
@@ -77,6 +77,25 @@ impl LabDir {
             tracing::warn!(dir = %self.path.display(), %error, "the lab's directory could not be removed; the next sweep tries again");
         }
     }
+}
+
+/// Makes the directory that labs lie in, or takes the one that is there, if nobody else may rename what is in it.
+///
+/// # Errors
+/// It cannot be made, belongs to another user than us and root, or others may write to it and it is not sticky.
+pub fn make_base(base: &Path) -> Result<(), Error> {
+    fs::create_dir_all(base).map_err(Error::io(format!("make directory {}", base.display())))?;
+    let found = fs::metadata(base).map_err(Error::io(format!("look at {}", base.display())))?;
+    let ours = rustix::process::geteuid().as_raw();
+    if is_safe(found.uid(), found.mode(), ours) {
+        return Ok(());
+    }
+    Err(Error::BaseOfOthers { base: base.to_owned(), owner: found.uid(), mode: found.mode() & 0o7777, ours })
+}
+
+fn is_safe(owner: u32, mode: u32, ours: u32) -> bool {
+    const STICKY: u32 = 0o1000;
+    [0, ours].contains(&owner) && (mode & 0o022 == 0 || mode & STICKY != 0)
 }
 
 /// Kills what dead owners left running under `base` and removes their directories. Returns the directories.
@@ -212,6 +231,26 @@ mod tests {
         assert!(names(b"mariadbd\0--defaults-file=/tmp/headroom-lab-1/a1/my.cnf\0", dir));
         assert!(!names(b"mariadbd\0--defaults-file=/tmp/headroom-lab-12/a1/my.cnf\0", dir));
         assert!(!names(b"tail\0-f\0/tmp/headroom-lab-1/a1/error.log\0", dir));
+    }
+
+    #[test]
+    fn a_base_where_others_may_rename_is_refused() {
+        for (owner, mode, safe) in [
+            (7, 0o40_700, true),
+            (7, 0o40_755, true),
+            (0, 0o41_777, true),
+            (7, 0o40_777, false),
+            (7, 0o40_770, false),
+            (8, 0o40_700, false),
+            (8, 0o41_777, false),
+        ] {
+            assert_eq!(is_safe(owner, mode, 7), safe, "{owner} {mode:o}");
+        }
+        let base = tempfile::tempdir().unwrap();
+        fs::set_permissions(base.path(), std::os::unix::fs::PermissionsExt::from_mode(0o777)).unwrap();
+        let refused = LabDir::create(base.path()).unwrap_err();
+        assert!(refused.to_string().contains("0777"), "{refused}");
+        assert!(fs::read_dir(base.path()).unwrap().next().is_none(), "nothing is made there");
     }
 
     #[test]

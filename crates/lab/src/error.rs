@@ -35,6 +35,22 @@ pub enum Error {
         /// The system's answer.
         source: io::Error,
     },
+    /// Others may replace what a lab keeps there.
+    #[error(
+        "{} belongs to user {owner} and has mode {mode:04o}, so others than user {ours} may rename what is in it: remove it, or \
+         name another base directory",
+        base.display()
+    )]
+    BaseOfOthers {
+        /// The base directory.
+        base: PathBuf,
+        /// Its owner.
+        owner: u32,
+        /// Its permissions.
+        mode: u32,
+        /// Who we are.
+        ours: u32,
+    },
     /// A unix socket in the lab would get a path longer than the system allows.
     #[error("{} makes socket paths of {length} bytes, 107 are possible; choose a shorter base directory", base.display())]
     BaseTooLong {

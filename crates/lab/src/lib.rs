@@ -37,6 +37,7 @@ mod spec;
 mod status;
 
 pub use account::{Account, DATABASE};
+pub use dir::make_base;
 pub use error::Error;
 pub use fault::{Change, FAULTS, Fault, FaultError, FaultWords};
 pub use lab::Lab;

@@ -70,6 +70,9 @@ pub struct Said {
     pub body: Vec<u8>,
     /// The body was left out: it held a password, or was too long.
     pub left_out: bool,
+    /// A statement that the session had prepared before it was recorded. Not a command of the recording: it stands there so that
+    /// the executions behind it can be sent again.
+    pub before: bool,
     /// How it was answered, where it is answered and that is known.
     pub answer: Option<Answer>,
 }

@@ -20,12 +20,18 @@ use std::time::{Duration, Instant};
 const EVENTS: usize = 1 << 16;
 /// Bytes that they may have together.
 const BYTES: usize = 64 << 20;
+/// Bytes of prepared statements that all sessions may remember.
+const PREPARED_BYTES: usize = 64 << 20;
+/// Bytes of commands that all sessions may hold until they are answered.
+const HELD: usize = 64 << 20;
 
 /// Where sessions learn whether somebody records, and the recording.
 #[derive(Debug, Default)]
 pub(crate) struct Recorder {
     /// The number of the recording under way; 0 is none.
     on: AtomicU64,
+    /// Bytes of prepared statements that all sessions remember.
+    prepared_bytes: AtomicUsize,
     current: Mutex<Current>,
 }
 
@@ -43,12 +49,18 @@ pub(crate) struct Course {
     began: Instant,
     queue: SyncSender<Vec<u8>>,
     queued: AtomicUsize,
+    /// Bytes of commands that sessions hold because they are not answered, or not whole.
+    held: AtomicUsize,
     /// Sessions that were met; one in so many is recorded.
     met: AtomicU64,
     sessions: AtomicU64,
     commands: AtomicU64,
     bytes: AtomicU64,
     lost: AtomicU64,
+    /// Sessions from before that are in a transaction still.
+    waiting: AtomicU64,
+    /// Sessions from before that cannot be read.
+    unreadable: AtomicU64,
 }
 
 /// What is to be recorded.
@@ -103,11 +115,14 @@ impl Recorder {
             began: Instant::now(),
             queue,
             queued: AtomicUsize::new(0),
+            held: AtomicUsize::new(0),
             met: AtomicU64::new(0),
             sessions: AtomicU64::new(0),
             commands: AtomicU64::new(0),
             bytes: AtomicU64::new(0),
             lost: AtomicU64::new(0),
+            waiting: AtomicU64::new(0),
+            unreadable: AtomicU64::new(0),
         });
         current.course = Some(course.clone());
         self.on.store(course.number, Relaxed);
@@ -136,6 +151,19 @@ impl Recorder {
         self.current().course.clone().filter(|course| course.number == number)
     }
 
+    /// Whether so many bytes more of prepared statements may be remembered.
+    fn remembers(&self, bytes: usize) -> bool {
+        let fits = self.prepared_bytes.fetch_add(bytes, Relaxed) + bytes <= PREPARED_BYTES;
+        if !fits {
+            self.forgets(bytes);
+        }
+        fits
+    }
+
+    fn forgets(&self, bytes: usize) {
+        self.prepared_bytes.fetch_sub(bytes, Relaxed);
+    }
+
     fn stop(&self, number: u64) {
         let mut current = self.current();
         if current.course.as_ref().is_some_and(|course| course.number == number) {
@@ -151,11 +179,38 @@ impl Recorder {
 }
 
 impl Course {
-    /// A number for a session that was met, if it is to be recorded.
-    fn choose(&self) -> Option<u64> {
-        let number = self.met.fetch_add(1, Relaxed);
-        let chosen = number.is_multiple_of(u64::from(self.wanted.one_in));
-        chosen.then(|| self.sessions.fetch_add(1, Relaxed) + 1)
+    /// Whether a session that was met is to be recorded.
+    fn chooses(&self) -> bool {
+        self.met.fetch_add(1, Relaxed).is_multiple_of(u64::from(self.wanted.one_in))
+    }
+
+    /// A number for a session that is recorded from now on.
+    fn number_session(&self) -> u64 {
+        self.sessions.fetch_add(1, Relaxed) + 1
+    }
+
+    /// A session from before waits for the end of its transaction, or does not any more.
+    fn waits(&self, begins: bool) {
+        let count = if begins { 1 } else { u64::MAX };
+        self.waiting.fetch_add(count, Relaxed);
+    }
+
+    /// A session from before is not recorded because its bytes cannot be read.
+    fn cannot_be_read(&self) {
+        self.unreadable.fetch_add(1, Relaxed);
+    }
+
+    /// Whether so many bytes more may be held until they are told; with [`Course::release`] for each that may.
+    fn hold(&self, bytes: usize) -> bool {
+        let fits = self.held.fetch_add(bytes, Relaxed) + bytes <= HELD;
+        if !fits {
+            self.release(bytes);
+        }
+        fits
+    }
+
+    fn release(&self, bytes: usize) {
+        self.held.fetch_sub(bytes, Relaxed);
     }
 
     fn tell(&self, event: &Event) {
@@ -165,7 +220,8 @@ impl Course {
         let fits = self.queued.fetch_add(length, Relaxed) + length <= BYTES;
         if fits && self.queue.try_send(bytes).is_ok() {
             self.bytes.fetch_add(length as u64, Relaxed);
-            self.commands.fetch_add(u64::from(matches!(event, Event::Said(_))), Relaxed);
+            let is_command = matches!(event, Event::Said(said) if !said.before);
+            self.commands.fetch_add(u64::from(is_command), Relaxed);
         } else {
             self.queued.fetch_sub(length, Relaxed);
             self.lost.fetch_add(1, Relaxed);
@@ -208,14 +264,25 @@ impl Recording {
         self.course.status()
     }
 
-    /// Ends it: what is still waiting, then the event that says that it is the end.
+    /// Ends it: what is still waiting, then the event that says that it is the end, and which sessions are not in it.
     pub fn finish(self, why: &str) -> Vec<u8> {
         let at_us = self.course.micros(Instant::now());
+        let mut why = why.to_owned();
+        let missing = [
+            (&self.course.waiting, "were in a transaction all the time and are not in it"),
+            (&self.course.unreadable, "cannot be read (TLS that passes through, compression) and are not in it"),
+        ];
+        for (count, words) in missing {
+            match count.load(Relaxed) {
+                0 => {}
+                count => why += &format!("; {count} sessions from before {words}"),
+            }
+        }
         self.recorder.stop(self.course.number);
         let mut rest = Vec::new();
         self.drain(&mut rest, usize::MAX);
         let RecordingStatus { commands, lost, .. } = self.status();
-        Event::Stopped(Stopped { at_us, commands, lost, why: why.to_owned() }).write(&mut rest);
+        Event::Stopped(Stopped { at_us, commands, lost, why }).write(&mut rest);
         rest
     }
 }
@@ -247,8 +314,9 @@ mod tests {
     fn one_session_in_three_is_chosen_and_numbers_have_no_holes() {
         let recorder = Arc::new(Recorder::default());
         let recording = recorder.start(WANTED).unwrap();
-        let chosen: Vec<_> = (0..7).map(|_| recording.course.choose()).collect();
-        assert_eq!(chosen, [Some(1), None, None, Some(2), None, None, Some(3)]);
+        let course = &recording.course;
+        let chosen = (0..7).map(|_| course.chooses().then(|| course.number_session()));
+        assert_eq!(chosen.collect::<Vec<_>>(), [Some(1), None, None, Some(2), None, None, Some(3)]);
     }
 
     #[test]

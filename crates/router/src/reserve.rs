@@ -17,8 +17,9 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
-/// Descriptors that are not for sessions: control connections, the admin address, files, and for each thread its runtime.
-const SPARE: usize = 32;
+/// Descriptors that are not for sessions: control connections to servers, the admin address (16 at most), files, and for each
+/// thread its runtime.
+const SPARE: usize = 48;
 const SPARE_A_THREAD: usize = 4;
 
 /// How many sessions the limit of descriptors leaves room for, with so many threads; `None` where there is no limit.

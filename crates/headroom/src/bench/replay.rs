@@ -97,7 +97,7 @@ pub(crate) async fn run(args: ReplayBenchArgs) -> anyhow::Result<ExitCode> {
         directory.path().display()
     ));
     let file = scratch().join("bench.hrec");
-    std::fs::create_dir_all(scratch())?;
+    lab::make_base(&scratch())?;
     let outcome = tokio::select! {
         outcome = measure(&args, &file) => outcome,
         () = tokio::time::sleep(seconds + MOST_BESIDE) => {

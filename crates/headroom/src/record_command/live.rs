@@ -121,7 +121,7 @@ impl Recorded {
     pub(super) fn count(&mut self, event: &Event) {
         match event {
             Event::Opened(_) => self.sessions += 1,
-            Event::Said(_) => self.commands += 1,
+            Event::Said(said) => self.commands += u64::from(!said.before),
             Event::Stopped(stopped) => {
                 self.lost = stopped.lost;
                 self.seconds = stopped.at_us as f64 / 1e6;

@@ -130,8 +130,16 @@ pub(crate) struct SideView {
 }
 
 /// What is not sent, in words.
-pub(crate) fn left_out(left_out: &LeftOut) -> String {
-    let all = reasons(left_out);
+/// Why nothing of a recording can be sent.
+pub(crate) fn why_nothing(script: &Script) -> String {
+    if script.commands == 0 {
+        return format!(
+            "it holds no command ({} sessions, {:.0} s); what headroom record said when it ended tells why",
+            script.sessions.len(),
+            script.length_us as f64 / 1e6
+        );
+    }
+    let all = reasons(&script.left_out);
     all.iter().map(|(why, count)| format!("{count} {why}")).collect::<Vec<_>>().join(", ")
 }
 
@@ -281,6 +289,15 @@ fn void(views: &[RunView], runs: &[(String, Replayed)]) -> Vec<String> {
 
 fn notes(script: &Script, views: &[RunView]) -> Vec<String> {
     let mut notes = Vec::new();
+    let joined = script.sessions.iter().filter(|session| session.joined).count();
+    if joined > 0 {
+        let again: usize = script.sessions.iter().map(|session| session.prepared_before.len()).sum();
+        notes.push(format!(
+            "{joined} of {} sessions were there before recording began: {again} statements that they had prepared are prepared \
+             again, but variables and temporary tables that they had are not known and not made again",
+            script.sessions.len()
+        ));
+    }
     match script.ending {
         recording::Ending::Whole => {}
         recording::Ending::Unfinished => {

@@ -13,7 +13,7 @@ use crate::environment::Environment;
 use crate::http::{Bounded, Cache, Limits, cached};
 use crate::objectives::{Hook, Objectives};
 use crate::probe_command::known_ceilings;
-use crate::{exit, interrupted, log};
+use crate::{core_dump, exit, interrupted, log};
 use anyhow::{Context, bail};
 use axum::extract::{Request, State};
 use axum::http::{StatusCode, header};
@@ -31,6 +31,7 @@ use tokio::sync::mpsc;
 /// Runs `headroom agent`.
 pub(crate) async fn run(args: AgentArgs, environment: &Environment) -> anyhow::Result<ExitCode> {
     log::start(args.log_format, environment.log.as_deref())?;
+    core_dump::forbid(environment);
     let keys = Keys::read(&args, environment)?;
     if let Err(why) = guard::may_listen(args.listen, keys.token().is_some(), keys.config().is_some()) {
         bail!("{why}");
@@ -102,6 +103,7 @@ async fn again(
 fn routes(station: &super::Station, loopback: bool) -> Router {
     Router::new()
         .route("/metrics", get(openmetrics))
+        .layer(middleware::from_fn_with_state(Cache::new(|| Cache::AGE), cached))
         .route("/healthz", get(|| async { "ok\n" }))
         .with_state(station.views())
         .merge(page::routes(station.views(), station.history()))
@@ -111,7 +113,6 @@ fn routes(station: &super::Station, loopback: bool) -> Router {
                 "there are /, /watch.json, /history.json, /compare.json, /metrics and /healthz\n",
             )
         })
-        .layer(middleware::from_fn_with_state(Cache::new(|| Cache::AGE), cached))
         .layer(middleware::from_fn_with_state(loopback, this_machine))
 }
 

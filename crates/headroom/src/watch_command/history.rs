@@ -229,7 +229,7 @@ fn step(history: &History<Subject>, wanted: f64, from_ms: u64, to_ms: u64) -> u6
     });
     let least = if minutes { 60_000 } else { 1_000 };
     let wanted = if wanted.is_finite() { (wanted * 1e3) as u64 } else { 0 };
-    wanted.max(least).max((to_ms - from_ms).div_ceil(MOST_CELLS))
+    wanted.max(least).max(to_ms.saturating_sub(from_ms).div_ceil(MOST_CELLS))
 }
 
 fn subject_view(
@@ -330,6 +330,17 @@ mod tests {
         assert!(view.kept.bytes < view.kept.bytes_at_most);
         let coarse = kept.view(&Stretch { from: -15.0, to: 0.0, step: 100.0 });
         assert_eq!(coarse.subjects[0].courses[0].values, [Some(0.5)]);
+    }
+
+    #[test]
+    fn a_stretch_that_lies_in_the_future_is_empty() {
+        let ago = Duration::from_secs(20);
+        let kept = Kept::since(Instant::now().checked_sub(ago).unwrap(), SystemTime::now() - ago);
+        kept.host(Instant::now(), &busy(0.25), &VerdictView::default());
+        let ahead = SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_secs_f64() + 3600.0;
+        let view = kept.view(&Stretch { from: ahead, to: ahead + 60.0, step: 1.0 });
+        assert!(view.subjects.iter().all(|subject| subject.courses.iter().all(|c| c.values.iter().flatten().count() == 0)));
+        assert!(view.from_s <= view.to_s, "{} {}", view.from_s, view.to_s);
     }
 
     #[test]

@@ -5,9 +5,10 @@ use super::Views;
 use super::compare::{ComparisonView, Question};
 use super::history::{HistoryView, Kept, Stretch};
 use crate::admin::{MARKUP, SCRIPT, STYLE, page};
+use crate::http::{Cache, cached};
 use axum::extract::{Query, State};
 use axum::routing::get;
-use axum::{Json, Router};
+use axum::{Json, Router, middleware};
 
 /// The parts of the page: where, what, and the text.
 const PARTS: &[(&str, &str, &str)] = &[
@@ -34,7 +35,8 @@ pub(super) fn routes(views: Views, kept: Kept) -> Router {
         .route("/history.json", get(history))
         .route("/compare.json", get(compare))
         .with_state(kept)
-        .merge(now);
+        .merge(now)
+        .layer(middleware::from_fn_with_state(Cache::new(|| Cache::AGE), cached));
     PARTS.iter().fold(data, |routes, &(path, kind, text)| routes.route(path, get(move || page(kind, text))))
 }
 

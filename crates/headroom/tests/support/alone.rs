@@ -28,7 +28,9 @@ pub(crate) struct Alone {
     pub(crate) writer: SocketAddr,
     pub(crate) socket: PathBuf,
     told: Told,
-    file: PathBuf,
+    pub(crate) file: PathBuf,
+    /// Where control sockets are to be.
+    pub(crate) runtime_dir: Option<PathBuf>,
     groups: Vec<Pid>,
     _base: tempfile::TempDir,
 }
@@ -65,7 +67,7 @@ impl Alone {
         );
         let (file, log) = (lab.dir().join("alone.toml"), lab.dir().join("alone.log"));
         std::fs::write(&file, text).unwrap();
-        Self { lab, writer, socket, told: Told { admin, log }, file, groups: Vec::new(), _base: base }
+        Self { lab, writer, socket, told: Told { admin, log }, file, runtime_dir: None, groups: Vec::new(), _base: base }
     }
 
     /// Starts a router; `descriptors` limits what it may open.
@@ -110,6 +112,7 @@ impl Alone {
             .arg(&self.file)
             .args(more)
             .env_clear()
+            .envs(self.runtime_dir.iter().map(|dir| ("HEADROOM_RUNTIME_DIR", dir)))
             .process_group(0)
             .stdin(input)
             .stdout(Stdio::null())

@@ -32,6 +32,23 @@ impl Told {
         body.ok_or_else(|| Error::from(ErrorKind::UnexpectedEof))
     }
 
+    /// A command to an address that takes none: refused, whatever it brings.
+    pub(crate) fn post(&self, path: &str, body: &str) {
+        let mut stream = TcpStream::connect_timeout(&self.admin, LIMIT).unwrap();
+        stream.set_read_timeout(Some(LIMIT)).unwrap();
+        write!(
+            stream,
+            "POST {path} HTTP/1.1\r\nHost: {}\r\nConnection: close\r\nX-Headroom: cli\r\nContent-Type: application/json\r\n\
+             Content-Length: {}\r\n\r\n{body}",
+            self.admin,
+            body.len()
+        )
+        .unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        assert!(answer.starts_with("HTTP/1.1 404") || answer.starts_with("HTTP/1.1 405"), "{path}: {answer}");
+    }
+
     pub(crate) fn get(&self, path: &str) -> String {
         self.try_get(path).unwrap_or_else(|error| panic!("{path}: {error}\n{}", self.words()))
     }

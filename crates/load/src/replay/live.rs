@@ -16,6 +16,8 @@ use wire::{Command, Finish, Observer, Start, Tracker, packet};
 
 /// The server refuses what changes data, whatever the text says.
 const READ_ONLY: &[u8] = b"SET SESSION TRANSACTION READ ONLY";
+/// A number that no server gives to a prepared statement.
+const REFUSED: u32 = u32::MAX - 1;
 /// `COM_SET_OPTION`: several statements in one command, from now on.
 const SEVERAL: [u8; 2] = [0, 0];
 
@@ -38,8 +40,10 @@ pub(super) struct Live<'a> {
     greeting: Vec<u8>,
     /// Registered for room to write.
     writes: bool,
-    /// What is sent before the next step.
-    pub(super) setup: VecDeque<(Command, Vec<u8>)>,
+    /// What is sent before the next step; a prepare with the number it had in the recording.
+    pub(super) setup: VecDeque<(Command, Vec<u8>, Option<u32>)>,
+    /// The number of the prepare that is out.
+    preparing: Option<u32>,
     pub(super) prepared: Prepared,
     read_only: bool,
 }
@@ -110,6 +114,7 @@ impl<'a> Live<'a> {
             greeting: Vec::new(),
             writes: false,
             setup: VecDeque::new(),
+            preparing: None,
             prepared: Prepared::new(),
             read_only,
         }
@@ -244,23 +249,24 @@ impl<'a> Live<'a> {
     fn set_up(&mut self, with_database: bool, database: &[u8]) {
         self.setup.clear();
         if self.script.several_statements {
-            self.setup.push_back((Command::SetOption, SEVERAL.to_vec()));
+            self.setup.push_back((Command::SetOption, SEVERAL.to_vec(), None));
         }
         if self.read_only {
-            self.setup.push_back((Command::Query, READ_ONLY.to_vec()));
+            self.setup.push_back((Command::Query, READ_ONLY.to_vec(), None));
         }
         if with_database && !database.is_empty() {
-            self.setup.push_back((Command::InitDb, database.to_vec()));
+            self.setup.push_back((Command::InitDb, database.to_vec(), None));
         }
     }
 
     /// Sends what has to be said, or is ready.
     pub(super) fn go_on(&mut self, poll: &Poll) -> Result<Got, String> {
-        let Some((command, body)) = self.setup.pop_front() else {
+        let Some((command, body, preparing)) = self.setup.pop_front() else {
             self.stage = Stage::Ready;
             return Ok(Got::Ready);
         };
         self.command(command, &body);
+        self.preparing = preparing;
         self.stage = Stage::SettingUp;
         self.flush(poll)?;
         Ok(Got::Nothing)
@@ -304,6 +310,9 @@ impl<'a> Live<'a> {
         self.flush(poll)?;
         if done {
             self.set_up(false, &[]);
+            let before = self.script.prepared_before.iter();
+            self.setup
+                .extend(before.map(|(number, text)| (Command::StmtPrepare, text.clone(), Some(*number))));
         }
         Ok(done)
     }
@@ -328,6 +337,15 @@ impl<'a> Live<'a> {
                 Ok(Got::Answered(step, took))
             }
             Stage::SettingUp => match finish.error {
+                error if self.preparing.is_some() => {
+                    if let Some(number) = self.preparing.take() {
+                        // Refused here, its executions have to fail, not to meet another statement.
+                        self.prepared.last(finish.prepared.filter(|_| error.is_none()).unwrap_or(REFUSED));
+                        self.prepared.recorded(number);
+                    }
+                    self.free_since = now;
+                    self.go_on(poll)
+                }
                 Some(code) => Err(format!("the server refused to set a session up: error {code}")),
                 None => {
                     self.free_since = now;

@@ -64,6 +64,10 @@ pub struct ScriptSession {
     pub database: String,
     /// It may send several statements in one command.
     pub several_statements: bool,
+    /// It was there before: what it had set is not known.
+    pub joined: bool,
+    /// What it had prepared before, by the recorded numbers: prepared again before its first step.
+    pub prepared_before: Vec<(u32, Vec<u8>)>,
     /// Its steps.
     pub steps: Vec<u32>,
 }
@@ -147,7 +151,7 @@ impl Script {
                 }
                 Event::Said(said) => {
                     script.length_us = script.length_us.max(said.at_us);
-                    script.commands += 1;
+                    script.commands += u64::from(!said.before);
                     held += said.body.len() as u64 + size_of::<Step>() as u64;
                     if held > choice.memory {
                         return Err(LoadError::Plan(format!(
@@ -158,7 +162,7 @@ impl Script {
                     }
                     let Some(reading) = readings.get_mut(&said.session) else {
                         // Its beginning was lost.
-                        script.left_out.unfit += 1;
+                        script.left_out.unfit += u64::from(!said.before);
                         continue;
                     };
                     script.say(reading, said, choice, &mut group);
@@ -183,6 +187,7 @@ impl Script {
             at_us: opened.at_us,
             database: opened.database.clone(),
             several_statements: opened.several_statements,
+            joined: !opened.fresh,
             ..ScriptSession::default()
         });
         Reading { place: self.sessions.len() - 1, mariadb: opened.mariadb, ..Reading::default() }
@@ -195,6 +200,12 @@ impl Script {
         choice: Choice,
         group: &mut impl FnMut(What<'_>) -> u32,
     ) {
+        if said.before {
+            if let Some(id) = reading.prepared_before(&said, choice, group) {
+                self.sessions[reading.place].prepared_before.push((id, said.body));
+            }
+            return;
+        }
         match reading.group(&said, choice, group) {
             Ok(group) => {
                 let step = Step {
@@ -256,6 +267,20 @@ impl Reading {
             }
             _ => Err(Not::Fit),
         }
+    }
+
+    /// The recorded number of a statement that was prepared before, if it is prepared again.
+    fn prepared_before(
+        &mut self,
+        said: &Said,
+        choice: Choice,
+        group: &mut impl FnMut(What<'_>) -> u32,
+    ) -> Option<u32> {
+        let id = said.answer?.prepared?;
+        let numbered = self.statement(&said.body, choice, group).ok();
+        self.last = Some(numbered);
+        self.prepared.insert(id, numbered);
+        numbered.map(|_| id)
     }
 
     fn statement(

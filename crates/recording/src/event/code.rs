@@ -16,6 +16,7 @@ const ANSWERED: u8 = 1;
 const LEFT_OUT: u8 = 2;
 const FAILED: u8 = 4;
 const PREPARED: u8 = 8;
+const BEFORE: u8 = 16;
 
 /// Bits of an [`Opened`].
 const FRESH: u8 = 1;
@@ -110,6 +111,7 @@ impl Opened {
 impl Said {
     fn write(&self, out: &mut Vec<u8>) {
         let mut bits = if self.left_out { LEFT_OUT } else { 0 };
+        bits |= if self.before { BEFORE } else { 0 };
         if let Some(answer) = &self.answer {
             bits |= ANSWERED;
             bits |= if answer.error.is_some() { FAILED } else { 0 };
@@ -137,7 +139,8 @@ impl Said {
         let (session, at_us) = (read_number(read)?, read_number(read)?);
         let length = usize::try_from(read_number(read)?).ok()?;
         let body = take(read, length)?.to_vec();
-        let mut said = Self { session, at_us, command, body, left_out: bits & LEFT_OUT != 0, answer: None };
+        let (left_out, before) = (bits & LEFT_OUT != 0, bits & BEFORE != 0);
+        let mut said = Self { session, at_us, command, body, left_out, before, answer: None };
         if bits & ANSWERED != 0 {
             let mut answer = Answer {
                 took_us: read_number(read)?,
@@ -212,9 +215,9 @@ mod tests {
             affected,
             prepared,
         });
-        (any::<(u64, u64, u8, Vec<u8>, bool)>(), proptest::option::of(answer)).prop_map(
-            |((session, at_us, command, body, left_out), answer)| {
-                Event::Said(Said { session, at_us, command, body, left_out, answer })
+        (any::<(u64, u64, u8, Vec<u8>, bool, bool)>(), proptest::option::of(answer)).prop_map(
+            |((session, at_us, command, body, left_out, before), answer)| {
+                Event::Said(Said { session, at_us, command, body, left_out, before, answer })
             },
         )
     }

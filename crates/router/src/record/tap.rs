@@ -1,21 +1,28 @@
 //! Tap: one session's part in a recording. Hears its tracker beside insight, and tells the recording.
 //!
 //! A command is told when it has been answered, with how. One that is not answered (`COM_STMT_CLOSE`) waits for those before
-//! it, so that a session's commands stand in the recording in the order in which they were sent. Commands under way when
-//! recording begins or ends are left out. What was prepared before is not known by its text; its executions are told all the
-//! same, and whoever replays counts them.
+//! it, so that a session's commands stand in the recording in the order in which they were sent.
+//!
+//! **Sessions that are under way when recording begins** join at their next command outside a transaction: a transaction of which
+//! the beginning is missing is none. What they had prepared is told first, as far as it is kept ([`prepared`]), so that its executions
+//! can be sent again. Those that never come out of a transaction, and those that cannot be read, are counted.
+
+mod prepared;
 
 use super::{Course, Recorder};
 use crate::door::Door;
 use crate::tally::Seat;
 use insight::Session as Insight;
+use prepared::{Prepared, Statement, Types};
 use recording::{Answer, Closed, Event, Opened, Said, is_secret};
-use std::collections::{HashSet, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 use std::time::Instant;
 use wire::read::Reader;
-use wire::{Capabilities, Command, Finish, Observer, Progress, Start, Tracker, attributes};
+use wire::{Capabilities, Command, Finish, Observer, Phase, Progress, Start, Tracker, attributes};
 
+/// MariaDB's word for the statement prepared last.
+const LAST: u32 = u32::MAX;
 /// A body that is longer is left out.
 const LONGEST: usize = 16 << 20;
 
@@ -26,8 +33,15 @@ pub(crate) struct Tap {
     door: Option<Arc<Door>>,
     /// The recording that this session knows of, 0 for none.
     seen: u64,
+    /// It is to be recorded from its next command outside a transaction.
+    joining: Option<Joining>,
     recorded: Option<Box<Recorded>>,
+    prepared: Prepared,
 }
+
+/// A session that waits for the end of its transaction; counted while it does.
+#[derive(Debug)]
+struct Joining(Arc<Course>);
 
 /// A session that is recorded.
 #[derive(Debug)]
@@ -47,6 +61,10 @@ struct Recorded {
     progress: Progress,
     /// Prepared statements whose text was left out.
     secret: HashSet<u32>,
+    /// What the first execution of a statement that was prepared before has to say of its parameters.
+    types: HashMap<u32, Types>,
+    /// The statement prepared last is one of them (MariaDB executes it as number -1, ahead of the answer).
+    last_is_secret: bool,
 }
 
 /// A command under way.
@@ -56,12 +74,15 @@ struct Flight {
     at: Instant,
     command: Command,
     attributes: bool,
+    /// Bytes of its body that count among those of all sessions.
+    held: usize,
 }
 
 impl Tap {
     /// The tap of a session that came by this door.
     pub(crate) fn new(recorder: &Arc<Recorder>, door: &Arc<Door>) -> Self {
-        Self { recorder: recorder.clone(), door: Some(door.clone()), ..Self::default() }
+        let prepared = Prepared::new(recorder);
+        Self { recorder: recorder.clone(), door: Some(door.clone()), prepared, ..Self::default() }
     }
 
     /// A session is relayed from here on; `fresh`: it has just logged in.
@@ -83,10 +104,16 @@ impl Tap {
         if self.recorder.number() != self.seen {
             self.change(tracker, seat, false);
         }
-        let Some(recorded) = &mut self.recorded else { return insight.client_bytes(tracker, bytes) };
+        if self.joining.is_some() {
+            self.join(tracker, seat);
+        }
+        self.prepared.catch_up(tracker.progress());
+        let Some(recorded) = &mut self.recorded else {
+            return insight.client_bytes_heard(tracker, bytes, &mut self.prepared);
+        };
         recorded.now = Instant::now();
         recorded.catch_up(tracker.progress());
-        insight.client_bytes_heard(tracker, bytes, &mut **recorded);
+        insight.client_bytes_heard(tracker, bytes, &mut (&mut **recorded, &mut self.prepared));
         recorded.progress = tracker.progress();
     }
 
@@ -102,10 +129,13 @@ impl Tap {
         if self.recorder.number() != self.seen {
             self.change(tracker, seat, false);
         }
-        let Some(recorded) = &mut self.recorded else { return insight.server_bytes(tracker, bytes) };
+        self.prepared.catch_up(tracker.progress());
+        let Some(recorded) = &mut self.recorded else {
+            return insight.server_bytes_heard(tracker, bytes, &mut self.prepared);
+        };
         recorded.now = Instant::now();
         recorded.catch_up(tracker.progress());
-        insight.server_bytes_heard(tracker, bytes, &mut **recorded);
+        insight.server_bytes_heard(tracker, bytes, &mut (&mut **recorded, &mut self.prepared));
         recorded.progress = tracker.progress();
     }
 
@@ -114,8 +144,39 @@ impl Tap {
     fn change(&mut self, tracker: &Tracker, seat: &Seat, fresh: bool) {
         self.seen = self.recorder.number();
         self.recorded = None;
+        self.joining = None;
         let Some(course) = self.recorder.course(self.seen) else { return };
-        let Some(session) = course.choose() else { return };
+        if matches!(tracker.phase(), Phase::Opaque(_) | Phase::Lost(_)) {
+            return course.cannot_be_read();
+        }
+        if !course.chooses() {
+            return;
+        }
+        if fresh {
+            return self.open(&course, tracker, seat, true);
+        }
+        course.waits(true);
+        self.joining = Some(Joining(course));
+    }
+
+    /// The session is recorded from here on if it is in no transaction.
+    #[cold]
+    fn join(&mut self, tracker: &Tracker, seat: &Seat) {
+        if !tracker.is_idle() || tracker.in_transaction() {
+            return;
+        }
+        let Some(joining) = self.joining.take() else { return };
+        let course = joining.0.clone();
+        drop(joining);
+        self.open(&course, tracker, seat, false);
+        let Some(recorded) = &mut self.recorded else { return };
+        for statement in self.prepared.known() {
+            recorded.prepared_before(statement);
+        }
+    }
+
+    fn open(&mut self, course: &Arc<Course>, tracker: &Tracker, seat: &Seat, fresh: bool) {
+        let (session, course) = (course.number_session(), course.clone());
         let now = Instant::now();
         let progress = tracker.progress();
         course.tell(&Event::Opened(Opened {
@@ -143,12 +204,22 @@ impl Tap {
             unheard: progress.started - progress.completed,
             progress,
             secret: HashSet::new(),
+            types: HashMap::new(),
+            last_is_secret: false,
         }));
+    }
+}
+
+impl Drop for Joining {
+    fn drop(&mut self) {
+        self.0.waits(false);
     }
 }
 
 impl Drop for Recorded {
     fn drop(&mut self) {
+        let held = self.flights.iter().map(|flight| flight.held).sum();
+        self.course.release(held);
         let at_us = self.course.micros(Instant::now());
         self.course.tell(&Event::Closed(Closed { session: self.session, at_us }));
     }
@@ -168,18 +239,43 @@ impl Recorded {
         }
         self.unheard = self.unheard.min(outstanding as u64);
         self.secret.clear();
+        self.types.clear();
     }
 
     fn flight(&mut self, start: &Start<'_>) -> Flight {
         let at = self.begun.take().unwrap_or(self.now);
+        let held = if self.course.hold(start.body.len()) { start.body.len() } else { 0 };
         let said = Said {
             session: self.session,
             at_us: self.course.micros(at),
             command: start.command.byte(),
-            body: start.body.to_vec(),
+            body: start.body[..held].to_vec(),
+            left_out: held < start.body.len(),
             ..Said::default()
         };
-        Flight { said, at, command: start.command, attributes: start.attributes }
+        Flight { said, at, command: start.command, attributes: start.attributes, held }
+    }
+
+    /// What was prepared before is told by its text, so that its executions can be sent again.
+    fn prepared_before(&mut self, statement: &Statement) {
+        let (id, text) = (statement.id, &statement.text);
+        self.last_is_secret = text.is_empty();
+        if let Some(types) = statement.types() {
+            self.types.insert(id, types);
+        }
+        if text.is_empty() {
+            self.secret.insert(id);
+            return;
+        }
+        self.course.tell(&Event::Said(Said {
+            session: self.session,
+            at_us: self.course.micros(self.now),
+            command: Command::StmtPrepare.byte(),
+            body: text.clone(),
+            before: true,
+            answer: Some(Answer { prepared: Some(id), ..Answer::default() }),
+            ..Said::default()
+        }));
     }
 
     fn add(&mut self, start: &Start<'_>) {
@@ -193,13 +289,17 @@ impl Recorded {
 
     fn comes(&mut self, body: &[u8]) {
         let Some(flight) = self.flights.back_mut().filter(|_| self.coming) else { return };
-        if flight.said.body.len() + body.len() > LONGEST {
+        if flight.said.left_out {
+            return;
+        }
+        if flight.said.body.len() + body.len() > LONGEST || !self.course.hold(body.len()) {
             flight.said.body = Vec::new();
             flight.said.left_out = true;
+            self.course.release(std::mem::take(&mut flight.held));
+            return;
         }
-        if !flight.said.left_out {
-            flight.said.body.extend_from_slice(body);
-        }
+        flight.held += body.len();
+        flight.said.body.extend_from_slice(body);
     }
 
     /// The newest command is there: only what may be kept of it stays.
@@ -208,6 +308,9 @@ impl Recorded {
         let Some(flight) = self.flights.back_mut() else { return };
         let body = &mut flight.said.body;
         match flight.command {
+            // What did not fit is not known: in doubt it held a password.
+            Command::StmtPrepare if flight.said.left_out => self.last_is_secret = true,
+            _ if flight.said.left_out => {}
             Command::Query | Command::StmtPrepare => {
                 if flight.attributes
                     && flight.command == Command::Query
@@ -215,19 +318,35 @@ impl Recorded {
                 {
                     *body = text.to_vec();
                 }
-                if is_secret(body) {
+                let secret = is_secret(body);
+                if secret {
                     flight.said.leave_out(0);
                 }
+                if flight.command == Command::StmtPrepare {
+                    self.last_is_secret = secret;
+                }
             }
-            Command::StmtExecute => {
+            // All that bring values for a prepared statement.
+            Command::StmtExecute | Command::StmtBulkExecute | Command::StmtSendLongData => {
                 let known = body.first_chunk().map(|id| u32::from_le_bytes(*id));
-                if known.is_some_and(|id| self.secret.contains(&id)) {
+                let secret = match known {
+                    Some(LAST) => self.last_is_secret,
+                    Some(id) => self.secret.contains(&id),
+                    None => false,
+                };
+                if secret {
                     flight.said.leave_out(4);
-                } else if flight.attributes {
+                } else if flight.attributes && flight.command == Command::StmtExecute {
                     match attributes::without(body) {
                         Some(plain) => *body = plain,
                         None => flight.said.leave_out(4),
                     }
+                }
+                if !flight.said.left_out
+                    && flight.command == Command::StmtExecute
+                    && let Some(types) = known.and_then(|id| self.types.remove(&id))
+                {
+                    types.put_into(&mut flight.said.body);
                 }
             }
             Command::ChangeUser => {
@@ -256,6 +375,7 @@ impl Recorded {
     }
 
     fn tell(&self, flight: Flight) {
+        self.course.release(flight.held);
         self.course.tell(&Event::Said(flight.said));
     }
 }
@@ -281,6 +401,7 @@ impl Observer for Recorded {
 
     fn closed(&mut self, statement: u32) {
         self.secret.remove(&statement);
+        self.types.remove(&statement);
     }
 
     fn silent(&mut self, start: Start<'_>) {

@@ -71,6 +71,8 @@ pub struct Finish {
     pub bytes: u64,
     /// The id of the statement that was prepared.
     pub prepared: Option<u32>,
+    /// How many parameters that has.
+    pub parameters: u16,
 }
 
 /// Facts of the answer under way.
@@ -209,6 +211,7 @@ pub(super) fn server_head<O: Observer>(session: &mut Session, head: Head<'_>, ob
             affected: answered.affected,
             bytes: answered.position - answered.from,
             prepared: (preparing && !failed).then_some(session.left.last_prepared),
+            parameters: if preparing && !failed { session.left.last_parameters } else { 0 },
         };
         answered.from = answered.position;
         observer.finished(finish);

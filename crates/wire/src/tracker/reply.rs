@@ -89,7 +89,7 @@ pub(super) const fn after_columns(capabilities: Capabilities) -> Reply {
 pub(super) struct PreparedHead {
     pub(super) statement: u32,
     columns: u16,
-    parameters: u16,
+    pub(super) parameters: u16,
     defined: bool,
 }
 

@@ -190,6 +190,7 @@ impl Session {
         };
         self.left.prepared = self.left.prepared.saturating_add(1);
         self.left.last_prepared = prepared.statement;
+        self.left.last_parameters = prepared.parameters;
         if self.queue.front().is_some_and(|pending| pending.asks_back) {
             self.left.asking.add(prepared.statement);
         }

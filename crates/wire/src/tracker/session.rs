@@ -49,6 +49,8 @@ pub(super) struct Left {
     pub(super) prepared: u32,
     pub(super) text_prepared: u32,
     pub(super) last_prepared: u32,
+    /// Parameters of that one.
+    pub(super) last_parameters: u16,
     /// Statements with an open cursor.
     pub(super) cursors: Ids,
     /// Prepared statements that ask for what the one before them left.

@@ -62,6 +62,7 @@ impl Volume {
         if !rustix::process::geteuid().is_root() {
             bail!("a disk of its own needs root (a loop device and a cgroup); run as root");
         }
+        lab::make_base(base)?;
         let (image, mount) = (base.join("disk.img"), base.join("disk"));
         std::fs::create_dir_all(&mount).with_context(|| format!("making {}", mount.display()))?;
         if is_mounted(&mount) {

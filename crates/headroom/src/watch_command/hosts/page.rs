@@ -3,7 +3,7 @@
 //! What is asked of a host is passed on to its agent with our token, so a browser needs none. So it answers this machine only.
 
 use super::{Agents, Followed};
-use crate::http::{Bounded, Cache, Limits, cached};
+use crate::http::{Bounded, Limits};
 use crate::watch_command::agent::this_machine;
 use crate::watch_command::page;
 use anyhow::{Context, bail};
@@ -52,7 +52,6 @@ pub(in crate::watch_command) async fn serve(
             let known = "there are /, /watch.json, /history.json, /compare.json, and the same of a host at /hosts/0/\n";
             (StatusCode::NOT_FOUND, known)
         })
-        .layer(middleware::from_fn_with_state(Cache::new(|| Cache::AGE), cached))
         .layer(middleware::from_fn_with_state(true, this_machine));
     Ok(axum::serve(Bounded::new(listener, Limits::AGENT), routes).await?)
 }

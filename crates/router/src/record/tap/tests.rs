@@ -78,7 +78,7 @@ impl Bench {
         tracker.server_bytes(&framed(2, &done.encode(CAPABILITIES)));
         let seat = Seat::take(Arc::new(Tally::new(ServerName::new("r"), 1)), ListenerRole::Reader, 0);
         let recorder = Arc::new(Recorder::default());
-        let tap = Tap { recorder: recorder.clone(), ..Tap::default() };
+        let tap = Tap { recorder: recorder.clone(), prepared: Prepared::new(&recorder), ..Tap::default() };
         Self { recorder, tap, tracker, seat }
     }
 
@@ -223,4 +223,159 @@ fn the_end_of_a_session_is_told_and_after_a_recording_nothing_is() {
     drop(bench.record());
     bench.client(&command(Command::Ping, b""));
     assert!(bench.tap.recorded.is_none());
+}
+
+fn begin(status: Status) -> Vec<u8> {
+    let ok = OkPacket {
+        affected_rows: 0,
+        last_insert_id: 0,
+        status: Status::AUTOCOMMIT | status,
+        warnings: 0,
+        info: b"",
+        raw_changes: &[],
+    };
+    framed(1, &ok.encode(CAPABILITIES))
+}
+
+/// The answer to a prepare of a statement with one parameter and no columns.
+fn prepared_with_one(id: u8) -> Vec<u8> {
+    let definition = [&[3][..], b"def", &[0, 0, 0, 1, b'?', 0, 12, 63, 0, 0, 0, 0, 0, 253, 0, 0, 0, 0, 0]].concat();
+    let mut out = framed(1, &[0, id, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0]);
+    out.extend(framed(2, &definition));
+    if !CAPABILITIES.contains(Capabilities::DEPRECATE_EOF) {
+        out.extend(framed(3, &[0xfe, 0, 0, 2, 0]));
+    }
+    out
+}
+
+#[test]
+fn a_session_in_a_transaction_joins_behind_it_and_one_that_stays_in_it_is_counted() {
+    let mut bench = Bench::new();
+    bench.client(&command(Command::Query, b"BEGIN"));
+    bench.server(&begin(Status::IN_TRANS));
+    let recording = bench.record();
+    bench.client(&command(Command::Query, b"SELECT 'in it'"));
+    bench.server(&begin(Status::IN_TRANS));
+    bench.client(&command(Command::Query, b"COMMIT"));
+    bench.server(&ok(0));
+    assert!(said(&recording).is_empty());
+    bench.client(&command(Command::Query, b"SELECT 'behind it'"));
+    bench.server(&ok(0));
+    let all = said(&recording);
+    assert_eq!((all.len(), all[0].body.as_slice()), (1, &b"SELECT 'behind it'"[..]));
+    assert!(!String::from_utf8_lossy(&recording.finish("over")).contains("transaction"));
+
+    bench.client(&command(Command::Query, b"BEGIN"));
+    bench.server(&begin(Status::IN_TRANS));
+    let recording = bench.record();
+    bench.client(&command(Command::Query, b"SELECT 'for ever'"));
+    bench.server(&begin(Status::IN_TRANS));
+    let end = recording.finish("over");
+    let mut rest = end.as_slice();
+    let Some(Event::Stopped(stopped)) = Event::read(&mut rest) else { panic!("{end:?}") };
+    assert!(stopped.why.starts_with("over; 1 sessions from before were in a transaction"), "{}", stopped.why);
+}
+
+#[test]
+fn what_was_prepared_before_is_told_with_its_text_and_its_first_execution_with_its_types() {
+    let mut bench = Bench::new();
+    bench.client(&command(Command::StmtPrepare, b"SELECT ?"));
+    bench.server(&prepared_with_one(1));
+    bench.client(&command(Command::StmtPrepare, b"closed"));
+    bench.server(&prepared(2));
+    bench.client(&command(Command::StmtClose, &[2, 0, 0, 0]));
+    bench.client(&command(Command::StmtPrepare, b"ALTER USER a IDENTIFIED BY ?"));
+    bench.server(&prepared_with_one(3));
+    let execute = |id: u8, rest: &[u8]| command(Command::StmtExecute, &[&[id, 0, 0, 0, 0, 1, 0, 0, 0, 0], rest].concat());
+    // Types once, with the first execution: a long integer.
+    bench.client(&execute(1, &[1, 3, 0, 5, 0, 0, 0]));
+    bench.server(&ok(0));
+    let recording = bench.record();
+    for value in [6, 7] {
+        bench.client(&execute(1, &[0, value, 0, 0, 0]));
+        bench.server(&ok(0));
+    }
+    bench.client(&execute(3, &[1, 254, 0, 1, b'x']));
+    bench.server(&ok(0));
+    assert_eq!(recording.status().commands, 3, "what was prepared before is no command of the recording");
+    let all = said(&recording);
+    let [before, first, second, secret] = all.as_slice() else { panic!("{all:?}") };
+    assert!(before.before && before.command == Command::StmtPrepare.byte());
+    assert_eq!((before.body.as_slice(), before.answer.unwrap().prepared), (&b"SELECT ?"[..], Some(1)));
+    assert_eq!(first.body, [1, 0, 0, 0, 0, 1, 0, 0, 0, 0, 1, 3, 0, 6, 0, 0, 0]);
+    assert_eq!(second.body, [1, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 7, 0, 0, 0], "said once is enough");
+    assert!(secret.left_out && secret.body == [3, 0, 0, 0]);
+}
+
+#[test]
+fn values_of_a_secret_statement_are_left_out_however_they_are_sent() {
+    let mut bench = Bench::new();
+    let recording = bench.record();
+    let secret = b"ALTER USER a IDENTIFIED BY ?";
+    // Prepared and executed as number -1 ahead of the answer, as MariaDB's clients do.
+    let mut ahead = command(Command::StmtPrepare, secret);
+    ahead.extend(command(Command::StmtExecute, b"\xff\xff\xff\xff\0\x01\0\0\0hunter1"));
+    bench.client(&ahead);
+    bench.server(&prepared(9));
+    bench.server(&ok(0));
+    bench.client(&command(Command::StmtSendLongData, b"\x09\0\0\0\0\0hunter2"));
+    bench.client(&command(Command::StmtBulkExecute, b"\x09\0\0\0\x80\0hunter3"));
+    bench.server(&ok(0));
+    bench.client(&command(Command::StmtExecute, b"\x09\0\0\0\0\x01\0\0\0hunter4"));
+    bench.server(&ok(0));
+    let all = said(&recording);
+    assert_eq!(all.len(), 5, "{all:?}");
+    for said in &all {
+        assert!(said.left_out && said.body.len() <= 4, "{said:?}");
+    }
+}
+
+#[test]
+fn sessions_together_hold_no_more_than_the_recording_may_take() {
+    let mut bench = Bench::new();
+    let recording = bench.record();
+    // A body that is still coming, of another session.
+    let course = bench.recorder.course(bench.recorder.number()).unwrap();
+    assert!(course.hold(crate::record::HELD - 600));
+    let long = vec![b'x'; 4000];
+    bench.client(&command(Command::Query, &long));
+    bench.client(&command(Command::Query, b"SELECT 1"));
+    bench.server(&ok(0));
+    bench.server(&ok(0));
+    let all = said(&recording);
+    assert_eq!((all[0].left_out, all[0].body.len()), (true, 0), "it does not fit");
+    assert_eq!(all[1].body, b"SELECT 1", "and holds nothing back");
+    course.release(crate::record::HELD - 600);
+    bench.client(&command(Command::Query, &long));
+    bench.server(&ok(0));
+    assert_eq!(said(&recording)[0].body, long);
+    bench.client(&command(Command::Query, b"SELECT 'under way'"));
+    drop(bench.tap);
+    assert!(course.hold(crate::record::HELD), "a session that has ended holds nothing");
+}
+
+#[test]
+fn a_driver_that_prepares_and_closes_each_statement_keeps_its_buffers_and_a_reset_forgets_all() {
+    let mut bench = Bench::new();
+    for n in 0..1000_u32 {
+        bench.client(&command(Command::StmtPrepare, format!("SELECT {n}").as_bytes()));
+        bench.server(&prepared(1));
+        bench.client(&command(Command::StmtClose, &[1, 0, 0, 0]));
+    }
+    assert!(bench.tap.prepared.known().is_empty());
+    bench.client(&command(Command::StmtPrepare, b"SELECT 1"));
+    bench.server(&prepared(1));
+    assert_eq!(bench.tap.prepared.known().len(), 1);
+    bench.client(&command(Command::ResetConnection, b""));
+    bench.server(&ok(0));
+    assert!(bench.tap.prepared.known().is_empty());
+    let huge = vec![b'x'; 100_000];
+    bench.client(&command(Command::StmtPrepare, &huge));
+    bench.server(&prepared(2));
+    assert!(bench.tap.prepared.known().is_empty(), "too long to be kept");
+    for id in 3..200 {
+        bench.client(&command(Command::StmtPrepare, &[b'y'; 1000]));
+        bench.server(&prepared(id));
+    }
+    assert_eq!(bench.tap.prepared.known().len(), 65, "64 KiB a session");
 }
