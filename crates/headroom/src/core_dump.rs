@@ -8,7 +8,9 @@ use rustix::process::{DumpableBehavior, set_dumpable_behavior};
 /// Forbids core dumps and attaching, unless `HEADROOM_CORE_DUMPS` asks for them.
 pub(crate) fn forbid(environment: &Environment) {
     if environment.core_dumps {
-        tracing::warn!("HEADROOM_CORE_DUMPS is set: a core dump of this process would hold passwords and what clients send");
+        tracing::warn!(
+            "HEADROOM_CORE_DUMPS is set: a core dump of this process would hold passwords and what clients send"
+        );
         return;
     }
     if let Err(error) = set_dumpable_behavior(DumpableBehavior::NotDumpable) {

@@ -53,7 +53,8 @@ mod tests {
 
     #[test]
     fn a_name_must_be_loopback_whatever_it_resolves_to() {
-        let all = |texts: &[&str]| texts.iter().map(|text| text.parse().unwrap()).collect::<Vec<SocketAddr>>();
+        let all =
+            |texts: &[&str]| texts.iter().map(|text| text.parse().unwrap()).collect::<Vec<SocketAddr>>();
         assert_eq!(choose("h", &all(&["[::1]:1", "127.0.0.1:1"])), Ok("127.0.0.1:1".parse().unwrap()));
         assert_eq!(choose("h", &all(&["[::1]:1"])), Ok("[::1]:1".parse().unwrap()));
         let words = choose("h", &all(&["127.0.0.1:1", "10.0.0.7:1"])).unwrap_err();

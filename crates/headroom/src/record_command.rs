@@ -140,7 +140,9 @@ impl Recorded {
             return Vec::new();
         }
         if !live {
-            return vec!["the log has no statement that was understood; is it the right file and kind?".to_owned()];
+            return vec![
+                "the log has no statement that was understood; is it the right file and kind?".to_owned(),
+            ];
         }
         let mut advice = Vec::new();
         if self.past > 0 {
@@ -159,7 +161,9 @@ impl Recorded {
             ));
         }
         if self.past + self.relayed == 0 {
-            advice.push("no client was connected; is it the router that your clients use (--router)?".to_owned());
+            advice.push(
+                "no client was connected; is it the router that your clients use (--router)?".to_owned(),
+            );
         }
         advice
     }

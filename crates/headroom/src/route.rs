@@ -60,9 +60,7 @@ pub(crate) async fn run(args: RouteArgs, environment: &Environment) -> anyhow::R
     }
     let (mut sockets, before) = inherited(taken, environment)?;
     let admin = match sourced.config.admin {
-        Some(address) => {
-            Some(ReadyAdmin::new(admin_listener(address, &mut sockets).await?, address)?)
-        }
+        Some(address) => Some(ReadyAdmin::new(admin_listener(address, &mut sockets).await?, address)?),
         None => None,
     };
     let engine = Engine::start(&sourced.config, sourced.identity(), &mut sockets).await?;
@@ -136,7 +134,13 @@ fn control_sockets(
     process.serve_commands(directory.clone(), address.to_owned())?;
     let (giving, leaving, telling) = (process.clone(), process.clone(), told.clone());
     let tell = move || telling.notify_one();
-    upgrade::offer(directory.clone(), address.to_owned(), move || giving.listening(), move || leaving.hand_over(), tell)?;
+    upgrade::offer(
+        directory.clone(),
+        address.to_owned(),
+        move || giving.listening(),
+        move || leaving.hand_over(),
+        tell,
+    )?;
     Ok(told)
 }
 

@@ -179,8 +179,9 @@ pub(crate) fn from_systemd(count: u32) -> anyhow::Result<Vec<OwnedFd>> {
     let last = LISTEN_FDS_START + i32::try_from(count)?;
     (LISTEN_FDS_START..last)
         .map(|number| {
-            zerohop::duplicate(number)
-                .with_context(|| format!("descriptor {number}, which LISTEN_FDS promises, cannot be duplicated"))
+            zerohop::duplicate(number).with_context(|| {
+                format!("descriptor {number}, which LISTEN_FDS promises, cannot be duplicated")
+            })
         })
         .collect()
 }

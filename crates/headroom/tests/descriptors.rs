@@ -124,7 +124,8 @@ async fn idle_connections_to_the_admin_address_take_no_descriptor_from_clients()
     let mut held = Vec::new();
     for n in 0..room {
         let mut client = TcpStream::connect(alone.writer).unwrap();
-        first_packet(&mut client).unwrap_or_else(|error| panic!("{n} of {room}: {error:?}\n{}", alone.words()));
+        first_packet(&mut client)
+            .unwrap_or_else(|error| panic!("{n} of {room}: {error:?}\n{}", alone.words()));
         held.push(client);
     }
     let words = alone.words();

@@ -201,7 +201,11 @@ async fn a_running_pool_is_recorded(path: &str) {
     alone.wait_for("commands", |status| status["recording"]["commands"].as_u64() >= Some(sent)).await;
     alone.signal(u64::from(child.id()), Signal::INT);
     let summary: Value = serde_json::from_slice(&end(child).stdout).unwrap();
-    assert_eq!((&summary["commands"], &summary["sessions"]), (&sent.into(), &CONNECTIONS.into()), "{summary}");
+    assert_eq!(
+        (&summary["commands"], &summary["sessions"]),
+        (&sent.into(), &CONNECTIONS.into()),
+        "{summary}"
+    );
     let ended = summary["ended"].as_str().unwrap();
     assert!(ended.contains("1 sessions from before were in a transaction"), "{ended}");
     let (events, _) = read(&file, Some(&Key::parse(KEY).unwrap()));

@@ -135,11 +135,14 @@ async fn reload_takes_over_what_is_right_and_refuses_what_is_wrong(lab: &Lab, ro
 
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = taken.local_addr().unwrap();
-    let elsewhere = right
-        .replace(&format!("[admin]\naddress = \"{}\"", router.admin), &format!("[admin]\naddress = \"{address}\""));
+    let elsewhere = right.replace(
+        &format!("[admin]\naddress = \"{}\"", router.admin),
+        &format!("[admin]\naddress = \"{address}\""),
+    );
     assert_ne!(elsewhere, right);
     let b1 = lab.real("b1").unwrap();
-    std::fs::write(&router.file, format!("{elsewhere}\n[[server]]\nmatch = \"{b1}\"\nreserved = true\n")).unwrap();
+    std::fs::write(&router.file, format!("{elsewhere}\n[[server]]\nmatch = \"{b1}\"\nreserved = true\n"))
+        .unwrap();
     router.signal(Signal::HUP);
     let no_room = |status: &Value| {
         let note = &status["process"]["reload"]["notes"][0];

@@ -149,7 +149,8 @@ async fn a_control_directory_that_others_may_enter_is_refused_in_words_and_clien
     // With the mode that it asks for, the sockets are there, and a killed process leaves only what the next one replaces.
     std::fs::set_permissions(&directory, std::os::unix::fs::PermissionsExt::from_mode(0o700)).unwrap();
     let sockets = |alone: &Alone| {
-        let names = std::fs::read_dir(&directory).unwrap().map(|e| e.unwrap().file_name().into_string().unwrap());
+        let names =
+            std::fs::read_dir(&directory).unwrap().map(|e| e.unwrap().file_name().into_string().unwrap());
         names.filter(|name| name.contains(&alone.admin.to_string())).count()
     };
     let both = async |alone: &Alone| {

@@ -270,7 +270,10 @@ impl Recording {
         let mut why = why.to_owned();
         let missing = [
             (&self.course.waiting, "were in a transaction all the time and are not in it"),
-            (&self.course.unreadable, "cannot be read (TLS that passes through, compression) and are not in it"),
+            (
+                &self.course.unreadable,
+                "cannot be read (TLS that passes through, compression) and are not in it",
+            ),
         ];
         for (count, words) in missing {
             match count.load(Relaxed) {

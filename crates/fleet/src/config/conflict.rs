@@ -141,8 +141,7 @@ fn admin(draft: &Draft, ledger: &mut Ledger<'_>) {
     if !address.ip().is_loopback() && !admin.value.open {
         let wrong =
             format!("the admin address {address} can be reached from the network, and it has no password");
-        let right =
-            "use 127.0.0.1, or write open = true if the network may see the status page";
+        let right = "use 127.0.0.1, or write open = true if the network may see the status page";
         ledger.add(&admin.span, wrong, right);
     }
     if let Some(wrong) = draft.listeners.iter().find_map(|l| admin_clashes(address, &l.value)) {

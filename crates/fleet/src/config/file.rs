@@ -12,7 +12,8 @@ use super::transport;
 use super::value;
 use super::{
     Admin, AdminAccess, Config, Credentials, DataPath, FleetConfig, Insight, InsightConfig, Listener,
-    Objective, OwnZone, PasswordFrom, Replace, RouterConfig, ServerRule, Tls, TlsMode, Webhook, ZeroHop, ZoneRule,
+    Objective, OwnZone, PasswordFrom, Replace, RouterConfig, ServerRule, Tls, TlsMode, Webhook, ZeroHop,
+    ZoneRule,
 };
 use crate::{Address, ListenerRole, Weight, Zone};
 use std::net::SocketAddr;

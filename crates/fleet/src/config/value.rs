@@ -141,7 +141,10 @@ pub(super) fn listening_address(text: &str) -> Result<Address, Refusal> {
     match address.host() {
         Some(host) if host.parse::<IpAddr>().is_err() => {
             let right = "write an IP address (127.0.0.1:3306; with allow, also 0.0.0.0:3306), localhost, or a socket path";
-            Err((format!("'{host}' is a host name, and a listener needs a numeric address"), right.to_owned()))
+            Err((
+                format!("'{host}' is a host name, and a listener needs a numeric address"),
+                right.to_owned(),
+            ))
         }
         _ => Ok(address),
     }

@@ -12,11 +12,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 /// Refuses names that are not the router's own.
-pub(super) async fn own_names(
-    State(live): State<Arc<dyn Live>>,
-    request: Request,
-    next: Next,
-) -> Response {
+pub(super) async fn own_names(State(live): State<Arc<dyn Live>>, request: Request, next: Next) -> Response {
     if !answers_to(request.headers(), &live.access().names) {
         return refuse_name();
     }
@@ -53,8 +49,14 @@ mod tests {
     #[test]
     fn addresses_localhost_and_written_names_are_ours_and_others_are_not() {
         let names = ["db-host.example".to_owned()];
-        for ours in ["127.0.0.1:9306", "localhost", "LOCALHOST:9306", "[::1]:9306", "127.0.0.1", "DB-Host.example:9306"]
-        {
+        for ours in [
+            "127.0.0.1:9306",
+            "localhost",
+            "LOCALHOST:9306",
+            "[::1]:9306",
+            "127.0.0.1",
+            "DB-Host.example:9306",
+        ] {
             assert!(is_ours(ours, &names), "{ours}");
         }
         for foreign in

@@ -65,7 +65,9 @@ impl Directory {
         let opened = match rustix_open(path) {
             Ok(opened) => opened,
             Err(Errno::LOOP | Errno::NOTDIR) => {
-                bail!("{shown} is a link or no directory; control sockets need a directory of our own: remove it")
+                bail!(
+                    "{shown} is a link or no directory; control sockets need a directory of our own: remove it"
+                )
             }
             Err(error) => return Err(error).with_context(|| format!("cannot open {shown}")),
         };
@@ -83,7 +85,8 @@ impl Directory {
              RuntimeDirectoryMode=0700)"
         );
         let above = path.parent().filter(|above| !above.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        let found = std::fs::metadata(above).with_context(|| format!("cannot look at {}", above.display()))?;
+        let found =
+            std::fs::metadata(above).with_context(|| format!("cannot look at {}", above.display()))?;
         let trusted = [0, ours].contains(&found.uid());
         let closed = found.mode() & 0o022 == 0 || found.mode() & STICKY != 0;
         ensure!(
@@ -186,7 +189,8 @@ mod tests {
     #[test]
     fn a_link_or_a_file_in_its_place_is_refused() {
         let base = tempfile::tempdir().unwrap();
-        let (real, link, file) = (base.path().join("real"), base.path().join("link"), base.path().join("file"));
+        let (real, link, file) =
+            (base.path().join("real"), base.path().join("link"), base.path().join("file"));
         Directory::open_or_make(&real).unwrap();
         symlink(&real, &link).unwrap();
         std::fs::write(&file, "").unwrap();
@@ -211,10 +215,7 @@ mod tests {
         let ours = geteuid().as_raw();
         directory.check(ours).unwrap();
         let words = format!("{:#}", directory.check(ours + 1).unwrap_err());
-        assert!(
-            words.contains(&format!("belongs to user {ours}, not to user {}", ours + 1)),
-            "{words}"
-        );
+        assert!(words.contains(&format!("belongs to user {ours}, not to user {}", ours + 1)), "{words}");
         assert!(words.contains("HEADROOM_RUNTIME_DIR"), "{words}");
     }
 

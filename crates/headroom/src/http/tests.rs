@@ -114,7 +114,10 @@ async fn an_answer_is_made_once_in_its_time_however_many_ask_and_too_many_questi
     };
     let (first, second) = tokio::join!(ask("/?a"), ask("/?a"));
     assert!(first.starts_with("HTTP/1.1 418") && first.contains("x-made: yes"), "{first}");
-    assert!(first.ends_with("made 1") && second.ends_with("made 1"), "who comes while it is made waits for it");
+    assert!(
+        first.ends_with("made 1") && second.ends_with("made 1"),
+        "who comes while it is made waits for it"
+    );
     assert!(ask("/?a").await.ends_with("made 1"));
     assert!(ask("/?b").await.ends_with("made 2"), "another question has another answer");
     for n in 2..Cache::QUESTIONS {

@@ -61,7 +61,9 @@ fn make_way(path: &Path) -> anyhow::Result<()> {
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
         Err(error) => Err(error).with_context(|| format!("cannot look at {shown}")),
         Ok(found) if !found.is_file() => {
-            bail!("{shown} is a link or no ordinary file, which --force does not replace: remove it, or name another file")
+            bail!(
+                "{shown} is a link or no ordinary file, which --force does not replace: remove it, or name another file"
+            )
         }
         Ok(_) => std::fs::remove_file(path).with_context(|| format!("cannot replace {shown}")),
     }

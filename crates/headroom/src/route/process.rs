@@ -89,7 +89,11 @@ impl Process {
     }
 
     /// Carries out commands of this host's user (drain, record), until we stop.
-    pub(super) fn serve_commands(self: &Arc<Self>, directory: Directory, address: String) -> std::io::Result<()> {
+    pub(super) fn serve_commands(
+        self: &Arc<Self>,
+        directory: Directory,
+        address: String,
+    ) -> std::io::Result<()> {
         control::server::serve(directory, address, self.clone(), self.leaves.clone())
     }
 

@@ -339,7 +339,14 @@ mod tests {
         kept.host(Instant::now(), &busy(0.25), &VerdictView::default());
         let ahead = SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_secs_f64() + 3600.0;
         let view = kept.view(&Stretch { from: ahead, to: ahead + 60.0, step: 1.0 });
-        assert!(view.subjects.iter().all(|subject| subject.courses.iter().all(|c| c.values.iter().flatten().count() == 0)));
+        assert!(
+            view.subjects.iter().all(|subject| subject.courses.iter().all(|c| c
+                .values
+                .iter()
+                .flatten()
+                .count()
+                == 0))
+        );
         assert!(view.from_s <= view.to_s, "{} {}", view.from_s, view.to_s);
     }
 

@@ -67,7 +67,16 @@ impl Alone {
         );
         let (file, log) = (lab.dir().join("alone.toml"), lab.dir().join("alone.log"));
         std::fs::write(&file, text).unwrap();
-        Self { lab, writer, socket, told: Told { admin, log }, file, runtime_dir: None, groups: Vec::new(), _base: base }
+        Self {
+            lab,
+            writer,
+            socket,
+            told: Told { admin, log },
+            file,
+            runtime_dir: None,
+            groups: Vec::new(),
+            _base: base,
+        }
     }
 
     /// Starts a router; `descriptors` limits what it may open.

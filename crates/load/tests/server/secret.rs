@@ -90,6 +90,7 @@ fn recorded() -> Script {
                 command: command.byte(),
                 body: body.to_vec(),
                 left_out: false,
+                before: false,
                 answer,
             })
         };

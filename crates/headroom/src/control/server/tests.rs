@@ -79,7 +79,10 @@ fn a_drain_is_carried_out_and_a_refusal_comes_back_in_words() {
     assert!(!refused.done && refused.text.contains("--force"), "{refused:?}");
     let forced = served.drain("db1", true);
     assert!(forced.done && forced.text.contains("forced"), "{forced:?}");
-    assert_eq!(*served.router.done.lock().unwrap(), ["drain db3 Some(5)", "undrain db3", "drain db1 Some(5)"]);
+    assert_eq!(
+        *served.router.done.lock().unwrap(),
+        ["drain db3 Some(5)", "undrain db3", "drain db1 Some(5)"]
+    );
 }
 
 #[test]
@@ -87,7 +90,9 @@ fn what_is_no_command_does_nothing_and_the_next_command_is_heard() {
     let served = Served::start();
     let directory = Directory::of_this_user(&served.environment()).unwrap();
     let long = vec![b'x'; LINE + 1];
-    for bytes in [&b"GET / HTTP/1.1\r\n\r\n"[..], b"{\"drain\":{\"server\":\"db3\",\"who\":1}}\n", &long, b"{"] {
+    for bytes in
+        [&b"GET / HTTP/1.1\r\n\r\n"[..], b"{\"drain\":{\"server\":\"db3\",\"who\":1}}\n", &long, b"{"]
+    {
         let mut stream = reach(&directory, Purpose::Command, HERE).unwrap().unwrap();
         stream.set_read_timeout(Some(LIMIT)).unwrap();
         // It may close before all of it is written.
@@ -105,9 +110,20 @@ fn what_is_no_command_does_nothing_and_the_next_command_is_heard() {
 #[test]
 fn who_names_no_running_router_is_told_where_it_was_looked_for() {
     let served = Served::start();
-    let words = ask::<DrainAnswer>(Some("127.0.0.1:1"), &served.environment(), &Request::Undrain { server: "a".into() });
+    let words = ask::<DrainAnswer>(
+        Some("127.0.0.1:1"),
+        &served.environment(),
+        &Request::Undrain { server: "a".into() },
+    );
     let words = format!("{:#}", words.err().unwrap());
-    assert!(words.contains("127.0.0.1:1") && words.contains("sudo -u") && words.contains("/headroom"), "{words}");
-    let named = ask::<DrainAnswer>(Some("localhost:9306"), &served.environment(), &Request::Undrain { server: "a".into() });
+    assert!(
+        words.contains("127.0.0.1:1") && words.contains("sudo -u") && words.contains("/headroom"),
+        "{words}"
+    );
+    let named = ask::<DrainAnswer>(
+        Some("localhost:9306"),
+        &served.environment(),
+        &Request::Undrain { server: "a".into() },
+    );
     assert_eq!(named.unwrap().address, HERE, "by a name that stands for it");
 }

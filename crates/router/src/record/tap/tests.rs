@@ -239,7 +239,8 @@ fn begin(status: Status) -> Vec<u8> {
 
 /// The answer to a prepare of a statement with one parameter and no columns.
 fn prepared_with_one(id: u8) -> Vec<u8> {
-    let definition = [&[3][..], b"def", &[0, 0, 0, 1, b'?', 0, 12, 63, 0, 0, 0, 0, 0, 253, 0, 0, 0, 0, 0]].concat();
+    let definition =
+        [&[3][..], b"def", &[0, 0, 0, 1, b'?', 0, 12, 63, 0, 0, 0, 0, 0, 253, 0, 0, 0, 0, 0]].concat();
     let mut out = framed(1, &[0, id, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0]);
     out.extend(framed(2, &definition));
     if !CAPABILITIES.contains(Capabilities::DEPRECATE_EOF) {
@@ -286,7 +287,9 @@ fn what_was_prepared_before_is_told_with_its_text_and_its_first_execution_with_i
     bench.client(&command(Command::StmtClose, &[2, 0, 0, 0]));
     bench.client(&command(Command::StmtPrepare, b"ALTER USER a IDENTIFIED BY ?"));
     bench.server(&prepared_with_one(3));
-    let execute = |id: u8, rest: &[u8]| command(Command::StmtExecute, &[&[id, 0, 0, 0, 0, 1, 0, 0, 0, 0], rest].concat());
+    let execute = |id: u8, rest: &[u8]| {
+        command(Command::StmtExecute, &[&[id, 0, 0, 0, 0, 1, 0, 0, 0, 0], rest].concat())
+    };
     // Types once, with the first execution: a long integer.
     bench.client(&execute(1, &[1, 3, 0, 5, 0, 0, 0]));
     bench.server(&ok(0));
