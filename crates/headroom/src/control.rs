@@ -103,6 +103,7 @@ impl ControlListener {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(failed(error)),
             _ => {}
         }
+        sweep(directory);
         let listener = UnixListener::bind(&path).map_err(failed)?;
         std::fs::set_permissions(&path, Permissions::from_mode(0o600)).map_err(failed)?;
         let made = std::fs::symlink_metadata(&path).map_err(failed)?;
@@ -136,6 +137,16 @@ pub(crate) fn withdraw(directory: &Directory, address: &str) {
         let path = directory.socket(purpose, address);
         let ours = i32::try_from(std::process::id()).ok();
         if answered(&path).is_ok_and(|by| by.is_some_and(|pid| pid == ours)) {
+            let _ = std::fs::remove_file(&path);
+        }
+    }
+}
+
+/// Removes what killed processes of other addresses left, so that it does not pile up. The directory is locked.
+fn sweep(directory: &Directory) {
+    for path in directory.sockets() {
+        if matches!(answered(&path), Ok(None)) {
+            // What cannot be removed harms nobody.
             let _ = std::fs::remove_file(&path);
         }
     }
@@ -221,6 +232,10 @@ mod tests {
         assert!(path.exists(), "the standard library leaves it, as a killed process does");
         assert!(reach(&directory, Purpose::Command, HERE).unwrap().is_none(), "nobody answers there");
         let first = ControlListener::bind(&directory, Purpose::Command, HERE).unwrap();
+        let (elsewhere, file) =
+            (directory.socket(Purpose::TakeOver, "127.0.0.1:1"), directory.path().join("other"));
+        drop(UnixListener::bind(&elsewhere).unwrap());
+        std::fs::write(&file, "").unwrap();
         let refused = ControlListener::bind(&directory, Purpose::Command, HERE).unwrap_err();
         let ours = i32::try_from(std::process::id()).unwrap();
         assert!(matches!(refused, Unavailable::InUse { pid: Some(pid), .. } if pid == ours), "{refused}");
@@ -228,6 +243,10 @@ mod tests {
         // A process that ends late does not take the file of the one after it along.
         std::fs::remove_file(&path).unwrap();
         let second = ControlListener::bind(&directory, Purpose::Command, HERE).unwrap();
+        assert!(
+            !elsewhere.exists() && file.exists(),
+            "what is left of other routers goes, too, and nothing else"
+        );
         drop(first);
         assert!(path.exists());
         let mut client = reach(&directory, Purpose::Command, HERE).unwrap().unwrap();

@@ -4,7 +4,9 @@ use crate::admin::Live;
 use crate::objectives::view::{BurnView, IncidentView, ObjectiveView, WebhookView};
 use crate::view::*;
 use fleet::config::AdminAccess;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 /// A router of three zones: one without a reader, one replica silent, one lagging.
 pub(crate) fn status() -> StatusView {
@@ -154,6 +156,8 @@ fn ineligible(server: &mut ServerView, label: &str, reason: &str) {
 #[derive(Default)]
 pub(crate) struct StillLife {
     access: Mutex<Arc<AdminAccess>>,
+    /// How often its status was asked for.
+    pub(crate) asked: AtomicUsize,
 }
 
 impl StillLife {
@@ -162,10 +166,16 @@ impl StillLife {
         let names = vec![name.to_owned()];
         *self.access.lock().unwrap() = Arc::new(AdminAccess { names, ..AdminAccess::default() });
     }
+
+    /// Answers are given again for so long.
+    pub(crate) fn cache(&self, cache: Duration) {
+        *self.access.lock().unwrap() = Arc::new(AdminAccess { cache, ..AdminAccess::default() });
+    }
 }
 
 impl Live for StillLife {
     fn status(&self) -> StatusView {
+        self.asked.fetch_add(1, Relaxed);
         status()
     }
 

@@ -269,7 +269,7 @@ impl Recording {
         let at_us = self.course.micros(Instant::now());
         let mut why = why.to_owned();
         let missing = [
-            (&self.course.waiting, "were in a transaction all the time and are not in it"),
+            (&self.course.waiting, "were in a transaction or a stream all the time and are not in it"),
             (
                 &self.course.unreadable,
                 "cannot be read (TLS that passes through, compression) and are not in it",

@@ -94,6 +94,23 @@ async fn a_foreign_page_cannot_read_and_a_name_that_the_operator_wrote_is_answer
 }
 
 #[tokio::test]
+async fn asked_in_a_loop_it_looks_at_the_router_once_in_the_time_that_is_configured() {
+    let (address, live, stop) = start().await;
+    live.cache(std::time::Duration::from_secs(3600));
+    for _ in 0..5 {
+        for path in ["/status.json", "/metrics"] {
+            assert!(get_from(address, path).await.starts_with("HTTP/1.1 200"), "{path}");
+        }
+    }
+    assert_eq!(live.asked.load(std::sync::atomic::Ordering::Relaxed), 2, "once for each");
+    live.cache(std::time::Duration::ZERO);
+    get_from(address, "/status.json").await;
+    get_from(address, "/status.json").await;
+    assert_eq!(live.asked.load(std::sync::atomic::Ordering::Relaxed), 4);
+    stop.cancel();
+}
+
+#[tokio::test]
 async fn metrics_are_openmetrics_and_agree_with_the_status() {
     let (address, _, stop) = start().await;
     let answer = get_from(address, "/metrics").await;

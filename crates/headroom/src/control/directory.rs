@@ -82,7 +82,7 @@ impl Directory {
         ensure!(
             mode & 0o077 == 0,
             "{shown} has mode {mode:04o}, so others can reach the control sockets: chmod 700 {shown} (systemd: \
-             RuntimeDirectoryMode=0700)"
+             RuntimeDirectoryMode=0700; sockets of listeners need another directory)"
         );
         let above = path.parent().filter(|above| !above.as_os_str().is_empty()).unwrap_or(Path::new("."));
         let found =
@@ -118,6 +118,18 @@ impl Directory {
 
     pub(super) fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// All files of sockets.
+    pub(super) fn sockets(&self) -> Vec<PathBuf> {
+        let entries = std::fs::read_dir(&self.path).into_iter().flatten().flatten();
+        let ours = |name: &str| {
+            name.ends_with(".sock") && (name.starts_with("take-over-") || name.starts_with("command-"))
+        };
+        entries
+            .filter(|entry| entry.file_name().to_str().is_some_and(ours))
+            .map(|entry| entry.path())
+            .collect()
     }
 
     /// For the lock.

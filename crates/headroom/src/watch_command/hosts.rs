@@ -43,7 +43,8 @@ pub(crate) struct AgentsArgs {
     #[arg(long, value_name = "FILE", requires = "agent")]
     pub(crate) agent_token_file: Option<PathBuf>,
     /// Show the agents as a page here too: all hosts at a glance, and each with its history. On this machine only.
-    #[arg(long, value_name = "ADDR", requires = "agent", conflicts_with_all = ["once", "compare"])]
+    #[arg(long, value_name = "ADDR", requires = "agent", conflicts_with_all = ["once", "compare"],
+          value_parser = crate::listen::address)]
     pub(crate) listen: Option<SocketAddr>,
 }
 
