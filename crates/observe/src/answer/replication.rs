@@ -115,9 +115,11 @@ fn runs(row: Row<'_>, names: &[&str]) -> Runs {
     }
 }
 
-/// Reads who registered as a replica.
+/// Reads who registered as a replica. Whoever registers with port 0 serves nobody: a client that reads the binary log
+/// (change data capture), not a server.
 pub(crate) fn told_replicas(rows: &Rows) -> Vec<Told> {
     rows.iter()
+        .filter(|row| row.parse::<u16>(&["port"]) != Some(0))
         .map(|row| {
             let port = row.parse(&["port"]).unwrap_or(fleet::DEFAULT_PORT);
             Told {
@@ -185,6 +187,14 @@ mod tests {
     #[test]
     fn a_row_without_a_source_is_no_channel() {
         assert!(channels(&rows(&[("Source_Host", ""), ("Replica_IO_Running", "No")])).is_empty());
+    }
+
+    #[test]
+    fn a_reader_of_the_binary_log_that_registers_with_port_0_is_no_server() {
+        let of =
+            |port: &str| told_replicas(&rows(&[("Server_id", "9"), ("Host", "10.0.0.9"), ("Port", port)]));
+        assert_eq!(of("0"), []);
+        assert_eq!(of("3307")[0].address, Some(Address::tcp("10.0.0.9", 3307)));
     }
 
     #[test]
