@@ -12,12 +12,18 @@ use std::time::{Duration, Instant};
 /// Groups by round-trip time are made anew only this often: a zone that flickers is worse than one found late.
 const REGROUP_EVERY: Duration = Duration::from_secs(10);
 
+/// A server moves to another group only when so many groupings in a row say so: half a minute. A busy machine or a slow minute
+/// of the network is no other place, and every move of a server moves sessions.
+const SAID_IN_A_ROW: u32 = 4;
+
 /// What is remembered about places.
 #[derive(Default)]
 pub(crate) struct Placement {
     /// What the cloud said of our own host, once asked.
     pub(crate) metadata: Option<Result<Zone, MetadataError>>,
     groups: BTreeMap<ServerId, Zone>,
+    /// Another grouping that was measured, and how often in a row.
+    measured: Option<(BTreeMap<ServerId, Zone>, u32)>,
     grouped_at: Option<Instant>,
 }
 
@@ -66,8 +72,28 @@ impl Placement {
             _ => zone,
         };
         let zones = round_trip::groups(&times).into_iter().map(name);
-        self.groups = timed.iter().map(|(id, _)| *id).zip(zones).collect();
+        let measured = timed.iter().map(|(id, _)| *id).zip(zones).collect();
         self.grouped_at = Some(now);
+        self.settle(measured, known == wanted);
+    }
+
+    /// Takes a grouping over at once when it is of other servers than before, else when it has been measured often enough.
+    fn settle(&mut self, measured: BTreeMap<ServerId, Zone>, same_servers: bool) {
+        if !same_servers {
+            (self.groups, self.measured) = (measured, None);
+        } else if measured == self.groups {
+            self.measured = None;
+        } else {
+            let times = match &self.measured {
+                Some((before, times)) if *before == measured => times + 1,
+                _ => 1,
+            };
+            if times < SAID_IN_A_ROW {
+                self.measured = Some((measured, times));
+            } else {
+                (self.groups, self.measured) = (measured, None);
+            }
+        }
     }
 
     /// Our own zone: named, by rule, from the cloud, or with the nearest servers.
@@ -116,4 +142,27 @@ impl Placement {
 pub(crate) fn own_by_rule(book: &Book) -> Option<Zone> {
     let addresses: Vec<IpAddr> = book.entries.values().filter_map(|e| e.answer.as_ref()?.local).collect();
     zone::by_rule(&book.config.zones, &Host { names: Vec::new(), addresses, labels: Vec::new() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_server_moves_to_another_group_only_when_that_lasts() {
+        let groups = |zones: &[&str]| -> BTreeMap<ServerId, Zone> {
+            zones.iter().enumerate().map(|(id, zone)| (id as ServerId, Zone::new(zone))).collect()
+        };
+        let (near, split) = (groups(&["near", "near"]), groups(&["near", "far-1"]));
+        let mut placement = Placement::default();
+        placement.settle(near.clone(), false);
+        for measured in [&split, &split, &split, &near, &split, &split, &split] {
+            placement.settle(measured.clone(), true);
+            assert_eq!(placement.groups, near);
+        }
+        placement.settle(split.clone(), true);
+        assert_eq!(placement.groups, split);
+        placement.settle(groups(&["near"]), false);
+        assert_eq!(placement.groups, groups(&["near"]), "other servers are other groups at once");
+    }
 }
