@@ -86,6 +86,8 @@ pub struct FleetConfig {
     pub seeds: Vec<Address>,
     /// Whether servers that the seeds tell of are added (`true` by default).
     pub discover: bool,
+    /// Networks and names that servers found so must lie in; `None` is the networks and domains of the seeds.
+    pub discover_within: Option<Vec<Matcher>>,
     /// Time between two rounds of questions.
     pub interval: Duration,
     /// An answer later than this counts as none.
@@ -275,11 +277,20 @@ pub struct Listener {
     pub insight_one_in: u32,
 }
 
+impl FleetConfig {
+    /// An answer older than this counts as silence: whatever asks that server has missed three rounds, however late each of
+    /// their answers came.
+    pub fn answer_holds(&self) -> Duration {
+        (self.interval + self.deadline) * 3
+    }
+}
+
 impl Default for FleetConfig {
     fn default() -> Self {
         Self {
             seeds: Vec::new(),
             discover: true,
+            discover_within: None,
             interval: Duration::from_millis(500),
             deadline: Duration::from_secs(1),
             credentials: Credentials::default(),

@@ -28,8 +28,12 @@ pub struct Server {
     pub state: State,
     /// Where it stands, if known.
     pub zone: Option<Zoned>,
-    /// How far behind; `None` on a primary or when unknown (then `replication` or `because` says why).
+    /// How far behind; `None` on a primary or when unknown (then `replication` or `because` says why). A server that does
+    /// not answer has none: unknown is not zero.
     pub lag: Option<Lag>,
+    /// The lag when it was last known, and when that was; kept while `lag` is `None`.
+    #[serde(skip)]
+    pub last_lag: Option<(Lag, Instant)>,
     /// The server's own figure (`Seconds_Behind_Master` and kin), seconds, beside ours.
     pub seconds_behind: Option<u64>,
     /// State of its replication threads.
@@ -48,6 +52,15 @@ pub struct Server {
     /// and for a server that already answered when we started (it is warm as far as we know).
     #[serde(skip)]
     pub back_since: Option<Instant>,
+    /// When it last answered.
+    #[serde(skip)]
+    pub answered_at: Option<Instant>,
+    /// Until when that answer counts. Later, whoever looks takes the server for silent (see [`Server::aged`]): whatever
+    /// asks may have died, and an answer without an age would hold for ever. `None` for one that is given no age.
+    #[serde(skip)]
+    pub answer_holds_until: Option<Instant>,
+    /// Set while a discovered server has not yet given as many agreeing answers as it takes to be picked.
+    pub newcomer: Option<Newcomer>,
     /// Round-trip time of our own probe, shortest of the recent ones.
     #[serde(serialize_with = "as_optional_ms", rename = "round_trip_ms")]
     pub round_trip: Option<Duration>,
@@ -71,6 +84,15 @@ pub enum State {
     },
     /// Not asked yet.
     Unasked,
+}
+
+/// A server that the operator did not name, in its first answers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Newcomer {
+    /// Answers in a row that agreed with each other.
+    pub agreeing: u32,
+    /// How many it takes.
+    pub wanted: u32,
 }
 
 /// The replication threads of a server.
@@ -168,6 +190,7 @@ impl Server {
             state: State::Unasked,
             zone: None,
             lag: None,
+            last_lag: None,
             seconds_behind: None,
             replication: Replication::Unknown,
             source: None,
@@ -176,8 +199,38 @@ impl Server {
             proxy_protocol: false,
             load: Load::default(),
             back_since: None,
+            answered_at: None,
+            answer_holds_until: None,
+            newcomer: None,
             round_trip: None,
         }
+    }
+
+    /// Whether it counts as answering although its last answer is too old.
+    pub fn is_overdue(&self, now: Instant) -> bool {
+        self.state == State::Answering && self.answer_holds_until.is_some_and(|until| now > until)
+    }
+
+    /// The server as it looks at `now`: silent, and of unknown lag, once its last answer is too old.
+    #[must_use]
+    pub fn aged(mut self, now: Instant) -> Self {
+        if !self.is_overdue(now) {
+            return self;
+        }
+        let age = self.answered_at.map_or(Duration::ZERO, |at| now.saturating_duration_since(at));
+        self.state = State::Silent { why: format!("its last answer is {:.1} s old", age.as_secs_f64()) };
+        self.forget_what_was_measured();
+        self
+    }
+
+    /// What only a present answer can say becomes unknown; the lag is kept as the last one known.
+    pub fn forget_what_was_measured(&mut self) {
+        if let (Some(lag), Some(at)) = (self.lag.take(), self.answered_at) {
+            self.last_lag = Some((lag, at));
+        }
+        self.seconds_behind = None;
+        self.replication = Replication::Unknown;
+        self.back_since = None;
     }
 
     /// The zone's name, if known.
@@ -190,5 +243,28 @@ fn as_optional_ms<S: serde::Serializer>(d: &Option<Duration>, to: S) -> Result<S
     match d {
         Some(d) => to.serialize_some(&(d.as_secs_f64() * 1e3)),
         None => to.serialize_none(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::LagSource;
+
+    #[test]
+    fn an_answer_that_is_too_old_is_silence_and_its_lag_is_not_known() {
+        let start = Instant::now();
+        let at = |s: u64| start + Duration::from_secs(s);
+        let mut server = Server::unasked(ServerName::new("r"), Address::tcp("r", 3306));
+        server.state = State::Answering;
+        let lag =
+            Lag { at_least: Duration::ZERO, uncertainty: Duration::ZERO, source: LagSource::GtidSamples };
+        (server.lag, server.seconds_behind) = (Some(lag), Some(0));
+        assert_eq!(server.clone().aged(at(99)).state, State::Answering, "one without an age has none");
+        (server.answered_at, server.answer_holds_until) = (Some(start), Some(at(4)));
+        assert_eq!(server.clone().aged(at(4)).lag, Some(lag));
+        let old = server.aged(at(9));
+        assert_eq!(old.state, State::Silent { why: "its last answer is 9.0 s old".to_owned() });
+        assert_eq!((old.lag, old.seconds_behind, old.last_lag), (None, None, Some((lag, start))));
     }
 }

@@ -78,6 +78,36 @@ fn impossible_values_are_refused_where_they_stand() {
 }
 
 #[test]
+fn a_lag_limit_that_no_interval_can_tell_is_refused() {
+    answers(
+        "[router]\nmax_lag = \"300ms\"",
+        "headroom.toml:5:11: max_lag = 300ms is finer than lag can be measured by asking every 500ms; \
+         write max_lag = \"1s\" or more, or interval = \"150ms\" or less",
+    );
+    answers(
+        "[fleet]\nseeds = [\"db1\"]\ninterval = \"10s\"\n[router]\nmax_lag = \"15s\"",
+        "headroom.toml:8:11: max_lag = 15s is finer than lag can be measured by asking every 10s; \
+         write max_lag = \"20s\" or more, or interval = \"7.5s\" or less",
+    );
+    let fine = with("[fleet]\nseeds = [\"db1\"]\ninterval = \"50ms\"\n[router]\nmax_lag = \"100ms\"");
+    assert!(Config::parse(&fine, "headroom.toml").is_ok());
+}
+
+#[test]
+fn discovery_stays_within_networks_and_names_and_knows_no_labels() {
+    answers(
+        "[fleet]\nseeds = [\"db1\"]\ndiscover_within = [\"10.0.0.0/8\", \"rack=7\"]",
+        "headroom.toml:6:34: discover_within: 'rack=7' is a label, and a server that is not known yet has none; \
+         write an address block (10.0.0.0/8) or a host name (*.db.internal)",
+    );
+    answers(
+        "[fleet]\nseeds = [\"db1\"]\ndiscover_within = [\"10.0.0.1/8\"]",
+        "headroom.toml:6:20: discover_within: '10.0.0.1/8' has bits set beyond its prefix; \
+         write 10.0.0.0/8 for the block, or 10.0.0.1 for the one host",
+    );
+}
+
+#[test]
 fn insight_knows_three_words_and_tags_have_keys() {
     answers(
         "[[listener]]\naddress = \"127.0.0.1:3307\"\nrole = \"writer\"\ninsight = \"some\"",

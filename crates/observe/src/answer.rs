@@ -54,7 +54,11 @@ pub(crate) struct Answer {
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Channels {
     Known(Vec<Channel>),
-    Unknown { why: String },
+    Unknown {
+        why: String,
+        /// For want of a privilege: then the server may be anything.
+        denied: bool,
+    },
 }
 
 /// Who a server is, whatever address it is reached by.

@@ -6,12 +6,18 @@
 mod tls;
 
 use crate::rows::Rows;
+use crate::within::Within;
 use fleet::Address;
 use fleet::config::{Credentials, TlsMode};
 use mysql_async::prelude::Queryable;
 use mysql_async::{Conn, DriverError, Error as DriverFailure, IoError, OptsBuilder};
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::time::{Duration, Instant};
+
+/// No answer that we ask for has more rows: the longest has one for each client host or session.
+const MOST_ROWS: usize = 100_000;
+/// Nor more bytes.
+const MOST_BYTES: usize = 16 << 20;
 
 /// An open control connection.
 pub(crate) struct Line {
@@ -34,6 +40,34 @@ pub enum AskError {
         what: String,
         /// How long.
         deadline: Duration,
+    },
+    /// Its last answer is too old, and nothing came since, not even an error.
+    #[error("its last answer is {:.1} s old", age.as_secs_f64())]
+    Overdue {
+        /// How old.
+        age: Duration,
+    },
+    /// What it sent made the asking itself fail.
+    #[error("what it answered broke the asking ({why}); please report it, with the server's version")]
+    Panicked {
+        /// The panic's words.
+        why: String,
+    },
+    /// It was told of by another server, and its name leads out of the networks that discovery may go to.
+    #[error("{host} leads to {ip}, outside {within}; if it is yours, add it to discover_within or seeds")]
+    Outside {
+        /// The name.
+        host: String,
+        /// Where it leads.
+        ip: IpAddr,
+        /// What is allowed, in words.
+        within: String,
+    },
+    /// The answer is longer than any honest one.
+    #[error("the answer to {what} has more than {MOST_ROWS} rows or {} MiB and was not read further", MOST_BYTES >> 20)]
+    TooLong {
+        /// The statement.
+        what: String,
     },
     /// The host name leads nowhere.
     #[error("the host name {host} cannot be resolved: {why}")]
@@ -77,12 +111,32 @@ impl AskError {
 impl Line {
     /// Connects and authenticates within `deadline`.
     pub(crate) async fn open(to: &Address, who: &Credentials, deadline: Duration) -> Result<Self, AskError> {
-        let what = || format!("the connection attempt to {to}");
-        within(deadline, what, Self::open_unbounded(to, who)).await
+        Self::open_inside(to, who, deadline, None).await
     }
 
-    async fn open_unbounded(to: &Address, who: &Credentials) -> Result<Self, AskError> {
+    /// The same; with `inside`, only if every address that the name leads to lies there.
+    pub(crate) async fn open_inside(
+        to: &Address,
+        who: &Credentials,
+        deadline: Duration,
+        inside: Option<&Within>,
+    ) -> Result<Self, AskError> {
+        let what = || format!("the connection attempt to {to}");
+        within(deadline, what, Self::open_unbounded(to, who, inside)).await
+    }
+
+    async fn open_unbounded(
+        to: &Address,
+        who: &Credentials,
+        inside: Option<&Within>,
+    ) -> Result<Self, AskError> {
         let addresses = resolve(to).await?;
+        if let Some(inside) = inside
+            && let Some(ip) = addresses.iter().find(|ip| !inside.contains(**ip))
+        {
+            let host = to.host().unwrap_or_default().to_owned();
+            return Err(AskError::Outside { host, ip: *ip, within: inside.to_string() });
+        }
         let secure = who.tls.mode != TlsMode::Disabled && !matches!(to, Address::Unix(_));
         let (conn, plain_because) = match Conn::new(options(to, &addresses, who, secure)).await {
             Ok(conn) => (conn, None),
@@ -100,13 +154,21 @@ impl Line {
 
     /// Asks one statement.
     pub(crate) async fn ask(&mut self, statement: &str, deadline: Duration) -> Result<Rows, AskError> {
-        let what = || statement.chars().take(60).collect();
+        let what = || statement.chars().take(60).collect::<String>();
         within(deadline, what, async {
             let mut result = self.conn.query_iter(statement).await.map_err(failure)?;
             let columns: Vec<String> =
                 result.columns_ref().iter().map(|c| c.name_str().into_owned()).collect();
-            let rows: Vec<mysql_async::Row> = result.collect().await.map_err(failure)?;
-            Ok(Rows::new(columns, rows.into_iter().map(texts).collect()))
+            let (mut rows, mut size) = (Vec::new(), 0);
+            while let Some(row) = result.next().await.map_err(failure)? {
+                let row = texts(row);
+                size += row.iter().flatten().map(String::len).sum::<usize>();
+                rows.push(row);
+                if rows.len() > MOST_ROWS || size > MOST_BYTES {
+                    return Err(AskError::TooLong { what: what() });
+                }
+            }
+            Ok(Rows::new(columns, rows))
         })
         .await
     }

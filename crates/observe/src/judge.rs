@@ -8,6 +8,8 @@
 //! 3. Of several candidates the one that others replicate from is the primary and the rest are strays. If that does
 //!    not tell, the writer is unknown and all are named: writing to the wrong one would be worse than to wait.
 //! 4. A primary that stops answering us stays the writer as long as a replica that answers still receives from it.
+//!    A writable server that would not say whether it replicates (a missing privilege) is a candidate only while others
+//!    replicate from it.
 //! 5. A lone candidate does not take over from a silent primary that replicas still point to while none points to it.
 //!
 //! Worked example: db1 (writable, silent), db2 and db3 replicate from db1 and their receivers run: db1 stays the
@@ -42,6 +44,10 @@ pub(crate) struct Facts {
     pub(crate) sources: Vec<Option<usize>>,
     /// Set when its channels could not be asked.
     pub(crate) channels_unknown: Option<String>,
+    /// They could not be asked for want of a privilege: it may be a replica as well as a primary.
+    pub(crate) channels_denied: bool,
+    /// What it has applied, in words.
+    pub(crate) stands_at: Option<String>,
     /// A server that names this one as its replica.
     pub(crate) told_by: Option<ServerName>,
     /// In a cluster that manages its own replication: whether the cluster names it as the writer.
@@ -151,6 +157,9 @@ fn role(seen: &[Seen], graph: &Graph, at: usize, facts: &Facts, chosen: Option<u
         return Role::Replica;
     }
     let follows = graph.followers(seen, at) > 0;
+    if facts.channels_denied && !follows {
+        return Role::Unknown;
+    }
     match (facts.switches.writable(), chosen.is_some()) {
         (true, true) => Role::Stray,
         // A silent one that was writable may be the primary; one that answers may be, too: nobody can tell.

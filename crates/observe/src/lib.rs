@@ -29,6 +29,7 @@ pub mod verdict;
 mod view;
 mod visit;
 mod watch;
+mod within;
 mod zone;
 
 pub use ask::AskError;

@@ -13,14 +13,15 @@ mod entry;
 use crate::answer::{Answer, Channel, Managed, managed};
 use crate::ask::AskError;
 use crate::lag::{Track, Window};
+use crate::within::{Follow, Within};
 use crate::zone::{self, Host};
 use entry::name_of;
-use fleet::config::FleetConfig;
+use fleet::config::{FleetConfig, TlsMode};
 use fleet::{Address, ServerName, State};
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::time::{Duration, Instant};
 
-pub(crate) use entry::{Entry, Origin, ServerId};
+pub(crate) use entry::{AGREEING, Entry, Origin, ServerId};
 
 /// More servers than this are not one fleet: discovery stops and says so.
 const MOST_SERVERS: usize = 256;
@@ -32,6 +33,10 @@ const FORGET_UNSEEN_AFTER: Duration = Duration::from_secs(5);
 const GUESS_LOOKS: u32 = 2;
 /// Failed looks after which another address of the same server is tried.
 const TRY_OTHER_ADDRESS: u32 = 3;
+/// Addresses that are not followed, remembered to be shown.
+const MOST_NOT_FOLLOWED: usize = 32;
+/// For so long after they were last named.
+const NOT_FOLLOWED_FOR: Duration = Duration::from_secs(60);
 /// What answers within this time after we started is taken as warm.
 const START: Duration = Duration::from_secs(10);
 
@@ -45,6 +50,10 @@ pub(crate) struct Book {
     pub(crate) tracks: HashMap<ServerId, Track>,
     /// Guesses that led nowhere.
     dead_guesses: HashSet<Address>,
+    /// Where discovery may go.
+    within: Within,
+    /// Addresses that servers named and that are not asked: why, and when they were last named.
+    not_followed: BTreeMap<Address, (String, Instant)>,
     next: ServerId,
     started: Instant,
     pub(crate) overflow: bool,
@@ -54,6 +63,8 @@ impl Book {
     /// A book that holds the seeds.
     pub(crate) fn new(config: FleetConfig, now: Instant) -> Self {
         let mut book = Self {
+            within: Within::new(&config),
+            not_followed: BTreeMap::new(),
             config,
             entries: BTreeMap::new(),
             aliases: HashMap::new(),
@@ -70,6 +81,13 @@ impl Book {
     /// Takes over a changed configuration; what it does not touch stays.
     pub(crate) fn reconfigure(&mut self, config: FleetConfig, now: Instant) {
         self.config = config;
+        self.within = Within::new(&self.config);
+        for (seed, peer) in self.entries.values().filter_map(|e| Some((e, e.answer.as_ref()?.peer?))) {
+            if seed.origin == Origin::Seed {
+                self.within.reached(peer);
+            }
+        }
+        self.not_followed.clear();
         let seeds: HashSet<Address> = self.config.seeds.iter().map(|seed| self.reach_of(seed)).collect();
         let config = &self.config;
         let map = &config.address_map;
@@ -81,8 +99,11 @@ impl Book {
                 other => other,
             };
         }
-        let keep_told = self.config.discover;
-        self.entries.retain(|_, entry| keep_told || entry.origin == Origin::Seed);
+        let (keep_told, within) = (self.config.discover, &self.within);
+        self.entries.retain(|_, entry| {
+            let inside = || entry.by_the_cloud || within.follow(&entry.reach) != Follow::No;
+            entry.origin == Origin::Seed || (keep_told && inside())
+        });
         let entries = &self.entries;
         self.aliases.retain(|_, id| entries.contains_key(id));
         self.tracks.retain(|id, _| entries.contains_key(id));
@@ -118,6 +139,33 @@ impl Book {
             }
         }
         self.forget_the_gone(now);
+    }
+
+    /// Marks as silent every server whose last answer is too old, and names them: whatever asks them is stuck, if it lives.
+    pub(crate) fn overdue(&mut self, now: Instant) -> Vec<ServerId> {
+        let holds = self.config.answer_holds();
+        let late = |e: &Entry| e.answered_at.is_some_and(|at| now.saturating_duration_since(at) > holds);
+        let overdue = self.entries.values_mut().filter(|e| e.is_fresh() && late(e));
+        overdue
+            .map(|entry| {
+                let age = now.saturating_duration_since(entry.answered_at.unwrap_or(now));
+                entry.fail(&AskError::Overdue { age });
+                entry.id
+            })
+            .collect()
+    }
+
+    /// The addresses that are not followed, each with the reason.
+    pub(crate) fn not_followed(&self) -> impl Iterator<Item = String> + '_ {
+        self.not_followed.iter().map(|(address, (why, _))| format!("{address} is not followed: {why}"))
+    }
+
+    /// The networks that the addresses of a server must lie in, where its name does not say that it is one of ours.
+    pub(crate) fn must_lead_into(&self, entry: &Entry) -> Option<Within> {
+        let unsure = entry.origin != Origin::Seed
+            && !entry.by_the_cloud
+            && self.within.follow(&entry.reach) == Follow::IfItLeadsInside;
+        unsure.then(|| self.within.clone())
     }
 
     /// The server that `channel` of the server `of` leads to, if it is known.
@@ -160,6 +208,11 @@ impl Book {
         }
         let Some(entry) = self.entries.get_mut(&id) else { return };
         entry.accept(answer, now, at_start);
+        if entry.origin == Origin::Seed
+            && let Some(peer) = entry.answer.as_ref().and_then(|a| a.peer)
+        {
+            self.within.reached(peer);
+        }
         if self.config.discover {
             self.discover(id, now);
         }
@@ -171,7 +224,7 @@ impl Book {
     fn call_it_as_it_says(&mut self, id: ServerId, reports: &Address) {
         let mapped = self.reach_of(reports);
         let is_instance = managed::is_cloud_name(reports);
-        let goes_there = is_instance || mapped != *reports;
+        let goes_there = (is_instance || mapped != *reports) && self.within.follow(&mapped) == Follow::Yes;
         let leads_to = *self.aliases.entry(mapped.clone()).or_insert(id);
         let Some(entry) = self.entries.get(&id) else { return };
         let keeps_name = entry.origin == Origin::Seed && !is_instance;
@@ -191,7 +244,9 @@ impl Book {
     fn discover(&mut self, id: ServerId, now: Instant) {
         let Some(entry) = self.entries.get(&id) else { return };
         let Some(answer) = &entry.answer else { return };
+        let by = entry.name.clone();
         let mut told: Vec<(Address, Origin)> = Vec::new();
+        let mut by_the_cloud: Vec<Address> = Vec::new();
         for channel in answer.channels.list() {
             if self.source_of(id, channel).is_none() {
                 told.push((channel.source.clone(), Origin::Told));
@@ -208,22 +263,81 @@ impl Book {
         match &answer.managed {
             Some(Managed::Aurora { instances, .. }) => {
                 let known = |key: &str| self.entries.values().any(|e| e.identity() == Some(key));
-                told.extend(instances.iter().filter(|i| !known(&format!("aurora {}", i.id))).filter_map(
-                    |instance| Some((managed::aurora_address(&entry.called, &instance.id)?, Origin::Told)),
-                ));
+                // Made of the endpoint that the operator wrote and an id of the cluster's own table.
+                by_the_cloud.extend(
+                    instances
+                        .iter()
+                        .filter(|i| !known(&format!("aurora {}", i.id)))
+                        .filter_map(|instance| managed::aurora_address(&entry.called, &instance.id)),
+                );
             }
             Some(Managed::MultiAz { members }) => {
                 told.extend(members.iter().map(|(_, member)| (member.clone(), Origin::Told)));
             }
             None => {}
         }
+        for address in by_the_cloud {
+            self.add(&address, Origin::Told, true, now);
+        }
         for (address, origin) in told {
-            self.add(&address, origin, now);
+            match self.why_not_follow(&address, origin, &by) {
+                None => self.add(&address, origin, false, now),
+                Some(why) => self.do_not_follow(address, why, now),
+            }
+        }
+        self.not_followed.retain(|_, (_, at)| now.saturating_duration_since(*at) <= NOT_FOLLOWED_FOR);
+    }
+
+    /// Why an address that `by` named is not asked, if it is not.
+    fn why_not_follow(&self, called: &Address, origin: Origin, by: &ServerName) -> Option<String> {
+        let reach = self.reach_of(called);
+        if self.aliases.contains_key(&reach) || self.aliases.contains_key(called) {
+            return None;
+        }
+        let mapped = reach != *called;
+        if !mapped && self.within.follow(&reach) == Follow::No {
+            return Some(format!(
+                "{by} names it, and it lies outside {}; if it is yours, add it to discover_within or seeds",
+                self.within
+            ));
+        }
+        let verified =
+            matches!(self.config.credentials.tls.mode, TlsMode::VerifyCa | TlsMode::VerifyIdentity);
+        let known = || {
+            let host = reach.host().and_then(|host| host.parse().ok());
+            self.entries.values().filter_map(|e| e.answer.as_ref()).any(|a| host.is_some() && a.peer == host)
+        };
+        if origin == Origin::Guessed && !verified {
+            // Nothing to say of a server that we know by a name that leads to the same host.
+            return Some(if known() {
+                String::new()
+            } else {
+                format!(
+                    "it replicates from {by} without saying its address, and no password goes to a guessed address \
+                     without verified TLS; set report_host on it, add it to seeds, or use ssl_mode = \"VERIFY_CA\""
+                )
+            });
+        }
+        None
+    }
+
+    fn do_not_follow(&mut self, address: Address, why: String, now: Instant) {
+        if why.is_empty() {
+            return;
+        }
+        let room = self.not_followed.len() < MOST_NOT_FOLLOWED;
+        match self.not_followed.get_mut(&address) {
+            Some(known) => *known = (why, now),
+            None if room => {
+                tracing::warn!(%address, why, "a server is not followed");
+                self.not_followed.insert(address, (why, now));
+            }
+            None => {}
         }
     }
 
     /// Makes an address known; nothing happens when it is.
-    fn add(&mut self, called: &Address, origin: Origin, now: Instant) {
+    fn add(&mut self, called: &Address, origin: Origin, by_the_cloud: bool, now: Instant) {
         let reach = self.reach_of(called);
         if let Some(id) = self.aliases.get(&reach) {
             if let Some(entry) = self.entries.get_mut(id) {
@@ -248,12 +362,14 @@ impl Book {
         let id = self.next;
         self.next += 1;
         self.aliases.insert(reach.clone(), id);
-        self.entries.insert(id, Entry::new(id, name, called, reach, origin, now));
+        let mut entry = Entry::new(id, name, called, reach, origin, now);
+        entry.by_the_cloud = by_the_cloud;
+        self.entries.insert(id, entry);
     }
 
     fn add_seeds(&mut self, now: Instant) {
         for seed in self.config.seeds.clone() {
-            self.add(&seed, Origin::Seed, now);
+            self.add(&seed, Origin::Seed, false, now);
         }
     }
 
@@ -298,6 +414,8 @@ impl Book {
         let Some(entry) = self.entries.get_mut(&id) else { return };
         let mut others: Vec<&Address> =
             self.aliases.iter().filter(|(_, to)| **to == id).map(|(address, _)| address).collect();
+        // What a server says of itself is no reason to log in there.
+        others.retain(|address| **address == entry.reach || self.within.follow(address) == Follow::Yes);
         others.sort();
         let after = others.iter().position(|a| **a == entry.reach).map_or(0, |at| at + 1);
         if let Some(next) = others.get(after % others.len().max(1))

@@ -25,9 +25,21 @@ pub(crate) struct View {
     pub(crate) estimator: Estimator,
     /// Addresses of client hosts that servers show by name.
     pub(crate) resolved: HashMap<String, Vec<IpAddr>>,
+    /// The last lag known of each server, and when.
+    last_lags: HashMap<ServerId, (Lag, Instant)>,
 }
 
 impl View {
+    /// One that counts its rounds on from `round`.
+    pub(crate) fn after(round: u64) -> Self {
+        Self { round, ..Self::default() }
+    }
+
+    /// The number of the last snapshot.
+    pub(crate) fn round(&self) -> u64 {
+        self.round
+    }
+
     /// Puts together what is known now.
     pub(crate) fn snapshot(&mut self, book: &Book, now: Instant) -> Snapshot {
         self.round += 1;
@@ -41,11 +53,15 @@ impl View {
         let zones = self.placement.zones(book, &shown, now);
         let own_zone = self.placement.own(book, &shown, &zones);
         let lags = self.lags(book, &shown, &judged);
+        self.remember_lags(book, &shown, &lags, now);
         let servers: Vec<Server> = shown
             .iter()
             .zip(&judged)
             .zip(zones.into_iter().zip(lags))
-            .map(|((entry, judged), (zone, lag))| server(book, entry, judged, zone, lag))
+            .map(|((entry, judged), (zone, lag))| Server {
+                last_lag: self.last_lags.get(&entry.id).copied(),
+                ..server(book, entry, judged, zone, lag)
+            })
             .collect();
         let (demand, mut remarks) = self.demand(book, &servers, own_zone.as_ref(), now);
         remarks.extend(self.remarks(book, &shown, &servers, &writer));
@@ -98,6 +114,15 @@ impl View {
         (0..shown.len()).map(|at| lags.remove(&at).flatten()).collect()
     }
 
+    fn remember_lags(&mut self, book: &Book, shown: &[&Entry], lags: &[Option<Lag>], now: Instant) {
+        self.last_lags.retain(|id, _| book.entries.contains_key(id));
+        for (entry, lag) in shown.iter().zip(lags) {
+            if let Some(lag) = lag {
+                self.last_lags.insert(entry.id, (*lag, now));
+            }
+        }
+    }
+
     fn demand(
         &self,
         book: &Book,
@@ -138,6 +163,7 @@ impl View {
         if let WriterStatus::Unknown { why } = writer {
             remarks.push(format!("no writer: {why}"));
         }
+        remarks.extend(book.not_followed());
         if book.overflow {
             remarks.push("more servers were named than one fleet may have; no more are added".to_owned());
         }
@@ -179,9 +205,11 @@ fn seen(book: &Book, shown: &[&Entry]) -> Vec<Seen> {
                     channels,
                     sources,
                     channels_unknown: match &answer.channels {
-                        Channels::Unknown { why } => Some(why.clone()),
+                        Channels::Unknown { why, .. } => Some(why.clone()),
                         Channels::Known(_) => None,
                     },
+                    channels_denied: matches!(answer.channels, Channels::Unknown { denied: true, .. }),
+                    stands_at: answer.applied.as_ref().map(short),
                     told_by: told_by(shown, entry),
                     managed_writer: match &answer.managed {
                         Some(Managed::Aurora { own, .. }) => Some(writer.as_ref() == Some(own)),
@@ -196,6 +224,16 @@ fn seen(book: &Book, shown: &[&Entry]) -> Vec<Seen> {
             Seen { name: entry.name.clone(), fresh: entry.is_fresh(), trouble, facts }
         })
         .collect()
+}
+
+/// A position for people: sets of transactions can be long.
+fn short(position: &fleet::Position) -> String {
+    const LONGEST: usize = 120;
+    let text = position.to_string();
+    match text.char_indices().nth(LONGEST) {
+        Some((at, _)) => format!("{} ...", &text[..at]),
+        None => text,
+    }
 }
 
 /// The writer's id by the best view there is: the writer's own, else that of any instance that answers.
@@ -233,7 +271,8 @@ fn lag_of(
     above: Option<Lag>,
 ) -> Option<Lag> {
     let entry = shown[at];
-    let answer = entry.answer.as_ref()?;
+    // What a server lacked when it last answered says nothing of what it lacks now.
+    let answer = entry.answer.as_ref().filter(|_| entry.is_fresh())?;
     if let Some(Managed::Aurora { own, .. }) = &answer.managed {
         return aurora_lag(shown, own, book);
     }
@@ -253,6 +292,10 @@ fn lag_of(
         }
     }
     let source = judged.source_at.map(|s| shown[s]);
+    // By files a replica of a replica is compared with its source alone: what that one lacks is not known once it is silent.
+    if source.is_some_and(|s| !s.is_fresh() && reference.is_some_and(|primary| primary.id != s.id)) {
+        return None;
+    }
     let executed = channel.and_then(|c| c.executed.clone()).map(fleet::Position::File);
     let behind = match (source, &executed) {
         (Some(source), Some(executed)) => track(source)
@@ -288,7 +331,8 @@ fn server(book: &Book, entry: &Entry, judged: &Judged, zone: Option<Zoned>, lag:
         state: entry.state.clone(),
         zone,
         lag,
-        seconds_behind: channel.and_then(|c| c.seconds_behind),
+        last_lag: None,
+        seconds_behind: channel.filter(|_| entry.is_fresh()).and_then(|c| c.seconds_behind),
         replication: judged.replication.clone(),
         source: judged.source.clone(),
         weight: said.weight.unwrap_or(fleet::Weight::ONE),
@@ -296,6 +340,9 @@ fn server(book: &Book, entry: &Entry, judged: &Judged, zone: Option<Zoned>, lag:
         proxy_protocol: said.proxy_protocol,
         load: entry.load(),
         back_since: entry.back_since,
+        answered_at: entry.answered_at,
+        answer_holds_until: entry.answered_at.map(|at| at + book.config.answer_holds()),
+        newcomer: entry.newcomer(),
         round_trip: answer.and_then(|a| a.round_trip),
     }
 }

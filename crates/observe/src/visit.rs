@@ -10,6 +10,7 @@ use crate::answer::{self, Answer, Channels, Identity};
 use crate::ask::{AskError, Line};
 use crate::dialect::{self, Dialect};
 use crate::privilege::{Missing, Wanted};
+use crate::within::Within;
 use fleet::config::Credentials;
 use fleet::{Address, Version};
 use seldom::{AFTER_REFUSAL, Seldom};
@@ -25,6 +26,8 @@ pub(crate) struct Visitor {
     reach: Address,
     who: Credentials,
     deadline: Duration,
+    /// Its name must lead into these networks.
+    inside: Option<Within>,
     line: Option<Line>,
     known: Option<Known>,
     pings: VecDeque<Duration>,
@@ -46,13 +49,20 @@ struct Known {
 
 impl Visitor {
     /// A visitor for the server `called` so, at `reach`.
-    pub(crate) fn new(called: Address, reach: Address, who: Credentials, deadline: Duration) -> Self {
+    pub(crate) fn new(
+        called: Address,
+        reach: Address,
+        who: Credentials,
+        deadline: Duration,
+        inside: Option<Within>,
+    ) -> Self {
         let pings = VecDeque::with_capacity(RECENT_PINGS);
         Self {
             called,
             reach,
             who,
             deadline,
+            inside,
             line: None,
             known: None,
             pings,
@@ -100,7 +110,7 @@ impl Visitor {
     }
 
     async fn connect(&mut self) -> Result<Line, AskError> {
-        let mut line = Line::open(&self.reach, &self.who, self.deadline).await?;
+        let mut line = Line::open_inside(&self.reach, &self.who, self.deadline, self.inside.as_ref()).await?;
         let seldom = self.known.take().map(|known| known.seldom);
         self.known = Some(self.introduce(&mut line, seldom).await?);
         self.pings.clear();
@@ -229,11 +239,12 @@ async fn replication(
             let lack = Missing::new(Wanted::Replication, dialect, &identity.account);
             let why = format!("its replication could not be asked: {}", lack.words());
             missing.push(lack);
-            (Channels::Unknown { why }, None)
+            (Channels::Unknown { why, denied: true }, None)
         }
         Err(error) if error.is_fatal() => (Channels::Known(Vec::new()), Some(error)),
         Err(error) => {
-            (Channels::Unknown { why: format!("its replication could not be asked: {error}") }, None)
+            let why = format!("its replication could not be asked: {error}");
+            (Channels::Unknown { why, denied: false }, None)
         }
     }
 }

@@ -2,6 +2,10 @@
 //!
 //! A server that hangs delays nobody: its own task waits for it, up to the deadline. Whatever comes in is judged and
 //! published at once; a tick of one interval keeps the snapshot moving when nothing comes in.
+//!
+//! Nothing here may die unseen. A task that asks a server and ends or panics is started anew; one that is stuck leaves an
+//! answer that grows old, and an old answer is silence ([`FleetConfig::answer_holds`]), here and to whoever reads the
+//! snapshot. The task that keeps the book, too, begins anew after a panic.
 
 mod keeper;
 mod visiting;
@@ -11,7 +15,9 @@ use fleet::config::FleetConfig;
 use fleet::{ServerName, Snapshot};
 use keeper::{Command, Keeper};
 use std::net::SocketAddr;
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::Duration;
 use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
@@ -45,7 +51,7 @@ impl Watcher {
         let (tasks, stop) = (TaskTracker::new(), CancellationToken::new());
         let (keeper, snapshots, rounds) =
             Keeper::new(config.clone(), metadata, commands.clone(), tasks.clone(), stop.clone());
-        tasks.spawn(keeper.run(inbox));
+        tasks.spawn(keep(keeper, inbox, stop.clone()));
         let idleness = Idleness::new(config, snapshots.clone());
         Self { snapshots, rounds, commands, tasks, stop, idleness }
     }
@@ -82,6 +88,35 @@ impl Watcher {
         self.tasks.close();
         self.tasks.wait().await;
     }
+}
+
+/// Keeps the book until it is stopped; after a panic with an empty book and the configuration in force.
+async fn keep(mut keeper: Keeper, mut inbox: mpsc::UnboundedReceiver<Command>, stop: CancellationToken) {
+    const PAUSE: Duration = Duration::from_millis(500);
+    while let Err(why) = caught(keeper.run(&mut inbox)).await {
+        tracing::error!(why, "keeping the book of servers failed; it begins anew");
+        keeper = keeper.anew();
+        tokio::select! {
+            () = stop.cancelled() => break,
+            () = tokio::time::sleep(PAUSE) => {}
+        }
+    }
+}
+
+/// What a future comes to, or the words of its panic. What it left half done must not be used again.
+async fn caught<T>(future: impl Future<Output = T>) -> Result<T, String> {
+    let mut future = std::pin::pin!(future);
+    std::future::poll_fn(move |context| {
+        match std::panic::catch_unwind(AssertUnwindSafe(|| future.as_mut().poll(context))) {
+            Ok(poll) => poll.map(Ok),
+            Err(panic) => {
+                let words = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
+                let words = words.or_else(|| panic.downcast_ref::<String>().cloned());
+                Poll::Ready(Err(words.unwrap_or_else(|| "a panic without words".to_owned())))
+            }
+        }
+    })
+    .await
 }
 
 impl Drop for Watcher {

@@ -105,7 +105,7 @@ fn words(matcher: &Matcher) -> String {
 }
 
 /// Host names compare without case; `*` stands for any run of characters.
-fn matches_pattern(pattern: &str, name: &str) -> bool {
+pub(crate) fn matches_pattern(pattern: &str, name: &str) -> bool {
     let (pattern, name) = (pattern.to_ascii_lowercase(), name.to_ascii_lowercase());
     let mut parts = pattern.split('*');
     let first = parts.next().unwrap_or_default();

@@ -37,6 +37,7 @@ pub fn admin_clashes(admin: SocketAddr, listener: &Listener) -> Option<String> {
 /// Looks at everything that needs more than one value to be wrong.
 pub(super) fn find(draft: &Draft, ledger: &mut Ledger<'_>) {
     deadlines(draft, ledger);
+    lag_limit(draft, ledger);
     zones(draft, ledger);
     unreachable_members(draft, ledger);
     servers(draft, ledger);
@@ -52,6 +53,24 @@ fn deadlines(draft: &Draft, ledger: &mut Ledger<'_>) {
         let wrong = format!("one attempt may take {attempt}, longer than the whole connect ({connect})");
         let right = format!("attempt_deadline must be at most connect_deadline = \"{connect}\"");
         ledger.add(&draft.attempt_deadline.span, wrong, right);
+    }
+}
+
+/// Without a heartbeat lag is known between two bounds, an interval apart under steady writes (and twice that while a round is
+/// late). A limit inside these bounds would shut out replicas that are not behind at all.
+fn lag_limit(draft: &Draft, ledger: &mut Ledger<'_>) {
+    let (limit, interval) = (draft.max_lag.value, draft.fleet.interval);
+    if limit < interval * 2 {
+        let wrong = format!(
+            "max_lag = {} is finer than lag can be measured by asking every {}",
+            duration_text(limit),
+            duration_text(interval)
+        );
+        let mut right = format!("write max_lag = \"{}\" or more", duration_text(interval * 2));
+        if limit / 2 >= std::time::Duration::from_millis(50) {
+            right += &format!(", or interval = \"{}\" or less", duration_text(limit / 2));
+        }
+        ledger.add(&draft.max_lag.span, wrong, right);
     }
 }
 

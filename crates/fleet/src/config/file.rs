@@ -65,6 +65,7 @@ pub(super) struct Draft {
     pub(super) maps: Vec<Placed<(Address, Address)>>,
     pub(super) router: RouterConfig,
     pub(super) attempt_deadline: Placed<Duration>,
+    pub(super) max_lag: Placed<Duration>,
     pub(super) listeners: Vec<Placed<Listener>>,
     pub(super) admin: Option<Placed<Admin>>,
     pub(super) objectives: Vec<Objective>,
@@ -99,7 +100,7 @@ fn read(whole: &mut Section<'_, '_>, ledger: &mut Ledger<'_>) -> Draft {
     let (zones, members) = zones(whole, ledger);
     let servers = servers(whole, ledger);
     let maps = maps(whole, ledger);
-    let (router, own_zone, attempt_deadline) = router(whole, ledger);
+    let (router, own_zone, attempt_deadline, max_lag) = router(whole, ledger);
     fleet.own_zone = own_zone;
     let listeners = listeners(whole, ledger);
     let admin = admin(whole, ledger);
@@ -114,6 +115,7 @@ fn read(whole: &mut Section<'_, '_>, ledger: &mut Ledger<'_>) -> Draft {
         maps,
         router,
         attempt_deadline,
+        max_lag,
         listeners,
         admin,
         objectives,
@@ -139,6 +141,9 @@ fn fleet(whole: &mut Section<'_, '_>, ledger: &mut Ledger<'_>) -> FleetConfig {
     let read = FleetConfig {
         seeds: seeds.into_iter().flatten().map(|seed| seed.value).collect(),
         discover: section.flag("discover", ledger).map_or(default.discover, |v| v.value),
+        discover_within: section
+            .texts("discover_within", ledger, value::net_or_name)
+            .map(|list| list.into_iter().map(|v| v.value).collect()),
         interval: section
             .duration("interval", ledger, Duration::from_millis(50))
             .map_or(default.interval, |v| v.value),
@@ -247,7 +252,9 @@ fn maps(whole: &mut Section<'_, '_>, ledger: &mut Ledger<'_>) -> Vec<Placed<(Add
     maps
 }
 
-fn router(whole: &mut Section<'_, '_>, ledger: &mut Ledger<'_>) -> (RouterConfig, OwnZone, Placed<Duration>) {
+type Router = (RouterConfig, OwnZone, Placed<Duration>, Placed<Duration>);
+
+fn router(whole: &mut Section<'_, '_>, ledger: &mut Ledger<'_>) -> Router {
     let default = RouterConfig::default();
     let mut section = whole.section("router", ledger);
     let own_zone = section.plain("zone", ledger).map_or(OwnZone::Auto, |v| match v.value.as_str() {
@@ -262,9 +269,12 @@ fn router(whole: &mut Section<'_, '_>, ledger: &mut Ledger<'_>) -> (RouterConfig
         let within = connect.as_ref().map_or(default.connect_deadline, |v| v.value);
         Placed { value: default.attempt_deadline.min(within), span: section.place_of("connect_deadline") }
     });
+    let max_lag = section.duration("max_lag", ledger, MOMENT);
+    let max_lag =
+        max_lag.unwrap_or_else(|| Placed { value: default.max_lag, span: section.place_of("max_lag") });
     let router = RouterConfig {
         slack: section.number("slack", ledger, (0.0, 10.0)).map_or(default.slack, |v| v.value),
-        max_lag: section.duration("max_lag", ledger, MOMENT).map_or(default.max_lag, |v| v.value),
+        max_lag: max_lag.value,
         warm_up: section.duration("warm_up", ledger, Duration::ZERO).map_or(default.warm_up, |v| v.value),
         attempt_deadline: attempt.value,
         connect_deadline: connect.map_or(default.connect_deadline, |v| v.value),
@@ -289,7 +299,7 @@ fn router(whole: &mut Section<'_, '_>, ledger: &mut Ledger<'_>) -> (RouterConfig
             .map_or(default.zero_hop_keep, |v| v.value),
     };
     section.finish(ledger);
-    (router, own_zone, attempt)
+    (router, own_zone, attempt, max_lag)
 }
 
 fn replace(router: &mut Section<'_, '_>, default: Replace, ledger: &mut Ledger<'_>) -> Replace {

@@ -103,6 +103,17 @@ pub(super) fn matcher(text: &str) -> Result<Matcher, Refusal> {
     Ok(Matcher::Name(text.to_owned()))
 }
 
+/// The same without labels, for hosts that nothing is known of but their address: `10.0.0.0/8`, `*.db.internal`.
+pub(super) fn net_or_name(text: &str) -> Result<Matcher, Refusal> {
+    match matcher(text) {
+        Ok(Matcher::Label(..)) => Err((
+            format!("'{text}' is a label, and a server that is not known yet has none"),
+            "write an address block (10.0.0.0/8) or a host name (*.db.internal)".to_owned(),
+        )),
+        other => other,
+    }
+}
+
 /// An address that is dialled: a host name is welcome, nonsense in it is not.
 pub(super) fn address(text: &str) -> Result<Address, Refusal> {
     let address: Address = text.parse().map_err(|error: crate::AddressError| split(&error.to_string()))?;

@@ -50,6 +50,7 @@ impl Graph {
         seen[at].facts.as_ref().is_some_and(|facts| {
             facts.switches.writable()
                 && facts.managed_writer != Some(false)
+                && (!facts.channels_denied || self.followers(seen, at) > 0)
                 && (self.is_top(at) || self.is_promoted(seen, at))
         })
     }

@@ -221,3 +221,28 @@ fn in_a_managed_cluster_the_cluster_names_the_writer() {
     assert_eq!(roles(&fleet), (vec![Primary, Replica, Replica], Some("a".into())));
     assert_eq!(judge(&fleet).0[1].replication, Replication::Managed);
 }
+
+#[test]
+fn a_server_that_may_not_say_whether_it_replicates_is_no_primary_unless_others_follow_it() {
+    let refused = |name: &str| {
+        with(writable(name), |f| {
+            f.channels_unknown = Some("its replication could not be asked: GRANT SLAVE MONITOR".to_owned());
+            f.channels_denied = true;
+        })
+    };
+    let alone = [refused("a")];
+    assert_eq!(roles(&alone), (vec![Unknown], None));
+    assert!(why_unknown(&alone).contains("GRANT SLAVE MONITOR"), "{}", why_unknown(&alone));
+    assert!(judge(&alone).0[0].because.contains("GRANT SLAVE MONITOR"));
+    assert_eq!(roles(&[refused("a"), replica("b", 0)]).1, Some("a".into()), "b says whom it follows");
+    assert_eq!(roles(&[refused("a"), writable("b")]), (vec![Unknown, Primary], Some("b".into())));
+}
+
+#[test]
+fn a_replica_whose_source_died_says_which_and_where_it_stands() {
+    let lost = with(replica("c", 1), |f| f.stands_at = Some("0-1-77".to_owned()));
+    let fleet = [writable("a"), silent(replica("b", 0)), lost];
+    let expected = "replicates from b, itself a replica, which does not answer (no answer within 1000 ms); \
+                    it has applied up to 0-1-77";
+    assert_eq!(judge(&fleet).0[2].because, expected);
+}

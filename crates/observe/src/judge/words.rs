@@ -39,6 +39,9 @@ pub(super) fn because(
         Role::Stray => {
             format!("is read-only ({switch}) and replicates from nobody, so its data stands still")
         }
+        Role::Unknown if facts.channels_denied && facts.switches.writable() => {
+            format!("takes writes, but {}", facts.channels_unknown.as_deref().unwrap_or_default())
+        }
         Role::Unknown if facts.switches.writable() => "takes writes, but so may another server".to_owned(),
         Role::Unknown if facts.channels_unknown.is_some() => {
             format!("is read-only ({switch}), and {}", facts.channels_unknown.as_deref().unwrap_or_default())
@@ -64,7 +67,13 @@ fn replica(seen: &[Seen], facts: &Facts, source: Option<&str>) -> String {
         .is_some_and(|f| !f.channels.is_empty() && !f.switches.writable());
     let itself = if of_replica { ", itself a replica" } else { "" };
     let open = if facts.switches.writable() { "; it takes writes too: set read_only=1 on it" } else { "" };
-    format!("replicates from {source}{itself}{open}")
+    let lost = seen.iter().find(|s| s.name.as_str() == source).filter(|s| !s.fresh && !s.trouble.is_empty());
+    let lost = lost.map_or_else(String::new, |lost| {
+        let stands =
+            facts.stands_at.as_ref().map_or_else(String::new, |at| format!("; it has applied up to {at}"));
+        format!(", which does not answer ({}){stands}", lost.trouble)
+    });
+    format!("replicates from {source}{itself}{lost}{open}")
 }
 
 /// Why a replication thread does not run.
@@ -110,6 +119,11 @@ pub(super) fn nobody(seen: &[Seen], graph: &Graph, silent: &[usize]) -> String {
         .filter_map(|&at| {
             let facts = seen[at].facts.as_ref()?;
             match facts.channels.first() {
+                None if facts.channels_denied && facts.switches.writable() => Some(format!(
+                    "{} takes writes, but {}",
+                    seen[at].name,
+                    facts.channels_unknown.as_deref().unwrap_or_default()
+                )),
                 None => Some(format!("{} is read-only ({})", seen[at].name, facts.switches.words())),
                 Some(channel) => {
                     Some(format!("{} replicates from {}, which is not known", seen[at].name, channel.source))
@@ -124,6 +138,8 @@ pub(super) fn nobody(seen: &[Seen], graph: &Graph, silent: &[usize]) -> String {
     let why = [tops, unseen].concat();
     if why.is_empty() {
         "no server that answers takes writes".to_owned()
+    } else if fresh.iter().any(|&at| seen[at].facts.as_ref().is_some_and(|f| f.channels_denied)) {
+        format!("who takes writes cannot be told: {}", why.join("; "))
     } else {
         format!("nobody takes writes: {}", why.join("; "))
     }

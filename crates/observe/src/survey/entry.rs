@@ -4,9 +4,12 @@ use crate::answer::{Answer, Counters, Runs};
 use crate::ask::AskError;
 use crate::zone::{self, Host};
 use fleet::config::FleetConfig;
-use fleet::{Address, Load, ServerName, State};
+use fleet::{Address, Load, Newcomer, ServerName, State};
 use std::collections::HashSet;
 use std::time::Instant;
+
+/// A discovered server is picked only after so many answers in a row that agree on who it is and what it does.
+pub(crate) const AGREEING: u32 = 3;
 
 /// What a server is called inside this crate; never used twice.
 pub(crate) type ServerId = u32;
@@ -33,6 +36,10 @@ pub(crate) struct Entry {
     pub(crate) told_at: Instant,
     /// What is odd about its address, in words.
     pub(crate) remark: Option<String>,
+    /// Found in the cloud's own table, at an address made of one that the operator wrote.
+    pub(crate) by_the_cloud: bool,
+    /// Answers in a row that agree with each other, up to [`AGREEING`].
+    agreeing: u32,
     pub(crate) statements_per_second: f64,
 }
 
@@ -70,6 +77,8 @@ impl Entry {
             back_since: None,
             told_at: now,
             remark: None,
+            by_the_cloud: false,
+            agreeing: 0,
             statements_per_second: 0.0,
         }
     }
@@ -109,6 +118,11 @@ impl Entry {
         if let (Some(before), Some(after)) = (self.answer.as_ref().and_then(|a| a.load), answer.load) {
             self.count(before, after);
         }
+        let agrees = self.answer.as_ref().is_some_and(|before| agree(before, &answer));
+        // Once accepted it stays so: what changes later (a promotion, another source) is what the judge is for.
+        if self.agreeing < AGREEING {
+            self.agreeing = if agrees { self.agreeing + 1 } else { 1 };
+        }
         self.failures = 0;
         self.state = State::Answering;
         self.answered_at = Some(now);
@@ -118,13 +132,17 @@ impl Entry {
     /// It gave no answer, or an error.
     pub(super) fn fail(&mut self, error: &AskError) {
         if self.failures == 0 {
-            tracing::info!(server = %self.name, %error, "does not answer");
+            // The router's log has the line for people: it knows what follows from it.
+            tracing::debug!(server = %self.name, %error, "does not answer");
+        }
+        if self.agreeing < AGREEING {
+            self.agreeing = 0;
         }
         self.failures = self.failures.saturating_add(1);
         self.back_since = None;
         self.statements_per_second = 0.0;
         self.state = match error {
-            AskError::Silent { .. } => State::Silent { why: error.to_string() },
+            AskError::Silent { .. } | AskError::Overdue { .. } => State::Silent { why: error.to_string() },
             _ => State::Failing { why: with_remedy(error) },
         };
     }
@@ -139,6 +157,7 @@ impl Entry {
         tracing::info!(server = %self.name, address = %self.reach, "another server answers at this address");
         self.remark = Some(format!("{}: another server answers at {} than before", self.name, self.reach));
         self.answer = None;
+        self.agreeing = 0;
         self.statements_per_second = 0.0;
         self.failures = self.failures.max(1);
     }
@@ -149,6 +168,12 @@ impl Entry {
         self.remark =
             Some(format!("{} does not answer at {} any more, but at {reach}", self.name, self.reach));
         self.reach = reach;
+    }
+
+    /// Set while it has not answered often enough to be picked; a seed need not prove itself.
+    pub(crate) fn newcomer(&self) -> Option<Newcomer> {
+        let new = self.origin != Origin::Seed && self.agreeing < AGREEING;
+        new.then_some(Newcomer { agreeing: self.agreeing, wanted: AGREEING })
     }
 
     fn count(&mut self, before: Counters, after: Counters) {
@@ -175,6 +200,15 @@ impl Entry {
             statements_per_second: self.statements_per_second,
         }
     }
+}
+
+/// Whether two answers tell of the same server in the same place of the fleet.
+fn agree(before: &Answer, after: &Answer) -> bool {
+    let sources = |a: &Answer| a.channels.list().iter().map(|c| c.source.clone()).collect::<Vec<_>>();
+    before.identity.key == after.identity.key
+        && before.product == after.product
+        && before.switches.writable() == after.switches.writable()
+        && sources(before) == sources(after)
 }
 
 /// An error with what mends it, where we know.

@@ -3,8 +3,15 @@
 use super::*;
 use crate::answer::{Channels, Identity, Runs, Switches, Told};
 use fleet::Role;
+use fleet::config::Matcher;
 
+/// These tests are about what is found, not about where it may be: discovery may go to 10.0.0.0/8 and any name.
 fn config(seeds: &[&str]) -> FleetConfig {
+    let within = vec![Matcher::Net("10.0.0.0/8".parse().unwrap()), Matcher::Name("*".to_owned())];
+    FleetConfig { discover_within: Some(within), ..by_seeds(seeds) }
+}
+
+fn by_seeds(seeds: &[&str]) -> FleetConfig {
     FleetConfig { seeds: seeds.iter().map(|s| s.parse().unwrap()).collect(), ..FleetConfig::default() }
 }
 
@@ -156,7 +163,10 @@ fn another_server_behind_the_same_address_is_noticed() {
 
 #[test]
 fn a_guess_is_shown_only_once_it_answers_and_given_up_soon() {
-    let (mut book, now) = book(&["a"]);
+    let now = Instant::now();
+    let mut config = config(&["a"]);
+    config.credentials.tls.mode = TlsMode::VerifyCa;
+    let mut book = Book::new(config, now);
     let told = || telling(answer("A", Instant::now()), &["10.0.0.7:3306"], true);
     book.take(0, Ok(told()), now);
     assert!(!book.entries[&1].is_shown());
@@ -312,4 +322,126 @@ fn lag_through_files_adds_up_along_the_chain() {
     assert_eq!(lag("b:3306").source, fleet::LagSource::FileSamples);
     assert_eq!((lag("b:3306").at_least, lag("b:3306").at_most()), (at(510) - now, at(1010) - now));
     assert_eq!((lag("c:3306").at_least, lag("c:3306").at_most()), (at(510) - now, at(1020) - now));
+}
+
+#[test]
+fn an_address_outside_the_seeds_networks_and_domains_is_not_followed_and_is_named() {
+    let now = Instant::now();
+    let mut book = Book::new(by_seeds(&["10.1.0.1"]), now);
+    let mut told = telling(answer("A", now), &["10.2.0.2", "198.51.100.7", "evil.example"], false);
+    told.told.push(Told { address: "10.1.0.9".parse().ok(), port: 3306, server_id: 0, guessed: true });
+    book.take(0, Ok(told), now);
+    assert_eq!(names(&book), ["10.1.0.1:3306", "10.2.0.2:3306", "evil.example:3306"]);
+    let refused: Vec<String> = book.not_followed().collect();
+    assert_eq!(refused.len(), 2, "{refused:?}");
+    let why = "198.51.100.7:3306 is not followed: 10.1.0.1:3306 names it, and it lies outside 10.0.0.0/8";
+    assert!(refused.iter().any(|line| line.starts_with(why)), "{refused:?}");
+    assert!(refused.iter().any(|line| line.starts_with("10.1.0.9:3306") && line.contains("report_host")));
+    // A name says nothing: where it leads is looked at before each login.
+    let evil = &book.entries[&id_of(&book, "evil.example:3306")];
+    assert!(book.must_lead_into(evil).is_some_and(|within| !within.contains([198, 51, 100, 7].into())));
+    assert!(book.must_lead_into(&book.entries[&0]).is_none());
+    let snapshot = crate::view::View::default().snapshot(&book, now);
+    assert!(snapshot.remarks.iter().any(|r| r.contains("198.51.100.7:3306 is not followed")));
+    let later = now + NOT_FOLLOWED_FOR * 2;
+    book.take(0, Ok(answer("A", later)), later);
+    assert_eq!(book.not_followed().count(), 0, "nobody names them any more");
+}
+
+#[test]
+fn a_guessed_address_of_a_server_that_is_known_by_name_is_no_news() {
+    let now = Instant::now();
+    let mut book = Book::new(by_seeds(&["a.internal", "b.internal"]), now);
+    let reached = Answer { peer: Some([10, 0, 0, 2].into()), ..replicating(answer("B", now), "a.internal") };
+    book.take(1, Ok(reached), now);
+    book.take(0, Ok(telling(answer("A", now), &["10.0.0.2"], true)), now);
+    assert_eq!((book.entries.len(), book.not_followed().count()), (2, 0));
+}
+
+#[test]
+fn a_server_that_leads_out_by_its_own_words_is_still_reached_where_it_answers() {
+    let now = Instant::now();
+    let mut book = Book::new(by_seeds(&["10.0.0.1"]), now);
+    book.take(0, Ok(telling(answer("A", now), &["10.0.0.2"], false)), now);
+    let mut lies = answer("B", now);
+    lies.identity.reports = Some(Address::tcp("evil.h4.eu-1.rds.amazonaws.com", 3306));
+    book.take(1, Ok(lies), now);
+    for _ in 0..TRY_OTHER_ADDRESS * 3 {
+        book.take(1, Err(refused()), now);
+    }
+    assert_eq!(book.entries[&1].reach.to_string(), "10.0.0.2:3306");
+}
+
+#[test]
+fn a_discovered_server_is_a_newcomer_until_its_answers_have_agreed() {
+    let (mut book, now) = book(&["a"]);
+    book.take(0, Ok(telling(answer("A", now), &["b"], false)), now);
+    let left = |book: &Book, id: u32| book.entries[&id].newcomer().map(|n| n.agreeing);
+    assert_eq!(left(&book, 0), None, "the operator named it");
+    let look = |book: &mut Book, source: &str| {
+        book.take(1, Ok(replicating(answer("B", now), source)), now);
+        left(book, 1)
+    };
+    assert_eq!(left(&book, 1), Some(0));
+    assert_eq!((look(&mut book, "a"), look(&mut book, "a")), (Some(1), Some(2)));
+    assert_eq!(look(&mut book, "elsewhere"), Some(1), "it contradicts itself");
+    book.take(1, Err(refused()), now);
+    assert_eq!((look(&mut book, "a"), look(&mut book, "a"), look(&mut book, "a")), (Some(1), Some(2), None));
+    assert_eq!(look(&mut book, "elsewhere"), None, "what changes from here on is judged");
+}
+
+#[test]
+fn an_answer_that_is_too_old_is_silence_for_roles_lag_and_state() {
+    let (mut book, now) = book(&["a", "b"]);
+    let mut view = crate::view::View::default();
+    let at = |ms: u64| now + Duration::from_millis(ms);
+    let gtid = |key: &str, ms: u64, text: &str| {
+        let position = Some(fleet::Position::Domains(text.parse().unwrap()));
+        Answer { written: position.clone(), applied: position, ..answer(key, at(ms)) }
+    };
+    book.take(0, Ok(gtid("A", 0, "0-1-5")), at(0));
+    book.take(1, Ok(replicating(gtid("B", 10, "0-1-5"), "a")), at(10));
+    let lag = |view: &mut crate::view::View, book: &Book, ms: u64| {
+        let b = view.snapshot(book, at(ms)).server(&ServerName::new("b:3306")).unwrap().clone();
+        (b.state.clone(), b.lag.map(|lag| lag.at_least), b.last_lag.map(|(_, when)| when), b.seconds_behind)
+    };
+    assert_eq!(lag(&mut view, &book, 20), (State::Answering, Some(Duration::ZERO), Some(at(20)), Some(0)));
+    // a goes on answering; what asks b is stuck. 3 x (500 ms + 1 s) later its answer counts no more.
+    for ms in [1000, 4000, 5000] {
+        book.take(0, Ok(gtid("A", ms, &format!("0-1-{ms}"))), at(ms));
+    }
+    assert!(book.overdue(at(4510)).is_empty());
+    assert_eq!(book.overdue(at(4511)), [1]);
+    assert!(book.overdue(at(4512)).is_empty(), "said once");
+    let silent = State::Silent { why: "its last answer is 4.5 s old".to_owned() };
+    assert_eq!(lag(&mut view, &book, 5000), (silent, None, Some(at(20)), None));
+    // The primary's, too: nobody is sent writes on an old answer.
+    assert_eq!(book.overdue(at(9501)), [0]);
+    assert!(view.snapshot(&book, at(9501)).primary().is_none());
+}
+
+#[test]
+fn lag_through_files_is_not_known_while_the_replica_between_is_silent() {
+    let (mut book, now) = book(&["a", "b", "c"]);
+    let mut view = crate::view::View::default();
+    let at_file = |mut answer: Answer, written: u64, executed: Option<u64>| {
+        answer.written = Some(fleet::Position::File(fleet::FilePosition::new("bin.000001", written)));
+        if let (Channels::Known(channels), Some(executed)) = (&mut answer.channels, executed) {
+            channels[0].executed = Some(fleet::FilePosition::new("bin.000001", executed));
+            channels[0].seconds_behind = None;
+        }
+        answer
+    };
+    book.take(0, Ok(at_file(answer("A", now), 100, None)), now);
+    book.take(1, Ok(at_file(replicating(answer("B", now), "a"), 40, Some(100))), now);
+    book.take(2, Ok(at_file(replicating(answer("C", now), "b"), 7, Some(40))), now);
+    let c = |view: &mut crate::view::View, book: &Book| {
+        view.snapshot(book, now).server(&ServerName::new("c:3306")).unwrap().clone()
+    };
+    assert!(c(&mut view, &book).lag.is_some());
+    book.take(1, Err(refused()), now);
+    let lost = c(&mut view, &book);
+    assert_eq!(lost.lag, None);
+    let words = "replicates from b:3306, itself a replica, which does not answer (connection refused)";
+    assert!(lost.because.starts_with(words), "{}", lost.because);
 }

@@ -77,7 +77,23 @@ impl Keeper {
         (keeper, receiver, rounds_receiver)
     }
 
-    pub(super) async fn run(mut self, mut inbox: mpsc::UnboundedReceiver<Command>) {
+    /// An empty book with the configuration and the readers of this one.
+    pub(super) fn anew(&self) -> Self {
+        Self {
+            book: Book::new(self.book.config.clone(), Instant::now()),
+            view: View::after(self.view.round()),
+            visiting: HashMap::new(),
+            metadata: self.metadata,
+            metadata_asked: false,
+            commands: self.commands.clone(),
+            snapshots: self.snapshots.clone(),
+            rounds: self.rounds.clone(),
+            tasks: self.tasks.clone(),
+            stop: self.stop.clone(),
+        }
+    }
+
+    pub(super) async fn run(&mut self, inbox: &mut mpsc::UnboundedReceiver<Command>) {
         let stop = self.stop.clone();
         self.send_visitors();
         // What came in is published at once, unless publishing (a large fleet) would take more than its share of time.
@@ -93,11 +109,11 @@ impl Keeper {
                     while let Ok(command) = inbox.try_recv() {
                         self.take(command);
                     }
-                    self.send_visitors();
                     due = Some(earliest);
                 }
                 () = tokio::time::sleep_until(next) => {}
             }
+            self.look_after_visitors();
             let now = tokio::time::Instant::now();
             if now >= due.unwrap_or(next) {
                 self.publish();
@@ -128,6 +144,17 @@ impl Keeper {
         }
     }
 
+    /// Ends visitors that are stuck, lets go of those that have ended, and starts those that are missing.
+    fn look_after_visitors(&mut self) {
+        for id in self.book.overdue(Instant::now()) {
+            if let (Some(entry), Some(_)) = (self.book.entries.get(&id), self.visiting.remove(&id)) {
+                tracing::warn!(server = %entry.name, "whatever asks it is stuck; another one begins");
+            }
+        }
+        self.visiting.retain(|_, visiting| !visiting.has_ended());
+        self.send_visitors();
+    }
+
     /// Starts a task for every server that has none, ends those of servers that are gone, and starts anew those whose
     /// address or account changed.
     fn send_visitors(&mut self) {
@@ -139,8 +166,9 @@ impl Keeper {
         for (id, entry) in entries {
             if !self.visiting.contains_key(id) {
                 let (stop, tell) = (self.stop.child_token(), self.commands.clone());
-                let (visiting, task) = Visiting::start(entry, how.clone(), tell, stop);
-                self.tasks.spawn(task);
+                let inside = self.book.must_lead_into(entry);
+                let (mut visiting, task) = Visiting::start(entry, how.clone(), inside, tell, stop);
+                visiting.task = Some(self.tasks.spawn(task).abort_handle());
                 self.visiting.insert(*id, visiting);
             }
         }

@@ -1,13 +1,21 @@
 //! The task that asks one server: ask, tell the keeper, wait, ask again.
+//!
+//! The driver reads what a server sends, and a server may be odd or hostile. So a look that panics, or that does not end, is
+//! a failed look and no more: the server is told to be failing, and is asked anew by a fresh visitor.
 
+use super::caught;
 use super::keeper::Command;
-use crate::survey::{Entry, ServerId};
+use crate::answer::Answer;
+use crate::ask::AskError;
+use crate::survey::{AGREEING, Entry, Origin, ServerId};
 use crate::visit::Visitor;
+use crate::within::Within;
 use fleet::Address;
 use fleet::config::{Credentials, FleetConfig};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{Notify, mpsc};
+use tokio::task::AbortHandle;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
@@ -15,6 +23,8 @@ use tokio_util::sync::CancellationToken;
 const BREATH: Duration = Duration::from_millis(50);
 /// A suspicion is followed up with a new connection, the way the suspecting client came, but not more often than this.
 const NEW_CONNECTION_EVERY: Duration = Duration::from_secs(1);
+/// The interval of the first answers of a server that was discovered, unless the configured one is shorter.
+const HASTE: Duration = Duration::from_millis(100);
 /// A server that does not answer is tried again after this long at the latest (or after an interval, if longer).
 const LONGEST_PAUSE: Duration = Duration::from_secs(2);
 
@@ -24,6 +34,8 @@ pub(super) struct Visiting {
     pub(super) how: How,
     poke: Arc<Notify>,
     stop: CancellationToken,
+    /// Set once it is spawned: whether it still runs.
+    pub(super) task: Option<AbortHandle>,
 }
 
 /// What of the configuration a visiting task depends on.
@@ -31,12 +43,19 @@ pub(super) struct Visiting {
 pub(super) struct How {
     interval: Duration,
     deadline: Duration,
+    /// A look that takes longer than an answer holds has failed.
+    longest: Duration,
     who: Credentials,
 }
 
 impl How {
     pub(super) fn of(config: &FleetConfig) -> Self {
-        Self { interval: config.interval, deadline: config.deadline, who: config.credentials.clone() }
+        Self {
+            interval: config.interval,
+            deadline: config.deadline,
+            longest: config.answer_holds(),
+            who: config.credentials.clone(),
+        }
     }
 }
 
@@ -45,14 +64,25 @@ impl Visiting {
     pub(super) fn start(
         entry: &Entry,
         how: How,
+        inside: Option<Within>,
         tell: mpsc::UnboundedSender<Command>,
         stop: CancellationToken,
     ) -> (Self, impl Future<Output = ()> + Send + use<>) {
         let poke = Arc::new(Notify::new());
         let (id, reach) = (entry.id, entry.reach.clone());
-        let visitor = Visitor::new(entry.called.clone(), reach.clone(), how.who.clone(), how.deadline);
-        let task = visit_until(id, visitor, how.interval, poke.clone(), tell, stop.clone());
-        (Self { reach, how, poke, stop }, task)
+        let (called, to, who, deadline) =
+            (entry.called.clone(), reach.clone(), how.who.clone(), how.deadline);
+        let visitor = move || Visitor::new(called.clone(), to.clone(), who.clone(), deadline, inside.clone());
+        // One that was discovered must agree with itself a few times before it is picked: no reason to wait for that.
+        let hasty = if entry.origin == Origin::Seed { 0 } else { AGREEING };
+        let pace = Pace { interval: how.interval, longest: how.longest, hasty };
+        let task = visit_until(id, visitor, pace, poke.clone(), tell, stop.clone());
+        (Self { reach, how, poke, stop, task: None }, task)
+    }
+
+    /// Whether its task is over although nobody stopped it.
+    pub(super) fn has_ended(&self) -> bool {
+        self.task.as_ref().is_some_and(AbortHandle::is_finished)
     }
 
     /// Asks now.
@@ -67,26 +97,45 @@ impl Drop for Visiting {
     }
 }
 
+/// How often, and how long a look may take.
+struct Pace {
+    interval: Duration,
+    longest: Duration,
+    /// So many first answers are asked for at a shorter interval.
+    hasty: u32,
+}
+
 async fn visit_until(
     id: ServerId,
-    mut visitor: Visitor,
-    interval: Duration,
+    visitor: impl Fn() -> Visitor,
+    pace: Pace,
     poke: Arc<Notify>,
     tell: mpsc::UnboundedSender<Command>,
     stop: CancellationToken,
 ) {
-    let mut failures = 0u32;
+    let (mut failures, mut answers) = (0u32, 0u32);
     let mut last_new = None;
+    let mut asks = visitor();
     loop {
         let start = Instant::now();
         let outcome = tokio::select! {
             () = stop.cancelled() => break,
-            outcome = visitor.visit() => outcome,
+            outcome = bounded(asks.visit(), pace.longest) => outcome,
         };
-        failures = if outcome.is_ok() { 0 } else { failures.saturating_add(1) };
+        match &outcome {
+            Ok(_) => (failures, answers) = (0, answers.saturating_add(1)),
+            Err(error) => {
+                failures = failures.saturating_add(1);
+                // In which state the old one was left, nobody knows.
+                if matches!(error, AskError::Panicked { .. } | AskError::Overdue { .. }) {
+                    asks = visitor();
+                }
+            }
+        }
         if tell.send(Command::Visited { id, outcome: Box::new(outcome) }).is_err() {
             break;
         }
+        let interval = if answers < pace.hasty { pace.interval.min(HASTE) } else { pace.interval };
         let pause = pause(interval, failures).saturating_sub(start.elapsed()).max(BREATH);
         tokio::select! {
             () = stop.cancelled() => break,
@@ -95,12 +144,24 @@ async fn visit_until(
                 tokio::time::sleep(BREATH).await;
                 if last_new.is_none_or(|at: Instant| at.elapsed() >= NEW_CONNECTION_EVERY) {
                     last_new = Some(Instant::now());
-                    visitor.close();
+                    asks.close();
                 }
             }
         }
     }
-    visitor.close();
+    asks.close();
+}
+
+/// A look that panics or outlasts `longest` is a failed one.
+async fn bounded(
+    look: impl Future<Output = Result<Answer, AskError>>,
+    longest: Duration,
+) -> Result<Answer, AskError> {
+    match tokio::time::timeout(longest, caught(look)).await {
+        Ok(Ok(outcome)) => outcome,
+        Ok(Err(why)) => Err(AskError::Panicked { why }),
+        Err(_) => Err(AskError::Overdue { age: longest }),
+    }
 }
 
 /// Twice as long with every failure, up to the longest pause.
@@ -119,5 +180,15 @@ mod tests {
         let pauses: Vec<u128> = (0..6).map(|failures| pause(half, failures).as_millis()).collect();
         assert_eq!(pauses, [500, 500, 1000, 2000, 2000, 2000]);
         assert_eq!(pause(Duration::from_secs(10), 9), Duration::from_secs(10));
+    }
+
+    #[tokio::test]
+    async fn a_look_that_panics_or_never_ends_is_a_failed_one() {
+        let longest = Duration::from_millis(20);
+        let panics = async { panic!("a server sent nonsense") };
+        let why = "a server sent nonsense".to_owned();
+        assert_eq!(bounded(panics, longest).await.unwrap_err(), AskError::Panicked { why });
+        let hangs = std::future::pending();
+        assert_eq!(bounded(hangs, longest).await.unwrap_err(), AskError::Overdue { age: longest });
     }
 }

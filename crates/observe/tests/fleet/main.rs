@@ -6,6 +6,7 @@
 mod certificate;
 mod cloud;
 mod demand;
+mod hostile;
 mod lag;
 mod privilege;
 mod roles;
