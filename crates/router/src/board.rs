@@ -1,7 +1,9 @@
 //! Board: what the threads of the data plane share: the view in force with the tallies of its servers, what our own
 //! side knows of servers, and the way to report a failure.
 
+use crate::event::{self, History, Picture};
 use crate::record::Recorder;
+use crate::steward::Leaving;
 use crate::suspect::Suspects;
 use crate::tally::Tally;
 use crate::tls::Secrecy;
@@ -13,7 +15,7 @@ use fleet::{ListenerRole, ServerName, Snapshot};
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Instant;
+use std::time::{Instant, SystemTime};
 use tokio::sync::watch;
 
 /// A view with the tallies of its servers, in the same order.
@@ -41,6 +43,10 @@ pub(crate) struct Board {
     pub(crate) held: AtomicUsize,
     /// TLS to the servers.
     pub(crate) secrecy: Secrecy,
+    /// Sessions that should leave and have not yet.
+    leaving: Mutex<Vec<Leaving>>,
+    /// What has changed.
+    history: Mutex<History>,
     /// The names that the threads' ledgers share.
     pub(crate) insight: Arc<insight::Shared>,
     /// Whether somebody records.
@@ -99,6 +105,8 @@ impl Board {
             threads,
             held: AtomicUsize::new(0),
             secrecy: Secrecy::default(),
+            leaving: Mutex::default(),
+            history: Mutex::default(),
             insight,
             recorder: Arc::default(),
             mirror: Arc::default(),
@@ -154,9 +162,14 @@ impl Board {
         let snapshot = known.snapshot.clone();
         known.suspects.review(&snapshot, now);
         let sight = known.sight(self.threads, now);
-        // Stored under the lock, so that of two renewals at once the later one stays.
+        let picture = Picture::of(&sight.view, self.secrecy.without());
+        // Stored under the lock, so that of two renewals at once the later one stays; noted under it, so that the events stand
+        // in their order. The log may block and comes after.
         self.sight.store(Arc::new(sight));
+        let events =
+            if snapshot.settled { self.history().note(picture, now, SystemTime::now()) } else { Vec::new() };
         drop(known);
+        event::log(&events);
         self.epoch.send_modify(|epoch| *epoch += 1);
     }
 
@@ -196,6 +209,20 @@ impl Board {
             name.clone()
         })
         .collect()
+    }
+
+    /// Sessions that should leave and have not yet, as the steward last found.
+    pub(crate) fn leaving(&self) -> Vec<Leaving> {
+        self.leaving.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    pub(crate) fn tell_leaving(&self, leaving: Vec<Leaving>) {
+        *self.leaving.lock().unwrap_or_else(PoisonError::into_inner) = leaving;
+    }
+
+    /// What has changed, and since when things are as they are.
+    pub(crate) fn history(&self) -> MutexGuard<'_, History> {
+        self.history.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Tallies of servers that are no longer in the fleet but still have sessions of ours.

@@ -5,7 +5,7 @@
 
 use crate::suspect::Suspect;
 use fleet::config::RouterConfig;
-use fleet::{Lag, Replication, Role, Server, State, Thread, WriterStatus};
+use fleet::{Lag, Newcomer, Replication, Role, Server, State, Thread, WriterStatus};
 use std::fmt;
 use std::time::{Duration, Instant};
 
@@ -46,6 +46,8 @@ pub enum Reason {
     },
     /// Was never asked.
     Unasked,
+    /// Was discovered and has not answered often enough yet.
+    Newcomer(Newcomer),
     /// Just failed one of our own sessions; waits for a newer answer.
     Suspected {
         /// What happened to that session.
@@ -121,6 +123,7 @@ impl Reason {
             Self::Silent { .. } => "silent",
             Self::Failing { .. } => "failing",
             Self::Unasked => "unasked",
+            Self::Newcomer(_) => "newcomer",
             Self::Suspected { .. } => "suspected",
             Self::Stray { .. } => "stray",
             Self::RoleUnknown { .. } => "role_unknown",
@@ -149,7 +152,7 @@ pub fn for_reads(server: &Server, own: Own<'_>, config: &RouterConfig, now: Inst
         _ if server.reserved.is_some() => unfit(server, own),
         Role::Primary => Some(Reason::IsPrimary),
         Role::Stray => Some(Reason::Stray { because: server.because.clone() }),
-        _ => unfit(server, own).or_else(|| unfit_replica(server, config.max_lag)),
+        _ => unfit(server, own).or_else(|| unfit_replica(server, server.lag, config.max_lag)),
     };
     match reason {
         Some(reason) => Verdict::Ineligible(reason),
@@ -186,8 +189,10 @@ pub fn in_the_last_resort(
         State::Silent { .. } => true,
         State::Failing { .. } | State::Unasked => false,
     };
+    // Of one that gives no answer the lag is not known; what it was last must do.
+    let lag = server.lag.or(server.last_lag.map(|(lag, _)| lag));
     let fit = match server.role {
-        Role::Replica => unfit_replica(server, config.max_lag).is_none(),
+        Role::Replica => unfit_replica(server, lag, config.max_lag).is_none(),
         Role::Primary => {
             config.reads_on_primary
                 && matches!(writer, WriterStatus::Known { server: primary } if *primary == server.name)
@@ -209,12 +214,15 @@ fn unfit(server: &Server, own: Own<'_>) -> Option<Reason> {
         State::Silent { why } => Some(Reason::Silent { why: why.clone() }),
         State::Failing { why } => Some(Reason::Failing { why: why.clone() }),
         State::Unasked => Some(Reason::Unasked),
-        State::Answering => own.suspect.map(|s| Reason::Suspected { why: s.why.clone() }),
+        State::Answering => match own.suspect {
+            Some(suspect) => Some(Reason::Suspected { why: suspect.why.clone() }),
+            None => server.newcomer.map(Reason::Newcomer),
+        },
     }
 }
 
 /// What rules a replica out for reads.
-fn unfit_replica(server: &Server, limit: Duration) -> Option<Reason> {
+fn unfit_replica(server: &Server, lag: Option<Lag>, limit: Duration) -> Option<Reason> {
     if server.role == Role::Unknown {
         return Some(Reason::RoleUnknown { because: server.because.clone() });
     }
@@ -223,7 +231,7 @@ fn unfit_replica(server: &Server, limit: Duration) -> Option<Reason> {
     if let Replication::Stopped { thread: Thread::Applier | Thread::Both, why } = &server.replication {
         return Some(Reason::Stopped { why: why.clone() });
     }
-    match server.lag {
+    match lag {
         Some(lag) if lag.at_most() > limit => Some(Reason::Behind { lag, limit }),
         Some(_) => None,
         None => Some(Reason::LagUnknown),
@@ -249,6 +257,9 @@ impl fmt::Display for Reason {
             Self::Silent { why } => write!(f, "silent: {why}"),
             Self::Failing { why } => write!(f, "failing: {why}"),
             Self::Unasked => f.write_str("not asked yet"),
+            Self::Newcomer(Newcomer { agreeing, wanted }) => {
+                write!(f, "discovered just now: {agreeing} of {wanted} agreeing answers")
+            }
             Self::Suspected { why } => {
                 write!(f, "just failed a session ({why}); waiting until it answers again")
             }
@@ -260,10 +271,10 @@ impl fmt::Display for Reason {
             Self::Stopped { why } => write!(f, "replication is stopped: {why}"),
             Self::Behind { lag, limit } => write!(
                 f,
-                "{:.1} s behind (by {}), the limit is {:.1} s",
-                lag.at_most().as_secs_f64(),
+                "{} behind (by {}), the limit is {}",
+                fleet::bounds(lag.at_least, lag.at_most()),
                 lag.source,
-                limit.as_secs_f64()
+                fleet::bounds(*limit, *limit)
             ),
             Self::LagUnknown => f.write_str("how far it is behind is not known"),
         }
@@ -305,6 +316,17 @@ mod tests {
             words(&replica(12_340), Own::default()),
             "12.3 s behind (by gtid samples), the limit is 10.0 s"
         );
+        let mut new = replica(0);
+        new.newcomer = Some(Newcomer { agreeing: 1, wanted: 3 });
+        assert_eq!(words(&new, Own::default()), "discovered just now: 1 of 3 agreeing answers");
+        let writer = WriterStatus::Known { server: new.name.clone() };
+        assert!(!for_writes(&new, Own::default(), &writer).is_eligible());
+        let mut between = replica(9_800);
+        between.lag.as_mut().unwrap().uncertainty = Duration::from_secs(4);
+        assert_eq!(
+            words(&between, Own::default()),
+            "9.8 to 13.8 s behind (by gtid samples), the limit is 10.0 s"
+        );
         let mut unknown = replica(0);
         unknown.lag = None;
         assert!(words(&unknown, Own::default()).contains("not known"));
@@ -328,6 +350,21 @@ mod tests {
         server.replication =
             Replication::Stopped { thread: Thread::Receiver, why: "primary is gone".to_owned() };
         assert_eq!(words(&server, Own::default()), "");
+    }
+
+    #[test]
+    fn a_silent_replica_is_a_last_resort_by_the_lag_it_had_when_it_last_answered() {
+        let mut server = replica(100);
+        server.state = State::Silent { why: "no answer".to_owned() };
+        let writer = WriterStatus::Unknown { why: "nobody".to_owned() };
+        let resort =
+            |server: &Server| in_the_last_resort(server, Own::default(), &RouterConfig::default(), &writer);
+        server.last_lag = server.lag.take().map(|lag| (lag, Instant::now()));
+        assert!(resort(&server));
+        server.last_lag.as_mut().unwrap().0.at_least = Duration::from_secs(99);
+        assert!(!resort(&server));
+        server.last_lag = None;
+        assert!(!resort(&server), "nobody knows what it has");
     }
 
     #[test]

@@ -10,6 +10,7 @@
 //! | which share of a zone's reads goes where | `flow` |
 //! | which server the next session gets, and why | `pick` |
 //! | why a server is not eligible | `eligible`, `suspect` |
+//! | what has changed, in the log and the list of events | `event` |
 //! | when a session is closed so that it comes back elsewhere | `placement`, `steward`, `roster` |
 //! | which way bytes take, and why | `path`, `relay` |
 //! | what happens to a write while the primary is unknown | `hold` |
@@ -29,6 +30,7 @@ mod connect;
 mod door;
 pub mod eligible;
 mod error;
+pub mod event;
 mod find;
 pub mod flow;
 mod hold;
@@ -63,4 +65,5 @@ pub use record::{Recording, RecordingStatus, Wanted};
 pub use router::{Changes, Router};
 pub use sockets::Sockets;
 pub use status::Status;
+pub use steward::Leaving;
 pub use turned_away::TurnedAway;

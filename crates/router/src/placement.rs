@@ -16,8 +16,9 @@
 //!
 //! **Not eligible.** Sessions leave a server that lags, was reserved or lost its role at the ordinary pace; a server that
 //! does not answer, or a former primary in the case of writers, at once: their next statement would fail or hang. A server that
-//! merely failed one session keeps its own until `observe` has looked. Nobody leaves when there is nowhere to go,
-//! except from a server drained by command.
+//! merely failed one session keeps its own until `observe` has looked. One whose lag or role is not known is left at the
+//! pace, too, once that has lasted: the flow table sends nobody there, and sessions follow it. Nobody leaves when there is
+//! nowhere to go, except from a server drained by command.
 
 use crate::closed::Closed;
 use crate::eligible::Reason;
@@ -63,7 +64,7 @@ const CLOSE: f64 = 0.25;
 /// How fast they should go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Urgency {
-    /// Within the router's pace, once it has been so for [`TRIM_AFTER`].
+    /// Within the router's pace, once it has been so for [`TRIM_AFTER`]: less than a session too many, or a doubt that may pass.
     Trim,
     /// Within the router's pace, once it has been so for [`PACED_AFTER`].
     Paced,
@@ -125,8 +126,11 @@ fn readers_leave(
         Reason::IsPrimary if !reads_elsewhere => None,
         Reason::IsPrimary => Some((Closed::ReplicaBack, Urgency::Paced)),
         Reason::Silent { .. } | Reason::Failing { .. } => Some((Closed::NotEligible, Urgency::AtOnce)),
-        Reason::Suspected { .. } | Reason::Unasked | Reason::RoleUnknown { .. } | Reason::LagUnknown => None,
+        Reason::Suspected { .. } | Reason::Unasked => None,
         _ if !reads_elsewhere => None,
+        Reason::RoleUnknown { .. } | Reason::LagUnknown | Reason::Newcomer(_) => {
+            Some((Closed::NotEligible, Urgency::Trim))
+        }
         _ => Some((Closed::NotEligible, Urgency::Paced)),
     }
 }
@@ -194,6 +198,18 @@ mod tests {
         s.servers[1].lag.as_mut().unwrap().at_least = std::time::Duration::from_secs(60);
         let leaves = decide(&view(s), &readers(&[0, 5, 5]), 10, 0.5);
         assert_eq!((leaves[0].sessions, leaves[0].urgency), (5, Urgency::Paced));
+    }
+
+    #[test]
+    fn a_replica_of_unknown_lag_or_role_is_left_once_that_has_lasted() {
+        let mut s = two();
+        s.servers[1].lag = None;
+        let leaves = decide(&view(s), &readers(&[0, 40, 0]), 40, 0.5);
+        assert_eq!((leaves[0].sessions, leaves[0].urgency), (40, Urgency::Trim));
+        assert_eq!(leaves[0].why, Closed::NotEligible);
+        let mut s = two();
+        s.servers[1].role = fleet::Role::Unknown;
+        assert_eq!(decide(&view(s), &readers(&[0, 40, 0]), 40, 0.5)[0].sessions, 40);
     }
 
     #[test]

@@ -3,10 +3,12 @@
 use crate::board::{Board, Sight};
 use crate::closed::Closed;
 use crate::door::Door;
+use crate::event::{Kind, Noted};
 use crate::flow::Flow;
 use crate::path::Path;
 use crate::pick::Because;
 use crate::record::RecordingStatus;
+use crate::steward::Leaving;
 use crate::tally::Totals;
 use crate::view::View;
 use crate::zero_hop::{ListenerZeroHop, ZeroHop, ZeroHopStatus};
@@ -44,6 +46,11 @@ pub struct Status {
     pub held: usize,
     /// What is done instead of what was asked for.
     pub fallbacks: Vec<FallbackStatus>,
+    /// Sessions that should leave a server and have not yet, and what that waits for.
+    pub leaving: Vec<Leaving>,
+    /// The last changes, oldest first.
+    #[serde(skip)]
+    pub events: Vec<Noted>,
     /// The way of sessions' bytes: `io_uring` or `epoll`.
     pub data_path: &'static str,
     /// Threads of the data plane, with their sessions.
@@ -69,6 +76,12 @@ pub struct ServerStatus {
     pub state: State,
     /// Where it stands.
     pub zone: Option<Zone>,
+    /// For how long it has answered, or not; `None` while nothing was noted of it.
+    pub state_for: Option<Duration>,
+    /// For how long it has had its role.
+    pub role_for: Option<Duration>,
+    /// For how long it may be picked for reads, or may not for the reason it has.
+    pub reads_for: Option<Duration>,
     /// How far behind.
     pub lag: Option<Lag>,
     /// Whether it may be picked for reads.
@@ -172,13 +185,21 @@ pub(crate) fn status(
     let snapshot = &view.snapshot;
     let shares = view.shares(view.own_zone.as_ref());
     let listeners: Vec<ListenerStatus> = doors.iter().map(|door| listener(door, &zero_hop)).collect();
+    let history = board.history();
+    let lasts = |kind, name: &ServerName| {
+        history.since(kind, name.as_str()).map(|since| now.saturating_duration_since(since))
+    };
+    let lasts = |name: &ServerName| [Kind::State, Kind::Role, Kind::Eligible].map(|kind| lasts(kind, name));
     Status {
         round: snapshot.round,
         snapshot_age_ms: now.saturating_duration_since(snapshot.at).as_millis() as u64,
         own_zone: view.own_zone.clone(),
         writer: snapshot.writer.clone(),
         servers: (0..snapshot.servers.len())
-            .map(|at| server(&sight, at, shares[at], drain_left(&snapshot.servers[at].name)))
+            .map(|at| {
+                let name = &snapshot.servers[at].name;
+                server(&sight, at, shares[at], drain_left(name), lasts(name))
+            })
             .collect(),
         flow: view.flow.clone(),
         demand_source: snapshot.demand.source,
@@ -187,6 +208,8 @@ pub(crate) fn status(
         most_sessions: None,
         held: board.held.load(Relaxed),
         fallbacks: fallbacks(board, view, path),
+        leaving: board.leaving(),
+        events: history.events(),
         data_path: path.name(),
         threads,
         zero_hop: zero_hop.whole.clone(),
@@ -231,7 +254,13 @@ fn listener(door: &Door, zero_hop: &crate::zero_hop::Shown) -> ListenerStatus {
     }
 }
 
-fn server(sight: &Sight, at: usize, share: f64, draining: Option<Duration>) -> ServerStatus {
+fn server(
+    sight: &Sight,
+    at: usize,
+    share: f64,
+    draining: Option<Duration>,
+    [state_for, role_for, reads_for]: [Option<Duration>; 3],
+) -> ServerStatus {
     let (candidate, seen) = (&sight.view.candidates[at], &sight.view.snapshot.servers[at]);
     let eligibility = |verdict: &crate::eligible::Verdict| Eligibility {
         eligible: verdict.is_eligible(),
@@ -258,6 +287,9 @@ fn server(sight: &Sight, at: usize, share: f64, draining: Option<Duration>) -> S
         because: seen.because.clone(),
         state: seen.state.clone(),
         zone: candidate.zone.clone(),
+        state_for,
+        role_for,
+        reads_for,
         lag: seen.lag,
         reads: eligibility(&candidate.reads),
         writes: eligibility(&candidate.writes),

@@ -7,6 +7,11 @@
 //! **How quiet is quiet.** A client that is in the middle of a request pauses as well, for as long as the request computes or its
 //! machine is short of processors. So a move for balance first looks for sessions that have been quiet for ten times the configured
 //! `quiet`, and comes down to it over five seconds in which none was found. Each session found takes back a fifth of that.
+//!
+//! **Who goes first.** Servers that are not eligible before those that merely hold too many; among equals the fullest. One whose
+//! sessions have been looked at in vain for those five seconds comes after the others: its sessions may all hold state or never
+//! rest, and with a pace of a session or two a second it would keep everybody else from leaving. What a move waits for is
+//! told in the status ([`Leaving`]).
 
 use crate::board::Board;
 use crate::closed::Closed;
@@ -15,6 +20,7 @@ use crate::tally::{Tally, Wanted};
 use crate::worker::{Handle, Message, Placement};
 use fleet::config::Replace;
 use fleet::{ListenerRole, ServerName, Snapshot};
+use serde::Serialize;
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -46,6 +52,10 @@ struct Steward {
     wants: HashMap<(ServerName, ListenerRole), Want>,
     /// Reader sessions lately, as (when, how many), falling.
     recent: VecDeque<(Instant, u32)>,
+    /// Sessions a second that may be closed.
+    pace: f64,
+    /// What the last look found to leave.
+    leaving: Vec<Leaving>,
 }
 
 /// Sessions of one role that are wanted gone from a server.
@@ -55,6 +65,21 @@ struct Want {
     since: Instant,
     /// Time spent looking without finding a session quiet enough.
     searched: Duration,
+}
+
+/// Sessions that should leave a server and have not yet, and what that waits for.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Leaving {
+    /// The server.
+    pub server: ServerName,
+    /// Which sessions.
+    pub role: ListenerRole,
+    /// How many of them.
+    pub sessions: u32,
+    /// Why they should leave: the words of [`Closed`].
+    pub why: &'static str,
+    /// What it waits for, in words.
+    pub waits_for: String,
 }
 
 #[derive(Debug)]
@@ -119,16 +144,24 @@ impl Steward {
         let mut leaves: Vec<(Arc<Tally>, Leave)> =
             placement::decide(&sight.view, &held, remembered, board.phase)
                 .into_iter()
-                .filter(|leave| replace.enabled || leave.urgency == Urgency::Draining)
                 .map(|leave| (sight.tallies[leave.server].clone(), leave))
+                .chain(departed.iter().flat_map(gone))
                 .collect();
-        leaves.extend(departed.iter().filter(|_| replace.enabled).flat_map(gone));
+        let mut leaving = Vec::new();
+        if !replace.enabled {
+            let stays = |(_, leave): &(Arc<Tally>, Leave)| leave.urgency != Urgency::Draining;
+            let off = || "[router.replace] enabled is false".to_owned();
+            leaving.extend(leaves.extract_if(.., |leave| stays(leave)).map(|(t, l)| told(&t, &l, off())));
+        }
         if stopping {
             leaves = sight.tallies.iter().chain(&departed).flat_map(everybody).collect();
         }
         let drains = board.drains();
         let ends = |tally: &Tally| drains.get(&tally.name).map_or(now, |d| d.deadline);
-        self.grant(leaves, &replace, stopping, ends, now)
+        let may_close = self.grant(leaves, &replace, stopping, ends, now);
+        leaving.append(&mut self.leaving);
+        board.tell_leaving(leaving);
+        may_close
     }
 
     /// Takes what was closed since the last look off the pace, and adds what time has earned.
@@ -145,6 +178,7 @@ impl Steward {
             }
         }
         let pace = (replace.pace_per_second * f64::from(sessions)).max(SLOWEST);
+        self.pace = pace;
         self.tokens = (self.tokens + pace * TICK.as_secs_f64()).min((pace / 2.0).max(1.0));
     }
 
@@ -168,13 +202,19 @@ impl Steward {
         drained_by: impl Fn(&Tally) -> Instant,
         now: Instant,
     ) -> bool {
+        self.leaving.clear();
         for given in self.given.drain(..) {
             given.tally.wish(given.role).set(None);
         }
         self.wants
             .retain(|(name, role), _| leaves.iter().any(|(t, leave)| t.name == *name && leave.role == *role));
-        // The fullest first: with one session a second, order matters.
-        leaves.sort_by_key(|(_, leave)| std::cmp::Reverse(leave.sessions));
+        // With one session a second, order matters.
+        leaves.sort_by_key(|(tally, leave)| {
+            let in_vain =
+                self.wants.get(&(tally.name.clone(), leave.role)).is_some_and(|w| w.searched >= PATIENCE);
+            (in_vain, leave.why == Closed::Balance, std::cmp::Reverse(leave.sessions))
+        });
+        let pace = self.pace;
         let mut budget = self.tokens.max(0.0).floor() as u32;
         for (tally, leave) in leaves {
             let new = Want { since: now, searched: Duration::ZERO };
@@ -195,14 +235,47 @@ impl Steward {
                 quota,
                 why: leave.why,
                 quiet: quiet(replace.quiet, leave.urgency, want.searched),
-                light_state_too: !paced,
+                // A reader that may no longer be read from is no place to stay for a prepared statement's sake.
+                light_state_too: !paced || leave.why == Closed::NotEligible,
                 all_state_too: stopping || replace.sticky_limit.is_some_and(|limit| waited >= limit),
             };
+            let left = match leave.urgency {
+                Urgency::Paced => PACED_AFTER.saturating_sub(waited),
+                Urgency::Trim => TRIM_AFTER.saturating_sub(waited),
+                Urgency::Draining | Urgency::AtOnce => Duration::ZERO,
+            };
+            self.leaving.push(told(&tally, &leave, waits_for(&wanted, left, pace, want.searched)));
             tally.wish(leave.role).set(Some(wanted));
             self.given.push(Given { tally, role: leave.role, quota, paced });
         }
         self.given.iter().any(|g| g.quota > 0)
     }
+}
+
+fn told(tally: &Tally, leave: &Leave, waits_for: String) -> Leaving {
+    let (server, role, sessions) = (tally.name.clone(), leave.role, leave.sessions);
+    Leaving { server, role, sessions, why: leave.why.words(), waits_for }
+}
+
+/// What keeps the next session from leaving. `left` is how long the reason must still last, `searched` how long no session was
+/// found.
+fn waits_for(wanted: &Wanted, left: Duration, pace: f64, searched: Duration) -> String {
+    let second = Duration::from_secs(1);
+    if !left.is_zero() {
+        return format!("the reason to last for {:.1} s more", left.as_secs_f64());
+    }
+    if wanted.quota == 0 {
+        return format!("the pace of {pace:.1} sessions a second");
+    }
+    let state = match (wanted.all_state_too, wanted.light_state_too) {
+        (true, _) => "",
+        (false, true) => ", without locks, temporary tables or user variables",
+        (false, false) => ", without state of its own (prepared statements count)",
+    };
+    let quiet = wanted.quiet.as_millis();
+    let long =
+        if searched >= second { format!("; none found for {} s", searched.as_secs()) } else { String::new() };
+    format!("a session that is idle for {quiet} ms outside a transaction{state}{long}")
 }
 
 fn held(tally: &Arc<Tally>) -> Held {
@@ -274,6 +347,59 @@ mod tests {
         }
         // 5 % of 200 sessions a second, for ten seconds less the one that the excess must have lasted.
         assert!((90..=100).contains(&closed), "{closed}");
+    }
+
+    #[test]
+    fn a_server_whose_sessions_cannot_leave_does_not_keep_others_from_leaving() {
+        let [stuck, free] = ["stuck", "free"].map(|name| Arc::new(Tally::new(ServerName::new(name), 1)));
+        let (mut steward, start) = (Steward::default(), Instant::now());
+        let mut closed_at = None;
+        for tick in 1..200u32 {
+            let now = start + TICK * tick;
+            steward.earn(&Replace::default(), 20);
+            let leaves = vec![(stuck.clone(), leave(9)), (free.clone(), leave(3))];
+            steward.grant(leaves, &Replace::default(), false, |_| now, now);
+            if free.wish(ListenerRole::Reader).take() {
+                closed_at = Some(TICK * tick);
+                break;
+            }
+        }
+        assert!(closed_at.is_some_and(|at| at < Duration::from_secs(8)), "{closed_at:?}");
+    }
+
+    #[test]
+    fn sessions_on_a_server_that_is_not_eligible_leave_first_and_with_prepared_statements() {
+        let [stale, full] = ["stale", "full"].map(|name| Arc::new(Tally::new(ServerName::new(name), 1)));
+        let mut steward = Steward { tokens: 1.0, ..Steward::default() };
+        let start = Instant::now();
+        for now in [start, start + PACED_AFTER] {
+            let not_eligible = Leave { why: Closed::NotEligible, ..leave(3) };
+            let leaves = vec![(full.clone(), leave(40)), (stale.clone(), not_eligible)];
+            steward.grant(leaves, &Replace::default(), false, |_| now, now);
+        }
+        let wanted = stale.wish(ListenerRole::Reader).now().expect("it goes first");
+        assert!(wanted.light_state_too && !wanted.all_state_too);
+        assert_eq!(full.wish(ListenerRole::Reader).now(), None);
+        let waits = |name: &str| {
+            steward.leaving.iter().find(|l| l.server.as_str() == name).map(|l| l.waits_for.clone()).unwrap()
+        };
+        assert!(waits("stale").starts_with("a session that is idle for 200 ms outside a transaction"));
+        assert!(waits("full").starts_with("the pace of "), "{}", waits("full"));
+    }
+
+    #[test]
+    fn what_a_move_waits_for_is_said() {
+        let ms = Duration::from_millis;
+        let (why, quiet) = (Closed::Balance, ms(20));
+        let wanted = Wanted { quota: 0, why, quiet, light_state_too: false, all_state_too: false };
+        assert_eq!(waits_for(&wanted, ms(700), 2.0, ms(0)), "the reason to last for 0.7 s more");
+        assert_eq!(waits_for(&wanted, ms(0), 2.0, ms(0)), "the pace of 2.0 sessions a second");
+        let searching = Wanted { quota: 1, ..wanted };
+        assert_eq!(
+            waits_for(&searching, ms(0), 2.0, ms(12_000)),
+            "a session that is idle for 20 ms outside a transaction, without state of its own \
+             (prepared statements count); none found for 12 s"
+        );
     }
 
     #[test]

@@ -81,7 +81,10 @@ impl Suspects {
             // The next round may have asked this server just before it failed; the one after cannot have.
             let asked_since = snapshot.round >= suspect.round + 2 && snapshot.at > suspect.since;
             let paused = now.saturating_duration_since(suspect.since) >= suspect.pause();
-            if asked_since && paused && server.state == State::Answering {
+            // An answer from before the failure, or one that has grown old, says nothing for the server.
+            let answered = server.state == State::Answering && !server.is_overdue(now);
+            let since = server.answered_at.is_none_or(|at| at > suspect.since);
+            if asked_since && paused && answered && since {
                 suspect.avoided = false;
             }
             suspect.avoided || now.saturating_duration_since(suspect.since) < FORGET
@@ -111,6 +114,26 @@ mod tests {
         suspects.review(&snapshot(9, at(2), State::Silent { why: String::new() }), at(2));
         assert!(suspects.of(&name).is_some(), "it does not answer");
         suspects.review(&snapshot(10, at(3), State::Answering), at(3));
+        assert!(suspects.of(&name).is_none());
+    }
+
+    #[test]
+    fn an_answer_from_before_the_failure_or_one_grown_old_lifts_nothing() {
+        let (start, name) = (Instant::now(), ServerName::new("r1"));
+        let mut suspects = Suspects::default();
+        let at = |s: u64| start + Duration::from_secs(s);
+        suspects.add(&name, "refused", 0, at(1));
+        let answered = |round: u64, when: u64, holds: u64| {
+            let mut snapshot = snapshot(round, at(round), State::Answering);
+            (snapshot.servers[0].answered_at, snapshot.servers[0].answer_holds_until) =
+                (Some(at(when)), Some(at(holds)));
+            snapshot
+        };
+        suspects.review(&answered(5, 0, 9), at(5));
+        assert!(suspects.of(&name).is_some(), "snapshots go on, and it was not asked since");
+        suspects.review(&answered(7, 2, 6), at(7));
+        assert!(suspects.of(&name).is_some(), "nobody asks it any more");
+        suspects.review(&answered(8, 7, 12), at(8));
         assert!(suspects.of(&name).is_none());
     }
 

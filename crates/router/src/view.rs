@@ -96,8 +96,10 @@ pub struct OwnState {
 }
 
 impl View {
-    /// Works everything out. Pure: the same inputs give the same view.
+    /// Works everything out. Pure: the same inputs give the same view. Servers whose last answer is too old at `now` are silent
+    /// in it: whatever asks them may have died, and its snapshots with it.
     pub fn new(snapshot: Arc<Snapshot>, config: Arc<RouterConfig>, own: &OwnState, now: Instant) -> Self {
+        let snapshot = snapshot.aged(now).map_or(snapshot, Arc::new);
         let candidates: Vec<Candidate> = snapshot
             .servers
             .iter()
@@ -381,5 +383,27 @@ pub(crate) mod tests {
         let shares = view(s).shares(None);
         assert!(shares[2] > shares[1], "{shares:?}");
         assert!((shares.iter().sum::<f64>() - 1.0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn answers_that_grow_old_are_silence_though_no_snapshot_comes_any_more() {
+        let now = Instant::now();
+        let mut s = snapshot("a", &[("a", 1.0)], &[("a", 1.0)]);
+        for server in &mut s.servers {
+            (server.answered_at, server.answer_holds_until) = (Some(now), Some(now + Duration::from_secs(4)));
+        }
+        let at = |seconds| {
+            View::new(
+                Arc::new(s.clone()),
+                Arc::default(),
+                &OwnState::default(),
+                now + Duration::from_secs(seconds),
+            )
+        };
+        assert!(at(4).candidates[1].reads.is_eligible() && at(4).writer().is_some());
+        let old = at(5);
+        assert!(!old.candidates[1].reads.is_eligible() && old.writer().is_none());
+        assert!(old.candidates[1].last_resort, "it may be the asking that died");
+        assert!(old.snapshot.servers[1].lag.is_none());
     }
 }
