@@ -248,7 +248,7 @@ pub struct Replace {
     pub pace_per_second: f64,
     /// A session must have been quiet for this long.
     pub quiet: Duration,
-    /// A session that holds state (temporary table, user variable, lock, prepared statement) is closed only after
+    /// A session that holds state (temporary table, user variable, lock) is closed only after
     /// this long on the wrong server; `None` never.
     pub sticky_limit: Option<Duration>,
     /// A server that is drained by command is empty after this long, whatever its sessions hold.

@@ -271,8 +271,9 @@ impl fmt::Display for Reason {
             Self::Stopped { why } => write!(f, "replication is stopped: {why}"),
             Self::Behind { lag, limit } => write!(
                 f,
-                "{} behind (by {}), the limit is {}",
-                fleet::bounds(lag.at_least, lag.at_most()),
+                "{}{} behind (by {}), the limit is {}",
+                if lag.uncertainty.is_zero() { "" } else { "up to " },
+                fleet::bounds(lag.at_most(), lag.at_most()),
                 lag.source,
                 fleet::bounds(*limit, *limit)
             ),
@@ -325,7 +326,7 @@ mod tests {
         between.lag.as_mut().unwrap().uncertainty = Duration::from_secs(4);
         assert_eq!(
             words(&between, Own::default()),
-            "9.8 to 13.8 s behind (by gtid samples), the limit is 10.0 s"
+            "up to 13.8 s behind (by gtid samples), the limit is 10.0 s"
         );
         let mut unknown = replica(0);
         unknown.lag = None;

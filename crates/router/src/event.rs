@@ -7,7 +7,8 @@
 //!
 //! One cause, one line: a server that dies is not also told to be not eligible, nor a new primary to be no reader any more.
 //! Figures inside a reason (a lag that grows) are no change. A flow is told when some share has moved by a tenth of the reads of
-//! its zone since it was last told; without that measured demand would write a line a second.
+//! its zone since it was last told, and that not more often than every ten seconds; without that measured demand, and a server
+//! that warms up, would write a line a second.
 
 use crate::eligible::Reason;
 use crate::view::View;
@@ -20,6 +21,8 @@ use std::time::{Duration, Instant, SystemTime};
 const KEPT: usize = 200;
 /// A share of a zone's reads that moves by this much is news.
 const FLOW_STEP: f64 = 0.1;
+/// Flows are told at most so often; what moves meanwhile is told then.
+const FLOW_EVERY: Duration = Duration::from_secs(10);
 
 /// What people follow of a view.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -111,6 +114,7 @@ pub struct History {
     last: Option<Picture>,
     events: VecDeque<Noted>,
     since: HashMap<(Kind, String), Instant>,
+    flow_told: Option<Instant>,
 }
 
 impl Picture {
@@ -288,6 +292,10 @@ fn fallbacks(before: &Picture, after: &Picture, events: &mut Vec<Event>) {
 }
 
 fn flow(before: &Picture, after: &Picture, events: &mut Vec<Event>) {
+    // The first table is no change.
+    if before.flow.is_empty() {
+        return;
+    }
     let mut rows: BTreeMap<&str, Vec<String>> = BTreeMap::new();
     let cells = after.flow.keys().chain(before.flow.keys());
     for cell in cells.collect::<std::collections::BTreeSet<_>>() {
@@ -310,8 +318,13 @@ impl History {
     pub fn note(&mut self, mut picture: Picture, now: Instant, at: SystemTime) -> Vec<Noted> {
         let nothing = Picture::default();
         let before = self.last.as_ref().unwrap_or(&nothing);
+        if self.flow_told.is_some_and(|at| now.saturating_duration_since(at) < FLOW_EVERY) {
+            picture.flow.clone_from(&before.flow);
+        }
         let events = changes(before, &picture);
-        if !events.iter().any(|event| event.kind == Kind::Flow) {
+        if events.iter().any(|event| event.kind == Kind::Flow) {
+            self.flow_told = Some(now);
+        } else if !before.flow.is_empty() {
             // Small steps add up until they are told.
             picture.flow.clone_from(&before.flow);
         }
@@ -513,14 +526,17 @@ mod tests {
             let of = |n: &&Noted| n.event.kind == Kind::Flow;
             history.events.iter().filter(of).map(|n| n.event.text.clone()).collect::<Vec<_>>()
         };
-        for share in [0.0, 0.04, 0.08, 0.12, 0.14] {
-            let _ = history.note(with(share), Instant::now(), SystemTime::now());
+        let start = Instant::now();
+        for (second, share) in
+            [(0, 0.0), (1, 0.04), (2, 0.08), (3, 0.12), (4, 0.14), (5, 0.5), (6, 0.9), (13, 0.8)]
+        {
+            let _ = history.note(with(share), start + Duration::from_secs(second), SystemTime::now());
         }
         assert_eq!(
             flows(&history),
             [
-                "reads born in a go to a 100 % (before 0 %)",
-                "reads born in a go to a 88 % (before 100 %), to b 12 % (before 0 %)"
+                "reads born in a go to a 88 % (before 100 %), to b 12 % (before 0 %)",
+                "reads born in a go to a 20 % (before 88 %), to b 80 % (before 12 %)"
             ]
         );
     }

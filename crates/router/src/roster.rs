@@ -76,7 +76,11 @@ impl Facts {
 
     /// Whether the session may be closed between two commands for this wish.
     pub(crate) fn may_close(self, wanted: Wanted) -> bool {
-        let held = if wanted.light_state_too { self.sticky.without(LIGHT) } else { self.sticky };
+        let held = match (wanted.light_state_too, wanted.prepared_too) {
+            (true, _) => self.sticky.without(LIGHT),
+            (false, true) => self.sticky.without(Sticky::PREPARED_STATEMENT),
+            (false, false) => self.sticky,
+        };
         self.idle && !self.in_transaction && (wanted.all_state_too || held.is_empty())
     }
 }

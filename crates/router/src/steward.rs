@@ -38,6 +38,8 @@ const REMEMBER: Duration = Duration::from_secs(3);
 const MOST_QUIET: f64 = 10.0;
 /// ... and comes down to it over this time.
 const PATIENCE: Duration = Duration::from_secs(5);
+/// Sessions with prepared statements are spared by a move for balance for this long: others may do.
+const PREPARED_AFTER: Duration = Duration::from_secs(10);
 /// The slowest pace: one session a second, however few there are.
 const SLOWEST: f64 = 1.0;
 
@@ -235,8 +237,10 @@ impl Steward {
                 quota,
                 why: leave.why,
                 quiet: quiet(replace.quiet, leave.urgency, want.searched),
-                // A reader that may no longer be read from is no place to stay for a prepared statement's sake.
-                light_state_too: !paced || leave.why == Closed::NotEligible,
+                // Drivers prepare and keep the statement for the life of the connection: to spare such sessions for long means
+                // that an application that prepares is never placed anew. On a reader that may not be read from, not at all.
+                prepared_too: leave.why == Closed::NotEligible || waited >= PREPARED_AFTER,
+                light_state_too: !paced,
                 all_state_too: stopping || replace.sticky_limit.is_some_and(|limit| waited >= limit),
             };
             let left = match leave.urgency {
@@ -267,10 +271,11 @@ fn waits_for(wanted: &Wanted, left: Duration, pace: f64, searched: Duration) -> 
     if wanted.quota == 0 {
         return format!("the pace of {pace:.1} sessions a second");
     }
-    let state = match (wanted.all_state_too, wanted.light_state_too) {
-        (true, _) => "",
-        (false, true) => ", without locks, temporary tables or user variables",
-        (false, false) => ", without state of its own (prepared statements count)",
+    let state = match (wanted.all_state_too, wanted.light_state_too, wanted.prepared_too) {
+        (true, ..) => "",
+        (false, true, _) => ", without locks or temporary tables",
+        (false, false, true) => ", without locks, temporary tables or user variables",
+        (false, false, false) => ", without state of its own (prepared statements count for the first 10 s)",
     };
     let quiet = wanted.quiet.as_millis();
     let long =
@@ -378,7 +383,7 @@ mod tests {
             steward.grant(leaves, &Replace::default(), false, |_| now, now);
         }
         let wanted = stale.wish(ListenerRole::Reader).now().expect("it goes first");
-        assert!(wanted.light_state_too && !wanted.all_state_too);
+        assert!(wanted.prepared_too && !wanted.light_state_too && !wanted.all_state_too);
         assert_eq!(full.wish(ListenerRole::Reader).now(), None);
         let waits = |name: &str| {
             steward.leaving.iter().find(|l| l.server.as_str() == name).map(|l| l.waits_for.clone()).unwrap()
@@ -391,15 +396,27 @@ mod tests {
     fn what_a_move_waits_for_is_said() {
         let ms = Duration::from_millis;
         let (why, quiet) = (Closed::Balance, ms(20));
-        let wanted = Wanted { quota: 0, why, quiet, light_state_too: false, all_state_too: false };
+        let wanted = Wanted { quiet, ..Wanted::of(why) };
         assert_eq!(waits_for(&wanted, ms(700), 2.0, ms(0)), "the reason to last for 0.7 s more");
         assert_eq!(waits_for(&wanted, ms(0), 2.0, ms(0)), "the pace of 2.0 sessions a second");
         let searching = Wanted { quota: 1, ..wanted };
         assert_eq!(
             waits_for(&searching, ms(0), 2.0, ms(12_000)),
             "a session that is idle for 20 ms outside a transaction, without state of its own \
-             (prepared statements count); none found for 12 s"
+             (prepared statements count for the first 10 s); none found for 12 s"
         );
+    }
+
+    #[test]
+    fn prepared_statements_hold_a_move_for_balance_for_ten_seconds() {
+        let tally = Arc::new(Tally::new(ServerName::new("r"), 1));
+        let (mut steward, start) = (Steward { tokens: 1.0, ..Steward::default() }, Instant::now());
+        let mut prepared_too = |after: u64| {
+            let now = start + Duration::from_secs(after);
+            steward.grant(vec![(tally.clone(), leave(1))], &Replace::default(), false, |_| now, now);
+            tally.wish(ListenerRole::Reader).now().is_some_and(|w| w.prepared_too && !w.light_state_too)
+        };
+        assert!(!prepared_too(0) && !prepared_too(9) && prepared_too(10));
     }
 
     #[test]

@@ -72,6 +72,8 @@ pub(crate) struct Wish {
     why: AtomicU8,
     /// How long a session must have been quiet, microseconds.
     quiet_us: AtomicU64,
+    /// Whether prepared statements no longer matter.
+    prepared_too: AtomicBool,
     /// Whether lightly held state (prepared statements, insert ids, variables) no longer matters.
     light_state_too: AtomicBool,
     /// Whether sessions that hold any state may go: they have waited for the limit.
@@ -87,6 +89,8 @@ pub(crate) struct Wanted {
     pub(crate) why: Closed,
     /// How long a session must have been quiet.
     pub(crate) quiet: Duration,
+    /// Prepared statements do not matter.
+    pub(crate) prepared_too: bool,
     /// Lightly held state does not matter.
     pub(crate) light_state_too: bool,
     /// No state matters.
@@ -127,6 +131,15 @@ fn index(role: ListenerRole) -> usize {
     match role {
         ListenerRole::Reader => 0,
         ListenerRole::Writer => 1,
+    }
+}
+
+#[cfg(test)]
+impl Wanted {
+    /// Nothing yet, and every state matters.
+    pub(crate) fn of(why: Closed) -> Self {
+        let (prepared_too, light_state_too, all_state_too) = (false, false, false);
+        Self { quota: 0, why, quiet: Duration::ZERO, prepared_too, light_state_too, all_state_too }
     }
 }
 
@@ -187,6 +200,7 @@ impl Wish {
         };
         self.why.store(wanted.why.index() as u8, Relaxed);
         self.quiet_us.store(wanted.quiet.as_micros() as u64, Relaxed);
+        self.prepared_too.store(wanted.prepared_too, Relaxed);
         self.light_state_too.store(wanted.light_state_too, Relaxed);
         self.all_state_too.store(wanted.all_state_too, Relaxed);
         self.quota.store(wanted.quota, Relaxed);
@@ -199,6 +213,7 @@ impl Wish {
             quota,
             why: Closed::from_index(usize::from(self.why.load(Relaxed))),
             quiet: Duration::from_micros(self.quiet_us.load(Relaxed)),
+            prepared_too: self.prepared_too.load(Relaxed),
             light_state_too: self.light_state_too.load(Relaxed),
             all_state_too: self.all_state_too.load(Relaxed),
         })
@@ -332,8 +347,7 @@ mod tests {
         let role = ListenerRole::Reader;
         let seats: Vec<Seat> = (0..3).map(|_| Seat::take(tally.clone(), role, 0)).collect();
         let quiet = Duration::ZERO;
-        let wanted =
-            Wanted { quota: 2, why: Closed::Balance, quiet, light_state_too: false, all_state_too: false };
+        let wanted = Wanted { quota: 2, quiet, ..Wanted::of(Closed::Balance) };
         tally.wish(role).set(Some(wanted));
         assert!(seats[0].leave() && !seats[0].leave() && seats[1].leave() && !seats[2].leave());
         assert_eq!((tally.sessions(role), tally.staying(role)), (3, 1));
@@ -348,8 +362,7 @@ mod tests {
         let wish = Wish::default();
         assert!(!wish.take() && wish.now().is_none());
         let quiet = Duration::from_millis(20);
-        let wanted =
-            Wanted { quota: 2, why: Closed::Balance, quiet, light_state_too: false, all_state_too: false };
+        let wanted = Wanted { quota: 2, quiet, ..Wanted::of(Closed::Balance) };
         wish.set(Some(wanted));
         assert_eq!(wish.now(), Some(wanted));
         assert!(wish.take() && wish.take() && !wish.take());

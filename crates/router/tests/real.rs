@@ -28,13 +28,25 @@ struct Stand {
     lab: Lab,
     watcher: Watcher,
     router: Router,
+    /// The router's zone.
+    own: &'static str,
 }
 
 impl Stand {
     /// Primary a1, replicas a2, b1, c1, and a router in zone b.
     async fn up(base: &std::path::Path, roles: &[ListenerRole]) -> Self {
         let spec = Spec::new(&[("a", 2), ("b", 1), ("c", 1)]);
-        let lab = Lab::up(&spec, base).await.unwrap();
+        Self::up_with(base, roles, &spec, "b", RouterConfig::default()).await
+    }
+
+    async fn up_with(
+        base: &std::path::Path,
+        roles: &[ListenerRole],
+        spec: &Spec,
+        own: &'static str,
+        config: RouterConfig,
+    ) -> Self {
+        let lab = Lab::up(spec, base).await.unwrap();
         let net = |zone: &str, n: u8| ZoneRule {
             zone: Zone::new(zone),
             members: vec![Matcher::Net(format!("127.{n}.0.0/16").parse().unwrap())],
@@ -42,14 +54,14 @@ impl Stand {
         };
         let watcher = Watcher::start(FleetConfig {
             zones: vec![net("a", 1), net("b", 2), net("c", 3)],
-            ..watching::fleet(&lab, "b")
+            ..watching::fleet(&lab, own)
         });
         let suspicion = watcher.suspicion();
         let suspect = move |server: &ServerName, why: &str| suspicion.suspect(server, why);
         let listener = |role: &ListenerRole| Listener::new(Address::tcp("127.0.0.1", 0), *role);
         let listeners = roles.iter().map(listener).collect();
-        let router = Router::start(RouterConfig::default(), listeners, watcher.snapshots(), suspect).unwrap();
-        let stand = Self { lab, watcher, router };
+        let router = Router::start(config, listeners, watcher.snapshots(), suspect).unwrap();
+        let stand = Self { lab, watcher, router, own };
         stand.until("three replicas are eligible", 30, |s| eligible(s) == 3).await;
         stand
     }
@@ -60,7 +72,7 @@ impl Stand {
 
     fn name(&self, server: &str) -> ServerName {
         let status = self.router.status();
-        let reach = self.lab.reach("b", server).unwrap();
+        let reach = self.lab.reach(self.own, server).unwrap();
         let found =
             status.servers.iter().find(|s| s.reach == Address::tcp(reach.ip().to_string(), reach.port()));
         found.unwrap_or_else(|| panic!("{server} is not in {:?}", status.servers)).name.clone()
@@ -113,8 +125,16 @@ struct App {
 
 impl App {
     fn start(opts: OptsBuilder) -> Self {
+        Self::start_with(opts, false, Duration::from_millis(3))
+    }
+
+    /// With `prepares`, every connection of the pool holds a prepared statement from its first use on.
+    fn start_with(opts: OptsBuilder, prepares: bool, pause: Duration) -> Self {
         let constraints = PoolConstraints::new(POOL, POOL).unwrap();
-        let pool = Pool::new(opts.pool_opts(PoolOpts::default().with_constraints(constraints)));
+        let pool =
+            Pool::new(opts.pool_opts(
+                PoolOpts::default().with_constraints(constraints).with_reset_connection(!prepares),
+            ));
         let (errors, done) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
         let stop = Arc::new(AtomicBool::new(false));
         let workers = (0..WORKERS).map(|_| {
@@ -123,7 +143,10 @@ impl App {
                 while !stop.load(SeqCst) {
                     let ask = async {
                         let mut conn = pool.get_conn().await?;
-                        conn.query_first::<u32, _>("SELECT 1").await
+                        match prepares {
+                            true => conn.exec_first::<u32, _, _>("SELECT ?", (1,)).await,
+                            false => conn.query_first::<u32, _>("SELECT 1").await,
+                        }
                     };
                     match ask.await {
                         Ok(_) => done.fetch_add(1, SeqCst),
@@ -132,7 +155,7 @@ impl App {
                             errors.fetch_add(1, SeqCst)
                         }
                     };
-                    tokio::time::sleep(Duration::from_millis(3)).await;
+                    tokio::time::sleep(pause).await;
                 }
             })
         });
@@ -223,5 +246,59 @@ async fn writes_wait_for_the_new_primary_and_leave_the_old_one() {
     after.query_drop("CREATE TABLE app.written (id INT PRIMARY KEY)").await.unwrap();
     drop((before, after));
     stand.lab.heal_all().await.unwrap();
+    stand.down().await;
+}
+
+#[tokio::test]
+async fn sessions_with_prepared_statements_leave_a_replica_that_lost_its_source_and_return() {
+    let base = tempfile::tempdir().unwrap();
+    let spec = Spec::new(&[("a", 2), ("b", 1), ("c", 1)]).replica_of("c1", "b1");
+    let config = RouterConfig {
+        max_lag: Duration::from_secs(3),
+        warm_up: Duration::from_secs(1),
+        ..RouterConfig::default()
+    };
+    let stand = Stand::up_with(base.path(), &[ListenerRole::Reader], &spec, "c", config).await;
+    // The pool resets no connection, which would close its statements.
+    let keep = stand.opts(0).stmt_cache_size(8);
+    let app = App::start_with(keep, true, Duration::from_millis(150));
+    let c1 = stand.name("c1");
+    // As the flow table says, to less than a session.
+    let all = |s: &Status| f64::from(s.servers.iter().map(|s| s.readers).sum::<u32>());
+    let placed = |s: &Status| {
+        let c1 = on(s, &c1);
+        c1.share > 0.0 && (f64::from(c1.readers) - c1.share * all(s)).abs() < 1.0
+    };
+    stand.until("c1 has its share", 30, |s| on(s, &c1).readers > 0 && placed(s)).await;
+
+    // Lag grows only while somebody writes.
+    let mut root = stand.lab.connect("a1").await.unwrap();
+    root.query_drop("CREATE TABLE app.ticks (n INT)").await.unwrap();
+    let writes = tokio::spawn(async move {
+        while root.query_drop("INSERT INTO app.ticks VALUES (1)").await.is_ok() {
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+    });
+    let by_gtid = |s: &Status| on(s, &c1).lag.is_some_and(|lag| lag.source == fleet::LagSource::GtidSamples);
+    stand.until("c1 has applied a change", 30, by_gtid).await;
+    stand.lab.fault("b1", Fault::Kill).await.unwrap();
+    let says = stand.until("c1 is behind", 20, |s| on(s, &c1).reads.reason_name == Some("behind")).await;
+    println!("c1 is behind after {says:?}: {:?}", on(&stand.router.status(), &c1).because);
+    assert!(on(&stand.router.status(), &c1).because.contains("itself a replica, which does not answer"));
+    stand.until("what it waits for is said", 20, |s| s.leaving.iter().any(|l| l.server == c1)).await;
+    let left = stand.until("c1 is left", 60, |s| on(s, &c1).readers == 0 && s.leaving.is_empty()).await;
+    println!("left after {left:?}");
+
+    stand.lab.heal("b1").await.unwrap();
+    let back = stand.until("its share is back", 90, |s| on(s, &c1).readers > 0 && placed(s)).await;
+    println!("back after {back:?}");
+    let events: Vec<String> = stand.router.status().events.iter().map(|e| e.event.text.clone()).collect();
+    for expected in ["b1 takes reads", "c1 takes no new reads", "c1 takes reads"] {
+        let (server, words) = expected.split_once(' ').unwrap();
+        let line = format!("{} {words}", stand.name(server));
+        assert!(events.iter().any(|event| event.starts_with(&line)), "{line}: {events:#?}");
+    }
+    writes.abort();
+    app.stop().await;
     stand.down().await;
 }

@@ -133,8 +133,7 @@ fn on_a_ring(handed: Handed) -> (Rc<Entry>, tokio::task::JoinHandle<Ended>) {
 
 fn want_one(entry: &Entry) {
     let quiet = Duration::ZERO;
-    let wanted =
-        Wanted { quota: 1, why: Closed::Balance, quiet, light_state_too: false, all_state_too: false };
+    let wanted = Wanted { quota: 1, quiet, ..Wanted::of(Closed::Balance) };
     entry.seat.tally.wish(ListenerRole::Reader).set(Some(wanted));
 }
 
