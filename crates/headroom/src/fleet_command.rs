@@ -3,6 +3,7 @@
 use crate::cli::FleetArgs;
 use crate::environment::Environment;
 use crate::terminal::{self, Paint};
+use crate::view::{FleetView, ServerView};
 use crate::{credentials, exit, fleet_view, source};
 use std::process::ExitCode;
 use std::time::Instant;
@@ -18,5 +19,35 @@ pub(crate) async fn run(args: FleetArgs, environment: &Environment) -> anyhow::R
     } else {
         terminal::print(&fleet_view::text(&view, Paint::for_stdout(environment)))?;
     }
-    Ok(if view.writer.is_some() { exit::DONE } else { exit::no() })
+    Ok(if is_whole(&view) { exit::DONE } else { exit::no() })
+}
+
+/// Whether every server that answers could be given a role, and one of them takes writes. A role that is not known, for want of a
+/// privilege or because servers contradict each other, is no answer.
+fn is_whole(fleet: &FleetView) -> bool {
+    let unknown = |server: &ServerView| server.state == "answering" && server.role == "unknown";
+    fleet.writer.is_some() && !fleet.servers.iter().any(unknown)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_server_that_answers_and_has_no_role_is_no_answer() {
+        let server = |role: &str, state: &str| ServerView {
+            role: role.to_owned(),
+            state: state.to_owned(),
+            ..ServerView::default()
+        };
+        let with = |server: ServerView| FleetView {
+            writer: Some("a1".to_owned()),
+            servers: vec![server],
+            ..FleetView::default()
+        };
+        assert!(is_whole(&with(server("replica", "answering"))));
+        assert!(is_whole(&with(server("unknown", "failing"))), "one that is down has a reason of its own");
+        assert!(!is_whole(&with(server("unknown", "answering"))));
+        assert!(!is_whole(&FleetView::default()));
+    }
 }

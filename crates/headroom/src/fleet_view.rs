@@ -4,10 +4,14 @@ use crate::table::Table;
 use crate::terminal::Paint;
 use crate::view::{DemandView, FleetView, ServerView, ZoneView};
 use fleet::{Replication, Role, Server, Snapshot, State, Thread, WriterStatus, Zoned, ZonedBy};
+use router::event::long;
 use std::time::{Duration, Instant};
 
 /// The snapshot in plain values, as it looks at `now`.
 pub(crate) fn view(snapshot: &Snapshot, now: Instant) -> FleetView {
+    // An answer that is too old is none, also where whatever asks has died.
+    let aged = snapshot.aged(now);
+    let snapshot = aged.as_ref().unwrap_or(snapshot);
     let (writer, writer_unknown_because) = match &snapshot.writer {
         WriterStatus::Known { server } => (Some(server.to_string()), None),
         WriterStatus::Unknown { why } => (None, Some(why.clone())),
@@ -15,7 +19,7 @@ pub(crate) fn view(snapshot: &Snapshot, now: Instant) -> FleetView {
     let replicas = |s: &&Server| s.role == Role::Replica && s.reserved.is_none();
     let all: f64 = snapshot.servers.iter().filter(replicas).map(|s| s.load.statements_per_second).sum();
     let mut servers: Vec<ServerView> =
-        snapshot.servers.iter().map(|server| server_view(server, all)).collect();
+        snapshot.servers.iter().map(|server| server_view(server, all, now)).collect();
     let zone = |s: &ServerView| s.zone.as_ref().map_or("~".to_owned(), |z| z.zone.clone());
     servers.sort_by(|a, b| {
         let key = |s: &ServerView| (s.role != "primary", zone(s), s.name.clone());
@@ -52,34 +56,39 @@ pub(crate) fn text(fleet: &FleetView, paint: Paint) -> String {
             because(server),
         ]);
     }
-    let mut text = if fleet.servers.is_empty() { "No server is known.\n".to_owned() } else { table.text() };
-    text.push('\n');
+    let servers = if fleet.servers.is_empty() { "No server is known.\n".to_owned() } else { table.text() };
     // The table has each server's reason already.
     let silent =
         !fleet.servers.is_empty() && fleet.servers.iter().all(|server| server.state_because.is_some());
-    text.push_str(&summary_because(fleet, silent.then_some("no server answers"), paint));
-    text
+    let because = silent.then_some("no server answers");
+    // What is missing comes first.
+    match fleet.writer {
+        Some(_) => format!("{servers}\n{}", summary(fleet, paint)),
+        None => format!("{}\n\n{servers}\n{}", writes(fleet, because, paint), rest(fleet, paint)),
+    }
 }
 
 /// The lines below the table: writer, own zone, demand, remarks.
 pub(crate) fn summary(fleet: &FleetView, paint: Paint) -> String {
-    summary_because(fleet, None, paint)
+    format!("{} {}", writes(fleet, None, paint), rest(fleet, paint))
 }
 
-/// The same with another reason why no primary is known.
-fn summary_because(fleet: &FleetView, because: Option<&str>, paint: Paint) -> String {
-    let why = fleet.writer_unknown_because.as_deref();
-    let mut text = match &fleet.writer {
+/// Who takes writes, or why nobody is known to: `because` in place of the fleet's own reason.
+fn writes(fleet: &FleetView, because: Option<&str>, paint: Paint) -> String {
+    match &fleet.writer {
         Some(writer) => format!("Writes go to {}.", paint.bold(writer)),
         None => {
-            let why = because.or(why).unwrap_or("no reason is known");
+            let why = because.or(fleet.writer_unknown_because.as_deref()).unwrap_or("no reason is known");
             paint.red(&format!("No primary is known: {why}."))
         }
+    }
+}
+
+fn rest(fleet: &FleetView, paint: Paint) -> String {
+    let mut text = match &fleet.own_zone {
+        Some(own) => format!("Our zone is {} (by {}).\n", own.zone, by_words(&own.by)),
+        None => "Our zone is not known: name it with --zone, or with members of a [[zone]].\n".to_owned(),
     };
-    text.push_str(&match &fleet.own_zone {
-        Some(own) => format!(" Our zone is {} (by {}).\n", own.zone, by_words(&own.by)),
-        None => " Our zone is not known: name it with --zone, or with members of a [[zone]].\n".to_owned(),
-    });
     if !fleet.demand.zones.is_empty() {
         let shares: Vec<String> =
             fleet.demand.zones.iter().map(|(zone, share)| format!("{zone} {}", percent(*share))).collect();
@@ -116,14 +125,15 @@ pub(crate) fn percent(share: f64) -> String {
     }
 }
 
-/// A lag for people: `3 ms`, `12 s`, and `-` where there is none.
+/// A lag for people: `0 to 500 ms`, `12.3 s`, `unknown since 4 min 12 s`, and `-` where there is none.
 pub(crate) fn lag(server: &ServerView) -> String {
-    match (server.lag_ms, server.seconds_behind) {
-        (Some(lag), _) if lag < 1000.0 => format!("{lag:.0} ms"),
-        (Some(lag), _) if lag < 600_000.0 => format!("{:.1} s", lag / 1000.0),
-        (Some(lag), _) => format!("{:.0} min", lag / 60_000.0),
-        (None, Some(seconds)) => format!("~{seconds} s"),
-        (None, None) => "-".to_owned(),
+    let duration = |ms: f64| Duration::try_from_secs_f64(ms / 1e3).unwrap_or_default();
+    match (server.lag_ms, server.seconds_behind, server.lag_unknown_for_s) {
+        (Some(least), ..) => fleet::bounds(duration(least), duration(server.lag_at_most_ms.unwrap_or(least))),
+        (None, Some(seconds), _) => format!("~{seconds} s"),
+        (None, None, Some(seconds)) => format!("unknown since {}", long(duration(seconds * 1e3))),
+        (None, None, None) if server.role == "replica" => "unknown".to_owned(),
+        (None, None, None) => "-".to_owned(),
     }
 }
 
@@ -134,12 +144,16 @@ fn role(server: &ServerView, paint: Paint) -> String {
     }
 }
 
-/// The state, coloured.
+/// The state, coloured; of one that does not answer, for how long.
 pub(crate) fn state(server: &ServerView, paint: Paint) -> String {
-    match server.state.as_str() {
-        "answering" => paint.green("answering"),
-        "unasked" => paint.dim("unasked"),
-        other => paint.red(other),
+    match (server.state.as_str(), server.state_for_s) {
+        ("answering", _) => paint.green("answering"),
+        ("unasked", _) => paint.dim("unasked"),
+        (other, Some(seconds)) => {
+            let lasts = long(Duration::try_from_secs_f64(seconds).unwrap_or_default());
+            paint.red(&format!("{other} for {lasts}"))
+        }
+        (other, None) => paint.red(other),
     }
 }
 
@@ -157,7 +171,7 @@ fn because(server: &ServerView) -> String {
     parts.join("; ")
 }
 
-fn server_view(server: &Server, statements_of_all: f64) -> ServerView {
+fn server_view(server: &Server, statements_of_all: f64, now: Instant) -> ServerView {
     let (state, state_because) = match &server.state {
         State::Answering => ("answering", None),
         State::Silent { why } => ("silent", Some(why.clone())),
@@ -165,7 +179,8 @@ fn server_view(server: &Server, statements_of_all: f64) -> ServerView {
         State::Unasked => ("unasked", None),
     };
     let counts = server.role == Role::Replica && server.reserved.is_none() && statements_of_all > 0.0;
-    ServerView {
+    let known = server.last_lag.filter(|_| server.lag.is_none() && server.role == Role::Replica);
+    let view = ServerView {
         name: server.name.to_string(),
         reach: server.reach.to_string(),
         version: server.version.clone(),
@@ -174,6 +189,7 @@ fn server_view(server: &Server, statements_of_all: f64) -> ServerView {
         state: state.to_owned(),
         state_because,
         zone: server.zone.as_ref().map(zone_view),
+        lag_unknown_for_s: known.map(|(_, at)| now.saturating_duration_since(at).as_secs_f64()),
         lag_ms: server.lag.map(|lag| ms(lag.at_least)),
         lag_at_most_ms: server.lag.map(|lag| ms(lag.at_most())),
         lag_source: server.lag.map(|lag| lag.source.to_string()),
@@ -187,8 +203,9 @@ fn server_view(server: &Server, statements_of_all: f64) -> ServerView {
         statements_per_second: server.load.statements_per_second,
         share_of_load: counts.then(|| server.load.statements_per_second / statements_of_all),
         round_trip_ms: server.round_trip.map(ms),
-        routing: None,
-    }
+        ..ServerView::default()
+    };
+    ServerView { lag_text: lag(&view), ..view }
 }
 
 /// State of the threads in words.
@@ -289,5 +306,28 @@ mod tests {
         assert_eq!(with(Some(3.4)), "3 ms");
         assert_eq!(with(Some(12_340.0)), "12.3 s");
         assert_eq!(with(None), "-");
+        let bounds = ServerView { lag_ms: Some(0.0), lag_at_most_ms: Some(500.0), ..ServerView::default() };
+        assert_eq!(lag(&bounds), "0 to 500 ms");
+    }
+
+    #[test]
+    fn a_dead_replica_has_no_lag_and_says_since_when() {
+        let (start, name) = (Instant::now(), ServerName::new("b1"));
+        let at = |seconds| start + Duration::from_secs(seconds);
+        let mut replica = Server::unasked(name, Address::tcp("b1", 3306));
+        (replica.role, replica.state) = (Role::Replica, State::Answering);
+        let source = fleet::LagSource::GtidSamples;
+        replica.lag =
+            Some(fleet::Lag { at_least: Duration::ZERO, uncertainty: Duration::from_millis(500), source });
+        (replica.answered_at, replica.answer_holds_until) = (Some(start), Some(at(4)));
+        let snapshot = Snapshot { servers: vec![replica], ..Snapshot::empty(start) };
+        assert_eq!(view(&snapshot, at(1)).servers[0].lag_text, "0 to 500 ms");
+        // Nobody published a snapshot since: the answer is old all the same.
+        let dead = view(&snapshot, at(252)).servers.remove(0);
+        assert_eq!((dead.lag_ms, dead.lag_at_most_ms, dead.seconds_behind), (None, None, None));
+        assert_eq!((dead.state.as_str(), dead.lag_text.as_str()), ("silent", "unknown since 4 min 12 s"));
+        let json = serde_json::to_value(&dead).unwrap();
+        assert!(json["lag_ms"].is_null());
+        assert_eq!(json["lag_unknown_for_s"], 252.0);
     }
 }

@@ -116,8 +116,11 @@ fn servers(status: &StatusView, sheet: &mut Sheet) {
     sheet.gauge("server_info", "What a server is; always 1", info);
     let up = each(|s| Some(f64::from(u8::from(s.state == "answering"))));
     sheet.gauge("server_up", "Whether a server answers", up);
-    let help = "How far behind a replica is, at least";
+    let help = "How far behind a replica is, at least; absent while that is not known";
     sheet.gauge("server_lag_seconds", help, each(|s| s.lag_ms.map(|lag| lag / 1e3)));
+    let help =
+        "How far behind a replica is, at most: what max_lag is compared with; absent while that is not known";
+    sheet.gauge("server_lag_at_most_seconds", help, each(|s| s.lag_at_most_ms.map(|lag| lag / 1e3)));
     let help = "Round-trip time of the probe, shortest of the recent ones";
     sheet.gauge("server_round_trip_seconds", help, each(|s| s.round_trip_ms.map(|rtt| rtt / 1e3)));
     let help = "Statements per second by the server's own count";

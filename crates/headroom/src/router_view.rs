@@ -2,16 +2,17 @@
 
 use crate::fleet_view;
 use crate::view::{
-    CountersView, EligibleView, FallbackView, FlowView, ListenerView, ListenerZeroHopView, RecordingView,
-    RoutingView, StatusView, ZeroHopView,
+    CountersView, EligibleView, EventView, FallbackView, FlowView, LeavingView, ListenerView,
+    ListenerZeroHopView, RecordingView, RoutingView, StatusView, ZeroHopView,
 };
 use fleet::Snapshot;
+use router::event::Noted;
 use router::flow::Flow;
 use router::status::{Eligibility, ListenerStatus, ServerStatus};
 use router::zero_hop::ListenerZeroHop;
 use router::{Changes, RecordingStatus, Status};
 use std::collections::BTreeMap;
-use std::time::Instant;
+use std::time::{Duration, Instant, SystemTime};
 
 /// What clients and servers in no known zone are called.
 pub(crate) const NO_ZONE: &str = "(unknown)";
@@ -21,6 +22,9 @@ pub(crate) fn view(snapshot: &Snapshot, status: &Status, now: Instant) -> Status
     let mut fleet = fleet_view::view(snapshot, now);
     for server in &mut fleet.servers {
         let routed = status.servers.iter().find(|routed| routed.name.as_str() == server.name);
+        let seconds = |lasts: Option<Duration>| lasts.map(|lasts| lasts.as_secs_f64());
+        server.state_for_s = routed.and_then(|routed| seconds(routed.state_for));
+        server.role_for_s = routed.and_then(|routed| seconds(routed.role_for));
         server.routing = routed.map(routing);
     }
     let mut closed = BTreeMap::new();
@@ -42,8 +46,38 @@ pub(crate) fn view(snapshot: &Snapshot, status: &Status, now: Instant) -> Status
         },
         recording: status.recording.as_ref().map(recording),
         fallbacks: status.fallbacks.iter().map(fallback).collect(),
+        leaving: status.leaving.iter().map(leaving).collect(),
+        events: status.events.iter().rev().map(|noted| event(noted, now)).collect(),
         counters: CountersView { holding: status.held as u64, closed },
         ..StatusView::default()
+    }
+}
+
+fn leaving(leaving: &router::Leaving) -> LeavingView {
+    LeavingView {
+        server: leaving.server.to_string(),
+        role: leaving.role.to_string(),
+        sessions: u64::from(leaving.sessions),
+        why: leaving.why.to_owned(),
+        waits_for: leaving.waits_for.clone(),
+    }
+}
+
+fn event(noted: &Noted, now: Instant) -> EventView {
+    // The words of the JSON are those of serde.
+    let word = |value: serde_json::Result<serde_json::Value>| match value {
+        Ok(serde_json::Value::String(word)) => word,
+        _ => String::new(),
+    };
+    let since_1970 = noted.at.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    EventView {
+        at_ms: u64::try_from(since_1970.as_millis()).unwrap_or(u64::MAX),
+        age_s: now.saturating_duration_since(noted.since).as_secs_f64(),
+        severity: word(serde_json::to_value(noted.event.severity)),
+        kind: word(serde_json::to_value(noted.event.kind)),
+        subject: noted.event.subject.clone(),
+        text: noted.event.text.clone(),
+        lasted_s: noted.lasted.map(|lasted| lasted.as_secs_f64()),
     }
 }
 
@@ -82,6 +116,7 @@ fn routing(server: &ServerStatus) -> RoutingView {
     RoutingView {
         reads: eligible(&server.reads),
         writes: eligible(&server.writes),
+        reads_for_s: server.reads_for.map(|lasts| lasts.as_secs_f64()),
         share: server.share,
         draining: server.draining_ms.is_some(),
         draining_ms: server.draining_ms,

@@ -10,7 +10,9 @@ use crate::objectives;
 use crate::table::Table;
 use crate::terminal::{self, Paint};
 use crate::view::{ServerView, StatusView};
+use router::event::long;
 use std::process::ExitCode;
+use std::time::Duration;
 
 /// Runs `headroom status`.
 pub(crate) async fn status(args: StatusArgs, environment: &Environment) -> anyhow::Result<ExitCode> {
@@ -82,6 +84,7 @@ pub(crate) fn text(status: &StatusView, paint: Paint) -> String {
         text.push('\n');
         text.push_str(&flow(status, paint));
     }
+    text.push_str(&leaving(status));
     text.push('\n');
     text.push_str(&listeners(status));
     let objectives = objectives::view::text(&status.objectives, status.webhook.as_ref(), paint);
@@ -94,6 +97,7 @@ pub(crate) fn text(status: &StatusView, paint: Paint) -> String {
     if let Some(most) = status.most_sessions {
         text.push_str(&format!("File descriptors are for {most} sessions.\n"));
     }
+    text.push_str(&events(status, paint));
     text
 }
 
@@ -138,6 +142,34 @@ fn flow(status: &StatusView, paint: Paint) -> String {
         table.row(std::iter::once(zone.clone()).chain(row.iter().map(cell)).collect());
     }
     table.text()
+}
+
+/// Sessions on their way elsewhere, and what that waits for.
+fn leaving(status: &StatusView) -> String {
+    let line = |l: &crate::view::LeavingView| {
+        let (n, s) = (l.sessions, if l.sessions == 1 { "" } else { "s" });
+        format!(
+            "{n} {} session{s} should leave {} ({}); waiting for {}.\n",
+            l.role, l.server, l.why, l.waits_for
+        )
+    };
+    status.leaving.iter().map(line).collect()
+}
+
+/// The last changes, newest first; the JSON and the page have more.
+fn events(status: &StatusView, paint: Paint) -> String {
+    const SHOWN: usize = 8;
+    if status.events.is_empty() {
+        return String::new();
+    }
+    let words = |seconds: f64| long(Duration::try_from_secs_f64(seconds).unwrap_or_default());
+    let mut table = Table::new(&["WHEN", "EVENT", "BEFORE THAT"]);
+    for event in status.events.iter().take(SHOWN) {
+        let text = if event.severity == "warn" { paint.yellow(&event.text) } else { event.text.clone() };
+        let before = event.lasted_s.map_or_else(|| "-".to_owned(), |lasted| format!("for {}", words(lasted)));
+        table.row(vec![format!("{} ago", words(event.age_s)), text, before]);
+    }
+    format!("\n{}", table.text())
 }
 
 fn listeners(status: &StatusView) -> String {

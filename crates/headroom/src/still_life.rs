@@ -48,10 +48,42 @@ pub(crate) fn status() -> StatusView {
     silent.state = "silent".into();
     silent.state_because = Some("accepts TCP and sent no greeting within 1s".into());
     silent.lag_ms = None;
+    (silent.state_for_s, silent.lag_unknown_for_s) = (Some(252.0), Some(252.0));
     ineligible(silent, "silent", "silent: accepts TCP and sent no greeting within 1s");
     let analytics = &mut status.fleet.servers[4];
     analytics.reserved = Some("[[server]] match = \"analytics*\"".into());
     ineligible(analytics, "reserved", "reserved by [[server]] match = \"analytics*\"");
+    for server in &mut status.fleet.servers {
+        server.lag_text = crate::fleet_view::lag(server);
+    }
+    let event = |age_s: f64, severity: &str, kind: &str, subject: &str, text: &str, lasted_s| EventView {
+        at_ms: 1_764_000_000_000 - (age_s * 1e3) as u64,
+        age_s,
+        severity: severity.into(),
+        kind: kind.into(),
+        subject: subject.into(),
+        text: text.into(),
+        lasted_s,
+    };
+    let why = "db4 does not answer: accepts TCP and sent no greeting within 1s";
+    status.events = vec![
+        event(
+            41.0,
+            "info",
+            "flow",
+            "us-east-1c",
+            "reads born in us-east-1c go to us-east-1a 100 % (before 60 %)",
+            Some(7_300.0),
+        ),
+        event(252.0, "warn", "state", "db4", why, Some(90_000.0)),
+    ];
+    status.leaving = vec![LeavingView {
+        server: "db3".into(),
+        role: "reader".into(),
+        sessions: 3,
+        why: "placed anew: balance".into(),
+        waits_for: "the pace of 2.4 sessions a second".into(),
+    }];
     status.objectives = vec![ObjectiveView {
         name: "checkout".into(),
         promise: "99 % of statements of endpoint checkout within 15ms".into(),

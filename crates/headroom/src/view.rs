@@ -29,12 +29,52 @@ pub(crate) struct StatusView {
     pub(crate) recording: Option<RecordingView>,
     /// What is not as it should be and how it is made up for; each has a name that metrics use too.
     pub(crate) fallbacks: Vec<FallbackView>,
+    /// Sessions that should leave a server and have not yet, and what that waits for.
+    pub(crate) leaving: Vec<LeavingView>,
+    /// The last changes, newest first: 200 at most, since this process started.
+    pub(crate) events: Vec<EventView>,
     /// What is promised of statements, and whether it is kept.
     pub(crate) objectives: Vec<ObjectiveView>,
     /// Who is told when it is not.
     pub(crate) webhook: Option<WebhookView>,
     /// What happened since the start.
     pub(crate) counters: CountersView,
+}
+
+/// One change of what this view shows.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub(crate) struct EventView {
+    /// When, ms since 1970.
+    pub(crate) at_ms: u64,
+    /// Seconds ago.
+    pub(crate) age_s: f64,
+    /// `info` or `warn`.
+    pub(crate) severity: String,
+    /// `membership`, `state`, `role`, `replication`, `eligible`, `writer`, `fallback` or `flow`.
+    pub(crate) kind: String,
+    /// The server, fallback or zone it is about; empty for the writer.
+    pub(crate) subject: String,
+    /// What happened.
+    pub(crate) text: String,
+    /// For how long it had been as it was before; `null` for what is new.
+    pub(crate) lasted_s: Option<f64>,
+}
+
+/// Sessions that should leave a server.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub(crate) struct LeavingView {
+    /// The server.
+    pub(crate) server: String,
+    /// `reader` or `writer`.
+    pub(crate) role: String,
+    /// How many of its sessions.
+    pub(crate) sessions: u64,
+    /// Why.
+    pub(crate) why: String,
+    /// What it waits for.
+    pub(crate) waits_for: String,
 }
 
 /// A recording under way.
@@ -171,9 +211,17 @@ pub(crate) struct ServerView {
     pub(crate) state: String,
     /// What is wrong when it is not answering.
     pub(crate) state_because: Option<String>,
+    /// For how many seconds it has been so; `null` in `headroom fleet`.
+    pub(crate) state_for_s: Option<f64>,
+    /// For how many seconds it has had its role; `null` in `headroom fleet`.
+    pub(crate) role_for_s: Option<f64>,
     /// Where it stands.
     pub(crate) zone: Option<ZoneView>,
-    /// At least this far behind, ms.
+    /// How far behind, in words: `0 to 500 ms`, `unknown since 4 min 12 s`, `-` where there is none.
+    pub(crate) lag_text: String,
+    /// For how many seconds a replica's lag has not been known; `null` while it is, and where it never was.
+    pub(crate) lag_unknown_for_s: Option<f64>,
+    /// At least this far behind, ms; `null` while that is not known.
     pub(crate) lag_ms: Option<f64>,
     /// At most this far behind, ms: what `max_lag` is compared with.
     pub(crate) lag_at_most_ms: Option<f64>,
@@ -211,6 +259,8 @@ pub(crate) struct RoutingView {
     pub(crate) reads: EligibleView,
     /// Whether it may be picked for writes.
     pub(crate) writes: EligibleView,
+    /// For how many seconds it has or has not been eligible for reads.
+    pub(crate) reads_for_s: Option<f64>,
     /// Share of our own reads that should go there.
     pub(crate) share: f64,
     /// Whether it is being emptied by command.

@@ -13,7 +13,7 @@ let heard = Date.now();
 // ---- words ----
 const percent = (share) => { const p = share * 100; return (Math.abs(p - Math.round(p)) < 0.05 ? p.toFixed(0) : p.toFixed(1)) + " %"; };
 const count = (n) => n >= 1e6 ? (n / 1e6).toFixed(1) + " M" : n >= 1e4 ? (n / 1e3).toFixed(1) + " k" : String(Math.round(n));
-const lag = (s) => s.lag_ms === null ? (s.seconds_behind === null ? "–" : "~" + s.seconds_behind + " s") : s.lag_ms < 1000 ? s.lag_ms.toFixed(0) + " ms" : (s.lag_ms / 1000).toFixed(1) + " s";
+const lag = (s) => s.lag_text && s.lag_text !== "-" ? s.lag_text : "–";
 const age = (s) => s < 90 ? Math.round(s) + " s" : s < 5400 ? Math.round(s / 60) + " min" : s < 172800 ? Math.round(s / 3600) + " h" : Math.round(s / 86400) + " days";
 const zoneOf = (s) => s.zone ? s.zone.zone : "(unknown)";
 const by = { rule: "by rule", metadata: "as the cloud says", round_trip: "by round-trip time" };
@@ -128,6 +128,20 @@ function objectiveTable(status) {
   return [h("table", {}, h("thead", {}, head), h("tbody", {}, rows)), h("p", { class: "note" }, "A burn rate of 1 spends the budget of bad statements exactly in its time. Counted since this process started.")];
 }
 
+// ---- events: what changed, and how long it had been otherwise ----
+const long = (s) => s < 60 ? s.toFixed(s < 10 ? 1 : 0) + " s" : s < 3600 ? Math.floor(s / 60) + " min " + Math.floor(s % 60) + " s" : s < 172800 ? Math.floor(s / 3600) + " h " + Math.floor(s / 60 % 60) + " min" : Math.floor(s / 86400) + " days " + Math.floor(s / 3600 % 24) + " h";
+
+function eventList(status) {
+  const now = status.servers.filter((s) => s.state_for_s !== null && s.state !== "answering").map((s) => s.name + " is " + s.state + " for " + long(s.state_for_s) + ".");
+  const waits = status.leaving.map((l) => l.sessions + " " + l.role + (l.sessions === 1 ? " session" : " sessions") + " should leave " + l.server + " (" + l.why + "); waiting for " + l.waits_for + ".");
+  const notes = [...now, ...waits].map((text) => h("p", { class: "note" }, text));
+  if (!status.events.length) return [...notes, h("p", { class: "empty" }, "Nothing has changed since this process started.")];
+  const head = h("tr", {}, ["time", "", "what happened", "it had been otherwise for"].map((t) => h("th", {}, t)));
+  const rows = status.events.map((e) => h("tr", {}, h("td", { title: new Date(e.at_ms).toISOString() }, new Date(e.at_ms).toLocaleTimeString()),
+    h("td", {}, e.severity === "warn" ? "!" : ""), h("td", { class: "what" + (e.severity === "warn" ? " wrong" : "") }, e.text), h("td", { class: "n" }, e.lasted_s === null ? "–" : long(e.lasted_s))));
+  return [...notes, h("table", {}, h("thead", {}, head), h("tbody", {}, rows)), h("p", { class: "note" }, "The last 200 changes, newest first; the log has them all.")];
+}
+
 function figures(status) {
   const flow = status.flow;
   const crossing = flow.rows.reduce((sum, row, i) => sum + flow.demand[i] * row.reduce((s, share, j) => s + (j === i ? 0 : share), 0), 0);
@@ -178,6 +192,7 @@ function render(status) {
   show("zones", zones.length ? zones.map((zone) => zoneCard(status, zones, zone)) : h("p", { class: "empty" }, "No server is known yet."));
   show("flow", flowTable(status, zones));
   show("listeners", listenerTable(status));
+  show("events", eventList(status));
   const p = status.process;
   show("footer", h("span", {}, "Headroom " + p.version + ", up " + age(p.uptime_s) + (p.stopping ? ", stopping: no new clients, sessions end" : "")), h("span", {}, status.data_path ? "bytes move with " + status.data_path : ""), h("span", {}, p.config ? "configuration " + p.config : "configured by flags"),
     h("span", {}, "asked " + Math.max(0, Math.round(status.age_ms)) + " ms ago, round " + status.round), h("a", { href: "/status.json" }, "JSON"), h("a", { href: "/metrics" }, "metrics"));
