@@ -144,3 +144,57 @@ pub async fn survey(config: &FleetConfig) -> Snapshot {
     watcher.stop().await;
     snapshot
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use fleet::Address;
+    use lab::scripted::{Reply, Script, ScriptedServer};
+    use std::time::Instant;
+
+    async fn watched() -> (ScriptedServer, Watcher) {
+        let server = ScriptedServer::start(Script::new("8.0.39", |_, _| Reply::Usual)).await.unwrap();
+        let at = server.address();
+        let config = FleetConfig {
+            seeds: vec![Address::tcp(at.ip().to_string(), at.port())],
+            interval: Duration::from_millis(50),
+            ..FleetConfig::default()
+        };
+        let watcher = Watcher::start(config);
+        (server, watcher)
+    }
+
+    /// Waits until the server was connected to more than `than` times: each look at this one takes a new connection, because it
+    /// does not say who it is.
+    async fn asked_more(server: &ScriptedServer, than: u32) {
+        let deadline = Instant::now() + Duration::from_secs(20);
+        while server.connections() <= than {
+            assert!(Instant::now() < deadline, "nobody asks it any more");
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    }
+
+    #[tokio::test]
+    async fn a_task_that_ends_is_started_anew() {
+        let (server, watcher) = watched().await;
+        asked_more(&server, 1).await;
+        watcher.commands.send(Command::EndVisitors).unwrap();
+        // What was under way may still come; five more cannot be left over.
+        asked_more(&server, server.connections() + 5).await;
+        watcher.stop().await;
+    }
+
+    #[tokio::test]
+    async fn a_keeper_that_panics_begins_anew_and_rounds_count_on() {
+        let (server, watcher) = watched().await;
+        asked_more(&server, 1).await;
+        let mut snapshots = watcher.snapshots();
+        let before = snapshots.borrow().round;
+        watcher.commands.send(Command::Panic).unwrap();
+        asked_more(&server, server.connections() + 3).await;
+        let newer = |s: &Arc<Snapshot>| s.round > before + 3 && s.servers.len() == 1;
+        let wait = tokio::time::timeout(Duration::from_secs(20), snapshots.wait_for(newer));
+        assert!(wait.await.expect("snapshots go on").is_ok(), "readers keep their channel");
+        watcher.stop().await;
+    }
+}

@@ -119,7 +119,7 @@ pub struct History {
 
 impl Picture {
     /// What people follow of `view`; `without_tls` are servers whose sessions are not encrypted although that is preferred.
-    pub fn of(view: &View, without_tls: Vec<ServerName>) -> Self {
+    pub fn of(view: &View, without_tls: &[ServerName]) -> Self {
         let seen = view.snapshot.servers.iter().zip(&view.candidates);
         let servers = seen.filter(|(server, _)| server.state != State::Unasked).map(|(server, candidate)| {
             let stopped = match &server.replication {

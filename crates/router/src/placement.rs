@@ -151,6 +151,7 @@ mod tests {
     use super::*;
     use crate::view::tests::{snapshot, view};
     use fleet::{ServerName, State, WriterStatus};
+    use proptest::prelude::*;
 
     fn readers(counts: &[u32]) -> Vec<Held> {
         counts.iter().map(|r| Held { readers: *r, writers: 0 }).collect()
@@ -238,5 +239,42 @@ mod tests {
         let mut s = two();
         s.writer = WriterStatus::Unknown { why: "two are writable".to_owned() };
         assert_eq!(decide(&view(s), &held, 0, 0.5), []);
+    }
+
+    proptest! {
+        /// Where the flow table sends nobody, nobody stays: but for a doubt that the next look settles, or where nothing is left.
+        #[test]
+        fn sessions_follow_the_flow_table(
+            kinds in proptest::collection::vec(0u8..8, 1..6),
+            counts in proptest::collection::vec(0u32..50, 7),
+            phase in 0.0..1.0f64,
+        ) {
+            let readers_of: Vec<(&str, f64)> = kinds.iter().map(|kind| (["a", "b"][usize::from(kind % 2)], 1.0)).collect();
+            let mut s = snapshot("a", &readers_of, &[("a", 0.5), ("b", 0.5)]);
+            for (server, kind) in s.servers[1..].iter_mut().zip(&kinds) {
+                match kind {
+                    2 => server.state = State::Silent { why: String::new() },
+                    3 => server.lag = None,
+                    4 => server.lag.as_mut().unwrap().at_least = Duration::from_secs(60),
+                    5 => server.role = fleet::Role::Unknown,
+                    6 => server.role = fleet::Role::Stray,
+                    7 => server.reserved = Some("a rule".to_owned()),
+                    _ => {}
+                }
+            }
+            let view = view(s);
+            let held = readers(&counts[..view.candidates.len()]);
+            let n = held.iter().map(|h| h.readers).sum();
+            let shares = view.shares(view.own_zone.as_ref());
+            let elsewhere = shares.iter().any(|share| *share > 0.0);
+            let leaves = decide(&view, &held, n, phase);
+            for (server, candidate) in view.candidates.iter().enumerate() {
+                let leaving = leaves.iter().filter(|l| l.server == server).map(|l| l.sessions).sum::<u32>();
+                prop_assert!(leaving <= held[server].readers);
+                if elsewhere && shares[server] == 0.0 {
+                    prop_assert_eq!(leaving, held[server].readers, "{} {:?}", &candidate.name, &candidate.reads);
+                }
+            }
+        }
     }
 }

@@ -28,11 +28,26 @@ const PUBLISHING_SHARE: u32 = 20;
 
 /// What the keeper is told.
 pub(super) enum Command {
-    Visited { id: ServerId, outcome: Box<Result<Answer, AskError>> },
-    Suspect { server: ServerName, why: String },
+    Visited {
+        id: ServerId,
+        outcome: Box<Result<Answer, AskError>>,
+    },
+    Suspect {
+        server: ServerName,
+        why: String,
+    },
     Reconfigure(Box<FleetConfig>),
     OwnZone(Result<Zone, MetadataError>),
-    Resolved { host: String, addresses: Vec<IpAddr> },
+    Resolved {
+        host: String,
+        addresses: Vec<IpAddr>,
+    },
+    /// The keeper panics.
+    #[cfg(test)]
+    Panic,
+    /// Every task that asks a server ends without a word.
+    #[cfg(test)]
+    EndVisitors,
 }
 
 /// Keeps the book.
@@ -141,6 +156,15 @@ impl Keeper {
             Command::Reconfigure(config) => self.book.reconfigure(*config, Instant::now()),
             Command::OwnZone(outcome) => self.view.placement.metadata = Some(outcome),
             Command::Resolved { host, addresses } => drop(self.view.resolved.insert(host, addresses)),
+            #[cfg(test)]
+            Command::Panic => panic!("a fault made on purpose"),
+            #[cfg(test)]
+            Command::EndVisitors => {
+                self.visiting
+                    .values()
+                    .filter_map(|v| v.task.as_ref())
+                    .for_each(tokio::task::AbortHandle::abort);
+            }
         }
     }
 
