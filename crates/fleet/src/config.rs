@@ -278,8 +278,8 @@ pub struct Listener {
 }
 
 impl FleetConfig {
-    /// An answer older than this counts as silence: whatever asks that server has missed three rounds, however late each of
-    /// their answers came.
+    /// An answer older than this counts as silence: whatever asks that server has missed three rounds,
+    /// however late each of their answers came.
     pub fn answer_holds(&self) -> Duration {
         (self.interval + self.deadline) * 3
     }

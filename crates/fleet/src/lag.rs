@@ -38,8 +38,8 @@ impl Lag {
     }
 }
 
-/// The bounds for people: `3 ms`, `0 to 500 ms`, `12.3 s`. One figure where both bounds look the same, or where the upper one is
-/// less than a tenth more than the lower one.
+/// The bounds for people: `3 ms`, `0 to 500 ms`, `12.3 s`. One figure where both bounds look the same, or
+/// where the upper one is less than a tenth more than the lower one.
 impl fmt::Display for Lag {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let words = bounds(self.at_least, self.at_most());

@@ -28,8 +28,8 @@ pub struct Server {
     pub state: State,
     /// Where it stands, if known.
     pub zone: Option<Zoned>,
-    /// How far behind; `None` on a primary or when unknown (then `replication` or `because` says why). A server that does
-    /// not answer has none: unknown is not zero.
+    /// How far behind; `None` on a primary or when unknown (then `replication` or `because` says why). A
+    /// server that does not answer has none: unknown is not zero.
     pub lag: Option<Lag>,
     /// The lag when it was last known, and when that was; kept while `lag` is `None`.
     #[serde(skip)]
@@ -55,8 +55,9 @@ pub struct Server {
     /// When it last answered.
     #[serde(skip)]
     pub answered_at: Option<Instant>,
-    /// Until when that answer counts. Later, whoever looks takes the server for silent (see [`Server::aged`]): whatever
-    /// asks may have died, and an answer without an age would hold for ever. `None` for one that is given no age.
+    /// Until when that answer counts. Later, whoever looks takes the server for silent (see
+    /// [`Server::aged`]): whatever asks may have died, and an answer without an age would hold for ever.
+    /// `None` for one that is given no age.
     #[serde(skip)]
     pub answer_holds_until: Option<Instant>,
     /// Set while a discovered server has not yet given as many agreeing answers as it takes to be picked.

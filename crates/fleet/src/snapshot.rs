@@ -63,7 +63,8 @@ impl Snapshot {
         self.servers.iter().find(|s| s.name == *name)
     }
 
-    /// The fleet as it looks at `now`: servers whose last answer is too old are silent. `None` when nothing differs.
+    /// The fleet as it looks at `now`: servers whose last answer is too old are silent. `None` when nothing
+    /// differs.
     pub fn aged(&self, now: Instant) -> Option<Self> {
         self.servers.iter().any(|server| server.is_overdue(now)).then(|| Self {
             servers: self.servers.iter().cloned().map(|server| server.aged(now)).collect(),

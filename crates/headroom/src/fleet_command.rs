@@ -22,8 +22,8 @@ pub(crate) async fn run(args: FleetArgs, environment: &Environment) -> anyhow::R
     Ok(if is_whole(&view) { exit::DONE } else { exit::no() })
 }
 
-/// Whether every server that answers could be given a role, and one of them takes writes. A role that is not known, for want of a
-/// privilege or because servers contradict each other, is no answer.
+/// Whether every server that answers could be given a role, and one of them takes writes. A role that is not
+/// known, for want of a privilege or because servers contradict each other, is no answer.
 fn is_whole(fleet: &FleetView) -> bool {
     let unknown = |server: &ServerView| server.state == "answering" && server.role == "unknown";
     fleet.writer.is_some() && !fleet.servers.iter().any(unknown)

@@ -103,7 +103,7 @@ fn rest(fleet: &FleetView, paint: Paint) -> String {
         });
     }
     // That there is no writer, and why, stands above.
-    let said = why.map(|why| format!("no writer: {why}"));
+    let said = fleet.writer_unknown_because.as_deref().map(|why| format!("no writer: {why}"));
     for remark in fleet.remarks.iter().filter(|remark| Some(*remark) != said.as_ref()) {
         text.push_str(&format!("{} {remark}\n", paint.yellow("!")));
     }

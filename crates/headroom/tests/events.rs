@@ -1,4 +1,5 @@
-//! What a running router tells of what happens, and what is said where nothing is known: log, status, metrics, exit codes.
+//! What a running router tells of what happens, and what is said where nothing is known: log, status,
+//! metrics, exit codes.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot do its next step has failed")]
 

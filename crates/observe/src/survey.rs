@@ -141,7 +141,8 @@ impl Book {
         self.forget_the_gone(now);
     }
 
-    /// Marks as silent every server whose last answer is too old, and names them: whatever asks them is stuck, if it lives.
+    /// Marks as silent every server whose last answer is too old, and names them: whatever asks them is
+    /// stuck, if it lives.
     pub(crate) fn overdue(&mut self, now: Instant) -> Vec<ServerId> {
         let holds = self.config.answer_holds();
         let late = |e: &Entry| e.answered_at.is_some_and(|at| now.saturating_duration_since(at) > holds);
@@ -160,7 +161,8 @@ impl Book {
         self.not_followed.iter().map(|(address, (why, _))| format!("{address} is not followed: {why}"))
     }
 
-    /// The networks that the addresses of a server must lie in, where its name does not say that it is one of ours.
+    /// The networks that the addresses of a server must lie in, where its name does not say that it is one of
+    /// ours.
     pub(crate) fn must_lead_into(&self, entry: &Entry) -> Option<Within> {
         let unsure = entry.origin != Origin::Seed
             && !entry.by_the_cloud

@@ -292,7 +292,8 @@ fn lag_of(
         }
     }
     let source = judged.source_at.map(|s| shown[s]);
-    // By files a replica of a replica is compared with its source alone: what that one lacks is not known once it is silent.
+    // By files a replica of a replica is compared with its source alone: what that one lacks is not known
+    // once it is silent.
     if source.is_some_and(|s| !s.is_fresh() && reference.is_some_and(|primary| primary.id != s.id)) {
         return None;
     }

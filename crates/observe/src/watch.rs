@@ -3,9 +3,9 @@
 //! A server that hangs delays nobody: its own task waits for it, up to the deadline. Whatever comes in is judged and
 //! published at once; a tick of one interval keeps the snapshot moving when nothing comes in.
 //!
-//! Nothing here may die unseen. A task that asks a server and ends or panics is started anew; one that is stuck leaves an
-//! answer that grows old, and an old answer is silence ([`FleetConfig::answer_holds`]), here and to whoever reads the
-//! snapshot. The task that keeps the book, too, begins anew after a panic.
+//! Nothing here may die unseen. A task that asks a server and ends or panics is started anew; one that is
+//! stuck leaves an answer that grows old, and an old answer is silence ([`FleetConfig::answer_holds`]), here
+//! and to whoever reads the snapshot. The task that keeps the book, too, begins anew after a panic.
 
 mod keeper;
 mod visiting;
@@ -164,8 +164,8 @@ mod tests {
         (server, watcher)
     }
 
-    /// Waits until the server was connected to more than `than` times: each look at this one takes a new connection, because it
-    /// does not say who it is.
+    /// Waits until the server was connected to more than `than` times: each look at this one takes a new
+    /// connection, because it does not say who it is.
     async fn asked_more(server: &ScriptedServer, than: u32) {
         let deadline = Instant::now() + Duration::from_secs(20);
         while server.connections() <= than {

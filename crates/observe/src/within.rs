@@ -1,8 +1,8 @@
 //! Where discovery may go: networks and names that servers found by asking must lie in.
 //!
-//! Whoever may replicate from one of our servers can register any address there, and we would log in at that address. So an
-//! address that the operator did not write is followed only inside `discover_within`. Its default is what the seeds show of
-//! the fleet's place:
+//! Whoever may replicate from one of our servers can register any address there, and we would log in at that
+//! address. So an address that the operator did not write is followed only inside `discover_within`. Its
+//! default is what the seeds show of the fleet's place:
 //!
 //! | a seed (or the address where it was reached) | allows |
 //! |---|---|
@@ -13,8 +13,9 @@
 //! | a name, `db1.example.net` | `*.example.net`; of a cluster of AWS its instances too |
 //! | a name without a dot, `db1` | names without a dot |
 //!
-//! What the operator wrote elsewhere (`[[map]]`, a `[[server]]` by name or network) is allowed, too. A name that matches nothing
-//! is followed if every address it leads to lies in an allowed network; that is looked at right before each login.
+//! What the operator wrote elsewhere (`[[map]]`, a `[[server]]` by name or network) is allowed, too. A name
+//! that matches nothing is followed if every address it leads to lies in an allowed network; that is looked
+//! at right before each login.
 
 use crate::zone::matches_pattern;
 use fleet::Address;

@@ -163,8 +163,8 @@ impl Board {
         known.suspects.review(&snapshot, now);
         let sight = known.sight(self.threads, now);
         let picture = Picture::of(&sight.view, &self.secrecy.without());
-        // Stored under the lock, so that of two renewals at once the later one stays; noted under it, so that the events stand
-        // in their order. The log may block and comes after.
+        // Stored under the lock, so that of two renewals at once the later one stays; noted under it, so that
+        // the events stand in their order. The log may block and comes after.
         self.sight.store(Arc::new(sight));
         let events =
             if snapshot.settled { self.history().note(picture, now, SystemTime::now()) } else { Vec::new() };

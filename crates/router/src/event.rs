@@ -1,14 +1,15 @@
 //! Event: one change of what the status page shows, for the log and for a list of the last ones.
 //!
-//! [`changes`] compares two [`Picture`]s, each the part of a view that people follow: state, role, replication and eligibility
-//! of every server, the writer, the fallbacks, the flow table. It is a pure function, so that the log, the list and the page
-//! cannot tell different stories. [`History`] holds the last picture, the last events, and since when everything has been as it
-//! is: "does not answer" is half of the news, "for 4 min 12 s" the other half.
+//! [`changes`] compares two [`Picture`]s, each the part of a view that people follow: state, role,
+//! replication and eligibility of every server, the writer, the fallbacks, the flow table. It is a pure
+//! function, so that the log, the list and the page cannot tell different stories. [`History`] holds the last
+//! picture, the last events, and since when everything has been as it is: "does not answer" is half of the
+//! news, "for 4 min 12 s" the other half.
 //!
-//! One cause, one line: a server that dies is not also told to be not eligible, nor a new primary to be no reader any more.
-//! Figures inside a reason (a lag that grows) are no change. A flow is told when some share has moved by a tenth of the reads of
-//! its zone since it was last told, and that not more often than every ten seconds; without that measured demand, and a server
-//! that warms up, would write a line a second.
+//! One cause, one line: a server that dies is not also told to be not eligible, nor a new primary to be no
+//! reader any more. Figures inside a reason (a lag that grows) are no change. A flow is told when some share
+//! has moved by a tenth of the reads of its zone since it was last told, and that not more often than every
+//! ten seconds; without that measured demand, and a server that warms up, would write a line a second.
 
 use crate::eligible::Reason;
 use crate::view::View;
@@ -118,7 +119,8 @@ pub struct History {
 }
 
 impl Picture {
-    /// What people follow of `view`; `without_tls` are servers whose sessions are not encrypted although that is preferred.
+    /// What people follow of `view`; `without_tls` are servers whose sessions are not encrypted although that
+    /// is preferred.
     pub fn of(view: &View, without_tls: &[ServerName]) -> Self {
         let seen = view.snapshot.servers.iter().zip(&view.candidates);
         let servers = seen.filter(|(server, _)| server.state != State::Unasked).map(|(server, candidate)| {
@@ -156,7 +158,8 @@ impl Picture {
     }
 }
 
-/// What is different in `after`, as people would say it. Pure; in a fixed order: servers, writer, fallbacks, flow.
+/// What is different in `after`, as people would say it. Pure; in a fixed order: servers, writer, fallbacks,
+/// flow.
 pub fn changes(before: &Picture, after: &Picture) -> Vec<Event> {
     let mut events = Vec::new();
     for (name, now) in &after.servers {
@@ -218,7 +221,8 @@ fn server(name: &ServerName, was: &ServerPicture, now: &ServerPicture, events: &
         let severity = if lost { Severity::Warn } else { Severity::Info };
         tell(Kind::Role, severity, format!("{name} is {role} now, it was {before}: {because}"));
     }
-    // Of one that does not answer nothing is known; what it says when it is back is compared with what it said before.
+    // Of one that does not answer nothing is known; what it says when it is back is compared with what it
+    // said before.
     if was_answering && answering {
         match (&was.stopped, &now.stopped) {
             (None, Some(why)) => {

@@ -14,11 +14,12 @@
 //! **`n` is remembered for a few seconds**: pools open what we close when they need it, not at once. If `n` fell with each
 //! close, the other servers would seem to hold too many.
 //!
-//! **Not eligible.** Sessions leave a server that lags, was reserved or lost its role at the ordinary pace; a server that
-//! does not answer, or a former primary in the case of writers, at once: their next statement would fail or hang. A server that
-//! merely failed one session keeps its own until `observe` has looked. One whose lag or role is not known is left at the
-//! pace, too, once that has lasted: the flow table sends nobody there, and sessions follow it. Nobody leaves when there is
-//! nowhere to go, except from a server drained by command.
+//! **Not eligible.** Sessions leave a server that lags, was reserved or lost its role at the ordinary pace; a
+//! server that does not answer, or a former primary in the case of writers, at once: their next statement
+//! would fail or hang. A server that merely failed one session keeps its own until `observe` has looked. One
+//! whose lag or role is not known is left at the pace, too, once that has lasted: the flow table sends nobody
+//! there, and sessions follow it. Nobody leaves when there is nowhere to go, except from a server drained by
+//! command.
 
 use crate::closed::Closed;
 use crate::eligible::Reason;
@@ -64,7 +65,8 @@ const CLOSE: f64 = 0.25;
 /// How fast they should go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Urgency {
-    /// Within the router's pace, once it has been so for [`TRIM_AFTER`]: less than a session too many, or a doubt that may pass.
+    /// Within the router's pace, once it has been so for [`TRIM_AFTER`]: less than a session too many, or a
+    /// doubt that may pass.
     Trim,
     /// Within the router's pace, once it has been so for [`PACED_AFTER`].
     Paced,
@@ -242,7 +244,8 @@ mod tests {
     }
 
     proptest! {
-        /// Where the flow table sends nobody, nobody stays: but for a doubt that the next look settles, or where nothing is left.
+        /// Where the flow table sends nobody, nobody stays: but for a doubt that the next look settles, or
+        /// where nothing is left.
         #[test]
         fn sessions_follow_the_flow_table(
             kinds in proptest::collection::vec(0u8..8, 1..6),

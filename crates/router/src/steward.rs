@@ -8,10 +8,10 @@
 //! machine is short of processors. So a move for balance first looks for sessions that have been quiet for ten times the configured
 //! `quiet`, and comes down to it over five seconds in which none was found. Each session found takes back a fifth of that.
 //!
-//! **Who goes first.** Servers that are not eligible before those that merely hold too many; among equals the fullest. One whose
-//! sessions have been looked at in vain for those five seconds comes after the others: its sessions may all hold state or never
-//! rest, and with a pace of a session or two a second it would keep everybody else from leaving. What a move waits for is
-//! told in the status ([`Leaving`]).
+//! **Who goes first.** Servers that are not eligible before those that merely hold too many; among equals the
+//! fullest. One whose sessions have been looked at in vain for those five seconds comes after the others: its
+//! sessions may all hold state or never rest, and with a pace of a session or two a second it would keep
+//! everybody else from leaving. What a move waits for is told in the status ([`Leaving`]).
 
 use crate::board::Board;
 use crate::closed::Closed;
@@ -153,7 +153,9 @@ impl Steward {
         if !replace.enabled {
             let stays = |(_, leave): &(Arc<Tally>, Leave)| leave.urgency != Urgency::Draining;
             let off = || "[router.replace] enabled is false".to_owned();
-            leaving.extend(leaves.extract_if(.., |leave| stays(leave)).map(|(t, l)| told(&t, &l, off())));
+            leaving.extend(
+                leaves.extract_if(.., |leave| stays(leave)).map(|(t, l)| self::leaving(&t, &l, off())),
+            );
         }
         if stopping {
             leaves = sight.tallies.iter().chain(&departed).flat_map(everybody).collect();
@@ -237,8 +239,9 @@ impl Steward {
                 quota,
                 why: leave.why,
                 quiet: quiet(replace.quiet, leave.urgency, want.searched),
-                // Drivers prepare and keep the statement for the life of the connection: to spare such sessions for long means
-                // that an application that prepares is never placed anew. On a reader that may not be read from, not at all.
+                // Drivers prepare and keep the statement for the life of the connection: to spare such
+                // sessions for long means that an application that prepares is never placed anew. On a reader
+                // that may not be read from, not at all.
                 prepared_too: leave.why == Closed::NotEligible || waited >= PREPARED_AFTER,
                 light_state_too: !paced,
                 all_state_too: stopping || replace.sticky_limit.is_some_and(|limit| waited >= limit),
@@ -248,7 +251,7 @@ impl Steward {
                 Urgency::Trim => TRIM_AFTER.saturating_sub(waited),
                 Urgency::Draining | Urgency::AtOnce => Duration::ZERO,
             };
-            self.leaving.push(told(&tally, &leave, waits_for(&wanted, left, pace, want.searched)));
+            self.leaving.push(leaving(&tally, &leave, waits_for(&wanted, left, pace, want.searched)));
             tally.wish(leave.role).set(Some(wanted));
             self.given.push(Given { tally, role: leave.role, quota, paced });
         }
@@ -256,13 +259,13 @@ impl Steward {
     }
 }
 
-fn told(tally: &Tally, leave: &Leave, waits_for: String) -> Leaving {
+fn leaving(tally: &Tally, leave: &Leave, waits_for: String) -> Leaving {
     let (server, role, sessions) = (tally.name.clone(), leave.role, leave.sessions);
     Leaving { server, role, sessions, why: leave.why.words(), waits_for }
 }
 
-/// What keeps the next session from leaving. `left` is how long the reason must still last, `searched` how long no session was
-/// found.
+/// What keeps the next session from leaving. `left` is how long the reason must still last, `searched` how
+/// long no session was found.
 fn waits_for(wanted: &Wanted, left: Duration, pace: f64, searched: Duration) -> String {
     let second = Duration::from_secs(1);
     if !left.is_zero() {

@@ -96,8 +96,8 @@ pub struct OwnState {
 }
 
 impl View {
-    /// Works everything out. Pure: the same inputs give the same view. Servers whose last answer is too old at `now` are silent
-    /// in it: whatever asks them may have died, and its snapshots with it.
+    /// Works everything out. Pure: the same inputs give the same view. Servers whose last answer is too old
+    /// at `now` are silent in it: whatever asks them may have died, and its snapshots with it.
     pub fn new(snapshot: Arc<Snapshot>, config: Arc<RouterConfig>, own: &OwnState, now: Instant) -> Self {
         let snapshot = snapshot.aged(now).map_or(snapshot, Arc::new);
         let candidates: Vec<Candidate> = snapshot

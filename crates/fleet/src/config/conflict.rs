@@ -56,8 +56,8 @@ fn deadlines(draft: &Draft, ledger: &mut Ledger<'_>) {
     }
 }
 
-/// Without a heartbeat lag is known between two bounds, an interval apart under steady writes (and twice that while a round is
-/// late). A limit inside these bounds would shut out replicas that are not behind at all.
+/// Without a heartbeat lag is known between two bounds, an interval apart under steady writes (and twice that
+/// while a round is late). A limit inside these bounds would shut out replicas that are not behind at all.
 fn lag_limit(draft: &Draft, ledger: &mut Ledger<'_>) {
     let (limit, interval) = (draft.max_lag.value, draft.fleet.interval);
     if limit < interval * 2 {

@@ -103,7 +103,8 @@ pub(super) fn matcher(text: &str) -> Result<Matcher, Refusal> {
     Ok(Matcher::Name(text.to_owned()))
 }
 
-/// The same without labels, for hosts that nothing is known of but their address: `10.0.0.0/8`, `*.db.internal`.
+/// The same without labels, for hosts that nothing is known of but their address: `10.0.0.0/8`,
+/// `*.db.internal`.
 pub(super) fn net_or_name(text: &str) -> Result<Matcher, Refusal> {
     match matcher(text) {
         Ok(Matcher::Label(..)) => Err((

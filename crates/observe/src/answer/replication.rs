@@ -115,8 +115,8 @@ fn runs(row: Row<'_>, names: &[&str]) -> Runs {
     }
 }
 
-/// Reads who registered as a replica. Whoever registers with port 0 serves nobody: a client that reads the binary log
-/// (change data capture), not a server.
+/// Reads who registered as a replica. Whoever registers with port 0 serves nobody: a client that reads the
+/// binary log (change data capture), not a server.
 pub(crate) fn told_replicas(rows: &Rows) -> Vec<Told> {
     rows.iter()
         .filter(|row| row.parse::<u16>(&["port"]) != Some(0))

@@ -8,7 +8,8 @@ use fleet::{Address, Load, Newcomer, ServerName, State};
 use std::collections::HashSet;
 use std::time::Instant;
 
-/// A discovered server is picked only after so many answers in a row that agree on who it is and what it does.
+/// A discovered server is picked only after so many answers in a row that agree on who it is and what it
+/// does.
 pub(crate) const AGREEING: u32 = 3;
 
 /// What a server is called inside this crate; never used twice.
@@ -119,7 +120,8 @@ impl Entry {
             self.count(before, after);
         }
         let agrees = self.answer.as_ref().is_some_and(|before| agree(before, &answer));
-        // Once accepted it stays so: what changes later (a promotion, another source) is what the judge is for.
+        // Once accepted it stays so: what changes later (a promotion, another source) is what the judge is
+        // for.
         if self.agreeing < AGREEING {
             self.agreeing = if agrees { self.agreeing + 1 } else { 1 };
         }

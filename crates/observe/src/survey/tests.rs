@@ -5,7 +5,8 @@ use crate::answer::{Channels, Identity, Runs, Switches, Told};
 use fleet::Role;
 use fleet::config::Matcher;
 
-/// These tests are about what is found, not about where it may be: discovery may go to 10.0.0.0/8 and any name.
+/// These tests are about what is found, not about where it may be: discovery may go to 10.0.0.0/8 and any
+/// name.
 fn config(seeds: &[&str]) -> FleetConfig {
     let within = vec![Matcher::Net("10.0.0.0/8".parse().unwrap()), Matcher::Name("*".to_owned())];
     FleetConfig { discover_within: Some(within), ..by_seeds(seeds) }

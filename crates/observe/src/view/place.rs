@@ -12,8 +12,8 @@ use std::time::{Duration, Instant};
 /// Groups by round-trip time are made anew only this often: a zone that flickers is worse than one found late.
 const REGROUP_EVERY: Duration = Duration::from_secs(10);
 
-/// A server moves to another group only when so many groupings in a row say so: half a minute. A busy machine or a slow minute
-/// of the network is no other place, and every move of a server moves sessions.
+/// A server moves to another group only when so many groupings in a row say so: half a minute. A busy machine
+/// or a slow minute of the network is no other place, and every move of a server moves sessions.
 const SAID_IN_A_ROW: u32 = 4;
 
 /// What is remembered about places.
@@ -77,7 +77,8 @@ impl Placement {
         self.settle(measured, known == wanted);
     }
 
-    /// Takes a grouping over at once when it is of other servers than before, else when it has been measured often enough.
+    /// Takes a grouping over at once when it is of other servers than before, else when it has been measured
+    /// often enough.
     fn settle(&mut self, measured: BTreeMap<ServerId, Zone>, same_servers: bool) {
         if !same_servers {
             (self.groups, self.measured) = (measured, None);

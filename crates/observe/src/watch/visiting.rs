@@ -1,7 +1,8 @@
 //! The task that asks one server: ask, tell the keeper, wait, ask again.
 //!
-//! The driver reads what a server sends, and a server may be odd or hostile. So a look that panics, or that does not end, is
-//! a failed look and no more: the server is told to be failing, and is asked anew by a fresh visitor.
+//! The driver reads what a server sends, and a server may be odd or hostile. So a look that panics, or that
+//! does not end, is a failed look and no more: the server is told to be failing, and is asked anew by a fresh
+//! visitor.
 
 use super::caught;
 use super::keeper::Command;
@@ -73,7 +74,8 @@ impl Visiting {
         let (called, to, who, deadline) =
             (entry.called.clone(), reach.clone(), how.who.clone(), how.deadline);
         let visitor = move || Visitor::new(called.clone(), to.clone(), who.clone(), deadline, inside.clone());
-        // One that was discovered must agree with itself a few times before it is picked: no reason to wait for that.
+        // One that was discovered must agree with itself a few times before it is picked: no reason to wait
+        // for that.
         let hasty = if entry.origin == Origin::Seed { 0 } else { AGREEING };
         let pace = Pace { interval: how.interval, longest: how.longest, hasty };
         let task = visit_until(id, visitor, pace, poke.clone(), tell, stop.clone());

@@ -1,9 +1,10 @@
 //! Grouping by round-trip time, for servers that no rule places.
 //!
-//! Published figures for one region: 0.12 ms inside a zone, 0.41 to 0.70 ms between zones. So times are compared as
-//! ratios: sorted, a new group starts where a time is at least twice the one before and 0.25 ms above it. Less is no distance
-//! but a busy machine: two servers of one loopback measure 0.05 and 0.2 ms under load. Only "near" against "far" can be told, and not which far group stands where:
-//! two zones at the same distance are one group.
+//! Published figures for one region: 0.12 ms inside a zone, 0.41 to 0.70 ms between zones. So times are
+//! compared as ratios: sorted, a new group starts where a time is at least twice the one before and 0.25 ms
+//! above it. Less is no distance but a busy machine: two servers of one loopback measure 0.05 and 0.2 ms
+//! under load. Only "near" against "far" can be told, and not which far group stands where: two zones at the
+//! same distance are one group.
 
 use fleet::Zone;
 use std::time::Duration;

@@ -36,8 +36,8 @@ async fn until(watcher: &Watcher, what: &str, holds: impl Fn(&Snapshot) -> bool)
     }
 }
 
-/// A greeting that asks for `caching_sha2_password`, "send me your password in full", and, in place of a public key, a text
-/// that is none: the driver panics on it.
+/// A greeting that asks for `caching_sha2_password`, "send me your password in full", and, in place of a
+/// public key, a text that is none: the driver panics on it.
 fn bad_key() -> Vec<u8> {
     let mut greeting = vec![10];
     greeting.extend(b"8.0.39\0");
