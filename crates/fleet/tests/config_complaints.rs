@@ -82,14 +82,14 @@ fn a_lag_limit_that_no_interval_can_tell_is_refused() {
     answers(
         "[router]\nmax_lag = \"300ms\"",
         "headroom.toml:5:11: max_lag = 300ms is finer than lag can be measured by asking every 500ms; \
-         write max_lag = \"1s\" or more, or interval = \"150ms\" or less",
+         write max_lag = \"1.5s\" or more, or interval = \"100ms\" or less",
     );
     answers(
         "[fleet]\nseeds = [\"db1\"]\ninterval = \"10s\"\n[router]\nmax_lag = \"15s\"",
         "headroom.toml:8:11: max_lag = 15s is finer than lag can be measured by asking every 10s; \
-         write max_lag = \"20s\" or more, or interval = \"7.5s\" or less",
+         write max_lag = \"30s\" or more, or interval = \"5s\" or less",
     );
-    let fine = with("[fleet]\nseeds = [\"db1\"]\ninterval = \"50ms\"\n[router]\nmax_lag = \"100ms\"");
+    let fine = with("[fleet]\nseeds = [\"db1\"]\ninterval = \"50ms\"\n[router]\nmax_lag = \"150ms\"");
     assert!(Config::parse(&fine, "headroom.toml").is_ok());
 }
 

@@ -284,7 +284,9 @@ fn fallbacks(before: &Picture, after: &Picture, events: &mut Vec<Event>) {
         // That nobody takes writes has a line of its own.
         if *name != "writer_unknown" {
             let text = format!("fallback {name} is in force: {words}");
-            events.push(Event::new(Kind::Fallback, Severity::Warn, name, text));
+            // Ordinary in the first second of every start.
+            let severity = if *name == "demand_not_measured" { Severity::Info } else { Severity::Warn };
+            events.push(Event::new(Kind::Fallback, severity, name, text));
         }
     }
     for name in before.fallbacks.keys().filter(|name| !after.fallbacks.contains_key(*name)) {

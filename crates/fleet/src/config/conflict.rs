@@ -56,19 +56,19 @@ fn deadlines(draft: &Draft, ledger: &mut Ledger<'_>) {
     }
 }
 
-/// Without a heartbeat lag is known between two bounds, an interval apart under steady writes (and twice that
-/// while a round is late). A limit inside these bounds would shut out replicas that are not behind at all.
+/// Without a heartbeat lag is known between two bounds: an interval apart under steady writes, two while a
+/// round is late. A limit inside these bounds would shut out replicas that are not behind at all.
 fn lag_limit(draft: &Draft, ledger: &mut Ledger<'_>) {
     let (limit, interval) = (draft.max_lag.value, draft.fleet.interval);
-    if limit < interval * 2 {
+    if limit < interval * 3 {
         let wrong = format!(
             "max_lag = {} is finer than lag can be measured by asking every {}",
             duration_text(limit),
             duration_text(interval)
         );
-        let mut right = format!("write max_lag = \"{}\" or more", duration_text(interval * 2));
-        if limit / 2 >= std::time::Duration::from_millis(50) {
-            right += &format!(", or interval = \"{}\" or less", duration_text(limit / 2));
+        let mut right = format!("write max_lag = \"{}\" or more", duration_text(interval * 3));
+        if limit / 3 >= std::time::Duration::from_millis(50) {
+            right += &format!(", or interval = \"{}\" or less", duration_text(limit / 3));
         }
         ledger.add(&draft.max_lag.span, wrong, right);
     }

@@ -13,7 +13,7 @@ let heard = Date.now();
 // ---- words ----
 const percent = (share) => { const p = share * 100; return (Math.abs(p - Math.round(p)) < 0.05 ? p.toFixed(0) : p.toFixed(1)) + " %"; };
 const count = (n) => n >= 1e6 ? (n / 1e6).toFixed(1) + " M" : n >= 1e4 ? (n / 1e3).toFixed(1) + " k" : String(Math.round(n));
-const lag = (s) => s.lag_text && s.lag_text !== "-" ? s.lag_text : "–";
+const lag = (s) => !s.lag_text || s.lag_text === "-" ? "–" : s.lag_text.startsWith("unknown") ? "unknown" : s.lag_text; // since when: eventList
 const age = (s) => s < 90 ? Math.round(s) + " s" : s < 5400 ? Math.round(s / 60) + " min" : s < 172800 ? Math.round(s / 3600) + " h" : Math.round(s / 86400) + " days";
 const zoneOf = (s) => s.zone ? s.zone.zone : "(unknown)";
 const by = { rule: "by rule", metadata: "as the cloud says", round_trip: "by round-trip time" };
@@ -132,7 +132,7 @@ function objectiveTable(status) {
 const long = (s) => s < 60 ? s.toFixed(s < 10 ? 1 : 0) + " s" : s < 3600 ? Math.floor(s / 60) + " min " + Math.floor(s % 60) + " s" : s < 172800 ? Math.floor(s / 3600) + " h " + Math.floor(s / 60 % 60) + " min" : Math.floor(s / 86400) + " days " + Math.floor(s / 3600 % 24) + " h";
 
 function eventList(status) {
-  const now = status.servers.filter((s) => s.state_for_s !== null && s.state !== "answering").map((s) => s.name + " is " + s.state + " for " + long(s.state_for_s) + ".");
+  const now = status.servers.filter((s) => s.state_for_s !== null && s.state !== "answering").map((s) => s.name + " is " + s.state + " for " + long(s.state_for_s) + (s.lag_unknown_for_s === null ? "." : "; its lag is " + s.lag_text + "."));
   const waits = status.leaving.map((l) => l.sessions + " " + l.role + (l.sessions === 1 ? " session" : " sessions") + " should leave " + l.server + " (" + l.why + "); waiting for " + l.waits_for + ".");
   const notes = [...now, ...waits].map((text) => h("p", { class: "note" }, text));
   if (!status.events.length) return [...notes, h("p", { class: "empty" }, "Nothing has changed since this process started.")];
