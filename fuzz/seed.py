@@ -32,10 +32,10 @@ for recording in sorted((HERE.parent / "crates/wire/tests/recorded").glob("*.txt
     packets = [(mark, payload) for mark, data in runs[:12] for payload in payloads(data) if len(payload) < 256]
     if packets and packets[0][0] == "S":
         login = b"".join(
-            bytes([number % 8 * 2 + (mark == "S"), len(payload)]) + payload
+            bytes([number % 8 * 4 + 2 + (mark == "S"), len(payload)]) + payload
             for number, (mark, payload) in enumerate(packets[1:], 1))
-        for terms in range(32):
-            add("bridge", bytes([terms, len(packets[0][1])]) + packets[0][1] + login)
+        for terms in range(128):
+            add("bridge", bytes([terms, 0, len(packets[0][1])]) + packets[0][1] + login)
     for mark, target in (("S", "greeting"), ("C", "login")):
         for data in [data for m, data in runs if m == mark][:1]:
             for payload in list(payloads(data))[:1]:

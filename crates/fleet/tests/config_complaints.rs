@@ -267,6 +267,11 @@ fn tls_settings_that_cannot_work_are_refused() {
         "headroom.toml:6:15: server_name is compared only where the identity is verified; \
          write mode = \"verify_identity\", or remove it",
     );
+    answers(
+        "[router.tls]\nserver_public_key = \"key.pem\"\nallow_public_key_retrieval = true",
+        "headroom.toml:6:30: allow_public_key_retrieval has no use while server_public_key gives the key; \
+         remove one of the two",
+    );
 }
 
 #[test]

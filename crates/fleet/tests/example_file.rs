@@ -76,6 +76,7 @@ fn every_option_of_the_example_is_accepted() {
     assert!(config.password_from.is_some());
     assert!(config.fleet.credentials.tls.ca.is_some());
     assert!(config.router.tls.tls.ca.is_some() && config.router.tls.server_name.is_some());
+    assert!(config.router.tls.server_public_key.is_some() && !config.router.tls.allow_public_key_retrieval);
     assert!(config.listeners.iter().any(|listener| listener.tls.cert.is_some()));
     assert!(config.listeners.iter().any(|listener| listener.tls.client_ca.is_some()));
     let [objective] = &config.objectives[..] else { panic!("{:?}", config.objectives) };

@@ -182,6 +182,8 @@ struct Checked {
     listeners: usize,
     /// Each with file, line and column.
     complaints: Vec<String>,
+    /// What is right and has consequences that its author may not expect.
+    notes: Vec<String>,
 }
 
 /// `--check`: the file is right, or we are not here any more.
@@ -203,6 +205,7 @@ fn check(sourced: Result<Sourced, SourceError>, json: bool) -> anyhow::Result<Ex
         terminal::print_json(&Checked { complaints: vec![error.to_string()], ..Checked::default() })?;
         return Ok(exit::error());
     }
+    let note = router::passwords_in_clear(&config.listeners, &config.router.tls);
     if json {
         terminal::print_json(&Checked {
             right: true,
@@ -211,6 +214,7 @@ fn check(sourced: Result<Sourced, SourceError>, json: bool) -> anyhow::Result<Ex
             zones: config.fleet.zones.len(),
             listeners: config.listeners.len(),
             complaints: Vec::new(),
+            notes: note.into_iter().collect(),
         })?;
         return Ok(exit::DONE);
     }
@@ -221,7 +225,8 @@ fn check(sourced: Result<Sourced, SourceError>, json: bool) -> anyhow::Result<Ex
         count(config.listeners.len(), "listener"),
     ];
     let name = sourced.file.as_ref().map_or("the command line".to_owned(), |file| file.display().to_string());
-    terminal::print(&format!("{name} is right: {}.\n", parts.join(", ")))?;
+    let note = note.map_or_else(String::new, |note| format!("{note}.\n"));
+    terminal::print(&format!("{name} is right: {}.\n{note}", parts.join(", ")))?;
     Ok(exit::DONE)
 }
 

@@ -58,7 +58,7 @@ pub mod view;
 mod worker;
 pub mod zero_hop;
 
-pub use crate::tls::check as check_tls;
+pub use crate::tls::{check as check_tls, passwords_in_clear};
 pub use collect::Insight;
 pub use error::Error;
 pub use record::{Recording, RecordingStatus, Wanted};

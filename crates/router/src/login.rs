@@ -5,7 +5,7 @@
 //! for whoever takes over. The whole of it has a deadline: a client that greets nobody holds no server's connection.
 
 use crate::stream::Stream;
-use crate::tls::{FromClients, OwnKeys, ToServers, Unproven};
+use crate::tls::{FromClients, LoginKeys, ToServers, Unproven};
 use fleet::Address;
 use std::io;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -27,7 +27,7 @@ pub(crate) struct Means<'a> {
     /// Where the server is, for its certificate.
     pub(crate) reach: &'a Address,
     /// For passwords that have to be translated.
-    pub(crate) keys: &'a OwnKeys,
+    pub(crate) keys: LoginKeys<'a>,
     /// When it must be over.
     pub(crate) until: Instant,
 }
@@ -142,7 +142,7 @@ async fn carry(
     let (from_client, from_server) = (Inbox::default(), Inbox::default());
     let mut exchange = Exchange { from_client, from_server, bridge, turn, next_to_client: 1 };
     loop {
-        let going = exchange.go(&mut client, &mut server, steps, means.keys);
+        let going = exchange.go(&mut client, &mut server, steps, &means.keys);
         match timeout_at(means.until, going).await.unwrap_or_else(|_| Err(exchange.late())) {
             Ok(Stop::Done) => return Ok(Opened { streams: (client, server), bridge: exchange.bridge }),
             Ok(Stop::AcceptTls(left)) => {
@@ -189,10 +189,10 @@ impl Exchange {
         client: &mut Stream,
         server: &mut Stream,
         mut steps: Vec<Step>,
-        keys: &OwnKeys,
+        keys: &LoginKeys<'_>,
     ) -> Result<Stop, Why> {
         loop {
-            if let Some(stop) = self.take(client, server, steps).await? {
+            if let Some(stop) = self.take(client, server, steps, keys).await? {
                 return Ok(stop);
             }
             steps = tokio::select! {
@@ -228,6 +228,7 @@ impl Exchange {
         client: &mut Stream,
         server: &mut Stream,
         steps: Vec<Step>,
+        keys: &LoginKeys<'_>,
     ) -> Result<Option<Stop>, Why> {
         let mut steps = steps.into_iter();
         while let Some(step) = steps.next() {
@@ -243,6 +244,11 @@ impl Exchange {
                 }
                 Step::AcceptTls => return Ok(Some(Stop::AcceptTls(steps.collect()))),
                 Step::BeginTls => return Ok(Some(Stop::BeginTls(steps.collect()))),
+                Step::Decrypt(sealed) => {
+                    let mut next = self.bridge.decrypted(keys.own.decrypt(sealed).await);
+                    next.extend(steps);
+                    steps = next.into_iter();
+                }
                 Step::Open | Step::Opaque => return Ok(Some(Stop::Done)),
                 Step::Denied => return Err(Why::Denied),
                 Step::Refuse(refusal, sequence) => {

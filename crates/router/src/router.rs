@@ -11,7 +11,7 @@ use crate::reserve::most_sessions;
 use crate::sockets::Sockets;
 use crate::status::{self, Status};
 use crate::steward;
-use crate::tls::{FromClients, ToServers};
+use crate::tls::{FromClients, ServerKey, ToServers};
 use crate::worker::{self, Handle, Message, Placement, Ready};
 use crate::zero_hop::{self, ZeroHop};
 use fleet::config::{Listener, RouterConfig};
@@ -95,14 +95,14 @@ impl Router {
         suspect: impl Fn(&ServerName, &str) + Send + Sync + 'static,
     ) -> Result<Self, Error> {
         unique(&listeners)?;
-        let to_servers = ToServers::load(&config.tls)?;
+        let (to_servers, server_key) = (ToServers::load(&config.tls)?, ServerKey::load(&config.tls)?);
         let opened = open_all(listeners, sockets)?;
         let threads = config.threads.unwrap_or_else(|| path::threads(cores())).max(1);
         let asked = config.data_path;
         let report: Report = Box::new(suspect);
         let snapshot = snapshots.borrow().clone();
         let board = Arc::new(Board::new(config, snapshot, threads, report));
-        begin_tls(&board, to_servers);
+        begin_tls(&board, to_servers, server_key);
         let mut path = Path::asked(asked);
         let (first, ready) = ready_worker(&board, 0, &mut path)?;
         let (mut handles, mut joins) = (vec![first], Vec::new());
@@ -161,7 +161,7 @@ impl Router {
         let known = |address: &Address| parts.doors.iter().any(|d| d.address == *address);
         let (kept, added): (Vec<_>, Vec<_>) = listeners.into_iter().partition(|l| known(&l.address));
         // Everything that can fail comes before anything that changes. Files are read again: certificates are renewed.
-        let to_servers = ToServers::load(&config.tls)?;
+        let (to_servers, server_key) = (ToServers::load(&config.tls)?, ServerKey::load(&config.tls)?);
         let mut from_clients = Vec::new();
         for listener in &kept {
             from_clients.push(FromClients::load(&listener.tls)?);
@@ -188,7 +188,7 @@ impl Router {
             sender.send((door, fd)).map_err(|_| Error::Stopped)?;
         }
         self.open_doors.send_replace(parts.doors.clone());
-        begin_tls(&self.board, to_servers);
+        begin_tls(&self.board, to_servers, server_key);
         let before = self.board.sight().view.config.clone();
         if before.threads != config.threads {
             changes.at_next_start.push("threads: the number of threads changes at the next start".to_owned());
@@ -348,13 +348,13 @@ fn unique(listeners: &[Listener]) -> Result<(), Error> {
 
 /// From now on TLS to the servers is begun this way. Where it is, clients without it are given a key of ours for their
 /// passwords; making that takes a while.
-fn begin_tls(board: &Arc<Board>, to_servers: Option<ToServers>) {
+fn begin_tls(board: &Arc<Board>, to_servers: Option<ToServers>, server_key: ServerKey) {
     if to_servers.is_some() {
         let board = board.clone();
         // A thread that cannot be had now is one the first such client pays for.
         let _ = std::thread::Builder::new().spawn(move || board.secrecy.keys.prepare());
     }
-    board.secrecy.change(to_servers);
+    board.secrecy.change(to_servers, server_key);
 }
 
 /// Makes a worker ready on the path in force, or on the next best if that is allowed and this one is not to be had.

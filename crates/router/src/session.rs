@@ -16,7 +16,7 @@ use crate::relay::{Ended, Relay};
 use crate::roster::Entry;
 use crate::stream::{Socket, Stream};
 use crate::tally::Seat;
-use crate::tls::ToServers;
+use crate::tls::{LoginKeys, ToServers};
 use crate::turned_away::TurnedAway;
 use crate::worker::{Counted, Stay, Worker};
 use fleet::config::ClientTlsMode;
@@ -134,13 +134,15 @@ async fn introduce(
 ) -> Result<Opened, Failed> {
     let Greeted { server, greeting } = greeted;
     let (tls, to_server) = (place.door.terms(), worker.board.secrecy.to_servers());
+    let keys = worker.board.secrecy.login_keys();
     let terms = Terms {
         from_client: from_client(tls.mode),
         to_server: to_server.is_some(),
         client_is_local: matches!(client, Stream::Unix(_)),
         server_is_local: matches!(server, Stream::Unix(_)),
+        retrieves_key: keys.server.retrieved,
     };
-    let means = means(worker, &tls, to_server.as_deref(), reach);
+    let means = means(worker, &tls, to_server.as_deref(), reach, keys);
     let payload = greeting.get(wire::packet::HEADER..).unwrap_or_default();
     log_in(client, server, payload, terms, &means).await
 }
@@ -218,7 +220,8 @@ async fn introduce_again(
     reach: &Address,
 ) -> Result<Opened, Failed> {
     let (tls, to_server) = (place.door.terms(), worker.board.secrecy.to_servers());
-    let means = means(worker, &tls, to_server.as_deref(), reach);
+    let keys = worker.board.secrecy.login_keys();
+    let means = means(worker, &tls, to_server.as_deref(), reach, keys);
     change_user(streams, bridge, &means).await
 }
 
@@ -227,9 +230,9 @@ fn means<'a>(
     tls: &'a door::Terms,
     to_server: Option<&'a ToServers>,
     reach: &'a Address,
+    keys: LoginKeys<'a>,
 ) -> Means<'a> {
     let until = Instant::now() + worker.board.sight().view.config.login_deadline;
-    let keys = &worker.board.secrecy.keys;
     Means { from_client: tls.from_clients.as_ref(), to_server, reach, keys, until }
 }
 
@@ -283,7 +286,9 @@ fn not_logged_in(worker: &Worker, place: &Place, seat: &Seat, failed: Failed) ->
 fn away(why: Refusal) -> TurnedAway {
     match why {
         Refusal::TlsRequired => TurnedAway::TlsRequired,
-        Refusal::BadHandshake { .. } | Refusal::OtherKey | Refusal::WouldLeak => TurnedAway::BadLogin,
+        Refusal::BadHandshake { .. } | Refusal::OtherKey | Refusal::WouldLeak | Refusal::KeyInClear => {
+            TurnedAway::BadLogin
+        }
         Refusal::NoServerKey | Refusal::BadServer => TurnedAway::ServerFailed,
     }
 }

@@ -7,12 +7,13 @@ mod keys;
 
 use crate::error::Error;
 use crate::stream::Stream;
-use arc_swap::ArcSwapOption;
+use arc_swap::{ArcSwap, ArcSwapOption};
 use client_certificate::Judge;
 pub(crate) use client_certificate::Unproven;
 use fleet::Address;
 use fleet::config::{ClientCert, ClientTls, ServerTls, TlsMode};
-pub(crate) use keys::OwnKeys;
+pub use keys::passwords_in_clear;
+pub(crate) use keys::{LoginKeys, OwnKeys, ServerKey};
 use rustls::pki_types::ServerName;
 use std::collections::BTreeSet;
 use std::io;
@@ -26,6 +27,8 @@ pub(crate) struct Secrecy {
     to_servers: ArcSwapOption<ToServers>,
     /// For passwords between a client and a server that differ in TLS.
     pub(crate) keys: OwnKeys,
+    /// For those that go on over an open way.
+    server_key: ArcSwap<ServerKey>,
     /// Servers that offered none when it was preferred. Bounded by the fleet: a name goes when the server offers it.
     unencrypted: Mutex<BTreeSet<fleet::ServerName>>,
 }
@@ -54,9 +57,15 @@ impl Secrecy {
         self.to_servers.load_full()
     }
 
+    /// The keys of a login that begins now.
+    pub(crate) fn login_keys(&self) -> LoginKeys<'_> {
+        LoginKeys { own: &self.keys, server: self.server_key.load_full() }
+    }
+
     /// Begins it this way from now on.
-    pub(crate) fn change(&self, to_servers: Option<ToServers>) {
+    pub(crate) fn change(&self, to_servers: Option<ToServers>, server_key: ServerKey) {
         self.unencrypted().clear();
+        self.server_key.store(Arc::new(server_key));
         self.to_servers.store(to_servers.map(Arc::new));
     }
 
@@ -153,6 +162,7 @@ impl ToServers {
 /// What cannot be used, with its file.
 pub fn check(listeners: &[fleet::config::Listener], servers: &ServerTls) -> Result<(), Error> {
     listeners.iter().try_for_each(|listener| FromClients::load(&listener.tls).map(drop))?;
+    ServerKey::load(servers)?;
     ToServers::load(servers).map(drop)
 }
 

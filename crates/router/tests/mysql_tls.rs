@@ -9,7 +9,7 @@ mod certificate;
 mod stand;
 
 use fleet::Address;
-use fleet::config::{ClientTlsMode, TlsMode};
+use fleet::config::{ClientTlsMode, ServerTls, TlsMode};
 use mysql_async::ChangeUserOpts;
 use mysql_async::prelude::Queryable;
 use stand::{Stand, Way, cipher, log_in};
@@ -45,7 +45,7 @@ async fn caching_sha2_logs_in_by_every_way_with_and_without_tls() {
             let front = stand.front(
                 reach.clone(),
                 &stand.tls_of_clients(client_mode),
-                stand.to_servers(server_mode, None),
+                retrieving(stand.to_servers(server_mode, None)),
             );
             let ways = match client_mode {
                 ClientTlsMode::Preferred => vec![Way::Plain, Way::Socket, Way::Tls],
@@ -76,6 +76,48 @@ async fn caching_sha2_logs_in_by_every_way_with_and_without_tls() {
     stand.down().await;
 }
 
+/// Clients with TLS may have the server's key asked for in clear.
+fn retrieving(servers: ServerTls) -> ServerTls {
+    ServerTls { allow_public_key_retrieval: true, ..servers }
+}
+
+#[tokio::test]
+async fn a_password_goes_on_over_an_open_way_only_as_the_configuration_says() {
+    let stand = Stand::up(Some(mysqld())).await;
+    let (user, password) = USER;
+    stand
+        .root(&format!("CREATE USER {user}@'%' IDENTIFIED WITH caching_sha2_password BY '{password}'"))
+        .await;
+    let clients = stand.tls_of_clients(ClientTlsMode::Required);
+    let off = || stand.to_servers(TlsMode::Disabled, None);
+    let pinned =
+        ServerTls { server_public_key: Some(stand.lab.dir().join("a1/data/public_key.pem")), ..off() };
+    for (servers, passes) in [(off(), false), (pinned, true), (retrieving(off()), true)] {
+        let what = format!("{servers:?}");
+        let front = stand.front(stand.tcp(), &clients, servers);
+        stand.root("FLUSH PRIVILEGES").await;
+        match log_in(&stand, &front, Way::Tls, USER).await {
+            Ok(conn) => {
+                assert!(passes, "{what}");
+                // Cached now: nothing has to be asked for.
+                log_in(&stand, &front, Way::Tls, USER).await.unwrap().disconnect().await.unwrap();
+                conn.disconnect().await.unwrap();
+            }
+            Err(error) => {
+                let error = error.to_string();
+                assert!(
+                    !passes && error.contains("3159") && error.contains("server_public_key"),
+                    "{what}: {error}"
+                );
+                assert_eq!(front.router.status().listeners[0].refused["bad_login"], 1);
+                assert!(front.router.status().servers[0].writes.eligible, "it is not the server's fault");
+            }
+        }
+        front.down().await;
+    }
+    stand.down().await;
+}
+
 #[tokio::test]
 async fn a_change_of_user_is_a_login_too() {
     let stand = Stand::up(Some(mysqld())).await;
@@ -90,7 +132,8 @@ async fn a_change_of_user_is_a_login_too() {
         (ClientTlsMode::Required, TlsMode::Disabled, Way::Tls),
         (ClientTlsMode::Off, TlsMode::VerifyCa, Way::Plain),
     ] {
-        let front = stand.front(stand.tcp(), &stand.tls_of_clients(clients), stand.to_servers(servers, None));
+        let servers = retrieving(stand.to_servers(servers, None));
+        let front = stand.front(stand.tcp(), &stand.tls_of_clients(clients), servers);
         let mut conn = log_in(&stand, &front, way, USER).await.unwrap();
         for cached in [false, true] {
             if !cached {
@@ -140,7 +183,8 @@ async fn mysqls_own_client_logs_in_from_an_empty_cache() {
         (ClientTlsMode::Off, TlsMode::VerifyCa, vec!["--ssl-mode=DISABLED", "--get-server-public-key"]),
         (ClientTlsMode::Off, TlsMode::Disabled, vec!["--ssl-mode=DISABLED", "--get-server-public-key"]),
     ] {
-        let front = stand.front(stand.tcp(), &stand.tls_of_clients(clients), stand.to_servers(servers, None));
+        let servers = retrieving(stand.to_servers(servers, None));
+        let front = stand.front(stand.tcp(), &stand.tls_of_clients(clients), servers);
         stand.root("FLUSH PRIVILEGES").await;
         let output = tokio::process::Command::new(mysqld().with_file_name("mysql"))
             .args(["--no-defaults", "--protocol=TCP", "--host=127.0.0.1", "--batch", "--skip-column-names"])

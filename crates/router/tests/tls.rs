@@ -9,9 +9,11 @@ mod stand;
 
 use certificate::Authority;
 use fleet::Address;
-use fleet::config::{ClientTlsMode, TlsMode};
+use fleet::config::{ClientCert, ClientTlsMode, TlsMode};
 use mysql_async::prelude::Queryable;
 use stand::{Stand, Way, cipher, log_in};
+use std::sync::{Arc, Mutex};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 const USER: (&str, &str) = ("shop", "pass-word of the shop");
 
@@ -138,6 +140,91 @@ async fn listeners_refuse_and_pass_through_as_they_are_told() {
     assert!(refused.contains("db.test"), "{refused}");
     through.until("counted", |s| s.listeners[0].logins["opaque"] == 1).await;
     through.down().await;
+    stand.down().await;
+}
+
+/// A login of the protocol before 4.1 with a proof of `mysql_native_password`: flags, longest packet, user, proof.
+fn login_before_41(user: &str, password: &str, nonce: &[u8]) -> Vec<u8> {
+    let proof = wire::auth::native_password(password.as_bytes(), nonce);
+    [&[5, 0x80, 0, 0, 1], user.as_bytes(), &[0, 20], &proof].concat()
+}
+
+/// Sends such a login to an address; the first byte of the answer, and the rest of it.
+async fn logs_in_before_41(to: std::net::SocketAddr) -> Vec<u8> {
+    let mut stream = tokio::net::TcpStream::connect(to).await.unwrap();
+    let greeting = packet_of(&mut stream).await;
+    let nonce = wire::Greeting::parse(&greeting).unwrap().nonce;
+    let mut login = Vec::new();
+    wire::packet::write(&mut login, &mut 1, &login_before_41(USER.0, USER.1, &nonce));
+    stream.write_all(&login).await.unwrap();
+    packet_of(&mut stream).await
+}
+
+async fn packet_of(stream: &mut tokio::net::TcpStream) -> Vec<u8> {
+    let read = async {
+        let mut header = [0; 4];
+        stream.read_exact(&mut header).await.unwrap();
+        let mut payload = vec![0; wire::packet::Header::parse(header).length as usize];
+        stream.read_exact(&mut payload).await.unwrap();
+        payload
+    };
+    tokio::time::timeout(std::time::Duration::from_secs(10), read).await.unwrap()
+}
+
+/// Passes connections on to `server`, and keeps what clients sent.
+async fn listening_in(server: std::net::SocketAddr) -> (std::net::SocketAddr, Arc<Mutex<Vec<u8>>>) {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let (at, heard) = (listener.local_addr().unwrap(), Arc::<Mutex<Vec<u8>>>::default());
+    let keep = heard.clone();
+    tokio::spawn(async move {
+        loop {
+            let (client, _) = listener.accept().await.unwrap();
+            let (mut from_client, mut to_client) = client.into_split();
+            let server = tokio::net::TcpStream::connect(server).await.unwrap();
+            let (mut from_server, mut to_server) = server.into_split();
+            tokio::spawn(async move { tokio::io::copy(&mut from_server, &mut to_client).await });
+            let keep = keep.clone();
+            tokio::spawn(async move {
+                let mut buffer = [0; 4096];
+                while let Ok(read @ 1..) = from_client.read(&mut buffer).await {
+                    keep.lock().unwrap().extend_from_slice(&buffer[..read]);
+                    to_server.write_all(&buffer[..read]).await.unwrap();
+                }
+            });
+        }
+    });
+    (at, heard)
+}
+
+#[tokio::test]
+async fn a_login_before_41_finds_no_way_around_tls_and_certificates() {
+    let stand = stand().await;
+    let server = stand.lab.real("a1").unwrap();
+    assert_eq!(
+        logs_in_before_41(server.into()).await[0],
+        0,
+        "MariaDB lets such a client in when it comes directly"
+    );
+    let (at, heard) = listening_in(server.into()).await;
+    let reach = Address::tcp(at.ip().to_string(), at.port());
+    let mut with_certificates = stand.tls_of_clients(ClientTlsMode::Required);
+    with_certificates.client_cert = ClientCert::Required;
+    with_certificates.client_ca = Some(stand.authority.ca.clone());
+    let off = || stand.to_servers(TlsMode::Disabled, None);
+    for (clients, servers) in [
+        (with_certificates, off()),
+        (stand.tls_of_clients(ClientTlsMode::Preferred), off()),
+        (stand.tls_of_clients(ClientTlsMode::Off), off()),
+        (stand.tls_of_clients(ClientTlsMode::Passthrough), stand.to_servers(TlsMode::VerifyCa, None)),
+    ] {
+        let what = format!("{:?} {:?}", clients.mode, servers.tls.mode);
+        let front = stand.front(reach.clone(), &clients, servers);
+        let answer = logs_in_before_41(([127, 0, 0, 1], front.port()).into()).await;
+        let refusal = wire::ErrPacket::parse(&answer).unwrap_or_else(|e| panic!("{what}: {e}: {answer:?}"));
+        assert_eq!(refusal.code, 1043, "{what}: {}", refusal.message);
+        front.down().await;
+        assert!(heard.lock().unwrap().is_empty(), "{what}: the server has seen {:?}", heard.lock().unwrap());
+    }
     stand.down().await;
 }
 

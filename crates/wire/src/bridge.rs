@@ -11,9 +11,13 @@
 //!
 //! | client's side | server's side | then |
 //! |---|---|---|
-//! | secret | open | the server is asked for its key, and the password goes on encrypted with it |
+//! | secret | open | with the server's key from a file, or with the one it sends if [`Terms::retrieves_key`], it goes on encrypted; else the login is refused |
 //! | open | secret | the client is given a key of ours, and the password goes on in the clear, inside TLS |
 //! | alike | alike | everything passes through |
+//!
+//! **What cannot be read goes nowhere**, unless nothing is asked of TLS on either side (passthrough, and none to the server): a
+//! first packet that we do not understand is one whose TLS, and whose account, we cannot judge. Servers do understand some that we
+//! do not, such as a login of the protocol before 4.1.
 //!
 //! A password that passes this way is wiped as soon as it has been handed on. Plugins that send it in the clear by
 //! themselves (`mysql_clear_password`, `dialog`) are refused from a secret side to an open one.
@@ -60,14 +64,17 @@ pub struct Terms {
     pub client_is_local: bool,
     /// So does the server's.
     pub server_is_local: bool,
+    /// A server whose transport keeps no secrets may be asked for its RSA key for a password that came in secret. Whoever can change
+    /// packets on the way answers with a key of his own and reads the password.
+    pub retrieves_key: bool,
 }
 
 /// Public-key cryptography of the exchange (RSA with OAEP and SHA-1, as servers do), by whoever has keys and randomness.
 pub trait Keys {
     /// Our own public key, PEM.
     fn public_key(&self) -> &[u8];
-    /// Decrypts what was encrypted with it; `None` when it was not.
-    fn open(&self, sealed: &[u8]) -> Option<Secret>;
+    /// The servers' public key, PEM, where it is known beforehand.
+    fn server_key(&self) -> Option<&[u8]>;
     /// Encrypts with the key in `pem`; `None` when that is no key or `plain` too long for it.
     fn seal(&self, pem: &[u8], plain: &[u8]) -> Option<Vec<u8>>;
 }
@@ -83,6 +90,8 @@ pub enum Step {
     AcceptTls,
     /// Begin TLS with the server now; the next packet to it goes inside.
     BeginTls,
+    /// Decrypt this with our own key, which takes some milliseconds, and say what it was: [`Bridge::decrypted`].
+    Decrypt(Vec<u8>),
     /// From here on both sides go on by themselves, and we cannot read them.
     Opaque,
     /// Logged in, and the client knows. (A change of user that the server refused: the session goes on as before.)
@@ -124,6 +133,8 @@ enum Stage {
     Password,
     /// We have asked the server for its key, to send this.
     ServerKey(Secret),
+    /// A password is being decrypted.
+    Decrypting,
     Done,
 }
 
@@ -191,7 +202,7 @@ impl Bridge {
             Stage::First => self.first(payload),
             Stage::Login => self.login(payload),
             Stage::Password => self.password(payload, keys),
-            stage @ (Stage::ServerKey(_) | Stage::Done) => {
+            stage @ (Stage::ServerKey(_) | Stage::Decrypting | Stage::Done) => {
                 self.stage = stage;
                 self.refuse(Refusal::BadHandshake { what: "a packet before the answer to the last one" })
             }
@@ -204,7 +215,7 @@ impl Bridge {
             return self.unreadable(payload, "a login of a protocol from before 4.1");
         };
         match (wants_tls, self.terms.from_client) {
-            (true, FromClient::Passthrough) => self.opaque(payload),
+            (true, FromClient::Passthrough) => self.end_to_end(payload),
             (true, FromClient::Off) => {
                 self.refuse(Refusal::BadHandshake { what: "a request for TLS, which was not offered" })
             }
@@ -231,8 +242,7 @@ impl Bridge {
         let mut plain = Zeroizing::new(Vec::new());
         packet::write(&mut plain, &mut 1, &Zeroizing::new(login.without_proof().encode()));
         self.tracker.client_bytes(&plain);
-        let offers = self.offered.is_some_and(|offered| offered.contains(Capabilities::SSL));
-        let begins_tls = self.terms.to_server && offers && !self.server_is_secret;
+        let begins_tls = self.terms.to_server && self.offers_tls() && !self.server_is_secret;
         self.server_is_secret |= begins_tls;
         if self.plugin.is_open_only() && self.leaks() {
             return self.refuse(Refusal::WouldLeak);
@@ -261,7 +271,14 @@ impl Bridge {
             if payload.is_empty() || payload == [0] {
                 return vec![self.tell_server(payload)];
             }
-            self.stage = Stage::ServerKey(Zeroizing::new(payload.to_vec()));
+            let mut password = Zeroizing::new(payload.to_vec());
+            if let Some(pem) = keys.server_key() {
+                return self.sealed(&mut password, pem, keys);
+            }
+            if !self.terms.retrieves_key {
+                return self.refuse(Refusal::KeyInClear);
+            }
+            self.stage = Stage::ServerKey(password);
             return vec![self.tell_server(&[ask])];
         }
         if payload == [ask] {
@@ -271,7 +288,16 @@ impl Bridge {
         if payload.is_empty() || payload == [0] {
             return vec![self.tell_server(payload)];
         }
-        let Some(mut password) = keys.open(payload) else {
+        self.stage = Stage::Decrypting;
+        vec![Step::Decrypt(payload.to_vec())]
+    }
+
+    /// What [`Step::Decrypt`] came to; `None` when it was not encrypted with our key.
+    pub fn decrypted(&mut self, password: Option<Secret>) -> Vec<Step> {
+        let Stage::Decrypting = std::mem::replace(&mut self.stage, Stage::Proofs) else {
+            return self.refuse(Refusal::BadHandshake { what: "an answer that nobody asked for" });
+        };
+        let Some(mut password) = password else {
             return self.refuse(Refusal::OtherKey);
         };
         self.mask(&mut password);
@@ -328,9 +354,14 @@ impl Bridge {
         let Stage::ServerKey(mut password) = std::mem::replace(&mut self.stage, Stage::Proofs) else {
             return self.refuse(Refusal::BadServer);
         };
-        self.mask(&mut password);
         let pem = payload.strip_prefix(&[1]).unwrap_or(payload);
-        match keys.seal(pem, &password) {
+        self.sealed(&mut password, pem, keys)
+    }
+
+    /// Sends the password on, encrypted with the server's key.
+    fn sealed(&mut self, password: &mut Secret, pem: &[u8], keys: &dyn Keys) -> Vec<Step> {
+        self.mask(password);
+        match keys.seal(pem, password) {
             Some(sealed) => vec![self.tell_server(&sealed)],
             None => self.refuse(Refusal::NoServerKey),
         }
@@ -372,12 +403,31 @@ impl Bridge {
         vec![Step::Refuse(why, self.client_next)]
     }
 
-    /// What we cannot read goes on as it is, where nothing has to be translated.
+    /// A request for TLS that is to go to the server end to end. Where we would have begun TLS ourselves, it has to be just that, and
+    /// to a server that offers TLS: a login in the open with the flag set is none.
+    fn end_to_end(&mut self, payload: &[u8]) -> Vec<Step> {
+        if self.terms.to_server && !self.offers_tls() {
+            return self.refuse(Refusal::BadHandshake { what: "a request for TLS, which was not offered" });
+        }
+        if self.terms.to_server && payload.len() != login::FIXED {
+            return self.refuse(Refusal::BadHandshake { what: "a login in the open that asks for TLS" });
+        }
+        self.opaque(payload)
+    }
+
+    /// What we cannot read goes on as it is only where nothing is asked of either side: else nobody could say what it does.
     fn unreadable(&mut self, payload: &[u8], what: &'static str) -> Vec<Step> {
-        let as_it_is = self.server_next == self.client_next.wrapping_sub(1)
-            && self.client_is_secret == self.terms.client_is_local
-            && !self.translates();
-        if as_it_is { self.opaque(payload) } else { self.refuse(Refusal::BadHandshake { what }) }
+        let nothing_asked = self.terms.from_client == FromClient::Passthrough && !self.terms.to_server;
+        let as_it_is = self.server_next == self.client_next.wrapping_sub(1) && !self.translates();
+        if nothing_asked && as_it_is {
+            self.opaque(payload)
+        } else {
+            self.refuse(Refusal::BadHandshake { what })
+        }
+    }
+
+    fn offers_tls(&self) -> bool {
+        self.offered.is_some_and(|offered| offered.contains(Capabilities::SSL))
     }
 
     fn opaque(&mut self, payload: &[u8]) -> Vec<Step> {

@@ -57,6 +57,11 @@ pub struct ServerTls {
     pub tls: Tls,
     /// The name that certificates must carry, instead of the host each server is reached by.
     pub server_name: Option<String>,
+    /// The servers' RSA public key, PEM: a password that came in secret goes on encrypted with it where the way is open.
+    pub server_public_key: Option<PathBuf>,
+    /// Without such a file, whether a server may be asked for its key over that way. Whoever can change packets there answers with
+    /// his own and reads the password.
+    pub allow_public_key_retrieval: bool,
 }
 
 impl ClientTlsMode {
@@ -101,7 +106,12 @@ const SERVER_MODES: [(&str, TlsMode); 5] = [
 
 impl Default for ServerTls {
     fn default() -> Self {
-        Self { tls: Tls { mode: TlsMode::Disabled, ..Tls::default() }, server_name: None }
+        Self {
+            tls: Tls { mode: TlsMode::Disabled, ..Tls::default() },
+            server_name: None,
+            server_public_key: None,
+            allow_public_key_retrieval: false,
+        }
     }
 }
 
@@ -211,8 +221,22 @@ pub(super) fn to_servers(router: &mut Section<'_, '_>, ledger: &mut Ledger<'_>) 
         let wrong = "server_name is compared only where the identity is verified";
         ledger.add(&name.span, wrong, "write mode = \"verify_identity\", or remove it");
     }
+    let server_public_key = path(&mut section, "server_public_key", ledger);
+    let retrieval = section.flag("allow_public_key_retrieval", ledger);
+    if let Some(retrieval) = &retrieval
+        && retrieval.value
+        && server_public_key.is_some()
+    {
+        let wrong = "allow_public_key_retrieval has no use while server_public_key gives the key";
+        ledger.add(&retrieval.span, wrong, "remove one of the two");
+    }
     section.finish(ledger);
-    ServerTls { tls, server_name: server_name.map(|v| v.value) }
+    ServerTls {
+        tls,
+        server_name: server_name.map(|v| v.value),
+        server_public_key,
+        allow_public_key_retrieval: retrieval.is_some_and(|v| v.value),
+    }
 }
 
 /// TLS settings that contradict each other, in a section where mode, authority, certificate and key have these names.

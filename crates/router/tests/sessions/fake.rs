@@ -51,6 +51,8 @@ pub(crate) struct Fake {
     pub(crate) name: &'static str,
     pub(crate) port: u16,
     pub(crate) accepted: Arc<AtomicUsize>,
+    /// First packets of clients that it has read.
+    pub(crate) logins: Arc<AtomicUsize>,
     /// Commands seen, in order.
     pub(crate) commands: Arc<Mutex<Vec<Command>>>,
     /// Bytes its kernel has taken from a flood.
@@ -64,11 +66,13 @@ impl Fake {
         let port = listener.local_addr().unwrap().port();
         let accepted = Arc::new(AtomicUsize::new(0));
         let flooded = Arc::new(AtomicUsize::new(0));
+        let logins = Arc::new(AtomicUsize::new(0));
         let commands = Arc::new(Mutex::new(Vec::new()));
         let mut fake = Self {
             name,
             port,
             accepted: accepted.clone(),
+            logins: logins.clone(),
             commands: commands.clone(),
             flooded: flooded.clone(),
             task: None,
@@ -80,7 +84,8 @@ impl Fake {
             loop {
                 let (stream, _) = listener.accept().await.unwrap();
                 accepted.fetch_add(1, SeqCst);
-                tokio::spawn(play(name, script, stream, commands.clone(), flooded.clone()));
+                let seen = (logins.clone(), commands.clone(), flooded.clone());
+                tokio::spawn(play(name, script, stream, seen));
             }
         }));
         fake
@@ -119,8 +124,7 @@ async fn play(
     name: &'static str,
     script: Script,
     mut stream: TcpStream,
-    commands: Arc<Mutex<Vec<Command>>>,
-    flooded: Arc<AtomicUsize>,
+    (logins, commands, flooded): (Arc<AtomicUsize>, Arc<Mutex<Vec<Command>>>, Arc<AtomicUsize>),
 ) {
     stream.set_nodelay(true).unwrap();
     let mut greeting = Vec::new();
@@ -152,7 +156,7 @@ async fn play(
                 tokio::time::sleep(after).await;
             }
             let _ = stream.write_all(&greeting).await;
-            let _ = serve(script, stream, commands, flooded).await;
+            let _ = serve(script, stream, logins, commands, flooded).await;
         }
         Script::Refuses => {}
     }
@@ -161,10 +165,12 @@ async fn play(
 async fn serve(
     script: Script,
     mut stream: TcpStream,
+    logins: Arc<AtomicUsize>,
     commands: Arc<Mutex<Vec<Command>>>,
     flooded: Arc<AtomicUsize>,
 ) -> Option<()> {
     read_packet(&mut stream).await?;
+    logins.fetch_add(1, SeqCst);
     ok(&mut stream, 2, Status::AUTOCOMMIT).await?;
     let mut status = Status::AUTOCOMMIT;
     loop {

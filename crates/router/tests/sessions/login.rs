@@ -1,8 +1,9 @@
 //! Logins that do not come about: slow, senseless, broken off; and the limit on how many may be under way.
 
 use crate::fake::{Client, Fake, Front, Script, defaults, within};
-use fleet::config::{Listener, RouterConfig};
+use fleet::config::{ClientTls, ClientTlsMode, Listener, RouterConfig, ServerTls, Tls, TlsMode};
 use fleet::{Address, ListenerRole::Reader};
+use std::sync::atomic::Ordering::SeqCst;
 use std::time::Duration;
 use tokio::io::AsyncWriteExt;
 use wire::ErrPacket;
@@ -51,6 +52,37 @@ async fn garbage_in_place_of_a_login_is_a_bad_handshake_and_reaches_no_server() 
     client.stream.write_all(&[0xff, 0xff, 1, 1]).await.unwrap();
     let mut good = Client::login(front.port(0)).await;
     assert_eq!(good.query("SELECT 1").await.unwrap()[0], 0);
+}
+
+#[tokio::test]
+async fn a_first_packet_that_cannot_be_read_reaches_no_server_where_tls_is_said_anything_about() {
+    let server = Fake::start("r", Script::Serves).await;
+    // Sound packets with payloads of no, one, two and three bytes, a login of the protocol before 4.1, and one that is cut off.
+    let short: [&[u8]; 6] =
+        [b"", b"\x01", b"\x05\x80", b"\x05\x82\0", b"\x05\x80\0\0\x01app\0", b"\x05\x82\0\0\0\0\0\x01"];
+    let tls = ClientTls { mode: ClientTlsMode::Off, ..ClientTls::default() };
+    let off = Listener { tls, ..Listener::new(Address::tcp("127.0.0.1", 0), Reader) };
+    let through = Listener::new(Address::tcp("127.0.0.1", 0), Reader);
+    let preferred = Tls { mode: TlsMode::Preferred, ..Tls::default() };
+    let to_servers = RouterConfig { tls: ServerTls { tls: preferred, ..ServerTls::default() }, ..defaults() };
+    for (config, listener) in [(defaults(), off), (to_servers, through.clone())] {
+        let front = Front::with_listeners(config, vec![listener], vec![server.replica()]);
+        for payload in short {
+            let mut client = within(5, Client::connect(front.port(0))).await.unwrap();
+            client.send(1, payload).await;
+            let refusal = refusal(&mut client).await;
+            assert_eq!(refusal.code, 1043, "{payload:?}: {refusal:?}");
+        }
+        front.until("gone", |s| s.sessions == 0).await;
+        assert_eq!(front.router.status().listeners[0].refused["bad_login"], 6);
+    }
+    assert_eq!(server.logins.load(SeqCst), 0, "it has read no packet of any of them");
+    // Where nothing is said about TLS, an old client is the server's to judge.
+    let front = Front::with_listeners(defaults(), vec![through], vec![server.replica()]);
+    let mut client = within(5, Client::connect(front.port(0))).await.unwrap();
+    client.send(1, b"\x05\x80\0\0\x01app\0").await;
+    assert_eq!(within(5, client.answer()).await.unwrap()[0], 0);
+    assert_eq!(server.logins.load(SeqCst), 1);
 }
 
 #[tokio::test]

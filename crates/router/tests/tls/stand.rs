@@ -88,7 +88,7 @@ impl Stand {
         let ca =
             matches!(mode, TlsMode::VerifyCa | TlsMode::VerifyIdentity).then(|| self.authority.ca.clone());
         let tls = Tls { mode, ca, cert: None, key: None };
-        ServerTls { tls, server_name: server_name.map(str::to_owned) }
+        ServerTls { tls, server_name: server_name.map(str::to_owned), ..ServerTls::default() }
     }
 
     /// A router with one TCP listener and one unix socket.

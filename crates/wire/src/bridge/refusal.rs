@@ -18,6 +18,8 @@ pub enum Refusal {
     NoServerKey,
     /// The plugin sends the password as it is, and the way to the server is open.
     WouldLeak,
+    /// The server wants the password itself over an open way, and its key may not be asked for there.
+    KeyInClear,
     /// The server sent something else than a login takes.
     BadServer,
 }
@@ -27,7 +29,7 @@ impl Refusal {
     pub fn code(self) -> (u16, &'static [u8; 5]) {
         match self {
             // ER_SECURE_TRANSPORT_REQUIRED, ER_HANDSHAKE_ERROR, ER_ACCESS_DENIED_ERROR, ER_SERVER_SHUTDOWN.
-            Self::TlsRequired | Self::WouldLeak => (3159, b"HY000"),
+            Self::TlsRequired | Self::WouldLeak | Self::KeyInClear => (3159, b"HY000"),
             Self::BadHandshake { .. } => (1043, b"08S01"),
             Self::OtherKey => (1045, b"28000"),
             Self::NoServerKey | Self::BadServer => (1053, b"08S01"),
@@ -48,6 +50,11 @@ impl fmt::Display for Refusal {
             Self::WouldLeak => f.write_str(
                 "this account's authentication sends the password as it is, and the way to the server is not encrypted; \
                  set [router.tls] mode = \"required\" or better",
+            ),
+            Self::KeyInClear => f.write_str(
+                "the server asks for the password itself, and the way to it is not encrypted; under [router.tls], set \
+                 mode = \"required\" or better, or give its key (server_public_key), or let the key be asked for in clear \
+                 (allow_public_key_retrieval = true)",
             ),
             Self::BadServer => f.write_str("the server said something that belongs to no login"),
         }

@@ -8,7 +8,7 @@ mod script;
 
 use script::{Ends, KEY_OF_SERVER, NONCE, PASSWORD, masked, open_side, secret_side};
 use wire::Phase;
-use wire::bridge::{FromClient, Refusal, Step};
+use wire::bridge::{FromClient, Refusal, Step, Terms};
 
 #[test]
 fn a_password_in_the_clear_goes_on_encrypted_with_the_servers_key() {
@@ -113,6 +113,71 @@ fn what_the_listener_demands_is_asked_of_the_client() {
     assert_eq!(ends.heard_by_server(), [(1, request)], "as it came");
     assert_eq!(ends.steps.pop(), Some(Step::Opaque));
     assert!(matches!(ends.bridge.tracker().phase(), Phase::Opaque(_)));
+}
+
+#[test]
+fn what_cannot_be_read_reaches_no_server_where_anything_is_asked_of_tls() {
+    for mode in [FromClient::Required, FromClient::Preferred, FromClient::Off, FromClient::Passthrough] {
+        // A login of the protocol before 4.1, which MariaDB takes; two bytes; nothing at all.
+        for payload in [&b"\x05\x80\0\0\x01app\0\0"[..], b"\x01\x02", b""] {
+            let mut ends = Ends::new(mode, true);
+            ends.client(&[payload]);
+            assert!(ends.heard_by_server().is_empty(), "{mode:?} {payload:?}");
+            assert!(
+                matches!(ends.steps.pop(), Some(Step::Refuse(Refusal::BadHandshake { .. }, 2))),
+                "{mode:?}"
+            );
+        }
+    }
+    let mut ends = Ends::new(FromClient::Passthrough, false);
+    ends.client(&[b"\x05\x80\0\0\x01app\0\0"]);
+    assert_eq!(ends.heard_by_server().len(), 1, "plain passthrough: it is the server's to judge");
+    assert_eq!(ends.steps.pop(), Some(Step::Opaque));
+}
+
+#[test]
+fn a_login_in_the_open_with_the_flag_of_tls_is_no_request_for_tls() {
+    let mut ends = Ends::new(FromClient::Passthrough, true);
+    let mut login = ends.login(b"mysql_native_password", &[7; 20]);
+    login[1] |= 8;
+    ends.client(&[&login]);
+    assert!(ends.heard_by_server().is_empty());
+    let mut ends = Ends::with_offer(FromClient::Passthrough, true, false);
+    let request = ends.request_for_tls();
+    ends.client(&[&request]);
+    assert!(ends.heard_by_server().is_empty(), "a server that offers none");
+}
+
+#[test]
+fn no_key_is_fetched_in_clear_for_a_client_with_tls_unless_that_is_allowed() {
+    let terms = Terms { retrieves_key: false, ..script::terms(FromClient::Required, false) };
+    for plugin in [&b"caching_sha2_password"[..], b"sha256_password"] {
+        for pinned in [false, true] {
+            let mut ends = Ends::by(terms, true);
+            ends.keys.pinned = pinned;
+            ends.client_begins_tls();
+            ends.client(&[&ends.login(plugin, &[7; 32])]);
+            ends.heard_by_server();
+            match plugin {
+                b"sha256_password" => ends.server(&[b"\xfesha256_password\0nonce-nonce-nonce-no\0"]),
+                _ => ends.server(&[&[1, 4]]),
+            }
+            ends.client(&[&[PASSWORD, &[0]].concat()]);
+            let heard = ends.heard_by_server();
+            if pinned {
+                assert_eq!(heard.len(), 1);
+                assert!(
+                    heard[0].1.starts_with(b"sealed:"),
+                    "with the key that we were given, and none was asked for"
+                );
+            } else {
+                assert!(heard.is_empty(), "neither a question for a key nor a password");
+                let Some(Step::Refuse(why, _)) = ends.steps.pop() else { panic!("refused") };
+                assert_eq!((why, why.code().0), (Refusal::KeyInClear, 3159));
+                assert!(why.to_string().contains("allow_public_key_retrieval"), "{why}");
+            }
+        }
+    }
 }
 
 #[test]

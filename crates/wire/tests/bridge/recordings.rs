@@ -40,8 +40,8 @@ fn passes(text: &str, name: &str) -> bool {
                 continue;
             };
             let steps = match side {
-                "C" => bridge.client(packet.sequence, packet.payload, &GlassKeys),
-                _ => bridge.server(packet.sequence, packet.payload, &GlassKeys),
+                "C" => bridge.client(packet.sequence, packet.payload, &GlassKeys::default()),
+                _ => bridge.server(packet.sequence, packet.payload, &GlassKeys::default()),
             };
             match (&steps[0], side) {
                 (Step::ToServer(onward), "C") => assert_eq!(onward.as_slice(), raw, "{name}"),

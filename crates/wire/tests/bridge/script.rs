@@ -9,15 +9,26 @@ pub(crate) const PASSWORD: &[u8] = b"a password that is longer than a nonce";
 pub(crate) const KEY_OF_SERVER: &[u8] = b"-----BEGIN PUBLIC KEY-----";
 
 /// `sealed:` and `ours:` stand for encryption with the server's key and with ours.
-pub(crate) struct GlassKeys;
+#[derive(Clone, Copy, Default)]
+pub(crate) struct GlassKeys {
+    /// Whether the server's key is known beforehand.
+    pub(crate) pinned: bool,
+}
+
+impl GlassKeys {
+    /// Decrypts with our key.
+    pub(crate) fn open(self, sealed: &[u8]) -> Option<Secret> {
+        sealed.strip_prefix(b"ours:").map(|plain| Secret::new(plain.to_vec()))
+    }
+}
 
 impl Keys for GlassKeys {
     fn public_key(&self) -> &[u8] {
         b"our key"
     }
 
-    fn open(&self, sealed: &[u8]) -> Option<Secret> {
-        sealed.strip_prefix(b"ours:").map(|plain| Secret::new(plain.to_vec()))
+    fn server_key(&self) -> Option<&[u8]> {
+        self.pinned.then_some(KEY_OF_SERVER)
     }
 
     fn seal(&self, pem: &[u8], plain: &[u8]) -> Option<Vec<u8>> {
@@ -29,6 +40,7 @@ impl Keys for GlassKeys {
 pub(crate) struct Ends {
     pub(crate) bridge: Bridge,
     pub(crate) steps: Vec<Step>,
+    pub(crate) keys: GlassKeys,
     client_next: u8,
     server_next: u8,
     tls: bool,
@@ -53,13 +65,14 @@ impl Local {
             to_server: false,
             client_is_local: self.0,
             server_is_local: server.0,
+            retrieves_key: false,
         };
         Bridge::new(terms, &greeting(true)).0.translates()
     }
 }
 
 pub(crate) fn terms(from_client: FromClient, to_server: bool) -> Terms {
-    Terms { from_client, to_server, client_is_local: false, server_is_local: false }
+    Terms { from_client, to_server, client_is_local: false, server_is_local: false, retrieves_key: true }
 }
 
 pub(crate) fn greeting(offers_tls: bool) -> Vec<u8> {
@@ -104,8 +117,13 @@ impl Ends {
     }
 
     pub(crate) fn with_offer(from_client: FromClient, to_server: bool, offers: bool) -> Self {
-        let (bridge, _) = Bridge::new(terms(from_client, to_server), &greeting(offers));
-        Self { bridge, steps: Vec::new(), client_next: 1, server_next: 1, tls: false }
+        Self::by(terms(from_client, to_server), offers)
+    }
+
+    pub(crate) fn by(terms: Terms, offers: bool) -> Self {
+        let (bridge, _) = Bridge::new(terms, &greeting(offers));
+        let keys = GlassKeys::default();
+        Self { bridge, steps: Vec::new(), keys, client_next: 1, server_next: 1, tls: false }
     }
 
     pub(crate) fn login(&self, plugin: &[u8], proof: &[u8]) -> Vec<u8> {
@@ -132,7 +150,7 @@ impl Ends {
     /// Packets of the client, in its count.
     pub(crate) fn client(&mut self, payloads: &[&[u8]]) {
         for payload in payloads {
-            let steps = self.bridge.client(self.client_next, payload, &GlassKeys);
+            let steps = self.bridge.client(self.client_next, payload, &self.keys);
             self.client_next = self.client_next.wrapping_add(1);
             self.took(steps);
         }
@@ -141,14 +159,17 @@ impl Ends {
     /// Packets of the server, in its count.
     pub(crate) fn server(&mut self, payloads: &[&[u8]]) {
         for payload in payloads {
-            let steps = self.bridge.server(self.server_next, payload, &GlassKeys);
+            let steps = self.bridge.server(self.server_next, payload, &self.keys);
             self.server_next = self.server_next.wrapping_add(1);
             self.took(steps);
         }
     }
 
     /// Counts as the two ends do: whoever gets a packet sends the next number.
-    fn took(&mut self, steps: Vec<Step>) {
+    fn took(&mut self, mut steps: Vec<Step>) {
+        if let [Step::Decrypt(sealed)] = steps.as_slice() {
+            steps = self.bridge.decrypted(self.keys.open(sealed));
+        }
         for step in &steps {
             match step {
                 Step::ToClient(packet) => self.client_next = packet[3].wrapping_add(1),
