@@ -18,7 +18,8 @@
 //! After a reset the server would have dropped all state of the session anyway.
 //!
 //! **One side leaves.** A client that closes its half has said its last, and still gets its answer; with nothing to
-//! answer the session is over. A server that closes ends the session once the client has been given what it said.
+//! answer the session is over. A server that closes ends the session once the client has been given what it said. After a
+//! `COM_QUIT` it closes because its client leaves, and is not the one that left.
 
 pub(crate) mod polled;
 pub(crate) mod ring;
@@ -31,6 +32,7 @@ use crate::roster::{Entry, Facts, Order};
 use crate::tally::Wanted;
 use std::rc::Rc;
 use std::time::Duration;
+use wire::tracker::ClosedBecause;
 use wire::{Command, Phase, Tracker};
 
 /// How long a server may take to close after its client has left, when we cannot see what it is doing.
@@ -156,6 +158,15 @@ impl Relay {
             // Idle, but in the middle of a packet: the answer's last, or one that the client broke off.
             Phase::Idle | Phase::Busy | Phase::Infile => AfterClient::Answer,
             _ => AfterClient::Linger,
+        }
+    }
+
+    /// Who left, now that the server has closed: the client, when it had said goodbye (`COM_QUIT`). A server closes in answer to
+    /// that, mostly before the client does.
+    pub(crate) fn after_server(&self) -> Closed {
+        match self.tracker.phase() {
+            Phase::Closing(ClosedBecause::ClientQuit) => Closed::ClientLeft,
+            _ => Closed::ServerLeft,
         }
     }
 

@@ -127,7 +127,7 @@ impl Future for Polled {
                 Stop::HandOver if this.down.left.is_none() => return Poll::Ready(Ended::ChangeUser),
                 Stop::HandOver => {}
                 Stop::Broken(Broken::Source) => return closed(Closed::ClientLeft),
-                Stop::Broken(Broken::Target) => return closed(Closed::ServerLeft),
+                Stop::Broken(Broken::Target) => return closed(this.relay.after_server()),
                 Stop::Close(why) => {
                     this.say_goodbye();
                     return closed(why);
@@ -138,7 +138,7 @@ impl Future for Polled {
             Poll::Pending => {}
             Poll::Ready(Stop::Broken(Broken::Target)) => return closed(Closed::ClientLeft),
             Poll::Ready(_) if this.up.ended => return closed(Closed::ClientLeft),
-            Poll::Ready(_) => return closed(Closed::ServerLeft),
+            Poll::Ready(_) => return closed(this.relay.after_server()),
         }
         // A cut is obeyed by a session whose client has left, too.
         if let Some(why) = this.relay.due(|| this.is_silent()) {

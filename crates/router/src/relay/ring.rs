@@ -164,7 +164,7 @@ impl Driver {
         let (owner, outcome) = match event {
             Event::Received { owner, got } => (owner, self.received(owner, got)),
             Event::Sent { owner } => (owner, self.sent(owner)),
-            Event::Broken { owner } => (owner, Some(Side::of(owner).left())),
+            Event::Broken { owner } => (owner, self.broken(owner)),
             Event::Rung => return,
         };
         let at = owner / 2;
@@ -197,6 +197,15 @@ impl Driver {
             }
         }
         None
+    }
+
+    /// A side cannot be sent to any more.
+    fn broken(&self, owner: u32) -> Option<Closed> {
+        let session = self.sessions.get(owner as usize / 2)?.as_ref()?;
+        Some(match Side::of(owner) {
+            Side::Client => Closed::ClientLeft,
+            Side::Server => session.relay.after_server(),
+        })
     }
 
     /// One side has taken everything that was sent to it.
@@ -234,7 +243,7 @@ impl Driver {
             return None;
         }
         if session.down.ended {
-            return Some(if session.up.ended { Closed::ClientLeft } else { Closed::ServerLeft });
+            return Some(if session.up.ended { Closed::ClientLeft } else { session.relay.after_server() });
         }
         if session.up.done {
             match session.relay.after_client() {
@@ -340,14 +349,6 @@ impl Side {
         match self {
             Self::Client => Self::Server,
             Self::Server => Self::Client,
-        }
-    }
-
-    /// Its leaving, as the end of a session.
-    fn left(self) -> Closed {
-        match self {
-            Self::Client => Closed::ClientLeft,
-            Self::Server => Closed::ServerLeft,
         }
     }
 }

@@ -262,6 +262,17 @@ async fn a_server_that_dies_in_the_middle_of_a_result_ends_the_session_after_wha
 }
 
 #[tokio::test]
+async fn a_server_that_closes_after_a_goodbye_has_not_left() {
+    with_each(async |mut b| {
+        pass(&mut b.client, &mut b.server, &QUIT).await;
+        drop(b.server);
+        assert_eq!(b.client.read(&mut [0]).await.unwrap(), 0);
+        assert_eq!(b.relay.await.unwrap(), Ended::Closed(Closed::ClientLeft));
+    })
+    .await;
+}
+
+#[tokio::test]
 async fn a_packet_of_more_than_sixteen_mebibytes_passes_and_the_session_is_idle_after_it() {
     with_each(async |b| {
         let Bench { mut client, mut server, entry, relay } = b;

@@ -98,6 +98,8 @@ impl ServerKey {
         let Some(path) = &config.server_public_key else { return Ok(Self { pinned: None, retrieved }) };
         let failed = |why: String| Error::Tls(format!("server_public_key: {}: {why}", path.display()));
         let pem = std::fs::read_to_string(path).map_err(|e| failed(e.to_string()))?;
+        // MySQL ends its own file with a zero byte.
+        let pem = pem.trim_end_matches('\0').to_owned();
         PublicKey::from_public_key_pem(&pem).map_err(|e| {
             failed(format!("no RSA public key in PEM form ({e}); servers have theirs in public_key.pem"))
         })?;
@@ -198,7 +200,7 @@ mod tests {
         std::fs::write(&path, "no key").unwrap();
         assert!(ServerKey::load(&config).unwrap_err().to_string().contains("no RSA public key"));
         let own = OwnKeys::default();
-        std::fs::write(&path, keys(&own).public_key()).unwrap();
+        std::fs::write(&path, [keys(&own).public_key(), b"\0"].concat()).unwrap();
         assert!(ServerKey::load(&config).unwrap().pinned.is_some());
     }
 
