@@ -2,6 +2,7 @@
 //! side knows of servers, and the way to report a failure.
 
 use crate::event::{self, History, Picture};
+use crate::names::Names;
 use crate::record::Recorder;
 use crate::steward::Leaving;
 use crate::suspect::Suspects;
@@ -41,6 +42,8 @@ pub(crate) struct Board {
     pub(crate) threads: usize,
     /// Sessions held until a primary is known.
     pub(crate) held: AtomicUsize,
+    /// Where the servers' host names lead.
+    pub(crate) names: Names,
     /// TLS to the servers.
     pub(crate) secrecy: Secrecy,
     /// Sessions that should leave and have not yet.
@@ -104,6 +107,7 @@ impl Board {
             phase: rand::random_range(0.0..1.0),
             threads,
             held: AtomicUsize::new(0),
+            names: Names::default(),
             secrecy: Secrecy::default(),
             leaving: Mutex::default(),
             history: Mutex::default(),
@@ -123,18 +127,19 @@ impl Board {
         self.epoch.subscribe()
     }
 
-    /// A server failed a session of ours: avoided from now on, and looked at by `observe` at once.
-    pub(crate) fn suspect(&self, server: &ServerName, why: &str) {
+    /// A server failed a session of ours: avoided from now on, and looked at by `observe` at once. Whether that is news: sessions
+    /// that fail together are one piece of it.
+    pub(crate) fn suspect(&self, server: &ServerName, why: &str) -> bool {
         let new = {
             let mut known = self.known();
             let round = known.snapshot.round;
             known.suspects.add(server, why, round, Instant::now())
         };
-        // A thousand sessions that fail together are one piece of news.
         if new {
             self.renew(None);
             (self.report)(server, why);
         }
+        new
     }
 
     /// Something happened to a server that may mean nothing: `observe` looks at it at once.

@@ -3,6 +3,7 @@
 //! A server that accepts and then says nothing (frozen, blackholed behind a balancer), or says an error instead of a
 //! greeting, has failed just as one that refuses: the client has not seen a byte, so the next server can be tried.
 
+use crate::names::Names;
 use crate::stream::Stream;
 use fleet::Address;
 use std::io;
@@ -43,15 +44,21 @@ pub(crate) enum Failure {
 }
 
 /// Connects and waits for the greeting, not beyond `until`.
-pub(crate) async fn connect(reach: &Address, until: Instant) -> Result<Greeted, Failure> {
+pub(crate) async fn connect(reach: &Address, names: &Names, until: Instant) -> Result<Greeted, Failure> {
     let begun = Instant::now();
     let late = |what: &str| {
         let waited: Duration = begun.elapsed();
         Failure::Slow(format!("{what} for {} ms", waited.as_millis()))
     };
-    let mut server = match timeout_at(until, open(reach)).await {
-        Err(_) => return Err(late("no connection")),
-        Ok(Err(error)) => return Err(blame(&error)),
+    let mut server = match timeout_at(until, open(reach, names)).await {
+        Err(_) => {
+            doubt(reach, names);
+            return Err(late("no connection"));
+        }
+        Ok(Err(error)) => {
+            doubt(reach, names);
+            return Err(blame(&error));
+        }
         Ok(Ok(stream)) => stream,
     };
     match timeout_at(until, read_greeting(&mut server)).await {
@@ -61,13 +68,23 @@ pub(crate) async fn connect(reach: &Address, until: Instant) -> Result<Greeted, 
     }
 }
 
-async fn open(reach: &Address) -> io::Result<Stream> {
+/// Nobody answers there: a name may lead elsewhere by now.
+fn doubt(reach: &Address, names: &Names) {
+    if let Some(host) = reach.host() {
+        names.doubt(host);
+    }
+}
+
+async fn open(reach: &Address, names: &Names) -> io::Result<Stream> {
     let stream = match reach {
         Address::Unix(path) => Stream::Unix(UnixStream::connect(path).await?),
         Address::Tcp { host, port } => match host.parse() {
-            // No resolver, no blocking thread for what is already an address.
             Ok(ip) => Stream::Tcp(TcpStream::connect(SocketAddr::new(ip, *port)).await?),
-            Err(_) => Stream::Tcp(TcpStream::connect((host.as_str(), *port)).await?),
+            Err(_) => {
+                let found: Vec<_> =
+                    names.of(host).await?.iter().map(|ip| SocketAddr::new(*ip, *port)).collect();
+                Stream::Tcp(TcpStream::connect(found.as_slice()).await?)
+            }
         },
     };
     stream.tune()?;

@@ -10,7 +10,7 @@ use crate::session::Arrival;
 use crate::sockets::Sockets;
 use crate::stream::Socket;
 use crate::tls::FromClients;
-use crate::turned_away::{Counts, TurnedAway};
+use crate::turned_away::{Counts, Refused, TurnedAway};
 use crate::worker::{Handle, Message};
 use arc_swap::ArcSwap;
 use fleet::config::{Access, ClientTlsMode, Insight, Listener};
@@ -57,7 +57,7 @@ pub(crate) struct Door {
     /// Clients accepted.
     pub(crate) accepted: AtomicU64,
     /// Clients that got no session.
-    pub(crate) turned_away: Counts,
+    pub(crate) turned_away: Arc<Counts>,
     /// Logins that came to their end, by what carries them: in the open (or by unix socket), in TLS that ends here, and
     /// in a form that we cannot read.
     pub(crate) logins: [AtomicU64; 3],
@@ -81,6 +81,8 @@ pub(crate) struct Terms {
 #[derive(Debug)]
 pub(crate) struct Place {
     pub(crate) door: Arc<Door>,
+    /// Where the client comes from, as far as is known; `None` by unix socket.
+    pub(crate) client: Option<IpAddr>,
     connecting: bool,
 }
 
@@ -92,11 +94,11 @@ impl Terms {
 
 impl Place {
     /// Takes a place, if both limits leave one.
-    fn take(door: &Arc<Door>) -> Result<Self, TurnedAway> {
+    fn take(door: &Arc<Door>, client: Option<IpAddr>) -> Result<Self, TurnedAway> {
         let below = |limit: usize| move |n: usize| (n < limit).then_some(n + 1);
         let sessions = door.taken.fetch_update(Relaxed, Relaxed, below(door.max_sessions()));
         sessions.map_err(|_| TurnedAway::MaxSessions)?;
-        let mut place = Self { door: door.clone(), connecting: false };
+        let mut place = Self { door: door.clone(), client, connecting: false };
         let connecting = door.connecting.fetch_update(Relaxed, Relaxed, below(door.max_connecting()));
         connecting.map_err(|_| TurnedAway::MaxConnecting)?;
         place.connecting = true;
@@ -107,8 +109,13 @@ impl Place {
     #[cfg(test)]
     pub(crate) fn nowhere() -> Self {
         let listener = Listener::new(Address::tcp("127.0.0.1", 0), ListenerRole::Reader);
-        Self::take(&Door::open(&listener, &mut Sockets::default()).expect("a free port").0)
+        Self::take(&Door::open(&listener, &mut Sockets::default()).expect("a free port").0, None)
             .expect("the only place")
+    }
+
+    /// The client gets no session: counted, and told to the log.
+    pub(crate) fn refuse(&self, why: TurnedAway, refused: Refused) {
+        self.door.refuse(why, Refused { client: self.client, ..refused });
     }
 
     /// The client is logged in (or goes on in a form that we cannot read).
@@ -155,7 +162,7 @@ impl Door {
             connecting: AtomicUsize::new(0),
             terms: ArcSwap::from_pointee(Terms::of(listener, from_clients)),
             accepted: AtomicU64::new(0),
-            turned_away: Counts::default(),
+            turned_away: Arc::default(),
             logins: Default::default(),
             closing: Notify::new(),
             listener: ArcSwap::from_pointee(listener.clone()),
@@ -170,6 +177,11 @@ impl Door {
     /// What its configuration says.
     pub(crate) fn listener(&self) -> Arc<Listener> {
         self.listener.load_full()
+    }
+
+    /// A client gets no session: counted, and told to the log.
+    fn refuse(&self, why: TurnedAway, refused: Refused) {
+        self.turned_away.refuse(&self.address, why, refused);
     }
 
     /// What insight calls it.
@@ -334,25 +346,25 @@ fn admit(
         !access.trusts(peer.ip()) && !access.admits(peer.ip())
     });
     if let Some(stranger) = stranger {
-        door.turned_away.add(TurnedAway::NotAllowed);
-        tracing::info!(address = %door.address, client = %stranger.ip(), "client refused: not in allow");
-        let _ = rustix::io::write(socket.fd(), &refuse::not_allowed(stranger.ip()).before_greeting());
+        let error = refuse::not_allowed(stranger.ip());
+        door.refuse(TurnedAway::NotAllowed, Refused::told(&error).from(Some(stranger.ip())));
+        let _ = rustix::io::write(socket.fd(), &error.before_greeting());
         return;
     }
     let sessions: usize = workers.iter().map(Handle::sessions).sum();
-    let place = match Place::take(door) {
+    let place = match Place::take(door, peer.map(|peer| peer.ip())) {
         Ok(_) if sessions >= most_sessions => Err(TurnedAway::NoDescriptor),
         other => other,
     };
     let place = match place {
         Ok(place) => place,
         Err(why) => {
-            door.turned_away.add(why);
             let error = match why {
                 TurnedAway::MaxConnecting => refuse::too_many_connecting(door.max_connecting()),
                 TurnedAway::NoDescriptor => refuse::no_descriptor(most_sessions),
                 _ => refuse::too_many(door.max_sessions()),
             };
+            door.refuse(why, Refused::told(&error).from(peer.map(|peer| peer.ip())));
             // One small packet into a fresh socket always fits.
             let _ = rustix::io::write(socket.fd(), &error.before_greeting());
             return;

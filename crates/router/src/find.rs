@@ -62,6 +62,14 @@ impl Tried {
         }
     }
 
+    /// Time is up though this server could have been tried.
+    fn out_of_time(&mut self, next: &ServerName) -> Refused {
+        let mut reasons = std::mem::take(&mut self.failed);
+        let why = "known and not tried, because the deadline passed before (too many clients at once for this host)";
+        reasons.push((next.clone(), why.to_owned()));
+        Refused { reasons }
+    }
+
     /// Forgets that those failed that were only slow, and gives them twice the time; `false` when there is none.
     fn try_slow_ones_again(&mut self) -> bool {
         let slow = std::mem::take(&mut self.slow);
@@ -142,13 +150,13 @@ async fn attempt(
         let ask = Ask { role, from: view.own_zone.as_ref(), have: &have, tried: &tried.failed, phase };
         let picked = match pick(view, &ask, &mut rand::rng()) {
             Ok(picked) if Instant::now() < until => picked,
-            Ok(_) => return Ok(Err(Refused { reasons: std::mem::take(&mut tried.failed) })),
+            Ok(picked) => return Ok(Err(tried.out_of_time(&view.candidates[picked.server].name))),
             Err(refused) => return Ok(Err(refused)),
         };
         let candidate = &view.candidates[picked.server];
         let seat = Seat::take(sight.tallies[picked.server].clone(), role, worker.thread);
         let limit = until.min(Instant::now() + view.config.attempt_deadline * tried.patience);
-        let greeted = connect(&candidate.reach, limit).await;
+        let greeted = connect(&candidate.reach, &worker.board.names, limit).await;
         match greeted.and_then(|greeted| offers_enough(worker, candidate, greeted)) {
             Ok(greeted) => {
                 seat.connected(&picked.because);
@@ -165,8 +173,12 @@ async fn attempt(
                 let (Failure::Server(why) | Failure::Slow(why) | Failure::Ourselves(why)) = failure;
                 seat.failed();
                 drop(seat);
-                tracing::warn!(server = %candidate.name, why, "server failed a new session; the next one is tried");
-                worker.board.suspect(&candidate.name, &why);
+                let name = &candidate.name;
+                if worker.board.suspect(name, &why) {
+                    tracing::warn!(server = %name, why, "server failed a new session; the next one is tried");
+                } else {
+                    tracing::debug!(server = %name, why, "server failed a new session; the next one is tried");
+                }
                 tried.add(&candidate.name, why, slow);
             }
         }
@@ -197,4 +209,25 @@ fn offers_enough(worker: &Worker, server: &Candidate, greeted: Greeted) -> Resul
     }
     worker.board.secrecy.offered(&server.name, offers);
     Ok(greeted)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_had_no_time_to_try_a_server_is_told_so_and_not_that_none_is_known() {
+        let mut tried = Tried::default();
+        let told = |refused: &Refused| refuse::nobody(ListenerRole::Writer, refused).message;
+        let refused = tried.out_of_time(&ServerName::new("a1"));
+        assert!(told(&refused).contains("a1: known and not tried"), "{}", told(&refused));
+        tried.add(&ServerName::new("a2"), "connection refused".to_owned(), false);
+        let refused = tried.out_of_time(&ServerName::new("a1"));
+        assert!(
+            told(&refused).contains("a2: connection refused; a1: known and not tried"),
+            "{}",
+            told(&refused)
+        );
+        assert!(told(&Refused::default()).contains("no server is known yet"));
+    }
 }

@@ -16,11 +16,14 @@
 //! | what happens to a write while the primary is unknown | `hold` |
 //! | what a refused client sees | `refuse` |
 //! | who the client is, behind a proxy and to a server | `identity` |
+//! | how a server is left whose client has not logged in | `abandon` |
+//! | where a host name leads | `names` |
 //! | when TLS begins and ends, who is given how long to log in | `login` |
 //! | which connections go past this process, and how | `zero_hop` |
 //! | who records what clients send, and what is kept of it | `record` |
 //! | what statements tell | the `insight` crate; `collect` asks the threads |
 
+mod abandon;
 mod apportion;
 mod board;
 mod buffer;
@@ -36,6 +39,7 @@ pub mod flow;
 mod hold;
 mod identity;
 mod login;
+mod names;
 mod path;
 pub mod pick;
 pub mod placement;

@@ -45,6 +45,10 @@ pub(crate) struct Opened {
 pub(crate) struct Failed {
     /// The client, if it may be told, and with which sequence id.
     pub(crate) client: Option<(Box<Stream>, u8)>,
+    /// The server, if it was sent nothing: it still waits for a login.
+    pub(crate) unused: Option<Box<Stream>>,
+    /// The client has not sent a whole packet.
+    pub(crate) silent: bool,
     pub(crate) why: Why,
 }
 
@@ -84,6 +88,10 @@ struct Exchange {
     turn: Turn,
     /// Sequence id for a packet to the client.
     next_to_client: u8,
+    /// The client has sent a packet.
+    client_spoke: bool,
+    /// The server has been sent one.
+    server_heard: bool,
 }
 
 /// Where an exchange of packets stops: done, or TLS is due on one side before the steps that are left.
@@ -140,26 +148,37 @@ async fn carry(
     means: &Means<'_>,
 ) -> Result<Opened, Failed> {
     let (from_client, from_server) = (Inbox::default(), Inbox::default());
-    let mut exchange = Exchange { from_client, from_server, bridge, turn, next_to_client: 1 };
+    let mut exchange = Exchange {
+        from_client,
+        from_server,
+        bridge,
+        turn,
+        next_to_client: 1,
+        client_spoke: turn == Turn::Server,
+        server_heard: turn == Turn::Server,
+    };
     loop {
         let going = exchange.go(&mut client, &mut server, steps, &means.keys);
         match timeout_at(means.until, going).await.unwrap_or_else(|_| Err(exchange.late())) {
             Ok(Stop::Done) => return Ok(Opened { streams: (client, server), bridge: exchange.bridge }),
             Ok(Stop::AcceptTls(left)) => {
                 steps = left;
-                client = accept_tls(client, means).await.map_err(|why| Failed { client: None, why })?;
+                client = match accept_tls(client, means).await {
+                    Ok(accepted) => accepted,
+                    Err(why) => return Err(exchange.failed(None, Some(server), why)),
+                };
                 if let Some(Err(unproven)) = means.from_client.map(|from| from.judge(&client)) {
-                    return Err(exchange.turn_away(client, unproven, means.until).await);
+                    return Err(exchange.turn_away(client, server, unproven, means.until).await);
                 }
             }
             Ok(Stop::BeginTls(left)) => {
                 steps = left;
                 match begin_tls(server, means).await {
                     Ok(begun) => server = begun,
-                    Err(why) => return Err(exchange.failed(client, why)),
+                    Err(why) => return Err(exchange.failed(Some(client), None, why)),
                 }
             }
-            Err(why) => return Err(exchange.failed(client, why)),
+            Err(why) => return Err(exchange.failed(Some(client), Some(server), why)),
         }
     }
 }
@@ -200,6 +219,7 @@ impl Exchange {
                 came = self.from_client.read(client) => match came {
                     Ok(Came::Packet(sequence)) => {
                         self.next_to_client = sequence.wrapping_add(1);
+                        self.client_spoke = true;
                         self.bridge.client(sequence, &self.from_client.take(), keys)
                     }
                     Ok(Came::TooLong) => {
@@ -239,7 +259,7 @@ impl Exchange {
                     send(client, &packet).await.map_err(|_| Why::ClientLeft)?;
                 }
                 Step::ToServer(packet) => {
-                    self.turn = Turn::Server;
+                    (self.turn, self.server_heard) = (Turn::Server, true);
                     send(server, &packet).await.map_err(|e| Why::Server(e.to_string()))?;
                 }
                 Step::AcceptTls => return Ok(Some(Stop::AcceptTls(steps.collect()))),
@@ -262,12 +282,18 @@ impl Exchange {
 
     /// A client whose certificate does not let it in. Its login is taken before it is told: what is said to somebody who is
     /// still sending is lost with the connection.
-    async fn turn_away(&mut self, mut client: Stream, unproven: Unproven, until: Instant) -> Failed {
+    async fn turn_away(
+        &mut self,
+        mut client: Stream,
+        server: Stream,
+        unproven: Unproven,
+        until: Instant,
+    ) -> Failed {
         if let Ok(Ok(Came::Packet(sequence))) = timeout_at(until, self.from_client.read(&mut client)).await {
             self.next_to_client = sequence.wrapping_add(1);
             drop(self.from_client.take());
         }
-        self.failed(client, Why::Unproven(unproven))
+        self.failed(Some(client), Some(server), Why::Unproven(unproven))
     }
 
     fn late(&self) -> Why {
@@ -277,9 +303,15 @@ impl Exchange {
         }
     }
 
-    fn failed(&self, client: Stream, why: Why) -> Failed {
+    fn failed(&self, client: Option<Stream>, server: Option<Stream>, why: Why) -> Failed {
         let hears = !matches!(why, Why::Denied | Why::ClientLeft);
-        Failed { client: hears.then(|| (Box::new(client), self.next_to_client)), why }
+        let waits = !self.server_heard && !matches!(why, Why::Denied | Why::Server(_) | Why::ServerTls(_));
+        Failed {
+            client: client.filter(|_| hears).map(|client| (Box::new(client), self.next_to_client)),
+            unused: server.filter(|_| waits).map(Box::new),
+            silent: !self.client_spoke,
+            why,
+        }
     }
 }
 

@@ -3,6 +3,7 @@
 //! A server is found for it (`find`): up to here the client has not seen a byte. Then the login is carried through, within a deadline
 //! of its own, and the relay takes over.
 
+use crate::abandon::abandon;
 use crate::closed::Closed;
 use crate::connect::Greeted;
 use crate::door::{self, Place};
@@ -14,10 +15,10 @@ use crate::relay::polled::Polled;
 use crate::relay::ring::Handed;
 use crate::relay::{Ended, Relay};
 use crate::roster::Entry;
-use crate::stream::{Socket, Stream};
+use crate::stream::{Socket, Stream, Waiting};
 use crate::tally::Seat;
 use crate::tls::{LoginKeys, ToServers};
-use crate::turned_away::TurnedAway;
+use crate::turned_away::{Refused, TurnedAway};
 use crate::worker::{Counted, Stay, Worker};
 use fleet::config::ClientTlsMode;
 use fleet::{Address, ListenerRole};
@@ -42,7 +43,7 @@ pub(crate) struct Arrival {
 
 /// Lets a client in: from accepted to relayed, or turned away.
 pub(crate) async fn run(worker: Rc<Worker>, arrival: Arrival, counted: Counted) {
-    let Arrival { socket, peer, role, at, place } = arrival;
+    let Arrival { socket, peer, role, at, mut place } = arrival;
     let mut client = match socket.into_stream() {
         Ok(client) => client,
         Err(error) => {
@@ -53,12 +54,16 @@ pub(crate) async fn run(worker: Rc<Worker>, arrival: Arrival, counted: Counted) 
     let peer = match identify(&worker, &place, &mut client, peer).await {
         Ok(peer) => peer,
         Err((why, error)) => {
-            tracing::info!(client = ?peer, code = error.code, text = error.message, "session refused");
-            place.door.turned_away.add(why);
+            place.refuse(why, Refused::told(&error));
             client.send_now(&error.before_greeting());
             return;
         }
     };
+    place.client = peer.map(|peer| peer.ip());
+    // A health check is mostly gone by now. No server needs to hear of it.
+    if client.waiting() == Waiting::End {
+        return left_at_once(&place);
+    }
     let placed = match role {
         ListenerRole::Reader => find::reader(&worker, at).await,
         ListenerRole::Writer => find::writer(&worker, &client, at).await,
@@ -66,17 +71,19 @@ pub(crate) async fn run(worker: Rc<Worker>, arrival: Arrival, counted: Counted) 
     match placed {
         Ok(placed) => begin(&worker, client, placed, peer, Stay { place, counted }).await,
         Err(Denied::ClientLeft) => {}
-        Err(Denied::Refused(error)) => refused(&place, role, &mut client, TurnedAway::NoServer, &error),
-        Err(Denied::Ourselves(error)) => {
-            refused(&place, role, &mut client, TurnedAway::NoDescriptor, &error);
-        }
+        Err(Denied::Refused(error)) => refused(&place, &mut client, TurnedAway::NoServer, &error),
+        Err(Denied::Ourselves(error)) => refused(&place, &mut client, TurnedAway::NoDescriptor, &error),
     }
 }
 
+/// Counts a client that has left without a word. Not told to the log: health checks come all day.
+fn left_at_once(place: &Place) {
+    place.door.turned_away.add(TurnedAway::LeftAtOnce);
+}
+
 /// Tells a client that has not seen a byte why there is no session for it.
-fn refused(place: &Place, role: ListenerRole, client: &mut Stream, why: TurnedAway, error: &ErrPacket) {
-    tracing::info!(%role, code = error.code, text = error.message, "session refused");
-    place.door.turned_away.add(why);
+fn refused(place: &Place, client: &mut Stream, why: TurnedAway, error: &ErrPacket) {
+    place.refuse(why, Refused::told(error));
     client.send_now(&error.before_greeting());
 }
 
@@ -95,14 +102,29 @@ async fn begin(
         tracing::debug!(server = %seat.tally.name, %error, "the server left before its session began");
     }
     tracing::trace!(server = %seat.tally.name, %because, "session begins");
-    match introduce(worker, &stay.place, client, greeted, &reach).await {
+    let Greeted { server, greeting } = greeted;
+    let greeting = greeting.get(wire::packet::HEADER..).unwrap_or_default();
+    match introduce(worker, &stay.place, (client, server), greeting, &reach).await {
         Ok(opened) => {
             stay.place.logged_in();
+            seat.tally.logged_in();
             worker.board.greeted(&seat.tally.name);
             count(&stay.place, &opened);
             relay(worker, opened, seat, stay, reach);
         }
-        Err(failed) => seat.ended(not_logged_in(worker, &stay.place, &seat, failed)),
+        Err(mut failed) => {
+            let unused = failed.unused.take();
+            let broken_off = !matches!(failed.why, Why::Denied);
+            seat.ended(not_logged_in(worker, &stay.place, &seat, failed));
+            let in_order = match unused {
+                Some(server) => abandon(*server, greeting).await,
+                None => !broken_off,
+            };
+            if !in_order && seat.tally.broken_off() {
+                // A login of ours that ends well resets what the server holds against this host.
+                worker.board.doubt(&seat.tally.name, "logins through this router were broken off");
+            }
+        }
     }
 }
 
@@ -128,11 +150,10 @@ async fn identify(
 async fn introduce(
     worker: &Worker,
     place: &Place,
-    client: Stream,
-    greeted: Greeted,
+    (client, server): (Stream, Stream),
+    greeting: &[u8],
     reach: &Address,
 ) -> Result<Opened, Failed> {
-    let Greeted { server, greeting } = greeted;
     let (tls, to_server) = (place.door.terms(), worker.board.secrecy.to_servers());
     let keys = worker.board.secrecy.login_keys();
     let terms = Terms {
@@ -143,8 +164,7 @@ async fn introduce(
         retrieves_key: keys.server.retrieved,
     };
     let means = means(worker, &tls, to_server.as_deref(), reach, keys);
-    let payload = greeting.get(wire::packet::HEADER..).unwrap_or_default();
-    log_in(client, server, payload, terms, &means).await
+    log_in(client, server, greeting, terms, &means).await
 }
 
 /// Starts the relay; this task and its memory end here. What the ring can carry goes to its thread.
@@ -249,13 +269,20 @@ fn count(place: &Place, opened: &Opened) {
 fn not_logged_in(worker: &Worker, place: &Place, seat: &Seat, failed: Failed) -> Closed {
     let server = &seat.tally.name;
     let deadline = worker.board.sight().view.config.login_deadline;
-    let suspect = |why: &str| worker.board.suspect(server, why);
+    let suspect = |why: &str| {
+        worker.board.suspect(server, why);
+    };
     let (turned_away, error, closed) = match failed.why {
         Why::Denied => return Closed::ServerLeft,
-        Why::ClientLeft => return Closed::ClientLeft,
+        Why::ClientLeft => {
+            if failed.silent {
+                left_at_once(place);
+            }
+            return Closed::ClientLeft;
+        }
         Why::ClientTls(error) => {
-            tracing::info!(%server, %error, "a client's TLS did not come about");
-            place.door.turned_away.add(TurnedAway::ClientTls);
+            let happened = format!("its TLS did not come about: {error}");
+            place.refuse(TurnedAway::ClientTls, Refused::because(happened).at(server));
             return Closed::ClientLeft;
         }
         Why::Unproven(why) => {
@@ -275,8 +302,7 @@ fn not_logged_in(worker: &Worker, place: &Place, seat: &Seat, failed: Failed) ->
             (TurnedAway::ServerTls, refuse::broke_off(server, &why), Closed::ServerLeft)
         }
     };
-    place.door.turned_away.add(turned_away);
-    tracing::info!(%server, code = error.code, text = error.message, "login refused");
+    place.refuse(turned_away, Refused::told(&error).at(server));
     if let Some((mut client, sequence)) = failed.client {
         client.send_now(&error.packet(sequence, wire::Capabilities::PROTOCOL_41));
     }

@@ -21,7 +21,13 @@ pub(crate) struct Tally {
     wishes: [Wish; 2],
     /// What goes past this process; one thread writes it.
     pub(crate) past: Past,
+    /// Logins broken off since the last that ended well.
+    broken_off: AtomicU32,
 }
+
+/// So many logins broken off in a row are time for one that ends well: a server blocks a host after `max_connect_errors`, 100 by
+/// default, and other routers of this host have their part in them.
+const BROKEN_OFF: u32 = 20;
 
 /// Sessions that went straight to the server, as the kernel counts them.
 #[derive(Debug, Default)]
@@ -146,7 +152,25 @@ impl Wanted {
 impl Tally {
     pub(crate) fn new(name: ServerName, threads: usize) -> Self {
         let blocks = (0..threads).map(|_| Block::default()).collect();
-        Self { name, blocks, wishes: Default::default(), past: Past::default() }
+        Self {
+            name,
+            blocks,
+            wishes: Default::default(),
+            past: Past::default(),
+            broken_off: AtomicU32::new(0),
+        }
+    }
+
+    /// A login ended well: the server holds nothing against this host any more.
+    pub(crate) fn logged_in(&self) {
+        if self.broken_off.load(Relaxed) > 0 {
+            self.broken_off.store(0, Relaxed);
+        }
+    }
+
+    /// A login was broken off, which the server counts against this host. Whether it is time for one of ours that ends well.
+    pub(crate) fn broken_off(&self) -> bool {
+        (self.broken_off.fetch_add(1, Relaxed) + 1).is_multiple_of(BROKEN_OFF)
     }
 
     /// Sessions of one role, over all threads and past them.

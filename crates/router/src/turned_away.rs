@@ -1,6 +1,17 @@
-//! Turned away: every way in which a client that came gets no session from us. The same words in metrics and status.
+//! Turned away: every way in which a client that came gets no session from us. The same words in metrics, status and log.
+//!
+//! The log has one line a second at most for each reason at a listener, with how many there were and what the last one was: a
+//! storm of clients that may not come must not fill a disk, nor wait for it.
 
+use fleet::{Address, ServerName};
+use std::net::IpAddr;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+use tokio::time::Instant;
+
+/// The shortest time between two lines about one reason.
+const LINE_EVERY: Duration = Duration::from_secs(1);
 
 /// Why a client got no session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,15 +42,51 @@ pub enum TurnedAway {
     ServerTls,
     /// The server broke off during the login.
     ServerFailed,
+    /// It left before it had said anything, as a health check does.
+    LeftAtOnce,
 }
 
 /// How many clients were turned away, by reason.
 #[derive(Debug, Default)]
-pub(crate) struct Counts([AtomicU64; TurnedAway::WORDS.len()]);
+pub(crate) struct Counts {
+    counts: [AtomicU64; TurnedAway::WORDS.len()],
+    lines: [Mutex<Lines>; TurnedAway::WORDS.len()],
+}
+
+/// One client that was turned away, for the log.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Refused {
+    pub(crate) client: Option<IpAddr>,
+    pub(crate) server: Option<ServerName>,
+    /// MySQL's number of the error that it got; 0 when it was told nothing.
+    pub(crate) code: u16,
+    /// What it was told, or what happened.
+    pub(crate) text: String,
+}
+
+/// The lines about one reason.
+#[derive(Debug, Default)]
+struct Lines {
+    /// When the last one was written.
+    written: Option<Instant>,
+    /// Clients since then, and the last of them.
+    waiting: Option<(u64, Refused)>,
+}
+
+/// What to do about one more client.
+#[derive(Debug, PartialEq, Eq)]
+enum Line {
+    /// Write it now.
+    Now(Refused),
+    /// Look again at this time.
+    At(Instant),
+    /// Somebody will look.
+    Later,
+}
 
 impl TurnedAway {
     /// Every reason as a label, in the order of the kinds.
-    pub const WORDS: [&'static str; 13] = [
+    pub const WORDS: [&'static str; 14] = [
         "not_allowed",
         "proxy_header",
         "max_sessions",
@@ -53,16 +100,136 @@ impl TurnedAway {
         "client_certificate",
         "server_tls",
         "server_failed",
+        "left_at_once",
     ];
+}
+
+impl Refused {
+    /// Told this.
+    pub(crate) fn told(error: &wire::ErrPacket) -> Self {
+        Self { code: error.code, text: error.message.clone(), ..Self::default() }
+    }
+
+    /// What happened, to a client that was told nothing.
+    pub(crate) fn because(text: String) -> Self {
+        Self { text, ..Self::default() }
+    }
+
+    /// The same, of a client from there.
+    pub(crate) fn from(self, client: Option<IpAddr>) -> Self {
+        Self { client, ..self }
+    }
+
+    /// The same, with the server that it had been given.
+    pub(crate) fn at(self, server: &ServerName) -> Self {
+        Self { server: Some(server.clone()), ..self }
+    }
+}
+
+impl Lines {
+    fn add(&mut self, refused: Refused, now: Instant) -> Line {
+        let due = self.written.map(|written| written + LINE_EVERY);
+        match (&mut self.waiting, due) {
+            (Some((count, last)), _) => {
+                *count += 1;
+                *last = refused;
+                Line::Later
+            }
+            (None, Some(due)) if now < due => {
+                self.waiting = Some((1, refused));
+                Line::At(due)
+            }
+            (None, _) => {
+                self.written = Some(now);
+                Line::Now(refused)
+            }
+        }
+    }
+
+    fn take(&mut self, now: Instant) -> Option<(u64, Refused)> {
+        let waiting = self.waiting.take()?;
+        self.written = Some(now);
+        Some(waiting)
+    }
 }
 
 impl Counts {
     pub(crate) fn add(&self, why: TurnedAway) {
-        self.0[why as usize].fetch_add(1, Relaxed);
+        self.counts[why as usize].fetch_add(1, Relaxed);
+    }
+
+    /// Counts one, and tells the log: now, or together with others within a second. On a thread of the data plane.
+    pub(crate) fn refuse(self: &Arc<Self>, listener: &Address, why: TurnedAway, refused: Refused) {
+        self.add(why);
+        match self.lines(why).add(refused, Instant::now()) {
+            Line::Now(refused) => write(listener, why, 1, &refused),
+            Line::Later => {}
+            Line::At(due) => {
+                let (counts, listener) = (self.clone(), listener.clone());
+                tokio::spawn(async move {
+                    tokio::time::sleep_until(due).await;
+                    let taken = counts.lines(why).take(Instant::now());
+                    if let Some((count, refused)) = taken {
+                        write(&listener, why, count, &refused);
+                    }
+                });
+            }
+        }
+    }
+
+    fn lines(&self, why: TurnedAway) -> MutexGuard<'_, Lines> {
+        self.lines[why as usize].lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Every reason with its count, those that never came up too.
     pub(crate) fn all(&self) -> impl Iterator<Item = (&'static str, u64)> {
-        TurnedAway::WORDS.into_iter().zip(&self.0).map(|(word, count)| (word, count.load(Relaxed)))
+        TurnedAway::WORDS.into_iter().zip(&self.counts).map(|(word, count)| (word, count.load(Relaxed)))
+    }
+}
+
+/// The words are fixed fields, so that a log can be counted by them.
+fn write(listener: &Address, why: TurnedAway, clients: u64, last: &Refused) {
+    let reason = TurnedAway::WORDS[why as usize];
+    let client = last.client.map_or_else(|| "(unix socket)".to_owned(), |client| client.to_string());
+    let (code, text) = (last.code, last.text.as_str());
+    match &last.server {
+        Some(server) => {
+            tracing::info!(%listener, reason, clients, last = %client, %server, code, text, "clients refused");
+        }
+        None => tracing::info!(%listener, reason, clients, last = %client, code, text, "clients refused"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refused(code: u16) -> Refused {
+        Refused { code, ..Refused::default() }
+    }
+
+    #[test]
+    fn the_first_of_a_storm_is_written_at_once_and_the_rest_once_a_second() {
+        let start = Instant::now();
+        let at = |ms| start + Duration::from_millis(ms);
+        let mut lines = Lines::default();
+        assert_eq!(lines.add(refused(1), at(0)), Line::Now(refused(1)));
+        assert_eq!(lines.add(refused(2), at(1)), Line::At(at(1000)));
+        for n in 3..1000 {
+            assert_eq!(lines.add(refused(n), at(u64::from(n))), Line::Later);
+        }
+        assert_eq!(
+            lines.take(at(1000)),
+            Some((998, refused(999))),
+            "all are counted, and the last one named"
+        );
+        assert_eq!(lines.take(at(1000)), None);
+        assert_eq!(lines.add(refused(7), at(1500)), Line::At(at(2000)));
+        assert_eq!(lines.take(at(2000)), Some((1, refused(7))));
+        assert_eq!(
+            lines.add(refused(8), at(3000)),
+            Line::Now(refused(8)),
+            "after a pause the first is written at once"
+        );
     }
 }

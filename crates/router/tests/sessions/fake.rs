@@ -51,7 +51,7 @@ pub(crate) struct Fake {
     pub(crate) name: &'static str,
     pub(crate) port: u16,
     pub(crate) accepted: Arc<AtomicUsize>,
-    /// First packets of clients that it has read.
+    /// First packets of clients that it has read; the router's own goodbyes are none.
     pub(crate) logins: Arc<AtomicUsize>,
     /// Commands seen, in order.
     pub(crate) commands: Arc<Mutex<Vec<Command>>>,
@@ -169,7 +169,12 @@ async fn serve(
     commands: Arc<Mutex<Vec<Command>>>,
     flooded: Arc<AtomicUsize>,
 ) -> Option<()> {
-    read_packet(&mut stream).await?;
+    let (_, login) = read_packet(&mut stream).await?;
+    if Login::parse(&login).is_ok_and(|login| login.user == b"headroom_client_left") {
+        // The router parts in order for a client that has left or was refused.
+        let no = ErrPacket::new(1045, b"28000", "Access denied").packet(2, Capabilities::PROTOCOL_41);
+        return stream.write_all(&no).await.ok();
+    }
     logins.fetch_add(1, SeqCst);
     ok(&mut stream, 2, Status::AUTOCOMMIT).await?;
     let mut status = Status::AUTOCOMMIT;

@@ -63,6 +63,18 @@ impl Stand {
         Self::with(spec, dir, authority, listener).await
     }
 
+    /// A server that looks up the names of hosts and blocks those that break off 100 connections in a row, as it does by default.
+    pub(crate) async fn with_defaults_of_servers(program: PathBuf) -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let authority = Authority::new(dir.path(), "authority");
+        let listener = authority.sign("listener", &["localhost", "127.0.0.1"]);
+        let spec = Spec::new(&[("a", 1)])
+            .program(program)
+            .option("skip_name_resolve", "OFF")
+            .option("max_connect_errors", "100");
+        Self::with(spec, dir, authority, listener).await
+    }
+
     async fn with(spec: Spec, dir: tempfile::TempDir, authority: Authority, listener: Certificate) -> Self {
         let lab = Lab::up(&spec, dir.path()).await.unwrap();
         Self { lab, authority, listener, dir }

@@ -1,0 +1,15 @@
+//! Health checks that connect and close do not get the router's host blocked by a real mariadbd.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+#[path = "tls/certificate.rs"]
+mod certificate;
+#[path = "tls/stand.rs"]
+mod stand;
+#[path = "probes/storm.rs"]
+mod storm;
+
+#[tokio::test]
+async fn health_checks_do_not_get_the_routers_host_blocked() {
+    storm::checks_block_nobody("/usr/sbin/mariadbd").await;
+}
