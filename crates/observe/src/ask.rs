@@ -3,16 +3,17 @@
 //! A host name is resolved by us, so that we know which address we talk to and notice when the name moves. The plain
 //! text protocol is used throughout: no statement is prepared, nothing is written.
 
-mod tls;
+mod transport;
 
 use crate::rows::Rows;
 use crate::within::Within;
 use fleet::Address;
 use fleet::config::{Credentials, TlsMode};
 use mysql_async::prelude::Queryable;
-use mysql_async::{Conn, DriverError, Error as DriverFailure, IoError, OptsBuilder};
+use mysql_async::{Conn, Error as DriverFailure, IoError, OptsBuilder};
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::time::{Duration, Instant};
+use transport::Transport;
 
 /// No answer that we ask for has more rows: the longest has one for each client host or session.
 const MOST_ROWS: usize = 100_000;
@@ -22,6 +23,8 @@ const MOST_BYTES: usize = 16 << 20;
 /// An open control connection.
 pub(crate) struct Line {
     conn: Conn,
+    /// What carries it, where TLS is wanted.
+    transport: Option<Transport>,
     /// The address that the host name led to; `None` on a unix socket.
     pub(crate) peer: Option<IpAddr>,
     /// How the server sees us: the source address of our packets.
@@ -138,18 +141,17 @@ impl Line {
             return Err(AskError::Outside { host, ip: *ip, within: inside.to_string() });
         }
         let secure = who.tls.mode != TlsMode::Disabled && !matches!(to, Address::Unix(_));
-        let (conn, plain_because) = match Conn::new(options(to, &addresses, who, secure)).await {
-            Ok(conn) => (conn, None),
-            Err(DriverFailure::Driver(DriverError::NoClientSslFlagFromServer))
-                if who.tls.mode == TlsMode::Preferred =>
-            {
-                let conn = Conn::new(options(to, &addresses, who, false)).await.map_err(failure)?;
-                (conn, Some("the server offers no TLS".to_owned()))
-            }
-            Err(other) => return Err(failure(other)),
+        let mut transport = match secure {
+            true => Some(Transport::open(to, &addresses, &who.tls).await?),
+            false => None,
         };
+        let conn = Conn::new(options(to, &addresses, who, transport.as_ref())).await;
+        let conn =
+            conn.map_err(|e| transport.as_mut().and_then(Transport::failure).unwrap_or_else(|| failure(e)))?;
+        let plain = transport.as_ref().is_some_and(|transport| transport.plain);
+        let plain_because = plain.then(|| "the server offers no TLS".to_owned());
         let peer = addresses.first().copied();
-        Ok(Self { conn, peer, local: peer.and_then(local_address_towards), plain_because })
+        Ok(Self { conn, transport, peer, local: peer.and_then(local_address_towards), plain_because })
     }
 
     /// Asks one statement.
@@ -177,6 +179,9 @@ impl Line {
     pub(crate) async fn close(self) {
         // A server that is gone by now hears nothing.
         let _ = self.conn.disconnect().await;
+        if let Some(transport) = self.transport {
+            transport.finish().await;
+        }
     }
 
     /// Whether the server runs on the machine that asks: our packets to it leave from its own address, or from loopback.
@@ -216,7 +221,12 @@ fn local_address_towards(peer: IpAddr) -> Option<IpAddr> {
     socket.local_addr().ok().map(|address| address.ip())
 }
 
-fn options(to: &Address, addresses: &[IpAddr], who: &Credentials, secure: bool) -> OptsBuilder {
+fn options(
+    to: &Address,
+    addresses: &[IpAddr],
+    who: &Credentials,
+    transport: Option<&Transport>,
+) -> OptsBuilder {
     // Both limits are stated so that the driver does not ask the server for them.
     let options = OptsBuilder::default()
         .user(who.user.clone())
@@ -227,13 +237,14 @@ fn options(to: &Address, addresses: &[IpAddr], who: &Credentials, secure: bool) 
         .stmt_cache_size(0)
         .secure_auth(true)
         .connect_attribute("program_name", "headroom");
+    if let Some(transport) = transport {
+        return options.socket(Some(transport.socket.clone()));
+    }
     match to {
         Address::Unix(path) => options.socket(Some(path.to_string_lossy())),
-        Address::Tcp { host, port } => options
-            .ip_or_hostname(host.clone())
-            .tcp_port(*port)
-            .resolved_ips(Some(addresses.to_vec()))
-            .ssl_opts(secure.then(|| tls::options(&who.tls))),
+        Address::Tcp { host, port } => {
+            options.ip_or_hostname(host.clone()).tcp_port(*port).resolved_ips(Some(addresses.to_vec()))
+        }
     }
 }
 

@@ -296,7 +296,7 @@ fn not_logged_in(worker: &Worker, place: &Place, seat: &Seat, failed: Failed) ->
             (TurnedAway::ServerFailed, refuse::broke_off(server, &why), Closed::ServerLeft)
         }
         Why::ServerTls(error) => {
-            let why = format!("TLS: {error}");
+            let why = format!("TLS: {}", ::tls::words(&error));
             seat.failed();
             suspect(&why);
             (TurnedAway::ServerTls, refuse::broke_off(server, &why), Closed::ServerLeft)

@@ -102,6 +102,26 @@ async fn certificates_of_servers_are_verified_as_the_mode_says() {
 }
 
 #[tokio::test]
+async fn a_certificate_of_version_one_is_as_good_as_any_where_none_is_verified_and_refused_in_words_elsewhere()
+ {
+    let stand = Stand::with_version_one().await;
+    stand.root(&format!("CREATE USER {}@'%' IDENTIFIED BY '{}'", USER.0, USER.1)).await;
+    let modes = [TlsMode::Preferred, TlsMode::Required, TlsMode::VerifyCa, TlsMode::VerifyIdentity];
+    for (mode, passes) in modes.into_iter().zip([true, true, false, false]) {
+        let clients = stand.tls_of_clients(ClientTlsMode::Off);
+        let front = stand.front(stand.tcp(), &clients, stand.to_servers(mode, None));
+        match log_in(&stand, &front, Way::Plain, USER).await {
+            Ok(mut conn) => assert!(passes && !cipher(&mut conn).await.is_empty(), "{mode:?}"),
+            Err(error) => {
+                assert!(!passes && error.to_string().contains("X.509 version 1"), "{mode:?}: {error}");
+            }
+        }
+        front.down().await;
+    }
+    stand.down().await;
+}
+
+#[tokio::test]
 async fn a_server_that_asks_for_a_certificate_of_ours_gets_it() {
     let stand = stand().await;
     stand.root(&format!("ALTER USER {}@'%' REQUIRE X509", USER.0)).await;

@@ -10,6 +10,7 @@ mod sealed;
 mod verify;
 
 pub use sealed::{random, sealed};
+pub use verify::words;
 
 use fleet::Address;
 use fleet::config::{Tls, TlsMode};

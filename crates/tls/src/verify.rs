@@ -5,6 +5,9 @@
 //! | preferred, required | no | no |
 //! | verify_ca | yes | no |
 //! | verify_identity | yes | yes |
+//!
+//! Certificates of X.509 version 1, as `openssl x509 -req` makes them without extensions, can be verified by no library that we use:
+//! where nothing is verified they pass like any other, elsewhere the refusal says what is wrong with them.
 
 use super::TlsError;
 use fleet::config::TlsMode;
@@ -15,7 +18,7 @@ use rustls::crypto::{
 };
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::server::ParsedCertificate;
-use rustls::{DigitallySignedStruct, RootCertStore, SignatureScheme};
+use rustls::{CertificateError, DigitallySignedStruct, OtherError, RootCertStore, SignatureScheme};
 use std::sync::Arc;
 
 /// The verifier for a mode; `roots` are the authorities that may vouch.
@@ -29,11 +32,82 @@ pub(super) fn verifier(
         TlsMode::Disabled | TlsMode::Preferred | TlsMode::Required => {
             Arc::new(Authority { roots: None, provider })
         }
-        TlsMode::VerifyCa => Arc::new(Authority { roots: Some(roots), provider }),
-        TlsMode::VerifyIdentity => WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider)
-            .build()
-            .map_err(|e| TlsError(e.to_string()))?,
+        TlsMode::VerifyCa => Arc::new(Readable(Arc::new(Authority { roots: Some(roots), provider }))),
+        TlsMode::VerifyIdentity => {
+            let built_in = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider).build();
+            Arc::new(Readable(built_in.map_err(|e| TlsError(e.to_string()))?))
+        }
     })
+}
+
+/// What is wrong with a TLS connection that did not come about: the library's words, or better ones.
+pub fn words(error: &std::io::Error) -> String {
+    let inner = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>());
+    match inner {
+        Some(rustls::Error::InvalidCertificate(CertificateError::Other(OtherError(why)))) => why.to_string(),
+        _ => error.to_string(),
+    }
+}
+
+/// A certificate of X.509 version 1 where it is to be verified.
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "the server's certificate is of X.509 version 1, which cannot be verified; make one of version 3 (openssl x509 -req \
+     -extfile with subjectAltName), or do not verify (ssl_mode REQUIRED, [router.tls] mode = \"required\")"
+)]
+struct VersionOne;
+
+/// Says of a certificate that cannot be read why, before the other verifier stumbles over it.
+#[derive(Debug)]
+struct Readable(Arc<dyn ServerCertVerifier>);
+
+impl ServerCertVerifier for Readable {
+    fn verify_server_cert(
+        &self,
+        certificate: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        name: &ServerName<'_>,
+        ocsp: &[u8],
+        now: UnixTime,
+    ) -> Result<ServerCertVerified, rustls::Error> {
+        if is_version_one(certificate) {
+            return Err(CertificateError::Other(OtherError(Arc::new(VersionOne))).into());
+        }
+        self.0.verify_server_cert(certificate, intermediates, name, ocsp, now)
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        self.0.verify_tls12_signature(message, certificate, signature)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        self.0.verify_tls13_signature(message, certificate, signature)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.0.supported_verify_schemes()
+    }
+}
+
+/// Whether a certificate is of version 1: it begins (X.690, RFC 5280 4.1) as a sequence in a sequence, whose first element is then
+/// the serial number, an integer; later versions say their own first, in context 0.
+fn is_version_one(der: &[u8]) -> bool {
+    let content = |bytes: &[u8]| {
+        let [0x30, length, rest @ ..] = bytes else { return None };
+        let more = if *length < 0x80 { 0 } else { usize::from(*length & 0x7f) };
+        rest.get(more..).map(<[u8]>::to_vec)
+    };
+    content(der).and_then(|certificate| content(&certificate)).is_some_and(|first| first.first() == Some(&2))
 }
 
 /// A certificate of one of `roots`, for whatever name. Without `roots`, whoever answers: certificates are then not even

@@ -54,6 +54,19 @@ impl Stand {
         Self::with(spec, dir, authority, listener).await
     }
 
+    /// A server whose certificate is of X.509 version 1.
+    pub(crate) async fn with_version_one() -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let authority = Authority::new(dir.path(), "authority");
+        let (server, listener) =
+            (authority.sign_version_one("server"), authority.sign("listener", &["localhost", "127.0.0.1"]));
+        let spec = Spec::new(&[("a", 1)])
+            .option("ssl_ca", &authority.ca.display().to_string())
+            .option("ssl_cert", &server.cert.display().to_string())
+            .option("ssl_key", &server.key.display().to_string());
+        Self::with(spec, dir, authority, listener).await
+    }
+
     /// A mysqld with the certificates that it makes in its data directory.
     pub(crate) async fn with_own_certificates(program: PathBuf) -> Self {
         let dir = tempfile::tempdir().unwrap();
