@@ -158,6 +158,27 @@ pub(crate) fn identity(rows: &Rows, version: Version, account: &str) -> Option<I
     })
 }
 
+/// A server's default for `max_connect_errors`.
+const USUAL_CONNECT_ERRORS: u64 = 100;
+
+/// Whether it blocks hosts sooner than servers do by default, in words. One that looks up no names keeps no account of hosts.
+pub(crate) fn host_blocking(rows: &Rows) -> Option<String> {
+    let value = |name: &str| {
+        let of =
+            rows.iter().find(|r| r.text(&["variable_name"]).is_some_and(|n| n.eq_ignore_ascii_case(name)));
+        of.and_then(|row| row.text(&["value"]).map(str::to_owned))
+    };
+    let limit: u64 = value("max_connect_errors")?.parse().ok()?;
+    let counts = value("skip_name_resolve").is_some_and(|skips| skips.eq_ignore_ascii_case("OFF"))
+        && value("host_cache_size").is_none_or(|size| size != "0");
+    (counts && limit < USUAL_CONNECT_ERRORS).then(|| {
+        format!(
+            "it blocks a host after {limit} connections in a row that break off (max_connect_errors): SET GLOBAL \
+             max_connect_errors = {USUAL_CONNECT_ERRORS} or more"
+        )
+    })
+}
+
 /// Reads the switches of the vitals row.
 pub(crate) fn switches(rows: &Rows) -> Switches {
     rows.first().map_or_else(Switches::default, |row| Switches {
@@ -232,6 +253,21 @@ mod tests {
             assert!(!of(name, value).writable(), "{name}={value}");
         }
         assert_eq!(of("super_read_only", "ON").words(), "super_read_only=1");
+    }
+
+    #[test]
+    fn a_server_that_blocks_hosts_sooner_than_by_default_is_remarked_and_one_that_looks_up_no_names_is_not() {
+        let of = |limit: &str, skips: &str, cache: &str| {
+            host_blocking(&rows(
+                &["Variable_name", "Value"],
+                &[&["host_cache_size", cache], &["max_connect_errors", limit], &["skip_name_resolve", skips]],
+            ))
+        };
+        assert!(of("10", "OFF", "279").unwrap().contains("after 10 connections"));
+        assert_eq!(of("100", "OFF", "279"), None, "the default");
+        assert_eq!(of("10", "ON", "279"), None);
+        assert_eq!(of("10", "OFF", "0"), None);
+        assert_eq!(host_blocking(&Rows::default()), None, "a server that does not say");
     }
 
     #[test]

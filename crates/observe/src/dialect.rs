@@ -39,6 +39,10 @@ pub(crate) struct Dialect {
     pub(crate) aurora: bool,
 }
 
+/// When it blocks a host whose connections break off: a row a variable, none of those it does not have.
+pub(crate) const HOST_BLOCKING: &str = "SHOW GLOBAL VARIABLES WHERE Variable_name IN \
+    ('max_connect_errors', 'skip_name_resolve', 'host_cache_size')";
+
 impl Dialect {
     /// Who it is: one row.
     pub(crate) fn identity(self) -> &'static str {

@@ -45,6 +45,8 @@ struct Known {
     product: String,
     identity: Identity,
     seldom: Seldom,
+    /// It blocks hosts sooner than others, in words.
+    host_blocking: Option<String>,
 }
 
 impl Visitor {
@@ -146,7 +148,10 @@ impl Visitor {
             }
             _ => Seldom::new(identity.key.clone()),
         };
-        Ok(Known { dialect, product, identity, seldom })
+        // Nothing else depends on it: a server that does not say is one of which nothing is remarked.
+        let rows = line.ask(dialect::HOST_BLOCKING, self.deadline).await.unwrap_or_default();
+        let host_blocking = answer::host_blocking(&rows);
+        Ok(Known { dialect, product, identity, seldom, host_blocking })
     }
 
     async fn questions(&mut self, line: &mut Line) -> Result<Answer, AskError> {
@@ -178,7 +183,7 @@ impl Visitor {
         known.seldom.ask_what_is_due(line, dialect, &known.identity, &self.called, deadline).await?;
         missing.extend(known.seldom.missing.iter().cloned());
         let mut remarks: Vec<String> = self.moved.iter().cloned().collect();
-        remarks.extend(known.seldom.remarks.iter().cloned());
+        remarks.extend(known.seldom.remarks.iter().chain(&known.host_blocking).cloned());
         Ok(Answer {
             product: known.product.clone(),
             identity: known.identity.clone(),

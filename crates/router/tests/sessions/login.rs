@@ -99,6 +99,22 @@ async fn a_server_that_never_answers_a_login_is_named_and_avoided() {
 }
 
 #[tokio::test]
+async fn logins_that_clients_break_off_make_the_watcher_log_in_before_the_server_blocks_this_host() {
+    let server = Fake::start("mute", Script::Mute).await;
+    let front = Front::start(defaults(), &[Reader], vec![server.replica()]);
+    for _ in 0..20 {
+        assert!(front.suspected.lock().unwrap().is_empty(), "not before");
+        let mut client = within(5, Client::connect(front.port(0))).await.unwrap();
+        client.send_login().await;
+        drop(client);
+        front.until("it has left", |s| s.sessions == 0).await;
+    }
+    front.until("the watcher is told", |_| !front.suspected.lock().unwrap().is_empty()).await;
+    assert!(front.suspected.lock().unwrap()[0].contains("broken off"), "{:?}", front.suspected);
+    assert!(front.router.status().servers[0].reads.eligible, "it is not the server's fault");
+}
+
+#[tokio::test]
 async fn clients_beyond_those_that_may_be_logging_in_get_error_1040() {
     let server = Fake::start("r", Script::Serves).await;
     let listener = Listener { max_connecting: 2, ..Listener::new(Address::tcp("127.0.0.1", 0), Reader) };
