@@ -69,9 +69,9 @@ impl Transport {
     pub(super) async fn open(to: &Address, addresses: &[IpAddr], tls: &Tls) -> Result<Self, AskError> {
         let Address::Tcp { port, .. } = to else { return Err(odd("a unix socket needs no TLS")) };
         let at: Vec<SocketAddr> = addresses.iter().map(|ip| SocketAddr::new(*ip, *port)).collect();
-        let mut server = TcpStream::connect(at.as_slice()).await.map_err(broken)?;
-        server.set_nodelay(true).map_err(broken)?;
-        let (_, greeting) = packet(&mut server).await.map_err(broken)?;
+        let mut server = TcpStream::connect(at.as_slice()).await?;
+        server.set_nodelay(true)?;
+        let (_, greeting) = packet(&mut server).await?;
         if let Ok(refusal) = ErrPacket::parse(&greeting) {
             let state = String::from_utf8_lossy(&refusal.sqlstate).into_owned();
             return Err(AskError::Answered { code: refusal.code, state, message: refusal.message });
@@ -82,13 +82,13 @@ impl Transport {
                 why: "the server offers no TLS, and ssl_mode demands it".to_owned(),
             });
         }
-        let client = tls::client(tls).map_err(unusable)?.ok_or_else(|| odd("TLS is off"))?;
+        let client = tls::client(tls)?.ok_or_else(|| odd("TLS is off"))?;
         let connector = TlsConnector::from(client);
-        let name = tls::name_of(to).map_err(unusable)?;
+        let name = tls::name_of(to)?;
         let mut random = [0; 16];
         getrandom::fill(&mut random).map_err(|e| AskError::Broken { why: e.to_string() })?;
         let socket = format!("\0headroom-{:032x}", u128::from_ne_bytes(random));
-        let listener = UnixListener::bind(&socket).map_err(broken)?;
+        let listener = UnixListener::bind(&socket)?;
         let (tell, failed) = oneshot::channel();
         let carrier = tokio::spawn(async move {
             let terms = Terms {
@@ -102,7 +102,7 @@ impl Transport {
             };
             let (bridge, shown) = Bridge::new(terms, &greeting);
             let carried = async {
-                let client = accept_own(listener).await.map_err(broken)?;
+                let client = accept_own(listener).await?;
                 log_in(client, Box::new(server), bridge, shown, (&connector, name)).await
             };
             match carried.await {
@@ -144,26 +144,26 @@ async fn log_in(
     greeting: Vec<u8>,
     (connector, name): (&TlsConnector, ServerName<'static>),
 ) -> Result<(UnixStream, Box<dyn Duplex>), AskError> {
-    client.write_all(&greeting).await.map_err(broken)?;
+    client.write_all(&greeting).await?;
     loop {
         // A packet that is half read when the other side's is whole is lost. In a login nobody speaks out of turn, so that
         // happens only to one that has failed.
         let steps = tokio::select! {
             came = packet(&mut client) => {
-                let (sequence, payload) = came.map_err(broken)?;
+                let (sequence, payload) = came?;
                 bridge.client(sequence, &payload, &ServersKey)
             }
             came = packet(&mut server) => {
-                let (sequence, payload) = came.map_err(broken)?;
+                let (sequence, payload) = came?;
                 bridge.server(sequence, &payload, &ServersKey)
             }
         };
         for step in steps {
             match step {
-                Step::ToClient(bytes) => client.write_all(&bytes).await.map_err(broken)?,
+                Step::ToClient(bytes) => client.write_all(&bytes).await?,
                 Step::ToServer(bytes) => {
-                    server.write_all(&bytes).await.map_err(broken)?;
-                    server.flush().await.map_err(broken)?;
+                    server.write_all(&bytes).await?;
+                    server.flush().await?;
                 }
                 Step::BeginTls => {
                     let begun = connector.connect(name.clone(), server).await;
@@ -213,12 +213,16 @@ async fn packet(from: &mut (impl AsyncRead + Unpin)) -> io::Result<(u8, Secret)>
     Ok((header.sequence, payload))
 }
 
-fn broken(error: io::Error) -> AskError {
-    AskError::Broken { why: error.to_string() }
+impl From<io::Error> for AskError {
+    fn from(error: io::Error) -> Self {
+        Self::Broken { why: error.to_string() }
+    }
 }
 
-fn unusable(error: TlsError) -> AskError {
-    AskError::Broken { why: format!("TLS: {error}") }
+impl From<TlsError> for AskError {
+    fn from(error: TlsError) -> Self {
+        Self::Broken { why: format!("TLS: {error}") }
+    }
 }
 
 fn odd(what: &str) -> AskError {
