@@ -68,6 +68,10 @@ impl Status {
         if let Some(zero_hop) = options.zero_hop {
             line(format_args!("zero_hop = {}", quoted(&zero_hop)));
         }
+        if self.version.starts_with("MySQL") {
+            // These servers offer no TLS, and all of a lab is on one machine.
+            line(format_args!("\n[router.tls]\nallow_public_key_retrieval = true"));
+        }
         let mut listener = |address: &dyn std::fmt::Display, role: &str| {
             line(format_args!("\n[[listener]]\naddress = {}\nrole = \"{role}\"", quoted(address)));
         };
@@ -112,6 +116,15 @@ mod tests {
             assert_eq!(config.listeners.len(), 2);
         }
         assert!(status.router_config("c", &RouterOptions::default()).is_err());
+    }
+
+    #[test]
+    fn passwords_for_mysql_without_tls_go_on_as_they_do_for_its_own_clients() {
+        let allowed = |version: &str| {
+            let status = Status { version: version.to_owned(), ..status() };
+            parsed(&status, "a", &RouterOptions::default()).router.tls.allow_public_key_retrieval
+        };
+        assert!(allowed("MySQL 9.7.4") && !allowed("MariaDB 10.11.19"));
     }
 
     #[test]
