@@ -47,7 +47,8 @@ pub enum Got {
     Broken(Errno),
 }
 
-/// What a completion belongs to.
+/// What a completion belongs to. A request's tag holds the kind in 2 bits, above them the socket's number in 32, above them the
+/// generation in 30: numbers of sockets come again, and one socket sends often.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     Receive,
@@ -56,10 +57,23 @@ pub(crate) enum Kind {
     Bell,
 }
 
+/// Generations until they begin anew.
+pub(crate) const GENERATIONS: u32 = 1 << 30;
+
 impl Kind {
     /// What a request carries, so that its completion can be told: the kind and the socket's number.
     pub(crate) fn tag(self, number: u32) -> u64 {
-        u64::from(number) << 2 | self as u64
+        self.tag_of(number, 0)
+    }
+
+    /// The same, with which of the socket's requests it is. Of the generation 30 bits count.
+    pub(crate) fn tag_of(self, number: u32, generation: u32) -> u64 {
+        u64::from(generation) << 34 | u64::from(number) << 2 | self as u64
+    }
+
+    /// The generation that a completion carries.
+    pub(crate) fn generation(tag: u64) -> u32 {
+        (tag >> 34) as u32
     }
 
     /// The number of the socket that a completion carries.
@@ -74,6 +88,22 @@ impl Kind {
             1 => Self::AtOnce,
             2 => Self::Patient,
             _ => Self::Bell,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_tag_says_of_which_kind_socket_and_generation_it_is() {
+        for (number, generation) in [(0, 0), (7, 1), (u32::MAX, GENERATIONS - 1)] {
+            let tag = Kind::AtOnce.tag_of(number, generation);
+            assert_eq!(
+                (Kind::of(tag), Kind::number(tag), Kind::generation(tag)),
+                (Kind::AtOnce, number, generation)
+            );
         }
     }
 }

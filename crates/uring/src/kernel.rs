@@ -15,7 +15,8 @@ const GETEVENTS: u32 = 1;
 pub struct Size {
     /// Requests that are handed over at a time; more take another system call.
     pub requests: u32,
-    /// Completions the kernel has room for; more are kept by it at a cost.
+    /// Completions the kernel has room for, at least as many as requests. More are kept by it until there is room, which costs one more
+    /// system call for so many: a queue that is too small is slow, and loses nothing.
     pub completions: u32,
     /// Chunks, a power of two.
     pub chunks: u16,
@@ -79,6 +80,11 @@ impl Uring {
     /// Whether the kernel knows [`Sleep::Gathering`], as it does from Linux 6.12 on; else that sleeps until one thing has happened.
     pub(crate) fn gathers(&self) -> bool {
         self.0.params().is_feature_min_timeout()
+    }
+
+    /// Whether completions wait in the kernel because there was no room for them.
+    pub(crate) fn has_overflown(&mut self) -> bool {
+        self.0.submission().cq_overflow()
     }
 
     /// The system call.

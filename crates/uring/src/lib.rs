@@ -17,6 +17,9 @@
 //! (`IORING_SETUP_DEFER_TASKRUN`), so between two calls nothing moves behind the caller's back: what a look at a socket's
 //! queue shows is all there is, once the events have been handed out.
 //!
+//! **Completions that find no room.** When more happens in one call than the queue of completions holds, the kernel keeps the rest, in
+//! order. [`Ring::enter`] calls again until it has all of them, before it takes any send for done.
+//!
 //! Wants Linux 6.1 and a system that allows io_uring; [`Ring::new`] says what is missing.
 
 #![allow(unsafe_code, reason = "memory shared with the kernel; every use says why it is sound")]
@@ -25,6 +28,7 @@ mod bell;
 mod chunk;
 mod event;
 mod kernel;
+mod outstanding;
 mod ring;
 mod table;
 
@@ -32,4 +36,5 @@ pub use bell::Bell;
 pub use chunk::Chunk;
 pub use event::{Event, Got, Token};
 pub use kernel::{Size, Unavailable};
+pub use outstanding::{Outstanding, outstanding};
 pub use ring::Ring;

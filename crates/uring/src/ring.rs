@@ -7,7 +7,8 @@ use crate::bell::Bell;
 use crate::chunk::{Chunks, GROUP};
 use crate::event::{Event, Got, Kind, Token};
 use crate::kernel::{Size, Sleep, Unavailable, Uring, unavailable};
-use crate::table::{Sending, Table};
+use crate::outstanding::{Outstanding, outstanding};
+use crate::table::Table;
 use io_uring::squeue::{Entry, Flags};
 use io_uring::types::Fd;
 use io_uring::{cqueue, opcode};
@@ -52,6 +53,10 @@ pub struct Ring {
     told: usize,
     /// Closed sockets that may be released once all events have been handed out.
     leaving: Vec<u32>,
+    /// Requests were handed over while there was no room for more: what came of them has not been fetched.
+    unseen: bool,
+    /// Sends ever asked for, to tell one from another; wraps at [`GENERATIONS`](crate::event::GENERATIONS).
+    sends: u32,
     /// Sends that were not taken at once.
     slow_sends: u64,
     order: Order,
@@ -80,10 +85,14 @@ impl Ring {
             starved: Vec::new(),
             told: 0,
             leaving: Vec::new(),
+            unseen: false,
+            sends: 0,
             slow_sends: 0,
             order: Order::default(),
         };
         ring.listen();
+        // Where setting up is allowed and using is not (a container's seccomp profile), it is known before anybody depends on it.
+        ring.enter(Some(Duration::ZERO)).map_err(unavailable)?;
         Ok(ring)
     }
 
@@ -119,11 +128,20 @@ impl Ring {
         }
     }
 
-    /// Whether the peer has sent nothing that was not handed out yet, and has not closed. Asks the kernel.
+    /// Whether the peer has sent nothing that was not handed out yet, and has not closed. Asks the kernel. No, where something
+    /// may have been received since the last [`Ring::enter`].
     pub fn is_silent(&self, token: Token) -> bool {
+        if self.unseen {
+            return false;
+        }
         let Some(socket) = self.table.at(token.0) else { return false };
         let look = rustix::net::recv(&socket.fd, &mut [0u8; 1], RecvFlags::PEEK | RecvFlags::DONTWAIT);
         matches!(look, Err(Errno::AGAIN | Errno::INTR))
+    }
+
+    /// What is under way to the peer; `None` where the kernel does not tell, as of unix sockets.
+    pub fn outstanding(&self, token: Token) -> Option<Outstanding> {
+        outstanding(&self.table.at(token.0)?.fd)
     }
 
     /// Says our last to the peer. What is being sent must have been settled.
@@ -196,7 +214,7 @@ impl Ring {
             || self.told > 0;
         self.uring.enter(if urgent { Sleep::Not } else { sleep })?;
         self.order.follow();
-        if self.fetch() | mem::take(&mut self.rung_early) {
+        if self.fetch_all()? | mem::take(&mut self.rung_early) {
             self.listen();
         }
         self.settle();
@@ -218,6 +236,18 @@ impl Ring {
         }
     }
 
+    /// Fetches what there is, those completions too that the kernel had no room for: until all are seen, a send that failed
+    /// looks like one that was taken. Returns whether the bell was heard.
+    fn fetch_all(&mut self) -> io::Result<bool> {
+        let mut rung = self.fetch();
+        while self.uring.has_overflown() {
+            self.uring.enter(Sleep::Not)?;
+            rung |= self.fetch();
+        }
+        self.unseen = false;
+        Ok(rung)
+    }
+
     /// Turns completions into events. Returns whether the bell was heard.
     fn fetch(&mut self) -> bool {
         let mut rung = false;
@@ -226,13 +256,7 @@ impl Ring {
             match Kind::of(done.user_data()) {
                 Kind::Receive => self.received(number, result, done.flags()),
                 Kind::Patient => self.sent(number, result),
-                Kind::AtOnce => {
-                    if let Some(socket) = self.table.at_mut(number)
-                        && let Sending::AtOnce(_, outcome) = &mut socket.sending
-                    {
-                        *outcome = Some(result);
-                    }
-                }
+                Kind::AtOnce => self.not_taken(number, Kind::generation(done.user_data()), result),
                 Kind::Bell => {
                     self.bell.heard();
                     self.bell_armed = false;
@@ -307,6 +331,7 @@ impl Ring {
         // waits for its requests, and leaks their memory if they do not end.
         while unsafe { self.uring.0.submission().push(request) }.is_err() {
             // Full: hand over what is there. Should the kernel want its completions fetched first, that is done too.
+            self.unseen = true;
             if self.uring.0.submit().is_err() {
                 self.rung_early |= self.fetch();
             }
@@ -327,15 +352,17 @@ impl Drop for Ring {
         for _ in 0..LAST_STEPS {
             self.bell.ring();
             let _ = self.uring.enter(Sleep::AtMost(LAST_STEP));
-            self.fetch();
+            if self.fetch_all().is_err() {
+                break;
+            }
             self.settle();
             if self.is_idle() {
                 return;
             }
         }
-        // The kernel may still write there.
+        // The kernel may still write there. What it reads or writes is leaked; descriptors it holds for itself.
         self.chunks.leak();
-        mem::forget(mem::take(&mut self.table));
+        self.table.leak();
         mem::forget(mem::take(&mut self.count));
     }
 }

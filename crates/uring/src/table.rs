@@ -28,8 +28,14 @@ pub(crate) struct Socket {
 #[derive(Debug)]
 pub(crate) enum Sending {
     Nothing,
-    /// Asked for, to be taken at once or not at all; settled by the next enter. The outcome when it is not all.
-    AtOnce(Outgoing, Option<i32>),
+    /// Asked for, to be taken at once or not at all; settled by the next enter.
+    AtOnce {
+        bytes: Outgoing,
+        /// Which of the ring's sends it is: a completion of another is none of its.
+        generation: u32,
+        /// When it is not all.
+        outcome: Option<i32>,
+    },
     /// Under way for as long as the peer takes.
     Patiently(Vec<u8>),
 }
@@ -123,6 +129,14 @@ impl Table {
             socket.closed = true;
             let _ = rustix::net::shutdown(&socket.fd, rustix::net::Shutdown::Both);
         }
+    }
+
+    /// Forgets every socket, closing descriptors and leaking the memory that is being sent from: the kernel may still read it.
+    pub(crate) fn leak(&mut self) {
+        for socket in self.sockets.drain(..).flatten() {
+            std::mem::forget(socket.sending);
+        }
+        self.free.clear();
     }
 
     /// Whether the kernel has let go of every socket.

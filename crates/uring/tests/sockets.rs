@@ -312,3 +312,75 @@ fn things_gather_until_there_are_enough_or_they_have_had_their_time() {
     ring.enter_gathering(2, Duration::from_millis(1), long).unwrap();
     assert!(ring.event().is_some() && begun.elapsed() < long);
 }
+
+/// More happens in one call than there is room for, and behind it stands what came of a send that was not taken.
+#[test]
+fn a_send_that_fails_behind_more_completions_than_there_is_room_for_is_not_taken_for_done() {
+    let tiny = Size { requests: 4, completions: 4, chunks: 64, chunk_bytes: 1024 };
+    let mut ring = Ring::new(tiny).expect("this test needs io_uring");
+    let (mut near, mut far) = UnixStream::pair().unwrap();
+    near.set_nonblocking(true).unwrap();
+    let mut before = 0;
+    while let Ok(written) = near.write(&[0; 1 << 12]) {
+        before += written;
+    }
+    let blocked = ring.add(near.into(), 1000).unwrap();
+    let mut others = Vec::new();
+    for owner in 0..64 {
+        let (near, far) = UnixStream::pair().unwrap();
+        let token = ring.add(near.into(), owner).unwrap();
+        ring.receive(token, false);
+        others.push((token, far));
+    }
+    ring.enter(Some(Duration::ZERO)).unwrap();
+    let others: Vec<_> = others.into_iter().map(|(token, _)| token).collect();
+    // All peers have closed by now.
+    ring.enter(Some(Duration::ZERO)).unwrap();
+    ring.send_bytes(blocked, b"the middle of a stream");
+    ring.enter(Some(Duration::ZERO)).unwrap();
+    assert!(ring.is_sending(blocked), "nobody has read: it cannot have been taken");
+    let mut ended = 0;
+    while let Some(event) = ring.event() {
+        assert!(matches!(event, Event::Received { got: Got::End, .. }), "{event:?}");
+        ended += 1;
+    }
+    assert_eq!(ended, 64, "every end is seen by the call in which it happened or the next");
+    // Numbers are given out anew; what was sent before is none of theirs.
+    others.into_iter().for_each(|token| ring.close(token));
+    let reading = std::thread::spawn(move || {
+        let mut all = vec![1; before + 22];
+        far.read_exact(&mut all).unwrap();
+        (all, far)
+    });
+    assert!(matches!(event(&mut ring), Event::Sent { owner: 1000 }));
+    let (all, mut far) = reading.join().unwrap();
+    assert_eq!(&all[before..], b"the middle of a stream");
+    ring.close(blocked);
+    lets_go(&mut ring);
+    let mut more = Vec::new();
+    far.read_to_end(&mut more).unwrap();
+    assert!(more.is_empty(), "nothing twice: {more:?}");
+}
+
+/// A receive that the kernel carried out while more was being asked for has taken bytes off the socket that nobody has seen.
+#[test]
+fn no_peer_counts_as_silent_while_something_may_have_been_received_that_was_not_handed_out() {
+    let tiny = Size { requests: 2, completions: 4, chunks: 64, chunk_bytes: 1024 };
+    let mut ring = Ring::new(tiny).expect("this test needs io_uring");
+    let mut pairs: Vec<_> = (0..8)
+        .map(|owner| {
+            let (near, far) = UnixStream::pair().unwrap();
+            (ring.add(near.into(), owner).unwrap(), far)
+        })
+        .collect();
+    pairs.iter_mut().for_each(|(_, far)| far.write_all(b"a statement").unwrap());
+    // More than there is room for: the first are handed over, and carried out, before the call.
+    pairs.iter().for_each(|(token, _)| ring.receive(*token, true));
+    assert!(pairs.iter().all(|(token, _)| !ring.is_silent(*token)));
+    let mut seen = 0;
+    while seen < pairs.len() {
+        assert!(matches!(event(&mut ring), Event::Received { got: Got::Bytes { .. }, .. }));
+        seen += 1;
+    }
+    assert!(pairs.iter().all(|(token, _)| ring.is_silent(*token)));
+}

@@ -2,7 +2,7 @@
 
 use super::Ring;
 use crate::chunk::Chunk;
-use crate::event::{Event, Kind, Token};
+use crate::event::{Event, GENERATIONS, Kind, Token};
 use crate::table::{Outgoing, Sending};
 use io_uring::opcode;
 use io_uring::squeue::Flags;
@@ -54,7 +54,7 @@ impl Ring {
     /// The end of what is being sent is to be reported, even if the kernel takes it at once.
     pub fn tell_when_sent(&mut self, token: Token) {
         let Some(socket) = self.table.at_mut(token.0) else { return };
-        if matches!(socket.sending, Sending::AtOnce(..)) && !mem::replace(&mut socket.tell, true) {
+        if matches!(socket.sending, Sending::AtOnce { .. }) && !mem::replace(&mut socket.tell, true) {
             self.told += 1;
         }
     }
@@ -86,7 +86,8 @@ impl Ring {
 
     fn send_at_once(&mut self, token: Token, bytes: Outgoing) {
         let Some(socket) = self.table.at_mut(token.0) else { return };
-        socket.sending = Sending::AtOnce(bytes, None);
+        self.sends = (self.sends + 1) % GENERATIONS;
+        socket.sending = Sending::AtOnce { bytes, generation: self.sends, outcome: None };
         if self.order.is_for_the_end(socket.core) {
             self.order.at_the_end(token.0);
         } else {
@@ -97,7 +98,7 @@ impl Ring {
     /// Queues what a socket has to send at once.
     pub(super) fn queue_send(&mut self, number: u32) {
         let Some(socket) = self.table.at(number) else { return };
-        let Sending::AtOnce(bytes, _) = &socket.sending else { return };
+        let Sending::AtOnce { bytes, generation, .. } = &socket.sending else { return };
         let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
         // All of it, or a failure with the count: only then the kernel reports it.
         let flags = flags.bits() as i32 | WAITALL;
@@ -105,7 +106,7 @@ impl Ring {
             .flags(flags)
             .build()
             .flags(Flags::SKIP_SUCCESS)
-            .user_data(Kind::AtOnce.tag(number));
+            .user_data(Kind::AtOnce.tag_of(number, *generation));
         self.queue(&request);
         self.at_once.push_back((self.queued, number));
     }
@@ -125,7 +126,18 @@ impl Ring {
         }
     }
 
-    /// Sends that the kernel has seen: those it did not complain of are done.
+    /// A send was not taken at once, or not all of it.
+    pub(super) fn not_taken(&mut self, number: u32, of: u32, result: i32) {
+        if let Some(socket) = self.table.at_mut(number)
+            && let Sending::AtOnce { generation, outcome, .. } = &mut socket.sending
+            && *generation == of
+        {
+            *outcome = Some(result);
+        }
+    }
+
+    /// Sends that the kernel has seen: those it did not complain of are done. Only when every completion has been fetched, those
+    /// that found no room in the queue too: a complaint may be among them.
     pub(super) fn settle(&mut self) {
         let unseen = self.uring.0.submission().len() as u32;
         while let Some((request, number)) = self.at_once.front().copied() {
@@ -139,7 +151,7 @@ impl Ring {
 
     fn settle_one(&mut self, number: u32) {
         let Some(socket) = self.table.at_mut(number) else { return };
-        let Sending::AtOnce(bytes, outcome) = mem::replace(&mut socket.sending, Sending::Nothing) else {
+        let Sending::AtOnce { bytes, outcome, .. } = mem::replace(&mut socket.sending, Sending::Nothing) else {
             return;
         };
         let taken = match outcome {
