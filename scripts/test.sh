@@ -25,7 +25,7 @@ cd "$(dirname "$0")/.."
 PATH=$PWD/target/rust/bin:${CARGO_HOME:-$HOME/.cargo}/bin:$PATH:/usr/local/go/bin:/usr/sbin:/sbin
 folder=target/tally
 # What these do is to let a server stand still, or a minute pass, and see what is said of it.
-waiting=(agent_gaps agent_objectives tools watch_router)
+waiting=(agent_gaps agent_objectives slow_readers tools watch_router)
 
 main() {
     [ $# -gt 0 ] || set -- lint tests drivers mysql

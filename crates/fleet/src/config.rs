@@ -165,6 +165,8 @@ pub struct RouterConfig {
     pub hold_deadline: Duration,
     /// A client has this long from the server's greeting to the end of its login.
     pub login_deadline: Duration,
+    /// A peer that owes an acknowledgement and has given none for this long is gone; its session ends.
+    pub peer_deadline: Duration,
     /// Whether reads may go to the primary when no replica is eligible.
     pub reads_on_primary: bool,
     /// Placing sessions anew.
@@ -313,6 +315,7 @@ impl Default for RouterConfig {
             connect_deadline: Duration::from_secs(5),
             hold_deadline: Duration::from_secs(10),
             login_deadline: Duration::from_secs(10),
+            peer_deadline: Duration::from_secs(30),
             reads_on_primary: true,
             replace: Replace::default(),
             threads: None,

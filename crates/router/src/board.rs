@@ -5,6 +5,7 @@ use crate::event::{self, History, Picture};
 use crate::names::Names;
 use crate::record::Recorder;
 use crate::steward::Leaving;
+use crate::supervise::Health;
 use crate::suspect::Suspects;
 use crate::tally::Tally;
 use crate::tls::Secrecy;
@@ -14,7 +15,7 @@ use arc_swap::ArcSwap;
 use fleet::config::RouterConfig;
 use fleet::{ListenerRole, ServerName, Snapshot};
 use std::collections::{HashMap, HashSet};
-use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::{AtomicBool, AtomicUsize};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Instant, SystemTime};
 use tokio::sync::watch;
@@ -56,6 +57,10 @@ pub(crate) struct Board {
     pub(crate) recorder: Arc<Recorder>,
     /// The thread that hears sessions past this process, if there is one.
     pub(crate) mirror: Arc<Line>,
+    /// How the threads and tasks are.
+    pub(crate) health: Arc<Health>,
+    /// The rebalancer is to panic, for a test.
+    pub(crate) rebalancer_fails: AtomicBool,
 }
 
 /// What our own side knows; behind a lock that only new sessions, failures and the steward take.
@@ -114,6 +119,8 @@ impl Board {
             insight,
             recorder: Arc::default(),
             mirror: Arc::default(),
+            health: Arc::default(),
+            rebalancer_fails: AtomicBool::new(false),
         }
     }
 

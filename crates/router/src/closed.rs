@@ -27,11 +27,17 @@ pub enum Closed {
     StopDeadline,
     /// Refused by us after the server had greeted: no login in time, or none that can go on.
     NotLoggedIn,
+    /// The client's host or network is gone: it acknowledged nothing any more.
+    ClientSilent,
+    /// The server's host or network is gone: it acknowledged nothing any more.
+    ServerSilent,
+    /// Cut: a thread of ours that had it has failed.
+    ThreadFailed,
 }
 
 impl Closed {
     /// Every kind, in the order of [`Closed::index`].
-    pub const WORDS: [&'static str; 11] = [
+    pub const WORDS: [&'static str; 14] = [
         "client left",
         "server left",
         "moved: balance",
@@ -43,9 +49,12 @@ impl Closed {
         "stopping",
         "cut at the stop deadline",
         "not logged in",
+        "client silent",
+        "server silent",
+        "cut: a thread of ours failed",
     ];
 
-    const ALL: [Self; 11] = [
+    const ALL: [Self; 14] = [
         Self::ClientLeft,
         Self::ServerLeft,
         Self::Balance,
@@ -57,6 +66,9 @@ impl Closed {
         Self::Stopping,
         Self::StopDeadline,
         Self::NotLoggedIn,
+        Self::ClientSilent,
+        Self::ServerSilent,
+        Self::ThreadFailed,
     ];
 
     /// Its number, for counters.

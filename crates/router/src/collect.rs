@@ -78,7 +78,7 @@ fn serve(shared: Arc<Shared>, workers: &Weak<[Handle]>, mirror: &Line, inbox: &R
 fn count(workers: &[Handle], mirror: &Line, cells: bool) -> Vec<Snapshot> {
     let (reply, answers) = channel();
     for worker in workers {
-        worker.tell(Message::Count(Count { cells, reply: reply.clone() }));
+        let _ = worker.tell(Message::Count(Count { cells, reply: reply.clone() }));
     }
     mirror.count(Count { cells, reply: reply.clone() });
     // All have answered when nobody holds a reply any more.

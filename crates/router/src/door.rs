@@ -9,6 +9,7 @@ use crate::reserve::{Reserve, is_exhausted};
 use crate::session::Arrival;
 use crate::sockets::Sockets;
 use crate::stream::Socket;
+use crate::supervise::{Health, PAUSE, Panicked, caught};
 use crate::tls::FromClients;
 use crate::turned_away::{Counts, Refused, TurnedAway};
 use crate::worker::{Handle, Message};
@@ -32,6 +33,8 @@ use tokio::time::Instant;
 const BACKLOG: i32 = 4096;
 /// The pause after an accept that failed for want of descriptors.
 const BREATH: Duration = Duration::from_millis(50);
+/// Before a listener that cannot be watched is tried again.
+const WATCH_AGAIN: Duration = Duration::from_secs(1);
 
 /// A listener that is open.
 #[derive(Debug)]
@@ -62,6 +65,8 @@ pub(crate) struct Door {
     /// in a form that we cannot read.
     pub(crate) logins: [AtomicU64; 3],
     closing: Notify,
+    /// Its task is to panic, for a test.
+    fails: AtomicBool,
     /// The configuration in force.
     listener: ArcSwap<Listener>,
 }
@@ -165,6 +170,7 @@ impl Door {
             turned_away: Arc::default(),
             logins: Default::default(),
             closing: Notify::new(),
+            fails: AtomicBool::new(false),
             listener: ArcSwap::from_pointee(listener.clone()),
         };
         Ok((Arc::new(door), fd))
@@ -249,6 +255,12 @@ impl Door {
         self.ear.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Lets its task panic, for a test.
+    pub(crate) fn fail(&self) {
+        self.fails.store(true, Relaxed);
+        self.closing.notify_one();
+    }
+
     /// Stops accepting; sessions that exist stay.
     pub(crate) fn close(&self) {
         self.closing.notify_one();
@@ -269,31 +281,63 @@ pub(crate) enum Ear {
     Unix(tokio::net::UnixListener),
 }
 
-/// Accepts until the door is closed. Runs on the door's thread. All doors together have at most `most_sessions`.
-pub(crate) async fn serve(door: Arc<Door>, fd: OwnedFd, workers: Arc<[Handle]>, most_sessions: usize) {
-    let ear = match Ear::new(&door.address, fd) {
-        Ok(ear) => ear,
-        Err(error) => {
-            tracing::error!(address = %door.address, %error, "cannot watch the listener; nobody is accepted");
-            return;
+/// Accepts until the door is closed, and starts anew when it panics or cannot. Runs on the door's thread. All doors together have at
+/// most `most_sessions`.
+pub(crate) async fn keep(
+    door: Arc<Door>,
+    fd: OwnedFd,
+    workers: Arc<[Handle]>,
+    most_sessions: usize,
+    health: Arc<Health>,
+) {
+    let part = format!("listener {}", door.bound);
+    let mut fd = Some(fd);
+    // Where there is no socket any more, the door has been closed.
+    while let Some(fd) = fd.take().or_else(|| door.ear()) {
+        match caught(serve(&door, fd, &workers, most_sessions, || health.set_idle(&part, None))).await {
+            Ok(Ok(())) => break,
+            Ok(Err(error)) => {
+                tracing::error!(address = %door.address, %error, "cannot watch the listener; tried again");
+                health.set_idle(&part, Some(format!("it cannot be watched ({error}): nobody is accepted")));
+                tokio::time::sleep(WATCH_AGAIN).await;
+            }
+            Err(Panicked) => {
+                health.ended(&part, "it panicked");
+                tokio::time::sleep(PAUSE).await;
+            }
         }
-    };
+    }
+    health.set_idle(&part, None);
+}
+
+async fn serve(
+    door: &Arc<Door>,
+    fd: OwnedFd,
+    workers: &[Handle],
+    most_sessions: usize,
+    serves: impl FnOnce(),
+) -> io::Result<()> {
+    let ear = Ear::new(&door.address, fd)?;
+    serves();
     let mut reserve = Reserve::new();
     loop {
         let accepted = tokio::select! {
             biased;
-            () = door.closing.notified() => return,
+            () = door.closing.notified() => {
+                assert!(!door.fails.swap(false, Relaxed), "a fault was asked for");
+                return Ok(());
+            }
             accepted = ear.accept() => accepted,
         };
         match accepted {
-            Ok((socket, peer)) => admit(&door, socket, peer, &workers, most_sessions),
+            Ok((socket, peer)) => admit(door, socket, peer, workers, most_sessions),
             Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
             Err(error) if is_exhausted(&error) && reserve.refuse_one(&ear) => {
                 door.turned_away.add(TurnedAway::NoDescriptor);
-                reserve.say(&door, &error);
+                reserve.say(door, &error);
             }
             Err(error) => {
-                reserve.say(&door, &error);
+                reserve.say(door, &error);
                 tokio::time::sleep(BREATH).await;
                 reserve.restock();
             }
@@ -371,8 +415,15 @@ fn admit(
         }
     };
     door.accepted.fetch_add(1, Relaxed);
-    if let Some(worker) = workers.iter().min_by_key(|w| w.sessions()) {
-        worker.tell(Message::Arrival(Arrival { socket, peer, role: door.role(), at: Instant::now(), place }));
+    // Threads that stand still come last.
+    let Some(worker) = workers.iter().min_by_key(|w| (w.pulse().is_unfit(), w.sessions())) else { return };
+    let counted = worker.count();
+    let arrival = Arrival { socket, peer, role: door.role(), at: Instant::now(), place, counted };
+    if let Err(Message::Arrival(arrival)) = worker.tell(Message::Arrival(arrival)) {
+        // The process ends because of it, as soon as that is seen.
+        door.turned_away.add(TurnedAway::NoServer);
+        let error = refuse::own_fault("one of its threads has ended");
+        let _ = rustix::io::write(arrival.socket.fd(), &error.before_greeting());
     }
 }
 

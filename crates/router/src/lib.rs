@@ -14,6 +14,8 @@
 //! | when a session is closed so that it comes back elsewhere | `placement`, `steward`, `roster` |
 //! | which way bytes take, and why | `path`, `relay` |
 //! | what happens to a write while the primary is unknown | `hold` |
+//! | when a peer counts as gone | `peer` |
+//! | what happens when a thread or task of ours ends or stands still | `supervise` |
 //! | what a refused client sees | `refuse` |
 //! | who the client is, behind a proxy and to a server | `identity` |
 //! | how a server is left whose client has not logged in | `abandon` |
@@ -34,6 +36,8 @@ mod door;
 pub mod eligible;
 mod error;
 pub mod event;
+#[doc(hidden)]
+pub mod fault;
 mod find;
 pub mod flow;
 mod hold;
@@ -41,6 +45,7 @@ mod identity;
 mod login;
 mod names;
 mod path;
+mod peer;
 pub mod pick;
 pub mod placement;
 mod record;
@@ -54,6 +59,7 @@ mod sockets;
 pub mod status;
 mod steward;
 mod stream;
+mod supervise;
 pub mod suspect;
 mod tally;
 mod tls;

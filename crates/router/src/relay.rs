@@ -31,7 +31,8 @@ use crate::record::tap::Tap;
 use crate::roster::{Entry, Facts, Order};
 use crate::tally::Wanted;
 use std::rc::Rc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
+use uring::Outstanding;
 use wire::tracker::ClosedBecause;
 use wire::{Command, Phase, Tracker};
 
@@ -132,8 +133,13 @@ impl Relay {
     }
 
     /// Whether an order to close is to be carried out now. `silent` says whether nothing is under way in either direction
-    /// and the kernel holds nothing from either side; it is asked only when all else allows the close.
-    pub(crate) fn due(&self, silent: impl FnOnce() -> bool) -> Option<Closed> {
+    /// and the kernel holds nothing from either side; it is asked only when all else allows the close. `outstanding` tells what is under
+    /// way to client and server; it is asked only when the order is to look after them.
+    pub(crate) fn due(
+        &self,
+        silent: impl FnOnce() -> bool,
+        outstanding: impl FnOnce() -> [Option<Outstanding>; 2],
+    ) -> Option<Closed> {
         let facts = self.entry.facts();
         match self.entry.ordered()? {
             Order::Cut(why) => Some(why),
@@ -141,6 +147,10 @@ impl Relay {
             Order::CloseIfIdle(_) => {
                 self.entry.cancel();
                 None
+            }
+            Order::AskAfterPeers(deadline) => {
+                self.entry.obeyed();
+                self.entry.gone(outstanding(), deadline, Instant::now())
             }
         }
     }

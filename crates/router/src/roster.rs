@@ -5,15 +5,18 @@
 
 use crate::closed::Closed;
 use crate::door::Door;
+use crate::peer::{self, Debt};
 use crate::record::Recorder;
 use crate::record::tap::Tap;
 use crate::tally::{Seat, Wanted};
+use crate::worker::Worker;
 use insight::Ledger;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::Waker;
 use std::time::{Duration, Instant};
+use uring::Outstanding;
 use wire::{Sticky, Tracker};
 
 /// State that a pooled connection makes for itself again: lost without harm when the pool opens a new one between uses.
@@ -40,6 +43,10 @@ pub(crate) struct Entry {
     at: Cell<usize>,
     /// The pulse at the last look, and since when it has been that.
     looked: Cell<(u32, Option<Instant>)>,
+    /// What the client and the server owe.
+    debts: Cell<[Debt; 2]>,
+    /// The pulse at which nothing was under way to either.
+    settled: Cell<Option<u32>>,
 }
 
 /// What the tracker knew when bytes last moved.
@@ -60,12 +67,36 @@ pub(crate) enum Order {
     CloseIfIdle(Closed),
     /// Close now, whatever it does: a deadline has passed.
     Cut(Closed),
+    /// Look whether a peer has been gone for so long.
+    AskAfterPeers(Duration),
 }
 
 /// All sessions of a thread.
 #[derive(Debug, Default)]
 pub(crate) struct Roster {
     entries: RefCell<Vec<Rc<Entry>>>,
+    /// Where the next look after peers begins.
+    next: Cell<usize>,
+}
+
+/// A session is on a roster until this is dropped, however it ends.
+#[derive(Debug)]
+pub(crate) struct Listed {
+    worker: Rc<Worker>,
+    pub(crate) entry: Rc<Entry>,
+}
+
+impl Listed {
+    pub(crate) fn new(worker: &Rc<Worker>, entry: Rc<Entry>) -> Self {
+        worker.roster.add(entry.clone());
+        Self { worker: worker.clone(), entry }
+    }
+}
+
+impl Drop for Listed {
+    fn drop(&mut self) {
+        self.worker.roster.remove(&self.entry);
+    }
 }
 
 impl Facts {
@@ -124,6 +155,8 @@ impl Entry {
             pulse: Cell::new(0),
             at: Cell::new(usize::MAX),
             looked: Cell::new((0, None)),
+            debts: Cell::default(),
+            settled: Cell::new(None),
         })
     }
 
@@ -148,6 +181,40 @@ impl Entry {
     /// The order that stands, if any.
     pub(crate) fn ordered(&self) -> Option<Order> {
         self.order.get()
+    }
+
+    /// The order has been carried out.
+    pub(crate) fn obeyed(&self) {
+        self.order.set(None);
+    }
+
+    /// Something other than bytes is under way to a peer: the end of a stream.
+    pub(crate) fn unsettle(&self) {
+        self.settled.set(None);
+    }
+
+    /// Whether a look after the peers can find nothing new.
+    pub(crate) fn is_settled(&self) -> bool {
+        self.settled.get() == Some(self.pulse.get())
+    }
+
+    /// Whether one of the peers is gone, by what is under way to the client and to the server.
+    pub(crate) fn gone(
+        &self,
+        outstanding: [Option<Outstanding>; 2],
+        deadline: Duration,
+        now: Instant,
+    ) -> Option<Closed> {
+        let mut debts = self.debts.get();
+        let [client, server] = [0, 1].map(|at| debts[at].look(outstanding[at], deadline, now));
+        self.debts.set(debts);
+        let pending = |o: &Outstanding| o.is_owed() || o.unsent > 0;
+        self.settled.set((!outstanding.iter().flatten().any(pending)).then(|| self.pulse.get()));
+        match (client, server) {
+            (true, _) => Some(Closed::ClientSilent),
+            (_, true) => Some(Closed::ServerSilent),
+            _ => None,
+        }
     }
 
     /// A byte came: the order to close when idle is void, and the right to close goes back.
@@ -215,6 +282,19 @@ impl Roster {
             }
         }
         more
+    }
+
+    /// Lets the next few sessions look whether a peer is gone.
+    pub(crate) fn ask_after_peers(&self, deadline: Duration) {
+        let entries = self.entries.borrow();
+        for _ in 0..peer::share(entries.len(), deadline) {
+            let at = self.next.get() % entries.len();
+            self.next.set(at + 1);
+            let entry = &entries[at];
+            if !entry.is_settled() && entry.order.get().is_none() {
+                entry.order(Order::AskAfterPeers(deadline));
+            }
+        }
     }
 
     /// Cuts the sessions that `of` chooses; returns how many.

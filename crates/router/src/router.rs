@@ -5,12 +5,14 @@ use crate::closed::Closed;
 use crate::collect::{self, Insight};
 use crate::door::{self, Door};
 use crate::error::Error;
+use crate::fault::Fault;
 use crate::path::{self, Path};
 use crate::record::{Recording, Wanted};
 use crate::reserve::most_sessions;
 use crate::sockets::Sockets;
 use crate::status::{self, Status};
 use crate::steward;
+use crate::supervise::{self, Health};
 use crate::tls::{FromClients, ServerKey, ToServers};
 use crate::worker::{self, Handle, Message, Placement, Ready};
 use crate::zero_hop::{self, ZeroHop};
@@ -115,8 +117,10 @@ impl Router {
         let stopping = Arc::new(AtomicBool::new(false));
         let (open, inbox) = mpsc::unbounded_channel();
         let most_sessions = most_sessions(workers.len());
-        let steward = steward::serve(board.clone(), snapshots, workers.clone(), stopping.clone());
-        joins.push(start_door(ready, steward, workers.clone(), most_sessions, inbox)?);
+        let steward = steward::keep(board.clone(), snapshots, workers.clone(), stopping.clone());
+        let health = board.health.clone();
+        joins.push(start_door(ready, steward, workers.clone(), most_sessions, inbox, health)?);
+        supervise::start(board.health.clone(), &workers).map_err(Error::Thread)?;
         let mut doors = Vec::new();
         for (door, fd) in opened {
             doors.push(door.clone());
@@ -251,6 +255,42 @@ impl Router {
         self.board.recorder.start(wanted)
     }
 
+    /// Counts the times that every thread and ring has shown that it lives, four a second; stands still when one of them does.
+    pub fn rounds(&self) -> watch::Receiver<u64> {
+        self.board.health.rounds()
+    }
+
+    /// Why this process had better end, as soon as there is a reason: a thread has ended or stands still for good, and its sessions hang.
+    pub fn failure(&self) -> watch::Receiver<Option<String>> {
+        self.board.health.failure()
+    }
+
+    /// What is wrong with our own threads and tasks now, in words; nothing when all is well.
+    pub fn troubles(&self) -> Vec<String> {
+        self.board.health.troubles()
+    }
+
+    /// Makes a fault. For tests.
+    #[doc(hidden)]
+    pub fn inject(&self, fault: Fault) {
+        match fault {
+            Fault::ThreadPanics(at)
+            | Fault::ThreadStalls(at, _)
+            | Fault::ThreadEnds(at)
+            | Fault::Ring(at, _) => {
+                if let Some(worker) = self.workers.get(at) {
+                    let _ = worker.tell(Message::Fault(fault));
+                }
+            }
+            Fault::ListenerPanics(at) => {
+                if let Some(door) = self.parts().doors.get(at) {
+                    door.fail();
+                }
+            }
+            Fault::RebalancerPanics => self.board.rebalancer_fails.store(true, Relaxed),
+        }
+    }
+
     /// Sessions now, those that wait for a server included.
     pub fn sessions(&self) -> usize {
         self.workers.iter().map(Handle::sessions).sum()
@@ -296,7 +336,7 @@ impl Router {
         }
         let cut = self.sessions();
         self.workers.iter().for_each(|w| {
-            w.tell(Message::Placement(Placement::CutAll(Closed::StopDeadline)));
+            let _ = w.tell(Message::Placement(Placement::CutAll(Closed::StopDeadline)));
         });
         let until = Instant::now() + AFTER_CUT;
         while self.sessions() > 0 && Instant::now() < until {
@@ -376,6 +416,7 @@ fn start_door(
     workers: Arc<[Handle]>,
     most_sessions: Option<usize>,
     mut inbox: mpsc::UnboundedReceiver<(Arc<Door>, OwnedFd)>,
+    health: Arc<Health>,
 ) -> Result<JoinHandle<()>, Error> {
     let runtime =
         tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(Error::Thread)?;
@@ -384,8 +425,17 @@ fn start_door(
         let worker = tokio::task::spawn_local(ready.serve());
         let mut tasks = JoinSet::new();
         tasks.spawn(steward);
-        while let Some((door, fd)) = inbox.recv().await {
-            tasks.spawn(door::serve(door, fd, workers.clone(), most));
+        loop {
+            tokio::select! {
+                opened = inbox.recv() => match opened {
+                    Some((door, fd)) => {
+                        tasks.spawn(door::keep(door, fd, workers.clone(), most, health.clone()));
+                    }
+                    None => break,
+                },
+                // Closed listeners end. Whatever else ends here cannot be started anew.
+                Some(Err(error)) = tasks.join_next() => health.fail(format!("a task has ended: {error}")),
+            }
         }
         // With these go their handles, and with the last handle the worker.
         drop((tasks, workers));

@@ -14,7 +14,7 @@ use crate::refuse;
 use crate::relay::polled::Polled;
 use crate::relay::ring::Handed;
 use crate::relay::{Ended, Relay};
-use crate::roster::Entry;
+use crate::roster::{Entry, Listed};
 use crate::stream::{Socket, Stream, Waiting};
 use crate::tally::Seat;
 use crate::tls::{LoginKeys, ToServers};
@@ -27,7 +27,7 @@ use std::rc::Rc;
 use std::sync::atomic::Ordering::Relaxed;
 use tokio::time::Instant;
 use wire::bridge::{Bridge, FromClient, Refusal, Terms};
-use wire::{ErrPacket, Phase};
+use wire::{ErrPacket, Phase, Tracker};
 
 /// A client that has been accepted and waits for a server.
 #[derive(Debug)]
@@ -39,11 +39,13 @@ pub(crate) struct Arrival {
     pub(crate) at: Instant,
     /// Its place among the sessions of its listener.
     pub(crate) place: Place,
+    /// Counted on the thread that lets it in.
+    pub(crate) counted: Counted,
 }
 
 /// Lets a client in: from accepted to relayed, or turned away.
-pub(crate) async fn run(worker: Rc<Worker>, arrival: Arrival, counted: Counted) {
-    let Arrival { socket, peer, role, at, mut place } = arrival;
+pub(crate) async fn run(worker: Rc<Worker>, arrival: Arrival) {
+    let Arrival { socket, peer, role, at, mut place, counted } = arrival;
     let mut client = match socket.into_stream() {
         Ok(client) => client,
         Err(error) => {
@@ -175,24 +177,37 @@ fn relay(worker: &Rc<Worker>, mut opened: Opened, seat: Seat, stay: Stay, reach:
     }
     let (client, server) = opened.streams;
     let tracker = opened.bridge.take_tracker();
-    if let Some(ring) = worker.ring.as_ref().filter(|_| client.is_plain() && server.is_plain()) {
-        match (client.into_socket(), server.into_socket()) {
-            (Ok(client), Ok(server)) => ring.hand(Handed { client, server, tracker, seat, stay }),
-            (Err(error), _) | (_, Err(error)) => tracing::warn!(%error, "a session cannot be handed over"),
+    let fit = worker.ring.as_ref().filter(|ring| ring.is_fit() && client.is_plain() && server.is_plain());
+    let Some(ring) = fit else { return poll(worker, (client, server), tracker, seat, stay) };
+    let handed = match (client.into_socket(), server.into_socket()) {
+        (Ok(client), Ok(server)) => ring.hand(Handed { client, server, tracker, seat, stay }),
+        (Err(error), _) | (_, Err(error)) => {
+            return tracing::warn!(%error, "a session cannot be handed over");
         }
-        return;
+    };
+    // The ring has ended this moment.
+    if let Err(handed) = handed {
+        let Handed { client, server, tracker, seat, stay } = *handed;
+        let streams = [client, server].map(|fd| Socket::of(fd).into_stream());
+        match streams {
+            [Ok(client), Ok(server)] => poll(worker, (client, server), tracker, seat, stay),
+            [Err(error), _] | [_, Err(error)] => tracing::warn!(%error, "a session cannot be taken back"),
+        }
     }
+}
+
+/// Relays here, in a task of this thread.
+fn poll(worker: &Rc<Worker>, streams: (Stream, Stream), tracker: Tracker, seat: Seat, stay: Stay) {
     let entry = Entry::at(seat, &stay.place.door, &worker.ledger, &worker.board.recorder);
-    worker.roster.add(entry.clone());
-    let relay = Relay::new(tracker, entry.clone());
-    let polled = Polled::new((client, server), relay, worker.pool.clone());
-    let worker = worker.clone();
+    let listed = Listed::new(worker, entry.clone());
+    let polled = Polled::new(streams, Relay::new(tracker, entry), worker.pool.clone());
     tokio::task::spawn_local(async move {
         let closed = match polled.await {
             Ended::Closed(why) => why,
             Ended::ChangeUser => Closed::NotLoggedIn,
         };
-        worker.roster.remove(&entry);
+        let entry = listed.entry.clone();
+        drop(listed);
         entry.seat.ended(closed);
         drop(stay);
     });
@@ -201,9 +216,9 @@ fn relay(worker: &Rc<Worker>, mut opened: Opened, seat: Seat, stay: Stay, reach:
 /// Relays to the end where passwords have to be translated: each change of user is a login in between.
 async fn translate(worker: Rc<Worker>, opened: Opened, seat: Seat, stay: Stay, reach: Address) {
     let entry = Entry::at(seat, &stay.place.door, &worker.ledger, &worker.board.recorder);
-    worker.roster.add(entry.clone());
+    let listed = Listed::new(&worker, entry.clone());
     let closed = translated(&worker, &stay.place, opened, &entry, &reach).await;
-    worker.roster.remove(&entry);
+    drop(listed);
     entry.seat.ended(closed);
 }
 

@@ -59,6 +59,10 @@ pub struct Status {
     pub zero_hop: ZeroHopStatus,
     /// The recording under way.
     pub recording: Option<RecordingStatus>,
+    /// What is wrong with our own threads and tasks, in words; nothing when all is well.
+    pub troubles: Vec<String>,
+    /// Threads and tasks of ours that ended and were started anew, ever.
+    pub restarts: u64,
 }
 
 /// One server.
@@ -214,6 +218,8 @@ pub(crate) fn status(
         threads,
         zero_hop: zero_hop.whole.clone(),
         recording: board.recorder.status(),
+        troubles: board.health.troubles(),
+        restarts: board.health.restarts(),
     }
 }
 
@@ -230,7 +236,14 @@ fn fallbacks(board: &Board, view: &View, path: &Path) -> Vec<FallbackStatus> {
         name: "epoll",
         words: format!("sessions are relayed with epoll instead of io_uring, at a higher cost: {why}"),
     });
-    of_view.chain(of_path).chain(unencrypted(board)).collect()
+    let of_rings = board.health.rings_lost();
+    let of_rings = of_rings.into_iter().map(|(ring, why)| FallbackStatus {
+        name: "epoll",
+        words: format!(
+            "{ring} is gone ({why}): its thread relays new sessions with epoll, at a higher cost, until the next start"
+        ),
+    });
+    of_view.chain(of_path).chain(of_rings).chain(unencrypted(board)).collect()
 }
 
 fn listener(door: &Door, zero_hop: &crate::zero_hop::Shown) -> ListenerStatus {

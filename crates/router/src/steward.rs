@@ -16,6 +16,7 @@
 use crate::board::Board;
 use crate::closed::Closed;
 use crate::placement::{self, Held, Leave, PACED_AFTER, TRIM_AFTER, Urgency};
+use crate::supervise::{PAUSE, Pulse, caught};
 use crate::tally::{Tally, Wanted};
 use crate::worker::{Handle, Message, Placement};
 use fleet::config::Replace;
@@ -92,13 +93,31 @@ struct Given {
     paced: bool,
 }
 
-/// Runs until the snapshots end or the task is dropped.
-pub(crate) async fn serve(
+/// Runs until the task is dropped, and starts anew when it panics.
+pub(crate) async fn keep(
     board: Arc<Board>,
-    mut snapshots: watch::Receiver<Arc<Snapshot>>,
+    snapshots: watch::Receiver<Arc<Snapshot>>,
     workers: Arc<[Handle]>,
     stopping: Arc<AtomicBool>,
 ) {
+    let pulse = Pulse::new("rebalancer".to_owned());
+    board.health.watch(pulse.clone());
+    loop {
+        let _ = caught(serve(&board, snapshots.clone(), &workers, &stopping, &pulse)).await;
+        board.health.ended(&pulse.part, "it panicked");
+        tokio::time::sleep(PAUSE).await;
+    }
+}
+
+async fn serve(
+    board: &Board,
+    mut snapshots: watch::Receiver<Arc<Snapshot>>,
+    workers: &[Handle],
+    stopping: &AtomicBool,
+    pulse: &Pulse,
+) {
+    // What came while nobody listened.
+    snapshots.mark_changed();
     let mut steward = Steward::default();
     let mut ticks = tokio::time::interval(TICK);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -112,18 +131,20 @@ pub(crate) async fn serve(
                 board.renew(Some(snapshot));
             }
             _ = ticks.tick() => {
+                pulse.answer();
+                assert!(!board.rebalancer_fails.swap(false, Relaxed), "a fault was asked for");
                 count = count.wrapping_add(1);
                 if count.is_multiple_of(RENEW) {
                     board.renew(None);
                 }
                 for server in board.overdue_drains(Instant::now()) {
                     workers.iter().for_each(|w| {
-                        w.tell(Message::Placement(Placement::Cut(server.clone(), Closed::DrainDeadline)));
+                        let _ = w.tell(Message::Placement(Placement::Cut(server.clone(), Closed::DrainDeadline)));
                     });
                 }
-                if steward.look(&board, stopping.load(Relaxed), Instant::now()) {
+                if steward.look(board, stopping.load(Relaxed), Instant::now()) {
                     workers.iter().for_each(|w| {
-                        w.tell(Message::Placement(Placement::Look));
+                        let _ = w.tell(Message::Placement(Placement::Look));
                     });
                 }
             }

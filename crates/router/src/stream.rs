@@ -1,6 +1,6 @@
 //! One end of a session: a TCP or a unix stream socket, or TLS over one of them, used alike.
 
-use rustix::net::{RecvFlags, SendFlags, recv, send};
+use rustix::net::{AddressFamily, RecvFlags, SendFlags, recv, send};
 use rustls::pki_types::CertificateDer;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -11,10 +11,8 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpStream, UnixStream};
 use tokio_rustls::TlsStream;
 
-/// A peer that acknowledges nothing for this long is gone: a blackholed server ends its sessions after this time,
-/// not after the quarter of an hour that TCP would retry.
-const UNACKNOWLEDGED: Duration = Duration::from_secs(30);
-/// Silence after which the kernel asks whether the peer is still there.
+/// Silence after which the kernel asks whether the peer is still there, as long as nothing is under way to it; while something is, see
+/// `peer`. No `TCP_USER_TIMEOUT`: Linux ends a peer by it too that acknowledges everything and only does not read.
 const KEEPALIVE: Duration = Duration::from_secs(30);
 
 /// A connected stream socket.
@@ -49,6 +47,13 @@ pub(crate) enum Waiting {
 }
 
 impl Socket {
+    /// A socket that was one of these before.
+    pub(crate) fn of(fd: OwnedFd) -> Self {
+        let is_unix =
+            rustix::net::getsockname(&fd).is_ok_and(|name| name.address_family() == AddressFamily::UNIX);
+        if is_unix { Self::Unix(fd) } else { Self::Tcp(fd) }
+    }
+
     /// The descriptor.
     pub(crate) fn fd(&self) -> &OwnedFd {
         match self {
@@ -77,7 +82,6 @@ impl Stream {
         let Self::Tcp(tcp) = self else { return Ok(()) };
         tcp.set_nodelay(true)?;
         let socket = socket2::SockRef::from(tcp);
-        socket.set_tcp_user_timeout(Some(UNACKNOWLEDGED))?;
         socket.set_tcp_keepalive(
             &socket2::TcpKeepalive::new().with_time(KEEPALIVE).with_interval(KEEPALIVE / 3).with_retries(3),
         )

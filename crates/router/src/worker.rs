@@ -7,8 +7,10 @@ use crate::board::Board;
 use crate::buffer::Pool;
 use crate::closed::Closed;
 use crate::door::Place;
+use crate::fault::Fault;
 use crate::roster::Roster;
 use crate::session::{self, Arrival};
+use crate::supervise::{PAUSE, Pulse, THREAD, caught};
 use fleet::ServerName;
 use insight::{Ledger, Snapshot};
 use ring::RingThread;
@@ -34,6 +36,10 @@ pub(crate) enum Message {
     Placement(Placement),
     /// Hand over what was counted of commands.
     Count(Count),
+    /// Show that you live, and look after sessions.
+    Beat,
+    /// Meet a fault, so that a test sees it made good.
+    Fault(Fault),
 }
 
 /// What placement wants of a thread.
@@ -66,6 +72,7 @@ pub(crate) struct Worker {
     pub(crate) thread: usize,
     /// The ring's thread, where there is one.
     pub(crate) ring: Option<RingThread>,
+    pulse: Arc<Pulse>,
 }
 
 /// The handle that others have of a thread. The thread ends when its last handle is dropped and its sessions are gone.
@@ -73,6 +80,7 @@ pub(crate) struct Worker {
 pub(crate) struct Handle {
     messages: UnboundedSender<Message>,
     sessions: Arc<AtomicUsize>,
+    pulse: Arc<Pulse>,
 }
 
 /// One more session on a thread, until dropped.
@@ -101,12 +109,23 @@ impl Handle {
         self.sessions.load(Relaxed)
     }
 
-    /// Tells the thread; `false` when it has ended.
-    pub(crate) fn tell(&self, message: Message) -> bool {
-        if matches!(message, Message::Arrival(_)) {
-            self.sessions.fetch_add(1, Relaxed);
-        }
-        self.messages.send(message).is_ok()
+    /// One more session on this thread, until what is given is dropped.
+    pub(crate) fn count(&self) -> Counted {
+        self.sessions.fetch_add(1, Relaxed);
+        Counted(self.sessions.clone())
+    }
+
+    /// Tells the thread.
+    ///
+    /// # Errors
+    /// It has ended; the message comes back.
+    pub(crate) fn tell(&self, message: Message) -> Result<(), Message> {
+        self.messages.send(message).map_err(|unsent| unsent.0)
+    }
+
+    /// How the thread shows that it lives.
+    pub(crate) fn pulse(&self) -> &Pulse {
+        &self.pulse
     }
 }
 
@@ -152,7 +171,7 @@ pub(crate) struct Ready {
     thread: usize,
     ring: Option<RingThread>,
     inbox: UnboundedReceiver<Message>,
-    sessions: Arc<AtomicUsize>,
+    pulse: Arc<Pulse>,
 }
 
 /// Makes worker number `thread` ready, and starts the ring's thread beside it if one is wanted.
@@ -166,9 +185,10 @@ pub(crate) fn ready(
 ) -> Result<(Handle, Ready), Unavailable> {
     let ring = with_ring.then(|| RingThread::start(board.clone(), thread)).transpose()?;
     let (messages, inbox) = unbounded_channel();
-    let sessions = Arc::new(AtomicUsize::new(0));
-    let handle = Handle { messages, sessions: sessions.clone() };
-    Ok((handle, Ready { board, thread, ring, inbox, sessions }))
+    let pulse = Pulse::new(format!("{THREAD} {thread}"));
+    board.health.watch(pulse.clone());
+    let handle = Handle { messages, sessions: Arc::default(), pulse: pulse.clone() };
+    Ok((handle, Ready { board, thread, ring, inbox, pulse }))
 }
 
 impl Ready {
@@ -182,16 +202,20 @@ impl Ready {
 
     /// Works in the local set of the current thread, until nobody has its handle any more.
     pub(crate) async fn serve(self) {
-        let Self { board, thread, ring, inbox, sessions } = self;
+        let Self { board, thread, ring, mut inbox, pulse } = self;
         let (roster, pool) = (Roster::default(), Rc::default());
         let ledger = Rc::new(RefCell::new(Ledger::new(board.insight.clone())));
-        let worker = Rc::new(Worker { board, roster, pool, ledger, thread, ring });
-        serve(worker, inbox, sessions).await;
+        let worker = Rc::new(Worker { board, roster, pool, ledger, thread, ring, pulse });
+        // Sessions are tasks of their own, and stay whatever happens here; so does what is in the inbox.
+        while caught(serve(&worker, &mut inbox)).await.is_err() {
+            worker.board.health.ended(&worker.pulse.part, "it panicked");
+            tokio::time::sleep(PAUSE).await;
+        }
     }
 }
 
 /// Takes messages until nobody can send any more.
-async fn serve(worker: Rc<Worker>, mut inbox: UnboundedReceiver<Message>, sessions: Arc<AtomicUsize>) {
+async fn serve(worker: &Rc<Worker>, inbox: &mut UnboundedReceiver<Message>) {
     let mut looking = false;
     loop {
         let quiet = worker.board.sight().view.config.replace.quiet;
@@ -210,9 +234,26 @@ async fn serve(worker: Rc<Worker>, mut inbox: UnboundedReceiver<Message>, sessio
         match message {
             None => return,
             Some(Message::Arrival(arrival)) => {
-                let counted = Counted(sessions.clone());
-                tokio::task::spawn_local(session::run(worker.clone(), arrival, counted));
+                tokio::task::spawn_local(session::run(worker.clone(), arrival));
             }
+            Some(Message::Beat) => {
+                worker.pulse.answer();
+                let deadline = worker.board.sight().view.config.peer_deadline;
+                worker.roster.ask_after_peers(deadline);
+                if let Some(ring) = &worker.ring {
+                    ring.beat(deadline);
+                }
+            }
+            Some(Message::Fault(fault)) => match fault {
+                Fault::ThreadStalls(_, time) => std::thread::sleep(time),
+                Fault::ThreadEnds(_) => return,
+                Fault::Ring(_, fault) => {
+                    if let Some(ring) = &worker.ring {
+                        ring.tell_fault(fault);
+                    }
+                }
+                _ => panic!("a fault was asked for"),
+            },
             Some(Message::Count(count)) => {
                 if let Some(ring) = &worker.ring {
                     ring.tell_count(count.clone());

@@ -10,6 +10,8 @@ pub struct Outstanding {
     pub segments: u32,
     /// Questions whether the peer has room again, or is still there, that are not answered. A peer that does not read answers them.
     pub probes: u8,
+    /// Bytes that wait here, because there is no room there or on the way.
+    pub unsent: u32,
     /// Since the last acknowledgement of any kind.
     pub last_heard: Duration,
 }
@@ -37,7 +39,11 @@ pub fn outstanding(socket: impl AsFd) -> Option<Outstanding> {
         )
     };
     let last_heard = Duration::from_millis(u64::from(info.tcpi_last_ack_recv));
-    (result == 0).then_some(Outstanding { segments: info.tcpi_unacked, probes: info.tcpi_probes, last_heard })
+    // The count of unsent bytes stands behind what older kernels and libraries tell.
+    let whole = length as usize >= std::mem::offset_of!(libc::tcp_info, tcpi_notsent_bytes) + size_of::<u32>();
+    let unsent = if whole { info.tcpi_notsent_bytes } else { 0 };
+    let (segments, probes) = (info.tcpi_unacked, info.tcpi_probes);
+    (result == 0).then_some(Outstanding { segments, probes, unsent, last_heard })
 }
 
 #[cfg(test)]

@@ -284,6 +284,9 @@ fn router(whole: &mut Section<'_, '_>, ledger: &mut Ledger<'_>) -> Router {
         login_deadline: section
             .duration("login_deadline", ledger, MOMENT)
             .map_or(default.login_deadline, |v| v.value),
+        peer_deadline: section
+            .duration("peer_deadline", ledger, Duration::from_secs(1))
+            .map_or(default.peer_deadline, |v| v.value),
         reads_on_primary: section
             .flag("reads_on_primary", ledger)
             .map_or(default.reads_on_primary, |v| v.value),

@@ -101,6 +101,7 @@ impl Polled {
 
     /// The client has left. The server gets to finish what it does, and the client to take what it asked for.
     fn after_client(&mut self, cx: &mut Context<'_>) -> Poll<Closed> {
+        self.relay.entry().unsettle();
         if self.down.left.is_some() {
             return Poll::Pending;
         }
@@ -141,7 +142,8 @@ impl Future for Polled {
             Poll::Ready(_) => return closed(this.relay.after_server()),
         }
         // A cut is obeyed by a session whose client has left, too.
-        if let Some(why) = this.relay.due(|| this.is_silent()) {
+        let outstanding = || [&this.client, &this.server].map(uring::outstanding);
+        if let Some(why) = this.relay.due(|| this.is_silent(), outstanding) {
             this.say_goodbye();
             return closed(why);
         }

@@ -10,6 +10,7 @@
 
 use super::{AfterClient, LINGER, QUIT, Relay, Seen};
 use crate::closed::Closed;
+use crate::peer;
 use crate::record::Recorder;
 use crate::roster::{Entry, Roster};
 use crate::tally::Seat;
@@ -47,6 +48,8 @@ pub(crate) struct Driver {
     count: usize,
     /// Sessions whose servers have so long to close.
     lingering: Vec<(Instant, u32)>,
+    /// Where the next look after peers begins.
+    next: usize,
 }
 
 /// One session.
@@ -82,16 +85,17 @@ enum Side {
 }
 
 impl Driver {
-    pub(crate) fn new(ring: Ring, ledger: Ledger, recorder: Arc<Recorder>) -> Self {
+    pub(crate) fn new(ring: Ring, ledger: Rc<RefCell<Ledger>>, recorder: Arc<Recorder>) -> Self {
         Self {
             ring,
             recorder,
-            ledger: Rc::new(RefCell::new(ledger)),
+            ledger,
             roster: Roster::default(),
             sessions: Vec::new(),
             free: Vec::new(),
             count: 0,
             lingering: Vec::new(),
+            next: 0,
         }
     }
 
@@ -154,9 +158,34 @@ impl Driver {
         for at in 0..self.sessions.len() as u32 {
             let Some(session) = &self.sessions[at as usize] else { continue };
             let silent = || session.is_silent(&self.ring);
-            if let Some(why) = session.relay.due(silent) {
+            if let Some(why) = session.relay.due(silent, || [None; 2]) {
                 self.end(at, why);
             }
+        }
+    }
+
+    /// Ends those of the next few sessions whose peers have been gone for so long.
+    pub(crate) fn ask_after_peers(&mut self, deadline: Duration) {
+        let now = Instant::now();
+        for _ in 0..peer::share(self.sessions.len(), deadline) {
+            let at = self.next % self.sessions.len();
+            self.next = at + 1;
+            let Some(session) = &self.sessions[at] else { continue };
+            let entry = session.relay.entry();
+            if entry.is_settled() {
+                continue;
+            }
+            let outstanding = [session.client, session.server].map(|token| self.ring.outstanding(token));
+            if let Some(why) = entry.gone(outstanding, deadline, now) {
+                self.end(at as u32, why);
+            }
+        }
+    }
+
+    /// Ends every session, because what moves their bytes has failed.
+    pub(crate) fn fail(&mut self) {
+        for session in self.sessions.drain(..).flatten() {
+            session.relay.entry().seat.ended(Closed::ThreadFailed);
         }
     }
 
@@ -235,6 +264,7 @@ impl Driver {
                 return Some(Closed::ClientLeft);
             } else {
                 self.ring.close_half(session.server);
+                session.relay.entry().unsettle();
                 session.up.done = true;
             }
         }

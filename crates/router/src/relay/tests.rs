@@ -114,6 +114,7 @@ async fn bench(mover: Mover) -> Bench {
 fn on_a_ring(handed: Handed) -> (Rc<Entry>, tokio::task::JoinHandle<Ended>) {
     let size = uring::Size { requests: 8, completions: 16, chunks: 4, chunk_bytes: 1024 };
     let ledger = insight::Ledger::new(insight::Shared::new(InsightConfig::default()));
+    let ledger = Rc::new(std::cell::RefCell::new(ledger));
     let mut driver =
         Driver::new(uring::Ring::new(size).expect("this test needs io_uring"), ledger, Arc::default());
     driver.take(handed);

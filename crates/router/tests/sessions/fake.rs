@@ -34,7 +34,9 @@ pub(crate) enum Script {
     Mute,
     /// Greets, takes the login, answers every command with so many mebibytes of random rows.
     Floods(usize),
-    /// The same, but greets only after so long, as a server does whose host has no processor free.
+    /// Serves the first command, and then its host is gone: nothing that is sent to it is acknowledged, and nothing comes.
+    Vanishes,
+    /// The same as [`Script::Serves`], but greets only after so long, as a server does whose host has no processor free.
     ServesLate(Duration),
     /// Accepts and says nothing.
     Hangs,
@@ -151,7 +153,7 @@ async fn play(
             let (mut from, mut to) = stream.split();
             let _ = tokio::io::copy(&mut from, &mut to).await;
         }
-        Script::Serves | Script::ServesLate(_) | Script::Floods(_) => {
+        Script::Serves | Script::ServesLate(_) | Script::Floods(_) | Script::Vanishes => {
             if let Script::ServesLate(after) = script {
                 tokio::time::sleep(after).await;
             }
@@ -193,7 +195,18 @@ async fn serve(
             flood(&mut stream, mebibytes, &flooded).await?;
         }
         ok(&mut stream, 1, status).await?;
+        if script == Script::Vanishes {
+            vanish(&stream);
+            std::future::pending::<()>().await;
+        }
     }
+}
+
+/// From now on this end of a connection takes nothing in, not even for an acknowledgement: as if its host were gone.
+pub(crate) fn vanish(stream: &TcpStream) {
+    // BPF_RET | BPF_K: keep so many bytes of every packet.
+    let nothing = [socket2::SockFilter::new(6, 0, 0, 0)];
+    socket2::SockRef::from(stream).attach_filter(&nothing).unwrap();
 }
 
 async fn flood(stream: &mut TcpStream, mebibytes: usize, flooded: &AtomicUsize) -> Option<()> {

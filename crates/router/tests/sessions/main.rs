@@ -13,7 +13,9 @@ mod login;
 mod place;
 mod refuse;
 mod sealed;
+mod slow;
 mod storm;
+mod supervise;
 
 /// Demanded, so that no test passes on the other way.
 const DATA_PATH: DataPath = DataPath::IoUring;

@@ -20,7 +20,11 @@ mod place;
 mod refuse;
 #[path = "../sessions/sealed.rs"]
 mod sealed;
+#[path = "../sessions/slow.rs"]
+mod slow;
 #[path = "../sessions/storm.rs"]
 mod storm;
+#[path = "../sessions/supervise.rs"]
+mod supervise;
 
 const DATA_PATH: DataPath = DataPath::Epoll;
