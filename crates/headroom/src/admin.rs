@@ -34,6 +34,8 @@ pub(crate) const SCRIPT: &str = "text/javascript; charset=utf-8";
 pub(crate) trait Live: Send + Sync + 'static {
     /// How things stand now.
     fn status(&self) -> StatusView;
+    /// What is wrong with our own threads and tasks, in words; nothing when all is well.
+    fn troubles(&self) -> Vec<String>;
     /// Where to ask what statements tell; `None` when nothing runs.
     fn insight(&self) -> Option<router::Insight>;
     /// Which names it answers to, and how old an answer may be, as configured now.
@@ -78,7 +80,7 @@ fn routes(live: Arc<dyn Live>) -> Router {
         .route("/page.css", get(|| page(STYLE, include_str!("page/status.css"))))
         .route("/page.js", get(|| page(SCRIPT, include_str!("page/status.js"))))
         .route("/element.js", get(|| page(SCRIPT, include_str!("page/element.js"))))
-        .route("/healthz", get(|| async { "ok\n" }))
+        .route("/healthz", get(health))
         .merge(answers)
         .fallback(|| async {
             (StatusCode::NOT_FOUND, "there are /, /status.json, /insight.json, /metrics and /healthz\n")
@@ -98,6 +100,14 @@ pub(crate) async fn page(kind: &'static str, text: &'static str) -> impl IntoRes
         (header::CACHE_CONTROL, "no-cache"),
     ];
     (headers, text)
+}
+
+/// Whether this process serves: of servers it says nothing.
+async fn health(State(live): State<Arc<dyn Live>>) -> Response {
+    match live.troubles() {
+        none if none.is_empty() => "ok\n".into_response(),
+        troubles => (StatusCode::SERVICE_UNAVAILABLE, troubles.join("\n") + "\n").into_response(),
+    }
 }
 
 async fn openmetrics(State(live): State<Arc<dyn Live>>) -> Response {

@@ -6,7 +6,7 @@ use anyhow::{Context, bail};
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Duration;
-use tokio::process::{Child, ChildStdout, Command};
+use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 
 /// A program may take this long to end when it is asked to.
 const FAREWELL: Duration = Duration::from_secs(5);
@@ -44,6 +44,20 @@ impl Program {
         let mut program = Self::spawn(name, command, arguments, log, Stdio::piped())?;
         let output = program.child.stdout.take().context("a piped output was asked for")?;
         Ok((program, output))
+    }
+
+    /// Starts it, and gives a stream to its input.
+    pub(crate) fn start_with_input(
+        name: &'static str,
+        program: &Path,
+        arguments: &[String],
+        log: &Path,
+    ) -> anyhow::Result<(Self, ChildStdin)> {
+        let (output, mut command) = (log_file(log)?, command(program));
+        command.stdin(Stdio::piped());
+        let mut program = Self::spawn(name, command, arguments, log, output.into())?;
+        let input = program.child.stdin.take().context("a piped input was asked for")?;
+        Ok((program, input))
     }
 
     fn spawn(

@@ -127,6 +127,9 @@ pub(crate) struct RouteArgs {
     /// With --check: print the answer as JSON.
     #[arg(long, requires = "check")]
     pub(crate) json: bool,
+    /// Make the faults that standard input names, a line each: for the soak, which holds the other end.
+    #[arg(long, hide = true, conflicts_with = "check")]
+    pub(crate) faults_from_stdin: bool,
     /// How log lines look on standard error.
     #[arg(long, value_name = "FORMAT", default_value = "text")]
     pub(crate) log_format: LogFormat,

@@ -101,6 +101,24 @@ impl Engine {
         self.running().as_ref().and_then(|running| running.router.most_sessions())
     }
 
+    /// Counts the times that every thread of the data plane has shown that it lives, and says why the process had better end, as soon as
+    /// there is a reason; `None` when it has stopped.
+    pub(crate) fn life(&self) -> Option<(watch::Receiver<u64>, watch::Receiver<Option<String>>)> {
+        self.running().as_ref().map(|running| (running.router.rounds(), running.router.failure()))
+    }
+
+    /// What is wrong with the threads of the data plane now, in words.
+    pub(crate) fn troubles(&self) -> Vec<String> {
+        self.running().as_ref().map(|running| running.router.troubles()).unwrap_or_default()
+    }
+
+    /// Makes a fault, for the soak.
+    pub(crate) fn inject(&self, fault: router::fault::Fault) {
+        if let Some(running) = self.running().as_ref() {
+            running.router.inject(fault);
+        }
+    }
+
     /// Where to ask what statements tell; `None` when it has stopped.
     pub(crate) fn insight(&self) -> Option<router::Insight> {
         self.running().as_ref().map(|running| running.router.insight())

@@ -1,6 +1,7 @@
 //! The only place that reads the environment. Everything else gets values.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 /// What we take from the environment.
 #[derive(Clone, Default)]
@@ -27,6 +28,8 @@ pub(crate) struct Environment {
     pub(crate) core_dumps: bool,
     /// `NOTIFY_SOCKET`: where systemd wants to hear that we are ready.
     pub(crate) notify_socket: Option<String>,
+    /// `WATCHDOG_USEC`, where `WATCHDOG_PID` is us or absent: how often systemd wants to hear that we live.
+    pub(crate) watchdog: Option<Duration>,
     /// `LISTEN_FDS`, where `LISTEN_PID` is us: how many listening sockets systemd has opened for us.
     pub(crate) listen_fds: Option<u32>,
     /// `TMPDIR`: where temporary files belong.
@@ -51,6 +54,10 @@ impl Environment {
             user_runtime_dir: some("XDG_RUNTIME_DIR").map(PathBuf::from),
             core_dumps: some("HEADROOM_CORE_DUMPS").is_some(),
             notify_socket: some("NOTIFY_SOCKET"),
+            watchdog: some("WATCHDOG_USEC")
+                .filter(|_| some("WATCHDOG_PID").is_none_or(|pid| pid == std::process::id().to_string()))
+                .and_then(|micros| micros.parse().ok().filter(|micros| *micros > 0))
+                .map(Duration::from_micros),
             listen_fds: some("LISTEN_FDS")
                 .filter(|_| some("LISTEN_PID") == Some(std::process::id().to_string()))
                 .and_then(|count| count.parse().ok()),

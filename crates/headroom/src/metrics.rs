@@ -90,6 +90,11 @@ fn process(status: &StatusView, sheet: &mut Sheet) {
     let path = Some(&status.data_path).filter(|path| !path.is_empty());
     let path = path.map(|path| (vec![("path", path.clone())], 1.0));
     sheet.gauge("data_path_info", "How sessions' bytes are moved: io_uring or epoll; always 1", path);
+    let well = f64::from(u8::from(status.troubles.is_empty()));
+    let help = "Whether every thread and task of the router answers and none keeps ending, as /healthz says";
+    sheet.single("data_plane_well", help, well);
+    let help = "Threads and tasks of the router that ended and were started anew";
+    sheet.counter("data_plane_restarts", help, [(Vec::new(), status.restarts)]);
     let most = status.most_sessions.map(|most| (Vec::new(), most as f64));
     let help = "Sessions of all listeners that the limit of file descriptors leaves room for";
     sheet.gauge("most_sessions", help, most);

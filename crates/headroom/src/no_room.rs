@@ -43,7 +43,16 @@ impl Lines {
         Self { words, missing: Mutex::default() }
     }
 
-    /// Writes whole lines.
+    /// So many lines did not come as far as here.
+    pub(crate) fn miss(&self, lines: u64, why: &str) {
+        if lines > 0 {
+            let mut missing = self.missing.lock().unwrap_or_else(PoisonError::into_inner);
+            missing.lines += lines;
+            why.clone_into(&mut missing.why);
+        }
+    }
+
+    /// Writes whole lines; with none, what is missing is told.
     ///
     /// # Errors
     /// They could not be written, and count as missing.
@@ -51,7 +60,8 @@ impl Lines {
         let mut missing = self.missing.lock().unwrap_or_else(PoisonError::into_inner);
         let written = missing.tell(out, self.words).and_then(|()| missing.put(out, lines));
         if let Err(error) = &written {
-            missing.lines += lines.iter().filter(|byte| **byte == b'\n').count().max(1) as u64;
+            let least = usize::from(!lines.is_empty());
+            missing.lines += lines.iter().filter(|byte| **byte == b'\n').count().max(least) as u64;
             missing.why = error.to_string();
         }
         written

@@ -2,6 +2,7 @@
 
 mod process;
 mod signals;
+mod watchdog;
 
 use crate::admin;
 use crate::cli::RouteArgs;
@@ -42,7 +43,8 @@ pub(crate) async fn run(args: RouteArgs, environment: &Environment) -> anyhow::R
         return check(source::for_route(&args), args.json);
     }
     let mut sourced = source::for_route(&args)?;
-    log::start(args.log_format, args.log.as_deref().or(environment.log.as_deref()))?;
+    // What is still to be written when we leave is written then.
+    let _log = log::start(args.log_format, args.log.as_deref().or(environment.log.as_deref()))?;
     core_dump::forbid(environment);
     let signals = Signals::new()?;
     sourced.config.fleet.credentials = credentials::resolve(&sourced.config, environment)?;
@@ -83,14 +85,50 @@ pub(crate) async fn run(args: RouteArgs, environment: &Environment) -> anyhow::R
     let handed_over = control_sockets(&process, &directory, &address)?;
     let ready = format!("MAINPID={}\nREADY=1", std::process::id());
     notify(environment.notify_socket.as_deref(), &ready);
+    if let Some((rounds, _)) = process.engine().life() {
+        watchdog::keep(environment, rounds);
+    }
+    if process.takes_faults() {
+        faults_from_stdin(process.clone());
+    }
     let code = tokio::select! {
         code = serve(&process, signals, handed_over) => code,
+        why = failed(&process) => {
+            tracing::error!("this process ends, so that it is started anew: {why}");
+            exit::error()
+        }
         () = announce(&process, environment) => exit::error(),
     };
     if let Ok(directory) = &directory {
         control::withdraw(directory, &address);
     }
     Ok(code)
+}
+
+/// Why the data plane cannot go on; never, where it can.
+async fn failed(process: &Process) -> String {
+    let Some((_, mut failure)) = process.engine().life() else { return std::future::pending().await };
+    match failure.wait_for(Option::is_some).await {
+        Ok(why) => why.clone().unwrap_or_default(),
+        // Stopped in order.
+        Err(_) => std::future::pending().await,
+    }
+}
+
+/// Makes the faults that standard input names, on a thread of its own.
+fn faults_from_stdin(process: Arc<Process>) {
+    tracing::warn!("--faults-from-stdin: parts of this router are made to fail on purpose");
+    std::thread::spawn(move || {
+        for line in std::io::stdin().lines().map_while(Result::ok) {
+            match line.parse() {
+                Ok(fault) => {
+                    tracing::warn!(fault = line, "made on purpose");
+                    process.engine().inject(fault);
+                }
+                Err(error) => tracing::warn!("{error}"),
+            }
+        }
+    });
 }
 
 /// The sockets of the process before us, or those that systemd opened.
@@ -164,7 +202,7 @@ fn tell_room(config: &Config, room: Option<usize>) {
              refused (two descriptors a session: LimitNOFILE=, ulimit -Hn)"
         );
     } else {
-        tracing::info!(
+        tracing::debug!(
             sessions = room,
             "the limit of file descriptors is enough for max_sessions of all listeners"
         );

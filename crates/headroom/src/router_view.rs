@@ -48,6 +48,8 @@ pub(crate) fn view(snapshot: &Snapshot, status: &Status, now: Instant) -> Status
         fallbacks: status.fallbacks.iter().map(fallback).collect(),
         leaving: status.leaving.iter().map(leaving).collect(),
         events: status.events.iter().rev().map(|noted| event(noted, now)).collect(),
+        troubles: status.troubles.clone(),
+        restarts: status.restarts,
         counters: CountersView { holding: status.held as u64, closed },
         ..StatusView::default()
     }

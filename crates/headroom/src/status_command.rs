@@ -74,6 +74,9 @@ pub(crate) fn text(status: &StatusView, paint: Paint) -> String {
     for (one, incident) in status.objectives.iter().filter_map(|one| Some((one, one.incident.as_ref()?))) {
         text.push_str(&paint.red(&format!("INCIDENT: {}: {}\n", one.name, incident.text())));
     }
+    for trouble in &status.troubles {
+        text.push_str(&format!("{} {trouble}\n", paint.red("!")));
+    }
     for fallback in &status.fallbacks {
         text.push_str(&format!("{} fallback {}: {}\n", paint.yellow("!"), fallback.name, fallback.text));
     }

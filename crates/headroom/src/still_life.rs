@@ -190,6 +190,8 @@ pub(crate) struct StillLife {
     access: Mutex<Arc<AdminAccess>>,
     /// How often its status was asked for.
     pub(crate) asked: AtomicUsize,
+    /// What it says is wrong with itself.
+    pub(crate) troubles: Mutex<Vec<String>>,
 }
 
 impl StillLife {
@@ -209,6 +211,10 @@ impl Live for StillLife {
     fn status(&self) -> StatusView {
         self.asked.fetch_add(1, Relaxed);
         status()
+    }
+
+    fn troubles(&self) -> Vec<String> {
+        self.troubles.lock().unwrap().clone()
     }
 
     fn insight(&self) -> Option<router::Insight> {

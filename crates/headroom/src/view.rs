@@ -33,6 +33,10 @@ pub(crate) struct StatusView {
     pub(crate) leaving: Vec<LeavingView>,
     /// The last changes, newest first: 200 at most, since this process started.
     pub(crate) events: Vec<EventView>,
+    /// What is wrong with the router's own threads and tasks, in words; empty when all is well.
+    pub(crate) troubles: Vec<String>,
+    /// Threads and tasks of the router that ended and were started anew, since the start.
+    pub(crate) restarts: u64,
     /// What is promised of statements, and whether it is kept.
     pub(crate) objectives: Vec<ObjectiveView>,
     /// Who is told when it is not.

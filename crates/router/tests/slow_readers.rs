@@ -84,7 +84,7 @@ async fn is_read_slowly(conn: &mut Conn) {
     assert_eq!(length, Some(text.len()));
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tokio::test]
 async fn who_rests_for_longer_than_half_a_minute_keeps_its_session() {
     let base = tempfile::tempdir().unwrap();
     let mut spec = Spec::new(&[("a", 4)]).option("max_allowed_packet", &(2 * PACKET).to_string());

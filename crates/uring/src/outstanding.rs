@@ -40,7 +40,8 @@ pub fn outstanding(socket: impl AsFd) -> Option<Outstanding> {
     };
     let last_heard = Duration::from_millis(u64::from(info.tcpi_last_ack_recv));
     // The count of unsent bytes stands behind what older kernels and libraries tell.
-    let whole = length as usize >= std::mem::offset_of!(libc::tcp_info, tcpi_notsent_bytes) + size_of::<u32>();
+    let whole =
+        length as usize >= std::mem::offset_of!(libc::tcp_info, tcpi_notsent_bytes) + size_of::<u32>();
     let unsent = if whole { info.tcpi_notsent_bytes } else { 0 };
     let (segments, probes) = (info.tcpi_unacked, info.tcpi_probes);
     (result == 0).then_some(Outstanding { segments, probes, unsent, last_heard })

@@ -29,7 +29,7 @@ async fn get_from(address: SocketAddr, path: &str) -> String {
 
 #[tokio::test]
 async fn the_page_and_its_parts_come_from_the_binary_and_load_nothing_from_elsewhere() {
-    let (address, _, stop) = start().await;
+    let (address, live, stop) = start().await;
     let parts = [
         ("/", "text/html"),
         ("/page.css", "text/css"),
@@ -46,6 +46,10 @@ async fn the_page_and_its_parts_come_from_the_binary_and_load_nothing_from_elsew
         assert_eq!(foreign.count(), 0, "{path}");
     }
     assert!(get_from(address, "/healthz").await.ends_with("ok\n"));
+    let unwell = "ring 0 has not answered for 1 s: new sessions do not go to it";
+    live.troubles.lock().unwrap().push(unwell.to_owned());
+    let answer = get_from(address, "/healthz").await;
+    assert!(answer.starts_with("HTTP/1.1 503") && answer.contains(unwell), "{answer}");
     assert!(get_from(address, "/nowhere").await.starts_with("HTTP/1.1 404"));
     stop.cancel();
 }
@@ -121,6 +125,8 @@ async fn metrics_are_openmetrics_and_agree_with_the_status() {
         r#"headroom_server_up{server="db4"} 0.0"#,
         r#"headroom_server_eligible{server="db4",listener="reader",reason="silent"} 0.0"#,
         r#"headroom_flow_share{from="us-east-1c",to="us-east-1b"} 0.6"#,
+        "headroom_data_plane_well 1.0",
+        "headroom_data_plane_restarts_total 0",
         r#"headroom_fallback_in_force{fallback="servers_without_zone"} 1.0"#,
         r#"headroom_picks_total{server="db2",because="own zone"} 31"#,
         r#"headroom_objective_burn_rate{objective="checkout",window="fast"} 17.2"#,

@@ -32,7 +32,9 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
-use timetable::{Planned, timetable};
+use timetable::{Planned, Trouble, timetable};
+use tokio::io::AsyncWriteExt;
+use tokio::process::ChildStdin;
 use tokio::task::JoinSet;
 use watch::Watch;
 
@@ -50,7 +52,7 @@ pub(crate) struct SoakArgs {
     /// Seconds under load.
     #[arg(long, default_value_t = 3600, value_parser = clap::value_parser!(u64).range(20..=86_400 * 7))]
     seconds: u64,
-    /// Clients at once, of eight kinds.
+    /// Clients at once, of nine kinds.
     #[arg(long, default_value_t = 24, value_parser = clap::value_parser!(u32).range(1..=2000))]
     clients: u32,
     /// Statements a second, all clients together; 0 is as fast as they are answered.
@@ -124,7 +126,7 @@ async fn soak(
         let watching = watched(&mut watch, pid, &crowd, args.seconds);
         tokio::pin!(watching);
         // Whatever is in force when this is dropped is healed below.
-        let faults = trouble(&stage.lab, &planned, &crowd);
+        let faults = trouble(&stage.lab, stage.faults.as_mut(), &planned, &crowd);
         tokio::pin!(faults);
         let mut faulted = false;
         loop {
@@ -195,15 +197,26 @@ async fn watched(watch: &mut Watch, pid: u32, crowd: &Crowd, seconds: u64) -> an
 }
 
 /// Makes every fault at its time.
-async fn trouble(lab: &Lab, planned: &[Planned], crowd: &Crowd) -> anyhow::Result<()> {
+async fn trouble(
+    lab: &Lab,
+    mut router: Option<&mut ChildStdin>,
+    planned: &[Planned],
+    crowd: &Crowd,
+) -> anyhow::Result<()> {
     for Planned { at_s, lasts_s, server, what, fault } in planned {
         let until = Duration::from_secs_f64((at_s - crowd.now()).max(0.0));
         tokio::time::sleep(until).await;
         crowd.begin(server, what);
-        lab.change(server, Change::Begin(*fault)).await?;
+        match (fault, &mut router) {
+            (Trouble::Server(fault), _) => lab.change(server, Change::Begin(*fault)).await?,
+            (Trouble::Router(part), Some(input)) => input.write_all(format!("{part}\n").as_bytes()).await?,
+            (Trouble::Router(_), None) => {}
+        }
         crowd.struck();
         tokio::time::sleep(Duration::from_secs_f64(*lasts_s)).await;
-        lab.change(server, Change::End(*fault)).await?;
+        if let Trouble::Server(fault) = fault {
+            lab.change(server, Change::End(*fault)).await?;
+        }
         crowd.end();
     }
     Ok(())

@@ -84,6 +84,11 @@ impl Process {
         &self.engine
     }
 
+    /// Whether faults are made on purpose.
+    pub(super) fn takes_faults(&self) -> bool {
+        self.args.faults_from_stdin
+    }
+
     pub(super) fn notify_socket(&self) -> Option<&str> {
         self.environment.notify_socket.as_deref()
     }
@@ -275,6 +280,10 @@ impl Live for Process {
             }),
         };
         status
+    }
+
+    fn troubles(&self) -> Vec<String> {
+        self.engine.troubles()
     }
 
     fn insight(&self) -> Option<router::Insight> {

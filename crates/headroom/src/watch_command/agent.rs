@@ -30,7 +30,7 @@ use tokio::sync::mpsc;
 
 /// Runs `headroom agent`.
 pub(crate) async fn run(args: AgentArgs, environment: &Environment) -> anyhow::Result<ExitCode> {
-    log::start(args.log_format, environment.log.as_deref())?;
+    let _log = log::start(args.log_format, environment.log.as_deref())?;
     core_dump::forbid(environment);
     let keys = Keys::read(&args, environment)?;
     if let Err(why) = guard::may_listen(args.listen, keys.token().is_some(), keys.config().is_some()) {

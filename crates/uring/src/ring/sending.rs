@@ -151,7 +151,8 @@ impl Ring {
 
     fn settle_one(&mut self, number: u32) {
         let Some(socket) = self.table.at_mut(number) else { return };
-        let Sending::AtOnce { bytes, outcome, .. } = mem::replace(&mut socket.sending, Sending::Nothing) else {
+        let Sending::AtOnce { bytes, outcome, .. } = mem::replace(&mut socket.sending, Sending::Nothing)
+        else {
             return;
         };
         let taken = match outcome {

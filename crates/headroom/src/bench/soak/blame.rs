@@ -3,6 +3,7 @@
 //! | how a statement or a login failed | sort |
 //! |---|---|
 //! | its session's server had a fault between the last good answer and now | fault |
+//! | a part of the router was made to panic between the last good answer and now | fault |
 //! | a login was refused, and a fault struck while it was under way | fault |
 //! | the connection ended before a byte of the answer, outside a transaction, no fault | moved, if the router counted it |
 //! | anything else: an error with a number, an end inside a transaction or a result set, nothing for too long | unexplained |
@@ -12,6 +13,7 @@
 //! While a server is gone a *login* must still succeed elsewhere: only one that the fault struck is explained. (A client that
 //! has seen a server's greeting cannot be given to another, so the router has to tell it so, with error 1053.)
 
+use super::timetable::ROUTER;
 use serde::Serialize;
 use std::time::Duration;
 
@@ -67,7 +69,8 @@ pub(super) enum Sort {
 /// last, `at_s` when it failed.
 pub(super) fn sort(how: How, server: Option<&str>, since_s: f64, at_s: f64, lapses: &[Lapse]) -> Sort {
     let concerns = |lapse: &Lapse| {
-        let here = server.is_none_or(|server| server == lapse.server);
+        // What happens to the router happens to every session.
+        let here = lapse.server == ROUTER || server.is_none_or(|server| server == lapse.server);
         let until = lapse.ended_s.map_or(f64::INFINITY, |ended| ended + AFTERMATH.as_secs_f64());
         here && lapse.began_s <= at_s && since_s <= until
     };
@@ -104,6 +107,17 @@ mod tests {
             "long over"
         );
         assert_eq!(sort(How::EndedBefore, Some("a2"), 101.0, 130.0, &killed()), Sort::Fault, "noticed late");
+    }
+
+    #[test]
+    fn a_fault_of_the_router_explains_what_broke_on_every_server_and_no_refusal() {
+        let (struck_s, ended_s) = (Some(100.0), Some(101.0));
+        let lapse =
+            Lapse { server: ROUTER.to_owned(), what: "ring 0 panics", began_s: 100.0, struck_s, ended_s };
+        let sort = |how, since_s, at_s| sort(how, Some("b1"), since_s, at_s, std::slice::from_ref(&lapse));
+        assert_eq!(sort(How::EndedInTransaction, 99.9, 100.1), Sort::Fault);
+        assert_eq!(sort(How::EndedInTransaction, 110.0, 110.1), Sort::Unexplained);
+        assert_eq!(sort(How::Refused, 100.1, 100.2), Sort::Unexplained);
     }
 
     #[test]

@@ -18,6 +18,8 @@ use std::time::{Duration, Instant};
 const PATIENCE: Duration = Duration::from_secs(30);
 /// A session is kept so long, seconds, from and to.
 const LIFE_S: (f64, f64) = (1.0, 40.0);
+/// Who reads slowly rests so long, seconds, from and to: at most as long as a server waits (its `net_write_timeout` is 60 s).
+const REST_S: (f64, f64) = (32.0, 50.0);
 /// After a failure, so that a router which is down is not stormed.
 const BREATH: Duration = Duration::from_millis(50);
 /// Every so many of the large answers is one of more than 16 MiB in a row.
@@ -43,10 +45,12 @@ pub(super) enum Kind {
     Large,
     /// Text and prepared on one session.
     Mixed,
+    /// A long answer, and rests in the middle of it.
+    Slow,
 }
 
 impl Kind {
-    const ALL: [Self; 8] = [
+    const ALL: [Self; 9] = [
         Self::Points,
         Self::Ranges,
         Self::Prepared,
@@ -55,6 +59,7 @@ impl Kind {
         Self::Writer,
         Self::Large,
         Self::Mixed,
+        Self::Slow,
     ];
 
     /// What client number so-and-so does.
@@ -75,6 +80,7 @@ impl Kind {
             Self::Prepared => one_of(rng, &[Shape::PreparedPoint, Shape::PreparedRange]),
             Self::Large if asked.is_multiple_of(WIDE_EVERY) => Shape::Wide,
             Self::Large => Shape::Large,
+            Self::Slow => Shape::Long,
             Self::Transaction | Self::Mixed => {
                 one_of(rng, &[Shape::Point, Shape::PreparedPoint, Shape::Range, Shape::PreparedRange])
             }
@@ -218,7 +224,18 @@ impl Client {
         self.asked = self.asked.wrapping_add(1);
         let question = self.done.kind.question(&mut self.rng, self.asked);
         let began_s = self.crowd.now();
-        let asked = tokio::time::timeout(PATIENCE, question.ask(&mut session.conn)).await;
+        let slow = self.done.kind == Kind::Slow;
+        let rest_s = if slow { self.rng.random_range(REST_S.0..REST_S.1) } else { 0.0 };
+        let rest = Duration::from_secs_f64(rest_s);
+        let crowd = self.crowd.clone();
+        let resting = async {
+            if slow {
+                // Nobody is waited for at the end of the load.
+                let _ = tokio::time::timeout(rest, crowd.stop.cancelled()).await;
+            }
+        };
+        let asking = question.ask_resting(&mut session.conn, resting);
+        let asked = tokio::time::timeout(PATIENCE + rest, asking).await;
         let ended = |answered| match (in_transaction, answered) {
             (true, _) => How::EndedInTransaction,
             (false, true) => How::EndedWithin,
@@ -260,7 +277,10 @@ impl Client {
             Ok(Ok(answer)) => {
                 let now_s = crowd.now();
                 crowd.counts.statements.fetch_add(1, Relaxed);
-                crowd.took(server.unwrap_or("?"), began_s, || format!("{:?}: {what}", self.done.kind));
+                // Of one that rested on purpose it says nothing how long it took.
+                if self.done.kind != Kind::Slow {
+                    crowd.took(server.unwrap_or("?"), began_s, || format!("{:?}: {what}", self.done.kind));
+                }
                 self.done.times.saturating_record(((now_s - began_s) * 1e6) as u64);
                 session.well_s = now_s;
                 Ok(answer)

@@ -16,6 +16,10 @@ pub(super) const ROWS: u32 = 20_000;
 const EACH: u32 = 400;
 /// A row too large for one packet: 17 MiB of a few bytes, over and over.
 const WIDE_BYTES: u32 = 17 << 20;
+/// The whole table so many times over is a long answer.
+const LONG_TIMES: usize = 6;
+/// Who rests in the middle of an answer does so after so many rows.
+const RESTS_AFTER: u64 = 1000;
 
 /// How a statement is sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -32,6 +36,8 @@ pub(super) enum Shape {
     Large,
     /// One row of more than 16 MiB.
     Wide,
+    /// Some tens of MiB in more than a hundred thousand rows: more than all buffers on the way hold.
+    Long,
 }
 
 /// A statement.
@@ -47,14 +53,22 @@ pub(super) struct Question {
 pub(super) struct Answers(HashMap<Question, u64>);
 
 impl Shape {
-    pub(super) const ALL: [Self; 6] =
-        [Self::Point, Self::Range, Self::PreparedPoint, Self::PreparedRange, Self::Large, Self::Wide];
+    pub(super) const ALL: [Self; 7] = [
+        Self::Point,
+        Self::Range,
+        Self::PreparedPoint,
+        Self::PreparedRange,
+        Self::Large,
+        Self::Wide,
+        Self::Long,
+    ];
 
     /// How many different statements of this shape there are.
     pub(super) fn count(self) -> u32 {
         match self {
             Self::Large => 8,
             Self::Wide => 2,
+            Self::Long => 1,
             _ => EACH,
         }
     }
@@ -82,15 +96,28 @@ impl Question {
                 let word = format!("(SELECT LEFT(words, 32) FROM {DATABASE}.soak WHERE id = {})", from + 1);
                 (format!("SELECT LEFT(REPEAT({word}, 600000), {WIDE_BYTES}) AS wide"), None)
             }
+            Shape::Long => {
+                let all = format!("({columns} ORDER BY id LIMIT {ROWS})");
+                (vec![all; LONG_TIMES].join(" UNION ALL "), None)
+            }
         }
     }
 
     /// Asks, reads the whole answer and gives its checksum.
     pub(super) async fn ask(self, conn: &mut Conn) -> Result<u64, Failed> {
+        self.ask_resting(conn, std::future::ready(())).await
+    }
+
+    /// The same, and rests in the middle of the rows until `rest` is over.
+    pub(super) async fn ask_resting(
+        self,
+        conn: &mut Conn,
+        rest: impl Future<Output = ()>,
+    ) -> Result<u64, Failed> {
         let before = |error| Failed { error, answered: false };
         match self.statement() {
-            (text, None) => checksum(conn.query_iter(text).await.map_err(before)?).await,
-            (text, Some(key)) => checksum(conn.exec_iter(text, (key,)).await.map_err(before)?).await,
+            (text, None) => checksum(conn.query_iter(text).await.map_err(before)?, rest).await,
+            (text, Some(key)) => checksum(conn.exec_iter(text, (key,)).await.map_err(before)?, rest).await,
         }
     }
 }
@@ -147,7 +174,9 @@ pub(super) async fn fill(root: &mut Conn) -> anyhow::Result<()> {
 
 async fn checksum<P: mysql_async::prelude::Protocol>(
     mut result: QueryResult<'_, '_, P>,
+    rest: impl Future<Output = ()>,
 ) -> Result<u64, Failed> {
+    let mut rest = Some(rest);
     let mut sum = DefaultHasher::new();
     for column in result.columns_ref() {
         sum.write(column.name_ref());
@@ -157,6 +186,11 @@ async fn checksum<P: mysql_async::prelude::Protocol>(
     let mut rows = 0u64;
     while let Some(row) = result.next().await.map_err(within)? {
         rows += 1;
+        if rows == RESTS_AFTER
+            && let Some(rest) = rest.take()
+        {
+            rest.await;
+        }
         for value in row.unwrap_raw().into_iter().flatten() {
             add(&mut sum, &value);
         }

@@ -190,7 +190,7 @@ impl Run {
             if self.rate == 0 { "as fast as answered".to_owned() } else { format!("{} a second", self.rate) };
         let way = if self.zero_hop { "past the router (zero-hop)" } else { "through the router" };
         let mut text = format!(
-            "# Soak, {}\n\n{:.0} s, {} clients of eight kinds, statements {rate}, {way}, seed {}; {} faults. {} different \
+            "# Soak, {}\n\n{:.0} s, {} clients of nine kinds, statements {rate}, {way}, seed {}; {} faults. {} different \
              result sets were asked directly before.\n\n",
             self.date,
             self.length_s,

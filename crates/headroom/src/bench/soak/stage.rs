@@ -15,6 +15,7 @@ use std::collections::HashMap;
 use std::net::SocketAddrV4;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
+use tokio::process::ChildStdin;
 
 /// Where applications are, and so the router.
 const ZONE: &str = "a";
@@ -30,6 +31,8 @@ const PACKET: usize = 64 << 20;
 pub(super) struct Stage {
     pub(super) lab: Lab,
     route: Program,
+    /// Where the router hears which of its parts are to fail; until somebody takes it.
+    pub(super) faults: Option<ChildStdin>,
     client: AdminClient,
     log: PathBuf,
     reader: SocketAddrV4,
@@ -56,13 +59,14 @@ impl Stage {
         let mut root = lab.connect(PRIMARY).await?;
         fill(&mut root).await.context("filling the table")?;
         root.disconnect().await?;
-        let arguments =
-            ["route", "--config"].map(str::to_owned).into_iter().chain([file.display().to_string()]);
+        let arguments = ["route", "--faults-from-stdin", "--config"].map(str::to_owned);
+        let arguments: Vec<String> = arguments.into_iter().chain([file.display().to_string()]).collect();
         let binary = std::env::current_exe().context("finding this program's own file")?;
-        let route = Program::start("headroom route", &binary, &arguments.collect::<Vec<_>>(), &log)?;
+        let (route, faults) = Program::start_with_input("headroom route", &binary, &arguments, &log)?;
         let client = AdminClient::new(Some(&addresses.admin.to_string()), &Environment::default());
         let (reader, writer) = (addresses.reader, addresses.writer);
-        let mut stage = Self { lab, route, client, log, reader, writer, pinned: Pinned(file) };
+        let (faults, pinned) = (Some(faults), Pinned(file));
+        let mut stage = Self { lab, route, faults, client, log, reader, writer, pinned };
         stage.ready().await?;
         Ok(stage)
     }

@@ -1,7 +1,7 @@
 //! What goes wrong and when: drawn from a seed, one fault at a time, so that a run can be repeated.
 //!
 //! One server at a time, and time to come back in between: a reader that cannot be served then is no one's fault but the
-//! router's. Replicas meet everything; the primary only stands still for a moment, for who is to take its place when it
+//! router's. Replicas meet everything; so do parts of the router itself, which are made to panic (one fault in five); the primary only stands still for a moment, for who is to take its place when it
 //! dies is another question than this one.
 
 use lab::Fault;
@@ -30,8 +30,24 @@ pub(super) struct Planned {
     /// The lab's word.
     pub(super) what: &'static str,
     #[serde(skip)]
-    pub(super) fault: Fault,
+    pub(super) fault: Trouble,
 }
+
+/// What happens.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Trouble {
+    /// To a server.
+    Server(Fault),
+    /// To the router, in the words of `--faults-from-stdin`.
+    Router(&'static str),
+}
+
+/// In the place of a server's name.
+pub(super) const ROUTER: &str = "router";
+/// What happens to the router: one of its parts panics.
+const PARTS: [&str; 4] = ["ring 0 panics", "thread 0 panics", "listener 0 panics", "rebalancer panics"];
+/// One fault in so many is the router's.
+const OF_ROUTER: f64 = 0.2;
 
 /// All that goes wrong in a run of this length. `servers` begins with the primary.
 pub(super) fn timetable(servers: &[String], length: Duration, seed: u64) -> Vec<Planned> {
@@ -54,10 +70,17 @@ pub(super) fn timetable(servers: &[String], length: Duration, seed: u64) -> Vec<
             Fault::Freeze => 2.0,
             _ => 5.0,
         };
+        let mut next = Planned { at_s, lasts_s, server, what, fault: Trouble::Server(fault) };
+        if rng.random_bool(OF_ROUTER) {
+            let what = PARTS.choose(&mut rng).copied().unwrap_or(PARTS[0]);
+            let (server, fault) = (ROUTER.to_owned(), Trouble::Router(what));
+            next = Planned { at_s, lasts_s: 1.0, server, what, fault };
+        }
+        let lasts_s = next.lasts_s;
         if at_s + lasts_s + QUIET.as_secs_f64() > length.as_secs_f64() {
             return planned;
         }
-        planned.push(Planned { at_s, lasts_s, server, what, fault });
+        planned.push(next);
         at_s += lasts_s + rng.random_range(BETWEEN_S.0..BETWEEN_S.1);
     }
 }
@@ -78,7 +101,10 @@ mod tests {
             assert!(hour.iter().filter(|p| p.what == what && p.server != "a1").count() > 5, "{what}");
         }
         assert!(hour.windows(2).all(|p| p[0].at_s + p[0].lasts_s + BETWEEN_S.0 <= p[1].at_s));
-        assert!(hour.iter().all(|p| p.server != "a1" || p.fault == Fault::Freeze));
+        for part in PARTS {
+            assert!(hour.iter().any(|p| p.what == part && p.server == ROUTER), "{part}");
+        }
+        assert!(hour.iter().all(|p| p.server != "a1" || p.fault == Trouble::Server(Fault::Freeze)));
         assert!(hour.last().is_some_and(|p| p.at_s + p.lasts_s < 3590.0));
     }
 
