@@ -58,8 +58,21 @@ mod zero_hop_command;
 
 use std::process::ExitCode;
 
-#[tokio::main(flavor = "current_thread")]
-async fn main() -> ExitCode {
+fn main() -> ExitCode {
+    let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
+        Ok(runtime) => runtime,
+        Err(error) => {
+            terminal::complain(&format!("headroom: cannot start: {error}"));
+            return exit::error();
+        }
+    };
+    let code = runtime.block_on(run());
+    // Whatever is still under way on threads beside, a look-up of a name above all, is of no use to anybody.
+    runtime.shutdown_background();
+    code
+}
+
+async fn run() -> ExitCode {
     let cli = match cli::parse() {
         Ok(cli) => cli,
         Err(error) => {

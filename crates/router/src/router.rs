@@ -441,7 +441,10 @@ fn start_door(
         drop((tasks, workers));
         let _ = worker.await;
     };
-    let run = move || LocalSet::new().block_on(&runtime, serve);
+    let run = move || {
+        LocalSet::new().block_on(&runtime, serve);
+        runtime.shutdown_background();
+    };
     std::thread::Builder::new().name("headroom-0".to_owned()).spawn(run).map_err(Error::Thread)
 }
 

@@ -196,7 +196,11 @@ impl Ready {
     pub(crate) fn start(self) -> std::io::Result<JoinHandle<()>> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let name = format!("headroom-{}", self.thread);
-        let run = move || LocalSet::new().block_on(&runtime, self.serve());
+        let run = move || {
+            LocalSet::new().block_on(&runtime, self.serve());
+            // A name that is being looked up holds nobody up.
+            runtime.shutdown_background();
+        };
         std::thread::Builder::new().name(name).spawn(run)
     }
 

@@ -114,6 +114,22 @@ impl Alone {
         self.spawn(shell, &[], Stdio::null())
     }
 
+    /// Starts a router that is told by its input what is to fail.
+    pub(crate) fn start_with_faults(&mut self) -> Child {
+        let command = Command::new(env!("CARGO_BIN_EXE_headroom"));
+        self.spawn(command, &["--faults-from-stdin"], Stdio::piped())
+    }
+
+    /// Starts a router that logs much, to a pipe that nobody reads.
+    pub(crate) fn start_unread(&mut self) -> Child {
+        let mut shell = Command::new("/bin/sh");
+        // The shell moves its standard input, a pipe, to where the log goes.
+        let (unread, pipe) = std::io::pipe().unwrap();
+        std::mem::forget(unread);
+        shell.args(["-c", "exec 2>&0 </dev/null \"$0\" \"$@\"", env!("CARGO_BIN_EXE_headroom")]);
+        self.spawn(shell, &["--log", "trace"], Stdio::from(pipe))
+    }
+
     fn spawn(&mut self, mut command: Command, more: &[&str], input: Stdio) -> Child {
         let log = std::fs::OpenOptions::new().create(true).append(true).open(&self.told.log).unwrap();
         let child = command
