@@ -94,7 +94,9 @@ fn process(status: &StatusView, sheet: &mut Sheet) {
     let help = "Whether every thread and task of the router answers and none keeps ending, as /healthz says";
     sheet.single("data_plane_well", help, well);
     let help = "Threads and tasks of the router that ended and were started anew";
-    sheet.counter("data_plane_restarts", help, [(Vec::new(), status.restarts)]);
+    let restarts = Counter::<u64>::default();
+    restarts.inc_by(status.restarts);
+    sheet.registry.register("data_plane_restarts", help, restarts);
     let most = status.most_sessions.map(|most| (Vec::new(), most as f64));
     let help = "Sessions of all listeners that the limit of file descriptors leaves room for";
     sheet.gauge("most_sessions", help, most);

@@ -93,20 +93,16 @@ fn a_router_without_sessions_ends_at_once_although_a_name_is_being_looked_up() {
     std::fs::write(&source, text).unwrap();
     let built = Command::new("cc").args(["-shared", "-fPIC", "-o"]).arg(&shim).arg(&source).status().unwrap();
     assert!(built.success());
-    let free = || std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
-    let log = dir.path().join("log");
+    let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let (file, log) = (dir.path().join("names.toml"), dir.path().join("log"));
+    let config = format!(
+        "[fleet]\nseeds = [\"db.example:3306\"]\n[credentials]\nuser = \"nobody\"\n\
+         [router]\nzero_hop = \"off\"\n[[listener]]\naddress = \"{free}\"\nrole = \"writer\"\n"
+    );
+    std::fs::write(&file, config).unwrap();
     let child = Command::new(env!("CARGO_BIN_EXE_headroom"))
-        .args([
-            "route",
-            "--server",
-            "db.example:3306",
-            "--admin",
-            "off",
-            "--writer",
-            &free(),
-            "--user",
-            "nobody",
-        ])
+        .args(["route", "--admin", "off", "--config"])
+        .arg(&file)
         .env_clear()
         .env("LD_PRELOAD", &shim)
         .env("HEADROOM_PASSWORD", "none")

@@ -158,7 +158,10 @@ impl ZeroHop {
         drop(entered);
         let thread = std::thread::Builder::new()
             .name("headroom-0-hop".to_owned())
-            .spawn(move || runtime.block_on(course.run(doors)))
+            .spawn(move || {
+                runtime.block_on(course.run(doors));
+                runtime.shutdown_background();
+            })
             .map_err(Error::Thread)?;
         Ok((Self { shown, leaving, handed_over }, thread))
     }
