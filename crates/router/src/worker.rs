@@ -183,7 +183,7 @@ pub(crate) fn ready(
     thread: usize,
     with_ring: bool,
 ) -> Result<(Handle, Ready), Unavailable> {
-    let ring = with_ring.then(|| RingThread::start(board.clone(), thread)).transpose()?;
+    let ring = with_ring.then(|| RingThread::start(&board, thread)).transpose()?;
     let (messages, inbox) = unbounded_channel();
     let pulse = Pulse::new(format!("{THREAD} {thread}"));
     board.health.watch(pulse.clone());

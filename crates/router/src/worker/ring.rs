@@ -72,7 +72,7 @@ impl RingThread {
     ///
     /// # Errors
     /// When there is no ring to be had, with the reason.
-    pub(crate) fn start(board: Arc<Board>, thread: usize) -> Result<Self, Unavailable> {
+    pub(crate) fn start(board: &Arc<Board>, thread: usize) -> Result<Self, Unavailable> {
         let number = board.threads + thread;
         let (messages, inbox) = channel();
         let (ready, outcome) = sync_channel(1);

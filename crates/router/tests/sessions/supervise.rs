@@ -35,7 +35,7 @@ async fn a_thread_that_panics_goes_on_and_its_sessions_stay() {
     front.until("started anew", |s| s.restarts == 1).await;
     asks(&mut client).await;
     serves_anew(&front).await;
-    assert_eq!(front.router.troubles(), [String::new(); 0], "all is well again");
+    assert!(front.router.troubles().is_empty(), "all is well again");
 }
 
 #[tokio::test]
