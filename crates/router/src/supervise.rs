@@ -82,6 +82,7 @@ impl Pulse {
     /// It is gone for good.
     pub(crate) fn retire(&self) {
         self.retired.store(true, Relaxed);
+        self.stalled.store(false, Relaxed);
     }
 }
 
