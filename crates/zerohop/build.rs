@@ -9,8 +9,8 @@ use std::path::Path;
 use std::process::Command;
 
 fn main() {
-    for file in ["bpf/zero_hop.c", "bpf/mirror.h", "bpf/layout.h"] {
-        println!("cargo:rerun-if-changed={file}");
+    for file in ["zero_hop.c", "packet.h", "mirror.h", "hold.h", "layout.h"] {
+        println!("cargo:rerun-if-changed=bpf/{file}");
     }
     let out = std::env::var("OUT_DIR").unwrap();
     let (object, why) = (Path::new(&out).join("zero_hop.o"), Path::new(&out).join("why.txt"));

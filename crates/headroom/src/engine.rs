@@ -7,7 +7,7 @@ use anyhow::Context;
 use fleet::config::Config;
 use fleet::{ServerName, Snapshot, State};
 use observe::Watcher;
-use router::zero_hop::{Answer, Identity, Idle, Witness};
+use router::zero_hop::{Answer, Identity, Witness};
 use router::{Recording, Router, Sockets, Wanted};
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -214,15 +214,6 @@ impl Engine {
 struct Asks(observe::Idleness);
 
 impl Witness for Asks {
-    fn idle(&self, server: &ServerName) -> Answer<Idle> {
-        let (idleness, server) = (self.0.clone(), server.clone());
-        Box::pin(async move {
-            let sessions = idleness.of(&server).await?;
-            let observe::IdleSessions { idle, busy, any_transaction } = sessions;
-            Ok(Idle { idle, busy, any_transaction })
-        })
-    }
-
     fn login(&self, server: &ServerName) -> Answer<()> {
         let (idleness, server) = (self.0.clone(), server.clone());
         Box::pin(async move { idleness.login(&server).await })

@@ -23,7 +23,7 @@ pub(crate) struct StatusView {
     pub(crate) most_sessions: Option<u64>,
     /// Where clients come.
     pub(crate) listeners: Vec<ListenerView>,
-    /// Whether their connections go past this process.
+    /// Whether their connections bypass the router.
     pub(crate) zero_hop: ZeroHopView,
     /// The recording under way: literals of people's data leave this process.
     pub(crate) recording: Option<RecordingView>,
@@ -277,7 +277,7 @@ pub(crate) struct RoutingView {
     pub(crate) readers: u64,
     /// Those of writer listeners.
     pub(crate) writers: u64,
-    /// Those of both that go past this process.
+    /// Those of both that bypass the router.
     pub(crate) past: u64,
     /// Connections we made to it.
     pub(crate) connections: u64,
@@ -349,7 +349,7 @@ pub(crate) struct ListenerView {
     pub(crate) logins: BTreeMap<String, u64>,
     /// Refused since the start, by reason.
     pub(crate) refused: BTreeMap<String, u64>,
-    /// Whether its connections go past this process.
+    /// Whether its connections bypass the router.
     pub(crate) zero_hop: ListenerZeroHopView,
 }
 

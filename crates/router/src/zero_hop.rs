@@ -8,15 +8,18 @@
 //! 2. `page`: each listener's next picks, made by the same [`pick`](crate::pick) that places relayed sessions, are written
 //!    for the kernel to take one by one. It decides nothing itself.
 //! 3. `well`: a server that is in doubt because sessions ended is asked for a login, and is not in doubt when it gives one.
-//! 4. `mirror`: where insight measures a listener, the kernel tells what passes on the sessions it measures.
-//! 5. `leave`: sessions that placement wants gone are ended, when the server itself says that they are idle.
+//! 4. `mirror`: the kernel copies what passes on sessions, so that their state is known, and measured where insight asks for it.
+//! 5. `leave`: sessions that placement wants gone are closed, when their state is known and lets them be.
 //!
 //! **In doubt the ordinary listener**, which can wait, try others and refuse in words: when nobody is eligible, for a
 //! server that just failed, beyond `max_sessions`, for listeners whose options need the path (`fit`), and for sessions that
 //! insight measures where the kernel cannot mirror them.
 //!
-//! **When this process ends** all of it stays in the kernel for `zero_hop_keep`, so that a restart loses no connection;
-//! after that, connections go to the listener's address as if nothing had been there.
+//! **When this process is killed** all of it stays in the kernel: readers go on to the servers picked last for `zero_hop_keep`,
+//! writers for [`ALIVE`]. When it ends on purpose and nobody takes over, it removes what it has pinned.
+//!
+//! **Whoever listens on an address** decides about its connections: what another process has pinned for it is taken over or
+//! removed ([`zerohop::pins::claim`]), also where this one's zero-hop is off.
 
 mod count;
 mod fit;
@@ -38,7 +41,7 @@ use mirror::Mirroring;
 use page::Pages;
 use resolve::Resolver;
 use serde::Serialize;
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -52,7 +55,8 @@ use zerohop::{Bypass, Fate, Spec};
 
 /// Time between two looks.
 const TICK: Duration = Duration::from_millis(100);
-/// The kernel takes us for gone when it has not heard of us for so long: ten looks missed.
+/// The kernel takes us for gone when it has not heard of us for so long: ten looks missed. For so long at most are writers sent to
+/// the primary that was known last.
 const ALIVE: Duration = Duration::from_secs(1);
 /// Once it could not be had, it is tried again after so many ticks: somebody may have mounted what was missing.
 const TRY_AGAIN: u32 = 100;
@@ -66,25 +70,11 @@ pub struct Identity {
     pub title: String,
 }
 
-/// Which sessions of a server may be closed, by its own word.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Idle {
-    /// Clients, as the server sees them, whose sessions wait for a statement outside a transaction.
-    pub idle: HashSet<SocketAddr>,
-    /// Clients whose sessions do not.
-    pub busy: HashSet<SocketAddr>,
-    /// Whether any session of anybody has a transaction open. Sessions that the server knows by another address (behind
-    /// NAT) may be closed only when none has.
-    pub any_transaction: bool,
-}
-
 /// The answer of a server, or why there is none, in words.
 pub type Answer<T> = Pin<Box<dyn Future<Output = Result<T, String>> + Send>>;
 
-/// Asks servers what nobody can hear who is not in the path.
+/// Asks servers.
 pub trait Witness: Send + Sync {
-    /// Which of its sessions are idle.
-    fn idle(&self, server: &ServerName) -> Answer<Idle>;
     /// Whether it lets one log in now.
     fn login(&self, server: &ServerName) -> Answer<()>;
 }
@@ -96,7 +86,7 @@ pub struct ZeroHopStatus {
     pub in_force: bool,
     /// Which, or why not.
     pub words: String,
-    /// What limits the ending of sessions that go past, if anything: servers that cannot be asked.
+    /// What limits the closing of bypassed sessions, if anything.
     pub limits: Vec<String>,
 }
 
@@ -146,7 +136,7 @@ impl ZeroHop {
         let runtime =
             tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(Error::Thread)?;
         let entered = runtime.enter();
-        course.open_or_close(&config);
+        course.open_or_close(&config, &doors.borrow());
         if let (Mode::Require, State::Not(error)) = (config.zero_hop, &mut course.state) {
             let error = error.take().unwrap_or(zerohop::Error::Removed);
             // The caller may be a task, in which no runtime can be dropped.
@@ -201,6 +191,8 @@ struct Course {
     state: State,
     why_not: String,
     ticks: u32,
+    /// The addresses whose connections are ours to decide about.
+    claimed: Vec<SocketAddr>,
     counts: Counts,
     pages: Pages,
     mirroring: Mirroring,
@@ -233,6 +225,7 @@ impl Course {
             state: State::Off,
             why_not: String::new(),
             ticks: 0,
+            claimed: Vec::new(),
             counts: Counts::default(),
             pages: Pages::new(mirroring.named()),
             mirroring,
@@ -258,28 +251,63 @@ impl Course {
                 _ = ticks.tick() => {
                     self.ticks = self.ticks.wrapping_add(1);
                     let config = self.board.sight().view.config.clone();
-                    self.open_or_close(&config);
+                    let now = doors.borrow().clone();
+                    self.open_or_close(&config, &now);
                 }
             }
             let doors = doors.borrow_and_update().clone();
             self.look(&doors);
         }
-        if let State::On(bypass) = &mut self.state
-            && !self.handed_over.load(Relaxed)
-        {
-            // Whoever comes next takes over; until then nobody listens.
-            let keep = self.board.sight().view.config.zero_hop_keep;
-            let _ = bypass.beat(Duration::ZERO, keep);
-            tracing::info!(
-                keep_s = keep.as_secs_f64(),
-                "zero-hop stays in the kernel for the next start; headroom zero-hop off removes it"
-            );
+        self.end();
+    }
+
+    /// This process ends on purpose, and nobody has taken over: nothing of it stays in force. Sessions do.
+    fn end(&mut self) {
+        if !matches!(self.state, State::On(_)) || self.handed_over.load(Relaxed) {
+            return;
+        }
+        self.state = State::Off;
+        self.why_not = "this router is stopping".to_owned();
+        self.counts.clear(&self.board);
+        self.mirroring.stop(&self.board);
+        match zerohop::pins::remove(std::slice::from_ref(&self.identity.name)) {
+            Ok(_) => tracing::info!("zero-hop is removed from the kernel; open sessions stay"),
+            Err(error) => tracing::warn!(%error, "zero-hop cannot be removed"),
+        }
+    }
+
+    /// Overrules what others have pinned for our addresses.
+    fn claim(&mut self, doors: &[Arc<Door>], take_over: bool) {
+        let bound: Vec<SocketAddr> = doors.iter().filter_map(|door| bound(&door.bound)).collect();
+        if bound == self.claimed {
+            return;
+        }
+        match zerohop::pins::claim(&bound, &self.identity.name, take_over) {
+            Ok(claimed) => {
+                if let Some(from) = claimed.taken_over {
+                    tracing::info!(from, "took over what an earlier router had pinned for these addresses");
+                }
+                for from in claimed.overruled {
+                    tracing::warn!(from, "removed what another router had pinned for these addresses");
+                }
+                if claimed.remains > 0 {
+                    tracing::info!(
+                        remains = claimed.remains,
+                        "removed what routers had left that ended long ago"
+                    );
+                }
+                self.claimed = bound;
+            }
+            Err(error) => {
+                tracing::warn!(%error, "what other routers have pinned for these addresses cannot be removed");
+                self.claimed = bound;
+            }
         }
     }
 
     /// Brings the state to what the configuration asks for.
-    fn open_or_close(&mut self, config: &RouterConfig) {
-        if self.handed_over.load(Relaxed) {
+    fn open_or_close(&mut self, config: &RouterConfig, doors: &[Arc<Door>]) {
+        if self.handed_over.load(Relaxed) || self.leaving.load(Relaxed) {
             return;
         }
         match (&self.state, config.zero_hop) {
@@ -301,6 +329,7 @@ impl Course {
             }
             _ => {}
         }
+        self.claim(doors, true);
         let spec = Spec {
             name: self.identity.name.clone(),
             title: self.identity.title.clone(),
@@ -344,15 +373,21 @@ impl Course {
             self.mirroring.stop(&self.board);
             return;
         }
+        if self.leaving.load(Relaxed) {
+            self.end();
+        } else {
+            self.claim(doors, false);
+        }
         if let State::On(bypass) = &mut self.state {
-            let keep = self.board.sight().view.config.zero_hop_keep;
-            let alive = if self.leaving.load(Relaxed) { Duration::ZERO } else { ALIVE };
-            let done = bypass.beat(alive, keep).and_then(|()| {
-                let mirrors = self.mirroring.look(bypass, &self.board, doors);
-                self.counts.take(bypass, &self.board, doors, &mut self.resolver, mirrors)?;
-                self.pages.write(bypass, &self.board, doors, &mut self.resolver, &self.counts, mirrors)?;
+            let config = &self.board.sight().view.config;
+            let (keep, follow) = (config.zero_hop_keep, config.replace.enabled);
+            let (board, resolver) = (&self.board, &mut self.resolver);
+            let done = bypass.beat(ALIVE, keep).and_then(|()| {
+                let mirrors = self.mirroring.look(bypass, board, doors, follow);
+                self.counts.take(bypass, board, doors, resolver, mirrors)?;
+                self.pages.write(bypass, board, doors, resolver, &self.counts, mirrors)?;
                 self.logins.look(bypass, &self.counts, &self.witness)?;
-                self.going.look(bypass, &self.board, &self.witness, &self.counts)
+                self.going.look(bypass, board, &self.counts)
             });
             if let Err(error) = done {
                 self.cannot(error);
@@ -375,6 +410,14 @@ impl Course {
             .map(|door| (door.bound.clone(), self.pages.show(&door.bound, bypass, &self.counts)))
             .collect();
         Shown { whole: ZeroHopStatus { in_force: true, words, limits }, listeners }
+    }
+}
+
+/// The address whose connections come to a listener; a unix socket has none.
+fn bound(address: &Address) -> Option<SocketAddr> {
+    match address {
+        Address::Tcp { host, port } => Some(SocketAddr::new(host.parse().ok()?, *port)),
+        Address::Unix { .. } => None,
     }
 }
 

@@ -18,9 +18,19 @@ struct about {
 	__u64 keep_until;   /* until then connections are sent past although headroom is gone */
 	__u64 netns;        /* cookie of the network namespace in which the listeners are */
 	__u64 doubt;        /* how long a server that failed a connection is in doubt, ns */
-	__u32 owner;        /* process that writes */
+	__u64 owner;        /* random, of the process that writes: process ids are the same in every container */
+	__u32 process;      /* its id, for people */
 	__u32 layout;
 	char name[96];      /* for people */
+};
+
+#define LISTENER_WRITES 1 /* connections bypass only while headroom speaks: afterwards nobody knows the primary */
+#define LISTENER_CHECKS 2 /* it has a list of clients: sockets bound to an address are left to it */
+
+/* A listener, by the address that it serves. */
+struct listener {
+	__u32 number;
+	__u32 flags;
 };
 
 /* Upcoming picks of a listener. A slot is a target's number plus one; 0 is the ordinary listener. */
@@ -76,6 +86,12 @@ struct session {
 	__u32 ip[4];        /* what the client dialled */
 	__u32 port;
 	__u32 state;
+};
+
+/* A session whose data is held back while user space looks whether it may be closed. */
+struct held {
+	__u64 until;        /* CLOCK_MONOTONIC, ns; afterwards packets pass, should user space have died in between */
+	__u64 dropped;      /* packets with data that were dropped */
 };
 
 #define PIECE_BEGINS 0      /* seq: of the client's first byte; other: of the server's; length: the target */

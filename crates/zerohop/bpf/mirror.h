@@ -10,12 +10,10 @@
 #define CHUNKS 36
 #define LARGEST 16384
 #define MOST 0xfffff    /* more than the largest packet has */
-#define SYN 2
 
 static void *(*reserve)(void *ring, __u64 size, __u64 flags) = (void *)BPF_FUNC_ringbuf_reserve;
 static void (*submit)(void *piece, __u64 flags) = (void *)BPF_FUNC_ringbuf_submit;
 static __u64 (*query)(void *ring, __u64 flags) = (void *)BPF_FUNC_ringbuf_query;
-static long (*load)(const void *packet, __u32 at, void *to, __u32 length) = (void *)BPF_FUNC_skb_load_bytes;
 
 INLINE __u64 wake(void)
 {
@@ -65,40 +63,11 @@ INLINE int mirror(struct __sk_buff *packet, __u32 kind)
 	__u64 cookie = cookie_of(packet);
 	if (!lookup(&mirrored, &cookie))
 		return PASS;
-	__u8 ip[20], tcp[20];
-	if (load(packet, 0, ip, sizeof(ip)))
+	struct payload found;
+	if (!payload_of(packet, &found) || found.length == 0)
 		return PASS;
-	__u32 head = 0, whole = 0;
-	if (ip[0] >> 4 == 4 && ip[9] == TCP) {
-		head = (ip[0] & 15) * 4;
-		whole = ip[2] << 8 | ip[3];
-	} else if (ip[0] >> 4 == 6) {
-		__u8 protocol = ip[6], more[2];
-		head = 40;
-		whole = ip[4] << 8 | ip[5];
-		if (whole)
-			whole += head;
-		/* Hop-by-hop options, of packets of more than 64 KiB for instance. */
-		if (protocol == 0 && !load(packet, head, more, sizeof(more))) {
-			protocol = more[0];
-			head += (more[1] + 1) * 8;
-		}
-		if (protocol != TCP)
-			return PASS;
-	} else {
-		return PASS;
-	}
-	/* Such packets say 0; what is beyond the length is padding. */
-	if (whole == 0 || whole > packet->len)
-		whole = packet->len;
-	if (load(packet, head, tcp, sizeof(tcp)) || (tcp[13] & SYN))
-		return PASS;
-	__u32 at = head + (tcp[12] >> 4) * 4;
-	if (at >= whole)
-		return PASS;
-	__u32 left = whole - at;
-	struct piece piece = { .cookie = cookie, .time = now(), .kind = kind };
-	piece.seq = (__u32)tcp[4] << 24 | tcp[5] << 16 | tcp[6] << 8 | tcp[7];
+	__u32 at = found.at, left = found.length;
+	struct piece piece = { .cookie = cookie, .time = now(), .kind = kind, .seq = found.seq };
 	for (int chunk = 0; chunk < CHUNKS && left > LARGEST; chunk++) {
 		piece.length = LARGEST;
 		if (!copy_16384(packet, &piece, at, LARGEST))

@@ -2,8 +2,8 @@
  *
  * Nothing is decided here. User space writes pages of upcoming picks; connect() takes the next one. What is noticed
  * here at once is a server that fails: its picks then go to the ordinary listener, which can try others. When headroom
- * itself is gone (it stamps `about` several times a second), there is no ordinary listener, and the next pick is taken
- * instead, until `keep_until`.
+ * itself is gone (it stamps `about` several times a second), there is no ordinary listener, and reads take the next pick
+ * instead, until `keep_until`. Writes do not: who the primary is may have changed since.
  *
  * Only the kernel's public headers are used. Maps are declared without a definition: the loader makes them
  * (src/layout.rs) and puts their descriptors in. */
@@ -20,7 +20,7 @@
 #define MAPPED __builtin_bswap32(0xffff)
 
 struct map;
-extern struct map about, listeners, active, pages, targets, tallies, fates, sessions, bell, mirrored, pieces, missed;
+extern struct map about, listeners, active, pages, targets, tallies, fates, sessions, bell, mirrored, pieces, missed, held;
 
 static void *(*lookup)(void *map, const void *key) = (void *)BPF_FUNC_map_lookup_elem;
 static long (*update)(void *map, const void *key, const void *value, __u64 flags) = (void *)BPF_FUNC_map_update_elem;
@@ -33,7 +33,9 @@ static long (*ring)(void *bell, void *data, __u64 size, __u64 flags) = (void *)B
 
 #define ADD(counter, n) __sync_fetch_and_add(&(counter), (n))
 
+#include "packet.h"
 #include "mirror.h"
+#include "hold.h"
 
 /* The target of the next pick, its number in `choice`; 0 where the ordinary listener is to have the connection. `mirror`: of
  * how many sessions one is mirrored. */
@@ -84,11 +86,25 @@ INLINE struct target *next(struct about *us, __u32 listener, struct fate *fate, 
 	return doubted;
 }
 
-/* Whether a socket that is bound to `source` may go to `target`: from a loopback address only to another. */
-INLINE int fits(struct bpf_sock_addr *ctx, struct target *target, int v6)
+/* Whether the socket is bound to an address, which the listener may have to check. */
+INLINE int bound(struct bpf_sock_addr *ctx, int v6)
+{
+	struct bpf_sock *sk = ctx->sk;
+	if (!sk)
+		return 1;
+	if (!v6)
+		return sk->src_ip4 != 0;
+	return sk->src_ip6[0] || sk->src_ip6[1] || sk->src_ip6[2] || sk->src_ip6[3];
+}
+
+/* Whether the socket can reach `target`: not from a loopback address to another host, and not to an IPv4 server from a socket
+ * that may be for IPv6 alone (IPV6_V6ONLY, which programs cannot ask for). Who dials a mapped address has one for both. */
+INLINE int fits(struct bpf_sock_addr *ctx, struct key *dialled, struct target *target, int v6)
 {
 	struct bpf_sock *sk = ctx->sk;
 	if (!v6 && target->ip[2] != MAPPED)
+		return 0;
+	if (v6 && target->ip[2] == MAPPED && dialled->ip[2] != MAPPED)
 		return 0;
 	if (!sk || (target->flags & TARGET_LOOPBACK))
 		return 1;
@@ -106,15 +122,21 @@ INLINE struct target *past(struct bpf_sock_addr *ctx, struct key *dialled, int v
 {
 	if (ctx->protocol != TCP)
 		return 0;
-	__u32 *listener = lookup(&listeners, dialled);
+	struct listener *listener = lookup(&listeners, dialled);
 	if (!listener)
 		return 0;
-	__u32 zero = 0, number = *listener, choice = 0, mirror = 0;
+	__u32 zero = 0, number = listener->number, flags = listener->flags, choice = 0, mirror = 0;
 	struct about *us = lookup(&about, &zero);
 	struct fate *fate = lookup(&fates, &number);
 	__u64 time = now();
 	if (!us || !fate || us->keep_until < time || us->netns != netns_of(ctx))
 		return 0;
+	if ((flags & LISTENER_WRITES) && us->alive_until < time)
+		return 0;
+	if ((flags & LISTENER_CHECKS) && bound(ctx, v6)) {
+		ADD(fate->unfit, 1);
+		return 0;
+	}
 	struct target *target = next(us, number, fate, time, &choice, &mirror);
 	if (!target)
 		return 0;
@@ -123,7 +145,7 @@ INLINE struct target *past(struct bpf_sock_addr *ctx, struct key *dialled, int v
 	__u64 cookie = cookie_of(ctx);
 	if (mirror && (fate->past + 1) % mirror == 0 && !update(&mirrored, &cookie, &choice, BPF_ANY))
 		session.state = SESSION_MIRRORED;
-	if (!fits(ctx, target, v6) || update(&sessions, &cookie, &session, BPF_ANY)) {
+	if (!fits(ctx, dialled, target, v6) || update(&sessions, &cookie, &session, BPF_ANY)) {
 		delete(&mirrored, &cookie);
 		ADD(fate->unfit, 1);
 		return 0;

@@ -8,7 +8,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 
 /// Program, kind of program, place of attachment; by the kernel's numbers.
-const PROGRAMS: [(&str, u32, u32); 8] = [
+const PROGRAMS: [(&str, u32, u32); 9] = [
     ("connect4", SOCK_ADDR, 10),
     ("connect6", SOCK_ADDR, 11),
     ("getpeername4", SOCK_ADDR, 29),
@@ -17,6 +17,7 @@ const PROGRAMS: [(&str, u32, u32); 8] = [
     ("sockops", SOCK_OPS, 3),
     ("egress", CGROUP_PACKETS, 1),
     ("ingress", CGROUP_PACKETS, 0),
+    (HOLD, CGROUP_PACKETS, 1),
 ];
 const CGROUP_PACKETS: u32 = 8;
 const CGROUP_SOCK: u32 = 9;
@@ -44,9 +45,17 @@ pub(crate) fn put_in_force(
     Ok(())
 }
 
-/// Whether a program is one of those that mirror: they see every packet of the cgroup, and are there only when asked for.
+/// The program that holds back what a client sends.
+pub(crate) const HOLD: &str = "hold";
+
+/// Whether a program is one of those that mirror.
 pub(crate) fn mirrors(name: &str) -> bool {
     matches!(name, "egress" | "ingress")
+}
+
+/// Whether a program sees every packet of the cgroup: such ones are there only when asked for.
+pub(crate) fn sees_packets(name: &str) -> bool {
+    mirrors(name) || name == HOLD
 }
 
 /// Takes these programs out of the cgroup.
@@ -97,7 +106,7 @@ fn link(
 
 /// Removes what a failed start has pinned, unless it was working before.
 pub(crate) fn clean_up_after_failure(directory: &Path) {
-    let needed = |(name, ..): &&(&str, u32, u32)| !mirrors(name);
+    let needed = |(name, ..): &&(&str, u32, u32)| !sees_packets(name);
     if !PROGRAMS.iter().filter(needed).all(|(name, ..)| directory.join(link_name(name)).exists()) {
         crate::pins::clear(directory);
         mounts::remove_home();

@@ -10,7 +10,7 @@
 use crate::attach::{self, link_name};
 use crate::error::Error;
 use crate::layout::{
-    self, About, Fate, LAYOUT, LISTENERS, MAPS, Map, SESSION_LEFT, SLOTS, Session, TARGETS, Tally,
+    self, About, Fate, LAYOUT, LISTENERS, Listener, MAPS, Map, SESSION_LEFT, SLOTS, Session, TARGETS, Tally,
 };
 use crate::maps::{self, sessions};
 use crate::sys::{self, MapFd};
@@ -47,9 +47,21 @@ pub struct Bypass {
     /// bpffs was mounted for this.
     mounted: bool,
     targets: HashMap<(u32, SocketAddr), Targeted>,
-    listeners: HashMap<SocketAddr, u32>,
+    listeners: HashMap<SocketAddr, Listener>,
     /// Whether the programs that mirror are there; unknown at first.
     pub(crate) mirroring: Option<bool>,
+    /// The same of the program that holds back what clients send.
+    pub(crate) holding: Option<bool>,
+}
+
+/// What the kernel has to know of a listener besides its address.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Terms {
+    /// Its clients write: once this process has been silent for the time that [`Bypass::beat`] names, nobody knows the primary,
+    /// and connections are left alone.
+    pub writes: bool,
+    /// It has a list of clients: a socket that is bound to an address of its own is left to it.
+    pub checks: bool,
 }
 
 /// A pair of a listener and a server, known to the kernel by a number.
@@ -101,7 +113,8 @@ impl Bypass {
         let (directory, mounted) = mounts::make_directory(&spec.name)?;
         let opened = (|| {
             let (maps, inherited) = maps::open(&directory)?;
-            let (_, needed): (Vec<_>, Vec<_>) = programs.into_iter().partition(|p| attach::mirrors(&p.name));
+            let (_, needed): (Vec<_>, Vec<_>) =
+                programs.into_iter().partition(|p| attach::sees_packets(&p.name));
             attach::put_in_force(&needed, &maps, &directory, &cgroup)?;
             Ok((maps, inherited))
         })();
@@ -117,7 +130,8 @@ impl Bypass {
             keep_until: 0,
             netns,
             doubt: DOUBT.as_nanos() as u64,
-            owner: std::process::id(),
+            owner: random(),
+            process: std::process::id(),
             layout: LAYOUT,
             name: spec.title.chars().take(90).collect(),
         };
@@ -132,6 +146,7 @@ impl Bypass {
             targets,
             listeners,
             mirroring: None,
+            holding: None,
         };
         bypass.remember().map_err(|e| Error::kernel("read its own maps", e))?;
         Ok(bypass)
@@ -157,7 +172,8 @@ impl Bypass {
         self.mounted
     }
 
-    /// Says that the ordinary listener is there for `alive`, and that connections may be sent past for `keep` even without it.
+    /// Says that the ordinary listener is there for `alive`, and that connections of readers may bypass it for `keep` even when it
+    /// is gone.
     ///
     /// # Errors
     /// When another process has taken over or the pins were removed: this one has nothing to say any more.
@@ -173,7 +189,7 @@ impl Bypass {
             && let Some(there) = there
             && there.owner != self.about.owner
         {
-            return Err(Error::TakenOver { owner: there.owner });
+            return Err(Error::TakenOver { owner: there.process });
         }
         let now = monotonic_ns();
         self.about.alive_until = now + alive.as_nanos() as u64;
@@ -185,24 +201,51 @@ impl Bypass {
     ///
     /// # Errors
     /// When there are too many.
-    pub fn listener(&mut self, address: SocketAddr) -> Result<u32, Error> {
-        if let Some(number) = self.listeners.get(&address) {
-            return Ok(*number);
+    pub fn listener(&mut self, address: SocketAddr, terms: Terms) -> Result<u32, Error> {
+        let known = self.listeners.get(&address).copied();
+        let number = match known {
+            Some(listener) => listener.number,
+            None => {
+                let taken = |n: &u32| self.listeners.values().any(|listener| listener.number == *n);
+                let number = (0..LISTENERS as u32).find(|n| !taken(n));
+                number.ok_or(Error::TooMany { what: "listeners with zero-hop", most: LISTENERS })?
+            }
+        };
+        let listener = Listener { number, writes: terms.writes, checks: terms.checks };
+        if known == Some(listener) {
+            return Ok(number);
         }
-        let taken = |n: &u32| self.listeners.values().any(|number| number == n);
-        let number = (0..LISTENERS as u32).find(|n| !taken(n));
-        let number = number.ok_or(Error::TooMany { what: "listeners with zero-hop", most: LISTENERS })?;
-        // No picks of whoever had the number before.
-        self.set_page(number, &Wanted::default())?;
-        let entry = self.map(Map::Listeners).update(&layout::key(address), &number.to_ne_bytes(), false);
-        entry.map_err(|e| Error::kernel("enter a listener", e))?;
-        self.listeners.insert(address, number);
+        if known.is_none() {
+            // No picks of whoever had the number before.
+            self.set_page(number, &Wanted::default())?;
+        }
+        // Of one that somebody has removed meanwhile, nothing is entered again.
+        let entry =
+            self.map(Map::Listeners).update(&layout::key(address), &listener.bytes(), known.is_some());
+        match entry {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                return Err(Error::kernel("enter a listener", error));
+            }
+            _ => {}
+        }
+        self.listeners.insert(address, listener);
         Ok(number)
+    }
+
+    /// Whether a listener that was entered has been removed from outside ([`crate::pins::remove_listeners`], or by a router that
+    /// listens on its address now).
+    ///
+    /// # Errors
+    /// What the kernel said.
+    pub fn was_removed(&self, address: SocketAddr) -> Result<bool, Error> {
+        let there = self.map(Map::Listeners).lookup(&layout::key(address));
+        let there = there.map_err(|e| Error::kernel("read its own maps", e))?.is_some();
+        Ok(!there && self.listeners.contains_key(&address))
     }
 
     /// The number of the listener at this address, if it has one.
     pub fn number_of(&self, address: SocketAddr) -> Option<u32> {
-        self.listeners.get(&address).copied()
+        self.listeners.get(&address).map(|listener| listener.number)
     }
 
     /// Connections to this address are nobody's business any more. Sessions that were sent past stay.
@@ -359,6 +402,14 @@ impl Bypass {
         let _ = self.map(Map::Sessions).update(&session.cookie.to_ne_bytes(), &session.bytes(), true);
     }
 
+    /// Sessions on a target, connections under way among them.
+    ///
+    /// # Errors
+    /// What the kernel said.
+    pub fn sessions_on(&self, target: u32) -> Result<usize, Error> {
+        Ok(self.sessions()?.iter().filter(|session| session.target == target).count())
+    }
+
     /// Forgets a session whose socket is no more although the kernel never told.
     pub fn forget_session(&self, session: &Session) {
         let _ = self.map(Map::Sessions).delete(&session.cookie.to_ne_bytes());
@@ -372,11 +423,15 @@ impl Bypass {
     fn remember(&mut self) -> io::Result<()> {
         for key in self.map(Map::Listeners).keys(LISTENERS * 4)? {
             if let Some(value) = self.map(Map::Listeners).lookup(&key)? {
-                self.listeners.insert(layout::address_at(&key, 0), layout::u32_at(&value, 0));
+                self.listeners.insert(layout::address_at(&key, 0), Listener::read(&value));
             }
         }
         if !self.inherited {
             return Ok(());
+        }
+        // The process before may have died while it held a session back.
+        for key in self.map(Map::Held).keys(MAPS[Map::Held as usize].entries as usize)? {
+            let _ = self.map(Map::Held).delete(&key);
         }
         for number in 0..TARGETS as u32 {
             let entry = self.map(Map::Targets).lookup(&number.to_ne_bytes())?;
@@ -387,6 +442,13 @@ impl Bypass {
         }
         Ok(())
     }
+}
+
+/// A number that no other process has, also where each container's first process has the id 1.
+fn random() -> u64 {
+    use std::hash::{BuildHasher, RandomState};
+    // Its keys come from the system's randomness, and are others in each process and at each call.
+    RandomState::new().hash_one(std::process::id())
 }
 
 /// Nanoseconds of the clock that the programs use.

@@ -59,6 +59,17 @@ pub enum Error {
         "it was switched off from outside (headroom zero-hop off); restart headroom route to have it back"
     )]
     Removed,
+    /// Our directory on bpffs is in somebody else's hands.
+    #[error(
+        "{path} {why}, so what is pinned there could be swapped; make it root's with mode 0700, or mount bpffs with \
+         mode=0700"
+    )]
+    Untrusted {
+        /// The directory.
+        path: PathBuf,
+        /// What is wrong with it.
+        why: &'static str,
+    },
     /// More than fits.
     #[error("{what}: at most {most}")]
     TooMany {

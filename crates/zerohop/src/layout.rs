@@ -6,7 +6,7 @@ use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
 
 /// Number of this layout.
-pub(crate) const LAYOUT: u32 = 3;
+pub(crate) const LAYOUT: u32 = 4;
 /// Picks in a page, at most.
 pub const SLOTS: usize = 256;
 /// Listeners of a process, at most.
@@ -15,6 +15,8 @@ pub const LISTENERS: usize = 64;
 pub const TARGETS: usize = 1024;
 /// Sessions, at most; more go through the ordinary listener.
 const SESSIONS: usize = 65_536;
+/// Sessions that are held back, at most; one at a time is.
+const HELD: usize = 64;
 
 const HASH: u32 = 1;
 const ARRAY: u32 = 2;
@@ -45,9 +47,9 @@ pub(crate) struct MapSpec {
 }
 
 /// Every map, in the order of [`Map`].
-pub(crate) const MAPS: [MapSpec; 12] = [
+pub(crate) const MAPS: [MapSpec; 13] = [
     array("about", ABOUT_SIZE, 1),
-    hash("listeners", KEY_SIZE, 4, LISTENERS * 4),
+    hash("listeners", KEY_SIZE, LISTENER_SIZE, LISTENERS * 4),
     array("active", 4, LISTENERS),
     array("pages", PAGE_SIZE, LISTENERS * 2),
     array("targets", TARGET_SIZE, TARGETS),
@@ -58,6 +60,7 @@ pub(crate) const MAPS: [MapSpec; 12] = [
     hash("mirrored", 8, 4, SESSIONS),
     ring("pieces", PIECES_SIZE),
     array("missed", 8, 1),
+    hash("held", 8, 16, HELD),
 ];
 
 /// Index into [`MAPS`].
@@ -79,10 +82,13 @@ pub(crate) enum Map {
     Pieces,
     /// How many pieces there was no room for.
     Missed,
+    /// Sessions whose data is held back.
+    Held,
 }
 
-const KEY_SIZE: usize = 20;
-const ABOUT_SIZE: usize = 40 + NAME;
+pub(crate) const KEY_SIZE: usize = 20;
+const ABOUT_SIZE: usize = 48 + NAME;
+const LISTENER_SIZE: usize = 8;
 const PAGE_SIZE: usize = 16 + 4 * SLOTS;
 const TARGET_SIZE: usize = 40;
 const TALLY_SIZE: usize = 64;
@@ -109,9 +115,34 @@ pub(crate) struct About {
     pub(crate) keep_until: u64,
     pub(crate) netns: u64,
     pub(crate) doubt: u64,
-    pub(crate) owner: u32,
+    /// Random, of the process that writes.
+    pub(crate) owner: u64,
+    /// Its id, for people.
+    pub(crate) process: u32,
     pub(crate) layout: u32,
     pub(crate) name: String,
+}
+
+/// A listener that the kernel knows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Listener {
+    pub(crate) number: u32,
+    /// Its connections bypass only while this process speaks.
+    pub(crate) writes: bool,
+    /// It checks its clients: sockets bound to an address of their own are left to it.
+    pub(crate) checks: bool,
+}
+
+impl Listener {
+    pub(crate) fn bytes(self) -> Vec<u8> {
+        let flags = u32::from(self.writes) | u32::from(self.checks) << 1;
+        [self.number.to_ne_bytes(), flags.to_ne_bytes()].concat()
+    }
+
+    pub(crate) fn read(bytes: &[u8]) -> Self {
+        let flags = u32_at(bytes, 4);
+        Self { number: u32_at(bytes, 0), writes: flags & 1 != 0, checks: flags & 2 != 0 }
+    }
 }
 
 /// What the kernel counted of one target since it was made.
@@ -231,10 +262,10 @@ impl Session {
 impl About {
     pub(crate) fn bytes(&self) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(ABOUT_SIZE);
-        for value in [self.alive_until, self.keep_until, self.netns, self.doubt] {
+        for value in [self.alive_until, self.keep_until, self.netns, self.doubt, self.owner] {
             bytes.extend(value.to_ne_bytes());
         }
-        bytes.extend(self.owner.to_ne_bytes());
+        bytes.extend(self.process.to_ne_bytes());
         bytes.extend(self.layout.to_ne_bytes());
         let mut name = self.name.as_bytes().to_vec();
         name.resize(NAME, 0);
@@ -243,15 +274,16 @@ impl About {
     }
 
     pub(crate) fn read(bytes: &[u8]) -> Self {
-        let name = &bytes[40..];
+        let name = &bytes[48..];
         let end = name.iter().position(|b| *b == 0).unwrap_or(name.len());
         Self {
             alive_until: u64_at(bytes, 0),
             keep_until: u64_at(bytes, 8),
             netns: u64_at(bytes, 16),
             doubt: u64_at(bytes, 24),
-            owner: u32_at(bytes, 32),
-            layout: u32_at(bytes, 36),
+            owner: u64_at(bytes, 32),
+            process: u32_at(bytes, 40),
+            layout: u32_at(bytes, 44),
             name: String::from_utf8_lossy(&name[..end]).into_owned(),
         }
     }
@@ -340,6 +372,7 @@ mod tests {
             netns: 3,
             doubt: 4,
             owner: 5,
+            process: 7,
             layout: 6,
             name: "x".into(),
         };
@@ -348,15 +381,20 @@ mod tests {
         assert_eq!(page(&[None, Some(3)], 0, 16).len(), size(Map::Pages));
         assert_eq!(target(1, address, false, 0).len(), size(Map::Targets));
         assert_eq!(key(address).len(), MAPS[Map::Listeners as usize].key as usize);
+        assert_eq!(Listener { number: 1, writes: true, checks: true }.bytes().len(), size(Map::Listeners));
         assert_eq!(Session::read(1, &[0; 40]).bytes().len(), size(Map::Sessions));
         assert_eq!(About::read(&about.bytes()), about);
     }
 
     #[test]
     fn maps_stand_in_the_order_of_their_names() {
-        for (map, name) in
-            [(Map::About, "about"), (Map::Pages, "pages"), (Map::Bell, "bell"), (Map::Missed, "missed")]
-        {
+        for (map, name) in [
+            (Map::About, "about"),
+            (Map::Pages, "pages"),
+            (Map::Bell, "bell"),
+            (Map::Missed, "missed"),
+            (Map::Held, "held"),
+        ] {
             assert_eq!(MAPS[map as usize].name, name);
         }
     }

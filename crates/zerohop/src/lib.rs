@@ -17,10 +17,12 @@
 //! | how user space hears at once of a server in doubt | `bell` |
 //! | how sessions that go past are seen all the same | `bpf/mirror.h`, `mirror` |
 //! | how a connection is looked at and ended from outside | `socket` |
+//! | how a session is closed without losing a statement | `close`, `bpf/hold.h` |
 
 mod attach;
 mod bell;
 mod bypass;
+mod close;
 mod error;
 mod layout;
 mod maps;
@@ -32,7 +34,8 @@ pub mod socket;
 mod sys;
 
 pub use bell::Bell;
-pub use bypass::{Bypass, Spec, Targeted, Wanted, monotonic_ns, possible};
+pub use bypass::{Bypass, Spec, Targeted, Terms, Wanted, monotonic_ns, possible};
+pub use close::Outcome;
 pub use error::Error;
 pub use layout::{Fate, LISTENERS, SLOTS, Session, TARGETS, Tally};
 pub use mirror::{Mirror, Piece, What};

@@ -3,7 +3,7 @@
 use crate::error::Error;
 use std::ffi::CString;
 use std::fs::File;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 /// Where bpffs belongs by custom.
@@ -13,9 +13,41 @@ const OURS: &str = "mounted_by_headroom";
 /// The directory of ours in it.
 const HOME: &str = "headroom";
 
-/// Our directory on bpffs, where there is a bpffs.
+/// Our directory on bpffs, where there is a bpffs and nobody else can rename or remove what is in it.
 pub(crate) fn home() -> Option<PathBuf> {
+    place().filter(|home| trusted(home).is_ok())
+}
+
+fn place() -> Option<PathBuf> {
     mounted("bpf").map(|bpffs| bpffs.join(HOME))
+}
+
+/// Whether a directory, if it is there, and the one above it are ours alone.
+fn trusted(home: &Path) -> Result<(), Error> {
+    let looked = |path: &Path| match path.symlink_metadata() {
+        Ok(found) => {
+            let why = untrusted(found.is_dir(), found.uid(), found.mode(), path == home);
+            why.map_or(Ok(()), |why| Err(Error::Untrusted { path: path.to_owned(), why }))
+        }
+        // Absent, or not ours to see: making it will tell.
+        Err(_) => Ok(()),
+    };
+    home.parent().map_or(Ok(()), looked)?;
+    looked(home)
+}
+
+/// Why a directory cannot be trusted. In the one above ours, others may make directories of their own where the sticky bit keeps
+/// them from renaming ours.
+fn untrusted(is_directory: bool, uid: u32, mode: u32, ours: bool) -> Option<&'static str> {
+    let owner = rustix::process::geteuid().as_raw();
+    if !is_directory {
+        return Some("is no directory");
+    }
+    if uid != 0 && uid != owner {
+        return Some("belongs to another user");
+    }
+    let sticky = mode & 0o1000 != 0;
+    (mode & 0o022 != 0 && (ours || !sticky)).then_some("can be written by other users")
 }
 
 /// The directory of one configuration on bpffs, made, and bpffs mounted if need be (which is said in the answer).
@@ -30,8 +62,13 @@ pub(crate) fn make_directory(name: &str) -> Result<(PathBuf, bool), Error> {
 
 fn make_home() -> Result<(PathBuf, bool), Error> {
     let denied = |source| Error::kernel("make a directory on bpffs", source);
-    if let Some(home) = home() {
-        std::fs::create_dir_all(&home).map_err(denied)?;
+    let make = |home: &Path| {
+        let made = std::fs::DirBuilder::new().mode(0o700).recursive(true).create(home);
+        made.map_err(denied)?;
+        trusted(home)
+    };
+    if let Some(home) = place() {
+        make(&home)?;
         return Ok((home, false));
     }
     mount_bpffs().map_err(|source| match source.raw_os_error() {
@@ -39,6 +76,7 @@ fn make_home() -> Result<(PathBuf, bool), Error> {
         _ => Error::NoBpffs { source },
     })?;
     let home = Path::new(BPFFS).join(HOME);
+    make(&home)?;
     std::fs::create_dir_all(home.join(OURS)).map_err(denied)?;
     Ok((home, true))
 }
@@ -121,6 +159,24 @@ mod tests {
         assert_eq!(mount_point(mounts, "cgroup2"), Some(PathBuf::from("/sys/fs/cgroup/unified")));
         assert_eq!(mount_point(mounts, "bpf"), Some(PathBuf::from("/sys/fs/bpf")));
         assert_eq!(mount_point(mounts, "nfs"), None);
+    }
+
+    #[test]
+    fn a_directory_that_others_can_swap_is_not_trusted() {
+        let own = rustix::process::geteuid().as_raw();
+        let nobody = own.wrapping_add(65_534);
+        assert_eq!(untrusted(true, own, 0o40700, true), None);
+        assert_eq!(untrusted(true, 0, 0o40755, true), None);
+        assert_eq!(untrusted(true, 0, 0o41777, false), None, "bpffs as mount -t bpf makes it");
+        assert_eq!(untrusted(true, 0, 0o40777, false), Some("can be written by other users"));
+        assert_eq!(untrusted(true, own, 0o41777, true), Some("can be written by other users"));
+        assert_eq!(untrusted(true, nobody, 0o40700, true), Some("belongs to another user"));
+        assert_eq!(untrusted(false, own, 0o120777, true), Some("is no directory"));
+        let base = tempfile::tempdir().unwrap();
+        let home = base.path().join(HOME);
+        assert!(trusted(&home).is_ok(), "it can be made");
+        std::os::unix::fs::symlink("/etc", &home).unwrap();
+        assert!(trusted(&home).unwrap_err().to_string().contains("is no directory"));
     }
 
     #[test]

@@ -40,7 +40,7 @@ pub struct Socket {
     pub local: SocketAddr,
     /// The other end.
     pub peer: SocketAddr,
-    /// Bytes that the other end has acknowledged.
+    /// Bytes that the other end has acknowledged; of a connection made from here, one more for its beginning.
     pub sent: u64,
     /// Bytes received.
     pub received: u64,
@@ -50,7 +50,7 @@ pub struct Socket {
     pub sent_ago: Duration,
     /// Since we last received data.
     pub received_ago: Duration,
-    /// Bytes are under way: unread here or not yet acknowledged there.
+    /// Bytes are under way: unread here, not yet acknowledged there, or not even sent.
     pub busy: bool,
     family: u8,
     identity: [u8; IDENTITY],
@@ -81,15 +81,20 @@ pub fn established() -> io::Result<Vec<Socket>> {
 }
 
 impl Socket {
+    /// Bytes of the application that the other end has acknowledged, of a connection made from here.
+    pub fn data_sent(&self) -> u64 {
+        self.sent.saturating_sub(1)
+    }
+
     /// Ends it as [`Socket::end`] does, but only if nothing has gone either way since this was read, and nothing is under way. Returns
     /// whether it did; not where it had ended already, either.
     ///
-    /// What is sent between the last look and the end is lost. That is some 10 us, because a look that took long is none:
-    /// who was interrupted looks again.
+    /// What is sent between the last look and the end is lost, unless it is held back ([`crate::Bypass::close`]). That is some
+    /// 10 us, because a look that took long is none: who was interrupted looks again.
     ///
     /// # Errors
     /// `Unsupported` when the kernel was built without it; whatever else the system said.
-    pub fn end_if_unused_since(&self) -> io::Result<bool> {
+    pub(crate) fn end_if_unused_since(&self) -> io::Result<bool> {
         let (to_look, to_end) = (open()?, open()?);
         for look in 0..LOOKS {
             let begun = Instant::now();
@@ -198,8 +203,10 @@ fn socket(answer: &[u8]) -> Option<Socket> {
     let mut identity = [0; IDENTITY];
     identity.copy_from_slice(&head[4..4 + IDENTITY]);
     let info = attribute(&answer[ANSWER..], INFO)?;
-    // Kernels before 4.1 have no byte counts; none of those runs the programs.
-    let counts = info.get(..136)?;
+    // Kernels before 4.6 have no such counts; none of those runs the programs.
+    let counts = info.get(..148)?;
+    // The kernel reads these two, like the counts below, under the socket's lock.
+    let under_way = u32_at(counts, 24) > 0 || u32_at(counts, 144) > 0;
     let (since_sent, since_received) = (u32_at(counts, 44), u32_at(counts, 52));
     let ms = |ms: u32| Duration::from_millis(u64::from(ms));
     Some(Socket {
@@ -211,7 +218,7 @@ fn socket(answer: &[u8]) -> Option<Socket> {
         quiet: ms(since_sent.min(since_received)),
         sent_ago: ms(since_sent),
         received_ago: ms(since_received),
-        busy: u32_at(head, 56) > 0 || u32_at(head, 60) > 0,
+        busy: under_way || u32_at(head, 56) > 0 || u32_at(head, 60) > 0,
         family,
         identity,
     })

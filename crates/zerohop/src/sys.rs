@@ -1,8 +1,8 @@
 //! What no safe crate offers: `bpf(2)`, one socket option, a descriptor that is known by its number alone; in `ring` the memory
 //! of a ring. Only these two files have `unsafe`.
 //!
-//! `bpf(2)` takes a union whose members are numbers and pointers at fixed offsets. It is built as bytes by [`Attr`]; the
-//! slices that its pointers name live in the caller for the length of the call.
+//! `bpf(2)` takes a union whose members are numbers and pointers at fixed offsets. It is built as bytes by [`Attr`], which
+//! borrows the slices that its pointers name.
 
 #![allow(unsafe_code, reason = "bpf(2) has no safe wrapper; every call is made here")]
 
@@ -12,6 +12,7 @@ use crate::layout::MapSpec;
 pub(crate) use ring::Ring;
 use std::ffi::CString;
 use std::io;
+use std::marker::PhantomData;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -41,47 +42,50 @@ enum Command {
     LinkDetach = 34,
 }
 
-/// The union, zeroed but for what was put.
-struct Attr([u8; ATTR]);
+/// The union, zeroed but for what was put. It borrows every slice that a pointer in it names.
+struct Attr<'a> {
+    bytes: [u8; ATTR],
+    slices: PhantomData<&'a mut [u8]>,
+}
 
-impl Attr {
+impl<'a> Attr<'a> {
     fn new() -> Self {
-        Self([0; ATTR])
+        Self { bytes: [0; ATTR], slices: PhantomData }
     }
 
     fn u32(mut self, at: usize, value: u32) -> Self {
-        self.0[at..at + 4].copy_from_slice(&value.to_ne_bytes());
+        self.bytes[at..at + 4].copy_from_slice(&value.to_ne_bytes());
         self
     }
 
     fn u64(mut self, at: usize, value: u64) -> Self {
-        self.0[at..at + 8].copy_from_slice(&value.to_ne_bytes());
+        self.bytes[at..at + 8].copy_from_slice(&value.to_ne_bytes());
         self
     }
 
     fn bytes(mut self, at: usize, bytes: &[u8]) -> Self {
-        self.0[at..at + bytes.len()].copy_from_slice(bytes);
+        self.bytes[at..at + bytes.len()].copy_from_slice(bytes);
         self
     }
 
-    fn fd(self, at: usize, fd: BorrowedFd<'_>) -> Self {
+    fn fd(self, at: usize, fd: BorrowedFd<'a>) -> Self {
         self.u32(at, fd.as_raw_fd() as u32)
     }
 
-    fn read(self, at: usize, slice: &[u8]) -> Self {
+    fn read(self, at: usize, slice: &'a [u8]) -> Self {
         self.u64(at, slice.as_ptr() as u64)
     }
 
-    fn write(self, at: usize, slice: &mut [u8]) -> Self {
+    fn write(self, at: usize, slice: &'a mut [u8]) -> Self {
         self.u64(at, slice.as_mut_ptr() as u64)
     }
 
     fn call(mut self, command: Command) -> io::Result<libc::c_long> {
         // SAFETY: the union is as long as is said; every pointer in it was made by `read` or `write` above from a slice
-        // that the functions below hold, and whose length is what the kernel expects there (sizes of a map's key and
-        // value are asserted, lengths are passed along for the others).
+        // that is borrowed for `'a`, so beyond this call, and whose length is what the kernel expects there (sizes of a
+        // map's key and value are asserted, lengths are passed along for the others).
         let result =
-            unsafe { libc::syscall(libc::SYS_bpf, command as libc::c_long, self.0.as_mut_ptr(), ATTR) };
+            unsafe { libc::syscall(libc::SYS_bpf, command as libc::c_long, self.bytes.as_mut_ptr(), ATTR) };
         if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }
     }
 
@@ -129,6 +133,15 @@ impl MapFd {
 
     fn new(fd: OwnedFd, spec: &MapSpec) -> Self {
         Self { fd, key: spec.key as usize, value: spec.value as usize, entries: spec.entries as usize }
+    }
+
+    /// Finds a pinned one of any shape.
+    pub(crate) fn get_any(path: &Path) -> io::Result<Self> {
+        let fd = get(path)?;
+        let mut info = [0; 80];
+        read_info(&fd, &mut info)?;
+        let at = |n: usize| crate::layout::u32_at(&info, n) as usize;
+        Ok(Self { fd, key: at(8), value: at(12), entries: at(16) })
     }
 
     /// The same map once more.
@@ -191,7 +204,7 @@ impl MapFd {
         Ok(keys)
     }
 
-    fn attr(&self, key: &[u8]) -> Attr {
+    fn attr<'a>(&'a self, key: &'a [u8]) -> Attr<'a> {
         Attr::new().fd(0, self.borrow()).read(8, key)
     }
 
@@ -202,24 +215,27 @@ impl MapFd {
 
 /// Loads a program; the error's text ends with what the verifier said last.
 pub(crate) fn load(name: &str, kind: u32, attach: u32, code: &[u8]) -> io::Result<OwnedFd> {
-    let attr = |log: &mut [u8]| {
-        let attr = Attr::new()
+    let named = short(name);
+    fn with_log<'a>(attr: Attr<'a>, log: &'a mut [u8]) -> Attr<'a> {
+        attr.u32(24, 1).u32(28, log.len() as u32).write(32, log)
+    }
+    let attr = || {
+        Attr::new()
             .u32(0, kind)
             .u32(4, (code.len() / crate::object::INSTRUCTION) as u32)
             .read(8, code)
             .read(16, LICENCE)
-            .bytes(48, &short(name))
-            .u32(68, attach);
-        if log.is_empty() { attr } else { attr.u32(24, 1).u32(28, log.len() as u32).write(32, log) }
+            .bytes(48, &named)
+            .u32(68, attach)
     };
-    let first = match attr(&mut []).descriptor(Command::ProgramLoad) {
+    let first = match attr().descriptor(Command::ProgramLoad) {
         Ok(fd) => return Ok(fd),
         Err(error) if matches!(error.raw_os_error(), Some(libc::EPERM)) => return Err(error),
         Err(error) => error,
     };
     // Once more, to hear why.
     let mut log = vec![0; LOG];
-    match attr(&mut log).descriptor(Command::ProgramLoad) {
+    match with_log(attr(), &mut log).descriptor(Command::ProgramLoad) {
         Ok(fd) => Ok(fd),
         Err(_) => {
             let end = log.iter().position(|b| *b == 0).unwrap_or(log.len());

@@ -5,7 +5,7 @@
 //! for the server to close, a short `wait_timeout`), it means nothing, and is not minded there for a while.
 
 use super::Role;
-use super::fit::fit;
+use super::fit::{Mirrors, fit};
 use super::resolve::Resolver;
 use super::well::Doubted;
 use crate::board::{Board, Sight};
@@ -29,6 +29,8 @@ const LENIENT: Duration = Duration::from_secs(60);
 const LOOKED: Duration = Duration::from_secs(2);
 /// A server that failed a connection is not asked for a login so soon.
 const FAILED: Duration = Duration::from_secs(1);
+/// A pair that was of no use for so long stands in no page any more, and no `connect()` has just taken it from one.
+const UNUSED: Duration = Duration::from_secs(2);
 /// How often bytes of live sessions are looked up.
 const BYTES_EVERY: Duration = Duration::from_secs(5);
 /// How often sessions without a greeting are looked for.
@@ -58,6 +60,8 @@ struct Seen {
     failed_at: Option<Instant>,
     usual: u32,
     lenient_until: Option<Instant>,
+    /// Since when it has been of no use.
+    unused_since: Option<Instant>,
 }
 
 impl Counts {
@@ -77,7 +81,7 @@ impl Counts {
         board: &Board,
         doors: &[Arc<Door>],
         resolver: &mut Resolver,
-        mirrors: bool,
+        mirrors: Mirrors,
     ) -> Result<(), Error> {
         let (sight, now) = (board.sight(), Instant::now());
         let names = names(&sight, resolver);
@@ -90,7 +94,7 @@ impl Counts {
             seen.server = names.get(&at).cloned().or(seen.server.take());
             seen.news(tally, board, now);
             let of_use = names.contains_key(&at) && roles.contains_key(&listener);
-            if !of_use && tally.open() == 0 {
+            if seen.may_forget(of_use, now) && bypass.sessions_on(number)? == 0 {
                 bypass.forget_target(listener, at);
                 self.seen.remove(&(listener, at));
             }
@@ -214,6 +218,7 @@ impl Seen {
             failed_at: None,
             usual: 0,
             lenient_until: None,
+            unused_since: None,
         }
     }
 
@@ -247,6 +252,16 @@ impl Seen {
             board.doubt(&server, "it ended sessions");
         }
         self.usual_closes(lost, sight.view.snapshot.servers[at].state == fleet::State::Answering, now);
+    }
+
+    /// Whether its number may be given to another pair, if no session has it, connections under way among them.
+    fn may_forget(&mut self, of_use: bool, now: Instant) -> bool {
+        if of_use || self.tally.open() > 0 {
+            self.unused_since = None;
+            return false;
+        }
+        let since = *self.unused_since.get_or_insert(now);
+        now.duration_since(since) >= UNUSED
     }
 
     fn usual_closes(&mut self, lost: u64, well: bool, now: Instant) {
@@ -283,7 +298,7 @@ fn names(sight: &Sight, resolver: &mut Resolver) -> HashMap<SocketAddr, ServerNa
 }
 
 /// What the clients of each listener, by its number, want.
-fn roles(bypass: &Bypass, doors: &[Arc<Door>], to_servers: TlsMode, mirrors: bool) -> HashMap<u32, Role> {
+fn roles(bypass: &Bypass, doors: &[Arc<Door>], to_servers: TlsMode, mirrors: Mirrors) -> HashMap<u32, Role> {
     let mut roles = HashMap::new();
     for door in doors {
         let fitted = fit(&door.listener(), &door.bound, to_servers, mirrors);
@@ -297,6 +312,21 @@ fn roles(bypass: &Bypass, doors: &[Arc<Door>], to_servers: TlsMode, mirrors: boo
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_number_is_free_only_some_time_after_its_last_use_and_without_an_open_session() {
+        let (mut seen, start) = (Seen::new(0, Tally::default()), Instant::now());
+        let after = |ms: u64| start + Duration::from_millis(ms);
+        assert!(!seen.may_forget(false, start), "a page may still name it");
+        assert!(!seen.may_forget(false, after(1900)));
+        assert!(!seen.may_forget(true, after(1950)));
+        assert!(!seen.may_forget(false, after(2000)), "it was used in between");
+        seen.tally.opened = 1;
+        assert!(!seen.may_forget(false, after(9000)));
+        seen.tally.ended = 1;
+        assert!(!seen.may_forget(false, after(9000)));
+        assert!(seen.may_forget(false, after(11_000)));
+    }
 
     #[test]
     fn closes_of_a_server_that_is_well_mean_nothing_after_the_third_time() {

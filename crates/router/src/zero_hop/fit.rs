@@ -11,25 +11,40 @@ pub(super) struct Fit {
     pub(super) dialled: Vec<SocketAddr>,
     /// One new session in so many goes through the listener all the same; 0 is none.
     pub(super) one_in: u32,
-    /// One in so many is mirrored for insight; 0 is none.
+    /// One in so many is mirrored; 0 is none.
     pub(super) mirror: u32,
+    /// One in so many is measured where it is mirrored; 0 is none.
+    pub(super) measure: u32,
+    /// Not every client may come: sockets bound to an address of their own are looked at by the listener.
+    pub(super) checks: bool,
     /// In words, for the status.
     pub(super) words: String,
 }
 
+/// Which bypassed sessions the kernel mirrors.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Mirrors {
+    /// It cannot, or nobody wants any.
+    None,
+    /// Those that insight measures.
+    Measured,
+    /// All, so that it is known of each when it may be closed.
+    All,
+}
+
 /// Whether connections to `listener`, bound at `bound`, may go past; `to_servers` is what the router does with TLS to them, and
-/// `mirrors` whether the kernel tells what passes on sessions past it.
+/// `mirrors` what the kernel tells of sessions past it.
 pub(super) fn fit(
     listener: &Listener,
     bound: &Address,
     to_servers: TlsMode,
-    mirrors: bool,
+    mirrors: Mirrors,
 ) -> Result<Fit, String> {
     let Address::Tcp { host, port } = bound else {
         return Err("a unix socket leads nowhere but here".to_owned());
     };
     let measured = measured(listener);
-    if measured == 1 && !mirrors {
+    if measured == 1 && mirrors == Mirrors::None {
         return Err(
             "every session is measured, and the kernel does not mirror any: all pass through".to_owned()
         );
@@ -42,9 +57,6 @@ pub(super) fn fit(
     }
     if !listener.access.proxies.is_empty() {
         return Err("proxy_protocol_from is this process's doing, so all pass through".to_owned());
-    }
-    if !listener.access.admits(Ipv4Addr::LOCALHOST.into()) {
-        return Err("allow leaves out 127.0.0.1, so all pass through and are looked at".to_owned());
     }
     if to_servers != TlsMode::Disabled {
         return Err("[router.tls] is this process's doing, so all pass through".to_owned());
@@ -61,14 +73,27 @@ pub(super) fn fit(
         }
         ip => (vec![SocketAddr::new(ip, *port)], ""),
     };
-    let (one_in, mirror) = if mirrors { (0, measured) } else { (measured, 0) };
-    let words = match (one_in, mirror) {
+    // A socket that is bound to no address comes from the one that it dials, or from 127.0.0.1.
+    let sources = dialled.iter().flat_map(|at| match at.ip() {
+        IpAddr::V4(ip) if ip.is_loopback() => vec![at.ip(), Ipv4Addr::LOCALHOST.into()],
+        ip => vec![ip],
+    });
+    if let Some(out) = sources.into_iter().find(|ip| !listener.access.admits(*ip)) {
+        return Err(format!("allow leaves out {out}, so all pass through and are looked at"));
+    }
+    let (one_in, mirror, measure) = match mirrors {
+        Mirrors::None => (measured, 0, 0),
+        Mirrors::Measured => (0, measured, measured),
+        Mirrors::All => (0, 1, measured),
+    };
+    let words = match (one_in, measure) {
         (0, 0) => format!("all new sessions{only} bypass the router"),
         (0, 1) => format!("all new sessions{only} bypass the router, mirrored for insight"),
         (0, n) => format!("all new sessions{only} bypass the router, 1 of {n} mirrored for insight"),
         (n, _) => format!("{} of {n} new sessions{only} bypass the router", n - 1),
     };
-    Ok(Fit { dialled, one_in, mirror, words })
+    let checks = listener.access.allow.is_some();
+    Ok(Fit { dialled, one_in, mirror, measure, checks, words })
 }
 
 /// One session in so many is measured; 0 is none.
@@ -85,7 +110,7 @@ mod tests {
     use super::*;
     use fleet::ListenerRole;
 
-    fn of(address: &str, insight: Insight, mirrors: bool) -> Result<Fit, String> {
+    fn of(address: &str, insight: Insight, mirrors: Mirrors) -> Result<Fit, String> {
         let address: Address = address.parse().unwrap();
         fit(
             &Listener { insight, ..Listener::new(address.clone(), ListenerRole::Reader) },
@@ -97,13 +122,20 @@ mod tests {
 
     #[test]
     fn a_listener_that_needs_the_path_keeps_its_connections_and_says_why() {
-        assert!(of("/run/reader.sock", Insight::Off, true).unwrap_err().contains("unix socket"));
-        assert!(of("127.0.0.1:3306", Insight::On, false).unwrap_err().contains("measured"));
+        assert!(of("/run/reader.sock", Insight::Off, Mirrors::Measured).unwrap_err().contains("unix socket"));
+        assert!(of("127.0.0.1:3306", Insight::On, Mirrors::None).unwrap_err().contains("measured"));
         let mut listener = Listener::new("127.0.0.1:3306".parse().unwrap(), ListenerRole::Reader);
-        let words = |listener: &Listener, tls| fit(listener, &listener.address, tls, true).unwrap_err();
+        let words =
+            |listener: &Listener, tls| fit(listener, &listener.address, tls, Mirrors::All).unwrap_err();
         assert!(words(&listener, TlsMode::Required).contains("[router.tls]"));
         listener.access.allow = Some(vec!["10.0.0.0/8".parse().unwrap()]);
-        assert!(words(&listener, TlsMode::Disabled).contains("allow"));
+        assert!(words(&listener, TlsMode::Disabled).contains("allow leaves out 127.0.0.1"));
+        listener.address = "10.0.0.5:3306".parse().unwrap();
+        listener.access.allow = Some(vec!["127.0.0.0/8".parse().unwrap()]);
+        assert!(words(&listener, TlsMode::Disabled).contains("allow leaves out 10.0.0.5"));
+        listener.access.allow = Some(vec!["10.0.0.0/8".parse().unwrap()]);
+        let fitted = fit(&listener, &listener.address, TlsMode::Disabled, Mirrors::All).unwrap();
+        assert!(fitted.checks, "whoever is bound to another address is looked at");
         listener.access = fleet::config::Access::default();
         listener.tls.mode = ClientTlsMode::Required;
         assert!(words(&listener, TlsMode::Disabled).contains("tls = \"required\""));
@@ -112,17 +144,30 @@ mod tests {
     #[test]
     fn one_of_sixteen_is_measured_unless_told_otherwise_on_the_way_that_there_is() {
         let said = |insight, mirrors| of("127.0.0.1:3306", insight, mirrors).unwrap().words;
-        assert_eq!(said(Insight::Sampled, false), "15 of 16 new sessions bypass the router");
+        assert_eq!(said(Insight::Sampled, Mirrors::None), "15 of 16 new sessions bypass the router");
         let mirrored = "all new sessions bypass the router, 1 of 16 mirrored for insight";
-        assert_eq!(said(Insight::Sampled, true), mirrored);
-        assert_eq!(said(Insight::On, true), "all new sessions bypass the router, mirrored for insight");
-        let off = of("127.0.0.1:3306", Insight::Off, true).unwrap();
+        assert_eq!(said(Insight::Sampled, Mirrors::Measured), mirrored);
+        assert_eq!(
+            said(Insight::On, Mirrors::Measured),
+            "all new sessions bypass the router, mirrored for insight"
+        );
+        let off = of("127.0.0.1:3306", Insight::Off, Mirrors::Measured).unwrap();
         assert_eq!((off.one_in, off.mirror), (0, 0));
     }
 
     #[test]
+    fn all_sessions_are_followed_whatever_insight_measures() {
+        for (insight, measure) in [(Insight::Off, 0), (Insight::Sampled, 16), (Insight::On, 1)] {
+            let address: Address = "127.0.0.1:3306".parse().unwrap();
+            let listener = Listener { insight, ..Listener::new(address.clone(), ListenerRole::Reader) };
+            let fitted = fit(&listener, &address, TlsMode::Disabled, Mirrors::All).unwrap();
+            assert_eq!((fitted.one_in, fitted.mirror, fitted.measure), (0, 1, measure));
+        }
+    }
+
+    #[test]
     fn of_a_listener_on_every_address_the_loopback_goes_past() {
-        let dialled = |address| of(address, Insight::Off, false).unwrap().dialled;
+        let dialled = |address| of(address, Insight::Off, Mirrors::None).unwrap().dialled;
         assert_eq!(dialled("0.0.0.0:3306"), ["127.0.0.1:3306".parse().unwrap()]);
         assert_eq!(dialled("[::]:3306").len(), 2);
     }

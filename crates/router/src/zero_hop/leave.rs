@@ -1,57 +1,54 @@
-//! Leave: ends sessions that go past this process when placement wants them gone, as the relay does with its own.
+//! Leave: closes bypassed sessions when placement wants them gone, as the relay does with its own.
 //!
-//! There is no tracker in the path. **Idle** is what three witnesses say: the server (its session waits for a statement,
-//! outside a transaction), the kernel (nothing unread, nothing unacknowledged, quiet for as long as placement asks), and
-//! the byte counts, which are the same before the server was asked, after it answered, and once more right before the socket
-//! is ended. A statement that is sent in the ten or so microseconds between this last look and the end is lost; a look after which
-//! this process was interrupted is not the last.
+//! **A session is closed only when its state is known** (`mirror` has followed it from its first byte): it is idle, in no
+//! transaction, and holds nothing that this wish minds. That is true up to two byte counts; `zerohop::close` holds back what the
+//! client sends, looks whether the socket still has these counts and nothing under way, and only then ends it. So a
+//! statement that is sent in this moment is either seen, and the session stays, or never reaches the server.
 //!
-//! What nobody here can see is state that a session holds (temporary tables, locks, prepared statements, variables).
+//! **What is not known stays**: sessions in TLS or compressed, those that began before this process came, and those of which
+//! the kernel lost a piece. They end by themselves, or at a deadline where they must go; the status says how many there are.
 //!
-//! **A server that does not answer** cannot be a witness, and a statement sent to it would hang: sessions whose last word
-//! was the server's, and that were quiet for a while, are ended. **A server that will not tell** (a privilege is missing):
-//! sessions end by themselves, or at the drain deadline where they must go; the status says so.
+//! **A server that does not answer** ends no session here either that is in use: only those that are idle.
 
+use super::Role;
 use super::count::Counts;
-use super::{Idle, Role, Witness};
+use super::mirror::{Known, States};
 use crate::board::{Board, Sight};
 use crate::closed::Closed;
 use crate::tally::{Tally, Wanted};
 use fleet::{ListenerRole, ServerName, State};
 use std::collections::{BTreeMap, HashMap, HashSet};
-use std::io;
-use std::net::SocketAddr;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use tokio::sync::Notify;
 use zerohop::socket::Socket;
-use zerohop::{Bypass, Error, Session, socket};
+use zerohop::{Bypass, Error, Outcome, Session, socket};
 
 /// Quiet for so long, a session on a server that does not answer is ended.
 const QUIET_ON_SILENT: Duration = Duration::from_millis(200);
 /// Moves for balance ask for so many times the configured quiet at least; see [`careful`].
 const CAREFUL: f64 = 2.5;
-/// A server reads what was sent to it within this time.
-const LONG: Duration = Duration::from_secs(1);
-/// A server that would not tell is asked again after this long.
-const ASK_AGAIN: Duration = Duration::from_secs(10);
+/// The program that holds sessions back looks at every packet: without a wish for so long, it is taken out.
+const HOLD_AFTER: Duration = Duration::from_secs(10);
+/// Where it cannot be had, it is tried again after this long.
+const HOLD_AGAIN: Duration = Duration::from_secs(10);
 
 /// What is under way.
 pub(super) struct Leaving {
-    asked: HashMap<ServerName, Asked>,
-    refused: BTreeMap<ServerName, (String, Instant)>,
+    asked: HashMap<(ServerName, Role), Answer>,
+    /// Sessions that should leave and whose state is not known, as last counted.
+    unknown: BTreeMap<(ServerName, Role), usize>,
     since: HashMap<(ServerName, ListenerRole), Instant>,
     cut: HashSet<(ServerName, Instant)>,
     answered: Arc<Notify>,
+    wished_at: Option<Instant>,
+    /// Why sessions cannot be held back, and since when.
+    cannot_hold: Option<(String, Instant)>,
 }
 
-/// A question to a server.
-struct Asked {
-    /// Bytes of each of its sessions before it was asked.
-    before: HashMap<u64, (u64, u64)>,
-    answer: Arc<Mutex<Option<Result<Idle, String>>>>,
-}
+/// What is known of a server's sessions, once it is there.
+type Answer = Arc<Mutex<Option<States>>>;
 
 /// Sessions of one role that should leave a server.
 struct Want {
@@ -70,29 +67,29 @@ struct Live {
 }
 
 impl Leaving {
-    /// `answered` is told when a server has answered.
+    /// `answered` is told when the state of sessions has come.
     pub(super) fn new(answered: Arc<Notify>) -> Self {
         Self {
             asked: HashMap::new(),
-            refused: BTreeMap::new(),
+            unknown: BTreeMap::new(),
             since: HashMap::new(),
             cut: HashSet::new(),
             answered,
+            wished_at: None,
+            cannot_hold: None,
         }
     }
 
     /// One look; cheap while nobody should leave.
-    pub(super) fn look(
-        &mut self,
-        bypass: &Bypass,
-        board: &Board,
-        witness: &Arc<dyn Witness>,
-        counts: &Counts,
-    ) -> Result<(), Error> {
+    pub(super) fn look(&mut self, bypass: &mut Bypass, board: &Board, counts: &Counts) -> Result<(), Error> {
         let (sight, now) = (board.sight(), Instant::now());
         let overdue: Vec<ServerName> = self.overdue(board, now);
         let wants = self.wants(board, &sight, now);
-        self.asked.retain(|name, _| wants.iter().any(|want| want.tally.name == *name));
+        let wanted =
+            |key: &(ServerName, Role)| wants.iter().any(|w| w.tally.name == key.0 && w.role == key.1);
+        self.asked.retain(|key, _| wanted(key));
+        self.unknown.retain(|key, _| self.since.contains_key(key));
+        self.hold(bypass, !wants.is_empty(), now);
         if wants.is_empty() && overdue.is_empty() {
             return Ok(());
         }
@@ -100,92 +97,90 @@ impl Leaving {
         for name in overdue {
             let of = |l: &&Live| counts.of(l.session.target).is_some_and(|(server, _)| *server == name);
             let tally = sight.tallies.iter().find(|t| t.name == name);
-            let cut = live.iter().filter(of).filter(|l| end(bypass, l, end_anyway)).count();
+            let ended = live.iter().filter(of).filter(|l| cut(bypass, l)).count();
             if let Some(tally) = tally {
-                tally.past.closed[Closed::DrainDeadline.index()].fetch_add(cut as u64, Relaxed);
-                tally.past.ended_by_us.fetch_add(cut as u64, Relaxed);
+                tally.past.closed[Closed::DrainDeadline.index()].fetch_add(ended as u64, Relaxed);
+                tally.past.ended_by_us.fetch_add(ended as u64, Relaxed);
             }
-            if cut > 0 {
-                tracing::warn!(server = %name, sessions = cut, "sessions that bypass the router were cut at the drain deadline");
+            if ended > 0 {
+                tracing::warn!(server = %name, sessions = ended, "bypassed sessions cut at the drain deadline");
             }
         }
         for want in &wants {
             let is = |l: &&Live| counts.of(l.session.target) == Some((&want.tally.name, want.role));
             let theirs: Vec<&Live> = live.iter().filter(is).collect();
-            self.one(bypass, want, &theirs, witness, now);
+            self.one(bypass, board, want, &theirs, now);
         }
         Ok(())
     }
 
     /// What keeps sessions where they are, for the status.
     pub(super) fn limits(&self) -> Vec<String> {
-        let words = |(server, (why, _)): (&ServerName, &(String, Instant))| {
+        let unknown = self.unknown.iter().filter(|(_, sessions)| **sessions > 0).map(|((server, _), n)| {
             format!(
-                "{server} does not tell which sessions are idle ({why}): those that bypass the router end at deadlines only"
+                "{n} sessions should leave {server} and stay until they end or a deadline passes: what they hold is not known \
+                 (TLS, compression, or begun before this process)"
             )
-        };
-        self.refused.iter().map(words).collect()
+        });
+        let hold =
+            self.cannot_hold.iter().map(|(why, _)| format!("bypassed sessions cannot be closed ({why})"));
+        unknown.chain(hold).collect()
     }
 
-    fn one(
-        &mut self,
-        bypass: &Bypass,
-        want: &Want,
-        theirs: &[&Live],
-        witness: &Arc<dyn Witness>,
-        now: Instant,
-    ) {
+    /// Has the program in force that closing takes, while somebody should leave.
+    fn hold(&mut self, bypass: &mut Bypass, wished: bool, now: Instant) {
+        if wished {
+            self.wished_at = Some(now);
+        }
+        let wanted = self.wished_at.is_some_and(|at| now.duration_since(at) < HOLD_AFTER);
+        let tired = self.cannot_hold.as_ref().is_some_and(|(_, at)| now.duration_since(*at) < HOLD_AGAIN);
+        if wanted && tired {
+            return;
+        }
+        let before = self.cannot_hold.take();
+        if let Err(error) = bypass.set_holding(wanted) {
+            let why = error.to_string();
+            if before.is_none() {
+                tracing::warn!(
+                    why,
+                    "bypassed sessions cannot be closed: they end by themselves or at deadlines"
+                );
+            }
+            self.cannot_hold = Some((why, now));
+        }
+    }
+
+    fn one(&mut self, bypass: &Bypass, board: &Board, want: &Want, theirs: &[&Live], now: Instant) {
         if want.deadline.is_some_and(|deadline| deadline <= now) {
-            close(bypass, want, theirs.iter().copied(), end_anyway);
+            close(want, theirs.iter().copied(), |live| cut(bypass, live));
             return;
         }
-        if !want.answers {
-            let quiet = want.wanted.quiet.max(QUIET_ON_SILENT);
-            let gone = |l: &&Live| answered_or_both_at_once(l) && !l.socket.busy && l.socket.quiet >= quiet;
-            close(bypass, want, theirs.iter().copied().filter(gone), Socket::end_if_unused_since);
-            return;
-        }
-        let name = &want.tally.name;
-        let answer = self
-            .asked
-            .get(name)
-            .map(|asked| asked.answer.lock().unwrap_or_else(PoisonError::into_inner).take());
+        let quiet = if want.answers { want.wanted.quiet } else { want.wanted.quiet.max(QUIET_ON_SILENT) };
+        let rests = |l: &Live| !l.socket.busy && l.socket.quiet >= quiet;
+        let key = (want.tally.name.clone(), want.role);
+        let answer = self.asked.get(&key).map(|a| a.lock().unwrap_or_else(PoisonError::into_inner).take());
         match answer {
             Some(None) => {}
-            Some(Some(Ok(idle))) => {
-                self.refused.remove(name);
-                let before = self.asked.remove(name).map(|asked| asked.before).unwrap_or_default();
-                let may = |l: &&Live| may_end(l, &idle, want.wanted.quiet, &before);
-                close(bypass, want, theirs.iter().copied().filter(may), Socket::end_if_unused_since);
+            Some(Some(states)) => {
+                self.asked.remove(&key);
+                let known = |l: &Live| states.get(&l.session.cookie).copied();
+                self.unknown.insert(key, theirs.iter().filter(|l| known(l).is_none()).count());
+                let may =
+                    |l: &&Live| rests(l) && known(l).is_some_and(|k| may_close(k, &l.socket, want.wanted));
+                close(want, theirs.iter().copied().filter(may), |live| close_held(bypass, live));
             }
-            Some(Some(Err(why))) => {
-                self.asked.remove(name);
-                if !self.refused.contains_key(name) {
-                    tracing::warn!(server = %name, why, "it does not tell which sessions are idle; those that bypass the router end at deadlines only");
-                }
-                self.refused.insert(name.clone(), (why, now));
+            None if bypass.holds() && theirs.iter().any(|l| rests(l)) => {
+                let answer = Answer::default();
+                let (slot, done) = (answer.clone(), self.answered.clone());
+                let cookies = theirs.iter().map(|l| l.session.cookie).collect();
+                self.asked.insert(key, answer);
+                board.mirror.states(cookies, move |states| {
+                    *slot.lock().unwrap_or_else(PoisonError::into_inner) = Some(states);
+                    done.notify_one();
+                });
             }
-            None => {
-                let refused =
-                    self.refused.get(name).is_some_and(|(_, at)| now.duration_since(*at) < ASK_AGAIN);
-                let hope = theirs.iter().any(|l| !l.socket.busy && l.socket.quiet >= want.wanted.quiet);
-                if hope && !refused {
-                    self.ask(name, theirs, witness);
-                }
-            }
+            None => {}
         }
-    }
-
-    fn ask(&mut self, name: &ServerName, theirs: &[&Live], witness: &Arc<dyn Witness>) {
-        let before = theirs.iter().map(|l| (l.session.cookie, (l.socket.sent, l.socket.received))).collect();
-        let answer = Arc::new(Mutex::new(None));
-        let (slot, done, question) = (answer.clone(), self.answered.clone(), witness.idle(name));
-        tokio::spawn(async move {
-            let said = question.await;
-            *slot.lock().unwrap_or_else(PoisonError::into_inner) = Some(said);
-            done.notify_one();
-        });
-        self.asked.insert(name.clone(), Asked { before, answer });
     }
 
     /// Who should leave now.
@@ -241,8 +236,8 @@ impl Leaving {
     }
 }
 
-/// How quiet a session must have been at least. A byte that arrives cancels no close here, as it does in the relay; so one
-/// that is closed only to be placed better should rather not be between two statements of a request. As there, a move
+/// How quiet a session must have been at least. No statement is lost in a close, but its client meets an error; so a session
+/// that is closed only to be placed better should rather not be between two statements of a request. As in the relay, a move
 /// first looks for sessions that rest for long (see `steward`) and takes what it finds after a while: a pool that hands its
 /// sessions out in turn has none that rests for long, and must not keep all of them where they are.
 fn careful(why: Closed, configured: Duration) -> Duration {
@@ -250,35 +245,14 @@ fn careful(why: Closed, configured: Duration) -> Duration {
     if for_balance { configured.mul_f64(CAREFUL) } else { configured }
 }
 
-/// Whether all three witnesses say that a session is idle.
-fn may_end(live: &Live, idle: &Idle, quiet: Duration, before: &HashMap<u64, (u64, u64)>) -> bool {
-    let socket = &live.socket;
-    let unchanged = before.get(&live.session.cookie) == Some(&(socket.sent, socket.received));
-    let client: SocketAddr = socket.local;
-    // Sent and answered within one tick look the same as answered and sent: then the statement may be under way still.
-    let answered = socket.received_ago < socket.sent_ago;
-    let by_server = if idle.idle.contains(&client) {
-        // A server that has not read a statement yet says that the session sleeps; not for long.
-        answered || socket.quiet >= LONG
-    } else {
-        // Known there by another address: it does not tell of this one. If nobody at all has a transaction, it has none.
-        !idle.busy.contains(&client) && !idle.any_transaction && answered
-    };
-    unchanged && by_server && !socket.busy && socket.quiet >= quiet
-}
-
-/// The last word was the server's, or nobody can tell.
-fn answered_or_both_at_once(live: &Live) -> bool {
-    live.socket.received_ago <= live.socket.sent_ago
+/// Whether what is known of a session is all that there is, and lets it be closed for this wish.
+fn may_close(known: Known, socket: &Socket, wanted: Wanted) -> bool {
+    let whole = (known.sent, known.received) == (socket.data_sent(), socket.received);
+    whole && known.facts.may_close(wanted)
 }
 
 /// Ends sessions in this way while the quota lasts, those that were quiet for longest first.
-fn close<'a>(
-    bypass: &Bypass,
-    want: &Want,
-    which: impl Iterator<Item = &'a Live>,
-    how: fn(&Socket) -> io::Result<bool>,
-) {
+fn close<'a>(want: &Want, which: impl Iterator<Item = &'a Live>, how: impl Fn(&Live) -> bool) {
     let mut which: Vec<&Live> = which.collect();
     which.sort_by_key(|l| std::cmp::Reverse(l.socket.quiet));
     for live in which {
@@ -286,10 +260,10 @@ fn close<'a>(
         if !wish.take() {
             return;
         }
-        if end(bypass, live, how) {
+        if how(live) {
             want.tally.past.closed[want.wanted.why.index()].fetch_add(1, Relaxed);
             want.tally.past.ended_by_us.fetch_add(1, Relaxed);
-            tracing::debug!(server = %want.tally.name, why = want.wanted.why.words(), "session that bypassed the router ended");
+            tracing::debug!(server = %want.tally.name, why = want.wanted.why.words(), "bypassed session closed");
         } else {
             wish.put_back();
         }
@@ -297,21 +271,34 @@ fn close<'a>(
 }
 
 /// `false` when it had ended by itself, was used meanwhile, or cannot be ended.
-fn end(bypass: &Bypass, live: &Live, how: fn(&Socket) -> io::Result<bool>) -> bool {
+fn close_held(bypass: &Bypass, live: &Live) -> bool {
+    match bypass.close(&live.session, &live.socket) {
+        Ok(Outcome::Closed) => true,
+        Ok(Outcome::ClosedBeforeStatement) => {
+            tracing::debug!(
+                "a statement came while its session was being closed: it has not reached the server"
+            );
+            true
+        }
+        Ok(Outcome::InUse) => false,
+        Err(error) => {
+            tracing::debug!(%error, "a session could not be closed");
+            false
+        }
+    }
+}
+
+/// Ends it whatever it does: a deadline has passed. `false` when it had ended by itself, or cannot be ended.
+fn cut(bypass: &Bypass, live: &Live) -> bool {
     if !bypass.will_end(&live.session) {
         return false;
     }
-    let ended = how(&live.socket)
-        .inspect_err(|error| tracing::debug!(%error, "a session could not be ended"))
-        .unwrap_or(false);
-    if !ended {
+    let ended =
+        live.socket.end().inspect_err(|error| tracing::debug!(%error, "a session could not be ended"));
+    if ended.is_err() {
         bypass.will_not_end(&live.session);
     }
-    ended
-}
-
-fn end_anyway(socket: &Socket) -> io::Result<bool> {
-    socket.end().map(|()| true)
+    ended.is_ok()
 }
 
 fn live(bypass: &Bypass) -> Result<Vec<Live>, Error> {

@@ -1,5 +1,8 @@
-//! Mirror: insight into sessions that go past. The kernel tells what they send and receive (`zerohop::mirror`); here it is
-//! put in order and shown to a tracker and to insight, as the relay shows what it moves.
+//! Mirror: what bypassed sessions do. The kernel copies what they send and receive (`zerohop::mirror`); here it is put in order
+//! and shown to a tracker, and of the sessions that insight measures to insight, as the relay shows what it moves.
+//!
+//! **State.** So it is known of each session whether it may be closed ([`Known`]): idle, in a transaction, or holding something.
+//! That is true up to the byte counts that come with it, and only of a session that was followed from its first byte.
 //!
 //! On a thread of its own, with a ledger of its own: nobody waits for it. It looks every few milliseconds, and the times
 //! of commands are those at which the kernel saw their bytes, at the client's host. When it cannot keep up, pieces are lost:
@@ -7,9 +10,10 @@
 
 mod in_order;
 
-use super::fit::measured;
+use super::fit::{Mirrors, measured};
 use crate::board::Board;
 use crate::door::Door;
+use crate::roster::Facts;
 use crate::worker::Count;
 use fleet::ServerName;
 use in_order::InOrder;
@@ -36,20 +40,44 @@ const LOST: Duration = Duration::from_secs(1);
 /// How often sessions are looked for whose end was missed.
 const SWEEP: Duration = Duration::from_secs(60);
 
-/// Who a target is, for insight: the server, and what people call the listener. Written before the kernel may use a target.
-pub(super) type Named = Arc<Mutex<HashMap<u32, (ServerName, String)>>>;
+/// Who the targets are. Written before the kernel may use one.
+pub(super) type Named = Arc<Mutex<HashMap<u32, Target>>>;
+
+/// Who a target is, for insight.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Target {
+    pub(super) server: ServerName,
+    /// What people call the listener.
+    pub(super) listener: String,
+    /// One in so many sessions is measured; 0 is none.
+    pub(super) one_in: u32,
+}
+
+/// What is known of a session that was followed from its first byte.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Known {
+    pub(crate) facts: Facts,
+    /// The client's bytes up to which that is true.
+    pub(crate) sent: u64,
+    /// The server's.
+    pub(crate) received: u64,
+}
+
+/// What is known of sessions, by the kernel's name of their sockets; those that are not in it are not known.
+pub(crate) type States = HashMap<u64, Known>;
 
 /// Where the thread is reached, from when it is first needed to the end of the router.
 #[derive(Debug, Default)]
 pub(crate) struct Line(OnceLock<Sender<Message>>);
 
 /// What the thread is told.
-#[derive(Debug)]
 pub(crate) enum Message {
     /// Listen to this from now on, or to nothing.
     Listen(Option<Box<Mirror>>),
     /// Hand over what was counted of commands.
     Count(Count),
+    /// Say what is known of these sessions, up to now.
+    States(Vec<u64>, Box<dyn FnOnce(States) + Send>),
 }
 
 impl Line {
@@ -58,6 +86,18 @@ impl Line {
         if let Some(line) = self.0.get() {
             // One that has ended has nothing to say.
             let _ = line.send(Message::Count(count));
+        }
+    }
+
+    /// Has `answer` called with what is known of these sessions; at once where nobody follows any.
+    pub(super) fn states(&self, of: Vec<u64>, answer: impl FnOnce(States) + Send + 'static) {
+        let message = Message::States(of, Box::new(answer));
+        let left = match self.0.get() {
+            Some(line) => line.send(message).err().map(|error| error.0),
+            None => Some(message),
+        };
+        if let Some(Message::States(_, answer)) = left {
+            answer(States::new());
         }
     }
 
@@ -102,9 +142,16 @@ impl Mirroring {
         self.named.clone()
     }
 
-    /// Has sessions mirrored where insight measures any; says whether the kernel does it.
-    pub(super) fn look(&mut self, bypass: &mut Bypass, board: &Board, doors: &[Arc<Door>]) -> bool {
-        let wanted = doors.iter().any(|door| measured(&door.listener()) > 0);
+    /// Has sessions mirrored where insight measures any, or where their state decides whether they may be closed (`follow`); says
+    /// what the kernel does of it.
+    pub(super) fn look(
+        &mut self,
+        bypass: &mut Bypass,
+        board: &Board,
+        doors: &[Arc<Door>],
+        follow: bool,
+    ) -> Mirrors {
+        let wanted = follow || doors.iter().any(|door| measured(&door.listener()) > 0);
         if self.wanted != Some(wanted) {
             self.wanted = Some(wanted);
             let set = bypass.set_mirroring(wanted);
@@ -127,7 +174,11 @@ impl Mirroring {
             }
             self.warn(listens);
         }
-        self.works
+        match (self.works, follow) {
+            (false, _) => Mirrors::None,
+            (true, false) => Mirrors::Measured,
+            (true, true) => Mirrors::All,
+        }
     }
 
     /// As far as we can tell nothing is mirrored any more, or it is another process that listens.
@@ -147,7 +198,8 @@ impl Mirroring {
         if let Err(why) = done {
             tracing::warn!(
                 why,
-                "sessions that bypass the router cannot be mirrored; those that insight measures pass through"
+                "bypassed sessions cannot be followed: those that insight measures pass through, and the others stay where they \
+                 are"
             );
         }
     }
@@ -166,6 +218,13 @@ fn serve(inbox: &Receiver<Message>, shared: Arc<Shared>, named: Named) {
         match message {
             Ok(Message::Count(count)) => {
                 count.answer(&ledger);
+                continue;
+            }
+            Ok(Message::States(of, answer)) => {
+                if let Some(mirror) = &mut mirror {
+                    heard.read(mirror);
+                }
+                answer(heard.states(&of));
                 continue;
             }
             Ok(Message::Listen(other)) => {
@@ -196,6 +255,10 @@ struct Overheard {
     holes_stay_until: Option<Instant>,
     /// Sessions of which no more is wanted.
     enough: Vec<u64>,
+    /// Sessions begun, by listener: every so many is measured.
+    begun: HashMap<String, u32>,
+    /// Sessions from before this process.
+    earlier: u32,
 }
 
 /// A session that is followed.
@@ -210,7 +273,14 @@ impl Overheard {
     fn new(ledger: Rc<RefCell<Ledger>>, named: Named) -> Self {
         let sessions = HashMap::new();
         let (clock, swept) = (Clock::new(), Instant::now());
-        Self { ledger, named, sessions, clock, swept, missed: 0, holes_stay_until: None, enough: Vec::new() }
+        let (enough, begun, holes_stay_until) = (Vec::new(), HashMap::new(), None);
+        Self { ledger, named, sessions, clock, swept, missed: 0, holes_stay_until, enough, begun, earlier: 0 }
+    }
+
+    /// What is known of these sessions.
+    fn states(&self, of: &[u64]) -> States {
+        let known = |cookie: &u64| Some((*cookie, self.sessions.get(cookie)?.as_deref()?.known()?));
+        of.iter().filter_map(known).collect()
     }
 
     /// Hears what came; returns how many bytes of the ring that was.
@@ -260,24 +330,38 @@ impl Overheard {
         }
     }
 
-    fn begin(&self, target: u32, client: u32, server: u32) -> Followed {
-        let named = self.named.lock().unwrap_or_else(PoisonError::into_inner);
-        let (name, listener) =
-            named.get(&target).map_or(("(unknown)", "(unknown)"), |(s, l)| (s.as_str(), l));
+    fn begin(&mut self, target: u32, client: u32, server: u32) -> Followed {
+        let named = self.named.lock().unwrap_or_else(PoisonError::into_inner).get(&target).cloned();
+        let insight = match named {
+            Some(target) if nth(self.begun.entry(target.listener.clone()).or_default(), target.one_in) => {
+                Session::begin(self.ledger.clone(), target.server.as_str(), &target.listener)
+            }
+            _ => Session::off(),
+        };
         Followed {
             tracker: Tracker::new(),
-            insight: Session::begin(self.ledger.clone(), name, listener),
+            insight,
             from_client: InOrder::from(client),
             from_server: InOrder::from(server),
         }
     }
 
-    fn bytes(&mut self, cookie: u64, at: u64, seq: u32, bytes: &[u8], from_client: bool) {
-        let session = self.sessions.entry(cookie).or_insert_with(|| {
+    /// A session that began before this process is not followed; as many of them would have been measured as of others.
+    fn began_earlier(&mut self) {
+        let named = self.named.lock().unwrap_or_else(PoisonError::into_inner);
+        let one_in = named.values().map(|target| target.one_in).filter(|n| *n > 0).min().unwrap_or(0);
+        if nth(&mut self.earlier, one_in) {
             self.ledger.borrow_mut().began_earlier();
+        }
+    }
+
+    fn bytes(&mut self, cookie: u64, at: u64, seq: u32, bytes: &[u8], from_client: bool) {
+        if !self.sessions.contains_key(&cookie) {
+            self.began_earlier();
             self.enough.push(cookie);
-            None
-        });
+            self.sessions.insert(cookie, None);
+        }
+        let Some(session) = self.sessions.get_mut(&cookie) else { return };
         let Some(followed) = session else { return };
         let at = self.clock.instant(at);
         let Followed { tracker, insight, from_client: up, from_server: down } = followed.as_mut();
@@ -294,6 +378,21 @@ impl Overheard {
             self.enough.push(cookie);
         }
     }
+}
+
+impl Followed {
+    /// `None` while bytes are missing.
+    fn known(&self) -> Option<Known> {
+        let (up, down) = (&self.from_client, &self.from_server);
+        let known = Known { facts: Facts::of(&self.tracker), sent: up.passed(), received: down.passed() };
+        (!up.has_hole() && !down.has_hole()).then_some(known)
+    }
+}
+
+/// Counts one more, and says whether it is every `one_in`th; of 0, none is.
+fn nth(count: &mut u32, one_in: u32) -> bool {
+    *count = count.wrapping_add(1);
+    one_in > 0 && count.is_multiple_of(one_in)
 }
 
 /// Times of the kernel as ours.

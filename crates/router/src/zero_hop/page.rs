@@ -7,22 +7,26 @@
 //! second goes by the shares.
 
 use super::count::Counts;
-use super::fit::{Fit, fit};
-use super::mirror::Named;
+use super::fit::{Fit, Mirrors, fit};
+use super::mirror::{Named, Target};
 use super::resolve::Resolver;
 use super::{ListenerZeroHop, Role};
 use crate::board::{Board, Sight};
 use crate::door::Door;
 use crate::pick::{Ask, Because, pick};
-use fleet::{Address, ServerName};
+use fleet::{Address, ListenerRole, ServerName};
 use rand::Rng;
 use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::sync::{Arc, PoisonError};
-use zerohop::{Bypass, Error, Wanted};
+use zerohop::{Bypass, Error, Terms, Wanted};
 
 /// Picks in a page: more than the connections that an application opens in a tenth of a second.
 const PICKS: usize = 128;
+
+/// Why a listener has no zero-hop of which somebody else removed what was pinned.
+const REMOVED: &str = "it was switched off from outside (headroom zero-hop off, or another router on its address); restart \
+                       headroom route to have it back";
 
 /// What was written.
 #[derive(Debug, Default)]
@@ -72,15 +76,19 @@ impl Pages {
         doors: &[Arc<Door>],
         resolver: &mut Resolver,
         counts: &Counts,
-        mirrors: bool,
+        mirrors: Mirrors,
     ) -> Result<(), Error> {
         self.listeners.retain(|address, _| doors.iter().any(|door| door.bound == *address));
         let sight = board.sight();
         let mut wanted: Vec<SocketAddr> = Vec::new();
         for door in doors {
-            let fitted = fit(&door.listener(), &door.bound, sight.view.config.tls.tls.mode, mirrors);
+            let mut fitted = fit(&door.listener(), &door.bound, sight.view.config.tls.tls.mode, mirrors);
             if let Ok(fit) = &fitted {
                 wanted.extend(&fit.dialled);
+                let removed = fit.dialled.iter().map(|at| bypass.was_removed(*at));
+                if removed.collect::<Result<Vec<bool>, _>>()?.contains(&true) {
+                    fitted = Err(REMOVED.to_owned());
+                }
             }
             let written = match fitted {
                 Err(why) => Err(why),
@@ -110,7 +118,9 @@ impl Pages {
         resolver: &mut Resolver,
         counts: &Counts,
     ) -> Result<Written, Error> {
-        let numbers = fit.dialled.iter().map(|at| bypass.listener(*at)).collect::<Result<Vec<u32>, _>>()?;
+        let terms = Terms { writes: door.role() == ListenerRole::Writer, checks: fit.checks };
+        let numbers = fit.dialled.iter().map(|at| bypass.listener(*at, terms));
+        let numbers = numbers.collect::<Result<Vec<u32>, _>>()?;
         let open: usize = numbers.iter().map(|n| counts.sessions_of(*n)).sum();
         let room = door.max_sessions().saturating_sub(door.sessions() + open).min(PICKS);
         let recorded = board.recorder.is_on();
@@ -136,7 +146,7 @@ impl Pages {
                     None => None,
                 });
                 if let (Some(server), Some(Some(target))) = (server, page.last()) {
-                    self.name(*target, sight.view.candidates[server].name.clone(), door);
+                    self.name(*target, sight.view.candidates[server].name.clone(), door, fit.measure);
                 }
             }
             let wrap = if room < PICKS { page.len().saturating_sub(1) } else { page.len() / 2 };
@@ -146,12 +156,13 @@ impl Pages {
     }
 
     /// Says who a target is, before a session can be on it.
-    fn name(&self, target: u32, server: ServerName, door: &Door) {
+    fn name(&self, target: u32, server: ServerName, door: &Door, one_in: u32) {
         let mut named = self.named.lock().unwrap_or_else(PoisonError::into_inner);
-        let known =
-            named.get(&target).is_some_and(|(name, label)| *name == server && **label == *door.label());
-        if !known {
-            named.insert(target, (server, door.label().to_owned()));
+        let same = |known: &Target| {
+            known.server == server && *known.listener == *door.label() && known.one_in == one_in
+        };
+        if !named.get(&target).is_some_and(same) {
+            named.insert(target, Target { server, listener: door.label().to_owned(), one_in });
         }
     }
 

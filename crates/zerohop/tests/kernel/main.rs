@@ -3,14 +3,17 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot do its next step has failed")]
 
+mod close;
+mod leftovers;
 mod mirror;
 mod pinned;
 
 use pinned::{ALIVE, Pinned, answers, root, spec, three, wait_for, word};
+use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
 use std::io::{Read, Write};
-use std::net::TcpStream;
+use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
-use zerohop::{Bypass, pins, socket};
+use zerohop::{Bypass, Outcome, pins, socket};
 
 #[test]
 fn connections_take_the_picks_in_turn_and_the_peer_is_what_was_dialled() {
@@ -39,25 +42,104 @@ fn connections_take_the_picks_in_turn_and_the_peer_is_what_was_dialled() {
 }
 
 #[test]
-fn an_ipv6_client_reaches_an_ipv4_server_and_an_ipv4_client_no_ipv6_one() {
+fn a_client_reaches_a_server_of_the_other_family_only_where_its_socket_is_sure_to() {
     if !root() {
         return;
     }
-    let [(ordinary, dialled), _, _] = three("127.0.0.1");
-    let [(ordinary6, dialled6), (six, at_six), _] = three("[::1]");
-    let (four, at_four) = three("127.0.0.1").into_iter().next().unwrap();
+    let [(ordinary, dialled), (_, at_four), (four, _)] = three("127.0.0.1");
+    let [(ordinary6, dialled6), (_six, at_six), _] = three("[::1]");
     let mut pinned = Pinned::new("families");
-    pinned.send(dialled6, &[Some(at_four)]);
     let (number, _) = pinned.send(dialled, &[Some(at_six)]);
-    let client = TcpStream::connect(dialled6).unwrap();
-    answers(&four, "four.");
-    assert_eq!(word(&client), "four.");
-    assert_eq!(client.peer_addr().unwrap(), dialled6);
     let client = TcpStream::connect(dialled).unwrap();
     answers(&ordinary, "plain");
-    assert_eq!(word(&client), "plain");
+    assert_eq!(word(&client), "plain", "an IPv4 socket has no way to an IPv6 server");
     assert_eq!(pinned.bypass.fate(number).unwrap().unfit, 1);
-    drop((six, ordinary6));
+    // One for IPv6 alone could not reach an IPv4 server, and looks like any other.
+    let (number, _) = pinned.send(dialled6, &[Some(at_four)]);
+    let socket = socket_with(AddressFamily::INET6, SocketType::STREAM, SocketFlags::empty(), None).unwrap();
+    rustix::net::sockopt::set_ipv6_v6only(&socket, true).unwrap();
+    rustix::net::connect(&socket, &dialled6).expect("the listener is there");
+    answers(&ordinary6, "plain");
+    assert_eq!(word(&TcpStream::from(socket)), "plain");
+    assert_eq!(pinned.bypass.fate(number).unwrap().unfit, 1);
+    // One that dials an IPv4 address is for both.
+    pinned.send(dialled, &[Some(four.local_addr().unwrap())]);
+    let SocketAddr::V4(v4) = dialled else { panic!("{dialled}") };
+    let mapped = SocketAddr::new(v4.ip().to_ipv6_mapped().into(), v4.port());
+    let client = TcpStream::connect(mapped).unwrap();
+    let _kept = answers(&four, "four.");
+    assert_eq!(word(&client), "four.");
+    assert_eq!(client.peer_addr().unwrap(), mapped);
+}
+
+#[test]
+fn a_socket_bound_to_an_address_is_left_to_a_listener_that_checks_its_clients() {
+    if !root() {
+        return;
+    }
+    let [(ordinary, dialled), (one, at_one), _] = three("127.0.0.1");
+    let mut pinned = Pinned::new("checks");
+    pinned.terms.checks = true;
+    let (number, _) = pinned.send(dialled, &[Some(at_one)]);
+    let client = TcpStream::connect(dialled).unwrap();
+    let _kept = answers(&one, "one..");
+    assert_eq!(word(&client), "one..");
+    let socket = socket_with(AddressFamily::INET, SocketType::STREAM, SocketFlags::empty(), None).unwrap();
+    let source: SocketAddr = "127.0.0.9:0".parse().unwrap();
+    rustix::net::bind(&socket, &source).unwrap();
+    rustix::net::connect(&socket, &dialled).unwrap();
+    let accepted = answers(&ordinary, "plain");
+    assert_eq!(accepted.peer_addr().unwrap().ip(), source.ip(), "it sees who it is");
+    assert_eq!(pinned.bypass.fate(number).unwrap().unfit, 1);
+}
+
+#[test]
+fn once_headroom_is_silent_writers_are_sent_nowhere_while_readers_still_are() {
+    if !root() {
+        return;
+    }
+    let [(ordinary, read), (one, at_one), (other, write)] = three("127.0.0.1");
+    let mut pinned = Pinned::new("writers");
+    pinned.send(read, &[Some(at_one)]);
+    pinned.terms.writes = true;
+    pinned.send(write, &[Some(at_one)]);
+    let writer = TcpStream::connect(write).unwrap();
+    let _kept = answers(&one, "write");
+    assert_eq!(word(&writer), "write");
+    drop((ordinary, other));
+    // As after a crash: the router was there until now, and readers may go on for a while.
+    pinned.bypass.beat(Duration::ZERO, ALIVE).unwrap();
+    assert!(TcpStream::connect(write).is_err(), "nobody knows who the primary is by now");
+    let reader = TcpStream::connect(read).unwrap();
+    let _kept = answers(&one, "read.");
+    assert_eq!(word(&reader), "read.");
+}
+
+#[test]
+fn a_connection_under_way_is_a_session_of_its_server() {
+    if !root() {
+        return;
+    }
+    let [(_ordinary, dialled), _, _] = three("127.0.0.1");
+    // Nobody accepts, and there is room for one: a later client waits with its first packet.
+    let full = socket_with(AddressFamily::INET, SocketType::STREAM, SocketFlags::empty(), None).unwrap();
+    rustix::net::bind(&full, &"127.0.0.1:0".parse::<SocketAddr>().unwrap()).unwrap();
+    rustix::net::listen(&full, 0).unwrap();
+    let at: SocketAddr = rustix::net::getsockname(&full).unwrap().try_into().unwrap();
+    let mut pinned = Pinned::new("underway");
+    let (_, picks) = pinned.send(dialled, &[Some(at)]);
+    let target = picks[0].unwrap();
+    let mut clients = Vec::new();
+    wait_for("a client waits", || {
+        let socket =
+            socket_with(AddressFamily::INET, SocketType::STREAM, SocketFlags::NONBLOCK, None).unwrap();
+        let _ = rustix::net::connect(&socket, &dialled);
+        clients.push(socket);
+        pinned.bypass.sessions().unwrap().iter().any(|s| !s.open)
+    });
+    let open = pinned.bypass.tally(target).unwrap().open() as usize;
+    assert!(pinned.bypass.sessions_on(target).unwrap() > open);
+    drop(clients);
 }
 
 #[test]
@@ -186,7 +268,6 @@ fn the_next_process_takes_over_and_the_one_before_is_told() {
     pinned.send(dialled, &[Some(at_one)]);
     let client = TcpStream::connect(dialled).unwrap();
     let _kept = answers(&one, "one..");
-    // The same process here, so that the owner stays; what matters is that maps and links do too.
     let mut next = Bypass::open(&spec(&pinned.name)).unwrap();
     assert!(next.inherited() && !pinned.bypass.inherited());
     next.beat(ALIVE, ALIVE).unwrap();
@@ -196,6 +277,8 @@ fn the_next_process_takes_over_and_the_one_before_is_told() {
     let again = TcpStream::connect(dialled).unwrap();
     let _kept = answers(&one, "again");
     assert_eq!(word(&again), "again");
+    let told = pinned.bypass.beat(ALIVE, ALIVE).unwrap_err().to_string();
+    assert!(told.contains("has taken over"), "of the same process id, as in two containers: {told}");
     let listed = pins::list().into_iter().find(|p| p.name == pinned.name).unwrap();
     assert_eq!((listed.programs.len(), listed.sessions, listed.alive), (6, 2, true));
     assert_eq!(listed.listeners[0].servers, [(at_one, 2)]);
@@ -236,17 +319,19 @@ fn a_session_can_be_ended_from_outside_and_that_is_no_failure_of_its_server() {
     let session = pinned.bypass.sessions().unwrap()[0];
     let look = || socket::established().unwrap().into_iter().find(|s| s.cookie == session.cookie).unwrap();
     let found = look();
-    assert_eq!((found.peer, found.received), (at_one, 5));
+    assert_eq!((found.peer, found.received, found.data_sent()), (at_one, 5, 0));
+    assert!(pinned.bypass.close(&session, &found).is_err(), "nothing is held back yet");
+    pinned.bypass.set_holding(true).unwrap();
     server.write_all(b"more.").unwrap();
     assert_eq!(word(&client), "more.");
-    assert!(pinned.bypass.will_end(&session));
-    assert!(!found.end_if_unused_since().unwrap(), "it was used since");
-    pinned.bypass.will_not_end(&session);
+    assert_eq!(pinned.bypass.close(&session, &found).unwrap(), Outcome::InUse, "it was used since");
     assert_eq!(pinned.bypass.sessions().unwrap(), [session]);
+    client.write_all(b"after").unwrap();
+    assert_eq!(word(&server), "after", "nothing is held back any more");
     let found = look();
-    assert!(pinned.bypass.will_end(&session));
-    assert!(found.end_if_unused_since().unwrap());
-    assert!(!found.end_if_unused_since().unwrap(), "it has ended");
+    assert_eq!(found.data_sent(), 5);
+    assert_eq!(pinned.bypass.close(&session, &found).unwrap(), Outcome::Closed);
+    assert_eq!(pinned.bypass.close(&session, &found).unwrap(), Outcome::InUse, "it has ended");
     assert!(client.read(&mut [0; 1]).is_err(), "the client sees it");
     assert!(server.read(&mut [0; 1]).is_err(), "the server too");
     let tally = pinned.bypass.tally(picks[0].unwrap()).unwrap();

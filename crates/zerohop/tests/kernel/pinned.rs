@@ -3,7 +3,7 @@
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::time::{Duration, Instant};
-use zerohop::{Bypass, Spec, Wanted, pins};
+use zerohop::{Bypass, Spec, Terms, Wanted, pins};
 
 pub(super) const ALIVE: Duration = Duration::from_secs(60);
 pub(super) const LIMIT: Duration = Duration::from_secs(10);
@@ -12,6 +12,7 @@ pub(super) const LIMIT: Duration = Duration::from_secs(10);
 pub(super) struct Pinned {
     pub(super) bypass: Bypass,
     pub(super) name: String,
+    pub(super) terms: Terms,
 }
 
 impl Pinned {
@@ -19,7 +20,7 @@ impl Pinned {
         let name = format!("test-{test}-{}", std::process::id());
         let mut bypass = Bypass::open(&spec(&name)).unwrap_or_else(|error| panic!("{error}"));
         bypass.beat(ALIVE, ALIVE).unwrap();
-        Self { bypass, name }
+        Self { bypass, name, terms: Terms::default() }
     }
 
     /// Sends connections on `listener` to these, in turn; `None` is the ordinary listener.
@@ -28,7 +29,7 @@ impl Pinned {
         listener: SocketAddr,
         servers: &[Option<SocketAddr>],
     ) -> (u32, Vec<Option<u32>>) {
-        let number = self.bypass.listener(listener).unwrap();
+        let number = self.bypass.listener(listener, self.terms).unwrap();
         let picks: Vec<Option<u32>> =
             servers.iter().map(|s| s.map(|s| self.bypass.target(number, s, false).unwrap())).collect();
         self.bypass.set_page(number, &Wanted { picks: picks.clone(), wrap: 0, mirror: 0 }).unwrap();

@@ -8,6 +8,8 @@ const WAITING: usize = 1 << 20;
 pub(crate) struct InOrder {
     /// The sequence number of the byte that comes next.
     next: u32,
+    /// Bytes handed out.
+    passed: u64,
     /// Packets that came too early, by distance from the first byte there ever was.
     early: Vec<(u32, Vec<u8>)>,
     waiting: usize,
@@ -20,7 +22,7 @@ pub(crate) struct Gap;
 impl InOrder {
     /// A direction whose first byte has this sequence number.
     pub(crate) fn from(first: u32) -> Self {
-        Self { next: first, early: Vec::new(), waiting: 0 }
+        Self { next: first, passed: 0, early: Vec::new(), waiting: 0 }
     }
 
     /// A packet came: hands out the bytes whose turn it is, each byte once.
@@ -42,6 +44,11 @@ impl InOrder {
         Ok(())
     }
 
+    /// How many bytes were handed out.
+    pub(crate) fn passed(&self) -> u64 {
+        self.passed
+    }
+
     /// Whether bytes wait for earlier ones.
     pub(crate) fn has_hole(&self) -> bool {
         !self.early.is_empty()
@@ -53,6 +60,7 @@ impl InOrder {
         if let Some(new) = bytes.get(known..).filter(|new| !new.is_empty()) {
             each(new);
             self.next = self.next.wrapping_add(new.len() as u32);
+            self.passed += new.len() as u64;
         }
     }
 }
@@ -69,11 +77,12 @@ mod tests {
 
     fn heard(first: u32, packets: &[(usize, usize)], whole: &[u8]) -> (Vec<u8>, bool) {
         let mut in_order = InOrder::from(first);
-        let mut heard = Vec::new();
+        let mut heard: Vec<u8> = Vec::new();
         for (from, to) in packets {
             let seq = first.wrapping_add(*from as u32);
             in_order.take(seq, &whole[*from..*to], |bytes| heard.extend_from_slice(bytes)).unwrap();
         }
+        assert_eq!(in_order.passed(), heard.len() as u64);
         (heard, in_order.has_hole())
     }
 

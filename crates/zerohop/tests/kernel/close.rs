@@ -1,0 +1,121 @@
+//! Sessions that are closed in the very moment in which their clients send: each statement is executed and answered, or never
+//! reaches the server.
+
+use super::pinned::{Pinned, root, three};
+use std::collections::HashSet;
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+use zerohop::{Outcome, socket};
+
+/// Clients; each sends about one statement a millisecond.
+const CLIENTS: usize = 4;
+/// What is expected to happen in this time; more than enough on a busy machine.
+const CLOSED: u64 = 400;
+const LIMIT: Duration = Duration::from_secs(60);
+
+/// What became of statements.
+#[derive(Default)]
+struct Seen {
+    executed: Mutex<HashSet<u64>>,
+    answered: AtomicU64,
+    /// Of statements whose client met an error.
+    unanswered: Mutex<HashSet<u64>>,
+    over: AtomicBool,
+}
+
+#[test]
+fn no_statement_is_executed_and_left_without_an_answer_however_often_sessions_are_closed() {
+    if !root() {
+        return;
+    }
+    let [(_ordinary, dialled), (server, at), _] = three("127.0.0.1");
+    let mut pinned = Pinned::new("closing");
+    pinned.send(dialled, &[Some(at)]);
+    pinned.bypass.set_holding(true).unwrap();
+    let seen = Arc::new(Seen::default());
+    serve(server, seen.clone());
+    let clients: Vec<_> = (0..CLIENTS as u64)
+        .map(|n| {
+            let seen = seen.clone();
+            std::thread::spawn(move || ask(dialled, n << 32, &seen))
+        })
+        .collect();
+    let (mut closed, mut refused, mut in_use) = (0u64, 0u64, 0u64);
+    let began = Instant::now();
+    while closed < CLOSED && began.elapsed() < LIMIT {
+        let sessions = pinned.bypass.sessions().unwrap();
+        for found in socket::established().unwrap() {
+            let Some(session) = sessions.iter().find(|s| s.cookie == found.cookie && s.open) else {
+                continue;
+            };
+            // What is known of these sessions: a statement is eight bytes, and so is its answer.
+            if found.busy || found.data_sent() != found.received || found.received == 0 {
+                continue;
+            }
+            match pinned.bypass.close(session, &found).unwrap() {
+                Outcome::Closed => closed += 1,
+                Outcome::ClosedBeforeStatement => (closed, refused) = (closed + 1, refused + 1),
+                Outcome::InUse => in_use += 1,
+            }
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    seen.over.store(true, Relaxed);
+    clients.into_iter().for_each(|client| client.join().unwrap());
+    let (executed, unanswered) = (seen.executed.lock().unwrap(), seen.unanswered.lock().unwrap());
+    let lost = unanswered.intersection(&executed).count();
+    let words = format!(
+        "{closed} sessions closed ({refused} with a statement that had not left the host), {in_use} found in use; {} \
+         statements answered, {} refused before the server saw them, {lost} executed and unanswered",
+        seen.answered.load(Relaxed),
+        unanswered.len() - lost,
+    );
+    std::io::stderr().write_all(format!("{words}\n").as_bytes()).unwrap();
+    assert_eq!(lost, 0, "{words}");
+    assert!(closed >= CLOSED && seen.answered.load(Relaxed) > 0, "{words}");
+}
+
+/// Executes and answers.
+fn serve(listener: TcpListener, seen: Arc<Seen>) {
+    std::thread::spawn(move || {
+        for mut session in listener.incoming().flatten() {
+            let seen = seen.clone();
+            std::thread::spawn(move || {
+                let mut statement = [0; 8];
+                while session.read_exact(&mut statement).is_ok() {
+                    seen.executed.lock().unwrap().insert(u64::from_ne_bytes(statement));
+                    if session.write_all(&statement).is_err() {
+                        break;
+                    }
+                }
+            });
+        }
+    });
+}
+
+/// Sends a statement each millisecond or so, and a new connection where one has ended.
+fn ask(to: SocketAddr, mut number: u64, seen: &Seen) {
+    while !seen.over.load(Relaxed) {
+        let mut session = TcpStream::connect(to).unwrap();
+        session.set_nodelay(true).unwrap();
+        loop {
+            number += 1;
+            let mut answer = [0; 8];
+            let done =
+                session.write_all(&number.to_ne_bytes()).and_then(|()| session.read_exact(&mut answer));
+            if done.is_err() {
+                seen.unanswered.lock().unwrap().insert(number);
+                break;
+            }
+            seen.answered.fetch_add(1, Relaxed);
+            if seen.over.load(Relaxed) {
+                return;
+            }
+            // Of many lengths, so that statements and looks meet at every distance.
+            std::thread::sleep(Duration::from_micros(200 + number * 137 % 1800));
+        }
+    }
+}
