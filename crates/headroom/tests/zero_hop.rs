@@ -38,6 +38,21 @@ async fn connections_go_past_the_router_and_everything_is_seen_moved_and_removed
 }
 
 #[tokio::test]
+async fn whoever_starts_on_an_address_decides_about_it_whatever_a_dead_router_has_left() {
+    if !root() {
+        return;
+    }
+    let base = tempfile::tempdir().unwrap();
+    let lab = Lab::up(&Spec::new(&[("a", 2), ("b", 1)]), base.path()).await.unwrap();
+    let mut route = in_zone_a(&lab, "require", "off");
+    route.start();
+    ready(&route).await;
+    past::another_file_decides_on_the_same_address(&lab, &mut route).await;
+    drop(route);
+    lab.down().await.unwrap();
+}
+
+#[tokio::test]
 async fn sessions_that_go_past_are_measured_to_the_statement() {
     if !root() {
         return;

@@ -13,9 +13,17 @@ const OURS: &str = "mounted_by_headroom";
 /// The directory of ours in it.
 const HOME: &str = "headroom";
 
-/// Our directory on bpffs, where there is a bpffs and nobody else can rename or remove what is in it.
+/// Our directory on bpffs, where there is a bpffs. It may be that of another user under whom a router runs; others cannot write it.
 pub(crate) fn home() -> Option<PathBuf> {
-    place().filter(|home| trusted(home).is_ok())
+    place()
+        .filter(|home| home.symlink_metadata().is_ok_and(|found| found.is_dir() && found.mode() & 0o022 == 0))
+}
+
+/// Whether a directory is one of bpffs itself, and no way to somewhere else.
+pub(crate) fn is_on_bpffs(directory: &Path) -> bool {
+    let device =
+        |path: &Path| path.symlink_metadata().ok().filter(|found| found.is_dir()).map(|found| found.dev());
+    mounted("bpf").is_some_and(|bpffs| device(&bpffs).is_some() && device(&bpffs) == device(directory))
 }
 
 fn place() -> Option<PathBuf> {

@@ -185,10 +185,10 @@ fn covers(bound: SocketAddr, dialled: SocketAddr) -> bool {
     bound.port() == dialled.port() && (any || bound.ip() == dialled.ip())
 }
 
-/// Whether nobody will come back for this.
+/// Whether nobody will come back for this. What has never been in force may be just being made by another process.
 fn remains(pinned: &Pinned, now: u64) -> bool {
     let long_ago = pinned.keep_until.saturating_add(REMAINS_FOR.as_nanos() as u64) < now;
-    let over = !pinned.alive && pinned.keep_until < now && !pinned.unreadable;
+    let over = pinned.keep_until != 0 && !pinned.alive && pinned.keep_until < now && !pinned.unreadable;
     over && (pinned.sessions == 0 || long_ago)
 }
 
@@ -212,6 +212,9 @@ pub(crate) fn clear(directory: &Path) {
 
 /// Removes the pins: links first, so that no program runs on maps that are gone. When this returns, none runs any more.
 pub(crate) fn clear_files(directory: &Path) {
+    if !mounts::is_on_bpffs(directory) {
+        return;
+    }
     let Ok(entries) = std::fs::read_dir(directory) else { return };
     let mut files: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
     files.sort();

@@ -181,18 +181,23 @@ pub(crate) async fn a_drained_server_is_left_idle_first(lab: &Lab, route: &Route
     assert_eq!([server_of(&mut idle).await, server_of(&mut busy).await], [on_a2.clone(), on_a2]);
     // No statement has followed: the server's own lists of transactions do not have it.
     busy.query_drop("BEGIN").await.unwrap();
-    route.wait_for("both are counted", |status| routing(status, "a2")["past"] == 2).await;
+    // State that no list of the server's need have either.
+    let mut holds = connect(lab, route.reader).await.unwrap();
+    holds.query_drop("SELECT GET_LOCK('held', 0)").await.unwrap();
+    route.wait_for("all are counted", |status| routing(status, "a2")["past"] == 3).await;
     assert!(route.headroom(&["drain", "a2", "--deadline", "6s"]).status.success());
     let ended = Instant::now();
-    route.wait_for("one session is left", |status| routing(status, "a2")["past"] == 1).await;
+    route.wait_for("two sessions are left", |status| routing(status, "a2")["past"] == 2).await;
     assert!(idle.query_drop("SELECT 1").await.is_err(), "the idle one was ended");
     busy.query_drop("SELECT 1").await.expect("the transaction was left alone");
+    let lock: Option<u8> = holds.query_first("SELECT RELEASE_LOCK('held')").await.unwrap();
+    assert_eq!(lock, Some(1), "the lock was left alone");
     route.wait_for("nobody is left", |status| routing(status, "a2")["past"] == 0).await;
     assert!(ended.elapsed() > Duration::from_secs(4), "only at the deadline");
     assert!(busy.query_drop("SELECT 1").await.is_err());
     let closed = routing(&route.status(), "a2")["closed"].clone();
     assert!(closed["drained"].as_u64() >= Some(1), "{closed}");
-    assert_eq!(closed["cut at the drain deadline"], 1, "{closed}");
+    assert_eq!(closed["cut at the drain deadline"], 2, "{closed}");
     let mut elsewhere = connect(lab, route.reader).await.unwrap();
     assert_eq!(server_of(&mut elsewhere).await, lab.real("b1").unwrap().ip().to_string());
     elsewhere.disconnect().await.unwrap();
@@ -231,6 +236,51 @@ pub(crate) async fn restarts_lose_no_connection(lab: &Lab, route: &mut Route) {
     route.start();
     ready(route).await;
     kept.disconnect().await.unwrap();
+}
+
+/// A router dies, and another starts on its addresses from another file: what the first left in the kernel decides nothing
+/// any more, whether the second has zero-hop of its own or not, and nothing is left but what is in force.
+pub(crate) async fn another_file_decides_on_the_same_address(lab: &Lab, route: &mut Route) {
+    let [a2, b1] = ["a2", "b1"].map(|name| lab.real(name).unwrap());
+    let mut before = connect(lab, route.reader).await.unwrap();
+    assert_eq!(server_of(&mut before).await, a2.ip().to_string());
+    let first = std::fs::read_to_string(&route.file).unwrap();
+    let reserved =
+        first.replace(&format!("match = \"{a2}\"\n"), &format!("match = \"{a2}\"\nreserved = true\n"));
+    assert_ne!(first, reserved);
+    let off = reserved.replace("zero_hop = \"require\"", "zero_hop = \"off\"");
+    let titles = |route: &Route| -> Vec<Value> {
+        let shown = route.headroom(&["zero-hop", "status", "--json"]);
+        let all: Value = serde_json::from_slice(&shown.stdout).unwrap();
+        let ours = |p: &&Value| p["listeners"].to_string().contains(&format!("\"{}\"", route.reader));
+        all.as_array().unwrap().iter().filter(ours).map(|p| p["title"].clone()).collect()
+    };
+    for (name, text, zero_hop) in [("two.toml", &reserved, true), ("three.toml", &off, false)] {
+        route.signal(Signal::KILL);
+        route.end().await;
+        assert_eq!(titles(route).len(), 1, "the dead one's is still there");
+        route.file = lab.dir().join(name);
+        std::fs::write(&route.file, text).unwrap();
+        route.start();
+        let ready = |status: &Value| {
+            routing(status, "b1")["reads"]["eligible"] == true
+                && status["process"]["pid"] == route.pid()
+                && status["zero_hop"]["in_force"] == zero_hop
+        };
+        route.wait_for("the next router", ready).await;
+        for _ in 0..6 {
+            let mut session = connect(lab, route.reader).await.unwrap();
+            assert_eq!(server_of(&mut session).await, b1.ip().to_string(), "{name}: a2 is reserved");
+            session.disconnect().await.unwrap();
+        }
+        let listener = &route.status()["listeners"][0];
+        let accepted = listener["accepted"].as_u64().unwrap();
+        assert_eq!(accepted, if zero_hop { 0 } else { 6 }, "{name}: {listener}");
+        let expected = if zero_hop { vec![Value::from(route.title())] } else { Vec::new() };
+        assert_eq!(titles(route), expected, "{name}: nothing is left of others");
+        before.query_drop("SELECT 1").await.expect("open sessions stay");
+    }
+    before.disconnect().await.unwrap();
 }
 
 /// A session that goes past the router to a2. One that came to the listener, as some do for a second after a failure, would

@@ -257,8 +257,9 @@ struct Overheard {
     enough: Vec<u64>,
     /// Sessions begun, by listener: every so many is measured.
     begun: HashMap<String, u32>,
-    /// Sessions from before this process.
+    /// Sessions from before this process, and those of them that have not been counted yet.
     earlier: u32,
+    uncounted: u32,
 }
 
 /// A session that is followed.
@@ -274,7 +275,19 @@ impl Overheard {
         let sessions = HashMap::new();
         let (clock, swept) = (Clock::new(), Instant::now());
         let (enough, begun, holes_stay_until) = (Vec::new(), HashMap::new(), None);
-        Self { ledger, named, sessions, clock, swept, missed: 0, holes_stay_until, enough, begun, earlier: 0 }
+        Self {
+            ledger,
+            named,
+            sessions,
+            clock,
+            swept,
+            missed: 0,
+            holes_stay_until,
+            enough,
+            begun,
+            earlier: 0,
+            uncounted: 0,
+        }
     }
 
     /// What is known of these sessions.
@@ -287,6 +300,9 @@ impl Overheard {
     fn read(&mut self, mirror: &mut Mirror) -> usize {
         self.notice_losses(mirror);
         let read = mirror.read(|piece| self.hear(piece));
+        if self.uncounted > 0 {
+            self.count_earlier();
+        }
         for cookie in self.enough.drain(..) {
             mirror.stop(cookie);
         }
@@ -346,18 +362,24 @@ impl Overheard {
         }
     }
 
-    /// A session that began before this process is not followed; as many of them would have been measured as of others.
-    fn began_earlier(&mut self) {
+    /// Sessions that began before this process are not followed; as many of them would have been measured as of others. How
+    /// many that are is known once a page has been written.
+    fn count_earlier(&mut self) {
         let named = self.named.lock().unwrap_or_else(PoisonError::into_inner);
+        if named.is_empty() {
+            return;
+        }
         let one_in = named.values().map(|target| target.one_in).filter(|n| *n > 0).min().unwrap_or(0);
-        if nth(&mut self.earlier, one_in) {
-            self.ledger.borrow_mut().began_earlier();
+        for _ in 0..std::mem::take(&mut self.uncounted) {
+            if nth(&mut self.earlier, one_in) {
+                self.ledger.borrow_mut().began_earlier();
+            }
         }
     }
 
     fn bytes(&mut self, cookie: u64, at: u64, seq: u32, bytes: &[u8], from_client: bool) {
         if !self.sessions.contains_key(&cookie) {
-            self.began_earlier();
+            self.uncounted += 1;
             self.enough.push(cookie);
             self.sessions.insert(cookie, None);
         }

@@ -65,6 +65,8 @@ fn remains_of_the_dead_do_not_pile_up() {
         return;
     }
     let [(_ordinary, dialled), (_one, at_one), (_, elsewhere)] = three("127.0.0.1");
+    let name = format!("test-unborn-{}", std::process::id());
+    let unborn = Pinned { bypass: Bypass::open(&spec(&name)).unwrap(), name, terms: Terms::default() };
     let mut remains = Pinned::new("remains");
     remains.send(dialled, &[Some(at_one)]);
     let is_there = || remains.bypass.directory().exists();
@@ -76,6 +78,7 @@ fn remains_of_the_dead_do_not_pile_up() {
     remains.bypass.beat(Duration::ZERO, Duration::ZERO).unwrap();
     pins::claim(&[elsewhere], "test-somebody", true).unwrap();
     assert!(!remains.bypass.directory().exists());
+    assert!(unborn.bypass.directory().exists(), "its router is about to start");
 }
 
 #[test]
