@@ -80,22 +80,34 @@ impl Bypass {
         if !self.will_end(session) {
             return Ok(Outcome::InUse);
         }
-        let key = session.cookie.to_ne_bytes();
-        let until = monotonic_ns() + HOLD_FOR.as_nanos() as u64;
-        let entry = [until.to_ne_bytes(), [0; 8]].concat();
-        let held = self.map(Map::Held).update(&key, &entry, false);
-        let ended = held.and_then(|()| socket.end_if_unused_since());
-        let entry = self.map(Map::Held).lookup(&key).ok().flatten();
-        // Absent is as good as removed.
-        let _ = self.map(Map::Held).delete(&key);
+        let ended = self.hold(session).and_then(|()| socket.end_if_unused_since());
+        let dropped = self.release(session) > 0;
         if !matches!(ended, Ok(true)) {
             self.will_not_end(session);
         }
-        let dropped = entry.is_some_and(|entry| u64_at(&entry, 8) > 0);
         ended.map(|ended| match (ended, dropped) {
             (true, false) => Outcome::Closed,
             (true, true) => Outcome::ClosedBeforeStatement,
             (false, _) => Outcome::InUse,
         })
+    }
+
+    /// From here on nothing that the client sends leaves the host, for [`HOLD_FOR`] at most.
+    ///
+    /// # Errors
+    /// What the system said; then nothing is held back.
+    pub fn hold(&self, session: &Session) -> io::Result<()> {
+        let until = monotonic_ns() + HOLD_FOR.as_nanos() as u64;
+        let entry = [until.to_ne_bytes(), [0; 8]].concat();
+        self.map(Map::Held).update(&session.cookie.to_ne_bytes(), &entry, false)
+    }
+
+    /// Ends that. Returns how many packets with data were dropped: TCP sends them again if the session is still there.
+    pub fn release(&self, session: &Session) -> u64 {
+        let key = session.cookie.to_ne_bytes();
+        let entry = self.map(Map::Held).lookup(&key).ok().flatten();
+        // Absent is as good as removed.
+        let _ = self.map(Map::Held).delete(&key);
+        entry.map_or(0, |entry| u64_at(&entry, 8))
     }
 }

@@ -22,7 +22,7 @@ pub(crate) fn home() -> Option<PathBuf> {
 /// Whether a directory is one of bpffs itself, and no way to somewhere else.
 pub(crate) fn is_on_bpffs(directory: &Path) -> bool {
     let device =
-        |path: &Path| path.symlink_metadata().ok().filter(|found| found.is_dir()).map(|found| found.dev());
+        |path: &Path| path.symlink_metadata().ok().filter(std::fs::Metadata::is_dir).map(|found| found.dev());
     mounted("bpf").is_some_and(|bpffs| device(&bpffs).is_some() && device(&bpffs) == device(directory))
 }
 

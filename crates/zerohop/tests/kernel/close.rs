@@ -1,7 +1,7 @@
 //! Sessions that are closed in the very moment in which their clients send: each statement is executed and answered, or never
 //! reaches the server.
 
-use super::pinned::{Pinned, root, three};
+use super::pinned::{Pinned, answers, root, three, wait_for, word};
 use std::collections::HashSet;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -24,6 +24,44 @@ struct Seen {
     /// Of statements whose client met an error.
     unanswered: Mutex<HashSet<u64>>,
     over: AtomicBool,
+}
+
+#[test]
+fn what_a_client_sends_to_a_session_that_is_held_back_reaches_the_server_only_if_it_stays() {
+    if !root() {
+        return;
+    }
+    for ip in ["127.0.0.1", "[::1]"] {
+        let [(_ordinary, dialled), (server, at), _] = three(ip);
+        let mut pinned = Pinned::new(if ip == "[::1]" { "held6" } else { "held4" });
+        pinned.send(dialled, &[Some(at)]);
+        pinned.bypass.set_holding(true).unwrap();
+        let mut client = TcpStream::connect(dialled).unwrap();
+        let mut accepted = answers(&server, "hello");
+        assert_eq!(word(&client), "hello");
+        let session = pinned.bypass.sessions().unwrap()[0];
+        let look =
+            || socket::established().unwrap().into_iter().find(|s| s.cookie == session.cookie).unwrap();
+        let before = look();
+        pinned.bypass.hold(&session).unwrap();
+        client.write_all(b"first").unwrap();
+        assert!(look().busy, "it is seen although nothing left");
+        // What has left would be there: it is one machine.
+        accepted.set_nonblocking(true).unwrap();
+        assert_eq!(accepted.read(&mut [0; 1]).unwrap_err().kind(), std::io::ErrorKind::WouldBlock);
+        assert_eq!(pinned.bypass.close(&session, &before).unwrap(), Outcome::InUse, "so it stays");
+        accepted.set_nonblocking(false).unwrap();
+        assert_eq!(word(&accepted), "first", "sent again once it is released");
+
+        wait_for("its acknowledgement", || !look().busy);
+        pinned.bypass.hold(&session).unwrap();
+        client.write_all(b"never").unwrap();
+        look().end().unwrap();
+        assert!(pinned.bypass.release(&session) > 0);
+        assert!(client.read(&mut [0; 1]).is_err(), "the client sees it");
+        let mut rest = Vec::new();
+        assert!(accepted.read_to_end(&mut rest).is_err() && rest.is_empty(), "the server never saw it");
+    }
 }
 
 #[test]
