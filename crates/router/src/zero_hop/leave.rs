@@ -165,8 +165,12 @@ impl Leaving {
                 self.asked.remove(&key);
                 let known = |l: &Live| states.get(&l.session.cookie).copied();
                 self.unknown.insert(key, theirs.iter().filter(|l| known(l).is_none()).count());
-                let may =
-                    |l: &&Live| rests(l) && known(l).is_some_and(|k| may_close(k, &l.socket, want.wanted));
+                let may = |l: &&Live| {
+                    rests(l)
+                        && known(l).is_some_and(|k| {
+                            may_close(k, l.socket.data_sent(), l.socket.received, want.wanted)
+                        })
+                };
                 close(want, theirs.iter().copied().filter(may), |live| close_held(bypass, live));
             }
             None if bypass.holds() && theirs.iter().any(|l| rests(l)) => {
@@ -245,10 +249,9 @@ fn careful(why: Closed, configured: Duration) -> Duration {
     if for_balance { configured.mul_f64(CAREFUL) } else { configured }
 }
 
-/// Whether what is known of a session is all that there is, and lets it be closed for this wish.
-fn may_close(known: Known, socket: &Socket, wanted: Wanted) -> bool {
-    let whole = (known.sent, known.received) == (socket.data_sent(), socket.received);
-    whole && known.facts.may_close(wanted)
+/// Whether what is known of a session is all that went either way (`sent`, `received`), and lets it be closed for this wish.
+fn may_close(known: Known, sent: u64, received: u64, wanted: Wanted) -> bool {
+    (known.sent, known.received) == (sent, received) && known.facts.may_close(wanted)
 }
 
 /// Ends sessions in this way while the quota lasts, those that were quiet for longest first.
@@ -309,4 +312,36 @@ fn live(bypass: &Bypass) -> Result<Vec<Live>, Error> {
     Ok(sockets
         .filter_map(|socket| Some(Live { session: sessions.remove(&socket.cookie)?, socket }))
         .collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::roster::Facts;
+    use wire::Sticky;
+
+    #[test]
+    fn a_session_may_be_closed_only_when_all_that_passed_is_known_and_it_holds_nothing() {
+        let wanted = Wanted {
+            quota: 1,
+            why: Closed::Balance,
+            quiet: Duration::ZERO,
+            light_state_too: false,
+            all_state_too: false,
+        };
+        let idle = Facts { idle: true, in_transaction: false, sticky: Sticky::empty() };
+        let may = |facts, sent, received| {
+            may_close(Known { facts, sent: 100, received: 200 }, sent, received, wanted)
+        };
+        assert!(may(idle, 100, 200));
+        assert!(!may(idle, 101, 200), "a statement has left that nobody has seen yet");
+        assert!(!may(idle, 100, 201), "a piece was lost");
+        assert!(!may(Facts { idle: false, ..idle }, 100, 200));
+        assert!(!may(Facts { in_transaction: true, ..idle }, 100, 200));
+        for held in
+            [Sticky::TEMPORARY_TABLE, Sticky::NAMED_LOCK, Sticky::PREPARED_STATEMENT, Sticky::USER_VARIABLE]
+        {
+            assert!(!may(Facts { sticky: held, ..idle }, 100, 200), "{held:?}");
+        }
+    }
 }
