@@ -4,8 +4,8 @@
 mod request;
 
 use crate::router_view::NO_ZONE;
-use crate::view::StatusView;
-use insight::{Counts, Dimension, Figures, Filter, Report, Row, Since};
+use crate::view::{ListenerView, StatusView};
+use insight::{Counts, Dimension, Figures, Filter, Report, Row, Sample, Since};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -89,6 +89,9 @@ pub(crate) struct InsightView {
     pub(crate) more: usize,
     /// Requests of the application, by endpoint.
     pub(crate) requests: Vec<RequestView>,
+    /// Why there are no figures although there are sessions; zeros then mean nothing.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) not_measured: Option<String>,
     /// What is not seen or not told apart, in words.
     pub(crate) notes: Vec<String>,
     /// Sessions measured since the start.
@@ -109,12 +112,18 @@ pub(crate) struct RowView {
     pub(crate) figures: FiguresView,
 }
 
-/// Figures of a set of commands.
+/// Figures of a set of commands: of all sessions, where those that were measured stand for others.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub(crate) struct FiguresView {
     pub(crate) count: u64,
     pub(crate) per_second: f64,
+    /// The standard error of `per_second`; 0 where every session was measured.
+    pub(crate) per_second_error: f64,
+    /// Of `count`, the commands that were measured.
+    pub(crate) measured: u64,
+    /// They are of one session in so many at most; 1 where every session was measured.
+    pub(crate) one_in: u32,
     /// Share of the time of all that matches, 0 to 1.
     pub(crate) share: f64,
     /// Commands under way at a time, on average: time over span.
@@ -214,13 +223,13 @@ impl Question {
 /// The answer to a question, from a report of the span it asks for. Zones are those of the fleet now.
 pub(crate) fn view(report: &Report, question: &Question, status: &StatusView) -> InsightView {
     let filter = question.filter();
-    let whole = report.total(&filter);
+    let (whole, sample) = report.total(&filter);
     let span_s = report.span.as_secs_f64().max(1e-3);
-    let figures = |f: &Figures| figures(f, span_s, whole.time_ns);
+    let figures = |f: &Figures, sample: &Sample| figures(f, sample, span_s, whole.time_ns);
     let mut rows: Vec<RowView> = grouped(report, question.by, &filter, status)
         .into_iter()
         .map(|row| RowView {
-            figures: figures(&row.figures),
+            figures: figures(&row.figures, &row.sample),
             name: row.name,
             id: row.id,
             example: row.example,
@@ -234,20 +243,46 @@ pub(crate) fn view(report: &Report, question: &Question, status: &StatusView) ->
     let more = rows.len().saturating_sub(limit);
     rows.truncate(limit);
     let requests = request::all(report);
+    let not_measured = not_measured(sample.measured, &status.listeners);
     let mut notes = notes(report);
+    if sample.one_in > 1 {
+        notes.insert(0, sampled(sample.one_in, !requests.is_empty()));
+    }
     if question.by == By::Request && !requests.is_empty() {
         notes.push(SPANS.to_owned());
     }
     InsightView {
         question: question.clone(),
         span_s,
-        total: figures(&whole),
+        total: figures(&whole, &sample),
         rows,
         more,
         requests,
+        not_measured,
         notes,
         sessions: report.counts().sessions,
     }
+}
+
+/// What the figures stand on where not every session was measured.
+fn sampled(one_in: u32, requests: bool) -> String {
+    let of_requests = if requests { "; requests are those of measured sessions only" } else { "" };
+    format!(
+        "1 session in {one_in} of those that bypass the router is measured: counts are scaled to all of them, \
+         ± is the standard error{of_requests}"
+    )
+}
+
+/// Why nothing was measured, where there are sessions that nobody looks at.
+fn not_measured(measured: u64, listeners: &[ListenerView]) -> Option<String> {
+    let bypassing: u64 = listeners.iter().map(|listener| listener.zero_hop.sessions).sum();
+    let (sessions, bypass) = if bypassing == 1 { ("session", "bypasses") } else { ("sessions", "bypass") };
+    (measured == 0 && bypassing > 0).then(|| {
+        format!(
+            "not measured: {bypassing} {sessions} {bypass} the router, and none that is measured sent a \
+             statement; insight = \"on\" measures all"
+        )
+    })
 }
 
 fn grouped(report: &Report, by: By, filter: &Filter, status: &StatusView) -> Vec<Row> {
@@ -268,14 +303,17 @@ fn by_zone(servers: Vec<Row>, status: &StatusView) -> Vec<Row> {
         let server = status.fleet.servers.iter().find(|server| server.name == name);
         server.and_then(|server| server.zone.as_ref()).map_or(NO_ZONE.to_owned(), |zone| zone.zone.clone())
     };
-    let mut zones: BTreeMap<String, Figures> = BTreeMap::new();
+    let mut zones: BTreeMap<String, (Figures, Sample)> = BTreeMap::new();
     for server in servers {
-        zones.entry(zone_of(&server.name)).or_default().merge(&server.figures);
+        let (figures, sample) = zones.entry(zone_of(&server.name)).or_default();
+        figures.merge(&server.figures);
+        sample.add(&server.sample);
     }
-    zones.into_iter().map(|(name, figures)| Row { id: name.clone(), name, example: None, figures }).collect()
+    let row = |(name, (figures, sample)): (String, _)| Row { id: name.clone(), name, example: None, figures, sample };
+    zones.into_iter().map(row).collect()
 }
 
-fn figures(f: &Figures, span_s: f64, whole_ns: u64) -> FiguresView {
+fn figures(f: &Figures, sample: &Sample, span_s: f64, whole_ns: u64) -> FiguresView {
     let quantile = |q| f.quantile_ns(q).map_or(0.0, ms);
     let (codes, other) = f.codes();
     let mut error_codes: BTreeMap<String, u64> =
@@ -286,6 +324,9 @@ fn figures(f: &Figures, span_s: f64, whole_ns: u64) -> FiguresView {
     FiguresView {
         count: f.count,
         per_second: f.count as f64 / span_s,
+        per_second_error: sample.error() / span_s,
+        measured: sample.measured,
+        one_in: sample.one_in,
         share: f.time_ns as f64 / whole_ns.max(1) as f64,
         load: f.time_ns as f64 / 1e9 / span_s,
         time_ms: ms(f.time_ns),
@@ -370,6 +411,15 @@ fn encoded(value: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn nothing_measured_is_not_nothing_sent() {
+        let mut listeners = crate::still_life::status().listeners;
+        assert_eq!(not_measured(0, &listeners), None, "every session is measured, and none sent anything");
+        listeners[0].zero_hop.sessions = 20;
+        assert!(not_measured(0, &listeners).unwrap().starts_with("not measured: 20 sessions bypass the router"));
+        assert_eq!(not_measured(1, &listeners), None);
+    }
 
     #[test]
     fn a_question_is_written_so_that_any_name_survives() {

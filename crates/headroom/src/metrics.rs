@@ -171,9 +171,15 @@ fn routing(status: &StatusView, sheet: &mut Sheet) {
             |(direction, n)| (vec![("server", server.name.clone()), ("direction", direction.to_owned())], n),
         )
     });
-    sheet.counter("server_bytes", "Bytes relayed", bytes);
-    let help = "Commands sent to a server";
-    sheet.counter("server_commands", help, routed.iter().map(|(s, r)| (name(s), r.commands)));
+    sheet.counter("server_bytes", "Bytes of sessions, those that bypass the router among them", bytes);
+    let help = "Commands that a server answered; of sessions that bypass the router an estimate from those that are \
+                measured, absent where none was";
+    let path = |server: &ServerView, path: &str| vec![("server", server.name.clone()), ("path", path.to_owned())];
+    let commands = routed.iter().flat_map(|(s, r)| {
+        let bypassed = r.commands_bypassed.map(|commands| (path(s, "bypassed"), commands));
+        [(path(s, "relayed"), r.commands)].into_iter().chain(bypassed)
+    });
+    sheet.counter("server_commands", help, commands);
     let picks = routed.iter().flat_map(|(server, routing)| {
         let labels = |because: &String| vec![("server", server.name.clone()), ("because", because.clone())];
         routing.picks.iter().map(move |(because, count)| (labels(because), *count))
@@ -208,10 +214,14 @@ fn listeners(status: &StatusView, sheet: &mut Sheet) {
     let labels =
         |address: &str, role: &str| vec![("listener", address.to_owned()), ("role", role.to_owned())];
     let all = &status.listeners;
-    let sessions = all.iter().map(|l| (labels(&l.address, &l.role), l.sessions as f64));
-    sheet.gauge("listener_sessions", "Sessions open on a listener", sessions);
+    let sessions = all.iter().map(|l| (labels(&l.address, &l.role), l.open as f64));
+    let help = "Sessions open on a listener, those that bypass the router among them";
+    sheet.gauge("listener_sessions", help, sessions);
+    let connections = all.iter().map(|l| (labels(&l.address, &l.role), l.connections));
+    let help = "Connections to a listener: accepted by the router, or sent to a server directly";
+    sheet.counter("listener_connections", help, connections);
     let accepted = all.iter().map(|l| (labels(&l.address, &l.role), l.accepted));
-    sheet.counter("listener_accepted", "Clients accepted", accepted);
+    sheet.counter("listener_accepted", "Clients accepted by the router", accepted);
     let connecting = all.iter().map(|l| (labels(&l.address, &l.role), l.connecting as f64));
     sheet.gauge("listener_connecting", "Clients that are logging in now", connecting);
     let by = |name: &'static str, counts: fn(&ListenerView) -> &BTreeMap<String, u64>| {

@@ -9,7 +9,7 @@ use crate::objectives::view::{ObjectiveView, WebhookView};
 use fleet::config::{Objective, Target};
 use insight::objective::Tracked;
 use insight::objective::incident::{Change, Open};
-use insight::{Dimension, Figures, Filter, Report, Since};
+use insight::{Dimension, Figures, Report, Since};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -172,26 +172,26 @@ impl Objectives {
     }
 }
 
-/// Figures by the dimensions that are asked for.
-struct Rows(Vec<(Dimension, Vec<insight::Row>)>);
+/// Figures by the dimensions that are asked for, as they were measured: a few statements are few, however many they stand for.
+struct Rows(Vec<(Dimension, Vec<(String, Figures)>)>);
 
 impl Rows {
     fn of(report: &Report, targets: &[Target]) -> Self {
         let mut wanted: Vec<Dimension> = targets.iter().map(|target| dimension(target).0).collect();
         wanted.sort_by_key(|dimension| *dimension as u8);
         wanted.dedup();
-        Self(wanted.into_iter().map(|by| (by, report.rows(by, &Filter::default()))).collect())
+        Self(wanted.into_iter().map(|by| (by, report.measured(by))).collect())
     }
 
     fn find(&self, target: &Target) -> Option<&Figures> {
         let (by, name) = dimension(target);
         let (_, rows) = self.0.iter().find(|(dimension, _)| *dimension == by)?;
         // Insight calls a listener by its role and address.
-        let called = |row: &&insight::Row| match target {
-            Target::Listener(address) => row.name.split_once(' ').is_some_and(|(_, at)| at == address),
-            _ => row.name == name,
+        let called = |row: &&(String, Figures)| match target {
+            Target::Listener(address) => row.0.split_once(' ').is_some_and(|(_, at)| at == address),
+            _ => row.0 == name,
         };
-        rows.iter().find(called).map(|row| &row.figures)
+        rows.iter().find(called).map(|(_, figures)| figures)
     }
 }
 

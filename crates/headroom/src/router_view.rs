@@ -131,6 +131,7 @@ fn routing(server: &ServerStatus) -> RoutingView {
         bytes_to_server: server.bytes_to_server,
         bytes_to_client: server.bytes_to_client,
         commands: server.commands,
+        commands_bypassed: server.commands_bypassed,
         picks: named(&server.picks),
         closed: named(&server.closed),
     }
@@ -161,8 +162,10 @@ fn listener(listener: &ListenerStatus) -> ListenerView {
         address: listener.address.to_string(),
         role: listener.role.to_string(),
         sessions: listener.sessions as u64,
+        open: (listener.sessions + listener.zero_hop.sessions) as u64,
         max_sessions: listener.max_sessions as u64,
         accepted: listener.accepted,
+        connections: listener.accepted + listener.zero_hop.fate.past,
         connecting: listener.connecting as u64,
         max_connecting: listener.max_connecting as u64,
         tls: listener.tls.to_owned(),

@@ -9,7 +9,7 @@ use crate::fleet_view::{self, percent};
 use crate::objectives;
 use crate::table::Table;
 use crate::terminal::{self, Paint};
-use crate::view::{ServerView, StatusView};
+use crate::view::{ListenerView, ServerView, StatusView};
 use router::event::long;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -176,7 +176,7 @@ fn events(status: &StatusView, paint: Paint) -> String {
 }
 
 fn listeners(status: &StatusView) -> String {
-    let mut table = Table::new(&["LISTENER", "FOR", ">OPEN", ">PAST", ">ACCEPTED", ">REFUSED"]);
+    let mut table = Table::new(&["LISTENER", "FOR", ">OPEN", ">BYPASS", ">CONNECTIONS", ">REFUSED"]);
     let mut words = String::new();
     for listener in &status.listeners {
         if !listener.zero_hop.text.is_empty() {
@@ -186,12 +186,35 @@ fn listeners(status: &StatusView) -> String {
         table.row(vec![
             listener.address.clone(),
             format!("{}s", listener.role),
-            (listener.sessions + listener.zero_hop.sessions).to_string(),
+            listener.open.to_string(),
             listener.zero_hop.sessions.to_string(),
-            listener.accepted.to_string(),
+            listener.connections.to_string(),
             listener.refused.values().sum::<u64>().to_string(),
         ]);
     }
     let limits = status.zero_hop.limits.iter().map(|limit| format!("! {limit}\n"));
+    if status.listeners.len() > 1 {
+        let sum = |of: fn(&ListenerView) -> u64| status.listeners.iter().map(of).sum::<u64>().to_string();
+        let refused = |listener: &ListenerView| listener.refused.values().sum::<u64>();
+        let [open, bypass] = [sum(|l| l.open), sum(|l| l.zero_hop.sessions)];
+        table.row(vec!["all".to_owned(), String::new(), open, bypass, sum(|l| l.connections), sum(refused)]);
+    }
     table.text() + &words + &limits.collect::<String>()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sessions_that_bypass_the_router_are_in_the_totals() {
+        let mut status = crate::still_life::status();
+        let reader = &mut status.listeners[0];
+        (reader.open, reader.connections, reader.zero_hop.sessions) = (68, 1988, 20);
+        let text = listeners(&status);
+        let cells = |line: &str| line.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
+        let lines: Vec<Vec<String>> = text.lines().map(cells).collect();
+        assert_eq!(lines[1][2..], ["68", "20", "1988", "0"], "{text}");
+        assert_eq!(lines[3], ["all", "80", "20", "2480", "0"], "{text}");
+    }
 }

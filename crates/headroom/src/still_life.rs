@@ -116,7 +116,9 @@ pub(crate) fn status() -> StatusView {
         role: role.into(),
         sessions,
         max_sessions: 10_000,
+        open: sessions,
         accepted: sessions * 41,
+        connections: sessions * 41,
         tls: "passthrough".into(),
         refused: [("max_sessions".to_owned(), 0)].into(),
         ..ListenerView::default()

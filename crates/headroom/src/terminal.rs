@@ -23,7 +23,7 @@ pub(crate) fn complain(text: &str) {
 }
 
 /// How text is coloured on standard output.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Paint {
     on: bool,
 }

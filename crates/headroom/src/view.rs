@@ -287,8 +287,10 @@ pub(crate) struct RoutingView {
     pub(crate) bytes_to_server: u64,
     /// Bytes from it to clients.
     pub(crate) bytes_to_client: u64,
-    /// Commands it was sent.
+    /// Commands of sessions through the router.
     pub(crate) commands: u64,
+    /// Commands of sessions that bypass the router, estimated from those that are measured; `null` where none was.
+    pub(crate) commands_bypassed: Option<u64>,
     /// How often it was picked, by reason.
     pub(crate) picks: BTreeMap<String, u64>,
     /// Sessions on it that ended, by reason.
@@ -331,8 +333,10 @@ pub(crate) struct ListenerView {
     pub(crate) address: String,
     /// `reader` or `writer`.
     pub(crate) role: String,
-    /// Open now.
+    /// Open now through the router.
     pub(crate) sessions: u64,
+    /// Open now, those that bypass the router among them.
+    pub(crate) open: u64,
     /// More than these are refused.
     pub(crate) max_sessions: u64,
     /// Logging in now.
@@ -343,8 +347,10 @@ pub(crate) struct ListenerView {
     pub(crate) tls: String,
     /// Whether it asks clients for a certificate: `off`, `wanted` or `required`.
     pub(crate) tls_client_cert: String,
-    /// Accepted since the start.
+    /// Accepted by the router since the start.
     pub(crate) accepted: u64,
+    /// Accepted, and those that the kernel sent to a server directly.
+    pub(crate) connections: u64,
     /// Logins since the start: `plain`, `tls` (ended here), `opaque` (cannot be read).
     pub(crate) logins: BTreeMap<String, u64>,
     /// Refused since the start, by reason.
@@ -373,7 +379,7 @@ pub(crate) struct ListenerZeroHopView {
     pub(crate) in_force: bool,
     /// Which, or why not.
     pub(crate) text: String,
-    /// Sessions past this process now; `sessions` of the listener does not count them.
+    /// Sessions that bypass the router now; `sessions` of the listener does not count them.
     pub(crate) sessions: u64,
     /// Connections that went past since the programs were brought in.
     pub(crate) past: u64,
@@ -397,6 +403,6 @@ pub(crate) struct FallbackView {
 pub(crate) struct CountersView {
     /// Writer connections that wait for a primary now.
     pub(crate) holding: u64,
-    /// Sessions that ended, on all servers, by reason: by themselves, placed anew, drained, cut.
+    /// Sessions that ended, on all servers, by reason: by themselves, moved, drained, cut.
     pub(crate) closed: BTreeMap<String, u64>,
 }

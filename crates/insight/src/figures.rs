@@ -64,18 +64,24 @@ impl Figures {
 
     /// Adds another set.
     pub fn merge(&mut self, other: &Self) {
-        self.count += other.count;
-        self.errors += other.errors;
-        self.rows += other.rows;
-        self.affected = self.affected.saturating_add(other.affected);
-        self.bytes_to_server += other.bytes_to_server;
-        self.bytes_to_client += other.bytes_to_client;
-        self.time_ns += other.time_ns;
-        self.first_byte_ns += other.first_byte_ns;
+        self.merge_times(other, 1);
+    }
+
+    /// Adds another set `times` over: of sessions that each stand for so many. Times beyond the longest are not made up.
+    pub fn merge_times(&mut self, other: &Self, times: u32) {
+        let n = u64::from(times.max(1));
+        self.count += other.count * n;
+        self.errors += other.errors * n;
+        self.rows += other.rows * n;
+        self.affected = self.affected.saturating_add(other.affected.saturating_mul(n));
+        self.bytes_to_server += other.bytes_to_server * n;
+        self.bytes_to_client += other.bytes_to_client * n;
+        self.time_ns = self.time_ns.saturating_add(other.time_ns.saturating_mul(n));
+        self.first_byte_ns = self.first_byte_ns.saturating_add(other.first_byte_ns.saturating_mul(n));
         self.longest_ns = self.longest_ns.max(other.longest_ns);
-        self.latency.merge(&other.latency);
-        other.codes.iter().for_each(|(code, count)| self.count_code(*code, *count));
-        self.other_codes += other.other_codes;
+        self.latency.merge_times(&other.latency, times.max(1));
+        other.codes.iter().for_each(|(code, count)| self.count_code(*code, *count * n));
+        self.other_codes += other.other_codes * n;
     }
 
     /// Takes off an earlier state of the same set. The longest time stays what it was.

@@ -44,6 +44,11 @@ impl std::hash::Hasher for Folded {
         self.write_u64(u64::from(number));
     }
 
+    fn write_u128(&mut self, number: u128) {
+        self.write_u64(number as u64);
+        self.write_u64((number >> 64) as u64);
+    }
+
     fn write_u64(&mut self, number: u64) {
         self.0 = mix(self.0 ^ number ^ SEEDS[1], SEEDS[0]);
     }

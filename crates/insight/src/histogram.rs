@@ -41,8 +41,13 @@ impl Histogram {
 
     /// Adds all counts of another.
     pub fn merge(&mut self, other: &Self) {
+        self.merge_times(other, 1);
+    }
+
+    /// Adds all counts of another `times` over.
+    pub fn merge_times(&mut self, other: &Self, times: u32) {
         for (bucket, count) in other.filled() {
-            self.add(bucket, count);
+            self.add(bucket, count.saturating_mul(times));
         }
     }
 

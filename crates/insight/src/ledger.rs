@@ -6,8 +6,13 @@
 //!
 //! A cell is a digest at an endpoint on a server, of one listener and user. Any grouping is a sum of cells, so the figures
 //! by digest, by endpoint and by server agree exactly. When a thread has no room for a new cell its commands count for the
-//! digest and endpoint of all others, on their server and listener.
+//! digest and endpoint of all others, on their server and listener. When names give up their places ([`crate::aging`]), the next
+//! copy puts their cells into those of all others too.
+//!
+//! A session that was picked as one in so many says so, and its cells stand for that many: the ledger counts what was
+//! measured, a report scales it ([`crate::sampling`]).
 
+use crate::aging::Doorkeeper;
 use crate::digest::{Dialect, Digester};
 use crate::figures::{Done, Figures};
 use crate::fold::{self, Map};
@@ -15,7 +20,9 @@ use crate::registry::{Entry, Names, OTHER, Registry};
 use crate::request::{Open, Parts};
 use crate::tags::{Found, Keys, Value};
 use fleet::config::InsightConfig;
+use std::collections::HashSet;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 use wire::Command;
 use wire::attributes::Attributes;
@@ -38,11 +45,34 @@ pub struct Shared {
     pub registry: Registry,
     keys: Keys,
     config: InsightConfig,
+    /// Grows each time that names gave up their places.
+    pub(crate) era: AtomicU64,
+    /// Grows with each mark of the collector.
+    pub(crate) stretch: AtomicU64,
 }
 
-/// Where a command belongs, packed: digest, endpoint, server, listener, user.
+/// Where a command belongs, packed: digest, endpoint, server, listener, user, and for how many sessions it stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Cell(u64);
+pub(crate) struct Cell(u128);
+
+/// What is known of the sessions of a place that were picked as one in so many.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Picked {
+    /// Their commands.
+    pub(crate) commands: u64,
+    /// The sum over sessions of their commands squared, ...
+    pub(crate) squares: u64,
+    /// ... and the same with the commands of each stretch of time by itself, summed over the stretches.
+    pub(crate) squares_by_stretch: u64,
+}
+
+/// What one session of those has sent.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Sent {
+    commands: u64,
+    stretch: u64,
+    of_stretch: u64,
+}
 
 /// Where a session's commands belong.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -50,6 +80,8 @@ pub(crate) struct Place {
     pub(crate) server: u32,
     pub(crate) listener: u32,
     pub(crate) user: u32,
+    /// It was picked as one in so many; 0 and 1 are one that stands for itself.
+    pub(crate) one_in: u32,
 }
 
 /// What a statement says of where it comes from.
@@ -87,7 +119,7 @@ pub struct Counts {
     pub opaque_compression: u64,
     /// Because of a protocol from before 4.1.
     pub opaque_old: u64,
-    /// Sessions past this process that had begun before it came.
+    /// Sessions that bypass the router that had begun before it came.
     pub opaque_earlier: u64,
     /// Sessions whose bytes made no sense from some point on, or of which some were missed.
     pub lost: u64,
@@ -114,8 +146,12 @@ pub struct Ledger {
     commands: [Option<u32>; 256],
     places: Map<Cell, u32>,
     cells: Vec<(Cell, Figures)>,
+    picked: Vec<(Place, Picked)>,
     requests: Open,
     pub(crate) counts: Counts,
+    /// The [`Shared::era`] that the numbers above are of.
+    pub(crate) era: u64,
+    met: Doorkeeper,
     spare: Vec<Vec<u8>>,
     scratch: String,
 }
@@ -124,6 +160,7 @@ pub struct Ledger {
 #[derive(Debug)]
 pub struct Snapshot {
     pub(crate) cells: Vec<(Cell, Figures)>,
+    pub(crate) picked: Vec<(Place, Picked)>,
     pub(crate) counts: Counts,
     pub(crate) requests: Parts,
 }
@@ -133,7 +170,7 @@ impl Shared {
     pub fn new(config: InsightConfig) -> Arc<Self> {
         let registry = Registry::new(config.digests, config.endpoints);
         let keys = Keys::new(&config.endpoint_keys, &config.request_keys);
-        Arc::new(Self { registry, keys, config })
+        Arc::new(Self { registry, keys, config, era: AtomicU64::new(0), stretch: AtomicU64::new(0) })
     }
 
     /// The configuration it was made for.
@@ -146,6 +183,7 @@ impl Ledger {
     /// An empty ledger.
     pub fn new(shared: Arc<Shared>) -> Self {
         let requests = Open::new(shared.config.requests);
+        let era = shared.era.load(Relaxed);
         Self {
             shared,
             digester: Digester::new(),
@@ -154,8 +192,11 @@ impl Ledger {
             commands: [None; 256],
             places: Map::default(),
             cells: Vec::new(),
+            picked: Vec::new(),
             requests,
             counts: Counts::default(),
+            era,
+            met: Doorkeeper::default(),
             spare: Vec::new(),
             scratch: String::new(),
         }
@@ -163,9 +204,33 @@ impl Ledger {
 
     /// A copy of what was counted; `cells` only if asked for, and the requests since the last time.
     pub fn snapshot(&mut self, cells: bool) -> Snapshot {
+        self.forget_retired();
         let counts = Counts { without_request: self.requests.untold, ..self.counts };
         let cells = if cells { self.cells.clone() } else { Vec::new() };
-        Snapshot { cells, counts, requests: self.requests.take() }
+        Snapshot { cells, picked: self.picked.clone(), counts, requests: self.requests.take() }
+    }
+
+    /// Where names gave up their places since the last time: what they had counts for all others from now on. Sessions that
+    /// hold a number of before may still count for it; a report takes that for the others too.
+    fn forget_retired(&mut self) {
+        let era = self.shared.era.load(Relaxed);
+        if self.era == era {
+            return;
+        }
+        self.era = era;
+        let numbers = Numbers::of(&self.shared.registry);
+        self.digests.retain(|_, number| numbers.digests.contains(number));
+        self.endpoints.retain(|_, number| numbers.endpoints.contains(number));
+        self.commands = [None; 256];
+        self.places.clear();
+        for (cell, figures) in std::mem::take(&mut self.cells) {
+            let cell = numbers.cell(cell);
+            let at = *self.places.entry(cell).or_insert_with(|| {
+                self.cells.push((cell, Figures::default()));
+                self.cells.len() as u32 - 1
+            });
+            self.cells[at as usize].1.merge(&figures);
+        }
     }
 
     /// There is a session that cannot be read, because it had begun before anybody looked.
@@ -177,17 +242,22 @@ impl Ledger {
         &self.shared.registry
     }
 
-    /// The digest and tags of a statement.
-    pub(crate) fn statement(&mut self, text: &Text<'_>, dialect: Dialect) -> Told {
+    /// The digest and tags of a statement. One that is prepared is looked at only now, however often it is executed: `lasting`.
+    pub(crate) fn statement(&mut self, text: &Text<'_>, dialect: Dialect, lasting: bool) -> Told {
         let hash = self.digester.read(text.start, dialect);
         let shared = self.shared.clone();
-        let digest = known(&mut self.digests, &shared.registry.digests, hash, || {
-            let example = shared.config.examples.then(|| {
-                let shown = &text.start[..text.start.len().min(EXAMPLE)];
-                String::from_utf8_lossy(shown).into_owned()
-            });
-            Entry { hash, name: self.digester.text(), example }
-        });
+        let names = &shared.registry.digests;
+        let digest = match self.digests.get(&hash) {
+            Some(number) => *number,
+            None if !lasting && names.is_crowded() && !self.met.knows(hash) => OTHER,
+            None => known(&mut self.digests, names, hash, || {
+                let example = shared.config.examples.then(|| {
+                    let shown = &text.start[..text.start.len().min(EXAMPLE)];
+                    String::from_utf8_lossy(shown).into_owned()
+                });
+                Entry { hash, name: self.digester.text(), example }
+            }),
+        };
         let mut found = Found::default();
         if let Some(attributes) = text.attributes {
             note(&shared.keys, &mut found, attributes);
@@ -220,6 +290,9 @@ impl Ledger {
         if let Some(number) = self.endpoints.get(&raw) {
             return *number;
         }
+        if shared.registry.endpoints.is_crowded() && !self.met.knows(raw) {
+            return OTHER;
+        }
         value.decode(&mut self.scratch);
         let number = named(&shared.registry.endpoints, &self.scratch);
         // The same name may be written in many ways; not all of them are worth remembering.
@@ -247,6 +320,27 @@ impl Ledger {
             None => self.room(cell),
         };
         self.cells[at as usize].1.record(done);
+    }
+
+    /// Counts it for the sessions that were picked as one in so many, of which `sent` is one.
+    pub(crate) fn sample(&mut self, place: Place, sent: &mut Sent) {
+        let stretch = self.shared.stretch.load(Relaxed);
+        if sent.stretch != stretch {
+            (sent.stretch, sent.of_stretch) = (stretch, 0);
+        }
+        // Listeners times servers: a handful.
+        let place = Place { user: 0, ..place };
+        let at = self.picked.iter().position(|(known, _)| *known == place).unwrap_or_else(|| {
+            self.picked.push((place, Picked::default()));
+            self.picked.len() - 1
+        });
+        let picked = &mut self.picked[at].1;
+        picked.commands += 1;
+        // The square of one more is so much more.
+        picked.squares += 2 * sent.commands + 1;
+        picked.squares_by_stretch += 2 * sent.of_stretch + 1;
+        sent.commands += 1;
+        sent.of_stretch += 1;
     }
 
     /// Counts it for its request.
@@ -283,19 +377,45 @@ impl Ledger {
     }
 }
 
+/// Digests and endpoints that have their places now.
+pub(crate) struct Numbers {
+    digests: HashSet<u32>,
+    endpoints: HashSet<u32>,
+}
+
+impl Numbers {
+    pub(crate) fn of(registry: &Registry) -> Self {
+        let all = |names: &Names| names.numbers().into_values().collect();
+        Self { digests: all(&registry.digests), endpoints: all(&registry.endpoints) }
+    }
+
+    /// The endpoint, or that of all others when it has given up its place.
+    pub(crate) fn endpoint(&self, number: u32) -> u32 {
+        if self.endpoints.contains(&number) { number } else { OTHER }
+    }
+
+    /// The cell with all others in the place of what has given up its own.
+    pub(crate) fn cell(&self, cell: Cell) -> Cell {
+        let digest = if self.digests.contains(&cell.digest()) { cell.digest() } else { OTHER };
+        Cell::new(digest, self.endpoint(cell.endpoint()), cell.place())
+    }
+}
+
 impl Cell {
-    const ENDPOINT: u32 = 20;
-    const SERVER: u32 = 36;
-    const LISTENER: u32 = 46;
-    const USER: u32 = 56;
+    const ENDPOINT: u32 = 32;
+    const SERVER: u32 = 64;
+    const LISTENER: u32 = 74;
+    const USER: u32 = 84;
+    const ONE_IN: u32 = 92;
 
     pub(crate) fn new(digest: u32, endpoint: u32, place: Place) -> Self {
         Self(
-            u64::from(digest)
-                | u64::from(endpoint) << Self::ENDPOINT
-                | u64::from(place.server) << Self::SERVER
-                | u64::from(place.listener) << Self::LISTENER
-                | u64::from(place.user) << Self::USER,
+            u128::from(digest)
+                | u128::from(endpoint) << Self::ENDPOINT
+                | u128::from(place.server) << Self::SERVER
+                | u128::from(place.listener) << Self::LISTENER
+                | u128::from(place.user) << Self::USER
+                | u128::from(place.one_in) << Self::ONE_IN,
         )
     }
 
@@ -304,11 +424,11 @@ impl Cell {
     }
 
     pub(crate) fn digest(self) -> u32 {
-        self.part(0, 20)
+        self.part(0, 32)
     }
 
     pub(crate) fn endpoint(self) -> u32 {
-        self.part(Self::ENDPOINT, 16)
+        self.part(Self::ENDPOINT, 32)
     }
 
     pub(crate) fn server(self) -> u32 {
@@ -323,9 +443,18 @@ impl Cell {
         self.part(Self::USER, 8)
     }
 
+    /// For how many sessions its own stand.
+    pub(crate) fn one_in(self) -> u32 {
+        self.part(Self::ONE_IN, 32)
+    }
+
+    pub(crate) fn place(self) -> Place {
+        Place { server: self.server(), listener: self.listener(), user: self.user(), one_in: self.one_in() }
+    }
+
     /// The cell of the same place for what there is no room to tell apart.
     fn untold(self) -> Self {
-        Self::new(OTHER, OTHER, Place { server: self.server(), listener: self.listener(), user: OTHER })
+        Self::new(OTHER, OTHER, Place { user: OTHER, ..self.place() })
     }
 }
 

@@ -11,9 +11,12 @@
 //! | what is counted, and how are quantiles told | `figures`, `histogram` |
 //! | how many queries does a request send | `request` |
 //! | what is bounded, and how | `registry`, `ledger` |
+//! | which name gives up its place | `aging` |
+//! | what did the sessions that were not measured do | `sampling` |
 //! | how are figures grouped | `report` |
 //! | when is a promise about statements broken | `objective` |
 
+mod aging;
 mod digest;
 mod figures;
 mod fold;
@@ -23,6 +26,7 @@ pub mod objective;
 mod registry;
 mod report;
 mod request;
+mod sampling;
 mod session;
 mod tags;
 
@@ -31,7 +35,7 @@ pub use figures::Figures;
 pub use histogram::Histogram;
 pub use ledger::{Counts, Ledger, READ, Shared, Snapshot, TAIL};
 pub use registry::{Entry, Names, OTHER, Registry};
-pub use report::{Collector, Dimension, Filter, MARK, Report, Room, Row, Since};
+pub use report::{Collector, Dimension, Filter, MARK, Report, Room, Row, Sample, Since};
 pub use request::RequestFigures;
 pub use session::Session;
 pub use tags::{Found, Keys, Value};

@@ -3,9 +3,15 @@
 //! Shared by all threads and asked only about what a thread has not met before; what each is asked about often it keeps
 //! itself. Each kind has a limit. What comes beyond it gets [`OTHER`], the number under which everything untold is counted;
 //! from then on the kind is closed, and asking takes no lock, so that a flood of new names costs no more than old ones.
+//!
+//! Places that were not used for a while are given up when they run short ([`Names::retire`]; which ones is `aging`'s to
+//! decide), and the kind is open again. A number is never given twice, so that whoever still holds a retired one cannot
+//! count for somebody else: what comes under it counts as [`OTHER`].
 
 use crate::fold::Map;
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use arc_swap::ArcSwapOption;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// The number of everything beyond a limit.
 pub const OTHER: u32 = 0;
@@ -35,14 +41,18 @@ const PLACES: usize = 500;
 pub struct Names {
     limit: usize,
     open: Mutex<Open>,
-    /// The numbers, once the limit is reached.
-    closed: OnceLock<Map<u64, u32>>,
+    /// The numbers, while the limit is reached.
+    closed: ArcSwapOption<Map<u64, u32>>,
+    /// At least half of the places are taken.
+    crowded: AtomicBool,
 }
 
 #[derive(Debug, Default)]
 struct Open {
     numbers: Map<u64, u32>,
-    entries: Vec<Entry>,
+    entries: Map<u32, Entry>,
+    /// The number that was given last.
+    last: u32,
 }
 
 /// One name.
@@ -71,12 +81,12 @@ impl Registry {
 
 impl Names {
     fn new(limit: usize) -> Self {
-        Self { limit, open: Mutex::default(), closed: OnceLock::new() }
+        Self { limit, open: Mutex::default(), closed: ArcSwapOption::empty(), crowded: AtomicBool::new(false) }
     }
 
     /// The number of a name, given one if there is room; [`OTHER`] if not. `entry` is asked only for a new name.
     pub fn number(&self, hash: u64, entry: impl FnOnce() -> Entry) -> u32 {
-        if let Some(closed) = self.closed.get() {
+        if let Some(closed) = self.closed.load().as_ref() {
             return closed.get(&hash).copied().unwrap_or(OTHER);
         }
         let mut open = self.open();
@@ -85,18 +95,47 @@ impl Names {
         }
         if open.entries.len() >= self.limit {
             // Full, and somebody wants more: from here on nobody needs the lock.
-            let _ = self.closed.set(open.numbers.clone());
+            self.closed.store(Some(Arc::new(open.numbers.clone())));
             return OTHER;
         }
-        open.entries.push(Entry { hash, ..entry() });
-        let number = open.entries.len() as u32;
+        open.last += 1;
+        let number = open.last;
+        open.entries.insert(number, Entry { hash, ..entry() });
         open.numbers.insert(hash, number);
+        self.crowded.store(2 * open.entries.len() >= self.limit, Relaxed);
         number
     }
 
-    /// Every name; the one with number `n` at place `n - 1`.
-    pub fn entries(&self) -> Vec<Entry> {
+    /// Whether half of the places are taken: then a name has to come twice before it is worth one.
+    pub fn is_crowded(&self) -> bool {
+        self.crowded.load(Relaxed)
+    }
+
+    /// Takes the places of these numbers away; they are never given again.
+    pub(crate) fn retire(&self, numbers: &[u32]) {
+        let mut open = self.open();
+        for number in numbers {
+            if let Some(entry) = open.entries.remove(number) {
+                open.numbers.remove(&entry.hash);
+            }
+        }
+        self.crowded.store(2 * open.entries.len() >= self.limit, Relaxed);
+        self.closed.store(None);
+    }
+
+    /// Every name, by its number.
+    pub(crate) fn entries(&self) -> Map<u32, Entry> {
         self.open().entries.clone()
+    }
+
+    /// Numbers in use, by the hash of their name.
+    pub(crate) fn numbers(&self) -> Map<u64, u32> {
+        self.open().numbers.clone()
+    }
+
+    /// How many names there are.
+    pub fn used(&self) -> usize {
+        self.open().entries.len()
     }
 
     /// How many names there may be.
@@ -125,7 +164,19 @@ mod tests {
         assert_eq!(names.number(7, || panic!("known already")), 1);
         assert_eq!(names.number(11, || panic!("no room")), OTHER);
         assert_eq!((names.number(9, || panic!("known")), names.number(11, || panic!("no room"))), (2, OTHER));
-        let told: Vec<String> = names.entries().into_iter().map(|entry| entry.name).collect();
+        let mut told: Vec<String> = names.entries().into_values().map(|entry| entry.name).collect();
+        told.sort();
         assert_eq!(told, ["a", "b"]);
+    }
+
+    #[test]
+    fn a_place_that_is_given_up_is_free_again_and_its_number_never() {
+        let names = Names::new(2);
+        names.number(7, || entry("a"));
+        names.number(9, || entry("b"));
+        assert_eq!(names.number(11, || panic!("no room")), OTHER);
+        names.retire(&[1]);
+        assert_eq!(names.number(11, || entry("c")), 3);
+        assert_eq!((names.used(), names.number(7, || panic!("no room"))), (2, OTHER));
     }
 }

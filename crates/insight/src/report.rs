@@ -1,13 +1,19 @@
 //! Report: the ledgers of all threads added up, named, and grouped by whatever is asked.
+//!
+//! Sessions that were picked as one in so many count for as many in [`Report::rows`] and [`Report::total`], with the
+//! standard error that this has ([`crate::sampling`]); [`Report::measured`] has what was measured and no more.
 
+use crate::aging::Seen;
 use crate::figures::Figures;
 use crate::fold::Map;
-use crate::ledger::{Cell, Counts, Shared, Snapshot};
+use crate::ledger::{Cell, Counts, Numbers, Picked, Place, Shared, Snapshot};
 use crate::registry::{Entry, Names, OTHER};
 use crate::request::{RequestFigures, Requests};
+use crate::sampling::{self, Clusters};
 use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
 /// How often the book is marked, so that figures of the recent past can be told.
@@ -60,6 +66,7 @@ pub struct Filter {
 #[derive(Clone, Debug, Default)]
 struct Sheet {
     cells: Map<Cell, Figures>,
+    picked: Map<Cell, Picked>,
     counts: Counts,
     requests: Map<u32, RequestFigures>,
 }
@@ -70,6 +77,8 @@ pub struct Collector {
     shared: Arc<Shared>,
     requests: Requests,
     marks: VecDeque<(Instant, Sheet)>,
+    digests: Seen,
+    endpoints: Seen,
 }
 
 /// Figures of a span of time, by any dimension.
@@ -77,6 +86,8 @@ pub struct Collector {
 pub struct Report {
     shared: Arc<Shared>,
     sheet: Sheet,
+    /// Sessions that stand for others, by place (a cell without digest, endpoint and user).
+    clusters: Map<Cell, Clusters>,
     /// How long the span is.
     pub span: Duration,
     /// Requests under way now.
@@ -94,8 +105,35 @@ pub struct Row {
     pub id: String,
     /// A statement as it came, where the operator asked for examples.
     pub example: Option<String>,
-    /// The figures.
+    /// The figures, of all sessions as far as those that were measured stand for others.
     pub figures: Figures,
+    /// What of the commands was measured.
+    pub sample: Sample,
+}
+
+/// How a number of commands is known.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Sample {
+    /// Commands measured.
+    pub measured: u64,
+    /// They came of one session in so many at the most; 1 when all sessions were measured.
+    pub one_in: u32,
+    /// The variance of the number of commands.
+    variance: f64,
+}
+
+impl Sample {
+    /// The standard error of the number of commands; 0 when all were measured.
+    pub fn error(&self) -> f64 {
+        self.variance.sqrt()
+    }
+
+    /// Adds what was measured elsewhere.
+    pub fn add(&mut self, other: &Self) {
+        self.measured += other.measured;
+        self.one_in = self.one_in.max(other.one_in);
+        self.variance += other.variance;
+    }
 }
 
 /// How many names there are of a kind with a limit, and whether any had to be left out.
@@ -112,13 +150,15 @@ impl Collector {
     pub fn new(shared: Arc<Shared>, now: Instant) -> Self {
         let config = shared.config();
         let requests = Requests::new(config.requests * REQUESTS_PER_THREAD, config.request_quiet);
-        Self { shared, requests, marks: VecDeque::from([(now, Sheet::default())]) }
+        let marks = VecDeque::from([(now, Sheet::default())]);
+        Self { shared, requests, marks, digests: Seen::default(), endpoints: Seen::default() }
     }
 
     /// Takes over the requests of snapshots; do this every second or so.
     pub fn absorb(&mut self, snapshots: &mut [Snapshot], now: Instant) {
+        let numbers = Numbers::of(&self.shared.registry);
         for snapshot in snapshots {
-            self.requests.absorb(std::mem::take(&mut snapshot.requests));
+            self.requests.absorb(std::mem::take(&mut snapshot.requests), |number| numbers.endpoint(number));
         }
         self.requests.close(now);
     }
@@ -128,29 +168,68 @@ impl Collector {
         self.marks.back().is_none_or(|(at, _)| now.saturating_duration_since(*at) >= MARK)
     }
 
-    /// Remembers the state now, of snapshots with their cells.
+    /// Remembers the state now, of snapshots with their cells, and has names that were not seen for long give up their places
+    /// where places run short.
     pub fn mark(&mut self, snapshots: &[Snapshot], now: Instant) {
         let sheet = self.sheet(snapshots);
+        self.look_who_is_seen(&sheet, now);
+        self.shared.stretch.fetch_add(1, Relaxed);
         self.marks.push_back((now, sheet));
         // Before the first marks are full the oldest is the start.
         if self.marks.len() > MARKS {
             self.marks.pop_front();
         }
+        self.retire(now);
+    }
+
+    fn look_who_is_seen(&mut self, sheet: &Sheet, now: Instant) {
+        let Self { shared, digests, endpoints, .. } = self;
+        digests.follow(shared.registry.digests.numbers().into_values(), now);
+        endpoints.follow(shared.registry.endpoints.numbers().into_values(), now);
+        let before = self.marks.back().map(|(_, sheet)| &sheet.cells);
+        let count = |cells: Option<&Map<Cell, Figures>>, cell| cells.and_then(|c| c.get(cell)).map_or(0, |f| f.count);
+        for (cell, figures) in &sheet.cells {
+            if figures.count > count(before, cell) {
+                digests.see(cell.digest(), now);
+                endpoints.see(cell.endpoint(), now);
+            }
+        }
+    }
+
+    fn retire(&mut self, now: Instant) {
+        let registry = &self.shared.registry;
+        let digests = self.digests.retiring(registry.digests.limit(), now);
+        let endpoints = self.endpoints.retiring(registry.endpoints.limit(), now);
+        if digests.is_empty() && endpoints.is_empty() {
+            return;
+        }
+        registry.digests.retire(&digests);
+        registry.endpoints.retire(&endpoints);
+        self.shared.era.fetch_add(1, Relaxed);
+        let numbers = Numbers::of(registry);
+        self.requests.renumber(|endpoint| numbers.endpoint(endpoint));
+        self.marks.iter_mut().for_each(|(_, sheet)| sheet.renumber(&numbers));
     }
 
     /// The figures of a span up to now, from snapshots with their cells; `started` is when counting began.
     pub fn report(&self, snapshots: &[Snapshot], since: Since, started: Instant, now: Instant) -> Report {
         let mut sheet = self.sheet(snapshots);
-        let from = match (since, self.marks.front()) {
-            (Since::Recent, Some((at, earlier))) => {
+        let recent = Some(&self.marks).filter(|marks| since == Since::Recent && !marks.is_empty());
+        let clusters = match recent {
+            Some(marks) => recent_clusters(marks, &sheet, now),
+            None => sheet.picked.iter().map(|(place, picked)| (*place, picked.since_the_start())).collect(),
+        };
+        let from = match recent.and_then(VecDeque::front) {
+            Some((at, earlier)) => {
                 sheet.subtract(earlier);
                 *at
             }
-            _ => started,
+            None => started,
         };
         Report {
             shared: self.shared.clone(),
             sheet,
+            clusters,
             span: now.saturating_duration_since(from),
             requests_under_way: self.requests.under_way(),
             requests_untold: self.requests.untold,
@@ -158,14 +237,54 @@ impl Collector {
     }
 
     fn sheet(&self, snapshots: &[Snapshot]) -> Sheet {
+        let numbers = Numbers::of(&self.shared.registry);
         let mut sheet = Sheet { requests: self.requests.over().clone(), ..Sheet::default() };
         for snapshot in snapshots {
             sheet.counts.add(&snapshot.counts);
             for (cell, figures) in &snapshot.cells {
-                sheet.cells.entry(*cell).or_default().merge(figures);
+                sheet.cells.entry(numbers.cell(*cell)).or_default().merge(figures);
+            }
+            for (place, picked) in &snapshot.picked {
+                sheet.picked.entry(at(*place)).or_default().add(picked);
             }
         }
         sheet
+    }
+}
+
+/// The cell of a place without digest, endpoint and user.
+fn at(place: Place) -> Cell {
+    Cell::new(OTHER, OTHER, Place { user: OTHER, ..place })
+}
+
+/// What is known of sessions that stand for others, from the oldest mark on.
+fn recent_clusters(marks: &VecDeque<(Instant, Sheet)>, sheet: &Sheet, now: Instant) -> Map<Cell, Clusters> {
+    let points: Vec<(Instant, &Sheet)> =
+        marks.iter().map(|(at, sheet)| (*at, sheet)).chain([(now, sheet)]).collect();
+    let of = |place: &Cell| {
+        let known = |sheet: &Sheet| sheet.picked.get(place).copied().unwrap_or_default();
+        let stretch = |pair: &[(Instant, &Sheet)]| {
+            // A thread that did not answer in time is missing in one of them.
+            let squares =
+                known(pair[1].1).squares_by_stretch.saturating_sub(known(pair[0].1).squares_by_stretch);
+            (pair[1].0.saturating_duration_since(pair[0].0).as_secs_f64(), squares as f64)
+        };
+        let stretches: Vec<(f64, f64)> = points.windows(2).map(stretch).collect();
+        let commands = known(sheet).commands.saturating_sub(known(points[0].1).commands);
+        Clusters { commands: commands as f64, squares: sampling::over(&stretches) }
+    };
+    sheet.picked.keys().map(|place| (*place, of(place))).collect()
+}
+
+impl Picked {
+    fn add(&mut self, other: &Self) {
+        self.commands += other.commands;
+        self.squares += other.squares;
+        self.squares_by_stretch += other.squares_by_stretch;
+    }
+
+    fn since_the_start(&self) -> Clusters {
+        Clusters { commands: self.commands as f64, squares: self.squares as f64 }
     }
 }
 
@@ -185,43 +304,91 @@ impl Sheet {
         self.cells.retain(|_, figures| figures.count > 0);
         self.requests.retain(|_, figures| figures.count > 0);
     }
+
+    /// What was counted for names that have given up their places counts for all others.
+    fn renumber(&mut self, numbers: &Numbers) {
+        for (cell, figures) in std::mem::take(&mut self.cells) {
+            self.cells.entry(numbers.cell(cell)).or_default().merge(&figures);
+        }
+        for (endpoint, figures) in std::mem::take(&mut self.requests) {
+            self.requests.entry(numbers.endpoint(endpoint)).or_default().merge(&figures);
+        }
+    }
+}
+
+/// Figures of a group, and what of them was measured at which place.
+#[derive(Debug, Default)]
+struct Sum {
+    figures: Figures,
+    measured: Map<Cell, u64>,
+}
+
+impl Sum {
+    fn add(&mut self, cell: Cell, figures: &Figures) {
+        self.figures.merge_times(figures, cell.one_in());
+        *self.measured.entry(at(cell.place())).or_default() += figures.count;
+    }
+
+    fn sample(&self, clusters: &Map<Cell, Clusters>) -> Sample {
+        let mut sample = Sample { one_in: 1, ..Sample::default() };
+        for (place, measured) in &self.measured {
+            let known = clusters.get(place).copied().unwrap_or_default();
+            let one_in = place.one_in();
+            let variance = sampling::variance(one_in, *measured as f64, &known);
+            sample.add(&Sample { measured: *measured, one_in, variance });
+        }
+        sample
+    }
 }
 
 impl Report {
     /// Figures by a dimension, in no order. Their sum is the same for every dimension.
     pub fn rows(&self, by: Dimension, filter: &Filter) -> Vec<Row> {
         let wanted = self.matcher(filter);
-        let mut sums: Map<u32, Figures> = Map::default();
+        let mut sums: Map<u32, Sum> = Map::default();
         for (cell, figures) in self.sheet.cells.iter().filter(|(cell, _)| wanted(**cell)) {
-            sums.entry(by.of(*cell)).or_default().merge(figures);
+            sums.entry(by.of(*cell)).or_default().add(*cell, figures);
         }
-        let entries = self.names(by).entries();
-        let row = |(number, figures): (u32, Figures)| match entries.get((number as usize).wrapping_sub(1)) {
-            Some(Entry { hash, name, example }) => {
-                let id = if by == Dimension::Digest { format!("{hash:016x}") } else { name.clone() };
-                Row { name: name.clone(), id, example: example.clone(), figures }
-            }
-            None => Row { name: "(other)".to_owned(), id: "(other)".to_owned(), example: None, figures },
-        };
-        sums.into_iter().map(row).collect()
+        let named = |(number, sum): (u32, Sum)| (number, (sum.sample(&self.clusters), sum.figures));
+        let rows = self.named(by, sums.into_iter().map(named));
+        rows.map(|(entry, (sample, figures))| {
+            let id = match by {
+                Dimension::Digest if entry.hash != 0 => format!("{:016x}", entry.hash),
+                _ => entry.name.clone(),
+            };
+            Row { id, name: entry.name, example: entry.example, figures, sample }
+        })
+        .collect()
     }
 
-    /// The sum of everything that matches.
-    pub fn total(&self, filter: &Filter) -> Figures {
+    /// What was measured by a dimension, in no order: sessions that stand for others count once.
+    pub fn measured(&self, by: Dimension) -> Vec<(String, Figures)> {
+        let mut sums: Map<u32, Figures> = Map::default();
+        for (cell, figures) in &self.sheet.cells {
+            sums.entry(by.of(*cell)).or_default().merge(figures);
+        }
+        self.named(by, sums.into_iter()).map(|(entry, figures)| (entry.name, figures)).collect()
+    }
+
+    fn named<T>(&self, by: Dimension, of: impl Iterator<Item = (u32, T)>) -> impl Iterator<Item = (Entry, T)> {
+        let entries = self.names(by).entries();
+        let other = Entry { name: "(other)".to_owned(), ..Entry::default() };
+        of.map(move |(number, value)| (entries.get(&number).unwrap_or(&other).clone(), value))
+    }
+
+    /// The sum of everything that matches, and what of it was measured.
+    pub fn total(&self, filter: &Filter) -> (Figures, Sample) {
         let wanted = self.matcher(filter);
-        let mut total = Figures::default();
-        self.sheet.cells.iter().filter(|(cell, _)| wanted(**cell)).for_each(|(_, f)| total.merge(f));
-        total
+        let mut total = Sum::default();
+        self.sheet.cells.iter().filter(|(cell, _)| wanted(**cell)).for_each(|(cell, f)| total.add(*cell, f));
+        let sample = total.sample(&self.clusters);
+        (total.figures, sample)
     }
 
     /// Finished requests by endpoint, in no order.
     pub fn requests(&self) -> Vec<(String, RequestFigures)> {
-        let entries = self.shared.registry.endpoints.entries();
-        let name = |number: u32| match entries.get((number as usize).wrapping_sub(1)) {
-            Some(entry) => entry.name.clone(),
-            None => "(other)".to_owned(),
-        };
-        self.sheet.requests.iter().map(|(number, figures)| (name(*number), figures.clone())).collect()
+        let requests = self.sheet.requests.iter().map(|(number, figures)| (*number, figures.clone()));
+        self.named(Dimension::Endpoint, requests).map(|(entry, figures)| (entry.name, figures)).collect()
     }
 
     /// What happened beside counted commands, since the start.
@@ -232,7 +399,7 @@ impl Report {
     /// How full the books of digests and endpoints are.
     pub fn room(&self, of: Dimension) -> Room {
         let names = self.names(of);
-        Room { used: names.entries().len(), limit: names.limit() }
+        Room { used: names.used(), limit: names.limit() }
     }
 
     fn names(&self, of: Dimension) -> &Names {
@@ -254,8 +421,8 @@ impl Report {
                     Dimension::Digest => format!("{:016x}", e.hash) == *wanted,
                     _ => e.name == *wanted,
                 };
-                match entries.iter().position(is) {
-                    Some(at) => at as u32 + 1,
+                match entries.iter().find(|(_, entry)| is(entry)) {
+                    Some((number, _)) => *number,
                     None if wanted == "(other)" => OTHER,
                     None => u32::MAX,
                 }

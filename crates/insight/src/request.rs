@@ -119,9 +119,21 @@ impl Requests {
         Self { open: Map::default(), limit, quiet, over: Map::default(), untold: 0 }
     }
 
-    /// Adds a thread's parts.
-    pub(crate) fn absorb(&mut self, parts: Parts) {
-        for (key, part) in parts {
+    /// What was counted for endpoints that have given up their places counts for what `number` says now.
+    pub(crate) fn renumber(&mut self, number: impl Fn(u32) -> u32) {
+        for (endpoint, figures) in std::mem::take(&mut self.over) {
+            self.over.entry(number(endpoint)).or_default().merge(&figures);
+        }
+        for ((id, endpoint), part) in std::mem::take(&mut self.open) {
+            let key = (id, number(endpoint));
+            self.open.entry(key).and_modify(|known| known.add(&part)).or_insert(part);
+        }
+    }
+
+    /// Adds a thread's parts, with the number that an endpoint has now.
+    pub(crate) fn absorb(&mut self, parts: Parts, number: impl Fn(u32) -> u32) {
+        for ((id, endpoint), part) in parts {
+            let key = (id, number(endpoint));
             if let Some(known) = self.open.get_mut(&key) {
                 known.add(&part);
             } else if self.open.len() < self.limit {
@@ -170,6 +182,19 @@ impl RequestFigures {
         self.span_each.record(span_ns);
     }
 
+    /// Adds another set.
+    pub(crate) fn merge(&mut self, other: &Self) {
+        self.count += other.count;
+        self.commands += other.commands;
+        self.time_ns += other.time_ns;
+        self.span_ns += other.span_ns;
+        self.thinking_ns += other.thinking_ns;
+        self.most_commands = self.most_commands.max(other.most_commands);
+        self.commands_each.merge(&other.commands_each);
+        self.time_each.merge(&other.time_each);
+        self.span_each.merge(&other.span_each);
+    }
+
     /// Takes off an earlier state of the same figures.
     pub(crate) fn subtract(&mut self, earlier: &Self) {
         self.count = self.count.saturating_sub(earlier.count);
@@ -211,6 +236,10 @@ mod tests {
     const QUIET: Duration = Duration::from_secs(10);
     const MS: Duration = Duration::from_millis(1);
 
+    fn same(endpoint: u32) -> u32 {
+        endpoint
+    }
+
     #[test]
     fn a_request_over_two_threads_is_one_and_counts_when_it_has_been_quiet() {
         let now = Instant::now();
@@ -219,8 +248,8 @@ mod tests {
         (0..3).for_each(|_| two.add(7, 1, now, MS));
         two.add(8, 1, now, 5 * MS);
         let mut requests = Requests::new(10, QUIET);
-        requests.absorb(one.take());
-        requests.absorb(two.take());
+        requests.absorb(one.take(), same);
+        requests.absorb(two.take(), same);
         requests.close(now + QUIET / 2);
         assert_eq!((requests.under_way(), requests.over().len()), (2, 0));
         requests.close(now + QUIET + 5 * MS);
@@ -237,7 +266,7 @@ mod tests {
             open.add(7, 1, start + at * MS, takes * MS);
         }
         let mut requests = Requests::new(1, QUIET);
-        requests.absorb(open.take());
+        requests.absorb(open.take(), same);
         requests.close(start + QUIET * 2);
         let over = &requests.over()[&1];
         assert_eq!((over.span_ns, over.time_ns, over.thinking_ns), (120_000_000, 9_000_000, 111_000_000));
@@ -252,7 +281,7 @@ mod tests {
         (0..100).for_each(|id| open.add(id, 1, now, MS));
         assert_eq!((open.parts.len(), open.untold), (4, 96));
         let mut requests = Requests::new(3, QUIET);
-        requests.absorb(open.take());
+        requests.absorb(open.take(), same);
         assert_eq!((requests.under_way(), requests.untold), (3, 1));
     }
 
@@ -271,7 +300,7 @@ mod tests {
             }
             let over = |parts: Vec<Parts>| {
                 let mut requests = Requests::new(10, QUIET);
-                parts.into_iter().for_each(|parts| requests.absorb(parts));
+                parts.into_iter().for_each(|parts| requests.absorb(parts, same));
                 requests.close(start + QUIET * 2);
                 requests.over()[&1].clone()
             };

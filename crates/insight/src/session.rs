@@ -40,6 +40,11 @@ impl Session {
 
     /// A session that begins on this server. `listener` is what people call it, e.g. `reader 127.0.0.1:3306`.
     pub fn begin(ledger: Rc<RefCell<Ledger>>, server: &str, listener: &str) -> Self {
+        Self::begin_one_in(1, ledger, server, listener)
+    }
+
+    /// The same, of a session that was picked as one in `one_in` and stands for as many.
+    pub fn begin_one_in(one_in: u32, ledger: Rc<RefCell<Ledger>>, server: &str, listener: &str) -> Self {
         let place = {
             let mut ledger = ledger.borrow_mut();
             ledger.counts.sessions += 1;
@@ -48,9 +53,10 @@ impl Session {
                 server: named(&names.servers, server),
                 listener: named(&names.listeners, listener),
                 user: 0,
+                one_in,
             }
         };
-        let life = Life::new(place, listener);
+        let life = Life::new(place, listener, ledger.borrow().era);
         Self(Some(Box::new(Watch { ledger, life })))
     }
 
@@ -116,6 +122,10 @@ impl Watch {
         }
         self.life.catch_up(tracker.progress());
         let mut ledger = self.ledger.borrow_mut();
+        if self.life.era != ledger.era {
+            // The numbers that it knows itself by may have been given up.
+            (self.life.era, self.life.identified) = (ledger.era, false);
+        }
         if !self.life.identified && matches!(tracker.phase(), Phase::Idle | Phase::Busy) {
             self.life.identify(&mut ledger, tracker.user());
         }

@@ -55,7 +55,7 @@ pub struct Status {
     pub data_path: &'static str,
     /// Threads of the data plane, with their sessions.
     pub threads: Vec<usize>,
-    /// Whether connections go past this process.
+    /// Whether connections bypass the router.
     pub zero_hop: ZeroHopStatus,
     /// The recording under way.
     pub recording: Option<RecordingStatus>,
@@ -100,7 +100,7 @@ pub struct ServerStatus {
     pub readers: u32,
     /// Writer sessions of ours.
     pub writers: u32,
-    /// Of both, those that go past this process.
+    /// Of both, those that bypass the router.
     pub past: u32,
     /// Sessions begun, ever.
     pub connections: u64,
@@ -110,8 +110,10 @@ pub struct ServerStatus {
     pub bytes_to_server: u64,
     /// Bytes relayed from it.
     pub bytes_to_client: u64,
-    /// Commands it answered whole, as far as sessions can be read (not with TLS).
+    /// Commands of relayed sessions that it answered whole, as far as sessions can be read (not with TLS).
     pub commands: u64,
+    /// Commands of sessions that bypass the router, estimated from those that are mirrored; `None` where none was.
+    pub commands_bypassed: Option<u64>,
     /// Picks by reason, ever; reasons that never came up are left out.
     pub picks: BTreeMap<&'static str, u64>,
     /// Sessions ended by reason, ever; reasons that never came up are left out.
@@ -157,7 +159,7 @@ pub struct ListenerStatus {
     pub logins: BTreeMap<&'static str, u64>,
     /// Clients that got no session, ever, by reason.
     pub refused: BTreeMap<&'static str, u64>,
-    /// Whether its connections go past this process.
+    /// Whether its connections bypass the router.
     pub zero_hop: ListenerZeroHop,
 }
 
@@ -290,6 +292,7 @@ fn server(
         bytes_to_server,
         bytes_to_client,
         commands,
+        commands_past,
         picks,
         closed,
     } = sight.tallies[at].totals();
@@ -316,6 +319,7 @@ fn server(
         bytes_to_server,
         bytes_to_client,
         commands,
+        commands_bypassed: Some(commands_past).filter(|commands| *commands > 0),
         picks: named(&Because::WORDS, &picks),
         closed: named(&Closed::WORDS, &closed),
     }

@@ -19,7 +19,7 @@ pub(crate) struct Tally {
     pub(crate) name: ServerName,
     blocks: Box<[Block]>,
     wishes: [Wish; 2],
-    /// What goes past this process; one thread writes it.
+    /// What bypasses the router; one thread writes it.
     pub(crate) past: Past,
     /// Logins broken off since the last that ended well.
     broken_off: AtomicU32,
@@ -37,6 +37,8 @@ pub(crate) struct Past {
     pub(crate) failures: AtomicU64,
     pub(crate) bytes_to_server: AtomicU64,
     pub(crate) bytes_to_client: AtomicU64,
+    /// Estimated from the sessions that are mirrored; 0 where none was.
+    pub(crate) commands: AtomicU64,
     pub(crate) closed: [AtomicU64; Closed::WORDS.len()],
     /// Sessions that we ended and that the kernel has not yet counted as ended.
     pub(crate) ended_by_us: AtomicU64,
@@ -114,6 +116,7 @@ pub(crate) struct Totals {
     pub(crate) bytes_to_server: u64,
     pub(crate) bytes_to_client: u64,
     pub(crate) commands: u64,
+    pub(crate) commands_past: u64,
     pub(crate) picks: [u64; Because::WORDS.len()],
     pub(crate) closed: [u64; Closed::WORDS.len()],
 }
@@ -199,6 +202,7 @@ impl Tally {
             failures: self.past.failures.load(Relaxed),
             bytes_to_server: self.past.bytes_to_server.load(Relaxed),
             bytes_to_client: self.past.bytes_to_client.load(Relaxed),
+            commands_past: self.past.commands.load(Relaxed),
             ..Totals::default()
         };
         sum.closed.iter_mut().zip(&self.past.closed).for_each(|(s, c)| *s += c.load(Relaxed));

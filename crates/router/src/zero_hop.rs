@@ -79,7 +79,7 @@ pub trait Witness: Send + Sync {
     fn login(&self, server: &ServerName) -> Answer<()>;
 }
 
-/// Whether connections go past this process.
+/// Whether connections bypass the router.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct ZeroHopStatus {
     /// Programs are in force.
@@ -90,7 +90,7 @@ pub struct ZeroHopStatus {
     pub limits: Vec<String>,
 }
 
-/// Whether a listener's connections go past this process.
+/// Whether a listener's connections bypass the router.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct ListenerZeroHop {
     /// They do, but for those that `words` tell of.
@@ -384,7 +384,8 @@ impl Course {
             let (board, resolver) = (&self.board, &mut self.resolver);
             let done = bypass.beat(ALIVE, keep).and_then(|()| {
                 let mirrors = self.mirroring.look(bypass, board, doors, follow);
-                self.counts.take(bypass, board, doors, resolver, mirrors)?;
+                let named = self.mirroring.named();
+                self.counts.take(bypass, board, doors, resolver, (mirrors, &named))?;
                 self.pages.write(bypass, board, doors, resolver, &self.counts, mirrors)?;
                 self.logins.look(bypass, &self.counts, &self.witness)?;
                 self.going.look(bypass, board, &self.counts)

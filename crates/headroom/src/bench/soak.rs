@@ -58,7 +58,7 @@ pub(crate) struct SoakArgs {
     /// Statements a second, all clients together; 0 is as fast as they are answered.
     #[arg(long, default_value_t = 0)]
     rate: u32,
-    /// Connections go past the router where its listener says so, instead of through it (needs the privilege).
+    /// Connections bypass the router where its listener says so, instead of through it (needs the privilege).
     #[arg(long)]
     zero_hop: bool,
     /// No faults.

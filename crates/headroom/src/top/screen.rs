@@ -1,6 +1,6 @@
 //! The screen: a head with the whole, tabs, the rows, what is selected in full, and the keys.
 
-use super::table::{count, decimal, headline, ms, percent, rate, request_cells, rows_each};
+use super::table::{count, decimal, headline, ms, per_second, percent, request_cells, rows_each};
 use crate::insight_view::{By, InsightView, Question, RowView, Sort};
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
@@ -102,10 +102,12 @@ fn heading(cells: &[(&str, bool)]) -> Row<'static> {
 fn figures(frame: &mut Frame<'_>, shown: &Shown, area: Rect) {
     let sort = shown.question.sort;
     let name = shown.question.by.word();
+    let scaled = shown.view.rows.iter().any(|row| row.figures.per_second_error > 0.0);
+    let (per_s, wide) = if scaled { ("per s ± error", 14) } else { ("   per s", 8) };
     let headings = [
         ("time", sort == Sort::Time),
         ("", false),
-        ("   per s", sort == Sort::Count),
+        (per_s, sort == Sort::Count),
         ("    mean", sort == Sort::Mean),
         ("     p50", false),
         ("     p95", false),
@@ -115,10 +117,11 @@ fn figures(frame: &mut Frame<'_>, shown: &Shown, area: Rect) {
         (name, false),
     ];
     let widths =
-        [8u16, 7, 8, 8, 8, 8, 8, 8, 8].map(Constraint::Length).into_iter().chain([Constraint::Min(20)]);
+        [8u16, 7, wide, 8, 8, 8, 8, 8, 8].map(Constraint::Length).into_iter().chain([Constraint::Min(20)]);
     let rows: Vec<Row<'static>> = shown.view.rows.iter().map(figures_row).collect();
     if rows.is_empty() {
-        return frame.render_widget(Paragraph::new("Nothing was measured in this time.").dim(), area);
+        let text = shown.view.not_measured.as_deref().unwrap_or("Nothing was measured in this time.");
+        return frame.render_widget(Paragraph::new(text.to_owned()).wrap(Wrap { trim: true }).dim(), area);
     }
     render(frame, area, Table::new(rows, widths).header(heading(&headings)), shown.selected);
 }
@@ -130,7 +133,7 @@ fn figures_row(row: &RowView) -> Row<'static> {
     Row::new(vec![
         Cell::from(bar(f.share)).fg(ACCENT),
         right(percent(f.share)),
-        right(rate(f.per_second)),
+        right(per_second(f)),
         right(ms(f.mean_ms)),
         right(ms(f.p50_ms)),
         right(ms(f.p95_ms)),

@@ -39,9 +39,13 @@ pub(super) fn headline(view: &InsightView) -> String {
             only.push_str(&format!(", only {name} {value}"));
         }
     }
+    if let Some(why) = &view.not_measured {
+        return format!("{why} ({span}{only})");
+    }
+    let from = if f.one_in > 1 { format!("from 1 session in {}, ", f.one_in) } else { String::new() };
     format!(
-        "{}/s, p50 {}, p99 {}, {} under way on average, {} errors ({span}{only})",
-        rate(f.per_second),
+        "{}/s, p50 {}, p99 {}, {} under way on average, {} errors ({from}{span}{only})",
+        per_second(f),
         ms(f.p50_ms),
         ms(f.p99_ms),
         decimal(f.load),
@@ -56,7 +60,7 @@ fn rows(view: &InsightView) -> String {
     ]);
     for row in &view.rows {
         let f = &row.figures;
-        let mut cells = vec![percent(f.share), rate(f.per_second), ms(f.mean_ms), ms(f.p50_ms), ms(f.p95_ms)];
+        let mut cells = vec![percent(f.share), per_second(f), ms(f.mean_ms), ms(f.p50_ms), ms(f.p95_ms)];
         cells.extend([
             ms(f.p99_ms),
             ms(f.p999_ms),
@@ -66,7 +70,11 @@ fn rows(view: &InsightView) -> String {
         ]);
         table.row(cells);
     }
-    if view.rows.is_empty() { "Nothing was measured in this time.\n".to_owned() } else { table.text() }
+    match (&view.not_measured, view.rows.is_empty()) {
+        (Some(why), _) => format!("{why}.\n"),
+        (None, true) => "Nothing was measured in this time.\n".to_owned(),
+        (None, false) => table.text(),
+    }
 }
 
 fn requests(view: &InsightView) -> String {
@@ -138,6 +146,14 @@ pub(super) fn rate(per_second: f64) -> String {
     if per_second < 10.0 { format!("{per_second:.1}") } else { count(per_second.round() as u64) }
 }
 
+/// Commands a second, with the standard error where they were not all measured: `25 ±4`.
+pub(super) fn per_second(f: &FiguresView) -> String {
+    match f.per_second_error {
+        error if error > 0.0 => format!("{} ±{}", rate(f.per_second), rate(error)),
+        _ => rate(f.per_second),
+    }
+}
+
 pub(super) fn count(n: u64) -> String {
     match n {
         0..10_000 => n.to_string(),
@@ -169,6 +185,22 @@ pub(super) fn shortened(text: &str, most: usize) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_estimated_says_how_far_off_it_may_be() {
+        let f = FiguresView { per_second: 25.2, per_second_error: 3.8, one_in: 16, ..FiguresView::default() };
+        assert_eq!(per_second(&f), "25 ±3.8");
+        let view = InsightView { total: f, ..InsightView::default() };
+        let text = text(&view, Paint::default());
+        assert!(text.starts_with("25 ±3.8/s, ") && text.contains("(from 1 session in 16, "), "{text}");
+    }
+
+    #[test]
+    fn what_was_not_measured_is_not_shown_as_zero() {
+        let not_measured = Some("not measured: 20 sessions bypass the router".to_owned());
+        let text = text(&InsightView { not_measured, ..InsightView::default() }, Paint::default());
+        assert!(text.starts_with("not measured: 20") && !text.contains("0.0/s"), "{text}");
+    }
 
     #[test]
     fn figures_are_short_enough_for_a_column_whatever_their_size() {

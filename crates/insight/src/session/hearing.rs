@@ -37,8 +37,9 @@ impl Hearing<'_> {
     /// A statement's text is there.
     fn read(&mut self, mut flight: Flight, text: &Text<'_>) {
         self.ledger.counts.long += u64::from(!text.tail.is_empty());
-        let told = self.ledger.statement(text, self.dialect);
-        if flight.command == Command::StmtPrepare {
+        let prepares = flight.command == Command::StmtPrepare;
+        let told = self.ledger.statement(text, self.dialect, prepares);
+        if prepares {
             flight.prepares = told;
             self.life.last_prepared = told;
             flight.told = Told { digest: self.ledger.command(flight.command), tag: told.tag };

@@ -3,7 +3,7 @@
 use super::flight::{Coming, Flight};
 use crate::figures::Done;
 use crate::fold::Map;
-use crate::ledger::{Cell, Ledger, Place, Tag, Told, named};
+use crate::ledger::{Cell, Ledger, Place, Sent, Tag, Told, named};
 use std::collections::VecDeque;
 use std::time::Instant;
 use wire::tracker::OpaqueBecause;
@@ -33,13 +33,17 @@ pub(super) struct Life {
     /// The one that opened a transaction, waiting for the next command's tag.
     pub(super) opened: Option<(Flight, Done)>,
     pub(super) ended: bool,
+    /// The ledger's era that `place` and `untagged` are of.
+    pub(super) era: u64,
+    /// What it has sent, where it stands for others.
+    sent: Sent,
     /// Commands of which the start and the end was heard, or noticed later.
     pub(super) progress: Progress,
 }
 
 impl Life {
     /// Of a session that begins.
-    pub(super) fn new(place: Place, listener: &str) -> Self {
+    pub(super) fn new(place: Place, listener: &str, era: u64) -> Self {
         Self {
             place,
             listener: listener.into(),
@@ -54,6 +58,8 @@ impl Life {
             answered: None,
             opened: None,
             ended: false,
+            era,
+            sent: Sent::default(),
             progress: Progress::default(),
         }
     }
@@ -114,9 +120,12 @@ impl Life {
         }
     }
 
-    pub(super) fn count(&self, ledger: &mut Ledger, flight: &Flight, done: &Done) {
+    pub(super) fn count(&mut self, ledger: &mut Ledger, flight: &Flight, done: &Done) {
         let endpoint = flight.told.tag.endpoint.unwrap_or(self.untagged);
         ledger.record(Cell::new(flight.told.digest, endpoint, self.place), done);
+        if self.place.one_in > 1 {
+            ledger.sample(self.place, &mut self.sent);
+        }
         if let Some(id) = flight.told.tag.request {
             ledger.request(id, endpoint, flight.started, done.time);
         }

@@ -1,6 +1,7 @@
 //! Scripted sessions, with the clock in the test's hand.
 
 use super::*;
+use crate::fold::Map;
 use crate::ledger::Shared;
 use crate::report::{Collector, Dimension, Filter, Report, Since};
 use fleet::config::InsightConfig;
@@ -130,7 +131,7 @@ fn a_command_is_timed_from_its_first_byte_to_the_last_of_its_answer() {
     s.server(&answer[..1]);
     s.after(20);
     s.server(&answer[1..]);
-    let total = s.report().total(&Filter::default());
+    let total = s.report().total(&Filter::default()).0;
     assert_eq!((total.count, total.rows, total.errors), (1, 2, 0));
     assert_eq!((total.time_ns, total.first_byte_ns), (35_000_000, 15_000_000));
     assert_eq!((total.bytes_to_server, total.bytes_to_client), (command.len() as u64, answer.len() as u64));
@@ -151,7 +152,7 @@ fn commands_sent_ahead_run_each_from_their_own_first_byte() {
     s.ok(1, IDLE);
     s.after(10);
     s.ok(1, IDLE);
-    let total = s.report().total(&Filter::default());
+    let total = s.report().total(&Filter::default()).0;
     assert_eq!((total.count, total.time_ns), (2, 40_000_000));
 }
 
@@ -220,7 +221,7 @@ fn errors_are_counted_by_number() {
     s.query("INSERT INTO t VALUES (1)");
     let error = wire::ErrPacket::new(1062, b"23000", "duplicate").packet(1, PLAIN);
     s.server(&error);
-    let total = s.report().total(&Filter::default());
+    let total = s.report().total(&Filter::default()).0;
     assert_eq!((total.errors, total.codes().0), (1, vec![(1062, 1)]));
 }
 
@@ -269,20 +270,22 @@ fn a_request_spans_its_first_byte_to_its_last_answer_and_thinks_in_between() {
 fn a_session_that_cannot_be_read_is_relayed_and_counted() {
     let mut s = Stand::new(PLAIN.with(Capabilities::COMPRESS), InsightConfig::default());
     s.client(b"anything at all");
-    assert_eq!((s.report().counts().opaque_compression, s.report().total(&Filter::default()).count), (1, 0));
+    assert_eq!((s.report().counts().opaque_compression, s.report().total(&Filter::default()).0.count), (1, 0));
 }
 
 #[test]
 fn a_flood_of_statements_and_tags_stays_within_the_limits() {
     let config = InsightConfig { digests: 10, endpoints: 5, ..InsightConfig::default() };
     let mut s = Stand::new(PLAIN, config);
+    // Each twice: once half of the places are taken, one that comes once gets none.
     for n in 0..500 {
+        let n = n / 2;
         s.run(&format!("SELECT c{n} FROM t /*endpoint='e{n}',request_id='r{n}'*/"), IDLE);
     }
     let (digests, endpoints) = (s.counts(Dimension::Digest), s.counts(Dimension::Endpoint));
     assert_eq!((digests.len(), endpoints.len()), (11, 6 - 1));
     assert_eq!(digests.iter().map(|(_, count)| count).sum::<u64>(), 500);
-    assert_eq!(endpoints.iter().find(|(name, _)| name == "(other)").map(|(_, count)| *count), Some(496));
+    assert_eq!(endpoints.iter().find(|(name, _)| name == "(other)").map(|(_, count)| *count), Some(494));
     assert_eq!(s.report().room(Dimension::Digest), crate::Room { used: 10, limit: 10 });
 }
 
@@ -293,5 +296,138 @@ fn no_literal_is_kept_unless_examples_are_asked_for() {
         s.run("SELECT 'secret' FROM t", IDLE);
         let kept = format!("{:?} {:?}", s.ledger.borrow(), s.shared);
         assert_eq!(kept.contains("secret"), examples);
+    }
+}
+
+/// A session that stands for `one_in`, logged in, on a ledger that others share.
+fn on(ledger: &Rc<RefCell<Ledger>>, shared: &std::sync::Arc<Shared>, one_in: u32) -> Stand {
+    let mut stand = Stand::new(PLAIN, shared.config().clone());
+    let Session(watch) = Session::begin_one_in(one_in, ledger.clone(), "db1", "reader 127.0.0.1:3306");
+    stand.watch = watch;
+    (stand.ledger, stand.shared) = (ledger.clone(), shared.clone());
+    stand
+}
+
+#[test]
+fn a_session_that_stands_for_sixteen_counts_sixteen_times_with_its_error() {
+    let shared = Shared::new(InsightConfig::default());
+    let ledger = Rc::new(RefCell::new(Ledger::new(shared.clone())));
+    let (mut one, mut two) = (on(&ledger, &shared, 16), on(&ledger, &shared, 16));
+    let mut relayed = on(&ledger, &shared, 1);
+    (0..40).for_each(|_| one.run("SELECT 1", IDLE));
+    (0..60).for_each(|_| two.run("SELECT 1", IDLE));
+    (0..5).for_each(|_| relayed.run("SELECT 1", IDLE));
+    [&mut one, &mut two, &mut relayed].map(|stand| stand.watch = None);
+    let (start, now) = (one.start, one.start + Duration::from_secs(10));
+    let mut collector = Collector::new(shared.clone(), start);
+    let snapshot = || vec![ledger.borrow_mut().snapshot(true)];
+    for since in [Since::Start, Since::Recent] {
+        let report = collector.report(&snapshot(), since, start, now);
+        let (figures, sample) = report.total(&Filter::default());
+        assert_eq!((figures.count, figures.latency.count(), sample.measured), (1605, 1605, 105));
+        assert_eq!(sample.one_in, 16);
+        assert!((sample.error() - 1117.1).abs() < 0.1, "{since:?}: {}", sample.error());
+        assert_eq!(report.measured(Dimension::Server)[0].1.count, 105);
+    }
+    // A stretch in which nothing happened adds nothing but time.
+    collector.mark(&snapshot(), now);
+    let report = collector.report(&snapshot(), Since::Recent, start, now + Duration::from_secs(1));
+    assert_eq!(report.total(&Filter::default()).0.count, 1605);
+}
+
+/// Names of digests and their counts, the collector asked.
+fn rows(collector: &Collector, ledger: &Rc<RefCell<Ledger>>, start: Instant, now: Instant) -> Map<String, u64> {
+    let report = collector.report(&[ledger.borrow_mut().snapshot(true)], Since::Start, start, now);
+    report.rows(Dimension::Digest, &Filter::default()).into_iter().map(|r| (r.name, r.figures.count)).collect()
+}
+
+#[test]
+fn a_new_steady_statement_gets_its_place_while_one_shot_ones_stream_in() {
+    let config = InsightConfig { digests: 40, endpoints: 40, ..InsightConfig::default() };
+    let shared = Shared::new(config);
+    let ledger = Rc::new(RefCell::new(Ledger::new(shared.clone())));
+    let mut stand = on(&ledger, &shared, 1);
+    let start = stand.now;
+    let mut collector = Collector::new(shared.clone(), start);
+    let (mut sent, mut found_after) = (0, None);
+    for second in 0..600u64 {
+        stand.now = start + Duration::from_secs(second);
+        // Each of a table with a name of its own, with an endpoint of its own, and twice, so that it looks worth a place.
+        for n in 0..4 {
+            for _ in 0..2 {
+                stand.run(&format!("INSERT INTO t_{second}_{n} VALUES (1) /*route='/{second}/{n}'*/"), IDLE);
+            }
+        }
+        sent += 8;
+        if second >= 200 {
+            stand.run("SELECT a FROM steady /*route='/steady'*/", IDLE);
+            sent += 1;
+        }
+        let mut snapshots = vec![ledger.borrow_mut().snapshot(true)];
+        collector.absorb(&mut snapshots, stand.now);
+        if collector.wants_mark(stand.now) {
+            collector.mark(&snapshots, stand.now);
+            let rows = rows(&collector, &ledger, start, stand.now);
+            assert!(rows.len() <= 42, "bounded: {}", rows.len());
+            // The last answered command waits for the next one.
+            assert_eq!(rows.values().sum::<u64>(), sent, "after {second} s");
+            if found_after.is_none() && rows.contains_key("SELECT `a` FROM `steady`") {
+                found_after = Some(second - 200);
+            }
+        }
+    }
+    assert!(found_after.is_some_and(|seconds| seconds <= 180), "{found_after:?}");
+    let report =
+        collector.report(&[ledger.borrow_mut().snapshot(true)], Since::Recent, start, stand.now);
+    let steady = Filter { endpoint: Some("/steady".to_owned()), ..Filter::default() };
+    assert!(report.total(&steady).0.count >= 9, "and its endpoint");
+    let recent = report.total(&Filter::default()).0.count;
+    assert!(recent <= 15 * 9, "what was given up is not counted as new: {recent}");
+}
+
+mod aging {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #![proptest_config(ProptestConfig { cases: 48, ..ProptestConfig::default() })]
+
+        /// Whoever gives up a place, and whoever still holds its number: nothing is lost or counted twice, however it is grouped.
+        #[test]
+        fn totals_are_conserved(
+            statements in prop::collection::vec((0u8..24, 0u8..24, 0u64..90, any::<bool>()), 1..120),
+            limit in 1usize..12,
+        ) {
+            let shared = Shared::new(InsightConfig { digests: limit, endpoints: limit, ..InsightConfig::default() });
+            let ledgers = [(); 2].map(|()| Rc::new(RefCell::new(Ledger::new(shared.clone()))));
+            let mut sessions = [on(&ledgers[0], &shared, 1), on(&ledgers[1], &shared, 4)];
+            let start = sessions[0].now;
+            let mut collector = Collector::new(shared.clone(), start);
+            let (mut now, mut sent) = (start, [0u64; 2]);
+            for (table, route, seconds, which) in &statements {
+                now += Duration::from_secs(*seconds);
+                let session = usize::from(*which);
+                sessions[session].now = now;
+                sessions[session].run(&format!("SELECT a FROM t{table} /*route='/{route}'*/"), IDLE);
+                sent[session] += 1;
+                let mut snapshots: Vec<_> = ledgers.iter().map(|l| l.borrow_mut().snapshot(true)).collect();
+                collector.absorb(&mut snapshots, now);
+                if collector.wants_mark(now) {
+                    collector.mark(&snapshots, now);
+                }
+            }
+            sessions.each_mut().map(|session| session.watch = None);
+            let snapshots: Vec<_> = ledgers.iter().map(|l| l.borrow_mut().snapshot(true)).collect();
+            let report = collector.report(&snapshots, Since::Start, start, now);
+            for by in [Dimension::Digest, Dimension::Endpoint, Dimension::User, Dimension::Listener, Dimension::Server] {
+                let rows = report.rows(by, &Filter::default());
+                prop_assert_eq!(rows.iter().map(|row| row.figures.count).sum::<u64>(), sent[0] + 4 * sent[1]);
+                prop_assert_eq!(rows.iter().map(|row| row.sample.measured).sum::<u64>(), sent[0] + sent[1]);
+                let measured: u64 = report.measured(by).iter().map(|(_, figures)| figures.count).sum();
+                prop_assert_eq!(measured, sent[0] + sent[1]);
+            }
+            prop_assert!(report.room(Dimension::Digest).used <= limit);
+            prop_assert!(report.room(Dimension::Endpoint).used <= limit);
+        }
     }
 }

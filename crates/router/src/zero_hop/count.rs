@@ -6,6 +6,7 @@
 
 use super::Role;
 use super::fit::{Mirrors, fit};
+use super::mirror::Named;
 use super::resolve::Resolver;
 use super::well::Doubted;
 use crate::board::{Board, Sight};
@@ -16,8 +17,8 @@ use fleet::config::TlsMode;
 use fleet::{ListenerRole, ServerName};
 use std::collections::HashMap;
 use std::net::SocketAddr;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 use zerohop::{Bypass, Error, Tally, socket};
 
@@ -55,6 +56,9 @@ struct Seen {
     live: (u64, u64),
     /// Bytes told so far, which never become less.
     told: (u64, u64),
+    /// Commands as the mirror estimates them, and how many of them were told.
+    commands: u64,
+    commands_told: u64,
     opened_at: Option<Instant>,
     lost_at: Option<Instant>,
     failed_at: Option<Instant>,
@@ -81,8 +85,9 @@ impl Counts {
         board: &Board,
         doors: &[Arc<Door>],
         resolver: &mut Resolver,
-        mirrors: Mirrors,
+        mirroring: (Mirrors, &Named),
     ) -> Result<(), Error> {
+        let (mirrors, named) = mirroring;
         let (sight, now) = (board.sight(), Instant::now());
         let names = names(&sight, resolver);
         let roles = roles(bypass, doors, sight.view.config.tls.tls.mode, mirrors);
@@ -93,6 +98,10 @@ impl Counts {
             seen.role = roles.get(&listener).copied().unwrap_or(seen.role);
             seen.server = names.get(&at).cloned().or(seen.server.take());
             seen.news(tally, board, now);
+            seen.commands = {
+                let named = named.lock().unwrap_or_else(PoisonError::into_inner);
+                named.get(&number).map_or(0, |target| target.commands.load(Relaxed))
+            };
             let of_use = names.contains_key(&at) && roles.contains_key(&listener);
             if seen.may_forget(of_use, now) && bypass.sessions_on(number)? == 0 {
                 bypass.forget_target(listener, at);
@@ -213,6 +222,8 @@ impl Seen {
             role: ListenerRole::Reader,
             live: (0, 0),
             told: (tally.to_server, tally.to_client),
+            commands: 0,
+            commands_told: 0,
             opened_at: None,
             lost_at: None,
             failed_at: None,
@@ -288,6 +299,8 @@ impl Seen {
         tally.past.bytes_to_server.fetch_add(now.0.saturating_sub(self.told.0), Relaxed);
         tally.past.bytes_to_client.fetch_add(now.1.saturating_sub(self.told.1), Relaxed);
         self.told = (self.told.0.max(now.0), self.told.1.max(now.1));
+        tally.past.commands.fetch_add(self.commands.saturating_sub(self.commands_told), Relaxed);
+        self.commands_told = self.commands;
     }
 }
 

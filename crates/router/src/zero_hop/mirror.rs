@@ -21,6 +21,7 @@ use insight::{Ledger, Session, Shared};
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::rc::Rc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
@@ -43,14 +44,25 @@ const SWEEP: Duration = Duration::from_secs(60);
 /// Who the targets are. Written before the kernel may use one.
 pub(super) type Named = Arc<Mutex<HashMap<u32, Target>>>;
 
-/// Who a target is, for insight.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// A server as a listener's sessions reach it.
+#[derive(Clone, Debug)]
 pub(super) struct Target {
     pub(super) server: ServerName,
     /// What people call the listener.
     pub(super) listener: String,
-    /// One in so many sessions is measured; 0 is none.
-    pub(super) one_in: u32,
+    /// One session in so many is mirrored; at least 1.
+    pub(super) mirrored: u32,
+    /// One session in so many is measured; 0 is none.
+    pub(super) measured: u32,
+    /// Commands that all its sessions sent, as far as those that were mirrored stand for the others.
+    pub(super) commands: Arc<AtomicU64>,
+}
+
+impl Target {
+    /// Of the sessions that are mirrored, one in so many is measured; 0 is none.
+    fn measured_of_mirrored(&self) -> u32 {
+        self.measured.div_ceil(self.mirrored.max(1))
+    }
 }
 
 /// What is known of a session that was followed from its first byte.
@@ -268,6 +280,23 @@ struct Followed {
     insight: Session,
     from_client: InOrder,
     from_server: InOrder,
+    /// For how many sessions it stands, itself among them.
+    one_in: u32,
+    /// What its target's sessions sent, and how much of it this one has told.
+    commands: Option<Arc<AtomicU64>>,
+    told: u64,
+}
+
+impl Followed {
+    /// Counts the commands that were answered since the last time, for all that it stands for.
+    fn count(&mut self) {
+        let answered = self.tracker.progress().completed;
+        if let Some(commands) = &self.commands {
+            let new = answered.saturating_sub(self.told);
+            commands.fetch_add(new * u64::from(self.one_in), Relaxed);
+        }
+        self.told = answered;
+    }
 }
 
 impl Overheard {
@@ -348,15 +377,24 @@ impl Overheard {
 
     fn begin(&mut self, target: u32, client: u32, server: u32) -> Followed {
         let named = self.named.lock().unwrap_or_else(PoisonError::into_inner).get(&target).cloned();
-        let insight = match named {
-            Some(target) if nth(self.begun.entry(target.listener.clone()).or_default(), target.one_in) => {
-                Session::begin(self.ledger.clone(), target.server.as_str(), &target.listener)
+        let insight = match &named {
+            Some(target)
+                if nth(
+                    self.begun.entry(target.listener.clone()).or_default(),
+                    target.measured_of_mirrored(),
+                ) =>
+            {
+                let ledger = self.ledger.clone();
+                Session::begin_one_in(target.measured, ledger, target.server.as_str(), &target.listener)
             }
             _ => Session::off(),
         };
         Followed {
             tracker: Tracker::new(),
             insight,
+            one_in: named.as_ref().map_or(1, |target| target.mirrored.max(1)),
+            commands: named.map(|target| target.commands),
+            told: 0,
             from_client: InOrder::from(client),
             from_server: InOrder::from(server),
         }
@@ -369,7 +407,8 @@ impl Overheard {
         if named.is_empty() {
             return;
         }
-        let one_in = named.values().map(|target| target.one_in).filter(|n| *n > 0).min().unwrap_or(0);
+        let shares = named.values().map(Target::measured_of_mirrored);
+        let one_in = shares.filter(|n| *n > 0).min().unwrap_or(0);
         for _ in 0..std::mem::take(&mut self.uncounted) {
             if nth(&mut self.earlier, one_in) {
                 self.ledger.borrow_mut().began_earlier();
@@ -386,7 +425,7 @@ impl Overheard {
         let Some(session) = self.sessions.get_mut(&cookie) else { return };
         let Some(followed) = session else { return };
         let at = self.clock.instant(at);
-        let Followed { tracker, insight, from_client: up, from_server: down } = followed.as_mut();
+        let Followed { tracker, insight, from_client: up, from_server: down, .. } = followed.as_mut();
         let taken = match from_client {
             true => up.take(seq, bytes, |bytes| insight.client_bytes_at(tracker, bytes, at)),
             false => down.take(seq, bytes, |bytes| insight.server_bytes_at(tracker, bytes, at)),
@@ -395,7 +434,9 @@ impl Overheard {
         if lost {
             insight.lose();
         }
-        if lost || matches!(tracker.phase(), Phase::Opaque(_) | Phase::Lost(_)) {
+        let ended = lost || matches!(tracker.phase(), Phase::Opaque(_) | Phase::Lost(_));
+        followed.count();
+        if ended {
             *session = None;
             self.enough.push(cookie);
         }

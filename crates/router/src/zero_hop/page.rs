@@ -146,7 +146,7 @@ impl Pages {
                     None => None,
                 });
                 if let (Some(server), Some(Some(target))) = (server, page.last()) {
-                    self.name(*target, sight.view.candidates[server].name.clone(), door, fit.measure);
+                    self.name(*target, &sight.view.candidates[server].name, door, &fit);
                 }
             }
             let wrap = if room < PICKS { page.len().saturating_sub(1) } else { page.len() / 2 };
@@ -156,13 +156,18 @@ impl Pages {
     }
 
     /// Says who a target is, before a session can be on it.
-    fn name(&self, target: u32, server: ServerName, door: &Door, one_in: u32) {
+    fn name(&self, target: u32, server: &ServerName, door: &Door, fit: &Fit) {
+        let (mirrored, measured) = (fit.mirror.max(1), fit.measure);
         let mut named = self.named.lock().unwrap_or_else(PoisonError::into_inner);
-        let same = |known: &Target| {
-            known.server == server && *known.listener == *door.label() && known.one_in == one_in
-        };
-        if !named.get(&target).is_some_and(same) {
-            named.insert(target, Target { server, listener: door.label().to_owned(), one_in });
+        match named.get_mut(&target) {
+            Some(known) if known.server == *server && *known.listener == *door.label() => {
+                (known.mirrored, known.measured) = (mirrored, measured);
+            }
+            _ => {
+                let (server, listener) = (server.clone(), door.label().to_owned());
+                let new = Target { server, listener, mirrored, measured, commands: Arc::default() };
+                named.insert(target, new);
+            }
         }
     }
 

@@ -64,7 +64,7 @@ async fn endpoint_counts_are_those_of_the_application() {
     let servers = report.rows(Dimension::Server, &filter);
     assert_eq!(servers.len(), 1);
     assert_eq!(servers[0].figures.count, tally.endpoints[&app::Endpoint::Timeline].statements);
-    assert_eq!(report.total(&Filter::default()).count, counts.values().sum::<u64>());
+    assert_eq!(report.total(&Filter::default()).0.count, counts.values().sum::<u64>());
     assert_eq!((report.counts().lost, report.counts().unanswered), (0, 0));
     app.close().await;
     stand.down().await;

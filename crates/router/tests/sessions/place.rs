@@ -1,4 +1,4 @@
-//! Sessions placed anew: when, and when not.
+//! Sessions moved: when, and when not.
 
 use crate::fake::{Client, Fake, Front, Script, defaults, within};
 use fleet::config::{Replace, RouterConfig};
