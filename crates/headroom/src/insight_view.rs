@@ -309,7 +309,13 @@ fn by_zone(servers: Vec<Row>, status: &StatusView) -> Vec<Row> {
         figures.merge(&server.figures);
         sample.add(&server.sample);
     }
-    let row = |(name, (figures, sample)): (String, _)| Row { id: name.clone(), name, example: None, figures, sample };
+    let row = |(name, (figures, sample)): (String, _)| Row {
+        id: name.clone(),
+        name,
+        example: None,
+        figures,
+        sample,
+    };
     zones.into_iter().map(row).collect()
 }
 
@@ -417,7 +423,9 @@ mod tests {
         let mut listeners = crate::still_life::status().listeners;
         assert_eq!(not_measured(0, &listeners), None, "every session is measured, and none sent anything");
         listeners[0].zero_hop.sessions = 20;
-        assert!(not_measured(0, &listeners).unwrap().starts_with("not measured: 20 sessions bypass the router"));
+        assert!(
+            not_measured(0, &listeners).unwrap().starts_with("not measured: 20 sessions bypass the router")
+        );
         assert_eq!(not_measured(1, &listeners), None);
     }
 

@@ -174,7 +174,8 @@ fn routing(status: &StatusView, sheet: &mut Sheet) {
     sheet.counter("server_bytes", "Bytes of sessions, those that bypass the router among them", bytes);
     let help = "Commands that a server answered; of sessions that bypass the router an estimate from those that are \
                 measured, absent where none was";
-    let path = |server: &ServerView, path: &str| vec![("server", server.name.clone()), ("path", path.to_owned())];
+    let path =
+        |server: &ServerView, path: &str| vec![("server", server.name.clone()), ("path", path.to_owned())];
     let commands = routed.iter().flat_map(|(s, r)| {
         let bypassed = r.commands_bypassed.map(|commands| (path(s, "bypassed"), commands));
         [(path(s, "relayed"), r.commands)].into_iter().chain(bypassed)

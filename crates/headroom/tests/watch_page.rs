@@ -111,7 +111,7 @@ async fn the_map_is_there(page: &mut Page<'_>) {
 async fn reads_cross_zones(page: &mut Page<'_>) {
     page.wait_for("document.querySelectorAll('.map .flow .share').length >= 1").await;
     let flow = page.is("document.querySelector('.map .flow title').textContent").await;
-    assert!(flow.as_str().unwrap().contains("of the reads born in"), "{flow}");
+    assert!(flow.as_str().unwrap().contains("of the reads from zone"), "{flow}");
 }
 
 async fn figures_are_there(page: &mut Page<'_>) {

@@ -65,6 +65,7 @@ async fn sessions_that_go_past_are_measured_to_the_statement() {
     past::statements_past_are_counted(&lab, &route).await;
     past::a_session_from_before_is_told_as_unread(&lab, &mut route).await;
     past::with_one_in_sixteen_all_go_past(&lab, &mut route).await;
+    past::what_two_of_thirty_two_say_is_scaled_to_all(&lab, &route).await;
     drop(route);
     lab.down().await.unwrap();
 }

@@ -81,7 +81,12 @@ impl Registry {
 
 impl Names {
     fn new(limit: usize) -> Self {
-        Self { limit, open: Mutex::default(), closed: ArcSwapOption::empty(), crowded: AtomicBool::new(false) }
+        Self {
+            limit,
+            open: Mutex::default(),
+            closed: ArcSwapOption::empty(),
+            crowded: AtomicBool::new(false),
+        }
     }
 
     /// The number of a name, given one if there is room; [`OTHER`] if not. `entry` is asked only for a new name.

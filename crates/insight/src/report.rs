@@ -187,7 +187,8 @@ impl Collector {
         digests.follow(shared.registry.digests.numbers().into_values(), now);
         endpoints.follow(shared.registry.endpoints.numbers().into_values(), now);
         let before = self.marks.back().map(|(_, sheet)| &sheet.cells);
-        let count = |cells: Option<&Map<Cell, Figures>>, cell| cells.and_then(|c| c.get(cell)).map_or(0, |f| f.count);
+        let count =
+            |cells: Option<&Map<Cell, Figures>>, cell| cells.and_then(|c| c.get(cell)).map_or(0, |f| f.count);
         for (cell, figures) in &sheet.cells {
             if figures.count > count(before, cell) {
                 digests.see(cell.digest(), now);
@@ -370,7 +371,11 @@ impl Report {
         self.named(by, sums.into_iter()).map(|(entry, figures)| (entry.name, figures)).collect()
     }
 
-    fn named<T>(&self, by: Dimension, of: impl Iterator<Item = (u32, T)>) -> impl Iterator<Item = (Entry, T)> {
+    fn named<T>(
+        &self,
+        by: Dimension,
+        of: impl Iterator<Item = (u32, T)>,
+    ) -> impl Iterator<Item = (Entry, T)> {
         let entries = self.names(by).entries();
         let other = Entry { name: "(other)".to_owned(), ..Entry::default() };
         of.map(move |(number, value)| (entries.get(&number).unwrap_or(&other).clone(), value))

@@ -203,6 +203,16 @@ mod tests {
         }
     }
 
+    /// Writes it where a browser can be shown it: `HEADROOM_DEMO_PAGE=FILE cargo test the_page_can_be_looked_at`.
+    #[test]
+    fn the_page_can_be_looked_at() {
+        let page = page(&report());
+        if let Some(path) = crate::environment::variable("HEADROOM_DEMO_PAGE") {
+            std::fs::write(path, &page).unwrap();
+        }
+        assert!(page.ends_with("</html>\n"));
+    }
+
     #[test]
     fn every_tag_is_closed() {
         let page = page(&report());

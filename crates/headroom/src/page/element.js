@@ -13,7 +13,7 @@ function make(value, parent) {
 }
 
 export function patch(node, value) {
-  for (const name of node.getAttributeNames()) if (!(name in value.attributes)) node.removeAttribute(name);
+  for (const name of node.getAttributeNames()) if (value.attributes[name] === undefined) node.removeAttribute(name);
   for (const [name, text] of Object.entries(value.attributes)) {
     if (name === "style" || text === undefined) continue;
     if (node.getAttribute(name) !== String(text)) node.setAttribute(name, text);
@@ -38,6 +38,16 @@ export function show(id, ...children) {
   for (const name of node.getAttributeNames()) attributes[name] = node.getAttribute(name);
   patch(node, h(node.tagName.toLowerCase(), attributes, ...children));
 }
+
+// A table that is a list of labelled figures where there is no room for columns. `head`: pairs of text and class.
+export function table(head, rows, attributes) {
+  const cells = (row) => row.children.map((cell, i) => ({ ...cell, attributes: { "data-label": head[i] && head[i][0], ...cell.attributes } }));
+  return h("table", { class: "stacks" }, h("thead", {}, h("tr", {}, head.map(([text, kind]) => h("th", kind ? { class: kind } : {}, text)))),
+    h("tbody", attributes || {}, rows.map((row) => ({ ...row, children: cells(row) }))));
+}
+
+// Good, warning, bad or not known: by shape as well as by colour.
+export const dot = (mood, attributes) => h("span", { class: "dot " + mood, ...attributes });
 
 export function themed() {
   const theme = new URLSearchParams(location.search).get("theme");

@@ -1,11 +1,12 @@
 // The status page: asks /status.json each second and changes only what changed.
-import { h, show, themed } from "./element.js";
+import { dot, h, show, table, themed } from "./element.js";
 
 themed();
 
 const history = new Map(); // server -> our commands per second, newest last
 const statements = new Map(); // server -> statements per second by its own count, newest last
 const KEPT = 60;
+const measured = new Map(); // server -> what insight says of its commands
 const MEAN_OF = 10; // seconds a share of load is averaged over: single samples of servers asked one after the other jump
 let before = null;
 let heard = Date.now();
@@ -28,6 +29,8 @@ function names(status) {
 const colour = (zones, zone) => "var(--z" + (zone === "(unknown)" ? 7 : zones.indexOf(zone) % 7) + ")";
 
 // ---- the parts of the page ----
+const moods = { good: "well", warn: "restricted", bad: "not usable", "": "not used" };
+
 function condition(server) {
   const routing = server.routing;
   if (server.state === "unasked") return ["", "not asked yet"];
@@ -43,7 +46,18 @@ function condition(server) {
   return [server.role === "replica" ? "good" : "warn", server.because];
 }
 
+// Our commands per second on a server, and how that is known. What bypasses the router is estimated from what insight measures of
+// it; where it measures nothing, nothing is known.
+function commands(server) {
+  const relayed = (history.get(server.name) || []).at(-1);
+  if (!server.routing || !server.routing.past) return [relayed === undefined ? "–" : count(relayed), "as counted"];
+  const told = measured.get(server.name);
+  if (!told) return ["not measured", server.routing.past + " sessions bypass the router, and none that is measured sent a command; insight = \"on\" measures all"];
+  return [perSecond(told), told.one_in > 1 ? "estimated from 1 session in " + told.one_in + "; ± is the standard error" : "as measured"];
+}
+
 function spark(server) {
+  if (server.routing && server.routing.past) return null;
   const values = history.get(server.name) || [];
   if (values.length < 2 || Math.max(...values) === 0) return null;
   const top = Math.max(...values, 1);
@@ -61,19 +75,19 @@ function serverCard(status, server) {
   const share = server.share_of_load === null || total <= 0 ? null : load(server) / total;
   const [mood, why] = condition(server);
   const routing = server.routing;
-  const rate = (history.get(server.name) || []).at(-1);
+  const [rate, known] = commands(server);
   const facts = [
     ["lag", server.role === "primary" ? "–" : lag(server)],
-    ["our sessions", routing ? count(routing.sessions) : "–"],
-    ["commands/s", rate === undefined ? "–" : count(rate)],
+    ["our sessions", routing ? count(routing.sessions) : "–", routing && routing.past ? routing.past + " of them bypass the router" : undefined],
+    ["commands/s", rate, known],
     ["share of load", share === null ? "–" : percent(share)],
   ];
   const label = [server.reach, server.version, server.round_trip_ms === null ? null : "round trip " + server.round_trip_ms.toFixed(2) + " ms", server.zone ? "zone " + (by[server.zone.by] || server.zone.by) : null].filter(Boolean).join(" · ");
   const role = server.role === "primary" ? "tag primary" : server.role === "stray" ? "tag bad" : server.role === "unknown" ? "tag warn" : "tag";
   return h("div", { class: "server", title: label },
-    h("div", { class: "line" }, h("span", { class: "dot " + mood }), h("span", { class: "title" }, server.name), h("span", { class: role }, server.role),
+    h("div", { class: "line" }, dot(mood, { role: "img", "aria-label": moods[mood] }), h("span", { class: "title" }, server.name), h("span", { class: role }, server.role),
       server.weight !== 1 ? h("span", { class: "tag" }, "weight " + server.weight) : null, spark(server)),
-    h("dl", { class: "facts" }, facts.map(([name, value]) => h("div", {}, h("dt", {}, name), h("dd", {}, value)))),
+    h("dl", { class: "facts" }, facts.map(([name, value, title]) => h("div", { title }, h("dt", {}, name), h("dd", { class: value === "not measured" ? "none" : undefined }, value)))),
     server.because.startsWith(why) ? null : h("p", { class: "why " + (mood === "good" ? "" : mood) }, why),
     server.state === "answering" && server.because ? h("p", { class: "why" }, server.because) : null);
 }
@@ -88,7 +102,7 @@ function zoneCard(status, zones, zone) {
   return h("article", { class: "zone", style: { "--z": colour(zones, zone) } },
     h("div", { class: "head" },
       h("div", { class: "name" }, zone === "(unknown)" ? "No known zone" : zone, here ? h("span", { class: "here" }, "we are here") : null),
-      h("div", { class: "pairs" }, h("span", {}, "reads born here ", h("b", {}, percent(demand))), h("span", {}, "room ", h("b", {}, percent(capacity)))),
+      h("div", { class: "pairs" }, h("span", {}, "reads from here ", h("b", {}, percent(demand))), h("span", {}, "room ", h("b", {}, percent(capacity)))),
       row.length ? h("div", { class: "goes" },
         h("div", { class: "stack" }, row.map(([to, share]) => h("i", { style: { width: (share * 100).toFixed(2) + "%", background: colour(zones, to) } }))),
         h("div", { class: "legend" }, row.map(([to, share]) => h("span", { style: { "--k": colour(zones, to) } }, to === zone ? percent(share) + " stay" : percent(share) + " go to " + to)))) : null),
@@ -98,7 +112,7 @@ function zoneCard(status, zones, zone) {
 function flowTable(status, zones) {
   const flow = status.flow;
   if (!flow.zones.length) return [h("p", { class: "empty" }, "Nothing measured yet.")];
-  const head = h("tr", {}, h("th", {}, "reads born in"), flow.zones.map((z) => h("th", { class: "n" }, "to " + z)), h("th", { class: "n" }, "of all reads"));
+  const head = h("tr", {}, h("th", {}, "reads from zone"), flow.zones.map((z) => h("th", { class: "n" }, "to " + z)), h("th", { class: "n" }, "of all reads"));
   const rows = flow.zones.map((from, i) => h("tr", {}, h("th", {}, from),
     flow.zones.map((to, j) => h("td", { class: "cell" + (flow.rows[i][j] < 0.0005 ? " none" : ""), style: { "--share": flow.rows[i][j].toFixed(4), "--z": colour(zones, to) } }, flow.rows[i][j] < 0.0005 ? "–" : percent(flow.rows[i][j]))),
     h("td", { class: "n" }, percent(flow.demand[i]))));
@@ -109,23 +123,23 @@ function flowTable(status, zones) {
 function listenerTable(status) {
   const sum = (counts) => Object.values(counts).reduce((a, b) => a + b, 0);
   const why = (counts) => Object.entries(counts).filter(([, n]) => n).map(([reason, n]) => reason + " " + count(n)).join(", ");
-  const head = h("tr", {}, h("th", {}, "address"), h("th", {}, "for"), ["open now", "past us", "accepted", "refused"].map((t) => h("th", { class: "n" }, t)), h("th", {}, "zero-hop"));
-  const rows = status.listeners.map((l) => h("tr", {}, h("th", {}, l.address), h("td", {}, l.role + "s"), h("td", { class: "n" }, count(l.sessions + l.zero_hop.sessions)), h("td", { class: "n" }, count(l.zero_hop.sessions)), h("td", { class: "n" }, count(l.accepted)),
+  const head = [["address"], ["for"], ...["open now", "bypass the router", "connections", "refused"].map((t) => [t, "n"]), ["zero-hop"]];
+  const rows = status.listeners.map((l) => h("tr", {}, h("th", {}, l.address), h("td", {}, l.role + "s"), h("td", { class: "n" }, count(l.open)), h("td", { class: "n" }, count(l.zero_hop.sessions)), h("td", { class: "n", title: count(l.accepted) + " of them through the router" }, count(l.connections)),
     h("td", { class: "n", title: why(l.refused) }, sum(l.refused) ? count(sum(l.refused)) + " (" + why(l.refused) + ")" : "0"),
-    h("td", { title: why(l.zero_hop.ordinary) }, l.zero_hop.text ? (l.zero_hop.in_force ? "" : "no: ") + l.zero_hop.text : "–")));
+    h("td", { class: "words", title: why(l.zero_hop.ordinary) }, l.zero_hop.text ? (l.zero_hop.in_force ? "" : "no: ") + l.zero_hop.text : "–")));
   const c = status.counters;
   const ended = Object.entries(c.closed).filter(([, n]) => n).map(([reason, n]) => reason + " " + count(n)).join(", ");
   const notes = [status.zero_hop.limits.length ? status.zero_hop.limits.join(" · ") : null, c.holding ? c.holding + " writers wait for a primary" : null, ended ? "sessions ended since the start: " + ended : null].filter(Boolean).join(" · ");
-  return [h("table", {}, h("thead", {}, head), h("tbody", {}, rows)), notes ? h("p", { class: "note" }, notes) : null];
+  return [table(head, rows), notes ? h("p", { class: "note" }, notes) : null];
 }
 
 function objectiveTable(status) {
-  if (!status.objectives.length) return [h("p", { class: "empty" }, "Nothing is promised: [[objective]] in the configuration.")];
+  if (!status.objectives.length) return [h("p", { class: "empty" }, "No objective is configured: add an [[objective]] section.")];
   const burn = (value) => value === null ? "–" : value.toFixed(1);
-  const head = h("tr", {}, h("th", {}, "objective"), h("th", {}, "promise"), ["burn rate, fast", "slow", "incidents this week", "a week before", "since the start"].map((t) => h("th", { class: "n" }, t)), h("th", {}, "incident"));
-  const rows = status.objectives.map((o) => h("tr", {}, h("th", {}, o.name), h("td", {}, o.promise), h("td", { class: "n" }, burn(o.burn.fast)), h("td", { class: "n" }, burn(o.burn.slow)),
+  const head = [["objective"], ["promise"], ...["burn rate, fast", "slow", "incidents this week", "a week before", "since the start"].map((t) => [t, "n"]), ["incident"]];
+  const rows = status.objectives.map((o) => h("tr", {}, h("th", {}, o.name), h("td", { class: "words" }, o.promise), h("td", { class: "n" }, burn(o.burn.fast)), h("td", { class: "n" }, burn(o.burn.slow)),
     h("td", { class: "n" }, count(o.by_week[0] || 0)), h("td", { class: "n" }, count(o.by_week[1] || 0)), h("td", { class: "n" }, count(o.opened)), h("td", {}, o.incident ? "open for " + age(o.incident.for_s) : "none")));
-  return [h("table", {}, h("thead", {}, head), h("tbody", {}, rows)), h("p", { class: "note" }, "A burn rate of 1 spends the budget of bad statements exactly in its time. Counted since this process started.")];
+  return [table(head, rows), h("p", { class: "note" }, "A burn rate of 1 spends the budget of bad statements exactly in its time. Counted since this process started.")];
 }
 
 // ---- events: what changed, and how long it had been otherwise ----
@@ -147,17 +161,18 @@ function figures(status) {
   const crossing = flow.rows.reduce((sum, row, i) => sum + flow.demand[i] * row.reduce((s, share, j) => s + (j === i ? 0 : share), 0), 0);
   const loads = status.servers.filter((s) => s.share_of_load !== null && (!s.routing || s.routing.reads.eligible)).map(load);
   const total = loads.reduce((sum, share) => sum + share, 0);
-  const busiest = total > 0 && status.demand.reads_per_second >= 1 ? Math.max(...loads) * loads.length / total : null;
-  const sessions = status.listeners.reduce((sum, l) => sum + l.sessions + l.zero_hop.sessions, 0);
+  const busiest = total > 0 && loads.length > 1 && status.demand.reads_per_second >= 1 ? Math.max(...loads) * loads.length / total : null;
+  const sessions = status.listeners.reduce((sum, l) => sum + l.open, 0);
+  const past = status.listeners.reduce((sum, l) => sum + l.zero_hop.sessions, 0);
   const replicas = status.servers.filter((s) => s.role === "replica" && !s.reserved);
   const eligible = replicas.filter((s) => !s.routing || s.routing.reads.eligible).length;
   const figure = (value, unit, label, title) => h("div", { class: "figure", title }, h("div", { class: "value" }, value, unit ? h("small", {}, " " + unit) : null), h("div", { class: "label" }, label));
   return [
     figure(String(eligible), "of " + replicas.length, "replicas eligible for reads", "Replicas that may be picked now"),
-    figure(count(sessions), "", "our sessions", "Open sessions on the listeners of this router"),
+    figure(count(sessions), "", past ? "our sessions, " + count(past) + (past === 1 ? " of them bypasses" : " of them bypass") + " the router" : "our sessions", "Open sessions on the listeners of this router"),
     figure(count(status.demand.reads_per_second), "/s", "reads in the fleet", "As the servers count them"),
     figure(flow.rows.length ? percent(crossing) : "–", "", "of reads cross zones", "By the flow table: the least possible at this demand and slack"),
-    figure(busiest === null ? "–" : busiest.toFixed(2), busiest === null ? "" : "× mean", "busiest replica", "Statements of the busiest replica over the mean of those that may be picked, last ten seconds"),
+    figure(busiest === null ? "–" : busiest.toFixed(2), busiest === null ? "" : "× mean", loads.length === 1 ? "busiest replica: only one is left" : "busiest replica", "Statements of the busiest replica over the mean of those that may be picked, last ten seconds"),
   ];
 }
 
@@ -165,7 +180,7 @@ function notices(status) {
   const list = [];
   if (!status.writer) list.push(["bad", "No primary", status.writer_unknown_because || "nothing was said yet"]);
   const reload = status.process.reload;
-  if (reload && !reload.accepted) list.push(["bad", "Configuration refused", "the one of before stays in force; " + age(reload.age_s) + " ago: " + reload.notes.join(" · ")]);
+  if (reload && !reload.accepted) list.push(["bad", "Configuration refused", "the previous one stays in force; " + age(reload.age_s) + " ago: " + reload.notes.join(" · ")]);
   status.objectives.forEach((o) => { if (o.incident) list.push(["bad", "Incident", o.name + ": " + o.promise + "; open for " + age(o.incident.for_s) + ", at worst " + o.incident.worst_burn.toFixed(1) + " times the allowed rate" + (o.incident.calm_for_s === null ? "" : ", calm for " + age(o.incident.calm_for_s))]); });
   const hook = status.webhook;
   if (hook && hook.failed_because) list.push(["warn", "Webhook", hook.failed_because + "; " + count(hook.waiting) + " waiting, " + count(hook.lost) + " lost"]);
@@ -216,33 +231,46 @@ function remember(status, now) {
 // ---- insight: what the statements that passed tell ----
 const took = (ms) => ms < 0.0995 ? (ms * 1e3).toFixed(0) + " µs" : ms < 9.95 ? ms.toFixed(2) + " ms" : ms < 9950 ? ms.toFixed(0) + " ms" : (ms / 1e3).toFixed(1) + " s";
 const rate = (n) => n < 10 ? n.toFixed(1) : count(n);
+const perSecond = (f) => rate(f.per_second) + (f.per_second_error > 0 ? " ±" + rate(f.per_second_error) : "");
 
 function insightTable(view, name, requests) {
-  if (!view.rows.length) return [h("p", { class: "empty" }, "Nothing was measured in the last " + Math.round(view.span_s) + " s.")];
-  const figures = ["per second", "p50", "p99", "p99.9", "rows each", "errors"].concat(requests ? ["queries per request, p50 and p99", "request, p50 and p99", "thinking"] : []);
-  const head = h("tr", {}, h("th", { class: "n" }, "share of time"), figures.map((t) => h("th", { class: "n" }, t)), h("th", {}, name));
+  if (!view.rows.length) return [h("p", { class: "empty" }, view.not_measured ? view.not_measured.replace(/^n/, "N") + "." : "Nothing was measured in the last " + Math.round(view.span_s) + " s.")];
+  // Columns of requests only where requests are told apart.
+  const asked = requests && view.requests.length > 0;
+  const figures = ["per second", "p50", "p99", "p99.9", "rows each", "errors"].concat(asked ? ["queries in one, p50 · p99", "request p50 · p99", "thinking"] : []);
+  const head = [[name], ["share of time", "n"], ...figures.map((text) => [text, "n"])];
   const each = (row) => row.count ? ((row.rows_sent + row.rows_changed) / row.count).toFixed(1) : "–";
-  const asked = (row) => { const r = view.requests.find((r) => r.endpoint === row.name); return r ? count(r.queries_p50) + " · " + count(r.queries_p99) : "–"; };
-  const spans = (row) => { const r = view.requests.find((r) => r.endpoint === row.name); return r ? [took(r.span_p50_ms) + " · " + took(r.span_p99_ms), percent(r.thinking)] : ["–", "–"]; };
+  const spans = (row) => {
+    const r = view.requests.find((r) => r.endpoint === row.name);
+    return r ? [count(r.queries_p50) + " · " + count(r.queries_p99), took(r.span_p50_ms) + " · " + took(r.span_p99_ms), percent(r.thinking)] : ["–", "–", "–"];
+  };
   const codes = (row) => Object.entries(row.error_codes).map(([code, n]) => code + ": " + n).join(", ");
   const rows = view.rows.map((row) => h("tr", { title: row.id === row.name ? row.name : row.name + "\n" + row.id },
+    h("th", { class: "what" }, name === "statement" ? h("code", {}, row.name) : row.name),
     h("td", { class: "cell", style: { "--share": row.share.toFixed(4), "--z": "var(--accent)" } }, percent(row.share)),
-    [rate(row.per_second), took(row.p50_ms), took(row.p99_ms), took(row.p999_ms), each(row)].map((text) => h("td", { class: "n" }, text)),
+    [perSecond(row), took(row.p50_ms), took(row.p99_ms), took(row.p999_ms), each(row)].map((text) => h("td", { class: "n" }, text)),
     h("td", { class: "n" + (row.errors ? " wrong" : ""), title: codes(row) }, count(row.errors)),
-    requests ? [asked(row), ...spans(row)].map((text) => h("td", { class: "n" }, text)) : null,
-    h("td", { class: "what" }, name === "statement" ? h("code", {}, row.name) : row.name)));
-  const notes = [view.more ? view.more + " more: headroom top" : null].concat(requests ? view.notes : []).filter(Boolean).join(" · ");
-  const said = requests && view.requests.length ? "A request runs from its first statement to its last one's end: what it does before and after is not seen. Thinking is the share of that without a statement under way, at least. " : "";
+    asked ? spans(row).map((text) => h("td", { class: "n" }, text)) : null));
+  const more = view.more ? view.more + " more: headroom top" : null;
+  const notes = (requests ? view.notes : view.notes.filter((note) => note.includes("standard error"))).concat(more ? [more] : []).join(" · ");
+  const said = asked ? "A request runs from its first statement to its last one's end: what it does before and after is not seen. Thinking is the share of that without a statement under way, at least. " : "";
   const span = "Last " + Math.round(view.span_s) + " s, as seen by this router. ";
-  return [h("table", {}, h("thead", {}, head), h("tbody", {}, rows)), h("p", { class: "note" }, span + said + notes)];
+  return [table(head, rows), h("p", { class: "note" }, span + said + notes)];
 }
 
 async function askInsight() {
+  const one = async (by, limit) => {
+    const answer = await fetch("/insight.json?by=" + by + "&limit=" + limit, { cache: "no-store", signal: AbortSignal.timeout(4000) });
+    return answer.ok ? answer.json() : null;
+  };
   try {
     for (const [id, by, name] of [["endpoints", "endpoint", "endpoint"], ["digests", "digest", "statement"]]) {
-      const answer = await fetch("/insight.json?by=" + by + "&limit=10", { cache: "no-store", signal: AbortSignal.timeout(4000) });
-      if (answer.ok) show(id, insightTable(await answer.json(), name, by === "endpoint"));
+      const view = await one(by, 10);
+      if (view) show(id, insightTable(view, name, by === "endpoint"));
     }
+    const servers = await one("server", 1000);
+    measured.clear();
+    if (servers) servers.rows.forEach((row) => measured.set(row.name, row));
   } catch { /* the other question says that nobody answers */ }
   setTimeout(askInsight, 2000);
 }

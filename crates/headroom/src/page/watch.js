@@ -5,7 +5,7 @@ import { follow } from "./watch/chart.js";
 import { begin } from "./watch/compare.js";
 import { at, called, cards, choose, chosen, headline as ofHosts, ofChosen } from "./watch/hosts.js";
 import { map } from "./watch/map.js";
-import { endpoints, objectives, panels, promised } from "./watch/panel.js";
+import { endpoints, objectives, panels, promised, shared } from "./watch/panel.js";
 import { events, tap, timeline } from "./watch/timeline.js";
 import { figure, lasted, plural } from "./watch/word.js";
 
@@ -28,12 +28,15 @@ const several = () => fleet !== null && view === fleet;
 function headline(view) {
   const awayOrNew = several() ? ofHosts(view) : null;
   if (awayOrNew) return awayOrNew;
-  const named = view.servers.filter((server) => server.verdict.bottleneck);
+  // What servers share with their host is one bottleneck, the host's.
+  const hostOf = (server) => (view.hosts?.find((host) => host.agent === server.agent) ?? view).verdict;
+  const named = view.servers.filter((server) => server.verdict.bottleneck && !shared(server, hostOf(server)));
   const away = view.servers.filter((server) => server.unanswered);
   if (away.length) return ["bad", plural(away.length, "server does not answer", "servers do not answer")];
   if (named.length === 1) return ["warn", named[0].name + ": " + named[0].verdict.bottleneck.called];
-  if (named.length) return ["warn", named.length + " bottlenecks are named"];
+  if (named.length) return ["warn", named.length + " bottlenecks"];
   const held = several() ? view.hosts.filter((host) => host.verdict.bottleneck) : [];
+  if (held.length > 1) return ["warn", "bottlenecks on " + held.length + " hosts"];
   if (held.length) return ["warn", called(held[0].agent) + ": " + held[0].verdict.bottleneck.called];
   if (view.verdict.bottleneck) return ["warn", "this host: " + view.verdict.bottleneck.called];
   if (!view.host && !several()) return ["", "The first window is being read"];

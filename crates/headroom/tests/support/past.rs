@@ -174,6 +174,64 @@ pub(crate) async fn with_one_in_sixteen_all_go_past(lab: &Lab, route: &mut Route
     assert_eq!(route.status()["listeners"][0]["accepted"], accepted, "none came to the listener");
 }
 
+/// Of 32 sessions that bypass the router two are measured: everything that shows figures shows those of all, and how far off
+/// they may be.
+pub(crate) async fn what_two_of_thirty_two_say_is_scaled_to_all(lab: &Lab, route: &Route) {
+    let commands = |status: &Value| routing(status, "a2")["commands_bypassed"].as_u64().unwrap_or(0);
+    let before = route.status();
+    let mut sessions = Vec::new();
+    for _ in 0..32 {
+        sessions.push(connect(lab, route.reader).await.unwrap());
+    }
+    for session in &mut sessions {
+        for n in 0..25 {
+            session.query_drop(format!("SELECT {n} AS sampled")).await.unwrap();
+        }
+    }
+    let row = |told: &Value| -> Value {
+        let rows = told["rows"].as_array().unwrap();
+        rows.iter().find(|row| row["name"] == "SELECT ? AS `sampled`").cloned().unwrap_or_default()
+    };
+    // The last answered command of a session is counted with its next one, which tells whose it was.
+    for session in &mut sessions {
+        session.ping().await.unwrap();
+    }
+    let by_digest = "/insight.json?by=digest&limit=50";
+    let told = route.wait_until("two are measured", by_digest, |told| row(told)["measured"] == 50).await;
+    let scaled = row(&told);
+    assert_eq!((&scaled["count"], &scaled["one_in"]), (&800.into(), &16.into()), "{scaled}");
+    let (per_second, error) =
+        (scaled["per_second"].as_f64().unwrap(), scaled["per_second_error"].as_f64().unwrap());
+    assert!(error > 0.0 && error < per_second, "two sessions, one in sixteen: {scaled}");
+    assert!(told["notes"].to_string().contains("1 session in 16"), "{told}");
+
+    let counted =
+        |status: &Value| commands(status) >= commands(&before) + 800 && routing(status, "a2")["past"] == 32;
+    let status = route.wait_for("the server's commands grow by those of all", counted).await;
+    let listener = &status["listeners"][0];
+    assert_eq!((&listener["sessions"], &listener["open"]), (&0.into(), &32.into()), "{listener}");
+    let past = listener["zero_hop"]["past"].as_u64().unwrap();
+    assert_eq!(listener["connections"].as_u64().unwrap(), listener["accepted"].as_u64().unwrap() + past);
+    let metrics = route.get("/metrics");
+    let metric = |name: &str| {
+        let line = metrics
+            .lines()
+            .find(|line| line.starts_with(name))
+            .unwrap_or_else(|| panic!("no {name}\n{metrics}"));
+        line.rsplit(' ').next().unwrap().parse::<f64>().unwrap()
+    };
+    assert!(metric("headroom_server_commands_total{server=\"a2\",path=\"bypassed\"}") >= 800.0);
+    let address = listener["address"].as_str().unwrap();
+    assert_eq!(metric(&format!("headroom_listener_sessions{{listener=\"{address}\"")), 32.0);
+    assert!(metric(&format!("headroom_listener_connections_total{{listener=\"{address}\"")) >= 32.0);
+    let shown = route.headroom(&["top", "--once"]);
+    let text = String::from_utf8_lossy(&shown.stdout).into_owned();
+    assert!(text.contains(" ±") && text.contains("from 1 session in 16"), "{text}");
+    for session in sessions {
+        session.disconnect().await.unwrap();
+    }
+}
+
 pub(crate) async fn a_drained_server_is_left_idle_first(lab: &Lab, route: &Route) {
     let mut idle = connect(lab, route.reader).await.unwrap();
     let mut busy = connect(lab, route.reader).await.unwrap();

@@ -270,7 +270,10 @@ fn a_request_spans_its_first_byte_to_its_last_answer_and_thinks_in_between() {
 fn a_session_that_cannot_be_read_is_relayed_and_counted() {
     let mut s = Stand::new(PLAIN.with(Capabilities::COMPRESS), InsightConfig::default());
     s.client(b"anything at all");
-    assert_eq!((s.report().counts().opaque_compression, s.report().total(&Filter::default()).0.count), (1, 0));
+    assert_eq!(
+        (s.report().counts().opaque_compression, s.report().total(&Filter::default()).0.count),
+        (1, 0)
+    );
 }
 
 #[test]
@@ -336,9 +339,18 @@ fn a_session_that_stands_for_sixteen_counts_sixteen_times_with_its_error() {
 }
 
 /// Names of digests and their counts, the collector asked.
-fn rows(collector: &Collector, ledger: &Rc<RefCell<Ledger>>, start: Instant, now: Instant) -> Map<String, u64> {
+fn rows(
+    collector: &Collector,
+    ledger: &Rc<RefCell<Ledger>>,
+    start: Instant,
+    now: Instant,
+) -> Map<String, u64> {
     let report = collector.report(&[ledger.borrow_mut().snapshot(true)], Since::Start, start, now);
-    report.rows(Dimension::Digest, &Filter::default()).into_iter().map(|r| (r.name, r.figures.count)).collect()
+    report
+        .rows(Dimension::Digest, &Filter::default())
+        .into_iter()
+        .map(|r| (r.name, r.figures.count))
+        .collect()
 }
 
 #[test]
@@ -377,8 +389,7 @@ fn a_new_steady_statement_gets_its_place_while_one_shot_ones_stream_in() {
         }
     }
     assert!(found_after.is_some_and(|seconds| seconds <= 180), "{found_after:?}");
-    let report =
-        collector.report(&[ledger.borrow_mut().snapshot(true)], Since::Recent, start, stand.now);
+    let report = collector.report(&[ledger.borrow_mut().snapshot(true)], Since::Recent, start, stand.now);
     let steady = Filter { endpoint: Some("/steady".to_owned()), ..Filter::default() };
     assert!(report.total(&steady).0.count >= 9, "and its endpoint");
     let recent = report.total(&Filter::default()).0.count;

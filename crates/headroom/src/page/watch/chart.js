@@ -1,7 +1,7 @@
 // Small charts: the course of one or two figures over a stretch. Where nothing was read the line ends, the gap is shaded, and its
 // reason stands in words below the verdicts.
 import { h } from "../element.js";
-import { clock, figure } from "./word.js";
+import { clock, figure, moment } from "./word.js";
 
 const HEIGHT = 56;
 // Ceilings that are sums of ones, twos and fives: an axis that does not move with every reading.
@@ -72,6 +72,7 @@ export function chart(history, subject, courses, name) {
     h("svg", { viewBox: "0 0 100 " + HEIGHT, preserveAspectRatio: "none", role: "img", "aria-label": label + ": now " + figure(newest, unit) + ", axis to " + figure(top, unit) },
       shades(history, subject.gaps, HEIGHT),
       courses.map((course, i) => pieces(history, course, subject.gaps).map((piece) => h("path", { class: "k" + i, d: line(history, piece, top) })))),
+    h("div", { class: "times", "aria-hidden": "true" }, h("span", {}, moment(history, history.from_s)), h("span", {}, moment(history, history.to_s))),
     h("span", { class: "top" }, known.length ? figure(top, unit) : "nothing read"));
 }
 

@@ -1,6 +1,6 @@
 // Several hosts on one page: all of them at a glance, or one of them as its own agent shows it. Which one stands in the address, so
 // that it can be kept and sent: /?host=0 is the first. The page of a single agent has none of this.
-import { h } from "../element.js";
+import { dot as mark, h } from "../element.js";
 import { clock, figure, lasted, plural, share } from "./word.js";
 
 const asked = new URLSearchParams(location.search).get("host");
@@ -45,18 +45,31 @@ function mood(view, host) {
 const words = { good: "no bottleneck", warn: "a bottleneck", bad: "no answer", "": "being read" };
 
 export function choose(view) {
-  const dot = (host) => h("span", { class: "dot " + mood(view, host), role: "img", "aria-label": words[mood(view, host)] });
+  const dot = (host) => mark(mood(view, host), { role: "img", "aria-label": words[mood(view, host)] });
   const one = (place, ...inside) => h("a", chosen === place ? { href: link(place), "aria-current": "page" } : { href: link(place) }, ...inside);
   return [one(null, "All hosts"), view.hosts.map((host, place) => one(place, dot(host), called(host.agent)))];
 }
 
-// What holds a host up, or its servers: those first, because they have the host's evidence too.
+// The bottlenecks of a host's servers, then its own. What several of them share is told once.
 function sentences(view, host) {
   const servers = beside(view, host);
   const list = servers.filter((server) => server.unanswered).map((server) => ["bad", server.name + ": no answer", server.unanswered]);
-  const named = (name, { bottleneck, sure }) => ["warn", name + ": " + bottleneck.called + (sure ? " (" + sure + ")" : ""), bottleneck.who];
-  servers.filter((server) => server.verdict.bottleneck).forEach((server) => list.push(named(server.name, server.verdict)));
-  if (host.verdict.bottleneck && !servers.some((server) => server.verdict.bottleneck?.name === host.verdict.bottleneck.name)) list.push(named("this host", host.verdict));
+  const said = ({ bottleneck, sure }) => bottleneck.called + (sure ? " (" + sure + ")" : "");
+  const all = servers.filter((server) => !server.unanswered).map((server) => [server.name, server.verdict]).concat([["this host", host.verdict]]).filter(([, verdict]) => verdict.bottleneck);
+  const hosts = host.verdict.bottleneck;
+  const once = new Map();
+  for (const [name, verdict] of all) {
+    // One that its server has too, and nobody else, is the server's: it has the host's evidence as well.
+    const { name: rule, who } = verdict.bottleneck;
+    const key = rule + "\n" + (hosts && hosts.name === rule ? "" : who || "");
+    once.set(key, [...(once.get(key) || []), [name, verdict]]);
+  }
+  for (const group of once.values()) {
+    const names = group.map(([name]) => name).filter((name) => name !== "this host");
+    const verdict = group[0][1], whole = group.length > names.length;
+    const who = names.length === 0 || (whole && names.length > 1) ? "this host" : names.join(", ");
+    list.push(["warn", who + ": " + said(verdict), who === "this host" && names.length ? "its " + names.length + " servers with it: " + names.join(", ") : verdict.bottleneck.who]);
+  }
   return list.length ? list : [host.host ? ["good", "no bottleneck", ""] : ["", "the first window is being read", ""]];
 }
 
@@ -91,7 +104,7 @@ function facts(host) {
 function card(view, history, host, place) {
   const servers = beside(view, host);
   return h("a", { class: "host sheet " + mood(view, host), href: link(place), title: host.agent },
-    h("div", { class: "head" }, h("span", { class: "dot " + mood(view, host) }), h("h3", {}, called(host.agent)),
+    h("div", { class: "head" }, mark(mood(view, host)), h("h3", {}, called(host.agent)),
       servers.map((server) => h("span", { class: server.role === "primary" ? "tag primary" : "tag" }, server.name + (server.role === "?" ? "" : " " + server.role)))),
     host.unanswered ? h("div", { class: "said bad" }, h("p", { class: "sentence" }, "No answer: " + host.unanswered))
       : sentences(view, host).map(([state, text, more]) => h("div", { class: "said " + state }, h("p", { class: "sentence" }, text), more ? h("p", { class: "small" }, more) : null)),

@@ -1,5 +1,5 @@
-// What holds the host and each server up, with its evidence, and how its figures went.
-import { h } from "../element.js";
+// The bottleneck of the host and of each server, with its evidence, and how its figures went.
+import { dot, h, table } from "../element.js";
 import { chart, key } from "./chart.js";
 import { mood } from "./map.js";
 import { figure, lasted, plural, share } from "./word.js";
@@ -38,9 +38,14 @@ function host(view, history) {
   const facts = sample ? plural(sample.cpu.each.length, "CPU", "CPUs") + ", " + figure(sample.memory.level.available, "bytes") + " of memory available of " + figure(sample.memory.level.total, "bytes") : "the first window is being read";
   const subject = history && history.subjects.find((one) => one.kind === "host");
   return h("article", { class: "panel sheet", id: "this-host", tabindex: "-1" },
-    h("div", { class: "head" }, h("span", { class: "dot " + (view.verdict.bottleneck ? "warn" : "good") }), h("h3", {}, "This host"), h("span", { class: "facts-line" }, facts)),
+    h("div", { class: "head" }, dot(view.verdict.bottleneck ? "warn" : "good"), h("h3", {}, "This host"), h("span", { class: "facts-line" }, facts)),
     verdict(view.verdict), history ? charts(history, subject, HOST) : null);
 }
+
+// What this host's servers share with it is told once, where the host is.
+export const shared = (one, host) => Boolean(one.on_this_host && one.verdict.bottleneck && host.bottleneck && one.verdict.bottleneck.name === host.bottleneck.name);
+
+const likewise = (said) => h("div", { class: "said warn" }, h("p", { class: "sentence" }, h("span", { class: "tag warn" }, "bottleneck"), " ", said.text, h("span", { class: "aside" }, ": the whole host's, see ", h("a", { href: "#this-host" }, "this host"))));
 
 function server(one, view, history) {
   const subject = history && history.subjects.find((s) => s.kind === "server" && s.name === one.name);
@@ -49,9 +54,9 @@ function server(one, view, history) {
   if (sample) facts.push(figure(sample.connected, "count") + " connected", "pool " + figure(sample.pool.size, "bytes"), "asking it takes " + figure(sample.cost.server_ms, "milliseconds"));
   const notes = sample ? sample.missing : [];
   return h("article", { class: "panel sheet", id: "server-" + one.name, tabindex: "-1" },
-    h("div", { class: "head" }, h("span", { class: "dot " + mood(one) }), h("h3", {}, one.name), h("span", { class: one.role === "primary" ? "tag primary" : "tag" }, one.role === "?" ? "role not known" : one.role),
+    h("div", { class: "head" }, dot(mood(one)), h("h3", {}, one.name), h("span", { class: one.role === "primary" ? "tag primary" : "tag" }, one.role === "?" ? "role not known" : one.role),
       one.zone ? h("span", { class: "tag" }, "zone " + one.zone) : null, one.on_this_host ? h("span", { class: "tag" }, "on this host") : null, h("span", { class: "facts-line" }, facts.join(", "))),
-    one.unanswered ? h("div", { class: "said bad" }, h("p", { class: "sentence" }, "No answer: " + one.unanswered)) : sample ? verdict(one.verdict) : h("div", { class: "said" }, h("p", { class: "sentence" }, "No whole window of readings: the first is being read, or a gap has ended it.")),
+    one.unanswered ? h("div", { class: "said bad" }, h("p", { class: "sentence" }, "No answer: " + one.unanswered)) : sample ? (shared(one, view.verdict) ? likewise(one.verdict) : verdict(one.verdict)) : h("div", { class: "said" }, h("p", { class: "sentence" }, "No whole window of readings: the first is being read, or a gap has ended it.")),
     notes.map((note) => h("p", { class: "small warn" }, note)),
     history ? charts(history, subject, SERVER) : null);
 }
@@ -66,19 +71,21 @@ export function endpoints(view, history) {
   const router = view.router;
   if (!router) return [h("p", { class: "empty" }, "No router is asked: latency per endpoint is known to headroom route (--router 127.0.0.1:9306).")];
   if (router.unanswered) return [h("p", { class: "empty" }, "Not known now: " + router.unanswered + ".")];
-  const head = h("tr", {}, h("th", {}, "endpoint"), ["share of time", "per second", "median", "p99", "median request", "thinking", "errors"].map((text) => h("th", { class: "n" }, text)), h("th", {}, "p99 over time"));
+  const asked = router.endpoints.some((one) => one.requests && one.requests.requests);
+  const stretch = history ? ", last " + lasted(history.to_s - history.from_s) : "";
+  const head = [["endpoint"], ...["share of time", "per second", "median", "p99", ...(asked ? ["median request", "thinking"] : []), "errors"].map((text) => [text, "n"]), ["p99" + stretch]];
   const course = (name) => {
     const subject = history && history.subjects.find((one) => one.kind === "endpoint" && one.name === name);
     const p99 = subject && subject.courses.find((one) => one.name === "p99_ms");
     return p99 && p99.values.some((value) => value !== null) ? chart(history, subject, [p99], key(subject)) : null;
   };
   const rows = router.endpoints.map(({ name, figures: f, requests }) => h("tr", {}, h("th", { class: "what", title: name }, name),
-    h("td", { class: "n" }, share(f.share)), h("td", { class: "n" }, figure(f.per_second, "per-second")), h("td", { class: "n" }, figure(f.p50_ms, "milliseconds")), h("td", { class: "n" }, figure(f.p99_ms, "milliseconds")),
-    h("td", { class: "n" }, requests && requests.requests ? figure(requests.span_p50_ms, "milliseconds") : "–"), h("td", { class: "n" }, requests && requests.requests ? share(requests.thinking) : "–"), h("td", { class: "n" + (f.errors ? " wrong" : "") }, figure(f.errors, "count")), h("td", { class: "spark" }, course(name))));
+    h("td", { class: "n" }, share(f.share)), h("td", { class: "n" }, figure(f.per_second, "per-second") + (f.per_second_error > 0 ? " ±" + figure(f.per_second_error, "count") : "")), h("td", { class: "n" }, figure(f.p50_ms, "milliseconds")), h("td", { class: "n" }, figure(f.p99_ms, "milliseconds")),
+    asked ? [h("td", { class: "n" }, requests && requests.requests ? figure(requests.span_p50_ms, "milliseconds") : "–"), h("td", { class: "n" }, requests && requests.requests ? share(requests.thinking) : "–")] : null, h("td", { class: "n" + (f.errors ? " wrong" : "") }, figure(f.errors, "count")), h("td", { class: "spark" }, course(name))));
   const whole = history && history.subjects.find((one) => one.kind === "router");
   const notes = ["Last " + Math.round(router.span_s) + " s, as the router at " + router.address + " times them; a median request runs from its first statement to its last one's end, where a trace or request id is tagged (what it does before and after is not seen); thinking is the share of that without a statement under way, at least."];
   if (router.more) notes.push(router.more + " more: headroom top --by endpoint.");
-  return [router.endpoints.length ? h("div", { class: "scroll" }, h("table", {}, h("thead", {}, head), h("tbody", {}, rows))) : h("p", { class: "empty" }, "Nothing passed the router in the last " + Math.round(router.span_s) + " s."),
+  return [router.endpoints.length ? table(head, rows) : h("p", { class: "empty" }, "Nothing passed the router in the last " + Math.round(router.span_s) + " s."),
     whole && history ? charts(history, whole, ROUTER) : null,
     h("p", { class: "note" }, notes.concat(router.notes).join(" "))];
 }
@@ -88,12 +95,12 @@ export const promised = (view) => [...(view.objectives || []), ...((view.router 
 
 export function objectives(view) {
   const all = promised(view);
-  if (!all.length) return [h("p", { class: "empty" }, "Nothing is promised: [[objective]] in the file of headroom agent, or of the router.")];
+  if (!all.length) return [h("p", { class: "empty" }, "No objective is configured: add an [[objective]] section to the file of headroom agent, or of the router.")];
   const burn = (value) => value === null || value === undefined ? "–" : value.toFixed(1);
-  const head = h("tr", {}, h("th", {}, "objective"), h("th", {}, "promise"), ["burn rate, fast", "slow", "incidents this week"].map((text) => h("th", { class: "n" }, text)), h("th", {}, "incident"));
-  const rows = all.map((one) => h("tr", {}, h("th", {}, one.name), h("td", {}, one.promise), h("td", { class: "n" }, burn(one.burn.fast)), h("td", { class: "n" }, burn(one.burn.slow)), h("td", { class: "n" }, figure(one.by_week[0] || 0, "count")),
+  const head = [["objective"], ["promise"], ...["burn rate, fast", "slow", "incidents this week"].map((text) => [text, "n"]), ["incident"]];
+  const rows = all.map((one) => h("tr", {}, h("th", {}, one.name), h("td", { class: "words" }, one.promise), h("td", { class: "n" }, burn(one.burn.fast)), h("td", { class: "n" }, burn(one.burn.slow)), h("td", { class: "n" }, figure(one.by_week[0] || 0, "count")),
     h("td", {}, one.incident ? "open for " + lasted(one.incident.for_s) : one.not_judged ? "not judged" : "none")));
-  return [h("div", { class: "scroll" }, h("table", {}, h("thead", {}, head), h("tbody", {}, rows))),
+  return [table(head, rows),
     all.filter((one) => one.not_judged).map((one) => h("p", { class: "small warn" }, one.name + " is not judged: " + one.not_judged)),
     h("p", { class: "note" }, "A burn rate of 1 spends the budget of bad statements exactly in its time.")];
 }

@@ -20,7 +20,7 @@ function bar(history, subject) {
   };
   const words = (span) => called(subject) + ": " + span.called + ", " + clock(history, span.from_s) + " to " + clock(history, span.to_s) + " (" + lasted(span.to_s - span.from_s) + ")";
   const gone = (gap) => called(subject) + ": gap, nothing is known from " + clock(history, gap.from_s) + (gap.to_s === null ? " on" : " to " + clock(history, gap.to_s)) + ": " + gap.why;
-  return h("div", { class: "course", role: "img", "aria-label": "what was named of " + called(subject) + ", as text below" },
+  return h("div", { class: "course", role: "img", "aria-label": "bottlenecks of " + called(subject) + ", as text below" },
     subject.verdicts.map((span) => h("i", { title: words(span), style: { ...place(span.from_s, span.to_s), background: colour(span.name) } })),
     subject.gaps.map((gap) => h("i", { class: "gap", title: gone(gap), style: place(gap.from_s, gap.to_s ?? history.to_s) })));
 }

@@ -33,4 +33,10 @@ export function clock(history, at_s) {
   return new Date(epoch * 1000).toLocaleTimeString([], { hour12: false });
 }
 
+// The same in hours and minutes, with seconds only where the stretch is short.
+export function moment(history, at_s) {
+  const text = clock(history, at_s);
+  return history.to_s - history.from_s < 300 ? text : text.replace(/:\d\d$/, "");
+}
+
 export const plural = (n, one, many) => n + " " + (n === 1 ? one : many);
