@@ -1,5 +1,6 @@
-//! Insight in OpenMetrics: classic histograms by endpoint (of statements, and of spans of requests) and one by server, and counters
-//! by endpoint. Sessions that were measured as one in so many count as many; `/insight.json` has the error of that.
+//! Insight in OpenMetrics: classic histograms by endpoint (of statements, and of spans of requests) and one
+//! by server, and counters by endpoint. Sessions that were measured as one in so many count as many;
+//! `/insight.json` has the error of that.
 //!
 //! Bounded: an endpoint is a label only as long as `[router.insight] endpoints` has room, all others are `(other)`; so there
 //! are at most (endpoints + 1) times forty series, and eighteen for each server. Digests have no series: there may be a

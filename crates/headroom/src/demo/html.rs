@@ -203,7 +203,8 @@ mod tests {
         }
     }
 
-    /// Writes it where a browser can be shown it: `HEADROOM_DEMO_PAGE=FILE cargo test the_page_can_be_looked_at`.
+    /// Writes it where a browser can be shown it: `HEADROOM_DEMO_PAGE=FILE cargo test
+    /// the_page_can_be_looked_at`.
     #[test]
     fn the_page_can_be_looked_at() {
         let page = page(&report());
