@@ -172,7 +172,8 @@ impl Objectives {
     }
 }
 
-/// Figures by the dimensions that are asked for, as they were measured: a few statements are few, however many they stand for.
+/// Figures by the dimensions that are asked for, as they were measured: a few statements are few, however
+/// many they stand for.
 struct Rows(Vec<(Dimension, Vec<(String, Figures)>)>);
 
 impl Rows {

@@ -289,7 +289,8 @@ pub(crate) struct RoutingView {
     pub(crate) bytes_to_client: u64,
     /// Commands of sessions through the router.
     pub(crate) commands: u64,
-    /// Commands of sessions that bypass the router, estimated from those that are measured; `null` where none was.
+    /// Commands of sessions that bypass the router, estimated from those that are measured; `null` where none
+    /// was.
     pub(crate) commands_bypassed: Option<u64>,
     /// How often it was picked, by reason.
     pub(crate) picks: BTreeMap<String, u64>,

@@ -1,15 +1,15 @@
 //! Aging: which names give up their place when places run short.
 //!
-//! Names that come once (a temporary table with a number in its name) would take every place for good, and a new statement
-//! would be "(other)" from then on. So:
+//! Names that come once (a temporary table with a number in its name) would take every place for good, and a
+//! new statement would be "(other)" from then on. So:
 //!
 //! - while half of the places are taken, a name gets one only when it comes a second time ([`Doorkeeper`]: the idea of
 //!   TinyLFU, Einziger, Friedman and Manes, *TinyLFU: A Highly Efficient Cache Admission Policy*, 2017);
 //! - when seven in eight are taken, those that were not seen for [`QUIET`] give theirs up, the longest unseen first, until
 //!   three in four are ([`retiring`]). What was counted for them counts as `(other)` from then on, so that every total stays.
 //!
-//! Assumption: what is seen at least every two minutes has no more than the places that there are. If it has, nobody gives up
-//! a place and the rest is `(other)`, as a note says.
+//! Assumption: what is seen at least every two minutes has no more than the places that there are. If it has,
+//! nobody gives up a place and the rest is `(other)`, as a note says.
 
 use crate::fold::Map;
 use std::time::{Duration, Instant};
@@ -23,8 +23,9 @@ const MET: usize = 4096;
 #[derive(Debug, Default)]
 pub(crate) struct Seen(Map<u32, Instant>);
 
-/// What was met once, a hash in each place: a later one with the same end drives the one before out. A steady name comes back
-/// before that: with 1,000 one-shot names a second, one that comes once a second does so with a probability of 78 % each time.
+/// What was met once, a hash in each place: a later one with the same end drives the one before out. A steady
+/// name comes back before that: with 1,000 one-shot names a second, one that comes once a second does so with
+/// a probability of 78 % each time.
 #[derive(Debug)]
 pub(crate) struct Doorkeeper(Box<[u64]>);
 

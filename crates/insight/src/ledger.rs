@@ -4,13 +4,14 @@
 //! command costs one look-up for its digest, one for its endpoint and one for its cell; the only allocations are for
 //! what was not met before.
 //!
-//! A cell is a digest at an endpoint on a server, of one listener and user. Any grouping is a sum of cells, so the figures
-//! by digest, by endpoint and by server agree exactly. When a thread has no room for a new cell its commands count for the
-//! digest and endpoint of all others, on their server and listener. When names give up their places ([`crate::aging`]), the next
-//! copy puts their cells into those of all others too.
+//! A cell is a digest at an endpoint on a server, of one listener and user. Any grouping is a sum of cells,
+//! so the figures by digest, by endpoint and by server agree exactly. When a thread has no room for a new
+//! cell its commands count for the digest and endpoint of all others, on their server and listener. When
+//! names give up their places ([`crate::aging`]), the next copy puts their cells into those of all others
+//! too.
 //!
-//! A session that was picked as one in so many says so, and its cells stand for that many: the ledger counts what was
-//! measured, a report scales it ([`crate::sampling`]).
+//! A session that was picked as one in so many says so, and its cells stand for that many: the ledger counts
+//! what was measured, a report scales it ([`crate::sampling`]).
 
 use crate::aging::Doorkeeper;
 use crate::digest::{Dialect, Digester};
@@ -51,7 +52,8 @@ pub struct Shared {
     pub(crate) stretch: AtomicU64,
 }
 
-/// Where a command belongs, packed: digest, endpoint, server, listener, user, and for how many sessions it stands.
+/// Where a command belongs, packed: digest, endpoint, server, listener, user, and for how many sessions it
+/// stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Cell(u128);
 
@@ -210,8 +212,8 @@ impl Ledger {
         Snapshot { cells, picked: self.picked.clone(), counts, requests: self.requests.take() }
     }
 
-    /// Where names gave up their places since the last time: what they had counts for all others from now on. Sessions that
-    /// hold a number of before may still count for it; a report takes that for the others too.
+    /// Where names gave up their places since the last time: what they had counts for all others from now on.
+    /// Sessions that hold a number of before may still count for it; a report takes that for the others too.
     fn forget_retired(&mut self) {
         let era = self.shared.era.load(Relaxed);
         if self.era == era {
@@ -242,7 +244,8 @@ impl Ledger {
         &self.shared.registry
     }
 
-    /// The digest and tags of a statement. One that is prepared is looked at only now, however often it is executed: `lasting`.
+    /// The digest and tags of a statement. One that is prepared is looked at only now, however often it is
+    /// executed: `lasting`.
     pub(crate) fn statement(&mut self, text: &Text<'_>, dialect: Dialect, lasting: bool) -> Told {
         let hash = self.digester.read(text.start, dialect);
         let shared = self.shared.clone();

@@ -4,9 +4,9 @@
 //! itself. Each kind has a limit. What comes beyond it gets [`OTHER`], the number under which everything untold is counted;
 //! from then on the kind is closed, and asking takes no lock, so that a flood of new names costs no more than old ones.
 //!
-//! Places that were not used for a while are given up when they run short ([`Names::retire`]; which ones is `aging`'s to
-//! decide), and the kind is open again. A number is never given twice, so that whoever still holds a retired one cannot
-//! count for somebody else: what comes under it counts as [`OTHER`].
+//! Places that were not used for a while are given up when they run short ([`Names::retire`]; which ones is
+//! `aging`'s to decide), and the kind is open again. A number is never given twice, so that whoever still
+//! holds a retired one cannot count for somebody else: what comes under it counts as [`OTHER`].
 
 use crate::fold::Map;
 use arc_swap::ArcSwapOption;

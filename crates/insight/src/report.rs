@@ -1,7 +1,8 @@
 //! Report: the ledgers of all threads added up, named, and grouped by whatever is asked.
 //!
-//! Sessions that were picked as one in so many count for as many in [`Report::rows`] and [`Report::total`], with the
-//! standard error that this has ([`crate::sampling`]); [`Report::measured`] has what was measured and no more.
+//! Sessions that were picked as one in so many count for as many in [`Report::rows`] and [`Report::total`],
+//! with the standard error that this has ([`crate::sampling`]); [`Report::measured`] has what was measured
+//! and no more.
 
 use crate::aging::Seen;
 use crate::figures::Figures;
@@ -168,8 +169,8 @@ impl Collector {
         self.marks.back().is_none_or(|(at, _)| now.saturating_duration_since(*at) >= MARK)
     }
 
-    /// Remembers the state now, of snapshots with their cells, and has names that were not seen for long give up their places
-    /// where places run short.
+    /// Remembers the state now, of snapshots with their cells, and has names that were not seen for long give
+    /// up their places where places run short.
     pub fn mark(&mut self, snapshots: &[Snapshot], now: Instant) {
         let sheet = self.sheet(snapshots);
         self.look_who_is_seen(&sheet, now);

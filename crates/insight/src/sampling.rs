@@ -1,24 +1,26 @@
 //! Sampling: what all sessions did, from the one in `n` that was measured, and how far off that may be.
 //!
-//! Whole sessions are sampled, so their commands are *clusters*. With `y_s` the commands of a measured session and `n` the
-//! sessions it stands for (a share `p = 1/n` is measured), the Horvitz-Thompson estimate of all commands is `n` times the sum
-//! of `y_s`, and its variance is estimated by
+//! Whole sessions are sampled, so their commands are *clusters*. With `y_s` the commands of a measured
+//! session and `n` the sessions it stands for (a share `p = 1/n` is measured), the Horvitz-Thompson estimate
+//! of all commands is `n` times the sum of `y_s`, and its variance is estimated by
 //!
 //! ```text
 //!     V = (1 - p) / p^2 * sum(y_s^2) = n (n - 1) sum(y_s^2)
 //! ```
 //!
-//! (Sarndal, Swensson and Wretman, *Model Assisted Survey Sampling*, 1992, section 2.8 with Bernoulli sampling; every
-//! `n`th is taken here, which is no worse unless the application's sessions have a period of `n` themselves.) Of a part of the
-//! commands (one digest, say) `sum(y_s^2)` is not known for each part. With `q` the part's share of the commands of these
-//! sessions, and each command in the part as likely as another, a session has `q^2 y^2 + q (1 - q) y` in the mean square.
+//! (Sarndal, Swensson and Wretman, *Model Assisted Survey Sampling*, 1992, section 2.8 with Bernoulli
+//! sampling; every `n`th is taken here, which is no worse unless the application's sessions have a period of
+//! `n` themselves.) Of a part of the commands (one digest, say) `sum(y_s^2)` is not known for each part. With `q` the part's share of the
+//! commands of these sessions, and each command in the part as likely as another, a session has
+//! `q^2 y^2 + q (1 - q) y` in the mean square.
 //!
-//! A span of several stretches: what is known is the sum of squares within each. As `(sum y_e)^2 <= T sum(y_e^2 / t_e)` for
-//! stretches of the lengths `t_e` that fill a span `T` (Cauchy and Schwarz), with equality for a session at a steady rate, the
-//! error told is at most a little too large.
+//! A span of several stretches: what is known is the sum of squares within each. As
+//! `(sum y_e)^2 <= T sum(y_e^2 / t_e)` for stretches of the lengths `t_e` that fill a span `T` (Cauchy and Schwarz), with
+//! equality for a session at a steady rate, the error told is at most a little too large.
 //!
-//! Worked example: one in 16, two sessions measured with 40 and 60 commands in 10 s: 16 x 100 = 1,600 commands, 160/s. The
-//! variance is 16 x 15 x (1,600 + 3,600) = 1,248,000, the standard error 1,117 commands: 160/s +- 112/s. Two sessions are few.
+//! Worked example: one in 16, two sessions measured with 40 and 60 commands in 10 s: 16 x 100 = 1,600
+//! commands, 160/s. The variance is 16 x 15 x (1,600 + 3,600) = 1,248,000, the standard error 1,117 commands:
+//! 160/s +- 112/s. Two sessions are few.
 
 /// Measured sessions that each stand for so many, over a span of time.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -29,7 +31,8 @@ pub(crate) struct Clusters {
     pub(crate) squares: f64,
 }
 
-/// The variance of the estimate of a part of the commands of all sessions: those of which `part` were measured.
+/// The variance of the estimate of a part of the commands of all sessions: those of which `part` were
+/// measured.
 pub(crate) fn variance(one_in: u32, part: f64, clusters: &Clusters) -> f64 {
     let n = f64::from(one_in);
     if one_in <= 1 || clusters.commands <= 0.0 {
@@ -39,7 +42,8 @@ pub(crate) fn variance(one_in: u32, part: f64, clusters: &Clusters) -> f64 {
     n * (n - 1.0) * (q * q * clusters.squares + q * (1.0 - q) * clusters.commands)
 }
 
-/// The sum of squares over a span from those within its stretches: pairs of length and sum. Empty stretches count as length.
+/// The sum of squares over a span from those within its stretches: pairs of length and sum. Empty stretches
+/// count as length.
 pub(crate) fn over(stretches: &[(f64, f64)]) -> f64 {
     let span: f64 = stretches.iter().map(|(length, _)| length).sum();
     let each = stretches.iter().filter(|(length, _)| *length > 0.0);
@@ -66,7 +70,8 @@ mod tests {
     }
 
     proptest! {
-        /// Of many draws the estimate is right on average, and the variance told is on average the one it has.
+        /// Of many draws the estimate is right on average, and the variance told is on average the one it
+        /// has.
         #[test]
         fn over_all_draws_estimate_and_error_are_what_they_say(
             sessions in prop::collection::vec(0u32..50, 1..9),

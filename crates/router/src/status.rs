@@ -112,7 +112,8 @@ pub struct ServerStatus {
     pub bytes_to_client: u64,
     /// Commands of relayed sessions that it answered whole, as far as sessions can be read (not with TLS).
     pub commands: u64,
-    /// Commands of sessions that bypass the router, estimated from those that are mirrored; `None` where none was.
+    /// Commands of sessions that bypass the router, estimated from those that are mirrored; `None` where none
+    /// was.
     pub commands_bypassed: Option<u64>,
     /// Picks by reason, ever; reasons that never came up are left out.
     pub picks: BTreeMap<&'static str, u64>,

@@ -174,8 +174,8 @@ pub(crate) async fn with_one_in_sixteen_all_go_past(lab: &Lab, route: &mut Route
     assert_eq!(route.status()["listeners"][0]["accepted"], accepted, "none came to the listener");
 }
 
-/// Of 32 sessions that bypass the router two are measured: everything that shows figures shows those of all, and how far off
-/// they may be.
+/// Of 32 sessions that bypass the router two are measured: everything that shows figures shows those of all,
+/// and how far off they may be.
 pub(crate) async fn what_two_of_thirty_two_say_is_scaled_to_all(lab: &Lab, route: &Route) {
     let commands = |status: &Value| routing(status, "a2")["commands_bypassed"].as_u64().unwrap_or(0);
     let before = route.status();

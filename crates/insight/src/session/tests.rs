@@ -320,7 +320,9 @@ fn a_session_that_stands_for_sixteen_counts_sixteen_times_with_its_error() {
     (0..40).for_each(|_| one.run("SELECT 1", IDLE));
     (0..60).for_each(|_| two.run("SELECT 1", IDLE));
     (0..5).for_each(|_| relayed.run("SELECT 1", IDLE));
-    [&mut one, &mut two, &mut relayed].map(|stand| stand.watch = None);
+    for stand in [&mut one, &mut two, &mut relayed] {
+        stand.watch = None;
+    }
     let (start, now) = (one.start, one.start + Duration::from_secs(10));
     let mut collector = Collector::new(shared.clone(), start);
     let snapshot = || vec![ledger.borrow_mut().snapshot(true)];
@@ -364,7 +366,8 @@ fn a_new_steady_statement_gets_its_place_while_one_shot_ones_stream_in() {
     let (mut sent, mut found_after) = (0, None);
     for second in 0..600u64 {
         stand.now = start + Duration::from_secs(second);
-        // Each of a table with a name of its own, with an endpoint of its own, and twice, so that it looks worth a place.
+        // Each of a table with a name of its own, with an endpoint of its own, and twice, so that it looks
+        // worth a place.
         for n in 0..4 {
             for _ in 0..2 {
                 stand.run(&format!("INSERT INTO t_{second}_{n} VALUES (1) /*route='/{second}/{n}'*/"), IDLE);
@@ -403,7 +406,8 @@ mod aging {
     proptest! {
         #![proptest_config(ProptestConfig { cases: 48, ..ProptestConfig::default() })]
 
-        /// Whoever gives up a place, and whoever still holds its number: nothing is lost or counted twice, however it is grouped.
+        /// Whoever gives up a place, and whoever still holds its number: nothing is lost or counted twice,
+        /// however it is grouped.
         #[test]
         fn totals_are_conserved(
             statements in prop::collection::vec((0u8..24, 0u8..24, 0u64..90, any::<bool>()), 1..120),
@@ -427,7 +431,9 @@ mod aging {
                     collector.mark(&snapshots, now);
                 }
             }
-            sessions.each_mut().map(|session| session.watch = None);
+            for session in &mut sessions {
+                session.watch = None;
+            }
             let snapshots: Vec<_> = ledgers.iter().map(|l| l.borrow_mut().snapshot(true)).collect();
             let report = collector.report(&snapshots, Since::Start, start, now);
             for by in [Dimension::Digest, Dimension::Endpoint, Dimension::User, Dimension::Listener, Dimension::Server] {
