@@ -113,7 +113,7 @@ async fn its_file_is_read_again_on_hup_and_a_bad_one_is_refused() {
 
     std::fs::write(&file, text.replace("[fleet]", "[flet]")).unwrap();
     agent.hang_up();
-    let refused = agent.said("configuration refused");
+    let refused = agent.said("reload rejected");
     assert!(refused.contains("flet"), "{refused}");
     let view = watch(&agent);
     assert!(there(&view, "renamed") && answers(&view), "{view:#}");

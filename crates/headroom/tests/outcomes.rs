@@ -28,7 +28,7 @@ const ALONE: [Row; 38] = [
     ("route --server db1 --reader 127.0.0.1:3306 --log verbose", 64, "'verbose' is no level"),
     ("route --server db1 --reader 127.0.0.1:3306 --log ruoter=debug", 64, "no part is called 'ruoter'"),
     ("fleet", 64, "name one with --server"),
-    ("fleet --server 127.0.0.1:1", 1, "SERVER"),
+    ("fleet --server 127.0.0.1:1", 1, "No primary is known: no server answers."),
     ("fleet --config nowhere.toml", 2, "cannot read nowhere.toml"),
     ("status --admin 127.0.0.1:1", 2, "is it running there?"),
     ("top --once --admin 127.0.0.1:1", 2, "is it running there?"),
@@ -80,7 +80,7 @@ const ALONE: [Row; 38] = [
 /// With a server that refuses.
 const REFUSED: [Row; 7] = [
     ("watch --once --window 2s --server {primary}", 2, "There are no figures of any server: "),
-    ("fleet --server {primary}", 1, "SERVER"),
+    ("fleet --server {primary}", 1, "No primary is known: no server answers."),
     ("load run oltp_read_only --server {primary} --no-store", 2, "Access denied"),
     ("load prepare oltp_read_only --server {primary}", 2, "Access denied"),
     ("measure oltp_read_only --server {primary} --objective p99<15ms", 2, "Access denied"),

@@ -262,6 +262,10 @@ async fn within<T>(
 fn failure(error: DriverFailure) -> AskError {
     match error {
         DriverFailure::Server(e) => AskError::Answered { code: e.code, state: e.state, message: e.message },
+        // The driver speaks through a socket pair here: what it calls a broken pipe is a connection that the server ended.
+        DriverFailure::Io(IoError::Io(e)) if e.kind() == std::io::ErrorKind::BrokenPipe => {
+            AskError::Broken { why: "the server closed the connection".to_owned() }
+        }
         DriverFailure::Io(IoError::Io(e)) => AskError::Broken { why: e.to_string() },
         DriverFailure::Io(IoError::Tls(e)) => AskError::Broken { why: format!("TLS: {e}") },
         DriverFailure::Driver(e) => AskError::Broken { why: e.to_string() },
