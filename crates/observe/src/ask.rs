@@ -200,6 +200,14 @@ impl Line {
     }
 }
 
+/// A control connection for a crate that may do more than read: opened, with TLS and a login, as every other one.
+///
+/// # Errors
+/// The server cannot be reached within `deadline`, refuses the account, or offers no TLS where it is asked for.
+pub async fn connect(to: &Address, who: &Credentials, deadline: Duration) -> Result<Conn, AskError> {
+    Ok(Line::open(to, who, deadline).await?.conn)
+}
+
 /// The addresses a host name leads to now, none for a unix socket.
 pub(crate) async fn resolve(to: &Address) -> Result<Vec<IpAddr>, AskError> {
     let Address::Tcp { host, port } = to else { return Ok(Vec::new()) };

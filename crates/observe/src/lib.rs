@@ -32,7 +32,7 @@ mod watch;
 mod within;
 mod zone;
 
-pub use ask::AskError;
+pub use ask::{AskError, connect};
 pub use idle::{IdleSessions, Idleness};
 pub use ping::Pinger;
 pub use recent::Recent;

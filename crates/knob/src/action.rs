@@ -1,0 +1,53 @@
+//! What the caller changes in its own way: the type of a file system (made anew on an empty device), the allocator of a
+//! server (restarted with another `LD_PRELOAD`). Such a knob has values, danger and a journal entry as every other one, and
+//! an [`Action`] does the work.
+
+use crate::host::Host;
+
+/// A change of the caller's own.
+pub trait Action: Send {
+    /// The present value.
+    ///
+    /// # Errors
+    /// It cannot be told; in words.
+    fn read(&mut self) -> Result<String, String>;
+
+    /// Makes it so.
+    ///
+    /// # Errors
+    /// It could not; in words.
+    fn apply(&mut self, value: &str) -> Result<(), String>;
+
+    /// The program that does it, if a program does: what the journal keeps, so that a later process can put it back.
+    fn program(&self) -> Option<String> {
+        None
+    }
+}
+
+/// A program of the caller: `PROGRAM read` prints the present value, `PROGRAM apply VALUE` makes it so.
+#[derive(Debug)]
+pub struct ProgramAction {
+    host: Host,
+    program: String,
+}
+
+impl ProgramAction {
+    /// That program; an absolute path.
+    pub fn new(host: Host, program: &str) -> Self {
+        Self { host, program: program.to_owned() }
+    }
+}
+
+impl Action for ProgramAction {
+    fn read(&mut self) -> Result<String, String> {
+        self.host.ask(&self.program, &["read"]).map_err(|refusal| refusal.to_string())
+    }
+
+    fn apply(&mut self, value: &str) -> Result<(), String> {
+        self.host.ask(&self.program, &["apply", value]).map(drop).map_err(|refusal| refusal.to_string())
+    }
+
+    fn program(&self) -> Option<String> {
+        Some(self.program.clone())
+    }
+}

@@ -1,0 +1,321 @@
+//! How a setting is changed: checked, announced in the journal, written, read back. What is refused, or reads back differently,
+//! is undone at once and never counts as tried.
+
+use crate::catalogue::{self, Place};
+use crate::error::{Error, Refusal};
+use crate::host::Host;
+use crate::identity;
+use crate::item::{Access, ItemValue};
+use crate::journal::{Author, End, Intent, Journal};
+use crate::name::{self, Name};
+use crate::resolve::{self, Resolved, same};
+use crate::server::Server;
+use crate::tuner::Tuner;
+use crate::value::{self, Facts, Values};
+use crate::{mount, restore, server, verify};
+use serde::Serialize;
+use std::time::Duration;
+
+/// A change that was checked: nothing but the host itself can refuse it.
+#[derive(Clone, Debug)]
+pub struct Change {
+    /// The knob.
+    pub name: Name,
+    /// The value, canonical.
+    pub value: String,
+}
+
+/// What became of a change.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Outcome {
+    /// The knob with its target.
+    pub knob: String,
+    /// What was asked for.
+    pub value: String,
+    /// What was there; `None` where that could not be read.
+    pub before: Option<String>,
+    /// What happened.
+    #[serde(flatten)]
+    pub result: Result,
+}
+
+/// What happened to a change.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(tag = "result", rename_all = "snake_case")]
+pub enum Result {
+    /// It is in force.
+    Applied {
+        /// What else there is to know.
+        note: Option<String>,
+    },
+    /// It was so already; nothing was written.
+    Already,
+    /// It is not in force, and what was there is there.
+    Refused {
+        /// Why.
+        refusal: Refusal,
+    },
+}
+
+impl Outcome {
+    /// Whether the setting is as it was asked for.
+    pub fn is_in_force(&self) -> bool {
+        !matches!(self.result, Result::Refused { .. })
+    }
+}
+
+/// How changes are made.
+#[derive(Clone, Debug)]
+pub struct Manner {
+    /// Who makes them.
+    pub author: Author,
+    /// Whether they stay when the process ends.
+    pub keep: bool,
+    /// The program that sets a server variable and restarts the server.
+    pub restart: Option<String>,
+    /// How long interrupts are waited for.
+    pub patience: Duration,
+}
+
+/// Checks every assignment before the first is applied: names, values, dangers. The order is the catalogue's.
+///
+/// # Errors
+/// The first that is wrong, or dangerous and not named in `dangers`.
+pub fn check(
+    host: &Host,
+    mut server: Option<&mut (dyn Server + 'static)>,
+    assignments: &[String],
+    dangers: &[String],
+) -> std::result::Result<Vec<Change>, Error> {
+    let mut changes = Vec::new();
+    for assignment in assignments {
+        let (name, text) = name::assignment(assignment)?;
+        let name = name::parse(host, name)?;
+        let bad = |why: String| Error::BadValue { name: name.to_string(), value: text.to_owned(), why };
+        let value = match name.knob.values {
+            Values::Server => of_server(server.as_deref_mut(), &name, text)?.map_err(bad)?,
+            Values::IoMax => resolve::io_max(text).map_err(bad)?,
+            values => {
+                let (now, offered) = offered(host, &name);
+                let (cpus, page) = (host.cpus(), rustix::param::page_size() as u64);
+                let facts = Facts { now: now.as_deref(), offered: &offered, cpus, page };
+                value::check(values, text, &facts).map_err(bad)?
+            }
+        };
+        if let Some((flag, why)) = catalogue::danger(&name, &value) {
+            let last = flag.rsplit('.').next().unwrap_or_default();
+            if !dangers.iter().any(|named| *named == flag || *named == last) {
+                return Err(Error::Danger { name: name.to_string(), value, why, flag });
+            }
+        }
+        changes.push(Change { name, value });
+    }
+    changes.sort_by_key(|change| resolve::rank(&change.name));
+    Ok(changes)
+}
+
+/// Running programs that would change one of these settings by themselves, and are not in `beside`.
+///
+/// # Errors
+/// The first of them.
+pub fn alone(tuners: &[Tuner], changes: &[Change], beside: &[String]) -> std::result::Result<(), Error> {
+    let disturbs = |tuner: &&Tuner| {
+        // Stopping irqbalance beside irqbalance is the point of it.
+        let concerned =
+            changes.iter().filter(|change| change.name.knob.place != Place::Service("irqbalance"));
+        concerned.map(|change| change.name.knob.family).any(|family| tuner.rewrites.contains(&family))
+            && !beside.contains(&tuner.program)
+    };
+    match tuners.iter().find(disturbs) {
+        Some(Tuner { program, pid, why, .. }) => {
+            Err(Error::Tuner { program: program.clone(), pid: *pid, why: why.clone() })
+        }
+        None => Ok(()),
+    }
+}
+
+/// The value now and the words that the host offers.
+pub fn offered(host: &Host, name: &Name) -> (Option<String>, Vec<String>) {
+    let items = resolve::resolve(host, name, None).map(|resolved| resolved.written).unwrap_or_default();
+    let Some(crate::item::Item::File { path, form }) = items.first() else { return (None, Vec::new()) };
+    let Ok(text) = host.read(path) else { return (None, Vec::new()) };
+    let offered = match name.knob.values {
+        Values::OfferedBy(other) => {
+            host.read(other).unwrap_or_default().split_whitespace().map(str::to_owned).collect()
+        }
+        _ => form.offered(&text),
+    };
+    (Some(form.canonical(&text)), offered)
+}
+
+/// The canonical value of a server variable; one that the server does not have is refused later, alone.
+fn of_server(
+    server: Option<&mut (dyn Server + 'static)>,
+    name: &Name,
+    text: &str,
+) -> std::result::Result<std::result::Result<String, String>, Error> {
+    let tidy = value::check(Values::Word, text, &Facts::default());
+    let (Some(server), Ok(_)) = (server, &tidy) else { return Ok(tidy) };
+    let plain = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '.';
+    if !name.rest.chars().all(plain) {
+        let why = "a variable's name has letters, digits, _ and .".to_owned();
+        return Err(Error::BadTarget { name: name.to_string(), why });
+    }
+    match server.describe(&name.rest)? {
+        Some(variable) => Ok(server::check(&variable, text)),
+        None => Ok(Ok(text.to_owned())),
+    }
+}
+
+/// Applies one change.
+pub(crate) fn apply(
+    journal: &mut Journal,
+    access: &mut Access<'_>,
+    change: &Change,
+    manner: &Manner,
+    now: u64,
+) -> (Outcome, Option<u64>) {
+    let mut before = None;
+    let mut id = None;
+    let result = attempt(journal, access, change, manner, now, &mut before, &mut id);
+    let result = result.unwrap_or_else(|refusal| Result::Refused { refusal });
+    (Outcome { knob: change.name.to_string(), value: change.value.clone(), before, result }, id)
+}
+
+fn attempt(
+    journal: &mut Journal,
+    access: &mut Access<'_>,
+    change: &Change,
+    manner: &Manner,
+    now: u64,
+    was: &mut Option<String>,
+    id: &mut Option<u64>,
+) -> std::result::Result<Result, Refusal> {
+    let Change { name, value } = change;
+    if let Some(why) = catalogue::one_way(name) {
+        return Err(Refusal::OneWay { why });
+    }
+    let restart = restart_needed(access, name, manner)?;
+    let mut resolved = resolve::resolve(access.host, name, restart.as_deref())?;
+    remember_program(access, &mut resolved);
+    let before = state(access, &resolved.members)?;
+    let current = state(access, &resolved.written)?;
+    *was = Some(resolved.together(&current.iter().map(|one| one.value.clone()).collect::<Vec<_>>()));
+    let writes = writes(access.host, &resolved, value, &current)?;
+    if writes.iter().zip(&current).all(|(write, now)| same(&write.item, &write.value, &now.value)) {
+        return Ok(Result::Already);
+    }
+    let intent = Intent {
+        knob: name.to_string(),
+        value: value.clone(),
+        key: resolved.key.clone(),
+        twins: resolved.twins,
+        lasts: resolved.lasts,
+        writes: writes.clone(),
+        before: before.clone(),
+        facts: identity::facts(access, name)?,
+        boot: access.host.boot_id(),
+        at: now,
+        author: manner.author.clone(),
+        keep: manner.keep,
+    };
+    let in_journal = |error: Error| Refusal::Journal { why: error.to_string() };
+    let entry = journal.announce(intent).map_err(in_journal)?;
+    *id = Some(entry);
+    let written = write(access, &resolved, &writes, value, manner);
+    let noted = written.and_then(|(after, note)| {
+        journal.written(entry, after).map_err(in_journal)?;
+        Ok(Result::Applied { note })
+    });
+    noted.or_else(|refusal| {
+        // What cannot be undone now stays in the journal as open, and is tried again by whoever restores.
+        match restore::write_back(access, &before, resolved.twins) {
+            Ok(()) => {
+                // A full disk may refuse the note as well: then the entry is found to be back already.
+                let _ = journal.close(entry, End::Refused { why: refusal.to_string() }, now);
+                Err(refusal)
+            }
+            Err(stuck) => {
+                Err(Refusal::Denied { why: format!("{refusal}; and it could not be undone yet: {stuck}") })
+            }
+        }
+    })
+}
+
+/// Writes, and reads the whole state again.
+fn write(
+    access: &mut Access<'_>,
+    resolved: &Resolved,
+    writes: &[ItemValue],
+    value: &str,
+    manner: &Manner,
+) -> std::result::Result<(Vec<ItemValue>, Option<String>), Refusal> {
+    for ItemValue { item, value } in writes {
+        access.write(item, value)?;
+    }
+    let found = state(access, &resolved.written)?;
+    verify::read_back(writes, &found)?;
+    let note = verify::effect(access, resolved, value, manner.patience)?;
+    let members = resolved.members_now(access.host);
+    Ok((state(access, &members)?, note))
+}
+
+/// The values of items that are all there.
+pub(crate) fn state(
+    access: &mut Access<'_>,
+    items: &[crate::item::Item],
+) -> std::result::Result<Vec<ItemValue>, Refusal> {
+    let read = |item: &crate::item::Item| Ok(ItemValue { item: item.clone(), value: access.read(item)? });
+    items.iter().map(read).collect()
+}
+
+/// What is written: for a mount all of its options, of which only some were named.
+fn writes(
+    _host: &Host,
+    resolved: &Resolved,
+    value: &str,
+    current: &[ItemValue],
+) -> std::result::Result<Vec<ItemValue>, Refusal> {
+    if resolved.name.knob.place != Place::Mount {
+        return Ok(resolved.values(value));
+    }
+    let list = |text: &str| text.split(',').map(|option| option.trim().to_owned()).collect::<Vec<_>>();
+    let now = current.first().map(|one| list(&one.value)).unwrap_or_default();
+    let wanted = mount::merge(&now, &list(value));
+    mount::remount(&wanted, &now).map_err(|why| Refusal::OneWay { why })?;
+    Ok(resolved.values(&wanted.join(",")))
+}
+
+/// The program that a variable needs because it cannot be set without a restart.
+fn restart_needed(
+    access: &mut Access<'_>,
+    name: &Name,
+    manner: &Manner,
+) -> std::result::Result<Option<String>, Refusal> {
+    if name.knob.place != Place::Variable {
+        return Ok(None);
+    }
+    let Some(variable) = access.server()?.describe(&name.rest)? else {
+        return Err(Refusal::Absent { what: format!("the variable {} on this server", name.rest) });
+    };
+    match (variable.dynamic, &manner.restart) {
+        (Some(false), None) => Err(Refusal::Needs {
+            what: format!(
+                "{} cannot be set while the server runs: it takes an entry in the option file and a restart. Name a program \
+                 that does both (called as PROGRAM {} VALUE): --restart-with PROGRAM",
+                name.rest, name.rest
+            ),
+        }),
+        (Some(false), Some(program)) => Ok(Some(program.clone())),
+        _ => Ok(None),
+    }
+}
+
+/// Where an action is a program, the journal keeps its name: a later process can put back what it did.
+fn remember_program(access: &Access<'_>, resolved: &mut Resolved) {
+    for item in resolved.written.iter_mut().chain(&mut resolved.members) {
+        if let crate::item::Item::Action { knob, program } = item {
+            *program = access.actions.get(knob).and_then(|action| action.program());
+        }
+    }
+}

@@ -1,0 +1,171 @@
+//! What can go wrong: [`Error`] before anything is touched, [`Refusal`] for one knob while the others go on.
+
+use serde::{Deserialize, Serialize};
+use std::path::PathBuf;
+
+/// Why nothing was done at all.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// No row of the catalogue has this name.
+    #[error("no knob is called '{name}'{near}; `headroom knob list --all` shows all of them")]
+    UnknownKnob {
+        /// What was asked for.
+        name: String,
+        /// A similar name, as a hint in words; empty without one.
+        near: String,
+    },
+    /// The part after `@` is missing, not wanted, or not a possible name.
+    #[error("{name}: {why}")]
+    BadTarget {
+        /// The knob.
+        name: String,
+        /// What would be right.
+        why: String,
+    },
+    /// Not of the form `NAME=VALUE`.
+    #[error("'{text}' is not of the form NAME=VALUE, for example block.scheduler@vda=none")]
+    NotAnAssignment {
+        /// What was given.
+        text: String,
+    },
+    /// The value is not one the knob can take.
+    #[error("{name}={value}: {why}")]
+    BadValue {
+        /// The knob.
+        name: String,
+        /// The value.
+        value: String,
+        /// What would be right.
+        why: String,
+    },
+    /// A dangerous value that was not named.
+    #[error("{name}={value} is dangerous: {why}; if that is meant, add --danger {flag}")]
+    Danger {
+        /// The knob with its target.
+        name: String,
+        /// The value.
+        value: String,
+        /// What can be lost.
+        why: String,
+        /// What `--danger` must name.
+        flag: String,
+    },
+    /// A running program changes the same settings.
+    #[error(
+        "{program} (process {pid}) runs and {why}; stop it, or add --beside {program} to go on beside it"
+    )]
+    Tuner {
+        /// Its name.
+        program: String,
+        /// Its process id.
+        pid: u32,
+        /// What it would do.
+        why: String,
+    },
+    /// Somebody else holds the journal.
+    #[error("the journal {dir} is in use by {holder}; one process at a time changes settings")]
+    InUse {
+        /// Its directory.
+        dir: PathBuf,
+        /// Who, as the lock file says.
+        holder: String,
+    },
+    /// A record before the last one is damaged.
+    #[error(
+        "the journal {path} is damaged at line {line}: {why}. Original values may be in it: read it by eye, put them \
+         back, then move the file away. Nothing was changed"
+    )]
+    Corrupt {
+        /// The file.
+        path: PathBuf,
+        /// From 1.
+        line: usize,
+        /// What is wrong.
+        why: String,
+    },
+    /// Written by a newer version.
+    #[error(
+        "the journal {path} was written by a newer headroom (format {found}, we know {known}); use that version"
+    )]
+    Newer {
+        /// The file.
+        path: PathBuf,
+        /// Its format.
+        found: u32,
+        /// Ours.
+        known: u32,
+    },
+    /// The journal cannot be read or written.
+    #[error("cannot {what} {path}: {source}")]
+    Journal {
+        /// What was tried.
+        what: &'static str,
+        /// The file or directory.
+        path: PathBuf,
+        /// Why not.
+        source: std::io::Error,
+    },
+    /// The server cannot be asked.
+    #[error("server: {0}")]
+    Server(#[from] crate::server::ServerError),
+}
+
+impl Error {
+    /// Whether the command line is to blame, as against the host.
+    pub fn is_usage(&self) -> bool {
+        use Error::{BadTarget, BadValue, NotAnAssignment, UnknownKnob};
+        matches!(self, UnknownKnob { .. } | BadTarget { .. } | NotAnAssignment { .. } | BadValue { .. })
+    }
+}
+
+/// Why one knob was not changed, or not put back. It is never counted as tried.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
+#[serde(tag = "because", rename_all = "snake_case")]
+pub enum Refusal {
+    /// This host does not have it.
+    #[error("not here: {what}")]
+    Absent {
+        /// What is missing.
+        what: String,
+    },
+    /// The kernel, a program or the server said no.
+    #[error("{why}")]
+    Denied {
+        /// In their words.
+        why: String,
+    },
+    /// It was written, and something else is there.
+    #[error("wrote '{wrote}', but {item} reads back '{found}'")]
+    ReadsBack {
+        /// Where.
+        item: String,
+        /// What we wrote.
+        wrote: String,
+        /// What is there.
+        found: String,
+    },
+    /// The setting reads back, but its effect does not show.
+    #[error("it reads back, but has no effect: {why}")]
+    NoEffect {
+        /// What was seen.
+        why: String,
+    },
+    /// Its original could not be put back, so it was not touched.
+    #[error("not touched, because it could not be put back: {why}")]
+    OneWay {
+        /// Why not.
+        why: String,
+    },
+    /// Something the caller must give first.
+    #[error("{what}")]
+    Needs {
+        /// What, in words.
+        what: String,
+    },
+    /// The journal could not be written, so the setting was not touched.
+    #[error("not touched, because the journal cannot be written: {why}")]
+    Journal {
+        /// Why not.
+        why: String,
+    },
+}

@@ -1,0 +1,248 @@
+//! The host as a directory: `/`, or a tree that a test made. Every file and every program of this crate is found below it.
+//!
+//! [`Effects`] is the seam through which everything leaves the process, so that a test can stop the process before any of
+//! them, or answer as a kernel would (`echo none > scheduler` reads back as `[none] mq-deadline`).
+
+use crate::error::Refusal;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// Where programs are looked for, below the root.
+const PROGRAM_PLACES: [&str; 5] = ["usr/local/sbin", "usr/sbin", "sbin", "usr/bin", "bin"];
+/// A program that has not ended by then is killed: `zfs` on a suspended pool never does.
+const PROGRAM_LIMIT: Duration = Duration::from_secs(60);
+
+/// Something that is about to leave the process.
+#[derive(Clone, Copy, Debug)]
+pub enum Step<'a> {
+    /// A file of the journal is made and renamed into place.
+    Create(&'a Path),
+    /// Bytes `from..to` are appended to the journal.
+    Append {
+        /// Length before.
+        from: u64,
+        /// Length after.
+        to: u64,
+    },
+    /// The journal is synced up to this length.
+    Sync(u64),
+    /// The directory of the journal is synced.
+    SyncDirectory,
+    /// A setting is written.
+    Write(&'a str),
+    /// A setting was written.
+    Written(&'a str),
+}
+
+/// How effects leave the process.
+pub trait Effects: Send + Sync {
+    /// Called before each step; an error stops it from happening.
+    ///
+    /// # Errors
+    /// The step shall not happen.
+    fn before(&self, _step: Step<'_>) -> io::Result<()> {
+        Ok(())
+    }
+
+    /// Writes a setting to a file of the host.
+    ///
+    /// # Errors
+    /// The kernel's own.
+    fn write(&self, file: &Path, text: &str) -> io::Result<()> {
+        // Never created: a setting that is not there is refused, not made up.
+        let mut open = std::fs::OpenOptions::new();
+        let mut file = open.write(true).truncate(true).open(file)?;
+        io::Write::write_all(&mut file, text.as_bytes())
+    }
+}
+
+/// The real thing.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Real;
+
+impl Effects for Real {}
+
+/// A host.
+#[derive(Clone)]
+pub struct Host {
+    root: PathBuf,
+    effects: Arc<dyn Effects>,
+}
+
+impl std::fmt::Debug for Host {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Host").field("root", &self.root).finish_non_exhaustive()
+    }
+}
+
+impl Host {
+    /// The host below this directory; `/` is the one we run on.
+    pub fn new(root: impl Into<PathBuf>) -> Self {
+        Self::with_effects(root, Arc::new(Real))
+    }
+
+    /// The same with other effects, for tests.
+    pub fn with_effects(root: impl Into<PathBuf>, effects: Arc<dyn Effects>) -> Self {
+        Self { root: root.into(), effects }
+    }
+
+    /// How effects leave.
+    pub(crate) fn effects(&self) -> &Arc<dyn Effects> {
+        &self.effects
+    }
+
+    /// Whether this is the host we run on, and not a tree.
+    pub fn is_this_one(&self) -> bool {
+        self.root == Path::new("/")
+    }
+
+    /// Where an absolute path of the host really lies.
+    pub fn path(&self, path: &str) -> PathBuf {
+        self.root.join(path.trim_start_matches('/'))
+    }
+
+    /// The text of a file, trimmed.
+    ///
+    /// # Errors
+    /// It is not there or cannot be read.
+    pub fn read(&self, path: &str) -> Result<String, Refusal> {
+        let text = std::fs::read(self.path(path)).map_err(|error| refusal(path, &error))?;
+        Ok(String::from_utf8_lossy(&text).trim().to_owned())
+    }
+
+    /// Writes a setting.
+    ///
+    /// # Errors
+    /// The kernel refused it.
+    pub(crate) fn write(&self, path: &str, text: &str) -> Result<(), Refusal> {
+        let stopped = |error: &io::Error| refusal(path, error);
+        self.effects.before(Step::Write(path)).map_err(|error| stopped(&error))?;
+        self.effects.write(&self.path(path), text).map_err(|error| stopped(&error))?;
+        self.effects.before(Step::Written(path)).map_err(|error| stopped(&error))
+    }
+
+    /// Names in a directory, sorted; none if it is not there.
+    pub fn list(&self, path: &str) -> Vec<String> {
+        let entries = std::fs::read_dir(self.path(path)).into_iter().flatten().flatten();
+        let mut names: Vec<String> =
+            entries.filter_map(|entry| entry.file_name().into_string().ok()).collect();
+        names.sort_by_key(|name| natural(name));
+        names
+    }
+
+    /// Whether a file or directory is there.
+    pub fn has(&self, path: &str) -> bool {
+        self.path(path).exists()
+    }
+
+    /// This boot's id; empty where the kernel does not say.
+    pub fn boot_id(&self) -> String {
+        self.read("/proc/sys/kernel/random/boot_id").unwrap_or_default()
+    }
+
+    /// CPUs that exist, online or not: the highest number plus one.
+    pub fn cpus(&self) -> u32 {
+        let possible = self.read("/sys/devices/system/cpu/possible").unwrap_or_default();
+        let last = crate::value::cpu_set(&possible, u32::MAX).ok().and_then(|set| set.last().copied());
+        last.map_or(1, |last| last + 1)
+    }
+
+    /// Where a program lies below the root.
+    pub fn program(&self, name: &str) -> Option<PathBuf> {
+        if name.starts_with('/') {
+            return Some(self.path(name)).filter(|path| path.exists());
+        }
+        PROGRAM_PLACES.iter().map(|place| self.root.join(place).join(name)).find(|path| path.exists())
+    }
+
+    /// Runs a program that reads; its standard output.
+    ///
+    /// # Errors
+    /// It is not there, failed, or did not end.
+    pub(crate) fn ask(&self, name: &str, args: &[&str]) -> Result<String, Refusal> {
+        let Some(program) = self.program(name) else {
+            return Err(Refusal::Absent { what: format!("the program {name}") });
+        };
+        let mut command = Command::new(&program);
+        command
+            .args(args)
+            .env_clear()
+            .env("LC_ALL", "C")
+            .env("PATH", "/usr/local/sbin:/usr/sbin:/sbin:/usr/bin:/bin");
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let line = format!("{name} {}", args.join(" "));
+        let failed = |why: String| Refusal::Denied { why: format!("{line}: {why}") };
+        let mut child = command.spawn().map_err(|error| failed(error.to_string()))?;
+        let begun = Instant::now();
+        while child.try_wait().map_err(|error| failed(error.to_string()))?.is_none() {
+            if begun.elapsed() > PROGRAM_LIMIT {
+                // Whether it can be killed or not, nobody waits any longer.
+                let _ = child.kill();
+                return Err(failed(format!("no end within {} s", PROGRAM_LIMIT.as_secs())));
+            }
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        let output = child.wait_with_output().map_err(|error| failed(error.to_string()))?;
+        if output.status.success() {
+            return Ok(String::from_utf8_lossy(&output.stdout).trim_end().to_owned());
+        }
+        let words = String::from_utf8_lossy(&output.stderr);
+        let first =
+            words.lines().map(str::trim).find(|line| !line.is_empty()).unwrap_or("it failed without a word");
+        Err(failed(first.to_owned()))
+    }
+
+    /// Runs a program that changes something.
+    ///
+    /// # Errors
+    /// As for one that reads.
+    pub(crate) fn order(&self, name: &str, args: &[&str]) -> Result<(), Refusal> {
+        let denied = |error: io::Error| Refusal::Denied { why: error.to_string() };
+        self.effects.before(Step::Write(name)).map_err(denied)?;
+        self.ask(name, args)?;
+        self.effects.before(Step::Written(name)).map_err(denied)
+    }
+}
+
+/// The system's words for a file, with what can be done about the usual ones.
+fn refusal(path: &str, error: &io::Error) -> Refusal {
+    match error.kind() {
+        io::ErrorKind::NotFound => Refusal::Absent { what: path.to_owned() },
+        io::ErrorKind::PermissionDenied => {
+            Refusal::Denied { why: format!("{path}: {error}; settings of the host need root") }
+        }
+        _ => Refusal::Denied { why: format!("{path}: {error}") },
+    }
+}
+
+/// `rx-2` before `rx-10`.
+fn natural(name: &str) -> (String, u64, String) {
+    let digits = name.trim_end_matches(|c: char| c.is_ascii_digit()).len();
+    let (stem, number) = name.split_at(digits);
+    (stem.to_owned(), number.parse().unwrap_or(0), name.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_in_the_order_that_people_count_in() {
+        let dir = tempfile::tempdir().unwrap();
+        for name in ["rx-10", "rx-2", "tx-0"] {
+            std::fs::create_dir_all(dir.path().join("sys/q").join(name)).unwrap();
+        }
+        assert_eq!(Host::new(dir.path()).list("/sys/q"), ["rx-2", "rx-10", "tx-0"]);
+    }
+
+    #[test]
+    fn a_setting_that_is_not_there_is_never_made_up() {
+        let dir = tempfile::tempdir().unwrap();
+        let refused = Host::new(dir.path()).write("/absent", "1").unwrap_err();
+        assert_eq!(refused, Refusal::Absent { what: "/absent".into() });
+        assert!(!dir.path().join("absent").exists());
+    }
+}

@@ -1,0 +1,164 @@
+//! How a knob is named: `block.scheduler@vda`, `sysctl.vm.swappiness`, `mount.options@/data`. What stands behind `@` is the
+//! target; a row of the catalogue that ends in `.*` takes a name of its own.
+
+use crate::catalogue::{CATALOGUE, Knob, Place, Target};
+use crate::error::Error;
+use crate::host::Host;
+use std::fmt;
+
+/// A row of the catalogue, with what makes it one setting of this host.
+#[derive(Clone, Debug)]
+pub struct Name {
+    /// The row.
+    pub knob: &'static Knob,
+    /// What stands for the `*` of its name; empty where it has none.
+    pub rest: String,
+    /// The target; empty where it has none.
+    pub target: String,
+}
+
+impl fmt::Display for Name {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.knob.name.trim_end_matches('*'))?;
+        f.write_str(&self.rest)?;
+        if self.target.is_empty() { Ok(()) } else { write!(f, "@{}", self.target) }
+    }
+}
+
+impl Name {
+    /// Without the target.
+    pub fn bare(&self) -> String {
+        format!("{}{}", self.knob.name.trim_end_matches('*'), self.rest)
+    }
+}
+
+/// `NAME=VALUE`, split at the first `=`.
+///
+/// # Errors
+/// There is none.
+pub fn assignment(text: &str) -> Result<(&str, &str), Error> {
+    let halves = text.split_once('=').filter(|(name, _)| !name.is_empty());
+    halves.ok_or_else(|| Error::NotAnAssignment { text: text.to_owned() })
+}
+
+/// Finds the row, and checks the target's form. Whether it is there is not asked here.
+///
+/// # Errors
+/// No such knob; a target that is missing, too much, or not a name.
+pub fn parse(host: &Host, text: &str) -> Result<Name, Error> {
+    let (bare, target) = text.split_once('@').unwrap_or((text, ""));
+    let (knob, rest) =
+        row(bare).ok_or_else(|| Error::UnknownKnob { name: bare.to_owned(), near: near(bare) })?;
+    let wrong = |why: String| Error::BadTarget { name: text.to_owned(), why };
+    if knob.name.ends_with('*') && !is_plain(&rest) {
+        return Err(wrong(format!("'{rest}' is not a name; write {}", knob.name.replace('*', "NAME"))));
+    }
+    let example = |target: &str| format!("say which: {bare}@{target}");
+    let target = match (knob.target, target) {
+        (Target::None, "") => String::new(),
+        (Target::None, _) => return Err(wrong("it takes no @TARGET".to_owned())),
+        (kind, "") => return Err(wrong(example(kind.example()))),
+        (Target::Disk, path) if path.starts_with("/dev/") => disk_of(host, path).map_err(wrong)?,
+        (Target::Mount | Target::Cgroup | Target::CgroupDevice, path) if !path.starts_with('/') => {
+            return Err(wrong(example(knob.target.example())));
+        }
+        (Target::Mount | Target::Cgroup | Target::CgroupDevice | Target::Dataset | Target::Any, path) => {
+            if path.split('/').any(|part| part == "..") || path.chars().any(char::is_control) {
+                return Err(wrong("'..' is no part of a target".to_owned()));
+            }
+            path.to_owned()
+        }
+        (_, name) if is_plain(name) && !name.contains('/') => name.to_owned(),
+        (kind, _) => return Err(wrong(example(kind.example()))),
+    };
+    Ok(Name { knob, rest, target })
+}
+
+/// An exact name, a sysctl that has a row of its own, else the longest open row.
+fn row(bare: &str) -> Option<(&'static Knob, String)> {
+    if let Some(knob) = CATALOGUE.iter().find(|knob| knob.name == bare) {
+        return (!knob.name.ends_with('*')).then(|| (*knob, String::new()));
+    }
+    if let Some(sysctl) = bare.strip_prefix("sysctl.") {
+        let dotted = sysctl.replace('/', ".");
+        let same = |knob: &&&Knob| matches!(knob.place, Place::Sysctl(name) if name == dotted);
+        if let Some(knob) = CATALOGUE.iter().find(same) {
+            return Some((*knob, String::new()));
+        }
+    }
+    let open = |knob: &&'static Knob| {
+        let rest = bare.strip_prefix(knob.name.strip_suffix('*')?)?;
+        (!rest.is_empty()).then(|| (*knob, rest.to_owned()))
+    };
+    CATALOGUE.iter().filter_map(open).min_by_key(|(_, rest)| rest.len())
+}
+
+fn is_plain(text: &str) -> bool {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_.!:/".contains(c);
+    !text.is_empty() && text.chars().all(plain) && !text.starts_with(['.', '/']) && !text.contains("..")
+}
+
+/// The knob whose name shares most letters with what was asked for, if they are many.
+fn near(bare: &str) -> String {
+    let last = |name: &str| name.rsplit('.').next().unwrap_or_default().to_owned();
+    let asked = last(bare);
+    let close =
+        |knob: &&&Knob| !asked.is_empty() && (last(knob.name) == asked || last(knob.name).contains(&asked));
+    CATALOGUE.iter().find(close).map_or_else(String::new, |knob| format!("; is {} meant?", knob.name))
+}
+
+/// `/dev/disk/by-id/...` -> `nvme0n1`.
+fn disk_of(host: &Host, path: &str) -> Result<String, String> {
+    let found = std::fs::canonicalize(host.path(path)).map_err(|error| format!("{path}: {error}"))?;
+    let name = found.file_name().map(|name| name.to_string_lossy().replace('/', "!")).unwrap_or_default();
+    if host.has(&format!("/sys/block/{name}")) {
+        return Ok(name);
+    }
+    Err(format!("{name} is not a whole disk (it is not in /sys/block)"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn name(text: &str) -> Result<String, String> {
+        parse(&Host::new("/nowhere"), text).map(|name| name.to_string()).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn names_and_targets_are_read_back_as_they_are_written() {
+        for text in [
+            "block.scheduler@vda",
+            "block.iosched.read_expire@nvme0n1",
+            "sysctl.net.ipv4.tcp_rmem",
+            "mount.options@/var/lib/mysql",
+            "cgroup.memory.max@/system.slice/mariadb.service",
+            "server.innodb_io_capacity",
+            "zfs.recordsize@tank/mysql",
+            "network.offload.gro@eth0",
+        ] {
+            assert_eq!(name(text).as_deref(), Ok(text));
+        }
+        assert_eq!(assignment("mount.options@/data=noatime,commit=30").unwrap().1, "noatime,commit=30");
+    }
+
+    #[test]
+    fn a_sysctl_that_has_a_row_of_its_own_is_that_row() {
+        assert_eq!(name("sysctl.vm.dirty_bytes").as_deref(), Ok("memory.dirty_bytes"));
+        assert_eq!(name("sysctl.vm/swappiness").as_deref(), Ok("memory.swappiness"));
+    }
+
+    #[test]
+    fn wrong_names_are_refused_with_what_would_be_right() {
+        let no = |text| name(text).unwrap_err();
+        assert!(no("block.schedular@vda").contains("no knob"));
+        assert!(no("disk.scheduler@vda").contains("is block.scheduler meant?"));
+        assert!(no("block.scheduler").contains("block.scheduler@vda"));
+        assert!(no("memory.swappiness@eth0").contains("no @TARGET"));
+        assert!(no("block.scheduler@../../etc").contains("say which"));
+        assert!(no("cgroup.memory.max@/a/../../b").contains(".."));
+        assert!(no("sysctl.../etc").contains("not a name"));
+        assert!(no("server.").contains("no knob"));
+        assert!(assignment("block.scheduler@vda").is_err());
+    }
+}

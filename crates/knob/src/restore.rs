@@ -1,0 +1,237 @@
+//! How a setting is put back.
+//!
+//! Entries that are one state (the same key) are put back together: to what was there before the first of them, if what is
+//! there now is what the last of them left. Otherwise somebody else has changed it meanwhile, and it stays as they set it.
+//!
+//! Three moments need more than that comparison:
+//! * *Killed between writing and reading back.* What the write did to the rest of the state (a new scheduler resets
+//!   `nr_requests`) is not known. What counts is the written item alone: it must be the value before or the value written.
+//! * *Killed while putting back.* What was announced is finished: the written item must be either of the two again.
+//! * *After a reboot* the kernel has put back what does not last: such entries are closed. A server is judged by its own start.
+
+use crate::catalogue::Place;
+use crate::error::Refusal;
+use crate::identity::{self, Facts};
+use crate::item::{Access, Item, ItemValue, value_of};
+use crate::journal::{End, Entry, Phase};
+use crate::resolve::same;
+use crate::{name, server, verify};
+
+/// Entries of one state, oldest first, to be put back together.
+#[derive(Clone, Debug)]
+pub struct Undo {
+    /// Their numbers.
+    pub ids: Vec<u64>,
+    /// The knobs, each once.
+    pub knobs: Vec<String>,
+    /// The state before the first.
+    pub before: Vec<ItemValue>,
+    /// What each wrote, the last one's value for each item.
+    pub writes: Vec<ItemValue>,
+    /// How far the last one has come.
+    pub last: Entry,
+    /// Members of which writing one sets another to zero.
+    pub twins: bool,
+}
+
+/// Puts entries of one state together; the state that was changed last comes first.
+pub fn plan<'a>(entries: impl Iterator<Item = &'a Entry>) -> Vec<Undo> {
+    let mut undos: Vec<Undo> = Vec::new();
+    for entry in entries {
+        // The same name on another thing is another state.
+        let same_state = |undo: &Undo| {
+            undo.last.intent.key == entry.intent.key
+                && identity::difference(&undo.last.intent.facts, &entry.intent.facts).is_none()
+                && undo.last.intent.boot == entry.intent.boot
+        };
+        let at = undos.iter().position(same_state);
+        let mut undo = at.map(|at| undos.remove(at)).unwrap_or_else(|| Undo {
+            ids: Vec::new(),
+            knobs: Vec::new(),
+            before: entry.intent.before.clone(),
+            writes: Vec::new(),
+            last: entry.clone(),
+            twins: entry.intent.twins,
+        });
+        undo.ids.push(entry.id);
+        if !undo.knobs.contains(&entry.intent.knob) {
+            undo.knobs.push(entry.intent.knob.clone());
+        }
+        for write in &entry.intent.writes {
+            undo.writes.retain(|other| other.item != write.item);
+            undo.writes.push(write.clone());
+        }
+        // Items that a member before had not: settings of a scheduler that came later do not outlive it.
+        undo.last = entry.clone();
+        undos.push(undo);
+    }
+    undos.reverse();
+    undos
+}
+
+/// What is to be done with a state.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Judgement {
+    /// It is back.
+    Back,
+    /// It is as we left it: put it back.
+    Ours,
+    /// Somebody else changed it.
+    Theirs {
+        /// Where.
+        item: String,
+        /// What we left there.
+        left: String,
+        /// What is there.
+        found: String,
+    },
+}
+
+/// Judges a state. `now` holds every item of `before` and of what we left, as far as it is there.
+pub fn judge(undo: &Undo, now: &[ItemValue]) -> Judgement {
+    let found = |item: &Item| value_of(now, item).unwrap_or("nothing");
+    let is = |one: &ItemValue| same(&one.item, &one.value, found(&one.item));
+    if undo.before.iter().all(is) {
+        return Judgement::Back;
+    }
+    let theirs = |one: &ItemValue| {
+        let (item, left) = (one.item.to_string(), one.value.clone());
+        Judgement::Theirs { item, left, found: found(&one.item).to_owned() }
+    };
+    if let Phase::Written { after } = &undo.last.phase {
+        return after.iter().find(|one| !is(one)).map_or(Judgement::Ours, theirs);
+    }
+    // Interrupted: what was written, before or after, decides alone.
+    let either = |one: &&ItemValue| {
+        let was = |values: &[ItemValue]| {
+            value_of(values, &one.item).is_some_and(|was| same(&one.item, was, found(&one.item)))
+        };
+        is(one) || was(&undo.before) || was(&undo.last.intent.before)
+    };
+    undo.writes.iter().find(|one| !either(one)).map_or(Judgement::Ours, theirs)
+}
+
+/// What became of a state.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Result {
+    /// It is over.
+    Ended(End),
+    /// It could not be put back, and stays in the journal.
+    Failed(Refusal),
+}
+
+/// Puts a state back, or says why not. `announce` is called before anything is written. With `force` what somebody else set
+/// is overwritten.
+pub(crate) fn put_back(
+    access: &mut Access<'_>,
+    undo: &Undo,
+    boot: &str,
+    force: bool,
+    announce: impl FnOnce(),
+) -> Result {
+    let ended = Result::Ended;
+    let intent = &undo.last.intent;
+    let same_boot = intent.boot == boot;
+    let Ok(name) = name::parse(access.host, &intent.knob) else {
+        let why = format!("this version knows no knob {}", intent.knob);
+        return Result::Failed(Refusal::Absent { what: why });
+    };
+    let is_variable = matches!(name.knob.place, Place::Variable);
+    if !same_boot && !intent.lasts && !is_variable {
+        return ended(End::Restarted);
+    }
+    match identity::facts(access, &name) {
+        Ok(now) => {
+            if let Some(why) = identity::difference(&intent.facts, &now) {
+                return ended(End::Gone { why });
+            }
+            if is_variable && !intent.lasts && restarted(&intent.facts, &now, same_boot) {
+                return ended(End::Restarted);
+            }
+        }
+        Err(Refusal::Absent { what }) if !is_variable => {
+            return ended(End::Gone { why: format!("{what} is not there") });
+        }
+        Err(refusal) => return Result::Failed(refusal),
+    }
+    let now = match read_all(access, undo) {
+        Ok(now) => now,
+        Err(refusal) => return Result::Failed(refusal),
+    };
+    match judge(undo, &now) {
+        Judgement::Back => return ended(End::Already),
+        Judgement::Theirs { item, left, found } if !force => {
+            return ended(End::Left { why: format!("{item} is '{found}', we had left '{left}'") });
+        }
+        Judgement::Ours | Judgement::Theirs { .. } => {}
+    }
+    announce();
+    match write_back(access, &undo.before, undo.twins) {
+        Ok(()) => ended(End::Restored),
+        Err(refusal) => Result::Failed(refusal),
+    }
+}
+
+fn restarted(then: &Facts, now: &Facts, same_boot: bool) -> bool {
+    server::restarted(then, now, same_boot)
+}
+
+/// Every item that the judgement asks for; those that are not there are left out.
+fn read_all(access: &mut Access<'_>, undo: &Undo) -> std::result::Result<Vec<ItemValue>, Refusal> {
+    let after = match &undo.last.phase {
+        Phase::Written { after } => after.as_slice(),
+        _ => &[],
+    };
+    let mut now: Vec<ItemValue> = Vec::new();
+    for ItemValue { item, .. } in undo.before.iter().chain(after).chain(&undo.writes) {
+        if now.iter().any(|one| one.item == *item) {
+            continue;
+        }
+        match access.read(item) {
+            Ok(value) => now.push(ItemValue { item: item.clone(), value }),
+            Err(Refusal::Absent { .. }) => {}
+            Err(refusal) => return Err(refusal),
+        }
+    }
+    Ok(now)
+}
+
+/// Writes a state back, one item after the other, only those that differ by then: what one write does to another is seen.
+///
+/// # Errors
+/// An item was refused, or reads back differently.
+pub(crate) fn write_back(
+    access: &mut Access<'_>,
+    before: &[ItemValue],
+    twins: bool,
+) -> std::result::Result<(), Refusal> {
+    let mut order: Vec<&ItemValue> = before.iter().collect();
+    if twins {
+        // The one that is not zero first: it sets its twin to zero, which itself may be refused as a value.
+        order.sort_by_key(|one| one.value == "0");
+    }
+    let mut first_wrong = None;
+    for ItemValue { item, value } in order {
+        let written = match access.read(item) {
+            Ok(now) if same(item, value, &now) => Ok(()),
+            Ok(_) => access.write(item, value),
+            Err(refusal) => Err(refusal),
+        };
+        if let Err(refusal) = written {
+            first_wrong.get_or_insert(refusal);
+        }
+    }
+    let mut found = Vec::new();
+    for ItemValue { item, .. } in before {
+        if let Ok(value) = access.read(item) {
+            found.push(ItemValue { item: item.clone(), value });
+        }
+    }
+    match (verify::read_back(before, &found), first_wrong) {
+        (Ok(()), _) => Ok(()),
+        (Err(_), Some(refusal)) | (Err(refusal), None) => Err(refusal),
+    }
+}
+
+#[cfg(test)]
+mod tests;

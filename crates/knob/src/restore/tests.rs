@@ -1,0 +1,109 @@
+use super::*;
+use crate::journal::{Author, Intent};
+use crate::value::Form;
+
+fn at(path: &str, value: &str) -> ItemValue {
+    ItemValue { item: Item::File { path: path.to_owned(), form: Form::Plain }, value: value.to_owned() }
+}
+
+fn entry(id: u64, key: &str, before: &[ItemValue], writes: &[ItemValue], phase: Phase) -> Entry {
+    let intent = Intent {
+        knob: format!("knob of {key}"),
+        value: String::new(),
+        key: key.to_owned(),
+        twins: false,
+        lasts: false,
+        writes: writes.to_vec(),
+        before: before.to_vec(),
+        facts: Facts::new(),
+        boot: "b".into(),
+        at: 0,
+        author: Author::default(),
+        keep: false,
+    };
+    Entry { id, intent, phase }
+}
+
+fn one(entries: &[Entry]) -> Undo {
+    let undos = plan(entries.iter());
+    assert_eq!(undos.len(), 1);
+    undos.into_iter().next().unwrap()
+}
+
+#[test]
+fn changes_of_one_state_are_undone_together_and_the_newest_state_first() {
+    let written = |value: &str| Phase::Written { after: vec![at("a", value)] };
+    let entries = [
+        entry(1, "a", &[at("a", "1")], &[at("a", "2")], written("2")),
+        entry(2, "b", &[at("b", "1")], &[at("b", "2")], written("2")),
+        entry(3, "a", &[at("a", "2")], &[at("a", "3")], written("3")),
+    ];
+    let undos = plan(entries.iter());
+    assert_eq!(undos.iter().map(|undo| undo.ids.clone()).collect::<Vec<_>>(), [vec![1, 3], vec![2]]);
+    assert_eq!(undos[0].before, [at("a", "1")]);
+    assert_eq!(judge(&undos[0], &[at("a", "3")]), Judgement::Ours);
+    assert!(matches!(judge(&undos[0], &[at("a", "2")]), Judgement::Theirs { .. }));
+    assert_eq!(judge(&undos[0], &[at("a", "1")]), Judgement::Back);
+}
+
+#[test]
+fn the_same_name_on_another_thing_is_another_state() {
+    let mut entries = [
+        entry(1, "a", &[at("a", "1")], &[at("a", "2")], Phase::Opened),
+        entry(2, "a", &[at("a", "7")], &[at("a", "2")], Phase::Opened),
+    ];
+    entries[0].intent.facts.insert("serial".into(), "A".into());
+    entries[1].intent.facts.insert("serial".into(), "B".into());
+    assert_eq!(plan(entries.iter()).len(), 2);
+}
+
+#[test]
+fn a_state_is_put_back_only_if_all_of_it_is_as_we_left_it() {
+    let before = [at("scheduler", "mq-deadline"), at("nr_requests", "256")];
+    let after = vec![at("scheduler", "none"), at("nr_requests", "128")];
+    let undo =
+        one(&[entry(1, "s", &before, &[at("scheduler", "none")], Phase::Written { after: after.clone() })]);
+    assert_eq!(judge(&undo, &after), Judgement::Ours);
+    assert_eq!(judge(&undo, &before), Judgement::Back);
+    let theirs = [at("scheduler", "none"), at("nr_requests", "64")];
+    let expected = Judgement::Theirs { item: "nr_requests".into(), left: "128".into(), found: "64".into() };
+    assert_eq!(judge(&undo, &theirs), expected);
+}
+
+#[test]
+fn killed_before_the_read_back_the_written_item_alone_decides() {
+    let before = [at("scheduler", "mq-deadline"), at("nr_requests", "256")];
+    let undo = one(&[entry(1, "s", &before, &[at("scheduler", "none")], Phase::Opened)]);
+    // What the new scheduler made of nr_requests nobody had read yet.
+    assert_eq!(judge(&undo, &[at("scheduler", "none"), at("nr_requests", "128")]), Judgement::Ours);
+    assert_eq!(judge(&undo, &before), Judgement::Back);
+    assert!(matches!(
+        judge(&undo, &[at("scheduler", "bfq"), at("nr_requests", "256")]),
+        Judgement::Theirs { .. }
+    ));
+}
+
+#[test]
+fn killed_while_putting_back_what_was_announced_is_finished() {
+    let before = [at("scheduler", "mq-deadline"), at("nr_requests", "64")];
+    let after = Some(vec![at("scheduler", "none"), at("nr_requests", "128")]);
+    let undo = one(&[entry(1, "s", &before, &[at("scheduler", "none")], Phase::Restoring { after })]);
+    // The scheduler is back, and has reset nr_requests.
+    assert_eq!(judge(&undo, &[at("scheduler", "mq-deadline"), at("nr_requests", "256")]), Judgement::Ours);
+    assert!(matches!(
+        judge(&undo, &[at("scheduler", "bfq"), at("nr_requests", "256")]),
+        Judgement::Theirs { .. }
+    ));
+}
+
+#[test]
+fn a_second_change_that_was_killed_between_announcing_and_writing_does_not_hide_the_first() {
+    let entries = [
+        entry(1, "a", &[at("a", "1")], &[at("a", "2")], Phase::Written { after: vec![at("a", "2")] }),
+        entry(2, "a", &[at("a", "2")], &[at("a", "3")], Phase::Opened),
+    ];
+    for (there, expected) in [("2", Judgement::Ours), ("3", Judgement::Ours), ("1", Judgement::Back)] {
+        assert_eq!(judge(&one(&entries), &[at("a", there)]), expected, "{there}");
+    }
+    assert!(matches!(judge(&one(&entries), &[at("a", "9")]), Judgement::Theirs { .. }));
+}

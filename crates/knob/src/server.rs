@@ -1,0 +1,448 @@
+//! A MySQL or MariaDB server whose global variables are set and read back.
+//!
+//! The crate blocks, the driver does not: the connection lives on a thread with a runtime of its own. So a variable can be put
+//! back from wherever a change has to be put back, a panic included.
+
+use crate::error::Refusal;
+use crate::identity::{ADDRESS, Facts, STARTED, STARTED_SINCE_BOOT};
+use fleet::Address;
+use fleet::config::Credentials;
+use mysql_async::prelude::Queryable;
+use mysql_async::{Conn, Row, Value};
+use rustix::time::{ClockId, clock_gettime};
+use std::sync::mpsc;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+/// Connecting and each statement may take this long; resizing a buffer pool is the slowest of them.
+const DEADLINE: Duration = Duration::from_secs(60);
+/// A server that restarts is tried again this often.
+const AGAIN: Duration = Duration::from_millis(200);
+
+/// What went wrong with a server.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ServerError {
+    /// No connection, or it broke.
+    #[error("{address}: {why}")]
+    Unreachable {
+        /// Where.
+        address: String,
+        /// In the system's words.
+        why: String,
+    },
+    /// The server said no.
+    #[error("error {code}: {message}{hint}")]
+    Answered {
+        /// MySQL's error number.
+        code: u16,
+        /// The server's words.
+        message: String,
+        /// What can be done about it.
+        hint: &'static str,
+    },
+}
+
+impl From<ServerError> for Refusal {
+    fn from(error: ServerError) -> Self {
+        match &error {
+            ServerError::Answered { code: 1193, message, .. } => Self::Absent { what: message.clone() },
+            _ => Self::Denied { why: error.to_string() },
+        }
+    }
+}
+
+/// What a variable takes.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Kind {
+    /// A number in a range.
+    Number {
+        /// Least.
+        min: f64,
+        /// Greatest.
+        max: f64,
+    },
+    /// ON or OFF.
+    Switch,
+    /// One of these words (their numbers are taken too).
+    Words(Vec<String>),
+    /// Anything else.
+    Text,
+}
+
+/// What the server says of a variable.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Variable {
+    /// What it takes.
+    pub kind: Kind,
+    /// Whether it can be set without a restart; `None` where only trying tells (MySQL).
+    pub dynamic: Option<bool>,
+}
+
+/// A server.
+pub trait Server: Send {
+    /// Who it is, where it was reached, and when it was started.
+    ///
+    /// # Errors
+    /// It cannot be asked.
+    fn identity(&mut self) -> Result<Facts, ServerError>;
+
+    /// What it says of a variable; `None` if it has none of that name.
+    ///
+    /// # Errors
+    /// It cannot be asked.
+    fn describe(&mut self, variable: &str) -> Result<Option<Variable>, ServerError>;
+
+    /// The global value.
+    ///
+    /// # Errors
+    /// It cannot be asked, or has no such variable.
+    fn global(&mut self, variable: &str) -> Result<String, ServerError>;
+
+    /// Sets the global value.
+    ///
+    /// # Errors
+    /// It cannot be asked, or says no.
+    fn set_global(&mut self, variable: &str, value: &str) -> Result<(), ServerError>;
+
+    /// Connects anew, to a server that is being restarted.
+    ///
+    /// # Errors
+    /// It does not come back.
+    fn reconnect(&mut self) -> Result<(), ServerError>;
+}
+
+/// Checks a value against what the server says; the canonical text.
+///
+/// # Errors
+/// What would be right, in words.
+pub fn check(variable: &Variable, value: &str) -> Result<String, String> {
+    match &variable.kind {
+        Kind::Number { min, max } => {
+            let text = crate::value::size(value).map_or_else(|| value.to_owned(), |bytes| bytes.to_string());
+            let range = || format!("the server takes {min} to {max}");
+            let number: f64 = text.parse().map_err(|_| format!("not a number; {}", range()))?;
+            if (*min..=*max).contains(&number) { Ok(text) } else { Err(range()) }
+        }
+        Kind::Switch => match value.to_ascii_lowercase().as_str() {
+            "on" | "1" | "true" => Ok("ON".to_owned()),
+            "off" | "0" | "false" => Ok("OFF".to_owned()),
+            _ => Err("the server takes ON or OFF".to_owned()),
+        },
+        Kind::Words(words) => {
+            let number = value.parse::<usize>().ok().filter(|at| *at < words.len());
+            let known = words.iter().any(|word| word.eq_ignore_ascii_case(value)) || number.is_some();
+            if known {
+                Ok(value.to_owned())
+            } else {
+                Err(format!("the server takes one of: {}", words.join(", ")))
+            }
+        }
+        Kind::Text => Ok(value.to_owned()),
+    }
+}
+
+/// Whether two texts are the same value to a server: `ON` is `1`, `0.5` is `0.500000`, and a list of switches is the same
+/// when all that were asked for stand as asked.
+pub(crate) fn same(asked: &str, found: &str) -> bool {
+    let switch = |text: &str| match text.to_ascii_lowercase().as_str() {
+        "on" | "1" | "yes" | "true" => Some(true),
+        "off" | "0" | "no" | "false" => Some(false),
+        _ => None,
+    };
+    let number = |text: &str| text.parse::<f64>().ok();
+    let switches = || {
+        let all: Vec<&str> = found.split(',').collect();
+        asked.contains('=') && asked.split(',').all(|one| all.contains(&one.trim()))
+    };
+    asked.eq_ignore_ascii_case(found)
+        || (switch(asked).is_some() && switch(asked) == switch(found))
+        || (number(asked).is_some() && number(asked) == number(found))
+        || switches()
+}
+
+/// Whether the server was started anew since, as its facts then and now tell. `same_boot`: our host was not.
+pub fn restarted(then: &Facts, now: &Facts, same_boot: bool) -> bool {
+    // Uptime is in whole seconds, and both ends of it are rounded.
+    let (key, tolerance) = if same_boot { (STARTED_SINCE_BOOT, 3) } else { (STARTED, 60) };
+    let seconds = |facts: &Facts| facts.get(key).and_then(|text| text.parse::<i64>().ok());
+    matches!((seconds(then), seconds(now)), (Some(then), Some(now)) if now > then + tolerance)
+}
+
+/// A connection to a server.
+pub struct Connection {
+    address: Address,
+    questions: mpsc::Sender<Question>,
+}
+
+impl std::fmt::Debug for Connection {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Connection").field("address", &self.address).finish_non_exhaustive()
+    }
+}
+
+type Rows = Vec<Vec<Option<String>>>;
+
+struct Question {
+    /// `None` is a new connection.
+    statement: Option<String>,
+    answer: mpsc::Sender<Result<Rows, ServerError>>,
+}
+
+impl Connection {
+    /// Connects.
+    ///
+    /// # Errors
+    /// The server cannot be reached or refuses the account.
+    pub fn open(address: &Address, who: &Credentials) -> Result<Self, ServerError> {
+        let (questions, asked) = mpsc::channel();
+        let (to, login) = (address.clone(), who.clone());
+        let thread = std::thread::Builder::new().name("knob-server".to_owned());
+        thread
+            .spawn(move || serve(&to, &login, &asked))
+            .map_err(|error| unreachable(address, error.to_string()))?;
+        let connection = Self { address: address.clone(), questions };
+        connection.put(None)?;
+        Ok(connection)
+    }
+
+    fn put(&self, statement: Option<String>) -> Result<Rows, ServerError> {
+        let (answer, answered) = mpsc::channel();
+        let gone = || unreachable(&self.address, "its thread has ended".to_owned());
+        self.questions.send(Question { statement, answer }).map_err(|_| gone())?;
+        answered.recv().map_err(|_| gone())?
+    }
+
+    fn ask(&self, statement: &str) -> Result<Rows, ServerError> {
+        self.put(Some(statement.to_owned()))
+    }
+
+    /// The first field of the first row.
+    fn one(&self, statement: &str) -> Result<Option<String>, ServerError> {
+        Ok(self.ask(statement)?.into_iter().next().and_then(|row| row.into_iter().next()).flatten())
+    }
+}
+
+fn unreachable(address: &Address, why: String) -> ServerError {
+    ServerError::Unreachable { address: address.to_string(), why }
+}
+
+/// The thread of a connection: one question after the other, until nobody is left to ask.
+fn serve(address: &Address, who: &Credentials, asked: &mpsc::Receiver<Question>) {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let mut conn: Option<Conn> = None;
+    for question in asked {
+        let answer = match &runtime {
+            Err(error) => Err(unreachable(address, error.to_string())),
+            Ok(runtime) => runtime.block_on(answer(address, who, &mut conn, question.statement.as_deref())),
+        };
+        // Whoever asked has gone: nobody is left to tell.
+        let _ = question.answer.send(answer);
+    }
+    if let (Ok(runtime), Some(conn)) = (&runtime, conn) {
+        let _ = runtime.block_on(conn.disconnect());
+    }
+}
+
+async fn answer(
+    address: &Address,
+    who: &Credentials,
+    conn: &mut Option<Conn>,
+    statement: Option<&str>,
+) -> Result<Rows, ServerError> {
+    if statement.is_none() {
+        *conn = None;
+    }
+    if conn.is_none() {
+        let opened = observe::connect(address, who, DEADLINE).await;
+        *conn = Some(opened.map_err(|error| unreachable(address, error.to_string()))?);
+    }
+    let (Some(open), Some(statement)) = (conn.as_mut(), statement) else { return Ok(Rows::new()) };
+    let rows = tokio::time::timeout(DEADLINE, async {
+        let mut result = open.query_iter(statement).await?;
+        result.collect::<Row>().await
+    });
+    match rows.await {
+        Ok(Ok(rows)) => Ok(rows.into_iter().map(texts).collect()),
+        Ok(Err(mysql_async::Error::Server(error))) => {
+            let hint = hint(error.code);
+            Err(ServerError::Answered { code: error.code, message: error.message, hint })
+        }
+        Ok(Err(error)) => {
+            *conn = None;
+            Err(unreachable(address, error.to_string()))
+        }
+        Err(_) => {
+            *conn = None;
+            Err(unreachable(address, format!("no answer within {} s", DEADLINE.as_secs())))
+        }
+    }
+}
+
+fn hint(code: u16) -> &'static str {
+    match code {
+        1227 => {
+            "; setting global variables needs GRANT SYSTEM_VARIABLES_ADMIN (MySQL 8) or SUPER and its parts (MariaDB)"
+        }
+        1238 => {
+            "; it needs a restart: name a program that sets it and restarts the server (--restart-with PROGRAM)"
+        }
+        _ => "",
+    }
+}
+
+fn texts(row: Row) -> Vec<Option<String>> {
+    let text = |value: Value| match value {
+        Value::NULL => None,
+        Value::Bytes(bytes) => Some(String::from_utf8_lossy(&bytes).into_owned()),
+        other => Some(other.as_sql(true)),
+    };
+    row.unwrap().into_iter().map(text).collect()
+}
+
+impl Server for Connection {
+    fn identity(&mut self) -> Result<Facts, ServerError> {
+        let mut facts = Facts::from([(ADDRESS.to_owned(), self.address.to_string())]);
+        for variable in ["server_uuid", "server_uid", "hostname", "port", "datadir"] {
+            match self.one(&format!("SELECT @@GLOBAL.{variable}")) {
+                Ok(value) => drop(facts.insert(variable.to_owned(), value.unwrap_or_default())),
+                // One of the first two is the other flavour's.
+                Err(ServerError::Answered { code: 1193, .. }) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        let rows = self.ask("SHOW GLOBAL STATUS LIKE 'Uptime'")?;
+        let uptime = rows.first().and_then(|row| row.get(1)).cloned().flatten();
+        if let Some(uptime) = uptime.and_then(|text| text.parse::<i64>().ok()) {
+            let wall = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs() as i64);
+            facts.insert(STARTED.to_owned(), (wall - uptime).to_string());
+            facts.insert(
+                STARTED_SINCE_BOOT.to_owned(),
+                (clock_gettime(ClockId::Boottime).tv_sec - uptime).to_string(),
+            );
+        }
+        Ok(facts)
+    }
+
+    fn describe(&mut self, variable: &str) -> Result<Option<Variable>, ServerError> {
+        let name = quoted(variable);
+        let mariadb = self.ask(&format!(
+            "SELECT VARIABLE_TYPE, NUMERIC_MIN_VALUE, NUMERIC_MAX_VALUE, ENUM_VALUE_LIST, READ_ONLY, VARIABLE_SCOPE \
+             FROM information_schema.SYSTEM_VARIABLES WHERE VARIABLE_NAME = {name}"
+        ));
+        match mariadb {
+            Ok(rows) => return Ok(rows.into_iter().next().map(|row| of_mariadb(&row))),
+            // 1109: unknown table, so this is MySQL.
+            Err(ServerError::Answered { code: 1109 | 1146, .. }) => {}
+            Err(error) => return Err(error),
+        }
+        let rows = self.ask(&format!(
+            "SELECT i.MIN_VALUE, i.MAX_VALUE, g.VARIABLE_VALUE FROM performance_schema.variables_info i JOIN \
+             performance_schema.global_variables g USING (VARIABLE_NAME) WHERE VARIABLE_NAME = {name}"
+        ))?;
+        Ok(rows.into_iter().next().map(|row| of_mysql(&row)))
+    }
+
+    fn global(&mut self, variable: &str) -> Result<String, ServerError> {
+        // The name was checked to be letters, digits, `_` and `.`; a component's variable has a dot.
+        let value = self.one(&format!("SELECT @@GLOBAL.{variable}"))?;
+        value.ok_or_else(|| ServerError::Answered {
+            code: 0,
+            message: format!("@@GLOBAL.{variable} is NULL, which no SET puts back"),
+            hint: "",
+        })
+    }
+
+    fn set_global(&mut self, variable: &str, value: &str) -> Result<(), ServerError> {
+        let number = value.parse::<f64>().is_ok_and(f64::is_finite);
+        let value = if number { value.to_owned() } else { quoted(value) };
+        self.ask(&format!("SET GLOBAL {variable} = {value}")).map(drop)
+    }
+
+    fn reconnect(&mut self) -> Result<(), ServerError> {
+        let begun = Instant::now();
+        loop {
+            match self.put(None) {
+                Ok(_) => return Ok(()),
+                Err(error) if begun.elapsed() > DEADLINE => return Err(error),
+                Err(_) => std::thread::sleep(AGAIN),
+            }
+        }
+    }
+}
+
+fn of_mariadb(row: &[Option<String>]) -> Variable {
+    let field = |at: usize| row.get(at).and_then(Option::as_deref).unwrap_or_default();
+    let number = |at: usize| field(at).parse::<f64>().ok();
+    let kind = match field(0) {
+        "BOOLEAN" => Kind::Switch,
+        "ENUM" => Kind::Words(field(3).split(',').map(str::to_owned).collect()),
+        kind if kind.contains("INT") || kind == "DOUBLE" => match (number(1), number(2)) {
+            (Some(min), Some(max)) => Kind::Number { min, max },
+            _ => Kind::Text,
+        },
+        _ => Kind::Text,
+    };
+    Variable { kind, dynamic: Some(field(4) != "YES" && field(5) != "SESSION ONLY") }
+}
+
+fn of_mysql(row: &[Option<String>]) -> Variable {
+    let field = |at: usize| row.get(at).and_then(Option::as_deref).unwrap_or_default();
+    let (min, max) = (field(0).parse::<f64>().unwrap_or(0.0), field(1).parse::<f64>().unwrap_or(0.0));
+    let kind = match field(2) {
+        "ON" | "OFF" => Kind::Switch,
+        _ if max > min => Kind::Number { min, max },
+        _ => Kind::Text,
+    };
+    Variable { kind, dynamic: None }
+}
+
+/// A string of SQL. Where NO_BACKSLASH_ESCAPES is set a backslash comes out doubled, which the read-back shows.
+fn quoted(text: &str) -> String {
+    format!("'{}'", text.replace('\\', "\\\\").replace('\'', "''"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_are_checked_by_what_the_server_says() {
+        let ok = |kind, value| check(&Variable { kind, dynamic: None }, value);
+        assert_eq!(ok(Kind::Number { min: 1.0, max: 1e12 }, "128M").as_deref(), Ok("134217728"));
+        assert_eq!(ok(Kind::Number { min: 0.0, max: 99.9 }, "0.5").as_deref(), Ok("0.5"));
+        assert!(ok(Kind::Number { min: 100.0, max: 200.0 }, "5").unwrap_err().contains("100 to 200"));
+        assert_eq!(ok(Kind::Switch, "1").as_deref(), Ok("ON"));
+        assert!(ok(Kind::Switch, "2").is_err());
+        let words = Kind::Words(vec!["none".into(), "crc32".into()]);
+        assert!(ok(words.clone(), "CRC32").is_ok() && ok(words.clone(), "1").is_ok());
+        assert!(ok(words, "md5").unwrap_err().contains("none, crc32"));
+    }
+
+    #[test]
+    fn the_same_value_is_recognised_in_the_servers_spelling() {
+        for (asked, found, expected) in [
+            ("ON", "1", true),
+            ("OFF", "ON", false),
+            ("0.5", "0.500000", true),
+            ("ROW", "row", true),
+            ("index_merge=off", "index_merge=off,mrr=on", true),
+            ("index_merge=off", "index_merge=on,mrr=on", false),
+            ("1000", "100", false),
+        ] {
+            assert_eq!(same(asked, found), expected, "{asked} {found}");
+        }
+    }
+
+    #[test]
+    fn a_restart_is_told_by_the_clock_that_nobody_sets_as_long_as_our_host_did_not_restart() {
+        let facts = |wall: &str, boot: &str| {
+            Facts::from([
+                (STARTED.to_owned(), wall.to_owned()),
+                (STARTED_SINCE_BOOT.to_owned(), boot.to_owned()),
+            ])
+        };
+        assert!(!restarted(&facts("1000", "50"), &facts("1001", "51"), true), "rounding");
+        assert!(!restarted(&facts("1000", "50"), &facts("9000", "50"), true), "the wall clock was set");
+        assert!(restarted(&facts("1000", "50"), &facts("1100", "150"), true));
+        assert!(restarted(&facts("1000", "50"), &facts("1100", "7"), false), "the other clock began anew");
+    }
+}

@@ -1,0 +1,228 @@
+//! A process that changes settings: it holds the journal, puts back what a dead one left, and puts back its own changes when
+//! it ends, however it ends.
+
+use crate::action::Action;
+use crate::apply::{self, Change, Manner, Outcome};
+use crate::error::{Error, Refusal};
+use crate::host::Host;
+use crate::identity::ADDRESS;
+use crate::item::Access;
+use crate::journal::{End, Entry, Journal, Phase};
+use crate::restore::{self, Undo};
+use crate::server::{Server, ServerError};
+use serde::Serialize;
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// How a server is reached by its address.
+pub type Connect = Box<dyn FnMut(&str) -> Result<Box<dyn Server>, ServerError> + Send>;
+
+/// What became of a state that was to be put back.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Restored {
+    /// The knobs that are part of it.
+    pub knobs: Vec<String>,
+    /// What was there before, by item.
+    pub before: Vec<String>,
+    /// How it ended.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub end: Option<End>,
+    /// Why it could not be put back; then it stays in the journal.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub failed: Option<Refusal>,
+}
+
+impl Restored {
+    /// Whether the setting is as it was, or was never ours to put back.
+    pub fn is_back(&self) -> bool {
+        matches!(self.end, Some(End::Restored | End::Already | End::Restarted | End::Refused { .. }))
+    }
+}
+
+/// Which entries are put back.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Which {
+    /// All that are open.
+    All,
+    /// Those of these knobs, and what is one state with them.
+    Knobs(Vec<String>),
+    /// Those that a dead process left: not meant to stay, or not finished.
+    Left,
+    /// Our own that are not meant to stay.
+    Own,
+}
+
+/// The holder of the journal.
+pub struct Session {
+    journal: Journal,
+    host: Host,
+    connect: Connect,
+    servers: BTreeMap<String, Box<dyn Server>>,
+    actions: BTreeMap<String, Box<dyn Action>>,
+    own: Vec<u64>,
+}
+
+impl std::fmt::Debug for Session {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Session").field("journal", &self.journal).finish_non_exhaustive()
+    }
+}
+
+impl Session {
+    /// Takes the journal. Nothing is changed yet: what a dead process left is put back by [`Session::recover`].
+    ///
+    /// # Errors
+    /// See [`Journal::open`].
+    pub fn open(host: Host, directory: &Path, connect: Connect) -> Result<Self, Error> {
+        let journal = Journal::open(directory, &host)?;
+        let (servers, actions, own) = (BTreeMap::new(), BTreeMap::new(), Vec::new());
+        Ok(Self { journal, host, connect, servers, actions, own })
+    }
+
+    /// The journal.
+    pub fn journal(&self) -> &Journal {
+        &self.journal
+    }
+
+    /// The server at an address, connected on first use.
+    ///
+    /// # Errors
+    /// It cannot be reached.
+    pub fn server(&mut self, address: &str) -> Result<&mut (dyn Server + 'static), ServerError> {
+        if !self.servers.contains_key(address) {
+            let server = (self.connect)(address)?;
+            self.servers.insert(address.to_owned(), server);
+        }
+        self.servers.get_mut(address).map(|server| &mut **server).ok_or_else(|| ServerError::Unreachable {
+            address: address.to_owned(),
+            why: "it is not connected".to_owned(),
+        })
+    }
+
+    /// Gives a knob the action that changes it.
+    pub fn act(&mut self, knob: &str, action: Box<dyn Action>) {
+        self.actions.insert(knob.to_owned(), action);
+    }
+
+    /// Puts back what a dead process left.
+    pub fn recover(&mut self) -> Vec<Restored> {
+        self.restore(&Which::Left, false)
+    }
+
+    /// Applies changes one after the other, whatever becomes of the one before. Those in force are looked at once more
+    /// in the end: a later change may have undone an earlier one.
+    pub fn apply(&mut self, changes: &[Change], server: Option<&str>, manner: &Manner) -> Vec<Outcome> {
+        let mut outcomes = Vec::new();
+        for change in changes {
+            let now = now();
+            let server = server.and_then(|address| self.servers.get_mut(address)).map(|server| &mut **server);
+            let mut access = Access { host: &self.host, server, actions: &mut self.actions };
+            let (outcome, id) = apply::apply(&mut self.journal, &mut access, change, manner, now);
+            self.own.extend(id);
+            outcomes.push(outcome);
+        }
+        for (change, outcome) in changes.iter().zip(&mut outcomes) {
+            let server = server.and_then(|address| self.servers.get_mut(address)).map(|server| &mut **server);
+            let mut access = Access { host: &self.host, server, actions: &mut self.actions };
+            if matches!(outcome.result, apply::Result::Applied { .. })
+                && let Some(refusal) = undone(&mut access, &self.journal, change)
+            {
+                outcome.result = apply::Result::Refused { refusal };
+            }
+        }
+        outcomes
+    }
+
+    /// Puts changes back. With `force` also what somebody else has changed since.
+    pub fn restore(&mut self, which: &Which, force: bool) -> Vec<Restored> {
+        let boot = self.host.boot_id();
+        let chosen: Vec<Entry> = self.chosen(which).into_iter().cloned().collect();
+        let mut all = Vec::new();
+        for undo in restore::plan(chosen.iter()) {
+            all.push(self.put_back(&undo, &boot, force));
+        }
+        all
+    }
+
+    fn chosen(&self, which: &Which) -> Vec<&Entry> {
+        let open: Vec<&Entry> = self.journal.open_entries().collect();
+        let keys: Vec<&str> = match which {
+            Which::Knobs(names) => {
+                let named = open.iter().filter(|entry| names.contains(&entry.intent.knob));
+                named.map(|entry| entry.intent.key.as_str()).collect()
+            }
+            _ => Vec::new(),
+        };
+        let wanted = |entry: &&Entry| match which {
+            Which::All => true,
+            Which::Knobs(_) => keys.contains(&entry.intent.key.as_str()),
+            Which::Left => {
+                let stays = entry.intent.keep && matches!(entry.phase, Phase::Written { .. });
+                !stays && !self.own.contains(&entry.id)
+            }
+            Which::Own => self.own.contains(&entry.id) && !entry.intent.keep,
+        };
+        open.into_iter().filter(wanted).collect()
+    }
+
+    fn put_back(&mut self, undo: &Undo, boot: &str, force: bool) -> Restored {
+        let address = undo.last.intent.facts.get(ADDRESS).cloned();
+        let unreachable = address.as_deref().and_then(|address| self.server(address).err());
+        let server = address.and_then(|address| self.servers.get_mut(&address)).map(|server| &mut **server);
+        let mut access = Access { host: &self.host, server, actions: &mut self.actions };
+        let journal = &mut self.journal;
+        let announce = || {
+            for id in &undo.ids {
+                // The setting goes first: a journal on a full disk is no reason to leave it changed.
+                if let Err(error) = journal.restoring(*id) {
+                    tracing::warn!(%error, "putting a setting back without a note in the journal");
+                }
+            }
+        };
+        let result = match unreachable {
+            Some(error) => restore::Result::Failed(error.into()),
+            None => restore::put_back(&mut access, undo, boot, force, announce),
+        };
+        let before = undo.before.iter().map(|one| format!("{} = {}", one.item, one.value)).collect();
+        let mut restored = Restored { knobs: undo.knobs.clone(), before, end: None, failed: None };
+        match result {
+            restore::Result::Failed(refusal) => restored.failed = Some(refusal),
+            restore::Result::Ended(end) => {
+                for id in &undo.ids {
+                    if let Err(error) = self.journal.close(*id, end.clone(), now()) {
+                        tracing::warn!(%error, "a setting is put back, and the journal could not note it");
+                    }
+                }
+                restored.end = Some(end);
+            }
+        }
+        restored
+    }
+}
+
+/// An earlier change that a later one has undone.
+fn undone(access: &mut Access<'_>, journal: &Journal, change: &Change) -> Option<Refusal> {
+    let knob = change.name.to_string();
+    let entry = journal.open_entries().filter(|entry| entry.intent.knob == knob).last()?;
+    let items: Vec<crate::item::Item> = entry.intent.writes.iter().map(|one| one.item.clone()).collect();
+    match apply::state(access, &items) {
+        Ok(found) => crate::verify::read_back(&entry.intent.writes, &found).err(),
+        Err(refusal) => Some(refusal),
+    }
+}
+
+impl Drop for Session {
+    /// Puts back what is ours and not meant to stay; on a panic too.
+    fn drop(&mut self) {
+        for restored in self.restore(&Which::Own, false) {
+            if !restored.is_back() {
+                tracing::warn!(knobs = ?restored.knobs, end = ?restored.end, failed = ?restored.failed, "a setting was not put back");
+            }
+        }
+    }
+}
+
+fn now() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
+}
