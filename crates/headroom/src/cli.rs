@@ -58,6 +58,9 @@ pub(crate) enum Command {
     /// What lets connections bypass the router and go straight to a server: show it, remove it.
     #[command(subcommand)]
     ZeroHop(crate::zero_hop_command::ZeroHopCommand),
+    /// Settings of this host and of a server: shown, changed with read-back, put back.
+    #[command(subcommand)]
+    Knob(crate::knob_command::KnobCommand),
     /// Real servers with replication, zones, distance and faults on this machine.
     #[command(subcommand)]
     Lab(LabCommand),

@@ -21,6 +21,7 @@ mod insight_metrics;
 mod insight_view;
 mod interrupted;
 mod key;
+mod knob_command;
 mod lab_command;
 mod listen;
 mod load_command;
@@ -92,6 +93,7 @@ async fn run() -> ExitCode {
         cli::Command::Drain(args) => status_command::drain(args, &environment),
         cli::Command::Undrain(args) => status_command::undrain(args, &environment),
         cli::Command::ZeroHop(command) => zero_hop_command::run(command),
+        cli::Command::Knob(command) => knob_command::run(command, &environment).await,
         cli::Command::Lab(command) => lab_command::run(command, &environment).await,
         cli::Command::Load(command) => load_command::run(command, &environment).await,
         cli::Command::Measure(args) => measure_command::run(*args, &environment).await,

@@ -192,16 +192,8 @@ fn attempt(
     id: &mut Option<u64>,
 ) -> std::result::Result<Result, Refusal> {
     let Change { name, value } = change;
-    if let Some(why) = catalogue::one_way(name) {
-        return Err(Refusal::OneWay { why });
-    }
-    let restart = restart_needed(access, name, manner)?;
-    let mut resolved = resolve::resolve(access.host, name, restart.as_deref())?;
-    remember_program(access, &mut resolved);
-    let before = state(access, &resolved.members)?;
-    let current = state(access, &resolved.written)?;
+    let Prepared { resolved, before, current, writes } = prepare(access, change, manner)?;
     *was = Some(resolved.together(&current.iter().map(|one| one.value.clone()).collect::<Vec<_>>()));
-    let writes = writes(access.host, &resolved, value, &current)?;
     if writes.iter().zip(&current).all(|(write, now)| same(&write.item, &write.value, &now.value)) {
         return Ok(Result::Already);
     }
@@ -242,6 +234,63 @@ fn attempt(
     })
 }
 
+/// What is known before anything is written.
+struct Prepared {
+    resolved: Resolved,
+    /// The whole state.
+    before: Vec<ItemValue>,
+    /// The items that are written, as they are.
+    current: Vec<ItemValue>,
+    /// The same, as they shall be.
+    writes: Vec<ItemValue>,
+}
+
+fn prepare(
+    access: &mut Access<'_>,
+    change: &Change,
+    manner: &Manner,
+) -> std::result::Result<Prepared, Refusal> {
+    let Change { name, value } = change;
+    if let Some(why) = catalogue::one_way(name) {
+        return Err(Refusal::OneWay { why });
+    }
+    let restart = restart_needed(access, name, manner)?;
+    let mut resolved = resolve::resolve(access.host, name, restart.as_deref())?;
+    remember_program(access, &mut resolved);
+    let before = state(access, &resolved.members)?;
+    let current = state(access, &resolved.written)?;
+    let writes = writes(&resolved, value, &current)?;
+    Ok(Prepared { resolved, before, current, writes })
+}
+
+/// One write that a change would make.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Write {
+    /// Where.
+    pub item: String,
+    /// What is there.
+    pub from: String,
+    /// What would be written.
+    pub to: String,
+}
+
+/// The writes of a change, without making them; none if it is so already.
+///
+/// # Errors
+/// Why it would be refused, as far as that shows without trying.
+pub fn preview(
+    access: &mut Access<'_>,
+    change: &Change,
+    manner: &Manner,
+) -> std::result::Result<Vec<Write>, Refusal> {
+    let Prepared { current, writes, .. } = prepare(access, change, manner)?;
+    let pairs =
+        current.into_iter().zip(writes).filter(|(now, write)| !same(&write.item, &write.value, &now.value));
+    Ok(pairs
+        .map(|(now, write)| Write { item: now.item.to_string(), from: now.value, to: write.value })
+        .collect())
+}
+
 /// Writes, and reads the whole state again.
 fn write(
     access: &mut Access<'_>,
@@ -271,7 +320,6 @@ pub(crate) fn state(
 
 /// What is written: for a mount all of its options, of which only some were named.
 fn writes(
-    _host: &Host,
     resolved: &Resolved,
     value: &str,
     current: &[ItemValue],
