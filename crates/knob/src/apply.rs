@@ -219,16 +219,16 @@ fn attempt(
         journal.written(entry, after).map_err(in_journal)?;
         Ok(Result::Applied { note })
     });
-    noted.or_else(|refusal| {
+    noted.map_err(|refusal| {
         // What cannot be undone now stays in the journal as open, and is tried again by whoever restores.
         match restore::write_back(access, &before, resolved.twins) {
             Ok(()) => {
                 // A full disk may refuse the note as well: then the entry is found to be back already.
-                let _ = journal.close(entry, End::Refused { why: refusal.to_string() }, now);
-                Err(refusal)
+                let _ = journal.close(&[entry], &End::Refused { why: refusal.to_string() }, now);
+                refusal
             }
             Err(stuck) => {
-                Err(Refusal::Denied { why: format!("{refusal}; and it could not be undone yet: {stuck}") })
+                Refusal::Denied { why: format!("{refusal}; and it could not be undone yet: {stuck}") }
             }
         }
     })
@@ -355,6 +355,14 @@ fn restart_needed(
             ),
         }),
         (Some(false), Some(program)) => Ok(Some(program.clone())),
+        // MySQL does not say: setting it to what it is tells.
+        (None, Some(program)) => {
+            let server = access.server()?;
+            let now = server.global(&name.rest)?;
+            let refused = server.set_global(&name.rest, &now).err();
+            let needed = matches!(refused, Some(server::ServerError::Answered { code: 1238, .. }));
+            Ok(needed.then(|| program.clone()))
+        }
         _ => Ok(None),
     }
 }

@@ -160,10 +160,10 @@ pub(crate) enum Record {
     Opened { entry: u64, intent: Box<Intent> },
     /// It was made.
     Written { entry: u64, after: Vec<ItemValue> },
-    /// It is about to be put back.
-    Restoring { entry: u64 },
-    /// It is over.
-    Closed { entry: u64, end: End, at: u64 },
+    /// They are about to be put back, together: entries of one state.
+    Restoring { entries: Vec<u64> },
+    /// They are over, together: with one of them closed alone, a crash would leave half a state to put back.
+    Closed { entries: Vec<u64>, end: End, at: u64 },
 }
 
 /// An open journal, which no other process can open meanwhile.
@@ -268,17 +268,17 @@ impl Journal {
         Ok(())
     }
 
-    /// Announces that a change is put back.
-    pub(crate) fn restoring(&mut self, id: u64) -> Result<(), Error> {
-        self.append(&Record::Restoring { entry: id })?;
-        self.set(id, restoring);
+    /// Announces that changes of one state are put back.
+    pub(crate) fn restoring(&mut self, ids: &[u64]) -> Result<(), Error> {
+        self.append(&Record::Restoring { entries: ids.to_vec() })?;
+        ids.iter().for_each(|id| self.set(*id, restoring));
         Ok(())
     }
 
-    /// Ends an entry.
-    pub(crate) fn close(&mut self, id: u64, end: End, at: u64) -> Result<(), Error> {
-        self.append(&Record::Closed { entry: id, end: end.clone(), at })?;
-        self.set(id, |_| Phase::Closed { end, at });
+    /// Ends entries of one state.
+    pub(crate) fn close(&mut self, ids: &[u64], end: &End, at: u64) -> Result<(), Error> {
+        self.append(&Record::Closed { entries: ids.to_vec(), end: end.clone(), at })?;
+        ids.iter().for_each(|id| self.set(*id, |_| Phase::Closed { end: end.clone(), at }));
         Ok(())
     }
 
@@ -395,7 +395,7 @@ fn fold(path: &Path, records: Vec<Record>) -> Result<Vec<Entry>, Error> {
     let mut entries: Vec<Entry> = Vec::new();
     for (at, record) in records.into_iter().enumerate() {
         let corrupt = |why: &str| Error::Corrupt { path: path.to_owned(), line: at + 1, why: why.to_owned() };
-        let (id, next): (u64, Box<dyn FnOnce(Phase) -> Phase>) = match record {
+        let (ids, next): (Vec<u64>, Box<dyn Fn(Phase) -> Phase>) = match record {
             Record::Header { .. } if at == 0 => continue,
             Record::Header { .. } => return Err(corrupt("a second header")),
             Record::Opened { entry, intent } => {
@@ -405,13 +405,20 @@ fn fold(path: &Path, records: Vec<Record>) -> Result<Vec<Entry>, Error> {
                 entries.push(Entry { id: entry, intent: *intent, phase: Phase::Opened });
                 continue;
             }
-            Record::Written { entry, after } => (entry, Box::new(|_| Phase::Written { after })),
-            Record::Restoring { entry } => (entry, Box::new(restoring)),
-            Record::Closed { entry, end, at } => (entry, Box::new(move |_| Phase::Closed { end, at })),
+            Record::Written { entry, after } => {
+                (vec![entry], Box::new(move |_| Phase::Written { after: after.clone() }))
+            }
+            Record::Restoring { entries } => (entries, Box::new(restoring)),
+            Record::Closed { entries, end, at } => {
+                (entries, Box::new(move |_| Phase::Closed { end: end.clone(), at }))
+            }
         };
-        let entry = entries.iter_mut().find(|entry| entry.id == id && entry.is_open());
-        let entry = entry.ok_or_else(|| corrupt(&format!("it is about entry {id}, which is not open")))?;
-        entry.phase = next(entry.phase.clone());
+        for id in ids {
+            let entry = entries.iter_mut().find(|entry| entry.id == id && entry.is_open());
+            let entry =
+                entry.ok_or_else(|| corrupt(&format!("it is about entry {id}, which is not open")))?;
+            entry.phase = next(entry.phase.clone());
+        }
     }
     Ok(entries)
 }

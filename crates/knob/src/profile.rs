@@ -211,7 +211,7 @@ pub static PROFILES: [Profile; 2] = [
                 Some("server.innodb_doublewrite=OFF"),
                 "a record of ZFS is written whole, at equal size",
                 Current,
-                "a named danger: only on ZFS with recordsize = page size; MySQL 8.0.30 and MariaDB 11 set it at run time, older ones at start",
+                "a named danger: only on ZFS with recordsize = page size; OFF needs a restart in MySQL and in MariaDB up to 11.0",
             ),
             row(
                 "innodb_file_per_table=ON",

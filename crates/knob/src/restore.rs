@@ -6,6 +6,8 @@
 //! Three moments need more than that comparison:
 //! * *Killed between writing and reading back.* What the write did to the rest of the state (a new scheduler resets
 //!   `nr_requests`) is not known. What counts is the written item alone: it must be the value before or the value written.
+//!   If it is neither, the kernel may have bent what we wrote (8192 for 2048). That is tried: we write our value once more, and if
+//!   it comes out as what was found, it was ours; otherwise what was found is written again and stays.
 //! * *Killed while putting back.* What was announced is finished: the written item must be either of the two again.
 //! * *After a reboot* the kernel has put back what does not last: such entries are closed. A server is judged by its own start.
 
@@ -106,7 +108,9 @@ pub fn judge(undo: &Undo, now: &[ItemValue]) -> Judgement {
         let was = |values: &[ItemValue]| {
             value_of(values, &one.item).is_some_and(|was| same(&one.item, was, found(&one.item)))
         };
-        is(one) || was(&undo.before) || was(&undo.last.intent.before)
+        // A setting of a scheduler that is gone again.
+        let gone = value_of(now, &one.item).is_none() && value_of(&undo.before, &one.item).is_none();
+        is(one) || gone || was(&undo.before) || was(&undo.last.intent.before)
     };
     undo.writes.iter().find(|one| !either(one)).map_or(Judgement::Ours, theirs)
 }
@@ -160,7 +164,7 @@ pub(crate) fn put_back(
     };
     match judge(undo, &now) {
         Judgement::Back => return ended(End::Already),
-        Judgement::Theirs { item, left, found } if !force => {
+        Judgement::Theirs { item, left, found } if !force && !bent(access, undo, &now) => {
             return ended(End::Left { why: format!("{item} is '{found}', we had left '{left}'") });
         }
         Judgement::Ours | Judgement::Theirs { .. } => {}
@@ -170,6 +174,23 @@ pub(crate) fn put_back(
         Ok(()) => ended(End::Restored),
         Err(refusal) => Result::Failed(refusal),
     }
+}
+
+/// Whether what was found is what the kernel makes of what we wrote; see the top. Only for one item that is a state of its own.
+fn bent(access: &mut Access<'_>, undo: &Undo, now: &[ItemValue]) -> bool {
+    let unread = matches!(undo.last.phase, Phase::Opened | Phase::Restoring { after: None });
+    let ([write], [before]) = (undo.last.intent.writes.as_slice(), undo.before.as_slice()) else {
+        return false;
+    };
+    let Some(found) = value_of(now, &write.item) else { return false };
+    if !unread || before.item != write.item || access.write(&write.item, &write.value).is_err() {
+        return false;
+    }
+    let again = access.read(&write.item).is_ok_and(|again| same(&write.item, &again, found));
+    if !again && let Err(refusal) = access.write(&write.item, found) {
+        tracing::warn!(item = %write.item, found, %refusal, "what somebody else had set could not be set again");
+    }
+    again
 }
 
 fn restarted(then: &Facts, now: &Facts, same_boot: bool) -> bool {

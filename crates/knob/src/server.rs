@@ -335,8 +335,7 @@ impl Server for Connection {
             Err(error) => return Err(error),
         }
         let rows = self.ask(&format!(
-            "SELECT i.MIN_VALUE, i.MAX_VALUE, g.VARIABLE_VALUE FROM performance_schema.variables_info i JOIN \
-             performance_schema.global_variables g USING (VARIABLE_NAME) WHERE VARIABLE_NAME = {name}"
+            "SELECT MIN_VALUE, MAX_VALUE FROM performance_schema.variables_info WHERE VARIABLE_NAME = {name}"
         ))?;
         Ok(rows.into_iter().next().map(|row| of_mysql(&row)))
     }
@@ -387,11 +386,8 @@ fn of_mariadb(row: &[Option<String>]) -> Variable {
 fn of_mysql(row: &[Option<String>]) -> Variable {
     let field = |at: usize| row.get(at).and_then(Option::as_deref).unwrap_or_default();
     let (min, max) = (field(0).parse::<f64>().unwrap_or(0.0), field(1).parse::<f64>().unwrap_or(0.0));
-    let kind = match field(2) {
-        "ON" | "OFF" => Kind::Switch,
-        _ if max > min => Kind::Number { min, max },
-        _ => Kind::Text,
-    };
+    // A variable that is ON may take other words too (DETECT_ONLY): MySQL says only what numbers it takes.
+    let kind = if max > min { Kind::Number { min, max } } else { Kind::Text };
     Variable { kind, dynamic: None }
 }
 

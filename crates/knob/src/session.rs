@@ -173,11 +173,9 @@ impl Session {
         let mut access = Access { host: &self.host, server, actions: &mut self.actions };
         let journal = &mut self.journal;
         let announce = || {
-            for id in &undo.ids {
-                // The setting goes first: a journal on a full disk is no reason to leave it changed.
-                if let Err(error) = journal.restoring(*id) {
-                    tracing::warn!(%error, "putting a setting back without a note in the journal");
-                }
+            // The setting goes first: a journal on a full disk is no reason to leave it changed.
+            if let Err(error) = journal.restoring(&undo.ids) {
+                tracing::warn!(%error, "putting a setting back without a note in the journal");
             }
         };
         let result = match unreachable {
@@ -189,10 +187,8 @@ impl Session {
         match result {
             restore::Result::Failed(refusal) => restored.failed = Some(refusal),
             restore::Result::Ended(end) => {
-                for id in &undo.ids {
-                    if let Err(error) = self.journal.close(*id, end.clone(), now()) {
-                        tracing::warn!(%error, "a setting is put back, and the journal could not note it");
-                    }
+                if let Err(error) = self.journal.close(&undo.ids, &end, now()) {
+                    tracing::warn!(%error, "a setting is put back, and the journal could not note it");
                 }
                 restored.end = Some(end);
             }

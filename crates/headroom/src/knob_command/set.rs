@@ -2,7 +2,7 @@
 
 use super::{LoginArgs, PlaceArgs, blocking, profile, text, verdict};
 use crate::environment::Environment;
-use crate::{exit, interrupted, terminal};
+use crate::{exit, terminal};
 use anyhow::{Context, bail};
 use clap::Args;
 use knob::action::ProgramAction;
@@ -17,7 +17,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::process::{ExitCode, ExitStatus};
 use std::time::Duration;
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 
 /// A command that was told to end has so long before it is killed.
 const FAREWELL: Duration = Duration::from_secs(10);
@@ -103,10 +103,8 @@ struct Done {
 }
 
 pub(super) async fn set(args: SetArgs, environment: &Environment) -> anyhow::Result<ExitCode> {
-    // Heard from here on: whoever interrupts the writing gets it undone.
-    let mut hangup = signal(SignalKind::hangup())?;
-    let interrupted = interrupted::interrupted();
-    tokio::pin!(interrupted);
+    // From here on nobody ends us in the middle of the writing: whoever tries gets it undone.
+    let mut stop = StopSignals::listen()?;
 
     let host = args.place.host();
     let (mut assignments, left_out) = match &args.profile {
@@ -121,7 +119,7 @@ pub(super) async fn set(args: SetArgs, environment: &Environment) -> anyhow::Res
     for Tuner { program, pid, why, .. } in &tuners {
         terminal::complain(&format!("{program} (process {pid}) runs here and {why}"));
     }
-    let manner = manner(&args)?;
+    let manner = manner(&args, &host)?;
     let connect = args.login.connect(environment)?;
     if args.dry_run {
         return dry_run(args, host, assignments, tuners, manner, connect).await;
@@ -141,13 +139,10 @@ pub(super) async fn set(args: SetArgs, environment: &Environment) -> anyhow::Res
     let any = done.outcomes.iter().any(|outcome| matches!(outcome.result, apply::Result::Applied { .. }));
     let mut status = None;
     if !args.command.is_empty() {
-        status = Some(run(&args.command, &mut interrupted, &mut hangup).await?);
+        status = Some(run(&args.command, &mut stop).await?);
     } else if !args.keep && any {
         terminal::complain("held; Ctrl-C puts everything back");
-        tokio::select! {
-            () = &mut interrupted => {}
-            _ = hangup.recv() => {}
-        }
+        stop.received().await;
     }
     let Done { mut session, recovered, outcomes } = done;
     let restored = blocking(move || Ok(session.restore(&Which::Own, false))).await?;
@@ -172,8 +167,29 @@ pub(super) async fn set(args: SetArgs, environment: &Environment) -> anyhow::Res
     })
 }
 
-fn manner(args: &SetArgs) -> anyhow::Result<Manner> {
-    let program = args.restart_with.as_ref().map(|path| absolute(path)).transpose()?;
+/// Ctrl-C, TERM and HUP, heard from the moment this is made.
+struct StopSignals([Signal; 3]);
+
+impl StopSignals {
+    fn listen() -> std::io::Result<Self> {
+        let [interrupt, terminate, hangup] =
+            [SignalKind::interrupt(), SignalKind::terminate(), SignalKind::hangup()].map(signal);
+        Ok(Self([interrupt?, terminate?, hangup?]))
+    }
+
+    /// Returns when one of them has come; at once if it came before.
+    async fn received(&mut self) {
+        let [interrupt, terminate, hangup] = &mut self.0;
+        tokio::select! {
+            _ = interrupt.recv() => {}
+            _ = terminate.recv() => {}
+            _ = hangup.recv() => {}
+        }
+    }
+}
+
+fn manner(args: &SetArgs, host: &Host) -> anyhow::Result<Manner> {
+    let program = args.restart_with.as_ref().map(|path| absolute(host, path)).transpose()?;
     let author = Author {
         user: rustix::process::getuid().as_raw().to_string(),
         pid: std::process::id(),
@@ -182,9 +198,12 @@ fn manner(args: &SetArgs) -> anyhow::Result<Manner> {
     Ok(Manner { author, keep: args.keep, restart: program, patience: Duration::from_secs(2) })
 }
 
-/// A journal outlives the directory that this command was started in.
-fn absolute(path: &std::path::Path) -> anyhow::Result<String> {
-    let whole = path.canonicalize().with_context(|| format!("the program {}", path.display()))?;
+/// A journal outlives the directory that this command was started in. Below another root a path is that root's.
+fn absolute(host: &Host, path: &std::path::Path) -> anyhow::Result<String> {
+    let whole = match host.is_this_one() {
+        true => path.canonicalize().with_context(|| format!("the program {}", path.display()))?,
+        false => path.to_owned(),
+    };
     whole.to_str().map(str::to_owned).with_context(|| format!("{} is no UTF-8", whole.display()))
 }
 
@@ -214,11 +233,9 @@ fn apply_all(
     }
     for action in &args.action {
         let (knob, program) = name::assignment(action)?;
-        let program = absolute(std::path::Path::new(program))?;
-        session.act(
-            &name::parse(&host, knob)?.to_string(),
-            Box::new(ProgramAction::new(Host::new("/"), &program)),
-        );
+        let program = absolute(&host, std::path::Path::new(program))?;
+        let action = ProgramAction::new(host.clone(), &program);
+        session.act(&name::parse(&host, knob)?.to_string(), Box::new(action));
     }
     let address = args.login.address();
     let server = address.as_deref().map(|address| session.server(address)).transpose()?;
@@ -282,11 +299,7 @@ async fn dry_run(
 }
 
 /// Runs the command; when we are to end, it is told to end first.
-async fn run(
-    command: &[String],
-    interrupted: &mut (impl Future<Output = ()> + Unpin),
-    hangup: &mut tokio::signal::unix::Signal,
-) -> anyhow::Result<ExitStatus> {
+async fn run(command: &[String], stop: &mut StopSignals) -> anyhow::Result<ExitStatus> {
     let [program, arguments @ ..] = command else { bail!("no command") };
     let started = tokio::process::Command::new(program).args(arguments).kill_on_drop(true).spawn();
     let mut child = match started {
@@ -299,8 +312,7 @@ async fn run(
     };
     tokio::select! {
         status = child.wait() => return Ok(status?),
-        () = interrupted => {}
-        _ = hangup.recv() => {}
+        () = stop.received() => {}
     }
     if let Some(pid) = child.id().and_then(|pid| rustix::process::Pid::from_raw(pid.cast_signed())) {
         // It may have ended this very moment.

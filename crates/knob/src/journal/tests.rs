@@ -29,8 +29,8 @@ fn what_is_noted_is_there_when_the_journal_is_opened_again() {
     let first = journal.announce(intent("a")).unwrap();
     journal.written(first, vec![]).unwrap();
     let second = journal.announce(intent("b")).unwrap();
-    journal.close(second, End::Refused { why: "no".into() }, 9).unwrap();
-    journal.restoring(first).unwrap();
+    journal.close(&[second], &End::Refused { why: "no".into() }, 9).unwrap();
+    journal.restoring(&[first]).unwrap();
     assert_eq!(Journal::read(&directory).unwrap(), journal.entries(), "readers need no lock");
     let entries = journal.entries().to_vec();
     drop(journal);
@@ -114,7 +114,7 @@ fn a_long_journal_is_set_aside_once_nothing_in_it_is_open() {
     drop(journal);
     let mut journal = Journal::open(dir.path(), &host()).unwrap();
     assert_eq!(journal.entries().len(), 1, "it is open: it stays");
-    journal.close(first, End::Restored, 1).unwrap();
+    journal.close(&[first], &End::Restored, 1).unwrap();
     drop(journal);
     let mut journal = Journal::open(dir.path(), &host()).unwrap();
     assert_eq!(journal.announce(intent("b")).unwrap(), first + 1);

@@ -3,7 +3,7 @@
 //! A child process applies a list of changes and puts them back; it kills itself (SIGKILL) before its n-th step that leaves the
 //! process: making the journal, appending to it, syncing it, writing a setting, and after each write. The parent then restores as
 //! the next start of the command does. For the power loss the host starts anew, and of what the journal had not synced nothing,
-//! a part, or all is there.
+//! a part, or all is there. And the restore itself is killed on its way, at another step each time, and begun once more.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -59,7 +59,7 @@ struct Scene {
 
 impl Scene {
     fn new() -> Self {
-        let dir = tempfile::tempdir().unwrap();
+        let dir = tempfile::tempdir_in(quick()).unwrap();
         make(&dir.path().join("root"));
         Self { dir }
     }
@@ -79,11 +79,16 @@ impl Scene {
     /// Runs the child, which dies before its step `at`; what that step was and what of the journal was synced, or `None` if
     /// the child came to its end.
     fn die_at(&self, at: usize) -> Option<(u64, u64, String)> {
+        self.child(at, "apply")
+    }
+
+    fn child(&self, at: usize, what: &str) -> Option<(u64, u64, String)> {
+        std::fs::remove_file(self.dir.path().join("note")).ok();
         let test = "every_setting_equals_its_start_after_a_kill_and_after_a_power_loss_at_any_step";
         let mut child = Command::new(std::env::current_exe().unwrap());
         child
             .args(["--exact", test, "--nocapture"])
-            .env(CHILD, format!("{} {at}", self.dir.path().display()));
+            .env(CHILD, format!("{} {at} {what}", self.dir.path().display()));
         let output = child.output().unwrap();
         let Ok(note) = std::fs::read_to_string(self.dir.path().join("note")) else {
             assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
@@ -94,6 +99,12 @@ impl Scene {
         let (synced, appended) = (number(), number());
         Some((synced, appended, words.next().unwrap().to_owned()))
     }
+}
+
+/// A directory where syncing costs nothing: what is dropped by a power loss is dropped by the test itself.
+fn quick() -> PathBuf {
+    let memory = Path::new("/dev/shm");
+    if memory.is_dir() { memory.to_owned() } else { std::env::temp_dir() }
 }
 
 fn open(dir: &Path, kernel: Kernel) -> Session {
@@ -115,9 +126,13 @@ fn apply(session: &mut Session, dir: &Path, changes: &[&str], keep: bool) -> Vec
 }
 
 /// What the child does.
-fn child(dir: &Path, die_at: usize) {
+fn child(dir: &Path, die_at: usize, what: &str) {
     let kernel = Kernel { die_at, notes: Some(dir.join("note")), state: Mutex::default() };
     let mut session = open(dir, kernel);
+    if what == "recover" {
+        session.recover();
+        return;
+    }
     let outcomes = apply(&mut session, dir, &CHANGES, false);
     let refused: Vec<&str> =
         outcomes.iter().filter(|one| !one.is_in_force()).map(|one| one.knob.as_str()).collect();
@@ -140,12 +155,12 @@ fn settings_at_the_start() -> std::collections::BTreeMap<&'static str, String> {
 )]
 fn every_setting_equals_its_start_after_a_kill_and_after_a_power_loss_at_any_step() {
     if let Ok(task) = std::env::var(CHILD) {
-        let (dir, at) = task.rsplit_once(' ').unwrap();
-        return child(Path::new(dir), at.parse().unwrap());
+        let [dir, at, what] = task.split(' ').collect::<Vec<_>>()[..] else { panic!("{task}") };
+        return child(Path::new(dir), at.parse().unwrap(), what);
     }
     let start = settings_at_the_start();
     let mut table = Vec::new();
-    let mut kinds = BTreeSet::new();
+    let (mut kinds, mut killed_twice) = (BTreeSet::new(), 0);
     for at in 0.. {
         let scene = Scene::new();
         let Some((synced, appended, step)) = scene.die_at(at) else { break };
@@ -170,6 +185,10 @@ fn every_setting_equals_its_start_after_a_kill_and_after_a_power_loss_at_any_ste
             );
             assert!(Journal::read(&other.journal()).unwrap().iter().all(|entry| !entry.is_open()));
         }
+        // Any step of the restore, another one each time.
+        if scene.child(at * 7 % 41, "recover").is_some() {
+            killed_twice += 1;
+        }
         let mut session = scene.open();
         let recovered = session.recover();
         assert!(recovered.iter().all(knob::session::Restored::is_back), "step {at} {step}: {recovered:?}");
@@ -182,6 +201,7 @@ fn every_setting_equals_its_start_after_a_kill_and_after_a_power_loss_at_any_ste
     }
     println!("{}", table.join("\n"));
     assert!(table.len() > 150, "only {} steps", table.len());
+    assert!(killed_twice > 50, "only {killed_twice} restores were killed");
     let all = ["Append", "Create", "Sync", "SyncDirectory", "Write", "Written"].map(str::to_owned);
     assert_eq!(kinds, BTreeSet::from(all), "every kind of step was died at");
 }
@@ -251,6 +271,22 @@ fn what_somebody_else_changed_meanwhile_stays_and_everything_else_goes_back() {
             let expected = if *setting == "zfs/logbias" { Some(value) } else { expected };
             assert_eq!(now.get(setting), expected, "{setting}, where somebody else had changed {path}");
         }
+    }
+}
+
+#[test]
+fn a_value_that_the_kernel_had_bent_when_we_were_killed_is_told_from_one_that_somebody_else_set() {
+    let written = |at: &usize| {
+        let (_, _, step) = Scene::new().die_at(*at).expect("the write comes before the end");
+        step.contains("Written(\"/proc/sys/vm/min_free_kbytes")
+    };
+    let at = (0..).find(written).unwrap();
+    for (found, expected) in [("8192\n", "67584"), ("9999\n", "9999"), ("2048\n", "67584")] {
+        let scene = Scene::new();
+        scene.die_at(at).unwrap();
+        put(&scene.root(), "proc/sys/vm/min_free_kbytes", found);
+        scene.open().recover();
+        assert_eq!(settings(&scene.root())["proc/sys/vm/min_free_kbytes"], expected, "found {found}");
     }
 }
 
