@@ -173,10 +173,10 @@ pub static PROFILES: [Profile; 2] = [
             ),
             row(
                 "acltype=posixacl",
-                Some("zfs.acltype@{parent}=posixacl"),
+                Some("zfs.acltype@{parent}=posix"),
                 "access lists for SELinux and backups",
                 Current,
-                "also called posix",
+                "posixacl reads back as posix since OpenZFS 2.0",
             ),
             row(
                 "dnodesize=auto",

@@ -288,3 +288,94 @@ fn a_program_of_the_caller_is_in_the_journal_so_that_a_later_process_can_put_bac
     assert_eq!(restored[0].end, Some(End::Restored), "{restored:?}");
     assert_eq!(tree.read("allocator"), "glibc");
 }
+
+/// Answers recorded from the manual pages and messages of OpenZFS 2.2; a property is a file: value, tab, source.
+const ZFS: &str = r#"#!/bin/sh
+at="${0%/usr/sbin/zfs}/zfs"
+no() { echo "$1" >&2; exit 1; }
+case $1 in
+    get)
+        file="$at/$7/$6"; [ -e "$file" ] || no "bad property list: invalid property '$6'"
+        if [ "$5" = value ]; then cut -f1 "$file"; else cat "$file"; fi ;;
+    set)
+        name=${2%%=*}; value=${2#*=}; file="$at/$3/$name"
+        [ -e "$file" ] || no "cannot set property for '$3': invalid property '$name'"
+        case $name,$value in
+            logbias,latency|logbias,throughput) ;;
+            logbias,*) no "cannot set property for '$3': 'logbias' must be one of 'latency | throughput'" ;;
+            acltype,posixacl) value=posix ;;
+        esac
+        printf '%s\tlocal\n' "$value" > "$file" ;;
+    inherit) cp "$at/$3/$2.inherited" "$at/$3/$2" ;;
+esac
+"#;
+
+const ZPOOL: &str = r#"#!/bin/sh
+at="${0%/usr/sbin/zpool}/zpool"
+case $1 in
+    get) cat "$at/$7/$6" 2>/dev/null || { echo "bad property list: invalid property '$6'" >&2; exit 1; } ;;
+    set) echo "${2#*=}" > "$at/$3/${2%%=*}" ;;
+esac
+"#;
+
+#[test]
+fn the_lets_encrypt_profile_is_set_on_a_recorded_openzfs_and_put_back_to_what_was_set_or_inherited() {
+    let tree = Tree::new(&[
+        ("zpool/tank/guid", "77"),
+        ("zpool/tank/autoreplace", "off"),
+        ("sys/module/zfs/parameters/zfs_prefetch_disable", "0"),
+    ]);
+    for dataset in ["tank", "tank/mysql"] {
+        for (property, value, source) in [
+            ("guid", "5", "-"),
+            ("atime", "on", "default"),
+            ("compression", "off", "default"),
+            ("primarycache", "all", "local"),
+            ("recordsize", "131072", "default"),
+            ("xattr", "on", "default"),
+            ("acltype", "off", "default"),
+            ("dnodesize", "legacy", "default"),
+            ("logbias", "latency", "inherited from tank"),
+            ("redundant_metadata", "all", "default"),
+        ] {
+            tree.put(&format!("zfs/{dataset}/{property}"), &format!("{value}\t{source}\n"));
+            tree.put(&format!("zfs/{dataset}/{property}.inherited"), &format!("{value}\t{source}\n"));
+        }
+    }
+    tree.program("usr/sbin/zfs", ZFS);
+    tree.program("usr/sbin/zpool", ZPOOL);
+    let state = || {
+        let list = std::process::Command::new("find").arg(tree.root()).args(["-type", "f"]).output().unwrap();
+        let mut paths: Vec<String> =
+            String::from_utf8(list.stdout).unwrap().lines().map(str::to_owned).collect();
+        paths.sort();
+        paths
+            .into_iter()
+            .map(|path| (path.clone(), std::fs::read_to_string(path).unwrap()))
+            .collect::<Vec<_>>()
+    };
+    let start = state();
+    let given = [("pool", "tank"), ("parent", "tank"), ("dataset", "tank/mysql")]
+        .map(|(name, value)| (name.to_owned(), value.to_owned()));
+    let rows = knob::profile::find("letsencrypt").unwrap().rows;
+    let assignments: Vec<String> = rows
+        .iter()
+        .filter_map(|row| row.assignment(&given).unwrap())
+        .filter(|assignment| assignment.starts_with('z'))
+        .collect();
+    assert_eq!(assignments.len(), 12, "{assignments:?}");
+    let mut session = tree.session();
+    let all: Vec<&str> = assignments.iter().map(String::as_str).collect();
+    let outcomes = tree.set(&mut session, &all, Duration::ZERO);
+    let refused: Vec<&Outcome> = outcomes.iter().filter(|outcome| !outcome.is_in_force()).collect();
+    assert!(refused.is_empty(), "{refused:?}");
+    assert_eq!(tree.read("zfs/tank/mysql/recordsize"), "16384\tlocal");
+    assert_eq!(tree.read("zfs/tank/mysql/logbias"), "throughput\tlocal");
+    assert_eq!(tree.read("zpool/tank/autoreplace"), "on");
+    assert_eq!(tree.read("sys/module/zfs/parameters/zfs_prefetch_disable"), "1");
+    let wrong = tree.set(&mut session, &["zfs.logbias@tank=fast", "zfs.nonsense@tank=1"], Duration::ZERO);
+    assert!(format!("{:?}", wrong[0].result).contains("must be one of 'latency | throughput'"), "{wrong:?}");
+    assert!(format!("{:?}", wrong[1].result).contains("invalid property 'nonsense'"), "{wrong:?}");
+    session.restore(&Which::All, false);
+    assert_eq!(state(), start);
+}

@@ -73,7 +73,7 @@ pub(super) fn assignments(name: &str, given: &[(String, String)]) -> (Vec<String
             Ok(Some(assignment)) => assignments.push(assignment),
             Ok(None) => left_out.push(format!("{}: {}", row.published, row.note)),
             Err(missing) => {
-                left_out.push(format!("{}: say which {missing}: --for {missing}=NAME", row.published))
+                left_out.push(format!("{}: say which {missing}: --for {missing}=NAME", row.published));
             }
         }
     }

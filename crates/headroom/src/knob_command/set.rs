@@ -126,7 +126,7 @@ pub(super) async fn set(args: SetArgs, environment: &Environment) -> anyhow::Res
     }
     let work = {
         let (args, tuners, manner) = (args.clone(), tuners.clone(), manner.clone());
-        blocking(move || apply_all(&args, host, &assignments, &tuners, &manner, connect))
+        blocking(move || apply_all(&args, &host, &assignments, &tuners, &manner, connect))
     };
     let done = work.await?;
     if !args.json {
@@ -221,7 +221,7 @@ fn checked(
 
 fn apply_all(
     args: &SetArgs,
-    host: Host,
+    host: &Host,
     assignments: &[String],
     tuners: &[Tuner],
     manner: &Manner,
@@ -233,13 +233,13 @@ fn apply_all(
     }
     for action in &args.action {
         let (knob, program) = name::assignment(action)?;
-        let program = absolute(&host, std::path::Path::new(program))?;
+        let program = absolute(host, std::path::Path::new(program))?;
         let action = ProgramAction::new(host.clone(), &program);
-        session.act(&name::parse(&host, knob)?.to_string(), Box::new(action));
+        session.act(&name::parse(host, knob)?.to_string(), Box::new(action));
     }
     let address = args.login.address();
     let server = address.as_deref().map(|address| session.server(address)).transpose()?;
-    let changes = checked(args, &host, server, assignments, tuners)?;
+    let changes = checked(args, host, server, assignments, tuners)?;
     let recovered = session.recover();
     let outcomes = session.apply(&changes, address.as_deref(), manner);
     Ok(Done { session, recovered, outcomes })

@@ -28,7 +28,7 @@ pub(super) fn preview(all: &[(String, std::result::Result<Vec<Write>, Refusal>)]
     for (knob, writes) in all {
         match writes {
             Err(refusal) => {
-                table.row(vec![knob.clone(), String::new(), String::new(), format!("refused: {refusal}")])
+                table.row(vec![knob.clone(), String::new(), String::new(), format!("refused: {refusal}")]);
             }
             Ok(writes) if writes.is_empty() => {
                 table.row(vec![knob.clone(), String::new(), String::new(), "so already".to_owned()]);

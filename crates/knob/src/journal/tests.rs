@@ -1,4 +1,5 @@
 use super::*;
+use proptest::prelude::*;
 
 fn intent(knob: &str) -> Intent {
     Intent {
@@ -121,4 +122,32 @@ fn a_long_journal_is_set_aside_once_nothing_in_it_is_open() {
     drop(journal);
     assert_eq!(Journal::read(dir.path()).unwrap().len(), 1);
     assert!(dir.path().join("journal.old").exists());
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    /// Whatever happens to a file: it is refused, or what is read is a beginning of what was written.
+    #[test]
+    fn a_file_that_was_changed_anywhere_gives_no_other_entries(at in 0_usize..2_000, byte in any::<u8>(), cut in any::<bool>()) {
+        let dir = tempfile::tempdir().unwrap();
+        let mut journal = Journal::open(dir.path(), &host()).unwrap();
+        for knob in ["a", "b", "c"] {
+            let id = journal.announce(intent(knob)).unwrap();
+            journal.written(id, vec![]).unwrap();
+        }
+        let written = journal.entries().to_vec();
+        drop(journal);
+        let path = dir.path().join("journal");
+        let mut bytes = std::fs::read(&path).unwrap();
+        let at = at % bytes.len();
+        if cut { bytes.truncate(at) } else { bytes[at] = byte }
+        std::fs::write(&path, bytes).unwrap();
+        if let Ok(read) = Journal::read(dir.path()) {
+            for (read, written) in read.iter().zip(&written) {
+                prop_assert_eq!(&read.intent, &written.intent);
+            }
+            prop_assert!(read.len() <= written.len());
+        }
+    }
 }
