@@ -183,11 +183,15 @@ fn limits_of_a_cgroup_are_set_by_one_name_in_v1_and_v2() {
     let cgroup = Cgroup::new();
     let start = cgroup.state();
     let path = &cgroup.path;
+    let disk = Disk::new();
     let (cpu, memory) = (format!("cgroup.cpu.max@{path}=0.5"), format!("cgroup.memory.max@{path}=512M"));
-    json(&scene.knob(&["set", "--keep", "--json", &cpu, &memory, "--danger", "cgroup.memory.max"]));
+    let io = format!("cgroup.io.max@{path},{}=rbps=100M wiops=2000", disk.name);
+    json(&scene.knob(&["set", "--keep", "--json", &cpu, &memory, &io, "--danger", "cgroup.memory.max"]));
     let state = cgroup.state();
     assert!(state.iter().any(|text| text.contains("50000")), "{state:?}");
     assert!(state.iter().any(|text| text.contains("536870912")), "{state:?}");
+    assert!(state.iter().any(|text| text.contains("104857600")), "{state:?}");
+    assert!(state.iter().any(|text| text.contains("2000")), "{state:?}");
     json(&scene.knob(&["restore", "--json"]));
     assert_eq!(cgroup.state(), start);
 }
@@ -284,4 +288,48 @@ fn a_damaged_journal_is_refused_in_words_and_nothing_is_changed() {
         assert!(output.status.code() == Some(2) && words.contains("damaged at line 2"), "{args:?}: {words}");
     }
     assert_eq!(disk.queue("nomerges"), "1");
+}
+
+#[tokio::test]
+async fn a_variable_of_a_server_is_shown_held_while_a_command_runs_and_put_back() {
+    let (scene, base) = (Scene::new(), tempfile::tempdir().unwrap());
+    let lab = lab::Lab::up(&lab::Spec::new(&[("a", 1)]), base.path()).await.unwrap();
+    let file = lab.credentials_file(lab::Account::Root).display().to_string();
+    let socket = lab.socket("a1").unwrap().display().to_string();
+    let login = ["--server", &socket, "--option-file", &file];
+    let shown = json(&scene.knob(&[&["show", "server.innodb_io_capacity", "--json"], &login[..]].concat()));
+    assert!(shown["takes"].as_str().unwrap().starts_with("100 to"), "{shown}");
+    let before = shown["value"].as_str().unwrap().to_owned();
+    let client = [
+        "mariadb",
+        &format!("--defaults-file={file}"),
+        "-S",
+        &socket,
+        "-Ne",
+        "SELECT @@GLOBAL.innodb_io_capacity",
+    ];
+    let set = ["set", "server.innodb_io_capacity=3333"];
+    let output = scene.knob(&[&set, &login[..], &["--"], &client].concat());
+    let words =
+        String::from_utf8_lossy(&[output.stdout.as_slice(), output.stderr.as_slice()].concat()).into_owned();
+    assert!(output.status.success() && words.lines().any(|line| line == "3333"), "{words}");
+    let after = json(&scene.knob(&[&["show", "server.innodb_io_capacity", "--json"], &login[..]].concat()));
+    assert_eq!(after["value"], before.as_str());
+    // An account that may only look is told what it lacks.
+    let reader = lab.credentials_file(lab::Account::Headroom).display().to_string();
+    let at = lab.real("a1").unwrap().to_string();
+    let refused = scene.knob(&[
+        "set",
+        "--keep",
+        "server.innodb_io_capacity=3333",
+        "--server",
+        &at,
+        "--option-file",
+        &reader,
+    ]);
+    let words = String::from_utf8_lossy(&refused.stdout).into_owned();
+    assert_eq!(refused.status.code(), Some(1), "{words}");
+    assert!(words.contains("GRANT"), "{words}");
+    assert!(scene.knob(&["journal"]).stdout.starts_with(b"Nothing is changed"));
+    lab.down().await.unwrap();
 }

@@ -203,8 +203,11 @@ impl Cgroup {
         let count = COUNT.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
         let path = format!("/headroom-test-{}-{count}", std::process::id());
         let v2 = Path::new("/sys/fs/cgroup/cgroup.controllers");
-        let roots: &[&str] =
-            if v2.exists() { &["/sys/fs/cgroup"] } else { &["/sys/fs/cgroup/cpu", "/sys/fs/cgroup/memory"] };
+        let roots: &[&str] = if v2.exists() {
+            &["/sys/fs/cgroup"]
+        } else {
+            &["/sys/fs/cgroup/cpu", "/sys/fs/cgroup/memory", "/sys/fs/cgroup/blkio"]
+        };
         let directories: Vec<PathBuf> = roots.iter().map(|root| format!("{root}{path}").into()).collect();
         let cgroup = Self { path, directories };
         cgroup.make();
@@ -224,8 +227,16 @@ impl Cgroup {
 
     /// The limits, file by file.
     pub(crate) fn state(&self) -> Vec<String> {
-        let files =
-            ["cpu.max", "memory.max", "cpu.cfs_quota_us", "cpu.cfs_period_us", "memory.limit_in_bytes"];
+        let files = [
+            "cpu.max",
+            "memory.max",
+            "io.max",
+            "cpu.cfs_quota_us",
+            "cpu.cfs_period_us",
+            "memory.limit_in_bytes",
+            "blkio.throttle.read_bps_device",
+            "blkio.throttle.write_iops_device",
+        ];
         let all = self.directories.iter().flat_map(|directory| files.map(|file| directory.join(file)));
         all.filter_map(|file| std::fs::read_to_string(file).ok()).map(|text| text.trim().to_owned()).collect()
     }

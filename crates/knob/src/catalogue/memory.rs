@@ -85,7 +85,7 @@ pub(super) const ROWS: &[Knob] = &[
             "memory.dirty_bytes",
             "vm.dirty_bytes",
             whole(8_192, i64::MAX),
-            "The same as bytes; sets dirty_ratio to zero. Least: two pages.",
+            "Bytes that may be dirty before a writer must write back itself; sets dirty_ratio to zero. Least: two pages.",
         )
     },
     Knob {
@@ -103,7 +103,7 @@ pub(super) const ROWS: &[Knob] = &[
             "memory.dirty_background_bytes",
             "vm.dirty_background_bytes",
             whole(1, i64::MAX),
-            "The same as bytes; sets dirty_background_ratio to zero.",
+            "Bytes that may be dirty before the kernel begins to write back; sets dirty_background_ratio to zero.",
         )
     },
     sysctl(
