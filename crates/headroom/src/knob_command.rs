@@ -1,4 +1,5 @@
-//! `headroom knob`: settings of this host and of a server, shown, changed, put back. The work is the crate `knob`'s.
+//! `headroom knob`: settings of this host and of a server, shown, changed, put back. The work is the crate
+//! `knob`'s.
 
 mod list;
 mod profile;
@@ -13,7 +14,7 @@ use fleet::Address;
 use fleet::config::{Admin, Config, FleetConfig, RouterConfig};
 use knob::journal::{self, Journal};
 use knob::server::{Connection, Server, ServerError};
-use knob::session::{Connect, Restored, Session, Which};
+use knob::session::{Connect, RestoreOutcome, Session, Which};
 use knob::{Host, name};
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -52,7 +53,8 @@ pub(crate) struct LoginArgs {
     /// The server of the knobs that begin with `server.`
     #[arg(long, short, value_name = "HOST:PORT")]
     server: Option<Address>,
-    /// Account that may set global variables [default: from the option file, else $HEADROOM_USER, else headroom].
+    /// Account that may set global variables [default: from the option file, else $HEADROOM_USER, else
+    /// headroom].
     #[arg(long, short, value_name = "NAME")]
     user: Option<String>,
     /// Option file with user, password and TLS, in the format of ~/.my.cnf (which is the default).
@@ -73,8 +75,8 @@ Exit code 1 when something was left or could not be put back.";
 
 /// Put back what was changed and is still as it was left.
 ///
-/// A setting that somebody else changed meanwhile stays as they left it and is named with its original value. After a reboot
-/// settings of the kernel are back already: their entries are closed.
+/// A setting that somebody else changed meanwhile stays as they left it and is named with its original value.
+/// After a reboot settings of the kernel are back already: their entries are closed.
 #[derive(Args, Debug, Clone)]
 #[command(after_help = RESTORE_EXAMPLES)]
 pub(crate) struct RestoreArgs {
@@ -182,8 +184,8 @@ fn journal(args: &JournalArgs) -> anyhow::Result<ExitCode> {
     Ok(exit::DONE)
 }
 
-fn verdict(restored: &[Restored]) -> ExitCode {
-    if restored.iter().all(Restored::is_back) { exit::DONE } else { exit::no() }
+fn verdict(restored: &[RestoreOutcome]) -> ExitCode {
+    if restored.iter().all(RestoreOutcome::is_back) { exit::DONE } else { exit::no() }
 }
 
 fn now() -> u64 {

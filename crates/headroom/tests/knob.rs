@@ -1,5 +1,5 @@
-//! `headroom knob` on the kernel of this machine: only on things that the test makes itself and removes (a loop device, its
-//! mount, a veth pair in a network namespace of its own, a cgroup of its own). Needs root.
+//! `headroom knob` on the kernel of this machine: only on things that the test makes itself and removes (a
+//! loop device, its mount, a veth pair in a network namespace of its own, a cgroup of its own). Needs root.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot do its next step has failed")]
 
@@ -26,7 +26,7 @@ fn block_settings_of_a_loop_device_are_applied_read_back_and_put_back_as_one_sta
     let set: Vec<&str> = set.iter().map(String::as_str).collect();
     let done = json(&scene.knob(&[&["set", "--keep", "--json"], &set[..]].concat()));
     for outcome in done["outcomes"].as_array().unwrap() {
-        assert_eq!(outcome["result"], "applied", "{outcome}");
+        assert_eq!(outcome["status"], "applied", "{outcome}");
     }
     for (file, expected) in [
         ("nr_requests", "32"),
@@ -69,7 +69,7 @@ fn what_somebody_else_changed_stays_and_is_named_and_what_the_kernel_refuses_is_
     assert_eq!(refused.status.code(), Some(1));
     let report: Value = serde_json::from_slice(&refused.stdout).unwrap();
     let results: Vec<&str> =
-        report["outcomes"].as_array().unwrap().iter().map(|one| one["result"].as_str().unwrap()).collect();
+        report["outcomes"].as_array().unwrap().iter().map(|one| one["status"].as_str().unwrap()).collect();
     assert_eq!(results, ["refused", "applied"], "the rest goes on: {report}");
     assert_eq!(disk.queue("nr_requests"), "9", "what was refused is as it was");
 

@@ -1,6 +1,6 @@
-//! What the caller changes in its own way: the type of a file system (made anew on an empty device), the allocator of a
-//! server (restarted with another `LD_PRELOAD`). Such a knob has values, danger and a journal entry as every other one, and
-//! an [`Action`] does the work.
+//! What the caller changes in its own way: the type of a file system (made anew on an empty device), the
+//! allocator of a server (restarted with another `LD_PRELOAD`). Such a knob has values, danger and a journal
+//! entry as every other one, and an [`Action`] does the work.
 
 use crate::host::Host;
 
@@ -18,7 +18,8 @@ pub trait Action: Send {
     /// It could not; in words.
     fn apply(&mut self, value: &str) -> Result<(), String>;
 
-    /// The program that does it, if a program does: what the journal keeps, so that a later process can put it back.
+    /// The program that does it, if a program does: what the journal keeps, so that a later process can put
+    /// it back.
     fn program(&self) -> Option<String> {
         None
     }

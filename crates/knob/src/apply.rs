@@ -1,5 +1,5 @@
-//! How a setting is changed: checked, announced in the journal, written, read back. What is refused, or reads back differently,
-//! is undone at once and never counts as tried.
+//! How a setting is changed: checked, announced in the journal, written, read back. What is refused, or reads
+//! back differently, is undone at once and never counts as tried.
 
 use crate::catalogue::{self, Place};
 use crate::error::{Error, Refusal};
@@ -8,7 +8,7 @@ use crate::identity;
 use crate::item::{Access, ItemValue};
 use crate::journal::{Author, End, Intent, Journal};
 use crate::name::{self, Name};
-use crate::resolve::{self, Resolved, same};
+use crate::resolve::{self, Setting, same};
 use crate::server::Server;
 use crate::tuner::Tuner;
 use crate::value::{self, Facts, Values};
@@ -36,13 +36,13 @@ pub struct Outcome {
     pub before: Option<String>,
     /// What happened.
     #[serde(flatten)]
-    pub result: Result,
+    pub status: Status,
 }
 
 /// What happened to a change.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-#[serde(tag = "result", rename_all = "snake_case")]
-pub enum Result {
+#[serde(tag = "status", rename_all = "snake_case")]
+pub enum Status {
     /// It is in force.
     Applied {
         /// What else there is to know.
@@ -60,7 +60,7 @@ pub enum Result {
 impl Outcome {
     /// Whether the setting is as it was asked for.
     pub fn is_in_force(&self) -> bool {
-        !matches!(self.result, Result::Refused { .. })
+        !matches!(self.status, Status::Refused { .. })
     }
 }
 
@@ -86,7 +86,7 @@ pub fn check(
     mut server: Option<&mut (dyn Server + 'static)>,
     assignments: &[String],
     dangers: &[String],
-) -> std::result::Result<Vec<Change>, Error> {
+) -> Result<Vec<Change>, Error> {
     let mut changes = Vec::new();
     for assignment in assignments {
         let (name, text) = name::assignment(assignment)?;
@@ -118,7 +118,7 @@ pub fn check(
 ///
 /// # Errors
 /// The first of them.
-pub fn alone(tuners: &[Tuner], changes: &[Change], beside: &[String]) -> std::result::Result<(), Error> {
+pub fn alone(tuners: &[Tuner], changes: &[Change], beside: &[String]) -> Result<(), Error> {
     let disturbs = |tuner: &&Tuner| {
         // Stopping irqbalance beside irqbalance is the point of it.
         let concerned =
@@ -136,7 +136,7 @@ pub fn alone(tuners: &[Tuner], changes: &[Change], beside: &[String]) -> std::re
 
 /// The value now and the words that the host offers.
 pub fn offered(host: &Host, name: &Name) -> (Option<String>, Vec<String>) {
-    let items = resolve::resolve(host, name, None).map(|resolved| resolved.written).unwrap_or_default();
+    let items = resolve::resolve(host, name, None).map(|setting| setting.written).unwrap_or_default();
     let Some(crate::item::Item::File { path, form }) = items.first() else { return (None, Vec::new()) };
     let Ok(text) = host.read(path) else { return (None, Vec::new()) };
     let offered = match name.knob.values {
@@ -153,7 +153,7 @@ fn of_server(
     server: Option<&mut (dyn Server + 'static)>,
     name: &Name,
     text: &str,
-) -> std::result::Result<std::result::Result<String, String>, Error> {
+) -> Result<Result<String, String>, Error> {
     let tidy = value::check(Values::Word, text, &Facts::default());
     let (Some(server), Ok(_)) = (server, &tidy) else { return Ok(tidy) };
     let plain = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '.';
@@ -177,9 +177,9 @@ pub(crate) fn apply(
 ) -> (Outcome, Option<u64>) {
     let mut before = None;
     let mut id = None;
-    let result = attempt(journal, access, change, manner, now, &mut before, &mut id);
-    let result = result.unwrap_or_else(|refusal| Result::Refused { refusal });
-    (Outcome { knob: change.name.to_string(), value: change.value.clone(), before, result }, id)
+    let status = attempt(journal, access, change, manner, now, &mut before, &mut id);
+    let status = status.unwrap_or_else(|refusal| Status::Refused { refusal });
+    (Outcome { knob: change.name.to_string(), value: change.value.clone(), before, status }, id)
 }
 
 fn attempt(
@@ -190,19 +190,19 @@ fn attempt(
     now: u64,
     was: &mut Option<String>,
     id: &mut Option<u64>,
-) -> std::result::Result<Result, Refusal> {
+) -> Result<Status, Refusal> {
     let Change { name, value } = change;
-    let Prepared { resolved, before, current, writes } = prepare(access, change, manner)?;
-    *was = Some(resolved.together(&current.iter().map(|one| one.value.clone()).collect::<Vec<_>>()));
+    let Preparation { setting, before, current, writes } = prepare(access, change, manner)?;
+    *was = Some(setting.together(&current.iter().map(|one| one.value.clone()).collect::<Vec<_>>()));
     if writes.iter().zip(&current).all(|(write, now)| same(&write.item, &write.value, &now.value)) {
-        return Ok(Result::Already);
+        return Ok(Status::Already);
     }
     let intent = Intent {
         knob: name.to_string(),
         value: value.clone(),
-        key: resolved.key.clone(),
-        twins: resolved.twins,
-        lasts: resolved.lasts,
+        key: setting.key.clone(),
+        twins: setting.twins,
+        lasts: setting.lasts,
         writes: writes.clone(),
         before: before.clone(),
         facts: identity::facts(access, name)?,
@@ -214,14 +214,14 @@ fn attempt(
     let in_journal = |error: Error| Refusal::Journal { why: error.to_string() };
     let entry = journal.announce(intent).map_err(in_journal)?;
     *id = Some(entry);
-    let written = write(access, &resolved, &writes, value, manner);
+    let written = write(access, &setting, &writes, value, manner);
     let noted = written.and_then(|(after, note)| {
         journal.written(entry, after).map_err(in_journal)?;
-        Ok(Result::Applied { note })
+        Ok(Status::Applied { note })
     });
     noted.map_err(|refusal| {
         // What cannot be undone now stays in the journal as open, and is tried again by whoever restores.
-        match restore::write_back(access, &before, resolved.twins) {
+        match restore::write_back(access, &before, setting.twins) {
             Ok(()) => {
                 // A full disk may refuse the note as well: then the entry is found to be back already.
                 let _ = journal.close(&[entry], &End::Refused { why: refusal.to_string() }, now);
@@ -235,8 +235,8 @@ fn attempt(
 }
 
 /// What is known before anything is written.
-struct Prepared {
-    resolved: Resolved,
+struct Preparation {
+    setting: Setting,
     /// The whole state.
     before: Vec<ItemValue>,
     /// The items that are written, as they are.
@@ -245,22 +245,18 @@ struct Prepared {
     writes: Vec<ItemValue>,
 }
 
-fn prepare(
-    access: &mut Access<'_>,
-    change: &Change,
-    manner: &Manner,
-) -> std::result::Result<Prepared, Refusal> {
+fn prepare(access: &mut Access<'_>, change: &Change, manner: &Manner) -> Result<Preparation, Refusal> {
     let Change { name, value } = change;
     if let Some(why) = catalogue::one_way(name) {
         return Err(Refusal::OneWay { why });
     }
     let restart = restart_needed(access, name, manner)?;
-    let mut resolved = resolve::resolve(access.host, name, restart.as_deref())?;
-    remember_program(access, &mut resolved);
-    let before = state(access, &resolved.members)?;
-    let current = state(access, &resolved.written)?;
-    let writes = writes(&resolved, value, &current)?;
-    Ok(Prepared { resolved, before, current, writes })
+    let mut setting = resolve::resolve(access.host, name, restart.as_deref())?;
+    remember_program(access, &mut setting);
+    let before = state(access, &setting.members)?;
+    let current = state(access, &setting.written)?;
+    let writes = writes(&setting, value, &current)?;
+    Ok(Preparation { setting, before, current, writes })
 }
 
 /// One write that a change would make.
@@ -278,12 +274,8 @@ pub struct Write {
 ///
 /// # Errors
 /// Why it would be refused, as far as that shows without trying.
-pub fn preview(
-    access: &mut Access<'_>,
-    change: &Change,
-    manner: &Manner,
-) -> std::result::Result<Vec<Write>, Refusal> {
-    let Prepared { current, writes, .. } = prepare(access, change, manner)?;
+pub fn preview(access: &mut Access<'_>, change: &Change, manner: &Manner) -> Result<Vec<Write>, Refusal> {
+    let Preparation { current, writes, .. } = prepare(access, change, manner)?;
     let pairs =
         current.into_iter().zip(writes).filter(|(now, write)| !same(&write.item, &write.value, &now.value));
     Ok(pairs
@@ -294,52 +286,41 @@ pub fn preview(
 /// Writes, and reads the whole state again.
 fn write(
     access: &mut Access<'_>,
-    resolved: &Resolved,
+    setting: &Setting,
     writes: &[ItemValue],
     value: &str,
     manner: &Manner,
-) -> std::result::Result<(Vec<ItemValue>, Option<String>), Refusal> {
+) -> Result<(Vec<ItemValue>, Option<String>), Refusal> {
     for ItemValue { item, value } in writes {
         access.write(item, value)?;
     }
-    let found = state(access, &resolved.written)?;
+    let found = state(access, &setting.written)?;
     verify::read_back(writes, &found)?;
-    let note = verify::effect(access, resolved, value, manner.patience)?;
-    let members = resolved.members_now(access.host);
+    let note = verify::effect(access, setting, value, manner.patience)?;
+    let members = setting.members_now(access.host);
     Ok((state(access, &members)?, note))
 }
 
 /// The values of items that are all there.
-pub(crate) fn state(
-    access: &mut Access<'_>,
-    items: &[crate::item::Item],
-) -> std::result::Result<Vec<ItemValue>, Refusal> {
+pub(crate) fn state(access: &mut Access<'_>, items: &[crate::item::Item]) -> Result<Vec<ItemValue>, Refusal> {
     let read = |item: &crate::item::Item| Ok(ItemValue { item: item.clone(), value: access.read(item)? });
     items.iter().map(read).collect()
 }
 
 /// What is written: for a mount all of its options, of which only some were named.
-fn writes(
-    resolved: &Resolved,
-    value: &str,
-    current: &[ItemValue],
-) -> std::result::Result<Vec<ItemValue>, Refusal> {
-    if resolved.name.knob.place != Place::Mount {
-        return Ok(resolved.values(value));
+fn writes(setting: &Setting, value: &str, current: &[ItemValue]) -> Result<Vec<ItemValue>, Refusal> {
+    if setting.name.knob.place != Place::Mount {
+        return Ok(setting.values(value));
     }
     let list = |text: &str| text.split(',').map(|option| option.trim().to_owned()).collect::<Vec<_>>();
     let now = current.first().map(|one| list(&one.value)).unwrap_or_default();
     let wanted = mount::merge(&now, &list(value));
     mount::remount(&wanted, &now).map_err(|why| Refusal::OneWay { why })?;
-    Ok(resolved.values(&wanted.join(",")))
+    Ok(setting.values(&wanted.join(",")))
 }
 
 /// The program that a variable needs because it cannot be set without a restart.
-fn restart_needed(
-    access: &mut Access<'_>,
-    name: &Name,
-    manner: &Manner,
-) -> std::result::Result<Option<String>, Refusal> {
+fn restart_needed(access: &mut Access<'_>, name: &Name, manner: &Manner) -> Result<Option<String>, Refusal> {
     if name.knob.place != Place::Variable {
         return Ok(None);
     }
@@ -349,7 +330,8 @@ fn restart_needed(
     match (variable.dynamic, &manner.restart) {
         (Some(false), None) => Err(Refusal::Needs {
             what: format!(
-                "{} cannot be set while the server runs: it takes an entry in the option file and a restart. Name a program \
+                "{} cannot be set while the server runs: it takes an entry in the option file and a restart. \
+                 Name a program \
                  that does both (called as PROGRAM {} VALUE): --restart-with PROGRAM",
                 name.rest, name.rest
             ),
@@ -368,8 +350,8 @@ fn restart_needed(
 }
 
 /// Where an action is a program, the journal keeps its name: a later process can put back what it did.
-fn remember_program(access: &Access<'_>, resolved: &mut Resolved) {
-    for item in resolved.written.iter_mut().chain(&mut resolved.members) {
+fn remember_program(access: &Access<'_>, setting: &mut Setting) {
+    for item in setting.written.iter_mut().chain(&mut setting.members) {
         if let crate::item::Item::Action { knob, program } = item {
             *program = access.actions.get(knob).and_then(|action| action.program());
         }

@@ -1,9 +1,9 @@
-//! The one table of what can be changed: values, danger, when a change takes effect, how it is verified, which other settings
-//! are one state with it, and where it is documented. It drives the checks, the command's lists and help, the guide's table
-//! and the tests.
+//! The one table of what can be changed: values, danger, when a change takes effect, how it is verified,
+//! which other settings are one state with it, and where it is documented. It drives the checks, the
+//! command's lists and help, the guide's table and the tests.
 //!
-//! One file a family below `catalogue/`. A row ends in `.*` where the kernel or the server has more names than a table should
-//! (`sysctl.*`, `server.*`): such a row takes any name that is there.
+//! One file a family below `catalogue/`. A row ends in `.*` where the kernel or the server has more names
+//! than a table should (`sysctl.*`, `server.*`): such a row takes any name that is there.
 
 mod block;
 mod cgroup;
@@ -23,8 +23,8 @@ use std::sync::LazyLock;
 
 pub use danger::{danger, one_way};
 
-/// Every row, family by family. The order is also the order in which several knobs are applied: the scheduler before its own
-/// settings, those before `nr_requests`, which a change of the scheduler resets.
+/// Every row, family by family. The order is also the order in which several knobs are applied: the scheduler
+/// before its own settings, those before `nr_requests`, which a change of the scheduler resets.
 pub static CATALOGUE: LazyLock<Vec<&'static Knob>> = LazyLock::new(|| {
     let families = [
         block::ROWS,
@@ -202,8 +202,8 @@ pub enum Group {
     Alone,
     /// The scheduler of a disk, the scheduler's settings, `nr_requests` and `wbt_lat_usec`.
     Scheduler,
-    /// Sysctls of which setting one changes another: `dirty_bytes` and `dirty_ratio`. Those that are not zero are put back
-    /// first: writing one sets its twin to zero, and most kernels refuse to be told zero.
+    /// Sysctls of which setting one changes another: `dirty_bytes` and `dirty_ratio`. Those that are not zero
+    /// are put back first: writing one sets its twin to zero, and most kernels refuse to be told zero.
     Twins(&'static str, &'static [&'static str]),
     /// Files.
     Files(&'static str, &'static [(&'static str, Shape)]),

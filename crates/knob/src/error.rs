@@ -85,7 +85,8 @@ pub enum Error {
     },
     /// Written by a newer version.
     #[error(
-        "the journal {path} was written by a newer headroom (format {found}, we know {known}); use that version"
+        "the journal {path} was written by a newer headroom (format {found}, we know {known}); use that \
+         version"
     )]
     Newer {
         /// The file.

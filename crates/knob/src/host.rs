@@ -1,7 +1,9 @@
-//! The host as a directory: `/`, or a tree that a test made. Every file and every program of this crate is found below it.
+//! The host as a directory: `/`, or a tree that a test made. Every file and every program of this crate is
+//! found below it.
 //!
-//! [`Effects`] is the seam through which everything leaves the process, so that a test can stop the process before any of
-//! them, or answer as a kernel would (`echo none > scheduler` reads back as `[none] mq-deadline`).
+//! [`Effects`] is the seam through which everything leaves the process, so that a test can stop the process
+//! before any of them, or answer as a kernel would (`echo none > scheduler` reads back as `[none]
+//! mq-deadline`).
 
 use crate::error::Refusal;
 use std::io;

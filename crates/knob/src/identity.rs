@@ -1,5 +1,5 @@
-//! Which device, interface, mount, cgroup or server a change was made to. Names are given anew: after a hot-plug `sdb` is
-//! another disk, and what was written to the old one is not put back to the new one.
+//! Which device, interface, mount, cgroup or server a change was made to. Names are given anew: after a
+//! hot-plug `sdb` is another disk, and what was written to the old one is not put back to the new one.
 
 use crate::catalogue::{Place, Target};
 use crate::error::Refusal;
@@ -13,7 +13,8 @@ use std::os::unix::fs::MetadataExt;
 /// What tells one thing from another of the same name.
 pub type Facts = BTreeMap<String, String>;
 
-/// The server's start, in seconds since 1970 by our clock: not part of who it is, but of when its variables began.
+/// The server's start, in seconds since 1970 by our clock: not part of who it is, but of when its variables
+/// began.
 pub const STARTED: &str = "started";
 /// The same by the clock that no administrator sets; comparable within one boot of our host.
 pub const STARTED_SINCE_BOOT: &str = "started_since_boot";

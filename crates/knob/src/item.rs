@@ -1,5 +1,6 @@
-//! One place that holds a value: a file, a mount's options, a feature of a network card, a variable of a server. What the
-//! journal names, so an item can be read and written by a later process that knows nothing but the journal.
+//! One place that holds a value: a file, a mount's options, a feature of a network card, a variable of a
+//! server. What the journal names, so an item can be read and written by a later process that knows nothing
+//! but the journal.
 
 use crate::action::{Action, ProgramAction};
 use crate::error::Refusal;
@@ -64,7 +65,8 @@ pub enum Item {
     Variable {
         /// Its name.
         variable: String,
-        /// For one that needs a restart: the program that sets it and restarts the server (`PROGRAM NAME VALUE`).
+        /// For one that needs a restart: the program that sets it and restarts the server (`PROGRAM NAME
+        /// VALUE`).
         restart: Option<String>,
     },
     /// Something that the caller changes in its own way.
@@ -273,7 +275,8 @@ fn coalesce(text: &str, parameter: &str) -> Option<String> {
     (value != "n/a" && !value.is_empty()).then(|| value.to_owned())
 }
 
-/// What follows the value of a property that is not set on the dataset itself, so that it is put back by `zfs inherit`.
+/// What follows the value of a property that is not set on the dataset itself, so that it is put back by `zfs
+/// inherit`.
 pub(crate) const INHERITED: &str = " (inherited)";
 
 /// `lz4<TAB>local` -> `lz4`; from elsewhere -> `lz4 (inherited)`.
@@ -292,7 +295,8 @@ mod tests {
 
     #[test]
     fn ethtools_answers_are_read() {
-        let features = "Features for eth0:\nrx-checksumming: on [fixed]\ngeneric-receive-offload: off\nrx-gro-list: on\n";
+        let features = "Features for eth0:\nrx-checksumming: on [fixed]\ngeneric-receive-offload: \
+                        off\nrx-gro-list: on\n";
         assert_eq!(offload(features, "gro"), Some(Ok("off".into())));
         assert_eq!(offload(features, "rx-gro-list"), Some(Ok("on".into())));
         assert!(offload(features, "rx").unwrap().is_err(), "it is fixed");

@@ -1,9 +1,10 @@
 //! The journal: what was there before each change, on disk before the change is made.
 //!
-//! One file, one record a line: a checksum, a blank, JSON. A record is appended and synced before the step that it announces;
-//! the file itself is made under another name, synced, renamed and its directory synced. So after a crash the file ends in at
-//! most one torn record, and the step of a torn record was never taken: it is dropped. A damaged record before the last
-//! is no crash but damage, and is refused: an original value may be in it.
+//! One file, one record a line: a checksum, a blank, JSON. A record is appended and synced before the step
+//! that it announces; the file itself is made under another name, synced, renamed and its directory synced.
+//! So after a crash the file ends in at most one torn record, and the step of a torn record was never taken:
+//! it is dropped. A damaged record before the last is no crash but damage, and is refused: an original value
+//! may be in it.
 //!
 //! ```text
 //! opened    entry 7: block.scheduler@vda was mq-deadline (and all that is one state with it), will be none
@@ -14,8 +15,8 @@
 //!                    -> the original is written, and read back
 //! closed    entry 7: restored
 //! ```
-//! One process at a time writes; it holds a lock on the file `lock` for as long as it lives, so an entry that is open when the
-//! lock is free belongs to a process that is dead.
+//! One process at a time writes; it holds a lock on the file `lock` for as long as it lives, so an entry that
+//! is open when the lock is free belongs to a process that is dead.
 
 mod file;
 
@@ -171,7 +172,7 @@ pub struct Journal {
     directory: PathBuf,
     host: Host,
     file: File,
-    _lock: File,
+    _lock: Lock,
     length: u64,
     entries: Vec<Entry>,
     dropped: Option<String>,
@@ -225,7 +226,8 @@ impl Journal {
         Ok(journal)
     }
 
-    /// The entries of a journal that may be in use, without waiting for anybody; none where there is no journal.
+    /// The entries of a journal that may be in use, without waiting for anybody; none where there is no
+    /// journal.
     ///
     /// # Errors
     /// It is damaged, newer than we are, or cannot be read.
@@ -303,7 +305,8 @@ impl Journal {
                 Ok(())
             }
             Err(source) => {
-                // Half a line must not stand before the next one; a crash between the two is what `lines` forgives.
+                // Half a line must not stand before the next one; a crash between the two is what `lines`
+                // forgives.
                 let _ = self.file.set_len(self.length);
                 Err(Error::Journal { what: "write", path: file_of(&self.directory), source })
             }
@@ -348,7 +351,18 @@ fn make_directory(directory: &Path) -> Result<(), Error> {
     File::open(parent).and_then(|parent| parent.sync_all()).map_err(failed)
 }
 
-fn lock(directory: &Path) -> Result<File, Error> {
+/// The lock. It is given up in so many words: a child that another thread is starting just now has a copy of
+/// the descriptor until it runs its program, and would hold the lock meanwhile.
+struct Lock(File);
+
+impl Drop for Lock {
+    fn drop(&mut self) {
+        // Where this fails the end of the last copy gives it up.
+        let _ = rustix::fs::flock(&self.0, FlockOperation::Unlock);
+    }
+}
+
+fn lock(directory: &Path) -> Result<Lock, Error> {
     let path = directory.join("lock");
     let failed = |what| {
         let path = path.clone();
@@ -372,7 +386,7 @@ fn lock(directory: &Path) -> Result<File, Error> {
         Err(error) => return Err(failed("lock")(error.into())),
     }
     file.set_len(0).and_then(|()| write!(file, "{}", std::process::id())).map_err(failed("write"))?;
-    Ok(file)
+    Ok(Lock(file))
 }
 
 fn create(directory: &Path, host: &Host) -> Result<(), Error> {

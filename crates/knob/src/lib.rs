@@ -1,14 +1,17 @@
-//! Everything that is changed and put back: settings of the kernel, of block devices, interrupts, network, memory, file
-//! systems, cgroups, OpenZFS and of MySQL and MariaDB servers.
+//! Everything that is changed and put back: settings of the kernel, of block devices, interrupts, network,
+//! memory, file systems, cgroups, OpenZFS and of MySQL and MariaDB servers.
 //!
-//! * [`catalogue`] is the one table of what can be changed: values, danger, how a change is verified, where that is documented.
-//! * [`journal`] is written and synced *before* each change, so that a crash, a kill or a power loss loses no original value.
-//! * [`apply`] checks a value, writes it and reads it back; what reads back differently is refused and undone.
-//! * [`verify`] decides whether a change is in force; [`restore`] puts back what is still as we left it, and leaves what
-//!   somebody else changed meanwhile.
+//! * [`catalogue`] is the one table of what can be changed: values, danger, how a change is verified, where
+//!   that is documented.
+//! * [`journal`] is written and synced *before* each change, so that a crash, a kill or a power loss loses no
+//!   original value.
+//! * [`apply`] checks a value, writes it and reads it back; what reads back differently is refused and
+//!   undone.
+//! * [`verify`] decides whether a change is in force; [`restore`] puts back what is still as we left it, and
+//!   leaves what somebody else changed meanwhile.
 //!
-//! Everything here blocks and nothing here is asynchronous: a change must also be put back while a panic unwinds, and there
-//! nobody can await. A server is asked on a thread of its own ([`server`]).
+//! Everything here blocks and nothing here is asynchronous: a change must also be put back while a panic
+//! unwinds, and there nobody can await. A server is asked on a thread of its own ([`server`]).
 
 pub mod action;
 pub mod apply;

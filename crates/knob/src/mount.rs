@@ -1,8 +1,8 @@
 //! Mount options: read from mountinfo, changed by a remount, put back by one.
 //!
-//! A file system keeps an option that a remount does not mention, and shows no option that has its default. So whoever
-//! puts `commit=30` back to "nothing shown" must say `commit=0`, and `noatime` back to `relatime` must name it. An option
-//! without such an opposite is refused before anything is touched.
+//! A file system keeps an option that a remount does not mention, and shows no option that has its default.
+//! So whoever puts `commit=30` back to "nothing shown" must say `commit=0`, and `noatime` back to `relatime`
+//! must name it. An option without such an opposite is refused before anything is touched.
 
 use crate::error::Refusal;
 use crate::host::Host;
@@ -120,7 +120,8 @@ fn family(option: &str) -> &str {
         "sync" | "async" => "sync",
         _ => {
             let name = option.split_once('=').map_or(option, |(name, _)| name);
-            // `noquota` and `quota` are one; a word that merely begins with "no" (`norecovery`) is a family of its own.
+            // `noquota` and `quota` are one; a word that merely begins with "no" (`norecovery`) is a family
+            // of its own.
             name.strip_prefix("no").unwrap_or(name)
         }
     }

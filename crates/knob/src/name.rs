@@ -1,5 +1,5 @@
-//! How a knob is named: `block.scheduler@vda`, `sysctl.vm.swappiness`, `mount.options@/data`. What stands behind `@` is the
-//! target; a row of the catalogue that ends in `.*` takes a name of its own.
+//! How a knob is named: `block.scheduler@vda`, `sysctl.vm.swappiness`, `mount.options@/data`. What stands
+//! behind `@` is the target; a row of the catalogue that ends in `.*` takes a name of its own.
 
 use crate::catalogue::{CATALOGUE, Knob, Place, Target};
 use crate::error::Error;

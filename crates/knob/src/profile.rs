@@ -1,7 +1,9 @@
-//! Settings that others have published, row by row: the setting as a knob, their reason, and what is left of it today.
+//! Settings that others have published, row by row: the setting as a knob, their reason, and what is left of
+//! it today.
 //!
-//! A profile is a starting point for a trial and no advice: what helped a fleet of 2015 or two terabytes of memory may cost
-//! another one. Rows that are stale say by what they are replaced; rows that no running host can change say what it takes.
+//! A profile is a starting point for a trial and no advice: what helped a fleet of 2015 or two terabytes of
+//! memory may cost another one. Rows that are stale say by what they are replaced; rows that no running host
+//! can change say what it takes.
 
 use serde::Serialize;
 
@@ -25,8 +27,8 @@ pub struct Profile {
 pub struct Row {
     /// As it was published.
     pub published: &'static str,
-    /// The same as a knob of today, with `{disk}`, `{interface}`, `{mount}`, `{dataset}`, `{parent}` and `{pool}` to fill in;
-    /// `None` where no running host can change it.
+    /// The same as a knob of today, with `{disk}`, `{interface}`, `{mount}`, `{dataset}`, `{parent}` and
+    /// `{pool}` to fill in; `None` where no running host can change it.
     pub knob: Option<&'static str>,
     /// Why they set it.
     pub reason: &'static str,
@@ -97,8 +99,10 @@ pub static PROFILES: [Profile; 2] = [
     Profile {
         name: "letsencrypt",
         title: "Let's Encrypt, 2021: OpenZFS on NVMe below MariaDB",
-        host: "2 x 64 threads, 2 TB of memory, 24 NVMe disks as 11 mirrors and 2 spares; integrity first, then performance, then durability (which replicas and log copies carry)",
-        source: "github.com/letsencrypt/openzfs-nvme-databases (CC0); letsencrypt.org/2021/01/21/next-gen-database-servers.html",
+        host: "2 x 64 threads, 2 TB of memory, 24 NVMe disks as 11 mirrors and 2 spares; integrity first, \
+               then performance, then durability (which replicas and log copies carry)",
+        source: "github.com/letsencrypt/openzfs-nvme-databases (CC0); \
+                 letsencrypt.org/2021/01/21/next-gen-database-servers.html",
         rows: &[
             row(
                 "NVMe LBA format of 4096 bytes",
@@ -211,7 +215,8 @@ pub static PROFILES: [Profile; 2] = [
                 Some("server.innodb_doublewrite=OFF"),
                 "a record of ZFS is written whole, at equal size",
                 Current,
-                "a named danger: only on ZFS with recordsize = page size; OFF needs a restart in MySQL and in MariaDB up to 11.0",
+                "a named danger: only on ZFS with recordsize = page size; OFF needs a restart in MySQL and \
+                 in MariaDB up to 11.0",
             ),
             row(
                 "innodb_file_per_table=ON",
@@ -275,7 +280,8 @@ pub static PROFILES: [Profile; 2] = [
         name: "pinterest",
         title: "Pinterest, 2015: MySQL on EC2 with SSDs",
         host: "i2.4xlarge (16 cores, 122 GB, 4 SSDs as RAID-0), Percona Server 5.5 and 5.6, kernel 3.18",
-        source: "All Your IOPS Are Belong To Us, Percona Live 2015, slide 52: gist.github.com/mdeora/74222a662c75f182b967f21c4e2f36cc",
+        source: "All Your IOPS Are Belong To Us, Percona Live 2015, slide 52: \
+                 gist.github.com/mdeora/74222a662c75f182b967f21c4e2f36cc",
         rows: &[
             row(
                 "Linux 3.18.7 (from 3.2)",
@@ -289,7 +295,8 @@ pub static PROFILES: [Profile; 2] = [
                 Some("interrupt.irqbalance=on"),
                 "the distribution's one put all interrupts on one CPU",
                 Disputed,
-                "others lose by it and bind interrupts themselves (interrupt.affinity): a factor to measure, never a rule",
+                "others lose by it and bind interrupts themselves (interrupt.affinity): a factor to measure, \
+                 never a rule",
             ),
             row(
                 "RPS enabled",
@@ -338,7 +345,8 @@ pub static PROFILES: [Profile; 2] = [
                 None,
                 "no flushes to the disk",
                 Gone,
-                "ignored by XFS since 4.13, refused since 4.19. block.write_cache 'write through' has the same effect and the same danger: a power loss loses data",
+                "ignored by XFS since 4.13, refused since 4.19. block.write_cache 'write through' has the \
+                 same effect and the same danger: a power loss loses data",
             ),
             row(
                 "mount: discard",

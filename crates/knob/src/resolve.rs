@@ -9,7 +9,7 @@ use crate::value::{Form, NO_IO_LIMIT};
 
 /// A knob found on this host.
 #[derive(Clone, Debug)]
-pub struct Resolved {
+pub struct Setting {
     /// Its name.
     pub name: Name,
     /// What is written: one item, or one for each queue or CPU.
@@ -28,7 +28,7 @@ pub struct Resolved {
 ///
 /// # Errors
 /// This host has no such thing.
-pub fn resolve(host: &Host, name: &Name, restart: Option<&str>) -> Result<Resolved, Refusal> {
+pub fn resolve(host: &Host, name: &Name, restart: Option<&str>) -> Result<Setting, Refusal> {
     let written = written(host, name, restart)?;
     let (members, key, twins) = match name.knob.group {
         Group::Alone => (written.clone(), name.to_string(), false),
@@ -49,10 +49,10 @@ pub fn resolve(host: &Host, name: &Name, restart: Option<&str>) -> Result<Resolv
         }
     };
     let lasts = lasts(&name.knob.place) || restart.is_some();
-    Ok(Resolved { name: name.clone(), written, members, key, twins, lasts })
+    Ok(Setting { name: name.clone(), written, members, key, twins, lasts })
 }
 
-impl Resolved {
+impl Setting {
     /// What each written item gets for a canonical value.
     pub fn values(&self, value: &str) -> Vec<ItemValue> {
         let each = |(at, item): (usize, &Item)| {
@@ -182,7 +182,8 @@ pub(crate) fn sysctl_path(name: &str) -> String {
     format!("/proc/sys/{}", name.replace('.', "/"))
 }
 
-/// The scheduler first, then its own settings, then what a change of it resets (bfq switches write-back throttling off).
+/// The scheduler first, then its own settings, then what a change of it resets (bfq switches write-back
+/// throttling off).
 fn scheduler(host: &Host, disk: &str) -> Vec<Item> {
     let queue = format!("/sys/block/{disk}/queue");
     let mut items = vec![Item::File { path: format!("{queue}/scheduler"), form: Form::Bracket }];
@@ -393,8 +394,8 @@ mod tests {
     }
 
     fn paths(host: &Host, text: &str) -> Result<Vec<String>, Refusal> {
-        let resolved = resolve(host, &crate::name::parse(host, text).unwrap(), None)?;
-        Ok(resolved.written.iter().map(ToString::to_string).collect())
+        let setting = resolve(host, &crate::name::parse(host, text).unwrap(), None)?;
+        Ok(setting.written.iter().map(ToString::to_string).collect())
     }
 
     #[test]
@@ -437,10 +438,10 @@ mod tests {
         assert_eq!(v1.len(), 2);
         assert_eq!(paths(&host, "cgroup.cpu.max@/b").unwrap(), ["/sys/fs/cgroup/unified/b/cpu.max"]);
         let name = crate::name::parse(&host, "cgroup.cpu.max@/a").unwrap();
-        let resolved = resolve(&host, &name, None).unwrap();
-        let values: Vec<String> = resolved.values("150000 100000").into_iter().map(|one| one.value).collect();
+        let setting = resolve(&host, &name, None).unwrap();
+        let values: Vec<String> = setting.values("150000 100000").into_iter().map(|one| one.value).collect();
         assert_eq!(values, ["150000", "100000"]);
-        assert_eq!(resolved.together(&values), "150000 100000");
+        assert_eq!(setting.together(&values), "150000 100000");
         let refused = paths(&host, "cgroup.memory.high@/a").unwrap_err().to_string();
         assert!(refused.contains("neither in v2"), "{refused}");
     }

@@ -1,15 +1,19 @@
 //! How a setting is put back.
 //!
-//! Entries that are one state (the same key) are put back together: to what was there before the first of them, if what is
-//! there now is what the last of them left. Otherwise somebody else has changed it meanwhile, and it stays as they set it.
+//! Entries that are one state (the same key) are put back together: to what was there before the first of
+//! them, if what is there now is what the last of them left. Otherwise somebody else has changed it
+//! meanwhile, and it stays as they set it.
 //!
 //! Three moments need more than that comparison:
-//! * *Killed between writing and reading back.* What the write did to the rest of the state (a new scheduler resets
-//!   `nr_requests`) is not known. What counts is the written item alone: it must be the value before or the value written.
-//!   If it is neither, the kernel may have bent what we wrote (8192 for 2048). That is tried: we write our value once more, and if
-//!   it comes out as what was found, it was ours; otherwise what was found is written again and stays.
-//! * *Killed while putting back.* What was announced is finished: the written item must be either of the two again.
-//! * *After a reboot* the kernel has put back what does not last: such entries are closed. A server is judged by its own start.
+//! * *Killed between writing and reading back.* What the write did to the rest of the state (a new scheduler
+//!   resets `nr_requests`) is not known. What counts is the written item alone: it must be the value before
+//!   or the value written. If it is neither, the kernel may have bent what we wrote (8192 for 2048). That is
+//!   tried: we write our value once more, and if it comes out as what was found, it was ours; otherwise what
+//!   was found is written again and stays.
+//! * *Killed while putting back.* What was announced is finished: the written item must be either of the two
+//!   again.
+//! * *After a reboot* the kernel has put back what does not last: such entries are closed. A server is judged
+//!   by its own start.
 
 use crate::catalogue::Place;
 use crate::error::Refusal;
@@ -117,28 +121,28 @@ pub fn judge(undo: &Undo, now: &[ItemValue]) -> Judgement {
 
 /// What became of a state.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Result {
+pub enum Attempt {
     /// It is over.
     Ended(End),
     /// It could not be put back, and stays in the journal.
     Failed(Refusal),
 }
 
-/// Puts a state back, or says why not. `announce` is called before anything is written. With `force` what somebody else set
-/// is overwritten.
+/// Puts a state back, or says why not. `announce` is called before anything is written. With `force` what
+/// somebody else set is overwritten.
 pub(crate) fn put_back(
     access: &mut Access<'_>,
     undo: &Undo,
     boot: &str,
     force: bool,
     announce: impl FnOnce(),
-) -> Result {
-    let ended = Result::Ended;
+) -> Attempt {
+    let ended = Attempt::Ended;
     let intent = &undo.last.intent;
     let same_boot = intent.boot == boot;
     let Ok(name) = name::parse(access.host, &intent.knob) else {
         let why = format!("this version knows no knob {}", intent.knob);
-        return Result::Failed(Refusal::Absent { what: why });
+        return Attempt::Failed(Refusal::Absent { what: why });
     };
     let is_variable = matches!(name.knob.place, Place::Variable);
     if !same_boot && !intent.lasts && !is_variable {
@@ -156,11 +160,11 @@ pub(crate) fn put_back(
         Err(Refusal::Absent { what }) if !is_variable => {
             return ended(End::Gone { why: format!("{what} is not there") });
         }
-        Err(refusal) => return Result::Failed(refusal),
+        Err(refusal) => return Attempt::Failed(refusal),
     }
     let now = match read_all(access, undo) {
         Ok(now) => now,
-        Err(refusal) => return Result::Failed(refusal),
+        Err(refusal) => return Attempt::Failed(refusal),
     };
     match judge(undo, &now) {
         Judgement::Back => return ended(End::Already),
@@ -172,11 +176,12 @@ pub(crate) fn put_back(
     announce();
     match write_back(access, &undo.before, undo.twins) {
         Ok(()) => ended(End::Restored),
-        Err(refusal) => Result::Failed(refusal),
+        Err(refusal) => Attempt::Failed(refusal),
     }
 }
 
-/// Whether what was found is what the kernel makes of what we wrote; see the top. Only for one item that is a state of its own.
+/// Whether what was found is what the kernel makes of what we wrote; see the top. Only for one item that is a
+/// state of its own.
 fn bent(access: &mut Access<'_>, undo: &Undo, now: &[ItemValue]) -> bool {
     let unread = matches!(undo.last.phase, Phase::Opened | Phase::Restoring { after: None });
     let ([write], [before]) = (undo.last.intent.writes.as_slice(), undo.before.as_slice()) else {
@@ -188,7 +193,8 @@ fn bent(access: &mut Access<'_>, undo: &Undo, now: &[ItemValue]) -> bool {
     }
     let again = access.read(&write.item).is_ok_and(|again| same(&write.item, &again, found));
     if !again && let Err(refusal) = access.write(&write.item, found) {
-        tracing::warn!(item = %write.item, found, %refusal, "what somebody else had set could not be set again");
+        tracing::warn!(item = %write.item, found, %refusal, "what somebody else had set could not be set \
+             again");
     }
     again
 }
@@ -198,7 +204,7 @@ fn restarted(then: &Facts, now: &Facts, same_boot: bool) -> bool {
 }
 
 /// Every item that the judgement asks for; those that are not there are left out.
-fn read_all(access: &mut Access<'_>, undo: &Undo) -> std::result::Result<Vec<ItemValue>, Refusal> {
+fn read_all(access: &mut Access<'_>, undo: &Undo) -> Result<Vec<ItemValue>, Refusal> {
     let after = match &undo.last.phase {
         Phase::Written { after } => after.as_slice(),
         _ => &[],
@@ -217,15 +223,12 @@ fn read_all(access: &mut Access<'_>, undo: &Undo) -> std::result::Result<Vec<Ite
     Ok(now)
 }
 
-/// Writes a state back, one item after the other, only those that differ by then: what one write does to another is seen.
+/// Writes a state back, one item after the other, only those that differ by then: what one write does to
+/// another is seen.
 ///
 /// # Errors
 /// An item was refused, or reads back differently.
-pub(crate) fn write_back(
-    access: &mut Access<'_>,
-    before: &[ItemValue],
-    twins: bool,
-) -> std::result::Result<(), Refusal> {
+pub(crate) fn write_back(access: &mut Access<'_>, before: &[ItemValue], twins: bool) -> Result<(), Refusal> {
     let mut order: Vec<&ItemValue> = before.iter().collect();
     if twins {
         // The one that is not zero first: it sets its twin to zero, which itself may be refused as a value.

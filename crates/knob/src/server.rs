@@ -1,7 +1,7 @@
 //! A MySQL or MariaDB server whose global variables are set and read back.
 //!
-//! The crate blocks, the driver does not: the connection lives on a thread with a runtime of its own. So a variable can be put
-//! back from wherever a change has to be put back, a panic included.
+//! The crate blocks, the driver does not: the connection lives on a thread with a runtime of its own. So a
+//! variable can be put back from wherever a change has to be put back, a panic included.
 
 use crate::error::Refusal;
 use crate::identity::{ADDRESS, Facts, STARTED, STARTED_SINCE_BOOT};
@@ -140,8 +140,8 @@ pub fn check(variable: &Variable, value: &str) -> Result<String, String> {
     }
 }
 
-/// Whether two texts are the same value to a server: `ON` is `1`, `0.5` is `0.500000`, and a list of switches is the same
-/// when all that were asked for stand as asked.
+/// Whether two texts are the same value to a server: `ON` is `1`, `0.5` is `0.500000`, and a list of switches
+/// is the same when all that were asked for stand as asked.
 pub(crate) fn same(asked: &str, found: &str) -> bool {
     let switch = |text: &str| match text.to_ascii_lowercase().as_str() {
         "on" | "1" | "yes" | "true" => Some(true),
@@ -280,10 +280,12 @@ async fn answer(
 fn hint(code: u16) -> &'static str {
     match code {
         1227 => {
-            "; setting global variables needs GRANT SYSTEM_VARIABLES_ADMIN (MySQL 8) or SUPER and its parts (MariaDB)"
+            "; setting global variables needs GRANT SYSTEM_VARIABLES_ADMIN (MySQL 8) or SUPER and its parts \
+             (MariaDB)"
         }
         1238 => {
-            "; it needs a restart: name a program that sets it and restarts the server (--restart-with PROGRAM)"
+            "; it needs a restart: name a program that sets it and restarts the server (--restart-with \
+             PROGRAM)"
         }
         _ => "",
     }
@@ -391,7 +393,8 @@ fn of_mysql(row: &[Option<String>]) -> Variable {
     Variable { kind, dynamic: None }
 }
 
-/// A string of SQL. Where NO_BACKSLASH_ESCAPES is set a backslash comes out doubled, which the read-back shows.
+/// A string of SQL. Where NO_BACKSLASH_ESCAPES is set a backslash comes out doubled, which the read-back
+/// shows.
 fn quoted(text: &str) -> String {
     format!("'{}'", text.replace('\\', "\\\\").replace('\'', "''"))
 }

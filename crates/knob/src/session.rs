@@ -1,5 +1,5 @@
-//! A process that changes settings: it holds the journal, puts back what a dead one left, and puts back its own changes when
-//! it ends, however it ends.
+//! A process that changes settings: it holds the journal, puts back what a dead one left, and puts back its
+//! own changes when it ends, however it ends.
 
 use crate::action::Action;
 use crate::apply::{self, Change, Manner, Outcome};
@@ -20,7 +20,7 @@ pub type Connect = Box<dyn FnMut(&str) -> Result<Box<dyn Server>, ServerError> +
 
 /// What became of a state that was to be put back.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Restored {
+pub struct RestoreOutcome {
     /// The knobs that are part of it.
     pub knobs: Vec<String>,
     /// What was there before, by item.
@@ -33,7 +33,7 @@ pub struct Restored {
     pub failed: Option<Refusal>,
 }
 
-impl Restored {
+impl RestoreOutcome {
     /// Whether the setting is as it was, or was never ours to put back.
     pub fn is_back(&self) -> bool {
         matches!(self.end, Some(End::Restored | End::Already | End::Restarted | End::Refused { .. }))
@@ -70,7 +70,8 @@ impl std::fmt::Debug for Session {
 }
 
 impl Session {
-    /// Takes the journal. Nothing is changed yet: what a dead process left is put back by [`Session::recover`].
+    /// Takes the journal. Nothing is changed yet: what a dead process left is put back by
+    /// [`Session::recover`].
     ///
     /// # Errors
     /// See [`Journal::open`].
@@ -106,12 +107,12 @@ impl Session {
     }
 
     /// Puts back what a dead process left.
-    pub fn recover(&mut self) -> Vec<Restored> {
+    pub fn recover(&mut self) -> Vec<RestoreOutcome> {
         self.restore(&Which::Left, false)
     }
 
-    /// Applies changes one after the other, whatever becomes of the one before. Those in force are looked at once more
-    /// in the end: a later change may have undone an earlier one.
+    /// Applies changes one after the other, whatever becomes of the one before. Those in force are looked at
+    /// once more in the end: a later change may have undone an earlier one.
     pub fn apply(&mut self, changes: &[Change], server: Option<&str>, manner: &Manner) -> Vec<Outcome> {
         let mut outcomes = Vec::new();
         for change in changes {
@@ -125,17 +126,17 @@ impl Session {
         for (change, outcome) in changes.iter().zip(&mut outcomes) {
             let server = server.and_then(|address| self.servers.get_mut(address)).map(|server| &mut **server);
             let mut access = Access { host: &self.host, server, actions: &mut self.actions };
-            if matches!(outcome.result, apply::Result::Applied { .. })
+            if matches!(outcome.status, apply::Status::Applied { .. })
                 && let Some(refusal) = undone(&mut access, &self.journal, change)
             {
-                outcome.result = apply::Result::Refused { refusal };
+                outcome.status = apply::Status::Refused { refusal };
             }
         }
         outcomes
     }
 
     /// Puts changes back. With `force` also what somebody else has changed since.
-    pub fn restore(&mut self, which: &Which, force: bool) -> Vec<Restored> {
+    pub fn restore(&mut self, which: &Which, force: bool) -> Vec<RestoreOutcome> {
         let boot = self.host.boot_id();
         let chosen: Vec<Entry> = self.chosen(which).into_iter().cloned().collect();
         let mut all = Vec::new();
@@ -166,7 +167,7 @@ impl Session {
         open.into_iter().filter(wanted).collect()
     }
 
-    fn put_back(&mut self, undo: &Undo, boot: &str, force: bool) -> Restored {
+    fn put_back(&mut self, undo: &Undo, boot: &str, force: bool) -> RestoreOutcome {
         let address = undo.last.intent.facts.get(ADDRESS).cloned();
         let unreachable = address.as_deref().and_then(|address| self.server(address).err());
         let server = address.and_then(|address| self.servers.get_mut(&address)).map(|server| &mut **server);
@@ -179,14 +180,14 @@ impl Session {
             }
         };
         let result = match unreachable {
-            Some(error) => restore::Result::Failed(error.into()),
+            Some(error) => restore::Attempt::Failed(error.into()),
             None => restore::put_back(&mut access, undo, boot, force, announce),
         };
         let before = undo.before.iter().map(|one| format!("{} = {}", one.item, one.value)).collect();
-        let mut restored = Restored { knobs: undo.knobs.clone(), before, end: None, failed: None };
+        let mut restored = RestoreOutcome { knobs: undo.knobs.clone(), before, end: None, failed: None };
         match result {
-            restore::Result::Failed(refusal) => restored.failed = Some(refusal),
-            restore::Result::Ended(end) => {
+            restore::Attempt::Failed(refusal) => restored.failed = Some(refusal),
+            restore::Attempt::Ended(end) => {
                 if let Err(error) = self.journal.close(&undo.ids, &end, now()) {
                     tracing::warn!(%error, "a setting is put back, and the journal could not note it");
                 }
@@ -213,7 +214,8 @@ impl Drop for Session {
     fn drop(&mut self) {
         for restored in self.restore(&Which::Own, false) {
             if !restored.is_back() {
-                tracing::warn!(knobs = ?restored.knobs, end = ?restored.end, failed = ?restored.failed, "a setting was not put back");
+                let RestoreOutcome { knobs, end, failed, .. } = &restored;
+                tracing::warn!(?knobs, ?end, ?failed, "a setting was not put back");
             }
         }
     }

@@ -1,5 +1,5 @@
-//! Programs that change the same settings by themselves, found before anything is touched: a trial beside TuneD measures
-//! TuneD.
+//! Programs that change the same settings by themselves, found before anything is touched: a trial beside
+//! TuneD measures TuneD.
 
 use crate::catalogue::Family;
 use crate::host::Host;
@@ -77,8 +77,8 @@ pub fn running(host: &Host) -> Vec<Tuner> {
     found
 }
 
-/// TuneD is a Python script: its process is called `tuned` or `python3`, with the script as an argument. The kernel cuts
-/// names at 15 bytes.
+/// TuneD is a Python script: its process is called `tuned` or `python3`, with the script as an argument. The
+/// kernel cuts names at 15 bytes.
 fn is(program: &str, comm: &str, arguments: &str) -> bool {
     let cut = &program[..program.len().min(15)];
     let script = || {

@@ -1,7 +1,8 @@
-//! Typed values: every value is checked before anything is written, and two texts of the same value compare equal.
+//! Typed values: every value is checked before anything is written, and two texts of the same value compare
+//! equal.
 //!
-//! Checking yields the *canonical* text, which is what the journal holds and what a file is read back as: CPU sets as a list
-//! (`0-3`), sizes in bytes, the chosen word of `[none] mq-deadline`.
+//! Checking yields the *canonical* text, which is what the journal holds and what a file is read back as: CPU
+//! sets as a list (`0-3`), sizes in bytes, the chosen word of `[none] mq-deadline`.
 
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
@@ -9,7 +10,8 @@ use std::collections::BTreeSet;
 /// What a knob can be set to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Values {
-    /// A whole number in a range, in steps: `read_ahead_kb` is rounded to pages by the kernel, so others are refused here.
+    /// A whole number in a range, in steps: `read_ahead_kb` is rounded to pages by the kernel, so others are
+    /// refused here.
     Whole {
         /// Least.
         min: i64,
@@ -85,7 +87,8 @@ pub struct Facts<'a> {
     pub page: u64,
 }
 
-/// The canonical text of a value, or what would be right. `Server`, `CpuMax` and `IoMax` are only tidied here.
+/// The canonical text of a value, or what would be right. `Server`, `CpuMax` and `IoMax` are only tidied
+/// here.
 ///
 /// # Errors
 /// The value is not one the knob can take; in words.

@@ -3,7 +3,7 @@
 use crate::catalogue::Proof;
 use crate::error::Refusal;
 use crate::item::{Access, ItemValue, value_of};
-use crate::resolve::{Resolved, interrupts, same};
+use crate::resolve::{Setting, interrupts, same};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
@@ -31,14 +31,14 @@ pub fn read_back(wanted: &[ItemValue], found: &[ItemValue]) -> Result<(), Refusa
 /// The setting reads back and has no effect.
 pub(crate) fn effect(
     access: &mut Access<'_>,
-    resolved: &Resolved,
+    setting: &Setting,
     value: &str,
     patience: Duration,
 ) -> Result<Option<String>, Refusal> {
-    if resolved.name.knob.proof != Proof::Interrupts {
+    if setting.name.knob.proof != Proof::Interrupts {
         return Ok(None);
     }
-    let numbers = interrupts(access.host, &resolved.name.target)?;
+    let numbers = interrupts(access.host, &setting.name.target)?;
     let allowed = crate::value::cpu_set(value, u32::MAX).map_err(|why| Refusal::NoEffect { why })?;
     let read = || access.host.read("/proc/interrupts").map(|text| counts(&text));
     let mut base = read()?;
@@ -117,8 +117,11 @@ pub fn judge(added: &BTreeMap<u32, u64>, allowed: &BTreeSet<u32>) -> Landing {
 mod tests {
     use super::*;
 
-    const BEFORE: &str = "           CPU0       CPU2\n 36:          0      86952 PCI-MSIX-0000:00:02.0   1-edge      virtio1-req.0\n\
-                          \x2038:          7       2725 PCI-MSIX-0000:00:03.0   1-edge      virtio2-input.0\nLOC:      88073      94325   Local\n";
+    const BEFORE: &str = "           CPU0       CPU2
+ 36:          0      86952 PCI-MSIX-0000:00:02.0   1-edge      virtio1-req.0
+ 38:          7       2725 PCI-MSIX-0000:00:03.0   1-edge      virtio2-input.0
+LOC:      88073      94325   Local timer interrupts
+";
 
     #[test]
     fn interrupts_are_counted_by_cpu_and_judged_by_where_they_came() {

@@ -1,10 +1,10 @@
-//! Settings that this machine cannot have changed by a test: interrupts, governors, cards, on a made tree. `ethtool` and
-//! `systemctl` are recorded ones.
+//! Settings that this machine cannot have changed by a test: interrupts, governors, cards, on a made tree.
+//! `ethtool` and `systemctl` are recorded ones.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use knob::action::Action;
-use knob::apply::{self, Manner, Outcome, Result};
+use knob::apply::{self, Manner, Outcome, Status};
 use knob::journal::{Author, End};
 use knob::server::ServerError;
 use knob::session::{Session, Which};
@@ -73,7 +73,8 @@ fn counts(on: [u64; 4]) -> String {
     format!("    CPU0 CPU1 CPU2 CPU3\n 38: {a} {b} {c} {d} PCI-MSIX eth0-rx\n 39: 5 5 5 5 PCI-MSIX eth0-tx\n")
 }
 
-/// Interrupts that come on these CPUs while something is done; the counters are written as a whole, as the kernel gives them.
+/// Interrupts that come on these CPUs while something is done; the counters are written as a whole, as the
+/// kernel gives them.
 fn while_interrupts_come<T>(tree: &Tree, on: [u64; 4], work: impl FnOnce() -> T) -> T {
     let stop = std::sync::atomic::AtomicBool::new(false);
     std::thread::scope(|scope| {
@@ -102,20 +103,20 @@ fn the_affinity_of_an_interrupt_is_proved_by_where_it_comes() {
     let right = while_interrupts_come(&tree, [0, 0, 3, 0], || {
         tree.set(&mut session, &["interrupt.affinity@eth0-rx=2"], patience)
     });
-    let Result::Applied { note: Some(note) } = &right[0].result else { panic!("{right:?}") };
+    let Status::Applied { note: Some(note) } = &right[0].status else { panic!("{right:?}") };
     assert!(note.contains("all on the CPUs asked for"), "{note}");
     assert_eq!(tree.read("proc/irq/38/smp_affinity_list"), "2");
 
     let stray = while_interrupts_come(&tree, [1, 0, 3, 0], || {
         tree.set(&mut session, &["interrupt.affinity@38=3"], patience)
     });
-    let Result::Refused { refusal } = &stray[0].result else { panic!("{stray:?}") };
+    let Status::Refused { refusal } = &stray[0].status else { panic!("{stray:?}") };
     assert!(refusal.to_string().contains("still counts on CPU"), "{refusal}");
     assert_eq!(tree.read("proc/irq/38/smp_affinity_list"), "2", "what has no effect is undone");
 
     let silent = tree.set(&mut session, &["interrupt.affinity@39=1"], Duration::ZERO);
     assert!(
-        matches!(&silent[0].result, Result::Applied { note: Some(note) } if note.contains("not proved")),
+        matches!(&silent[0].status, Status::Applied { note: Some(note) } if note.contains("not proved")),
         "{silent:?}"
     );
     session.restore(&Which::All, false);
@@ -168,13 +169,13 @@ fn offloads_and_coalescing_are_read_back_through_ethtool() {
     let mut session = tree.session();
     let absent = tree.set(&mut session, &changes, Duration::ZERO);
     assert!(absent.iter().all(|outcome| !outcome.is_in_force()), "there is no ethtool");
-    assert!(format!("{:?}", absent[0].result).contains("the program ethtool"), "{absent:?}");
+    assert!(format!("{:?}", absent[0].status).contains("the program ethtool"), "{absent:?}");
 
     tree.program("usr/sbin/ethtool", ETHTOOL);
     let words: Vec<String> = tree
         .set(&mut session, &changes, Duration::ZERO)
         .iter()
-        .map(|one| format!("{:?}", one.result))
+        .map(|one| format!("{:?}", one.status))
         .collect();
     assert!(words[0].contains("Applied") && words[3].contains("Applied"), "{words:?}");
     assert!(words[1].contains("Operation not supported"), "{words:?}");
@@ -245,11 +246,11 @@ fn the_governor_of_every_cpu_is_one_knob_and_takes_what_the_kernel_offers() {
 struct Recorded(Arc<Mutex<Vec<String>>>);
 
 impl Action for Recorded {
-    fn read(&mut self) -> std::result::Result<String, String> {
+    fn read(&mut self) -> Result<String, String> {
         Ok(self.0.lock().unwrap().last().unwrap().clone())
     }
 
-    fn apply(&mut self, value: &str) -> std::result::Result<(), String> {
+    fn apply(&mut self, value: &str) -> Result<(), String> {
         self.0.lock().unwrap().push(value.to_owned());
         Ok(())
     }
@@ -289,7 +290,8 @@ fn a_program_of_the_caller_is_in_the_journal_so_that_a_later_process_can_put_bac
     assert_eq!(tree.read("allocator"), "glibc");
 }
 
-/// Answers recorded from the manual pages and messages of OpenZFS 2.2; a property is a file: value, tab, source.
+/// Answers recorded from the manual pages and messages of OpenZFS 2.2; a property is a file: value, tab,
+/// source.
 const ZFS: &str = r#"#!/bin/sh
 at="${0%/usr/sbin/zfs}/zfs"
 no() { echo "$1" >&2; exit 1; }
@@ -374,8 +376,8 @@ fn the_lets_encrypt_profile_is_set_on_a_recorded_openzfs_and_put_back_to_what_wa
     assert_eq!(tree.read("zpool/tank/autoreplace"), "on");
     assert_eq!(tree.read("sys/module/zfs/parameters/zfs_prefetch_disable"), "1");
     let wrong = tree.set(&mut session, &["zfs.logbias@tank=fast", "zfs.nonsense@tank=1"], Duration::ZERO);
-    assert!(format!("{:?}", wrong[0].result).contains("must be one of 'latency | throughput'"), "{wrong:?}");
-    assert!(format!("{:?}", wrong[1].result).contains("invalid property 'nonsense'"), "{wrong:?}");
+    assert!(format!("{:?}", wrong[0].status).contains("must be one of 'latency | throughput'"), "{wrong:?}");
+    assert!(format!("{:?}", wrong[1].status).contains("invalid property 'nonsense'"), "{wrong:?}");
     session.restore(&Which::All, false);
     let different: Vec<_> = state().into_iter().filter(|file| !start.contains(file)).collect();
     assert!(different.is_empty(), "{different:?}");

@@ -6,7 +6,7 @@ use crate::table::Table;
 use crate::{exit, terminal};
 use clap::Args;
 use knob::catalogue::{CATALOGUE, Change, Danger, Family, Group, Knob, Proof};
-use knob::item::{Access, Item};
+use knob::item::Access;
 use knob::name::{self, Name};
 use knob::server::{Kind, Server};
 use knob::{Host, resolve};
@@ -38,9 +38,8 @@ pub(crate) struct ListArgs {
 
 /// One knob: what it does, takes and is now, and where that is documented.
 #[derive(Args, Debug, Clone)]
-#[command(
-    after_help = "Examples:\n  headroom knob show block.scheduler@vda\n  headroom knob show server.innodb_io_capacity --server db1:3306 --json"
-)]
+#[command(after_help = "Examples:\n  headroom knob show block.scheduler@vda\n  headroom knob show \
+                  server.innodb_io_capacity --server db1:3306 --json")]
 pub(crate) struct ShowArgs {
     /// The knob; with @TARGET its present value is shown.
     knob: String,
@@ -55,7 +54,7 @@ pub(crate) struct ShowArgs {
 
 /// A row of the catalogue, and what it is on this host.
 #[derive(Clone, Debug, Serialize)]
-struct Shown {
+struct Row {
     knob: String,
     family: Family,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -97,7 +96,7 @@ pub(super) async fn list(args: ListArgs, _environment: &Environment) -> anyhow::
     Ok(if rows.is_empty() { exit::no() } else { exit::DONE })
 }
 
-fn rows(host: &Host, pattern: &str, all: bool) -> Vec<Shown> {
+fn rows(host: &Host, pattern: &str, all: bool) -> Vec<Row> {
     let (wanted, target) = pattern.split_once('@').unwrap_or((pattern, ""));
     let mut rows = Vec::new();
     for knob in CATALOGUE
@@ -106,7 +105,7 @@ fn rows(host: &Host, pattern: &str, all: bool) -> Vec<Shown> {
     {
         if all {
             let name = Name { knob, rest: String::new(), target: String::new() };
-            rows.push(Shown { knob: knob.name.to_owned(), ..shown(&name, None, &[]) });
+            rows.push(Row { knob: knob.name.to_owned(), ..shown(&name, None, &[]) });
             continue;
         }
         for found in
@@ -135,15 +134,15 @@ fn present(
     server: Option<&mut (dyn Server + 'static)>,
     name: &Name,
 ) -> Result<String, knob::Refusal> {
-    let resolved = resolve::resolve(host, name, None)?;
+    let setting = resolve::resolve(host, name, None)?;
     let mut actions = BTreeMap::new();
     let mut access = Access { host, server, actions: &mut actions };
     let values: Vec<String> =
-        resolved.written.iter().map(|item| access.read(item)).collect::<Result<_, _>>()?;
-    Ok(resolved.together(&values))
+        setting.written.iter().map(|item| access.read(item)).collect::<Result<_, _>>()?;
+    Ok(setting.together(&values))
 }
 
-fn shown(name: &Name, value: Option<Result<String, knob::Refusal>>, offered: &[String]) -> Shown {
+fn shown(name: &Name, value: Option<Result<String, knob::Refusal>>, offered: &[String]) -> Row {
     let Knob { family, change, proof, source, help, .. } = *name.knob;
     let danger = match name.knob.danger {
         Danger::No => None,
@@ -165,7 +164,7 @@ fn shown(name: &Name, value: Option<Result<String, knob::Refusal>>, offered: &[S
         Some(Err(refusal)) => (None, Some(refusal.to_string())),
         None => (None, None),
     };
-    Shown {
+    Row {
         knob: name.to_string(),
         family,
         value,
@@ -214,16 +213,13 @@ pub(super) async fn show(args: ShowArgs, environment: &Environment) -> anyhow::R
                 row.takes.push_str("; needs a restart");
             }
         }
-        if let Ok(resolved) = resolve::resolve(&host, &name, None) {
-            tracing::debug!(items = ?resolved.written.iter().map(Item::to_string).collect::<Vec<_>>(), "found");
-        }
         Ok(row)
     })
     .await?;
     print(&row, args.json)
 }
 
-fn print(row: &Shown, json: bool) -> anyhow::Result<ExitCode> {
+fn print(row: &Row, json: bool) -> anyhow::Result<ExitCode> {
     if json {
         terminal::print_json(row)?;
         return Ok(if row.unreadable.is_some() { exit::no() } else { exit::DONE });

@@ -8,7 +8,8 @@ use std::process::ExitCode;
 
 /// Settings that others have published, with their reasons and what is stale today.
 ///
-/// A starting point for measurements, not advice. `headroom knob set --profile NAME` sets the rows that can be set.
+/// A starting point for measurements, not advice. `headroom knob set --profile NAME` sets the rows that can
+/// be set.
 #[derive(Args, Debug, Clone)]
 #[command(
     after_help = "Examples:\n  headroom knob profile pinterest\n  headroom knob profile letsencrypt --json"

@@ -9,7 +9,7 @@ use knob::action::ProgramAction;
 use knob::apply::{self, Change, Manner, Outcome, Write};
 use knob::item::Access;
 use knob::journal::Author;
-use knob::session::{Connect, Restored, Session, Which};
+use knob::session::{Connect, RestoreOutcome, Session, Which};
 use knob::tuner::{self, Tuner};
 use knob::{Host, Refusal, name};
 use serde::Serialize;
@@ -39,9 +39,9 @@ Exit code 1 when a knob was refused, is dangerous and not named, or could not be
 
 /// Change settings, and put them back when the command ends.
 ///
-/// Each original is in the journal, on disk, before its setting is written; each setting is read back, and what reads back
-/// differently is refused and undone. The rest goes on without it. After a crash, a kill or a power loss the next
-/// `headroom knob set` or `restore` puts back what is left.
+/// Each original is in the journal, on disk, before its setting is written; each setting is read back, and
+/// what reads back differently is refused and undone. The rest goes on without it. After a crash, a kill or a
+/// power loss the next `headroom knob set` or `restore` puts back what is left.
 #[derive(Args, Debug, Clone)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct SetArgs {
@@ -51,7 +51,8 @@ pub(crate) struct SetArgs {
     /// The rows of a profile that can be set.
     #[arg(long, value_name = "NAME", value_parser = profile::known)]
     profile: Option<String>,
-    /// What a profile's rows are set on: disk=vda, interface=eth0, mount=/data, dataset=, parent=, pool=. Repeatable.
+    /// What a profile's rows are set on: disk=vda, interface=eth0, mount=/data, dataset=, parent=, pool=.
+    /// Repeatable.
     #[arg(long = "for", value_name = "WHAT=NAME", value_parser = profile::placeholder, requires = "profile")]
     given: Vec<(String, String)>,
     /// A dangerous setting that is meant, by its name. Repeatable.
@@ -66,11 +67,12 @@ pub(crate) struct SetArgs {
     /// Show every write, and make none.
     #[arg(long)]
     dry_run: bool,
-    /// For server variables that need a restart: a program, called as PROGRAM NAME VALUE, that sets it and restarts the server.
+    /// For server variables that need a restart: a program, called as PROGRAM NAME VALUE, that sets it and
+    /// restarts the server.
     #[arg(long, value_name = "PROGRAM")]
     restart_with: Option<PathBuf>,
-    /// For a knob that a program of yours changes (file_system.type@X, allocator.library@X): called as PROGRAM read and
-    /// PROGRAM apply VALUE. Repeatable.
+    /// For a knob that a program of yours changes (file_system.type@X, allocator.library@X): called as
+    /// PROGRAM read and PROGRAM apply VALUE. Repeatable.
     #[arg(long, value_name = "KNOB=PROGRAM")]
     action: Vec<String>,
     #[command(flatten)]
@@ -90,15 +92,15 @@ pub(crate) struct SetArgs {
 struct Report<'a> {
     tuners: &'a [Tuner],
     left_out: &'a [String],
-    recovered: &'a [Restored],
+    recovered: &'a [RestoreOutcome],
     outcomes: &'a [Outcome],
-    restored: &'a [Restored],
+    restored: &'a [RestoreOutcome],
 }
 
 /// What was done, and the session that can undo it.
-struct Done {
+struct Work {
     session: Session,
-    recovered: Vec<Restored>,
+    recovered: Vec<RestoreOutcome>,
     outcomes: Vec<Outcome>,
 }
 
@@ -124,11 +126,11 @@ pub(super) async fn set(args: SetArgs, environment: &Environment) -> anyhow::Res
     if args.dry_run {
         return dry_run(args, host, assignments, tuners, manner, connect).await;
     }
-    let work = {
+    let applying = {
         let (args, tuners, manner) = (args.clone(), tuners.clone(), manner.clone());
         blocking(move || apply_all(&args, &host, &assignments, &tuners, &manner, connect))
     };
-    let done = work.await?;
+    let done = applying.await?;
     if !args.json {
         if !done.recovered.is_empty() {
             terminal::print("Left by a process that is dead:\n")?;
@@ -136,7 +138,7 @@ pub(super) async fn set(args: SetArgs, environment: &Environment) -> anyhow::Res
         }
         terminal::print(&text::outcomes(&done.outcomes))?;
     }
-    let any = done.outcomes.iter().any(|outcome| matches!(outcome.result, apply::Result::Applied { .. }));
+    let any = done.outcomes.iter().any(|outcome| matches!(outcome.status, apply::Status::Applied { .. }));
     let mut status = None;
     if !args.command.is_empty() {
         status = Some(run(&args.command, &mut stop).await?);
@@ -144,7 +146,7 @@ pub(super) async fn set(args: SetArgs, environment: &Environment) -> anyhow::Res
         terminal::complain("held; Ctrl-C puts everything back");
         stop.received().await;
     }
-    let Done { mut session, recovered, outcomes } = done;
+    let Work { mut session, recovered, outcomes } = done;
     let restored = blocking(move || Ok(session.restore(&Which::Own, false))).await?;
     if args.json {
         let (tuners, left_out, recovered) = (&tuners, &left_out, &recovered);
@@ -198,7 +200,8 @@ fn manner(args: &SetArgs, host: &Host) -> anyhow::Result<Manner> {
     Ok(Manner { author, keep: args.keep, restart: program, patience: Duration::from_secs(2) })
 }
 
-/// A journal outlives the directory that this command was started in. Below another root a path is that root's.
+/// A journal outlives the directory that this command was started in. Below another root a path is that
+/// root's.
 fn absolute(host: &Host, path: &std::path::Path) -> anyhow::Result<String> {
     let whole = match host.is_this_one() {
         true => path.canonicalize().with_context(|| format!("the program {}", path.display()))?,
@@ -226,7 +229,7 @@ fn apply_all(
     tuners: &[Tuner],
     manner: &Manner,
     connect: Connect,
-) -> anyhow::Result<Done> {
+) -> anyhow::Result<Work> {
     let mut session = Session::open(host.clone(), &args.place.journal, connect)?;
     if let Some(dropped) = session.journal().dropped() {
         terminal::complain(&format!("journal: {dropped}"));
@@ -242,7 +245,7 @@ fn apply_all(
     let changes = checked(args, host, server, assignments, tuners)?;
     let recovered = session.recover();
     let outcomes = session.apply(&changes, address.as_deref(), manner);
-    Ok(Done { session, recovered, outcomes })
+    Ok(Work { session, recovered, outcomes })
 }
 
 /// What `--dry-run` shows of one change.

@@ -2,20 +2,20 @@
 
 use crate::table::Table;
 use knob::Refusal;
-use knob::apply::{Outcome, Result, Write};
+use knob::apply::{Outcome, Status, Write};
 use knob::journal::{End, Entry, Phase};
-use knob::session::Restored;
+use knob::session::RestoreOutcome;
 
 /// One line for each change.
 pub(super) fn outcomes(outcomes: &[Outcome]) -> String {
     let mut table = Table::new(&["KNOB", "WAS", "IS", "RESULT"]);
-    for Outcome { knob, value, before, result } in outcomes {
+    for Outcome { knob, value, before, status } in outcomes {
         let was = before.clone().unwrap_or_else(|| "-".to_owned());
-        let (is, words) = match result {
-            Result::Applied { note: None } => (value.clone(), "applied, read back".to_owned()),
-            Result::Applied { note: Some(note) } => (value.clone(), format!("applied, read back; {note}")),
-            Result::Already => (value.clone(), "so already".to_owned()),
-            Result::Refused { refusal } => (was.clone(), format!("REFUSED {value}: {refusal}")),
+        let (is, words) = match status {
+            Status::Applied { note: None } => (value.clone(), "applied, read back".to_owned()),
+            Status::Applied { note: Some(note) } => (value.clone(), format!("applied, read back; {note}")),
+            Status::Already => (value.clone(), "so already".to_owned()),
+            Status::Refused { refusal } => (was.clone(), format!("REFUSED {value}: {refusal}")),
         };
         table.row(vec![knob.clone(), was, is, words]);
     }
@@ -23,7 +23,7 @@ pub(super) fn outcomes(outcomes: &[Outcome]) -> String {
 }
 
 /// What would be written.
-pub(super) fn preview(all: &[(String, std::result::Result<Vec<Write>, Refusal>)]) -> String {
+pub(super) fn preview(all: &[(String, Result<Vec<Write>, Refusal>)]) -> String {
     let mut table = Table::new(&["KNOB", "ITEM", "IS", "WOULD BE"]);
     for (knob, writes) in all {
         match writes {
@@ -44,9 +44,9 @@ pub(super) fn preview(all: &[(String, std::result::Result<Vec<Write>, Refusal>)]
 }
 
 /// One line for each state, and below what was left the original values.
-pub(super) fn restored(all: &[Restored]) -> String {
+pub(super) fn restored(all: &[RestoreOutcome]) -> String {
     let mut text = String::new();
-    for Restored { knobs, before, end, failed } in all {
+    for RestoreOutcome { knobs, before, end, failed } in all {
         let words = match (end, failed) {
             (_, Some(refusal)) => format!("NOT put back, still in the journal: {refusal}"),
             (Some(end), None) => ended(end),

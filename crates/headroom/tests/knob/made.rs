@@ -55,7 +55,8 @@ impl Scene {
         ["--journal".to_owned(), self.journal().display().to_string()]
     }
 
-    /// `headroom knob SUBCOMMAND` with this journal; whatever runs beside it on this machine does not matter here.
+    /// `headroom knob SUBCOMMAND` with this journal; whatever runs beside it on this machine does not matter
+    /// here.
     pub(crate) fn knob(&self, args: &[&str]) -> Output {
         self.command(args).output().unwrap()
     }
@@ -76,8 +77,8 @@ impl Scene {
     }
 }
 
-/// A loop device on a file of the test's own. Its queue outlives it: what the last user left there is found by the next, so
-/// it begins with known values, and ends with those that it had.
+/// A loop device on a file of the test's own. Its queue outlives it: what the last user left there is found
+/// by the next, so it begins with known values, and ends with those that it had.
 pub(crate) struct Disk {
     pub(crate) name: String,
     dir: tempfile::TempDir,

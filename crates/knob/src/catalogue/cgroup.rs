@@ -24,7 +24,8 @@ pub(super) const ROWS: &[Knob] = &[
         "cgroup.cpu.max",
         "cpu.max",
         Values::CpuMax,
-        "CPU time of a cgroup: 1.5 is one and a half CPUs, max is no limit. In v1 it is cpu.cfs_quota_us and cpu.cfs_period_us.",
+        "CPU time of a cgroup: 1.5 is one and a half CPUs, max is no limit. In v1 it is cpu.cfs_quota_us and \
+         cpu.cfs_period_us.",
     ),
     Knob {
         danger: Danger::Except(
@@ -50,7 +51,8 @@ pub(super) const ROWS: &[Knob] = &[
             "cgroup.io.max",
             "io.max",
             Values::IoMax,
-            "Bytes and requests a second of a cgroup on one device: rbps=100M wiops=2000; what is not named has no limit. In v1 it is blkio.throttle.",
+            "Bytes and requests a second of a cgroup on one device: rbps=100M wiops=2000; what is not named \
+             has no limit. In v1 it is blkio.throttle.",
         )
     },
 ];

@@ -66,7 +66,8 @@ pub(super) const ROWS: &[Knob] = &[
         Place::Sysctl("kernel.sched_autogroup_enabled"),
         Values::OneOf(&["0", "1"]),
         KERNEL,
-        "Whether processes of one terminal share CPU time as a group. Servers started by systemd are not concerned.",
+        "Whether processes of one terminal share CPU time as a group. Servers started by systemd are not \
+         concerned.",
     ),
     row(
         "cpu.sched_rt_runtime_us",

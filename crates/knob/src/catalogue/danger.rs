@@ -1,4 +1,5 @@
-//! Dangerous values, each to be named by whoever wants it, and settings that cannot be put back and are never touched.
+//! Dangerous values, each to be named by whoever wants it, and settings that cannot be put back and are never
+//! touched.
 
 use super::{Danger, Place};
 use crate::name::Name;
@@ -35,7 +36,8 @@ const SERVER: &[(&str, &[&str], &str)] = &[
     (
         "sync_binlog",
         &["1"],
-        "the binary log can lose transactions that were committed: replicas differ from the primary after a crash",
+        "the binary log can lose transactions that were committed: replicas differ from the primary after a \
+         crash",
     ),
     ("sync_relay_log", &["1"], "a replica can lose its place after a crash"),
     ("sync_master_info", &["1"], "a replica can lose its place after a crash"),
@@ -98,7 +100,8 @@ const ONE_WAY: &[(&str, &str)] = &[
     ("net.ipv6.route.flush", "it starts something and holds no state"),
 ];
 
-/// What is dangerous about this value of this knob: the word that `--danger` must name, and why. `value` is canonical.
+/// What is dangerous about this value of this knob: the word that `--danger` must name, and why. `value` is
+/// canonical.
 pub fn danger(name: &Name, value: &str) -> Option<(String, String)> {
     let lower = value.to_lowercase();
     match (&name.knob.danger, &name.knob.place) {
@@ -118,7 +121,8 @@ pub fn danger(name: &Name, value: &str) -> Option<(String, String)> {
         (Danger::ByName, Place::Mount) => value.split(',').find_map(|option| {
             let why = match option {
                 "nobarrier" | "barrier=0" => {
-                    "no flush is sent: a power loss can lose committed transactions and damage the file system"
+                    "no flush is sent: a power loss can lose committed transactions and damage the file \
+                     system"
                 }
                 "data=writeback" | "journal_async_commit" | "norecovery" | "nouuid" => {
                     "a crash can leave old data in files"
@@ -129,11 +133,23 @@ pub fn danger(name: &Name, value: &str) -> Option<(String, String)> {
             Some((option.to_owned(), why.to_owned()))
         }),
         (Danger::ByName, Place::Dataset) => match (name.rest.as_str(), lower.as_str()) {
-            ("sync", "disabled") => Some(("sync".to_owned(), "flushes are ignored: a crash loses the last seconds of commits".to_owned())),
+            ("sync", "disabled") => Some((
+                "sync".to_owned(),
+                "flushes are ignored: a crash loses the last \
+                 seconds of commits"
+                    .to_owned(),
+            )),
             ("checksum", "off") => Some(("checksum".to_owned(), "damaged blocks are not noticed".to_owned())),
-            ("redundant_metadata", "none") => Some(("redundant_metadata".to_owned(), "one bad block of metadata loses data".to_owned())),
+            ("redundant_metadata", "none") => Some((
+                "redundant_metadata".to_owned(),
+                "one bad block of \
+                 metadata loses data"
+                    .to_owned(),
+            )),
             ("readonly", "on") => Some(("readonly".to_owned(), "nothing can be written any more".to_owned())),
-            ("mountpoint" | "canmount", _) => Some((name.rest.clone(), "the dataset is unmounted".to_owned())),
+            ("mountpoint" | "canmount", _) => {
+                Some((name.rest.clone(), "the dataset is unmounted".to_owned()))
+            }
             _ => None,
         },
         (Danger::ByName, _) => None,

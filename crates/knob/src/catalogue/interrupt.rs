@@ -15,7 +15,8 @@ pub(super) const ROWS: &[Knob] = &[
         change: Change::Dynamic,
         proof: Proof::Asked,
         source: "irqbalance(1), systemctl(1)",
-        help: "Whether irqbalance runs, which spreads interrupts by load. Reports disagree whether it helps: measure it.",
+        help: "Whether irqbalance runs, which spreads interrupts by load. Reports disagree whether it helps: \
+               measure it.",
     },
     Knob {
         name: "interrupt.affinity",
@@ -28,7 +29,8 @@ pub(super) const ROWS: &[Knob] = &[
         change: Change::Dynamic,
         proof: Proof::Interrupts,
         source: "kernel: Documentation/core-api/irq/irq-affinity.rst",
-        help: "CPUs on which an interrupt is handled. With @eth0 or @nvme0n1 all interrupts of the device. Drivers that manage their own interrupts refuse.",
+        help: "CPUs on which an interrupt is handled. With @eth0 or @nvme0n1 all interrupts of the device. \
+               Drivers that manage their own interrupts refuse.",
     },
     Knob {
         name: "interrupt.default_affinity",

@@ -50,7 +50,8 @@ pub(super) const ROWS: &[Knob] = &[
             "memory.thp",
             "",
             Values::Offered,
-            "Transparent huge pages: always, madvise or never. always can stall a server while pages are put together, and with jemalloc grow it.",
+            "Transparent huge pages: always, madvise or never. always can stall a server while pages are put \
+             together, and with jemalloc grow it.",
         )
     },
     Knob {
@@ -61,14 +62,16 @@ pub(super) const ROWS: &[Knob] = &[
             "memory.thp_defrag",
             "",
             Values::Offered,
-            "How hard the kernel tries to get a huge page when one is asked for; always makes the asking thread wait.",
+            "How hard the kernel tries to get a huge page when one is asked for; always makes the asking \
+             thread wait.",
         )
     },
     sysctl(
         "memory.swappiness",
         "vm.swappiness",
         whole(0, 200),
-        "How readily anonymous memory is swapped out in favour of page cache. 1 keeps a server's buffer pool in memory.",
+        "How readily anonymous memory is swapped out in favour of page cache. 1 keeps a server's buffer pool \
+         in memory.",
     ),
     Knob {
         group: DIRTY,
@@ -76,7 +79,8 @@ pub(super) const ROWS: &[Knob] = &[
             "memory.dirty_ratio",
             "vm.dirty_ratio",
             whole(0, 100),
-            "Share of memory, in per cent, that may be dirty before a writer must write back itself. Sets dirty_bytes to zero.",
+            "Share of memory, in per cent, that may be dirty before a writer must write back itself. Sets \
+             dirty_bytes to zero.",
         )
     },
     Knob {
@@ -85,7 +89,8 @@ pub(super) const ROWS: &[Knob] = &[
             "memory.dirty_bytes",
             "vm.dirty_bytes",
             whole(8_192, i64::MAX),
-            "Bytes that may be dirty before a writer must write back itself; sets dirty_ratio to zero. Least: two pages.",
+            "Bytes that may be dirty before a writer must write back itself; sets dirty_ratio to zero. \
+             Least: two pages.",
         )
     },
     Knob {
@@ -94,7 +99,8 @@ pub(super) const ROWS: &[Knob] = &[
             "memory.dirty_background_ratio",
             "vm.dirty_background_ratio",
             whole(0, 100),
-            "Share of memory, in per cent, that may be dirty before the kernel begins to write back. Sets dirty_background_bytes to zero.",
+            "Share of memory, in per cent, that may be dirty before the kernel begins to write back. Sets \
+             dirty_background_bytes to zero.",
         )
     },
     Knob {
@@ -103,7 +109,8 @@ pub(super) const ROWS: &[Knob] = &[
             "memory.dirty_background_bytes",
             "vm.dirty_background_bytes",
             whole(1, i64::MAX),
-            "Bytes that may be dirty before the kernel begins to write back; sets dirty_background_ratio to zero.",
+            "Bytes that may be dirty before the kernel begins to write back; sets dirty_background_ratio to \
+             zero.",
         )
     },
     sysctl(
@@ -137,14 +144,16 @@ pub(super) const ROWS: &[Knob] = &[
             "memory.overcommit_ratio",
             "vm.overcommit_ratio",
             whole(0, 1_000),
-            "Per cent of memory that may be promised where overcommit_memory is 2. Sets overcommit_kbytes to zero.",
+            "Per cent of memory that may be promised where overcommit_memory is 2. Sets overcommit_kbytes to \
+             zero.",
         )
     },
     sysctl(
         "memory.nr_hugepages",
         "vm.nr_hugepages",
         whole(0, 1 << 30),
-        "Huge pages set aside for servers with large_pages. A host whose memory is in pieces gives fewer, which counts as refused.",
+        "Huge pages set aside for servers with large_pages. A host whose memory is in pieces gives fewer, \
+         which counts as refused.",
     ),
     sysctl(
         "memory.numa_balancing",
@@ -156,7 +165,8 @@ pub(super) const ROWS: &[Knob] = &[
         "memory.zone_reclaim_mode",
         "vm.zone_reclaim_mode",
         whole(0, 7),
-        "Whether memory of the own NUMA node is reclaimed before that of another is used. Not 0 hurts databases.",
+        "Whether memory of the own NUMA node is reclaimed before that of another is used. Not 0 hurts \
+         databases.",
     ),
     sysctl(
         "memory.min_free_kbytes",

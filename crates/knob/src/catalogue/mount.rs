@@ -15,7 +15,8 @@ pub(super) const ROWS: &[Knob] = &[
         change: Change::Remount,
         proof: Proof::ReadBack,
         source: "mount(8), ext4(5), xfs(5), btrfs(5)",
-        help: "Options of a mounted file system, changed by a remount: noatime, commit=30, discard. Only those are named that shall change; the others stay.",
+        help: "Options of a mounted file system, changed by a remount: noatime, commit=30, discard. Only \
+               those are named that shall change; the others stay.",
     },
     Knob {
         name: "file_system.type",
@@ -28,6 +29,7 @@ pub(super) const ROWS: &[Knob] = &[
         change: Change::Action,
         proof: Proof::Asked,
         source: "mkfs(8)",
-        help: "The type of a file system (ext4, xfs, btrfs, zfs), made anew by the caller's program on a device that is empty.",
+        help: "The type of a file system (ext4, xfs, btrfs, zfs), made anew by the caller's program on a \
+               device that is empty.",
     },
 ];

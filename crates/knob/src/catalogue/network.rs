@@ -40,13 +40,15 @@ pub(super) const ROWS: &[Knob] = &[
         "network.rps",
         Place::File("/sys/class/net/{}/queues/rx-*/rps_cpus", Shape::Mask),
         Values::Cpus,
-        "RPS: CPUs that take packets off this interface's receive queues, all queues alike. For cards with fewer queues than CPUs; none switches it off.",
+        "RPS: CPUs that take packets off this interface's receive queues, all queues alike. For cards with \
+         fewer queues than CPUs; none switches it off.",
     ),
     of_interface(
         "network.rfs_flow_cnt",
         Place::File("/sys/class/net/{}/queues/rx-*/rps_flow_cnt", Shape::Plain),
         Values::PowerOfTwo { max: 1 << 20 },
-        "RFS: flows remembered by each receive queue, so that a packet goes to the CPU where its socket is read. Needs network.rps_sock_flow_entries.",
+        "RFS: flows remembered by each receive queue, so that a packet goes to the CPU where its socket is \
+         read. Needs network.rps_sock_flow_entries.",
     ),
     sysctl(
         "network.rps_sock_flow_entries",
@@ -58,7 +60,8 @@ pub(super) const ROWS: &[Knob] = &[
         "network.xps",
         Place::File("/sys/class/net/{}/queues/tx-*/xps_cpus", Shape::Mask),
         Values::Cpus,
-        "XPS: CPUs that may send by this interface's queues, all queues alike. Only cards with several queues have it.",
+        "XPS: CPUs that may send by this interface's queues, all queues alike. Only cards with several \
+         queues have it.",
     ),
     Knob {
         proof: Proof::Asked,
@@ -67,7 +70,8 @@ pub(super) const ROWS: &[Knob] = &[
             "network.coalesce.*",
             Place::Coalesce,
             Values::Word,
-            "Interrupt coalescing: rx-usecs, rx-frames, tx-usecs, tx-frames, adaptive-rx, adaptive-tx. More waits longer and interrupts less.",
+            "Interrupt coalescing: rx-usecs, rx-frames, tx-usecs, tx-frames, adaptive-rx, adaptive-tx. More \
+             waits longer and interrupts less.",
         )
     },
     Knob {
@@ -77,7 +81,8 @@ pub(super) const ROWS: &[Knob] = &[
             "network.offload.*",
             Place::Offload,
             Values::OneOf(&["on", "off"]),
-            "What the card does for the kernel: gro, gso, tso, lro, rx, tx, sg, rxhash, or any feature that ethtool -k shows.",
+            "What the card does for the kernel: gro, gso, tso, lro, rx, tx, sg, rxhash, or any feature that \
+             ethtool -k shows.",
         )
     },
     of_interface(
@@ -102,7 +107,8 @@ pub(super) const ROWS: &[Knob] = &[
         "network.busy_poll",
         "net.core.busy_poll",
         up_to(1_000_000),
-        "Microseconds for which poll and select look at the card themselves before they sleep. Costs CPU, saves a wake-up.",
+        "Microseconds for which poll and select look at the card themselves before they sleep. Costs CPU, \
+         saves a wake-up.",
     ),
     sysctl(
         "network.busy_read",
@@ -132,6 +138,7 @@ pub(super) const ROWS: &[Knob] = &[
         "network.somaxconn",
         "net.core.somaxconn",
         Values::Whole { min: 1, max: 65_535, step: 1 },
-        "Connections that may wait to be accepted; the server's back_log is cut to it when it starts to listen.",
+        "Connections that may wait to be accepted; the server's back_log is cut to it when it starts to \
+         listen.",
     ),
 ];

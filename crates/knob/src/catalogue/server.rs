@@ -14,8 +14,10 @@ pub(super) const ROWS: &[Knob] = &[
         danger: Danger::ByName,
         change: Change::DynamicOrRestart,
         proof: Proof::Asked,
-        source: "MySQL Reference Manual, Server System Variables; MariaDB Knowledge Base, Server System Variables",
-        help: "Any global variable of the server named by --server, set by SET GLOBAL and read back by SELECT @@GLOBAL. One that needs a restart is refused unless --restart-with names a program.",
+        source: "MySQL Reference Manual, Server System Variables; MariaDB Knowledge Base, Server System \
+                 Variables",
+        help: "Any global variable of the server named by --server, set by SET GLOBAL and read back by \
+               SELECT @@GLOBAL. One that needs a restart is refused unless --restart-with names a program.",
     },
     Knob {
         name: "allocator.library",
@@ -28,6 +30,7 @@ pub(super) const ROWS: &[Knob] = &[
         change: Change::Action,
         proof: Proof::Asked,
         source: "ld.so(8), LD_PRELOAD",
-        help: "The server's memory allocator (glibc, jemalloc, tcmalloc, mimalloc), set by the caller's program, which restarts the server.",
+        help: "The server's memory allocator (glibc, jemalloc, tcmalloc, mimalloc), set by the caller's \
+               program, which restarts the server.",
     },
 ];

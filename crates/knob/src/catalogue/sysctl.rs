@@ -14,5 +14,6 @@ pub(super) const ROWS: &[Knob] = &[Knob {
     change: Change::Dynamic,
     proof: Proof::ReadBack,
     source: "kernel: Documentation/admin-guide/sysctl/, sysctl(8)",
-    help: "Any file of /proc/sys by its dotted name, such as sysctl.net.ipv4.tcp_rmem. Files that start something, or cannot be put back, are refused.",
+    help: "Any file of /proc/sys by its dotted name, such as sysctl.net.ipv4.tcp_rmem. Files that start \
+           something, or cannot be put back, are refused.",
 }];

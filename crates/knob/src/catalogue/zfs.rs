@@ -1,4 +1,5 @@
-//! OpenZFS: properties of datasets and pools, parameters of its module. Tried against a recorded `zfs` and `zpool` only.
+//! OpenZFS: properties of datasets and pools, parameters of its module. Tried against a recorded `zfs` and
+//! `zpool` only.
 
 use super::{Change, Danger, Family, Group, Knob, Place, Proof, Target};
 use crate::value::Values;
@@ -31,7 +32,8 @@ pub(super) const ROWS: &[Knob] = &[
         Target::Dataset,
         Place::Dataset,
         "zfsprops(7)",
-        "A property of a dataset: recordsize, compression, logbias, primarycache, atime. Blocks that are there keep the recordsize and compression they were written with.",
+        "A property of a dataset: recordsize, compression, logbias, primarycache, atime. Blocks that are \
+         there keep the recordsize and compression they were written with.",
     ),
     row(
         "zpool.*",

@@ -53,7 +53,8 @@ pub(super) fn lines(path: &Path, bytes: &[u8]) -> Result<Lines, Error> {
             }
             Err(Broken::Torn) if after.is_empty() => {
                 lines.dropped = Some(format!(
-                    "the last record ({} bytes) was cut off by a crash before its change was made; it is dropped",
+                    "the last record ({} bytes) was cut off by a crash before its change was made; it is \
+                     dropped",
                     line.len()
                 ));
                 break;

@@ -1,9 +1,10 @@
 //! Killed at every step, and out of power at every step: afterwards every setting equals its start.
 //!
-//! A child process applies a list of changes and puts them back; it kills itself (SIGKILL) before its n-th step that leaves the
-//! process: making the journal, appending to it, syncing it, writing a setting, and after each write. The parent then restores as
-//! the next start of the command does. For the power loss the host starts anew, and of what the journal had not synced nothing,
-//! a part, or all is there. And the restore itself is killed on its way, at another step each time, and begun once more.
+//! A child process applies a list of changes and puts them back; it kills itself (SIGKILL) before its n-th
+//! step that leaves the process: making the journal, appending to it, syncing it, writing a setting, and
+//! after each write. The parent then restores as the next start of the command does. For the power loss the
+//! host starts anew, and of what the journal had not synced nothing, a part, or all is there. And the restore
+//! itself is killed on its way, at another step each time, and begun once more.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -76,8 +77,8 @@ impl Scene {
         open(self.dir.path(), Kernel::immortal())
     }
 
-    /// Runs the child, which dies before its step `at`; what that step was and what of the journal was synced, or `None` if
-    /// the child came to its end.
+    /// Runs the child, which dies before its step `at`; what that step was and what of the journal was
+    /// synced, or `None` if the child came to its end.
     fn die_at(&self, at: usize) -> Option<(u64, u64, String)> {
         self.child(at, "apply")
     }
@@ -174,7 +175,7 @@ fn every_setting_equals_its_start_after_a_kill_and_after_a_power_loss_at_any_ste
             let mut session = other.open();
             let recovered = session.recover();
             assert!(
-                recovered.iter().all(knob::session::Restored::is_back),
+                recovered.iter().all(knob::session::RestoreOutcome::is_back),
                 "step {at} {step}: {recovered:?}"
             );
             drop(session);
@@ -191,7 +192,10 @@ fn every_setting_equals_its_start_after_a_kill_and_after_a_power_loss_at_any_ste
         }
         let mut session = scene.open();
         let recovered = session.recover();
-        assert!(recovered.iter().all(knob::session::Restored::is_back), "step {at} {step}: {recovered:?}");
+        assert!(
+            recovered.iter().all(knob::session::RestoreOutcome::is_back),
+            "step {at} {step}: {recovered:?}"
+        );
         drop(session);
         assert_eq!(settings(&scene.root()), start, "killed at step {at} ({step})");
         assert!(Journal::read(&scene.journal()).unwrap().iter().all(|entry| !entry.is_open()));
@@ -296,7 +300,7 @@ fn force_puts_back_what_somebody_else_changed() {
     let mut session = scene.open();
     apply(&mut session, scene.dir.path(), &["memory.swappiness=1"], true);
     put(&scene.root(), "proc/sys/vm/swappiness", "10\n");
-    assert!(session.restore(&Which::All, true).iter().all(knob::session::Restored::is_back));
+    assert!(session.restore(&Which::All, true).iter().all(knob::session::RestoreOutcome::is_back));
     assert_eq!(settings(&scene.root()), settings_at_the_start());
 }
 
@@ -368,8 +372,8 @@ fn a_host_that_refuses_some_knobs_completes_with_the_rest_and_says_which() {
     let outcomes = apply(&mut session, scene.dir.path(), &changes, false);
     let words: Vec<String> = outcomes
         .iter()
-        .map(|outcome| match &outcome.result {
-            apply::Result::Refused { refusal } => format!("{}: {refusal}", outcome.knob),
+        .map(|outcome| match &outcome.status {
+            apply::Status::Refused { refusal } => format!("{}: {refusal}", outcome.knob),
             other => format!("{}: {other:?}", outcome.knob),
         })
         .collect();
@@ -402,7 +406,7 @@ fn a_setting_is_not_touched_while_the_journal_cannot_be_written() {
     let host = Host::with_effects(scene.root(), Arc::new(FullDisk));
     let mut session = Session::open(host, &scene.journal(), unreachable()).unwrap();
     let outcomes = apply(&mut session, scene.dir.path(), &["memory.swappiness=1"], false);
-    let apply::Result::Refused { refusal } = &outcomes[0].result else { panic!("{outcomes:?}") };
+    let apply::Status::Refused { refusal } = &outcomes[0].status else { panic!("{outcomes:?}") };
     assert!(refusal.to_string().contains("No space left"), "{refusal}");
     assert_eq!(settings(&scene.root()), settings_at_the_start());
 }

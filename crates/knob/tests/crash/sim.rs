@@ -1,5 +1,5 @@
-//! A host as a tree of files, with a kernel that answers as the real one does: a new scheduler brings its own settings and
-//! resets others, of twins one is set to zero, words come back in brackets and masks with zeros.
+//! A host as a tree of files, with a kernel that answers as the real one does: a new scheduler brings its own
+//! settings and resets others, of twins one is set to zero, words come back in brackets and masks with zeros.
 
 use knob::host::{Effects, Step};
 use std::collections::BTreeMap;
@@ -8,7 +8,8 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
-/// Every setting of the tree, and what it is at the start: nothing is at a default that a careless restore would hit by luck.
+/// Every setting of the tree, and what it is at the start: nothing is at a default that a careless restore
+/// would hit by luck.
 pub(crate) const SETTINGS: [(&str, &str); 23] = [
     ("sys/block/vda/queue/scheduler", "none [mq-deadline] bfq"),
     ("sys/block/vda/queue/iosched/read_expire", "123"),
@@ -110,7 +111,8 @@ pub(crate) fn reboot(root: &Path) {
 pub(crate) struct Kernel {
     /// The step at which to die, from 0; never if beyond all.
     pub(crate) die_at: usize,
-    /// Where the step and what of the journal was synced are noted on dying, and in the end how many steps there were.
+    /// Where the step and what of the journal was synced are noted on dying, and in the end how many steps
+    /// there were.
     pub(crate) notes: Option<PathBuf>,
     pub(crate) state: Mutex<Counter>,
 }

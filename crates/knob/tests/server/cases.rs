@@ -5,7 +5,7 @@ use fleet::config::Credentials;
 use knob::apply::{self, Change, Manner, Outcome};
 use knob::journal::{Author, End};
 use knob::server::{Connection, Server};
-use knob::session::{Connect, Restored, Session, Which};
+use knob::session::{Connect, RestoreOutcome, Session, Which};
 use knob::{Error, Host, Refusal};
 use lab::{Account, Lab, Spec};
 use mysql_async::prelude::Queryable;
@@ -93,8 +93,8 @@ pub(crate) fn set(session: &mut Session, address: &str, changes: &[&str], danger
 }
 
 fn refusal(outcome: &Outcome) -> &Refusal {
-    match &outcome.result {
-        apply::Result::Refused { refusal } => refusal,
+    match &outcome.status {
+        apply::Status::Refused { refusal } => refusal,
         other => panic!("{other:?}"),
     }
 }
@@ -104,7 +104,7 @@ pub(crate) async fn variables_are_set_and_put_back(scene: &Scene, changes: &[&st
     let (start, address) = (scene.variables().await, scene.address());
     let mut session = scene.session();
     for outcome in set(&mut session, &address, changes, dangers) {
-        assert!(matches!(outcome.result, apply::Result::Applied { .. }), "{outcome:?}");
+        assert!(matches!(outcome.status, apply::Status::Applied { .. }), "{outcome:?}");
     }
     let now = scene.variables().await;
     let changed = start.iter().filter(|(name, value)| now.get(*name) != Some(value)).count();
@@ -138,7 +138,7 @@ pub(crate) fn wrong_values_are_refused_in_words(scene: &Scene, restart_only: &st
     let words = refusal(&outcomes[1]).to_string();
     assert!(words.contains("restart") && words.contains("--restart-with"), "{words}");
     assert!(outcomes[2].is_in_force(), "the rest goes on: {outcomes:?}");
-    assert!(session.restore(&Which::All, false).iter().all(Restored::is_back));
+    assert!(session.restore(&Which::All, false).iter().all(RestoreOutcome::is_back));
 }
 
 /// Somebody else's value stays.

@@ -1,4 +1,5 @@
-//! A variable that needs a restart, with a program of the operator's that edits the option file and restarts the server.
+//! A variable that needs a restart, with a program of the operator's that edits the option file and restarts
+//! the server.
 
 use crate::cases::{check, manner, session};
 use fleet::Address;
@@ -99,13 +100,14 @@ fn a_variable_that_needs_a_restart_is_set_and_put_back_by_the_operators_program(
     let checked = check(&mut first, &address, &[&change], &[]).unwrap();
     let outcomes =
         first.apply(&checked, Some(&address), &manner(Some(own.path("set").display().to_string())));
-    if matches!(&outcomes[0].result, apply::Result::Refused { refusal } if refusal.to_string().contains("reads back"))
+    if matches!(&outcomes[0].status, apply::Status::Refused { refusal } if refusal.to_string().contains("reads back"))
     {
-        // A kernel or file system without native AIO: the server says no in its own way, and that is what is reported.
+        // A kernel or file system without native AIO: the server says no in its own way, and that is what is
+        // reported.
         assert_eq!(value(&own.path("other")), start);
         return;
     }
-    assert!(matches!(outcomes[0].result, apply::Result::Applied { .. }), "{outcomes:?}");
+    assert!(matches!(outcomes[0].status, apply::Status::Applied { .. }), "{outcomes:?}");
     assert_ne!(value(&own.path("other")), start);
     drop(first);
     // The restart in between does not close the entry: what was written to a file outlives it.
