@@ -1,0 +1,121 @@
+//! The order of the trials of a block.
+//!
+//! A block holds every live cell once, in random order, and the baseline twice: at the start and in the
+//! middle, so that the host's drift within a block is seen on both sides of it. One more run of the baseline
+//! is an ordinary cell of the block, the *A/A cell*: it differs from the baseline in nothing, and an
+//! experiment in which it seems to is void.
+//!
+//! *Whole plots.* A factor that takes a restart or a new file system is not changed for every trial: within a
+//! block the cells that share its levels are a plot; plots are in random order, and the cells within each. It
+//! costs precision for that factor (its levels are compared by plots, of which there are few) and saves most
+//! of the restarts.
+
+use crate::design::Levels;
+use crate::spec::Factor;
+use rand::Rng;
+use rand::seq::SliceRandom;
+
+/// One trial of a block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Run {
+    /// The baseline, against which the block's cells are held.
+    Baseline,
+    /// The baseline in the place of a cell.
+    Same,
+    /// A cell, by its number in the design.
+    Cell(usize),
+}
+
+/// The order of one block; `live` are the cells that go on, by number.
+pub fn block(
+    cells: &[Levels],
+    live: &[usize],
+    factors: &[Factor],
+    baseline: &Levels,
+    rng: &mut impl Rng,
+) -> Vec<Run> {
+    let levels = |run: Run| match run {
+        Run::Cell(at) => &cells[at],
+        Run::Baseline | Run::Same => baseline,
+    };
+    let mut plots: Vec<(Vec<usize>, Vec<Run>)> = Vec::new();
+    for run in live.iter().map(|at| Run::Cell(*at)).chain([Run::Same]) {
+        let plot = plot(factors, levels(run));
+        match plots.iter_mut().find(|(other, _)| *other == plot) {
+            Some((_, runs)) => runs.push(run),
+            None => plots.push((plot, vec![run])),
+        }
+    }
+    plots.shuffle(rng);
+    let mut order = Vec::new();
+    for (_, mut runs) in plots {
+        runs.shuffle(rng);
+        order.extend(runs);
+    }
+    order.insert(order.len().div_ceil(2), Run::Baseline);
+    order.insert(0, Run::Baseline);
+    order
+}
+
+/// Levels of the factors that are expensive to change.
+fn plot(factors: &[Factor], levels: &Levels) -> Vec<usize> {
+    factors.iter().zip(levels).filter(|(factor, _)| factor.whole_plot).map(|(_, level)| *level).collect()
+}
+
+/// How often a block changes a factor that is expensive to change; `before` is what the host is set to as it
+/// begins.
+pub fn restarts(order: &[Run], cells: &[Levels], factors: &[Factor], baseline: &Levels) -> usize {
+    let levels = |run: &Run| match run {
+        Run::Cell(at) => plot(factors, &cells[*at]),
+        Run::Baseline | Run::Same => plot(factors, baseline),
+    };
+    order.windows(2).filter(|pair| levels(&pair[0]) != levels(&pair[1])).count()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::design::design;
+    use crate::spec::Kind;
+    use crate::spec::tests::factor;
+    use proptest::prelude::*;
+    use rand::SeedableRng;
+    use rand::rngs::StdRng;
+
+    proptest! {
+        #[test]
+        fn a_block_has_each_live_cell_once_the_baseline_twice_and_one_cell_that_is_the_baseline(
+            seed in any::<u64>(), keep in 1_usize..11, whole in any::<bool>(),
+        ) {
+            let mut factors = [factor("a", 3), factor("b", 2), factor("c", 2)];
+            factors[1].whole_plot = whole;
+            let design = design(&factors, &[], Kind::Full).unwrap();
+            let live: Vec<usize> = (0..keep).collect();
+            let mut rng = StdRng::seed_from_u64(seed);
+            let order = block(&design.cells, &live, &factors, &design.baseline, &mut rng);
+            prop_assert_eq!(order[0], Run::Baseline);
+            let at = order.iter().rposition(|run| *run == Run::Baseline).unwrap();
+            prop_assert!(at.abs_diff(order.len() / 2) <= 1, "in the middle: {at} of {}", order.len());
+            let mut rest: Vec<Run> = order.iter().copied().filter(|run| *run != Run::Baseline).collect();
+            prop_assert_eq!(order.len(), rest.len() + 2);
+            rest.sort_by_key(|run| match run { Run::Cell(at) => *at, _ => usize::MAX });
+            let expected: Vec<Run> = live.iter().map(|at| Run::Cell(*at)).chain([Run::Same]).collect();
+            prop_assert_eq!(rest, expected);
+            // Two plots, with the baseline looked in on twice: five changes at most.
+            if whole {
+                prop_assert!(restarts(&order, &design.cells, &factors, &design.baseline) <= 5);
+            }
+        }
+    }
+
+    #[test]
+    fn the_same_seed_is_the_same_order_and_another_is_another() {
+        let factors = [factor("a", 4), factor("b", 4)];
+        let design = design(&factors, &[], Kind::Full).unwrap();
+        let live: Vec<usize> = (0..design.cells.len()).collect();
+        let order =
+            |seed| block(&design.cells, &live, &factors, &design.baseline, &mut StdRng::seed_from_u64(seed));
+        assert_eq!(order(1), order(1));
+        assert_ne!(order(1), order(2));
+    }
+}

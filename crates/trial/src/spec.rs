@@ -1,0 +1,488 @@
+//! The file that describes an experiment: raw, then checked. Unknown keys are refused, and every complaint
+//! has its line and column and says what would be right.
+//!
+//! ```toml
+//! name = "block layer"
+//! metric = "throughput"          # or "p99"
+//! smallest_effect = 0.03         # less is of no interest: 3 %
+//! seed = 1
+//!
+//! [load]
+//! workload = "oltp_read_write"
+//! threads = [16, 32]
+//!
+//! [design]
+//! kind = "full"                  # or "plackett-burman" (folded unless folded = false), "one-at-a-time"
+//!
+//! [[factor]]
+//! knob = "block.scheduler@vda"
+//! levels = ["mq-deadline", "none", "bfq"]   # the first is the baseline, unless baseline = says another
+//!
+//! [[factor]]
+//! knob = "server.innodb_doublewrite"
+//! levels = ["ON", "OFF"]
+//! danger = true                  # a dangerous level is meant
+//! whole_plot = true              # a restart: changed as seldom as the order allows
+//!
+//! [[exclude]]                    # cells that make no sense
+//! "block.scheduler@vda" = "bfq"
+//! "server.innodb_doublewrite" = "OFF"
+//! ```
+
+use crate::cost::Timing;
+use crate::halving::Stage;
+use crate::verdict::Good;
+use fleet::config::{Complaint, Complaints};
+use serde::Deserialize;
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::time::Duration;
+use toml::Spanned;
+
+/// A checked experiment.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Spec {
+    /// Its name.
+    pub name: String,
+    /// What cells are judged by.
+    pub metric: Metric,
+    /// Less than this is of no interest, as a share.
+    pub smallest_effect: f64,
+    /// The share of experiments that may be wrong.
+    pub level: f64,
+    /// It ends by then.
+    pub budget: Option<Duration>,
+    /// Of everything that is random.
+    pub seed: u64,
+    /// What is sent.
+    pub load: Load,
+    /// How long a trial takes.
+    pub timing: Timing,
+    /// How cells are made.
+    pub design: Kind,
+    /// What is varied.
+    pub factors: Vec<Factor>,
+    /// What makes no sense.
+    pub constraints: Vec<Constraint>,
+    /// The stages, if they are not to be chosen by the number of cells.
+    pub stages: Option<Vec<Stage>>,
+}
+
+/// What cells are judged by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Metric {
+    /// Transactions a second.
+    Throughput,
+    /// The 99th percentile of response times.
+    P99,
+}
+
+impl Metric {
+    /// Which way is good.
+    pub fn good(self) -> Good {
+        match self {
+            Self::Throughput => Good::More,
+            Self::P99 => Good::Less,
+        }
+    }
+}
+
+/// What is sent, to every cell alike.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Load {
+    /// A built-in workload or a file.
+    pub workload: String,
+    /// Closed loops of so many clients, each an experiment of its own.
+    pub threads: Vec<u32>,
+    /// Open loops of so many transactions a second, each an experiment of its own.
+    pub rates: Vec<f64>,
+}
+
+/// How cells are made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Every combination.
+    Full,
+    /// Two levels each, a fraction of the combinations.
+    PlackettBurman {
+        /// With every cell once more, all levels swapped.
+        folded: bool,
+    },
+    /// The baseline with one level changed.
+    OneAtATime,
+}
+
+/// What is varied.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Factor {
+    /// The knob with its target.
+    pub knob: String,
+    /// Its levels, each once.
+    pub levels: Vec<String>,
+    /// Which of them is the baseline's.
+    pub baseline: usize,
+    /// Whether a change is expensive.
+    pub whole_plot: bool,
+    /// Whether a dangerous level is meant.
+    pub danger: bool,
+}
+
+/// Levels that must not come together.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Constraint {
+    /// Factors and their levels, by place.
+    pub not: Vec<(usize, usize)>,
+}
+
+impl Constraint {
+    /// Whether it excludes a cell.
+    pub fn excludes(&self, cell: &[usize]) -> bool {
+        self.not.iter().all(|(factor, level)| cell.get(*factor) == Some(level))
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Raw {
+    name: Spanned<String>,
+    metric: Metric,
+    smallest_effect: Option<Spanned<f64>>,
+    level: Option<Spanned<f64>>,
+    budget: Option<Spanned<String>>,
+    seed: Option<u64>,
+    load: RawLoad,
+    #[serde(default)]
+    timing: RawTiming,
+    design: Option<RawDesign>,
+    factor: Spanned<Vec<RawFactor>>,
+    #[serde(default)]
+    exclude: Vec<Spanned<BTreeMap<String, Spanned<String>>>>,
+    stage: Option<Spanned<Vec<Stage>>>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RawLoad {
+    workload: Spanned<String>,
+    #[serde(default)]
+    threads: Vec<Spanned<u32>>,
+    #[serde(default)]
+    rates: Vec<Spanned<f64>>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct RawTiming {
+    reset: Option<Spanned<String>>,
+    warm_up: Option<Spanned<String>>,
+    measure: Option<Spanned<String>>,
+    restart: Option<Spanned<String>>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RawDesign {
+    kind: RawKind,
+    folded: Option<Spanned<bool>>,
+}
+
+#[derive(Clone, Copy, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+enum RawKind {
+    Full,
+    PlackettBurman,
+    OneAtATime,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RawFactor {
+    knob: Spanned<String>,
+    levels: Spanned<Vec<Spanned<String>>>,
+    baseline: Option<Spanned<String>>,
+    #[serde(default)]
+    whole_plot: bool,
+    #[serde(default)]
+    danger: bool,
+}
+
+impl Spec {
+    /// Reads and checks a file's text; `file` is its name in complaints.
+    ///
+    /// # Errors
+    /// Everything that is wrong, in the order of the file.
+    pub fn parse(text: &str, file: &str) -> Result<Self, Complaints> {
+        let mut checker = Checker { text, file, complaints: Vec::new() };
+        let raw: Raw = match toml::from_str(text) {
+            Ok(raw) => raw,
+            Err(error) => {
+                let span = error.span().unwrap_or(0..0);
+                checker.add(&span, error.message().trim().to_owned(), "");
+                return Err(checker.into_complaints());
+            }
+        };
+        let spec = checker.spec(raw);
+        if checker.complaints.is_empty() { Ok(spec) } else { Err(checker.into_complaints()) }
+    }
+}
+
+struct Checker<'a> {
+    text: &'a str,
+    file: &'a str,
+    complaints: Vec<(usize, Complaint)>,
+}
+
+impl Checker<'_> {
+    fn add(&mut self, span: &Range<usize>, wrong: impl Into<String>, right: impl Into<String>) {
+        let before = self.text.get(..span.start).unwrap_or(self.text);
+        let line = before.matches('\n').count() + 1;
+        let column = before.rsplit('\n').next().unwrap_or_default().chars().count() + 1;
+        let (file, wrong, right) = (self.file.to_owned(), wrong.into(), right.into());
+        self.complaints.push((span.start, Complaint { file, line, column, wrong, right }));
+    }
+
+    fn into_complaints(mut self) -> Complaints {
+        self.complaints.sort_by_key(|(at, _)| *at);
+        Complaints(self.complaints.into_iter().map(|(_, complaint)| complaint).collect())
+    }
+
+    fn spec(&mut self, raw: Raw) -> Spec {
+        if raw.name.get_ref().trim().is_empty() {
+            self.add(&raw.name.span(), "the name is empty", "name = \"block layer\"");
+        }
+        let smallest_effect = self.share(raw.smallest_effect, 0.03, 0.5);
+        let level = self.share(raw.level, 0.05, 0.5);
+        let budget = raw.budget.and_then(|text| self.duration(&text));
+        let load = self.load(raw.load);
+        let timing = self.timing(raw.timing);
+        let design = self.design(raw.design);
+        let factors = self.factors(&raw.factor);
+        let constraints =
+            raw.exclude.iter().filter_map(|exclude| self.constraint(exclude, &factors)).collect();
+        let stages = raw.stage.map(|stages| self.stages(stages));
+        let (name, metric, seed) = (raw.name.into_inner(), raw.metric, raw.seed.unwrap_or(1));
+        Spec {
+            name,
+            metric,
+            smallest_effect,
+            level,
+            budget,
+            seed,
+            load,
+            timing,
+            design,
+            factors,
+            constraints,
+            stages,
+        }
+    }
+
+    fn share(&mut self, value: Option<Spanned<f64>>, default: f64, most: f64) -> f64 {
+        let Some(value) = value else { return default };
+        let share = *value.get_ref();
+        if !(share > 0.0 && share < most) {
+            self.add(
+                &value.span(),
+                format!("{share} is not between 0 and {most}"),
+                format!("a share such as {default}"),
+            );
+        }
+        share
+    }
+
+    fn duration(&mut self, text: &Spanned<String>) -> Option<Duration> {
+        match fleet::config::duration(text.get_ref()) {
+            Ok(duration) => Some(duration),
+            Err(wrong) => {
+                self.add(&text.span(), wrong, "a time such as \"90s\" or \"100m\"");
+                None
+            }
+        }
+    }
+
+    fn load(&mut self, raw: RawLoad) -> Load {
+        if raw.threads.is_empty() && raw.rates.is_empty() {
+            self.add(
+                &raw.workload.span(),
+                "neither threads nor rates say how much is sent",
+                "threads = [16, 32]",
+            );
+        }
+        for threads in raw.threads.iter().filter(|threads| !(1..=100_000).contains(threads.get_ref())) {
+            self.add(&threads.span(), format!("{} threads", threads.get_ref()), "1 to 100000");
+        }
+        for rate in raw.rates.iter().filter(|rate| !(*rate.get_ref() > 0.0 && rate.get_ref().is_finite())) {
+            self.add(&rate.span(), format!("a rate of {}", rate.get_ref()), "transactions a second, above 0");
+        }
+        let threads = raw.threads.into_iter().map(Spanned::into_inner).collect();
+        let rates = raw.rates.into_iter().map(Spanned::into_inner).collect();
+        Load { workload: raw.workload.into_inner(), threads, rates }
+    }
+
+    fn timing(&mut self, raw: RawTiming) -> Timing {
+        let mut time = |text: Option<Spanned<String>>, seconds: u64| {
+            text.and_then(|text| self.duration(&text)).unwrap_or(Duration::from_secs(seconds))
+        };
+        Timing {
+            reset: time(raw.reset, 5),
+            warm_up: time(raw.warm_up, 15),
+            measure: time(raw.measure, 30),
+            restart: time(raw.restart, 15),
+        }
+    }
+
+    fn design(&mut self, raw: Option<RawDesign>) -> Kind {
+        let Some(RawDesign { kind, folded }) = raw else { return Kind::Full };
+        if let (RawKind::Full | RawKind::OneAtATime, Some(folded)) = (kind, &folded) {
+            self.add(&folded.span(), "only plackett-burman can be folded", "leave folded out");
+        }
+        match kind {
+            RawKind::Full => Kind::Full,
+            RawKind::OneAtATime => Kind::OneAtATime,
+            RawKind::PlackettBurman => {
+                Kind::PlackettBurman { folded: folded.is_none_or(|folded| *folded.get_ref()) }
+            }
+        }
+    }
+
+    fn factors(&mut self, raw: &Spanned<Vec<RawFactor>>) -> Vec<Factor> {
+        if raw.get_ref().is_empty() {
+            self.add(&raw.span(), "there is no factor", "at least one [[factor]] with knob and levels");
+        }
+        let mut factors: Vec<Factor> = Vec::new();
+        for factor in raw.get_ref() {
+            let knob = factor.knob.get_ref();
+            if factors.iter().any(|other| other.knob == *knob) {
+                self.add(
+                    &factor.knob.span(),
+                    format!("{knob} is varied twice"),
+                    "one [[factor]] with all levels",
+                );
+            }
+            let mut levels: Vec<String> = Vec::new();
+            for level in factor.levels.get_ref() {
+                if levels.contains(level.get_ref()) {
+                    self.add(
+                        &level.span(),
+                        format!("the level {} stands twice", level.get_ref()),
+                        "each level once",
+                    );
+                }
+                levels.push(level.get_ref().clone());
+            }
+            if levels.len() < 2 {
+                self.add(
+                    &factor.levels.span(),
+                    format!("{knob} has {} level", levels.len()),
+                    "at least two levels",
+                );
+            }
+            let baseline = match &factor.baseline {
+                None => 0,
+                Some(named) => {
+                    levels.iter().position(|level| level == named.get_ref()).unwrap_or_else(|| {
+                        let right = format!("one of {}", levels.join(", "));
+                        self.add(
+                            &named.span(),
+                            format!("the baseline {} is no level", named.get_ref()),
+                            right,
+                        );
+                        0
+                    })
+                }
+            };
+            let (whole_plot, danger) = (factor.whole_plot, factor.danger);
+            factors.push(Factor { knob: knob.clone(), levels, baseline, whole_plot, danger });
+        }
+        factors
+    }
+
+    fn constraint(
+        &mut self,
+        raw: &Spanned<BTreeMap<String, Spanned<String>>>,
+        factors: &[Factor],
+    ) -> Option<Constraint> {
+        let mut not = Vec::new();
+        for (knob, level) in raw.get_ref() {
+            let factor = factors.iter().position(|factor| factor.knob == *knob);
+            let Some(at) = factor else {
+                let knobs: Vec<&str> = factors.iter().map(|factor| factor.knob.as_str()).collect();
+                self.add(
+                    &level.span(),
+                    format!("{knob} is no factor"),
+                    format!("one of {}", knobs.join(", ")),
+                );
+                continue;
+            };
+            match factors[at].levels.iter().position(|one| one == level.get_ref()) {
+                Some(level) => not.push((at, level)),
+                None => {
+                    let right = format!("one of {}", factors[at].levels.join(", "));
+                    self.add(&level.span(), format!("{} is no level of {knob}", level.get_ref()), right);
+                }
+            }
+        }
+        if raw.get_ref().is_empty() {
+            self.add(
+                &raw.span(),
+                "it excludes every cell",
+                "factors with the levels that must not come together",
+            );
+        }
+        (!not.is_empty()).then_some(Constraint { not })
+    }
+
+    fn stages(&mut self, raw: Spanned<Vec<Stage>>) -> Vec<Stage> {
+        let stages = raw.get_ref();
+        let shrink = stages.windows(2).all(|pair| pair[1].cells <= pair[0].cells);
+        let sound = stages.iter().all(|stage| stage.cells > 0 && stage.blocks > 0);
+        if !shrink || !sound || stages.last().is_none_or(|last| last.blocks < 3) {
+            let right = "stages of fewer and fewer cells, the last with at least 3 blocks";
+            self.add(&raw.span(), "these stages lead to no verdict", right);
+        }
+        raw.into_inner()
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+
+    pub(crate) fn factor(knob: &str, levels: usize) -> Factor {
+        let levels = (0..levels).map(|level| level.to_string()).collect();
+        Factor { knob: knob.to_owned(), levels, baseline: 0, whole_plot: false, danger: false }
+    }
+
+    /// The example of the top.
+    fn example() -> String {
+        let lines = include_str!("spec.rs").lines().skip_while(|line| !line.contains("```toml")).skip(1);
+        let lines = lines.take_while(|line| !line.contains("```"));
+        lines.map(|line| format!("{}\n", line.trim_start_matches("//!").trim_start())).collect()
+    }
+
+    #[test]
+    fn the_example_is_right() {
+        let spec = Spec::parse(&example(), "t.toml").unwrap_or_else(|wrong| panic!("{wrong}"));
+        assert_eq!((spec.metric, spec.load.threads.as_slice()), (Metric::Throughput, &[16, 32][..]));
+        assert_eq!(spec.factors[0].levels[spec.factors[0].baseline], "mq-deadline");
+        assert!(spec.factors[1].whole_plot && spec.factors[1].danger);
+        assert!(spec.constraints[0].excludes(&[2, 1]) && !spec.constraints[0].excludes(&[2, 0]));
+        assert_eq!(spec.timing.measure, Duration::from_secs(30));
+    }
+
+    #[test]
+    fn everything_that_is_wrong_is_said_at_once_with_its_place() {
+        let text = "name = \"\"\nmetric = \"p99\"\nlevel = 2.0\n[load]\nworkload = \"oltp_read_write\"\n\
+                    [design]\nkind = \"full\"\nfolded = true\n\
+                    [[factor]]\nknob = \"a\"\nlevels = [\"1\"]\n\
+                    [[factor]]\nknob = \"a\"\nlevels = [\"1\", \"1\", \"2\"]\nbaseline = \"3\"\n\
+                    [[exclude]]\nb = \"1\"\n[[exclude]]\na = \"9\"\n[[stage]]\ncells = 3\nblocks = 1\n";
+        let complaints = Spec::parse(text, "t.toml").unwrap_err();
+        let places: Vec<usize> = complaints.0.iter().map(|complaint| complaint.line).collect();
+        assert_eq!(places, [1, 3, 5, 8, 11, 13, 14, 15, 17, 19, 20], "{complaints}");
+        assert!(complaints.to_string().contains("t.toml:3:9"), "{complaints}");
+        let unknown = Spec::parse("name = \"x\"\nmetrik = \"p99\"\n", "t.toml").unwrap_err();
+        assert_eq!((unknown.0[0].line, unknown.0[0].column), (2, 1), "{unknown}");
+    }
+}
