@@ -50,6 +50,10 @@ needs_of_servers() {
     need mariadbd mariadb-server
     need mariadb-install-db mariadb-server
     need mariadb mariadb-client
+    # Loop devices, their file systems and network interfaces, on which settings of the kernel are tested.
+    need losetup mount
+    need mkfs.ext4 e2fsprogs
+    need ip iproute2
 }
 
 needs_of_bench() {
