@@ -151,6 +151,7 @@ async fn restore(args: RestoreArgs, environment: &Environment) -> anyhow::Result
             Which::Knobs(names.collect::<Result<_, knob::Error>>()?)
         }
     };
+    let named = matches!(which, Which::Knobs(_));
     let connect = args.login.connect(environment)?;
     let (directory, force) = (args.place.journal.clone(), args.force);
     let restored = blocking(move || {
@@ -167,6 +168,12 @@ async fn restore(args: RestoreArgs, environment: &Environment) -> anyhow::Result
         terminal::print("Nothing is changed.\n")?;
     } else {
         terminal::print(&text::restored(&restored))?;
+    }
+    if named && restored.is_empty() {
+        terminal::complain(
+            "headroom: the journal has no open entry of that name; `headroom knob journal` shows them",
+        );
+        return Ok(exit::no());
     }
     Ok(verdict(&restored))
 }

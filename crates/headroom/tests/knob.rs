@@ -54,6 +54,8 @@ fn block_settings_of_a_loop_device_are_applied_read_back_and_put_back_as_one_sta
     }
     assert_eq!(disk.queue_state(), start);
     assert_eq!(json(&scene.knob(&["journal", "--json"])), Value::Array(vec![]));
+    let again = scene.knob(&["restore", &format!("block.scheduler@{name}")]);
+    assert_eq!(again.status.code(), Some(1), "it is not in the journal any more: {again:?}");
 }
 
 #[test]

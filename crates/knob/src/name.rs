@@ -95,7 +95,9 @@ fn row(bare: &str) -> Option<(&'static Knob, String)> {
 
 fn is_plain(text: &str) -> bool {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_.!:/".contains(c);
-    !text.is_empty() && text.chars().all(plain) && !text.starts_with(['.', '/']) && !text.contains("..")
+    // Two slashes are one to the kernel, and would be another name to the tables of dangers.
+    let one_way_to_write_it = !text.starts_with(['.', '/']) && !text.contains("..") && !text.contains("//");
+    !text.is_empty() && text.chars().all(plain) && one_way_to_write_it
 }
 
 /// The knob whose name shares most letters with what was asked for, if they are many.
@@ -158,6 +160,7 @@ mod tests {
         assert!(no("block.scheduler@../../etc").contains("say which"));
         assert!(no("cgroup.memory.max@/a/../../b").contains(".."));
         assert!(no("sysctl.../etc").contains("not a name"));
+        assert!(no("sysctl.kernel//core_pattern").contains("not a name"));
         assert!(no("server.").contains("no knob"));
         assert!(assignment("block.scheduler@vda").is_err());
     }

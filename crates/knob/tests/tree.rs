@@ -111,7 +111,7 @@ fn the_affinity_of_an_interrupt_is_proved_by_where_it_comes() {
         tree.set(&mut session, &["interrupt.affinity@38=3"], patience)
     });
     let Status::Refused { refusal } = &stray[0].status else { panic!("{stray:?}") };
-    assert!(refusal.to_string().contains("still counts on CPU"), "{refusal}");
+    assert!(refusal.to_string().contains("still counts interrupt 38 on CPU"), "{refusal}");
     assert_eq!(tree.read("proc/irq/38/smp_affinity_list"), "2", "what has no effect is undone");
 
     let silent = tree.set(&mut session, &["interrupt.affinity@39=1"], Duration::ZERO);
@@ -381,4 +381,43 @@ fn the_lets_encrypt_profile_is_set_on_a_recorded_openzfs_and_put_back_to_what_wa
     session.restore(&Which::All, false);
     let different: Vec<_> = state().into_iter().filter(|file| !start.contains(file)).collect();
     assert!(different.is_empty(), "{different:?}");
+}
+
+#[test]
+fn each_interrupt_of_a_device_may_come_once_more_where_it_came_before() {
+    let tree = Tree::new(&INTERRUPTS);
+    tree.put("sys/class/net/eth0/device/msi_irqs/38", "msix");
+    tree.put("sys/class/net/eth0/device/msi_irqs/39", "msix");
+    let table = |rx: [u64; 4], tx: [u64; 4]| {
+        let row = |counts: [u64; 4]| counts.map(|count| count.to_string()).join(" ");
+        format!(
+            "    CPU0 CPU1 CPU2 CPU3\n 38: {} PCI-MSIX eth0-rx\n 39: {} PCI-MSIX eth0-tx\n",
+            row(rx),
+            row(tx)
+        )
+    };
+    tree.put("proc/interrupts", &table([9, 0, 0, 0], [0, 9, 0, 0]));
+    let mut session = tree.session();
+    let outcome = std::thread::scope(|scope| {
+        scope.spawn(|| {
+            // Once it is set: first the one, then the other where it came before, then both where they shall.
+            let deadline = std::time::Instant::now() + Duration::from_secs(30);
+            while tree.read("proc/irq/39/smp_affinity_list") != "2" && std::time::Instant::now() < deadline {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            for (rx, tx) in [
+                ([10, 0, 0, 0], [0, 9, 0, 0]),
+                ([10, 0, 0, 0], [0, 10, 0, 0]),
+                ([10, 0, 5, 0], [0, 10, 5, 0]),
+            ] {
+                std::thread::sleep(Duration::from_millis(60));
+                tree.put("proc/interrupts.new", &table(rx, tx));
+                std::fs::rename(tree.root().join("proc/interrupts.new"), tree.root().join("proc/interrupts"))
+                    .unwrap();
+            }
+        });
+        tree.set(&mut session, &["interrupt.affinity@eth0=2"], Duration::from_secs(30)).remove(0)
+    });
+    let Status::Applied { note: Some(note) } = &outcome.status else { panic!("{outcome:?}") };
+    assert!(note.contains("10 interrupts came since"), "{note}");
 }
