@@ -222,6 +222,7 @@ impl LoginArgs {
             fleet,
             router: RouterConfig::default(),
             listeners: Vec::new(),
+            admin_access: fleet::config::AdminAccess::default(),
             admin: Some(Admin::DEFAULT_ADDRESS),
             objectives: Vec::new(),
             webhook: None,
