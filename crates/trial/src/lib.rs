@@ -1,18 +1,34 @@
-//! Experiments as values: what is varied, which cells are tried in which order, which go on, what is said in
-//! the end. Nothing is run here, and nothing is random but what a generator given as an argument makes so:
-//! the same seed is the same experiment.
+//! Experiments: what is varied, which cells are tried in which order, which go on, what is said in the end.
+//!
+//! Values first, with no I/O; nothing is random but what a generator given as an argument makes so: the same
+//! seed is the same experiment.
 //!
 //! * [`spec`]: the TOML file, raw then checked.
 //! * [`design`]: factors and levels become cells: all of them, Plackett-Burman folded, or one factor at a
 //!   time.
 //! * [`order`]: randomised complete blocks with the baseline twice and an A/A cell.
 //! * [`halving`]: many cells once, the better ones again, the best and fresh blocks for the last word.
+//! * [`schedule`]: which trial is next, given those that were run: how an experiment goes on after a crash.
+//! * [`guard`]: when a warm-up is over, and when a cell is given up.
 //! * [`verdict`]: better, worse, equivalent, undecided.
 //! * [`cost`]: how long it takes and what it can find, before anything is touched.
+//! * [`report`]: what came of it, as values.
+//!
+//! Then what does it:
+//!
+//! * [`store`]: a line on disk for each trial, written as it ends.
+//! * [`run`]: the loop: apply, warm up, measure, put back, write.
+//! * [`rig`]: what it is run on: settings through `knob`, the workload through `load`.
 
 pub mod cost;
 pub mod design;
+pub mod guard;
 pub mod halving;
 pub mod order;
+pub mod report;
+pub mod rig;
+pub mod run;
+pub mod schedule;
 pub mod spec;
+pub mod store;
 pub mod verdict;

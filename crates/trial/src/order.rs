@@ -14,9 +14,11 @@ use crate::design::Levels;
 use crate::spec::Factor;
 use rand::Rng;
 use rand::seq::SliceRandom;
+use serde::{Deserialize, Serialize};
 
 /// One trial of a block.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Run {
     /// The baseline, against which the block's cells are held.
     Baseline,

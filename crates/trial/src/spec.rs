@@ -6,10 +6,19 @@
 //! metric = "throughput"          # or "p99"
 //! smallest_effect = 0.03         # less is of no interest: 3 %
 //! seed = 1
+//! server = "127.0.0.1:3306"      # or --server
 //!
 //! [load]
 //! workload = "oltp_read_write"
 //! threads = [16, 32]
+//! database = "sbtest"
+//! tables = 4
+//! table_size = 100000
+//!
+//! [guard]                        # a cell is given up beyond these
+//! latency = 2.0                  # p99, times the baseline's
+//! errors = 0.01                  # share of failed transactions, above the baseline's
+//! memory = 0.9                   # share of the host's memory in use
 //!
 //! [design]
 //! kind = "full"                  # or "plackett-burman" (folded unless folded = false), "one-at-a-time"
@@ -33,7 +42,7 @@ use crate::cost::Timing;
 use crate::halving::Stage;
 use crate::verdict::Good;
 use fleet::config::{Complaint, Complaints};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::time::Duration;
@@ -54,8 +63,12 @@ pub struct Spec {
     pub budget: Option<Duration>,
     /// Of everything that is random.
     pub seed: u64,
+    /// The server, unless the command line names one.
+    pub server: Option<String>,
     /// What is sent.
     pub load: Load,
+    /// When a cell is given up.
+    pub guard: Guard,
     /// How long a trial takes.
     pub timing: Timing,
     /// How cells are made.
@@ -69,7 +82,7 @@ pub struct Spec {
 }
 
 /// What cells are judged by.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Metric {
     /// Transactions a second.
@@ -79,6 +92,14 @@ pub enum Metric {
 }
 
 impl Metric {
+    /// With its unit, for people.
+    pub fn words(self) -> &'static str {
+        match self {
+            Self::Throughput => "transactions a second",
+            Self::P99 => "p99 of response times in ms",
+        }
+    }
+
     /// Which way is good.
     pub fn good(self) -> Good {
         match self {
@@ -97,6 +118,60 @@ pub struct Load {
     pub threads: Vec<u32>,
     /// Open loops of so many transactions a second, each an experiment of its own.
     pub rates: Vec<f64>,
+    /// Clients of an open loop: the most transactions at a time.
+    pub clients: u32,
+    /// The database.
+    pub database: String,
+    /// sysbench's tables.
+    pub tables: u32,
+    /// Rows of each.
+    pub table_size: u32,
+}
+
+impl Load {
+    /// Every load that is sent, each an experiment of its own.
+    pub fn points(&self) -> Vec<Point> {
+        let threads = self.threads.iter().map(|clients| Point { clients: *clients, rate: None });
+        let rates = self.rates.iter().map(|rate| Point { clients: self.clients, rate: Some(*rate) });
+        threads.chain(rates).collect()
+    }
+}
+
+/// One load.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Point {
+    /// The most transactions at a time.
+    pub clients: u32,
+    /// Transactions a second in an open loop; `None` is a closed loop.
+    pub rate: Option<f64>,
+}
+
+impl Point {
+    /// For people.
+    pub fn words(self) -> String {
+        match self.rate {
+            None => format!("{} threads, closed loop", self.clients),
+            Some(rate) => format!("{rate} transactions a second, open loop"),
+        }
+    }
+}
+
+/// When a cell is given up.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Guard {
+    /// Its p99 is above so many times the baseline's.
+    pub latency: f64,
+    /// So large a share of its transactions fails, beyond the baseline's.
+    pub errors: f64,
+    /// So large a share of the host's memory is in use.
+    pub memory: f64,
+}
+
+impl Default for Guard {
+    fn default() -> Self {
+        Self { latency: 2.0, errors: 0.01, memory: 0.9 }
+    }
 }
 
 /// How cells are made.
@@ -151,7 +226,9 @@ struct Raw {
     level: Option<Spanned<f64>>,
     budget: Option<Spanned<String>>,
     seed: Option<u64>,
+    server: Option<String>,
     load: RawLoad,
+    guard: Option<Spanned<Guard>>,
     #[serde(default)]
     timing: RawTiming,
     design: Option<RawDesign>,
@@ -169,6 +246,10 @@ struct RawLoad {
     threads: Vec<Spanned<u32>>,
     #[serde(default)]
     rates: Vec<Spanned<f64>>,
+    clients: Option<u32>,
+    database: Option<String>,
+    tables: Option<u32>,
+    table_size: Option<u32>,
 }
 
 #[derive(Default, Deserialize)]
@@ -255,6 +336,7 @@ impl Checker<'_> {
         let level = self.share(raw.level, 0.05, 0.5);
         let budget = raw.budget.and_then(|text| self.duration(&text));
         let load = self.load(raw.load);
+        let guard = self.guard(raw.guard);
         let timing = self.timing(raw.timing);
         let design = self.design(raw.design);
         let factors = self.factors(&raw.factor);
@@ -262,6 +344,7 @@ impl Checker<'_> {
             raw.exclude.iter().filter_map(|exclude| self.constraint(exclude, &factors)).collect();
         let stages = raw.stage.map(|stages| self.stages(stages));
         let (name, metric, seed) = (raw.name.into_inner(), raw.metric, raw.seed.unwrap_or(1));
+        let server = raw.server;
         Spec {
             name,
             metric,
@@ -269,7 +352,9 @@ impl Checker<'_> {
             level,
             budget,
             seed,
+            server,
             load,
+            guard,
             timing,
             design,
             factors,
@@ -317,7 +402,29 @@ impl Checker<'_> {
         }
         let threads = raw.threads.into_iter().map(Spanned::into_inner).collect();
         let rates = raw.rates.into_iter().map(Spanned::into_inner).collect();
-        Load { workload: raw.workload.into_inner(), threads, rates }
+        Load {
+            workload: raw.workload.into_inner(),
+            threads,
+            rates,
+            clients: raw.clients.unwrap_or(64).max(1),
+            database: raw.database.unwrap_or_else(|| "sbtest".to_owned()),
+            tables: raw.tables.unwrap_or(1).max(1),
+            table_size: raw.table_size.unwrap_or(10_000).max(1),
+        }
+    }
+
+    fn guard(&mut self, raw: Option<Spanned<Guard>>) -> Guard {
+        let Some(raw) = raw else { return Guard::default() };
+        let guard = *raw.get_ref();
+        let share = |value: f64| value > 0.0 && value <= 1.0;
+        if !(guard.latency > 1.0 && share(guard.errors) && share(guard.memory)) {
+            self.add(
+                &raw.span(),
+                "these guards stop everything or nothing",
+                "latency above 1, errors and memory shares up to 1",
+            );
+        }
+        guard
     }
 
     fn timing(&mut self, raw: RawTiming) -> Timing {

@@ -1,0 +1,133 @@
+//! When a warm-up is over, and when a cell is given up. Both are decided from windows of the load: figures of
+//! a second or so.
+
+use crate::spec::Guard;
+use serde::{Deserialize, Serialize};
+
+/// So many windows must agree.
+const WINDOWS: usize = 3;
+/// Within this share of their mean.
+const AGREE: f64 = 0.10;
+/// In an open loop, this share of transactions may not be begun or answered in time.
+const MISSING: f64 = 0.01;
+
+/// Figures of a stretch of load.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Window {
+    /// Transactions a second.
+    pub per_second: f64,
+    /// Half of the response times are shorter, ms.
+    pub p50_ms: f64,
+    /// 99 % are shorter, ms.
+    pub p99_ms: f64,
+    /// Share of transactions that failed.
+    pub failed: f64,
+    /// Share of transactions that were due and not begun or not answered in time.
+    pub missing: f64,
+}
+
+/// Whether the load is steady: the last windows agree in their throughput.
+pub fn is_steady(windows: &[Window]) -> bool {
+    let Some(last) = windows.len().checked_sub(WINDOWS).and_then(|from| windows.get(from..)) else {
+        return false;
+    };
+    let rates: Vec<f64> = last.iter().map(|window| window.per_second).collect();
+    let mean = rates.iter().sum::<f64>() / WINDOWS as f64;
+    let most = rates.iter().copied().fold(f64::MIN, f64::max);
+    let least = rates.iter().copied().fold(f64::MAX, f64::min);
+    mean > 0.0 && most - least <= AGREE * mean
+}
+
+/// Why a cell is given up after its warm-up or its measurement; `None` to go on. `baseline` is the last
+/// baseline's figures; without one (it is the baseline itself) only memory and overload are looked at.
+pub fn gives_up(guard: &Guard, window: &Window, memory: f64, baseline: Option<&Window>) -> Option<String> {
+    let percent = |share: f64| format!("{:.1} %", share * 100.0);
+    if memory > guard.memory {
+        return Some(format!(
+            "{} of the host's memory is in use (limit {})",
+            percent(memory),
+            percent(guard.memory)
+        ));
+    }
+    if window.missing > MISSING {
+        return Some(format!(
+            "{} of the transactions were not begun or not answered in time",
+            percent(window.missing)
+        ));
+    }
+    let baseline = baseline?;
+    if window.failed > baseline.failed + guard.errors {
+        return Some(format!(
+            "{} of the transactions failed (baseline: {})",
+            percent(window.failed),
+            percent(baseline.failed)
+        ));
+    }
+    let times = window.p99_ms / baseline.p99_ms;
+    (times > guard.latency).then(|| {
+        format!(
+            "p99 of {:.1} ms is {times:.1} times the baseline's {:.1} ms (limit {})",
+            window.p99_ms, baseline.p99_ms, guard.latency
+        )
+    })
+}
+
+/// The middle of the last windows, which one hiccup does not move.
+pub fn recent(windows: &[Window]) -> Option<Window> {
+    let last = windows.get(windows.len().saturating_sub(WINDOWS)..).filter(|last| !last.is_empty())?;
+    let middle = |of: fn(&Window) -> f64| {
+        let sorted = plan::quantile::sorted(last.iter().map(of).collect());
+        plan::quantile::median(&sorted).unwrap_or_default()
+    };
+    Some(Window {
+        per_second: middle(|w| w.per_second),
+        p50_ms: middle(|w| w.p50_ms),
+        p99_ms: middle(|w| w.p99_ms),
+        failed: middle(|w| w.failed),
+        missing: middle(|w| w.missing),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn window(per_second: f64, p99_ms: f64) -> Window {
+        Window { per_second, p99_ms, ..Window::default() }
+    }
+
+    #[test]
+    fn a_load_is_steady_when_three_windows_in_a_row_agree() {
+        let windows = |rates: &[f64]| rates.iter().map(|rate| window(*rate, 1.0)).collect::<Vec<_>>();
+        assert!(!is_steady(&windows(&[100.0, 100.0])), "too few");
+        assert!(!is_steady(&windows(&[50.0, 80.0, 100.0])), "it still warms up");
+        assert!(is_steady(&windows(&[50.0, 97.0, 100.0, 104.0])));
+        assert!(!is_steady(&windows(&[0.0, 0.0, 0.0])), "nothing is answered");
+    }
+
+    #[test]
+    fn a_cell_is_given_up_for_latency_errors_memory_and_overload_with_the_figures() {
+        let guard = Guard::default();
+        let base = window(100.0, 10.0);
+        let why = |window: Window, memory| gives_up(&guard, &window, memory, Some(&base));
+        assert_eq!(why(window(100.0, 19.0), 0.5), None);
+        assert!(why(window(100.0, 31.0), 0.5).unwrap().contains("3.1 times the baseline's 10.0 ms"));
+        assert!(
+            why(Window { failed: 0.02, ..base }, 0.5).unwrap().contains("2.0 % of the transactions failed")
+        );
+        assert!(why(base, 0.93).unwrap().contains("93.0 % of the host's memory"));
+        assert!(why(Window { missing: 0.5, ..base }, 0.5).unwrap().contains("50.0 %"));
+        assert_eq!(
+            gives_up(&guard, &window(1.0, 1e9), 0.5, None),
+            None,
+            "the baseline is no worse than itself"
+        );
+    }
+
+    #[test]
+    fn one_hiccup_does_not_end_a_cell() {
+        let windows = [window(100.0, 9.0), window(100.0, 500.0), window(100.0, 10.0)];
+        assert!((recent(&windows).unwrap().p99_ms - 10.0).abs() < 1e-9);
+        assert_eq!(recent(&[]), None);
+    }
+}

@@ -1,0 +1,573 @@
+//! What came of an experiment, as values: for the page, JSON, CSV and the terminal alike.
+//!
+//! Only the last stage is published with an interval and a verdict: its blocks do not share the luck by which
+//! its cells were chosen. Verdicts are given when all is run or the time is over, not before: whoever looks
+//! after each block and stops when it looks good finds too much.
+
+use crate::halving::Stage;
+use crate::order::Run;
+use crate::run::Experiment;
+use crate::schedule::{self, pairs};
+use crate::spec::{Metric, Point};
+use crate::store::{History, Measured, Outcome, RefusedLevel, Trial};
+use crate::verdict::{Verdict, is_void, verdicts};
+use knob::Host;
+use knob::catalogue::Place;
+use plan::comparison::paired;
+use plan::quantile::{median, sorted};
+use plan::{Effect, Interval};
+use serde::Serialize;
+
+/// Of intervals.
+const CONFIDENCE: f64 = 0.95;
+
+/// An experiment.
+#[derive(Clone, Debug, Serialize)]
+pub struct Report {
+    /// Its name.
+    pub name: String,
+    /// What cells are judged by.
+    pub metric: Metric,
+    /// Less than this is of no interest.
+    pub smallest_effect: f64,
+    /// Share of experiments that may be wrong.
+    pub level: f64,
+    /// The seed.
+    pub seed: u64,
+    /// The server.
+    pub server: String,
+    /// The version of the program.
+    pub version: String,
+    /// When it was begun, seconds since 1970.
+    pub begun: u64,
+    /// Time of all trials, seconds.
+    pub seconds: f64,
+    /// Trials that were run.
+    pub trials: usize,
+    /// Trials that are left.
+    pub left: usize,
+    /// Whether it is over; else nothing is judged.
+    pub ended: bool,
+    /// Whether all of it was run.
+    pub complete: bool,
+    /// The stages.
+    pub stages: Vec<Stage>,
+    /// The baseline: knob and value.
+    pub baseline: Vec<(String, String)>,
+    /// Levels that could not be set here.
+    pub refused: Vec<RefusedLevel>,
+    /// Knobs that were not as before in the end: knob, then, now. `None` until it is over.
+    pub differ: Option<Vec<(String, String, String)>>,
+    /// Each load, an experiment of its own.
+    pub loads: Vec<LoadReport>,
+    /// The spec, to repeat it.
+    pub spec: String,
+}
+
+/// One load.
+#[derive(Clone, Debug, Serialize)]
+pub struct LoadReport {
+    /// Which.
+    pub point: Point,
+    /// For people.
+    pub words: String,
+    /// The middle of all of the baseline's figures.
+    pub baseline: Option<f64>,
+    /// The least and the greatest of them.
+    pub baseline_range: Option<(f64, f64)>,
+    /// Noise of a trial: how far the two baselines of a block are apart, as a share.
+    pub noise: Option<f64>,
+    /// The A/A cell.
+    pub same: Option<Same>,
+    /// Whether the A/A cell shows an effect: then nothing here counts.
+    pub void: bool,
+    /// Void trials: what was run, and why they do not count.
+    pub void_trials: Vec<(String, String)>,
+    /// Trials whose warm-up did not become steady.
+    pub unsteady: usize,
+    /// The baseline after everything, over the middle of before.
+    pub back: Option<f64>,
+    /// Whether that lies outside of what the baseline was before.
+    pub back_differs: bool,
+    /// The cells, the best first.
+    pub cells: Vec<CellReport>,
+    /// What to set.
+    pub winner: Option<Winner>,
+}
+
+/// The A/A cell, which differs in nothing.
+#[derive(Clone, Debug, Serialize)]
+pub struct Same {
+    /// Its effect.
+    pub effect: Effect,
+    /// As a ratio.
+    pub ratio: Interval,
+    /// How probable so large an effect is if there is none.
+    pub p_differs: f64,
+}
+
+/// A cell.
+#[derive(Clone, Debug, Serialize)]
+pub struct CellReport {
+    /// Its number.
+    pub cell: usize,
+    /// In what it differs from the baseline.
+    pub settings: Vec<(String, String)>,
+    /// What can be said of it.
+    #[serde(flatten)]
+    pub standing: Standing,
+    /// Its effect in the last stage.
+    pub effect: Option<Effect>,
+    /// As a ratio to the baseline.
+    pub ratio: Option<Interval>,
+    /// The mean ratio over all stages so far; of a cell that was dropped it is no finding.
+    pub seen: Option<f64>,
+    /// The middle of its transactions a second.
+    pub per_second: Option<f64>,
+    /// The middle of its p99, ms.
+    pub p99_ms: Option<f64>,
+    /// The middle of the host's figures, in the order of [`HOST`].
+    pub host: Vec<f64>,
+    /// Its figures: stage, block, figure.
+    pub figures: Vec<(usize, u32, f64)>,
+}
+
+/// Names of the host's figures of a cell.
+pub const HOST: [&str; 8] = [
+    "CPU busy",
+    "in the kernel",
+    "soft interrupts",
+    "waiting for disks",
+    "context switches a transaction",
+    "KiB read a transaction",
+    "KiB written a transaction",
+    "flushes a transaction",
+];
+
+/// What can be said of a cell.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(tag = "standing", rename_all = "snake_case")]
+pub enum Standing {
+    /// Compared in the last stage.
+    Judged {
+        /// What is said.
+        verdict: Verdict,
+    },
+    /// Others were better in a stage.
+    Dropped {
+        /// Which, from 0.
+        stage: usize,
+    },
+    /// A setting was refused.
+    Refused {
+        /// Why.
+        why: String,
+    },
+    /// A guard broke it off.
+    GivenUp {
+        /// Why.
+        why: String,
+    },
+    /// It has too few figures.
+    TooFew,
+    /// The experiment is not over.
+    UnderWay,
+}
+
+/// The confirmed winner.
+#[derive(Clone, Debug, Serialize)]
+pub struct Winner {
+    /// Its number.
+    pub cell: usize,
+    /// What it sets.
+    pub settings: Vec<(String, String)>,
+    /// Its figure over the baseline's.
+    pub ratio: Interval,
+    /// Lines to set it for good.
+    pub snippet: String,
+}
+
+/// Makes the report.
+pub fn report(experiment: &Experiment, history: &History) -> Report {
+    let spec = &experiment.spec;
+    let History { begun, trials, ended, .. } = history;
+    let progress = schedule::progress(spec, &experiment.design, &experiment.possible, trials);
+    let over = ended.is_some() || progress.next.is_none();
+    let loads = spec.load.points().into_iter().enumerate().map(|(at, point)| {
+        let of_load: Vec<&Trial> = trials.iter().filter(|trial| trial.place.load == at).collect();
+        let back = ended.as_ref().and_then(|ended| *ended.back.get(at)?);
+        let reached = progress.stages.get(at).map_or(&[][..], Vec::as_slice);
+        of_one_load(experiment, point, &of_load, reached, over, back)
+    });
+    let baseline =
+        spec.factors.iter().map(|factor| (factor.knob.clone(), factor.levels[factor.baseline].clone()));
+    Report {
+        name: spec.name.clone(),
+        metric: spec.metric,
+        smallest_effect: spec.smallest_effect,
+        level: spec.level,
+        seed: spec.seed,
+        server: begun.server.clone(),
+        version: begun.version.clone(),
+        begun: begun.at,
+        seconds: trials.iter().map(|trial| trial.seconds).sum(),
+        trials: trials.len(),
+        left: progress.left,
+        ended: over,
+        complete: progress.next.is_none(),
+        stages: schedule::stages(spec, experiment.possible.len()),
+        baseline: baseline.collect(),
+        refused: begun.refused.clone(),
+        differ: ended.as_ref().map(|ended| ended.differ.clone()),
+        loads: loads.collect(),
+        spec: history.spec.clone(),
+    }
+}
+
+fn of_one_load(
+    experiment: &Experiment,
+    point: Point,
+    trials: &[&Trial],
+    reached: &[Vec<usize>],
+    over: bool,
+    back: Option<f64>,
+) -> LoadReport {
+    let spec = &experiment.spec;
+    let last = schedule::stages(spec, experiment.possible.len()).len().saturating_sub(1);
+    let same = paired(&pairs(trials, Some(last), Run::Same)).map(|effect| Same {
+        effect,
+        ratio: effect.ratio(CONFIDENCE),
+        p_differs: effect.p_differs(),
+    });
+    let void = over && same.as_ref().is_some_and(|same| is_void(&same.effect, spec.level));
+    let mut cells: Vec<CellReport> = (0..experiment.design.cells.len())
+        .map(|cell| of_one_cell(experiment, cell, trials, reached, last, over))
+        .collect();
+    judge(experiment, &mut cells, over);
+    let good = spec.metric.good();
+    cells.sort_by(|a, b| {
+        let key = |cell: &CellReport| {
+            let judged = matches!(cell.standing, Standing::Judged { .. });
+            let score = cell.effect.map(|effect| effect.log_mean).or(cell.seen.map(f64::ln));
+            (judged, score.map_or(f64::MIN, |log| good.score(log)))
+        };
+        let ((a_judged, a_score), (b_judged, b_score)) = (key(a), key(b));
+        b_judged.cmp(&a_judged).then(b_score.total_cmp(&a_score)).then(a.cell.cmp(&b.cell))
+    });
+    let winner = cells.iter().filter(|_| !void).find_map(|cell| {
+        let better = cell.standing == Standing::Judged { verdict: Verdict::Better };
+        let (settings, ratio) = (cell.settings.clone(), cell.ratio.filter(|_| better)?);
+        Some(Winner { cell: cell.cell, snippet: snippet(&settings), settings, ratio })
+    });
+    let base = sorted(
+        trials.iter().filter(|one| one.run == Run::Baseline).filter_map(|one| one.outcome.figure()).collect(),
+    );
+    let (baseline, range) = (median(&base), base.first().copied().zip(base.last().copied()));
+    let beyond = |figure: f64| {
+        range.is_some_and(|(low, high)| {
+            figure < low / (1.0 + spec.smallest_effect) || figure > high * (1.0 + spec.smallest_effect)
+        })
+    };
+    let voided = trials.iter().filter_map(|trial| match &trial.outcome {
+        Outcome::Void { why } => Some((experiment.words(trial.run), why.clone())),
+        _ => None,
+    });
+    LoadReport {
+        point,
+        words: point.words(),
+        baseline,
+        baseline_range: range,
+        noise: noise(trials),
+        same,
+        void,
+        void_trials: voided.collect(),
+        unsteady: trials.iter().filter_map(|trial| measured(trial)).filter(|one| !one.steady).count(),
+        back: back.zip(baseline).map(|(back, before)| back / before),
+        back_differs: back.is_some_and(beyond),
+        cells,
+        winner,
+    }
+}
+
+fn measured(trial: &Trial) -> Option<&Measured> {
+    match &trial.outcome {
+        Outcome::Measured(measured) => Some(measured),
+        _ => None,
+    }
+}
+
+/// How far the two baselines of a block are apart: the standard deviation of the log of one trial.
+fn noise(trials: &[&Trial]) -> Option<f64> {
+    let mut squares = Vec::new();
+    for (at, trial) in trials.iter().enumerate().filter(|(_, trial)| trial.run == Run::Baseline) {
+        let block = |other: &Trial| (other.place.stage, other.place.block);
+        let other = trials[at + 1..].iter().find(|other| {
+            other.run == Run::Baseline
+                && block(other) == block(trial)
+                && other.place.position != trial.place.position
+        });
+        if let Some((one, two)) = trial.outcome.figure().zip(other.and_then(|other| other.outcome.figure())) {
+            squares.push((one / two).ln().powi(2) / 2.0);
+        }
+    }
+    (!squares.is_empty()).then(|| (squares.iter().sum::<f64>() / squares.len() as f64).sqrt().exp_m1())
+}
+
+fn of_one_cell(
+    experiment: &Experiment,
+    cell: usize,
+    trials: &[&Trial],
+    reached: &[Vec<usize>],
+    last: usize,
+    over: bool,
+) -> CellReport {
+    let run = Run::Cell(cell);
+    let own: Vec<&&Trial> = trials.iter().filter(|trial| trial.run == run).collect();
+    let figures: Vec<&Measured> = own.iter().filter_map(|trial| measured(trial)).collect();
+    let middle = |of: &dyn Fn(&Measured) -> f64| median(&sorted(figures.iter().map(|one| of(one)).collect()));
+    let effect = paired(&pairs(trials, Some(last), run));
+    let all = pairs(trials, None, run);
+    let logs: f64 = all.iter().map(|(one, base)| (one / base).ln()).sum();
+    let dropped = reached.iter().position(|cells| !cells.contains(&cell));
+    let ended = own.iter().rev().find_map(|trial| match &trial.outcome {
+        Outcome::Refused { why } => Some(Standing::Refused { why: why.clone() }),
+        Outcome::GivenUp { why } => Some(Standing::GivenUp { why: why.clone() }),
+        _ => None,
+    });
+    let standing = match (ended, dropped) {
+        (Some(ended), _) => ended,
+        (None, _) if !experiment.possible.contains(&cell) => {
+            Standing::Refused { why: "a level of it cannot be set here".to_owned() }
+        }
+        (None, Some(stage)) if stage > 0 => Standing::Dropped { stage: stage - 1 },
+        _ if !over => Standing::UnderWay,
+        // The verdict comes when all cells are known.
+        _ => Standing::TooFew,
+    };
+    let host = [
+        middle(&|one| one.host.cpu),
+        middle(&|one| one.host.system),
+        middle(&|one| one.host.softirq),
+        middle(&|one| one.host.iowait),
+        middle(&|one| one.host.switches),
+        middle(&|one| one.host.read_kib),
+        middle(&|one| one.host.written_kib),
+        middle(&|one| one.host.flushes),
+    ];
+    CellReport {
+        cell,
+        settings: experiment.settings(run),
+        effect: effect.filter(|_| standing == Standing::TooFew),
+        ratio: effect.filter(|_| standing == Standing::TooFew).map(|effect| effect.ratio(CONFIDENCE)),
+        seen: (!all.is_empty()).then(|| (logs / all.len() as f64).exp()),
+        standing,
+        per_second: middle(&|one| one.window.per_second),
+        p99_ms: middle(&|one| one.window.p99_ms),
+        host: host.into_iter().flatten().collect(),
+        figures: own
+            .iter()
+            .filter_map(|trial| Some((trial.place.stage, trial.place.block, trial.outcome.figure()?)))
+            .collect(),
+    }
+}
+
+/// Verdicts of all cells that have an effect, as one family.
+fn judge(experiment: &Experiment, cells: &mut [CellReport], over: bool) {
+    let spec = &experiment.spec;
+    let family: Vec<Effect> = cells.iter().filter_map(|cell| cell.effect).collect();
+    let verdicts = verdicts(&family, spec.metric.good(), spec.smallest_effect, spec.level);
+    for (cell, verdict) in cells.iter_mut().filter(|cell| cell.effect.is_some()).zip(verdicts) {
+        if over {
+            cell.standing = Standing::Judged { verdict };
+        }
+    }
+}
+
+/// Lines that set it for good: my.cnf, sysctl.d, and commands for the rest.
+pub fn snippet(settings: &[(String, String)]) -> String {
+    let (mut server, mut sysctl, mut rest) = (String::new(), String::new(), String::new());
+    let host = Host::new("/");
+    for (knob, value) in settings {
+        let name = knob::name::parse(&host, knob).ok();
+        match name.as_ref().map(|name| (name.knob.place, name)) {
+            Some((Place::Variable, name)) => server.push_str(&format!("{} = {value}\n", name.rest)),
+            Some((Place::Sysctl(sysctl_name), _)) => sysctl.push_str(&format!("{sysctl_name} = {value}\n")),
+            Some((Place::AnySysctl, name)) => sysctl.push_str(&format!("{} = {value}\n", name.rest)),
+            _ => rest.push_str(&format!("headroom knob set --keep '{knob}={value}'\n")),
+        }
+    }
+    let mut text = String::new();
+    let mut part = |heading: &str, lines: &str| {
+        if !lines.is_empty() {
+            let gap = if text.is_empty() { "" } else { "\n" };
+            text.push_str(&format!("{gap}{heading}\n{lines}"));
+        }
+    };
+    part("# /etc/mysql/conf.d/headroom.cnf\n[mysqld]", &server);
+    part("# /etc/sysctl.d/90-headroom.conf", &sysctl);
+    part("# Until the next reboot:", &rest);
+    text
+}
+
+/// A line for each trial.
+pub fn csv(experiment: &Experiment, history: &History) -> String {
+    let mut text = "load,stage,block,position,attempt,run,settings,status,figure,per_second,p99_ms,failed,\
+                    cpu,written_kib_per_transaction,steady,why\n"
+        .to_owned();
+    let points = experiment.spec.load.points();
+    for trial in &history.trials {
+        let place = &trial.place;
+        let (status, why) = match &trial.outcome {
+            Outcome::Measured(_) => ("measured", ""),
+            Outcome::Refused { why } => ("refused", why.as_str()),
+            Outcome::GivenUp { why } => ("given_up", why.as_str()),
+            Outcome::Void { why } => ("void", why.as_str()),
+        };
+        let run = match trial.run {
+            Run::Baseline => "baseline".to_owned(),
+            Run::Same => "same".to_owned(),
+            Run::Cell(cell) => cell.to_string(),
+        };
+        let settings = experiment.settings(trial.run);
+        let settings: Vec<String> = settings.iter().map(|(knob, value)| format!("{knob}={value}")).collect();
+        let figures = measured(trial).map_or_else(
+            || ",,,,,,".to_owned(),
+            |one| {
+                let Measured { figure, window, host, steady, .. } = one;
+                format!(
+                    "{figure},{},{},{},{},{},{steady}",
+                    window.per_second, window.p99_ms, window.failed, host.cpu, host.written_kib
+                )
+            },
+        );
+        let load = points.get(place.load).map(|point| point.words()).unwrap_or_default();
+        text.push_str(&format!(
+            "{},{},{},{},{},{run},{},{status},{figures},{}\n",
+            quoted(&load),
+            place.stage,
+            place.block,
+            place.position,
+            place.attempt,
+            quoted(&settings.join(" ")),
+            quoted(why),
+        ));
+    }
+    text
+}
+
+fn quoted(text: &str) -> String {
+    format!("\"{}\"", text.replace('"', "\"\""))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::schedule::Next;
+    use crate::spec::Spec;
+    use crate::store::tests::{EXAMPLE, begun, measured, trial};
+    use crate::store::{Begun, Ended};
+
+    /// Everything run, with this ratio of each run to the baseline, and a little noise.
+    fn history(of: impl Fn(Next) -> Outcome) -> (Experiment, History) {
+        let experiment = Experiment::new(Spec::parse(EXAMPLE, "t.toml").unwrap(), &[]).unwrap();
+        let mut trials: Vec<Trial> = Vec::new();
+        while let Some(next) =
+            schedule::progress(&experiment.spec, &experiment.design, &experiment.possible, &trials).next
+        {
+            trials.push(trial(next, of(next)));
+        }
+        let ended = Ended { at: 9, complete: true, differ: Vec::new(), back: vec![Some(100.0)] };
+        (experiment, History { spec: EXAMPLE.to_owned(), begun: begun(), trials, ended: Some(ended) })
+    }
+
+    fn figure(next: Next, ratio: f64) -> Outcome {
+        let noise = 1.0 + (next.place.position * 7 + next.place.block as usize * 3) as f64 % 5.0 / 1_000.0;
+        measured(100.0 * ratio * noise)
+    }
+
+    fn plainly(next: Next) -> Outcome {
+        figure(
+            next,
+            match next.run {
+                Run::Cell(2) => 1.3,
+                Run::Cell(1) => 1.0,
+                Run::Cell(_) => 0.8,
+                Run::Baseline | Run::Same => 1.0,
+            },
+        )
+    }
+
+    #[test]
+    fn the_confirmed_winner_comes_first_with_its_interval_and_its_lines() {
+        let (experiment, history) = history(plainly);
+        let report = report(&experiment, &history);
+        let load = &report.loads[0];
+        assert!(report.ended && report.complete && !load.void && !load.back_differs, "{load:?}");
+        assert_eq!(load.cells[0].standing, Standing::Judged { verdict: Verdict::Better });
+        assert_eq!(load.cells[1].standing, Standing::Judged { verdict: Verdict::Equivalent });
+        assert_eq!(load.cells[2].standing, Standing::Dropped { stage: 0 });
+        assert!(load.cells[2].ratio.is_none(), "what was dropped has no interval");
+        let winner = load.winner.as_ref().unwrap();
+        assert!(winner.ratio.low > 1.25 && winner.ratio.high < 1.35, "{winner:?}");
+        assert_eq!(winner.snippet, "# /etc/mysql/conf.d/headroom.cnf\n[mysqld]\nb = 1\n");
+    }
+
+    #[test]
+    fn an_a_a_cell_that_differs_leaves_no_winner() {
+        let (experiment, history) = history(|next| match next.run {
+            Run::Same => figure(next, 1.2),
+            _ => plainly(next),
+        });
+        let report = report(&experiment, &history);
+        assert!(report.loads[0].void && report.loads[0].winner.is_none());
+    }
+
+    #[test]
+    fn nothing_is_judged_before_it_is_over() {
+        let (experiment, mut history) = history(plainly);
+        history.ended = None;
+        history.trials.pop();
+        let report = report(&experiment, &history);
+        assert_eq!((report.ended, report.left), (false, 1));
+        let load = &report.loads[0];
+        assert!(load.winner.is_none() && !load.void);
+        assert!(load.cells.iter().all(|cell| !matches!(cell.standing, Standing::Judged { .. })), "{load:?}");
+    }
+
+    #[test]
+    fn what_was_refused_or_given_up_has_its_reason_and_no_ratio() {
+        let (experiment, mut history) = history(|next| match next.run {
+            Run::Cell(2) => Outcome::GivenUp { why: "slow".to_owned() },
+            Run::Cell(0) => Outcome::Refused { why: "read only".to_owned() },
+            _ => plainly(next),
+        });
+        let level = RefusedLevel { knob: "server.a".into(), level: "9".into(), why: "no".into() };
+        history.begun = Begun { refused: vec![level], ..history.begun };
+        let report = report(&experiment, &history);
+        let of = |cell| report.loads[0].cells.iter().find(|one| one.cell == cell).unwrap();
+        assert_eq!(of(2).standing, Standing::GivenUp { why: "slow".to_owned() });
+        assert_eq!(of(0).standing, Standing::Refused { why: "read only".to_owned() });
+        assert!(of(2).ratio.is_none() && of(0).ratio.is_none());
+        let csv = csv(&experiment, &history);
+        assert!(csv.contains("\"server.b=1\",given_up,,,,,,,,\"slow\""), "{csv}");
+        let columns = |line: &str| line.replace("\"4 threads, closed loop\"", "load").split(',').count();
+        assert!(csv.lines().all(|line| columns(line) == 16), "{csv}");
+    }
+
+    #[test]
+    fn lines_to_set_are_sorted_by_where_they_go() {
+        let settings = [
+            ("server.innodb_io_capacity", "2000"),
+            ("memory.swappiness", "1"),
+            ("sysctl.net.ipv4.tcp_rmem", "1 2 3"),
+            ("network.rps@eth0", "all"),
+        ];
+        let settings = settings.map(|(knob, value)| (knob.to_owned(), value.to_owned()));
+        assert_eq!(
+            snippet(&settings),
+            "# /etc/mysql/conf.d/headroom.cnf\n[mysqld]\ninnodb_io_capacity = 2000\n\n\
+             # /etc/sysctl.d/90-headroom.conf\nvm.swappiness = 1\nnet.ipv4.tcp_rmem = 1 2 3\n\n\
+             # Until the next reboot:\nheadroom knob set --keep 'network.rps@eth0=all'\n"
+        );
+    }
+}

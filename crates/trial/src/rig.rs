@@ -1,0 +1,288 @@
+//! What an experiment is run on: settings through `knob`, journaled and read back; the workload through
+//! `load`, in this process; this host's figures through `observe`.
+
+use crate::guard::Window;
+use crate::run::{Assignment, Rig, Stretch};
+use crate::spec::Point;
+use crate::store::{HostFigures, Second};
+use knob::apply::{self, Change, Manner, Outcome, Status};
+use knob::item::Access;
+use knob::session::{RestoreOutcome, Which};
+use knob::{Host, Session, name, resolve, tuner};
+use load::arrivals::{Open, Spacing};
+use load::{Arrivals, Load, Plan, Target, Workload};
+use observe::host::{Places, Sample, Sampler};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+/// Waiting looks at the stop flag so often.
+const SLICE: Duration = Duration::from_millis(50);
+
+/// A host, a server and a load.
+pub struct HostRig {
+    /// Settings.
+    pub session: Session,
+    /// Whose settings.
+    pub host: Host,
+    /// The server's address; `None` when only the host is varied.
+    pub server: Option<String>,
+    /// How settings are changed.
+    pub manner: Manner,
+    /// Programs that change the same settings and may go on.
+    pub beside: Vec<String>,
+    /// What is sent.
+    pub workload: Arc<Workload>,
+    /// Where.
+    pub target: Target,
+    /// Everything is to end.
+    pub stop: Arc<AtomicBool>,
+    sampler: Sampler,
+    load: Option<(Load, Arrivals)>,
+}
+
+impl std::fmt::Debug for HostRig {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("HostRig").field("server", &self.server).finish_non_exhaustive()
+    }
+}
+
+impl HostRig {
+    /// Nothing is touched or connected yet.
+    #[allow(clippy::too_many_arguments, reason = "each is another thing, and there is one caller")]
+    pub fn new(
+        session: Session,
+        host: Host,
+        server: Option<String>,
+        manner: Manner,
+        beside: Vec<String>,
+        workload: Arc<Workload>,
+        target: Target,
+        stop: Arc<AtomicBool>,
+    ) -> Self {
+        let sampler = Sampler::new(Places::default());
+        Self { session, host, server, manner, beside, workload, target, stop, sampler, load: None }
+    }
+
+    fn checked(&mut self, assignments: &[Assignment]) -> Result<Vec<Change>, String> {
+        let dangers: Vec<String> = assignments.iter().filter(|one| one.danger).flat_map(named).collect();
+        let texts: Vec<String> =
+            assignments.iter().map(|one| format!("{}={}", one.knob, one.value)).collect();
+        let server = match self.server.as_deref() {
+            Some(address) => Some(self.session.server(address).map_err(|error| error.to_string())?),
+            None => None,
+        };
+        let changes = apply::check(&self.host, server, &texts, &dangers).map_err(|error| match error {
+            knob::Error::Danger { name, value, why, .. } => format!(
+                "{name}={value} is dangerous: {why}; if that is meant, write danger = true into its [[factor]]"
+            ),
+            other => other.to_string(),
+        })?;
+        apply::alone(&tuner::running(&self.host), &changes, &self.beside)
+            .map_err(|error| error.to_string())?;
+        Ok(changes)
+    }
+
+    /// The writes of a run: what, from what, to what.
+    ///
+    /// # Errors
+    /// The spec is wrong, or a knob would be refused.
+    pub fn writes(&mut self, assignments: &[Assignment]) -> Result<Vec<apply::Write>, String> {
+        let changes = self.checked(assignments)?;
+        let (host, manner) = (self.host.clone(), self.manner.clone());
+        let mut writes = Vec::new();
+        for change in &changes {
+            let one = self.with_access(&host, |access| apply::preview(access, change, &manner));
+            writes.extend(one?.map_err(|refusal| format!("{}: {refusal}", change.name))?);
+        }
+        Ok(writes)
+    }
+
+    fn with_access<T>(&mut self, host: &Host, work: impl FnOnce(&mut Access<'_>) -> T) -> Result<T, String> {
+        let server = match self.server.as_deref() {
+            Some(address) => Some(self.session.server(address).map_err(|error| error.to_string())?),
+            None => None,
+        };
+        let mut actions = BTreeMap::new();
+        Ok(work(&mut Access { host, server, actions: &mut actions }))
+    }
+}
+
+/// What may stand behind `--danger` for a level.
+fn named(assignment: &Assignment) -> Vec<String> {
+    let bare = assignment.knob.split('@').next().unwrap_or_default();
+    let last = bare.rsplit('.').next().unwrap_or_default();
+    let options = assignment.value.split(',').map(|option| option.trim().to_owned());
+    [bare.to_owned(), last.to_owned()].into_iter().chain(options).collect()
+}
+
+/// Share of this host's memory that is in use.
+fn memory(level: &observe::host::memory::Level) -> f64 {
+    if level.total == 0 { 0.0 } else { 1.0 - level.available as f64 / level.total as f64 }
+}
+
+impl Rig for HostRig {
+    fn value(&mut self, knob: &str) -> Result<String, String> {
+        let host = self.host.clone();
+        let name = name::parse(&host, knob).map_err(|error| error.to_string())?;
+        let setting = resolve::resolve(&host, &name, None).map_err(|refusal| refusal.to_string())?;
+        let read = |access: &mut Access<'_>| {
+            let values = setting.written.iter().map(|item| access.read(item));
+            values.collect::<Result<Vec<_>, _>>()
+        };
+        let values = self.with_access(&host, read)?.map_err(|refusal| refusal.to_string())?;
+        Ok(setting.together(&values))
+    }
+
+    fn refusal(&mut self, level: &Assignment) -> Result<Option<String>, String> {
+        let changes = self.checked(std::slice::from_ref(level))?;
+        let (host, manner) = (self.host.clone(), self.manner.clone());
+        for change in &changes {
+            let preview = self.with_access(&host, |access| apply::preview(access, change, &manner))?;
+            if let Err(refusal) = preview {
+                return Ok(Some(refusal.to_string()));
+            }
+        }
+        Ok(None)
+    }
+
+    fn apply(&mut self, assignments: &[Assignment]) -> Result<(), String> {
+        let changes = self.checked(assignments)?;
+        let outcomes = self.session.apply(&changes, self.server.as_deref(), &self.manner);
+        let refused = outcomes.iter().filter_map(|outcome| match outcome {
+            Outcome { knob, value, status: Status::Refused { refusal }, .. } => {
+                Some(format!("{knob}={value}: {refusal}"))
+            }
+            _ => None,
+        });
+        let refused: Vec<String> = refused.collect();
+        if refused.is_empty() { Ok(()) } else { Err(refused.join("; ")) }
+    }
+
+    fn restore(&mut self) -> Result<(), String> {
+        let restored = self.session.restore(&Which::Own, false);
+        let left: Vec<String> = restored.iter().filter(|one| !one.is_back()).map(words).collect();
+        if left.is_empty() { Ok(()) } else { Err(left.join("; ")) }
+    }
+
+    fn pause(&mut self, time: Duration) {
+        let mut left = time;
+        while !left.is_zero() && !self.stop.load(Ordering::Relaxed) {
+            let slice = left.min(SLICE);
+            std::thread::sleep(slice);
+            left -= slice;
+        }
+    }
+
+    fn connect(&mut self, point: Point) -> Result<(), String> {
+        let arrivals = match point.rate {
+            None => Arrivals::Closed { think: Duration::ZERO },
+            Some(rate) => Arrivals::Open(Open { rate, ramp: None, spacing: Spacing::Poisson }),
+        };
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        let plan = Plan {
+            workload: self.workload.clone(),
+            target: self.target.clone(),
+            clients: point.clients,
+            idle: 0,
+            read_only: false,
+            threads: Plan::usual_threads(point.clients, cores),
+            busy: false,
+            data_path: fleet::config::DataPath::default(),
+            arrivals: arrivals.clone(),
+            warm_up: Duration::ZERO,
+            time: SLICE,
+            grace: Duration::from_secs(1),
+            seed: 1,
+            objective: None,
+        };
+        let load = Load::connect(plan).map_err(|error| error.to_string())?;
+        self.load = Some((load, arrivals));
+        Ok(())
+    }
+
+    fn send(
+        &mut self,
+        time: Duration,
+        seed: u64,
+        go_on: &mut dyn FnMut(&Second, f64) -> bool,
+    ) -> Result<Stretch, String> {
+        let Some((load, arrivals)) = &self.load else { return Err("nothing is connected".to_owned()) };
+        let before = self.sampler.read();
+        // Its own flag, so that a guard can end this stretch and nothing else; Ctrl-C ends it too.
+        let over = Arc::new(AtomicBool::new(self.stop.load(Ordering::Relaxed)));
+        let mut watcher = Sampler::new(Places::default());
+        let outcome = load.send(arrivals, time, seed, &over, |moment| {
+            let second = Second { done: moment.done, failed: moment.failed, p99_ms: moment.p99_ms };
+            let go_on = go_on(&second, memory(&watcher.read().memory.level));
+            if !go_on || self.stop.load(Ordering::Relaxed) {
+                over.store(true, Ordering::Relaxed);
+            }
+        });
+        let outcome = outcome.map_err(|error| error.to_string())?;
+        let sample = self.sampler.read().since(&before).unwrap_or_default();
+        Ok(stretch(outcome, &sample))
+    }
+
+    fn disconnect(&mut self) {
+        self.load = None;
+    }
+}
+
+fn words(restored: &RestoreOutcome) -> String {
+    let RestoreOutcome { knobs, before, end, failed } = restored;
+    let why = match (failed, end) {
+        (Some(refusal), _) => refusal.to_string(),
+        (None, Some(knob::journal::End::Left { why } | knob::journal::End::Gone { why })) => why.clone(),
+        (None, _) => String::new(),
+    };
+    format!("{}: {why} (before: {})", knobs.join(", "), before.join("; "))
+}
+
+fn stretch(outcome: load::Outcome, sample: &Sample) -> Stretch {
+    let totals = &outcome.totals;
+    let share = |part: u64| part as f64 / totals.arrivals.max(1) as f64;
+    let open = outcome.arrivals.is_open();
+    let window = Window {
+        per_second: totals.per_second,
+        p50_ms: outcome.response.p50_ms,
+        p99_ms: outcome.response.p99_ms,
+        failed: share(totals.failed),
+        // A closed loop always has as many under way as it has clients.
+        missing: if open { share(totals.not_started + totals.unfinished) } else { 0.0 },
+    };
+    let each = |per_s: f64| per_s / totals.per_second.max(1e-9);
+    let disks = |of: fn(&observe::host::disk::Sample) -> f64| sample.disks.iter().map(of).sum::<f64>();
+    let cpu = &sample.cpu.all;
+    let host = HostFigures {
+        cpu: cpu.busy(),
+        system: cpu.system,
+        softirq: cpu.softirq,
+        iowait: cpu.iowait,
+        steal: cpu.steal,
+        switches: each(sample.cpu.switches_per_s),
+        read_kib: each(disks(|disk| disk.read.bytes_per_s) / 1024.0),
+        written_kib: each(disks(|disk| disk.written.bytes_per_s) / 1024.0),
+        flushes: each(disks(|disk| disk.flushed.as_ref().map_or(0.0, |work| work.per_s))),
+        memory: memory(&sample.memory.level),
+    };
+    let series = outcome.series.iter();
+    let series =
+        series.map(|one| Second { done: one.done, failed: one.failed, p99_ms: one.p99_ms }).collect();
+    Stretch { window, void: outcome.void, notes: outcome.notes, series, host }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_factor_that_names_its_danger_names_the_knob_its_last_word_and_its_options() {
+        let of = |knob: &str, value: &str| {
+            named(&Assignment { knob: knob.to_owned(), value: value.to_owned(), danger: true })
+        };
+        assert_eq!(of("server.sync_binlog", "0"), ["server.sync_binlog", "sync_binlog", "0"]);
+        assert_eq!(of("mount.options@/d", "nobarrier,noatime")[2..], ["nobarrier", "noatime"]);
+    }
+}

@@ -1,0 +1,585 @@
+//! The loop: apply, warm up, measure, put back, write down. What is next, when a warm-up is over and when a
+//! cell is given up is decided elsewhere.
+
+use crate::design::{Design, DesignError, Levels};
+use crate::guard::{self, Window};
+use crate::order::Run;
+use crate::schedule::{self, Next};
+use crate::spec::{Metric, Point, Spec};
+use crate::store::{
+    Begun, Ended, HostFigures, Measured, Outcome, RefusedLevel, Second, Store, StoreError, Trial,
+};
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+/// A warm-up is looked at in windows of a fifth of it, within these bounds.
+const WINDOW: (Duration, Duration) = (Duration::from_millis(200), Duration::from_secs(3));
+
+/// A knob and the value it is to have.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Assignment {
+    /// The knob with its target.
+    pub knob: String,
+    /// Its value.
+    pub value: String,
+    /// Whether a dangerous value is meant.
+    pub danger: bool,
+}
+
+/// What came of sending for a while.
+#[derive(Clone, Debug, Default)]
+pub struct Stretch {
+    /// Figures.
+    pub window: Window,
+    /// Why they must not be used.
+    pub void: Vec<String>,
+    /// What else to know.
+    pub notes: Vec<String>,
+    /// Second by second.
+    pub series: Vec<Second>,
+    /// This host meanwhile.
+    pub host: HostFigures,
+}
+
+/// What an experiment is run on: settings that are changed and put back, and a load. All errors are words.
+pub trait Rig {
+    /// The present value of a knob.
+    ///
+    /// # Errors
+    /// It cannot be read.
+    fn value(&mut self, knob: &str) -> Result<String, String>;
+
+    /// Why a level cannot be set here, as far as that shows without trying.
+    ///
+    /// # Errors
+    /// The spec is wrong: an unknown knob, an impossible value, a danger that is not named.
+    fn refusal(&mut self, level: &Assignment) -> Result<Option<String>, String>;
+
+    /// Sets everything and reads it back.
+    ///
+    /// # Errors
+    /// What was refused; the rest may be set.
+    fn apply(&mut self, assignments: &[Assignment]) -> Result<(), String>;
+
+    /// Puts everything back.
+    ///
+    /// # Errors
+    /// What is not back.
+    fn restore(&mut self) -> Result<(), String>;
+
+    /// Waits, unless everything is to end.
+    fn pause(&mut self, time: Duration);
+
+    /// Connects the clients of a load.
+    ///
+    /// # Errors
+    /// They cannot be connected.
+    fn connect(&mut self, point: Point) -> Result<(), String>;
+
+    /// Sends for a while; `go_on` is asked every second, with the share of memory in use.
+    ///
+    /// # Errors
+    /// A fault of our own.
+    fn send(
+        &mut self,
+        time: Duration,
+        seed: u64,
+        go_on: &mut dyn FnMut(&Second, f64) -> bool,
+    ) -> Result<Stretch, String>;
+
+    /// Ends the clients.
+    fn disconnect(&mut self);
+}
+
+/// An experiment that is ready to run.
+#[derive(Clone, Debug)]
+pub struct Experiment {
+    /// What was asked for.
+    pub spec: Spec,
+    /// Its cells.
+    pub design: Design,
+    /// Cells of which no level was refused beforehand.
+    pub possible: Vec<usize>,
+    /// Factors that cannot be set at all, not even to their baseline: they stay as they are.
+    left_out: Vec<usize>,
+}
+
+impl Experiment {
+    /// The cells that are left where these levels cannot be set.
+    ///
+    /// # Errors
+    /// See [`DesignError`].
+    pub fn new(spec: Spec, refused: &[RefusedLevel]) -> Result<Self, DesignError> {
+        let design = crate::design::design(&spec.factors, &spec.constraints, spec.design)?;
+        let is_refused = |factor: usize, level: usize| {
+            let factor = &spec.factors[factor];
+            refused.iter().any(|one| one.knob == factor.knob && one.level == factor.levels[level])
+        };
+        let left_out: Vec<usize> =
+            (0..spec.factors.len()).filter(|at| is_refused(*at, spec.factors[*at].baseline)).collect();
+        let fits = |cell: &usize| {
+            let levels = &design.cells[*cell];
+            levels.iter().enumerate().all(|(factor, level)| {
+                *level == design.baseline[factor]
+                    || !(left_out.contains(&factor) || is_refused(factor, *level))
+            })
+        };
+        let possible = (0..design.cells.len()).filter(fits).collect();
+        Ok(Self { spec, design, possible, left_out })
+    }
+
+    /// The levels of a run.
+    pub fn levels(&self, run: Run) -> &Levels {
+        match run {
+            Run::Baseline | Run::Same => &self.design.baseline,
+            Run::Cell(cell) => &self.design.cells[cell],
+        }
+    }
+
+    /// What a run sets.
+    pub fn assignments(&self, run: Run) -> Vec<Assignment> {
+        let set = |(at, level): (usize, &usize)| {
+            let factor = &self.spec.factors[at];
+            let (knob, value) = (factor.knob.clone(), factor.levels[*level].clone());
+            (!self.left_out.contains(&at)).then_some(Assignment { knob, value, danger: factor.danger })
+        };
+        self.levels(run).iter().enumerate().filter_map(set).collect()
+    }
+
+    /// In what a cell differs from the baseline: knob and value.
+    pub fn settings(&self, run: Run) -> Vec<(String, String)> {
+        let levels = self.levels(run).iter().zip(&self.design.baseline).zip(&self.spec.factors);
+        levels
+            .filter(|((level, base), _)| level != base)
+            .map(|((level, _), factor)| (factor.knob.clone(), factor.levels[*level].clone()))
+            .collect()
+    }
+
+    /// For people.
+    pub fn words(&self, run: Run) -> String {
+        match run {
+            Run::Baseline => "baseline".to_owned(),
+            Run::Same => "A/A cell".to_owned(),
+            Run::Cell(_) => {
+                let settings = self.settings(run);
+                settings.iter().map(|(knob, value)| format!("{knob}={value}")).collect::<Vec<_>>().join(" ")
+            }
+        }
+    }
+}
+
+/// How things go.
+#[derive(Clone, Debug)]
+pub enum Event<'a> {
+    /// A trial begins.
+    Begins {
+        /// Which.
+        next: Next,
+        /// Trials left, with this one.
+        left: usize,
+        /// Time left.
+        time_left: Duration,
+    },
+    /// A trial is over.
+    Over(&'a Trial),
+    /// The baseline is measured once more, to see whether everything is as it was.
+    Returning,
+}
+
+/// How a run of the loop ended.
+#[derive(Clone, Debug, PartialEq)]
+pub enum End {
+    /// There is an end in the store.
+    Ended(Ended),
+    /// It was to stop; everything is put back, and it can go on.
+    Interrupted,
+}
+
+/// Why it cannot go on.
+#[derive(Debug, thiserror::Error)]
+pub enum RunError {
+    /// The spec does not fit this host or server.
+    #[error("{0}")]
+    Spec(String),
+    /// Something else than the experiment changed a setting, or it cannot be put back.
+    #[error("a setting is not back as it was, so nothing more is tried: {0}")]
+    NotBack(String),
+    /// Without a baseline nothing can be compared.
+    #[error("the baseline cannot be measured: {0}")]
+    Baseline(String),
+    /// The directory.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+/// Looks at everything before anything is touched: what each knob is, and which levels cannot be set.
+///
+/// # Errors
+/// The spec is wrong for this host or server.
+pub fn look(
+    spec: &Spec,
+    rig: &mut dyn Rig,
+) -> Result<(BTreeMap<String, String>, Vec<RefusedLevel>), RunError> {
+    let (mut start, mut refused) = (BTreeMap::new(), Vec::new());
+    for factor in &spec.factors {
+        if let Ok(value) = rig.value(&factor.knob) {
+            start.insert(factor.knob.clone(), value);
+        }
+        for level in &factor.levels {
+            let (knob, value) = (factor.knob.clone(), level.clone());
+            let level = Assignment { knob, value, danger: factor.danger };
+            if let Some(why) = rig.refusal(&level).map_err(RunError::Spec)? {
+                refused.push(RefusedLevel { knob: level.knob, level: level.value, why });
+            }
+        }
+    }
+    Ok((start, refused))
+}
+
+/// Runs what is left. Everything is put back between trials and before it returns.
+///
+/// # Errors
+/// See [`RunError`].
+pub fn run(
+    experiment: &Experiment,
+    begun: &Begun,
+    mut trials: Vec<Trial>,
+    store: &mut Store,
+    rig: &mut dyn Rig,
+    stop: &AtomicBool,
+    tell: &mut dyn FnMut(&Event<'_>),
+) -> Result<End, RunError> {
+    let spec = &experiment.spec;
+    let points = spec.load.points();
+    let mut complete = true;
+    loop {
+        let progress = schedule::progress(spec, &experiment.design, &experiment.possible, &trials);
+        let Some(next) = progress.next else { break };
+        let spent: f64 = trials.iter().map(|trial| trial.seconds).sum();
+        if spec.budget.is_some_and(|budget| spent >= budget.as_secs_f64()) {
+            complete = false;
+            break;
+        }
+        let each = match trials.len() {
+            0 => spec.timing.trial().as_secs_f64(),
+            count => spent / count as f64,
+        };
+        let time_left = Duration::from_secs_f64(each * progress.left as f64);
+        tell(&Event::Begins { next, left: progress.left, time_left });
+        let (at, began) = (now(), Instant::now());
+        let seed = spec.seed.wrapping_add(u64::from(next.place.block) * 8 + next.place.stage as u64);
+        let held_against = match next.run {
+            Run::Cell(_) => last_baseline(&trials, next.place.load),
+            Run::Baseline | Run::Same => None,
+        };
+        let point = points[next.place.load];
+        let outcome = trial(experiment, next.run, point, seed, held_against.as_ref(), rig, stop)?;
+        let Some(outcome) = outcome else { return Ok(End::Interrupted) };
+        let done =
+            Trial { place: next.place, run: next.run, at, seconds: began.elapsed().as_secs_f64(), outcome };
+        store.keep(&done)?;
+        tell(&Event::Over(&done));
+        trials.push(done);
+        baseline_stands(&trials)?;
+    }
+    tell(&Event::Returning);
+    let mut back = Vec::new();
+    for point in points {
+        match trial(experiment, Run::Baseline, point, spec.seed, None, rig, stop)? {
+            None => return Ok(End::Interrupted),
+            Some(outcome) => back.push(outcome.figure()),
+        }
+    }
+    let differ = begun.start.iter().filter_map(|(knob, then)| {
+        let now = rig.value(knob).unwrap_or_else(|why| format!("unreadable: {why}"));
+        (now != *then).then(|| (knob.clone(), then.clone(), now))
+    });
+    let ended = Ended { at: now(), complete, differ: differ.collect(), back };
+    store.end(&ended)?;
+    Ok(End::Ended(ended))
+}
+
+/// A baseline that is refused, given up or void from the start leaves nothing to compare with.
+fn baseline_stands(trials: &[Trial]) -> Result<(), RunError> {
+    let Some(last) = trials.last().filter(|trial| trial.run == Run::Baseline) else { return Ok(()) };
+    let of_load = || trials.iter().filter(|trial| trial.place.load == last.place.load);
+    let any = of_load().any(|trial| trial.run == Run::Baseline && trial.outcome.figure().is_some());
+    match &last.outcome {
+        Outcome::Refused { why } | Outcome::GivenUp { why } => Err(RunError::Baseline(why.clone())),
+        Outcome::Void { why } if !any && last.place.attempt > 0 => Err(RunError::Baseline(why.clone())),
+        _ => Ok(()),
+    }
+}
+
+fn last_baseline(trials: &[Trial], load: usize) -> Option<Window> {
+    trials.iter().rev().filter(|trial| trial.place.load == load && trial.run == Run::Baseline).find_map(
+        |trial| match &trial.outcome {
+            Outcome::Measured(measured) => Some(measured.window),
+            _ => None,
+        },
+    )
+}
+
+/// One trial: apply, measure, put back. `None` when everything is to end.
+fn trial(
+    experiment: &Experiment,
+    run: Run,
+    point: Point,
+    seed: u64,
+    baseline: Option<&Window>,
+    rig: &mut dyn Rig,
+    stop: &AtomicBool,
+) -> Result<Option<Outcome>, RunError> {
+    if stop.load(Ordering::Relaxed) {
+        return Ok(None);
+    }
+    let outcome = match rig.apply(&experiment.assignments(run)) {
+        Err(why) => Outcome::Refused { why },
+        Ok(()) => {
+            let measured = measure(&experiment.spec, point, seed, baseline, rig);
+            rig.disconnect();
+            measured
+        }
+    };
+    rig.restore().map_err(RunError::NotBack)?;
+    // What was broken off is no figure.
+    Ok((!stop.load(Ordering::Relaxed)).then_some(outcome))
+}
+
+fn measure(spec: &Spec, point: Point, seed: u64, baseline: Option<&Window>, rig: &mut dyn Rig) -> Outcome {
+    match figures(spec, point, seed, baseline, rig) {
+        Ok(measured) => Outcome::Measured(Box::new(measured)),
+        Err(outcome) => outcome,
+    }
+}
+
+fn figures(
+    spec: &Spec,
+    point: Point,
+    seed: u64,
+    baseline: Option<&Window>,
+    rig: &mut dyn Rig,
+) -> Result<Measured, Outcome> {
+    let void = |why: String| Outcome::Void { why };
+    let given_up = |why: String| Outcome::GivenUp { why };
+    rig.pause(spec.timing.reset);
+    rig.connect(point).map_err(void)?;
+    let full = std::cell::Cell::new(0.0_f64);
+    let mut go_on = |_: &Second, memory: f64| {
+        full.set(full.get().max(memory));
+        memory <= spec.guard.memory
+    };
+    let (windows, warm_up, steady) = warm_up(spec, seed, rig, &mut go_on).map_err(void)?;
+    if let Some(recent) = guard::recent(&windows)
+        && let Some(why) = guard::gives_up(&spec.guard, &recent, full.get(), baseline)
+    {
+        return Err(given_up(format!("after the warm-up {why}")));
+    }
+    let stretch = rig.send(spec.timing.measure, seed, &mut go_on).map_err(void)?;
+    let memory = full.get().max(stretch.host.memory);
+    if let Some(why) = guard::gives_up(&spec.guard, &stretch.window, memory, baseline) {
+        return Err(given_up(why));
+    }
+    if let Some(why) = stretch.void.first() {
+        return Err(void(why.clone()));
+    }
+    let Stretch { window, notes, series, host, .. } = stretch;
+    let figure = match spec.metric {
+        Metric::Throughput => window.per_second,
+        Metric::P99 => window.p99_ms,
+    };
+    if !(figure.is_finite() && figure > 0.0) {
+        return Err(void(format!("its {} is {figure}", spec.metric.words())));
+    }
+    let warm_up_s = warm_up.as_secs_f64();
+    Ok(Measured { figure, window, warm_up_s, steady, series, host, notes })
+}
+
+/// Sends until the load is steady, or the time for that is over. Other keys than the measurement's: the same
+/// ones would put exactly those into the cache.
+fn warm_up(
+    spec: &Spec,
+    seed: u64,
+    rig: &mut dyn Rig,
+    go_on: &mut dyn FnMut(&Second, f64) -> bool,
+) -> Result<(Vec<Window>, Duration, bool), String> {
+    let length = (spec.timing.warm_up / 5).clamp(WINDOW.0, WINDOW.1);
+    let (mut windows, mut sent) = (Vec::new(), Duration::ZERO);
+    while sent + length <= spec.timing.warm_up {
+        let seed = seed.wrapping_add((windows.len() as u64 + 1) << 32);
+        windows.push(rig.send(length, seed, go_on)?.window);
+        sent += length;
+        if guard::is_steady(&windows) {
+            return Ok((windows, sent, true));
+        }
+    }
+    Ok((windows, sent, false))
+}
+
+fn now() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::tests::{EXAMPLE, begun};
+    use crate::store::{self, History};
+    use std::path::Path;
+
+    /// A host of two knobs, whose load takes what they are set to.
+    #[derive(Default)]
+    struct Simulated {
+        now: BTreeMap<String, String>,
+        sent: usize,
+        stops_after: Option<(usize, std::sync::Arc<AtomicBool>)>,
+        refuses: Option<&'static str>,
+        slow: Option<&'static str>,
+        stuck: bool,
+    }
+
+    impl Simulated {
+        fn new() -> Self {
+            Self { now: begun().start, ..Self::default() }
+        }
+    }
+
+    impl Rig for Simulated {
+        fn value(&mut self, knob: &str) -> Result<String, String> {
+            self.now.get(knob).cloned().ok_or_else(|| "absent".to_owned())
+        }
+
+        fn refusal(&mut self, level: &Assignment) -> Result<Option<String>, String> {
+            let refused = self.refuses == Some(&format!("{}={}", level.knob, level.value));
+            Ok(refused.then(|| "read only".to_owned()))
+        }
+
+        fn apply(&mut self, assignments: &[Assignment]) -> Result<(), String> {
+            for one in assignments {
+                if self.refuses == Some(&format!("{}={}", one.knob, one.value)) {
+                    return Err(format!("{}: refused", one.knob));
+                }
+                self.now.insert(one.knob.clone(), one.value.clone());
+            }
+            Ok(())
+        }
+
+        fn restore(&mut self) -> Result<(), String> {
+            if self.stuck {
+                return Err("server.a: somebody changed it".to_owned());
+            }
+            self.now = begun().start;
+            Ok(())
+        }
+
+        fn pause(&mut self, _: Duration) {}
+
+        fn connect(&mut self, _: Point) -> Result<(), String> {
+            Ok(())
+        }
+
+        fn send(
+            &mut self,
+            _: Duration,
+            _: u64,
+            go_on: &mut dyn FnMut(&Second, f64) -> bool,
+        ) -> Result<Stretch, String> {
+            go_on(&Second::default(), 0.5);
+            self.sent += 1;
+            if let Some((after, stop)) = &self.stops_after {
+                stop.store(self.sent >= *after, Ordering::Relaxed);
+            }
+            // A little noise that follows from nothing but the count: two blocks never agree to the digit.
+            let noise = 1.0 + (self.sent * 7_919 % 13) as f64 / 2_000.0;
+            let per_second = if self.now["server.a"] == "2" { 50.0 } else { 100.0 } * noise;
+            let set = |text: &str| self.now.iter().any(|(knob, value)| format!("{knob}={value}") == text);
+            let p99_ms = if self.slow.is_some_and(set) { 90.0 } else { 10.0 };
+            Ok(Stretch { window: Window { per_second, p99_ms, ..Window::default() }, ..Stretch::default() })
+        }
+
+        fn disconnect(&mut self) {}
+    }
+
+    fn experiment(refused: &[RefusedLevel]) -> Experiment {
+        Experiment::new(Spec::parse(EXAMPLE, "t.toml").unwrap(), refused).unwrap()
+    }
+
+    fn go(dir: &Path, rig: &mut Simulated, stop: &AtomicBool) -> Result<End, RunError> {
+        let experiment = experiment(&[]);
+        let (mut store, trials) = match store::read(dir) {
+            Err(_) => (Store::create(dir, EXAMPLE, &begun()).unwrap(), Vec::new()),
+            Ok(_) => {
+                let (store, history) = Store::resume(dir, EXAMPLE).unwrap();
+                (store, history.trials)
+            }
+        };
+        run(&experiment, &begun(), trials, &mut store, rig, stop, &mut |_| {})
+    }
+
+    #[test]
+    fn a_run_that_is_stopped_puts_back_and_goes_on_where_it_was() {
+        let (whole, parts) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let end = go(whole.path(), &mut Simulated::new(), &AtomicBool::new(false)).unwrap();
+        let End::Ended(ended) = end else { panic!("{end:?}") };
+        assert!(ended.complete && ended.differ.is_empty() && ended.back[0].is_some(), "{ended:?}");
+
+        let stop = std::sync::Arc::new(AtomicBool::new(false));
+        let mut rig = Simulated { stops_after: Some((30, stop.clone())), ..Simulated::new() };
+        assert_eq!(go(parts.path(), &mut rig, &stop).unwrap(), End::Interrupted);
+        assert_eq!(rig.now, begun().start, "everything is back");
+        let so_far = store::read(parts.path()).unwrap().trials.len();
+        assert!((5..20).contains(&so_far), "{so_far}");
+        go(parts.path(), &mut Simulated::new(), &AtomicBool::new(false)).unwrap();
+        let runs =
+            |history: History| history.trials.iter().map(|one| (one.place, one.run)).collect::<Vec<_>>();
+        assert_eq!(runs(store::read(parts.path()).unwrap()), runs(store::read(whole.path()).unwrap()));
+    }
+
+    #[test]
+    fn what_is_refused_or_too_slow_is_never_counted_and_the_rest_goes_on() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut rig = Simulated { refuses: Some("server.b=1"), slow: Some("server.b=2"), ..Simulated::new() };
+        go(dir.path(), &mut rig, &AtomicBool::new(false)).unwrap();
+        let history = store::read(dir.path()).unwrap();
+        let of = |cell| {
+            let mut of = history.trials.iter().filter(|trial| trial.run == Run::Cell(cell));
+            of.next().map(|trial| trial.outcome.clone())
+        };
+        assert!(matches!(of(2), Some(Outcome::Refused { why }) if why.contains("server.b")));
+        assert!(matches!(of(3), Some(Outcome::GivenUp { why }) if why.contains("9.0 times")));
+        let last: Vec<Run> =
+            history.trials.iter().filter(|one| one.place.stage == 1).map(|one| one.run).collect();
+        assert!(
+            last.contains(&Run::Cell(0)) && !last.contains(&Run::Cell(2)) && !last.contains(&Run::Cell(3))
+        );
+    }
+
+    #[test]
+    fn a_level_that_is_refused_beforehand_takes_its_cells_out_and_a_whole_factor_if_it_is_the_baseline() {
+        let refused = |knob: &str, level: &str| RefusedLevel {
+            knob: knob.to_owned(),
+            level: level.to_owned(),
+            why: "no".to_owned(),
+        };
+        assert_eq!(experiment(&[refused("server.b", "1")]).possible, [0, 1, 3]);
+        let without = experiment(&[refused("server.b", "0")]);
+        assert_eq!(without.possible, [0, 1]);
+        assert!(
+            without.assignments(Run::Baseline).iter().all(|one| one.knob != "server.b"),
+            "it is left alone"
+        );
+    }
+
+    #[test]
+    fn what_is_not_back_or_no_baseline_ends_everything() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut rig = Simulated { stuck: true, ..Simulated::new() };
+        let error = go(dir.path(), &mut rig, &AtomicBool::new(false)).unwrap_err();
+        assert!(matches!(error, RunError::NotBack(_)), "{error}");
+        let dir = tempfile::tempdir().unwrap();
+        let mut rig = Simulated { refuses: Some("server.a=0"), ..Simulated::new() };
+        let error = go(dir.path(), &mut rig, &AtomicBool::new(false)).unwrap_err();
+        assert!(matches!(error, RunError::Baseline(_)), "{error}");
+    }
+}

@@ -1,0 +1,257 @@
+//! Which trial is next, given those that were run. Nothing else is remembered: an experiment that was killed
+//! goes on from its lines on disk, and the same seed with the same figures is the same experiment.
+//!
+//! Loads are experiments of their own, one after the other; in each the stages, in each stage its blocks. The
+//! order of a block follows from the seed, the load, the stage and the block. A cell that was refused or given
+//! up is not tried again. A void trial is tried once more.
+
+use crate::design::Design;
+use crate::halving::{self, Stage};
+use crate::order::{self, Run};
+use crate::spec::Spec;
+use crate::store::{Outcome, Trial};
+use plan::comparison::paired;
+use rand::SeedableRng;
+use rand::rngs::StdRng;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
+
+/// A void trial is tried so often altogether.
+const ATTEMPTS: u32 = 2;
+
+/// Where in the experiment a trial stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Place {
+    /// Which load, from 0.
+    pub load: usize,
+    /// Which stage, from 0.
+    pub stage: usize,
+    /// Which block of the stage, from 0.
+    pub block: u32,
+    /// Which trial of the block, from 0.
+    pub position: usize,
+    /// Which attempt at it, from 0.
+    pub attempt: u32,
+}
+
+/// What is to be run next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Next {
+    /// Where.
+    pub place: Place,
+    /// What.
+    pub run: Run,
+}
+
+/// What can be said of an experiment that is under way.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Progress {
+    /// The next trial; `None` when all are done.
+    pub next: Option<Next>,
+    /// Trials that are left, as far as is known.
+    pub left: usize,
+    /// The cells of each stage that was reached, by load.
+    pub stages: Vec<Vec<Vec<usize>>>,
+}
+
+/// The stages of an experiment; a stage never has more cells than there are.
+pub fn stages(spec: &Spec, cells: usize) -> Vec<Stage> {
+    let mut stages = spec.stages.clone().unwrap_or_else(|| halving::stages(cells));
+    for stage in &mut stages {
+        stage.cells = stage.cells.min(cells);
+    }
+    stages
+}
+
+/// Looks at what was run. `possible` are the cells that nothing refused before the first trial.
+pub fn progress(spec: &Spec, design: &Design, possible: &[usize], trials: &[Trial]) -> Progress {
+    let stages = stages(spec, possible.len());
+    let loads = spec.load.points().len();
+    let mut progress = Progress { next: None, left: 0, stages: Vec::new() };
+    for load in 0..loads {
+        let of_load: Vec<&Trial> = trials.iter().filter(|trial| trial.place.load == load).collect();
+        let mut reached = Vec::new();
+        let mut live = possible.to_vec();
+        for (at, stage) in stages.iter().enumerate() {
+            if progress.next.is_some() {
+                progress.left += (stage.cells.min(live.len()) + crate::cost::BESIDES) * stage.blocks as usize;
+                continue;
+            }
+            if at > 0 {
+                // What was measured since does not change who came this far.
+                let before: Vec<&Trial> =
+                    of_load.iter().copied().filter(|trial| trial.place.stage < at).collect();
+                live = halving::promote(&scores(spec, &live, &before), stage.cells);
+            }
+            reached.push(live.clone());
+            for block in 0..stage.blocks {
+                walk(spec, design, &live, &of_load, (load, at, block), &mut progress);
+            }
+        }
+        progress.stages.push(reached);
+    }
+    progress
+}
+
+/// One block: the first of its trials that has no figure yet is next, unless another is already.
+fn walk(
+    spec: &Spec,
+    design: &Design,
+    live: &[usize],
+    trials: &[&Trial],
+    (load, stage, block): (usize, usize, u32),
+    progress: &mut Progress,
+) {
+    let words = [spec.seed, load as u64, stage as u64, u64::from(block)];
+    let mut seed = [0; 32];
+    for (bytes, word) in seed.chunks_exact_mut(8).zip(words) {
+        bytes.copy_from_slice(&word.to_le_bytes());
+    }
+    let mut rng = StdRng::from_seed(seed);
+    let order = order::block(&design.cells, live, &spec.factors, &design.baseline, &mut rng);
+    for (position, run) in order.into_iter().enumerate() {
+        let here = |trial: &&&Trial| {
+            let Place { stage: s, block: b, position: p, .. } = trial.place;
+            (s, b, p) == (stage, block, position)
+        };
+        let attempts: Vec<&&Trial> = trials.iter().filter(here).collect();
+        let settled = attempts.iter().any(|trial| !matches!(trial.outcome, Outcome::Void { .. }));
+        let attempt = attempts.len() as u32;
+        if settled || attempt >= ATTEMPTS || dead(trials).contains(&cell(run)) {
+            continue;
+        }
+        progress.left += 1;
+        let place = Place { load, stage, block, position, attempt };
+        progress.next.get_or_insert(Next { place, run });
+    }
+}
+
+fn cell(run: Run) -> Option<usize> {
+    match run {
+        Run::Cell(cell) => Some(cell),
+        Run::Baseline | Run::Same => None,
+    }
+}
+
+/// Cells that were refused or given up.
+fn dead(trials: &[&Trial]) -> BTreeSet<Option<usize>> {
+    let over = |trial: &&&Trial| matches!(trial.outcome, Outcome::Refused { .. } | Outcome::GivenUp { .. });
+    trials.iter().filter(over).filter_map(|trial| cell(trial.run)).map(Some).collect()
+}
+
+/// The mean log ratio of each cell over all blocks so far, turned so that more is better.
+fn scores(spec: &Spec, live: &[usize], trials: &[&Trial]) -> Vec<(usize, Option<f64>)> {
+    let dead = dead(trials);
+    let score = |cell: usize| {
+        let pairs = pairs(trials, None, Run::Cell(cell));
+        let sum: f64 = pairs.iter().map(|(one, base)| (one / base).ln()).sum();
+        let known = !pairs.is_empty() && !dead.contains(&Some(cell));
+        known.then(|| spec.metric.good().score(sum / pairs.len() as f64))
+    };
+    live.iter().map(|cell| (*cell, score(*cell))).collect()
+}
+
+/// The figure of a run beside the mean of its block's baselines, for each block that has both. Of one stage,
+/// or of all.
+pub fn pairs(trials: &[&Trial], stage: Option<usize>, run: Run) -> Vec<(f64, f64)> {
+    let wanted = |place: &Place| stage.is_none_or(|stage| place.stage == stage);
+    let blocks: BTreeSet<(usize, u32)> = trials
+        .iter()
+        .filter(|trial| wanted(&trial.place))
+        .map(|trial| (trial.place.stage, trial.place.block))
+        .collect();
+    let figures = |block: (usize, u32), run: Run| -> Vec<f64> {
+        let here = |trial: &&&Trial| (trial.place.stage, trial.place.block) == block && trial.run == run;
+        trials.iter().filter(here).filter_map(|trial| trial.outcome.figure()).collect()
+    };
+    let pair = |block: (usize, u32)| {
+        let base = figures(block, Run::Baseline);
+        // The geometric mean: what is compared is ratios.
+        let logs: f64 = base.iter().map(|figure| figure.ln()).sum();
+        let mean = (!base.is_empty()).then(|| (logs / base.len() as f64).exp())?;
+        Some((*figures(block, run).first()?, mean))
+    };
+    blocks.into_iter().filter_map(pair).filter(|pair| paired(&[*pair, *pair]).is_some()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::tests::{EXAMPLE, measured, trial};
+
+    fn scene() -> (Spec, Design, Vec<usize>) {
+        let spec = Spec::parse(EXAMPLE, "t.toml").unwrap_or_else(|wrong| panic!("{wrong}"));
+        let design = crate::design::design(&spec.factors, &spec.constraints, spec.design).unwrap();
+        let possible = (0..design.cells.len()).collect();
+        (spec, design, possible)
+    }
+
+    /// Runs everything; `outcome` says what comes of each.
+    fn all(outcome: impl Fn(Next) -> Outcome) -> (Vec<Trial>, Progress) {
+        let (spec, design, possible) = scene();
+        let mut trials = Vec::new();
+        loop {
+            let progress = progress(&spec, &design, &possible, &trials);
+            match progress.next {
+                None => return (trials, progress),
+                Some(next) => trials.push(trial(next, outcome(next))),
+            }
+            assert!(trials.len() < 1_000, "it does not end");
+        }
+    }
+
+    fn better(run: Run) -> Outcome {
+        measured(match run {
+            Run::Cell(2) => 200.0,
+            Run::Cell(at) => 90.0 + at as f64,
+            Run::Baseline | Run::Same => 100.0,
+        })
+    }
+
+    #[test]
+    fn every_stage_has_its_blocks_and_the_better_cells_go_on() {
+        let (trials, done) = all(|next| better(next.run));
+        // 4 cells once with 3 beside them, then 2 cells in 3 blocks.
+        assert_eq!((trials.len(), done.left), (7 + 3 * 5, 0));
+        assert_eq!(done.stages, [[vec![0, 1, 2, 3], vec![2, 3]]]);
+        assert_eq!(trials[0].run, Run::Baseline, "each block begins with it");
+    }
+
+    #[test]
+    fn what_is_left_is_known_before_and_falls_to_nothing() {
+        let (spec, design, possible) = scene();
+        let begun = progress(&spec, &design, &possible, &[]);
+        assert_eq!(begun.left, 22);
+        let (trials, _) = all(|next| better(next.run));
+        for count in 0..trials.len() {
+            let progress = progress(&spec, &design, &possible, &trials[..count]);
+            assert_eq!(progress.left, 22 - count);
+            assert_eq!(progress.next.map(|next| next.place), Some(trials[count].place), "it goes on there");
+        }
+    }
+
+    #[test]
+    fn a_void_trial_is_tried_once_more_and_a_refused_cell_never_again() {
+        let void = || Outcome::Void { why: "late".to_owned() };
+        let (trials, done) = all(|next| match next.run {
+            Run::Cell(0) => void(),
+            Run::Cell(2) => Outcome::Refused { why: "no".to_owned() },
+            run => better(run),
+        });
+        let of = |cell| trials.iter().filter(|trial| trial.run == Run::Cell(cell)).count();
+        assert_eq!((of(0), of(2)), (2, 1));
+        assert_eq!(done.stages[0][1], [3, 1], "neither has a figure");
+    }
+
+    #[test]
+    fn a_cell_is_held_against_the_baselines_of_its_own_block() {
+        let (trials, _) = all(|next| match (next.run, next.place.block) {
+            (Run::Baseline, block) => measured(100.0 * f64::from(block + 1)),
+            (_, block) => measured(110.0 * f64::from(block + 1)),
+        });
+        let trials: Vec<&Trial> = trials.iter().collect();
+        let pairs = pairs(&trials, Some(1), Run::Same);
+        assert_eq!(pairs.len(), 3);
+        assert!(pairs.iter().all(|(one, base)| (one / base - 1.1).abs() < 1e-9), "{pairs:?}");
+    }
+}

@@ -1,0 +1,395 @@
+//! What an experiment leaves on disk: a directory with its spec and a file of lines, each a JSON value. The
+//! first line says how it was begun, then comes a line for each trial, in the end one that says how it ended.
+//!
+//! Lines are appended and synced, never rewritten. A crash leaves at most one torn line, the last: its trial
+//! is run again. Damage elsewhere is refused.
+
+use crate::guard::Window;
+use crate::order::Run;
+use crate::schedule::Place;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::fs::{File, OpenOptions};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+/// The form of the lines.
+const FORMAT: u32 = 1;
+const LINES: &str = "trials.jsonl";
+const SPEC: &str = "spec.toml";
+
+/// A line.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "line", rename_all = "snake_case")]
+enum Line {
+    Begun(Begun),
+    Trial(Trial),
+    Ended(Ended),
+}
+
+/// How an experiment was begun.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Begun {
+    /// The form of the lines.
+    pub format: u32,
+    /// Seconds since 1970.
+    pub at: u64,
+    /// The version of the program.
+    pub version: String,
+    /// The server's address; empty without one.
+    pub server: String,
+    /// Each knob that is varied, with the value that it had.
+    pub start: BTreeMap<String, String>,
+    /// Levels that cannot be set here, known before anything was touched.
+    pub refused: Vec<RefusedLevel>,
+}
+
+/// A level that cannot be set here.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RefusedLevel {
+    /// The knob.
+    pub knob: String,
+    /// The level.
+    pub level: String,
+    /// Why not.
+    pub why: String,
+}
+
+/// A trial that was run.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Trial {
+    /// Where in the experiment.
+    pub place: Place,
+    /// What was run.
+    pub run: Run,
+    /// When it began, seconds since 1970.
+    pub at: u64,
+    /// How long all of it took, seconds.
+    pub seconds: f64,
+    /// What came of it.
+    pub outcome: Outcome,
+}
+
+/// What came of a trial.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "status", rename_all = "snake_case")]
+pub enum Outcome {
+    /// It has a figure.
+    Measured(Box<Measured>),
+    /// A setting was refused; it was not tried.
+    Refused {
+        /// Why.
+        why: String,
+    },
+    /// A guard broke it off.
+    GivenUp {
+        /// Why.
+        why: String,
+    },
+    /// Its figures must not be used.
+    Void {
+        /// Why.
+        why: String,
+    },
+}
+
+impl Outcome {
+    /// What cells are judged by.
+    pub fn figure(&self) -> Option<f64> {
+        match self {
+            Self::Measured(measured) => Some(measured.figure),
+            _ => None,
+        }
+    }
+}
+
+/// Figures of a trial.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Measured {
+    /// The primary metric.
+    pub figure: f64,
+    /// All of the measurement.
+    pub window: Window,
+    /// Length of the warm-up, seconds.
+    pub warm_up_s: f64,
+    /// Whether the warm-up ended because the load was steady, and not because its time was over.
+    pub steady: bool,
+    /// Second by second.
+    pub series: Vec<Second>,
+    /// This host meanwhile.
+    pub host: HostFigures,
+    /// What else to know.
+    pub notes: Vec<String>,
+}
+
+/// One second of a measurement.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Second {
+    /// Transactions that ended well.
+    pub done: u64,
+    /// That failed.
+    pub failed: u64,
+    /// 99 % of response times are shorter, ms.
+    pub p99_ms: f64,
+}
+
+/// This host during a measurement: why a cell is as it is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct HostFigures {
+    /// CPU that was busy, share of all.
+    pub cpu: f64,
+    /// Of that, in the kernel.
+    pub system: f64,
+    /// Of that, soft interrupts.
+    pub softirq: f64,
+    /// Idle and waiting for a disk.
+    pub iowait: f64,
+    /// Taken by the hypervisor.
+    pub steal: f64,
+    /// Context switches a transaction.
+    pub switches: f64,
+    /// KiB read from disks a transaction.
+    pub read_kib: f64,
+    /// KiB written to disks a transaction.
+    pub written_kib: f64,
+    /// Flushes of disks a transaction.
+    pub flushes: f64,
+    /// Memory in use in the end, share of all.
+    pub memory: f64,
+}
+
+/// How an experiment ended.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Ended {
+    /// Seconds since 1970.
+    pub at: u64,
+    /// Whether all trials were run; else its time was over.
+    pub complete: bool,
+    /// Knobs that are not as they were at the start: knob, then, now.
+    pub differ: Vec<(String, String, String)>,
+    /// The baseline once more after everything, for each load; `None` where it was void.
+    pub back: Vec<Option<f64>>,
+}
+
+/// What went wrong with the directory.
+#[derive(Debug, thiserror::Error)]
+pub enum StoreError {
+    /// There is an experiment.
+    #[error("{0} holds an experiment already; go on with it by --resume, or name another with --dir")]
+    Exists(PathBuf),
+    /// There is none.
+    #[error("{0} holds no experiment")]
+    Missing(PathBuf),
+    /// The spec was changed meanwhile.
+    #[error("{0} was begun with another spec; what was measured by one does not go on with another")]
+    OtherSpec(PathBuf),
+    /// Damage before the last line.
+    #[error("{path} is damaged at line {line}: {why}")]
+    Damaged {
+        /// The file.
+        path: PathBuf,
+        /// From 1.
+        line: usize,
+        /// What is wrong.
+        why: String,
+    },
+    /// Reading or writing failed.
+    #[error("cannot {what} {path}: {source}")]
+    Io {
+        /// What was tried.
+        what: &'static str,
+        /// The file or directory.
+        path: PathBuf,
+        /// Why not.
+        source: std::io::Error,
+    },
+}
+
+/// What is on disk.
+#[derive(Clone, Debug, PartialEq)]
+pub struct History {
+    /// The spec's text.
+    pub spec: String,
+    /// How it was begun.
+    pub begun: Begun,
+    /// What was run, in order.
+    pub trials: Vec<Trial>,
+    /// How it ended, if it did.
+    pub ended: Option<Ended>,
+}
+
+/// An experiment's directory, open for writing.
+#[derive(Debug)]
+pub struct Store {
+    path: PathBuf,
+    file: File,
+}
+
+fn io(what: &'static str, path: &Path) -> impl FnOnce(std::io::Error) -> StoreError {
+    let path = path.to_owned();
+    move |source| StoreError::Io { what, path, source }
+}
+
+impl Store {
+    /// Begins an experiment.
+    ///
+    /// # Errors
+    /// There is one already, or the directory cannot be written.
+    pub fn create(dir: &Path, spec: &str, begun: &Begun) -> Result<Self, StoreError> {
+        let path = dir.join(LINES);
+        std::fs::create_dir_all(dir).map_err(io("make", dir))?;
+        if path.exists() {
+            return Err(StoreError::Exists(dir.to_owned()));
+        }
+        std::fs::write(dir.join(SPEC), spec).map_err(io("write", &dir.join(SPEC)))?;
+        let file = OpenOptions::new().append(true).create_new(true).open(&path);
+        let mut store = Self { file: file.map_err(io("make", &path))?, path };
+        store.append(&Line::Begun(Begun { format: FORMAT, ..begun.clone() }))?;
+        Ok(store)
+    }
+
+    /// Goes on with an experiment that was begun with the same spec. A torn last line is cut off.
+    ///
+    /// # Errors
+    /// There is none, it has another spec, or it is damaged.
+    pub fn resume(dir: &Path, spec: &str) -> Result<(Self, History), StoreError> {
+        let history = read(dir)?;
+        if history.spec != spec {
+            return Err(StoreError::OtherSpec(dir.to_owned()));
+        }
+        let path = dir.join(LINES);
+        let text = std::fs::read(&path).map_err(io("read", &path))?;
+        let whole = text.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
+        let file = OpenOptions::new().append(true).open(&path).map_err(io("open", &path))?;
+        file.set_len(whole as u64).map_err(io("cut", &path))?;
+        Ok((Self { path, file }, history))
+    }
+
+    /// Keeps a trial.
+    ///
+    /// # Errors
+    /// The disk's.
+    pub fn keep(&mut self, trial: &Trial) -> Result<(), StoreError> {
+        self.append(&Line::Trial(trial.clone()))
+    }
+
+    /// Keeps how it ended.
+    ///
+    /// # Errors
+    /// The disk's.
+    pub fn end(&mut self, ended: &Ended) -> Result<(), StoreError> {
+        self.append(&Line::Ended(ended.clone()))
+    }
+
+    fn append(&mut self, line: &Line) -> Result<(), StoreError> {
+        let text = serde_json::to_string(line).map_err(std::io::Error::other);
+        let written = text.and_then(|text| self.file.write_all((text + "\n").as_bytes()));
+        written.and_then(|()| self.file.sync_data()).map_err(io("write", &self.path))
+    }
+}
+
+/// Reads an experiment, whether it is under way or over.
+///
+/// # Errors
+/// There is none, or it is damaged.
+pub fn read(dir: &Path) -> Result<History, StoreError> {
+    let path = dir.join(LINES);
+    let text = match std::fs::read_to_string(&path) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+            return Err(StoreError::Missing(dir.to_owned()));
+        }
+        text => text.map_err(io("read", &path))?,
+    };
+    let spec = std::fs::read_to_string(dir.join(SPEC)).map_err(io("read", &dir.join(SPEC)))?;
+    let damaged = |line: usize, why: String| StoreError::Damaged { path: path.clone(), line, why };
+    let (mut begun, mut trials, mut ended) = (None, Vec::new(), None);
+    // Without its line end the last one is torn.
+    for (at, line) in text.split_inclusive('\n').filter(|line| line.ends_with('\n')).enumerate() {
+        match serde_json::from_str(line).map_err(|error| damaged(at + 1, error.to_string()))? {
+            Line::Begun(Begun { format, .. }) if format > FORMAT => {
+                return Err(damaged(at + 1, format!("format {format} is of a newer version")));
+            }
+            Line::Begun(line) => begun = Some(line),
+            Line::Trial(trial) => {
+                // It was gone on with.
+                ended = None;
+                trials.push(trial);
+            }
+            Line::Ended(line) => ended = Some(line),
+        }
+    }
+    let begun = begun.ok_or_else(|| StoreError::Missing(dir.to_owned()))?;
+    Ok(History { spec, begun, trials, ended })
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+    use crate::schedule::Next;
+
+    pub(crate) const EXAMPLE: &str = "name = \"t\"\nmetric = \"throughput\"\n[load]\nworkload = \"w\"\n\
+        threads = [4]\n[design]\nkind = \"one-at-a-time\"\n[[factor]]\nknob = \"server.a\"\n\
+        levels = [\"0\", \"1\", \"2\"]\n[[factor]]\nknob = \"server.b\"\nlevels = [\"0\", \"1\", \"2\"]\n\
+        [[stage]]\ncells = 4\nblocks = 1\n[[stage]]\ncells = 2\nblocks = 3\n";
+
+    pub(crate) fn measured(figure: f64) -> Outcome {
+        let window = Window { per_second: figure, p99_ms: 10.0, ..Window::default() };
+        Outcome::Measured(Box::new(Measured { figure, window, steady: true, ..Measured::default() }))
+    }
+
+    pub(crate) fn trial(next: Next, outcome: Outcome) -> Trial {
+        Trial { place: next.place, run: next.run, at: 1, seconds: 1.0, outcome }
+    }
+
+    pub(crate) fn begun() -> Begun {
+        let start = [("server.a".to_owned(), "0".to_owned()), ("server.b".to_owned(), "0".to_owned())];
+        Begun {
+            format: FORMAT,
+            at: 1,
+            version: "test".to_owned(),
+            server: "127.0.0.1:1".to_owned(),
+            start: start.into(),
+            refused: Vec::new(),
+        }
+    }
+
+    fn first(outcome: Outcome) -> Trial {
+        let place = Place { load: 0, stage: 0, block: 0, position: 0, attempt: 0 };
+        trial(Next { place, run: Run::Cell(3) }, outcome)
+    }
+
+    #[test]
+    fn what_was_written_is_read_again_and_a_torn_line_is_not() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut store = Store::create(dir.path(), EXAMPLE, &begun()).unwrap();
+        let trials = [first(measured(7.5)), first(Outcome::Void { why: "late".to_owned() })];
+        for trial in &trials {
+            store.keep(trial).unwrap();
+        }
+        store.file.write_all(b"{\"line\":\"trial\",\"pla").unwrap();
+        drop(store);
+        let read_back = read(dir.path()).unwrap();
+        assert_eq!((read_back.trials.as_slice(), read_back.ended), (&trials[..], None));
+
+        let (mut store, _) = Store::resume(dir.path(), EXAMPLE).unwrap();
+        store.keep(&trials[0]).unwrap();
+        let ended = Ended { at: 2, complete: true, differ: Vec::new(), back: vec![Some(1.0)] };
+        store.end(&ended).unwrap();
+        let read_back = read(dir.path()).unwrap();
+        assert_eq!((read_back.trials.len(), read_back.ended), (3, Some(ended)), "the torn line is gone");
+    }
+
+    #[test]
+    fn an_experiment_is_neither_overwritten_nor_mixed_with_another() {
+        let dir = tempfile::tempdir().unwrap();
+        assert!(matches!(read(dir.path()), Err(StoreError::Missing(_))));
+        drop(Store::create(dir.path(), EXAMPLE, &begun()).unwrap());
+        let again = Store::create(dir.path(), EXAMPLE, &begun());
+        assert!(matches!(again, Err(StoreError::Exists(_))));
+        assert!(matches!(Store::resume(dir.path(), "other"), Err(StoreError::OtherSpec(_))));
+        let path = dir.path().join(LINES);
+        let text = std::fs::read_to_string(&path).unwrap();
+        std::fs::write(&path, format!("{text}nonsense\n{text}")).unwrap();
+        assert!(matches!(read(dir.path()), Err(StoreError::Damaged { line: 2, .. })));
+    }
+}
