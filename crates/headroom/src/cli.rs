@@ -61,6 +61,9 @@ pub(crate) enum Command {
     /// Settings of this host and of a server: shown, changed with read-back, put back.
     #[command(subcommand)]
     Knob(crate::knob_command::KnobCommand),
+    /// Compare settings by an experiment: which matter, how much, how sure.
+    #[command(subcommand)]
+    Trial(crate::trial_command::TrialCommand),
     /// Real servers with replication, zones, distance and faults on this machine.
     #[command(subcommand)]
     Lab(LabCommand),

@@ -16,7 +16,7 @@ use knob::journal::{self, Journal};
 use knob::server::{Connection, Server, ServerError};
 use knob::session::{Connect, RestoreOutcome, Session, Which};
 use knob::{Host, name};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 /// Settings of this host and of a server.
@@ -200,7 +200,7 @@ fn now() -> u64 {
 }
 
 /// Runs what blocks beside the runtime, so that signals are heard meanwhile.
-async fn blocking<T: Send + 'static>(
+pub(crate) async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> anyhow::Result<T> + Send + 'static,
 ) -> anyhow::Result<T> {
     tokio::task::spawn_blocking(work).await.context("the work on the settings ended by a panic")?
@@ -215,28 +215,40 @@ impl PlaceArgs {
 impl LoginArgs {
     /// How servers are reached; nobody is asked yet.
     fn connect(&self, environment: &Environment) -> anyhow::Result<Connect> {
-        let mut fleet = FleetConfig::default();
-        fleet.credentials.user.clone_from(&self.user);
-        fleet.credentials.option_file.clone_from(&self.option_file);
-        let config = Config {
-            fleet,
-            router: RouterConfig::default(),
-            listeners: Vec::new(),
-            admin_access: fleet::config::AdminAccess::default(),
-            admin: Some(Admin::DEFAULT_ADDRESS),
-            objectives: Vec::new(),
-            webhook: None,
-            password_from: None,
-        };
-        let who = credentials::resolve(&config, environment)?;
-        Ok(Box::new(move |address: &str| {
-            let unknown = |why: String| ServerError::Unreachable { address: address.to_owned(), why };
-            let to: Address = address.parse().map_err(|error| unknown(format!("{error}")))?;
-            Ok(Box::new(Connection::open(&to, &who)?) as Box<dyn Server>)
-        }))
+        connect_as(self.user.as_deref(), self.option_file.as_deref(), environment)
     }
 
     fn address(&self) -> Option<String> {
         self.server.as_ref().map(Address::to_string)
     }
+}
+
+/// How servers are reached with this login; nobody is asked yet.
+///
+/// # Errors
+/// The option file cannot be read.
+pub(crate) fn connect_as(
+    user: Option<&str>,
+    option_file: Option<&Path>,
+    environment: &Environment,
+) -> anyhow::Result<Connect> {
+    let mut fleet = FleetConfig::default();
+    fleet.credentials.user = user.map(str::to_owned);
+    fleet.credentials.option_file = option_file.map(Path::to_owned);
+    let config = Config {
+        fleet,
+        router: RouterConfig::default(),
+        listeners: Vec::new(),
+        admin_access: fleet::config::AdminAccess::default(),
+        admin: Some(Admin::DEFAULT_ADDRESS),
+        objectives: Vec::new(),
+        webhook: None,
+        password_from: None,
+    };
+    let who = credentials::resolve(&config, environment)?;
+    Ok(Box::new(move |address: &str| {
+        let unknown = |why: String| ServerError::Unreachable { address: address.to_owned(), why };
+        let to: Address = address.parse().map_err(|error| unknown(format!("{error}")))?;
+        Ok(Box::new(Connection::open(&to, &who)?) as Box<dyn Server>)
+    }))
 }

@@ -50,6 +50,7 @@ mod table;
 mod terminal;
 mod token;
 mod top;
+mod trial_command;
 mod upgrade;
 mod version;
 mod view;
@@ -94,6 +95,7 @@ async fn run() -> ExitCode {
         cli::Command::Undrain(args) => status_command::undrain(args, &environment),
         cli::Command::ZeroHop(command) => zero_hop_command::run(command),
         cli::Command::Knob(command) => knob_command::run(command, &environment).await,
+        cli::Command::Trial(command) => trial_command::run(command, &environment).await,
         cli::Command::Lab(command) => lab_command::run(command, &environment).await,
         cli::Command::Load(command) => load_command::run(command, &environment).await,
         cli::Command::Measure(args) => measure_command::run(*args, &environment).await,

@@ -54,11 +54,11 @@ pub struct Progress {
     pub stages: Vec<Vec<Vec<usize>>>,
 }
 
-/// The stages of an experiment; a stage never has more cells than there are.
+/// The stages of an experiment: the first has every cell, and none has more than there are.
 pub fn stages(spec: &Spec, cells: usize) -> Vec<Stage> {
     let mut stages = spec.stages.clone().unwrap_or_else(|| halving::stages(cells));
-    for stage in &mut stages {
-        stage.cells = stage.cells.min(cells);
+    for (at, stage) in stages.iter_mut().enumerate() {
+        stage.cells = if at == 0 { cells } else { stage.cells.min(cells) };
     }
     stages
 }

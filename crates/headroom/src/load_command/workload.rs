@@ -51,6 +51,24 @@ pub(crate) struct WorkloadArgs {
 }
 
 impl WorkloadArgs {
+    /// A workload with nothing else than usual.
+    pub(crate) fn plain(name: &str, tables: u32, table_size: u32) -> Self {
+        Self {
+            name: name.to_owned(),
+            tables,
+            table_size,
+            distribution: Distribution::Special,
+            pareto_h: None,
+            zipfian_exponent: None,
+            text: false,
+            skip_trx: false,
+            no_range_selects: false,
+            point_selects: 10,
+            range_size: 100,
+            random_points: 10,
+        }
+    }
+
     /// sysbench's options.
     pub(crate) fn options(&self) -> Options {
         let distribution = match self.distribution {
