@@ -95,6 +95,7 @@ blocks = 4
 ";
 
 #[tokio::test]
+#[allow(clippy::zombie_processes, reason = "it is waited for right after it is killed")]
 async fn an_experiment_that_is_killed_goes_on_finds_what_is_worse_and_leaves_the_server_as_it_was() {
     let base = tempfile::tempdir().unwrap();
     let lab = Lab::up(&Spec::new(&[("a", 1)]), base.path()).await.unwrap();
