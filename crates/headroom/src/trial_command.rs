@@ -289,6 +289,10 @@ fn go(
         let stem = args.spec.file_stem().map_or_else(String::new, |stem| stem.to_string_lossy().into_owned());
         PathBuf::from(format!("trial-{stem}"))
     });
+    // A server that does not answer is no fault of the spec.
+    if let Some(address) = rig.server.clone() {
+        rig.session.server(&address)?;
+    }
     if !args.dry_run {
         let recovered = rig.session.recover();
         for one in &recovered {

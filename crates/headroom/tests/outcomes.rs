@@ -20,7 +20,7 @@ const LIMIT: Duration = Duration::from_secs(60);
 type Row = (&'static str, i32, &'static str);
 
 /// No server is needed: these end before they reach one, or find none.
-const ALONE: [Row; 38] = [
+const ALONE: [Row; 42] = [
     ("", 64, ""),
     ("rout", 64, "unrecognized subcommand 'rout'"),
     ("route", 64, "name one with --server"),
@@ -70,6 +70,10 @@ const ALONE: [Row; 38] = [
     ("replay", 64, "required arguments"),
     ("record", 64, "required arguments"),
     ("report --store nowhere.sqlite", 2, "there is no history at nowhere.sqlite"),
+    ("trial plan", 64, "required arguments"),
+    ("trial run nowhere.toml --user app", 2, "cannot read nowhere.toml"),
+    ("trial init --server 127.0.0.1:1 --user app", 2, "Connection refused"),
+    ("trial report nowhere", 2, "nowhere holds no experiment"),
     ("demo --only z", 64, "'z' is no part of the demo"),
     ("demo --rate 0", 64, "--rate is between 0.1 and 100"),
     ("lab fault a2 lag 0.2", 64, "the seconds are whole"),

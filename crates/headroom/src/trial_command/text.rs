@@ -80,9 +80,9 @@ impl Plan {
         for (knob, value) in &self.baseline {
             text.push_str(&format!("  {knob} = {value}\n"));
         }
-        text.push_str(&format!("{} cells", self.cells.len()));
+        text.push_str(if self.cells.len() == 1 { "Cell" } else { "Cells" });
         if self.excluded > 0 {
-            text.push_str(&format!(" ({} excluded)", self.excluded));
+            text.push_str(&format!(" ({} more are excluded)", self.excluded));
         }
         text.push('\n');
         for cell in &self.cells {
