@@ -61,6 +61,20 @@ pub enum AskError {
     },
 }
 
+/// A connection like our own, for those who also write (moving the primary); `observe` itself never does.
+///
+/// # Errors
+/// As any question: silent, unresolved, broken, or refused by the server.
+pub async fn connect(to: &Address, who: &Credentials, deadline: Duration) -> Result<Conn, AskError> {
+    Line::open(to, who, deadline).await.map(|line| line.conn)
+}
+
+impl From<DriverFailure> for AskError {
+    fn from(error: DriverFailure) -> Self {
+        failure(error)
+    }
+}
+
 impl AskError {
     /// Whether the connection is of no more use.
     pub(crate) fn is_fatal(&self) -> bool {

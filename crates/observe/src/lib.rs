@@ -31,7 +31,7 @@ mod visit;
 mod watch;
 mod zone;
 
-pub use ask::AskError;
+pub use ask::{AskError, connect};
 pub use idle::{IdleSessions, Idleness};
 pub use ping::Pinger;
 pub use recent::Recent;

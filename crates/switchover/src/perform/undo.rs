@@ -1,0 +1,71 @@
+//! What takes each step back. A step may have happened by half or not at all: undoing it must be right in every case.
+
+use super::Plan;
+use super::forward::release_lock;
+use super::servers::Servers;
+use crate::Error;
+use crate::announce::HOLD;
+use crate::step::{Event, Step};
+
+/// Takes a step back.
+pub(super) async fn undo(step: Step, plan: &Plan, servers: &mut Servers<'_>) -> Event {
+    let undone = match step {
+        Step::StopReplication => start_replication(plan, servers).await,
+        Step::Freeze => thaw(plan, servers).await,
+        Step::Hold => withdraw_hold(servers).await,
+        Step::Prepare => withdraw(servers).await,
+        Step::Record => mark_undone(plan, servers).await,
+        // The lock ends with its connections, and the others changed nothing.
+        _ => Ok(()),
+    };
+    match undone {
+        Ok(()) => Event::Done,
+        Err(error) => Event::Failed { why: error.to_string() },
+    }
+}
+
+async fn start_replication(plan: &Plan, servers: &mut Servers<'_>) -> Result<(), Error> {
+    let (candidate, dialect) = (&plan.candidate, plan.candidate.dialect());
+    if plan.semi_sync {
+        let [source, _] = dialect.semi_sync_switches();
+        servers.run(candidate, &format!("SET GLOBAL {source} = OFF")).await?;
+    }
+    servers.run(candidate, dialect.start_replication()).await
+}
+
+/// Never while the candidate takes writes: whoever reads this journal late must not make a second writer.
+async fn thaw(plan: &Plan, servers: &mut Servers<'_>) -> Result<(), Error> {
+    // One that does not answer takes no writes that anybody could get an answer to, and comes back read-only as its
+    // option file says; one that answers must say that it refuses them.
+    if matches!(servers.candidate_takes_writes().await, Ok(true)) {
+        let why = format!("takes writes already, so {} stays read-only", plan.primary.name);
+        return Err(Error::Refused { server: plan.candidate.server(), why });
+    }
+    if let Some(freezer) = servers.freezer.take() {
+        freezer.close().await;
+    }
+    if plan.primary.read_only {
+        return Ok(());
+    }
+    servers.run(&plan.primary, plan.primary.dialect().thaw()).await
+}
+
+async fn withdraw_hold(servers: &mut Servers<'_>) -> Result<(), Error> {
+    let deadline = servers.deadline();
+    match &mut servers.announcer {
+        Some(announcer) => announcer.run(&release_lock(HOLD), deadline).await,
+        None => Ok(()),
+    }
+}
+
+async fn withdraw(servers: &mut Servers<'_>) -> Result<(), Error> {
+    if let Some(announcer) = servers.announcer.take() {
+        announcer.close().await;
+    }
+    Ok(())
+}
+
+async fn mark_undone(plan: &Plan, servers: &mut Servers<'_>) -> Result<(), Error> {
+    let statement = format!("UPDATE headroom.switchover SET state = 'undone' WHERE epoch = {}", plan.epoch);
+    servers.run(&plan.primary, &statement).await
+}
