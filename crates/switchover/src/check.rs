@@ -81,8 +81,16 @@ pub const CHECKS: &[Check] = &[
     Check { name: "GTID", why: "replicas are moved by position, never by file and offset", run: gtid },
     Check { name: "binary log", why: "the others replicate from it afterwards", run: binary_log },
     Check { name: "version", why: "an older server cannot read a newer one's log", run: version },
-    Check { name: "formats", why: "a primary with another binlog_format changes what replicas get", run: formats },
-    Check { name: "errant transactions", why: "they would spread to everybody, or break replication", run: errant },
+    Check {
+        name: "formats",
+        why: "a primary with another binlog_format changes what replicas get",
+        run: formats,
+    },
+    Check {
+        name: "errant transactions",
+        why: "they would spread to everybody, or break replication",
+        run: errant,
+    },
     Check { name: "lag", why: "writes wait until the candidate has everything", run: lag },
     Check { name: "open transactions", why: "the freeze waits for them", run: transactions },
     Check { name: "XA", why: "a prepared transaction is not moved", run: prepared },
@@ -91,11 +99,23 @@ pub const CHECKS: &[Check] = &[
     Check { name: "accounts", why: "clients must be able to log in there", run: accounts },
     Check { name: "variables", why: "a primary behaves as its variables say", run: variables },
     Check { name: "semi-sync", why: "what was acknowledged must be on a replica", run: semi_sync },
-    Check { name: "silence is noticed", why: "replicas that wait a minute for a dead source delay a failover", run: net_timeout },
-    Check { name: "commit order", why: "a replica that commits out of order shows states that never were", run: commit_order },
+    Check {
+        name: "silence is noticed",
+        why: "replicas that wait a minute for a dead source delay a failover",
+        run: net_timeout,
+    },
+    Check {
+        name: "commit order",
+        why: "a replica that commits out of order shows states that never were",
+        run: commit_order,
+    },
     Check { name: "warmth", why: "a cold buffer pool makes the first minutes slow", run: warmth },
     Check { name: "clocks", why: "lag and times are compared across hosts", run: clocks },
-    Check { name: "replication account", why: "the former primary must be able to follow", run: replication_login },
+    Check {
+        name: "replication account",
+        why: "the former primary must be able to follow",
+        run: replication_login,
+    },
 ];
 
 /// Runs the table.
@@ -167,15 +187,17 @@ fn follows(s: &Situation<'_>) -> Outcome {
     }
 }
 
-/// Whether a channel reads from this server: by the address it registered under or the one we reach it at.
+/// Whether a channel reads from this server. Its number says so, whatever address leads there (NAT, tunnels); before the
+/// first contact only the address is known.
 pub(crate) fn is_source(server: &Facts, channel: &crate::facts::Channel) -> bool {
+    if channel.source_id != 0 {
+        return channel.source_id == server.server_id;
+    }
     let port = server.variable(&["report_port"]).filter(|port| *port != "0").or(server.variable(&["port"]));
-    let same_port = |ours: &str| ours.parse() == Ok(channel.port);
+    let same_port = port.is_some_and(|ours| ours.parse() == Ok(channel.port));
     let reported = server.variable(&["report_host"]).filter(|host| !host.is_empty());
     let hosts = reported.into_iter().chain(server.variable(&["hostname"])).chain(server.reach.host());
-    let by_report = port.is_some_and(same_port) && hosts.into_iter().any(|host| host == channel.host);
-    let by_reach = matches!(&server.reach, fleet::Address::Tcp { host, port } if *host == channel.host && *port == channel.port);
-    by_report || by_reach
+    same_port && hosts.into_iter().any(|host| host == channel.host)
 }
 
 fn threads_run(s: &Situation<'_>) -> Outcome {
@@ -185,7 +207,11 @@ fn threads_run(s: &Situation<'_>) -> Outcome {
                 continue;
             }
             let which = if channel.receiver_runs { "applying" } else { "receiving" };
-            let error = if channel.last_error.is_empty() { String::new() } else { format!(": {}", channel.last_error) };
+            let error = if channel.last_error.is_empty() {
+                String::new()
+            } else {
+                format!(": {}", channel.last_error)
+            };
             let text = format!("the {which} thread of {} does not run{error}", facts.server);
             let mend = format!("on {}: {}", facts.server, facts.dialect().start_replication());
             return if facts.server == s.candidate.server { stop(text, mend) } else { warn(text, mend) };
@@ -226,7 +252,10 @@ fn gtid(s: &Situation<'_>) -> Outcome {
 fn binary_log(s: &Situation<'_>) -> Outcome {
     let on = |names: &[&str]| s.candidate.is_on(names) == Some(true);
     if !on(&["log_bin"]) {
-        return stop(format!("{} writes no binary log", s.candidate.server), "log_bin in its option file, and a restart");
+        return stop(
+            format!("{} writes no binary log", s.candidate.server),
+            "log_bin in its option file, and a restart",
+        );
     }
     if !on(&["log_replica_updates", "log_slave_updates"]) {
         let text = format!("{} does not log what it replicates", s.candidate.server);
@@ -241,7 +270,10 @@ fn version(s: &Situation<'_>) -> Outcome {
         (a.0, a.1) < (b.0, b.1)
     });
     if s.primary.version.flavour != s.candidate.version.flavour {
-        return stop("the primary and the candidate are of two flavours", "choose a candidate of the same flavour");
+        return stop(
+            "the primary and the candidate are of two flavours",
+            "choose a candidate of the same flavour",
+        );
     }
     match newer {
         Some(facts) => stop(
@@ -256,7 +288,8 @@ fn formats(s: &Situation<'_>) -> Outcome {
     for name in ["binlog_format", "binlog_row_image"] {
         let (ours, theirs) = (s.primary.variable(&[name]), s.candidate.variable(&[name]));
         if ours != theirs {
-            let text = format!("{name} is {} on the primary, {} on the candidate", or_none(ours), or_none(theirs));
+            let text =
+                format!("{name} is {} on the primary, {} on the candidate", or_none(ours), or_none(theirs));
             let mend = format!("on {}: SET GLOBAL {name} = {}", s.candidate.server, or_none(ours));
             return warn(text, mend);
         }
@@ -284,7 +317,9 @@ fn errant(s: &Situation<'_>) -> Outcome {
 fn lag(s: &Situation<'_>) -> Outcome {
     let behind = s.candidate.channels.first().and_then(|channel| channel.seconds_behind);
     match behind {
-        None => stop(format!("{} does not say how far behind it is", s.candidate.server), "see 'threads run'"),
+        None => {
+            stop(format!("{} does not say how far behind it is", s.candidate.server), "see 'threads run'")
+        }
         Some(seconds) if seconds > s.limits.lag.as_secs() => stop(
             format!("{} is {seconds} s behind, allowed are {} s", s.candidate.server, s.limits.lag.as_secs()),
             "wait until it has caught up, or allow more with --max-lag",
@@ -299,7 +334,14 @@ fn transactions(s: &Situation<'_>) -> Outcome {
     match old.first() {
         None => pass(format!("none older than {limit} s on {}", s.primary.server)),
         Some(first) => stop(
-            format!("{} older than {limit} s; session {} of {}: {} for {} s", old.len(), first.session, first.who, first.what, first.seconds),
+            format!(
+                "{} older than {limit} s; session {} of {}: {} for {} s",
+                old.len(),
+                first.session,
+                first.who,
+                first.what,
+                first.seconds
+            ),
             format!("end it, or on {}: KILL {}", s.primary.server, first.session),
         ),
     }
@@ -308,7 +350,10 @@ fn transactions(s: &Situation<'_>) -> Outcome {
 fn prepared(s: &Situation<'_>) -> Outcome {
     match s.primary.prepared.len() {
         0 => pass("none prepared"),
-        n => stop(format!("{n} prepared XA transactions on {}", s.primary.server), "XA RECOVER shows them; XA COMMIT or XA ROLLBACK each"),
+        n => stop(
+            format!("{n} prepared XA transactions on {}", s.primary.server),
+            "XA RECOVER shows them; XA COMMIT or XA ROLLBACK each",
+        ),
     }
 }
 
@@ -317,7 +362,10 @@ fn locks(s: &Situation<'_>) -> Outcome {
     let waits = |what: &str| WORDS.iter().any(|word| what.to_ascii_lowercase().contains(word));
     match s.primary.blockers.iter().find(|blocker| waits(&blocker.what)) {
         Some(blocker) => stop(
-            format!("session {} of {}: {} for {} s", blocker.session, blocker.who, blocker.what, blocker.seconds),
+            format!(
+                "session {} of {}: {} for {} s",
+                blocker.session, blocker.who, blocker.what, blocker.seconds
+            ),
             "wait until the backup or the DDL is over",
         ),
         None => pass("nobody waits for a global or metadata lock"),
@@ -328,7 +376,10 @@ fn events(s: &Situation<'_>) -> Outcome {
     match s.primary.events.len() {
         0 => pass("none enabled"),
         n => warn(
-            format!("{n} enabled on {}: {} enables them, {} stops running them", s.primary.server, s.candidate.server, s.primary.server),
+            format!(
+                "{n} enabled on {}: {} enables them, {} stops running them",
+                s.primary.server, s.candidate.server, s.primary.server
+            ),
             "nothing, if they may run there; else ALTER EVENT ... DISABLE first",
         ),
     }
@@ -336,20 +387,37 @@ fn events(s: &Situation<'_>) -> Outcome {
 
 fn accounts(s: &Situation<'_>) -> Outcome {
     let (Some(ours), Some(theirs)) = (&s.primary.accounts, &s.candidate.accounts) else {
-        return warn("accounts cannot be compared", "GRANT SELECT ON mysql.user, or mysql.global_priv, to the account");
+        return warn(
+            "accounts cannot be compared",
+            "GRANT SELECT ON mysql.user, or mysql.global_priv, to the account",
+        );
     };
     let missing: Vec<&str> = ours.difference(theirs).map(String::as_str).take(5).collect();
     if missing.is_empty() {
         return pass(format!("all {} of the primary are on the candidate", ours.len()));
     }
-    stop(format!("missing on {}: {}", s.candidate.server, missing.join(", ")), "create them there, or replicate the mysql schema")
+    stop(
+        format!("missing on {}: {}", s.candidate.server, missing.join(", ")),
+        "create them there, or replicate the mysql schema",
+    )
 }
 
 /// What changes behaviour or durability when the primary has another value.
 const COMPARED: [&str; 14] = [
-    "sql_mode", "max_connections", "max_allowed_packet", "innodb_flush_log_at_trx_commit", "sync_binlog",
-    "innodb_buffer_pool_size", "character_set_server", "collation_server", "lower_case_table_names", "time_zone",
-    "transaction_isolation", "tx_isolation", "innodb_doublewrite", "event_scheduler",
+    "sql_mode",
+    "max_connections",
+    "max_allowed_packet",
+    "innodb_flush_log_at_trx_commit",
+    "sync_binlog",
+    "innodb_buffer_pool_size",
+    "character_set_server",
+    "collation_server",
+    "lower_case_table_names",
+    "time_zone",
+    "transaction_isolation",
+    "tx_isolation",
+    "innodb_doublewrite",
+    "event_scheduler",
 ];
 
 fn variables(s: &Situation<'_>) -> Outcome {
@@ -373,23 +441,33 @@ fn semi_sync(s: &Situation<'_>) -> Outcome {
     }
     let active = s.primary.variable(&["rpl_semi_sync_master_timeout", "rpl_semi_sync_source_timeout"]);
     let status = ["rpl_semi_sync_master_status", "rpl_semi_sync_source_status"];
-    let on = status.iter().find_map(|name| s.primary.status.get(*name)).is_some_and(|value| value.eq_ignore_ascii_case("on"));
+    let on = status
+        .iter()
+        .find_map(|name| s.primary.status.get(*name))
+        .is_some_and(|value| value.eq_ignore_ascii_case("on"));
     if !on {
-        return warn("switched on, but fallen back to asynchronous", "see why no replica acknowledges: threads, rpl_semi_sync_*_enabled on replicas");
+        return warn(
+            "switched on, but fallen back to asynchronous",
+            "see why no replica acknowledges: threads, rpl_semi_sync_*_enabled on replicas",
+        );
     }
     pass(format!("on and acknowledged; falls back after {} ms", or_none(active)))
 }
 
 fn net_timeout(s: &Situation<'_>) -> Outcome {
     let long = |facts: &&Facts| {
-        let timeout = facts.variable(&["replica_net_timeout", "slave_net_timeout"]).and_then(|t| t.parse::<u64>().ok());
+        let timeout =
+            facts.variable(&["replica_net_timeout", "slave_net_timeout"]).and_then(|t| t.parse::<u64>().ok());
         timeout.is_none_or(|seconds| seconds > 10)
     };
     let slow: Vec<&Facts> = replicas(s).filter(long).collect();
     if slow.is_empty() {
         return pass("replica_net_timeout is at most 10 s everywhere");
     }
-    warn(format!("replica_net_timeout is above 10 s on {}", names(slow)), "SET GLOBAL replica_net_timeout (slave_net_timeout) = 8, and restart the threads")
+    warn(
+        format!("replica_net_timeout is above 10 s on {}", names(slow)),
+        "SET GLOBAL replica_net_timeout (slave_net_timeout) = 8, and restart the threads",
+    )
 }
 
 fn commit_order(s: &Situation<'_>) -> Outcome {
@@ -398,13 +476,17 @@ fn commit_order(s: &Situation<'_>) -> Outcome {
             let parallel = facts.variable(&["replica_parallel_workers", "slave_parallel_workers"]);
             !facts.dialect().is_mariadb()
                 && parallel.is_some_and(|workers| workers != "0" && workers != "1")
-                && facts.is_on(&["replica_preserve_commit_order", "slave_preserve_commit_order"]) == Some(false)
+                && facts.is_on(&["replica_preserve_commit_order", "slave_preserve_commit_order"])
+                    == Some(false)
         })
         .collect();
     if loose.is_empty() {
         return pass("replicas commit in the primary's order");
     }
-    warn(format!("replica_preserve_commit_order is off on {}", names(loose)), "SET GLOBAL replica_preserve_commit_order = ON, with the applier stopped")
+    warn(
+        format!("replica_preserve_commit_order is off on {}", names(loose)),
+        "SET GLOBAL replica_preserve_commit_order = ON, with the applier stopped",
+    )
 }
 
 /// Share of logical reads that went to disk since the server started: the only figure that both flavours always have.
@@ -419,7 +501,9 @@ fn warmth(s: &Situation<'_>) -> Outcome {
     let (Some(ours), Some(theirs)) = (pages(s.primary), pages(s.candidate)) else {
         return warn("buffer pools cannot be compared", "GRANT PROCESS");
     };
-    let rate = |facts: &Facts| miss_rate(facts).map_or("unknown".to_owned(), |rate| format!("{:.2} %", rate * 100.0));
+    let rate = |facts: &Facts| {
+        miss_rate(facts).map_or("unknown".to_owned(), |rate| format!("{:.2} %", rate * 100.0))
+    };
     let text = format!(
         "pages cached: {ours} on the primary, {theirs} on the candidate; reads from disk since start: {}, {}",
         rate(s.primary),

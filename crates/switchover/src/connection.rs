@@ -128,7 +128,8 @@ mod tests {
 
     #[test]
     fn what_stands_in_quotes_shows_nowhere() {
-        let shown = without_secrets("CHANGE MASTER TO MASTER_USER = 'repl', MASTER_PASSWORD = 'se''cret', X = 1");
+        let shown =
+            without_secrets("CHANGE MASTER TO MASTER_USER = 'repl', MASTER_PASSWORD = 'se''cret', X = 1");
         assert!(!shown.contains("cret") && !shown.contains("repl"), "{shown}");
         assert!(shown.ends_with("X = 1"), "{shown}");
         assert_eq!(quoted("it's"), "'it''s'");

@@ -110,7 +110,8 @@ impl Dialect {
 
     /// A replica follows another source, from the position that it has.
     pub(crate) fn repoint(self, source: &Source<'_>) -> String {
-        let position = if self.is_mariadb() { "MASTER_USE_GTID = slave_pos" } else { "SOURCE_AUTO_POSITION = 1" };
+        let position =
+            if self.is_mariadb() { "MASTER_USE_GTID = slave_pos" } else { "SOURCE_AUTO_POSITION = 1" };
         self.change_source(source, &[position])
     }
 

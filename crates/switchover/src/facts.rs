@@ -52,6 +52,8 @@ pub struct Channel {
     pub host: String,
     /// Its port.
     pub port: u16,
+    /// `server_id` of the source as it says itself; 0 before the first contact.
+    pub source_id: u32,
     /// The account that reads.
     pub user: String,
     /// The receiving thread runs.
@@ -110,7 +112,8 @@ impl Facts {
     /// that of `self` must have been read first, or what `other` wrote meanwhile looks as if it came from here.
     pub fn lacking_in(&self, other: &Self) -> Option<String> {
         if self.version.flavour == fleet::Flavour::MySql {
-            let (own, theirs): (GtidSet, GtidSet) = (self.position.parse().ok()?, other.position.parse().ok()?);
+            let (own, theirs): (GtidSet, GtidSet) =
+                (self.position.parse().ok()?, other.position.parse().ok()?);
             let errant = own.minus(&theirs);
             return (!errant.is_empty()).then(|| errant.to_string());
         }
@@ -208,7 +211,10 @@ pub(crate) async fn blockers(conn: &mut Connection, deadline: Duration) -> Vec<B
 }
 
 /// Transactions that are open at this moment, longest first; those of replication threads are not counted.
-pub(crate) async fn open_transactions(conn: &mut Connection, deadline: Duration) -> Result<Vec<Blocker>, Error> {
+pub(crate) async fn open_transactions(
+    conn: &mut Connection,
+    deadline: Duration,
+) -> Result<Vec<Blocker>, Error> {
     const ASK: &str = "SELECT t.trx_mysql_thread_id AS id, COALESCE(CONCAT(p.user, '@', p.host), '') AS who, \
         CAST(TIMESTAMPDIFF(SECOND, t.trx_started, NOW()) AS UNSIGNED) AS seconds \
         FROM information_schema.INNODB_TRX t \
@@ -228,7 +234,8 @@ pub(crate) async fn open_transactions(conn: &mut Connection, deadline: Duration)
 }
 
 async fn events(conn: &mut Connection, deadline: Duration) -> Vec<(String, String)> {
-    let ask = "SELECT EVENT_SCHEMA AS s, EVENT_NAME AS n FROM information_schema.EVENTS WHERE STATUS = 'ENABLED'";
+    let ask =
+        "SELECT EVENT_SCHEMA AS s, EVENT_NAME AS n FROM information_schema.EVENTS WHERE STATUS = 'ENABLED'";
     let rows = conn.ask(ask, deadline).await.unwrap_or_default();
     rows.into_iter().filter_map(|mut row| Some((row.remove("s")?, row.remove("n")?))).collect()
 }
@@ -253,6 +260,7 @@ fn channel(row: &Named) -> Channel {
     Channel {
         host: text(["source_host", "master_host"]),
         port: text(["source_port", "master_port"]).parse().unwrap_or(0),
+        source_id: text(["source_server_id", "master_server_id"]).parse().unwrap_or(0),
         user: text(["source_user", "master_user"]),
         receiver_runs: runs(["replica_io_running", "slave_io_running"]),
         applier_runs: runs(["replica_sql_running", "slave_sql_running"]),

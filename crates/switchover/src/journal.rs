@@ -101,7 +101,8 @@ impl Journal {
     /// # Errors
     /// [`Error::Journal`].
     pub fn append(&mut self, line: &Line) -> Result<(), Error> {
-        let why = |error: serde_json::Error| Error::Journal { path: self.path.clone(), why: error.to_string() };
+        let why =
+            |error: serde_json::Error| Error::Journal { path: self.path.clone(), why: error.to_string() };
         let mut text = serde_json::to_string(line).map_err(why)?;
         text.push('\n');
         self.write(text.as_bytes())

@@ -3,8 +3,8 @@
 //! What a step means on the servers stands in `perform/`: [`forward`] and [`undo`], one function a step.
 
 mod forward;
-mod undo;
 mod servers;
+mod undo;
 
 use crate::Error;
 use crate::journal::{self, Journal, Line};

@@ -1,10 +1,10 @@
 //! Reads every server that matters and makes the plan of a switchover of it.
 
+use crate::Error;
 use crate::check::{self, Finding, Limits, Situation};
 use crate::connection::Connection;
 use crate::facts::{self, Facts};
 use crate::perform::{Deadlines, Member, Plan};
-use crate::Error;
 use fleet::config::Credentials;
 use fleet::{Address, ServerName, Snapshot, WriterStatus};
 use std::time::Duration;
@@ -50,13 +50,16 @@ impl Survey {
         };
         let candidate_facts = facts::read(candidate, &chosen.reach, who, deadline).await?;
         let (mut others, mut silent) = (Vec::new(), Vec::new());
-        for server in snapshot.servers.iter().filter(|server| server.name != primary && server.name != *candidate) {
+        for server in
+            snapshot.servers.iter().filter(|server| server.name != primary && server.name != *candidate)
+        {
             match facts::read(&server.name, &server.reach, who, deadline).await {
                 Ok(facts) => others.push(facts),
                 Err(error) => silent.push((server.name.clone(), error.to_string())),
             }
         }
-        let primary = snapshot.server(&primary).ok_or_else(|| refused("the primary left the fleet".to_owned()))?;
+        let primary =
+            snapshot.server(&primary).ok_or_else(|| refused("the primary left the fleet".to_owned()))?;
         let primary_facts = facts::read(&primary.name, &primary.reach, who, deadline).await?;
         let epoch = epoch(&primary.name, &primary.reach, who, deadline).await?;
         Ok(Self { primary: primary_facts, candidate: candidate_facts, others, silent, epoch })
@@ -88,7 +91,8 @@ impl Survey {
             Address::Tcp { host, port } => Some((host.clone(), *port)),
             Address::Unix(_) => None,
         };
-        let port = filled("report_port").or(filled("port")).and_then(|port| port.parse().ok()).unwrap_or(3306);
+        let port =
+            filled("report_port").or(filled("port")).and_then(|port| port.parse().ok()).unwrap_or(3306);
         let registered = filled("report_host").map(|host| (host.to_owned(), port));
         let by_name = || (filled("hostname").unwrap_or_default().to_owned(), port);
         let (host, port) = registered.or(reached).unwrap_or_else(by_name);
@@ -100,13 +104,19 @@ impl Survey {
             version: facts.variable(&["version"]).unwrap_or_default().to_owned(),
             follows_primary: facts.channels.iter().any(|channel| check::is_source(&self.primary, channel)),
             read_only: facts.refuses_writes(),
-            semi_sync_replica: facts.is_on(&["rpl_semi_sync_slave_enabled", "rpl_semi_sync_replica_enabled"]) == Some(true),
+            semi_sync_replica: facts.is_on(&["rpl_semi_sync_slave_enabled", "rpl_semi_sync_replica_enabled"])
+                == Some(true),
         }
     }
 }
 
 /// The highest recorded epoch. No table yet (1146), or no database (1049), is epoch 0.
-async fn epoch(server: &ServerName, reach: &Address, who: &Credentials, deadline: Duration) -> Result<u64, Error> {
+async fn epoch(
+    server: &ServerName,
+    reach: &Address,
+    who: &Credentials,
+    deadline: Duration,
+) -> Result<u64, Error> {
     let mut conn = Connection::open(server, reach, who, deadline).await?;
     let asked = conn.scalar("SELECT COALESCE(MAX(epoch), 0) FROM headroom.switchover", deadline).await;
     conn.close().await;

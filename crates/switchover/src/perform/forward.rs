@@ -53,7 +53,9 @@ async fn lock(plan: &Plan, servers: &mut Servers<'_>) -> Result<(), Error> {
             let session = holder.unwrap_or_else(|| "unknown".to_owned());
             return Err(Error::Refused {
                 server: member.server(),
-                why: format!("another switchover is going on (session {session} holds the lock {OPERATION}); wait for it"),
+                why: format!(
+                    "another switchover is going on (session {session} holds the lock {OPERATION}); wait for it"
+                ),
             });
         }
     }
@@ -96,13 +98,17 @@ async fn take(connection: &mut Connection, lock: &str, deadline: Duration) -> Re
     if taken.as_deref() == Some("1") {
         return Ok(());
     }
-    Err(Error::Refused { server: connection.server.clone(), why: format!("somebody else holds the lock {lock}") })
+    Err(Error::Refused {
+        server: connection.server.clone(),
+        why: format!("somebody else holds the lock {lock}"),
+    })
 }
 
 async fn routers(plan: &Plan, servers: &mut Servers<'_>) -> Result<(u64, u64), Error> {
     let deadline = servers.deadline();
     let rows = servers.of(&plan.primary).await?.ask(COUNT_ROUTERS, deadline).await?;
-    let count = |name: &str| rows.first().and_then(|row| row.get(name)?.parse::<f64>().ok()).unwrap_or(0.0) as u64;
+    let count =
+        |name: &str| rows.first().and_then(|row| row.get(name)?.parse::<f64>().ok()).unwrap_or(0.0) as u64;
     Ok((count("ready"), count("holding")))
 }
 
@@ -171,7 +177,10 @@ async fn drain(plan: &Plan, servers: &mut Servers<'_>) -> Result<(), Error> {
                 server: plan.primary.server(),
                 what: format!("{} transactions did not end", open.len()),
                 seconds: plan.deadlines.drain_ms as f64 / 1e3,
-                detail: format!("; session {} of {}: {} for {} s", first.session, first.who, first.what, first.seconds),
+                detail: format!(
+                    "; session {} of {}: {} for {} s",
+                    first.session, first.who, first.what, first.seconds
+                ),
             });
         }
         tokio::time::sleep(POLL).await;
@@ -195,7 +204,10 @@ async fn freeze(plan: &Plan, servers: &mut Servers<'_>) -> Result<(), Error> {
         let _ = servers.run(primary, &format!("KILL {session}")).await;
         let blocker = others.iter().find(|blocker| blocker.session != u64::from(session));
         let detail = blocker.map_or(String::new(), |blocker| {
-            format!("; in the way: session {} of {}: {} for {} s", blocker.session, blocker.who, blocker.what, blocker.seconds)
+            format!(
+                "; in the way: session {} of {}: {} for {} s",
+                blocker.session, blocker.who, blocker.what, blocker.seconds
+            )
         });
         return Err(Error::TooLate {
             server: primary.server(),
@@ -299,7 +311,11 @@ async fn repoint(plan: &Plan, servers: &mut Servers<'_>) -> Result<(), Error> {
     for member in plan.others.iter().filter(|member| member.follows_primary) {
         let dialect = member.dialect();
         let source = Source { host: &plan.candidate.host, port: plan.candidate.port, login: None };
-        for statement in [dialect.stop_replication().to_owned(), dialect.repoint(&source), dialect.start_replication().to_owned()] {
+        for statement in [
+            dialect.stop_replication().to_owned(),
+            dialect.repoint(&source),
+            dialect.start_replication().to_owned(),
+        ] {
             if let Err(error) = servers.run(member, &statement).await {
                 failed.push(error.to_string());
                 break;
@@ -336,8 +352,9 @@ async fn demote(plan: &Plan, servers: &mut Servers<'_>) -> Result<(), Error> {
 async fn verify(plan: &Plan, servers: &mut Servers<'_>) -> Result<(), Error> {
     let until = Instant::now() + Duration::from_millis(plan.deadlines.verify_ms);
     let position = position_of(&plan.candidate, servers).await?;
-    let followers: Vec<&Member> =
-        std::iter::once(&plan.primary).chain(plan.others.iter().filter(|member| member.follows_primary)).collect();
+    let followers: Vec<&Member> = std::iter::once(&plan.primary)
+        .chain(plan.others.iter().filter(|member| member.follows_primary))
+        .collect();
     let mut wrong = Vec::new();
     for member in followers {
         let left = until.saturating_duration_since(Instant::now()).as_secs_f64().max(0.1);
@@ -357,4 +374,3 @@ async fn verify(plan: &Plan, servers: &mut Servers<'_>) -> Result<(), Error> {
 pub(super) fn release_lock(lock: &str) -> String {
     format!("DO RELEASE_LOCK({})", quoted(lock))
 }
-
