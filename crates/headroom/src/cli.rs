@@ -45,6 +45,8 @@ pub(crate) enum Command {
     Drain(DrainArgs),
     /// Let a drained server take sessions again.
     Undrain(UndrainArgs),
+    /// Move the primary: writes are held, not refused, and what fails before the end is undone.
+    Switchover(Box<crate::switchover_command::SwitchoverArgs>),
     /// What lets connections go straight to a server, past headroom: show it, remove it.
     #[command(subcommand)]
     ZeroHop(crate::zero_hop_command::ZeroHopCommand),

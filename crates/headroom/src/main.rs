@@ -38,6 +38,7 @@ mod source;
 mod status_command;
 #[cfg(test)]
 mod still_life;
+mod switchover_command;
 mod table;
 mod terminal;
 mod token;
@@ -71,6 +72,7 @@ async fn main() -> ExitCode {
         cli::Command::Top(args) => top::run(args, &environment).await,
         cli::Command::Drain(args) => status_command::drain(args, &environment).await,
         cli::Command::Undrain(args) => status_command::undrain(args, &environment).await,
+        cli::Command::Switchover(args) => switchover_command::run(*args, &environment).await,
         cli::Command::ZeroHop(command) => zero_hop_command::run(command),
         cli::Command::Lab(command) => lab_command::run(command, &environment).await,
         cli::Command::Load(command) => load_command::run(command, &environment).await,
