@@ -6,13 +6,15 @@
 mod keeper;
 mod visiting;
 
+use crate::announced::Announced;
 use crate::idle::Idleness;
 use fleet::config::FleetConfig;
 use fleet::{ServerName, Snapshot};
 use keeper::{Command, Keeper};
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::Duration;
+use std::sync::atomic::AtomicBool;
+use std::time::{Duration, Instant};
 use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -25,6 +27,7 @@ pub struct Watcher {
     tasks: TaskTracker,
     stop: CancellationToken,
     idleness: Idleness,
+    announced: Arc<Announced>,
 }
 
 /// A handle to report servers that look ill; cheap to clone and to send.
@@ -43,11 +46,13 @@ impl Watcher {
     pub(crate) fn start_with(config: FleetConfig, metadata: SocketAddr) -> Self {
         let (commands, inbox) = mpsc::unbounded_channel();
         let (tasks, stop) = (TaskTracker::new(), CancellationToken::new());
+        let announced = Announced::new(Instant::now());
+        let (tell, ended, seen) = (commands.clone(), stop.clone(), announced.clone());
         let (keeper, snapshots, rounds) =
-            Keeper::new(config.clone(), metadata, commands.clone(), tasks.clone(), stop.clone());
+            Keeper::new(config.clone(), metadata, tell, tasks.clone(), ended, seen);
         tasks.spawn(keeper.run(inbox));
         let idleness = Idleness::new(config, snapshots.clone());
-        Self { snapshots, rounds, commands, tasks, stop, idleness }
+        Self { snapshots, rounds, commands, tasks, stop, idleness, announced }
     }
 
     /// The latest snapshot, and word of the next.
@@ -63,6 +68,12 @@ impl Watcher {
     /// A handle with which others may do the same.
     pub fn suspicion(&self) -> Suspicion {
         Suspicion { commands: self.commands.clone() }
+    }
+
+    /// When a switchover is announced and `drained` is set, the server is told that writes are held here. Set by whoever
+    /// routes them, once no writer session is left on the server that announces.
+    pub fn confirm_hold_with(&self, drained: Arc<AtomicBool>) {
+        self.announced.confirm_with(drained);
     }
 
     /// A handle to ask servers which of their sessions are idle.

@@ -11,7 +11,7 @@ use arc_swap::ArcSwap;
 use fleet::config::RouterConfig;
 use fleet::{ListenerRole, ServerName, Snapshot};
 use std::collections::{HashMap, HashSet};
-use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::{AtomicBool, AtomicUsize};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 use tokio::sync::watch;
@@ -39,6 +39,8 @@ pub(crate) struct Board {
     pub(crate) threads: usize,
     /// Sessions held until a primary is known.
     pub(crate) held: AtomicUsize,
+    /// Writes are held for a switchover, and no writer session is left on its server.
+    pub(crate) writes_drained: Arc<AtomicBool>,
     /// TLS to the servers.
     pub(crate) secrecy: Secrecy,
     /// The names that the threads' ledgers share.
@@ -98,6 +100,7 @@ impl Board {
             phase: rand::random_range(0.0..1.0),
             threads,
             held: AtomicUsize::new(0),
+            writes_drained: Arc::default(),
             secrecy: Secrecy::default(),
             insight,
             recorder: Arc::default(),

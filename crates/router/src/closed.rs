@@ -25,13 +25,15 @@ pub enum Closed {
     Stopping,
     /// Cut: the router stops and the deadline passed.
     StopDeadline,
+    /// Idle; a switchover away from its server is under way.
+    Switchover,
     /// Refused by us after the server had greeted: no login in time, or none that can go on.
     NotLoggedIn,
 }
 
 impl Closed {
     /// Every kind, in the order of [`Closed::index`].
-    pub const WORDS: [&'static str; 11] = [
+    pub const WORDS: [&'static str; 12] = [
         "client left",
         "server left",
         "placed anew: balance",
@@ -42,10 +44,11 @@ impl Closed {
         "cut at the drain deadline",
         "stopping",
         "cut at the stop deadline",
+        "switchover",
         "not logged in",
     ];
 
-    const ALL: [Self; 11] = [
+    const ALL: [Self; 12] = [
         Self::ClientLeft,
         Self::ServerLeft,
         Self::Balance,
@@ -56,6 +59,7 @@ impl Closed {
         Self::DrainDeadline,
         Self::Stopping,
         Self::StopDeadline,
+        Self::Switchover,
         Self::NotLoggedIn,
     ];
 

@@ -8,7 +8,7 @@
 //! machine is short of processors. So a move for balance first looks for sessions that have been quiet for ten times the configured
 //! `quiet`, and comes down to it over five seconds in which none was found. Each session found takes back a fifth of that.
 
-use crate::board::Board;
+use crate::board::{Board, Sight};
 use crate::closed::Closed;
 use crate::placement::{self, Held, Leave, PACED_AFTER, TRIM_AFTER, Urgency};
 use crate::tally::{Tally, Wanted};
@@ -46,6 +46,8 @@ struct Steward {
     wants: HashMap<(ServerName, ListenerRole), Want>,
     /// Reader sessions lately, as (when, how many), falling.
     recent: VecDeque<(Instant, u32)>,
+    /// When it looked last.
+    last: Option<Instant>,
 }
 
 /// Sessions of one role that are wanted gone from a server.
@@ -83,6 +85,10 @@ pub(crate) async fn serve(
                 fed = changed.is_ok();
                 let snapshot = snapshots.borrow_and_update().clone();
                 board.renew(Some(snapshot));
+                // Clients wait while writes are held: no tick is waited for.
+                if board.sight().view.held_primary().is_some() {
+                    steward.look_and_tell(&board, &workers, &stopping);
+                }
             }
             _ = ticks.tick() => {
                 count = count.wrapping_add(1);
@@ -94,17 +100,22 @@ pub(crate) async fn serve(
                         w.tell(Message::Placement(Placement::Cut(server.clone(), Closed::DrainDeadline)));
                     });
                 }
-                if steward.look(&board, stopping.load(Relaxed), Instant::now()) {
-                    workers.iter().for_each(|w| {
-                        w.tell(Message::Placement(Placement::Look));
-                    });
-                }
+                steward.look_and_tell(&board, &workers, &stopping);
             }
         }
     }
 }
 
 impl Steward {
+    fn look_and_tell(&mut self, board: &Board, workers: &[Handle], stopping: &AtomicBool) {
+        if self.look(board, stopping.load(Relaxed), Instant::now()) {
+            workers.iter().for_each(|w| {
+                w.tell(Message::Placement(Placement::Look));
+            });
+        }
+        board.writes_drained.store(is_drained(&board.sight()), Relaxed);
+    }
+
     /// Sets every quota anew; `true` when some session may be closed.
     fn look(&mut self, board: &Board, stopping: bool, now: Instant) -> bool {
         let sight = board.sight();
@@ -114,7 +125,9 @@ impl Steward {
         let all = || sight.tallies.iter().chain(&departed);
         let [readers, writers] = [ListenerRole::Reader, ListenerRole::Writer]
             .map(|role| all().map(|tally| tally.sessions(role)).sum::<u32>());
-        self.earn(&replace, readers + writers);
+        let elapsed =
+            self.last.replace(now).map_or(TICK, |last| now.saturating_duration_since(last).min(TICK));
+        self.earn(&replace, readers + writers, elapsed);
         let remembered = self.remember(readers, now);
         let mut leaves: Vec<(Arc<Tally>, Leave)> =
             placement::decide(&sight.view, &held, remembered, board.phase)
@@ -132,7 +145,7 @@ impl Steward {
     }
 
     /// Takes what was closed since the last look off the pace, and adds what time has earned.
-    fn earn(&mut self, replace: &Replace, sessions: u32) {
+    fn earn(&mut self, replace: &Replace, sessions: u32, elapsed: Duration) {
         for given in &self.given {
             let closed = given.quota.saturating_sub(given.tally.wish(given.role).left());
             if given.paced {
@@ -141,11 +154,11 @@ impl Steward {
             if let Some(want) = self.wants.get_mut(&(given.tally.name.clone(), given.role))
                 && given.quota > 0
             {
-                want.searched = if closed > 0 { want.searched * 4 / 5 } else { want.searched + TICK };
+                want.searched = if closed > 0 { want.searched * 4 / 5 } else { want.searched + elapsed };
             }
         }
         let pace = (replace.pace_per_second * f64::from(sessions)).max(SLOWEST);
-        self.tokens = (self.tokens + pace * TICK.as_secs_f64()).min((pace / 2.0).max(1.0));
+        self.tokens = (self.tokens + pace * elapsed.as_secs_f64()).min((pace / 2.0).max(1.0));
     }
 
     /// The most reader sessions there were lately.
@@ -203,6 +216,12 @@ impl Steward {
         }
         self.given.iter().any(|g| g.quota > 0)
     }
+}
+
+/// Whether writes are held and no writer session, relayed or bypassed, is left on the server that they are held from.
+fn is_drained(sight: &Sight) -> bool {
+    let held = sight.view.held_primary().and_then(|server| sight.tallies.get(server));
+    held.is_some_and(|tally| tally.sessions(ListenerRole::Writer) == 0)
 }
 
 fn held(tally: &Arc<Tally>) -> Held {
@@ -264,7 +283,7 @@ mod tests {
         let (mut steward, mut now, mut closed) = (Steward::default(), Instant::now(), 0);
         for _ in 0..100 {
             now += TICK;
-            steward.earn(&Replace::default(), 200);
+            steward.earn(&Replace::default(), 200, TICK);
             let leaves = vec![(tally.clone(), leave(100))];
             steward.grant(leaves, &Replace::default(), false, |_| now, now);
             while tally.wish(ListenerRole::Reader).take() {

@@ -6,7 +6,7 @@
 //!
 //! Uses `fleet` (nouns) and `observe` (how a server is reached). With `knob` it is the only crate that writes to servers.
 
-pub mod announce;
+mod announce;
 pub mod check;
 mod connection;
 mod dialect;

@@ -2,6 +2,7 @@
 //! is being asked.
 
 use super::visiting::{How, Visiting};
+use crate::announced::Announced;
 use crate::answer::Answer;
 use crate::ask::AskError;
 use crate::survey::{Book, ServerId};
@@ -47,6 +48,7 @@ pub(super) struct Keeper {
     rounds: watch::Sender<u64>,
     tasks: TaskTracker,
     stop: CancellationToken,
+    announced: Arc<Announced>,
 }
 
 impl Keeper {
@@ -56,6 +58,7 @@ impl Keeper {
         commands: mpsc::UnboundedSender<Command>,
         tasks: TaskTracker,
         stop: CancellationToken,
+        announced: Arc<Announced>,
     ) -> (Self, watch::Receiver<Arc<Snapshot>>, watch::Receiver<u64>) {
         let now = Instant::now();
         let (book, view) = (Book::new(config, now), View::default());
@@ -73,6 +76,7 @@ impl Keeper {
             rounds,
             tasks,
             stop,
+            announced,
         };
         (keeper, receiver, rounds_receiver)
     }
@@ -139,7 +143,8 @@ impl Keeper {
         for (id, entry) in entries {
             if !self.visiting.contains_key(id) {
                 let (stop, tell) = (self.stop.child_token(), self.commands.clone());
-                let (visiting, task) = Visiting::start(entry, how.clone(), tell, stop);
+                let (visiting, task) =
+                    Visiting::start(entry, how.clone(), tell, self.announced.clone(), stop);
                 self.tasks.spawn(task);
                 self.visiting.insert(*id, visiting);
             }

@@ -1,6 +1,7 @@
 //! The task that asks one server: ask, tell the keeper, wait, ask again.
 
 use super::keeper::Command;
+use crate::announced::Announced;
 use crate::survey::{Entry, ServerId};
 use crate::visit::Visitor;
 use fleet::Address;
@@ -46,12 +47,19 @@ impl Visiting {
         entry: &Entry,
         how: How,
         tell: mpsc::UnboundedSender<Command>,
+        announced: Arc<Announced>,
         stop: CancellationToken,
     ) -> (Self, impl Future<Output = ()> + Send + use<>) {
         let poke = Arc::new(Notify::new());
         let (id, reach) = (entry.id, entry.reach.clone());
-        let visitor = Visitor::new(entry.called.clone(), reach.clone(), how.who.clone(), how.deadline);
-        let task = visit_until(id, visitor, how.interval, poke.clone(), tell, stop.clone());
+        let visitor = Visitor::new(
+            entry.called.clone(),
+            reach.clone(),
+            how.who.clone(),
+            how.deadline,
+            announced.clone(),
+        );
+        let task = visit_until(id, visitor, how.interval, poke.clone(), tell, announced, stop.clone());
         (Self { reach, how, poke, stop }, task)
     }
 
@@ -73,6 +81,7 @@ async fn visit_until(
     interval: Duration,
     poke: Arc<Notify>,
     tell: mpsc::UnboundedSender<Command>,
+    announced: Arc<Announced>,
     stop: CancellationToken,
 ) {
     let mut failures = 0u32;
@@ -87,7 +96,8 @@ async fn visit_until(
         if tell.send(Command::Visited { id, outcome: Box::new(outcome) }).is_err() {
             break;
         }
-        let pause = pause(interval, failures).saturating_sub(start.elapsed()).max(BREATH);
+        let usual = pause(interval, failures).saturating_sub(start.elapsed()).max(BREATH);
+        let pause = announced.pause(usual, std::time::Instant::now());
         tokio::select! {
             () = stop.cancelled() => break,
             () = tokio::time::sleep(pause) => {}

@@ -3,11 +3,12 @@
 use super::servers::Servers;
 use super::{Member, Outcome, Plan};
 use crate::Error;
-use crate::announce::{COUNT_ROUTERS, HOLD, OPERATION, PREPARE};
+use crate::announce::COUNT_ROUTERS;
 use crate::connection::{Connection, quoted};
 use crate::dialect::Source;
 use crate::facts;
 use crate::step::{Event, Step};
+use fleet::announcement::{HOLD, OPERATION, PREPARE};
 use std::time::{Duration, Instant};
 
 const POLL: Duration = Duration::from_millis(5);

@@ -12,7 +12,7 @@ pub(super) struct Servers<'a> {
     plan: &'a Plan,
     pub(super) logins: &'a Logins,
     open: BTreeMap<String, Connection>,
-    /// Holds [`crate::announce::PREPARE`] and [`crate::announce::HOLD`] on the primary.
+    /// Holds [`fleet::announcement::PREPARE`] and [`fleet::announcement::HOLD`] on the primary.
     pub(super) announcer: Option<Connection>,
     /// Holds the global read lock on the primary, where the switch alone does not bind administrators.
     pub(super) freezer: Option<Connection>,

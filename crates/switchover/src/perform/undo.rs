@@ -4,8 +4,8 @@ use super::Plan;
 use super::forward::release_lock;
 use super::servers::Servers;
 use crate::Error;
-use crate::announce::HOLD;
 use crate::step::{Event, Step};
+use fleet::announcement::HOLD;
 
 /// Takes a step back.
 pub(super) async fn undo(step: Step, plan: &Plan, servers: &mut Servers<'_>) -> Event {
