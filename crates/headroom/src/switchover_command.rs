@@ -19,7 +19,7 @@ use std::time::Duration;
 use switchover::check::{self, Level, Limits};
 use switchover::journal::{self, Journal, Line};
 use switchover::perform::{self, Deadlines, Logins, Outcome, Plan};
-use switchover::step::{State, Step};
+use switchover::step::{self, State};
 use switchover::survey::Survey;
 
 const EXAMPLES: &str = "\
@@ -199,12 +199,11 @@ impl SwitchoverArgs {
         let logins = Logins { admin, replication: self.replication()? };
         let promoted = perform::promoted(plan, &logins).await;
         let state = match journal::last(&lines) {
-            _ if self.undo && promoted != Some(true) => {
-                State::Undoing { step: Step::StopReplication, why: "asked for with --undo".to_owned() }
-            }
             None => State::Undone { why: "nothing was begun".to_owned() },
             Some((step, true, _)) => State::Undoing { step, why: "undoing was interrupted".to_owned() },
-            Some((Step::Promote, false, _)) => State::resume(Step::Promote, None, promoted),
+            Some((step, false, ended)) if self.undo => {
+                step::give_up(step, ended, promoted).map_err(|why| anyhow!(why))?
+            }
             Some((step, false, ended)) => State::resume(step, ended, promoted),
         };
         let plan = plan.clone();

@@ -15,21 +15,28 @@ pub(crate) struct Connection {
     conn: Conn,
 }
 
+/// Long enough for a connection that is used at once.
+pub(crate) const BRIEFLY: Duration = Duration::from_secs(30);
+
 /// A row by column name in lower case; NULL is absent.
 pub(crate) type Named = BTreeMap<String, String>;
 
 impl Connection {
-    /// Connects. The session ends by itself soon after we have vanished without a word, and with it its locks.
+    /// Connects. The session ends by itself after `idle` without a statement, so that its locks do not outlive us for long
+    /// when our host vanishes without a word.
     pub(crate) async fn open(
         server: &ServerName,
         to: &Address,
         who: &Credentials,
         deadline: Duration,
+        idle: Duration,
     ) -> Result<Self, Error> {
         let failed = |source| Error::Server { server: server.clone(), what: "connecting".to_owned(), source };
         let conn = observe::connect(to, who, deadline).await.map_err(failed)?;
         let mut connection = Self { server: server.clone(), conn };
-        connection.run("SET SESSION wait_timeout = 30, net_read_timeout = 30", deadline).await?;
+        let seconds = idle.as_secs().max(1);
+        let limits = format!("SET SESSION wait_timeout = {seconds}, net_read_timeout = 30");
+        connection.run(&limits, deadline).await?;
         Ok(connection)
     }
 

@@ -17,6 +17,8 @@ pub(crate) struct Source<'a> {
     pub(crate) port: u16,
     /// User and password; `None` keeps those that the server has.
     pub(crate) login: Option<(&'a str, &'a str)>,
+    /// How the connection is protected, see [`crate::facts::Channel::protection`]; empty keeps what the server has.
+    pub(crate) protection: &'a [(String, String)],
 }
 
 /// The statements of one server.
@@ -131,6 +133,11 @@ impl Dialect {
             parts.push(format!("{prefix}_USER = {}", quoted(user)));
             parts.push(format!("{prefix}_PASSWORD = {}", quoted(password)));
         }
+        let public_key = format!("GET_{prefix}_PUBLIC_KEY");
+        parts.extend(source.protection.iter().map(|(option, value)| match option.as_str() {
+            "GET_PUBLIC_KEY" => format!("{public_key} = {value}"),
+            _ => format!("{prefix}_{option} = {value}"),
+        }));
         parts.extend(options.iter().map(|option| option.replace("SOURCE_", &format!("{prefix}_"))));
         format!("{statement} {}", parts.join(", "))
     }
@@ -155,7 +162,8 @@ mod tests {
 
     #[test]
     fn each_version_is_spoken_to_in_its_own_words() {
-        let source = Source { host: "db2", port: 3306, login: Some(("repl", "pa'ss")) };
+        let protection = [("SSL".to_owned(), "1".to_owned()), ("GET_PUBLIC_KEY".to_owned(), "1".to_owned())];
+        let source = Source { host: "db2", port: 3306, login: Some(("repl", "pa'ss")), protection: &[] };
         let demote = |version: &str| dialect(version).demote(&source).join("; ");
         assert!(demote("10.11.6-MariaDB").contains("MASTER_DEMOTE_TO_SLAVE = 1"));
         assert!(demote("10.6.18-MariaDB").starts_with("SET GLOBAL gtid_slave_pos"));
@@ -164,6 +172,10 @@ mod tests {
         assert!(demote("8.0.21").contains("MASTER_AUTO_POSITION = 1"));
         assert_eq!(dialect("12.1.2-MariaDB").freeze(), "SET GLOBAL read_only = 'NO_LOCK_NO_ADMIN'");
         assert!(!dialect("11.8.2-MariaDB").read_only_binds_administrators());
+        let protected = Source { protection: &protection, ..source.clone() };
+        let last = dialect("8.4.2").demote(&protected).pop().unwrap();
+        assert!(last.contains("SOURCE_SSL = 1, GET_SOURCE_PUBLIC_KEY = 1"), "{last}");
+        assert!(dialect("10.11.6-MariaDB").repoint(&protected).contains("MASTER_SSL = 1"));
         let keeps = Source { login: None, ..source };
         assert!(!dialect("8.4.2").repoint(&keeps).contains("PASSWORD"));
     }

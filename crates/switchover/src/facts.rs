@@ -1,7 +1,7 @@
 //! What is read of a server before its role changes. Reading is one function ([`read`]), what it means is [`crate::check`].
 
 use crate::Error;
-use crate::connection::{Connection, Named};
+use crate::connection::{BRIEFLY, Connection, Named};
 use crate::dialect::Dialect;
 use fleet::config::Credentials;
 use fleet::{Address, GtidPosition, GtidSet, ServerName, Version};
@@ -66,6 +66,13 @@ pub struct Channel {
     pub by_gtid: bool,
     /// The last error, or empty.
     pub last_error: String,
+    /// The receiving thread has lost its source and tries to reach it; one that was stopped does not try.
+    pub receiver_tries: bool,
+    /// What it has received, applied or not: `Gtid_IO_Pos`, `Retrieved_Gtid_Set`.
+    pub received: String,
+    /// How it protects its connection: options of `CHANGE MASTER` without their prefix, and values.
+    #[serde(skip)]
+    pub protection: Vec<(String, String)>,
 }
 
 /// A session with an open transaction or a lock.
@@ -111,24 +118,27 @@ impl Facts {
     /// Transactions of `self` that `other` does not have, in words; `None` when there are none. Of the two positions
     /// that of `self` must have been read first, or what `other` wrote meanwhile looks as if it came from here.
     pub fn lacking_in(&self, other: &Self) -> Option<String> {
-        if self.version.flavour == fleet::Flavour::MySql {
-            let (own, theirs): (GtidSet, GtidSet) =
-                (self.position.parse().ok()?, other.position.parse().ok()?);
-            let errant = own.minus(&theirs);
-            return (!errant.is_empty()).then(|| errant.to_string());
-        }
-        let (own, theirs): (GtidPosition, GtidPosition) =
-            (self.position.parse().ok()?, other.position.parse().ok()?);
-        let beyond = own.only(|domain| {
-            let reached = theirs.domain(domain).map_or(0, |last| last.sequence);
-            own.domain(domain).is_some_and(|last| last.sequence > reached)
-        });
-        (!beyond.is_empty()).then(|| beyond.to_string())
+        beyond(self.version.flavour, &self.position, &other.position)
     }
 
     pub(crate) fn dialect(&self) -> Dialect {
         Dialect(self.version)
     }
+}
+
+/// What is in the position `own` and not in `theirs`, in words; `None` when nothing is.
+pub(crate) fn beyond(flavour: fleet::Flavour, own: &str, theirs: &str) -> Option<String> {
+    if flavour == fleet::Flavour::MySql {
+        let (own, theirs): (GtidSet, GtidSet) = (own.parse().ok()?, theirs.parse().ok()?);
+        let errant = own.minus(&theirs);
+        return (!errant.is_empty()).then(|| errant.to_string());
+    }
+    let (own, theirs): (GtidPosition, GtidPosition) = (own.parse().ok()?, theirs.parse().ok()?);
+    let beyond = own.only(|domain| {
+        let reached = theirs.domain(domain).map_or(0, |last| last.sequence);
+        own.domain(domain).is_some_and(|last| last.sequence > reached)
+    });
+    (!beyond.is_empty()).then(|| beyond.to_string())
 }
 
 /// Reads a server.
@@ -141,7 +151,7 @@ pub async fn read(
     who: &Credentials,
     deadline: Duration,
 ) -> Result<Facts, Error> {
-    let mut conn = Connection::open(server, reach, who, deadline).await?;
+    let mut conn = Connection::open(server, reach, who, deadline, BRIEFLY).await?;
     let facts = read_from(&mut conn, reach, deadline).await;
     conn.close().await;
     facts
@@ -233,6 +243,26 @@ pub(crate) async fn open_transactions(
     Ok(rows.iter().filter_map(open).collect())
 }
 
+/// Sessions of clients that have changed something and not committed it, or wait for a global lock to change something.
+pub(crate) async fn queued_writes(conn: &mut Connection, deadline: Duration) -> Result<Vec<Blocker>, Error> {
+    const ASK: &str = "SELECT p.id AS id, CONCAT(p.user, '@', p.host) AS who, COALESCE(p.state, '') AS what, \
+        p.time AS seconds FROM information_schema.PROCESSLIST p \
+        LEFT JOIN information_schema.INNODB_TRX t ON t.trx_mysql_thread_id = p.id \
+        WHERE p.id <> CONNECTION_ID() AND p.user NOT IN ('system user', 'event_scheduler') \
+        AND (t.trx_rows_modified > 0 OR p.state LIKE 'Waiting for%backup lock%' \
+        OR p.state LIKE 'Waiting for global read lock%' OR p.state LIKE 'Waiting for commit lock%')";
+    let rows = conn.ask(ASK, deadline).await?;
+    let queued = |row: &Named| {
+        Some(Blocker {
+            session: row.get("id")?.parse().ok()?,
+            who: row.get("who").cloned().unwrap_or_default(),
+            what: row.get("what").cloned().unwrap_or_default(),
+            seconds: row.get("seconds").and_then(|seconds| seconds.parse().ok()).unwrap_or(0),
+        })
+    };
+    Ok(rows.iter().filter_map(queued).collect())
+}
+
 async fn events(conn: &mut Connection, deadline: Duration) -> Vec<(String, String)> {
     let ask =
         "SELECT EVENT_SCHEMA AS s, EVENT_NAME AS n FROM information_schema.EVENTS WHERE STATUS = 'ENABLED'";
@@ -270,7 +300,43 @@ fn channel(row: &Named) -> Channel {
             None => text(["auto_position", "auto_position"]) == "1",
         },
         last_error: errors.into_iter().find(|error| !error.is_empty()).unwrap_or_default(),
+        receiver_tries: text(["replica_io_running", "slave_io_running"]).eq_ignore_ascii_case("connecting"),
+        received: text(["gtid_io_pos", "retrieved_gtid_set"]).replace(['\n', ' '], ""),
+        protection: protection(row),
     }
+}
+
+/// What whoever follows next in this channel's place must be told too, or it connects unprotected, or not at all.
+fn protection(row: &Named) -> Vec<(String, String)> {
+    let value = |name: &str| {
+        let names = [format!("source_{name}"), format!("master_{name}")];
+        names.iter().find_map(|name| row.get(name)).filter(|value| !value.is_empty())
+    };
+    let switch = |value: &String| if value.eq_ignore_ascii_case("no") { "0" } else { "1" }.to_owned();
+    let mut options = Vec::new();
+    if let Some(allowed) = value("ssl_allowed") {
+        options.push(("SSL".to_owned(), switch(allowed)));
+        if !allowed.eq_ignore_ascii_case("no") {
+            let verify =
+                value("ssl_verify_server_cert").map(|verify| ("SSL_VERIFY_SERVER_CERT", switch(verify)));
+            options.extend(verify.map(|(name, value)| (name.to_owned(), value)));
+            let files = [
+                ("ssl_ca_file", "SSL_CA"),
+                ("ssl_ca_path", "SSL_CAPATH"),
+                ("ssl_cert", "SSL_CERT"),
+                ("ssl_key", "SSL_KEY"),
+                ("ssl_cipher", "SSL_CIPHER"),
+            ];
+            let file = |(column, option): (&str, &str)| {
+                Some((option.to_owned(), crate::connection::quoted(value(column)?)))
+            };
+            options.extend(files.into_iter().filter_map(file));
+        }
+    }
+    if row.get("get_source_public_key").or(row.get("get_master_public_key")).is_some_and(|asks| asks == "1") {
+        options.push(("GET_PUBLIC_KEY".to_owned(), "1".to_owned()));
+    }
+    options
 }
 
 fn pairs(rows: Vec<Named>) -> BTreeMap<String, String> {

@@ -30,6 +30,9 @@ pub struct Plan {
     pub events: Vec<(String, String)>,
     /// Whether the primary was a semi-sync source.
     pub semi_sync: bool,
+    /// How the former primary protects its connection to the new one: as the candidate's to it was protected.
+    #[serde(default)]
+    pub protection: Vec<(String, String)>,
     /// How long each thing may take.
     pub deadlines: Deadlines,
     /// The host that began it.
@@ -90,6 +93,22 @@ impl Default for Deadlines {
             await_ms: 5_000,
             verify_ms: 20_000,
         }
+    }
+}
+
+impl Deadlines {
+    /// How long a connection may rest while its locks must hold: as long as everything between two uses of it can take.
+    fn idle(&self) -> Duration {
+        let waits = [
+            self.prepare_ms,
+            self.catch_up_ms,
+            self.hold_ms,
+            self.drain_ms,
+            self.freeze_ms,
+            self.await_ms,
+            self.verify_ms,
+        ];
+        Duration::from_millis(waits.iter().sum::<u64>() + 4 * self.statement_ms)
     }
 }
 

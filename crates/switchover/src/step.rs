@@ -191,7 +191,8 @@ impl State {
     pub fn resume(begun: Step, ended: Option<Event>, promoted: Option<bool>) -> Self {
         let why = || "whoever did this was stopped".to_owned();
         match (begun, ended) {
-            (Step::Promote, None) => match promoted {
+            // An end in doubt is the same as none: the candidate may answer now.
+            (Step::Promote, None | Some(Event::Unknown { .. })) => match promoted {
                 Some(true) => forward(Step::Promote),
                 Some(false) => undo_before(Step::Promote, why()),
                 None => Self::Undecided { why: "the candidate does not answer".to_owned() },
@@ -201,6 +202,22 @@ impl State {
             (step, None) => Self::Forward { step },
         }
     }
+}
+
+/// Undoing on demand what was left in doubt. Only a promotion that nobody knows the outcome of can be given up by a
+/// person: before it, resuming undoes anyway, and after it clients may have been told that their writes are safe.
+///
+/// # Errors
+/// Why not, and what to do instead.
+pub fn give_up(begun: Step, ended: Option<Event>, promoted: Option<bool>) -> Result<State, String> {
+    let is_promoted = begun > Step::Promote || (begun == Step::Promote && ended == Some(Event::Done));
+    if promoted == Some(true) || is_promoted {
+        return Err("the candidate was promoted: clients may have written to it. Go on with --resume; if it is gone for \
+                    good: headroom failover"
+            .to_owned());
+    }
+    let why = "asked for with --undo".to_owned();
+    Ok(State::Undoing { step: begun.min(Step::StopReplication), why })
 }
 
 fn forward(step: Step) -> State {
@@ -346,6 +363,21 @@ mod tests {
         let (state, world) = play(None, false, false);
         assert_eq!(state, State::Done);
         assert!(world.candidate_takes_writes && !world.primary_takes_writes && !world.held);
+    }
+
+    #[test]
+    fn a_candidate_that_was_promoted_is_never_given_up() {
+        for about in STEPS {
+            let ended = Some(Event::Done);
+            let given_up = give_up(about.step, ended, None);
+            assert_eq!(given_up.is_ok(), about.step < Step::Promote, "{}", about.name);
+            assert!(give_up(about.step, None, Some(true)).is_err());
+        }
+        let doubt = give_up(Step::Promote, Some(Event::Unknown { why: String::new() }), None).unwrap();
+        assert!(matches!(doubt, State::Undoing { step: Step::StopReplication, .. }));
+        // Restarted read-only since: it is still the primary.
+        let resumed = State::resume(Step::Promote, Some(Event::Done), Some(false));
+        assert_eq!(resumed, State::Forward { step: Step::Mark });
     }
 
     proptest! {

@@ -2,7 +2,7 @@
 
 use crate::Error;
 use crate::check::{self, Finding, Limits, Situation};
-use crate::connection::Connection;
+use crate::connection::{BRIEFLY, Connection};
 use crate::facts::{self, Facts};
 use crate::perform::{Deadlines, Member, Plan};
 use fleet::config::Credentials;
@@ -80,6 +80,7 @@ impl Survey {
             others: self.others.iter().map(|facts| self.member(facts)).collect(),
             events: self.primary.events.clone(),
             semi_sync: self.primary.semi_sync_source(),
+            protection: self.candidate.channels.first().map_or_else(Vec::new, |c| c.protection.clone()),
             deadlines,
             by: by.to_owned(),
         }
@@ -117,7 +118,7 @@ async fn epoch(
     who: &Credentials,
     deadline: Duration,
 ) -> Result<u64, Error> {
-    let mut conn = Connection::open(server, reach, who, deadline).await?;
+    let mut conn = Connection::open(server, reach, who, deadline, BRIEFLY).await?;
     let asked = conn.scalar("SELECT COALESCE(MAX(epoch), 0) FROM headroom.switchover", deadline).await;
     conn.close().await;
     match asked {

@@ -17,5 +17,9 @@ fn mysqld() -> PathBuf {
 
 #[tokio::test]
 async fn the_primary_moves_there_and_back_and_nothing_acknowledged_is_lost_on_mysql() {
-    moving::there_and_back(Fleet::up(Spec::new(&[("a", 2), ("b", 1)]).program(mysqld())).await).await;
+    moving::there_and_back(
+        Fleet::up(Spec::new(&[("a", 2), ("b", 1)]).program(mysqld())).await,
+        &["a2", "a1", "b1"],
+    )
+    .await;
 }

@@ -12,6 +12,9 @@ use fleet::announcement::{HOLD, OPERATION, PREPARE};
 use std::time::{Duration, Instant};
 
 const POLL: Duration = Duration::from_millis(5);
+/// InnoDB answers `INNODB_TRX` from a cache that it refreshes only when nobody has read it for 100 ms: whoever asks more
+/// often sees a transaction that ended long ago for ever.
+const TRANSACTIONS_POLL: Duration = Duration::from_millis(110);
 
 /// Does a step.
 pub(super) async fn forward(
@@ -184,7 +187,7 @@ async fn drain(plan: &Plan, servers: &mut Servers<'_>) -> Result<(), Error> {
                 ),
             });
         }
-        tokio::time::sleep(POLL).await;
+        tokio::time::sleep(TRANSACTIONS_POLL).await;
     }
 }
 
@@ -282,7 +285,13 @@ async fn promote(plan: &Plan, servers: &mut Servers<'_>) -> Event {
 
 async fn mark(plan: &Plan, servers: &mut Servers<'_>) -> Result<(), Error> {
     let candidate = &plan.candidate;
+    // Past the point of no return, and perhaps long ago: a candidate that restarted meanwhile may refuse writes again.
+    servers.run(candidate, candidate.dialect().thaw()).await?;
     servers.run(candidate, candidate.dialect().forget_source()).await?;
+    if plan.semi_sync {
+        // Its first write waits for an acknowledgement, and nobody follows it yet.
+        servers.followers_moved = Some(move_followers(plan, servers).await);
+    }
     let statement = format!(
         "UPDATE headroom.switchover SET state = 'done', primary_server = {} WHERE epoch = {}",
         quoted(&candidate.name),
@@ -305,13 +314,21 @@ async fn release(_plan: &Plan, servers: &mut Servers<'_>) -> Result<(), Error> {
 }
 
 async fn repoint(plan: &Plan, servers: &mut Servers<'_>) -> Result<(), Error> {
+    match servers.followers_moved.take() {
+        Some(moved) => moved,
+        None => move_followers(plan, servers).await,
+    }
+}
+
+async fn move_followers(plan: &Plan, servers: &mut Servers<'_>) -> Result<(), Error> {
     let mut failed = Vec::new();
     if let Err(error) = demote(plan, servers).await {
         failed.push(error.to_string());
     }
     for member in plan.others.iter().filter(|member| member.follows_primary) {
         let dialect = member.dialect();
-        let source = Source { host: &plan.candidate.host, port: plan.candidate.port, login: None };
+        let source =
+            Source { host: &plan.candidate.host, port: plan.candidate.port, login: None, protection: &[] };
         for statement in [
             dialect.stop_replication().to_owned(),
             dialect.repoint(&source),
@@ -329,10 +346,37 @@ async fn repoint(plan: &Plan, servers: &mut Servers<'_>) -> Result<(), Error> {
     Err(Error::Refused { server: plan.candidate.server(), why: failed.join("; ") })
 }
 
+/// Writes of administrators that wait for the read lock would happen on the former primary the moment it is given back, and
+/// be acknowledged there alone: their sessions end first. Whoever is only reading stays.
+async fn end_queued_writes(plan: &Plan, servers: &mut Servers<'_>) -> Result<(), Error> {
+    let deadline = servers.deadline();
+    let until = Instant::now() + deadline;
+    loop {
+        let queued = facts::queued_writes(servers.of(&plan.primary).await?, deadline).await?;
+        let Some(first) = queued.first() else { return Ok(()) };
+        if Instant::now() >= until {
+            return Err(Error::TooLate {
+                server: plan.primary.server(),
+                what: format!("session {} of {} cannot be ended", first.session, first.who),
+                seconds: deadline.as_secs_f64(),
+                detail: "; the read lock is given back when this program ends".to_owned(),
+            });
+        }
+        for blocker in &queued {
+            // It may have ended by itself (error 1094).
+            let _ = servers.run(&plan.primary, &format!("KILL {}", blocker.session)).await;
+        }
+        tokio::time::sleep(TRANSACTIONS_POLL).await;
+    }
+}
+
 /// The former primary follows the new one. It stays read-only throughout.
 async fn demote(plan: &Plan, servers: &mut Servers<'_>) -> Result<(), Error> {
     let (primary, dialect) = (&plan.primary, plan.primary.dialect());
     if let Some(freezer) = servers.freezer.take() {
+        if !dialect.read_only_binds_administrators() {
+            end_queued_writes(plan, servers).await?;
+        }
         freezer.close().await;
     }
     servers.run(primary, dialect.refuse_as_replica()).await?;
@@ -343,7 +387,8 @@ async fn demote(plan: &Plan, servers: &mut Servers<'_>) -> Result<(), Error> {
     }
     let (user, password) = &servers.logins.replication;
     let login = Some((user.as_str(), password.as_str()));
-    let source = Source { host: &plan.candidate.host, port: plan.candidate.port, login };
+    let protection = &plan.protection;
+    let source = Source { host: &plan.candidate.host, port: plan.candidate.port, login, protection };
     for statement in dialect.demote(&source) {
         servers.run(primary, &statement).await?;
     }

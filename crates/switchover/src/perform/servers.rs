@@ -16,11 +16,13 @@ pub(super) struct Servers<'a> {
     pub(super) announcer: Option<Connection>,
     /// Holds the global read lock on the primary, where the switch alone does not bind administrators.
     pub(super) freezer: Option<Connection>,
+    /// Everybody was told to follow the candidate already, and how that ended.
+    pub(super) followers_moved: Option<Result<(), Error>>,
 }
 
 impl<'a> Servers<'a> {
     pub(super) fn new(plan: &'a Plan, logins: &'a Logins) -> Self {
-        Self { plan, logins, open: BTreeMap::new(), announcer: None, freezer: None }
+        Self { plan, logins, open: BTreeMap::new(), announcer: None, freezer: None, followers_moved: None }
     }
 
     pub(super) fn deadline(&self) -> Duration {
@@ -38,7 +40,9 @@ impl<'a> Servers<'a> {
 
     /// A connection beside the usual one.
     pub(super) async fn another(&self, member: &Member) -> Result<Connection, Error> {
-        Connection::open(&member.server(), &member.address()?, &self.logins.admin, self.deadline()).await
+        let idle = self.plan.deadlines.idle();
+        Connection::open(&member.server(), &member.address()?, &self.logins.admin, self.deadline(), idle)
+            .await
     }
 
     /// Forgets a connection that failed, so that the next use opens one.
@@ -68,12 +72,8 @@ impl<'a> Servers<'a> {
     pub(super) async fn candidate_takes_writes(&mut self) -> Result<bool, Error> {
         let candidate = &self.plan.candidate;
         self.forget(candidate);
-        let value = self.scalar(candidate, "SELECT @@GLOBAL.read_only + 0").await;
-        let value = match value {
-            // MariaDB 12 has words for it.
-            Err(_) => self.scalar(candidate, "SELECT @@GLOBAL.read_only").await?,
-            Ok(value) => value,
-        };
+        // A number, or a word from MariaDB 12 on.
+        let value = self.scalar(candidate, "SELECT @@GLOBAL.read_only").await?;
         Ok(value.is_some_and(|value| matches!(value.to_ascii_lowercase().as_str(), "0" | "off")))
     }
 

@@ -4,6 +4,7 @@ use super::Plan;
 use super::forward::release_lock;
 use super::servers::Servers;
 use crate::Error;
+use crate::facts;
 use crate::step::{Event, Step};
 use fleet::announcement::HOLD;
 
@@ -36,10 +37,24 @@ async fn start_replication(plan: &Plan, servers: &mut Servers<'_>) -> Result<(),
 /// Never while the candidate takes writes: whoever reads this journal late must not make a second writer.
 async fn thaw(plan: &Plan, servers: &mut Servers<'_>) -> Result<(), Error> {
     // One that does not answer takes no writes that anybody could get an answer to, and comes back read-only as its
-    // option file says; one that answers must say that it refuses them.
-    if matches!(servers.candidate_takes_writes().await, Ok(true)) {
-        let why = format!("takes writes already, so {} stays read-only", plan.primary.name);
-        return Err(Error::Refused { server: plan.candidate.server(), why });
+    // option file says; one that answers must say that it refuses them, and have nothing of its own: it may have been
+    // promoted, written to, and restarted.
+    match servers.candidate_takes_writes().await {
+        Ok(true) => {
+            let why = format!("takes writes already, so {} stays read-only", plan.primary.name);
+            return Err(Error::Refused { server: plan.candidate.server(), why });
+        }
+        Ok(false) => {
+            if let Some(beyond) = beyond(plan, servers).await? {
+                let why = format!(
+                    "has {beyond}, which {} does not have: it was promoted and written to. {} stays read-only; \
+                     go on with headroom switchover --resume, or make {} a replica again by hand",
+                    plan.primary.name, plan.primary.name, plan.candidate.name
+                );
+                return Err(Error::Refused { server: plan.candidate.server(), why });
+            }
+        }
+        Err(_) => {}
     }
     if let Some(freezer) = servers.freezer.take() {
         freezer.close().await;
@@ -48,6 +63,15 @@ async fn thaw(plan: &Plan, servers: &mut Servers<'_>) -> Result<(), Error> {
         return Ok(());
     }
     servers.run(&plan.primary, plan.primary.dialect().thaw()).await
+}
+
+/// What the candidate has and the primary does not.
+async fn beyond(plan: &Plan, servers: &mut Servers<'_>) -> Result<Option<String>, Error> {
+    // The candidate first: what it gets from the primary in between is no difference.
+    let theirs = servers.scalar(&plan.candidate, plan.candidate.dialect().position()).await?;
+    let ours = servers.scalar(&plan.primary, plan.primary.dialect().position()).await?;
+    let flavour = plan.primary.dialect().0.flavour;
+    Ok(facts::beyond(flavour, &theirs.unwrap_or_default(), &ours.unwrap_or_default()))
 }
 
 async fn withdraw_hold(servers: &mut Servers<'_>) -> Result<(), Error> {

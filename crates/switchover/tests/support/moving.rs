@@ -11,16 +11,16 @@ use switchover::perform::{self, Deadlines, Logins, Outcome};
 use switchover::step::State;
 use switchover::survey::Survey;
 
-pub const DEADLINE: Duration = Duration::from_secs(10);
+pub(crate) const DEADLINE: Duration = Duration::from_secs(10);
 
-pub struct Fleet {
-    pub lab: Lab,
+pub(crate) struct Fleet {
+    pub(crate) lab: Lab,
     _base: tempfile::TempDir,
-    pub journals: tempfile::TempDir,
+    pub(crate) journals: tempfile::TempDir,
 }
 
 impl Fleet {
-    pub async fn up(spec: Spec) -> Self {
+    pub(crate) async fn up(spec: Spec) -> Self {
         let base = tempfile::tempdir().unwrap();
         let lab = Lab::up(&spec, base.path()).await.unwrap();
         let mut a1 = lab.connect("a1").await.unwrap();
@@ -32,7 +32,7 @@ impl Fleet {
     }
 
     /// The account with no more than what the guide grants.
-    pub fn logins(&self) -> Logins {
+    pub(crate) fn logins(&self) -> Logins {
         let admin = Credentials {
             user: Some("admin".to_owned()),
             password: Some(self.lab.password(Account::Admin).to_owned()),
@@ -68,12 +68,12 @@ impl Fleet {
         snapshot
     }
 
-    pub async fn survey(&self, candidate: &str) -> Survey {
+    pub(crate) async fn survey(&self, candidate: &str) -> Survey {
         let snapshot = self.snapshot().await;
         Survey::read(&snapshot, &ServerName::new(candidate), &self.logins().admin, DEADLINE).await.unwrap()
     }
 
-    pub async fn switch(&self, candidate: &str, deadlines: Deadlines) -> Outcome {
+    pub(crate) async fn switch(&self, candidate: &str, deadlines: Deadlines) -> Outcome {
         let survey = self.survey(candidate).await;
         let findings = survey.checks(Limits::default(), true);
         assert_ne!(check::worst(&findings), Level::Stop, "{findings:#?}");
@@ -82,7 +82,37 @@ impl Fleet {
         perform::run(&plan, &self.logins(), &mut journal, State::START, &|| false, &mut |_| ()).await.unwrap()
     }
 
-    pub async fn read_only(&self, server: &str) -> bool {
+    /// Every commit waits for a replica, for a day if need be.
+    pub(crate) async fn semi_sync(&self, primary: &str, replicas: &[&str]) {
+        for server in self.lab.servers() {
+            let mut conn = self.lab.connect(&server).await.unwrap();
+            conn.query_drop("SET GLOBAL rpl_semi_sync_master_timeout = 86400000").await.unwrap();
+            conn.query_drop("SET GLOBAL rpl_semi_sync_master_wait_point = AFTER_SYNC").await.unwrap();
+        }
+        for replica in replicas {
+            let mut conn = self.lab.connect(replica).await.unwrap();
+            for statement in ["SET GLOBAL rpl_semi_sync_slave_enabled = ON", "STOP SLAVE", "START SLAVE"] {
+                conn.query_drop(statement).await.unwrap();
+            }
+        }
+        let mut conn = self.lab.connect(primary).await.unwrap();
+        conn.query_drop("SET GLOBAL rpl_semi_sync_master_enabled = ON").await.unwrap();
+        let until = std::time::Instant::now() + DEADLINE;
+        let ask = "SHOW STATUS LIKE 'Rpl_semi_sync_master_clients'";
+        loop {
+            let (_, clients): (String, String) = conn.query_first(ask).await.unwrap().unwrap();
+            if clients == replicas.len().to_string() {
+                break;
+            }
+            assert!(std::time::Instant::now() < until, "{clients} semi-sync replicas of {primary}");
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        for replica in replicas {
+            self.lab.wait_applied(replica, primary, DEADLINE).await.unwrap();
+        }
+    }
+
+    pub(crate) async fn read_only(&self, server: &str) -> bool {
         let mut conn = self.lab.connect(server).await.unwrap();
         let value: Option<String> = conn.query_first("SELECT @@GLOBAL.read_only").await.unwrap();
         !matches!(value.as_deref(), Some("0" | "OFF"))
@@ -90,14 +120,14 @@ impl Fleet {
 }
 
 /// No time for routers that are not there.
-pub fn quick() -> Deadlines {
+pub(crate) fn quick() -> Deadlines {
     Deadlines { prepare_ms: 100, ..Deadlines::default() }
 }
 
 /// Moves the primary around, with writes before each move, and compares all servers after it.
-pub async fn there_and_back(fleet: Fleet) {
+pub(crate) async fn there_and_back(fleet: Fleet, candidates: &[&str]) {
     let mut written = 0i64;
-    for candidate in ["a2", "a1", "b1"] {
+    for candidate in candidates.iter().copied() {
         let primary = fleet.survey(candidate).await.primary.server.to_string();
         let mut conn = fleet.lab.connect(&primary).await.unwrap();
         for _ in 0..20 {
@@ -122,7 +152,9 @@ pub async fn there_and_back(fleet: Fleet) {
             assert!(epochs.is_some_and(|epochs| epochs > 0));
         }
     }
-    let findings = fleet.survey("a1").await.checks(Limits::default(), true);
+    let last = candidates.last().copied();
+    let other = if last == Some("a1") { "a2" } else { "a1" };
+    let findings = fleet.survey(other).await.checks(Limits::default(), true);
     let errant = findings.iter().find(|finding| finding.check == "errant transactions").unwrap();
     assert_eq!(errant.level, Level::Pass, "{errant:?}");
     fleet.lab.down().await.unwrap();
