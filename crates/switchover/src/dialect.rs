@@ -80,6 +80,11 @@ impl Dialect {
         if self.is_mariadb() { "START SLAVE" } else { "START REPLICA" }
     }
 
+    /// Receive no more; what was received is applied.
+    pub(crate) fn stop_receiving(self) -> &'static str {
+        if self.is_mariadb() { "STOP SLAVE IO_THREAD" } else { "STOP REPLICA IO_THREAD" }
+    }
+
     /// Forget whom it followed.
     pub(crate) fn forget_source(self) -> &'static str {
         if self.is_mariadb() { "RESET SLAVE ALL" } else { "RESET REPLICA ALL" }

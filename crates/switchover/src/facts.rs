@@ -167,7 +167,7 @@ async fn read_from(conn: &mut Connection, reach: &Address, deadline: Duration) -
     let position = conn.scalar(dialect.position(), deadline).await?.unwrap_or_default().replace('\n', "");
     let variables = pairs(conn.ask("SHOW GLOBAL VARIABLES", deadline).await?);
     let status = pairs(conn.ask("SHOW GLOBAL STATUS", deadline).await?);
-    let channels = conn.ask(dialect.replication_status(), deadline).await?;
+    let channels = channels(conn, dialect, deadline).await?;
     let before = now_ms();
     let theirs = conn.scalar("SELECT CAST(UNIX_TIMESTAMP(NOW(6)) * 1000 AS SIGNED)", deadline).await?;
     let ours = before.midpoint(now_ms());
@@ -175,7 +175,7 @@ async fn read_from(conn: &mut Connection, reach: &Address, deadline: Duration) -
         server: server.clone(),
         reach: reach.clone(),
         server_id: variables.get("server_id").and_then(|id| id.parse().ok()).unwrap_or(0),
-        channels: channels.iter().map(channel).collect(),
+        channels,
         blockers: blockers(conn, deadline).await,
         prepared: conn
             .ask("XA RECOVER", deadline)
@@ -281,6 +281,16 @@ async fn replicas(conn: &mut Connection, dialect: Dialect, deadline: Duration) -
     let rows = conn.ask(ask, deadline).await.unwrap_or_default();
     let replica = |row: &Named| Some((row.get("host")?.clone(), row.get("port")?.parse().ok()?));
     rows.iter().filter_map(replica).collect()
+}
+
+/// Its replication channels.
+pub(crate) async fn channels(
+    conn: &mut Connection,
+    dialect: Dialect,
+    deadline: Duration,
+) -> Result<Vec<Channel>, Error> {
+    let rows = conn.ask(dialect.replication_status(), deadline).await?;
+    Ok(rows.iter().map(channel).collect())
 }
 
 fn channel(row: &Named) -> Channel {

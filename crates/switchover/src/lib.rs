@@ -2,6 +2,7 @@
 //!
 //! * [`step`]: the steps and what follows what, a pure state machine. Start here.
 //! * [`check`]: the table of checks before anything is touched, pure functions of [`facts`].
+//! * [`failover`]: a dead primary; who takes over, and what could be lost.
 //! * [`perform`]: the thin loop that does and undoes steps on the servers, and writes the [`journal`].
 //!
 //! Uses `fleet` (nouns) and `observe` (how a server is reached). With `knob` it is the only crate that writes to servers.
@@ -12,6 +13,7 @@ mod connection;
 mod dialect;
 mod error;
 pub mod facts;
+pub mod failover;
 pub mod journal;
 pub mod perform;
 pub mod step;

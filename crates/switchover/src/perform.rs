@@ -4,6 +4,7 @@
 
 mod forward;
 mod servers;
+mod takeover;
 mod undo;
 
 use crate::Error;
@@ -18,6 +19,9 @@ use std::time::{Duration, Instant};
 /// What is to be done: written into the journal and onto the primary before anything changes. Holds no secret.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Plan {
+    /// Whether the primary is moved, or dead and replaced.
+    #[serde(default)]
+    pub kind: Kind,
     /// Counts up with each switchover of this fleet; routers never go back to a lower one.
     pub epoch: u64,
     /// Who takes writes now.
@@ -37,6 +41,60 @@ pub struct Plan {
     pub deadlines: Deadlines,
     /// The host that began it.
     pub by: String,
+}
+
+/// What is done with the primary.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "is", rename_all = "snake_case")]
+pub enum Kind {
+    /// It is moved.
+    #[default]
+    Switchover,
+    /// It is dead: somebody takes over.
+    Failover {
+        /// What keeps it from taking writes that count.
+        fence: FenceBy,
+    },
+}
+
+/// What keeps a primary that may not be dead from acknowledging writes.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "by", rename_all = "snake_case")]
+pub enum FenceBy {
+    /// This command, which must end with 0.
+    Command {
+        /// Run by `/bin/sh -c`.
+        command: String,
+    },
+    /// No replica receives any more, and semi-sync never falls back.
+    SemiSync {
+        /// By these facts.
+        facts: String,
+    },
+    /// Nothing: accepted by name.
+    Nothing,
+}
+
+impl Kind {
+    /// Whether a step is part of it. Nobody can ask a dead primary, and routers hold by themselves while there is none.
+    pub fn has(&self, step: Step) -> bool {
+        match self {
+            Self::Switchover => true,
+            Self::Failover { .. } => !matches!(
+                step,
+                Step::Record | Step::Prepare | Step::CatchUp | Step::Hold | Step::Drain | Step::Release
+            ),
+        }
+    }
+
+    /// What a step is called there.
+    pub fn name(&self, step: Step) -> &'static str {
+        match (self, step) {
+            (Self::Failover { .. }, Step::Freeze) => "fence",
+            (Self::Failover { .. }, Step::Await) => "apply relay logs",
+            _ => step.about().name,
+        }
+    }
 }
 
 /// A server of the plan.
@@ -75,8 +133,11 @@ pub struct Deadlines {
     pub drain_ms: u64,
     /// The freeze takes hold.
     pub freeze_ms: u64,
-    /// The candidate gets the rest.
+    /// The candidate gets the rest; in a failover, applies what it received.
     pub await_ms: u64,
+    /// The command that fences a dead primary.
+    #[serde(default)]
+    pub fence_ms: u64,
     /// Replicas run again from their new source.
     pub verify_ms: u64,
 }
@@ -91,6 +152,7 @@ impl Default for Deadlines {
             drain_ms: 2_000,
             freeze_ms: 2_000,
             await_ms: 5_000,
+            fence_ms: 30_000,
             verify_ms: 20_000,
         }
     }
@@ -106,6 +168,7 @@ impl Deadlines {
             self.drain_ms,
             self.freeze_ms,
             self.await_ms,
+            self.fence_ms,
             self.verify_ms,
         ];
         Duration::from_millis(waits.iter().sum::<u64>() + 4 * self.statement_ms)
@@ -206,6 +269,10 @@ pub async fn run(
             State::Undoing { step, .. } => (*step, true),
             _ => break,
         };
+        if !plan.kind.has(step) {
+            state = state.next(Event::Done);
+            continue;
+        }
         journal.append(&Line::Begun { at_ms: journal::now_ms(), step, undo })?;
         progress(Progress::Begins { step, undo });
         let begun = Instant::now();
@@ -231,7 +298,7 @@ pub async fn run(
             && (undo || !step.is_before_the_point_of_no_return())
         {
             let doing = if undo { "undoing " } else { "" };
-            outcome.remarks.push(format!("{doing}{step}: {why}"));
+            outcome.remarks.push(format!("{doing}{}: {why}", plan.kind.name(step)));
         }
         state = state.next(event);
     }

@@ -4,7 +4,7 @@ use crate::Error;
 use crate::check::{self, Finding, Limits, Situation};
 use crate::connection::{BRIEFLY, Connection};
 use crate::facts::{self, Facts};
-use crate::perform::{Deadlines, Member, Plan};
+use crate::perform::{Deadlines, Kind, Member, Plan};
 use fleet::config::Credentials;
 use fleet::{Address, ServerName, Snapshot, WriterStatus};
 use std::time::Duration;
@@ -74,6 +74,7 @@ impl Survey {
     /// What is to be done.
     pub fn plan(&self, deadlines: Deadlines, by: &str) -> Plan {
         Plan {
+            kind: Kind::Switchover,
             epoch: self.epoch + 1,
             primary: self.member(&self.primary),
             candidate: self.member(&self.candidate),
@@ -87,32 +88,37 @@ impl Survey {
     }
 
     fn member(&self, facts: &Facts) -> Member {
-        let filled = |name: &str| facts.variable(&[name]).filter(|value| !value.is_empty() && *value != "0");
-        let reached = match &facts.reach {
-            Address::Tcp { host, port } => Some((host.clone(), *port)),
-            Address::Unix(_) => None,
-        };
-        let port =
-            filled("report_port").or(filled("port")).and_then(|port| port.parse().ok()).unwrap_or(3306);
-        let registered = filled("report_host").map(|host| (host.to_owned(), port));
-        let by_name = || (filled("hostname").unwrap_or_default().to_owned(), port);
-        let (host, port) = registered.or(reached).unwrap_or_else(by_name);
-        Member {
-            name: facts.server.to_string(),
-            reach: facts.reach.to_string(),
-            host,
-            port,
-            version: facts.variable(&["version"]).unwrap_or_default().to_owned(),
-            follows_primary: facts.channels.iter().any(|channel| check::is_source(&self.primary, channel)),
-            read_only: facts.refuses_writes(),
-            semi_sync_replica: facts.is_on(&["rpl_semi_sync_slave_enabled", "rpl_semi_sync_replica_enabled"])
-                == Some(true),
-        }
+        let follows_primary = facts.channels.iter().any(|channel| check::is_source(&self.primary, channel));
+        Member { follows_primary, ..member(facts) }
+    }
+}
+
+/// A server as a plan names it; whom it follows is for the caller to say.
+pub(crate) fn member(facts: &Facts) -> Member {
+    let filled = |name: &str| facts.variable(&[name]).filter(|value| !value.is_empty() && *value != "0");
+    let reached = match &facts.reach {
+        Address::Tcp { host, port } => Some((host.clone(), *port)),
+        Address::Unix(_) => None,
+    };
+    let port = filled("report_port").or(filled("port")).and_then(|port| port.parse().ok()).unwrap_or(3306);
+    let registered = filled("report_host").map(|host| (host.to_owned(), port));
+    let by_name = || (filled("hostname").unwrap_or_default().to_owned(), port);
+    let (host, port) = registered.or(reached).unwrap_or_else(by_name);
+    Member {
+        name: facts.server.to_string(),
+        reach: facts.reach.to_string(),
+        host,
+        port,
+        version: facts.variable(&["version"]).unwrap_or_default().to_owned(),
+        follows_primary: false,
+        read_only: facts.refuses_writes(),
+        semi_sync_replica: facts.is_on(&["rpl_semi_sync_slave_enabled", "rpl_semi_sync_replica_enabled"])
+            == Some(true),
     }
 }
 
 /// The highest recorded epoch. No table yet (1146), or no database (1049), is epoch 0.
-async fn epoch(
+pub(crate) async fn epoch(
     server: &ServerName,
     reach: &Address,
     who: &Credentials,

@@ -1,7 +1,7 @@
 //! What each step does on the servers.
 
 use super::servers::Servers;
-use super::{Member, Outcome, Plan};
+use super::{Kind, Member, Outcome, Plan, takeover};
 use crate::Error;
 use crate::announce::COUNT_ROUTERS;
 use crate::connection::{Connection, quoted};
@@ -26,7 +26,14 @@ pub(super) async fn forward(
     if step == Step::Promote {
         return promote(plan, servers).await;
     }
+    let fence = match &plan.kind {
+        Kind::Switchover => None,
+        Kind::Failover { fence } => Some(fence),
+    };
     let done = match step {
+        Step::Freeze if let Some(fence) = fence => takeover::fence(plan, fence, servers).await,
+        Step::Await if fence.is_some() => takeover::apply(plan, servers).await,
+        Step::Mark if fence.is_some() => takeover::mark(plan, servers).await,
         Step::Lock => lock(plan, servers).await,
         Step::Record => record(plan, servers).await,
         Step::Prepare => prepare(plan, servers, outcome).await,
@@ -48,9 +55,10 @@ pub(super) async fn forward(
     }
 }
 
-/// A lock on every server that answers; the primary and the candidate must.
+/// A lock on every server that answers; the candidate must, and a primary that is not dead.
 async fn lock(plan: &Plan, servers: &mut Servers<'_>) -> Result<(), Error> {
-    for member in [&plan.primary, &plan.candidate].into_iter().chain(&plan.others) {
+    let primary = (plan.kind == Kind::Switchover).then_some(&plan.primary);
+    for member in primary.into_iter().chain([&plan.candidate]).chain(&plan.others) {
         let taken = servers.scalar(member, &format!("SELECT GET_LOCK('{OPERATION}', 0)")).await?;
         if taken.as_deref() != Some("1") {
             let holder = servers.scalar(member, &format!("SELECT IS_USED_LOCK('{OPERATION}')")).await?;
@@ -67,7 +75,7 @@ async fn lock(plan: &Plan, servers: &mut Servers<'_>) -> Result<(), Error> {
 }
 
 /// The epochs' table, replicated like any other: whoever finds the fleet later knows what was meant.
-const MAKE_TABLE: [&str; 2] = [
+pub(super) const MAKE_TABLE: [&str; 2] = [
     "CREATE DATABASE IF NOT EXISTS headroom",
     "CREATE TABLE IF NOT EXISTS headroom.switchover (epoch BIGINT UNSIGNED NOT NULL PRIMARY KEY, \
      primary_server VARCHAR(255) NOT NULL, state VARCHAR(16) NOT NULL, plan MEDIUMTEXT NOT NULL, \
@@ -117,7 +125,7 @@ async fn routers(plan: &Plan, servers: &mut Servers<'_>) -> Result<(u64, u64), E
 }
 
 /// The server itself says when it has everything; nobody polls.
-async fn wait_for(
+pub(super) async fn wait_for(
     member: &Member,
     position: &str,
     seconds: f64,
@@ -320,9 +328,11 @@ async fn repoint(plan: &Plan, servers: &mut Servers<'_>) -> Result<(), Error> {
     }
 }
 
-async fn move_followers(plan: &Plan, servers: &mut Servers<'_>) -> Result<(), Error> {
+pub(super) async fn move_followers(plan: &Plan, servers: &mut Servers<'_>) -> Result<(), Error> {
     let mut failed = Vec::new();
-    if let Err(error) = demote(plan, servers).await {
+    if plan.kind == Kind::Switchover
+        && let Err(error) = demote(plan, servers).await
+    {
         failed.push(error.to_string());
     }
     for member in plan.others.iter().filter(|member| member.follows_primary) {
@@ -398,9 +408,9 @@ async fn demote(plan: &Plan, servers: &mut Servers<'_>) -> Result<(), Error> {
 async fn verify(plan: &Plan, servers: &mut Servers<'_>) -> Result<(), Error> {
     let until = Instant::now() + Duration::from_millis(plan.deadlines.verify_ms);
     let position = position_of(&plan.candidate, servers).await?;
-    let followers: Vec<&Member> = std::iter::once(&plan.primary)
-        .chain(plan.others.iter().filter(|member| member.follows_primary))
-        .collect();
+    let primary = (plan.kind == Kind::Switchover).then_some(&plan.primary);
+    let followers: Vec<&Member> =
+        primary.into_iter().chain(plan.others.iter().filter(|member| member.follows_primary)).collect();
     let mut wrong = Vec::new();
     for member in followers {
         let left = until.saturating_duration_since(Instant::now()).as_secs_f64().max(0.1);

@@ -1,8 +1,8 @@
 //! What takes each step back. A step may have happened by half or not at all: undoing it must be right in every case.
 
-use super::Plan;
 use super::forward::release_lock;
 use super::servers::Servers;
+use super::{Kind, Plan, takeover};
 use crate::Error;
 use crate::facts;
 use crate::step::{Event, Step};
@@ -10,7 +10,10 @@ use fleet::announcement::HOLD;
 
 /// Takes a step back.
 pub(super) async fn undo(step: Step, plan: &Plan, servers: &mut Servers<'_>) -> Event {
+    let is_failover = plan.kind != Kind::Switchover;
     let undone = match step {
+        // Never the old primary: it is dead, or fenced.
+        Step::Freeze if is_failover => takeover::receive_again(plan, servers).await,
         Step::StopReplication => start_replication(plan, servers).await,
         Step::Freeze => thaw(plan, servers).await,
         Step::Hold => withdraw_hold(servers).await,

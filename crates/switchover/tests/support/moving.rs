@@ -68,6 +68,17 @@ impl Fleet {
         snapshot
     }
 
+    /// The fleet by name and address, nobody asked.
+    pub(crate) fn known(&self) -> Snapshot {
+        let mut snapshot = Snapshot::empty(std::time::Instant::now());
+        for name in self.lab.servers() {
+            let real = self.lab.real(&name).unwrap();
+            let reach = Address::tcp(real.ip().to_string(), real.port());
+            snapshot.servers.push(fleet::Server::unasked(ServerName::new(&name), reach));
+        }
+        snapshot
+    }
+
     pub(crate) async fn survey(&self, candidate: &str) -> Survey {
         let snapshot = self.snapshot().await;
         Survey::read(&snapshot, &ServerName::new(candidate), &self.logins().admin, DEADLINE).await.unwrap()
