@@ -47,6 +47,8 @@ pub(crate) enum Command {
     Undrain(UndrainArgs),
     /// Move the primary: writes are held, not refused, and what fails before the end is undone.
     Switchover(Box<crate::switchover_command::SwitchoverArgs>),
+    /// Let a replica take over from a dead primary, and bring the dead one back as a replica.
+    Failover(Box<crate::failover_command::FailoverArgs>),
     /// What lets connections go straight to a server, past headroom: show it, remove it.
     #[command(subcommand)]
     ZeroHop(crate::zero_hop_command::ZeroHopCommand),

@@ -10,6 +10,7 @@ mod demo;
 mod engine;
 mod environment;
 mod exit;
+mod failover_command;
 mod fleet_command;
 mod fleet_view;
 mod insight_metrics;
@@ -73,6 +74,7 @@ async fn main() -> ExitCode {
         cli::Command::Drain(args) => status_command::drain(args, &environment).await,
         cli::Command::Undrain(args) => status_command::undrain(args, &environment).await,
         cli::Command::Switchover(args) => switchover_command::run(*args, &environment).await,
+        cli::Command::Failover(args) => failover_command::run(*args, &environment).await,
         cli::Command::ZeroHop(command) => zero_hop_command::run(command),
         cli::Command::Lab(command) => lab_command::run(command, &environment).await,
         cli::Command::Load(command) => load_command::run(command, &environment).await,

@@ -11,7 +11,7 @@ use anyhow::{Context, anyhow, bail};
 use clap::Args;
 use fleet::ServerName;
 use fleet::config::Credentials;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -67,12 +67,9 @@ pub(crate) struct SwitchoverArgs {
     /// Do not ask before the primary is moved.
     #[arg(long, short)]
     yes: bool,
-    /// Option file with the account that changes roles [default: the one that asks the servers].
-    #[arg(long, value_name = "FILE")]
-    admin_option_file: Option<PathBuf>,
-    /// Option file with the account by which the former primary replicates afterwards.
-    #[arg(long, value_name = "FILE")]
-    replication_option_file: Option<PathBuf>,
+    /// As whom, and where it is written down.
+    #[command(flatten)]
+    operator: OperatorArgs,
     /// How far behind the candidate may be when we begin.
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = fleet::config::duration)]
     max_lag: Duration,
@@ -88,30 +85,41 @@ pub(crate) struct SwitchoverArgs {
     /// How long before the hold routers are told: at least two of their intervals.
     #[arg(long, value_name = "TIME", default_value = "1500ms", value_parser = fleet::config::duration)]
     prepare: Duration,
-    /// Journals lie here [default: /var/lib/headroom/switchover for root, else ~/.local/share/headroom/switchover].
-    #[arg(long, value_name = "DIR")]
-    journal: Option<PathBuf>,
     /// Print JSON.
     #[arg(long)]
     json: bool,
 }
 
+/// Flags of whoever changes roles: of `switchover` and `failover`.
+#[derive(Args, Debug, Clone)]
+pub(crate) struct OperatorArgs {
+    /// Option file with the account that changes roles [default: the one that asks the servers].
+    #[arg(long, value_name = "FILE")]
+    pub(crate) admin_option_file: Option<PathBuf>,
+    /// Option file with the account by which the former primary replicates afterwards.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) replication_option_file: Option<PathBuf>,
+    /// Journals lie here [default: /var/lib/headroom/switchover for root, else ~/.local/share/headroom/switchover].
+    #[arg(long, value_name = "DIR")]
+    pub(crate) journal: Option<PathBuf>,
+}
+
 /// Runs `headroom switchover`.
 pub(crate) async fn run(args: SwitchoverArgs, environment: &Environment) -> anyhow::Result<ExitCode> {
-    let directory = args.journals(environment)?;
+    let directory = args.operator.journals(environment)?;
     if args.resume || args.undo {
-        return args.resume(&directory, environment).await;
+        return resume(&args.operator, &args.source, args.undo, args.json, environment).await;
     }
     let mut config = source::for_fleet(&args.source)?.config;
     config.fleet.credentials = credentials::resolve(&config, environment)?;
-    let admin = args.admin(&config.fleet.credentials)?;
+    let admin = args.operator.admin(&config.fleet.credentials)?;
     let candidate = ServerName::new(args.candidate.as_deref().unwrap_or_default());
     let snapshot = observe::survey(&config.fleet).await;
     let survey =
         Survey::read(&snapshot, &candidate, &admin, config.fleet.deadline.max(Duration::from_secs(5)))
             .await?;
     let limits = Limits { lag: args.max_lag, transaction: args.max_transaction };
-    let findings = survey.checks(limits, args.replication_option_file.is_some());
+    let findings = survey.checks(limits, args.operator.replication_option_file.is_some());
     let plan = survey.plan(args.deadlines(), &host());
     let paint = Paint::for_stdout(environment);
     let worst = check::worst(&findings);
@@ -140,76 +148,87 @@ pub(crate) async fn run(args: SwitchoverArgs, environment: &Environment) -> anyh
         return Ok(exit::no());
     }
     let mut journal = Journal::create(&directory, &plan)?;
-    let logins = Logins { admin, replication: args.replication()? };
-    args.perform(&plan, &logins, &mut journal, State::START, environment).await
+    let logins = Logins { admin, replication: args.operator.replication()? };
+    perform(&plan, &logins, &mut journal, State::START, args.json, environment).await
+}
+
+/// Does the steps and shows what came of them.
+pub(crate) async fn perform(
+    plan: &Plan,
+    logins: &Logins,
+    journal: &mut Journal,
+    state: State,
+    json: bool,
+    environment: &Environment,
+) -> anyhow::Result<ExitCode> {
+    let stop = Arc::new(AtomicBool::new(false));
+    let asked = stop.clone();
+    let listening = tokio::spawn(async move {
+        interrupted().await;
+        asked.store(true, Relaxed);
+        terminal::complain("interrupted: what can be undone is undone");
+    });
+    let mut progress = |progress: perform::Progress<'_>| {
+        if let Some(line) = text::progress(plan, &progress) {
+            terminal::complain(&line);
+        }
+    };
+    let outcome = perform::run(plan, logins, journal, state, &|| stop.load(Relaxed), &mut progress).await;
+    listening.abort();
+    let outcome = outcome?;
+    if json {
+        terminal::print_json(&outcome)?;
+    } else {
+        terminal::print(&text::outcome(plan, &outcome, journal.path(), Paint::for_stdout(environment)))?;
+    }
+    Ok(code(&outcome))
+}
+
+/// Goes on with, or gives up, what the newest journal tells of.
+pub(crate) async fn resume(
+    operator: &OperatorArgs,
+    source: &SourceArgs,
+    undo: bool,
+    json: bool,
+    environment: &Environment,
+) -> anyhow::Result<ExitCode> {
+    let directory = operator.journals(environment)?;
+    let path = journal::newest(&directory).with_context(|| {
+        format!("there is no journal in {}; name its directory with --journal", directory.display())
+    })?;
+    let (mut journal, lines) = Journal::reopen(&path)?;
+    let Some(Line::Plan { plan, .. }) = lines.first() else {
+        bail!("{} does not begin with a plan", path.display())
+    };
+    let over = lines.iter().rev().find_map(|line| match line {
+        Line::Over { state, .. } => Some(state),
+        _ => None,
+    });
+    if over.is_some_and(|state| !matches!(state, State::Undecided { .. })) {
+        terminal::complain(&format!("{}: this switchover is over, nothing is left to do", path.display()));
+        return Ok(exit::DONE);
+    }
+    let admin = operator.admin_alone(source, environment)?;
+    let replication = match plan.kind {
+        perform::Kind::Switchover => operator.replication()?,
+        // Replicas keep the account that they have.
+        perform::Kind::Failover { .. } => Default::default(),
+    };
+    let logins = Logins { admin, replication };
+    let promoted = perform::promoted(plan, &logins).await;
+    let state = match journal::last(&lines) {
+        None => State::Undone { why: "nothing was begun".to_owned() },
+        Some((step, true, _)) => State::Undoing { step, why: "undoing was interrupted".to_owned() },
+        Some((step, false, ended)) if undo => {
+            step::give_up(step, ended, promoted).map_err(|why| anyhow!(why))?
+        }
+        Some((step, false, ended)) => State::resume(step, ended, promoted),
+    };
+    let plan = plan.clone();
+    perform(&plan, &logins, &mut journal, state, json, environment).await
 }
 
 impl SwitchoverArgs {
-    async fn perform(
-        &self,
-        plan: &Plan,
-        logins: &Logins,
-        journal: &mut Journal,
-        state: State,
-        environment: &Environment,
-    ) -> anyhow::Result<ExitCode> {
-        let stop = Arc::new(AtomicBool::new(false));
-        let asked = stop.clone();
-        let listening = tokio::spawn(async move {
-            interrupted().await;
-            asked.store(true, Relaxed);
-            terminal::complain("interrupted: what can be undone is undone");
-        });
-        let mut progress = |progress: perform::Progress<'_>| {
-            if let Some(line) = text::progress(&progress) {
-                terminal::complain(&line);
-            }
-        };
-        let outcome = perform::run(plan, logins, journal, state, &|| stop.load(Relaxed), &mut progress).await;
-        listening.abort();
-        let outcome = outcome?;
-        if self.json {
-            terminal::print_json(&outcome)?;
-        } else {
-            terminal::print(&text::outcome(plan, &outcome, journal.path(), Paint::for_stdout(environment)))?;
-        }
-        Ok(code(&outcome))
-    }
-
-    async fn resume(&self, directory: &Path, environment: &Environment) -> anyhow::Result<ExitCode> {
-        let path = journal::newest(directory).with_context(|| {
-            format!("there is no journal in {}; name its directory with --journal", directory.display())
-        })?;
-        let (mut journal, lines) = Journal::reopen(&path)?;
-        let Some(Line::Plan { plan, .. }) = lines.first() else {
-            bail!("{} does not begin with a plan", path.display())
-        };
-        let over = lines.iter().rev().find_map(|line| match line {
-            Line::Over { state, .. } => Some(state),
-            _ => None,
-        });
-        if over.is_some_and(|state| !matches!(state, State::Undecided { .. })) {
-            terminal::complain(&format!(
-                "{}: this switchover is over, nothing is left to do",
-                path.display()
-            ));
-            return Ok(exit::DONE);
-        }
-        let admin = self.admin_alone(environment)?;
-        let logins = Logins { admin, replication: self.replication()? };
-        let promoted = perform::promoted(plan, &logins).await;
-        let state = match journal::last(&lines) {
-            None => State::Undone { why: "nothing was begun".to_owned() },
-            Some((step, true, _)) => State::Undoing { step, why: "undoing was interrupted".to_owned() },
-            Some((step, false, ended)) if self.undo => {
-                step::give_up(step, ended, promoted).map_err(|why| anyhow!(why))?
-            }
-            Some((step, false, ended)) => State::resume(step, ended, promoted),
-        };
-        let plan = plan.clone();
-        self.perform(&plan, &logins, &mut journal, state, environment).await
-    }
-
     fn deadlines(&self) -> Deadlines {
         let ms = |time: Duration| time.as_millis() as u64;
         Deadlines {
@@ -219,8 +238,10 @@ impl SwitchoverArgs {
             ..Deadlines::default()
         }
     }
+}
 
-    fn journals(&self, environment: &Environment) -> anyhow::Result<PathBuf> {
+impl OperatorArgs {
+    pub(crate) fn journals(&self, environment: &Environment) -> anyhow::Result<PathBuf> {
         if let Some(directory) = &self.journal {
             return Ok(directory.clone());
         }
@@ -233,7 +254,7 @@ impl SwitchoverArgs {
     }
 
     /// The account that changes roles: its option file on top of what the configuration says.
-    fn admin(&self, watching: &Credentials) -> anyhow::Result<Credentials> {
+    pub(crate) fn admin(&self, watching: &Credentials) -> anyhow::Result<Credentials> {
         let Some(path) = &self.admin_option_file else { return Ok(watching.clone()) };
         credentials::owner_only(path).map_err(|why| anyhow!(why))?;
         let mut admin = Credentials { tls: watching.tls.clone(), ..Credentials::default() };
@@ -242,16 +263,16 @@ impl SwitchoverArgs {
     }
 
     /// When resuming, the configuration may not be at hand: the option file is enough.
-    fn admin_alone(&self, environment: &Environment) -> anyhow::Result<Credentials> {
+    fn admin_alone(&self, source: &SourceArgs, environment: &Environment) -> anyhow::Result<Credentials> {
         if self.admin_option_file.is_some() {
             return self.admin(&Credentials::default());
         }
-        let mut config = source::for_fleet(&self.source)?.config;
+        let mut config = source::for_fleet(source)?.config;
         config.fleet.credentials = credentials::resolve(&config, environment)?;
         Ok(config.fleet.credentials)
     }
 
-    fn replication(&self) -> anyhow::Result<(String, String)> {
+    pub(crate) fn replication(&self) -> anyhow::Result<(String, String)> {
         let Some(path) = &self.replication_option_file else {
             return Err(anyhow!(
                 "the former primary has to follow afterwards: --replication-option-file FILE names user and password"
@@ -273,7 +294,7 @@ fn code(outcome: &Outcome) -> ExitCode {
 }
 
 /// Asks on the terminal; where there is none, the answer is no and `--yes` is named.
-fn asked(question: &str) -> anyhow::Result<bool> {
+pub(crate) fn asked(question: &str) -> anyhow::Result<bool> {
     use std::io::{BufRead, IsTerminal};
     if !std::io::stdin().is_terminal() {
         bail!("nobody is here to answer '{question}': say --yes");
@@ -284,6 +305,6 @@ fn asked(question: &str) -> anyhow::Result<bool> {
     Ok(matches!(answer.trim().to_ascii_lowercase().as_str(), "y" | "yes"))
 }
 
-fn host() -> String {
+pub(crate) fn host() -> String {
     rustix::system::uname().nodename().to_string_lossy().into_owned()
 }

@@ -6,7 +6,7 @@ use fleet::ServerName;
 use serde::Serialize;
 use std::path::Path;
 use switchover::check::{Finding, Level};
-use switchover::perform::{Outcome, Plan, Progress};
+use switchover::perform::{Kind, Outcome, Plan, Progress};
 use switchover::step::{Event, STEPS, State};
 
 /// `--check --json`.
@@ -64,10 +64,11 @@ pub(super) fn steps(plan: &Plan) -> String {
 }
 
 /// A line for each step that ended.
-pub(super) fn progress(progress: &Progress<'_>) -> Option<String> {
+pub(super) fn progress(plan: &Plan, progress: &Progress<'_>) -> Option<String> {
     let Progress::Ended { step, undo, event, took } = progress else { return None };
     let doing = if *undo { "undo " } else { "" };
     let ms = took.as_secs_f64() * 1e3;
+    let step = plan.kind.name(*step);
     Some(match event {
         Event::Done => format!("{doing}{step}: {ms:.0} ms"),
         Event::Failed { why } | Event::Unknown { why } => {
@@ -81,7 +82,14 @@ pub(super) fn outcome(plan: &Plan, outcome: &Outcome, journal: &Path, paint: Pai
     let held =
         outcome.writes_held_ms.map_or(String::new(), |ms| format!("; writes were held for {ms:.0} ms"));
     let routers = outcome.routers;
+    let is_failover = plan.kind != Kind::Switchover;
     let mut text = match &outcome.state {
+        State::Done if is_failover => {
+            format!("{} {} takes writes (epoch {})\n", paint.green("done:"), plan.candidate.name, plan.epoch)
+        }
+        State::Undone { why } if is_failover => {
+            format!("{} nobody was promoted\nbecause {why}\n", paint.yellow("not done:"))
+        }
         State::Done => format!(
             "{} {} takes writes (epoch {}){held}; {} routers held, of {} that were ready\n",
             paint.green("done:"),
@@ -103,7 +111,10 @@ pub(super) fn outcome(plan: &Plan, outcome: &Outcome, journal: &Path, paint: Pai
     for remark in &outcome.remarks {
         text.push_str(&format!("{} {remark}\n", paint.yellow("look at:")));
     }
-    if matches!(outcome.state, State::Done) {
+    if is_failover && matches!(outcome.state, State::Done) {
+        let old = &plan.primary.name;
+        text.push_str(&format!("when {old} is back: headroom failover --rejoin {old}\n"));
+    } else if matches!(outcome.state, State::Done) {
         text.push_str(&format!("back again: headroom switchover {}\n", plan.primary.name));
     }
     text.push_str(&format!("journal: {}\n", journal.display()));
