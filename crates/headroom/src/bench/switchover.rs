@@ -2,6 +2,7 @@
 //! were told is held against what the servers have, and what they waited is told for each move.
 
 mod clients;
+pub(super) mod failover;
 mod history;
 mod report;
 mod stage;
@@ -16,11 +17,13 @@ use clap::Args;
 use clients::{Response, Writers};
 use history::{Anomalies, check};
 use report::{Move, Report};
-use stage::Stage;
+use stage::{Stage, Wanted};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
+/// Longer than any move may take.
+const PATIENCE: Duration = Duration::from_secs(60);
 const QUIET_LOOK: Duration = Duration::from_secs(2);
 /// Writers go on for this long before the first move and after the last.
 const LEAD: Duration = Duration::from_secs(3);
@@ -72,7 +75,7 @@ pub(crate) async fn run(mut args: SwitchoverBenchArgs) -> anyhow::Result<ExitCod
         directory.path().display()
     ));
     let mut machine = Machine::look(&[], QUIET_LOOK).await?;
-    let mut stage = Stage::up(&output::scratch(), &args).await?;
+    let mut stage = Stage::up(&output::scratch(), &args.wanted()).await?;
     machine.programs.push(("server".to_owned(), stage.version()));
     let measured = tokio::select! {
         measured = measure(&args, &mut stage) => measured,
@@ -93,6 +96,13 @@ pub(crate) async fn run(mut args: SwitchoverBenchArgs) -> anyhow::Result<ExitCod
     Ok(if report.promises.iter().all(|promise| promise.met) { exit::DONE } else { exit::no() })
 }
 
+impl SwitchoverBenchArgs {
+    fn wanted(&self) -> Wanted {
+        let (clients, zero_hop, program) = (self.clients, self.zero_hop, self.program.clone());
+        Wanted { clients, zero_hop, program, semi_sync: false }
+    }
+}
+
 struct Measured {
     moves: Vec<Move>,
     anomalies: Anomalies,
@@ -101,7 +111,7 @@ struct Measured {
 }
 
 async fn measure(args: &SwitchoverBenchArgs, stage: &mut Stage) -> anyhow::Result<Measured> {
-    let writers = Writers::start(&stage.writers(), args.clients, args.rate);
+    let writers = Writers::start(&stage.writers(), args.clients, args.rate, PATIENCE);
     tokio::time::sleep(LEAD).await;
     let mut spans = Vec::new();
     for number in 1..=args.moves {

@@ -10,8 +10,6 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 use tokio::task::JoinSet;
 
-/// A transaction that takes longer is given up: whether it happened is not known then.
-const PATIENCE: Duration = Duration::from_secs(60);
 /// A client reads its register back after so many transactions.
 const READ_EVERY: u64 = 4;
 
@@ -22,6 +20,8 @@ pub(super) struct Response {
     pub(super) due: Instant,
     /// From then to its end.
     pub(super) took: Duration,
+    /// Whether it is said to have happened.
+    pub(super) acknowledged: bool,
 }
 
 /// What clients saw.
@@ -40,8 +40,9 @@ pub(super) struct Writers {
 }
 
 impl Writers {
-    /// `clients` writers, spread over `routers`, that together begin `rate` transactions a second.
-    pub(super) fn start(routers: &[OptsBuilder], clients: u32, rate: f64) -> Self {
+    /// `clients` writers, spread over `routers`, that together begin `rate` transactions a second. A transaction that takes
+    /// longer than `patience` is given up: whether it happened is not known then.
+    pub(super) fn start(routers: &[OptsBuilder], clients: u32, rate: f64, patience: Duration) -> Self {
         let stop = Arc::new(AtomicBool::new(false));
         let pools: Vec<Pool> = routers
             .iter()
@@ -57,7 +58,7 @@ impl Writers {
         for client in 1..=clients {
             let pool = pools[client as usize % pools.len()].clone();
             let first = Instant::now() + every.mul_f64(f64::from(client) / f64::from(clients));
-            tasks.spawn(write(client, pool, first, every, stop.clone()));
+            tasks.spawn(write(client, pool, first, every, patience, stop.clone()));
         }
         Self { tasks, stop }
     }
@@ -82,6 +83,7 @@ async fn write(
     pool: Pool,
     first: Instant,
     every: Duration,
+    patience: Duration,
     stop: Arc<AtomicBool>,
 ) -> (u32, Client, Vec<Response>, Vec<String>) {
     let (mut client, mut responses, mut errors) = (Client::default(), Vec::new(), Vec::new());
@@ -89,21 +91,23 @@ async fn write(
     while !stop.load(Relaxed) {
         tokio::time::sleep_until(due.into()).await;
         number += 1;
-        let (answer, error) = match tokio::time::timeout(PATIENCE, append(&pool, name, number)).await {
+        let (answer, error) = match tokio::time::timeout(patience, append(&pool, name, number)).await {
             Ok(Ok(())) => (Answer::Acknowledged, None),
             Ok(Err((answer, error))) => (answer, Some(error)),
-            Err(_) => (Answer::Unknown, Some(format!("no answer for {} s", PATIENCE.as_secs()))),
+            Err(_) => (Answer::Unknown, Some(format!("no answer for {} s", patience.as_secs()))),
         };
         errors.extend(error);
         client.appends.push((number, answer));
-        responses.push(Response { due, took: due.elapsed() });
-        if answer == Answer::Acknowledged {
+        let acknowledged_now = answer == Answer::Acknowledged;
+        responses.push(Response { due, took: due.elapsed(), acknowledged: acknowledged_now });
+        if acknowledged_now {
             acknowledged = number;
         }
         if number % READ_EVERY == 0 {
-            match read(&pool, name).await {
-                Ok(read) => client.reads.push((acknowledged, read)),
-                Err(error) => errors.push(format!("read: {}", words(&error))),
+            match tokio::time::timeout(patience, read(&pool, name)).await {
+                Ok(Ok(read)) => client.reads.push((acknowledged, read)),
+                Ok(Err(error)) => errors.push(format!("read: {}", words(&error))),
+                Err(_) => errors.push(format!("read: no answer for {} s", patience.as_secs())),
             }
         }
         due += every;

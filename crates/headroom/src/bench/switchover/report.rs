@@ -173,7 +173,7 @@ fn promises(
 }
 
 /// The value below which a share of all lie; nearest rank.
-fn quantile(values: &[f64], share: f64) -> Option<f64> {
+pub(super) fn quantile(values: &[f64], share: f64) -> Option<f64> {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
     let rank = (share * sorted.len() as f64).ceil().max(1.0) as usize;

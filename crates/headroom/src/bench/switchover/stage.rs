@@ -1,6 +1,5 @@
 //! Three servers in two zones and a router in each, and the moves between them.
 
-use super::SwitchoverBenchArgs;
 use super::history::Final;
 use crate::admin_client::AdminClient;
 use crate::child::Program;
@@ -27,26 +26,52 @@ const READY_WITHIN: Duration = Duration::from_secs(60);
 const POLL: Duration = Duration::from_millis(50);
 const STATEMENT: Duration = Duration::from_secs(10);
 
+/// What is to be brought up.
+pub(super) struct Wanted {
+    pub(super) clients: u32,
+    pub(super) zero_hop: bool,
+    pub(super) program: Option<PathBuf>,
+    /// Servers come up read-only and truncate what was never acknowledged; every commit waits for a replica, for a day if
+    /// need be.
+    pub(super) semi_sync: bool,
+}
+
+const SEMI_SYNC: [(&str, &str); 6] = [
+    ("read_only", "ON"),
+    ("init_rpl_role", "SLAVE"),
+    ("rpl_semi_sync_slave_enabled", "ON"),
+    ("rpl_semi_sync_master_timeout", "86400000"),
+    ("rpl_semi_sync_master_wait_point", "AFTER_SYNC"),
+    ("slave_net_timeout", "4"),
+];
+
 /// Everything that was started.
 pub(super) struct Stage {
-    lab: Lab,
+    pub(super) lab: Lab,
     routers: Vec<(Program, Pinned)>,
     writers: Vec<SocketAddrV4>,
-    primary: String,
-    journals: PathBuf,
+    pub(super) primary: String,
+    pub(super) journals: PathBuf,
 }
 
 impl Stage {
     /// Brings everything up: durable servers, as a primary that must lose nothing is run.
-    pub(super) async fn up(base: &Path, args: &SwitchoverBenchArgs) -> anyhow::Result<Self> {
+    pub(super) async fn up(base: &Path, args: &Wanted) -> anyhow::Result<Self> {
         let mut spec =
             Spec::new(&[("a", 2), ("b", 1)]).option("max_connections", &(args.clients * 3 + 100).to_string());
         spec.server.performance_schema = false;
         if let Some(program) = &args.program {
             spec = spec.program(program);
         }
+        if args.semi_sync {
+            spec = SEMI_SYNC.iter().fold(spec, |spec, (name, value)| spec.option(name, value));
+        }
         let lab = Lab::up(&spec, base).await.context("bringing up the servers")?;
         let mut root = lab.connect(SERVERS[0]).await?;
+        if args.semi_sync {
+            root.query_drop("SET GLOBAL read_only = OFF").await?;
+            root.query_drop("SET GLOBAL rpl_semi_sync_master_enabled = ON").await?;
+        }
         for statement in [
             "CREATE TABLE app.appends (id BIGINT NOT NULL AUTO_INCREMENT PRIMARY KEY, client INT NOT NULL, \
              number BIGINT NOT NULL, KEY (client, number)) ENGINE = InnoDB",
@@ -138,7 +163,7 @@ impl Stage {
     }
 
     /// What is not as it should be after a move: who takes writes, who replicates.
-    async fn wrong(&self) -> anyhow::Result<Vec<String>> {
+    pub(super) async fn wrong(&self) -> anyhow::Result<Vec<String>> {
         let mut wrong = Vec::new();
         for server in SERVERS {
             let mut conn = self.lab.connect(server).await?;
@@ -156,6 +181,19 @@ impl Stage {
         Ok(wrong)
     }
 
+    /// What the primary has.
+    pub(super) async fn of_primary(&self) -> anyhow::Result<BTreeMap<String, Final>> {
+        Ok(BTreeMap::from([(self.primary.clone(), self.has(&self.primary).await?)]))
+    }
+
+    async fn has(&self, server: &str) -> anyhow::Result<Final> {
+        let mut conn = self.lab.connect(server).await?;
+        let rows = conn.query("SELECT client, number FROM app.appends ORDER BY id").await?;
+        let registers: Vec<(u32, u64)> = conn.query("SELECT client, number FROM app.registers").await?;
+        conn.disconnect().await?;
+        Ok(Final { rows, registers: registers.into_iter().collect() })
+    }
+
     /// What each server has, once all have the same.
     pub(super) async fn finals(&self) -> anyhow::Result<BTreeMap<String, Final>> {
         let mut finals = BTreeMap::new();
@@ -163,11 +201,7 @@ impl Stage {
             if server != self.primary {
                 self.lab.wait_applied(server, &self.primary, READY_WITHIN).await?;
             }
-            let mut conn = self.lab.connect(server).await?;
-            let rows = conn.query("SELECT client, number FROM app.appends ORDER BY id").await?;
-            let registers: Vec<(u32, u64)> = conn.query("SELECT client, number FROM app.registers").await?;
-            conn.disconnect().await?;
-            finals.insert(server.to_owned(), Final { rows, registers: registers.into_iter().collect() });
+            finals.insert(server.to_owned(), self.has(server).await?);
         }
         Ok(finals)
     }
@@ -180,7 +214,7 @@ impl Stage {
         Ok(self.lab.down().await?)
     }
 
-    fn logins(&self) -> Logins {
+    pub(super) fn logins(&self) -> Logins {
         let admin = Credentials {
             user: Some(Account::Admin.user().to_owned()),
             password: Some(self.lab.password(Account::Admin).to_owned()),
@@ -191,7 +225,7 @@ impl Stage {
     }
 
     /// The fleet as we know it: a look of seconds before each move would only make the bench longer.
-    fn snapshot(&self) -> anyhow::Result<Snapshot> {
+    pub(super) fn snapshot(&self) -> anyhow::Result<Snapshot> {
         let mut snapshot = Snapshot::empty(Instant::now());
         for server in SERVERS {
             let real = self.lab.real(server)?;
