@@ -220,7 +220,7 @@ pub(crate) async fn resume(
         None => State::Undone { why: "nothing was begun".to_owned() },
         Some((step, true, _)) => State::Undoing { step, why: "undoing was interrupted".to_owned() },
         Some((step, false, ended)) if undo => {
-            step::give_up(step, ended, promoted).map_err(|why| anyhow!(why))?
+            step::give_up(step, ended.as_ref(), promoted).map_err(|why| anyhow!(why))?
         }
         Some((step, false, ended)) => State::resume(step, ended, promoted),
     };

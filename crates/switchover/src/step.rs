@@ -209,8 +209,8 @@ impl State {
 ///
 /// # Errors
 /// Why not, and what to do instead.
-pub fn give_up(begun: Step, ended: Option<Event>, promoted: Option<bool>) -> Result<State, String> {
-    let is_promoted = begun > Step::Promote || (begun == Step::Promote && ended == Some(Event::Done));
+pub fn give_up(begun: Step, ended: Option<&Event>, promoted: Option<bool>) -> Result<State, String> {
+    let is_promoted = begun > Step::Promote || (begun == Step::Promote && ended == Some(&Event::Done));
     if promoted == Some(true) || is_promoted {
         return Err("the candidate was promoted: clients may have written to it. Go on with --resume; if it is gone for \
                     good: headroom failover"
@@ -369,11 +369,11 @@ mod tests {
     fn a_candidate_that_was_promoted_is_never_given_up() {
         for about in STEPS {
             let ended = Some(Event::Done);
-            let given_up = give_up(about.step, ended, None);
+            let given_up = give_up(about.step, ended.as_ref(), None);
             assert_eq!(given_up.is_ok(), about.step < Step::Promote, "{}", about.name);
             assert!(give_up(about.step, None, Some(true)).is_err());
         }
-        let doubt = give_up(Step::Promote, Some(Event::Unknown { why: String::new() }), None).unwrap();
+        let doubt = give_up(Step::Promote, Some(&Event::Unknown { why: String::new() }), None).unwrap();
         assert!(matches!(doubt, State::Undoing { step: Step::StopReplication, .. }));
         // Restarted read-only since: it is still the primary.
         let resumed = State::resume(Step::Promote, Some(Event::Done), Some(false));

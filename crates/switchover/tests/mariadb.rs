@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 #[path = "support/moving.rs"]
+#[allow(dead_code, reason = "other tests use the rest")]
 mod moving;
 
 use lab::Spec;

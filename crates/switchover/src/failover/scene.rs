@@ -266,12 +266,9 @@ struct Line {
 
 impl Line {
     async fn view(&mut self, who: &Credentials, deadline: Duration) -> View {
-        let channels = match self.channels(who, deadline).await {
-            Ok(channels) => channels,
-            Err(_) => {
-                self.open = None;
-                return View::Silent;
-            }
+        let Ok(channels) = self.channels(who, deadline).await else {
+            self.open = None;
+            return View::Silent;
         };
         view(&channels)
     }

@@ -70,6 +70,25 @@ impl<'a> Servers<'a> {
 
     /// Asked on a new connection, so that what is true of the server is heard and not what became of a session.
     pub(super) async fn candidate_takes_writes(&mut self) -> Result<bool, Error> {
+        let limit = self.deadline();
+        self.takes_writes(limit).await
+    }
+
+    /// The same while clients wait for an answer: one that does not answer soon is taken as silent.
+    pub(super) async fn candidate_takes_writes_soon(&mut self) -> Result<bool, Error> {
+        self.takes_writes(Duration::from_secs(2)).await
+    }
+
+    async fn takes_writes(&mut self, limit: Duration) -> Result<bool, Error> {
+        let candidate = &self.plan.candidate;
+        let asked = tokio::time::timeout(limit, self.ask_read_only()).await;
+        asked.unwrap_or_else(|_| {
+            let why = format!("does not say within {} s whether it takes writes", limit.as_secs());
+            Err(Error::Refused { server: candidate.server(), why })
+        })
+    }
+
+    async fn ask_read_only(&mut self) -> Result<bool, Error> {
         let candidate = &self.plan.candidate;
         self.forget(candidate);
         // A number, or a word from MariaDB 12 on.

@@ -42,7 +42,7 @@ async fn thaw(plan: &Plan, servers: &mut Servers<'_>) -> Result<(), Error> {
     // One that does not answer takes no writes that anybody could get an answer to, and comes back read-only as its
     // option file says; one that answers must say that it refuses them, and have nothing of its own: it may have been
     // promoted, written to, and restarted.
-    match servers.candidate_takes_writes().await {
+    match servers.candidate_takes_writes_soon().await {
         Ok(true) => {
             let why = format!("takes writes already, so {} stays read-only", plan.primary.name);
             return Err(Error::Refused { server: plan.candidate.server(), why });

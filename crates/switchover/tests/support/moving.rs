@@ -21,9 +21,21 @@ pub(crate) struct Fleet {
 
 impl Fleet {
     pub(crate) async fn up(spec: Spec) -> Self {
+        Self::up_with(spec, false).await
+    }
+
+    /// Servers come up read-only, as they should be run; then a1 takes writes.
+    pub(crate) async fn up_read_only(spec: Spec) -> Self {
+        Self::up_with(spec, true).await
+    }
+
+    async fn up_with(spec: Spec, read_only: bool) -> Self {
         let base = tempfile::tempdir().unwrap();
         let lab = Lab::up(&spec, base.path()).await.unwrap();
         let mut a1 = lab.connect("a1").await.unwrap();
+        if read_only {
+            a1.query_drop("SET GLOBAL read_only = OFF").await.unwrap();
+        }
         a1.query_drop("CREATE TABLE app.writes (id BIGINT NOT NULL PRIMARY KEY)").await.unwrap();
         for replica in ["a2", "b1"] {
             lab.wait_applied(replica, "a1", DEADLINE).await.unwrap();

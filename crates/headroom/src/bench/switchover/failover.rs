@@ -236,7 +236,7 @@ async fn deaths(
         let done = |response: &super::Response| response.due + response.took;
         let written =
             seen.responses.iter().filter(|response| response.acknowledged && done(response) > confirmed);
-        let first = written.map(|response| done(response)).min();
+        let first = written.map(done).min();
         death.first_write_ms = first.map(|at| (at - began).as_secs_f64() * 1e3);
         measured.deaths.push(death);
     }
