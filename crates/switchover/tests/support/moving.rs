@@ -63,8 +63,14 @@ impl Fleet {
             ..Credentials::default()
         };
         let seeds = vec![Address::tcp(address.ip().to_string(), address.port())];
-        let mut snapshot =
-            observe::survey(&FleetConfig { seeds, credentials, ..FleetConfig::default() }).await;
+        let config = FleetConfig { seeds, credentials, ..FleetConfig::default() };
+        let until = std::time::Instant::now() + DEADLINE;
+        let mut snapshot = loop {
+            let snapshot = observe::survey(&config).await;
+            if snapshot.primary().is_some() || std::time::Instant::now() > until {
+                break snapshot;
+            }
+        };
         let servers = self.lab.servers();
         for server in &mut snapshot.servers {
             let called = server.name.to_string();
