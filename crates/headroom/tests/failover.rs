@@ -14,7 +14,8 @@ async fn it_stops_where_something_could_be_lost_and_goes_on_when_that_is_accepte
     let spec = Spec::new(&[("a", 2), ("b", 1)]).option("slave_net_timeout", "4");
     let lab = Lab::up(&spec, base.path()).await.unwrap();
     let config = base.path().join("headroom.toml");
-    std::fs::write(&config, lab.status().await.router_config("a", &RouterOptions::default()).unwrap()).unwrap();
+    std::fs::write(&config, lab.status().await.router_config("a", &RouterOptions::default()).unwrap())
+        .unwrap();
     let journals = base.path().join("journals");
     let headroom = |arguments: &[&str]| {
         let mut command = Command::new(env!("CARGO_BIN_EXE_headroom"));
@@ -32,13 +33,19 @@ async fn it_stops_where_something_could_be_lost_and_goes_on_when_that_is_accepte
     let quick = ["--yes", "--confirm", "600ms", "--within", "20s"];
     let stopped = output(headroom(&quick)).await;
     assert_eq!(stopped.status.code(), Some(1), "{}", text(&stopped));
-    assert!(text(&stopped).contains("is dead") && text(&stopped).contains("--accept-loss"), "{}", text(&stopped));
+    assert!(
+        text(&stopped).contains("is dead") && text(&stopped).contains("--accept-loss"),
+        "{}",
+        text(&stopped)
+    );
     assert!(!Path::new(&journals).exists(), "nothing was begun");
 
-    let done = output(headroom(&[&quick[..], &["--fence", "test -n \"$1\"", "--accept-loss"]].concat())).await;
+    let done =
+        output(headroom(&[&quick[..], &["--fence", "test -n \"$1\"", "--accept-loss"]].concat())).await;
     assert_eq!(done.status.code(), Some(0), "{}", text(&done));
     assert!(text(&done).contains("takes writes (epoch 1)"), "{}", text(&done));
-    let rejoin = text(&done).lines().find_map(|line| line.split("--rejoin ").nth(1).map(str::to_owned)).unwrap();
+    let rejoin =
+        text(&done).lines().find_map(|line| line.split("--rejoin ").nth(1).map(str::to_owned)).unwrap();
 
     lab.heal("a1").await.unwrap();
     let back = output(headroom(&["--rejoin", rejoin.trim()])).await;

@@ -316,9 +316,10 @@ async fn restored(fleet: &Fleet, step: Step, breaks: Breaks) {
         if !follows {
             let rejoined = rejoin::rejoin(&facts, &new, &[], &logins, DEADLINE).await.unwrap();
             assert_eq!(rejoined, Rejoined::Follows, "{step} x {breaks:?}: {server}");
-        } else if !facts.channels.iter().all(|channel| channel.receiver_runs && channel.applier_runs) {
+        } else if facts.channels.iter().any(|channel| !channel.receiver_runs && !channel.receiver_tries) {
             // It froze while its replication was being stopped, and stopped it when it woke up: the outcome says so.
-            assert!(breaks == Breaks::CandidateFrozen && server == "a2", "{step} x {breaks:?}: {server}");
+            let frozen = breaks == Breaks::CandidateFrozen && server == "a2";
+            assert!(frozen, "{step} x {breaks:?}: {server}: {:?}", facts.channels);
             let mut conn = fleet.lab.connect(server).await.unwrap();
             conn.query_drop("START SLAVE").await.unwrap();
         }
