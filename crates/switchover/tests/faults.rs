@@ -6,6 +6,8 @@
 //! prints.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+#![allow(clippy::disallowed_methods, reason = "which cells run is told by the environment, as make does")]
+#![allow(clippy::print_stdout, reason = "the matrix shows each cell as it ends")]
 
 #[path = "support/moving.rs"]
 #[allow(dead_code, reason = "other tests use the rest")]
