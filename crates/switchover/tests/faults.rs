@@ -6,6 +6,8 @@
 //! prints.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+#![allow(clippy::disallowed_methods, reason = "which cells run is told by the environment, as make does")]
+#![allow(clippy::print_stdout, reason = "the matrix shows each cell as it ends")]
 
 #[path = "support/moving.rs"]
 #[allow(dead_code, reason = "other tests use the rest")]
@@ -316,9 +318,10 @@ async fn restored(fleet: &Fleet, step: Step, breaks: Breaks) {
         if !follows {
             let rejoined = rejoin::rejoin(&facts, &new, &[], &logins, DEADLINE).await.unwrap();
             assert_eq!(rejoined, Rejoined::Follows, "{step} x {breaks:?}: {server}");
-        } else if !facts.channels.iter().all(|channel| channel.receiver_runs && channel.applier_runs) {
+        } else if facts.channels.iter().any(|channel| !channel.receiver_runs && !channel.receiver_tries) {
             // It froze while its replication was being stopped, and stopped it when it woke up: the outcome says so.
-            assert!(breaks == Breaks::CandidateFrozen && server == "a2", "{step} x {breaks:?}: {server}");
+            let frozen = breaks == Breaks::CandidateFrozen && server == "a2";
+            assert!(frozen, "{step} x {breaks:?}: {server}: {:?}", facts.channels);
             let mut conn = fleet.lab.connect(server).await.unwrap();
             conn.query_drop("START SLAVE").await.unwrap();
         }

@@ -130,7 +130,7 @@ mod tests {
             SemiSync { waits_without_replicas: Some(false), ..replica() },
         ];
         for doubt in doubts {
-            let loss = held(&[doubt.clone()], &[]).unwrap_err();
+            let loss = held(std::slice::from_ref(&doubt), &[]).unwrap_err();
             assert!(loss.contains("lost"), "{doubt:?}: {loss}");
         }
         let asynchronous = SemiSync { replica: false, ..replica() };
