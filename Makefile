@@ -4,7 +4,8 @@ export PATH := $(CURDIR)/target/rust/bin:$(HOME)/.cargo/bin:$(PATH):/usr/local/g
 export CARGO_TERM_PROGRESS_WHEN ?= auto
 
 .DEFAULT_GOAL := help
-.PHONY: help install build demo test test-mysql test-mariadb test-drivers bench bench-load bench-verdict bench-agent bench-soak lint audit fuzz clean-lab
+.PHONY: help install build demo test test-mysql test-mariadb test-drivers bench bench-load bench-verdict bench-agent \
+  bench-switchover bench-failover bench-soak fault-matrix lint audit fuzz clean-lab
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' $(MAKEFILE_LIST) | column -t -s '|' 2>/dev/null \
@@ -59,6 +60,26 @@ bench-agent: ## what headroom agent costs, beside node_exporter and mysqld_expor
 	@scripts/install.sh build servers exporters
 	cargo build --release --locked -p headroom
 	target/release/headroom bench agent
+
+bench-switchover: ## the primary moved 200 times under writes, and 50 times on MySQL: waits, errors, nothing lost (SWITCHOVERS=200)
+	@scripts/install.sh build servers mysql
+	@sh scripts/mysql-root.sh mysql
+	cargo build --release --locked -p headroom
+	@status=0; moves=$${SWITCHOVERS:-200}; target/release/headroom bench switchover --moves $$moves || status=1; \
+	target/release/headroom bench switchover --moves $$(((moves + 3) / 4)) --program target/mysql/mysqld || status=1; \
+	exit $$status
+
+bench-failover: ## the primary killed 200 times under writes, frozen 20 times, and 20 times without semi-sync (FAILOVERS=200)
+	@scripts/install.sh build servers
+	cargo build --release --locked -p headroom
+	@status=0; times=$${FAILOVERS:-200}; target/release/headroom bench failover --times $$times || status=1; \
+	target/release/headroom bench failover --times $$(((times + 9) / 10)) --fault freeze || status=1; \
+	target/release/headroom bench failover --times $$(((times + 9) / 10)) --asynchronous || status=1; \
+	exit $$status
+
+fault-matrix: ## every step of a switchover x what can break there, on real servers; writes docs/guide/switchover-faults.md
+	@scripts/install.sh build servers
+	HEADROOM_FAULTS=all cargo test --locked -p switchover --test faults -- --nocapture
 
 bench-soak: ## an hour under load with faults: no byte changed, memory flat (SOAK_SECONDS=3600)
 	@scripts/install.sh build servers

@@ -4,6 +4,7 @@
 //! word means one thing in code, TOML, metrics, logs and docs.
 
 mod address;
+pub mod announcement;
 pub mod config;
 mod demand;
 mod gtid;
@@ -17,6 +18,7 @@ mod version;
 mod zone;
 
 pub use address::{Address, AddressError, DEFAULT_PORT};
+pub use announcement::Announcement;
 pub use demand::{Demand, DemandSource, ZoneShare};
 pub use gtid::{GtidError, GtidPosition, GtidSet, GtidSource, Transaction};
 pub use lag::{Lag, LagSource, bounds};

@@ -46,6 +46,8 @@ pub struct Server {
     pub reserved: Option<String>,
     /// Whether the operator says that it takes a PROXY protocol header.
     pub proxy_protocol: bool,
+    /// Whether a switchover away from it is announced.
+    pub announced: crate::Announcement,
     /// What it carries, as it says itself.
     pub load: Load,
     /// Since when it has been answering without a gap; warm-up counts from here. `None` while it does not answer,
@@ -198,6 +200,7 @@ impl Server {
             weight: Weight::ONE,
             reserved: None,
             proxy_protocol: false,
+            announced: crate::Announcement::Nothing,
             load: Load::default(),
             back_since: None,
             answered_at: None,

@@ -23,6 +23,7 @@ mod server;
 mod soak;
 pub(crate) mod statistics;
 mod subject;
+mod switchover;
 mod sysbench;
 mod verdict;
 
@@ -57,6 +58,10 @@ enum What {
     All(AllArgs),
     /// What the agent costs, beside node_exporter and mysqld_exporter.
     Agent(agent::AgentBenchArgs),
+    /// The primary moved again and again under writes: what clients waited, and whether anything was lost.
+    Switchover(switchover::SwitchoverBenchArgs),
+    /// The primary dies again and again under writes: time to notice, decide, promote, first write; nothing lost.
+    Failover(switchover::failover::FailoverBenchArgs),
     /// Verdicts: bottlenecks really made, and which is named.
     Verdict(verdict::VerdictArgs),
     /// The router under load for an hour while servers die and come back: no byte changed, memory flat.
@@ -181,6 +186,8 @@ pub(crate) async fn run(args: BenchArgs) -> anyhow::Result<ExitCode> {
         What::Replay(args) => replay::run(args).await,
         What::Measure(args) => measure::run(args).await,
         What::Agent(args) => agent::run(args).await,
+        What::Switchover(args) => switchover::run(args).await,
+        What::Failover(args) => switchover::failover::run(args).await,
         What::Verdict(args) => verdict::run(args).await,
         What::Soak(args) => soak::run(args).await,
         What::All(args) => {

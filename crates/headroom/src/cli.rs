@@ -55,6 +55,10 @@ pub(crate) enum Command {
     Drain(DrainArgs),
     /// Let a drained server take sessions again.
     Undrain(UndrainArgs),
+    /// Move the primary: writes are held, not refused, and what fails before the end is undone.
+    Switchover(Box<crate::switchover_command::SwitchoverArgs>),
+    /// Let a replica take over from a dead primary, and bring the dead one back as a replica.
+    Failover(Box<crate::failover_command::FailoverArgs>),
     /// What lets connections bypass the router and go straight to a server: show it, remove it.
     #[command(subcommand)]
     ZeroHop(crate::zero_hop_command::ZeroHopCommand),

@@ -52,10 +52,11 @@ impl Engine {
             Ok(router)
         });
         match started {
-            Ok(router) => Ok(Self {
-                running: Mutex::new(Some(Running { watcher, router: Arc::new(router) })),
-                snapshots,
-            }),
+            Ok(router) => {
+                watcher.confirm_hold_with(router.writes_drained());
+                let running = Running { watcher, router: Arc::new(router) };
+                Ok(Self { running: Mutex::new(Some(running)), snapshots })
+            }
             Err(error) => {
                 watcher.stop().await;
                 Err(error.into())

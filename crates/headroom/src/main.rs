@@ -13,6 +13,7 @@ mod drain;
 mod engine;
 mod environment;
 mod exit;
+mod failover_command;
 mod fleet_command;
 mod fleet_view;
 mod help_text;
@@ -46,6 +47,7 @@ mod source;
 mod status_command;
 #[cfg(test)]
 mod still_life;
+mod switchover_command;
 mod table;
 mod terminal;
 mod token;
@@ -93,6 +95,8 @@ async fn run() -> ExitCode {
         cli::Command::Top(args) => top::run(args, &environment).await,
         cli::Command::Drain(args) => status_command::drain(args, &environment),
         cli::Command::Undrain(args) => status_command::undrain(args, &environment),
+        cli::Command::Switchover(args) => switchover_command::run(*args, &environment).await,
+        cli::Command::Failover(args) => failover_command::run(*args, &environment).await,
         cli::Command::ZeroHop(command) => zero_hop_command::run(command),
         cli::Command::Knob(command) => knob_command::run(command, &environment).await,
         cli::Command::Trial(command) => trial_command::run(command, &environment).await,

@@ -55,14 +55,14 @@ const ALONE: [Row; 42] = [
         2,
         "cannot connect to 127.0.0.1:1: Connection refused",
     ),
-    ("measure oltp_read_only --user app --objective p99<15ms", 64, "name a server with --server"),
+    ("measure oltp_read_only --user app --objective p99<5s", 64, "name a server with --server"),
     (
-        "measure oltp_read_only --server 127.0.0.1:1 --user app --objective p99<15ms --width 0",
+        "measure oltp_read_only --server 127.0.0.1:1 --user app --objective p99<5s --width 0",
         64,
         "--width must be",
     ),
     (
-        "measure oltp_read_only --server 127.0.0.1:1 --user app --objective p99<15ms",
+        "measure oltp_read_only --server 127.0.0.1:1 --user app --objective p99<5s",
         2,
         "cannot connect to 127.0.0.1:1",
     ),
@@ -87,7 +87,7 @@ const REFUSED: [Row; 7] = [
     ("fleet --server {primary}", 1, "No primary is known: no server answers."),
     ("load run oltp_read_only --server {primary} --no-store", 2, "Access denied"),
     ("load prepare oltp_read_only --server {primary}", 2, "Access denied"),
-    ("measure oltp_read_only --server {primary} --objective p99<15ms", 2, "Access denied"),
+    ("measure oltp_read_only --server {primary} --objective p99<5s", 2, "Access denied"),
     ("probe --yes --no-store --no-disk --seconds 1 --server {primary}", 2, ""),
     ("watch --once --window 2s --json --server {primary}", 2, "{"),
 ];

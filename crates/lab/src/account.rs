@@ -21,6 +21,8 @@ pub enum Account {
     Headroom,
     /// Replicas fetch from their source with it.
     Repl,
+    /// What `headroom switchover` changes roles with: the least that is needed for it.
+    Admin,
 }
 
 /// The database of [`Account::App`].
@@ -32,7 +34,7 @@ pub(crate) struct Passwords(Vec<String>);
 
 impl Account {
     /// All of them.
-    pub const ALL: [Self; 4] = [Self::Root, Self::App, Self::Headroom, Self::Repl];
+    pub const ALL: [Self; 5] = [Self::Root, Self::App, Self::Headroom, Self::Repl, Self::Admin];
 
     /// The name it logs in with.
     pub fn user(self) -> &'static str {
@@ -41,6 +43,7 @@ impl Account {
             Self::App => "app",
             Self::Headroom => "headroom",
             Self::Repl => "repl",
+            Self::Admin => "admin",
         }
     }
 }
@@ -82,7 +85,7 @@ pub(crate) fn statements(flavour: Flavour, passwords: &Passwords) -> String {
         lines.push("DROP USER IF EXISTS 'root'@'127.0.0.1', 'root'@'::1'".to_owned());
     }
     lines.push(format!("ALTER USER 'root'@'localhost' IDENTIFIED BY '{}'", passwords.of(Account::Root)));
-    for account in [Account::App, Account::Headroom, Account::Repl] {
+    for account in [Account::App, Account::Headroom, Account::Repl, Account::Admin] {
         let (user, password) = (account.user(), passwords.of(account));
         lines.push(format!("CREATE USER IF NOT EXISTS '{user}'@'%' IDENTIFIED BY '{password}'"));
         lines.extend(grants(flavour, account).iter().map(|what| format!("GRANT {what} TO '{user}'@'%'")));
@@ -95,6 +98,18 @@ fn grants(flavour: Flavour, account: Account) -> &'static [&'static str] {
         (Account::Root, _) => &[],
         (Account::App, _) => &["ALL ON app.*"],
         (Account::Repl, _) => &["REPLICATION SLAVE ON *.*"],
+        (Account::Admin, Flavour::MariaDb) => &[
+            "READ_ONLY ADMIN, CONNECTION ADMIN, REPLICATION SLAVE ADMIN, REPLICATION MASTER ADMIN, BINLOG MONITOR, \
+             SLAVE MONITOR, RELOAD, PROCESS, EVENT ON *.*",
+            "SELECT ON mysql.*",
+            "ALL ON headroom.*",
+        ],
+        (Account::Admin, Flavour::MySql) => &[
+            "SYSTEM_VARIABLES_ADMIN, CONNECTION_ADMIN, REPLICATION_SLAVE_ADMIN, XA_RECOVER_ADMIN ON *.*",
+            "RELOAD, PROCESS, REPLICATION CLIENT, REPLICATION SLAVE, EVENT ON *.*",
+            "SELECT ON mysql.*",
+            "ALL ON headroom.*",
+        ],
         (Account::Headroom, Flavour::MariaDb) => &[
             "BINLOG MONITOR, SLAVE MONITOR, REPLICATION MASTER ADMIN, PROCESS ON *.*",
             "SELECT ON performance_schema.*",

@@ -20,6 +20,8 @@ pub(crate) struct Answer {
     pub(crate) product: String,
     pub(crate) identity: Identity,
     pub(crate) switches: Switches,
+    /// Whether a switchover away from it is announced.
+    pub(crate) announced: fleet::Announcement,
     /// What its own binary log holds.
     pub(crate) written: Option<Position>,
     /// What it has applied of its source, where that is not told by file and offset.
@@ -177,6 +179,15 @@ pub(crate) fn host_blocking(rows: &Rows) -> Option<String> {
              max_connect_errors = {USUAL_CONNECT_ERRORS} or more"
         )
     })
+}
+
+/// Reads what the vitals row says of a switchover.
+pub(crate) fn announced(rows: &Rows) -> fleet::Announcement {
+    match rows.first() {
+        Some(row) if row.is_on(&["hold"]) => fleet::Announcement::Hold,
+        Some(row) if row.is_on(&["prepare"]) => fleet::Announcement::Prepare,
+        _ => fleet::Announcement::Nothing,
+    }
 }
 
 /// Reads the switches of the vitals row.

@@ -98,6 +98,12 @@ pub enum AskError {
     },
 }
 
+impl From<DriverFailure> for AskError {
+    fn from(error: DriverFailure) -> Self {
+        failure(error)
+    }
+}
+
 impl AskError {
     /// Whether the connection is of no more use.
     pub(crate) fn is_fatal(&self) -> bool {

@@ -68,12 +68,16 @@ impl Dialect {
         if self.is_mariadb() {
             "SELECT @@global.read_only AS read_only, @@global.innodb_read_only AS innodb_read_only, \
              @@global.gtid_binlog_pos AS gtid_binlog_pos, @@global.gtid_slave_pos AS gtid_slave_pos, \
-             @@global.gtid_current_pos AS gtid_current_pos"
+             @@global.gtid_current_pos AS gtid_current_pos, \
+             IS_USED_LOCK('headroom.switchover.prepare') IS NOT NULL AS prepare, \
+             IS_USED_LOCK('headroom.switchover.hold') IS NOT NULL AS hold, CONNECTION_ID() AS connection_id"
         } else if self.aurora {
             "SELECT @@global.read_only AS read_only, @@global.innodb_read_only AS innodb_read_only"
         } else {
             "SELECT @@global.read_only AS read_only, @@global.super_read_only AS super_read_only, \
-             @@global.innodb_read_only AS innodb_read_only, @@global.gtid_executed AS gtid_executed"
+             @@global.innodb_read_only AS innodb_read_only, @@global.gtid_executed AS gtid_executed, \
+             IS_USED_LOCK('headroom.switchover.prepare') IS NOT NULL AS prepare, \
+             IS_USED_LOCK('headroom.switchover.hold') IS NOT NULL AS hold, CONNECTION_ID() AS connection_id"
         }
     }
 
@@ -124,6 +128,16 @@ mod tests {
 
     fn dialect(version: &str) -> Dialect {
         Dialect { version: version.parse().unwrap(), aurora: false }
+    }
+
+    #[test]
+    fn the_locks_looked_at_are_those_of_a_switchover() {
+        for version in ["8.4.2", "10.11.6-MariaDB"] {
+            let asked = dialect(version).vitals();
+            for lock in [fleet::announcement::PREPARE, fleet::announcement::HOLD] {
+                assert!(asked.contains(&format!("IS_USED_LOCK('{lock}')")), "{version} {lock}");
+            }
+        }
     }
 
     #[test]

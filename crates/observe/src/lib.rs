@@ -9,6 +9,7 @@
 //! * `history` keeps figures and verdicts for a day, with its gaps.
 //! * `watch` is the thin loop around them: one task a server, one that keeps the book and publishes snapshots.
 
+mod announced;
 mod answer;
 mod ask;
 mod demand;

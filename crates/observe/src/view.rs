@@ -339,6 +339,7 @@ fn server(book: &Book, entry: &Entry, judged: &Judged, zone: Option<Zoned>, lag:
         weight: said.weight.unwrap_or(fleet::Weight::ONE),
         reserved: said.reserved,
         proxy_protocol: said.proxy_protocol,
+        announced: answer.filter(|_| entry.is_fresh()).map_or(fleet::Announcement::Nothing, |a| a.announced),
         load: entry.load(),
         back_since: entry.back_since,
         answered_at: entry.answered_at,

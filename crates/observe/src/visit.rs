@@ -6,6 +6,7 @@
 
 mod seldom;
 
+use crate::announced::{Announced, Answered};
 use crate::answer::{self, Answer, Channels, Identity};
 use crate::ask::{AskError, Line};
 use crate::dialect::{self, Dialect};
@@ -15,6 +16,7 @@ use fleet::config::Credentials;
 use fleet::{Address, Version};
 use seldom::{AFTER_REFUSAL, Seldom};
 use std::collections::VecDeque;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// How many pings the shortest round trip is taken from.
@@ -37,6 +39,9 @@ pub(crate) struct Visitor {
     lacks: bool,
     /// Said once: that the host name led elsewhere.
     moved: Option<String>,
+    /// A switchover that some server announces, and what this connection has answered.
+    announced: Arc<Announced>,
+    answered: Answered,
 }
 
 /// What is asked once a connection.
@@ -57,6 +62,7 @@ impl Visitor {
         who: Credentials,
         deadline: Duration,
         inside: Option<Within>,
+        announced: Arc<Announced>,
     ) -> Self {
         let pings = VecDeque::with_capacity(RECENT_PINGS);
         Self {
@@ -72,6 +78,8 @@ impl Visitor {
             opened_at: None,
             lacks: false,
             moved: None,
+            announced,
+            answered: Answered::default(),
         }
     }
 
@@ -116,6 +124,7 @@ impl Visitor {
         let seldom = self.known.take().map(|known| known.seldom);
         self.known = Some(self.introduce(&mut line, seldom).await?);
         self.pings.clear();
+        self.answered = Answered::default();
         self.opened_at = Some(Instant::now());
         Ok(line)
     }
@@ -172,6 +181,10 @@ impl Visitor {
             return Err(error);
         }
         let vitals = line.ask(dialect.vitals(), deadline).await?;
+        let announced = answer::announced(&vitals);
+        self.announced.saw(announced, Instant::now());
+        let connection = vitals.first().and_then(|row| row.parse(&["connection_id"]));
+        self.answered.answer(line, announced, connection, &self.announced, deadline).await?;
         let (mut written, applied) = answer::positions(&vitals, known.identity.gtid, channels.list());
         if written.is_none() && !known.identity.gtid && !dialect.aurora {
             written =
@@ -188,6 +201,7 @@ impl Visitor {
             product: known.product.clone(),
             identity: known.identity.clone(),
             switches: answer::switches(&vitals),
+            announced,
             written,
             applied,
             channels,

@@ -10,6 +10,7 @@
 mod keeper;
 mod visiting;
 
+use crate::announced::Announced;
 use crate::idle::Idleness;
 use fleet::config::FleetConfig;
 use fleet::{ServerName, Snapshot};
@@ -17,8 +18,9 @@ use keeper::{Command, Keeper};
 use std::net::SocketAddr;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::task::Poll;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -31,6 +33,7 @@ pub struct Watcher {
     tasks: TaskTracker,
     stop: CancellationToken,
     idleness: Idleness,
+    announced: Arc<Announced>,
 }
 
 /// A handle to report servers that look ill; cheap to clone and to send.
@@ -49,11 +52,13 @@ impl Watcher {
     pub(crate) fn start_with(config: FleetConfig, metadata: SocketAddr) -> Self {
         let (commands, inbox) = mpsc::unbounded_channel();
         let (tasks, stop) = (TaskTracker::new(), CancellationToken::new());
+        let announced = Announced::new(Instant::now());
+        let (tell, ended, seen) = (commands.clone(), stop.clone(), announced.clone());
         let (keeper, snapshots, rounds) =
-            Keeper::new(config.clone(), metadata, commands.clone(), tasks.clone(), stop.clone());
+            Keeper::new(config.clone(), metadata, tell, tasks.clone(), ended, seen);
         tasks.spawn(keep(keeper, inbox, stop.clone()));
         let idleness = Idleness::new(config, snapshots.clone());
-        Self { snapshots, rounds, commands, tasks, stop, idleness }
+        Self { snapshots, rounds, commands, tasks, stop, idleness, announced }
     }
 
     /// The latest snapshot, and word of the next.
@@ -69,6 +74,12 @@ impl Watcher {
     /// A handle with which others may do the same.
     pub fn suspicion(&self) -> Suspicion {
         Suspicion { commands: self.commands.clone() }
+    }
+
+    /// When a switchover is announced and `drained` is set, the server is told that writes are held here. Set by whoever
+    /// routes them, once no writer session is left on the server that announces.
+    pub fn confirm_hold_with(&self, drained: Arc<AtomicBool>) {
+        self.announced.confirm_with(drained);
     }
 
     /// A handle to ask servers which of their sessions are idle.

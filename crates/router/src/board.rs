@@ -45,6 +45,8 @@ pub(crate) struct Board {
     pub(crate) held: AtomicUsize,
     /// Where the servers' host names lead.
     pub(crate) names: Names,
+    /// Writes are held for a switchover, and no writer session is left on its server.
+    pub(crate) writes_drained: Arc<AtomicBool>,
     /// TLS to the servers.
     pub(crate) secrecy: Secrecy,
     /// Sessions that should leave and have not yet.
@@ -113,6 +115,7 @@ impl Board {
             threads,
             held: AtomicUsize::new(0),
             names: Names::default(),
+            writes_drained: Arc::default(),
             secrecy: Secrecy::default(),
             leaving: Mutex::default(),
             history: Mutex::default(),

@@ -25,6 +25,8 @@ pub enum Closed {
     Stopping,
     /// Cut: the router stops and the deadline passed.
     StopDeadline,
+    /// Idle; a switchover away from its server is under way.
+    Switchover,
     /// Refused by us after the server had greeted: no login in time, or none that can go on.
     NotLoggedIn,
     /// The client's host or network is gone: it acknowledged nothing any more.
@@ -37,7 +39,7 @@ pub enum Closed {
 
 impl Closed {
     /// Every kind, in the order of [`Closed::index`].
-    pub const WORDS: [&'static str; 14] = [
+    pub const WORDS: [&'static str; 15] = [
         "client left",
         "server left",
         "moved: balance",
@@ -48,13 +50,14 @@ impl Closed {
         "cut at the drain deadline",
         "stopping",
         "cut at the stop deadline",
+        "switchover",
         "not logged in",
         "client silent",
         "server silent",
         "cut: a thread of ours failed",
     ];
 
-    const ALL: [Self; 14] = [
+    const ALL: [Self; 15] = [
         Self::ClientLeft,
         Self::ServerLeft,
         Self::Balance,
@@ -65,6 +68,7 @@ impl Closed {
         Self::DrainDeadline,
         Self::Stopping,
         Self::StopDeadline,
+        Self::Switchover,
         Self::NotLoggedIn,
         Self::ClientSilent,
         Self::ServerSilent,

@@ -5,7 +5,7 @@
 
 use crate::suspect::Suspect;
 use fleet::config::RouterConfig;
-use fleet::{Lag, Newcomer, Replication, Role, Server, State, Thread, WriterStatus};
+use fleet::{Announcement, Lag, Newcomer, Replication, Role, Server, State, Thread, WriterStatus};
 use std::fmt;
 use std::time::{Duration, Instant};
 
@@ -70,6 +70,8 @@ pub enum Reason {
         /// What it is instead.
         role: Role,
     },
+    /// A switchover away from it is under way: writes wait.
+    WritesHeld,
     /// Nobody takes writes, as far as we know.
     NoPrimary {
         /// Why not.
@@ -129,6 +131,7 @@ impl Reason {
             Self::RoleUnknown { .. } => "role_unknown",
             Self::IsPrimary => "is_primary",
             Self::NotPrimary { .. } => "not_primary",
+            Self::WritesHeld => "writes_held",
             Self::NoPrimary { .. } => "no_primary",
             Self::Stopped { .. } => "replication_stopped",
             Self::Behind { .. } => "behind",
@@ -167,7 +170,8 @@ pub fn for_writes(server: &Server, own: Own<'_>, writer: &WriterStatus) -> Verdi
         WriterStatus::Known { server: primary } if *primary != server.name => {
             Some(Reason::NotPrimary { role: server.role })
         }
-        WriterStatus::Known { .. } => unfit(server, own),
+        WriterStatus::Known { .. } => unfit(server, own)
+            .or_else(|| (server.announced == Announcement::Hold).then_some(Reason::WritesHeld)),
     };
     match reason {
         Some(reason) => Verdict::Ineligible(reason),
@@ -267,6 +271,7 @@ impl fmt::Display for Reason {
             Self::RoleUnknown { because } => write!(f, "role unknown: {because}"),
             Self::IsPrimary => f.write_str("is the primary; reads go there only when nothing else is left"),
             Self::NotPrimary { role } => write!(f, "takes no writes, it is a {role}"),
+            Self::WritesHeld => f.write_str("a switchover is under way, writes are held"),
             Self::NoPrimary { why } => write!(f, "no primary is known: {why}"),
             Self::Stopped { why } => write!(f, "replication is stopped: {why}"),
             Self::Behind { lag, limit } => write!(

@@ -140,6 +140,8 @@ fn readers_leave(
 fn writers_leave(candidate: &Candidate, server: usize, writer: Option<usize>) -> Option<(Closed, Urgency)> {
     match candidate.writes.reason()? {
         Reason::Draining => Some((Closed::Drained, Urgency::Draining)),
+        // Each client comes back as a new session, and is held until the new primary takes writes.
+        Reason::WritesHeld => Some((Closed::Switchover, Urgency::AtOnce)),
         // While nobody is known to take writes, the one that did is the best guess.
         Reason::NotPrimary { .. } | Reason::Reserved { .. } if writer.is_some_and(|w| w != server) => {
             Some((Closed::NotPrimary, Urgency::AtOnce))

@@ -71,6 +71,11 @@ pub struct Changes {
 }
 
 impl Router {
+    /// Set while writes are held for a switchover and no writer session is left on its server.
+    pub fn writes_drained(&self) -> Arc<AtomicBool> {
+        self.board.writes_drained.clone()
+    }
+
     /// Opens the listeners and starts the threads. `suspect` is called, from any thread, when a server failed a session.
     /// Works inside a tokio runtime and outside of one.
     ///

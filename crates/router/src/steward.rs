@@ -13,7 +13,7 @@
 //! sessions may all hold state or never rest, and with a pace of a session or two a second it would keep
 //! everybody else from leaving. What a move waits for is told in the status ([`Leaving`]).
 
-use crate::board::Board;
+use crate::board::{Board, Sight};
 use crate::closed::Closed;
 use crate::placement::{self, Held, Leave, PACED_AFTER, TRIM_AFTER, Urgency};
 use crate::supervise::{PAUSE, Pulse, caught};
@@ -59,6 +59,8 @@ struct Steward {
     pace: f64,
     /// What the last look found to leave.
     leaving: Vec<Leaving>,
+    /// When it looked last.
+    last: Option<Instant>,
 }
 
 /// Sessions of one role that are wanted gone from a server.
@@ -129,6 +131,10 @@ async fn serve(
                 fed = changed.is_ok();
                 let snapshot = snapshots.borrow_and_update().clone();
                 board.renew(Some(snapshot));
+                // Clients wait while writes are held: no tick is waited for.
+                if board.sight().view.held_primary().is_some() {
+                    steward.look_and_tell(board, &workers, &stopping);
+                }
             }
             _ = ticks.tick() => {
                 pulse.answer();
@@ -142,17 +148,22 @@ async fn serve(
                         let _ = w.tell(Message::Placement(Placement::Cut(server.clone(), Closed::DrainDeadline)));
                     });
                 }
-                if steward.look(board, stopping.load(Relaxed), Instant::now()) {
-                    workers.iter().for_each(|w| {
-                        let _ = w.tell(Message::Placement(Placement::Look));
-                    });
-                }
+                steward.look_and_tell(board, &workers, &stopping);
             }
         }
     }
 }
 
 impl Steward {
+    fn look_and_tell(&mut self, board: &Board, workers: &[Handle], stopping: &AtomicBool) {
+        if self.look(board, stopping.load(Relaxed), Instant::now()) {
+            workers.iter().for_each(|w| {
+                let _ = w.tell(Message::Placement(Placement::Look));
+            });
+        }
+        board.writes_drained.store(is_drained(&board.sight()), Relaxed);
+    }
+
     /// Sets every quota anew; `true` when some session may be closed.
     fn look(&mut self, board: &Board, stopping: bool, now: Instant) -> bool {
         let sight = board.sight();
@@ -162,7 +173,9 @@ impl Steward {
         let all = || sight.tallies.iter().chain(&departed);
         let [readers, writers] = [ListenerRole::Reader, ListenerRole::Writer]
             .map(|role| all().map(|tally| tally.sessions(role)).sum::<u32>());
-        self.earn(&replace, readers + writers);
+        let elapsed =
+            self.last.replace(now).map_or(TICK, |last| now.saturating_duration_since(last).min(TICK));
+        self.earn(&replace, readers + writers, elapsed);
         let remembered = self.remember(readers, now);
         let mut leaves: Vec<(Arc<Tally>, Leave)> =
             placement::decide(&sight.view, &held, remembered, board.phase)
@@ -190,7 +203,7 @@ impl Steward {
     }
 
     /// Takes what was closed since the last look off the pace, and adds what time has earned.
-    fn earn(&mut self, replace: &Replace, sessions: u32) {
+    fn earn(&mut self, replace: &Replace, sessions: u32, elapsed: Duration) {
         for given in &self.given {
             let closed = given.quota.saturating_sub(given.tally.wish(given.role).left());
             if given.paced {
@@ -199,12 +212,12 @@ impl Steward {
             if let Some(want) = self.wants.get_mut(&(given.tally.name.clone(), given.role))
                 && given.quota > 0
             {
-                want.searched = if closed > 0 { want.searched * 4 / 5 } else { want.searched + TICK };
+                want.searched = if closed > 0 { want.searched * 4 / 5 } else { want.searched + elapsed };
             }
         }
         let pace = (replace.pace_per_second * f64::from(sessions)).max(SLOWEST);
         self.pace = pace;
-        self.tokens = (self.tokens + pace * TICK.as_secs_f64()).min((pace / 2.0).max(1.0));
+        self.tokens = (self.tokens + pace * elapsed.as_secs_f64()).min((pace / 2.0).max(1.0));
     }
 
     /// The most reader sessions there were lately.
@@ -307,6 +320,12 @@ fn waits_for(wanted: &Wanted, left: Duration, pace: f64, searched: Duration) -> 
     format!("a session that is idle for {quiet} ms outside a transaction{state}{long}")
 }
 
+/// Whether writes are held and no writer session, relayed or bypassed, is left on the server that they are held from.
+fn is_drained(sight: &Sight) -> bool {
+    let held = sight.view.held_primary().and_then(|server| sight.tallies.get(server));
+    held.is_some_and(|tally| tally.sessions(ListenerRole::Writer) == 0)
+}
+
 fn held(tally: &Arc<Tally>) -> Held {
     Held { readers: tally.staying(ListenerRole::Reader), writers: tally.staying(ListenerRole::Writer) }
 }
@@ -366,7 +385,7 @@ mod tests {
         let (mut steward, mut now, mut closed) = (Steward::default(), Instant::now(), 0);
         for _ in 0..100 {
             now += TICK;
-            steward.earn(&Replace::default(), 200);
+            steward.earn(&Replace::default(), 200, TICK);
             let leaves = vec![(tally.clone(), leave(100))];
             steward.grant(leaves, &Replace::default(), false, |_| now, now);
             while tally.wish(ListenerRole::Reader).take() {
@@ -385,7 +404,7 @@ mod tests {
         let mut closed_at = None;
         for tick in 1..200u32 {
             let now = start + TICK * tick;
-            steward.earn(&Replace::default(), 20);
+            steward.earn(&Replace::default(), 20, TICK);
             let leaves = vec![(stuck.clone(), leave(9)), (free.clone(), leave(3))];
             steward.grant(leaves, &Replace::default(), false, |_| now, now);
             if free.wish(ListenerRole::Reader).take() {

@@ -8,7 +8,7 @@ use crate::eligible::{self, Own, Reason, Verdict};
 use crate::flow::{Flow, Place};
 use crate::suspect::Suspects;
 use fleet::config::RouterConfig;
-use fleet::{Address, DemandSource, Role, ServerName, Snapshot, Zone};
+use fleet::{Address, Announcement, DemandSource, Role, ServerName, Snapshot, Zone};
 use std::collections::HashSet;
 use std::fmt;
 use std::sync::Arc;
@@ -173,6 +173,16 @@ impl View {
     /// The server that takes writes now.
     pub fn writer(&self) -> Option<usize> {
         self.candidates.iter().position(|c| c.writes.is_eligible())
+    }
+
+    /// The primary from which a switchover is announced, if writes are held for it.
+    pub fn held_primary(&self) -> Option<usize> {
+        self.candidates.iter().position(|c| c.writes.reason() == Some(&Reason::WritesHeld))
+    }
+
+    /// Whether a switchover is announced: from now on no new writer session may bypass the router.
+    pub fn switchover_is_announced(&self) -> bool {
+        self.snapshot.servers.iter().any(|server| server.announced != Announcement::Nothing)
     }
 
     /// Where a server stands in this view.

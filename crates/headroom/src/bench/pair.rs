@@ -285,7 +285,18 @@ impl PairArgs {
             };
             let other_program = program.unwrap_or(&ourselves).clone();
             let mut ours = Running::start(ours, &Site { headroom: ourselves.clone(), ..site(0)? }).await?;
-            let other = Running::start(other, &Site { headroom: other_program, ..site(1)? }).await?;
+            let other_site = Site { headroom: other_program, ..site(1)? };
+            let other = match Running::start(other, &other_site).await {
+                Err(error) if matches!(comparison, Comparison::BeforeZeroHop { .. }) => {
+                    // What an earlier program pins may have another layout, and then nobody can say who bypasses it.
+                    terminal::complain(&format!(
+                        "bypassed sessions of the earlier program cannot be counted: {error:#}"
+                    ));
+                    ours.stop().await?;
+                    continue;
+                }
+                other => other?,
+            };
             let router = ours.pid()?;
             for number in 0..self.blocks {
                 tokio::time::sleep(REST).await;

@@ -150,10 +150,10 @@ function eventList(status) {
   const waits = status.leaving.map((l) => l.sessions + " " + l.role + (l.sessions === 1 ? " session" : " sessions") + " should leave " + l.server + " (" + l.why + "); waiting for " + l.waits_for + ".");
   const notes = [...now, ...waits].map((text) => h("p", { class: "note" }, text));
   if (!status.events.length) return [...notes, h("p", { class: "empty" }, "Nothing has changed since this process started.")];
-  const head = h("tr", {}, ["time", "", "what happened", "it had been otherwise for"].map((t) => h("th", {}, t)));
-  const rows = status.events.map((e) => h("tr", {}, h("td", { title: new Date(e.at_ms).toISOString() }, new Date(e.at_ms).toLocaleTimeString()),
-    h("td", {}, e.severity === "warn" ? "!" : ""), h("td", { class: "what" + (e.severity === "warn" ? " wrong" : "") }, e.text), h("td", { class: "n" }, e.lasted_s === null ? "–" : long(e.lasted_s))));
-  return [...notes, h("table", {}, h("thead", {}, head), h("tbody", {}, rows)), h("p", { class: "note" }, "The last 200 changes, newest first; the log has them all.")];
+  // What happened stands first: it is the row's title where tables become lists.
+  const rows = status.events.map((e) => h("tr", {}, h("th", { class: "what" + (e.severity === "warn" ? " wrong" : "") }, (e.severity === "warn" ? "! " : "") + e.text),
+    h("td", { class: "n", title: new Date(e.at_ms).toISOString() }, new Date(e.at_ms).toLocaleTimeString()), h("td", { class: "n" }, e.lasted_s === null ? "–" : long(e.lasted_s))));
+  return [...notes, table([["what happened"], ["at", "n"], ["it had been otherwise for", "n"]], rows), h("p", { class: "note" }, "The last 200 changes, newest first; the log has them all.")];
 }
 
 function figures(status) {

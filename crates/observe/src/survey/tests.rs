@@ -38,6 +38,7 @@ fn answer(key: &str, now: Instant) -> Answer {
             event_scheduler: false,
         },
         switches: Switches::default(),
+        announced: fleet::Announcement::Nothing,
         written: None,
         applied: None,
         channels: Channels::Known(Vec::new()),

@@ -2,6 +2,7 @@
 //! is being asked.
 
 use super::visiting::{How, Visiting};
+use crate::announced::Announced;
 use crate::answer::Answer;
 use crate::ask::AskError;
 use crate::survey::{Book, ServerId};
@@ -62,6 +63,7 @@ pub(super) struct Keeper {
     rounds: watch::Sender<u64>,
     tasks: TaskTracker,
     stop: CancellationToken,
+    announced: Arc<Announced>,
 }
 
 impl Keeper {
@@ -71,6 +73,7 @@ impl Keeper {
         commands: mpsc::UnboundedSender<Command>,
         tasks: TaskTracker,
         stop: CancellationToken,
+        announced: Arc<Announced>,
     ) -> (Self, watch::Receiver<Arc<Snapshot>>, watch::Receiver<u64>) {
         let now = Instant::now();
         let (book, view) = (Book::new(config, now), View::default());
@@ -88,6 +91,7 @@ impl Keeper {
             rounds,
             tasks,
             stop,
+            announced,
         };
         (keeper, receiver, rounds_receiver)
     }
@@ -105,6 +109,7 @@ impl Keeper {
             rounds: self.rounds.clone(),
             tasks: self.tasks.clone(),
             stop: self.stop.clone(),
+            announced: self.announced.clone(),
         }
     }
 
@@ -191,7 +196,8 @@ impl Keeper {
             if !self.visiting.contains_key(id) {
                 let (stop, tell) = (self.stop.child_token(), self.commands.clone());
                 let inside = self.book.must_lead_into(entry);
-                let (mut visiting, task) = Visiting::start(entry, how.clone(), inside, tell, stop);
+                let announced = self.announced.clone();
+                let (mut visiting, task) = Visiting::start(entry, how.clone(), inside, tell, announced, stop);
                 visiting.task = Some(self.tasks.spawn(task).abort_handle());
                 self.visiting.insert(*id, visiting);
             }

@@ -6,6 +6,7 @@
 
 use super::caught;
 use super::keeper::Command;
+use crate::announced::Announced;
 use crate::answer::Answer;
 use crate::ask::AskError;
 use crate::survey::{AGREEING, Entry, Origin, ServerId};
@@ -67,18 +68,22 @@ impl Visiting {
         how: How,
         inside: Option<Within>,
         tell: mpsc::UnboundedSender<Command>,
+        announced: Arc<Announced>,
         stop: CancellationToken,
     ) -> (Self, impl Future<Output = ()> + Send + use<>) {
         let poke = Arc::new(Notify::new());
         let (id, reach) = (entry.id, entry.reach.clone());
         let (called, to, who, deadline) =
             (entry.called.clone(), reach.clone(), how.who.clone(), how.deadline);
-        let visitor = move || Visitor::new(called.clone(), to.clone(), who.clone(), deadline, inside.clone());
+        let seen = announced.clone();
+        let visitor = move || {
+            Visitor::new(called.clone(), to.clone(), who.clone(), deadline, inside.clone(), seen.clone())
+        };
         // One that was discovered must agree with itself a few times before it is picked: no reason to wait
         // for that.
         let hasty = if entry.origin == Origin::Seed { 0 } else { AGREEING };
         let pace = Pace { interval: how.interval, longest: how.longest, hasty };
-        let task = visit_until(id, visitor, pace, poke.clone(), tell, stop.clone());
+        let task = visit_until(id, visitor, pace, poke.clone(), tell, announced, stop.clone());
         (Self { reach, how, poke, stop, task: None }, task)
     }
 
@@ -113,6 +118,7 @@ async fn visit_until(
     pace: Pace,
     poke: Arc<Notify>,
     tell: mpsc::UnboundedSender<Command>,
+    announced: Arc<Announced>,
     stop: CancellationToken,
 ) {
     let (mut failures, mut answers) = (0u32, 0u32);
@@ -138,7 +144,8 @@ async fn visit_until(
             break;
         }
         let interval = if answers < pace.hasty { pace.interval.min(HASTE) } else { pace.interval };
-        let pause = pause(interval, failures).saturating_sub(start.elapsed()).max(BREATH);
+        let usual = pause(interval, failures).saturating_sub(start.elapsed()).max(BREATH);
+        let pause = announced.pause(usual, std::time::Instant::now());
         tokio::select! {
             () = stop.cancelled() => break,
             () = tokio::time::sleep(pause) => {}

@@ -51,13 +51,13 @@ struct From {
     sight: Arc<Sight>,
     have: Vec<u32>,
     room: usize,
-    /// While somebody records, all come to the listener.
-    recorded: bool,
+    /// Why all come to the listener for now, if they do.
+    none_bypass: Option<&'static str>,
 }
 
 impl PartialEq for From {
     fn eq(&self, other: &Self) -> bool {
-        let same = (&self.have, self.room, self.recorded) == (&other.have, other.room, other.recorded);
+        let same = (&self.have, self.room, self.none_bypass) == (&other.have, other.room, other.none_bypass);
         same && Arc::ptr_eq(&self.sight, &other.sight)
     }
 }
@@ -123,17 +123,22 @@ impl Pages {
         let numbers = numbers.collect::<Result<Vec<u32>, _>>()?;
         let open: usize = numbers.iter().map(|n| counts.sessions_of(*n)).sum();
         let room = door.max_sessions().saturating_sub(door.sessions() + open).min(PICKS);
-        let recorded = board.recorder.is_on();
-        let from = From { sight: sight.clone(), have: sight.readers(), room, recorded };
+        let moves = door.role() == ListenerRole::Writer && sight.view.switchover_is_announced();
+        let none_bypass = match (board.recorder.is_on(), moves) {
+            (true, _) => Some("a recording is under way: new sessions pass through"),
+            (_, true) => Some("a switchover is announced: new sessions pass through"),
+            _ => None,
+        };
+        let from = From { sight: sight.clone(), have: sight.readers(), room, none_bypass };
         let before = self.listeners.get(&door.bound).and_then(|written| written.as_ref().ok());
         let same = before.is_some_and(|before| before.from == from && before.fit == fit);
         let untouched = |number: &u32| Ok::<bool, Error>(bypass.taken(*number)? == 0);
         if same && numbers.iter().map(untouched).collect::<Result<Vec<_>, _>>()?.iter().all(|u| *u) {
             return Ok(Written { fit, numbers, from });
         }
-        let servers = match recorded {
-            true => vec![None; PICKS],
-            false => picks(sight, door.role(), board.phase, &mut rand::rng()),
+        let servers = match none_bypass {
+            Some(_) => vec![None; PICKS],
+            None => picks(sight, door.role(), board.phase, &mut rand::rng()),
         };
         for number in &numbers {
             let fate = bypass.fate(*number)?;
@@ -179,10 +184,7 @@ impl Pages {
             Some(Ok(written)) => {
                 let mut shown = ListenerZeroHop {
                     in_force: true,
-                    words: match written.from.recorded {
-                        true => "a recording is under way: new sessions pass through".to_owned(),
-                        false => written.fit.words.clone(),
-                    },
+                    words: written.from.none_bypass.map_or_else(|| written.fit.words.clone(), str::to_owned),
                     sessions: written.numbers.iter().map(|n| counts.sessions_of(*n)).sum(),
                     ..ListenerZeroHop::default()
                 };

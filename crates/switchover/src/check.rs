@@ -1,0 +1,538 @@
+//! What must hold before a primary is moved: one table of checks, each a pure function of what was read.
+//!
+//! A check passes, warns (the switchover may go on, and somebody should know) or stops it. Each says its facts and the
+//! command that mends it. What could not be read is never a pass: it warns and says which privilege is missing.
+
+use crate::facts::Facts;
+use serde::Serialize;
+use std::time::Duration;
+
+/// How a check came out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Level {
+    /// It holds.
+    Pass,
+    /// It does not, and that is a risk somebody should know.
+    Warn,
+    /// It does not, and the switchover would fail or lose something.
+    Stop,
+}
+
+/// One check's outcome.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Finding {
+    /// The check.
+    pub check: &'static str,
+    /// How it came out.
+    pub level: Level,
+    /// What was found.
+    pub facts: String,
+    /// The command that mends it, or what to do.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub mend: Option<String>,
+}
+
+/// Everything the checks look at.
+#[derive(Clone, Debug)]
+pub struct Situation<'a> {
+    /// Who takes writes now.
+    pub primary: &'a Facts,
+    /// Who shall.
+    pub candidate: &'a Facts,
+    /// All other servers that answered.
+    pub others: &'a [Facts],
+    /// Limits that the user may set.
+    pub limits: Limits,
+    /// Whether an account for the former primary's replication is given.
+    pub has_replication_login: bool,
+}
+
+/// Limits of the checks.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Limits {
+    /// The candidate may be this far behind before we begin.
+    pub lag: Duration,
+    /// A transaction open for longer stops a switchover.
+    pub transaction: Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self { lag: Duration::from_secs(10), transaction: Duration::from_secs(5) }
+    }
+}
+
+/// One row of the table.
+#[derive(Clone, Copy)]
+pub struct Check {
+    /// Its name in output and documentation.
+    pub name: &'static str,
+    /// Why it is looked at.
+    pub why: &'static str,
+    run: fn(&Situation<'_>) -> (Level, String, Option<String>),
+}
+
+/// The table, in the order in which it is shown.
+pub const CHECKS: &[Check] = &[
+    Check { name: "one writer", why: "a second writable server would diverge", run: one_writer },
+    Check { name: "candidate follows", why: "only a replica of the primary has its data", run: follows },
+    Check { name: "threads run", why: "a stopped replica never catches up", run: threads_run },
+    Check { name: "GTID", why: "replicas are moved by position, never by file and offset", run: gtid },
+    Check { name: "binary log", why: "the others replicate from it afterwards", run: binary_log },
+    Check { name: "version", why: "an older server cannot read a newer one's log", run: version },
+    Check {
+        name: "formats",
+        why: "a primary with another binlog_format changes what replicas get",
+        run: formats,
+    },
+    Check {
+        name: "errant transactions",
+        why: "they would spread to everybody, or break replication",
+        run: errant,
+    },
+    Check { name: "lag", why: "writes wait until the candidate has everything", run: lag },
+    Check { name: "open transactions", why: "the freeze waits for them", run: transactions },
+    Check { name: "XA", why: "a prepared transaction is not moved", run: prepared },
+    Check { name: "locks", why: "a backup or LOCK TABLES holds the freeze up", run: locks },
+    Check { name: "events", why: "they must run on the new primary only", run: events },
+    Check { name: "accounts", why: "clients must be able to log in there", run: accounts },
+    Check { name: "variables", why: "a primary behaves as its variables say", run: variables },
+    Check { name: "semi-sync", why: "what was acknowledged must be on a replica", run: semi_sync },
+    Check {
+        name: "silence is noticed",
+        why: "replicas that wait a minute for a dead source delay a failover",
+        run: net_timeout,
+    },
+    Check {
+        name: "commit order",
+        why: "a replica that commits out of order shows states that never were",
+        run: commit_order,
+    },
+    Check { name: "warmth", why: "a cold buffer pool makes the first minutes slow", run: warmth },
+    Check { name: "clocks", why: "lag and times are compared across hosts", run: clocks },
+    Check {
+        name: "replication account",
+        why: "the former primary must be able to follow",
+        run: replication_login,
+    },
+];
+
+/// Runs the table.
+pub fn all(situation: &Situation<'_>) -> Vec<Finding> {
+    let run = |check: &Check| {
+        let (level, facts, mend) = (check.run)(situation);
+        Finding { check: check.name, level, facts, mend: mend.filter(|_| level != Level::Pass) }
+    };
+    CHECKS.iter().map(run).collect()
+}
+
+/// The worst of them.
+pub fn worst(findings: &[Finding]) -> Level {
+    findings.iter().map(|finding| finding.level).max().unwrap_or(Level::Pass)
+}
+
+type Outcome = (Level, String, Option<String>);
+
+fn pass(facts: impl Into<String>) -> Outcome {
+    (Level::Pass, facts.into(), None)
+}
+
+fn warn(facts: impl Into<String>, mend: impl Into<String>) -> Outcome {
+    (Level::Warn, facts.into(), Some(mend.into()))
+}
+
+fn stop(facts: impl Into<String>, mend: impl Into<String>) -> Outcome {
+    (Level::Stop, facts.into(), Some(mend.into()))
+}
+
+fn names<'a>(servers: impl IntoIterator<Item = &'a Facts>) -> String {
+    servers.into_iter().map(|facts| facts.server.to_string()).collect::<Vec<_>>().join(", ")
+}
+
+/// Candidate and all others.
+fn replicas<'a>(s: &'a Situation<'_>) -> impl Iterator<Item = &'a Facts> {
+    std::iter::once(s.candidate).chain(s.others)
+}
+
+fn one_writer(s: &Situation<'_>) -> Outcome {
+    if s.primary.refuses_writes() {
+        let mend = format!("on {}: SET GLOBAL read_only = OFF", s.primary.server);
+        return stop(format!("{} refuses writes", s.primary.server), mend);
+    }
+    let writable: Vec<&Facts> = replicas(s).filter(|facts| !facts.refuses_writes()).collect();
+    if writable.is_empty() {
+        return pass(format!("{} alone takes writes", s.primary.server));
+    }
+    let mend = format!("on {}: SET GLOBAL read_only = ON", names(writable.iter().copied()));
+    stop(format!("{} take writes too", names(writable)), mend)
+}
+
+fn follows(s: &Situation<'_>) -> Outcome {
+    let Some(channel) = s.candidate.channels.first() else {
+        let facts = format!("{} replicates from nobody", s.candidate.server);
+        return stop(facts, "choose a replica of the primary");
+    };
+    if s.candidate.channels.len() > 1 {
+        let facts = format!("{} has {} channels", s.candidate.server, s.candidate.channels.len());
+        return stop(facts, "a server that replicates from several sources is not moved by this tool");
+    }
+    let from = format!("{}:{}", channel.host, channel.port);
+    match is_source(s.primary, channel) {
+        true => pass(format!("{} replicates from {from}", s.candidate.server)),
+        false => stop(
+            format!("{} replicates from {from}, which is not {}", s.candidate.server, s.primary.server),
+            "choose a direct replica of the primary, or move that replica first",
+        ),
+    }
+}
+
+/// Whether a channel reads from this server. Its number says so, whatever address leads there (NAT, tunnels); before the
+/// first contact only the address is known.
+pub(crate) fn is_source(server: &Facts, channel: &crate::facts::Channel) -> bool {
+    if channel.source_id != 0 {
+        return channel.source_id == server.server_id;
+    }
+    let port = server.variable(&["report_port"]).filter(|port| *port != "0").or(server.variable(&["port"]));
+    let same_port = port.is_some_and(|ours| ours.parse() == Ok(channel.port));
+    let reported = server.variable(&["report_host"]).filter(|host| !host.is_empty());
+    let hosts = reported.into_iter().chain(server.variable(&["hostname"])).chain(server.reach.host());
+    same_port && hosts.into_iter().any(|host| host == channel.host)
+}
+
+fn threads_run(s: &Situation<'_>) -> Outcome {
+    for facts in replicas(s) {
+        for channel in &facts.channels {
+            if channel.receiver_runs && channel.applier_runs {
+                continue;
+            }
+            let which = if channel.receiver_runs { "applying" } else { "receiving" };
+            let error = if channel.last_error.is_empty() {
+                String::new()
+            } else {
+                format!(": {}", channel.last_error)
+            };
+            let text = format!("the {which} thread of {} does not run{error}", facts.server);
+            let mend = format!("on {}: {}", facts.server, facts.dialect().start_replication());
+            return if facts.server == s.candidate.server { stop(text, mend) } else { warn(text, mend) };
+        }
+    }
+    pass(format!("on {}", names(replicas(s))))
+}
+
+fn gtid(s: &Situation<'_>) -> Outcome {
+    for facts in std::iter::once(s.primary).chain(replicas(s)) {
+        if !facts.dialect().is_mariadb() && facts.is_on(&["gtid_mode"]) != Some(true) {
+            let mend = format!("on {}: gtid_mode = ON, enforce_gtid_consistency = ON", facts.server);
+            return stop(format!("gtid_mode is off on {}", facts.server), mend);
+        }
+        if let Some(channel) = facts.channels.iter().find(|channel| !channel.by_gtid) {
+            let mend = if facts.dialect().is_mariadb() {
+                "STOP SLAVE; CHANGE MASTER TO MASTER_USE_GTID = slave_pos; START SLAVE"
+            } else {
+                "STOP REPLICA; CHANGE REPLICATION SOURCE TO SOURCE_AUTO_POSITION = 1; START REPLICA"
+            };
+            let text = format!("{} follows {} by file and offset", facts.server, channel.host);
+            return stop(text, format!("on {}: {mend}", facts.server));
+        }
+    }
+    let loose: Vec<&Facts> = std::iter::once(s.primary)
+        .chain(replicas(s))
+        .filter(|facts| facts.is_on(&["gtid_strict_mode"]) == Some(false))
+        .collect();
+    if !loose.is_empty() {
+        return warn(
+            format!("gtid_strict_mode is off on {}", names(loose)),
+            "SET GLOBAL gtid_strict_mode = ON: out-of-order transactions are refused instead of mixed in",
+        );
+    }
+    pass("all servers go by GTID")
+}
+
+fn binary_log(s: &Situation<'_>) -> Outcome {
+    let on = |names: &[&str]| s.candidate.is_on(names) == Some(true);
+    if !on(&["log_bin"]) {
+        return stop(
+            format!("{} writes no binary log", s.candidate.server),
+            "log_bin in its option file, and a restart",
+        );
+    }
+    if !on(&["log_replica_updates", "log_slave_updates"]) {
+        let text = format!("{} does not log what it replicates", s.candidate.server);
+        return stop(text, "log_slave_updates (log_replica_updates) = ON in its option file, and a restart");
+    }
+    pass(format!("{} logs, replicated changes included", s.candidate.server))
+}
+
+fn version(s: &Situation<'_>) -> Outcome {
+    let newer = s.others.iter().chain([s.primary]).find(|facts| {
+        let (a, b) = (facts.version.numbers(), s.candidate.version.numbers());
+        (a.0, a.1) < (b.0, b.1)
+    });
+    if s.primary.version.flavour != s.candidate.version.flavour {
+        return stop(
+            "the primary and the candidate are of two flavours",
+            "choose a candidate of the same flavour",
+        );
+    }
+    match newer {
+        Some(facts) => stop(
+            format!("{} is older than {}: it cannot follow it", facts.server, s.candidate.server),
+            "upgrade replicas before the primary, or choose a candidate with the oldest version",
+        ),
+        None => pass(format!("no server is older than {}", s.candidate.server)),
+    }
+}
+
+fn formats(s: &Situation<'_>) -> Outcome {
+    for name in ["binlog_format", "binlog_row_image"] {
+        let (ours, theirs) = (s.primary.variable(&[name]), s.candidate.variable(&[name]));
+        if ours != theirs {
+            let text =
+                format!("{name} is {} on the primary, {} on the candidate", or_none(ours), or_none(theirs));
+            let mend = format!("on {}: SET GLOBAL {name} = {}", s.candidate.server, or_none(ours));
+            return warn(text, mend);
+        }
+    }
+    pass("binlog_format and binlog_row_image agree")
+}
+
+fn or_none(value: Option<&str>) -> &str {
+    value.unwrap_or("not there")
+}
+
+fn errant(s: &Situation<'_>) -> Outcome {
+    for facts in replicas(s) {
+        if let Some(errant) = facts.lacking_in(s.primary) {
+            let mend = format!(
+                "find what it is ({errant}); then rebuild {}, or bring it into the primary with an empty transaction of that GTID",
+                facts.server
+            );
+            return stop(format!("{} has {errant}, which the primary does not have", facts.server), mend);
+        }
+    }
+    pass("no replica has anything that the primary does not have")
+}
+
+fn lag(s: &Situation<'_>) -> Outcome {
+    let behind = s.candidate.channels.first().and_then(|channel| channel.seconds_behind);
+    match behind {
+        None => {
+            stop(format!("{} does not say how far behind it is", s.candidate.server), "see 'threads run'")
+        }
+        Some(seconds) if seconds > s.limits.lag.as_secs() => stop(
+            format!("{} is {seconds} s behind, allowed are {} s", s.candidate.server, s.limits.lag.as_secs()),
+            "wait until it has caught up, or allow more with --max-lag",
+        ),
+        Some(seconds) => pass(format!("{} is {seconds} s behind by its own figure", s.candidate.server)),
+    }
+}
+
+fn transactions(s: &Situation<'_>) -> Outcome {
+    let limit = s.limits.transaction.as_secs();
+    let old: Vec<_> = s.primary.blockers.iter().filter(|blocker| blocker.seconds >= limit.max(1)).collect();
+    match old.first() {
+        None => pass(format!("none older than {limit} s on {}", s.primary.server)),
+        Some(first) => stop(
+            format!(
+                "{} older than {limit} s; session {} of {}: {} for {} s",
+                old.len(),
+                first.session,
+                first.who,
+                first.what,
+                first.seconds
+            ),
+            format!("end it, or on {}: KILL {}", s.primary.server, first.session),
+        ),
+    }
+}
+
+fn prepared(s: &Situation<'_>) -> Outcome {
+    match s.primary.prepared.len() {
+        0 => pass("none prepared"),
+        n => stop(
+            format!("{n} prepared XA transactions on {}", s.primary.server),
+            "XA RECOVER shows them; XA COMMIT or XA ROLLBACK each",
+        ),
+    }
+}
+
+fn locks(s: &Situation<'_>) -> Outcome {
+    const WORDS: [&str; 4] = ["read lock", "backup", "metadata lock", "flush"];
+    let waits = |what: &str| WORDS.iter().any(|word| what.to_ascii_lowercase().contains(word));
+    match s.primary.blockers.iter().find(|blocker| waits(&blocker.what)) {
+        Some(blocker) => stop(
+            format!(
+                "session {} of {}: {} for {} s",
+                blocker.session, blocker.who, blocker.what, blocker.seconds
+            ),
+            "wait until the backup or the DDL is over",
+        ),
+        None => pass("nobody waits for a global or metadata lock"),
+    }
+}
+
+fn events(s: &Situation<'_>) -> Outcome {
+    match s.primary.events.len() {
+        0 => pass("none enabled"),
+        n => warn(
+            format!(
+                "{n} enabled on {}: {} enables them, {} stops running them",
+                s.primary.server, s.candidate.server, s.primary.server
+            ),
+            "nothing, if they may run there; else ALTER EVENT ... DISABLE first",
+        ),
+    }
+}
+
+fn accounts(s: &Situation<'_>) -> Outcome {
+    let (Some(ours), Some(theirs)) = (&s.primary.accounts, &s.candidate.accounts) else {
+        return warn(
+            "accounts cannot be compared",
+            "GRANT SELECT ON mysql.user, or mysql.global_priv, to the account",
+        );
+    };
+    let missing: Vec<&str> = ours.difference(theirs).map(String::as_str).take(5).collect();
+    if missing.is_empty() {
+        return pass(format!("all {} of the primary are on the candidate", ours.len()));
+    }
+    stop(
+        format!("missing on {}: {}", s.candidate.server, missing.join(", ")),
+        "create them there, or replicate the mysql schema",
+    )
+}
+
+/// What changes behaviour or durability when the primary has another value.
+const COMPARED: [&str; 14] = [
+    "sql_mode",
+    "max_connections",
+    "max_allowed_packet",
+    "innodb_flush_log_at_trx_commit",
+    "sync_binlog",
+    "innodb_buffer_pool_size",
+    "character_set_server",
+    "collation_server",
+    "lower_case_table_names",
+    "time_zone",
+    "transaction_isolation",
+    "tx_isolation",
+    "innodb_doublewrite",
+    "event_scheduler",
+];
+
+fn variables(s: &Situation<'_>) -> Outcome {
+    let differs = |name: &&str| {
+        let (ours, theirs) = (s.primary.variable(&[name]), s.candidate.variable(&[name]));
+        (ours != theirs).then(|| format!("{name} {} -> {}", or_none(ours), or_none(theirs)))
+    };
+    let differing: Vec<String> = COMPARED.iter().filter_map(differs).collect();
+    if differing.is_empty() {
+        return pass(format!("{} that matter agree", COMPARED.len()));
+    }
+    warn(differing.join(", "), format!("set them on {} before", s.candidate.server))
+}
+
+fn semi_sync(s: &Situation<'_>) -> Outcome {
+    if !s.primary.semi_sync_source() {
+        return warn(
+            "off on the primary: a crash at any moment may lose what was acknowledged (a switchover does not)",
+            "docs/guide/switchover.md tells how to switch it on",
+        );
+    }
+    let active = s.primary.variable(&["rpl_semi_sync_master_timeout", "rpl_semi_sync_source_timeout"]);
+    let status = ["rpl_semi_sync_master_status", "rpl_semi_sync_source_status"];
+    let on = status
+        .iter()
+        .find_map(|name| s.primary.status.get(*name))
+        .is_some_and(|value| value.eq_ignore_ascii_case("on"));
+    if !on {
+        return warn(
+            "switched on, but fallen back to asynchronous",
+            "see why no replica acknowledges: threads, rpl_semi_sync_*_enabled on replicas",
+        );
+    }
+    pass(format!("on and acknowledged; falls back after {} ms", or_none(active)))
+}
+
+fn net_timeout(s: &Situation<'_>) -> Outcome {
+    let long = |facts: &&Facts| {
+        let timeout =
+            facts.variable(&["replica_net_timeout", "slave_net_timeout"]).and_then(|t| t.parse::<u64>().ok());
+        timeout.is_none_or(|seconds| seconds > 10)
+    };
+    let slow: Vec<&Facts> = replicas(s).filter(long).collect();
+    if slow.is_empty() {
+        return pass("replica_net_timeout is at most 10 s everywhere");
+    }
+    warn(
+        format!("replica_net_timeout is above 10 s on {}", names(slow)),
+        "SET GLOBAL replica_net_timeout (slave_net_timeout) = 8, and restart the threads",
+    )
+}
+
+fn commit_order(s: &Situation<'_>) -> Outcome {
+    let loose: Vec<&Facts> = replicas(s)
+        .filter(|facts| {
+            let parallel = facts.variable(&["replica_parallel_workers", "slave_parallel_workers"]);
+            !facts.dialect().is_mariadb()
+                && parallel.is_some_and(|workers| workers != "0" && workers != "1")
+                && facts.is_on(&["replica_preserve_commit_order", "slave_preserve_commit_order"])
+                    == Some(false)
+        })
+        .collect();
+    if loose.is_empty() {
+        return pass("replicas commit in the primary's order");
+    }
+    warn(
+        format!("replica_preserve_commit_order is off on {}", names(loose)),
+        "SET GLOBAL replica_preserve_commit_order = ON, with the applier stopped",
+    )
+}
+
+/// Share of logical reads that went to disk since the server started: the only figure that both flavours always have.
+fn miss_rate(facts: &Facts) -> Option<f64> {
+    let requests = facts.counter("innodb_buffer_pool_read_requests")?;
+    let reads = facts.counter("innodb_buffer_pool_reads")?;
+    (requests > 0).then(|| reads as f64 / requests as f64)
+}
+
+fn warmth(s: &Situation<'_>) -> Outcome {
+    let pages = |facts: &Facts| facts.counter("innodb_buffer_pool_pages_data");
+    let (Some(ours), Some(theirs)) = (pages(s.primary), pages(s.candidate)) else {
+        return warn("buffer pools cannot be compared", "GRANT PROCESS");
+    };
+    let rate = |facts: &Facts| {
+        miss_rate(facts).map_or("unknown".to_owned(), |rate| format!("{:.2} %", rate * 100.0))
+    };
+    let text = format!(
+        "pages cached: {ours} on the primary, {theirs} on the candidate; reads from disk since start: {}, {}",
+        rate(s.primary),
+        rate(s.candidate)
+    );
+    if theirs * 2 < ours {
+        return warn(text, "send it reads first, or load the primary's buffer pool dump");
+    }
+    pass(text)
+}
+
+fn clocks(s: &Situation<'_>) -> Outcome {
+    let far = std::iter::once(s.primary).chain(replicas(s)).max_by_key(|facts| facts.clock_ahead_ms.abs());
+    match far {
+        Some(facts) if facts.clock_ahead_ms.abs() > 500 => warn(
+            format!("{} is {} ms away from this host's clock", facts.server, facts.clock_ahead_ms),
+            "run chrony or ntpd there",
+        ),
+        Some(facts) => pass(format!("within {} ms of this host's", facts.clock_ahead_ms.abs())),
+        None => pass("one server"),
+    }
+}
+
+fn replication_login(s: &Situation<'_>) -> Outcome {
+    if s.has_replication_login {
+        return pass("given");
+    }
+    stop(
+        format!("{} has to follow {} afterwards, with which account?", s.primary.server, s.candidate.server),
+        "--replication-option-file FILE with user and password of an account with REPLICATION SLAVE",
+    )
+}

@@ -1,0 +1,144 @@
+//! A connection that may write: each statement with a deadline, answers read by column name.
+
+use crate::Error;
+use fleet::config::Credentials;
+use fleet::{Address, ServerName};
+use mysql_async::prelude::Queryable;
+use mysql_async::{Conn, Row, Value};
+use observe::AskError;
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// An open connection to one server.
+pub(crate) struct Connection {
+    pub(crate) server: ServerName,
+    conn: Conn,
+}
+
+/// Long enough for a connection that is used at once.
+pub(crate) const BRIEFLY: Duration = Duration::from_secs(30);
+
+/// A row by column name in lower case; NULL is absent.
+pub(crate) type Named = BTreeMap<String, String>;
+
+impl Connection {
+    /// Connects. The session ends by itself after `idle` without a statement, so that its locks do not outlive us for long
+    /// when our host vanishes without a word.
+    pub(crate) async fn open(
+        server: &ServerName,
+        to: &Address,
+        who: &Credentials,
+        deadline: Duration,
+        idle: Duration,
+    ) -> Result<Self, Error> {
+        let failed = |source| Error::Server { server: server.clone(), what: "connecting".to_owned(), source };
+        let conn = observe::connect(to, who, deadline).await.map_err(failed)?;
+        let mut connection = Self { server: server.clone(), conn };
+        let seconds = idle.as_secs().max(1);
+        let limits = format!("SET SESSION wait_timeout = {seconds}, net_read_timeout = 30");
+        connection.run(&limits, deadline).await?;
+        Ok(connection)
+    }
+
+    /// The server's number for this session.
+    pub(crate) fn id(&self) -> u32 {
+        self.conn.id()
+    }
+
+    /// Runs a statement that returns nothing of interest.
+    pub(crate) async fn run(&mut self, statement: &str, deadline: Duration) -> Result<(), Error> {
+        let ran = tokio::time::timeout(deadline, self.conn.query_drop(statement)).await;
+        self.outcome(statement, deadline, ran)
+    }
+
+    /// Runs a statement and returns its rows.
+    pub(crate) async fn ask(&mut self, statement: &str, deadline: Duration) -> Result<Vec<Named>, Error> {
+        let asked = tokio::time::timeout(deadline, self.conn.query::<Row, _>(statement)).await;
+        Ok(self.outcome(statement, deadline, asked)?.into_iter().map(named).collect())
+    }
+
+    /// The first column of the first row.
+    pub(crate) async fn scalar(
+        &mut self,
+        statement: &str,
+        deadline: Duration,
+    ) -> Result<Option<String>, Error> {
+        let asked = tokio::time::timeout(deadline, self.conn.query_first::<Row, _>(statement)).await;
+        let row = self.outcome(statement, deadline, asked)?;
+        Ok(row.and_then(|row| row.as_ref(0).and_then(text)))
+    }
+
+    /// Says goodbye.
+    pub(crate) async fn close(self) {
+        let _ = tokio::time::timeout(Duration::from_secs(1), self.conn.disconnect()).await;
+    }
+
+    fn outcome<T>(
+        &self,
+        statement: &str,
+        deadline: Duration,
+        outcome: Result<Result<T, mysql_async::Error>, tokio::time::error::Elapsed>,
+    ) -> Result<T, Error> {
+        let what = without_secrets(statement);
+        let source = match outcome {
+            Ok(Ok(value)) => return Ok(value),
+            Ok(Err(error)) => AskError::from(error),
+            Err(_) => AskError::Silent { what: what.clone(), deadline },
+        };
+        Err(Error::Server { server: self.server.clone(), what, source })
+    }
+}
+
+impl std::fmt::Debug for Connection {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Connection({}, {})", self.server, self.conn.id())
+    }
+}
+
+/// A statement as errors and logs may show it: nothing that stands in quotes.
+pub(crate) fn without_secrets(statement: &str) -> String {
+    let mut shown = String::new();
+    let mut quoted = false;
+    for character in statement.chars().take(200) {
+        if character == '\'' {
+            quoted = !quoted;
+            shown.push_str(if quoted { "'..." } else { "'" });
+        } else if !quoted {
+            shown.push(character);
+        }
+    }
+    shown
+}
+
+/// Text in quotes for a statement.
+pub(crate) fn quoted(text: &str) -> String {
+    format!("'{}'", text.replace('\\', "\\\\").replace('\'', "''"))
+}
+
+fn named(row: Row) -> Named {
+    let names: Vec<String> =
+        row.columns_ref().iter().map(|column| column.name_str().to_ascii_lowercase()).collect();
+    names.into_iter().zip(row.unwrap()).filter_map(|(name, value)| Some((name, text(&value)?))).collect()
+}
+
+fn text(value: &Value) -> Option<String> {
+    match value {
+        Value::NULL => None,
+        Value::Bytes(bytes) => Some(String::from_utf8_lossy(bytes).into_owned()),
+        other => Some(other.as_sql(true)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_stands_in_quotes_shows_nowhere() {
+        let shown =
+            without_secrets("CHANGE MASTER TO MASTER_USER = 'repl', MASTER_PASSWORD = 'se''cret', X = 1");
+        assert!(!shown.contains("cret") && !shown.contains("repl"), "{shown}");
+        assert!(shown.ends_with("X = 1"), "{shown}");
+        assert_eq!(quoted("it's"), "'it''s'");
+    }
+}

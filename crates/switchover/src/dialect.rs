@@ -1,0 +1,187 @@
+//! What is said to a server to move the primary, by flavour and version. Pure.
+//!
+//! | | MariaDB | MySQL |
+//! |---|---|---|
+//! | freeze | `read_only = ON`, then `FLUSH TABLES WITH READ LOCK` held until the candidate has all; from 12.0 `read_only = NO_LOCK_NO_ADMIN` | `super_read_only = ON` |
+//! | position | `@@gtid_binlog_pos` | `@@gtid_executed` |
+//! | wait | `MASTER_GTID_WAIT(pos, s)`, 0 when reached | `WAIT_FOR_EXECUTED_GTID_SET(set, s)`, 0 when reached |
+//! | former primary follows | `MASTER_DEMOTE_TO_SLAVE = 1` (10.10), else its own position as `gtid_slave_pos` | `SOURCE_AUTO_POSITION = 1` |
+
+use crate::connection::quoted;
+use fleet::{Flavour, Version};
+
+/// Whom a server shall follow, and as whom.
+#[derive(Clone, Debug)]
+pub(crate) struct Source<'a> {
+    pub(crate) host: &'a str,
+    pub(crate) port: u16,
+    /// User and password; `None` keeps those that the server has.
+    pub(crate) login: Option<(&'a str, &'a str)>,
+    /// How the connection is protected, see [`crate::facts::Channel::protection`]; empty keeps what the server has.
+    pub(crate) protection: &'a [(String, String)],
+}
+
+/// The statements of one server.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Dialect(pub(crate) Version);
+
+impl Dialect {
+    pub(crate) fn is_mariadb(self) -> bool {
+        self.0.flavour == Flavour::MariaDb
+    }
+
+    /// Whether administrators are kept out by the switch alone; else the global read lock keeps them out.
+    pub(crate) fn read_only_binds_administrators(self) -> bool {
+        !self.is_mariadb() || self.0.mariadb_from((12, 0, 0))
+    }
+
+    /// Refuse writes.
+    pub(crate) fn freeze(self) -> &'static str {
+        if self.0.mariadb_from((12, 0, 0)) {
+            "SET GLOBAL read_only = 'NO_LOCK_NO_ADMIN'"
+        } else if self.is_mariadb() {
+            "SET GLOBAL read_only = ON"
+        } else {
+            "SET GLOBAL super_read_only = ON"
+        }
+    }
+
+    /// Take writes. On MySQL this takes `super_read_only` off too.
+    pub(crate) fn thaw(self) -> &'static str {
+        "SET GLOBAL read_only = OFF"
+    }
+
+    /// What a replica refuses writes with.
+    pub(crate) fn refuse_as_replica(self) -> &'static str {
+        if self.is_mariadb() { "SET GLOBAL read_only = ON" } else { "SET GLOBAL super_read_only = ON" }
+    }
+
+    /// Everything it has written to its binary log: one value.
+    pub(crate) fn position(self) -> &'static str {
+        if self.is_mariadb() { "SELECT @@GLOBAL.gtid_binlog_pos" } else { "SELECT @@GLOBAL.gtid_executed" }
+    }
+
+    /// Waits on the server itself until it has everything up to `position`: "0" when reached.
+    pub(crate) fn wait_for(self, position: &str, seconds: f64) -> String {
+        let position = quoted(&position.replace(['\n', ' '], ""));
+        if self.is_mariadb() {
+            format!("SELECT MASTER_GTID_WAIT({position}, {seconds:.3})")
+        } else {
+            // Whole seconds before 8.0.27, and 0 is for ever.
+            format!("SELECT WAIT_FOR_EXECUTED_GTID_SET({position}, {})", seconds.ceil().max(1.0))
+        }
+    }
+
+    pub(crate) fn stop_replication(self) -> &'static str {
+        if self.is_mariadb() { "STOP SLAVE" } else { "STOP REPLICA" }
+    }
+
+    pub(crate) fn start_replication(self) -> &'static str {
+        if self.is_mariadb() { "START SLAVE" } else { "START REPLICA" }
+    }
+
+    /// Receive no more; what was received is applied.
+    pub(crate) fn stop_receiving(self) -> &'static str {
+        if self.is_mariadb() { "STOP SLAVE IO_THREAD" } else { "STOP REPLICA IO_THREAD" }
+    }
+
+    /// Forget whom it followed.
+    pub(crate) fn forget_source(self) -> &'static str {
+        if self.is_mariadb() { "RESET SLAVE ALL" } else { "RESET REPLICA ALL" }
+    }
+
+    pub(crate) fn replication_status(self) -> &'static str {
+        if self.is_mariadb() {
+            "SHOW ALL SLAVES STATUS"
+        } else if self.0.mysql_from((8, 0, 22)) {
+            "SHOW REPLICA STATUS"
+        } else {
+            "SHOW SLAVE STATUS"
+        }
+    }
+
+    /// A former primary follows the new one, from what it wrote itself.
+    pub(crate) fn demote(self, source: &Source<'_>) -> Vec<String> {
+        if !self.is_mariadb() {
+            return vec![self.change_source(source, &["SOURCE_AUTO_POSITION = 1"])];
+        }
+        if self.0.mariadb_from((10, 10, 0)) {
+            let options = ["MASTER_USE_GTID = slave_pos", "MASTER_DEMOTE_TO_SLAVE = 1"];
+            return vec![self.change_source(source, &options)];
+        }
+        vec![
+            "SET GLOBAL gtid_slave_pos = @@gtid_current_pos".to_owned(),
+            self.change_source(source, &["MASTER_USE_GTID = slave_pos"]),
+        ]
+    }
+
+    /// A replica follows another source, from the position that it has.
+    pub(crate) fn repoint(self, source: &Source<'_>) -> String {
+        let position =
+            if self.is_mariadb() { "MASTER_USE_GTID = slave_pos" } else { "SOURCE_AUTO_POSITION = 1" };
+        self.change_source(source, &[position])
+    }
+
+    fn change_source(self, source: &Source<'_>, options: &[&str]) -> String {
+        let (statement, prefix) = if self.is_mariadb() {
+            ("CHANGE MASTER TO", "MASTER")
+        } else if self.0.mysql_from((8, 0, 23)) {
+            ("CHANGE REPLICATION SOURCE TO", "SOURCE")
+        } else {
+            ("CHANGE MASTER TO", "MASTER")
+        };
+        let mut parts = vec![
+            format!("{prefix}_HOST = {}", quoted(source.host)),
+            format!("{prefix}_PORT = {}", source.port),
+        ];
+        if let Some((user, password)) = source.login {
+            parts.push(format!("{prefix}_USER = {}", quoted(user)));
+            parts.push(format!("{prefix}_PASSWORD = {}", quoted(password)));
+        }
+        let public_key = format!("GET_{prefix}_PUBLIC_KEY");
+        parts.extend(source.protection.iter().map(|(option, value)| match option.as_str() {
+            "GET_PUBLIC_KEY" => format!("{public_key} = {value}"),
+            _ => format!("{prefix}_{option} = {value}"),
+        }));
+        parts.extend(options.iter().map(|option| option.replace("SOURCE_", &format!("{prefix}_"))));
+        format!("{statement} {}", parts.join(", "))
+    }
+
+    /// The semi-sync switches of a source and of a replica, whichever names the server has.
+    pub(crate) fn semi_sync_switches(self) -> [&'static str; 2] {
+        if self.is_mariadb() {
+            ["rpl_semi_sync_master_enabled", "rpl_semi_sync_slave_enabled"]
+        } else {
+            ["rpl_semi_sync_source_enabled", "rpl_semi_sync_replica_enabled"]
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn dialect(version: &str) -> Dialect {
+        Dialect(version.parse().unwrap())
+    }
+
+    #[test]
+    fn each_version_is_spoken_to_in_its_own_words() {
+        let protection = [("SSL".to_owned(), "1".to_owned()), ("GET_PUBLIC_KEY".to_owned(), "1".to_owned())];
+        let source = Source { host: "db2", port: 3306, login: Some(("repl", "pa'ss")), protection: &[] };
+        let demote = |version: &str| dialect(version).demote(&source).join("; ");
+        assert!(demote("10.11.6-MariaDB").contains("MASTER_DEMOTE_TO_SLAVE = 1"));
+        assert!(demote("10.6.18-MariaDB").starts_with("SET GLOBAL gtid_slave_pos"));
+        assert!(demote("8.4.2").contains("SOURCE_PASSWORD = 'pa''ss', SOURCE_AUTO_POSITION = 1"));
+        assert!(demote("8.0.21").starts_with("CHANGE MASTER TO MASTER_HOST"));
+        assert!(demote("8.0.21").contains("MASTER_AUTO_POSITION = 1"));
+        assert_eq!(dialect("12.1.2-MariaDB").freeze(), "SET GLOBAL read_only = 'NO_LOCK_NO_ADMIN'");
+        assert!(!dialect("11.8.2-MariaDB").read_only_binds_administrators());
+        let protected = Source { protection: &protection, ..source.clone() };
+        let last = dialect("8.4.2").demote(&protected).pop().unwrap();
+        assert!(last.contains("SOURCE_SSL = 1, GET_SOURCE_PUBLIC_KEY = 1"), "{last}");
+        assert!(dialect("10.11.6-MariaDB").repoint(&protected).contains("MASTER_SSL = 1"));
+        let keeps = Source { login: None, ..source };
+        assert!(!dialect("8.4.2").repoint(&keeps).contains("PASSWORD"));
+    }
+}

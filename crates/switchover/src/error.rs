@@ -1,0 +1,48 @@
+//! What can go wrong, as facts.
+
+use fleet::ServerName;
+use observe::AskError;
+use std::path::PathBuf;
+
+/// Why a switchover cannot go on, or not begin.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// A server did not do what it was told.
+    #[error("{server}: {what}: {source}")]
+    Server {
+        /// Which.
+        server: ServerName,
+        /// The statement, without secrets.
+        what: String,
+        /// The server's or the system's words.
+        source: AskError,
+    },
+    /// A condition did not come about in time.
+    #[error("{server}: {what} within {seconds} s{detail}")]
+    TooLate {
+        /// Which.
+        server: ServerName,
+        /// What was waited for.
+        what: String,
+        /// How long, in seconds.
+        seconds: f64,
+        /// What stands in the way, or empty.
+        detail: String,
+    },
+    /// The server answered, and the answer rules this out.
+    #[error("{server}: {why}")]
+    Refused {
+        /// Which.
+        server: ServerName,
+        /// Why, and what to do.
+        why: String,
+    },
+    /// The journal cannot be read or written.
+    #[error("the journal {path}: {why}")]
+    Journal {
+        /// Its file.
+        path: PathBuf,
+        /// The system's words.
+        why: String,
+    },
+}

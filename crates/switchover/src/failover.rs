@@ -1,0 +1,16 @@
+//! A dead primary: is it dead, who takes over, what could be lost, and how the dead one comes back.
+//!
+//! ```text
+//!  confirm: own looks fail, replicas have lost it -> risk: can it still acknowledge? what could be lost?
+//!    -> choose: who received most -> steps of [`crate::perform`]: lock -> freeze (stop receivers, fence) -> await (apply
+//!       relay logs) -> stop replication -> PROMOTE -> mark -> repoint -> verify
+//! ```
+//!
+//! [`confirm`], [`choose`] and [`risk`] are pure; [`scene`] reads what they decide on; the steps are those of a planned
+//! move, with the same journal. [`rejoin`] brings the old primary back as a replica, or says what nobody else has.
+
+pub mod choose;
+pub mod confirm;
+pub mod rejoin;
+pub mod risk;
+pub mod scene;

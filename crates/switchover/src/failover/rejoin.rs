@@ -1,0 +1,209 @@
+//! The old primary comes back: as a replica when it has nothing of its own, else it stays closed to writes and what nobody
+//! else has is shown.
+//!
+//! What it has of its own are transactions that it wrote and no replica received. Without semi-sync clients may have been
+//! told that they are safe; with it they never were. They cannot be taken back on a running server: MariaDB truncates them
+//! when it is *started* after the crash with `--init-rpl-role=SLAVE` (they are then only prepared, never committed), and
+//! once committed only a rebuild from the new primary removes them, on MySQL always.
+
+use crate::Error;
+use crate::connection::{BRIEFLY, Connection};
+use crate::dialect::{Dialect, Source};
+use crate::facts::{self, Facts};
+use crate::perform::{Logins, Member};
+use crate::survey;
+use fleet::{Flavour, GtidSet};
+use std::collections::BTreeMap;
+use std::fmt;
+use std::time::Duration;
+
+/// Transactions that the old primary has and the new one does not.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Own {
+    /// In the server's words: `0-1-101..0-1-105`, or a GTID set.
+    pub transactions: String,
+    /// How many, where that can be counted.
+    pub count: u64,
+}
+
+/// Each server's last transaction in each domain, as `gtid_binlog_state` lists it.
+type BinlogState = BTreeMap<(u32, u32), u64>;
+
+/// What `old` has and `new` does not, by MariaDB's `gtid_binlog_state` or MySQL's `gtid_executed`; `None` when nothing. The
+/// old one must be closed to writes when it is read. Comparing positions is not enough: the new primary has gone on, under
+/// higher numbers.
+///
+/// # Errors
+/// When one of the two cannot be read: then nothing is known.
+pub fn own(flavour: Flavour, old: &str, new: &str) -> Result<Option<Own>, String> {
+    if flavour == Flavour::MySql {
+        let read = |text: &str| text.parse::<GtidSet>().map_err(|error| error.to_string());
+        let own = read(old)?.minus(&read(new)?);
+        let count = own.len();
+        return Ok((count > 0).then(|| Own { transactions: own.to_string(), count }));
+    }
+    let (old, new) = (state(old)?, state(new)?);
+    let (mut transactions, mut count) = (Vec::new(), 0);
+    for ((domain, server), last) in old {
+        let there = new.get(&(domain, server)).copied().unwrap_or(0);
+        if last > there {
+            transactions.push(format!("{domain}-{server}-{} to {domain}-{server}-{last}", there + 1));
+            // At most so many: other servers' transactions use numbers of the domain too.
+            count += last - there;
+        }
+    }
+    let transactions = transactions.join(", ");
+    Ok((count > 0).then_some(Own { transactions, count }))
+}
+
+fn state(text: &str) -> Result<BinlogState, String> {
+    let one = |text: &str| {
+        let mut numbers = text.split('-').map(str::parse::<u64>);
+        let mut next = || numbers.next().and_then(Result::ok).ok_or_else(|| format!("'{text}' is no GTID"));
+        let (domain, server, sequence) = (next()?, next()?, next()?);
+        let narrow = |number: u64| u32::try_from(number).map_err(|_| format!("'{text}' is no GTID"));
+        Ok(((narrow(domain)?, narrow(server)?), sequence))
+    };
+    text.split(',').map(str::trim).filter(|part| !part.is_empty()).map(one).collect()
+}
+
+/// What came of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Rejoined {
+    /// It follows the new primary.
+    Follows,
+    /// It has something of its own; it is closed to writes and follows nobody.
+    Refused {
+        /// What.
+        own: Own,
+        /// What to do, in words.
+        mend: String,
+    },
+}
+
+/// Closes the old primary to writes, looks what nobody else has, and lets it follow the new one when there is nothing,
+/// protected as its replicas' connections are ([`facts::Channel::protection`]).
+///
+/// # Errors
+/// When a server does not do what it should.
+pub async fn rejoin(
+    old: &Facts,
+    new: &Facts,
+    protection: &[(String, String)],
+    logins: &Logins,
+    deadline: Duration,
+) -> Result<Rejoined, Error> {
+    let refused = |facts: &Facts, why: String| Error::Refused { server: facts.server.clone(), why };
+    if new.refuses_writes() {
+        return Err(refused(new, "refuses writes: it is not the primary".to_owned()));
+    }
+    let dialect = old.dialect();
+    let mut returned = Connection::open(&old.server, &old.reach, &logins.admin, deadline, BRIEFLY).await?;
+    // First of all: from here on it writes nothing of its own.
+    returned.run(dialect.refuse_as_replica(), deadline).await?;
+    let mut primary = Connection::open(&new.server, &new.reach, &logins.admin, deadline, BRIEFLY).await?;
+    let [of_old, of_new] = [
+        returned.scalar(history(dialect), deadline).await?.unwrap_or_default(),
+        primary.scalar(history(new.dialect()), deadline).await?.unwrap_or_default(),
+    ]
+    .map(|text| text.replace(['\n', ' '], ""));
+    let target = survey::member(new);
+    let own = own(old.version.flavour, &of_old, &of_new).map_err(|why| refused(old, why))?;
+    if let Some(own) = own {
+        let mend = mend(dialect, &own, &target);
+        return Ok(Rejoined::Refused { own, mend });
+    }
+    if new.semi_sync_source() {
+        let [source, replica] = dialect.semi_sync_switches();
+        returned.run(&format!("SET GLOBAL {source} = OFF"), deadline).await?;
+        returned.run(&format!("SET GLOBAL {replica} = ON"), deadline).await?;
+    }
+    if !old.channels.is_empty() {
+        returned.run(dialect.stop_replication(), deadline).await?;
+    }
+    let (user, password) = &logins.replication;
+    let login = Some((user.as_str(), password.as_str()));
+    let source = Source { host: &target.host, port: target.port, login, protection };
+    for statement in dialect.demote(&source) {
+        returned.run(&statement, deadline).await?;
+    }
+    returned.run(dialect.start_replication(), deadline).await?;
+    let position = primary.scalar(new.dialect().position(), deadline).await?.unwrap_or_default();
+    let seconds = deadline.as_secs_f64();
+    let wait = dialect.wait_for(&position, seconds);
+    let reached = returned.scalar(&wait, deadline + Duration::from_secs(2)).await?;
+    primary.close().await;
+    if reached.as_deref() != Some("0") {
+        let channels = facts::channels(&mut returned, dialect, deadline).await?;
+        let error = channels.first().map_or("", |channel| channel.last_error.as_str());
+        return Err(Error::TooLate {
+            server: old.server.clone(),
+            what: format!("follows {} and has not caught up", new.server),
+            seconds,
+            detail: format!(" {error}").trim_end().to_owned(),
+        });
+    }
+    returned.close().await;
+    Ok(Rejoined::Follows)
+}
+
+fn history(dialect: Dialect) -> &'static str {
+    if dialect.is_mariadb() { "SELECT @@GLOBAL.gtid_binlog_state" } else { "SELECT @@GLOBAL.gtid_executed" }
+}
+
+/// How to see what it has, and how to get rid of it.
+fn mend(dialect: Dialect, own: &Own, primary: &Member) -> String {
+    let from = format!("{}:{}", primary.host, primary.port);
+    if dialect.is_mariadb() {
+        return format!(
+            "look at it first: mariadb-binlog --base64-output=decode-rows -v over its newest binary logs. It is committed and \
+             cannot be discarded on the running server; rebuild it: mariadb-backup --backup on {from}, --prepare, \
+             --copy-back here. To have MariaDB truncate what was never acknowledged, a crashed primary must be started with \
+             --init-rpl-role=SLAVE (and rpl_semi_sync_slave_enabled) the first time"
+        );
+    }
+    format!(
+        "look at it first: mysqlbinlog --include-gtids='{}' -v over its newest binary logs. It cannot be discarded on the \
+         running server; rebuild it: CLONE INSTANCE FROM 'user'@'{}':{} IDENTIFIED BY '...'",
+        own.transactions, primary.host, primary.port
+    )
+}
+
+impl fmt::Display for Own {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} (at most {} transactions)", self.transactions, self.count)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn a_new_primary_that_has_gone_on_hides_nothing() {
+        // 1 wrote up to 105, of which 2 received 100 and went on from there.
+        let found = own(Flavour::MariaDb, "0-1-105", "0-1-100,0-2-300").unwrap().unwrap();
+        assert_eq!((found.transactions.as_str(), found.count), ("0-1-101 to 0-1-105", 5));
+        assert_eq!(own(Flavour::MariaDb, "0-1-100", "0-1-100,0-2-300"), Ok(None));
+        let uuid = "3e11fa47-71ca-11e1-9e33-c80aa9429562";
+        let found = own(Flavour::MySql, &format!("{uuid}:1-9"), &format!("{uuid}:1-7")).unwrap().unwrap();
+        assert_eq!((found.transactions.as_str(), found.count), (format!("{uuid}:8-9").as_str(), 2));
+        assert!(own(Flavour::MariaDb, "nonsense", "").is_err(), "what cannot be read is not nothing");
+    }
+
+    proptest! {
+        #[test]
+        fn only_what_the_new_primary_lacks_is_its_own(
+            old in prop::collection::btree_map((0u32..2, 1u32..4), 1u64..50, 0..5),
+            new in prop::collection::btree_map((0u32..2, 1u32..4), 1u64..50, 0..5),
+        ) {
+            let text = |state: &BinlogState| {
+                state.iter().map(|((d, s), n)| format!("{d}-{s}-{n}")).collect::<Vec<_>>().join(",")
+            };
+            let lacks = old.iter().any(|(key, last)| new.get(key).copied().unwrap_or(0) < *last);
+            let found = own(Flavour::MariaDb, &text(&old), &text(&new)).unwrap();
+            prop_assert_eq!(found.is_some(), lacks);
+        }
+    }
+}

@@ -1,0 +1,154 @@
+//! What a failover could lose, and whether the old primary can still acknowledge writes. Pure.
+//!
+//! With semi-sync a commit is acknowledged only after a replica has received it. Once the receivers of *all* replicas are
+//! stopped, a primary that never falls back cannot acknowledge anything, wherever it is; and what it acknowledged before is
+//! on the replica that received most. The settings of a primary that does not answer cannot be read. What is looked at: a
+//! replica was connected as a semi-sync replica and acknowledged, and the replicas' own settings as a source, since a fleet
+//! that fails over runs its servers alike. A replica that does not answer may be the one that acknowledged.
+
+use fleet::ServerName;
+use serde::Serialize;
+use std::time::Duration;
+
+/// A primary that falls back sooner may have done so, or may do so before anybody fences it.
+const NEVER: Duration = Duration::from_secs(3600);
+
+/// What a replica shows of semi-sync.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct SemiSync {
+    /// Its name.
+    pub server: ServerName,
+    /// Its receiver last spoke to the primary as a semi-sync replica.
+    pub replica: bool,
+    /// Acknowledgements that it sent, where it counts them (MariaDB).
+    pub acknowledged: Option<u64>,
+    /// Its own fallback time as a source.
+    pub timeout: Option<Duration>,
+    /// As a source it waits even when no replica is connected.
+    pub waits_without_replicas: Option<bool>,
+}
+
+/// Whether nothing acknowledged can be lost and nothing more can be acknowledged once all receivers are stopped: the facts
+/// for it, or else what could be lost.
+///
+/// # Errors
+/// What could be lost, in words.
+pub fn held(replicas: &[SemiSync], silent: &[ServerName]) -> Result<String, String> {
+    const LOST: &str = "what the old primary acknowledged and no replica received is lost";
+    if !silent.is_empty() {
+        let names = silent.iter().map(ServerName::as_str).collect::<Vec<_>>().join(", ");
+        return Err(format!(
+            "{names} does not answer and may be the only one that received the last acknowledged writes"
+        ));
+    }
+    // One is enough, since all answer: an asynchronous replica acknowledges nothing and takes nothing away.
+    let acknowledges = |replica: &&SemiSync| replica.replica && replica.acknowledged != Some(0);
+    let names: Vec<&str> =
+        replicas.iter().filter(acknowledges).map(|replica| replica.server.as_str()).collect();
+    if names.is_empty() {
+        return Err(format!("no replica acknowledged as a semi-sync replica: {LOST}"));
+    }
+    for replica in replicas {
+        match replica.timeout {
+            Some(timeout) if timeout >= NEVER => {}
+            Some(timeout) => {
+                return Err(format!(
+                    "semi-sync falls back to asynchronous after {:.1} s (by the settings of {}): if it did, {LOST}",
+                    timeout.as_secs_f64(),
+                    replica.server
+                ));
+            }
+            None => return Err(format!("{} does not say when semi-sync falls back: {LOST}", replica.server)),
+        }
+        if replica.waits_without_replicas == Some(false) {
+            return Err(format!(
+                "a primary without replicas does not wait (by the settings of {}): {LOST}",
+                replica.server
+            ));
+        }
+    }
+    Ok(format!(
+        "all replicas answer, {} acknowledged as semi-sync replicas, and by the replicas' settings a primary waits for at \
+         least {} h: once their receivers are stopped nothing more is acknowledged",
+        names.join(", "),
+        NEVER.as_secs() / 3600
+    ))
+}
+
+/// Why the old primary writes nothing that anybody is told is safe.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Guard {
+    /// A command fences it.
+    Hook,
+    /// Semi-sync does, by these facts.
+    SemiSync(String),
+    /// Nothing does, and somebody accepts that.
+    Accepted,
+}
+
+/// Whether to go on: with a command that fences, with semi-sync that is held, or with the loss accepted by name.
+///
+/// # Errors
+/// What could be lost, and what to say to go on.
+pub fn decide(hook: bool, held: Result<String, String>, accepts_loss: bool) -> Result<Guard, String> {
+    match (hook, held) {
+        (true, Ok(_)) => Ok(Guard::Hook),
+        (false, Ok(facts)) => Ok(Guard::SemiSync(facts)),
+        (true, Err(_)) if accepts_loss => Ok(Guard::Hook),
+        (false, Err(_)) if accepts_loss => Ok(Guard::Accepted),
+        (true, Err(loss)) => Err(format!("{loss}. To go on all the same: --accept-loss")),
+        (false, Err(loss)) => Err(format!(
+            "{loss}. Nothing keeps the old primary from acknowledging more either: fence it with --fence COMMAND. To go on \
+             with both risks: --accept-loss"
+        )),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn replica() -> SemiSync {
+        SemiSync {
+            server: ServerName::new("a2"),
+            replica: true,
+            acknowledged: Some(7),
+            timeout: Some(Duration::from_secs(86_400)),
+            waits_without_replicas: Some(true),
+        }
+    }
+
+    #[test]
+    fn each_doubt_is_a_loss_in_words() {
+        assert!(held(&[replica(), replica()], &[]).is_ok());
+        let doubts = [
+            SemiSync { replica: false, ..replica() },
+            SemiSync { acknowledged: Some(0), ..replica() },
+            SemiSync { timeout: Some(Duration::from_secs(10)), ..replica() },
+            SemiSync { timeout: None, ..replica() },
+            SemiSync { waits_without_replicas: Some(false), ..replica() },
+        ];
+        for doubt in doubts {
+            let loss = held(std::slice::from_ref(&doubt), &[]).unwrap_err();
+            assert!(loss.contains("lost"), "{doubt:?}: {loss}");
+        }
+        let asynchronous = SemiSync { replica: false, ..replica() };
+        assert!(held(&[replica(), asynchronous], &[]).is_ok());
+        assert!(held(&[], &[]).is_err());
+        assert!(held(&[replica()], &[ServerName::new("b1")]).unwrap_err().contains("b1"));
+    }
+
+    proptest! {
+        #[test]
+        fn a_loss_is_only_ever_accepted_by_name(hook: bool, safe: bool, accepts: bool) {
+            let facts = if safe { Ok("facts".to_owned()) } else { Err("loss".to_owned()) };
+            match decide(hook, facts, accepts) {
+                Ok(Guard::Accepted) => prop_assert!(accepts && !hook && !safe),
+                Ok(Guard::Hook) => prop_assert!(hook && (safe || accepts)),
+                Ok(Guard::SemiSync(_)) => prop_assert!(safe && !hook),
+                Err(words) => prop_assert!(!accepts && !safe && words.contains("--accept-loss")),
+            }
+        }
+    }
+}

@@ -1,0 +1,381 @@
+//! Reads what a failover decides on: who the dead primary is, what its replicas have, and whether it is dead.
+
+use super::choose::{NoChoice, Received, Standing, choose};
+use super::confirm::{Look, Rule, Verdict, View, confirm};
+use super::risk::{self, SemiSync};
+use crate::Error;
+use crate::connection::{BRIEFLY, Connection};
+use crate::dialect::Dialect;
+use crate::facts::{self, Channel, Facts};
+use crate::perform::{Deadlines, FenceBy, Kind, Member, Plan};
+use crate::survey;
+use fleet::config::Credentials;
+use fleet::{Address, ServerName, Snapshot};
+use observe::AskError;
+use std::time::{Duration, Instant};
+use tokio::task::JoinSet;
+
+/// Time between two looks.
+const PAUSE: Duration = Duration::from_millis(200);
+
+/// A server that is known by name and address.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Known {
+    /// Its name.
+    pub name: ServerName,
+    /// How we reach it.
+    pub reach: Address,
+}
+
+/// What was read.
+#[derive(Clone, Debug)]
+pub struct Scene {
+    /// The primary that does not answer.
+    pub primary: Known,
+    /// Where its replicas look for it.
+    pub source: (String, u16),
+    /// Its direct replicas that answer.
+    pub replicas: Vec<Facts>,
+    /// Other servers that answer: replicas of replicas keep their source.
+    pub others: Vec<Facts>,
+    /// Servers that are known and do not answer, the primary left out.
+    pub silent: Vec<ServerName>,
+    /// The highest epoch recorded anywhere.
+    pub epoch: u64,
+}
+
+/// How death was confirmed.
+#[derive(Clone, Debug)]
+pub struct Confirmed {
+    /// Looks that were needed.
+    pub looks: usize,
+    /// How long it took.
+    pub took: Duration,
+}
+
+impl Scene {
+    /// Reads all servers at once. The dead primary is the server that others follow and that does not answer; `primary`
+    /// names it where it is known.
+    ///
+    /// # Errors
+    /// When a server takes writes, or nobody or more than one is followed and does not answer.
+    pub async fn read(
+        snapshot: &Snapshot,
+        primary: Option<&ServerName>,
+        who: &Credentials,
+        deadline: Duration,
+    ) -> Result<Self, Error> {
+        let mut asked = JoinSet::new();
+        for server in snapshot.servers.iter().filter(|server| Some(&server.name) != primary) {
+            let (name, reach, who) = (server.name.clone(), server.reach.clone(), who.clone());
+            asked.spawn(async move {
+                let facts = facts::read(&name, &reach, &who, deadline).await;
+                let epoch = survey::epoch(&name, &reach, &who, deadline).await.unwrap_or(0);
+                (name, facts, epoch)
+            });
+        }
+        let (mut answering, mut silent, mut epoch) = (Vec::new(), Vec::new(), 0);
+        while let Some(Ok((name, facts, recorded))) = asked.join_next().await {
+            epoch = epoch.max(recorded);
+            match facts {
+                Ok(facts) => answering.push(facts),
+                Err(_) => silent.push(name),
+            }
+        }
+        answering.sort_by(|a, b| a.server.cmp(&b.server));
+        silent.sort();
+        if let Some(writer) = answering.iter().find(|facts| !facts.refuses_writes()) {
+            let why = "takes writes: there is a primary, and nothing to fail over".to_owned();
+            return Err(Error::Refused { server: writer.server.clone(), why });
+        }
+        let (source, replicas, others) = split(answering)?;
+        let primary = match primary {
+            Some(name) => name.clone(),
+            None => named(snapshot, &source, &replicas, &silent),
+        };
+        let reach = snapshot
+            .server(&primary)
+            .map_or_else(|| Address::tcp(source.0.clone(), source.1), |server| server.reach.clone());
+        silent.retain(|name| *name != primary);
+        Ok(Self { primary: Known { name: primary, reach }, source, replicas, others, silent, epoch })
+    }
+
+    /// Looks until the primary is confirmed dead by `rule`, at most `within`.
+    ///
+    /// # Errors
+    /// When it answers, or not everything needed is seen in time.
+    pub async fn confirm(
+        &self,
+        who: &Credentials,
+        rule: &Rule,
+        within: Duration,
+    ) -> Result<Confirmed, Error> {
+        let replicas: Vec<(Known, Dialect)> = self
+            .replicas
+            .iter()
+            .map(|facts| (Known { name: facts.server.clone(), reach: facts.reach.clone() }, facts.dialect()))
+            .collect();
+        confirm_death(&self.primary, replicas, &self.silent, who, rule, within).await
+    }
+
+    /// What each replica shows of semi-sync.
+    pub fn semi_sync(&self) -> Vec<SemiSync> {
+        self.replicas.iter().map(semi_sync).collect()
+    }
+
+    /// What could be lost, or the facts by which nothing can.
+    ///
+    /// # Errors
+    /// What could be lost, in words.
+    pub fn held(&self) -> Result<String, String> {
+        risk::held(&self.semi_sync(), &self.silent)
+    }
+
+    /// Who takes over.
+    ///
+    /// # Errors
+    /// Nobody can, or the one that is wanted lacks something.
+    pub fn choose(&self, wanted: Option<&ServerName>) -> Result<ServerName, Error> {
+        let mut standings = Vec::new();
+        for facts in &self.replicas {
+            standings.push(standing(facts)?);
+        }
+        let refused =
+            |error: NoChoice| Error::Refused { server: self.primary.name.clone(), why: error.to_string() };
+        choose(&standings, wanted).map(|chosen| chosen.server.clone()).map_err(refused)
+    }
+
+    /// What is to be done to promote `candidate`.
+    ///
+    /// # Errors
+    /// When it is no replica.
+    pub fn plan(
+        &self,
+        candidate: &ServerName,
+        fence: FenceBy,
+        deadlines: Deadlines,
+        by: &str,
+    ) -> Result<Plan, Error> {
+        let found = self.replicas.iter().find(|facts| facts.server == *candidate);
+        let chosen = found.ok_or_else(|| Error::Refused {
+            server: candidate.clone(),
+            why: "is no replica of the dead primary that answers".to_owned(),
+        })?;
+        let member =
+            |facts: &Facts, follows: bool| Member { follows_primary: follows, ..survey::member(facts) };
+        let siblings = self.replicas.iter().filter(|facts| facts.server != *candidate);
+        let others = siblings.map(|facts| member(facts, true));
+        let others = others.chain(self.others.iter().map(|facts| member(facts, false))).collect();
+        let candidate = member(chosen, true);
+        Ok(Plan {
+            kind: Kind::Failover { fence },
+            epoch: self.epoch + 1,
+            primary: Member {
+                name: self.primary.name.to_string(),
+                reach: self.primary.reach.to_string(),
+                host: self.source.0.clone(),
+                port: self.source.1,
+                version: candidate.version.clone(),
+                follows_primary: false,
+                read_only: false,
+                semi_sync_replica: false,
+            },
+            candidate,
+            others,
+            events: Vec::new(),
+            semi_sync: self.semi_sync().iter().any(|replica| replica.replica),
+            protection: chosen.channels.first().map_or_else(Vec::new, |channel| channel.protection.clone()),
+            deadlines,
+            by: by.to_owned(),
+        })
+    }
+}
+
+/// Looks at a primary and at what its replicas see until it is confirmed dead, at most `within`.
+///
+/// # Errors
+/// When it answers, or not everything needed is seen in time.
+pub(crate) async fn confirm_death(
+    primary: &Known,
+    replicas: Vec<(Known, Dialect)>,
+    silent: &[ServerName],
+    who: &Credentials,
+    rule: &Rule,
+    within: Duration,
+) -> Result<Confirmed, Error> {
+    const LOOK: Duration = Duration::from_secs(1);
+    let began = Instant::now();
+    let mut looks = Vec::new();
+    let mut lines: Vec<Line> =
+        replicas.into_iter().map(|(known, dialect)| Line { known, dialect, open: None }).collect();
+    loop {
+        let at = began.elapsed();
+        let (to, login) = (primary.reach.clone(), who.clone());
+        let look = tokio::spawn(async move { answers(&to, &login, LOOK).await });
+        let mut asked = JoinSet::new();
+        for mut line in std::mem::take(&mut lines) {
+            let login = who.clone();
+            asked.spawn(async move {
+                let view = line.view(&login, LOOK).await;
+                (line, view)
+            });
+        }
+        let mut views: Vec<(ServerName, View)> =
+            silent.iter().map(|name| (name.clone(), View::Silent)).collect();
+        while let Some(Ok((line, view))) = asked.join_next().await {
+            views.push((line.known.name.clone(), view));
+            lines.push(line);
+        }
+        looks.push(Look { at, answered: look.await.unwrap_or(false) });
+        match confirm(&looks, &views, rule) {
+            Verdict::Dead => return Ok(Confirmed { looks: looks.len(), took: began.elapsed() }),
+            Verdict::Alive => {
+                let why = "answers: it is not dead. A planned move is headroom switchover".to_owned();
+                return Err(Error::Refused { server: primary.name.clone(), why });
+            }
+            Verdict::NotYet { why } if began.elapsed() >= within => {
+                return Err(Error::TooLate {
+                    server: primary.name.clone(),
+                    what: "is not confirmed dead".to_owned(),
+                    seconds: within.as_secs_f64(),
+                    detail: format!(": {why}"),
+                });
+            }
+            Verdict::NotYet { .. } => tokio::time::sleep(PAUSE).await,
+        }
+    }
+}
+
+/// Any answer counts, a refused login too.
+async fn answers(to: &Address, who: &Credentials, deadline: Duration) -> bool {
+    match observe::connect(to, who, deadline).await {
+        Ok(conn) => {
+            let _ = tokio::time::timeout(deadline, conn.disconnect()).await;
+            true
+        }
+        Err(AskError::Answered { .. }) => true,
+        Err(_) => false,
+    }
+}
+
+struct Line {
+    known: Known,
+    dialect: Dialect,
+    open: Option<Connection>,
+}
+
+impl Line {
+    async fn view(&mut self, who: &Credentials, deadline: Duration) -> View {
+        let Ok(channels) = self.channels(who, deadline).await else {
+            self.open = None;
+            return View::Silent;
+        };
+        view(&channels)
+    }
+
+    async fn channels(&mut self, who: &Credentials, deadline: Duration) -> Result<Vec<Channel>, Error> {
+        if self.open.is_none() {
+            let Known { name, reach } = &self.known;
+            self.open = Some(Connection::open(name, reach, who, deadline, BRIEFLY).await?);
+        }
+        match &mut self.open {
+            Some(open) => facts::channels(open, self.dialect, deadline).await,
+            None => Ok(Vec::new()),
+        }
+    }
+}
+
+fn view(channels: &[Channel]) -> View {
+    match channels.first() {
+        Some(channel) if channel.receiver_runs => View::Connected,
+        Some(channel) if channel.receiver_tries => View::Lost,
+        _ => View::Stopped,
+    }
+}
+
+/// Where the dead one was, its direct replicas, and the rest.
+type Split = ((String, u16), Vec<Facts>, Vec<Facts>);
+
+fn split(answering: Vec<Facts>) -> Result<Split, Error> {
+    let refused = |why: &str| Error::Refused { server: ServerName::new("the fleet"), why: why.to_owned() };
+    let follows_the_dead = |facts: &Facts| {
+        let channel = facts.channels.first()?;
+        let alive = answering.iter().any(|other| crate::check::is_source(other, channel));
+        (!alive).then(|| channel.clone())
+    };
+    let dead: Vec<Option<Channel>> = answering.iter().map(follows_the_dead).collect();
+    let Some(first) = dead.iter().flatten().next().cloned() else {
+        return Err(refused("no server follows one that does not answer: which primary is dead?"));
+    };
+    // Each may reach it by another address: its number says that it is the same.
+    let same = |channel: &Channel| {
+        let address = (&channel.host, channel.port) == (&first.host, first.port);
+        address || (first.source_id != 0 && channel.source_id == first.source_id)
+    };
+    if dead.iter().flatten().any(|channel| !same(channel)) {
+        return Err(refused("servers follow two different ones that do not answer: this is not one fleet"));
+    }
+    let (mut replicas, mut others) = (Vec::new(), Vec::new());
+    for (facts, dead) in answering.into_iter().zip(dead) {
+        if dead.is_some() { replicas.push(facts) } else { others.push(facts) }
+    }
+    Ok(((first.host, first.port), replicas, others))
+}
+
+/// The name of the dead one: by what the fleet's survey says that its replicas follow, by its address, or because no other
+/// server is silent.
+fn named(
+    snapshot: &Snapshot,
+    source: &(String, u16),
+    replicas: &[Facts],
+    silent: &[ServerName],
+) -> ServerName {
+    let address = format!("{}:{}", source.0, source.1);
+    let followed = replicas.iter().find_map(|facts| snapshot.server(&facts.server)?.source.clone());
+    let known = |name: &String| snapshot.servers.iter().any(|server| server.name.as_str() == name);
+    if let Some(name) = followed.filter(known) {
+        return ServerName::new(&name);
+    }
+    let reached = snapshot.servers.iter().find(|server| server.reach.to_string() == address);
+    match (reached, silent) {
+        (Some(server), _) => server.name.clone(),
+        (None, [only]) => only.clone(),
+        _ => ServerName::new(&address),
+    }
+}
+
+fn standing(facts: &Facts) -> Result<Standing, Error> {
+    let channel = facts.channels.first();
+    let received = channel.map_or("", |channel| channel.received.as_str());
+    let unreadable =
+        |error: fleet::GtidError| Error::Refused { server: facts.server.clone(), why: error.to_string() };
+    let received = Received::new(facts.version.flavour, received, &facts.position).map_err(unreadable)?;
+    let off = |names: &[&str]| facts.is_on(names) != Some(true);
+    let unusable = match channel {
+        _ if off(&["log_bin"]) => Some("it writes no binary log".to_owned()),
+        _ if off(&["log_replica_updates", "log_slave_updates"]) => {
+            Some("it does not log what it replicates".to_owned())
+        }
+        _ if facts.channels.len() > 1 => Some("it replicates from several sources".to_owned()),
+        Some(channel) if !channel.by_gtid => Some("it follows by file and offset".to_owned()),
+        Some(channel) if !channel.applier_runs => {
+            Some(format!("its applying thread does not run {}", channel.last_error).trim_end().to_owned())
+        }
+        _ => None,
+    };
+    Ok(Standing { server: facts.server.clone(), received, unusable, version: facts.version })
+}
+
+fn semi_sync(facts: &Facts) -> SemiSync {
+    let status = |names: [&str; 2]| names.iter().find_map(|name| facts.status.get(*name));
+    let timeout = facts.variable(&["rpl_semi_sync_master_timeout", "rpl_semi_sync_source_timeout"]);
+    SemiSync {
+        server: facts.server.clone(),
+        replica: status(["rpl_semi_sync_slave_status", "rpl_semi_sync_replica_status"])
+            .is_some_and(|value| value.eq_ignore_ascii_case("on")),
+        acknowledged: facts.counter("rpl_semi_sync_slave_send_ack"),
+        timeout: timeout.and_then(|ms| ms.parse().ok()).map(Duration::from_millis),
+        waits_without_replicas: facts
+            .is_on(&["rpl_semi_sync_master_wait_no_slave", "rpl_semi_sync_source_wait_no_replica"]),
+    }
+}

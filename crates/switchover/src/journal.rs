@@ -1,0 +1,164 @@
+//! What was begun and how it ended, a JSON line each, on disk before the step is done.
+//!
+//! The file is created with its first line (the plan), flushed with its directory, and only ever appended to. A last
+//! line that is torn (power loss) is left out: the step it announced was not begun, because it is begun only after the
+//! line is on disk.
+
+use crate::Error;
+use crate::step::{Event, State, Step};
+use serde::{Deserialize, Serialize};
+use std::fs::{File, OpenOptions};
+use std::io::Write;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// One line.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "line", rename_all = "snake_case")]
+pub enum Line {
+    /// The first: everything that undoing needs.
+    Plan {
+        /// Milliseconds since 1970.
+        at_ms: u64,
+        /// See [`crate::perform::Plan`].
+        plan: Box<crate::perform::Plan>,
+    },
+    /// A step, or its undoing, is about to begin.
+    Begun {
+        /// Milliseconds since 1970.
+        at_ms: u64,
+        /// Which.
+        step: Step,
+        /// Whether it is being undone.
+        undo: bool,
+    },
+    /// It ended.
+    Ended {
+        /// Milliseconds since 1970.
+        at_ms: u64,
+        /// Which.
+        step: Step,
+        /// Whether it was undone.
+        undo: bool,
+        /// How.
+        event: Event,
+    },
+    /// The switchover is over.
+    Over {
+        /// Milliseconds since 1970.
+        at_ms: u64,
+        /// How.
+        state: State,
+    },
+}
+
+/// An open journal.
+#[derive(Debug)]
+pub struct Journal {
+    file: File,
+    path: PathBuf,
+}
+
+impl Journal {
+    /// Begins a journal in `directory`, which is made when it is not there.
+    ///
+    /// # Errors
+    /// [`Error::Journal`] when it cannot be written.
+    pub fn create(directory: &Path, plan: &crate::perform::Plan) -> Result<Self, Error> {
+        let at_ms = now_ms();
+        let path = directory.join(format!("switchover-{at_ms}.jsonl"));
+        let wrong = |error: std::io::Error| Error::Journal { path: path.clone(), why: error.to_string() };
+        std::fs::create_dir_all(directory).map_err(wrong)?;
+        let options = OpenOptions::new().append(true).create_new(true).mode(0o600).open(&path);
+        let mut journal = Self { file: options.map_err(wrong)?, path: path.clone() };
+        journal.append(&Line::Plan { at_ms, plan: Box::new(plan.clone()) })?;
+        File::open(directory).and_then(|folder| folder.sync_all()).map_err(wrong)?;
+        Ok(journal)
+    }
+
+    /// Goes on with one that was left; what stands in it comes back with it.
+    ///
+    /// # Errors
+    /// [`Error::Journal`] when it cannot be read, or a line other than the last is not one.
+    pub fn reopen(path: &Path) -> Result<(Self, Vec<Line>), Error> {
+        let lines = read(path)?;
+        let wrong = |error: std::io::Error| Error::Journal { path: path.to_owned(), why: error.to_string() };
+        let file = OpenOptions::new().append(true).open(path).map_err(wrong)?;
+        let mut journal = Self { file, path: path.to_owned() };
+        // Ends a torn line, so that the next one stands alone.
+        journal.write(b"\n")?;
+        Ok((journal, lines))
+    }
+
+    /// Its file.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Writes a line and waits until it is on disk.
+    ///
+    /// # Errors
+    /// [`Error::Journal`].
+    pub fn append(&mut self, line: &Line) -> Result<(), Error> {
+        let why =
+            |error: serde_json::Error| Error::Journal { path: self.path.clone(), why: error.to_string() };
+        let mut text = serde_json::to_string(line).map_err(why)?;
+        text.push('\n');
+        self.write(text.as_bytes())
+    }
+
+    fn write(&mut self, bytes: &[u8]) -> Result<(), Error> {
+        let written = self.file.write_all(bytes).and_then(|()| self.file.sync_data());
+        written.map_err(|error| Error::Journal { path: self.path.clone(), why: error.to_string() })
+    }
+}
+
+/// The newest journal in a directory, by name; `None` when there is none.
+pub fn newest(directory: &Path) -> Option<PathBuf> {
+    let entries = std::fs::read_dir(directory).ok()?.flatten().map(|entry| entry.path());
+    let ours = |path: &PathBuf| {
+        let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+        name.starts_with("switchover-") && name.ends_with(".jsonl")
+    };
+    entries.filter(ours).max()
+}
+
+/// The lines of a journal.
+///
+/// # Errors
+/// [`Error::Journal`] when it cannot be read, or a line other than the last is not one.
+pub fn read(path: &Path) -> Result<Vec<Line>, Error> {
+    let wrong = |why: String| Error::Journal { path: path.to_owned(), why };
+    let text = std::fs::read_to_string(path).map_err(|error| wrong(error.to_string()))?;
+    parse(&text).map_err(wrong)
+}
+
+fn parse(text: &str) -> Result<Vec<Line>, String> {
+    let mut lines = Vec::new();
+    let whole: Vec<(usize, &str)> = text.lines().enumerate().filter(|(_, line)| !line.is_empty()).collect();
+    for (position, (number, line)) in whole.iter().enumerate() {
+        match serde_json::from_str(line) {
+            Ok(line) => lines.push(line),
+            Err(_) if position + 1 == whole.len() => {}
+            Err(error) => return Err(format!("line {}: {error}", number + 1)),
+        }
+    }
+    Ok(lines)
+}
+
+/// Where a switchover stands by its journal: the last step begun and how it ended. `None` when none was begun.
+pub fn last(lines: &[Line]) -> Option<(Step, bool, Option<Event>)> {
+    let begun = lines.iter().rposition(|line| matches!(line, Line::Begun { .. }))?;
+    let Line::Begun { step, undo, .. } = lines[begun] else { return None };
+    let ended = lines[begun..].iter().find_map(|line| match line {
+        Line::Ended { event, .. } => Some(event.clone()),
+        _ => None,
+    });
+    Some((step, undo, ended))
+}
+
+/// Milliseconds since 1970.
+pub(crate) fn now_ms() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64)
+}

@@ -1,0 +1,337 @@
+//! The thin loop: does the step that [`crate::step`] names, writes down what came of it, and asks what follows.
+//!
+//! What a step means on the servers stands in `perform/`: [`forward`] and [`undo`], one function a step.
+
+mod forward;
+mod servers;
+mod takeover;
+mod undo;
+
+use crate::Error;
+use crate::journal::{self, Journal, Line};
+use crate::step::{Event, State, Step};
+use fleet::config::Credentials;
+use fleet::{Address, ServerName};
+use serde::{Deserialize, Serialize};
+use servers::Servers;
+use std::time::{Duration, Instant};
+
+/// What is to be done: written into the journal and onto the primary before anything changes. Holds no secret.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Plan {
+    /// Whether the primary is moved, or dead and replaced.
+    #[serde(default)]
+    pub kind: Kind,
+    /// Counts up with each switchover of this fleet; routers never go back to a lower one.
+    pub epoch: u64,
+    /// Who takes writes now.
+    pub primary: Member,
+    /// Who shall.
+    pub candidate: Member,
+    /// All other replicas; those of the primary follow the candidate afterwards, others keep their source.
+    pub others: Vec<Member>,
+    /// Enabled events of the primary, schema and name, that the candidate takes over.
+    pub events: Vec<(String, String)>,
+    /// Whether the primary was a semi-sync source.
+    pub semi_sync: bool,
+    /// How the former primary protects its connection to the new one: as the candidate's to it was protected.
+    #[serde(default)]
+    pub protection: Vec<(String, String)>,
+    /// How long each thing may take.
+    pub deadlines: Deadlines,
+    /// The host that began it.
+    pub by: String,
+}
+
+/// What is done with the primary.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "is", rename_all = "snake_case")]
+pub enum Kind {
+    /// It is moved.
+    #[default]
+    Switchover,
+    /// It is dead: somebody takes over.
+    Failover {
+        /// What keeps it from taking writes that count.
+        fence: FenceBy,
+    },
+}
+
+/// What keeps a primary that may not be dead from acknowledging writes.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "by", rename_all = "snake_case")]
+pub enum FenceBy {
+    /// This command, which must end with 0.
+    Command {
+        /// Run by `/bin/sh -c`.
+        command: String,
+    },
+    /// No replica receives any more, and semi-sync never falls back.
+    SemiSync {
+        /// By these facts.
+        facts: String,
+    },
+    /// Nothing: accepted by name.
+    Nothing,
+}
+
+impl Kind {
+    /// Whether a step is part of it. Nobody can ask a dead primary, and routers hold by themselves while there is none.
+    pub fn has(&self, step: Step) -> bool {
+        match self {
+            Self::Switchover => true,
+            Self::Failover { .. } => !matches!(
+                step,
+                Step::Record | Step::Prepare | Step::CatchUp | Step::Hold | Step::Drain | Step::Release
+            ),
+        }
+    }
+
+    /// What a step is called there.
+    pub fn name(&self, step: Step) -> &'static str {
+        match (self, step) {
+            (Self::Failover { .. }, Step::Freeze) => "fence",
+            (Self::Failover { .. }, Step::Await) => "apply relay logs",
+            _ => step.about().name,
+        }
+    }
+}
+
+/// A server of the plan.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Member {
+    /// Its name.
+    pub name: String,
+    /// How this host reaches it: `host:port` or a socket path.
+    pub reach: String,
+    /// What replicas are told: the address under which it registered.
+    pub host: String,
+    /// Its port there.
+    pub port: u16,
+    /// `@@version`.
+    pub version: String,
+    /// Whether it replicates from the primary directly.
+    pub follows_primary: bool,
+    /// Whether `super_read_only` (else `read_only`) was on: what undoing goes back to.
+    pub read_only: bool,
+    /// Whether it acknowledged as a semi-sync replica.
+    pub semi_sync_replica: bool,
+}
+
+/// How long things may take, in milliseconds where stored.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Deadlines {
+    /// Any plain statement.
+    pub statement_ms: u64,
+    /// Routers get to know that a switchover is near: two of their intervals.
+    pub prepare_ms: u64,
+    /// The candidate catches up before anybody waits.
+    pub catch_up_ms: u64,
+    /// Routers confirm that they hold.
+    pub hold_ms: u64,
+    /// Open transactions end.
+    pub drain_ms: u64,
+    /// The freeze takes hold.
+    pub freeze_ms: u64,
+    /// The candidate gets the rest; in a failover, applies what it received.
+    pub await_ms: u64,
+    /// The command that fences a dead primary.
+    #[serde(default)]
+    pub fence_ms: u64,
+    /// Replicas run again from their new source.
+    pub verify_ms: u64,
+}
+
+impl Default for Deadlines {
+    fn default() -> Self {
+        Self {
+            statement_ms: 5_000,
+            prepare_ms: 1_500,
+            catch_up_ms: 30_000,
+            hold_ms: 1_000,
+            drain_ms: 2_000,
+            freeze_ms: 2_000,
+            await_ms: 5_000,
+            fence_ms: 30_000,
+            verify_ms: 20_000,
+        }
+    }
+}
+
+impl Deadlines {
+    /// How long a connection may rest while its locks must hold: as long as everything between two uses of it can take.
+    fn idle(&self) -> Duration {
+        let waits = [
+            self.prepare_ms,
+            self.catch_up_ms,
+            self.hold_ms,
+            self.drain_ms,
+            self.freeze_ms,
+            self.await_ms,
+            self.fence_ms,
+            self.verify_ms,
+        ];
+        Duration::from_millis(waits.iter().sum::<u64>() + 4 * self.statement_ms)
+    }
+}
+
+/// Who we are to the servers.
+#[derive(Clone, Debug)]
+pub struct Logins {
+    /// The account that changes roles.
+    pub admin: Credentials,
+    /// User and password with which the former primary replicates.
+    pub replication: (String, String),
+}
+
+/// Told while it goes on.
+#[derive(Clone, Debug)]
+pub enum Progress<'a> {
+    /// A step begins.
+    Begins {
+        /// Which.
+        step: Step,
+        /// Whether it is being undone.
+        undo: bool,
+    },
+    /// It ended.
+    Ended {
+        /// Which.
+        step: Step,
+        /// Whether it was undone.
+        undo: bool,
+        /// How.
+        event: &'a Event,
+        /// How long it took.
+        took: Duration,
+    },
+}
+
+/// What came of it.
+#[derive(Clone, Debug, Serialize)]
+pub struct Outcome {
+    /// How it ended.
+    pub state: State,
+    /// Milliseconds of each step, in order; undone ones are marked.
+    pub steps: Vec<Took>,
+    /// From the hold to the release, milliseconds: the longest a client's write had to wait for us. `None` when nothing was held.
+    pub writes_held_ms: Option<f64>,
+    /// Routers that said they were ready, and that held.
+    pub routers: Routers,
+    /// What did not go as it should after the point of no return, or could not be undone: each needs a look.
+    pub remarks: Vec<String>,
+}
+
+/// Routers that took part.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Routers {
+    /// Saw the announcement.
+    pub ready: u64,
+    /// Held writes before the freeze.
+    pub holding: u64,
+}
+
+/// One step's time.
+#[derive(Clone, Debug, Serialize)]
+pub struct Took {
+    /// Which.
+    pub step: Step,
+    /// Whether it was undone.
+    pub undo: bool,
+    /// Milliseconds.
+    pub ms: f64,
+}
+
+/// Does or undoes everything from `state` on. `interrupted` is looked at between steps, and ends only what can be undone.
+///
+/// # Errors
+/// Only when the journal cannot be written; what servers do is in the outcome.
+pub async fn run(
+    plan: &Plan,
+    logins: &Logins,
+    journal: &mut Journal,
+    mut state: State,
+    interrupted: &dyn Fn() -> bool,
+    progress: &mut dyn FnMut(Progress<'_>),
+) -> Result<Outcome, Error> {
+    let mut servers = Servers::new(plan, logins);
+    let mut outcome = Outcome {
+        state: state.clone(),
+        steps: Vec::new(),
+        writes_held_ms: None,
+        routers: Routers::default(),
+        remarks: Vec::new(),
+    };
+    let mut held_since: Option<Instant> = None;
+    while !state.is_over() {
+        let (step, undo) = match &state {
+            State::Forward { step } => (*step, false),
+            State::Undoing { step, .. } => (*step, true),
+            _ => break,
+        };
+        if !plan.kind.has(step) {
+            state = state.next(Event::Done);
+            continue;
+        }
+        journal.append(&Line::Begun { at_ms: journal::now_ms(), step, undo })?;
+        progress(Progress::Begins { step, undo });
+        let begun = Instant::now();
+        if step == Step::Hold && !undo {
+            held_since = Some(begun);
+        }
+        let event = if undo {
+            undo::undo(step, plan, &mut servers).await
+        } else if step.is_before_the_point_of_no_return() && interrupted() {
+            Event::Failed { why: "interrupted".to_owned() }
+        } else {
+            forward::forward(step, plan, &mut servers, &mut outcome).await
+        };
+        let took = begun.elapsed();
+        journal.append(&Line::Ended { at_ms: journal::now_ms(), step, undo, event: event.clone() })?;
+        progress(Progress::Ended { step, undo, event: &event, took });
+        outcome.steps.push(Took { step, undo, ms: took.as_secs_f64() * 1e3 });
+        let releases = matches!((step, undo), (Step::Release, false) | (Step::Hold, true));
+        if let Some(since) = held_since.filter(|_| releases) {
+            outcome.writes_held_ms = Some(since.elapsed().as_secs_f64() * 1e3);
+        }
+        if let Event::Failed { why } | Event::Unknown { why } = &event
+            && (undo || !step.is_before_the_point_of_no_return())
+        {
+            let doing = if undo { "undoing " } else { "" };
+            outcome.remarks.push(format!("{doing}{}: {why}", plan.kind.name(step)));
+        }
+        state = state.next(event);
+    }
+    servers.close().await;
+    journal.append(&Line::Over { at_ms: journal::now_ms(), state: state.clone() })?;
+    outcome.state = state;
+    Ok(outcome)
+}
+
+/// Whether the candidate takes writes, by its own answer; `None` when it gives none. Needed to resume.
+pub async fn promoted(plan: &Plan, logins: &Logins) -> Option<bool> {
+    let mut servers = Servers::new(plan, logins);
+    let answer = servers.candidate_takes_writes().await.ok();
+    servers.close().await;
+    answer
+}
+
+impl Member {
+    pub(crate) fn address(&self) -> Result<Address, Error> {
+        let refused = |error: fleet::AddressError| Error::Refused {
+            server: self.server(),
+            why: format!("its address {} cannot be read: {error}", self.reach),
+        };
+        self.reach.parse().map_err(refused)
+    }
+
+    pub(crate) fn server(&self) -> ServerName {
+        ServerName::new(&self.name)
+    }
+
+    pub(crate) fn dialect(&self) -> crate::dialect::Dialect {
+        // Written from a version that was read; a journal of other hands may hold anything, and then MySQL's words are refused.
+        let fallback = fleet::Version::new(fleet::Flavour::MySql, 8, 0, 22);
+        crate::dialect::Dialect(self.version.parse().unwrap_or(fallback))
+    }
+}

@@ -1,0 +1,433 @@
+//! What each step does on the servers.
+
+use super::servers::Servers;
+use super::{Kind, Member, Outcome, Plan, takeover};
+use crate::Error;
+use crate::announce::COUNT_ROUTERS;
+use crate::connection::{Connection, quoted};
+use crate::dialect::Source;
+use crate::facts;
+use crate::step::{Event, Step};
+use fleet::announcement::{HOLD, OPERATION, PREPARE};
+use std::time::{Duration, Instant};
+
+const POLL: Duration = Duration::from_millis(5);
+/// InnoDB answers `INNODB_TRX` from a cache that it refreshes only when nobody has read it for 100 ms: whoever asks more
+/// often sees a transaction that ended long ago for ever.
+const TRANSACTIONS_POLL: Duration = Duration::from_millis(110);
+
+/// Does a step.
+pub(super) async fn forward(
+    step: Step,
+    plan: &Plan,
+    servers: &mut Servers<'_>,
+    outcome: &mut Outcome,
+) -> Event {
+    if step == Step::Promote {
+        return promote(plan, servers).await;
+    }
+    let fence = match &plan.kind {
+        Kind::Switchover => None,
+        Kind::Failover { fence } => Some(fence),
+    };
+    let done = match step {
+        Step::Freeze if let Some(fence) = fence => takeover::fence(plan, fence, servers).await,
+        Step::Await if fence.is_some() => takeover::apply(plan, servers).await,
+        Step::Mark if fence.is_some() => takeover::mark(plan, servers).await,
+        Step::Lock => lock(plan, servers).await,
+        Step::Record => record(plan, servers).await,
+        Step::Prepare => prepare(plan, servers, outcome).await,
+        Step::CatchUp => catch_up(plan, servers).await,
+        Step::Hold => hold(plan, servers, outcome).await,
+        Step::Drain => drain(plan, servers).await,
+        Step::Freeze => freeze(plan, servers).await,
+        Step::Await => await_candidate(plan, servers).await,
+        Step::StopReplication => stop_replication(plan, servers).await,
+        Step::Promote => Ok(()),
+        Step::Mark => mark(plan, servers).await,
+        Step::Release => release(plan, servers).await,
+        Step::Repoint => repoint(plan, servers).await,
+        Step::Verify => verify(plan, servers).await,
+    };
+    match done {
+        Ok(()) => Event::Done,
+        Err(error) => Event::Failed { why: error.to_string() },
+    }
+}
+
+/// A lock on every server that answers; the candidate must, and a primary that is not dead.
+async fn lock(plan: &Plan, servers: &mut Servers<'_>) -> Result<(), Error> {
+    let primary = (plan.kind == Kind::Switchover).then_some(&plan.primary);
+    for member in primary.into_iter().chain([&plan.candidate]).chain(&plan.others) {
+        let taken = servers.scalar(member, &format!("SELECT GET_LOCK('{OPERATION}', 0)")).await?;
+        if taken.as_deref() != Some("1") {
+            let holder = servers.scalar(member, &format!("SELECT IS_USED_LOCK('{OPERATION}')")).await?;
+            let session = holder.unwrap_or_else(|| "unknown".to_owned());
+            return Err(Error::Refused {
+                server: member.server(),
+                why: format!(
+                    "another switchover is going on (session {session} holds the lock {OPERATION}); wait for it"
+                ),
+            });
+        }
+    }
+    Ok(())
+}
+
+/// The epochs' table, replicated like any other: whoever finds the fleet later knows what was meant.
+pub(super) const MAKE_TABLE: [&str; 2] = [
+    "CREATE DATABASE IF NOT EXISTS headroom",
+    "CREATE TABLE IF NOT EXISTS headroom.switchover (epoch BIGINT UNSIGNED NOT NULL PRIMARY KEY, \
+     primary_server VARCHAR(255) NOT NULL, state VARCHAR(16) NOT NULL, plan MEDIUMTEXT NOT NULL, \
+     changed TIMESTAMP(6) NOT NULL DEFAULT CURRENT_TIMESTAMP(6) ON UPDATE CURRENT_TIMESTAMP(6)) ENGINE = InnoDB",
+];
+
+async fn record(plan: &Plan, servers: &mut Servers<'_>) -> Result<(), Error> {
+    for statement in MAKE_TABLE {
+        servers.run(&plan.primary, statement).await?;
+    }
+    let text = serde_json::to_string(plan).unwrap_or_default();
+    let statement = format!(
+        "INSERT INTO headroom.switchover (epoch, primary_server, state, plan) VALUES ({}, {}, 'begun', {})",
+        plan.epoch,
+        quoted(&plan.primary.name),
+        quoted(&text)
+    );
+    servers.run(&plan.primary, &statement).await
+}
+
+async fn prepare(plan: &Plan, servers: &mut Servers<'_>, outcome: &mut Outcome) -> Result<(), Error> {
+    let mut announcer = servers.another(&plan.primary).await?;
+    take(&mut announcer, PREPARE, servers.deadline()).await?;
+    servers.announcer = Some(announcer);
+    tokio::time::sleep(Duration::from_millis(plan.deadlines.prepare_ms)).await;
+    outcome.routers.ready = routers(plan, servers).await?.0;
+    Ok(())
+}
+
+async fn take(connection: &mut Connection, lock: &str, deadline: Duration) -> Result<(), Error> {
+    let taken = connection.scalar(&format!("SELECT GET_LOCK({}, 0)", quoted(lock)), deadline).await?;
+    if taken.as_deref() == Some("1") {
+        return Ok(());
+    }
+    Err(Error::Refused {
+        server: connection.server.clone(),
+        why: format!("somebody else holds the lock {lock}"),
+    })
+}
+
+async fn routers(plan: &Plan, servers: &mut Servers<'_>) -> Result<(u64, u64), Error> {
+    let deadline = servers.deadline();
+    let rows = servers.of(&plan.primary).await?.ask(COUNT_ROUTERS, deadline).await?;
+    let count =
+        |name: &str| rows.first().and_then(|row| row.get(name)?.parse::<f64>().ok()).unwrap_or(0.0) as u64;
+    Ok((count("ready"), count("holding")))
+}
+
+/// The server itself says when it has everything; nobody polls.
+pub(super) async fn wait_for(
+    member: &Member,
+    position: &str,
+    seconds: f64,
+    servers: &mut Servers<'_>,
+) -> Result<bool, Error> {
+    if position.is_empty() {
+        return Ok(true);
+    }
+    let statement = member.dialect().wait_for(position, seconds);
+    // The server says no by itself; one that is silent for a second longer does not answer.
+    let patience = Duration::from_secs_f64(seconds.ceil() + 1.0);
+    let answer = servers.of(member).await?.scalar(&statement, patience).await?;
+    Ok(answer.as_deref() == Some("0"))
+}
+
+async fn catch_up(plan: &Plan, servers: &mut Servers<'_>) -> Result<(), Error> {
+    let position = position_of(&plan.primary, servers).await?;
+    let seconds = plan.deadlines.catch_up_ms as f64 / 1e3;
+    if wait_for(&plan.candidate, &position, seconds, servers).await? {
+        return Ok(());
+    }
+    Err(Error::TooLate {
+        server: plan.candidate.server(),
+        what: "has not caught up with the primary".to_owned(),
+        seconds,
+        detail: String::new(),
+    })
+}
+
+async fn position_of(member: &Member, servers: &mut Servers<'_>) -> Result<String, Error> {
+    let position = servers.scalar(member, member.dialect().position()).await?;
+    Ok(position.unwrap_or_default().replace(['\n', ' '], ""))
+}
+
+/// Routers that were ready confirm; one that does not keeps its clients' writes going until the freeze refuses them.
+async fn hold(plan: &Plan, servers: &mut Servers<'_>, outcome: &mut Outcome) -> Result<(), Error> {
+    let deadline = servers.deadline();
+    if let Some(announcer) = &mut servers.announcer {
+        take(announcer, HOLD, deadline).await?;
+    }
+    let until = Instant::now() + Duration::from_millis(plan.deadlines.hold_ms);
+    while outcome.routers.holding < outcome.routers.ready && Instant::now() < until {
+        outcome.routers.holding = routers(plan, servers).await?.1;
+        tokio::time::sleep(POLL).await;
+    }
+    if outcome.routers.holding < outcome.routers.ready {
+        let missing = outcome.routers.ready - outcome.routers.holding;
+        outcome.remarks.push(format!("{missing} routers did not confirm that they hold writes"));
+    }
+    Ok(())
+}
+
+/// Waits until no transaction is open and nothing runs; one that does not end undoes the switchover.
+async fn drain(plan: &Plan, servers: &mut Servers<'_>) -> Result<(), Error> {
+    let until = Instant::now() + Duration::from_millis(plan.deadlines.drain_ms);
+    let deadline = servers.deadline();
+    loop {
+        let open = facts::open_transactions(servers.of(&plan.primary).await?, deadline).await?;
+        let Some(first) = open.first() else { return Ok(()) };
+        if Instant::now() >= until {
+            return Err(Error::TooLate {
+                server: plan.primary.server(),
+                what: format!("{} transactions did not end", open.len()),
+                seconds: plan.deadlines.drain_ms as f64 / 1e3,
+                detail: format!(
+                    "; session {} of {}: {} for {} s",
+                    first.session, first.who, first.what, first.seconds
+                ),
+            });
+        }
+        tokio::time::sleep(TRANSACTIONS_POLL).await;
+    }
+}
+
+/// The freeze waits for commits under way. It runs on a connection of its own: when it takes too long that is killed, the
+/// switch taken back, and whoever stands in the way named.
+async fn freeze(plan: &Plan, servers: &mut Servers<'_>) -> Result<(), Error> {
+    let (primary, limit) = (&plan.primary, Duration::from_millis(plan.deadlines.freeze_ms));
+    let dialect = primary.dialect();
+    let mut freezer = servers.another(primary).await?;
+    let session = freezer.id();
+    let mut frozen = freezer.run(dialect.freeze(), limit).await;
+    if frozen.is_ok() && !dialect.read_only_binds_administrators() {
+        frozen = freezer.run("FLUSH TABLES WITH READ LOCK", limit).await;
+    }
+    if let Err(error) = frozen {
+        let deadline = servers.deadline();
+        let others = facts::blockers(servers.of(primary).await?, deadline).await;
+        let _ = servers.run(primary, &format!("KILL {session}")).await;
+        let blocker = others.iter().find(|blocker| blocker.session != u64::from(session));
+        let detail = blocker.map_or(String::new(), |blocker| {
+            format!(
+                "; in the way: session {} of {}: {} for {} s",
+                blocker.session, blocker.who, blocker.what, blocker.seconds
+            )
+        });
+        return Err(Error::TooLate {
+            server: primary.server(),
+            what: format!("the freeze did not take hold ({error})"),
+            seconds: limit.as_secs_f64(),
+            detail,
+        });
+    }
+    servers.freezer = Some(freezer);
+    Ok(())
+}
+
+/// Read twice and equal: nothing is written any more. Then the candidate gets the rest.
+async fn await_candidate(plan: &Plan, servers: &mut Servers<'_>) -> Result<(), Error> {
+    let seconds = plan.deadlines.await_ms as f64 / 1e3;
+    let until = Instant::now() + Duration::from_millis(plan.deadlines.await_ms);
+    let mut position = position_of(&plan.primary, servers).await?;
+    loop {
+        let again = position_of(&plan.primary, servers).await?;
+        if again == position {
+            break;
+        }
+        if Instant::now() >= until {
+            return Err(Error::TooLate {
+                server: plan.primary.server(),
+                what: "goes on writing although it is frozen".to_owned(),
+                seconds,
+                detail: String::new(),
+            });
+        }
+        position = again;
+    }
+    if wait_for(&plan.candidate, &position, seconds, servers).await? {
+        return Ok(());
+    }
+    Err(Error::TooLate {
+        server: plan.candidate.server(),
+        what: "does not have the last writes".to_owned(),
+        seconds,
+        detail: String::new(),
+    })
+}
+
+async fn stop_replication(plan: &Plan, servers: &mut Servers<'_>) -> Result<(), Error> {
+    let candidate = &plan.candidate;
+    servers.run(candidate, candidate.dialect().stop_replication()).await?;
+    if plan.semi_sync {
+        // Before it takes writes: the first one is already acknowledged by a replica.
+        let [source, _] = candidate.dialect().semi_sync_switches();
+        servers.run(candidate, &format!("SET GLOBAL {source} = ON")).await?;
+    }
+    Ok(())
+}
+
+/// The one statement after which there is no way back. When its answer is lost the candidate is asked.
+async fn promote(plan: &Plan, servers: &mut Servers<'_>) -> Event {
+    let candidate = &plan.candidate;
+    let Err(error) = servers.run(candidate, candidate.dialect().thaw()).await else { return Event::Done };
+    match servers.candidate_takes_writes().await {
+        Ok(true) => Event::Done,
+        Ok(false) => Event::Failed { why: error.to_string() },
+        Err(again) => Event::Unknown {
+            why: format!(
+                "{error}; asked again: {again}. The old primary stays frozen. When {} answers: headroom switchover --resume; \
+                 when it is gone for good and cannot come back writable: headroom switchover --undo",
+                candidate.name
+            ),
+        },
+    }
+}
+
+async fn mark(plan: &Plan, servers: &mut Servers<'_>) -> Result<(), Error> {
+    let candidate = &plan.candidate;
+    // Past the point of no return, and perhaps long ago: a candidate that restarted meanwhile may refuse writes again.
+    servers.run(candidate, candidate.dialect().thaw()).await?;
+    servers.run(candidate, candidate.dialect().forget_source()).await?;
+    if plan.semi_sync {
+        // Its first write waits for an acknowledgement, and nobody follows it yet.
+        servers.followers_moved = Some(move_followers(plan, servers).await);
+    }
+    let statement = format!(
+        "UPDATE headroom.switchover SET state = 'done', primary_server = {} WHERE epoch = {}",
+        quoted(&candidate.name),
+        plan.epoch
+    );
+    servers.run(candidate, &statement).await?;
+    for (schema, event) in &plan.events {
+        let name = |text: &str| format!("`{}`", text.replace('`', "``"));
+        servers.run(candidate, &format!("ALTER EVENT {}.{} ENABLE", name(schema), name(event))).await?;
+    }
+    Ok(())
+}
+
+/// The locks end with their connection. The read lock of the former primary is given back later, once it replicates.
+async fn release(_plan: &Plan, servers: &mut Servers<'_>) -> Result<(), Error> {
+    if let Some(announcer) = servers.announcer.take() {
+        announcer.close().await;
+    }
+    Ok(())
+}
+
+async fn repoint(plan: &Plan, servers: &mut Servers<'_>) -> Result<(), Error> {
+    match servers.followers_moved.take() {
+        Some(moved) => moved,
+        None => move_followers(plan, servers).await,
+    }
+}
+
+pub(super) async fn move_followers(plan: &Plan, servers: &mut Servers<'_>) -> Result<(), Error> {
+    let mut failed = Vec::new();
+    if plan.kind == Kind::Switchover
+        && let Err(error) = demote(plan, servers).await
+    {
+        failed.push(error.to_string());
+    }
+    for member in plan.others.iter().filter(|member| member.follows_primary) {
+        let dialect = member.dialect();
+        let source =
+            Source { host: &plan.candidate.host, port: plan.candidate.port, login: None, protection: &[] };
+        for statement in [
+            dialect.stop_replication().to_owned(),
+            dialect.repoint(&source),
+            dialect.start_replication().to_owned(),
+        ] {
+            if let Err(error) = servers.run(member, &statement).await {
+                failed.push(error.to_string());
+                break;
+            }
+        }
+    }
+    if failed.is_empty() {
+        return Ok(());
+    }
+    Err(Error::Refused { server: plan.candidate.server(), why: failed.join("; ") })
+}
+
+/// Writes of administrators that wait for the read lock would happen on the former primary the moment it is given back, and
+/// be acknowledged there alone: their sessions end first. Whoever is only reading stays.
+async fn end_queued_writes(plan: &Plan, servers: &mut Servers<'_>) -> Result<(), Error> {
+    let deadline = servers.deadline();
+    let until = Instant::now() + deadline;
+    loop {
+        let queued = facts::queued_writes(servers.of(&plan.primary).await?, deadline).await?;
+        let Some(first) = queued.first() else { return Ok(()) };
+        if Instant::now() >= until {
+            return Err(Error::TooLate {
+                server: plan.primary.server(),
+                what: format!("session {} of {} cannot be ended", first.session, first.who),
+                seconds: deadline.as_secs_f64(),
+                detail: "; the read lock is given back when this program ends".to_owned(),
+            });
+        }
+        for blocker in &queued {
+            // It may have ended by itself (error 1094).
+            let _ = servers.run(&plan.primary, &format!("KILL {}", blocker.session)).await;
+        }
+        tokio::time::sleep(TRANSACTIONS_POLL).await;
+    }
+}
+
+/// The former primary follows the new one. It stays read-only throughout.
+async fn demote(plan: &Plan, servers: &mut Servers<'_>) -> Result<(), Error> {
+    let (primary, dialect) = (&plan.primary, plan.primary.dialect());
+    if let Some(freezer) = servers.freezer.take() {
+        if !dialect.read_only_binds_administrators() {
+            end_queued_writes(plan, servers).await?;
+        }
+        freezer.close().await;
+    }
+    servers.run(primary, dialect.refuse_as_replica()).await?;
+    if plan.semi_sync {
+        let [source, replica] = dialect.semi_sync_switches();
+        servers.run(primary, &format!("SET GLOBAL {source} = OFF")).await?;
+        servers.run(primary, &format!("SET GLOBAL {replica} = ON")).await?;
+    }
+    let (user, password) = &servers.logins.replication;
+    let login = Some((user.as_str(), password.as_str()));
+    let protection = &plan.protection;
+    let source = Source { host: &plan.candidate.host, port: plan.candidate.port, login, protection };
+    for statement in dialect.demote(&source) {
+        servers.run(primary, &statement).await?;
+    }
+    servers.run(primary, dialect.start_replication()).await
+}
+
+async fn verify(plan: &Plan, servers: &mut Servers<'_>) -> Result<(), Error> {
+    let until = Instant::now() + Duration::from_millis(plan.deadlines.verify_ms);
+    let position = position_of(&plan.candidate, servers).await?;
+    let primary = (plan.kind == Kind::Switchover).then_some(&plan.primary);
+    let followers: Vec<&Member> =
+        primary.into_iter().chain(plan.others.iter().filter(|member| member.follows_primary)).collect();
+    let mut wrong = Vec::new();
+    for member in followers {
+        let left = until.saturating_duration_since(Instant::now()).as_secs_f64().max(0.1);
+        match wait_for(member, &position, left, servers).await {
+            Ok(true) => {}
+            Ok(false) => wrong.push(format!("{} does not follow {} yet", member.name, plan.candidate.name)),
+            Err(error) => wrong.push(error.to_string()),
+        }
+    }
+    if wrong.is_empty() {
+        return Ok(());
+    }
+    Err(Error::Refused { server: plan.candidate.server(), why: wrong.join("; ") })
+}
+
+/// Used by `undo` too.
+pub(super) fn release_lock(lock: &str) -> String {
+    format!("DO RELEASE_LOCK({})", quoted(lock))
+}

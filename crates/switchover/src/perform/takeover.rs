@@ -1,0 +1,118 @@
+//! The steps of a failover that differ from those of a planned move: nobody can be asked to stop, so whoever could still
+//! write is fenced, and what the candidate received is applied.
+
+use super::forward::{move_followers, wait_for};
+use super::servers::Servers;
+use super::{FenceBy, Member, Plan};
+use crate::Error;
+use crate::connection::quoted;
+use crate::facts;
+use crate::failover::choose::Received;
+use std::process::Stdio;
+use std::time::Duration;
+
+/// No replica receives any more: then the primary's semi-sync acknowledges nothing, and what each received is final. After
+/// that the command fences.
+pub(super) async fn fence(plan: &Plan, fence: &FenceBy, servers: &mut Servers<'_>) -> Result<(), Error> {
+    for member in direct(plan) {
+        servers.run(member, member.dialect().stop_receiving()).await?;
+    }
+    match fence {
+        FenceBy::Command { command } => run_command(plan, command).await,
+        FenceBy::SemiSync { .. } | FenceBy::Nothing => Ok(()),
+    }
+}
+
+/// The command gets the name and the address of the server as `$1`, `$2`, and as HEADROOM_SERVER and HEADROOM_ADDRESS.
+async fn run_command(plan: &Plan, command: &str) -> Result<(), Error> {
+    let limit = Duration::from_millis(plan.deadlines.fence_ms);
+    let (name, address) = (&plan.primary.name, &plan.primary.reach);
+    let failed = |why: String| Error::Refused {
+        server: plan.primary.server(),
+        why: format!("is not fenced: the command {why}; nothing was promoted"),
+    };
+    let mut shell = tokio::process::Command::new("/bin/sh");
+    shell
+        .args(["-c", command, "fence", name, address])
+        .env("HEADROOM_SERVER", name)
+        .env("HEADROOM_ADDRESS", address)
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .kill_on_drop(true);
+    let mut child = shell.spawn().map_err(|error| failed(format!("did not start: {error}")))?;
+    match tokio::time::timeout(limit, child.wait()).await {
+        Ok(Ok(status)) if status.success() => Ok(()),
+        Ok(Ok(status)) => Err(failed(format!("ended with {status}"))),
+        Ok(Err(error)) => Err(failed(format!("was lost: {error}"))),
+        Err(_) => Err(failed(format!("did not end within {} s", limit.as_secs_f64()))),
+    }
+}
+
+/// Undoing: replicas receive again, should the primary come back. What a command fenced stays fenced.
+pub(super) async fn receive_again(plan: &Plan, servers: &mut Servers<'_>) -> Result<(), Error> {
+    let mut failed = None;
+    for member in direct(plan) {
+        if let Err(error) = servers.run(member, member.dialect().start_replication()).await {
+            failed = Some(error);
+        }
+    }
+    failed.map_or(Ok(()), Err)
+}
+
+/// The candidate has received what anybody has, and applies it all.
+pub(super) async fn apply(plan: &Plan, servers: &mut Servers<'_>) -> Result<(), Error> {
+    let ours = received(&plan.candidate, servers).await?;
+    for member in plan.others.iter().filter(|member| member.follows_primary) {
+        let theirs = received(member, servers).await?;
+        if !ours.covers(&theirs) {
+            let why = format!("has received {theirs}, {} only {ours}: begin again", plan.candidate.name);
+            return Err(Error::Refused { server: member.server(), why });
+        }
+    }
+    let seconds = plan.deadlines.await_ms as f64 / 1e3;
+    if wait_for(&plan.candidate, &ours.to_string(), seconds, servers).await? {
+        return Ok(());
+    }
+    Err(Error::TooLate {
+        server: plan.candidate.server(),
+        what: "has not applied what it received".to_owned(),
+        seconds,
+        detail: "; more time: --apply".to_owned(),
+    })
+}
+
+async fn received(member: &Member, servers: &mut Servers<'_>) -> Result<Received, Error> {
+    let (deadline, dialect) = (servers.deadline(), member.dialect());
+    let connection = servers.of(member).await?;
+    let channels = facts::channels(connection, dialect, deadline).await?;
+    let executed = connection.scalar(dialect.position(), deadline).await?.unwrap_or_default();
+    let received = channels.first().map_or("", |channel| channel.received.as_str());
+    let executed = executed.replace(['\n', ' '], "");
+    Received::new(dialect.0.flavour, received, &executed)
+        .map_err(|error| Error::Refused { server: member.server(), why: error.to_string() })
+}
+
+/// The first write of the new primary, with everything about how it came to be one.
+pub(super) async fn mark(plan: &Plan, servers: &mut Servers<'_>) -> Result<(), Error> {
+    let candidate = &plan.candidate;
+    servers.run(candidate, candidate.dialect().thaw()).await?;
+    servers.run(candidate, candidate.dialect().forget_source()).await?;
+    if plan.semi_sync {
+        servers.followers_moved = Some(move_followers(plan, servers).await);
+    }
+    for statement in super::forward::MAKE_TABLE {
+        servers.run(candidate, statement).await?;
+    }
+    let text = serde_json::to_string(plan).unwrap_or_default();
+    let statement = format!(
+        "REPLACE INTO headroom.switchover (epoch, primary_server, state, plan) VALUES ({}, {}, 'done', {})",
+        plan.epoch,
+        quoted(&candidate.name),
+        quoted(&text)
+    );
+    servers.run(candidate, &statement).await
+}
+
+fn direct(plan: &Plan) -> impl Iterator<Item = &Member> {
+    std::iter::once(&plan.candidate).chain(plan.others.iter().filter(|member| member.follows_primary))
+}

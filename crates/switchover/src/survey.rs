@@ -1,0 +1,135 @@
+//! Reads every server that matters and makes the plan of a switchover of it.
+
+use crate::Error;
+use crate::check::{self, Finding, Limits, Situation};
+use crate::connection::{BRIEFLY, Connection};
+use crate::facts::{self, Facts};
+use crate::perform::{Deadlines, Kind, Member, Plan};
+use fleet::config::Credentials;
+use fleet::{Address, ServerName, Snapshot, WriterStatus};
+use std::time::Duration;
+
+/// What was read.
+#[derive(Clone, Debug)]
+pub struct Survey {
+    /// Who takes writes now.
+    pub primary: Facts,
+    /// Who shall.
+    pub candidate: Facts,
+    /// All others that answered.
+    pub others: Vec<Facts>,
+    /// Servers that are known and did not answer, with the reason.
+    pub silent: Vec<(ServerName, String)>,
+    /// The highest epoch that is recorded; 0 before the first switchover.
+    pub epoch: u64,
+}
+
+impl Survey {
+    /// Reads the fleet of a snapshot. Replicas are read before the primary, so that what it writes meanwhile does not look
+    /// as if a replica had made it up.
+    ///
+    /// # Errors
+    /// When no primary is known, the candidate is not known or is the primary, or one of the two does not answer.
+    pub async fn read(
+        snapshot: &Snapshot,
+        candidate: &ServerName,
+        who: &Credentials,
+        deadline: Duration,
+    ) -> Result<Self, Error> {
+        let refused = |why: String| Error::Refused { server: candidate.clone(), why };
+        let primary = match &snapshot.writer {
+            WriterStatus::Known { server } => server.clone(),
+            WriterStatus::Unknown { why } => return Err(refused(format!("no primary is known: {why}"))),
+        };
+        if primary == *candidate {
+            return Err(refused("is the primary already".to_owned()));
+        }
+        let known: Vec<String> = snapshot.servers.iter().map(|server| server.name.to_string()).collect();
+        let Some(chosen) = snapshot.server(candidate) else {
+            return Err(refused(format!("is not known; the servers are {}", known.join(", "))));
+        };
+        let candidate_facts = facts::read(candidate, &chosen.reach, who, deadline).await?;
+        let (mut others, mut silent) = (Vec::new(), Vec::new());
+        for server in
+            snapshot.servers.iter().filter(|server| server.name != primary && server.name != *candidate)
+        {
+            match facts::read(&server.name, &server.reach, who, deadline).await {
+                Ok(facts) => others.push(facts),
+                Err(error) => silent.push((server.name.clone(), error.to_string())),
+            }
+        }
+        let primary =
+            snapshot.server(&primary).ok_or_else(|| refused("the primary left the fleet".to_owned()))?;
+        let primary_facts = facts::read(&primary.name, &primary.reach, who, deadline).await?;
+        let epoch = epoch(&primary.name, &primary.reach, who, deadline).await?;
+        Ok(Self { primary: primary_facts, candidate: candidate_facts, others, silent, epoch })
+    }
+
+    /// Runs the checks.
+    pub fn checks(&self, limits: Limits, has_replication_login: bool) -> Vec<Finding> {
+        let (primary, candidate, others) = (&self.primary, &self.candidate, self.others.as_slice());
+        check::all(&Situation { primary, candidate, others, limits, has_replication_login })
+    }
+
+    /// What is to be done.
+    pub fn plan(&self, deadlines: Deadlines, by: &str) -> Plan {
+        Plan {
+            kind: Kind::Switchover,
+            epoch: self.epoch + 1,
+            primary: self.member(&self.primary),
+            candidate: self.member(&self.candidate),
+            others: self.others.iter().map(|facts| self.member(facts)).collect(),
+            events: self.primary.events.clone(),
+            semi_sync: self.primary.semi_sync_source(),
+            protection: self.candidate.channels.first().map_or_else(Vec::new, |c| c.protection.clone()),
+            deadlines,
+            by: by.to_owned(),
+        }
+    }
+
+    fn member(&self, facts: &Facts) -> Member {
+        let follows_primary = facts.channels.iter().any(|channel| check::is_source(&self.primary, channel));
+        Member { follows_primary, ..member(facts) }
+    }
+}
+
+/// A server as a plan names it; whom it follows is for the caller to say.
+pub(crate) fn member(facts: &Facts) -> Member {
+    let filled = |name: &str| facts.variable(&[name]).filter(|value| !value.is_empty() && *value != "0");
+    let reached = match &facts.reach {
+        Address::Tcp { host, port } => Some((host.clone(), *port)),
+        Address::Unix(_) => None,
+    };
+    let port = filled("report_port").or(filled("port")).and_then(|port| port.parse().ok()).unwrap_or(3306);
+    let registered = filled("report_host").map(|host| (host.to_owned(), port));
+    let by_name = || (filled("hostname").unwrap_or_default().to_owned(), port);
+    let (host, port) = registered.or(reached).unwrap_or_else(by_name);
+    Member {
+        name: facts.server.to_string(),
+        reach: facts.reach.to_string(),
+        host,
+        port,
+        version: facts.variable(&["version"]).unwrap_or_default().to_owned(),
+        follows_primary: false,
+        read_only: facts.refuses_writes(),
+        semi_sync_replica: facts.is_on(&["rpl_semi_sync_slave_enabled", "rpl_semi_sync_replica_enabled"])
+            == Some(true),
+    }
+}
+
+/// The highest recorded epoch. No table yet (1146), or no database (1049), is epoch 0.
+pub(crate) async fn epoch(
+    server: &ServerName,
+    reach: &Address,
+    who: &Credentials,
+    deadline: Duration,
+) -> Result<u64, Error> {
+    let mut conn = Connection::open(server, reach, who, deadline, BRIEFLY).await?;
+    let asked = conn.scalar("SELECT COALESCE(MAX(epoch), 0) FROM headroom.switchover", deadline).await;
+    conn.close().await;
+    match asked {
+        Ok(epoch) => Ok(epoch.and_then(|epoch| epoch.parse().ok()).unwrap_or(0)),
+        Err(Error::Server { source: observe::AskError::Answered { code: 1146 | 1049, .. }, .. }) => Ok(0),
+        Err(error) => Err(error),
+    }
+}
