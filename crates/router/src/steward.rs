@@ -133,7 +133,7 @@ async fn serve(
                 board.renew(Some(snapshot));
                 // Clients wait while writes are held: no tick is waited for.
                 if board.sight().view.held_primary().is_some() {
-                    steward.look_and_tell(board, &workers, &stopping);
+                    steward.look_and_tell(board, workers, stopping);
                 }
             }
             _ = ticks.tick() => {
@@ -148,7 +148,7 @@ async fn serve(
                         let _ = w.tell(Message::Placement(Placement::Cut(server.clone(), Closed::DrainDeadline)));
                     });
                 }
-                steward.look_and_tell(board, &workers, &stopping);
+                steward.look_and_tell(board, workers, stopping);
             }
         }
     }
