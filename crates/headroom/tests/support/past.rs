@@ -52,8 +52,11 @@ pub(crate) async fn sessions_are_past_and_counted(lab: &Lab, route: &Route) {
     );
     let mut writer = connect(lab, route.writer).await.unwrap();
     assert_eq!(server_of(&mut writer).await, lab.real("a1").unwrap().ip().to_string());
-    let counted =
-        |status: &Value| routing(status, "a2")["past"] == 1 && routing(status, "a1")["writers"] == 1;
+    let counted = |status: &Value| {
+        routing(status, "a2")["past"] == 1
+            && routing(status, "a1")["writers"] == 1
+            && status["listeners"][0]["zero_hop"]["past"] == 1
+    };
     route.wait_for("the sessions are counted", counted).await;
     let status = route.status();
     assert_eq!(status["zero_hop"]["in_force"], true, "{status}");
