@@ -241,7 +241,7 @@ pub enum OwnZone {
     Named(Zone),
 }
 
-/// How sessions are placed anew when a better server is there.
+/// How sessions are moved when a better server is there.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Replace {
     /// Off: sessions stay where they are until the client leaves.

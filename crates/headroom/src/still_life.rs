@@ -81,7 +81,7 @@ pub(crate) fn status() -> StatusView {
         server: "db3".into(),
         role: "reader".into(),
         sessions: 3,
-        why: "placed anew: balance".into(),
+        why: "moved: balance".into(),
         waits_for: "the pace of 2.4 sessions a second".into(),
     }];
     status.objectives = vec![ObjectiveView {

@@ -1,4 +1,4 @@
-//! The data plane: which server the next session gets, the sessions themselves, and when one is placed anew.
+//! The data plane: which server the next session gets, the sessions themselves, and when one is moved.
 //!
 //! Decides on the snapshots that `observe` publishes and asks no server itself. The way of a connection: `door` accepts
 //! and hands it to a `worker` thread; `session` lets [`pick`](pick::pick) choose on the [`View`](view::View) in force,

@@ -274,7 +274,7 @@ impl Steward {
                 why: leave.why,
                 quiet: quiet(replace.quiet, leave.urgency, want.searched),
                 // Drivers prepare and keep the statement for the life of the connection: to spare such
-                // sessions for long means that an application that prepares is never placed anew. On a reader
+                // sessions for long means that an application that prepares is never moved. On a reader
                 // that may not be read from, not at all.
                 prepared_too: leave.why == Closed::NotEligible || waited >= PREPARED_AFTER,
                 light_state_too: !paced,

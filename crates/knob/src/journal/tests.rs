@@ -1,3 +1,5 @@
+//! The journal: torn, damaged and locked files, and what is read back of them.
+
 use super::*;
 use proptest::prelude::*;
 

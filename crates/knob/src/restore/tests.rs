@@ -1,3 +1,5 @@
+//! What is put back and what is left alone, as decisions without a host.
+
 use super::*;
 use crate::journal::{Author, Intent};
 use crate::value::Form;

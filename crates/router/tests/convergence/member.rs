@@ -57,7 +57,7 @@ impl Router {
         self.view = Some(View::new(snapshot, Arc::default(), &OwnState::default(), now));
     }
 
-    /// One tick: clients leave and come, sessions are placed anew. Returns how many were.
+    /// One tick: clients leave and come, sessions are moved. Returns how many were.
     pub(super) fn act(&mut self, now: u64, churn: bool, rng: &mut StdRng) -> u64 {
         let view = self.view.as_ref().expect("heard once");
         let leave = 1.0 / (LIFE_SECONDS * PER_SECOND as f64);
