@@ -1,6 +1,6 @@
 //! `headroom failover`: a replica takes over from a dead primary, and the dead one comes back as a replica.
 
-use crate::cli::SourceArgs;
+use crate::source::SourceArgs;
 use crate::environment::Environment;
 use crate::switchover_command::{OperatorArgs, asked, host, perform, resume};
 use crate::terminal::{self, Paint};

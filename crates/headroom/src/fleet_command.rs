@@ -3,8 +3,9 @@
 use crate::cli::FleetArgs;
 use crate::environment::Environment;
 use crate::terminal::{self, Paint};
-use crate::view::{FleetView, ServerView};
-use crate::{credentials, exit, fleet_view, source};
+use console::status_view::{FleetView, ServerView};
+use crate::{credentials, exit, source};
+use console::fleet_view;
 use std::process::ExitCode;
 use std::time::Instant;
 

@@ -7,9 +7,9 @@ pub(crate) mod fio;
 mod network;
 mod text;
 
-use crate::cli::SourceArgs;
+use crate::source::SourceArgs;
 use crate::environment::Environment;
-use crate::report_command::usual_store;
+use crate::commands::report::usual_store;
 use crate::{credentials, exit, interrupted, machine, source, terminal};
 use anyhow::{Context, bail};
 use clap::Args;

@@ -2,7 +2,7 @@
 
 mod text;
 
-use crate::cli::SourceArgs;
+use crate::source::SourceArgs;
 use crate::environment::Environment;
 use crate::interrupted::interrupted;
 use crate::terminal::{self, Paint};

@@ -17,7 +17,7 @@ use super::output::{Directory, scratch};
 use super::statistics;
 use crate::interrupted::interrupted;
 use crate::machine::Machine;
-use crate::view::StatusView;
+use console::status_view::StatusView;
 use crate::{exit, terminal};
 use anyhow::Context;
 use clap::Args;

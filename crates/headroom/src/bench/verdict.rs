@@ -15,7 +15,8 @@ mod table;
 mod volume;
 
 use super::output::{Directory, scratch};
-use crate::watch_command::{Station, VerdictView, WatchView, Watching, words};
+use agent::{Station, Watching};
+use console::watch_view::{VerdictView, WatchView, figure as words};
 use crate::{exit, interrupted, machine, terminal};
 use anyhow::Context;
 use clap::Args;

@@ -2,9 +2,9 @@
 
 use super::Probe;
 use super::disk::{Disk, Step, knee, most};
-use crate::report_command::moment;
+use crate::commands::report::moment;
 use crate::table::Table;
-use crate::watch_command::words;
+use console::watch_view::figure as words;
 use observe::verdict::Unit;
 
 /// One probe.

@@ -2,7 +2,7 @@
 
 use super::super::output::scratch;
 use crate::child::Program;
-use crate::web::{Request, Url, Web};
+use console::web::{Request, Url, Web};
 use anyhow::{Context, bail};
 use lab::{Account, Lab, Spec};
 use mysql_async::Conn;
