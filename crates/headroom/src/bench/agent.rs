@@ -9,7 +9,6 @@ mod stage;
 use super::output::Directory;
 use super::process;
 use crate::machine::Machine;
-use crate::{exit, interrupted, terminal};
 use anyhow::{Context, bail};
 use clap::Args;
 use report::{Run, Trial};
@@ -17,6 +16,7 @@ use stage::{Stage, Subject, Watching};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
+use term::{exit, interrupted, terminal};
 
 /// Between two scrapes, and between two looks at memory.
 const EVERY: Duration = Duration::from_secs(1);
@@ -76,12 +76,12 @@ pub(crate) async fn run(mut args: AgentBenchArgs) -> anyhow::Result<ExitCode> {
     let [(_, node), (_, mysqld)] = exporters;
     let stage = tokio::select! {
         stage = Stage::up(args.tables, args.rate, args.port, [node, mysqld]) => stage?,
-        () = interrupted::interrupted() => bail!("interrupted before anything was measured"),
+        () = interrupted() => bail!("interrupted before anything was measured"),
     };
     let version = stage.version.clone();
     let measured = tokio::select! {
         trials = measure(&args, &stage) => trials,
-        () = interrupted::interrupted() => Err(anyhow::anyhow!("interrupted; nothing was kept")),
+        () = interrupted() => Err(anyhow::anyhow!("interrupted; nothing was kept")),
     };
     stage.down().await?;
     let mut machine = machine;

@@ -6,8 +6,6 @@
 use super::report::section::section;
 use super::{DemoBenchArgs, output, statistics};
 use crate::child;
-use crate::interrupted::interrupted;
-use crate::{exit, terminal};
 use anyhow::{Context, bail};
 use rustix::process::{Pid, Signal, kill_process};
 use serde::Serialize;
@@ -15,6 +13,7 @@ use serde_json::Value;
 use std::collections::BTreeMap;
 use std::process::{ExitCode, Stdio};
 use std::time::Duration;
+use term::{exit, interrupted, terminal};
 use tokio::io::AsyncReadExt;
 use tokio::process::Child;
 

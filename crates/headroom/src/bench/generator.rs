@@ -42,9 +42,7 @@ use super::server::Server;
 use super::statistics::{Ratio, median};
 use super::{output, sysbench};
 use crate::child::Program;
-use crate::interrupted::interrupted;
 use crate::machine::Machine;
-use crate::{exit, terminal};
 use anyhow::{Context, anyhow, bail};
 use clap::{Args, ValueEnum};
 use freeze::Frozen;
@@ -58,6 +56,7 @@ use stalls::Alone;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
+use term::{exit, interrupted, terminal};
 
 const GRACE: Duration = Duration::from_secs(45);
 const QUIET_LOOK: Duration = Duration::from_secs(2);

@@ -40,7 +40,6 @@ use super::server::Server;
 use super::{output, server, sysbench};
 use crate::machine::Machine;
 use crate::measure_command::search::{Found, Search};
-use crate::{exit, terminal};
 use anyhow::{Context, anyhow};
 use clap::Args;
 use fleet::config::DataPath;
@@ -56,6 +55,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
+use term::{exit, terminal};
 
 const QUIET_LOOK: Duration = Duration::from_secs(2);
 /// Where the searches begin: they have to come the rest of the way by themselves. Repetitions begin at different rates, or
@@ -143,7 +143,7 @@ pub(crate) async fn run(args: MeasureBenchArgs) -> anyhow::Result<ExitCode> {
     let stop = Arc::new(AtomicBool::new(false));
     let flag = stop.clone();
     tokio::spawn(async move {
-        crate::interrupted::interrupted().await;
+        term::interrupted().await;
         flag.store(true, Ordering::Relaxed);
     });
     let (mut searches, mut meanwhile) = (Vec::new(), Vec::new());

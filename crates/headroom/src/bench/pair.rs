@@ -17,9 +17,7 @@ use super::server::Server;
 use super::statistics::Ratio;
 use super::subject::{PORTS, Running, Site, ports_are_free};
 use super::{output, plan::Subject, sysbench};
-use crate::interrupted::interrupted;
 use crate::machine::Machine;
-use crate::{exit, terminal};
 use anyhow::{Context, anyhow};
 use block::{Pair, Side, TURNS, WARM_UP};
 use clap::{Args, ValueEnum};
@@ -33,6 +31,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
+use term::{exit, interrupted, terminal};
 
 /// Before the sessions of a block are made. For some milliseconds after sessions have ended the kernel takes their server
 /// for one that may be dying, and leaves new ones to the relay (decision 7).

@@ -8,14 +8,13 @@ use super::server::Server;
 use super::subject::{self, Running, Site};
 use super::{RelayArgs, client, load, output, process, statistics, sysbench};
 use crate::child::Program;
-use crate::interrupted::interrupted;
 use crate::machine::Machine;
-use crate::{exit, terminal};
 use anyhow::{Context, anyhow};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
+use term::{exit, interrupted, terminal};
 
 /// Where distributions put programs.
 const DIRECTORIES: [&str; 6] =

@@ -10,9 +10,9 @@ use crate::admin_client::AdminClient;
 use crate::child::{self, Program};
 use crate::environment::Environment;
 use crate::insight_view::{By, Question, Sort};
+use crate::machine;
 use crate::replay_command::compare::{self, ReplayView};
 use crate::replay_command::script;
-use crate::{exit, interrupted, machine, terminal};
 use anyhow::{Context, anyhow, bail};
 use clap::Args;
 use fleet::Address;
@@ -26,6 +26,7 @@ use std::path::{Path, PathBuf};
 use std::process::{ExitCode, Stdio};
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
+use term::{exit, interrupted, terminal};
 
 /// Rows of the demo.
 const DATA: DataSize = DataSize { accounts: 10_000, items: 50_000 };
@@ -103,7 +104,7 @@ pub(crate) async fn run(args: ReplayBenchArgs) -> anyhow::Result<ExitCode> {
         () = tokio::time::sleep(seconds + MOST_BESIDE) => {
             Err(anyhow!("not over after {:.0} min: given up", (seconds + MOST_BESIDE).as_secs_f64() / 60.0))
         }
-        () = interrupted::interrupted() => Err(anyhow!("interrupted")),
+        () = interrupted() => Err(anyhow!("interrupted")),
     };
     // It holds literals, if only of the lab.
     let _ = std::fs::remove_file(&file);

@@ -15,10 +15,8 @@ mod watch;
 
 use super::output::{Directory, scratch};
 use super::statistics;
-use crate::interrupted::interrupted;
 use crate::machine::Machine;
 use crate::view::StatusView;
-use crate::{exit, terminal};
 use anyhow::Context;
 use clap::Args;
 use client::{Done, Kind};
@@ -32,6 +30,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
+use term::{exit, interrupted, terminal};
 use timetable::{Planned, Trouble, timetable};
 use tokio::io::AsyncWriteExt;
 use tokio::process::ChildStdin;

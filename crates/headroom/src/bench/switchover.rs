@@ -8,9 +8,7 @@ mod report;
 mod stage;
 
 use super::output;
-use crate::interrupted::interrupted;
 use crate::machine::Machine;
-use crate::{exit, terminal};
 use ::switchover::step::State;
 use anyhow::{Context, anyhow, bail};
 use clap::Args;
@@ -21,6 +19,7 @@ use stage::{Stage, Wanted};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
+use term::{exit, interrupted, terminal};
 
 /// Longer than any move may take.
 const PATIENCE: Duration = Duration::from_secs(60);

@@ -15,8 +15,8 @@ mod table;
 mod volume;
 
 use super::output::{Directory, scratch};
+use crate::machine;
 use crate::watch_command::{Station, VerdictView, WatchView, Watching, words};
-use crate::{exit, interrupted, machine, terminal};
 use anyhow::Context;
 use clap::Args;
 use fleet::Address;
@@ -32,6 +32,7 @@ use std::net::SocketAddrV4;
 use std::path::Path;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
+use term::{exit, interrupted, terminal};
 use volume::Volume;
 
 /// The file of a run that holds all of it.
@@ -222,7 +223,7 @@ async fn make(args: &VerdictArgs, makings: Vec<(Making, u32)>) -> anyhow::Result
     let mut outcomes = Vec::new();
     let ended = tokio::select! {
         ended = all(args, makings, &stage, &station, &mut outcomes) => ended,
-        () = interrupted::interrupted() => {
+        () = interrupted() => {
             terminal::complain("interrupted: what was made until now is kept");
             Ok(())
         }

@@ -11,9 +11,7 @@ use super::history::{Anomalies, check};
 use super::report::quantile;
 use super::stage::{Stage, Wanted};
 use super::{LEAD, QUIET_LOOK};
-use crate::interrupted::interrupted;
 use crate::machine::Machine;
-use crate::{exit, terminal};
 use ::switchover::facts;
 use ::switchover::failover::confirm::Rule;
 use ::switchover::failover::rejoin::{Rejoined, rejoin};
@@ -31,6 +29,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
+use term::{exit, interrupted, terminal};
 
 /// As an application's statement timeout: a session with a frozen server is given up.
 const PATIENCE: Duration = Duration::from_secs(3);
