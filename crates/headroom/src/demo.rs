@@ -15,11 +15,11 @@ mod still_life;
 mod summary;
 
 use crate::environment::Environment;
-use crate::machine::{Machine, today};
 use anyhow::Context;
 use clap::Args;
 use figures::{About, PhaseFigures, Report, verdicts};
 use plan::{PRIMARY, Plan, ZONES};
+use probe::machine::{Machine, today};
 use progress::Progress;
 use stage::Stage;
 use std::path::PathBuf;

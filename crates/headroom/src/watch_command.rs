@@ -18,10 +18,10 @@ mod text;
 mod view;
 
 use crate::admin_client::AdminClient;
+use crate::commands::probe::known_ceilings;
 use crate::environment::Environment;
 use crate::no_room::{Lines, is_no_room};
 use crate::objectives::Objectives;
-use crate::probe_command::known_ceilings;
 use crate::{credentials, source};
 use anyhow::Context;
 use args::SightArgs;

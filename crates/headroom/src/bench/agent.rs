@@ -6,17 +6,17 @@
 mod report;
 mod stage;
 
-use super::output::Directory;
+use super::output::{Directory, finish};
 use super::process;
-use crate::machine::Machine;
 use anyhow::{Context, bail};
 use clap::Args;
+use probe::Machine;
 use report::{Run, Trial};
 use stage::{Stage, Subject, Watching};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
-use term::{exit, interrupted, terminal};
+use term::{interrupted, terminal};
 
 /// Between two scrapes, and between two looks at memory.
 const EVERY: Duration = Duration::from_secs(1);
@@ -88,14 +88,8 @@ pub(crate) async fn run(mut args: AgentBenchArgs) -> anyhow::Result<ExitCode> {
     machine.programs.push(("server".to_owned(), version));
     let AgentBenchArgs { rounds, seconds, warm_up, tables, rate, .. } = args;
     let run = Run { date, machine, rounds, seconds, warm_up, tables, rate, trials: measured? };
-    let path = directory.create()?;
-    run.write(&path)?;
-    if args.json {
-        terminal::print_json(&run)?;
-    } else {
-        terminal::print(&format!("{}kept in {}\n", run.markdown(), path.display()))?;
-    }
-    Ok(if run.kept() || args.quick { exit::DONE } else { exit::no() })
+    let met = run.kept() || args.quick;
+    finish(&directory.create()?, "samples.json", &run, &run.markdown(), met, args.json)
 }
 
 async fn measure(args: &AgentBenchArgs, stage: &Stage) -> anyhow::Result<Vec<Trial>> {
