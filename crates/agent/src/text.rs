@@ -4,10 +4,9 @@ use console::watch_view::RouterWatch;
 use console::watch_view::{NamedView, ServerWatch, VerdictView, WatchView, figure};
 use console::insight_view::SPANS;
 use console::objectives;
-use term::Table;
-use term::Paint;
 use observe::host::Sample;
 use observe::verdict::Unit;
+use term::{Paint, Table};
 
 const FIRST_WINDOW: &str = "the first window is being read";
 /// Endpoints whose requests are shown; the page has them all.

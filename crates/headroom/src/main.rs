@@ -1,7 +1,6 @@
 //! The binary: flags, configuration file, terminal, status page, exit codes. Everything else is in the crates below.
 
 mod bench;
-mod child;
 mod cli;
 mod commands;
 mod core_dump;
@@ -9,38 +8,22 @@ mod credentials;
 mod demo;
 mod engine;
 mod environment;
-mod exit;
-mod failover_command;
-mod fleet_command;
 mod help_text;
-mod interrupted;
 mod key;
-mod knob_command;
-mod lab_command;
 mod listen;
-mod load_command;
 mod log;
 mod log_filter;
-mod machine;
-mod measure_command;
 mod no_room;
 mod notify;
 mod option_files;
-mod pinned;
-mod probe_command;
-mod record_command;
 mod recorder;
-mod replay_command;
 mod router_view;
 mod source;
-mod switchover_command;
-mod table;
-mod terminal;
-mod trial_command;
 mod upgrade;
 mod version;
 
 use std::process::ExitCode;
+use term::{exit, terminal};
 
 fn main() -> ExitCode {
     let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
@@ -67,24 +50,24 @@ async fn run() -> ExitCode {
     let environment = environment::Environment::read();
     let outcome = match cli.command {
         cli::Command::Route(args) => commands::route::run(args, &environment).await,
-        cli::Command::Fleet(args) => fleet_command::run(args, &environment).await,
+        cli::Command::Fleet(args) => commands::fleet::run(args, &environment).await,
         cli::Command::Status(args) => commands::status::run(args, &environment).await,
         cli::Command::Watch(args) => commands::watch::run(args, &environment).await,
-        cli::Command::Probe(args) => probe_command::run(*args, &environment).await,
+        cli::Command::Probe(args) => commands::probe::run(*args, &environment).await,
         cli::Command::Agent(args) => commands::agent::run(args, &environment).await,
         cli::Command::Top(args) => commands::top::run(args, &environment).await,
         cli::Command::Drain(args) => commands::drain::drain(args, &environment),
         cli::Command::Undrain(args) => commands::drain::undrain(args, &environment),
-        cli::Command::Switchover(args) => switchover_command::run(*args, &environment).await,
-        cli::Command::Failover(args) => failover_command::run(*args, &environment).await,
+        cli::Command::Switchover(args) => commands::switchover::run(*args, &environment).await,
+        cli::Command::Failover(args) => commands::failover::run(*args, &environment).await,
         cli::Command::ZeroHop(command) => commands::zero_hop::run(command),
-        cli::Command::Knob(command) => knob_command::run(command, &environment).await,
-        cli::Command::Trial(command) => trial_command::run(command, &environment).await,
-        cli::Command::Lab(command) => lab_command::run(command, &environment).await,
-        cli::Command::Load(command) => load_command::run(command, &environment).await,
-        cli::Command::Measure(args) => measure_command::run(*args, &environment).await,
-        cli::Command::Record(args) => record_command::run(args, &environment).await,
-        cli::Command::Replay(args) => replay_command::run(*args, &environment).await,
+        cli::Command::Knob(command) => commands::knob::run(command, &environment).await,
+        cli::Command::Trial(command) => commands::trial::run(command, &environment).await,
+        cli::Command::Lab(command) => commands::lab::run(command, &environment).await,
+        cli::Command::Load(command) => commands::load::run(command, &environment).await,
+        cli::Command::Measure(args) => commands::measure::run(*args, &environment).await,
+        cli::Command::Record(args) => commands::record::run(args, &environment).await,
+        cli::Command::Replay(args) => commands::replay::run(*args, &environment).await,
         cli::Command::Report(args) => commands::report::run(&args, &environment),
         cli::Command::Demo(args) => demo::run(args).await,
         cli::Command::Bench(args) => bench::run(args).await,

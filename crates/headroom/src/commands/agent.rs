@@ -2,10 +2,9 @@
 
 use super::watch::{Sight, SightArgs, sight_of};
 use crate::environment::{self, Environment};
-use crate::log::LogFormat;
-use crate::log;
-use crate::probe_command::known_ceilings;
-use crate::{core_dump, exit, interrupted};
+use crate::commands::probe::known_ceilings;
+use crate::core_dump;
+use crate::log::{self, LogFormat};
 use ::agent::{Asked, Files, Keys, Station, Watching};
 use anyhow::bail;
 use clap::Args;
@@ -13,6 +12,7 @@ use console::objectives::Objectives;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use term::{exit, interrupted};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::mpsc;
 
@@ -72,7 +72,7 @@ pub(crate) async fn run(args: AgentArgs, environment: &Environment) -> anyhow::R
     let station = Station::start(fleet, watching);
     let hang_up = signal(SignalKind::hangup())?;
     tokio::spawn(again(hang_up, args, environment.clone(), station.changes(), objectives, has_fleet));
-    let served = ::agent::serve(listener, &keys, &station, interrupted::interrupted()).await;
+    let served = ::agent::serve(listener, &keys, &station, interrupted()).await;
     station.stop().await;
     served.map(|()| exit::DONE)
 }

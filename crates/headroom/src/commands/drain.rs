@@ -8,12 +8,12 @@
 
 use super::status::AdminArgs;
 use crate::environment::Environment;
-use crate::{exit, terminal};
 use clap::Args;
 use console::control::server::{DrainAnswer, DrainRequest, Request, ask};
 use console::status_view::{ServerView, StatusView};
 use std::process::ExitCode;
 use std::time::Duration;
+use term::{exit, terminal};
 
 const DRAIN_EXAMPLES: &str = "\
 Examples:
@@ -127,7 +127,7 @@ mod tests {
 
     #[test]
     fn the_primary_takes_the_writers_along() {
-        let status = still_life::status();
+        let status = sample_status::status();
         let writer = status.fleet.writer.clone().unwrap();
         let words = takes_away(&status, &writer, true).unwrap();
         assert!(words.contains("is the primary") && words.contains("refused"), "{words}");
@@ -135,7 +135,7 @@ mod tests {
 
     #[test]
     fn one_of_several_readers_takes_nothing_away_and_the_last_one_all_reads() {
-        let mut status = still_life::status();
+        let mut status = sample_status::status();
         readers(&mut status, &["db2", "db3"]);
         assert_eq!(takes_away(&status, "db2", true), None);
         readers(&mut status, &["db2"]);
@@ -148,6 +148,6 @@ mod tests {
 
     #[test]
     fn a_server_that_is_not_known_takes_nothing_away() {
-        assert_eq!(takes_away(&still_life::status(), "db99", true), None);
+        assert_eq!(takes_away(&sample_status::status(), "db99", true), None);
     }
 }

@@ -11,9 +11,8 @@ use crate::environment::{self, Environment};
 use crate::notify::notify;
 use crate::log::LogFormat;
 use crate::source::{self, AdminFlag, SourceArgs, SourceError, Sourced, admin_flag};
-use crate::terminal::{self, Paint};
 use crate::upgrade::{self, Taken};
-use crate::{core_dump, credentials, exit, log};
+use crate::{core_dump, credentials, log};
 use console::fleet_view;
 use anyhow::Context;
 use clap::Args;
@@ -30,6 +29,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+use term::{Paint, exit, terminal};
 use tokio::net::TcpListener;
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
@@ -335,7 +335,7 @@ async fn announce(process: &Process, environment: &Environment) {
     let snapshot = process.engine().first_look(FIRST_LOOK).await;
     let view = fleet_view::view(&snapshot, Instant::now());
     // Nobody may be reading any more; routing goes on.
-    let _ = terminal::print(&fleet_view::text(&view, Paint::for_stdout(environment)));
+    let _ = terminal::print(&fleet_view::text(&view, Paint::for_stdout(environment.no_colour)));
     std::future::pending::<()>().await;
 }
 

@@ -2,16 +2,14 @@
 
 use console::admin_client::AdminClient;
 use crate::environment::Environment;
-use crate::exit;
 use console::fleet_view::{self, percent};
 use console::objectives;
-use crate::table::Table;
-use crate::terminal::{self, Paint};
 use console::status_view::{ListenerView, ServerView, StatusView};
-use fleet::long;
 use clap::Args;
+use fleet::long;
 use std::process::ExitCode;
 use std::time::Duration;
+use term::{Paint, Table, exit, terminal};
 
 /// Where a running router answers.
 #[derive(Args, Debug, Clone)]
@@ -46,7 +44,7 @@ pub(crate) async fn run(args: StatusArgs, environment: &Environment) -> anyhow::
     if args.admin.json {
         terminal::print_json(&status)?;
     } else {
-        terminal::print(&text(&status, Paint::for_stdout(environment)))?;
+        terminal::print(&text(&status, Paint::for_stdout(environment.no_colour)))?;
     }
     Ok(exit::DONE)
 }

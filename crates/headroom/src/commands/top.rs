@@ -7,14 +7,13 @@ mod table;
 use console::admin_client::AdminClient;
 use crate::commands::status::AdminArgs;
 use crate::environment::Environment;
-use crate::exit;
 use console::insight_view::{By, Question, ROWS, Sort};
-use crate::terminal::{self, Paint};
 use clap::Args;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use insight::Since;
 use std::io::IsTerminal;
 use std::process::ExitCode;
+use term::{Paint, exit, terminal};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -85,7 +84,7 @@ pub(crate) async fn run(args: TopArgs, environment: &Environment) -> anyhow::Res
         terminal::print_json(&client.insight(&question).await?)?;
     } else if args.once || !std::io::stdout().is_terminal() || !std::io::stdin().is_terminal() {
         let view = client.insight(&question).await?;
-        terminal::print(&table::text(&view, Paint::for_stdout(environment)))?;
+        terminal::print(&table::text(&view, Paint::for_stdout(environment.no_colour)))?;
     } else {
         keys::run(&client, question).await?;
     }

@@ -3,11 +3,10 @@
 mod args;
 mod screen;
 
+use crate::commands::probe::known_ceilings;
 use crate::environment::Environment;
 use crate::no_room::{Lines, is_no_room};
-use crate::probe_command::known_ceilings;
-use crate::terminal::{self, Paint};
-use crate::{credentials, exit, interrupted, source};
+use crate::{credentials, source};
 use ::agent::compare::{self, Past};
 use ::agent::{Agents, EVERY, Followed, Station, Views, Watching, hosts, text};
 use anyhow::Context;
@@ -19,6 +18,7 @@ use fleet::config::{Config, FleetConfig, Objective, Webhook};
 use std::io::{ErrorKind, IsTerminal};
 use std::process::ExitCode;
 use std::sync::Arc;
+use term::{Paint, exit, interrupted, terminal};
 
 use args::AgentsArgs;
 pub(crate) use args::{SightArgs, WatchArgs};
@@ -31,8 +31,8 @@ pub(crate) async fn run(args: WatchArgs, environment: &Environment) -> anyhow::R
     if !args.agents.agent.is_empty() {
         let agents = agents(&args.agents, &args.agents.agent, environment)?;
         return tokio::select! {
-            outcome = watch_agents(agents, &args, Paint::for_stdout(environment)) => outcome,
-            () = interrupted::interrupted() => stopped(&args),
+            outcome = watch_agents(agents, &args, Paint::for_stdout(environment.no_colour)) => outcome,
+            () = interrupted() => stopped(&args),
         };
     }
     let Sight { fleet, router, objectives, .. } = sight_of(&args.sight, environment)?;
@@ -41,10 +41,10 @@ pub(crate) async fn run(args: WatchArgs, environment: &Environment) -> anyhow::R
         .asking(router)
         .promising(Objectives::new(&objectives, None));
     let station = Station::start(fleet, watching);
-    let paint = Paint::for_stdout(environment);
+    let paint = Paint::for_stdout(environment.no_colour);
     let outcome = tokio::select! {
         outcome = watch_station(&station, &args, paint) => outcome,
-        () = interrupted::interrupted() => stopped(&args),
+        () = interrupted() => stopped(&args),
     };
     station.stop().await;
     outcome
@@ -75,7 +75,7 @@ async fn compare_stretches(
         return Ok(exit::DONE);
     }
     let view = serde_json::from_slice(&answer).context("the agent does not answer like one of this version")?;
-    terminal::print(&compare::text(&view, Paint::for_stdout(environment)))?;
+    terminal::print(&compare::text(&view, Paint::for_stdout(environment.no_colour)))?;
     Ok(exit::DONE)
 }
 
