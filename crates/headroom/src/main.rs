@@ -35,7 +35,6 @@ mod no_room;
 mod notify;
 mod objectives;
 mod option_files;
-mod pinned;
 mod probe_command;
 mod record_command;
 mod recorder;

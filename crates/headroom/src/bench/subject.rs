@@ -7,11 +7,11 @@
 use super::client::Session;
 use super::plan::Subject;
 use crate::child::Program;
-use crate::pinned::Pinned;
 use anyhow::Context;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
+use zerohop::pins::ConfigPins;
 
 /// A subject must answer its first query in this time.
 const READY: Duration = Duration::from_secs(20);
@@ -52,7 +52,7 @@ pub(crate) struct Running {
     pub(crate) address: SocketAddr,
     program: Option<Program>,
     /// Goes away after the program.
-    pinned: Option<Pinned>,
+    pinned: Option<ConfigPins>,
 }
 
 /// Fails if one of the ports is taken, before anything is started.
@@ -82,7 +82,7 @@ impl Running {
             | Subject::HeadroomZeroHop
             | Subject::HeadroomZeroHopInsight => headroom(subject, site)?,
         };
-        let pinned = subject.goes_past().then(|| Pinned(configuration_of(subject, site)));
+        let pinned = subject.goes_past().then(|| ConfigPins::new(configuration_of(subject, site)));
         let mut running = Self { address, program, pinned };
         running.answers().await.with_context(|| format!("{subject} is not ready"))?;
         Ok(running)
@@ -95,7 +95,7 @@ impl Running {
 
     /// How many connections have gone past it; `None` where none should.
     pub(crate) fn past(&self) -> Option<u64> {
-        self.pinned.as_ref().map(Pinned::past)
+        self.pinned.as_ref().map(ConfigPins::bypassed)
     }
 
     /// Ends it.
@@ -121,7 +121,9 @@ impl Running {
             }
             // Until the server has been looked at, connections come through the listener.
             let outcome = outcome.and_then(|()| match &self.pinned {
-                Some(pinned) if pinned.past() == 0 => Err(anyhow::anyhow!("connections do not go past it")),
+                Some(pinned) if pinned.bypassed() == 0 => {
+                    Err(anyhow::anyhow!("connections do not bypass it"))
+                }
                 _ => Ok(()),
             });
             match outcome {

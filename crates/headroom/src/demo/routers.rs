@@ -5,7 +5,6 @@ use super::plan::{PRIMARY, ZONES};
 use crate::admin_client::AdminClient;
 use crate::child::Program;
 use crate::environment::Environment;
-use crate::pinned::Pinned;
 use crate::view::StatusView;
 use anyhow::{Context, bail};
 use fleet::Address;
@@ -14,6 +13,7 @@ use std::net::SocketAddrV4;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 use tokio::task::JoinSet;
+use zerohop::pins::ConfigPins;
 
 /// A router finds a handful of servers in well under this time.
 const READY_WITHIN: Duration = Duration::from_secs(20);
@@ -45,7 +45,7 @@ pub(crate) struct ZoneRouter {
     program: Program,
     client: AdminClient,
     /// Goes away after the program.
-    pinned: Pinned,
+    pinned: ConfigPins,
 }
 
 /// Which way an application's sessions go.
@@ -141,7 +141,7 @@ impl ZoneRouter {
         let binary = std::env::current_exe().context("finding this program's own file")?;
         let program = Program::start("headroom route", &binary, &arguments.collect::<Vec<_>>(), &log)?;
         let client = AdminClient::new(Some(&admin.to_string()), &Environment::default());
-        let (way, pinned) = (Way::Through(String::new()), Pinned(file));
+        let (way, pinned) = (Way::Through(String::new()), ConfigPins::new(file));
         Ok(Self { zone, reader, writer, reader_socket, writer_socket, admin, way, program, client, pinned })
     }
 

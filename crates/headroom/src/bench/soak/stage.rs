@@ -5,7 +5,6 @@ use super::question::{Answers, fill};
 use crate::admin_client::AdminClient;
 use crate::child::Program;
 use crate::environment::Environment;
-use crate::pinned::Pinned;
 use crate::view::StatusView;
 use anyhow::{Context, bail};
 use lab::{Account, DATABASE, Lab, RouterOptions, Spec};
@@ -16,6 +15,7 @@ use std::net::SocketAddrV4;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use tokio::process::ChildStdin;
+use zerohop::pins::ConfigPins;
 
 /// Where applications are, and so the router.
 const ZONE: &str = "a";
@@ -38,7 +38,7 @@ pub(super) struct Stage {
     reader: SocketAddrV4,
     writer: SocketAddrV4,
     /// Goes away after the router.
-    pinned: Pinned,
+    pinned: ConfigPins,
 }
 
 impl Stage {
@@ -65,7 +65,7 @@ impl Stage {
         let (route, faults) = Program::start_with_input("headroom route", &binary, &arguments, &log)?;
         let client = AdminClient::new(Some(&addresses.admin.to_string()), &Environment::default());
         let (reader, writer) = (addresses.reader, addresses.writer);
-        let (faults, pinned) = (Some(faults), Pinned(file));
+        let (faults, pinned) = (Some(faults), ConfigPins::new(file));
         let mut stage = Self { lab, route, faults, client, log, reader, writer, pinned };
         stage.ready().await?;
         Ok(stage)

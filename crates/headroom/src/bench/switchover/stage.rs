@@ -4,7 +4,6 @@ use super::history::Final;
 use crate::admin_client::AdminClient;
 use crate::child::Program;
 use crate::environment::Environment;
-use crate::pinned::Pinned;
 use ::switchover::check::{Level, Limits};
 use ::switchover::journal::Journal;
 use ::switchover::perform::{self, Deadlines, Logins, Outcome};
@@ -19,6 +18,7 @@ use std::collections::BTreeMap;
 use std::net::SocketAddrV4;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
+use zerohop::pins::ConfigPins;
 
 const ZONES: [&str; 2] = ["a", "b"];
 const SERVERS: [&str; 3] = ["a1", "a2", "b1"];
@@ -48,7 +48,7 @@ const SEMI_SYNC: [(&str, &str); 6] = [
 /// Everything that was started.
 pub(super) struct Stage {
     pub(super) lab: Lab,
-    routers: Vec<(Program, Pinned)>,
+    routers: Vec<(Program, ConfigPins)>,
     writers: Vec<SocketAddrV4>,
     pub(super) primary: String,
     pub(super) journals: PathBuf,
@@ -113,7 +113,7 @@ impl Stage {
                 _ => tokio::time::sleep(POLL).await,
             }
         }
-        self.routers.push((program, Pinned(file)));
+        self.routers.push((program, ConfigPins::new(file)));
         self.writers.push(addresses.writer);
         Ok(())
     }
