@@ -69,41 +69,6 @@ pub struct Removal {
     pub unmounted: bool,
 }
 
-/// What the router with one configuration file has pinned; removed when this is dropped, so after the router has ended.
-#[derive(Debug)]
-pub struct ConfigPins {
-    config: PathBuf,
-}
-
-impl ConfigPins {
-    /// The pins of the router with this configuration file.
-    pub fn new(config: PathBuf) -> Self {
-        Self { config }
-    }
-
-    /// How many connections have bypassed the router.
-    pub fn bypassed(&self) -> u64 {
-        self.all().flat_map(|pins| pins.listeners).map(|listener| listener.counts.bypassed).sum()
-    }
-
-    fn all(&self) -> impl Iterator<Item = PinSet> {
-        let file = self.config.canonicalize().unwrap_or_else(|_| self.config.clone());
-        let title = file.display().to_string();
-        list().into_iter().filter(move |pins| pins.title == title)
-    }
-}
-
-impl Drop for ConfigPins {
-    fn drop(&mut self) {
-        let names: Vec<String> = self.all().map(|pins| pins.name).collect();
-        if !names.is_empty()
-            && let Err(error) = remove(&names)
-        {
-            tracing::warn!(%error, "the pins of a router cannot be removed");
-        }
-    }
-}
-
 /// Everything that is pinned here.
 pub fn list() -> Vec<PinSet> {
     let Some(home) = mounts::home() else { return Vec::new() };
