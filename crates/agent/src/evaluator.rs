@@ -1,14 +1,14 @@
 //! Where readings come together: each server's, this host's, what the router tells; once a second all of it is judged.
 
-use crate::monitor::Watching;
-use crate::server_task::{self, News};
-use crate::watched_server::Watched;
-use console::admin_client::AdminClient;
 use crate::course::HostNow;
 use crate::history::Kept;
 use crate::meter::Meter;
+use crate::monitor::Watching;
 use crate::promise::Promises;
 use crate::router;
+use crate::server_task::{self, News};
+use crate::watched_server::Watched;
+use console::admin_client::AdminClient;
 use console::watch_view::RouterWatch;
 use console::watch_view::{self, ServerWatch, WatchView};
 use fleet::config::Credentials;
@@ -167,7 +167,8 @@ impl Desk {
         let Some(heard) = self.router.as_mut().filter(|heard| heard.has_changed().unwrap_or(false)) else {
             return;
         };
-        let told = heard.borrow_and_update().as_ref().map(|router| router::requests(router)).unwrap_or_default();
+        let told =
+            heard.borrow_and_update().as_ref().map(|router| router::requests(router)).unwrap_or_default();
         self.requests = self.usual_requests.next(&told);
     }
 

@@ -1,11 +1,11 @@
 //! Who may read an agent: everybody of this machine on loopback, beyond it whoever brings the token, over TLS.
 
-use console::token::Token;
 use axum::Router;
 use axum::extract::{Request, State};
 use axum::http::{StatusCode, header};
 use axum::middleware::{self, Next};
 use axum::response::{AppendHeaders, IntoResponse, Response};
+use console::token::Token;
 use std::net::SocketAddr;
 use tokio::sync::watch;
 

@@ -10,10 +10,10 @@ mod together;
 
 pub use follow::Followed;
 
-use console::watch_view::WatchView;
-use console::token::Token;
-use console::web::{Request, Url, Web};
 use anyhow::{Context, bail};
+use console::token::Token;
+use console::watch_view::WatchView;
+use console::web::{Request, Url, Web};
 use std::path::Path;
 use std::time::Duration;
 use together::{Told, together};
@@ -117,7 +117,8 @@ mod tests {
 
     #[test]
     fn a_token_is_never_sent_in_the_clear() {
-        let of = |agent: &str| Agents::new(&[agent.to_owned()], None, None).map(|agents| agents.each.len() == 1);
+        let of =
+            |agent: &str| Agents::new(&[agent.to_owned()], None, None).map(|agents| agents.each.len() == 1);
         assert!(of("http://10.0.0.5:9307").unwrap_err().to_string().contains("https://"));
         assert!(of("http://127.0.0.1:9307").unwrap() && of("https://db1:9307").unwrap());
         let said = of("https://me:secret@db1").unwrap_err().to_string();

@@ -7,7 +7,10 @@
 //! * `evaluator.rs`: what a tick does with what was read;
 //! * `serve.rs`: what an agent answers, and to whom.
 
-#![allow(missing_docs, reason = "used inside this workspace only; fields are documented where a name says too little")]
+#![allow(
+    missing_docs,
+    reason = "used inside this workspace only; fields are documented where a name says too little"
+)]
 
 pub mod compare;
 mod course;

@@ -1,8 +1,8 @@
 //! `/metrics` of the agent: the view in OpenMetrics. Gauges over the window, made anew for each scrape; labels come from
 //! bounded sets (servers, CPUs, devices, names of rules).
 
-use console::watch_view::{VerdictView, WatchView};
 use console::objectives;
+use console::watch_view::{VerdictView, WatchView};
 use observe::verdict::Name;
 use prometheus_client::encoding::text::encode;
 use prometheus_client::metrics::family::Family;

@@ -4,9 +4,9 @@
 use crate::EVERY;
 use crate::evaluator::Desk;
 use crate::history::Kept;
-use console::watch_view::WatchView;
 use console::admin_client::AdminClient;
 use console::objectives::Objectives;
+use console::watch_view::WatchView;
 use fleet::config::FleetConfig;
 use observe::Watcher;
 use observe::verdict::{Ceilings, Timing};

@@ -4,13 +4,13 @@
 use crate::Views;
 use crate::compare::Question;
 use crate::history::{Kept, Stretch};
-use console::comparison_view::ComparisonView;
-use console::history_view::HistoryView;
-use console::page::{self, WATCH};
-use console::http::{Cache, cached};
 use axum::extract::{Query, State};
 use axum::routing::get;
 use axum::{Json, Router, middleware};
+use console::comparison_view::ComparisonView;
+use console::history_view::HistoryView;
+use console::http::{Cache, cached};
+use console::page::{self, WATCH};
 
 /// The routes, to be merged with those of whoever listens.
 pub(crate) fn routes(views: Views, kept: Kept) -> Router {

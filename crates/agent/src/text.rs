@@ -1,9 +1,9 @@
 //! The terminal view of a watched host and its servers: a line of figures each, then the verdict with its evidence.
 
-use console::watch_view::RouterWatch;
-use console::watch_view::{NamedView, ServerWatch, VerdictView, WatchView, figure};
 use console::insight_view::SPANS;
 use console::objectives;
+use console::watch_view::RouterWatch;
+use console::watch_view::{NamedView, ServerWatch, VerdictView, WatchView, figure};
 use observe::host::Sample;
 use observe::verdict::Unit;
 use term::{Paint, Table};

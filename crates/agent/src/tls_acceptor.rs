@@ -1,8 +1,8 @@
 //! TLS in front of the agent: handshakes happen beside each other and in bounded time and number, so that nobody who dawdles
 //! holds up another; whoever speaks plain HTTP is told so.
 
-use console::http::{Connection, Limits};
 use axum::serve::Listener;
+use console::http::{Connection, Limits};
 use rustls::ServerConfig;
 use std::io;
 use std::net::SocketAddr;

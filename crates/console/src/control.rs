@@ -175,11 +175,7 @@ fn answered(path: &Path) -> io::Result<Option<Option<i32>>> {
 ///
 /// # Errors
 /// It runs as another user, or cannot be reached for another reason.
-pub fn reach(
-    directory: &Directory,
-    purpose: Purpose,
-    address: &str,
-) -> anyhow::Result<Option<UnixStream>> {
+pub fn reach(directory: &Directory, purpose: Purpose, address: &str) -> anyhow::Result<Option<UnixStream>> {
     let path = directory.socket(purpose, address);
     match UnixStream::connect(&path) {
         Ok(stream) => check_peer(&stream).map(|()| Some(stream)),

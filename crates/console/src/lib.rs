@@ -9,7 +9,10 @@
 //! * `admin.rs`: the admin address, read-only;
 //! * `control.rs`: how a command of this host reaches a running router.
 
-#![allow(missing_docs, reason = "used inside this workspace only; fields are documented where a name says too little")]
+#![allow(
+    missing_docs,
+    reason = "used inside this workspace only; fields are documented where a name says too little"
+)]
 
 pub mod admin;
 pub mod admin_client;

@@ -2,10 +2,10 @@
 //!
 //! [`STATUS`] is the page of a router, [`WATCH`] that of an agent and of several agents.
 
+use axum::Router;
 use axum::http::header;
 use axum::response::IntoResponse;
 use axum::routing::get;
-use axum::Router;
 
 /// A part of a page: its path, its media type and its text.
 pub type Part = (&'static str, &'static str, &'static str);
@@ -40,9 +40,9 @@ pub const WATCH: &[Part] = &[
 
 /// A route for each part.
 pub fn routes<S: Clone + Send + Sync + 'static>(parts: &'static [Part]) -> Router<S> {
-    parts.iter().fold(Router::new(), |routes, &(path, kind, text)| {
-        routes.route(path, get(move || part(kind, text)))
-    })
+    parts
+        .iter()
+        .fold(Router::new(), |routes, &(path, kind, text)| routes.route(path, get(move || part(kind, text))))
 }
 
 /// One part. Nothing from elsewhere may be loaded, run or asked.

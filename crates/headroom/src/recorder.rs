@@ -12,8 +12,8 @@
 //! The command writes the file, so it belongs to whoever asked, its key never comes near the router, and a full disk ends the
 //! command and not the router. A command that does not read makes the queue overflow, which is counted.
 
-use console::control::server::{Reached, RecordRequest, Request, ask, readable, say};
 use crate::environment::Environment;
+use console::control::server::{Reached, RecordRequest, Request, ask, readable, say};
 use router::{Recording, Wanted};
 use serde::{Deserialize, Serialize};
 use std::io::{Read, Write};
@@ -122,8 +122,11 @@ pub(crate) fn begin(
     environment: &Environment,
     request: RecordRequest,
 ) -> anyhow::Result<Asked> {
-    let Reached { stream, address, answer } =
-        ask::<RecordAnswer>(environment.router(router), &environment.control_directory()?, &Request::Record(request))?;
+    let Reached { stream, address, answer } = ask::<RecordAnswer>(
+        environment.router(router),
+        &environment.control_directory()?,
+        &Request::Record(request),
+    )?;
     if let Some(why) = answer.refused {
         anyhow::bail!("{why}");
     }

@@ -16,8 +16,8 @@
 //!
 //! Sockets can also come from systemd (`LISTEN_FDS`): then they stay open whatever becomes of us.
 
-use console::control::{ControlListener, Directory, Purpose, Unavailable, check_peer, reach};
 use anyhow::Context;
+use console::control::{ControlListener, Directory, Purpose, Unavailable, check_peer, reach};
 use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage,
     SendFlags, recvmsg, sendmsg,

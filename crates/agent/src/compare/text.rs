@@ -2,9 +2,9 @@
 
 use super::Question;
 use console::comparison_view::{ComparisonView, Estimate, RatioView, RowView};
-use term::{Paint, Table};
 use console::watch_view::figure;
 use observe::verdict::Unit;
+use term::{Paint, Table};
 
 /// A stretch of the past on the command line: `20m..10m`, `10m..now`, or seconds of the Unix epoch.
 #[derive(Clone, Copy, Debug, PartialEq)]

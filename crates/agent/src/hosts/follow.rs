@@ -5,10 +5,10 @@
 use super::together::{Told, together};
 use super::{Agents, one};
 use crate::course::{self, HostNow, ServerNow};
-use console::history_view::Subject;
 use crate::history::{Kept, said};
-use console::watch_view::{ServerWatch, WatchView};
 use crate::{EVERY, Views};
+use console::history_view::Subject;
+use console::watch_view::{ServerWatch, WatchView};
 use std::sync::Arc;
 use std::time::Instant;
 use tokio::sync::{mpsc, watch};

@@ -3,15 +3,15 @@
 //! What is asked of a host is passed on to its agent with our token, so a browser needs none. So it answers this machine only.
 
 use super::{Agents, Followed};
-use console::http::{Bounded, Limits};
-use crate::serve::this_machine;
 use crate::page;
+use crate::serve::this_machine;
 use anyhow::{Context, bail};
 use axum::extract::{Path, RawQuery, State};
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use axum::{Router, middleware};
+use console::http::{Bounded, Limits};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use tokio::net::TcpListener;
@@ -40,11 +40,7 @@ pub async fn bind(address: SocketAddr) -> anyhow::Result<TcpListener> {
 ///
 /// # Errors
 /// The address stopped answering.
-pub async fn serve(
-    listener: TcpListener,
-    agents: Arc<Agents>,
-    followed: &Followed,
-) -> anyhow::Result<()> {
+pub async fn serve(listener: TcpListener, agents: Arc<Agents>, followed: &Followed) -> anyhow::Result<()> {
     let one = Router::new().route("/hosts/{host}/{part}", get(pass_on)).with_state(agents);
     let routes = page::routes(followed.views.clone(), followed.kept.clone())
         .merge(one)

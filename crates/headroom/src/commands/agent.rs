@@ -1,9 +1,9 @@
 //! `headroom agent`: what `headroom watch` shows, for other programs, over HTTP.
 
 use super::watch::{Sight, SightArgs, sight_of};
-use crate::environment::{self, Environment};
 use crate::commands::probe::known_ceilings;
 use crate::core_dump;
+use crate::environment::{self, Environment};
 use crate::log::{self, LogFormat};
 use ::agent::{Asked, Files, Keys, Station, Watching};
 use anyhow::bail;

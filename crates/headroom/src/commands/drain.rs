@@ -74,7 +74,8 @@ fn command(
     json: bool,
     environment: &Environment,
 ) -> anyhow::Result<ExitCode> {
-    let answer = ask::<DrainAnswer>(environment.router(admin), &environment.control_directory()?, request)?.answer;
+    let answer =
+        ask::<DrainAnswer>(environment.router(admin), &environment.control_directory()?, request)?.answer;
     if json {
         terminal::print_json(&answer)?;
     } else if answer.done {

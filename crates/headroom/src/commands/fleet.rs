@@ -1,11 +1,11 @@
 //! `headroom fleet`: one look at the servers, printed.
 
-use crate::source::SourceArgs;
 use crate::environment::Environment;
-use console::status_view::{FleetView, ServerView};
+use crate::source::SourceArgs;
 use crate::{credentials, source};
-use console::fleet_view;
 use clap::Args;
+use console::fleet_view;
+use console::status_view::{FleetView, ServerView};
 use std::process::ExitCode;
 use std::time::Instant;
 use term::{Paint, exit, terminal};

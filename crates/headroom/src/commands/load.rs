@@ -6,8 +6,8 @@ mod text;
 pub(crate) mod tls;
 mod workload;
 
-use crate::environment::Environment;
 use crate::commands::report;
+use crate::environment::Environment;
 use crate::option_files;
 use anyhow::{Context, bail};
 use clap::{Args, Subcommand, ValueEnum};

@@ -3,9 +3,9 @@
 
 mod text;
 
-use crate::source::SourceArgs;
-use crate::environment::Environment;
 use crate::commands::report::usual_store;
+use crate::environment::Environment;
+use crate::source::SourceArgs;
 use crate::{credentials, source};
 use anyhow::{Context, bail};
 use clap::Args;

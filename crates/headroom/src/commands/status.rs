@@ -1,11 +1,11 @@
 //! `headroom status`: a running router, asked at its admin address.
 
-use console::admin_client::AdminClient;
 use crate::environment::Environment;
+use clap::Args;
+use console::admin_client::AdminClient;
 use console::fleet_view::{self, percent};
 use console::objectives;
 use console::status_view::{ListenerView, ServerView, StatusView};
-use clap::Args;
 use fleet::long;
 use std::process::ExitCode;
 use std::time::Duration;

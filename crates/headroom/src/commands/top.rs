@@ -4,12 +4,12 @@ mod keys;
 mod screen;
 mod table;
 
-use console::admin_client::AdminClient;
 use crate::commands::status::AdminArgs;
 use crate::environment::Environment;
-use console::insight_view::{By, Question, ROWS, Sort};
 use clap::Args;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
+use console::admin_client::AdminClient;
+use console::insight_view::{By, Question, ROWS, Sort};
 use insight::Since;
 use std::io::IsTerminal;
 use std::process::ExitCode;

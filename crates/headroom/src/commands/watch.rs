@@ -74,7 +74,8 @@ async fn compare_stretches(
         terminal::print_json(&value)?;
         return Ok(exit::DONE);
     }
-    let view = serde_json::from_slice(&answer).context("the agent does not answer like one of this version")?;
+    let view =
+        serde_json::from_slice(&answer).context("the agent does not answer like one of this version")?;
     terminal::print(&compare::text(&view, Paint::for_stdout(environment.no_colour)))?;
     Ok(exit::DONE)
 }
@@ -193,8 +194,7 @@ pub(crate) fn sight_of(args: &SightArgs, environment: &Environment) -> anyhow::R
     sourced.config.fleet.credentials = credentials::resolve(&sourced.config, environment)?;
     let of_file = sourced.config.admin.map(|address| address.to_string());
     let name = named.map(str::to_owned).or_else(|| environment.admin.clone()).or(of_file);
-    let router =
-        name.filter(|_| router != Some("off")).map(|name| AdminClient::new(Some(&name)));
+    let router = name.filter(|_| router != Some("off")).map(|name| AdminClient::new(Some(&name)));
     let Config { fleet, objectives, webhook, .. } = sourced.config;
     Ok(Sight { fleet: Some(fleet), router, objectives, webhook })
 }

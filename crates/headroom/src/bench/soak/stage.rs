@@ -2,9 +2,9 @@
 
 use super::crowd::Crowd;
 use super::question::{Answers, fill};
+use anyhow::{Context, bail};
 use console::admin_client::AdminClient;
 use console::status_view::StatusView;
-use anyhow::{Context, bail};
 use lab::process::Process;
 use lab::{Account, DATABASE, Lab, RouterOptions, Spec};
 use mysql_async::prelude::Queryable;

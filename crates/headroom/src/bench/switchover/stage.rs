@@ -1,12 +1,12 @@
 //! Three servers in two zones and a router in each, and the moves between them.
 
 use super::history::Final;
-use console::admin_client::AdminClient;
 use ::switchover::check::{Level, Limits};
 use ::switchover::journal::Journal;
 use ::switchover::perform::{self, Deadlines, Logins, Outcome};
 use ::switchover::survey::Survey;
 use anyhow::{Context, bail};
+use console::admin_client::AdminClient;
 use fleet::config::Credentials;
 use fleet::{Address, Role, Server, ServerName, Snapshot, State, WriterStatus};
 use lab::process::Process;

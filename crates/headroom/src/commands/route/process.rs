@@ -2,17 +2,17 @@
 //! configuration or nothing of it, and remembers which for the status page.
 
 use super::{AdminServer, ReadyAdmin, RouteArgs, changed};
-use console::admin::{self, Live};
-use console::control::server::{Controlled, DrainRequest, RecordRequest};
-use console::control::{self, Directory};
-use crate::credentials;
 use crate::commands::drain;
+use crate::credentials;
 use crate::engine::Engine;
 use crate::environment::{self, Environment};
-use console::objectives::{Hook, Objectives};
 use crate::recorder;
 use crate::source::{self, Sourced};
 use console::PendingReport;
+use console::admin::{self, Live};
+use console::control::server::{Controlled, DrainRequest, RecordRequest};
+use console::control::{self, Directory};
+use console::objectives::{Hook, Objectives};
 use console::status_view::{ProcessView, ReloadView, StatusView};
 use fleet::config::AdminAccess;
 use insight::Since;
@@ -65,7 +65,8 @@ impl Process {
         let (engine, judging) = (Arc::new(engine), CancellationToken::new());
         let asked = engine.clone();
         let objectives = &sourced.config.objectives;
-        let objectives = Objectives::start(objectives, hook, move || asked.report(Since::Start), judging.clone());
+        let objectives =
+            Objectives::start(objectives, hook, move || asked.report(Since::Start), judging.clone());
         let access = Arc::new(sourced.config.admin_access.clone());
         let changing = Mutex::new(Changing { sourced, access, admin: None, reload: None });
         Self {
