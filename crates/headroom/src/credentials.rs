@@ -12,7 +12,7 @@
 use crate::environment::{self, Environment};
 use crate::option_files;
 use anyhow::{Context, bail};
-use fleet::config::{Config, Credentials, PasswordFrom};
+use config::{Config, Credentials, PasswordFrom};
 use observe::option_file::Login;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;

@@ -4,7 +4,7 @@ use crate::recorder::Missing;
 use crate::view::StatusView;
 use crate::{fleet_view, router_view};
 use anyhow::Context;
-use fleet::config::Config;
+use config::Config;
 use fleet::{ServerName, Snapshot, State};
 use observe::Watcher;
 use router::zero_hop::{Answer, Identity, Witness};

@@ -11,7 +11,7 @@ use crate::{credentials, exit, terminal};
 use anyhow::Context;
 use clap::{Args, Subcommand};
 use fleet::Address;
-use fleet::config::{Admin, Config, FleetConfig, RouterConfig};
+use config::{Admin, Config, FleetConfig, RouterConfig};
 use knob::journal::{self, Journal};
 use knob::server::{Connection, Server, ServerError};
 use knob::session::{Connect, RestoreOutcome, Session, Which};
@@ -239,7 +239,7 @@ pub(crate) fn connect_as(
         fleet,
         router: RouterConfig::default(),
         listeners: Vec::new(),
-        admin_access: fleet::config::AdminAccess::default(),
+        admin_access: config::AdminAccess::default(),
         admin: Some(Admin::DEFAULT_ADDRESS),
         objectives: Vec::new(),
         webhook: None,

@@ -26,7 +26,7 @@ use crate::terminal::{self, Paint};
 use crate::{credentials, exit, interrupted, source};
 use anyhow::Context;
 use args::SightArgs;
-use fleet::config::{Config, FleetConfig, Objective, Webhook};
+use config::{Config, FleetConfig, Objective, Webhook};
 use hosts::{Agents, Followed};
 use std::io::{ErrorKind, IsTerminal};
 use std::process::ExitCode;

@@ -20,7 +20,7 @@ use crate::fold::{self, Map};
 use crate::registry::{Entry, Names, OTHER, Registry};
 use crate::request::{Open, Parts};
 use crate::tags::{Found, Keys, Value};
-use fleet::config::InsightConfig;
+use config::InsightConfig;
 use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};

@@ -6,7 +6,7 @@
 use crate::error::Refusal;
 use crate::identity::{ADDRESS, Facts, STARTED, STARTED_SINCE_BOOT};
 use fleet::Address;
-use fleet::config::Credentials;
+use config::Credentials;
 use mysql_async::prelude::Queryable;
 use mysql_async::{Conn, Row, Value};
 use rustix::time::{ClockId, clock_gettime};

@@ -24,7 +24,7 @@ use crate::error::LoadError;
 use crate::login::Account;
 use crate::target::{Peer, Secrecy};
 use fleet::Address;
-use fleet::config::Tls;
+use config::Tls;
 use player::Player;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};

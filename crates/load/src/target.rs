@@ -5,7 +5,7 @@ use crate::login::Account;
 use crate::login::Transport;
 use crate::workload::Lane;
 use fleet::Address;
-use fleet::config::{Tls, TlsMode};
+use config::{Tls, TlsMode};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, sockopt};
 use rustls::ClientConfig;

@@ -8,7 +8,7 @@
 mod stand;
 
 use fleet::Address;
-use fleet::config::{DataPath, Tls, TlsMode};
+use config::{DataPath, Tls, TlsMode};
 use lab::Spec;
 use load::workload::file::{BUILT_IN, File};
 use load::workload::{Protocol, sysbench};

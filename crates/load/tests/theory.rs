@@ -6,7 +6,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use fleet::config::DataPath;
+use config::DataPath;
 use lab::null::{NullServer, Service, Time};
 use load::arrivals::{Open, Spacing};
 use load::workload::sysbench;

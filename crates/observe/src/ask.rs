@@ -8,7 +8,7 @@ mod transport;
 use crate::rows::Rows;
 use crate::within::Within;
 use fleet::Address;
-use fleet::config::{Credentials, TlsMode};
+use config::{Credentials, TlsMode};
 use mysql_async::prelude::Queryable;
 use mysql_async::{Conn, Error as DriverFailure, IoError, OptsBuilder};
 use std::net::{IpAddr, SocketAddr, UdpSocket};

@@ -5,7 +5,7 @@ mod estimate;
 use crate::answer::client_host;
 use crate::dialect::Dialect;
 use crate::rows::Rows;
-use fleet::config::FleetConfig;
+use config::FleetConfig;
 use fleet::{Demand, DemandSource, Role, Server, Zone, ZoneShare};
 use std::collections::BTreeMap;
 use std::time::Instant;

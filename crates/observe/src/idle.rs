@@ -6,7 +6,7 @@
 
 use crate::ask::{AskError, Line};
 use crate::rows::Rows;
-use fleet::config::{Credentials, FleetConfig};
+use config::{Credentials, FleetConfig};
 use fleet::{Address, ServerName, Snapshot};
 use std::collections::{HashMap, HashSet};
 use std::net::{IpAddr, SocketAddr};

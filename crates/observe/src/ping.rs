@@ -2,7 +2,7 @@
 
 use crate::ask::{AskError, Line};
 use fleet::Address;
-use fleet::config::Credentials;
+use config::Credentials;
 use std::time::Duration;
 
 /// An open connection for round trips.

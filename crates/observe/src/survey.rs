@@ -16,7 +16,7 @@ use crate::lag::{Track, Window};
 use crate::within::{Follow, Within};
 use crate::zone::{self, Host};
 use entry::name_of;
-use fleet::config::{FleetConfig, TlsMode};
+use config::{FleetConfig, TlsMode};
 use fleet::{Address, ServerName, State};
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::time::{Duration, Instant};

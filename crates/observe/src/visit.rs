@@ -12,7 +12,7 @@ use crate::ask::{AskError, Line};
 use crate::dialect::{self, Dialect};
 use crate::privilege::{Missing, Wanted};
 use crate::within::Within;
-use fleet::config::Credentials;
+use config::Credentials;
 use fleet::{Address, Version};
 use seldom::{AFTER_REFUSAL, Seldom};
 use std::collections::VecDeque;

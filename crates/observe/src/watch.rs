@@ -12,7 +12,7 @@ mod visiting;
 
 use crate::announced::Announced;
 use crate::idle::Idleness;
-use fleet::config::FleetConfig;
+use config::FleetConfig;
 use fleet::{ServerName, Snapshot};
 use keeper::{Command, Keeper};
 use std::net::SocketAddr;

@@ -19,7 +19,7 @@
 
 use crate::zone::matches_pattern;
 use fleet::Address;
-use fleet::config::{FleetConfig, Matcher};
+use config::{FleetConfig, Matcher};
 use ipnet::IpNet;
 use std::fmt;
 use std::net::IpAddr;

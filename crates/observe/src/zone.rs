@@ -7,7 +7,7 @@
 pub(crate) mod metadata;
 pub(crate) mod round_trip;
 
-use fleet::config::{Matcher, ServerRule, ZoneRule};
+use config::{Matcher, ServerRule, ZoneRule};
 use fleet::{Address, Zone};
 use std::net::IpAddr;
 

@@ -14,7 +14,7 @@ use crate::tls::FromClients;
 use crate::turned_away::{Counts, Refused, TurnedAway};
 use crate::worker::{Handle, Message};
 use arc_swap::ArcSwap;
-use fleet::config::{Access, ClientTlsMode, Insight, Listener};
+use config::{Access, ClientTlsMode, Insight, Listener};
 use fleet::{Address, ListenerRole};
 use rustix::net::{SocketFlags, accept_with};
 use std::io;

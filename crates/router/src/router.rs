@@ -16,7 +16,7 @@ use crate::supervise::{self, Health};
 use crate::tls::{FromClients, ServerKey, ToServers};
 use crate::worker::{self, Handle, Message, Placement, Ready};
 use crate::zero_hop::{self, ZeroHop};
-use fleet::config::{Listener, RouterConfig};
+use config::{Listener, RouterConfig};
 use fleet::{Address, ServerName, Snapshot};
 use std::collections::HashSet;
 use std::os::fd::OwnedFd;

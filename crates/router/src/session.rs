@@ -20,7 +20,7 @@ use crate::tally::Seat;
 use crate::tls::{LoginKeys, ToServers};
 use crate::turned_away::{Refused, TurnedAway};
 use crate::worker::{Counted, Stay, Worker};
-use fleet::config::ClientTlsMode;
+use config::ClientTlsMode;
 use fleet::{Address, ListenerRole};
 use std::net::SocketAddr;
 use std::rc::Rc;

@@ -19,7 +19,7 @@ use crate::placement::{self, Held, Leave, PACED_AFTER, TRIM_AFTER, Urgency};
 use crate::supervise::{PAUSE, Pulse, caught};
 use crate::tally::{Tally, Wanted};
 use crate::worker::{Handle, Message, Placement};
-use fleet::config::Replace;
+use config::Replace;
 use fleet::{ListenerRole, ServerName, Snapshot};
 use serde::Serialize;
 use std::collections::{HashMap, VecDeque};

@@ -34,7 +34,7 @@ use crate::door::Door;
 use crate::error::Error;
 use arc_swap::ArcSwap;
 use count::Counts;
-use fleet::config::{RouterConfig, ZeroHop as Mode};
+use config::{RouterConfig, ZeroHop as Mode};
 use fleet::{Address, ListenerRole, ServerName};
 use leave::Leaving;
 use mirror::Mirroring;

@@ -7,7 +7,7 @@ mod certificate;
 #[path = "tls/stand.rs"]
 mod stand;
 
-use fleet::config::{ClientTlsMode, TlsMode};
+use config::{ClientTlsMode, TlsMode};
 use stand::Stand;
 
 #[tokio::test]

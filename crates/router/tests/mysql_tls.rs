@@ -9,7 +9,7 @@ mod certificate;
 mod stand;
 
 use fleet::Address;
-use fleet::config::{ClientTlsMode, ServerTls, TlsMode};
+use config::{ClientTlsMode, ServerTls, TlsMode};
 use mysql_async::ChangeUserOpts;
 use mysql_async::prelude::Queryable;
 use stand::{Stand, Way, cipher, log_in};

@@ -7,7 +7,7 @@ mod certificate;
 #[path = "tls/stand.rs"]
 mod stand;
 
-use fleet::config::{ClientTlsMode, TlsMode};
+use config::{ClientTlsMode, TlsMode};
 use mysql_async::prelude::Queryable;
 use stand::{Stand, Way, log_in_at};
 use tokio::io::AsyncWriteExt;

@@ -9,7 +9,7 @@
 #[path = "support/watching.rs"]
 mod watching;
 
-use fleet::config::{FleetConfig, Listener, Matcher, RouterConfig, ZoneRule};
+use config::{FleetConfig, Listener, Matcher, RouterConfig, ZoneRule};
 use fleet::{Address, ListenerRole, ServerName, Zone};
 use lab::{Fault, Lab, Spec};
 use mysql_async::prelude::Queryable;

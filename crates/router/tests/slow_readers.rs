@@ -9,7 +9,7 @@ mod sight;
 #[allow(dead_code, reason = "the other test that shares this uses more of it")]
 mod watching;
 
-use fleet::config::{DataPath, Listener, RouterConfig};
+use config::{DataPath, Listener, RouterConfig};
 use fleet::{Address, ListenerRole, Role, Server, ServerName, Snapshot, State};
 use lab::{Fault, Lab, Spec};
 use mysql_async::Conn;

@@ -9,7 +9,7 @@ mod stand;
 
 use certificate::Authority;
 use fleet::Address;
-use fleet::config::{ClientCert, ClientTlsMode, TlsMode};
+use config::{ClientCert, ClientTlsMode, TlsMode};
 use mysql_async::prelude::Queryable;
 use stand::{Stand, Way, cipher, log_in};
 use std::sync::{Arc, Mutex};

@@ -13,7 +13,7 @@ pub use sealed::{random, sealed};
 pub use verify::words;
 
 use fleet::Address;
-use fleet::config::{Tls, TlsMode};
+use config::{Tls, TlsMode};
 use rustls::crypto::{CryptoProvider, ring};
 use rustls::pki_types::ServerName;
 use rustls::{ClientConfig, RootCertStore};

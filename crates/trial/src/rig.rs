@@ -189,7 +189,7 @@ impl Rig for HostRig {
             read_only: false,
             threads: Plan::usual_threads(point.clients, cores),
             busy: false,
-            data_path: fleet::config::DataPath::default(),
+            data_path: config::DataPath::default(),
             arrivals: arrivals.clone(),
             warm_up: Duration::ZERO,
             time: SLICE,

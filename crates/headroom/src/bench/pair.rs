@@ -23,7 +23,7 @@ use crate::{exit, terminal};
 use anyhow::{Context, anyhow};
 use block::{Pair, Side, TURNS, WARM_UP};
 use clap::{Args, ValueEnum};
-use fleet::config::DataPath;
+use config::DataPath;
 use load::workload::sysbench::Options;
 use load::{Arrivals, Plan, Workload};
 use serde::Serialize;

@@ -20,7 +20,7 @@ use crate::{exit, interrupted, machine, terminal};
 use anyhow::Context;
 use clap::Args;
 use fleet::Address;
-use fleet::config::{Credentials, FleetConfig, Matcher, OwnZone, ZoneRule};
+use config::{Credentials, FleetConfig, Matcher, OwnZone, ZoneRule};
 use lab::{Account, Lab, Spec};
 use making::{Making, Stage};
 use observe::verdict::{Ceilings, Name};

@@ -2,7 +2,7 @@
 
 use crate::exit;
 use clap::{Args, ValueEnum};
-use fleet::config::{Tls, TlsMode};
+use config::{Tls, TlsMode};
 use observe::option_file::Login;
 use std::path::PathBuf;
 

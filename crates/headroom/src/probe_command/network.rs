@@ -4,7 +4,7 @@
 use crate::bench::statistics;
 use anyhow::Context;
 use fleet::Address;
-use fleet::config::Credentials;
+use config::Credentials;
 use observe::Pinger;
 use serde::{Deserialize, Serialize};
 use std::time::{Duration, Instant};

@@ -4,7 +4,8 @@
 use super::router::RouterWatch;
 use crate::objectives::view::{ObjectiveView, WebhookView};
 use crate::objectives::{Objectives, Seen};
-use fleet::config::{Objective, Target, duration_text};
+use config::{Objective, Target};
+use fleet::duration_text;
 use observe::server::{Histogram, Range, Reading};
 use std::collections::BTreeMap;
 use std::sync::Arc;

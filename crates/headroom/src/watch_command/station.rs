@@ -11,7 +11,7 @@ use super::view::WatchView;
 use crate::admin_client::AdminClient;
 use crate::objectives::Objectives;
 use desk::Desk;
-use fleet::config::FleetConfig;
+use config::FleetConfig;
 use observe::Watcher;
 use observe::verdict::{Ceilings, Timing};
 use std::sync::Arc;

@@ -4,7 +4,7 @@ use super::*;
 use crate::fold::Map;
 use crate::ledger::Shared;
 use crate::report::{Collector, Dimension, Filter, Report, Since};
-use fleet::config::InsightConfig;
+use config::InsightConfig;
 use std::time::Duration;
 use wire::response::{OkPacket, TextResult};
 use wire::{Capabilities, Greeting, Login, packet};

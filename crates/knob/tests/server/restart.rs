@@ -3,7 +3,7 @@
 
 use crate::cases::{check, manner, session};
 use fleet::Address;
-use fleet::config::Credentials;
+use config::Credentials;
 use knob::apply;
 use knob::journal::End;
 use knob::session::Which;

@@ -8,7 +8,7 @@ mod mix;
 mod secret;
 mod stand;
 
-use fleet::config::DataPath;
+use config::DataPath;
 
 /// Demanded: a machine without it fails these tests.
 const DATA_PATH: DataPath = DataPath::IoUring;

@@ -11,7 +11,7 @@
 
 use super::AskError;
 use fleet::Address;
-use fleet::config::{Tls, TlsMode};
+use config::{Tls, TlsMode};
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;

@@ -5,7 +5,7 @@ use super::{Blocker, Cost, Histogram, Reading, Replica, Sessions, Settings, Stat
 use crate::ask::{AskError, Line};
 use crate::dialect::{self, Dialect};
 use crate::rows::Rows;
-use fleet::config::Credentials;
+use config::Credentials;
 use fleet::{Address, Version};
 use std::sync::Arc;
 use std::time::{Duration, Instant};

@@ -3,7 +3,7 @@
 use crate::answer::{Answer, Counters, Runs};
 use crate::ask::AskError;
 use crate::zone::{self, Host};
-use fleet::config::FleetConfig;
+use config::FleetConfig;
 use fleet::{Address, Load, Newcomer, ServerName, State};
 use std::collections::HashSet;
 use std::time::Instant;

@@ -3,7 +3,7 @@
 use super::*;
 use crate::answer::{Channels, Identity, Runs, Switches, Told};
 use fleet::Role;
-use fleet::config::Matcher;
+use config::Matcher;
 
 /// These tests are about what is found, not about where it may be: discovery may go to 10.0.0.0/8 and any
 /// name.

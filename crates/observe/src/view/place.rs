@@ -3,7 +3,7 @@
 use crate::survey::{Book, Entry, ServerId};
 use crate::zone::metadata::MetadataError;
 use crate::zone::{self, Host, round_trip};
-use fleet::config::OwnZone;
+use config::OwnZone;
 use fleet::{Zone, Zoned, ZonedBy};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;

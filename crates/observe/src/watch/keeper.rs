@@ -9,7 +9,7 @@ use crate::survey::{Book, ServerId};
 use crate::view::View;
 use crate::view::place::own_by_rule;
 use crate::zone::metadata::{self, MetadataError};
-use fleet::config::{FleetConfig, OwnZone};
+use config::{FleetConfig, OwnZone};
 use fleet::{ServerName, Snapshot, Zone};
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};

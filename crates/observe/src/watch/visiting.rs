@@ -13,7 +13,7 @@ use crate::survey::{AGREEING, Entry, Origin, ServerId};
 use crate::visit::Visitor;
 use crate::within::Within;
 use fleet::Address;
-use fleet::config::{Credentials, FleetConfig};
+use config::{Credentials, FleetConfig};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{Notify, mpsc};

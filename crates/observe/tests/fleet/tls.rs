@@ -3,7 +3,7 @@
 use crate::certificate::Authority;
 use crate::scene::Scene;
 use fleet::State;
-use fleet::config::{Tls, TlsMode};
+use config::{Tls, TlsMode};
 use lab::Spec;
 
 /// The certificate is for `db.test`; the server is reached by its address.

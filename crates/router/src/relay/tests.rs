@@ -6,7 +6,7 @@ use super::*;
 use crate::stream::Stream;
 use crate::tally::{Seat, Tally};
 use crate::worker::Stay;
-use fleet::config::InsightConfig;
+use config::InsightConfig;
 use fleet::{ListenerRole, ServerName};
 use std::sync::Arc;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};

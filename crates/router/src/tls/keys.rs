@@ -6,7 +6,7 @@
 use crate::error::Error;
 use ::tls::random;
 use fleet::Address;
-use fleet::config::{ClientTlsMode, Listener, ServerTls, TlsMode};
+use config::{ClientTlsMode, Listener, ServerTls, TlsMode};
 use rsa::pkcs8::{DecodePublicKey, EncodePublicKey, LineEnding};
 use rsa::traits::PublicKeyParts;
 use rsa::{Oaep, PrivateKey, PublicKey};

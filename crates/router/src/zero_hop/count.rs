@@ -13,7 +13,7 @@ use crate::board::{Board, Sight};
 use crate::closed::Closed;
 use crate::door::Door;
 use crate::tally::Tally as Ours;
-use fleet::config::TlsMode;
+use config::TlsMode;
 use fleet::{ListenerRole, ServerName};
 use std::collections::HashMap;
 use std::net::SocketAddr;

@@ -3,7 +3,7 @@
 #[path = "../support/watching.rs"]
 mod watching;
 
-use fleet::config::{InsightConfig, Listener, RouterConfig};
+use config::{InsightConfig, Listener, RouterConfig};
 use fleet::{Address, ListenerRole};
 use insight::{Dimension, Filter, Report, Since};
 use lab::{Lab, Spec};

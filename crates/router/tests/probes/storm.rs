@@ -6,7 +6,7 @@
 
 use crate::stand::{Stand, log_in};
 use fleet::Address;
-use fleet::config::{ClientTlsMode, TlsMode};
+use config::{ClientTlsMode, TlsMode};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};

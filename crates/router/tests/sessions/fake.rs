@@ -3,7 +3,7 @@
 #[path = "../support/sight.rs"]
 mod sight;
 
-use fleet::config::{Listener, RouterConfig};
+use config::{Listener, RouterConfig};
 use fleet::{
     Address, Lag, LagSource, ListenerRole, Replication, Role, Server, ServerName, Snapshot, State, Zone,
     Zoned, ZonedBy,

@@ -3,7 +3,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
-use fleet::config::DataPath;
+use config::DataPath;
 
 mod bytes;
 mod change;

@@ -6,7 +6,7 @@ mod certificate;
 
 use crate::fake::{Client, Fake, Front, Script, defaults, within};
 use certificate::Authority;
-use fleet::config::{ClientTls, ClientTlsMode, Listener, Tls, TlsMode};
+use config::{ClientTls, ClientTlsMode, Listener, Tls, TlsMode};
 use fleet::{Address, ListenerRole::Reader};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;

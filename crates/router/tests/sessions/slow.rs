@@ -3,7 +3,7 @@
 
 use crate::fake::{Client, Fake, Front, Script, defaults, vanish, within};
 use fleet::ListenerRole::Reader;
-use fleet::config::RouterConfig;
+use config::RouterConfig;
 use std::sync::atomic::Ordering::SeqCst;
 use std::time::Duration;
 

@@ -3,7 +3,7 @@
 use crate::DATA_PATH;
 use crate::fake::{Client, Fake, Front, Script, defaults, within};
 use fleet::ListenerRole::Reader;
-use fleet::config::{DataPath, RouterConfig};
+use config::{DataPath, RouterConfig};
 use router::fault::{Fault, RingFault};
 use std::time::{Duration, Instant};
 

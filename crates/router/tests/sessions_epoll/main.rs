@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
-use fleet::config::DataPath;
+use config::DataPath;
 
 #[path = "../sessions/bytes.rs"]
 mod bytes;

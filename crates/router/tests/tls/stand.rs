@@ -6,7 +6,7 @@
 mod sight;
 
 use crate::certificate::{Authority, Certificate};
-use fleet::config::{Access, ClientTls, ClientTlsMode, Listener, RouterConfig, ServerTls, Tls, TlsMode};
+use config::{Access, ClientTls, ClientTlsMode, Listener, RouterConfig, ServerTls, Tls, TlsMode};
 use fleet::{
     Address, Lag, LagSource, ListenerRole, Replication, Role, Server, ServerName, Snapshot, State, Zone,
     Zoned, ZonedBy,

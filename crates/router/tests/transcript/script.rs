@@ -4,7 +4,7 @@
 mod certificate;
 
 use certificate::Authority;
-use fleet::config::{ClientTls, ClientTlsMode, DataPath, Listener, RouterConfig, Tls, TlsMode};
+use config::{ClientTls, ClientTlsMode, DataPath, Listener, RouterConfig, Tls, TlsMode};
 use fleet::{
     Address, Demand, DemandSource, ListenerRole, Role, Server, ServerName, Snapshot, State, WriterStatus,
 };

@@ -137,7 +137,7 @@ fn moment(text: &str) -> Option<f64> {
     match text {
         "now" => Some(0.0),
         digits if digits.len() >= 10 && digits.bytes().all(|b| b.is_ascii_digit()) => digits.parse().ok(),
-        ago => fleet::config::duration(ago).ok().map(|ago| -ago.as_secs_f64()),
+        ago => fleet::parse_duration(ago).ok().map(|ago| -ago.as_secs_f64()),
     }
 }
 

@@ -1,7 +1,7 @@
 //! One server is asked again and again, by a task of its own.
 
 use crate::watch_command::EVERY;
-use fleet::config::Credentials;
+use config::Credentials;
 use fleet::{Address, ServerName};
 use observe::server::{Reading, Sampler};
 use std::time::Duration;

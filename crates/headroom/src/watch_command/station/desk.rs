@@ -10,7 +10,7 @@ use crate::watch_command::meter::Meter;
 use crate::watch_command::promise::Promises;
 use crate::watch_command::router::{self, RouterWatch};
 use crate::watch_command::view::{self, ServerWatch, WatchView};
-use fleet::config::Credentials;
+use config::Credentials;
 use fleet::{Role, Server, ServerName, Snapshot};
 use observe::Recent;
 use observe::host::{Places, Sampler as HostSampler};

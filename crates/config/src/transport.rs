@@ -6,7 +6,7 @@
 use super::complaint::Ledger;
 use super::section::Section;
 use super::{Tls, TlsMode};
-use crate::Address;
+use fleet::Address;
 use std::path::PathBuf;
 
 /// TLS from clients, a listener's setting.

@@ -157,9 +157,9 @@ impl<'t, 'i> Section<'t, 'i> {
             return None;
         }
         self.text(key, ledger, |text| {
-            let duration = value::duration(text).map_err(|error| value::split(&error))?;
+            let duration = fleet::parse_duration(text).map_err(|error| value::split(&error.to_string()))?;
             if duration < least {
-                let right = format!("it must be at least {}", value::duration_text(least));
+                let right = format!("it must be at least {}", fleet::duration_text(least));
                 return Err((format!("'{text}' is too short"), right));
             }
             Ok(duration)

@@ -3,7 +3,8 @@
 use super::complaint::Ledger;
 use super::section::{Placed, Section};
 use super::value;
-use super::{PasswordFrom, duration_text};
+use super::PasswordFrom;
+use fleet::duration_text;
 use std::path::PathBuf;
 use std::time::Duration;
 

@@ -1,6 +1,6 @@
 //! `headroom.example.toml` against the code: it loads, its defaults are the code's, and no option is missing.
 
-use fleet::config::{Admin, Config, Objective, Replace, RouterConfig, Target};
+use config::{Admin, Config, Objective, Replace, RouterConfig, Target};
 use proptest::prelude::*;
 use std::collections::BTreeSet;
 use std::time::Duration;

@@ -7,7 +7,7 @@ use super::complaint::Ledger;
 use super::section::Section;
 use super::value::{self, Refusal};
 use super::{Listener, Matcher};
-use crate::Address;
+use fleet::Address;
 use ipnet::IpNet;
 use std::net::IpAddr;
 

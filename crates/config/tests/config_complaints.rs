@@ -1,6 +1,6 @@
 //! What a wrong configuration is answered with: every complaint at its line and column, with what would be right.
 
-use fleet::config::Config;
+use config::Config;
 
 /// A configuration that is right, to which one wrong thing is added.
 fn with(addition: &str) -> String {

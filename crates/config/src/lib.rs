@@ -1,9 +1,11 @@
-//! The checked configuration: what `headroom.toml` means once every value has been found possible.
+//! The configuration file: what `headroom.toml` means once every value has been found possible.
 //!
-//! Reading is in two steps: raw (what the text says, with the place of each value) and checked (these types). Nothing
-//! downstream sees a raw value. `headroom.example.toml` documents every option; a test loads it.
+//! Uses `fleet`; does no I/O. Reading is in two steps: raw (what the text says, with the place of each value) and checked
+//! (the types here). Nothing downstream sees a raw value. `headroom.example.toml` documents every option; a test loads it.
+//! Read first: `file.rs` (from text to values, section by section), `section.rs` (one table while it is read, and what is
+//! complained of), `conflict.rs` (what is only wrong across sections).
 
-use crate::{Address, ListenerRole, Weight, Zone};
+use fleet::{Address, ListenerRole, Weight, Zone};
 use ipnet::IpNet;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -29,7 +31,6 @@ pub use data_path::DataPath;
 pub use file::TLS_MODES;
 pub use objective::{Objective, Target, Webhook};
 pub use transport::{ClientCert, ClientTls, ClientTlsMode, ServerTls};
-pub use value::{duration, duration_text};
 
 /// Everything `headroom route` needs to know.
 #[derive(Clone, Debug, PartialEq)]

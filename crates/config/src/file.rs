@@ -15,7 +15,7 @@ use super::{
     Objective, OwnZone, PasswordFrom, Replace, RouterConfig, ServerRule, Tls, TlsMode, Webhook, ZeroHop,
     ZoneRule,
 };
-use crate::{Address, ListenerRole, Weight, Zone};
+use fleet::{Address, ListenerRole, Weight, Zone};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -309,8 +309,8 @@ fn replace(router: &mut Section<'_, '_>, default: Replace, ledger: &mut Ledger<'
     let mut section = router.section("replace", ledger);
     let sticky = section.text("sticky_limit", ledger, |text| match text {
         "never" => Ok(None),
-        _ => value::duration(text).map(Some).map_err(|error| {
-            let (wrong, right) = value::split(&error);
+        _ => fleet::parse_duration(text).map(Some).map_err(|error| {
+            let (wrong, right) = value::split(&error.to_string());
             (wrong, format!("{right}, or \"never\""))
         }),
     });

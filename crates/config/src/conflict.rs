@@ -4,9 +4,8 @@
 use super::access::{SAY_WHO_MAY_COME, open_to_the_network};
 use super::complaint::Ledger;
 use super::file::Draft;
-use super::value::duration_text;
 use super::{Listener, Matcher};
-use crate::{Address, Zone};
+use fleet::{Address, Zone, duration_text};
 use std::net::{IpAddr, SocketAddr};
 
 /// Why two listeners cannot live together, if they cannot.

@@ -1,55 +1,13 @@
-//! What the texts of a configuration mean: durations, addresses, matchers. Pure; each error says what would be right.
+//! What the texts of a configuration mean: addresses, matchers, tags. Pure; each error says what would be right.
 
 use super::Matcher;
-use crate::Address;
+use fleet::{Address, AddressError};
 use ipnet::IpNet;
 use std::borrow::Cow;
 use std::net::IpAddr;
-use std::time::Duration;
 
 /// Why a value is refused: what is wrong, and what would be right.
 pub(super) type Refusal = (String, String);
-
-/// No duration of this product is longer; a longer one is a slip.
-const LONGEST: Duration = Duration::from_secs(7 * 24 * 3600);
-
-/// A duration as people write it: `500ms`, `1.5s`, `2m`, `1h`, `1d`.
-pub fn duration(text: &str) -> Result<Duration, String> {
-    const RIGHT: &str = "write a number and a unit: 500ms, 10s, 2m, 1h";
-    let trimmed = text.trim();
-    let split = trimmed.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(trimmed.len());
-    let (number, unit) = trimmed.split_at(split);
-    let seconds_each = match unit.trim() {
-        "ms" => 1e-3,
-        "s" => 1.0,
-        "m" | "min" => 60.0,
-        "h" => 3600.0,
-        "d" => 86_400.0,
-        "" => return Err(format!("'{text}' has no unit; {RIGHT}")),
-        _ => return Err(format!("'{text}' is not a duration; {RIGHT}")),
-    };
-    let number: f64 = number.parse().map_err(|_| format!("'{text}' is not a duration; {RIGHT}"))?;
-    let seconds = number * seconds_each;
-    if seconds > LONGEST.as_secs_f64() {
-        return Err(format!("'{text}' is longer than a week; {RIGHT}"));
-    }
-    // Rounded to microseconds, so that 0.1s is 100ms and not one floating-point hair beside it.
-    Ok(Duration::from_micros((seconds * 1e6).round() as u64))
-}
-
-/// A duration in the fewest words that read back the same: `500ms`, `10s`, `2m`.
-pub fn duration_text(duration: Duration) -> String {
-    let (seconds, micros) = (duration.as_secs(), duration.subsec_micros());
-    match (seconds, micros) {
-        (0, 0) => "0s".to_owned(),
-        (s, 0) if s % 3600 == 0 => format!("{}h", s / 3600),
-        (s, 0) if s % 60 == 0 => format!("{}m", s / 60),
-        (s, 0) => format!("{s}s"),
-        (0, u) if u % 1000 == 0 => format!("{}ms", u / 1000),
-        (0, u) => format!("{}ms", f64::from(u) / 1000.0),
-        _ => format!("{}s", duration.as_secs_f64()),
-    }
-}
 
 /// The key of a tag on a statement: `endpoint`, or two joined, `controller+action`.
 pub(super) fn tag(text: &str) -> Result<String, Refusal> {
@@ -117,7 +75,7 @@ pub(super) fn net_or_name(text: &str) -> Result<Matcher, Refusal> {
 
 /// An address that is dialled: a host name is welcome, nonsense in it is not.
 pub(super) fn address(text: &str) -> Result<Address, Refusal> {
-    let address: Address = text.parse().map_err(|error: crate::AddressError| split(&error.to_string()))?;
+    let address: Address = text.parse().map_err(|error: AddressError| split(&error.to_string()))?;
     if let Some(host) = address.host() {
         let odd = host.is_empty() || host.chars().any(|c| !(c.is_alphanumeric() || "-_.:%".contains(c)));
         let numbers = host.split('.').count() == 4 && host.split('.').all(is_number);
@@ -180,17 +138,6 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn durations_need_a_unit() {
-        assert_eq!(duration("500ms"), Ok(Duration::from_millis(500)));
-        assert_eq!(duration("1.5 s"), Ok(Duration::from_millis(1500)));
-        assert_eq!(duration("2m"), Ok(Duration::from_secs(120)));
-        assert!(duration("10").unwrap_err().contains("no unit"));
-        for bad in ["", "s", "-1s", "1..2s", "3 fortnights", "9999h"] {
-            assert!(duration(bad).is_err(), "{bad}");
-        }
-    }
-
-    #[test]
     fn matchers_take_blocks_names_and_labels() {
         assert_eq!(matcher("rack=7"), Ok(Matcher::Label("rack".into(), "7".into())));
         assert_eq!(matcher("10.1.0.0/16"), Ok(Matcher::Net("10.1.0.0/16".parse().unwrap())));
@@ -204,14 +151,8 @@ mod tests {
 
     proptest! {
         #[test]
-        fn durations_read_back_as_they_are_written(ms in 0u64..600_000_000) {
-            let written = Duration::from_millis(ms);
-            prop_assert_eq!(duration(&duration_text(written)), Ok(written));
-        }
-
-        #[test]
         fn no_text_makes_a_value_panic(text in "\\PC{0,24}") {
-            let _ = (duration(&text), matcher(&text), address(&text), listening_address(&text));
+            let _ = (matcher(&text), address(&text), listening_address(&text));
         }
     }
 }
