@@ -19,6 +19,7 @@ mod data_path;
 mod file;
 mod nearest;
 mod objective;
+pub mod option_file;
 mod section;
 mod transport;
 mod value;

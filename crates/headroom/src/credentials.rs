@@ -13,7 +13,7 @@ use crate::environment::{self, Environment};
 use crate::option_files;
 use anyhow::{Context, bail};
 use config::{Config, Credentials, PasswordFrom};
-use observe::option_file::Login;
+use config::option_file::Login;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 

@@ -16,7 +16,7 @@ use config::{DataPath, Tls};
 use load::arrivals::{Arrivals, Open, Spacing};
 use load::store::Store;
 use load::{Account, Plan, Target};
-use observe::option_file::Login;
+use config::option_file::Login;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;

@@ -17,7 +17,7 @@ use compute::Compute;
 use disk::Disk;
 use load::store::Store;
 use network::Way;
-use observe::verdict::Ceilings;
+use diagnose::verdict::Ceilings;
 use serde::{Deserialize, Serialize};
 use std::io::{IsTerminal, Write};
 use std::path::{Path, PathBuf};

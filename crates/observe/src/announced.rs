@@ -3,7 +3,7 @@
 //! What is announced, and why by locks: [`fleet::announcement`]. The locks are those of the control connection that saw the
 //! announcement; they end with it at the latest, and nothing on the server is changed by them.
 
-use crate::ask::{AskError, Line};
+use crate::ask::{AskError, ControlConnection};
 use fleet::Announcement;
 use fleet::announcement::{holding, ready};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
@@ -88,7 +88,7 @@ impl Answered {
     /// Answers an announcement on the connection that saw it.
     pub(crate) async fn answer(
         &mut self,
-        line: &mut Line,
+        line: &mut ControlConnection,
         announced: Announcement,
         connection: Option<u64>,
         all: &Announced,

@@ -4,7 +4,7 @@
 //! Asked on connections of their own, only when somebody wants to know, and kept for a while because he will again. It
 //! takes the PROCESS privilege: without it a server shows neither other accounts' sessions nor anybody's transactions.
 
-use crate::ask::{AskError, Line};
+use crate::ask::{AskError, ControlConnection};
 use crate::rows::Rows;
 use config::{Credentials, FleetConfig};
 use fleet::{Address, ServerName, Snapshot};
@@ -53,7 +53,7 @@ struct State {
 }
 
 struct Spare {
-    line: Line,
+    line: ControlConnection,
     reach: Address,
     since: Instant,
 }
@@ -83,7 +83,7 @@ impl Idleness {
         let (who, deadline, spare) = self.take_line(server, &reach);
         let mut line = match spare {
             Some(line) => line,
-            None => Line::open(&reach, &who, deadline).await.map_err(|error| words(&error, &who))?,
+            None => ControlConnection::open(&reach, &who, deadline).await.map_err(|error| words(&error, &who))?,
         };
         let rows = line.ask(STATEMENT, deadline).await.map_err(|error| words(&error, &who))?;
         self.state().lines.insert(server.clone(), Spare { line, reach, since: Instant::now() });
@@ -100,7 +100,7 @@ impl Idleness {
             let state = self.state();
             (state.credentials.clone(), state.deadline)
         };
-        let line = Line::open(&reach, &who, deadline).await.map_err(|error| error.to_string())?;
+        let line = ControlConnection::open(&reach, &who, deadline).await.map_err(|error| error.to_string())?;
         line.close().await;
         Ok(())
     }
@@ -110,7 +110,7 @@ impl Idleness {
         known.ok_or_else(|| format!("{server} is not part of the fleet any more"))
     }
 
-    fn take_line(&self, server: &ServerName, reach: &Address) -> (Credentials, Duration, Option<Line>) {
+    fn take_line(&self, server: &ServerName, reach: &Address) -> (Credentials, Duration, Option<ControlConnection>) {
         let mut state = self.state();
         state.lines.retain(|_, spare| spare.since.elapsed() < KEEP);
         let spare = state.lines.remove(server).filter(|spare| spare.reach == *reach);

@@ -1,13 +1,13 @@
 //! The way to a server, on a control connection that logs in (and begins TLS) as every other does.
 
-use crate::ask::{AskError, Line};
+use crate::ask::{AskError, ControlConnection};
 use fleet::Address;
 use config::Credentials;
 use std::time::Duration;
 
 /// An open connection for round trips.
 pub struct Pinger {
-    line: Line,
+    line: ControlConnection,
     deadline: Duration,
 }
 
@@ -17,7 +17,7 @@ impl Pinger {
     /// # Errors
     /// The server cannot be reached, refuses the account, or offers no TLS where it is asked for.
     pub async fn open(to: &Address, who: &Credentials, deadline: Duration) -> Result<Self, AskError> {
-        Ok(Self { line: Line::open(to, who, deadline).await?, deadline })
+        Ok(Self { line: ControlConnection::open(to, who, deadline).await?, deadline })
     }
 
     /// One round trip, timed: the server answers it without looking at any table.

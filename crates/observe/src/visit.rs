@@ -8,12 +8,12 @@ mod seldom;
 
 use crate::announced::{Announced, Answered};
 use crate::answer::{self, Answer, Channels, Identity};
-use crate::ask::{AskError, Line};
+use crate::ask::{AskError, ControlConnection, Recognized};
 use crate::dialect::{self, Dialect};
 use crate::privilege::{Missing, Wanted};
 use crate::within::Within;
 use config::Credentials;
-use fleet::{Address, Version};
+use fleet::Address;
 use seldom::{AFTER_REFUSAL, Seldom};
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -30,7 +30,7 @@ pub(crate) struct Visitor {
     deadline: Duration,
     /// Its name must lead into these networks.
     inside: Option<Within>,
-    line: Option<Line>,
+    line: Option<ControlConnection>,
     known: Option<Known>,
     pings: VecDeque<Duration>,
     resolved_at: Option<Instant>,
@@ -119,8 +119,8 @@ impl Visitor {
         result
     }
 
-    async fn connect(&mut self) -> Result<Line, AskError> {
-        let mut line = Line::open_inside(&self.reach, &self.who, self.deadline, self.inside.as_ref()).await?;
+    async fn connect(&mut self) -> Result<ControlConnection, AskError> {
+        let mut line = ControlConnection::open_inside(&self.reach, &self.who, self.deadline, self.inside.as_ref()).await?;
         let seldom = self.known.take().map(|known| known.seldom);
         self.known = Some(self.introduce(&mut line, seldom).await?);
         self.pings.clear();
@@ -130,25 +130,11 @@ impl Visitor {
     }
 
     /// Who are you? Asked on each new connection: another server may stand behind the same address.
-    async fn introduce(&self, line: &mut Line, seldom: Option<Seldom>) -> Result<Known, AskError> {
-        let nonsense = |why: &str| AskError::Broken { why: why.to_owned() };
-        let rows = line.ask(dialect::VERSION, self.deadline).await?;
-        let row = rows.first().ok_or_else(|| nonsense("it told no version"))?;
-        let version: Version =
-            row.text(&["version"]).unwrap_or_default().parse().map_err(|e| nonsense(&format!("{e}")))?;
-        let account = row.text(&["account"]).unwrap_or_default().to_owned();
-        let mut dialect = Dialect { version, aurora: false };
-        let mut product = version.to_string();
-        if !dialect.is_mariadb() {
-            let rows = line.ask(dialect::AURORA_VERSION, self.deadline).await?;
-            if let Some(aurora) = rows.first().and_then(|row| row.filled(&["value"])) {
-                dialect.aurora = true;
-                product = format!("{product} (Aurora {aurora})");
-            }
-        }
+    async fn introduce(&self, line: &mut ControlConnection, seldom: Option<Seldom>) -> Result<Known, AskError> {
+        let Recognized { dialect, product, account } = line.recognize(self.deadline).await?;
         let rows = line.ask(dialect.identity(), self.deadline).await?;
         let identity =
-            answer::identity(&rows, version, &account).ok_or_else(|| nonsense("it told no identity"))?;
+            answer::identity(&rows, dialect.version, &account).ok_or_else(|| AskError::Broken { why: "it told no identity".to_owned() })?;
         // Counters of another server, or of one that was restarted, continue nothing.
         let seldom = match (&self.known, seldom) {
             (_, Some(mut seldom)) if seldom.of == identity.key => {
@@ -163,7 +149,7 @@ impl Visitor {
         Ok(Known { dialect, product, identity, seldom, host_blocking })
     }
 
-    async fn questions(&mut self, line: &mut Line) -> Result<Answer, AskError> {
+    async fn questions(&mut self, line: &mut ControlConnection) -> Result<Answer, AskError> {
         let ping = line.ping(self.deadline).await?;
         if self.pings.len() == RECENT_PINGS {
             self.pings.pop_front();
@@ -245,7 +231,7 @@ impl Visitor {
 /// The replication threads. That this one statement hangs (it waits while replication is being stopped) or is refused
 /// says nothing against the server; that the connection is lost does.
 async fn replication(
-    line: &mut Line,
+    line: &mut ControlConnection,
     dialect: Dialect,
     identity: &Identity,
     deadline: Duration,
@@ -270,7 +256,7 @@ async fn replication(
 
 /// A question whose refusal for want of a privilege is an answer too.
 async fn optional(
-    line: &mut Line,
+    line: &mut ControlConnection,
     statement: &str,
     wanted: Wanted,
     known: &Known,

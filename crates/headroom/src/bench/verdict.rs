@@ -23,7 +23,7 @@ use fleet::Address;
 use config::{Credentials, FleetConfig, Matcher, OwnZone, ZoneRule};
 use lab::{Account, Lab, Spec};
 use making::{Making, Stage};
-use observe::verdict::{Ceilings, Name};
+use diagnose::verdict::{Ceilings, Name};
 use rand::seq::SliceRandom;
 use rand::{SeedableRng, rngs::StdRng};
 use serde::{Deserialize, Serialize};

@@ -3,7 +3,7 @@
 use crate::exit;
 use clap::{Args, ValueEnum};
 use config::{Tls, TlsMode};
-use observe::option_file::Login;
+use config::option_file::Login;
 use std::path::PathBuf;
 
 /// How TLS is begun.

@@ -5,7 +5,7 @@ use super::disk::{Disk, Step, knee, most};
 use crate::report_command::moment;
 use crate::table::Table;
 use crate::watch_command::words;
-use observe::verdict::Unit;
+use diagnose::verdict::Unit;
 
 /// One probe.
 pub(super) fn one(probe: &Probe) -> String {

@@ -6,7 +6,7 @@ use crate::objectives::view::{ObjectiveView, WebhookView};
 use crate::objectives::{Objectives, Seen};
 use config::{Objective, Target};
 use fleet::duration_text;
-use observe::server::{Histogram, Range, Reading};
+use diagnose::server::{Histogram, Range, Reading};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};

@@ -13,7 +13,7 @@ use crate::objectives::Objectives;
 use desk::Desk;
 use config::FleetConfig;
 use observe::Watcher;
-use observe::verdict::{Ceilings, Timing};
+use diagnose::verdict::{Ceilings, Timing};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{mpsc, watch};

@@ -6,8 +6,8 @@ use crate::insight_view::SPANS;
 use crate::objectives;
 use crate::table::Table;
 use crate::terminal::Paint;
-use observe::host::Sample;
-use observe::verdict::Unit;
+use diagnose::host::Sample;
+use diagnose::verdict::Unit;
 
 const FIRST_WINDOW: &str = "the first window is being read";
 /// Endpoints whose requests are shown; the page has them all.

@@ -1,7 +1,7 @@
 //! The questions that are not asked every round, and what they last brought.
 
 use crate::answer::{self, Counters, Identity, Managed, Told, managed};
-use crate::ask::{AskError, Line};
+use crate::ask::{AskError, ControlConnection};
 use crate::demand::{Clients, Counting};
 use crate::dialect::{self, Dialect};
 use crate::privilege::{Missing, Wanted};
@@ -68,7 +68,7 @@ impl Seldom {
     /// Asks what is due. Only a lost connection is an error: what cannot be asked is remembered as missing.
     pub(crate) async fn ask_what_is_due(
         &mut self,
-        line: &mut Line,
+        line: &mut ControlConnection,
         dialect: Dialect,
         identity: &Identity,
         called: &Address,
@@ -167,7 +167,7 @@ impl Seldom {
 }
 
 struct Asking<'a> {
-    line: &'a mut Line,
+    line: &'a mut ControlConnection,
     dialect: Dialect,
     identity: &'a Identity,
     deadline: Duration,

@@ -4,7 +4,7 @@
 use crate::bench::statistics;
 use mysql_async::prelude::Queryable;
 use mysql_async::{Conn, Opts};
-use observe::verdict::Timing;
+use diagnose::verdict::Timing;
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};

@@ -10,7 +10,7 @@ use clap::ValueEnum;
 use lab::{Account, Lab};
 use mysql_async::prelude::Queryable;
 use mysql_async::{Conn, Opts, OptsBuilder};
-use observe::verdict::{Name, Timing};
+use diagnose::verdict::{Name, Timing};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::sync::Arc;

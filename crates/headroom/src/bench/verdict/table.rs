@@ -2,7 +2,7 @@
 
 use super::{Making, Outcome, Run};
 use crate::bench::statistics;
-use observe::verdict::Name;
+use diagnose::verdict::Name;
 use std::collections::BTreeMap;
 
 /// Share of the makings after which the right verdict was in force, 0 to 1.
@@ -163,7 +163,7 @@ mod tests {
             seconds: 20,
             outcomes,
             capacity: 9000.0,
-            ceilings: observe::verdict::Ceilings::default(),
+            ceilings: diagnose::verdict::Ceilings::default(),
             watching_cpu_share: 0.01,
             watching_resident_bytes: 20 << 20,
         };

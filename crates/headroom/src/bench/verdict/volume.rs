@@ -9,8 +9,8 @@
 
 use crate::probe_command::fio::{Job, Kind};
 use anyhow::{Context, bail};
-use observe::host::disk;
-use observe::verdict::Ceilings;
+use diagnose::host::disk;
+use diagnose::verdict::Ceilings;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};

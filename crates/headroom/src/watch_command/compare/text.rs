@@ -9,7 +9,7 @@ use crate::watch_command::WatchArgs;
 use crate::watch_command::hosts;
 use crate::watch_command::view::figure;
 use anyhow::Context;
-use observe::verdict::Unit;
+use diagnose::verdict::Unit;
 use std::process::ExitCode;
 
 /// A stretch of the past on the command line: `20m..10m`, `10m..now`, or seconds of the Unix epoch.

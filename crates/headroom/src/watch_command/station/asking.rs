@@ -3,7 +3,7 @@
 use crate::watch_command::EVERY;
 use config::Credentials;
 use fleet::{Address, ServerName};
-use observe::server::{Reading, Sampler};
+use diagnose::server::{Reading, Sampler};
 use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;

@@ -4,18 +4,13 @@ use crate::scene::Scene;
 use lab::Account;
 use mysql_async::prelude::Queryable;
 use mysql_async::{Conn, Opts};
-use observe::server::{Held, Reading, Sample, Sampler};
+use diagnose::server::{Held, Reading, Sample, Sampler};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 async fn app(scene: &Scene) -> Conn {
     let opts: Opts = scene.lab.opts("a", "a1", Account::App).unwrap();
     Conn::new(opts).await.unwrap()
-}
-
-pub(crate) fn sampler(scene: &Scene, server: &str) -> Sampler {
-    let config = scene.config(&[server]);
-    Sampler::new(scene.address(server), config.credentials, Duration::from_secs(5))
 }
 
 /// Reads until a reading is as `holds` wants it.
@@ -34,7 +29,7 @@ pub(crate) async fn until(sampler: &mut Sampler, what: &str, holds: impl Fn(&Rea
 pub(crate) async fn waits_are_seen_and_their_blocker_is_named(scene: &Scene, certain: bool) {
     scene.run("a1", "CREATE TABLE app.stock (id INT PRIMARY KEY, n INT)").await;
     scene.run("a1", "INSERT INTO app.stock VALUES (1, 1)").await;
-    let mut watching = sampler(scene, "a1");
+    let mut watching = scene.sampler("a1", Duration::from_secs(5));
     let quiet = watching.read().await.unwrap();
     assert_eq!(quiet.missing.as_slice(), [""; 0]);
     assert_eq!((quiet.status.row_waits_now, quiet.sessions.metadata_lock), (0, 0));

@@ -2,11 +2,9 @@
 //! costly ones seldom, and the whole never more than about a hundredth of the time.
 
 use super::{Blocker, Cost, Histogram, Reading, Replica, Sessions, Settings, Status, latency, question};
-use crate::ask::{AskError, Line};
-use crate::dialect::{self, Dialect};
-use crate::rows::Rows;
 use config::Credentials;
-use fleet::{Address, Version};
+use fleet::Address;
+use observe::{AskError, ControlConnection, Dialect, Rows};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -35,7 +33,7 @@ pub struct Sampler {
 }
 
 struct Open {
-    line: Line,
+    connection: ControlConnection,
     dialect: Dialect,
     row_blocker: Due,
     metadata_blocker: Due,
@@ -91,7 +89,7 @@ impl Sampler {
     /// Whether the server runs on this machine, so that what is read of the host is its host; `None` while not connected.
     /// A tunnel that ends on this machine looks the same.
     pub fn is_on_this_host(&self) -> Option<bool> {
-        self.open.as_ref().map(|open| open.line.is_on_this_host())
+        self.open.as_ref().map(|open| open.connection.is_on_this_host())
     }
 
     /// How long to wait after `reading`, at least `interval`.
@@ -107,19 +105,11 @@ impl Sampler {
 
 impl Open {
     async fn introduce(to: &Address, who: &Credentials, deadline: Duration) -> Result<Self, AskError> {
-        let nonsense = |why: String| AskError::Broken { why };
-        let mut line = Line::open(to, who, deadline).await?;
-        let rows = line.ask(dialect::VERSION, deadline).await?;
-        let version = rows.first().and_then(|row| row.text(&["version"])).unwrap_or_default();
-        let version: Version = version.parse().map_err(|error| nonsense(format!("{error}")))?;
-        let mut dialect = Dialect { version, aurora: false };
-        if !dialect.is_mariadb() {
-            let rows = line.ask(dialect::AURORA_VERSION, deadline).await?;
-            dialect.aurora = rows.first().is_some_and(|row| row.filled(&["value"]).is_some());
-        }
+        let mut connection = ControlConnection::open(to, who, deadline).await?;
+        let dialect = connection.recognize(deadline).await?.dialect;
         let now = Due::default();
         Ok(Self {
-            line,
+            connection,
             dialect,
             row_blocker: now,
             metadata_blocker: now,
@@ -132,8 +122,8 @@ impl Open {
 
     async fn read(&mut self, deadline: Duration) -> Result<Reading, AskError> {
         let at = Instant::now();
-        let round_trip = self.line.ping(deadline).await?;
-        let mut asking = Asking { line: &mut self.line, deadline, statements: 0, took: Duration::ZERO };
+        let round_trip = self.connection.ping(deadline).await?;
+        let mut asking = Asking { connection: &mut self.connection, deadline, statements: 0, took: Duration::ZERO };
         let mut missing = Vec::new();
         let status = Status::read(&asking.must(question::STATUS).await?);
         let sessions =
@@ -186,7 +176,7 @@ impl Open {
 }
 
 struct Asking<'a> {
-    line: &'a mut Line,
+    connection: &'a mut ControlConnection,
     deadline: Duration,
     statements: u32,
     took: Duration,
@@ -195,7 +185,7 @@ struct Asking<'a> {
 impl Asking<'_> {
     async fn must(&mut self, statement: &str) -> Result<Rows, AskError> {
         let start = Instant::now();
-        let answer = self.line.ask(statement, self.deadline).await;
+        let answer = self.connection.ask(statement, self.deadline).await;
         self.statements += 1;
         self.took += start.elapsed();
         answer

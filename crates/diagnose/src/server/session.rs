@@ -4,7 +4,7 @@
 //! work whose state says nothing is counted as at work, no more. `Threads_running` is not used: it counts ourselves and
 //! the server's own threads.
 
-use crate::rows::Rows;
+use observe::Rows;
 
 /// How many do what.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]

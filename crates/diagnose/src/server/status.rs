@@ -1,7 +1,7 @@
 //! Counters and levels of `SHOW GLOBAL STATUS`, by the names that either flavour gives them. What a version does not
 //! have is 0; where that would mislead (the checkpoint's age), the answer is `None`.
 
-use crate::rows::Rows;
+use observe::Rows;
 use std::collections::HashMap;
 
 /// Counters since the server's start, and levels now.

@@ -3,7 +3,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use observe::host::{cgroup, cpu, disk, interrupt, memory, nic, pressure, softnet, table, tcp};
+use diagnose::host::{cgroup, cpu, disk, interrupt, memory, nic, pressure, softnet, table, tcp};
 use proptest::prelude::*;
 
 const RECORDED: [&[u8]; 12] = [

@@ -2,16 +2,15 @@
 
 use crate::scene::Scene;
 use lab::Fault;
-use observe::Recent;
-use observe::server::{Reading, Sample, Sampler};
+use diagnose::Recent;
+use diagnose::server::{Reading, Sample, Sampler};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 const WINDOW: Duration = Duration::from_secs(5);
 
 pub(crate) async fn a_gap_is_a_gap_and_nothing_else_breaks(scene: &Scene) {
-    let config = scene.config(&["b1"]);
-    let mut sampler = Sampler::new(scene.address("b1"), config.credentials, Duration::from_secs(1));
+    let mut sampler = scene.sampler("b1", Duration::from_secs(1));
     let mut recent = Recent::new(WINDOW);
     let before = two(&mut sampler, &mut recent).await;
     assert!(recent.window(Instant::now()).server.is_some());

@@ -7,7 +7,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use observe::host::{Places, Sample, Sampler, disk};
+use diagnose::host::{Places, Sample, Sampler, disk};
 use serde_json::Value;
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};

@@ -11,7 +11,7 @@
 //! | statements that take most time | every 10 s, where told apart | a scan of the digest table (10,000 rows at most by default) |
 //! | settings | every 60 s | |
 
-use crate::dialect::Dialect;
+use observe::Dialect;
 
 /// Counters and levels. Names that a version does not know bring no row.
 pub(super) const STATUS: &str = "SHOW GLOBAL STATUS WHERE Variable_name IN (\

@@ -1,6 +1,6 @@
 //! Settings of a server that verdicts and their advice need.
 
-use crate::rows::Rows;
+use observe::Rows;
 use serde::{Deserialize, Serialize};
 
 /// Some global variables.

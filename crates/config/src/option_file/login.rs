@@ -1,7 +1,7 @@
 //! What an option file says of logging in: account, address and TLS, for the groups that concern us.
 
 use super::{Item, OptionFileError, Says};
-use config::{Credentials, Tls, TlsMode};
+use crate::{Credentials, Tls, TlsMode};
 use std::path::PathBuf;
 
 /// The groups that are read. As with the servers' own clients, the order of lines decides, not that of groups.

@@ -2,8 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-#[path = "fleet/scene.rs"]
-#[allow(dead_code, reason = "shared with the tests of the fleet, which use all of it")]
+#[path = "server/scene.rs"]
 mod scene;
 #[path = "server/waits.rs"]
 mod waits;
@@ -11,7 +10,8 @@ mod waits;
 use lab::Spec;
 use scene::Scene;
 use std::path::PathBuf;
-use waits::{sampler, until, waits_are_seen_and_their_blocker_is_named};
+use std::time::Duration;
+use waits::{until, waits_are_seen_and_their_blocker_is_named};
 
 fn mysqld() -> PathBuf {
     let path = PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../target/mysql/mysqld"));
@@ -23,7 +23,7 @@ fn mysqld() -> PathBuf {
 async fn mysql_tells_what_its_sessions_wait_for_with_quantiles() {
     let scene = Scene::up(&Spec::new(&[("a", 1), ("b", 1)]).program(mysqld())).await;
     waits_are_seen_and_their_blocker_is_named(&scene, true).await;
-    let mut replica = sampler(&scene, "b1");
+    let mut replica = scene.sampler("b1", Duration::from_secs(5));
     let reading = until(&mut replica, "a replica that applies", |r| r.sessions.appliers > 0).await;
     assert!(reading.replica.unwrap().receives);
     if reading.settings.performance_schema {

@@ -1,7 +1,7 @@
 //! What a replica says about its own replication: enough for a verdict. Lag in milliseconds, by positions, is
 //! [`crate::Watcher`]'s; here it is the server's own word in whole seconds, which reads 0 while nothing arrives.
 
-use crate::rows::Rows;
+use observe::Rows;
 use serde::{Deserialize, Serialize};
 
 /// A replica by its own word. With several sources: the one that is furthest behind.

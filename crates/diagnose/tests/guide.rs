@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use observe::verdict::RULES;
+use diagnose::verdict::RULES;
 
 #[test]
 fn the_guide_lists_every_rule_in_its_own_words() {

@@ -4,7 +4,7 @@
 //! statements with `performance_schema` on, without quantiles. Where neither is there, the router's own timing is the
 //! only one.
 
-use crate::rows::Rows;
+use observe::Rows;
 use serde::{Deserialize, Serialize};
 
 /// Statements by duration since some beginning, in ranges of rising limits.
