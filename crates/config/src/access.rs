@@ -3,10 +3,8 @@
 //! A listener that others than this host can reach says who may come, or is refused: nothing is open to the network by
 //! omission. `["0.0.0.0/0", "::/0"]` is everyone, in so many words.
 
-use super::complaint::Ledger;
+use super::matcher::block;
 use super::section::Section;
-use super::value::{self, Refusal};
-use super::{Listener, Matcher};
 use fleet::Address;
 use ipnet::IpNet;
 use std::net::IpAddr;
@@ -33,15 +31,7 @@ impl Access {
     }
 }
 
-/// What is wrong with a listener that others can reach and that does not say who may come.
-pub fn open_to_the_network(listener: &Listener) -> Option<String> {
-    let ip: IpAddr = listener.address.host()?.parse().ok()?;
-    (!ip.to_canonical().is_loopback() && listener.access.allow.is_none()).then(|| {
-        format!("the listener {} can be reached from the network, and nothing says by whom", listener.address)
-    })
-}
-
-/// What would be right instead.
+/// What would be right where a listener that others can reach does not say who may come.
 pub const SAY_WHO_MAY_COME: &str =
     "write allow = [\"10.0.0.0/8\"] for the clients' networks; [\"0.0.0.0/0\", \"::/0\"] is everyone";
 
@@ -51,41 +41,21 @@ fn contain(blocks: &[IpNet], ip: IpAddr) -> bool {
 }
 
 /// Reads the keys of a listener that say who may come.
-pub(super) fn read(
-    section: &mut Section<'_, '_>,
-    address: Option<&Address>,
-    ledger: &mut Ledger<'_>,
-) -> Access {
-    let allow = section.texts("allow", ledger, block);
-    let proxies = section.texts("proxy_protocol_from", ledger, block);
+pub(super) fn read(section: &mut Section<'_>, address: Option<&Address>) -> Access {
+    let allow = section.list("allow", block);
+    let proxies = section.list("proxy_protocol_from", block);
     if section.is_empty_list("allow") {
-        let wrong = "allow is empty, so no client could come";
-        ledger.add(&section.place_of("allow"), wrong, SAY_WHO_MAY_COME);
+        section.complain("allow", "allow is empty, so no client could come", SAY_WHO_MAY_COME);
     }
     if let Some(Address::Unix(_)) = address {
-        for key in ["allow", "proxy_protocol_from"] {
-            if (key == "allow" && allow.is_some()) || (key != "allow" && proxies.is_some()) {
+        for (key, given) in [("allow", allow.is_some()), ("proxy_protocol_from", proxies.is_some())] {
+            if given {
                 let wrong = format!("{key} has no use for a unix socket, whose clients have no address");
-                ledger.add(
-                    &section.place_of(key),
-                    wrong,
-                    "remove it; the directory's permissions say who may come",
-                );
+                section.complain(key, wrong, "remove it; the directory's permissions say who may come");
             }
         }
     }
-    let values = |placed: Vec<super::section::Placed<IpNet>>| placed.into_iter().map(|v| v.value).collect();
-    Access { allow: allow.map(values), proxies: proxies.map(values).unwrap_or_default() }
-}
-
-fn block(text: &str) -> Result<IpNet, Refusal> {
-    match value::matcher(text)? {
-        Matcher::Net(net) => Ok(net),
-        _ => Err((
-            format!("'{text}' is not an address block"),
-            "write 10.0.0.0/8, 192.168.1.7 or fd00::/8".to_owned(),
-        )),
-    }
+    Access { allow, proxies: proxies.unwrap_or_default() }
 }
 
 #[cfg(test)]

@@ -1,5 +1,6 @@
 //! A complaint: one thing wrong with a configuration, with the place in the file and what would be right.
 
+use std::cell::RefCell;
 use std::fmt;
 use std::ops::Range;
 
@@ -22,34 +23,35 @@ pub struct Complaint {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Complaints(pub Vec<Complaint>);
 
-/// Collects complaints about one text.
+/// Collects complaints about one text, from all its sections.
 pub(super) struct Ledger<'a> {
     file: &'a str,
     text: &'a str,
-    entries: Vec<(usize, Complaint)>,
+    entries: RefCell<Vec<(usize, Complaint)>>,
 }
 
 impl<'a> Ledger<'a> {
     pub(super) fn new(file: &'a str, text: &'a str) -> Self {
-        Self { file, text, entries: Vec::new() }
+        Self { file, text, entries: RefCell::default() }
     }
 
     /// Notes that what stands at `span` is wrong.
-    pub(super) fn add(&mut self, span: &Range<usize>, wrong: impl Into<String>, right: impl Into<String>) {
+    pub(super) fn add(&self, span: &Range<usize>, wrong: impl Into<String>, right: impl Into<String>) {
         let (line, column) = place(self.text, span.start);
         let complaint =
             Complaint { file: self.file.to_owned(), line, column, wrong: wrong.into(), right: right.into() };
-        self.entries.push((span.start, complaint));
+        self.entries.borrow_mut().push((span.start, complaint));
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        self.entries.is_empty()
+        self.entries.borrow().is_empty()
     }
 
     /// The complaints in the order of the file.
-    pub(super) fn into_complaints(mut self) -> Complaints {
-        self.entries.sort_by_key(|(at, _)| *at);
-        Complaints(self.entries.into_iter().map(|(_, complaint)| complaint).collect())
+    pub(super) fn into_complaints(self) -> Complaints {
+        let mut entries = self.entries.into_inner();
+        entries.sort_by_key(|(at, _)| *at);
+        Complaints(entries.into_iter().map(|(_, complaint)| complaint).collect())
     }
 }
 

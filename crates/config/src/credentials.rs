@@ -1,5 +1,7 @@
-//! Who we are to the servers, and how our words to them are kept private. What is secret here shows in no `Debug`.
+//! `[credentials]`: who we are to the servers, and where our password is. What is secret here shows in no `Debug`.
 
+use super::section::Section;
+use super::tls::{TLS_MODES, Tls, consistent};
 use std::fmt;
 use std::path::PathBuf;
 
@@ -15,35 +17,6 @@ pub struct Credentials {
     pub option_file: Option<PathBuf>,
     /// TLS to the servers, by MySQL's names.
     pub tls: Tls,
-}
-
-/// TLS for control connections, by MySQL's names.
-#[derive(Clone, Debug, PartialEq, Default)]
-pub struct Tls {
-    /// `ssl-mode`.
-    pub mode: TlsMode,
-    /// `ssl-ca`: PEM file of the authorities that may vouch for a server.
-    pub ca: Option<PathBuf>,
-    /// `ssl-cert`: our certificate, PEM.
-    pub cert: Option<PathBuf>,
-    /// `ssl-key`: its key, PEM.
-    pub key: Option<PathBuf>,
-}
-
-/// `ssl-mode`, as MySQL defines it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-pub enum TlsMode {
-    /// Never.
-    Disabled,
-    /// When the server offers it, unverified. The default.
-    #[default]
-    Preferred,
-    /// Always, unverified.
-    Required,
-    /// Always, with a certificate from `ca`.
-    VerifyCa,
-    /// Always, with a certificate from `ca` for this host name.
-    VerifyIdentity,
 }
 
 /// Where the configuration says the password is. `Debug` shows no password.
@@ -76,4 +49,44 @@ impl fmt::Debug for Credentials {
             .field("tls", &self.tls)
             .finish()
     }
+}
+
+impl PasswordFrom {
+    /// Reads the three keys that may name a secret, of which one may be used. `what` is its name in the complaint.
+    pub(super) fn read(
+        section: &mut Section<'_>,
+        [file, environment, written]: [&'static str; 3],
+        what: &str,
+    ) -> Option<Self> {
+        let found = [
+            (written, section.plain(written).map(Self::Written)),
+            (file, section.path(file).map(Self::File)),
+            (environment, section.plain(environment).map(Self::Environment)),
+        ];
+        let mut found = found.into_iter().filter_map(|(key, source)| Some((key, source?)));
+        let first = found.next();
+        if let Some((key, _)) = found.next() {
+            let right = format!("keep one of {file}, {environment} and {written}");
+            section.complain(key, format!("{what} is given more than once"), right);
+        }
+        first.map(|(_, source)| source)
+    }
+}
+
+/// Reads `[credentials]`.
+pub(super) fn read(document: &mut Section<'_>) -> (Credentials, Option<PasswordFrom>) {
+    let mut section = document.section("credentials");
+    let user = section.plain("user");
+    let keys = ["password_file", "password_env", "password"];
+    let password_from = PasswordFrom::read(&mut section, keys, "the password");
+    let option_file = section.path("option_file");
+    let tls = Tls {
+        mode: section.choice("ssl_mode", &TLS_MODES).unwrap_or_default(),
+        ca: section.path("ssl_ca"),
+        cert: section.path("ssl_cert"),
+        key: section.path("ssl_key"),
+    };
+    consistent(&tls, &section, ["ssl_mode", "ssl_ca", "ssl_cert", "ssl_key"], "\"DISABLED\"");
+    section.finish();
+    (Credentials { user, password: None, option_file, tls }, password_from)
 }

@@ -3,11 +3,38 @@
 //! With `passthrough`, the default, a client's TLS goes on to the server end to end and the session cannot be read. In
 //! every other mode the router ends the client's TLS itself and may begin its own towards the server.
 
-use super::complaint::Ledger;
 use super::section::Section;
-use super::{Tls, TlsMode};
 use fleet::Address;
 use std::path::PathBuf;
+
+/// TLS towards a server, by MySQL's names.
+#[derive(Clone, Debug, PartialEq, Default)]
+pub struct Tls {
+    /// `ssl-mode`.
+    pub mode: TlsMode,
+    /// `ssl-ca`: PEM file of the authorities that may vouch for a server.
+    pub ca: Option<PathBuf>,
+    /// `ssl-cert`: our certificate, PEM.
+    pub cert: Option<PathBuf>,
+    /// `ssl-key`: its key, PEM.
+    pub key: Option<PathBuf>,
+}
+
+/// `ssl-mode`, as MySQL defines it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum TlsMode {
+    /// Never.
+    Disabled,
+    /// When the server offers it, unverified. The default.
+    #[default]
+    Preferred,
+    /// Always, unverified.
+    Required,
+    /// Always, with a certificate from `ca`.
+    VerifyCa,
+    /// Always, with a certificate from `ca` for this host name.
+    VerifyIdentity,
+}
 
 /// TLS from clients, a listener's setting.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
@@ -95,6 +122,15 @@ impl ClientCert {
     }
 }
 
+/// What `ssl_mode` may be, in MySQL's words.
+pub const TLS_MODES: [(&str, TlsMode); 5] = [
+    ("DISABLED", TlsMode::Disabled),
+    ("PREFERRED", TlsMode::Preferred),
+    ("REQUIRED", TlsMode::Required),
+    ("VERIFY_CA", TlsMode::VerifyCa),
+    ("VERIFY_IDENTITY", TlsMode::VerifyIdentity),
+];
+
 /// What `[router.tls] mode` may be.
 const SERVER_MODES: [(&str, TlsMode); 5] = [
     ("off", TlsMode::Disabled),
@@ -123,57 +159,42 @@ impl ServerTls {
 }
 
 /// Reads the TLS keys of a listener.
-pub(super) fn from_clients(
-    section: &mut Section<'_, '_>,
-    address: Option<&Address>,
-    ledger: &mut Ledger<'_>,
-) -> ClientTls {
-    let mode = section.choice("tls", ledger, &ClientTlsMode::ALL);
-    let client_cert = section.choice("tls_client_cert", ledger, &ClientCert::ALL);
-    let path = |section: &mut Section<'_, '_>, key, ledger: &mut Ledger<'_>| {
-        section.plain(key, ledger).map(|v| PathBuf::from(v.value))
-    };
+pub(super) fn from_clients(section: &mut Section<'_>, address: Option<&Address>) -> ClientTls {
     let tls = ClientTls {
-        mode: mode.as_ref().map(|v| v.value).unwrap_or_default(),
-        cert: path(section, "tls_cert", ledger),
-        key: path(section, "tls_key", ledger),
-        client_cert: client_cert.map(|v| v.value).unwrap_or_default(),
-        client_ca: path(section, "tls_client_ca", ledger),
+        mode: section.choice("tls", &ClientTlsMode::ALL).unwrap_or_default(),
+        cert: section.path("tls_cert"),
+        key: section.path("tls_key"),
+        client_cert: section.choice("tls_client_cert", &ClientCert::ALL).unwrap_or_default(),
+        client_ca: section.path("tls_client_ca"),
     };
     let word = tls.mode.word();
     if tls.mode.is_ended_here() && (tls.cert.is_none() || tls.key.is_none()) {
         let wrong =
             format!("tls is \"{word}\", and the certificate to show to clients or its key is missing");
         let right = "write tls_cert = \"/path/to/cert.pem\" and tls_key = \"/path/to/key.pem\"";
-        ledger.add(&section.place_of("tls"), wrong, right);
+        section.complain("tls", wrong, right);
     }
     if !tls.mode.is_ended_here() && (tls.cert.is_some() || tls.key.is_some()) {
         let key = if tls.cert.is_some() { "tls_cert" } else { "tls_key" };
         let wrong = format!("{key} has no use while tls is \"{word}\"");
-        ledger.add(&section.place_of(key), wrong, "write tls = \"preferred\" or \"required\", or remove it");
+        section.complain(key, wrong, "write tls = \"preferred\" or \"required\", or remove it");
     }
-    client_certificates(&tls, section, address, ledger);
+    client_certificates(&tls, section, address);
     tls
 }
 
 /// Certificates of clients that are asked for where none can be shown, or none could be judged.
-fn client_certificates(
-    tls: &ClientTls,
-    section: &Section<'_, '_>,
-    address: Option<&Address>,
-    ledger: &mut Ledger<'_>,
-) {
+fn client_certificates(tls: &ClientTls, section: &Section<'_>, address: Option<&Address>) {
     let (asked, word) = (tls.client_cert, tls.mode.word());
     if asked == ClientCert::Off {
         if tls.client_ca.is_some() {
             let wrong = "tls_client_ca has no use while tls_client_cert is \"off\"";
             let right = "write tls_client_cert = \"required\" or \"wanted\", or remove it";
-            ledger.add(&section.place_of("tls_client_ca"), wrong, right);
+            section.complain("tls_client_ca", wrong, right);
         }
         return;
     }
-    let mut complain =
-        |wrong: String, right: &str| ledger.add(&section.place_of("tls_client_cert"), wrong, right);
+    let complain = |wrong: String, right: &str| section.complain("tls_client_cert", wrong, right);
     if tls.client_ca.is_none() {
         complain(
             format!("tls_client_cert is \"{}\", and nothing says who signs such certificates", asked.word()),
@@ -201,72 +222,53 @@ fn client_certificates(
 }
 
 /// Reads `[router.tls]`.
-pub(super) fn to_servers(router: &mut Section<'_, '_>, ledger: &mut Ledger<'_>) -> ServerTls {
-    let mut section = router.section("tls", ledger);
-    let path = |section: &mut Section<'_, '_>, key, ledger: &mut Ledger<'_>| {
-        section.plain(key, ledger).map(|v| PathBuf::from(v.value))
-    };
-    let mode = section.choice("mode", ledger, &SERVER_MODES).map_or(TlsMode::Disabled, |v| v.value);
+pub(super) fn to_servers(router: &mut Section<'_>) -> ServerTls {
+    let mut section = router.section("tls");
     let tls = Tls {
-        mode,
-        ca: path(&mut section, "ca", ledger),
-        cert: path(&mut section, "cert", ledger),
-        key: path(&mut section, "key", ledger),
+        mode: section.choice("mode", &SERVER_MODES).unwrap_or(TlsMode::Disabled),
+        ca: section.path("ca"),
+        cert: section.path("cert"),
+        key: section.path("key"),
     };
-    let server_name = section.plain("server_name", ledger);
-    consistent(&tls, &section, ["mode", "ca", "cert", "key"], "\"off\"", ledger);
-    if let Some(name) = &server_name
-        && mode != TlsMode::VerifyIdentity
-    {
+    let server_name = section.plain("server_name");
+    consistent(&tls, &section, ["mode", "ca", "cert", "key"], "\"off\"");
+    if server_name.is_some() && tls.mode != TlsMode::VerifyIdentity {
         let wrong = "server_name is compared only where the identity is verified";
-        ledger.add(&name.span, wrong, "write mode = \"verify_identity\", or remove it");
+        section.complain("server_name", wrong, "write mode = \"verify_identity\", or remove it");
     }
-    let server_public_key = path(&mut section, "server_public_key", ledger);
-    let retrieval = section.flag("allow_public_key_retrieval", ledger);
-    if let Some(retrieval) = &retrieval
-        && retrieval.value
-        && server_public_key.is_some()
-    {
+    let server_public_key = section.path("server_public_key");
+    let allow_public_key_retrieval = section.flag("allow_public_key_retrieval").unwrap_or_default();
+    if allow_public_key_retrieval && server_public_key.is_some() {
         let wrong = "allow_public_key_retrieval has no use while server_public_key gives the key";
-        ledger.add(&retrieval.span, wrong, "remove one of the two");
+        section.complain("allow_public_key_retrieval", wrong, "remove one of the two");
     }
-    section.finish(ledger);
-    ServerTls {
-        tls,
-        server_name: server_name.map(|v| v.value),
-        server_public_key,
-        allow_public_key_retrieval: retrieval.is_some_and(|v| v.value),
-    }
+    section.finish();
+    ServerTls { tls, server_name, server_public_key, allow_public_key_retrieval }
 }
 
 /// TLS settings that contradict each other, in a section where mode, authority, certificate and key have these names.
 pub(super) fn consistent(
     tls: &Tls,
-    section: &Section<'_, '_>,
+    section: &Section<'_>,
     [mode, ca, cert, key]: [&str; 4],
     off: &str,
-    ledger: &mut Ledger<'_>,
 ) {
     if matches!(tls.mode, TlsMode::VerifyCa | TlsMode::VerifyIdentity) && tls.ca.is_none() {
         let right = format!("write {ca} = \"/path/to/ca.pem\", the authority that vouches for the servers");
-        ledger.add(
-            &section.place_of(mode),
-            format!("{mode} asks to verify, and no {ca} says by whom"),
-            right,
-        );
+        section.complain(mode, format!("{mode} asks to verify, and no {ca} says by whom"), right);
     }
     match (&tls.cert, &tls.key) {
         (Some(_), None) => {
-            ledger.add(&section.place_of(cert), format!("{cert} has no {key}"), "write both or neither");
+            section.complain(cert, format!("{cert} has no {key}"), "write both or neither");
         }
         (None, Some(_)) => {
-            ledger.add(&section.place_of(key), format!("{key} has no {cert}"), "write both or neither");
+            section.complain(key, format!("{key} has no {cert}"), "write both or neither");
         }
         _ => {}
     }
     if tls.mode == TlsMode::Disabled && (tls.ca.is_some() || tls.cert.is_some()) {
         let right = format!("remove {mode} = {off}, or the files");
         let wrong = format!("{mode} is {} and certificates are given", off.trim_matches('"'));
-        ledger.add(&section.place_of(mode), wrong, right);
+        section.complain(mode, wrong, right);
     }
 }
