@@ -46,9 +46,9 @@ impl Engine {
         let suspect = move |server: &ServerName, why: &str| suspicion.suspect(server, why);
         let (router, listeners) = (config.router.clone(), config.listeners.clone());
         let started = Router::start_on(router, listeners, sockets, snapshots.clone(), suspect);
-        let idleness = watcher.idleness();
+        let logins = watcher.login_probe();
         let started = started.and_then(|router| {
-            router.go_past(identity, Arc::new(Asks(idleness)))?;
+            router.go_past(identity, Arc::new(Asks(logins)))?;
             Ok(router)
         });
         match started {
@@ -212,11 +212,11 @@ impl Engine {
 }
 
 /// Questions to a server, in the router's terms.
-struct Asks(observe::Idleness);
+struct Asks(observe::LoginProbe);
 
 impl Witness for Asks {
     fn login(&self, server: &ServerName) -> Answer<()> {
-        let (idleness, server) = (self.0.clone(), server.clone());
-        Box::pin(async move { idleness.login(&server).await })
+        let (logins, server) = (self.0.clone(), server.clone());
+        Box::pin(async move { logins.log_in(&server).await.map_err(|error| error.to_string()) })
     }
 }

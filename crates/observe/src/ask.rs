@@ -8,7 +8,7 @@ mod transport;
 use crate::dialect::{self, Dialect};
 use crate::rows::Rows;
 use crate::within::Within;
-use fleet::{Address, Version, VersionError};
+use fleet::{Address, Blame, Version, VersionError};
 use config::{Credentials, TlsMode};
 use mysql_async::prelude::Queryable;
 use mysql_async::{Conn, Error as DriverFailure, IoError, OptsBuilder};
@@ -121,6 +121,17 @@ impl AskError {
     pub fn is_fatal(&self) -> bool {
         // 1152 to 1161 and 1927, 3169: the server says that it ends the connection.
         !matches!(self, Self::Answered { code, .. } if ![1053, 1152, 1158, 1159, 1160, 1161, 1927, 3169].contains(code))
+    }
+
+    /// Whose fault it is. A server that refuses an account or lacks a privilege answers correctly.
+    pub fn blame(&self) -> Blame {
+        match self {
+            Self::Silent { .. } | Self::Overdue { .. } | Self::Broken { .. } => Blame::Network,
+            Self::Panicked { .. } => Blame::Bug,
+            Self::Outside { .. } | Self::Unresolved { .. } => Blame::Config,
+            Self::Answered { code: 1044 | 1045 | 1142 | 1143 | 1227 | 1370 | 1698 | 3118 | 3159, .. } => Blame::Config,
+            Self::TooLong { .. } | Self::Answered { .. } => Blame::Server,
+        }
     }
 
     /// Whether the server understood and refused for want of a privilege.

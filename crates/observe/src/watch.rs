@@ -11,7 +11,7 @@ mod keeper;
 mod visiting;
 
 use crate::announced::Announced;
-use crate::idle::Idleness;
+use crate::login::LoginProbe;
 use config::FleetConfig;
 use fleet::{ServerName, Snapshot};
 use keeper::{Command, Keeper};
@@ -32,7 +32,7 @@ pub struct Watcher {
     commands: mpsc::UnboundedSender<Command>,
     tasks: TaskTracker,
     stop: CancellationToken,
-    idleness: Idleness,
+    logins: LoginProbe,
     announced: Arc<Announced>,
 }
 
@@ -57,8 +57,8 @@ impl Watcher {
         let (keeper, snapshots, rounds) =
             Keeper::new(config.clone(), metadata, tell, tasks.clone(), ended, seen);
         tasks.spawn(keep(keeper, inbox, stop.clone()));
-        let idleness = Idleness::new(config, snapshots.clone());
-        Self { snapshots, rounds, commands, tasks, stop, idleness, announced }
+        let logins = LoginProbe::new(&config, snapshots.clone());
+        Self { snapshots, rounds, commands, tasks, stop, logins, announced }
     }
 
     /// The latest snapshot, and word of the next.
@@ -82,14 +82,14 @@ impl Watcher {
         self.announced.confirm_with(drained);
     }
 
-    /// A handle to ask servers which of their sessions are idle.
-    pub fn idleness(&self) -> Idleness {
-        self.idleness.clone()
+    /// A handle to try logins.
+    pub fn login_probe(&self) -> LoginProbe {
+        self.logins.clone()
     }
 
     /// Takes over a changed configuration. Servers and connections that it does not touch stay as they are.
     pub fn reconfigure(&self, config: FleetConfig) {
-        self.idleness.reconfigure(&config);
+        self.logins.reconfigure(&config);
         let _ = self.commands.send(Command::Reconfigure(Box::new(config)));
     }
 
