@@ -96,21 +96,24 @@ fn servers(draft: &Draft, ledger: &Ledger<'_>) {
             Matcher::Label(..) => true,
         };
         if many {
-            let wrong = format!(
-                "the name '{name}' would go to every server that {} matches",
-                rule.get_ref().matcher
-            );
+            let wrong =
+                format!("the name '{name}' would go to every server that {} matches", rule.get_ref().matcher);
             ledger.add(&rule.span(), wrong, "match one host to name it, or remove the name");
         }
         if draft.servers[..index].iter().any(|before| before.get_ref().name.as_ref() == Some(name)) {
-            ledger.add(&rule.span(), format!("two servers are named '{name}'"), "a name belongs to one server");
+            ledger.add(
+                &rule.span(),
+                format!("two servers are named '{name}'"),
+                "a name belongs to one server",
+            );
         }
     }
 }
 
 fn listeners(draft: &Draft, ledger: &Ledger<'_>) {
     for (index, listener) in draft.listeners.iter().enumerate() {
-        let clash = draft.listeners[..index].iter().find_map(|b| listeners_clash(b.get_ref(), listener.get_ref()));
+        let clash =
+            draft.listeners[..index].iter().find_map(|b| listeners_clash(b.get_ref(), listener.get_ref()));
         if let Some(wrong) = clash {
             ledger.add(&listener.span(), wrong, "give each listener an address or port of its own");
         }

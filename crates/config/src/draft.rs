@@ -2,8 +2,8 @@
 
 use super::section::Section;
 use super::{
-    Admin, Config, FleetConfig, Listener, Matcher, Objective, PasswordFrom, RouterConfig, ServerRule, Webhook,
-    ZoneRule, admin, credentials, fleet_section, listener, objective, router, server, webhook, zone,
+    Admin, Config, FleetConfig, Listener, Matcher, Objective, PasswordFrom, RouterConfig, ServerRule,
+    Webhook, ZoneRule, admin, credentials, fleet_section, listener, objective, router, server, webhook, zone,
 };
 use fleet::{Address, Zone};
 use std::ops::Range;

@@ -105,7 +105,8 @@ pub(super) fn read(document: &mut Section<'_>) -> Vec<Spanned<Listener>> {
         let access = access::read(&mut section, at);
         let tls = tls::from_clients(&mut section, at);
         let insight = section.choice("insight", &Insight::ALL).unwrap_or_default();
-        let insight_one_in = section.count("insight_one_in", most).unwrap_or(Listener::DEFAULT_INSIGHT_ONE_IN);
+        let insight_one_in =
+            section.count("insight_one_in", most).unwrap_or(Listener::DEFAULT_INSIGHT_ONE_IN);
         if let (Some(address), Some(role)) = (address, role) {
             let listener = Listener {
                 access,

@@ -140,7 +140,11 @@ fn contradictions(objective: &Objective, before: &[Objective], section: &Section
     if objective.slow <= objective.fast {
         let (fast, slow) = (duration_text(objective.fast), duration_text(objective.slow));
         let wrong = format!("slow is {slow}, which is not longer than fast ({fast})");
-        section.complain("slow", wrong, "the slow window finds what burns for longer: give it some times fast");
+        section.complain(
+            "slow",
+            wrong,
+            "the slow window finds what burns for longer: give it some times fast",
+        );
     }
     let most = 1.0 / (1.0 - objective.share);
     for (key, burn) in [("fast_burn", objective.fast_burn), ("slow_burn", objective.slow_burn)] {

@@ -199,7 +199,9 @@ fn replace(router: &mut Section<'_>) -> Replace {
     let mut section = router.section("replace");
     let sticky_limit = section.text("sticky_limit", |text| match text {
         "never" => Ok(None),
-        _ => value::duration(text).map(Some).map_err(|(wrong, right)| (wrong, format!("{right}, or \"never\""))),
+        _ => value::duration(text)
+            .map(Some)
+            .map_err(|(wrong, right)| (wrong, format!("{right}, or \"never\""))),
     });
     let read = Replace {
         enabled: section.flag("enabled").unwrap_or(default.enabled),

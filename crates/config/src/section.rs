@@ -35,11 +35,6 @@ impl<'a> Section<'a> {
         Self { name: name.into(), span, table, ledger, asked: Vec::new() }
     }
 
-    /// Where it starts.
-    pub(super) fn span(&self) -> Range<usize> {
-        self.span.clone()
-    }
-
     /// Whether the document has it at all.
     pub(super) fn is_present(&self) -> bool {
         self.table.is_some()
@@ -123,11 +118,7 @@ impl<'a> Section<'a> {
     }
 
     /// One word of a short list.
-    pub(super) fn choice<T: Copy>(
-        &mut self,
-        key: &'static str,
-        choices: &[(&'static str, T)],
-    ) -> Option<T> {
+    pub(super) fn choice<T: Copy>(&mut self, key: &'static str, choices: &[(&'static str, T)]) -> Option<T> {
         let word = self.text(key, |text| {
             let known = choices.iter().find(|(word, _)| word.eq_ignore_ascii_case(text));
             known.map(|(_, value)| *value).ok_or_else(|| {

@@ -247,12 +247,7 @@ pub(super) fn to_servers(router: &mut Section<'_>) -> ServerTls {
 }
 
 /// TLS settings that contradict each other, in a section where mode, authority, certificate and key have these names.
-pub(super) fn consistent(
-    tls: &Tls,
-    section: &Section<'_>,
-    [mode, ca, cert, key]: [&str; 4],
-    off: &str,
-) {
+pub(super) fn consistent(tls: &Tls, section: &Section<'_>, [mode, ca, cert, key]: [&str; 4], off: &str) {
     if matches!(tls.mode, TlsMode::VerifyCa | TlsMode::VerifyIdentity) && tls.ca.is_none() {
         let right = format!("write {ca} = \"/path/to/ca.pem\", the authority that vouches for the servers");
         section.complain(mode, format!("{mode} asks to verify, and no {ca} says by whom"), right);

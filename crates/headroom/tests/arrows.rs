@@ -36,8 +36,7 @@ fn the_crates_use_what_architecture_md_says_and_nothing_else() {
 fn tests_use_little_besides_what_the_table_grants() {
     let granted = granted();
     for (name, uses) in drawn(true) {
-        let beyond: Vec<_> =
-            uses
+        let beyond: Vec<_> = uses
             .iter()
             .filter(|used| !FOR_TESTS.contains(&used.as_str()) && !granted[&name].contains(*used))
             .collect();

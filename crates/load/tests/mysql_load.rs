@@ -7,8 +7,8 @@
 #[path = "server/stand.rs"]
 mod stand;
 
-use fleet::Address;
 use config::{DataPath, Tls, TlsMode};
+use fleet::Address;
 use lab::Spec;
 use load::workload::file::{BUILT_IN, File};
 use load::workload::{Protocol, sysbench};

@@ -6,10 +6,10 @@
 mod transport;
 
 use crate::dialect::{self, Dialect};
+use crate::discovery_scope::DiscoveryScope;
 use crate::rows::Rows;
-use crate::within::Within;
-use fleet::{Address, Blame, Version, VersionError};
 use config::{Credentials, TlsMode};
+use fleet::{Address, Blame, Version, VersionError};
 use mysql_async::prelude::Queryable;
 use mysql_async::{Conn, Error as DriverFailure, IoError, OptsBuilder};
 use std::net::{IpAddr, SocketAddr, UdpSocket};
@@ -129,7 +129,9 @@ impl AskError {
             Self::Silent { .. } | Self::Overdue { .. } | Self::Broken { .. } => Blame::Network,
             Self::Panicked { .. } => Blame::Bug,
             Self::Outside { .. } | Self::Unresolved { .. } => Blame::Config,
-            Self::Answered { code: 1044 | 1045 | 1142 | 1143 | 1227 | 1370 | 1698 | 3118 | 3159, .. } => Blame::Config,
+            Self::Answered { code: 1044 | 1045 | 1142 | 1143 | 1227 | 1370 | 1698 | 3118 | 3159, .. } => {
+                Blame::Config
+            }
             Self::TooLong { .. } | Self::Answered { .. } => Blame::Server,
         }
     }
@@ -154,7 +156,7 @@ impl ControlConnection {
         to: &Address,
         who: &Credentials,
         deadline: Duration,
-        inside: Option<&Within>,
+        inside: Option<&DiscoveryScope>,
     ) -> Result<Self, AskError> {
         let what = || format!("the connection attempt to {to}");
         within(deadline, what, Self::open_unbounded(to, who, inside)).await
@@ -163,7 +165,7 @@ impl ControlConnection {
     async fn open_unbounded(
         to: &Address,
         who: &Credentials,
-        inside: Option<&Within>,
+        inside: Option<&DiscoveryScope>,
     ) -> Result<Self, AskError> {
         let addresses = resolve(to).await?;
         if let Some(inside) = inside

@@ -2,9 +2,8 @@
 
 mod estimate;
 
-use crate::answer::client_host;
 use crate::dialect::Dialect;
-use crate::rows::Rows;
+use crate::rows::{Rows, client_host};
 use config::FleetConfig;
 use fleet::{Demand, DemandSource, Role, Server, Zone, ZoneShare};
 use std::collections::BTreeMap;

@@ -10,22 +10,22 @@
 //!   without clock or socket.
 //! * `visit` asks one server what is due; `watch` is the thin loop around all of them.
 
-mod announced;
 mod answer;
 mod ask;
 mod demand;
 mod dialect;
+mod discovery_scope;
 mod judge;
 mod lag;
 mod login;
 mod ping;
+mod poll;
 mod privilege;
 mod rows;
 mod survey;
+mod switchover;
 mod view;
-mod visit;
 mod watch;
-mod within;
 mod zone;
 
 pub use ask::{AskError, ControlConnection, Recognized, connect};

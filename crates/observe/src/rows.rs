@@ -1,5 +1,6 @@
 //! What a statement returned, read by column name: servers add, rename and reorder columns, positions never hold.
 
+use std::net::IpAddr;
 use std::str::FromStr;
 
 /// A result set, every value as text.
@@ -54,6 +55,15 @@ impl<'a> Row<'a> {
     pub fn is_on(&self, names: &[&str]) -> bool {
         self.filled(names)
             .is_some_and(|text| !["0", "off", "no", "false"].iter().any(|off| text.eq_ignore_ascii_case(off)))
+    }
+}
+
+/// The host part of a session's `host` or `host:port`; IPv6 addresses come without brackets.
+pub(crate) fn client_host(text: &str) -> &str {
+    match text.rsplit_once(':') {
+        _ if text.parse::<IpAddr>().is_ok() => text,
+        Some((host, port)) if port.bytes().all(|b| b.is_ascii_digit()) => host,
+        _ => text,
     }
 }
 

@@ -1,20 +1,20 @@
-//! The thin loop around the decisions: one task a server asks it, one task keeps the book and publishes snapshots.
+//! The thin loop around the decisions: one task a server asks it, one task keeps the survey and publishes snapshots.
 //!
 //! A server that hangs delays nobody: its own task waits for it, up to the deadline. Whatever comes in is judged and
 //! published at once; a tick of one interval keeps the snapshot moving when nothing comes in.
 //!
 //! Nothing here may die unseen. A task that asks a server and ends or panics is started anew; one that is
 //! stuck leaves an answer that grows old, and an old answer is silence ([`FleetConfig::answer_holds`]), here
-//! and to whoever reads the snapshot. The task that keeps the book, too, begins anew after a panic.
+//! and to whoever reads the snapshot. The task that keeps the survey, too, begins anew after a panic.
 
-mod keeper;
-mod visiting;
+mod poll_task;
+mod publisher;
 
-use crate::announced::Announced;
 use crate::login::LoginProbe;
+use crate::switchover::SwitchoverState;
 use config::FleetConfig;
 use fleet::{ServerName, Snapshot};
-use keeper::{Command, Keeper};
+use publisher::{Command, Publisher};
 use std::net::SocketAddr;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -33,7 +33,7 @@ pub struct Watcher {
     tasks: TaskTracker,
     stop: CancellationToken,
     logins: LoginProbe,
-    announced: Arc<Announced>,
+    announced: Arc<SwitchoverState>,
 }
 
 /// A handle to report servers that look ill; cheap to clone and to send.
@@ -52,11 +52,11 @@ impl Watcher {
     pub(crate) fn start_with(config: FleetConfig, metadata: SocketAddr) -> Self {
         let (commands, inbox) = mpsc::unbounded_channel();
         let (tasks, stop) = (TaskTracker::new(), CancellationToken::new());
-        let announced = Announced::new(Instant::now());
+        let announced = SwitchoverState::new(Instant::now());
         let (tell, ended, seen) = (commands.clone(), stop.clone(), announced.clone());
-        let (keeper, snapshots, rounds) =
-            Keeper::new(config.clone(), metadata, tell, tasks.clone(), ended, seen);
-        tasks.spawn(keep(keeper, inbox, stop.clone()));
+        let (publisher, snapshots, rounds) =
+            Publisher::new(config.clone(), metadata, tell, tasks.clone(), ended, seen);
+        tasks.spawn(keep(publisher, inbox, stop.clone()));
         let logins = LoginProbe::new(&config, snapshots.clone());
         Self { snapshots, rounds, commands, tasks, stop, logins, announced }
     }
@@ -101,12 +101,16 @@ impl Watcher {
     }
 }
 
-/// Keeps the book until it is stopped; after a panic with an empty book and the configuration in force.
-async fn keep(mut keeper: Keeper, mut inbox: mpsc::UnboundedReceiver<Command>, stop: CancellationToken) {
+/// Keeps the survey until it is stopped; after a panic with an empty survey and the configuration in force.
+async fn keep(
+    mut publisher: Publisher,
+    mut inbox: mpsc::UnboundedReceiver<Command>,
+    stop: CancellationToken,
+) {
     const PAUSE: Duration = Duration::from_millis(500);
-    while let Err(why) = caught(keeper.run(&mut inbox)).await {
-        tracing::error!(why, "keeping the book of servers failed; it begins anew");
-        keeper = keeper.anew();
+    while let Err(why) = caught(publisher.run(&mut inbox)).await {
+        tracing::error!(why, "keeping the survey of servers failed; it begins anew");
+        publisher = publisher.anew();
         tokio::select! {
             () = stop.cancelled() => break,
             () = tokio::time::sleep(PAUSE) => {}

@@ -12,10 +12,10 @@
 #[allow(dead_code, reason = "the other test that shares this uses more of it")]
 mod fake;
 
+use config::Listener;
 use fake::{Client, Fake, Front, Script, within};
 use fleet::Address;
 use fleet::ListenerRole::Reader;
-use config::Listener;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 /// The default: io_uring where it can be had.

@@ -8,8 +8,8 @@ mod certificate;
 #[path = "tls/stand.rs"]
 mod stand;
 
-use fleet::Address;
 use config::{ClientTlsMode, ServerTls, TlsMode};
+use fleet::Address;
 use mysql_async::ChangeUserOpts;
 use mysql_async::prelude::Queryable;
 use stand::{Stand, Way, cipher, log_in};

@@ -8,8 +8,8 @@ mod certificate;
 mod stand;
 
 use certificate::Authority;
-use fleet::Address;
 use config::{ClientCert, ClientTlsMode, TlsMode};
+use fleet::Address;
 use mysql_async::prelude::Queryable;
 use stand::{Stand, Way, cipher, log_in};
 use std::sync::{Arc, Mutex};

@@ -123,7 +123,8 @@ impl Open {
     async fn read(&mut self, deadline: Duration) -> Result<Reading, AskError> {
         let at = Instant::now();
         let round_trip = self.connection.ping(deadline).await?;
-        let mut asking = Asking { connection: &mut self.connection, deadline, statements: 0, took: Duration::ZERO };
+        let mut asking =
+            Asking { connection: &mut self.connection, deadline, statements: 0, took: Duration::ZERO };
         let mut missing = Vec::new();
         let status = Status::read(&asking.must(question::STATUS).await?);
         let sessions =

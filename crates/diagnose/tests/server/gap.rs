@@ -1,9 +1,9 @@
 //! A watched server is frozen, killed and started again: what was seen before it does not run on into what is seen after.
 
 use crate::scene::Scene;
-use lab::Fault;
 use diagnose::Recent;
 use diagnose::server::{Reading, Sample, Sampler};
+use lab::Fault;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 

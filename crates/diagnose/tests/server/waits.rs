@@ -1,10 +1,10 @@
 //! A server under real waits, as its sampler sees it: the same on either flavour.
 
 use crate::scene::Scene;
+use diagnose::server::{Held, Reading, Sample, Sampler};
 use lab::Account;
 use mysql_async::prelude::Queryable;
 use mysql_async::{Conn, Opts};
-use diagnose::server::{Held, Reading, Sample, Sampler};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 

@@ -2,8 +2,8 @@
 
 use crate::exit;
 use clap::{Args, ValueEnum};
-use config::{Tls, TlsMode};
 use config::option_file::Login;
+use config::{Tls, TlsMode};
 use std::path::PathBuf;
 
 /// How TLS is begun.

@@ -3,8 +3,8 @@
 
 use crate::bench::statistics;
 use anyhow::Context;
-use fleet::Address;
 use config::Credentials;
+use fleet::Address;
 use observe::Pinger;
 use serde::{Deserialize, Serialize};
 use std::time::{Duration, Instant};

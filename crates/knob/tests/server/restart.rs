@@ -2,8 +2,8 @@
 //! the server.
 
 use crate::cases::{check, manner, session};
-use fleet::Address;
 use config::Credentials;
+use fleet::Address;
 use knob::apply;
 use knob::journal::End;
 use knob::session::Which;

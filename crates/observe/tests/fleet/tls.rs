@@ -2,8 +2,8 @@
 
 use crate::certificate::Authority;
 use crate::scene::Scene;
-use fleet::State;
 use config::{Tls, TlsMode};
+use fleet::State;
 use lab::Spec;
 
 /// The certificate is for `db.test`; the server is reached by its address.

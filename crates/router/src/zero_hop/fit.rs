@@ -1,7 +1,7 @@
 //! Fit: whether a listener's connections may bypass the router, and if not, why. Pure.
 
-use fleet::Address;
 use config::{ClientTlsMode, Insight, Listener, TlsMode};
+use fleet::Address;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 /// What applications dial whose connections go past.

@@ -2,8 +2,8 @@
 //! with real servers and the default of half a minute.)
 
 use crate::fake::{Client, Fake, Front, Script, defaults, vanish, within};
-use fleet::ListenerRole::Reader;
 use config::RouterConfig;
+use fleet::ListenerRole::Reader;
 use std::sync::atomic::Ordering::SeqCst;
 use std::time::Duration;
 

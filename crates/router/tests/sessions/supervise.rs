@@ -2,8 +2,8 @@
 
 use crate::DATA_PATH;
 use crate::fake::{Client, Fake, Front, Script, defaults, within};
-use fleet::ListenerRole::Reader;
 use config::{DataPath, RouterConfig};
+use fleet::ListenerRole::Reader;
 use router::fault::{Fault, RingFault};
 use std::time::{Duration, Instant};
 

@@ -2,9 +2,9 @@
 //! itself. Made slow, it takes its time between its statements; the database has no part in that.
 
 use crate::bench::statistics;
+use diagnose::verdict::Timing;
 use mysql_async::prelude::Queryable;
 use mysql_async::{Conn, Opts};
-use diagnose::verdict::Timing;
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};

@@ -2,8 +2,8 @@
 
 use crate::watch_command::EVERY;
 use config::Credentials;
-use fleet::{Address, ServerName};
 use diagnose::server::{Reading, Sampler};
+use fleet::{Address, ServerName};
 use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;

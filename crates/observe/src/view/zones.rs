@@ -1,6 +1,6 @@
 //! Where servers, client hosts and we ourselves stand, and what is remembered for it.
 
-use crate::survey::{Book, Entry, ServerId};
+use crate::survey::{Entry, ServerId, Survey};
 use crate::zone::metadata::MetadataError;
 use crate::zone::{self, Host, round_trip};
 use config::OwnZone;
@@ -18,7 +18,7 @@ const SAID_IN_A_ROW: u32 = 4;
 
 /// What is remembered about places.
 #[derive(Default)]
-pub(crate) struct Placement {
+pub(crate) struct ZonePlacement {
     /// What the cloud said of our own host, once asked.
     pub(crate) metadata: Option<Result<Zone, MetadataError>>,
     groups: BTreeMap<ServerId, Zone>,
@@ -27,18 +27,18 @@ pub(crate) struct Placement {
     grouped_at: Option<Instant>,
 }
 
-impl Placement {
+impl ZonePlacement {
     /// The zone of each shown server, in order.
-    pub(super) fn zones(&mut self, book: &Book, shown: &[&Entry], now: Instant) -> Vec<Option<Zoned>> {
-        let ruled: Vec<Option<Zone>> = shown.iter().map(|entry| book.said(entry).1).collect();
-        if book.config.zones_by_round_trip {
+    pub(super) fn zones(&mut self, survey: &Survey, shown: &[&Entry], now: Instant) -> Vec<Option<Zoned>> {
+        let ruled: Vec<Option<Zone>> = shown.iter().map(|entry| survey.rule_outcome(entry).1).collect();
+        if survey.config.zones_by_round_trip {
             let rest: Vec<&Entry> = shown
                 .iter()
                 .zip(&ruled)
                 .filter(|(_, zone)| zone.is_none())
                 .map(|(entry, _)| *entry)
                 .collect();
-            self.regroup(book, &rest, ruled.iter().any(Option::is_some), now);
+            self.regroup(survey, &rest, ruled.iter().any(Option::is_some), now);
         } else {
             self.groups.clear();
         }
@@ -54,7 +54,7 @@ impl Placement {
             .collect()
     }
 
-    fn regroup(&mut self, book: &Book, rest: &[&Entry], rules_place_others: bool, now: Instant) {
+    fn regroup(&mut self, survey: &Survey, rest: &[&Entry], rules_place_others: bool, now: Instant) {
         let timed: Vec<(ServerId, Duration)> =
             rest.iter().filter_map(|e| Some((e.id, e.answer.as_ref()?.round_trip?))).collect();
         let known: BTreeSet<ServerId> = self.groups.keys().copied().collect();
@@ -66,7 +66,7 @@ impl Placement {
         let times: Vec<Duration> = timed.iter().map(|(_, time)| *time).collect();
         // The nearest group stands where we stand, as far as times can tell; it takes the name of our zone where that
         // is known, unless rules place other servers (then our zone has its members already).
-        let ours = self.named_own(book).filter(|_| !rules_place_others);
+        let ours = self.named_own(survey).filter(|_| !rules_place_others);
         let name = |zone: Zone| match &ours {
             Some(own) if zone.as_str() == round_trip::NEAR => own.clone(),
             _ => zone,
@@ -98,11 +98,11 @@ impl Placement {
     }
 
     /// Our own zone: named, by rule, from the cloud, or with the nearest servers.
-    pub(super) fn own(&self, book: &Book, shown: &[&Entry], zones: &[Option<Zoned>]) -> Option<Zoned> {
-        if let OwnZone::Named(zone) = &book.config.own_zone {
+    pub(super) fn own(&self, survey: &Survey, shown: &[&Entry], zones: &[Option<Zoned>]) -> Option<Zoned> {
+        if let OwnZone::Named(zone) = &survey.config.own_zone {
             return Some(Zoned { zone: zone.clone(), by: ZonedBy::Rule });
         }
-        if let Some(zone) = own_by_rule(book) {
+        if let Some(zone) = own_by_rule(survey) {
             return Some(Zoned { zone, by: ZonedBy::Rule });
         }
         if let Some(Ok(zone)) = &self.metadata {
@@ -118,8 +118,8 @@ impl Placement {
         nearest.and_then(|(_, zone)| zone.clone())
     }
 
-    fn named_own(&self, book: &Book) -> Option<Zone> {
-        match (&book.config.own_zone, &self.metadata) {
+    fn named_own(&self, survey: &Survey) -> Option<Zone> {
+        match (&survey.config.own_zone, &self.metadata) {
             (OwnZone::Named(zone), _) => Some(zone.clone()),
             (OwnZone::Auto, Some(Ok(zone))) => Some(zone.clone()),
             (OwnZone::Auto, _) => None,
@@ -127,8 +127,8 @@ impl Placement {
     }
 
     /// The zone of a client host, by the same rules.
-    pub(super) fn client(&self, book: &Book, host: &str, resolved: &[IpAddr]) -> Option<Zone> {
-        zone::by_rule(&book.config.zones, &Host::client(host, resolved))
+    pub(super) fn client(&self, survey: &Survey, host: &str, resolved: &[IpAddr]) -> Option<Zone> {
+        zone::by_rule(&survey.config.zones, &Host::client(host, resolved))
     }
 
     pub(super) fn remarks(&self) -> Vec<String> {
@@ -140,9 +140,9 @@ impl Placement {
 }
 
 /// Our zone by the rules, matched with the addresses that servers see us by.
-pub(crate) fn own_by_rule(book: &Book) -> Option<Zone> {
-    let addresses: Vec<IpAddr> = book.entries.values().filter_map(|e| e.answer.as_ref()?.local).collect();
-    zone::by_rule(&book.config.zones, &Host { names: Vec::new(), addresses, labels: Vec::new() })
+pub(crate) fn own_by_rule(survey: &Survey) -> Option<Zone> {
+    let addresses: Vec<IpAddr> = survey.entries.values().filter_map(|e| e.answer.as_ref()?.local).collect();
+    zone::by_rule(&survey.config.zones, &Host { names: Vec::new(), addresses, labels: Vec::new() })
 }
 
 #[cfg(test)]
@@ -155,7 +155,7 @@ mod tests {
             zones.iter().enumerate().map(|(id, zone)| (id as ServerId, Zone::new(zone))).collect()
         };
         let (near, split) = (groups(&["near", "near"]), groups(&["near", "far-1"]));
-        let mut placement = Placement::default();
+        let mut placement = ZonePlacement::default();
         placement.settle(near.clone(), false);
         for measured in [&split, &split, &split, &near, &split, &split, &split] {
             placement.settle(measured.clone(), true);

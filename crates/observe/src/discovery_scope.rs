@@ -18,8 +18,8 @@
 //! at right before each login.
 
 use crate::zone::matches_pattern;
-use fleet::Address;
 use config::{FleetConfig, Matcher};
+use fleet::Address;
 use ipnet::IpNet;
 use std::fmt;
 use std::net::IpAddr;
@@ -30,7 +30,7 @@ const SITE_DOMAINS: [&str; 8] =
 
 /// What discovery may follow.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(crate) struct Within {
+pub(crate) struct DiscoveryScope {
     nets: Vec<IpNet>,
     /// Patterns of host names or `host:port`.
     names: Vec<String>,
@@ -49,7 +49,7 @@ pub(crate) enum Follow {
     No,
 }
 
-impl Within {
+impl DiscoveryScope {
     pub(crate) fn new(config: &FleetConfig) -> Self {
         let mut within = Self::default();
         match &config.discover_within {
@@ -160,7 +160,7 @@ fn network_of(ip: IpAddr) -> IpNet {
     IpNet::new(ip, prefix).map_or_else(|_| IpNet::from(ip), |net| net.trunc())
 }
 
-impl fmt::Display for Within {
+impl fmt::Display for DiscoveryScope {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let names = self.names.iter().map(|name| format!("\"{name}\""));
         let plain = self.plain_names.then(|| "names without a dot".to_owned());
@@ -182,7 +182,7 @@ mod tests {
     }
 
     fn follow(config: &FleetConfig, address: &str) -> Follow {
-        Within::new(config).follow(&address.parse().unwrap())
+        DiscoveryScope::new(config).follow(&address.parse().unwrap())
     }
 
     #[test]
@@ -216,7 +216,7 @@ mod tests {
 
     #[test]
     fn a_seed_reached_by_name_allows_the_network_it_was_reached_in() {
-        let mut within = Within::new(&config(&["db1.example.net"]));
+        let mut within = DiscoveryScope::new(&config(&["db1.example.net"]));
         within.reached("10.0.0.5".parse().unwrap());
         assert_eq!(within.follow(&"10.0.7.7".parse().unwrap()), Follow::Yes);
         assert!(within.contains("::ffff:10.0.7.7".parse().unwrap()));
@@ -238,7 +238,7 @@ mod tests {
         ] {
             assert_eq!(follow(&config, address), expected, "{address}");
         }
-        let mut within = Within::new(&config);
+        let mut within = DiscoveryScope::new(&config);
         within.reached("10.1.2.3".parse().unwrap());
         assert_eq!(within.follow(&"10.1.2.4".parse().unwrap()), Follow::No, "the list is the limit");
         assert_eq!(

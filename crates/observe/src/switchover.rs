@@ -17,7 +17,7 @@ const LINGER: Duration = Duration::from_secs(2);
 
 /// Shared by all tasks that ask servers.
 #[derive(Debug)]
-pub(crate) struct Announced {
+pub(crate) struct SwitchoverState {
     base: Instant,
     /// Milliseconds after `base` until which all servers are asked often.
     often_until_ms: AtomicU64,
@@ -25,7 +25,7 @@ pub(crate) struct Announced {
     drained: OnceLock<Arc<AtomicBool>>,
 }
 
-impl Announced {
+impl SwitchoverState {
     pub(crate) fn new(now: Instant) -> Arc<Self> {
         Arc::new(Self { base: now, often_until_ms: AtomicU64::new(0), drained: OnceLock::new() })
     }
@@ -59,12 +59,12 @@ impl Announced {
 
 /// What one control connection has answered.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Answered {
+pub(crate) struct Acknowledgement {
     ready: bool,
     holding: bool,
 }
 
-impl Answered {
+impl Acknowledgement {
     /// What to say next to a server that announces this: statements, and what will have been answered then. Pure.
     fn next(self, announced: Announcement, drained: bool, connection: u64) -> (Vec<String>, Self) {
         let wanted = Self {
@@ -88,16 +88,16 @@ impl Answered {
     /// Answers an announcement on the connection that saw it.
     pub(crate) async fn answer(
         &mut self,
-        line: &mut ControlConnection,
+        connection: &mut ControlConnection,
         announced: Announcement,
-        connection: Option<u64>,
-        all: &Announced,
+        id: Option<u64>,
+        all: &SwitchoverState,
         deadline: Duration,
     ) -> Result<(), AskError> {
-        let Some(connection) = connection else { return Ok(()) };
-        let (statements, then) = self.next(announced, all.is_drained(), connection);
+        let Some(id) = id else { return Ok(()) };
+        let (statements, then) = self.next(announced, all.is_drained(), id);
         for statement in statements {
-            line.ask(&statement, deadline).await?;
+            connection.ask(&statement, deadline).await?;
         }
         *self = then;
         Ok(())
@@ -111,7 +111,7 @@ mod tests {
     #[test]
     fn all_servers_are_asked_often_from_an_announcement_until_some_time_after_its_end() {
         let now = Instant::now();
-        let announced = Announced::new(now);
+        let announced = SwitchoverState::new(now);
         let usual = Duration::from_millis(500);
         assert_eq!(announced.pause(usual, now), usual);
         announced.saw(Announcement::Prepare, now);
@@ -122,7 +122,7 @@ mod tests {
 
     #[test]
     fn a_hold_is_confirmed_only_once_it_is_drained_and_withdrawn_with_the_announcement() {
-        let (said, ready) = Answered::default().next(Announcement::Prepare, true, 7);
+        let (said, ready) = Acknowledgement::default().next(Announcement::Prepare, true, 7);
         assert_eq!(said, ["DO GET_LOCK('headroom.ready.7', 0)"]);
         assert_eq!(ready.next(Announcement::Prepare, true, 7).0, Vec::<String>::new());
         assert_eq!(ready.next(Announcement::Hold, false, 7).0, Vec::<String>::new());
@@ -130,6 +130,6 @@ mod tests {
         assert_eq!(said, ["DO GET_LOCK('headroom.holding.7', 0)"]);
         let (said, nothing) = holds.next(Announcement::Nothing, true, 7);
         assert_eq!(said, ["DO RELEASE_LOCK('headroom.ready.7')", "DO RELEASE_LOCK('headroom.holding.7')"]);
-        assert_eq!(nothing, Answered::default());
+        assert_eq!(nothing, Acknowledgement::default());
     }
 }

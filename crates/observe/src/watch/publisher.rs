@@ -1,13 +1,13 @@
-//! The task that keeps the book: takes what comes in, publishes what follows, and sees to it that every server known
+//! The task that keeps the survey: takes what comes in, publishes what follows, and sees to it that every server known
 //! is being asked.
 
-use super::visiting::{How, Visiting};
-use crate::announced::Announced;
+use super::poll_task::{PollTask, PollTerms};
 use crate::answer::Answer;
 use crate::ask::AskError;
-use crate::survey::{Book, ServerId};
+use crate::survey::{ServerId, Survey};
+use crate::switchover::SwitchoverState;
 use crate::view::View;
-use crate::view::place::own_by_rule;
+use crate::view::zones::own_by_rule;
 use crate::zone::metadata::{self, MetadataError};
 use config::{FleetConfig, OwnZone};
 use fleet::{ServerName, Snapshot, Zone};
@@ -27,7 +27,7 @@ const MOST_RESOLVED: usize = 1024;
 /// Publishing takes at most one part in so many of the time.
 const PUBLISHING_SHARE: u32 = 20;
 
-/// What the keeper is told.
+/// What the publisher is told.
 pub(super) enum Command {
     Visited {
         id: ServerId,
@@ -43,7 +43,7 @@ pub(super) enum Command {
         host: String,
         addresses: Vec<IpAddr>,
     },
-    /// The keeper panics.
+    /// The publisher panics.
     #[cfg(test)]
     Panic,
     /// Every task that asks a server ends without a word.
@@ -51,11 +51,11 @@ pub(super) enum Command {
     EndVisitors,
 }
 
-/// Keeps the book.
-pub(super) struct Keeper {
-    book: Book,
+/// Keeps the survey.
+pub(super) struct Publisher {
+    survey: Survey,
     view: View,
-    visiting: HashMap<ServerId, Visiting>,
+    visiting: HashMap<ServerId, PollTask>,
     metadata: SocketAddr,
     metadata_asked: bool,
     commands: mpsc::UnboundedSender<Command>,
@@ -63,25 +63,25 @@ pub(super) struct Keeper {
     rounds: watch::Sender<u64>,
     tasks: TaskTracker,
     stop: CancellationToken,
-    announced: Arc<Announced>,
+    announced: Arc<SwitchoverState>,
 }
 
-impl Keeper {
+impl Publisher {
     pub(super) fn new(
         config: FleetConfig,
         metadata: SocketAddr,
         commands: mpsc::UnboundedSender<Command>,
         tasks: TaskTracker,
         stop: CancellationToken,
-        announced: Arc<Announced>,
+        announced: Arc<SwitchoverState>,
     ) -> (Self, watch::Receiver<Arc<Snapshot>>, watch::Receiver<u64>) {
         let now = Instant::now();
-        let (book, view) = (Book::new(config, now), View::default());
+        let (survey, view) = (Survey::new(config, now), View::default());
         let (snapshots, receiver) = watch::channel(Arc::new(Snapshot::empty(now)));
         let (rounds, rounds_receiver) = watch::channel(0);
         let visiting = HashMap::new();
-        let keeper = Self {
-            book,
+        let publisher = Self {
+            survey,
             view,
             visiting,
             metadata,
@@ -93,13 +93,13 @@ impl Keeper {
             stop,
             announced,
         };
-        (keeper, receiver, rounds_receiver)
+        (publisher, receiver, rounds_receiver)
     }
 
-    /// An empty book with the configuration and the readers of this one.
+    /// An empty survey with the configuration and the readers of this one.
     pub(super) fn anew(&self) -> Self {
         Self {
-            book: Book::new(self.book.config.clone(), Instant::now()),
+            survey: Survey::new(self.survey.config.clone(), Instant::now()),
             view: View::after(self.view.round()),
             visiting: HashMap::new(),
             metadata: self.metadata,
@@ -120,7 +120,7 @@ impl Keeper {
         let mut due = Some(tokio::time::Instant::now());
         let mut earliest = tokio::time::Instant::now();
         loop {
-            let next = due.unwrap_or(earliest + self.book.config.interval);
+            let next = due.unwrap_or(earliest + self.survey.config.interval);
             tokio::select! {
                 () = stop.cancelled() => break,
                 Some(command) = inbox.recv() => {
@@ -147,18 +147,18 @@ impl Keeper {
     fn take(&mut self, command: Command) {
         match command {
             Command::Visited { id, outcome } => {
-                self.book.take(id, *outcome, Instant::now());
+                self.survey.take(id, *outcome, Instant::now());
                 self.count_clients(id);
                 self.ask_own_zone();
             }
             Command::Suspect { server, why } => {
-                let id = self.book.entries.values().find(|e| e.name == server).map(|e| e.id);
+                let id = self.survey.entries.values().find(|e| e.name == server).map(|e| e.id);
                 if let Some(visiting) = id.and_then(|id| self.visiting.get(&id)) {
                     tracing::debug!(%server, why, "under suspicion");
                     visiting.poke();
                 }
             }
-            Command::Reconfigure(config) => self.book.reconfigure(*config, Instant::now()),
+            Command::Reconfigure(config) => self.survey.reconfigure(*config, Instant::now()),
             Command::OwnZone(outcome) => self.view.placement.metadata = Some(outcome),
             Command::Resolved { host, addresses } => drop(self.view.resolved.insert(host, addresses)),
             #[cfg(test)]
@@ -175,8 +175,8 @@ impl Keeper {
 
     /// Ends visitors that are stuck, lets go of those that have ended, and starts those that are missing.
     fn look_after_visitors(&mut self) {
-        for id in self.book.overdue(Instant::now()) {
-            if let (Some(entry), Some(_)) = (self.book.entries.get(&id), self.visiting.remove(&id)) {
+        for id in self.survey.overdue(Instant::now()) {
+            if let (Some(entry), Some(_)) = (self.survey.entries.get(&id), self.visiting.remove(&id)) {
                 tracing::warn!(server = %entry.name, "whatever asks it is stuck; another one begins");
             }
         }
@@ -187,17 +187,17 @@ impl Keeper {
     /// Starts a task for every server that has none, ends those of servers that are gone, and starts anew those whose
     /// address or account changed.
     fn send_visitors(&mut self) {
-        let how = How::of(&self.book.config);
-        let entries = &self.book.entries;
+        let how = PollTerms::of(&self.survey.config);
+        let entries = &self.survey.entries;
         self.visiting.retain(|id, visiting| {
             entries.get(id).is_some_and(|entry| entry.reach == visiting.reach) && visiting.how == how
         });
         for (id, entry) in entries {
             if !self.visiting.contains_key(id) {
                 let (stop, tell) = (self.stop.child_token(), self.commands.clone());
-                let inside = self.book.must_lead_into(entry);
+                let inside = self.survey.must_lead_into(entry);
                 let announced = self.announced.clone();
-                let (mut visiting, task) = Visiting::start(entry, how.clone(), inside, tell, announced, stop);
+                let (mut visiting, task) = PollTask::start(entry, how.clone(), inside, tell, announced, stop);
                 visiting.task = Some(self.tasks.spawn(task).abort_handle());
                 self.visiting.insert(*id, visiting);
             }
@@ -205,14 +205,14 @@ impl Keeper {
     }
 
     fn publish(&mut self) {
-        let snapshot = self.view.snapshot(&self.book, Instant::now());
+        let snapshot = self.view.snapshot(&self.survey, Instant::now());
         self.snapshots.send_replace(Arc::new(snapshot));
-        let rounds = self.book.entries.values().map(|entry| entry.looks).min().unwrap_or(0);
+        let rounds = self.survey.entries.values().map(|entry| entry.looks).min().unwrap_or(0);
         self.rounds.send_replace(rounds);
     }
 
     fn count_clients(&mut self, id: ServerId) {
-        let known = &self.book.entries;
+        let known = &self.survey.entries;
         self.view.estimator.keep(|id| known.contains_key(&id));
         let clients = known.get(&id).and_then(|e| e.answer.as_ref()).and_then(|a| a.clients.as_ref());
         let Some(clients) = clients else { return };
@@ -242,10 +242,10 @@ impl Keeper {
     /// Once the first server told how it sees us and no rule places us: asks the cloud. On a loopback there is none.
     fn ask_own_zone(&mut self) {
         let local: Vec<IpAddr> =
-            self.book.entries.values().filter_map(|e| e.answer.as_ref()?.local).collect();
-        let auto = self.book.config.own_zone == OwnZone::Auto;
+            self.survey.entries.values().filter_map(|e| e.answer.as_ref()?.local).collect();
+        let auto = self.survey.config.own_zone == OwnZone::Auto;
         let away = local.iter().any(|ip| !ip.is_loopback());
-        if self.metadata_asked || !auto || !away || own_by_rule(&self.book).is_some() {
+        if self.metadata_asked || !auto || !away || own_by_rule(&self.survey).is_some() {
             return;
         }
         self.metadata_asked = true;

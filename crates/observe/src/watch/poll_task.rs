@@ -1,19 +1,19 @@
-//! The task that asks one server: ask, tell the keeper, wait, ask again.
+//! The task that asks one server: ask, tell the publisher, wait, ask again.
 //!
 //! The driver reads what a server sends, and a server may be odd or hostile. So a look that panics, or that
 //! does not end, is a failed look and no more: the server is told to be failing, and is asked anew by a fresh
-//! visitor.
+//! poller.
 
 use super::caught;
-use super::keeper::Command;
-use crate::announced::Announced;
+use super::publisher::Command;
 use crate::answer::Answer;
 use crate::ask::AskError;
+use crate::discovery_scope::DiscoveryScope;
+use crate::poll::Poller;
 use crate::survey::{AGREEING, Entry, Origin, ServerId};
-use crate::visit::Visitor;
-use crate::within::Within;
-use fleet::Address;
+use crate::switchover::SwitchoverState;
 use config::{Credentials, FleetConfig};
+use fleet::Address;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{Notify, mpsc};
@@ -22,18 +22,18 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 /// Even a server under suspicion is not asked more often than this.
-const BREATH: Duration = Duration::from_millis(50);
+const SHORTEST_PAUSE: Duration = Duration::from_millis(50);
 /// A suspicion is followed up with a new connection, the way the suspecting client came, but not more often than this.
 const NEW_CONNECTION_EVERY: Duration = Duration::from_secs(1);
 /// The interval of the first answers of a server that was discovered, unless the configured one is shorter.
-const HASTE: Duration = Duration::from_millis(100);
+const NEWCOMER_INTERVAL: Duration = Duration::from_millis(100);
 /// A server that does not answer is tried again after this long at the latest (or after an interval, if longer).
 const LONGEST_PAUSE: Duration = Duration::from_secs(2);
 
 /// A running task that asks one server.
-pub(super) struct Visiting {
+pub(super) struct PollTask {
     pub(super) reach: Address,
-    pub(super) how: How,
+    pub(super) how: PollTerms,
     poke: Arc<Notify>,
     stop: CancellationToken,
     /// Set once it is spawned: whether it still runs.
@@ -42,7 +42,7 @@ pub(super) struct Visiting {
 
 /// What of the configuration a visiting task depends on.
 #[derive(Clone, PartialEq)]
-pub(super) struct How {
+pub(super) struct PollTerms {
     interval: Duration,
     deadline: Duration,
     /// A look that takes longer than an answer holds has failed.
@@ -50,7 +50,7 @@ pub(super) struct How {
     who: Credentials,
 }
 
-impl How {
+impl PollTerms {
     pub(super) fn of(config: &FleetConfig) -> Self {
         Self {
             interval: config.interval,
@@ -61,14 +61,14 @@ impl How {
     }
 }
 
-impl Visiting {
+impl PollTask {
     /// Starts asking; returns the handle and the task to spawn.
     pub(super) fn start(
         entry: &Entry,
-        how: How,
-        inside: Option<Within>,
+        how: PollTerms,
+        inside: Option<DiscoveryScope>,
         tell: mpsc::UnboundedSender<Command>,
-        announced: Arc<Announced>,
+        announced: Arc<SwitchoverState>,
         stop: CancellationToken,
     ) -> (Self, impl Future<Output = ()> + Send + use<>) {
         let poke = Arc::new(Notify::new());
@@ -76,14 +76,14 @@ impl Visiting {
         let (called, to, who, deadline) =
             (entry.called.clone(), reach.clone(), how.who.clone(), how.deadline);
         let seen = announced.clone();
-        let visitor = move || {
-            Visitor::new(called.clone(), to.clone(), who.clone(), deadline, inside.clone(), seen.clone())
+        let poller = move || {
+            Poller::new(called.clone(), to.clone(), who.clone(), deadline, inside.clone(), seen.clone())
         };
         // One that was discovered must agree with itself a few times before it is picked: no reason to wait
         // for that.
-        let hasty = if entry.origin == Origin::Seed { 0 } else { AGREEING };
-        let pace = Pace { interval: how.interval, longest: how.longest, hasty };
-        let task = visit_until(id, visitor, pace, poke.clone(), tell, announced, stop.clone());
+        let newcomer_polls = if entry.origin == Origin::Seed { 0 } else { AGREEING };
+        let pace = Pace { interval: how.interval, longest: how.longest, newcomer_polls };
+        let task = visit_until(id, poller, pace, poke.clone(), tell, announced, stop.clone());
         (Self { reach, how, poke, stop, task: None }, task)
     }
 
@@ -98,7 +98,7 @@ impl Visiting {
     }
 }
 
-impl Drop for Visiting {
+impl Drop for PollTask {
     fn drop(&mut self) {
         self.stop.cancel();
     }
@@ -109,21 +109,21 @@ struct Pace {
     interval: Duration,
     longest: Duration,
     /// So many first answers are asked for at a shorter interval.
-    hasty: u32,
+    newcomer_polls: u32,
 }
 
 async fn visit_until(
     id: ServerId,
-    visitor: impl Fn() -> Visitor,
+    poller: impl Fn() -> Poller,
     pace: Pace,
     poke: Arc<Notify>,
     tell: mpsc::UnboundedSender<Command>,
-    announced: Arc<Announced>,
+    announced: Arc<SwitchoverState>,
     stop: CancellationToken,
 ) {
     let (mut failures, mut answers) = (0u32, 0u32);
     let mut last_new = None;
-    let mut asks = visitor();
+    let mut asks = poller();
     loop {
         let start = Instant::now();
         let outcome = tokio::select! {
@@ -136,21 +136,22 @@ async fn visit_until(
                 failures = failures.saturating_add(1);
                 // In which state the old one was left, nobody knows.
                 if matches!(error, AskError::Panicked { .. } | AskError::Overdue { .. }) {
-                    asks = visitor();
+                    asks = poller();
                 }
             }
         }
         if tell.send(Command::Visited { id, outcome: Box::new(outcome) }).is_err() {
             break;
         }
-        let interval = if answers < pace.hasty { pace.interval.min(HASTE) } else { pace.interval };
-        let usual = pause(interval, failures).saturating_sub(start.elapsed()).max(BREATH);
+        let interval =
+            if answers < pace.newcomer_polls { pace.interval.min(NEWCOMER_INTERVAL) } else { pace.interval };
+        let usual = pause(interval, failures).saturating_sub(start.elapsed()).max(SHORTEST_PAUSE);
         let pause = announced.pause(usual, std::time::Instant::now());
         tokio::select! {
             () = stop.cancelled() => break,
             () = tokio::time::sleep(pause) => {}
             () = poke.notified() => {
-                tokio::time::sleep(BREATH).await;
+                tokio::time::sleep(SHORTEST_PAUSE).await;
                 if last_new.is_none_or(|at: Instant| at.elapsed() >= NEW_CONNECTION_EVERY) {
                     last_new = Some(Instant::now());
                     asks.close();
