@@ -183,6 +183,10 @@ fn zones_and_servers_that_contradict_each_other_are_named() {
 #[test]
 fn passwords_and_certificates_have_one_source_and_are_complete() {
     answers(
+        "[credentials]\npassword = \"\"",
+        "headroom.toml:5:12: password: it is empty; write a value, or remove the line",
+    );
+    answers(
         "[credentials]\npassword = \"x\"\npassword_env = \"Y\"",
         "headroom.toml:6:16: the password is given more than once; keep one of password_file, password_env and password",
     );
@@ -320,7 +324,7 @@ fn objectives_that_cannot_be_are_refused_where_they_stand() {
     );
     answers(
         &with("slow_burn = 200"),
-        "headroom.toml:4:1: slow_burn = 200 can never be reached: with every statement bad it is 100.0; write a smaller one (slow_burn = 60.0), or a greater share",
+        "headroom.toml:9:13: slow_burn = 200 can never be reached: with every statement bad it is 100.0; write a smaller one (slow_burn = 60.0), or a greater share",
     );
     answers(
         "[webhook]\nurl = \"https://a.example/secret\"\nurl_env = \"X\"",
