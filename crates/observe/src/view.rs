@@ -139,14 +139,13 @@ impl View {
                 reads(s) || (!any_replica && s.role == Role::Primary && s.reserved.is_none())
             })
         };
-        let place =
-            |id: ServerId, host: &str| {
-                let local = host == "localhost";
-                let at_server = || role(id).and_then(|s| s.zone_name().cloned());
-                self.placement
-                    .client(survey, host, self.resolved.get(host).map_or(&[], Vec::as_slice))
-                    .or_else(|| if local { at_server() } else { None })
-            };
+        let place = |id: ServerId, host: &str| {
+            let local = host == "localhost";
+            let at_server = || role(id).and_then(|s| s.zone_name().cloned());
+            self.placement
+                .client(survey, host, self.resolved.get(host).map_or(&[], Vec::as_slice))
+                .or_else(|| if local { at_server() } else { None })
+        };
         let estimate = self.estimator.measure(now, counts, place);
         crate::demand::decide(estimate, &survey.config, servers, own.map(|z| &z.zone))
     }
