@@ -1,7 +1,7 @@
-//! Leave: closes bypassed sessions when placement wants them gone, as the relay does with its own.
+//! Close: ends bypassed sessions that placement wants moved, as the relay does with its own.
 //!
 //! **A session is closed only when its state is known** (`mirror` has followed it from its first byte): it is idle, in no
-//! transaction, and holds nothing that this wish minds. That is true up to two byte counts; `zerohop::close` holds back what the
+//! transaction, and holds no state that the request has to respect. That is true up to two byte counts; `zerohop::close` holds back what the
 //! client sends, looks whether the socket still has these counts and nothing under way, and only then ends it. So a
 //! statement that is sent in this moment is either seen, and the session stays, or never reaches the server.
 //!
@@ -10,12 +10,12 @@
 //!
 //! **A server that does not answer** ends no session here either that is in use: only those that are idle.
 
-use super::Role;
-use super::count::Counts;
-use super::mirror::{Known, States};
-use crate::board::{Board, Sight};
+use super::count::KernelCounts;
+use super::mirror_handle::{ObservedState, States};
+use crate::close_quota::CloseRequest;
 use crate::closed::Closed;
-use crate::tally::{Tally, Wanted};
+use crate::server_counters::ServerCounters;
+use crate::shared_state::{RoutingState, SharedState};
 use fleet::{ListenerRole, ServerName, State};
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::atomic::Ordering::Relaxed;
@@ -23,51 +23,52 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use tokio::sync::Notify;
 use zerohop::socket::Socket;
-use zerohop::{Bypass, Error, Outcome, Session, socket};
+use zerohop::{Bypass, CloseOutcome, Error, Session, close_session, socket};
 
 /// Quiet for so long, a session on a server that does not answer is ended.
 const QUIET_ON_SILENT: Duration = Duration::from_millis(200);
 /// Moves for balance ask for so many times the configured quiet at least; see [`careful`].
 const CAREFUL: f64 = 2.5;
-/// The program that holds sessions back looks at every packet: without a wish for so long, it is taken out.
+/// The program that holds sessions back looks at every packet: without a request for so long, it is taken out.
 const HOLD_AFTER: Duration = Duration::from_secs(10);
 /// Where it cannot be had, it is tried again after this long.
 const HOLD_AGAIN: Duration = Duration::from_secs(10);
 
-/// What is under way.
-pub(super) struct Leaving {
-    asked: HashMap<(ServerName, Role), Answer>,
+/// Closes bypassed sessions; what it carries from look to look.
+pub(super) struct BypassCloser {
+    asked: HashMap<(ServerName, ListenerRole), PendingStates>,
     /// Sessions that should leave and whose state is not known, as last counted.
-    unknown: BTreeMap<(ServerName, Role), usize>,
+    unknown: BTreeMap<(ServerName, ListenerRole), usize>,
     since: HashMap<(ServerName, ListenerRole), Instant>,
     cut: HashSet<(ServerName, Instant)>,
     answered: Arc<Notify>,
-    wished_at: Option<Instant>,
+    /// When a session last should have left.
+    requested_at: Option<Instant>,
     /// Why sessions cannot be held back, and since when.
     cannot_hold: Option<(String, Instant)>,
 }
 
 /// What is known of a server's sessions, once it is there.
-type Answer = Arc<Mutex<Option<States>>>;
+type PendingStates = Arc<Mutex<Option<States>>>;
 
 /// Sessions of one role that should leave a server.
-struct Want {
-    tally: Arc<Tally>,
-    role: Role,
-    wanted: Wanted,
+struct CloseTask {
+    counters: Arc<ServerCounters>,
+    role: ListenerRole,
+    request: CloseRequest,
     answers: bool,
     /// They must go at the latest then, whatever they do.
     deadline: Option<Instant>,
 }
 
 /// A session with its socket.
-struct Live {
+struct LiveSession {
     session: Session,
     socket: Socket,
 }
 
-impl Leaving {
-    /// `answered` is told when the state of sessions has come.
+impl BypassCloser {
+    /// `answered` is notified when the state of sessions has come.
     pub(super) fn new(answered: Arc<Notify>) -> Self {
         Self {
             asked: HashMap::new(),
@@ -75,41 +76,48 @@ impl Leaving {
             since: HashMap::new(),
             cut: HashSet::new(),
             answered,
-            wished_at: None,
+            requested_at: None,
             cannot_hold: None,
         }
     }
 
     /// One look; cheap while nobody should leave.
-    pub(super) fn look(&mut self, bypass: &mut Bypass, board: &Board, counts: &Counts) -> Result<(), Error> {
-        let (sight, now) = (board.sight(), Instant::now());
-        let overdue: Vec<ServerName> = self.overdue(board, now);
-        let wants = self.wants(board, &sight, now);
-        let wanted =
-            |key: &(ServerName, Role)| wants.iter().any(|w| w.tally.name == key.0 && w.role == key.1);
+    pub(super) fn look(
+        &mut self,
+        bypass: &mut Bypass,
+        shared: &SharedState,
+        counts: &KernelCounts,
+    ) -> Result<(), Error> {
+        let (routing, now) = (shared.routing(), Instant::now());
+        let overdue: Vec<ServerName> = self.overdue(shared, now);
+        let tasks = self.tasks(shared, &routing, now);
+        let wanted = |key: &(ServerName, ListenerRole)| {
+            tasks.iter().any(|w| w.counters.name == key.0 && w.role == key.1)
+        };
         self.asked.retain(|key, _| wanted(key));
         self.unknown.retain(|key, _| self.since.contains_key(key));
-        self.hold(bypass, !wants.is_empty(), now);
-        if wants.is_empty() && overdue.is_empty() {
+        self.hold(bypass, !tasks.is_empty(), now);
+        if tasks.is_empty() && overdue.is_empty() {
             return Ok(());
         }
         let live = live(bypass)?;
         for name in overdue {
-            let of = |l: &&Live| counts.of(l.session.target).is_some_and(|(server, _)| *server == name);
-            let tally = sight.tallies.iter().find(|t| t.name == name);
+            let of =
+                |l: &&LiveSession| counts.of(l.session.target).is_some_and(|(server, _)| *server == name);
+            let counters = routing.counters.iter().find(|t| t.name == name);
             let ended = live.iter().filter(of).filter(|l| cut(bypass, l)).count();
-            if let Some(tally) = tally {
-                tally.past.closed[Closed::DrainDeadline.index()].fetch_add(ended as u64, Relaxed);
-                tally.past.ended_by_us.fetch_add(ended as u64, Relaxed);
+            if let Some(counters) = counters {
+                counters.bypassed.closed[Closed::DrainDeadline.index()].fetch_add(ended as u64, Relaxed);
+                counters.bypassed.ended_by_us.fetch_add(ended as u64, Relaxed);
             }
             if ended > 0 {
                 tracing::warn!(server = %name, sessions = ended, "bypassed sessions cut at the drain deadline");
             }
         }
-        for want in &wants {
-            let is = |l: &&Live| counts.of(l.session.target) == Some((&want.tally.name, want.role));
-            let theirs: Vec<&Live> = live.iter().filter(is).collect();
-            self.one(bypass, board, want, &theirs, now);
+        for task in &tasks {
+            let is = |l: &&LiveSession| counts.of(l.session.target) == Some((&task.counters.name, task.role));
+            let theirs: Vec<&LiveSession> = live.iter().filter(is).collect();
+            self.one(bypass, shared, task, &theirs, now);
         }
         Ok(())
     }
@@ -127,12 +135,12 @@ impl Leaving {
         unknown.chain(hold).collect()
     }
 
-    /// Has the program in force that closing takes, while somebody should leave.
-    fn hold(&mut self, bypass: &mut Bypass, wished: bool, now: Instant) {
-        if wished {
-            self.wished_at = Some(now);
+    /// Keeps the program in force that closing needs, while some session should leave.
+    fn hold(&mut self, bypass: &mut Bypass, requested: bool, now: Instant) {
+        if requested {
+            self.requested_at = Some(now);
         }
-        let wanted = self.wished_at.is_some_and(|at| now.duration_since(at) < HOLD_AFTER);
+        let wanted = self.requested_at.is_some_and(|at| now.duration_since(at) < HOLD_AFTER);
         let tired = self.cannot_hold.as_ref().is_some_and(|(_, at)| now.duration_since(*at) < HOLD_AGAIN);
         if wanted && tired {
             return;
@@ -150,35 +158,42 @@ impl Leaving {
         }
     }
 
-    fn one(&mut self, bypass: &Bypass, board: &Board, want: &Want, theirs: &[&Live], now: Instant) {
-        if want.deadline.is_some_and(|deadline| deadline <= now) {
-            close(want, theirs.iter().copied(), |live| cut(bypass, live));
+    fn one(
+        &mut self,
+        bypass: &Bypass,
+        shared: &SharedState,
+        task: &CloseTask,
+        theirs: &[&LiveSession],
+        now: Instant,
+    ) {
+        if task.deadline.is_some_and(|deadline| deadline <= now) {
+            close(task, theirs.iter().copied(), |live| cut(bypass, live));
             return;
         }
-        let quiet = if want.answers { want.wanted.quiet } else { want.wanted.quiet.max(QUIET_ON_SILENT) };
-        let rests = |l: &Live| !l.socket.busy && l.socket.quiet >= quiet;
-        let key = (want.tally.name.clone(), want.role);
+        let quiet = if task.answers { task.request.quiet } else { task.request.quiet.max(QUIET_ON_SILENT) };
+        let rests = |l: &LiveSession| !l.socket.busy && l.socket.quiet >= quiet;
+        let key = (task.counters.name.clone(), task.role);
         let answer = self.asked.get(&key).map(|a| a.lock().unwrap_or_else(PoisonError::into_inner).take());
         match answer {
             Some(None) => {}
             Some(Some(states)) => {
                 self.asked.remove(&key);
-                let known = |l: &Live| states.get(&l.session.cookie).copied();
+                let known = |l: &LiveSession| states.get(&l.session.cookie).copied();
                 self.unknown.insert(key, theirs.iter().filter(|l| known(l).is_none()).count());
-                let may = |l: &&Live| {
+                let may = |l: &&LiveSession| {
                     rests(l)
                         && known(l).is_some_and(|k| {
-                            may_close(k, l.socket.data_sent(), l.socket.received, want.wanted)
+                            may_close(k, l.socket.data_sent(), l.socket.received, task.request)
                         })
                 };
-                close(want, theirs.iter().copied().filter(may), |live| close_held(bypass, live));
+                close(task, theirs.iter().copied().filter(may), |live| close_held(bypass, live));
             }
             None if bypass.holds() && theirs.iter().any(|l| rests(l)) => {
-                let answer = Answer::default();
+                let answer = PendingStates::default();
                 let (slot, done) = (answer.clone(), self.answered.clone());
                 let cookies = theirs.iter().map(|l| l.session.cookie).collect();
                 self.asked.insert(key, answer);
-                board.mirror.states(cookies, move |states| {
+                shared.mirror.states(cookies, move |states| {
                     *slot.lock().unwrap_or_else(PoisonError::into_inner) = Some(states);
                     done.notify_one();
                 });
@@ -187,52 +202,54 @@ impl Leaving {
         }
     }
 
-    /// Who should leave now.
-    fn wants(&mut self, board: &Board, sight: &Sight, now: Instant) -> Vec<Want> {
-        let mut wants = Vec::new();
-        let limit = sight.view.config.replace.drain_deadline;
-        let departed = board.departed();
-        for tally in sight.tallies.iter().chain(&departed) {
-            let at = sight.view.index(&tally.name);
-            let answers = at.is_some_and(|at| sight.view.snapshot.servers[at].state == State::Answering);
+    /// The sessions that should leave now.
+    fn tasks(&mut self, shared: &SharedState, routing: &RoutingState, now: Instant) -> Vec<CloseTask> {
+        let mut tasks = Vec::new();
+        let limit = routing.view.config.replace.drain_deadline;
+        let departed = shared.departed();
+        for counters in routing.counters.iter().chain(&departed) {
+            let at = routing.view.index(&counters.name);
+            let answers = at.is_some_and(|at| routing.view.snapshot.servers[at].state == State::Answering);
             for role in [ListenerRole::Reader, ListenerRole::Writer] {
-                let Some(wanted) = tally.wish(role).now() else { continue };
-                // Sessions that go past us do not end when we do: that is their point.
-                if tally.past.sessions(role) == 0 || wanted.why == Closed::Stopping {
+                let Some(request) = counters.close_quota(role).now() else { continue };
+                // Bypassed sessions do not end when this process does: that is the point of them.
+                if counters.bypassed.sessions(role) == 0 || request.why == Closed::Stopping {
                     continue;
                 }
-                let least = careful(wanted.why, sight.view.config.replace.quiet);
-                let wanted = Wanted { quiet: wanted.quiet.max(least), ..wanted };
-                let since = *self.since.entry((tally.name.clone(), role)).or_insert(now);
+                let least = careful(request.why, routing.view.config.replace.quiet);
+                let request = CloseRequest { quiet: request.quiet.max(least), ..request };
+                let since = *self.since.entry((counters.name.clone(), role)).or_insert(now);
                 // For balance alone nobody is cut; a drain has a deadline of its own.
-                let must = matches!(wanted.why, Closed::NotEligible | Closed::NotPrimary);
+                let must = matches!(request.why, Closed::NotEligible | Closed::NotPrimary);
                 let deadline = must.then(|| since + limit);
-                wants.push(Want { tally: tally.clone(), role, wanted, answers, deadline });
+                tasks.push(CloseTask { counters: counters.clone(), role, request, answers, deadline });
             }
         }
-        // A quota that is spent is not a wish that is gone: forgotten only when there is nobody left.
+        // A spent quota is not a withdrawn request: forgotten only when no session is left.
         let has = |(name, role): &(ServerName, ListenerRole)| {
-            let mut all = sight.tallies.iter().chain(&departed);
-            all.any(|t| t.name == *name && t.past.sessions(*role) > 0 && self.asked_for(t, *role, sight))
+            let mut all = routing.counters.iter().chain(&departed);
+            all.any(|t| {
+                t.name == *name && t.bypassed.sessions(*role) > 0 && self.asked_for(t, *role, routing)
+            })
         };
         let kept: Vec<_> = self.since.keys().filter(|key| has(key)).cloned().collect();
         self.since.retain(|key, _| kept.contains(key));
-        wants
+        tasks
     }
 
     /// Whether a server is still not where its sessions of this role should be.
-    fn asked_for(&self, tally: &Tally, role: ListenerRole, sight: &Sight) -> bool {
-        let Some(at) = sight.view.index(&tally.name) else { return true };
-        let candidate = &sight.view.candidates[at];
+    fn asked_for(&self, counters: &ServerCounters, role: ListenerRole, routing: &RoutingState) -> bool {
+        let Some(at) = routing.view.index(&counters.name) else { return true };
+        let candidate = &routing.view.candidates[at];
         match role {
             ListenerRole::Reader => !candidate.reads.is_eligible(),
             ListenerRole::Writer => !candidate.writes.is_eligible(),
         }
     }
 
-    /// Servers whose drain deadline has passed and whose sessions past us have not been cut yet.
-    fn overdue(&mut self, board: &Board, now: Instant) -> Vec<ServerName> {
-        let drains = board.drains();
+    /// Servers whose drain deadline has passed and whose bypassed sessions have not been cut yet.
+    fn overdue(&mut self, shared: &SharedState, now: Instant) -> Vec<ServerName> {
+        let drains = shared.drains();
         self.cut.retain(|(name, deadline)| drains.get(name).is_some_and(|d| d.deadline == *deadline));
         let due = drains.into_iter().filter(|(_, drain)| drain.deadline <= now);
         due.filter_map(|(name, drain)| self.cut.insert((name.clone(), drain.deadline)).then_some(name))
@@ -242,48 +259,52 @@ impl Leaving {
 
 /// How quiet a session must have been at least. No statement is lost in a close, but its client meets an error; so a session
 /// that is closed only to be placed better should rather not be between two statements of a request. As in the relay, a move
-/// first looks for sessions that rest for long (see `steward`) and takes what it finds after a while: a pool that hands its
+/// first looks for sessions that rest for long (see `rebalancer`) and takes what it finds after a while: a pool that hands its
 /// sessions out in turn has none that rests for long, and must not keep all of them where they are.
 fn careful(why: Closed, configured: Duration) -> Duration {
     let for_balance = matches!(why, Closed::Balance | Closed::ReplicaBack);
     if for_balance { configured.mul_f64(CAREFUL) } else { configured }
 }
 
-/// Whether what is known of a session is all that went either way (`sent`, `received`), and lets it be closed for this wish.
-fn may_close(known: Known, sent: u64, received: u64, wanted: Wanted) -> bool {
-    (known.sent, known.received) == (sent, received) && known.facts.may_close(wanted)
+/// Whether what is known of a session is all that went either way (`sent`, `received`), and allows the close.
+fn may_close(known: ObservedState, sent: u64, received: u64, request: CloseRequest) -> bool {
+    (known.sent, known.received) == (sent, received) && known.facts.may_close(request)
 }
 
 /// Ends sessions in this way while the quota lasts, those that were quiet for longest first.
-fn close<'a>(want: &Want, which: impl Iterator<Item = &'a Live>, how: impl Fn(&Live) -> bool) {
-    let mut which: Vec<&Live> = which.collect();
+fn close<'a>(
+    task: &CloseTask,
+    which: impl Iterator<Item = &'a LiveSession>,
+    how: impl Fn(&LiveSession) -> bool,
+) {
+    let mut which: Vec<&LiveSession> = which.collect();
     which.sort_by_key(|l| std::cmp::Reverse(l.socket.quiet));
     for live in which {
-        let wish = want.tally.wish(want.role);
-        if !wish.take() {
+        let quota = task.counters.close_quota(task.role);
+        if !quota.take() {
             return;
         }
         if how(live) {
-            want.tally.past.closed[want.wanted.why.index()].fetch_add(1, Relaxed);
-            want.tally.past.ended_by_us.fetch_add(1, Relaxed);
-            tracing::debug!(server = %want.tally.name, why = want.wanted.why.words(), "bypassed session closed");
+            task.counters.bypassed.closed[task.request.why.index()].fetch_add(1, Relaxed);
+            task.counters.bypassed.ended_by_us.fetch_add(1, Relaxed);
+            tracing::debug!(server = %task.counters.name, why = task.request.why.words(), "bypassed session closed");
         } else {
-            wish.put_back();
+            quota.put_back();
         }
     }
 }
 
 /// `false` when it had ended by itself, was used meanwhile, or cannot be ended.
-fn close_held(bypass: &Bypass, live: &Live) -> bool {
-    match bypass.close(&live.session, &live.socket) {
-        Ok(Outcome::Closed) => true,
-        Ok(Outcome::ClosedBeforeStatement) => {
+fn close_held(bypass: &Bypass, live: &LiveSession) -> bool {
+    match close_session(bypass, &live.session, &live.socket) {
+        Ok(CloseOutcome::Closed) => true,
+        Ok(CloseOutcome::ClosedBeforeStatement) => {
             tracing::debug!(
                 "a statement came while its session was being closed: it has not reached the server"
             );
             true
         }
-        Ok(Outcome::InUse) => false,
+        Ok(CloseOutcome::InUse) => false,
         Err(error) => {
             tracing::debug!(%error, "a session could not be closed");
             false
@@ -292,7 +313,7 @@ fn close_held(bypass: &Bypass, live: &Live) -> bool {
 }
 
 /// Ends it whatever it does: a deadline has passed. `false` when it had ended by itself, or cannot be ended.
-fn cut(bypass: &Bypass, live: &Live) -> bool {
+fn cut(bypass: &Bypass, live: &LiveSession) -> bool {
     if !bypass.will_end(&live.session) {
         return false;
     }
@@ -304,25 +325,25 @@ fn cut(bypass: &Bypass, live: &Live) -> bool {
     ended.is_ok()
 }
 
-fn live(bypass: &Bypass) -> Result<Vec<Live>, Error> {
+fn live(bypass: &Bypass) -> Result<Vec<LiveSession>, Error> {
     let mut sessions: HashMap<u64, Session> =
         bypass.sessions()?.into_iter().filter(|s| s.open).map(|s| (s.cookie, s)).collect();
     // Without the list nobody can be ended now; the next look tries again.
     let sockets = socket::established().unwrap_or_default().into_iter();
     Ok(sockets
-        .filter_map(|socket| Some(Live { session: sessions.remove(&socket.cookie)?, socket }))
+        .filter_map(|socket| Some(LiveSession { session: sessions.remove(&socket.cookie)?, socket }))
         .collect())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::roster::Facts;
+    use crate::session_registry::Facts;
     use wire::Sticky;
 
     #[test]
     fn a_session_may_be_closed_only_when_all_that_passed_is_known_and_it_holds_nothing() {
-        let wanted = Wanted {
+        let request = CloseRequest {
             quota: 1,
             why: Closed::Balance,
             quiet: Duration::ZERO,
@@ -332,7 +353,7 @@ mod tests {
         };
         let idle = Facts { idle: true, in_transaction: false, sticky: Sticky::empty() };
         let may = |facts, sent, received| {
-            may_close(Known { facts, sent: 100, received: 200 }, sent, received, wanted)
+            may_close(ObservedState { facts, sent: 100, received: 200 }, sent, received, request)
         };
         assert!(may(idle, 100, 200));
         assert!(!may(idle, 101, 200), "a statement has left that nobody has seen yet");

@@ -1,4 +1,4 @@
-//! Turned away: every way in which a client that came gets no session from us. The same words in metrics, status and log.
+//! Refusal: every way in which a client that came gets no session from us. The same words in metrics, status and log.
 //!
 //! The log has one line a second at most for each reason at a listener, with how many there were and what the last one was: a
 //! storm of clients that may not come must not fill a disk, nor wait for it.
@@ -15,7 +15,7 @@ const LINE_EVERY: Duration = Duration::from_secs(1);
 
 /// Why a client got no session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum TurnedAway {
+pub enum RefusalReason {
     /// Its address is not among those that may come.
     NotAllowed,
     /// It came from a proxy that did not tell who it is.
@@ -46,45 +46,45 @@ pub enum TurnedAway {
     LeftAtOnce,
 }
 
-/// How many clients were turned away, by reason.
+/// How many clients were refused, by reason.
 #[derive(Debug, Default)]
-pub(crate) struct Counts {
-    counts: [AtomicU64; TurnedAway::WORDS.len()],
-    lines: [Mutex<Lines>; TurnedAway::WORDS.len()],
+pub(crate) struct RefusalCounts {
+    counts: [AtomicU64; RefusalReason::WORDS.len()],
+    lines: [Mutex<LogThrottle>; RefusalReason::WORDS.len()],
 }
 
-/// One client that was turned away, for the log.
+/// One client that was refused, for the log.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Refused {
+pub(crate) struct RefusalDetails {
     pub(crate) client: Option<IpAddr>,
     pub(crate) server: Option<ServerName>,
-    /// MySQL's number of the error that it got; 0 when it was told nothing.
+    /// MySQL's number of the error that it got; 0 when it was sent nothing.
     pub(crate) code: u16,
-    /// What it was told, or what happened.
+    /// What it was sent, or what happened.
     pub(crate) text: String,
 }
 
 /// The lines about one reason.
 #[derive(Debug, Default)]
-struct Lines {
+struct LogThrottle {
     /// When the last one was written.
     written: Option<Instant>,
     /// Clients since then, and the last of them.
-    waiting: Option<(u64, Refused)>,
+    waiting: Option<(u64, RefusalDetails)>,
 }
 
 /// What to do about one more client.
 #[derive(Debug, PartialEq, Eq)]
-enum Line {
+enum LogDecision {
     /// Write it now.
-    Now(Refused),
+    Now(RefusalDetails),
     /// Look again at this time.
     At(Instant),
     /// Somebody will look.
     Later,
 }
 
-impl TurnedAway {
+impl RefusalReason {
     /// Every reason as a label, in the order of the kinds.
     pub const WORDS: [&'static str; 14] = [
         "not_allowed",
@@ -104,13 +104,13 @@ impl TurnedAway {
     ];
 }
 
-impl Refused {
-    /// Told this.
-    pub(crate) fn told(error: &wire::ErrPacket) -> Self {
+impl RefusalDetails {
+    /// A client that was sent this.
+    pub(crate) fn sent(error: &wire::ErrPacket) -> Self {
         Self { code: error.code, text: error.message.clone(), ..Self::default() }
     }
 
-    /// What happened, to a client that was told nothing.
+    /// What happened, to a client that was sent nothing.
     pub(crate) fn because(text: String) -> Self {
         Self { text, ..Self::default() }
     }
@@ -126,45 +126,45 @@ impl Refused {
     }
 }
 
-impl Lines {
-    fn add(&mut self, refused: Refused, now: Instant) -> Line {
+impl LogThrottle {
+    fn add(&mut self, refused: RefusalDetails, now: Instant) -> LogDecision {
         let due = self.written.map(|written| written + LINE_EVERY);
         match (&mut self.waiting, due) {
             (Some((count, last)), _) => {
                 *count += 1;
                 *last = refused;
-                Line::Later
+                LogDecision::Later
             }
             (None, Some(due)) if now < due => {
                 self.waiting = Some((1, refused));
-                Line::At(due)
+                LogDecision::At(due)
             }
             (None, _) => {
                 self.written = Some(now);
-                Line::Now(refused)
+                LogDecision::Now(refused)
             }
         }
     }
 
-    fn take(&mut self, now: Instant) -> Option<(u64, Refused)> {
+    fn take(&mut self, now: Instant) -> Option<(u64, RefusalDetails)> {
         let waiting = self.waiting.take()?;
         self.written = Some(now);
         Some(waiting)
     }
 }
 
-impl Counts {
-    pub(crate) fn add(&self, why: TurnedAway) {
+impl RefusalCounts {
+    pub(crate) fn add(&self, why: RefusalReason) {
         self.counts[why as usize].fetch_add(1, Relaxed);
     }
 
-    /// Counts one, and tells the log: now, or together with others within a second. On a thread of the data plane.
-    pub(crate) fn refuse(self: &Arc<Self>, listener: &Address, why: TurnedAway, refused: Refused) {
+    /// RefusalCounts one, and logs it: now, or together with others within a second. On a thread of the data plane.
+    pub(crate) fn refuse(self: &Arc<Self>, listener: &Address, why: RefusalReason, refused: RefusalDetails) {
         self.add(why);
         match self.lines(why).add(refused, Instant::now()) {
-            Line::Now(refused) => write(listener, why, 1, &refused),
-            Line::Later => {}
-            Line::At(due) => {
+            LogDecision::Now(refused) => write(listener, why, 1, &refused),
+            LogDecision::Later => {}
+            LogDecision::At(due) => {
                 let (counts, listener) = (self.clone(), listener.clone());
                 tokio::spawn(async move {
                     tokio::time::sleep_until(due).await;
@@ -177,19 +177,19 @@ impl Counts {
         }
     }
 
-    fn lines(&self, why: TurnedAway) -> MutexGuard<'_, Lines> {
+    fn lines(&self, why: RefusalReason) -> MutexGuard<'_, LogThrottle> {
         self.lines[why as usize].lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Every reason with its count, those that never came up too.
     pub(crate) fn all(&self) -> impl Iterator<Item = (&'static str, u64)> {
-        TurnedAway::WORDS.into_iter().zip(&self.counts).map(|(word, count)| (word, count.load(Relaxed)))
+        RefusalReason::WORDS.into_iter().zip(&self.counts).map(|(word, count)| (word, count.load(Relaxed)))
     }
 }
 
 /// The words are fixed fields, so that a log can be counted by them.
-fn write(listener: &Address, why: TurnedAway, clients: u64, last: &Refused) {
-    let reason = TurnedAway::WORDS[why as usize];
+fn write(listener: &Address, why: RefusalReason, clients: u64, last: &RefusalDetails) {
+    let reason = RefusalReason::WORDS[why as usize];
     let client = last.client.map_or_else(|| "(unix socket)".to_owned(), |client| client.to_string());
     let (code, text) = (last.code, last.text.as_str());
     match &last.server {
@@ -204,19 +204,19 @@ fn write(listener: &Address, why: TurnedAway, clients: u64, last: &Refused) {
 mod tests {
     use super::*;
 
-    fn refused(code: u16) -> Refused {
-        Refused { code, ..Refused::default() }
+    fn refused(code: u16) -> RefusalDetails {
+        RefusalDetails { code, ..RefusalDetails::default() }
     }
 
     #[test]
     fn the_first_of_a_storm_is_written_at_once_and_the_rest_once_a_second() {
         let start = Instant::now();
         let at = |ms| start + Duration::from_millis(ms);
-        let mut lines = Lines::default();
-        assert_eq!(lines.add(refused(1), at(0)), Line::Now(refused(1)));
-        assert_eq!(lines.add(refused(2), at(1)), Line::At(at(1000)));
+        let mut lines = LogThrottle::default();
+        assert_eq!(lines.add(refused(1), at(0)), LogDecision::Now(refused(1)));
+        assert_eq!(lines.add(refused(2), at(1)), LogDecision::At(at(1000)));
         for n in 3..1000 {
-            assert_eq!(lines.add(refused(n), at(u64::from(n))), Line::Later);
+            assert_eq!(lines.add(refused(n), at(u64::from(n))), LogDecision::Later);
         }
         assert_eq!(
             lines.take(at(1000)),
@@ -224,11 +224,11 @@ mod tests {
             "all are counted, and the last one named"
         );
         assert_eq!(lines.take(at(1000)), None);
-        assert_eq!(lines.add(refused(7), at(1500)), Line::At(at(2000)));
+        assert_eq!(lines.add(refused(7), at(1500)), LogDecision::At(at(2000)));
         assert_eq!(lines.take(at(2000)), Some((1, refused(7))));
         assert_eq!(
             lines.add(refused(8), at(3000)),
-            Line::Now(refused(8)),
+            LogDecision::Now(refused(8)),
             "after a pause the first is written at once"
         );
     }

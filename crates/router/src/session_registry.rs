@@ -1,15 +1,15 @@
-//! Roster: the sessions of one thread, as far as placing them anew needs to know.
+//! Session registry: the sessions of one thread, as far as moving and ending them needs to know.
 //!
-//! The relay leaves a few facts in its [`Entry`] whenever it has moved bytes (plain stores, same thread); the thread's
-//! placement looks at them now and then, and leaves an order that the relay finds when it is woken.
+//! The relay leaves a few facts in its [`SessionHandle`] whenever it has moved bytes (plain stores, same thread). The
+//! thread looks at them now and then for the rebalancer, and leaves an order that the relay finds when it is woken.
 
+use crate::close_quota::CloseRequest;
 use crate::closed::Closed;
-use crate::door::Door;
+use crate::listener::Listener;
 use crate::peer::{self, Debt};
 use crate::record::Recorder;
 use crate::record::tap::Tap;
-use crate::tally::{Seat, Wanted};
-use crate::worker::Worker;
+use crate::server_counters::ServerSlot;
 use insight::Ledger;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -27,9 +27,9 @@ pub(crate) const LIGHT: Sticky = Sticky::PREPARED_STATEMENT
     .with(Sticky::STORED_PROCEDURE);
 
 /// One session.
-pub(crate) struct Entry {
-    /// Where it sits.
-    pub(crate) seat: Seat,
+pub(crate) struct SessionHandle {
+    /// Its slot on its server.
+    pub(crate) slot: ServerSlot,
     /// Times the session's commands; the relay takes it.
     pub(crate) insight: Cell<insight::Session>,
     /// Its part in a recording; the relay takes it.
@@ -38,14 +38,14 @@ pub(crate) struct Entry {
     order: Cell<Option<Order>>,
     waker: RefCell<Option<Waker>>,
     /// Moves with every byte relayed.
-    pulse: Cell<u32>,
-    /// Its place in the roster.
-    at: Cell<usize>,
-    /// The pulse at the last look, and since when it has been that.
+    activity: Cell<u32>,
+    /// Its place in the registry.
+    at: Cell<Option<usize>>,
+    /// The activity at the last look, and since when it has been that.
     looked: Cell<(u32, Option<Instant>)>,
     /// What the client and the server owe.
     debts: Cell<[Debt; 2]>,
-    /// The pulse at which nothing was under way to either.
+    /// The activity at which nothing was under way to either.
     settled: Cell<Option<u32>>,
 }
 
@@ -73,29 +73,29 @@ pub(crate) enum Order {
 
 /// All sessions of a thread.
 #[derive(Debug, Default)]
-pub(crate) struct Roster {
-    entries: RefCell<Vec<Rc<Entry>>>,
+pub(crate) struct SessionRegistry {
+    sessions: RefCell<Vec<Rc<SessionHandle>>>,
     /// Where the next look after peers begins.
     next: Cell<usize>,
 }
 
-/// A session is on a roster until this is dropped, however it ends.
+/// Keeps a session in the registry until dropped, however the session ends.
 #[derive(Debug)]
-pub(crate) struct Listed {
-    worker: Rc<Worker>,
-    pub(crate) entry: Rc<Entry>,
+pub(crate) struct Registration {
+    registry: Rc<SessionRegistry>,
+    pub(crate) handle: Rc<SessionHandle>,
 }
 
-impl Listed {
-    pub(crate) fn new(worker: &Rc<Worker>, entry: Rc<Entry>) -> Self {
-        worker.roster.add(entry.clone());
-        Self { worker: worker.clone(), entry }
+impl Registration {
+    pub(crate) fn new(registry: &Rc<SessionRegistry>, handle: Rc<SessionHandle>) -> Self {
+        registry.add(handle.clone());
+        Self { registry: registry.clone(), handle }
     }
 }
 
-impl Drop for Listed {
+impl Drop for Registration {
     fn drop(&mut self) {
-        self.worker.roster.remove(&self.entry);
+        self.registry.remove(&self.handle);
     }
 }
 
@@ -105,55 +105,58 @@ impl Facts {
         Self { idle: tracker.is_idle(), in_transaction: tracker.in_transaction(), sticky: tracker.sticky() }
     }
 
-    /// Whether the session may be closed between two commands for this wish.
-    pub(crate) fn may_close(self, wanted: Wanted) -> bool {
-        let held = match (wanted.light_state_too, wanted.prepared_too) {
+    /// Whether the session may be closed between two commands for this request.
+    pub(crate) fn may_close(self, request: CloseRequest) -> bool {
+        let held = match (request.light_state_too, request.prepared_too) {
             (true, _) => self.sticky.without(LIGHT),
             (false, true) => self.sticky.without(Sticky::PREPARED_STATEMENT),
             (false, false) => self.sticky,
         };
-        self.idle && !self.in_transaction && (wanted.all_state_too || held.is_empty())
+        self.idle && !self.in_transaction && (request.all_state_too || held.is_empty())
     }
 }
 
-impl std::fmt::Debug for Entry {
+impl std::fmt::Debug for SessionHandle {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Entry").field("seat", &self.seat).field("facts", &self.facts).finish_non_exhaustive()
+        f.debug_struct("SessionHandle")
+            .field("slot", &self.slot)
+            .field("facts", &self.facts)
+            .finish_non_exhaustive()
     }
 }
 
-impl Entry {
+impl SessionHandle {
     /// A session that is not measured.
     #[cfg(test)]
-    pub(crate) fn new(seat: Seat) -> Rc<Self> {
-        Self::measured(seat, insight::Session::off(), Tap::default())
+    pub(crate) fn new(slot: ServerSlot) -> Rc<Self> {
+        Self::measured(slot, insight::Session::off(), Tap::default())
     }
 
     /// A session of this listener, measured in the thread's ledger if the listener is.
     pub(crate) fn at(
-        seat: Seat,
-        door: &Arc<Door>,
+        slot: ServerSlot,
+        listener: &Arc<Listener>,
         ledger: &Rc<RefCell<Ledger>>,
         recorder: &Arc<Recorder>,
     ) -> Rc<Self> {
-        let insight = match door.insight() {
-            Some(listener) => insight::Session::begin(ledger.clone(), seat.tally.name.as_str(), &listener),
+        let insight = match listener.insight() {
+            Some(listener) => insight::Session::begin(ledger.clone(), slot.counters.name.as_str(), &listener),
             None => insight::Session::off(),
         };
-        Self::measured(seat, insight, Tap::new(recorder, door))
+        Self::measured(slot, insight, Tap::new(recorder, listener))
     }
 
-    fn measured(seat: Seat, insight: insight::Session, tap: Tap) -> Rc<Self> {
+    fn measured(slot: ServerSlot, insight: insight::Session, tap: Tap) -> Rc<Self> {
         let facts = Facts { idle: false, in_transaction: false, sticky: Sticky::empty() };
         Rc::new(Self {
-            seat,
+            slot,
             insight: Cell::new(insight),
             tap: Cell::new(tap),
             facts: Cell::new(facts),
             order: Cell::new(None),
             waker: RefCell::new(None),
-            pulse: Cell::new(0),
-            at: Cell::new(usize::MAX),
+            activity: Cell::new(0),
+            at: Cell::new(None),
             looked: Cell::new((0, None)),
             debts: Cell::default(),
             settled: Cell::new(None),
@@ -162,7 +165,7 @@ impl Entry {
 
     /// The relay has moved bytes.
     pub(crate) fn moved(&self, tracker: &Tracker) {
-        self.pulse.set(self.pulse.get().wrapping_add(1));
+        self.activity.set(self.activity.get().wrapping_add(1));
         self.facts.set(Facts::of(tracker));
     }
 
@@ -195,7 +198,7 @@ impl Entry {
 
     /// Whether a look after the peers can find nothing new.
     pub(crate) fn is_settled(&self) -> bool {
-        self.settled.get() == Some(self.pulse.get())
+        self.settled.get() == Some(self.activity.get())
     }
 
     /// Whether one of the peers is gone, by what is under way to the client and to the server.
@@ -209,7 +212,7 @@ impl Entry {
         let [client, server] = [0, 1].map(|at| debts[at].look(outstanding[at], deadline, now));
         self.debts.set(debts);
         let pending = |o: &Outstanding| o.is_owed() || o.unsent > 0;
-        self.settled.set((!outstanding.iter().flatten().any(pending)).then(|| self.pulse.get()));
+        self.settled.set((!outstanding.iter().flatten().any(pending)).then(|| self.activity.get()));
         match (client, server) {
             (true, _) => Some(Closed::ClientSilent),
             (_, true) => Some(Closed::ServerSilent),
@@ -221,7 +224,7 @@ impl Entry {
     pub(crate) fn cancel(&self) {
         if matches!(self.order.get(), Some(Order::CloseIfIdle(_))) {
             self.order.set(None);
-            self.seat.stay();
+            self.slot.stay();
         }
     }
 
@@ -235,50 +238,50 @@ impl Entry {
 
     /// Whether no byte has moved for `quiet`, as far as looks have shown; call it now and then.
     fn is_quiet(&self, quiet: Duration, now: Instant) -> bool {
-        let pulse = self.pulse.get();
+        let activity = self.activity.get();
         match self.looked.get() {
-            (seen, Some(since)) if seen == pulse => now.saturating_duration_since(since) >= quiet,
+            (seen, Some(since)) if seen == activity => now.saturating_duration_since(since) >= quiet,
             _ => {
-                self.looked.set((pulse, Some(now)));
+                self.looked.set((activity, Some(now)));
                 quiet.is_zero()
             }
         }
     }
 }
 
-impl Roster {
-    pub(crate) fn add(&self, entry: Rc<Entry>) {
-        let mut entries = self.entries.borrow_mut();
-        entry.at.set(entries.len());
-        entries.push(entry);
+impl SessionRegistry {
+    pub(crate) fn add(&self, handle: Rc<SessionHandle>) {
+        let mut sessions = self.sessions.borrow_mut();
+        handle.at.set(Some(sessions.len()));
+        sessions.push(handle);
     }
 
-    pub(crate) fn remove(&self, entry: &Entry) {
-        let mut entries = self.entries.borrow_mut();
-        let at = entry.at.get();
-        if entries.get(at).is_some_and(|there| std::ptr::eq(&raw const **there, entry)) {
-            entries.swap_remove(at);
-            if let Some(moved) = entries.get(at) {
-                moved.at.set(at);
+    pub(crate) fn remove(&self, handle: &SessionHandle) {
+        let mut sessions = self.sessions.borrow_mut();
+        let Some(at) = handle.at.get() else { return };
+        if sessions.get(at).is_some_and(|there| std::ptr::eq(&raw const **there, handle)) {
+            sessions.swap_remove(at);
+            if let Some(moved) = sessions.get(at) {
+                moved.at.set(Some(at));
             }
         }
     }
 
     #[cfg(test)]
-    pub(crate) fn first(&self) -> Option<Rc<Entry>> {
-        self.entries.borrow().first().cloned()
+    pub(crate) fn first(&self) -> Option<Rc<SessionHandle>> {
+        self.sessions.borrow().first().cloned()
     }
 
-    /// Looks for sessions that are wanted elsewhere and quiet, and orders them to close. Returns whether anything is
-    /// still wanted here, so that another look is worth while.
+    /// Looks for sessions that are request elsewhere and quiet, and orders them to close. Returns whether anything is
+    /// still request here, so that another look is worth while.
     pub(crate) fn look(&self, now: Instant) -> bool {
         let mut more = false;
-        for entry in self.entries.borrow().iter() {
-            let Some(wanted) = entry.seat.tally.wish(entry.seat.role).now() else { continue };
+        for handle in self.sessions.borrow().iter() {
+            let Some(request) = handle.slot.counters.close_quota(handle.slot.role).now() else { continue };
             more = true;
-            let ready = entry.is_quiet(wanted.quiet, now) && entry.order.get().is_none();
-            if ready && entry.facts.get().may_close(wanted) && entry.seat.leave() {
-                entry.order(Order::CloseIfIdle(wanted.why));
+            let ready = handle.is_quiet(request.quiet, now) && handle.order.get().is_none();
+            if ready && handle.facts.get().may_close(request) && handle.slot.leave() {
+                handle.order(Order::CloseIfIdle(request.why));
             }
         }
         more
@@ -286,20 +289,20 @@ impl Roster {
 
     /// Lets the next few sessions look whether a peer is gone.
     pub(crate) fn ask_after_peers(&self, deadline: Duration) {
-        let entries = self.entries.borrow();
-        for _ in 0..peer::share(entries.len(), deadline) {
-            let at = self.next.get() % entries.len();
+        let sessions = self.sessions.borrow();
+        for _ in 0..peer::share(sessions.len(), deadline) {
+            let at = self.next.get() % sessions.len();
             self.next.set(at + 1);
-            let entry = &entries[at];
-            if !entry.is_settled() && entry.order.get().is_none() {
-                entry.order(Order::AskAfterPeers(deadline));
+            let handle = &sessions[at];
+            if !handle.is_settled() && handle.order.get().is_none() {
+                handle.order(Order::AskAfterPeers(deadline));
             }
         }
     }
 
     /// Cuts the sessions that `of` chooses; returns how many.
-    pub(crate) fn cut(&self, why: Closed, of: impl Fn(&Seat) -> bool) -> usize {
-        let entries = self.entries.borrow();
-        entries.iter().filter(|e| of(&e.seat)).map(|e| e.order(Order::Cut(why))).count()
+    pub(crate) fn cut(&self, why: Closed, of: impl Fn(&ServerSlot) -> bool) -> usize {
+        let sessions = self.sessions.borrow();
+        sessions.iter().filter(|e| of(&e.slot)).map(|e| e.order(Order::Cut(why))).count()
     }
 }

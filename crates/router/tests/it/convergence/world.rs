@@ -1,0 +1,226 @@
+//! The world around the routers: servers, what is asked for, and what is reported, late and noisy.
+
+use super::PER_SECOND;
+use super::member::{Router, Session};
+use fleet::{
+    Address, Demand, DemandSource, Lag, LagSource, Replication, Role, Server, ServerName, Snapshot, State,
+    WriterStatus, Zone, ZoneShare, Zoned, ZonedBy,
+};
+use rand::rngs::StdRng;
+use rand::{Rng, SeedableRng};
+use std::collections::{BTreeMap, VecDeque};
+use std::time::{Duration, Instant};
+
+/// A router hears a snapshot every so many ticks, this many ticks after it was measured.
+const INTERVAL: u64 = 5;
+const DELAY: u64 = 5;
+/// Time constant of the smoothing of demand.
+const SMOOTHING_SECONDS: f64 = 5.0;
+
+pub(super) struct World {
+    now: u64,
+    start: Instant,
+    /// Zone of each server, and whether it lives, and since which tick it is back.
+    servers: Vec<(Zone, bool, Option<u64>)>,
+    pub(super) routers: Vec<Router>,
+    /// What every zone asks for, relative to the start.
+    pub(super) appetite: BTreeMap<Zone, f64>,
+    /// Snapshots of the last ticks.
+    past: VecDeque<Snapshot>,
+    smoothed: BTreeMap<Zone, f64>,
+    pub(super) churn: bool,
+    rng: StdRng,
+    moves: u64,
+    pub(super) log: Vec<Moment>,
+}
+
+/// What the servers carry at one tick.
+pub(super) struct Moment {
+    tick: u64,
+    pub(super) loads: Vec<f64>,
+    crossing: f64,
+    moves: u64,
+}
+
+impl World {
+    /// `zones` says how many routers stand in each zone and which share of all reads is born there.
+    pub(super) fn new(servers: &[&str], zones: &[(&str, usize, f64)], pool: usize, seed: u64) -> Self {
+        let mut rng = StdRng::seed_from_u64(seed);
+        let mut world = Self {
+            now: 0,
+            start: Instant::now(),
+            servers: servers.iter().map(|z| (Zone::new(z), true, None)).collect(),
+            routers: Vec::new(),
+            appetite: zones.iter().map(|z| (Zone::new(z.0), 1.0)).collect(),
+            past: VecDeque::new(),
+            smoothed: BTreeMap::new(),
+            churn: true,
+            moves: 0,
+            log: Vec::new(),
+            rng: StdRng::seed_from_u64(seed + 1),
+        };
+        for (zone, routers, share) in zones {
+            for _ in 0..*routers {
+                // Sessions are of unequal weight, within a fifth.
+                let each = share / (*routers * pool) as f64 * 10_000.0;
+                let returning = (0..pool).map(|_| (1, each * rng.random_range(0.8..1.2))).collect();
+                let (phase, offset) = (rng.random_range(0.0..1.0), rng.random_range(0..INTERVAL));
+                world.routers.push(Router::new(Zone::new(zone), phase, offset, returning));
+            }
+        }
+        world
+    }
+
+    pub(super) fn run(&mut self, seconds: u64) {
+        for _ in 0..seconds * PER_SECOND {
+            self.now += 1;
+            let snapshot = self.measure();
+            self.past.push_back(snapshot);
+            if self.past.len() as u64 > DELAY + 1 {
+                self.past.pop_front();
+            }
+            let at = self.start + Duration::from_millis(self.now * 1000 / PER_SECOND);
+            for router in &mut self.routers {
+                if router.view.is_none() || (self.now + router.offset).is_multiple_of(INTERVAL) {
+                    router.hear(&self.past[0], at);
+                }
+                self.moves += router.act(self.now, self.churn, &mut self.rng);
+            }
+            self.note();
+        }
+    }
+
+    /// What `observe` would publish now.
+    fn measure(&mut self) -> Snapshot {
+        let mut by_zone: BTreeMap<Zone, f64> = BTreeMap::new();
+        for router in &self.routers {
+            let rate: f64 = router.sessions.iter().map(|s| s.rate).sum();
+            *by_zone.entry(router.zone.clone()).or_default() += rate * self.appetite[&router.zone];
+        }
+        let weight = 1.0 - (-1.0 / (PER_SECOND as f64 * SMOOTHING_SECONDS)).exp();
+        for (zone, rate) in &mut by_zone {
+            let smoothed = self.smoothed.entry(zone.clone()).or_insert(*rate);
+            *smoothed += weight * (*rate - *smoothed);
+            *rate = *smoothed * self.rng.random_range(0.99..1.01);
+        }
+        let all: f64 = by_zone.values().sum();
+        let zones = by_zone.into_iter().map(|(zone, rate)| ZoneShare { zone, share: rate / all.max(1e-9) });
+        let demand = Demand {
+            zones: if all > 0.0 { zones.collect() } else { Vec::new() },
+            source: DemandSource::StatementCounters,
+            reads_per_second: all,
+            unplaced: 0.0,
+            idle: false,
+        };
+        let back = |tick: u64| self.start + Duration::from_millis(tick * 1000 / PER_SECOND);
+        let loads = self.loads();
+        let servers = self.servers.iter().enumerate().map(|(i, (zone, alive, since))| {
+            let mut server = Server::unasked(ServerName::new(&format!("r{i}")), Address::tcp("127.0.0.1", 1));
+            server.role = Role::Replica;
+            server.replication = Replication::Running;
+            server.zone = Some(Zoned { zone: zone.clone(), by: ZonedBy::Rule });
+            let zero = Duration::ZERO;
+            server.lag = Some(Lag { at_least: zero, uncertainty: zero, source: LagSource::GtidSamples });
+            server.load.running = (loads[i] / 500.0) as u32;
+            server.back_since = since.map(back);
+            server.state = match alive {
+                true => State::Answering,
+                false => State::Failing { why: "connection refused".to_owned() },
+            };
+            server
+        });
+        Snapshot {
+            round: self.now,
+            settled: true,
+            servers: servers.collect(),
+            writer: WriterStatus::Unknown { why: "not simulated".to_owned() },
+            demand,
+            ..Snapshot::empty(back(self.now))
+        }
+    }
+
+    fn loads(&self) -> Vec<f64> {
+        let mut loads = vec![0.0; self.servers.len()];
+        for router in &self.routers {
+            router.sessions.iter().for_each(|s| loads[s.server] += s.rate * self.appetite[&router.zone]);
+        }
+        loads
+    }
+
+    fn note(&mut self) {
+        let (mut all, mut crossing) = (0.0, 0.0);
+        for router in &self.routers {
+            for session in &router.sessions {
+                let rate = session.rate * self.appetite[&router.zone];
+                all += rate;
+                crossing += if self.servers[session.server].0 == router.zone { 0.0 } else { rate };
+            }
+        }
+        let (loads, crossing) = (self.loads(), crossing / f64::max(all, 1e-9));
+        self.log.push(Moment { tick: self.now, loads, crossing, moves: self.moves });
+    }
+
+    pub(super) fn kill(&mut self, server: usize) {
+        (self.servers[server].1, self.servers[server].2) = (false, None);
+        for router in &mut self.routers {
+            // Relays end, pools notice and open new sessions at once.
+            let (lost, kept) = router.sessions.drain(..).partition(|s| s.server == server);
+            router.sessions = kept;
+            router.returning.extend(lost.into_iter().map(|s: Session| (self.now + 1, s.rate)));
+        }
+    }
+
+    pub(super) fn revive(&mut self, server: usize) {
+        (self.servers[server].1, self.servers[server].2) = (true, Some(self.now));
+    }
+
+    /// The least share of reads that any exact balance must send across zones.
+    fn least_crossing(&self) -> f64 {
+        let mut demand: BTreeMap<Zone, f64> = BTreeMap::new();
+        for router in &self.routers {
+            let rate: f64 = router.sessions.iter().map(|s| s.rate).sum();
+            *demand.entry(router.zone.clone()).or_default() += rate * self.appetite[&router.zone];
+        }
+        let all: f64 = demand.values().sum();
+        let alive = self.servers.iter().filter(|s| s.1).count() as f64;
+        let capacity =
+            |zone: &Zone| self.servers.iter().filter(|s| s.1 && s.0 == *zone).count() as f64 / alive;
+        demand.iter().map(|(zone, rate)| (rate / all - capacity(zone)).max(0.0)).sum()
+    }
+
+    /// Load of the busiest live server relative to the mean, averaged over each ten seconds of the last `seconds`, worst of
+    /// these; the mean share that crossed zones; moves a minute and the widest swing of any server's load share.
+    pub(super) fn figures(&self, seconds: u64) -> Figures {
+        let from = self.now - seconds * PER_SECOND;
+        let window: Vec<&Moment> = self.log.iter().filter(|m| m.tick > from).collect();
+        let alive: Vec<usize> = (0..self.servers.len()).filter(|i| self.servers[*i].1).collect();
+        let mut worst: f64 = 0.0;
+        let mut shares: Vec<Vec<f64>> = Vec::new();
+        for ten in window.chunks((10 * PER_SECOND) as usize) {
+            let sums: Vec<f64> = alive.iter().map(|i| ten.iter().map(|m| m.loads[*i]).sum()).collect();
+            let mean = sums.iter().sum::<f64>() / alive.len() as f64;
+            worst = worst.max(sums.iter().fold(0.0, |a: f64, b| a.max(*b)) / mean);
+            shares.push(sums.iter().map(|s| s / mean).collect());
+        }
+        let swing = (0..alive.len())
+            .map(|i| {
+                let of = shares.iter().map(|s| s[i]);
+                of.clone().fold(0.0, f64::max) - of.fold(f64::MAX, f64::min)
+            })
+            .fold(0.0, f64::max);
+        let crossing = window.iter().map(|m| m.crossing).sum::<f64>() / window.len() as f64;
+        let moves = window[window.len() - 1].moves - window[0].moves;
+        let moves_per_minute = moves as f64 * 60.0 / seconds as f64;
+        Figures { busiest: worst, crossing, least: self.least_crossing(), moves_per_minute, swing }
+    }
+}
+
+/// What a run came to.
+#[derive(Debug)]
+pub(super) struct Figures {
+    pub(super) busiest: f64,
+    pub(super) crossing: f64,
+    pub(super) least: f64,
+    pub(super) moves_per_minute: f64,
+    pub(super) swing: f64,
+}

@@ -1,0 +1,28 @@
+//! What a router is told of the servers, made up: all reads are born in zone a, which is its own.
+
+use fleet::{Demand, DemandSource, Role, Server, Snapshot, WriterStatus, Zone, ZoneShare, Zoned, ZonedBy};
+use std::time::Instant;
+
+/// The writer is whoever of them is primary.
+pub(crate) fn snapshot(round: u64, servers: Vec<Server>) -> Snapshot {
+    let writer = match servers.iter().find(|s| s.role == Role::Primary) {
+        Some(primary) => WriterStatus::Known { server: primary.name.clone() },
+        None => WriterStatus::Unknown { why: "nobody is writable".to_owned() },
+    };
+    let zone = Zone::new("a");
+    Snapshot {
+        round,
+        settled: round > 0,
+        servers,
+        writer,
+        own_zone: Some(Zoned { zone: zone.clone(), by: ZonedBy::Rule }),
+        demand: Demand {
+            zones: vec![ZoneShare { zone, share: 1.0 }],
+            source: DemandSource::StatementCounters,
+            reads_per_second: 100.0,
+            unplaced: 0.0,
+            idle: false,
+        },
+        ..Snapshot::empty(Instant::now())
+    }
+}
