@@ -1,6 +1,6 @@
 //! TLS to a MariaDB server: what the server itself says of the connections.
 
-use crate::stand::Stand;
+use super::stand::Stand;
 use fleet::config::{Tls, TlsMode};
 use lab::Spec;
 use load::replay::{Choice, ReplayPlan, Script};

@@ -1,12 +1,7 @@
 //! The generator on a real mysqld, from target/mysql (`make test-mysql` brings it there): `caching_sha2_password` by every
 //! way, from an empty cache and from a full one, and all workloads.
 
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-#![allow(dead_code, reason = "the stand serves the tests on MariaDB too")]
-
-#[path = "server/stand.rs"]
-mod stand;
-
+use crate::server::stand::Stand;
 use fleet::Address;
 use fleet::config::{DataPath, Tls, TlsMode};
 use lab::Spec;
@@ -14,11 +9,9 @@ use load::workload::file::{BUILT_IN, File};
 use load::workload::{Protocol, sysbench};
 use load::{Account, LoadError, Plan, Target};
 use mysql_async::prelude::Queryable;
-use stand::Stand;
 use std::path::PathBuf;
 use std::time::Duration;
 
-const DATA_PATH: DataPath = DataPath::IoUring;
 const PASSWORD: &str = "pass-word of the shop, 32 bytes";
 
 async fn up() -> Stand {

@@ -1,7 +1,7 @@
 //! What the client counted is what the servers counted: by their own counters of statements, on several servers, with
 //! idle connections, with values from tables.
 
-use crate::stand::Stand;
+use super::stand::Stand;
 use fleet::Address;
 use lab::Spec;
 use load::workload::file::File;

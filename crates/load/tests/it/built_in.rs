@@ -1,7 +1,5 @@
 //! The workloads that come with the program are what they say they are. No server is needed.
 
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-
 use lab::app::{DataSize, Endpoint, Step as Asked};
 use load::workload::file::File;
 use load::workload::{Lane, Step, Transaction, Workload};

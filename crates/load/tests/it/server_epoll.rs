@@ -1,6 +1,4 @@
-//! The tests of `tests/server` once more, over epoll: whoever cannot have io_uring gets the same figures.
-
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+//! The tests of `server` once more, over epoll: whoever cannot have io_uring gets the same figures.
 
 #[path = "server/counts.rs"]
 mod counts;

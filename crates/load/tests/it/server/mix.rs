@@ -2,7 +2,7 @@
 //!
 //! sysbench runs here for a number of events, we for a while; both are counted per event.
 
-use crate::stand::Stand;
+use super::stand::Stand;
 use load::Distribution;
 use load::workload::{Protocol, sysbench};
 use mysql_async::prelude::Queryable;

@@ -88,7 +88,7 @@ impl Stand {
             read_only: false,
             threads: 2,
             busy: false,
-            data_path: crate::DATA_PATH,
+            data_path: super::DATA_PATH,
             arrivals: Arrivals::closed(),
             warm_up: Duration::ZERO,
             time: Duration::from_millis(300),

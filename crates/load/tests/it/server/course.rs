@@ -1,6 +1,6 @@
 //! What the generator sends on a real server, what it counts, and what it does when things go wrong.
 
-use crate::stand::Stand;
+use super::stand::Stand;
 use lab::Fault;
 use load::workload::file::{BUILT_IN, File};
 use load::workload::{Lane, Protocol, Statement, Step, Transaction, Workload, sysbench};
