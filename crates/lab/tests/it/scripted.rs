@@ -1,7 +1,5 @@
 //! The scripted server as a driver sees it.
 
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-
 use lab::scripted::{Opening, Reply, Script, ScriptedServer};
 use mysql_async::prelude::Queryable;
 use mysql_async::{Conn, Error, OptsBuilder};

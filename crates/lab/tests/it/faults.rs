@@ -1,7 +1,5 @@
 //! Each fault does what it says, and its end undoes it. Real servers, one lab for each group of faults.
 
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-
 use lab::{Account, Change, Fault, Lab, ProcessState, Role, Spec};
 use mysql_async::Conn;
 use mysql_async::prelude::Queryable;

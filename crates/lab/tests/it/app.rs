@@ -1,7 +1,5 @@
 //! The application simulator on real servers: it counts what it did, and notices what happened to its sessions.
 
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-
 use fleet::Address;
 use lab::app::{self, App, AppSpec, DataSize, Endpoint, FailureKind, Rates};
 use lab::{Account, Lab, Spec};

@@ -1,7 +1,5 @@
 //! The lab on real servers: they come up, replicate, see clients where they are, and disappear however the owner ends.
 
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-
 use lab::{Account, Lab, Role, Spec, Status, control};
 use mysql_async::Conn;
 use mysql_async::prelude::Queryable;

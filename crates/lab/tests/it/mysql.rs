@@ -1,7 +1,5 @@
 //! The lab on a real mysqld, from target/mysql (`make test-mysql` brings it there).
 
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-
 use lab::{Account, Fault, Lab, Role, Spec};
 use mysql_async::Conn;
 use mysql_async::prelude::Queryable;
