@@ -1,15 +1,9 @@
 //! A dead primary on real servers: nobody takes over while anybody is connected to it, whoever received most does, nothing
 //! acknowledged is lost with semi-sync, and the old one comes back only without anything of its own.
 
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-
-#[path = "support/moving.rs"]
-#[allow(dead_code, reason = "other tests use the rest")]
-mod moving;
-
 use fleet::ServerName;
 use lab::{Fault, Spec};
-use moving::{DEADLINE, Fleet, quick};
+use crate::moving::{DEADLINE, Fleet, quick};
 use mysql_async::prelude::Queryable;
 use std::time::Duration;
 use switchover::Error;

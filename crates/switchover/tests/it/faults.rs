@@ -5,17 +5,12 @@
 //! (`HEADROOM_FAULTS=all`) runs everything and writes the table; `HEADROOM_FAULTS=freeze,await` runs these steps only and
 //! prints.
 
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 #![allow(clippy::disallowed_methods, reason = "which cells run is told by the environment, as make does")]
 #![allow(clippy::print_stdout, reason = "the matrix shows each cell as it ends")]
 
-#[path = "support/moving.rs"]
-#[allow(dead_code, reason = "other tests use the rest")]
-mod moving;
-
 use fleet::ServerName;
 use lab::{Account, Fault, Spec};
-use moving::{DEADLINE, Fleet, quick};
+use crate::moving::{DEADLINE, Fleet, quick};
 use mysql_async::Conn;
 use mysql_async::prelude::Queryable;
 use std::collections::BTreeMap;

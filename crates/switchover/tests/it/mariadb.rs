@@ -1,14 +1,8 @@
 //! A planned move of the primary on real servers: what was acknowledged is there, roles are as they should be, a failure
 //! before the point of no return leaves everything as it was.
 
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-
-#[path = "support/moving.rs"]
-#[allow(dead_code, reason = "other tests use the rest")]
-mod moving;
-
 use lab::Spec;
-use moving::{DEADLINE, Fleet, quick};
+use crate::moving::{self, DEADLINE, Fleet, quick};
 use mysql_async::prelude::Queryable;
 use std::time::Duration;
 use switchover::journal::{self, Journal};

@@ -1,14 +1,8 @@
 //! The same moves on a real mysqld, from target/mysql (`make test-mysql` brings it there).
 
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-
-#[path = "support/moving.rs"]
-#[allow(dead_code, reason = "other tests use the rest")]
-mod moving;
-
 use fleet::ServerName;
 use lab::{Fault, Spec};
-use moving::{DEADLINE, Fleet, quick};
+use crate::moving::{self, DEADLINE, Fleet, quick};
 use mysql_async::prelude::Queryable;
 use std::path::PathBuf;
 use std::time::Duration;
