@@ -1,7 +1,7 @@
 //! A variable that needs a restart, with a program of the operator's that edits the option file and restarts
 //! the server.
 
-use crate::cases::{check, manner, session};
+use super::cases::{check, manner, session};
 use fleet::Address;
 use fleet::config::Credentials;
 use knob::apply;

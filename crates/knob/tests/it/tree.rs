@@ -1,8 +1,6 @@
 //! Settings that this machine cannot have changed by a test: interrupts, governors, cards, on a made tree.
 //! `ethtool` and `systemctl` are recorded ones.
 
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-
 use knob::action::Action;
 use knob::apply::{self, Manner, Outcome, Status};
 use knob::journal::{Author, End};

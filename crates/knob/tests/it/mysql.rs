@@ -1,11 +1,6 @@
 //! Variables of a real mysqld (target/mysql): set, read back, put back.
 
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-
-#[path = "server/cases.rs"]
-mod cases;
-
-use cases::{
+use crate::server::cases::{
     Scene, a_value_that_the_server_bends_is_refused_and_undone,
     after_a_restart_of_the_server_its_entries_are_closed, variables_are_set_and_put_back,
     what_somebody_else_set_stays, wrong_values_are_refused_in_words,

@@ -1,10 +1,6 @@
 //! Variables of a real MariaDB: set, read back, put back.
 
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-
-#[path = "server/cases.rs"]
-mod cases;
-#[path = "server/restart.rs"]
+pub(crate) mod cases;
 mod restart;
 
 use cases::{

@@ -6,8 +6,6 @@
 //! host starts anew, and of what the journal had not synced nothing, a part, or all is there. And the restore
 //! itself is killed on its way, at another step each time, and begun once more.
 
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-
 mod sim;
 
 use knob::apply::{self, Manner, Outcome};
@@ -85,7 +83,7 @@ impl Scene {
 
     fn child(&self, at: usize, what: &str) -> Option<(u64, u64, String)> {
         std::fs::remove_file(self.dir.path().join("note")).ok();
-        let test = "every_setting_equals_its_start_after_a_kill_and_after_a_power_loss_at_any_step";
+        let test = "crash::every_setting_equals_its_start_after_a_kill_and_after_a_power_loss_at_any_step";
         let mut child = Command::new(std::env::current_exe().unwrap());
         child
             .args(["--exact", test, "--nocapture"])
