@@ -1,7 +1,5 @@
 //! The bridge of a login, fed with packets: recorded ones, written ones, and any.
 
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-
 mod properties;
 mod recordings;
 mod script;

@@ -1,6 +1,6 @@
 //! Whatever comes, a bridge does not panic, always says what is next, and keeps to what its terms say about TLS.
 
-use crate::script::{GlassKeys, PASSWORD, greeting};
+use super::script::{GlassKeys, PASSWORD, greeting};
 use proptest::prelude::*;
 use wire::bridge::{Bridge, FromClient, Step, Terms};
 use wire::{Capabilities, Login, login, packet};
@@ -27,7 +27,7 @@ fn packets() -> impl Strategy<Value = Vec<(bool, u8, Vec<u8>)>> {
         Just(b"\xfecaching_sha2_password\0other-nonce-of-twenty\0".to_vec()),
         Just(b"\xfesha256_password\0other-nonce-of-twenty\0".to_vec()),
         Just(b"\x01-----BEGIN PUBLIC KEY-----".to_vec()),
-        Just(crate::script::ok()),
+        Just(super::script::ok()),
     ];
     prop::collection::vec((any::<bool>(), 0u8..8, payload), 0..12)
 }

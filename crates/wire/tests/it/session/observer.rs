@@ -1,7 +1,7 @@
 //! What an observer hears: the same however the stream is split, with the counts of the script.
 
-use crate::recordings::exchanges;
-use crate::script::{IDLE, Script};
+use super::recordings::exchanges;
+use super::script::{IDLE, Script};
 use wire::{Capabilities, Command, Finish, Observer, Start, Status, Tracker, packet};
 
 const NO_EOF: Capabilities = Capabilities::ORDINARY.with(Capabilities::DEPRECATE_EOF);

@@ -1,6 +1,6 @@
 //! Recorded sessions through a bridge whose sides are alike: every byte of the login passes as it came.
 
-use crate::script::{GlassKeys, terms};
+use super::script::{GlassKeys, terms};
 use std::path::PathBuf;
 use wire::bridge::{Bridge, FromClient, Step};
 use wire::packet;

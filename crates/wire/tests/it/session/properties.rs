@@ -1,6 +1,6 @@
 //! What must hold for any bytes: no panic, no difference by the split, and what is written can be read.
 
-use crate::script::{Script, greeting, login};
+use super::script::{Script, greeting, login};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use wire::response::{Eof, ErrPacket, OkPacket};

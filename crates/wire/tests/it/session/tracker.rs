@@ -1,6 +1,6 @@
 //! The tracker against scripted sessions: the turns that recordings do not take.
 
-use crate::script::{IDLE, PLAIN, Script, framed, greeting, login, ok};
+use super::script::{IDLE, PLAIN, Script, framed, greeting, login, ok};
 use wire::{Capabilities, Command, ErrPacket, Phase, Status, Sticky, Tracker};
 
 const NO_EOF: Capabilities = PLAIN.with(Capabilities::DEPRECATE_EOF);

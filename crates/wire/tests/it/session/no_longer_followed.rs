@@ -1,6 +1,6 @@
 //! The tracker against scripted sessions that it cannot follow, or that end: each says why.
 
-use crate::script::{IDLE, PLAIN, Script, framed, greeting, login, ok};
+use super::script::{IDLE, PLAIN, Script, framed, greeting, login, ok};
 use wire::tracker::{ClosedBecause, LostBecause, OpaqueBecause, Side};
 use wire::{Capabilities, ErrPacket, Phase, Tracker};
 
