@@ -1,7 +1,5 @@
 //! The ring against real sockets of this machine. Needs a kernel that allows io_uring, and fails loudly without.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
-
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
