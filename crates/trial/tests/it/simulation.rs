@@ -5,8 +5,6 @@
 //! machine of two cores shows. It is an assumption, not a measurement: the A/A cells of real experiments are
 //! what measures it.
 
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-
 use plan::comparison::paired;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
