@@ -5,13 +5,11 @@
 
 #[path = "support/agent.rs"]
 mod agent;
-#[path = "../../router/tests/tls/certificate.rs"]
-mod certificate;
 #[path = "support/receiving.rs"]
 mod receiving;
 
 use agent::{Agent, headroom, words};
-use certificate::Authority;
+use testkit::certificate::Authority;
 use lab::{Account, Lab, Spec};
 use mysql_async::Conn;
 use mysql_async::prelude::Queryable;

@@ -3,12 +3,10 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot do its next step has failed")]
 
-#[path = "../../router/tests/tls/certificate.rs"]
-mod certificate;
 #[path = "support/route.rs"]
 mod route;
 
-use certificate::{Authority, Certificate};
+use testkit::certificate::{Authority, Certificate};
 use lab::{Account, Lab, Spec};
 use route::Route;
 use rustix::process::Signal;

@@ -3,14 +3,12 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot do its next step has failed")]
 
-#[path = "../../router/tests/tls/certificate.rs"]
-mod certificate;
 #[path = "support/receiving.rs"]
 mod receiving;
 #[path = "support/route.rs"]
 mod support;
 
-use certificate::Authority;
+use testkit::certificate::Authority;
 use lab::{Lab, Spec};
 use mysql_async::Conn;
 use mysql_async::prelude::Queryable;

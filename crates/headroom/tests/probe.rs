@@ -2,10 +2,8 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot start its program has failed")]
 
-#[path = "../../router/tests/tls/certificate.rs"]
-mod certificate;
 
-use certificate::Authority;
+use testkit::certificate::Authority;
 use lab::{Account, Lab, Spec};
 use mysql_async::prelude::Queryable;
 use serde_json::Value;

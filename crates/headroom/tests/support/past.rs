@@ -16,19 +16,11 @@ use route::told::{LIMIT, POLL, options, routing, server_of};
 use route::{Route, connect};
 use rustix::process::Signal;
 use serde_json::Value;
-use std::io::Write;
 use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
 pub(crate) fn root() -> bool {
-    let root = rustix::process::geteuid().is_root();
-    if !root {
-        // Past the harness, which captures what passing tests print: scripts/test.sh counts this line as
-        // skipped.
-        let test = std::thread::current().name().unwrap_or("a test").to_owned();
-        std::io::stderr().write_all(format!("NOT TESTED: {test}: zero-hop needs root\n").as_bytes()).unwrap();
-    }
-    root
+    testkit::root_or_not_tested("zero-hop needs root")
 }
 
 /// Servers are reached at their own addresses, without the lab's links: a server then sees its clients' own ports.

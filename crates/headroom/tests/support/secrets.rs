@@ -3,12 +3,10 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on should panic where it stands")]
 #![allow(dead_code, reason = "each test that shares this uses a part of it")]
 
-#[path = "../../../router/tests/tls/certificate.rs"]
-pub(crate) mod certificate;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use certificate::{Authority, Certificate};
+use testkit::certificate::{Authority, Certificate};
 use rcgen::{KeyPair, PublicKeyData};
 use sha2::{Digest, Sha256};
 use std::os::unix::fs::PermissionsExt;

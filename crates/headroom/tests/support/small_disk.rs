@@ -15,12 +15,7 @@ pub(crate) struct SmallDisk {
 impl SmallDisk {
     /// Makes it. `None` for whoever is not root; then it says so.
     pub(crate) fn make(mib: u32) -> Option<Self> {
-        if !rustix::process::geteuid().is_root() {
-            // Past the harness, which captures what passing tests print: scripts/test.sh counts this line as
-            // skipped.
-            let test = std::thread::current().name().unwrap_or("a test").to_owned();
-            let line = format!("NOT TESTED: {test}: a full disk needs root (mount)\n");
-            std::io::stderr().write_all(line.as_bytes()).unwrap();
+        if !testkit::root_or_not_tested("a full disk needs root (mount)") {
             return None;
         }
         let base = tempfile::tempdir().unwrap();

@@ -6,13 +6,7 @@ use crate::server::cases::{
     what_somebody_else_set_stays, wrong_values_are_refused_in_words,
 };
 use lab::Spec;
-use std::path::PathBuf;
-
-fn mysqld() -> PathBuf {
-    let path = PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../target/mysql/mysqld"));
-    assert!(path.exists(), "no mysqld in {}: run scripts/mysql-root.sh (or make test-mysql)", path.display());
-    path
-}
+use testkit::mysqld;
 
 #[tokio::test]
 async fn variables_of_mysql_are_set_read_back_and_put_back() {

@@ -3,14 +3,8 @@
 use lab::{Account, Fault, Lab, Role, Spec};
 use mysql_async::Conn;
 use mysql_async::prelude::Queryable;
-use std::path::PathBuf;
 use std::time::{Duration, Instant};
-
-fn mysqld() -> PathBuf {
-    let path = PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../target/mysql/mysqld"));
-    assert!(path.exists(), "no mysqld in {}: run scripts/mysql-root.sh (or make test-mysql)", path.display());
-    path
-}
+use testkit::mysqld;
 
 async fn until(what: &str, mut holds: impl AsyncFnMut() -> bool) {
     let deadline = Instant::now() + Duration::from_secs(30);

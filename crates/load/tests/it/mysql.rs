@@ -9,15 +9,12 @@ use load::workload::file::{BUILT_IN, File};
 use load::workload::{Protocol, sysbench};
 use load::{Account, LoadError, Plan, Target};
 use mysql_async::prelude::Queryable;
-use std::path::PathBuf;
 use std::time::Duration;
 
 const PASSWORD: &str = "pass-word of the shop, 32 bytes";
 
 async fn up() -> Stand {
-    let path = PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../target/mysql/mysqld"));
-    assert!(path.exists(), "no mysqld in {}: run scripts/mysql-root.sh (or make test-mysql)", path.display());
-    Stand::with(Spec::new(&[("a", 1)]).program(path).option("auto_generate_certs", "ON")).await
+    Stand::with(Spec::new(&[("a", 1)]).program(testkit::mysqld()).option("auto_generate_certs", "ON")).await
 }
 
 #[tokio::test]

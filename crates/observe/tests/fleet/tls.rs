@@ -1,6 +1,6 @@
 //! Control connections with TLS: what each `ssl_mode` asks of a real server's certificate.
 
-use crate::certificate::Authority;
+use testkit::certificate::Authority;
 use crate::scene::Scene;
 use fleet::State;
 use fleet::config::{Tls, TlsMode};

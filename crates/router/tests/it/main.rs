@@ -4,7 +4,6 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod alone;
-mod certificate;
 mod convergence;
 mod cut;
 mod goodbye;

@@ -1,6 +1,6 @@
 //! One real server with a certificate, a router in front of it, and clients with and without TLS.
 
-use crate::certificate::{Authority, Certificate};
+use testkit::certificate::{Authority, Certificate};
 use crate::sight;
 use fleet::config::{Access, ClientTls, ClientTlsMode, Listener, RouterConfig, ServerTls, Tls, TlsMode};
 use fleet::{

@@ -1,6 +1,6 @@
 //! TLS on either side of a session with a real mariadbd: every combination, and what is verified and refused.
 
-use crate::certificate::Authority;
+use testkit::certificate::Authority;
 use fleet::Address;
 use fleet::config::{ClientCert, ClientTlsMode, TlsMode};
 use mysql_async::prelude::Queryable;

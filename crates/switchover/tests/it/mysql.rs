@@ -4,7 +4,6 @@ use fleet::ServerName;
 use lab::{Fault, Spec};
 use crate::moving::{self, DEADLINE, Fleet, quick};
 use mysql_async::prelude::Queryable;
-use std::path::PathBuf;
 use std::time::Duration;
 use switchover::facts;
 use switchover::failover::confirm::Rule;
@@ -13,12 +12,7 @@ use switchover::failover::scene::Scene;
 use switchover::journal::Journal;
 use switchover::perform::{self, FenceBy};
 use switchover::step::State;
-
-fn mysqld() -> PathBuf {
-    let path = PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../target/mysql/mysqld"));
-    assert!(path.exists(), "no mysqld in {}: run scripts/mysql-root.sh (or make test-mysql)", path.display());
-    path
-}
+use testkit::mysqld;
 
 #[tokio::test]
 async fn the_primary_moves_there_and_back_and_nothing_acknowledged_is_lost_on_mysql() {

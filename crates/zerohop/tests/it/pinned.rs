@@ -86,12 +86,5 @@ pub(super) fn three(ip: &str) -> [(TcpListener, SocketAddr); 3] {
 }
 
 pub(super) fn root() -> bool {
-    let root = rustix::process::geteuid().is_root();
-    if !root {
-        // Past the harness, which captures what passing tests print: scripts/test.sh counts this line as
-        // skipped.
-        let test = std::thread::current().name().unwrap_or("a test").to_owned();
-        std::io::stderr().write_all(format!("NOT TESTED: {test}: zero-hop needs root\n").as_bytes()).unwrap();
-    }
-    root
+    testkit::root_or_not_tested("zero-hop needs root")
 }

@@ -4,12 +4,9 @@
 
 use crate::insight::agreement;
 use lab::{ServerSpec, Spec};
-use std::path::PathBuf;
 
 fn spec() -> Spec {
-    let path = PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../target/mysql/mysqld"));
-    assert!(path.exists(), "no mysqld in {}: run scripts/mysql-root.sh (or make test-mysql)", path.display());
-    let spec = Spec::new(&[("a", 2)]).program(path);
+    let spec = Spec::new(&[("a", 2)]).program(testkit::mysqld());
     Spec { server: ServerSpec { performance_schema: true, ..spec.server.clone() }, ..spec }
 }
 

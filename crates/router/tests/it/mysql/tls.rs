@@ -6,15 +6,9 @@ use fleet::config::{ClientTlsMode, ServerTls, TlsMode};
 use mysql_async::ChangeUserOpts;
 use mysql_async::prelude::Queryable;
 use crate::stand::{Stand, Way, cipher, log_in};
-use std::path::PathBuf;
+use testkit::mysqld;
 
 const USER: (&str, &str) = ("shop", "pass-word of the shop, 32 bytes");
-
-fn mysqld() -> PathBuf {
-    let path = PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../target/mysql/mysqld"));
-    assert!(path.exists(), "no mysqld in {}: run scripts/mysql-root.sh (or make test-mysql)", path.display());
-    path
-}
 
 #[tokio::test]
 async fn caching_sha2_logs_in_by_every_way_with_and_without_tls() {

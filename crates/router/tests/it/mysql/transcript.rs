@@ -3,17 +3,10 @@
 
 use crate::transcript::script::{self, Kind};
 use lab::Spec;
-use std::path::PathBuf;
 use wire::Capabilities;
 
 #[tokio::test]
 async fn every_byte_through_the_router_is_mysqls_on_both_ways() {
-    let mysqld = PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../target/mysql/mysqld"));
-    assert!(
-        mysqld.exists(),
-        "no mysqld in {}: run scripts/mysql-root.sh (or make test-mysql)",
-        mysqld.display()
-    );
     let plain = Kind { plugin: "caching_sha2_password", more: Capabilities::empty() };
     let eof = Capabilities::DEPRECATE_EOF | Capabilities::SESSION_TRACK;
     let modern = Kind { more: eof | Capabilities::QUERY_ATTRIBUTES, ..plain };
@@ -31,6 +24,6 @@ async fn every_byte_through_the_router_is_mysqls_on_both_ways() {
             ]
         })
         .collect();
-    script::every_byte_is_the_servers(Spec::new(&[("a", 1)]).program(mysqld), &tables, &[plain, modern])
+    script::every_byte_is_the_servers(Spec::new(&[("a", 1)]).program(testkit::mysqld()), &tables, &[plain, modern])
         .await;
 }

@@ -18,7 +18,7 @@ const USER: (&str, &str) = ("shop", "pass");
 const CHECKS: usize = 300;
 
 /// The server's program, started where these addresses have names.
-fn with_names(dir: &Path, program: &str, addresses: &[Ipv4Addr]) -> PathBuf {
+fn with_names(dir: &Path, program: &Path, addresses: &[Ipv4Addr]) -> PathBuf {
     let hosts = dir.join("hosts");
     let lines: Vec<String> =
         addresses.iter().enumerate().map(|(n, address)| format!("{address} host{n}.test\n")).collect();
@@ -29,6 +29,7 @@ fn with_names(dir: &Path, program: &str, addresses: &[Ipv4Addr]) -> PathBuf {
         true => "unshare --mount",
         false => "unshare --map-root-user --mount",
     };
+    let program = program.display();
     let script = format!(
         "#!/bin/sh\n[ \"$1\" = --version ] && exec {program} \"$@\"\n\
          exec {unshare} sh -c 'mount --bind {} /etc/hosts && exec \"$@\"' sh {program} \"$@\"\n",
@@ -77,7 +78,7 @@ async fn greeted(from: Ipv4Addr, to: SocketAddr) -> u16 {
     wire::ErrPacket::parse(first.payload).map_or(0, |error| error.code)
 }
 
-pub(crate) async fn checks_block_nobody(program: &str) {
+pub(crate) async fn checks_block_nobody(program: &Path) {
     let dir = tempfile::tempdir().unwrap();
     let (link, direct) = (Ipv4Addr::new(127, 1, 0, 254), Ipv4Addr::new(127, 1, 0, 205));
     let stand = Stand::with_defaults_of_servers(with_names(dir.path(), program, &[link, direct])).await;

@@ -2,7 +2,7 @@
 //! clients that vanish.
 
 use super::fake::{Client, Fake, Front, Script, defaults, within};
-use crate::certificate::Authority;
+use testkit::certificate::Authority;
 use fleet::config::{ClientTls, ClientTlsMode, Listener, Tls, TlsMode};
 use fleet::{Address, ListenerRole::Reader};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};

@@ -4,22 +4,22 @@ use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, 
 use std::path::{Path, PathBuf};
 
 /// An authority whose files are in a directory that lives as long as the test.
-pub(crate) struct Authority {
+pub struct Authority {
     issuer: CertifiedIssuer<'static, KeyPair>,
     dir: PathBuf,
     /// Its own certificate, PEM.
-    pub(crate) ca: PathBuf,
+    pub ca: PathBuf,
 }
 
 /// A certificate and its key, PEM files.
 #[derive(Clone)]
-pub(crate) struct Certificate {
-    pub(crate) cert: PathBuf,
-    pub(crate) key: PathBuf,
+pub struct Certificate {
+    pub cert: PathBuf,
+    pub key: PathBuf,
 }
 
 impl Authority {
-    pub(crate) fn new(dir: &Path, name: &str) -> Self {
+    pub fn new(dir: &Path, name: &str) -> Self {
         let mut params = CertificateParams::new(Vec::new()).unwrap();
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         params.distinguished_name.push(DnType::CommonName, name);
@@ -30,7 +30,7 @@ impl Authority {
     }
 
     /// A certificate of X.509 version 1, as `openssl x509 -req` makes them: no extensions, and so for no name that anybody reads.
-    pub(crate) fn sign_version_one(&self, file: &str) -> Certificate {
+    pub fn sign_version_one(&self, file: &str) -> Certificate {
         let (paths, der) = self.signed(file, &[]);
         let [certificate] = elements(&der)[..] else { panic!("one certificate") };
         let [(_, signed), (_, algorithm), _] = elements(certificate.1)[..] else { panic!("three parts") };
@@ -46,7 +46,7 @@ impl Authority {
     }
 
     /// A certificate for these names and addresses.
-    pub(crate) fn sign(&self, file: &str, names: &[&str]) -> Certificate {
+    pub fn sign(&self, file: &str, names: &[&str]) -> Certificate {
         self.signed(file, names).0
     }
 
