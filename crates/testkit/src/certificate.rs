@@ -14,11 +14,14 @@ pub struct Authority {
 /// A certificate and its key, PEM files.
 #[derive(Clone)]
 pub struct Certificate {
+    /// The certificate.
     pub cert: PathBuf,
+    /// Its key.
     pub key: PathBuf,
 }
 
 impl Authority {
+    /// A new one, whose files will be in `dir`.
     pub fn new(dir: &Path, name: &str) -> Self {
         let mut params = CertificateParams::new(Vec::new()).unwrap();
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);

@@ -1,14 +1,14 @@
 //! `headroom agent` beyond loopback, over real sockets: who may read it, and what `headroom watch --agent` makes of several.
 
 use crate::support::agent::{Agent, LIMIT, TOKEN, headroom, words};
-use lab::{Account, Lab, Spec};
 use crate::support::secrets::Secrets;
-use testkit::certificate::Authority;
+use lab::{Account, Lab, Spec};
 use serde_json::Value;
 use std::net::TcpStream;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Output;
+use testkit::certificate::Authority;
 
 fn start(dir: &Path, name: &str, listen: &str, more: &[String]) -> Agent {
     let words: Vec<&str> = ["--listen", listen].into_iter().chain(more.iter().map(String::as_str)).collect();

@@ -34,8 +34,10 @@ fn the_crates_use_what_architecture_md_says_and_nothing_else() {
 fn tests_use_only_the_lab_and_the_testkit_beyond_what_the_table_grants() {
     let granted = granted();
     for (name, uses) in drawn(true) {
-        let beyond: Vec<_> =
-            uses.iter().filter(|used| !OF_TESTS.contains(&used.as_str()) && !granted[&name].contains(*used)).collect();
+        let beyond: Vec<_> = uses
+            .iter()
+            .filter(|used| !OF_TESTS.contains(&used.as_str()) && !granted[&name].contains(*used))
+            .collect();
         assert!(beyond.is_empty(), "tests of {name} use {beyond:?}, which ARCHITECTURE.md does not grant it");
     }
 }

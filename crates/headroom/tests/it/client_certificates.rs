@@ -1,12 +1,12 @@
 //! Certificates from clients, with the server's own command-line client: who is let in, what the others are told, and a
 //! renewed authority.
 
-use crate::support::told;
-use testkit::certificate::{Authority, Certificate};
-use lab::{Account, Lab, Spec};
 use crate::support::route::Route;
+use crate::support::told;
+use lab::{Account, Lab, Spec};
 use rustix::process::Signal;
 use std::path::Path;
+use testkit::certificate::{Authority, Certificate};
 
 /// The client's words: what it was answered, or the error it ended with.
 async fn client(

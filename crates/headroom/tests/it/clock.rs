@@ -2,12 +2,12 @@
 //! cut, no server is given up, and everything goes on.
 
 use crate::support::one_server::{Alone, LIMIT};
+use crate::support::time::{Clock, YEAR, stands_still};
 use mysql_async::Conn;
 use mysql_async::prelude::Queryable;
 use rustix::process::Signal;
 use serde_json::Value;
 use std::time::Duration;
-use crate::support::time::{Clock, YEAR, stands_still};
 
 /// Two sessions that must stay: one at rest, one in a transaction.
 struct Sessions([Conn; 2]);

@@ -1,11 +1,11 @@
 //! What a running router tells of what happens, and what is said where nothing is known: log, status,
 //! metrics, exit codes.
 
+use crate::support::route::Route;
 use lab::{Fault, Lab, Spec};
 use mysql_async::prelude::Queryable;
 use serde_json::Value;
 use std::process::Command;
-use crate::support::route::Route;
 
 fn server<'a>(status: &'a Value, name: &str) -> &'a Value {
     status["servers"].as_array().unwrap().iter().find(|s| s["name"] == name).unwrap()

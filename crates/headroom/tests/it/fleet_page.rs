@@ -4,14 +4,14 @@
 use crate::support::agent::{Agent, LIMIT, TOKEN, headroom, words};
 use crate::support::browser::{Browser, Page};
 use crate::support::convoy::wait_for_a_row;
+use crate::support::secrets::Secrets;
+use crate::support::time::stands_still;
 use lab::{Account, Lab, Spec};
 use rustix::process::Signal;
-use crate::support::secrets::Secrets;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
 use std::process::{Child, Stdio};
-use crate::support::time::stands_still;
 
 /// An agent that watches one server of the lab and no other, as on a host of its own.
 fn agent_of(server: &str, dir: &Path, lab: &Lab, secrets: &Secrets) -> Agent {

@@ -8,7 +8,7 @@ use serde_json::Value;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
-const GUIDE: &str = include_str!("../../../docs/guide/load.md");
+const GUIDE: &str = include_str!("../../../../docs/guide/load.md");
 
 /// The first block of this language on the page.
 fn example(language: &str) -> &'static str {

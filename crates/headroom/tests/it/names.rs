@@ -1,11 +1,11 @@
 //! A host name that changes its address, as names of managed services do when the primary moves: `headroom route` with a
 //! `/etc/hosts` of its own, in a mount namespace of its own.
 
+use crate::support::route::{Route, connect};
+use crate::support::told::server_of;
 use lab::{Lab, Spec};
 use std::path::Path;
 use std::time::{Duration, Instant};
-use crate::support::told::server_of;
-use crate::support::route::{Route, connect};
 
 const LIMIT: Duration = Duration::from_secs(30);
 

@@ -1,17 +1,17 @@
 //! Objectives end to end on a lab: an endpoint made slow opens an incident, the webhook hears of it over TLS although it fails at
 //! first, what recovers is closed, and nothing shows the webhook's secret.
 
-use testkit::certificate::Authority;
+use crate::support::receiving::{Receiving, SECRET};
+use crate::support::route::{Route, connect};
+use crate::support::told::LIMIT;
 use lab::{Lab, Spec};
 use mysql_async::Conn;
 use mysql_async::prelude::Queryable;
-use crate::support::receiving::{Receiving, SECRET};
 use rustix::process::Signal;
 use serde_json::Value;
 use std::path::Path;
 use std::time::{Duration, Instant};
-use crate::support::told::LIMIT;
-use crate::support::route::{Route, connect};
+use testkit::certificate::Authority;
 
 const GOOD: &str = "SELECT 1 /*endpoint='checkout'*/";
 const SLOW: &str = "SELECT SLEEP(0.05) /*endpoint='checkout'*/";

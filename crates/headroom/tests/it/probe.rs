@@ -1,12 +1,12 @@
 //! `headroom probe` on this machine's own disk: bounded, kept, nothing left behind. Needs fio.
 
-use testkit::certificate::Authority;
 use lab::{Account, Lab, Spec};
 use mysql_async::prelude::Queryable;
 use serde_json::Value;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Command, Output};
+use testkit::certificate::Authority;
 
 fn probe(dir: &Path, args: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_headroom"));

@@ -1,12 +1,12 @@
 //! `headroom route` as a child process on a lab of real servers: clients, status, metrics, drain, reload, end.
 
+use crate::support::route::{Route, connect};
+use crate::support::told::{routing, server_of};
 use lab::{Account, Lab, Spec};
 use mysql_async::prelude::Queryable;
 use rustix::process::Signal;
 use serde_json::Value;
 use std::net::{SocketAddrV4, TcpStream};
-use crate::support::told::{routing, server_of};
-use crate::support::route::{Route, connect};
 
 #[tokio::test]
 async fn clients_are_routed_and_everything_is_shown_changed_and_ended_in_peace() {

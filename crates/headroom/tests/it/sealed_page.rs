@@ -3,8 +3,8 @@
 
 use crate::support::agent::{Agent, TOKEN};
 use crate::support::browser::Browser;
-use lab::{Account, Lab, Spec};
 use crate::support::secrets::Secrets;
+use lab::{Account, Lab, Spec};
 
 #[tokio::test]
 async fn the_page_is_whole_behind_tls_for_whoever_types_the_token_and_nothing_for_others() {

@@ -3,12 +3,12 @@
 
 use crate::support::browser::{Browser, Page};
 use crate::support::convoy::wait_for_a_row;
+use crate::support::watched::Watched;
 use lab::{Account, Lab, Spec};
 use mysql_async::Conn;
 use mysql_async::prelude::Queryable;
 use std::time::Duration;
 use tokio::task::JoinHandle;
-use crate::support::watched::Watched;
 
 /// Router and agent have one file, so the router judges it, and it is shown once.
 const PROMISED: &str = "\

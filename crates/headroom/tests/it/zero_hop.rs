@@ -2,10 +2,10 @@
 //! kernel with BPF, and fails loudly without; only who is not root is told that nothing was tested.
 
 use crate::support::past;
+use crate::support::past::{in_zone_a, ready, root};
+use crate::support::route::connect;
 use lab::{Lab, Spec};
 use mysql_async::prelude::Queryable;
-use crate::support::route::connect;
-use crate::support::past::{in_zone_a, ready, root};
 use rustix::process::Signal;
 
 /// What starts a program with everything but what BPF and mounts need: the files of the lab are root's.

@@ -1,6 +1,5 @@
 //! One real server with a certificate, a router in front of it, and clients with and without TLS.
 
-use testkit::certificate::{Authority, Certificate};
 use crate::sight;
 use fleet::config::{Access, ClientTls, ClientTlsMode, Listener, RouterConfig, ServerTls, Tls, TlsMode};
 use fleet::{
@@ -14,6 +13,7 @@ use router::{Router, Status};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+use testkit::certificate::{Authority, Certificate};
 use tokio::sync::watch;
 
 /// A server, its authority, and a place for files.

@@ -1,11 +1,11 @@
 //! TLS on either side of a session with a real mariadbd: every combination, and what is verified and refused.
 
-use testkit::certificate::Authority;
+use crate::stand::{Stand, Way, cipher, log_in};
 use fleet::Address;
 use fleet::config::{ClientCert, ClientTlsMode, TlsMode};
 use mysql_async::prelude::Queryable;
-use crate::stand::{Stand, Way, cipher, log_in};
 use std::sync::{Arc, Mutex};
+use testkit::certificate::Authority;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 const USER: (&str, &str) = ("shop", "pass-word of the shop");

@@ -1,9 +1,9 @@
 //! A dead primary on real servers: nobody takes over while anybody is connected to it, whoever received most does, nothing
 //! acknowledged is lost with semi-sync, and the old one comes back only without anything of its own.
 
+use crate::moving::{DEADLINE, Fleet, quick};
 use fleet::ServerName;
 use lab::{Fault, Spec};
-use crate::moving::{DEADLINE, Fleet, quick};
 use mysql_async::prelude::Queryable;
 use std::time::Duration;
 use switchover::Error;

@@ -8,9 +8,9 @@
 #![allow(clippy::disallowed_methods, reason = "which cells run is told by the environment, as make does")]
 #![allow(clippy::print_stdout, reason = "the matrix shows each cell as it ends")]
 
+use crate::moving::{DEADLINE, Fleet, quick};
 use fleet::ServerName;
 use lab::{Account, Fault, Spec};
-use crate::moving::{DEADLINE, Fleet, quick};
 use mysql_async::Conn;
 use mysql_async::prelude::Queryable;
 use std::collections::BTreeMap;

@@ -1,8 +1,8 @@
 //! A planned move of the primary on real servers: what was acknowledged is there, roles are as they should be, a failure
 //! before the point of no return leaves everything as it was.
 
-use lab::Spec;
 use crate::moving::{self, DEADLINE, Fleet, quick};
+use lab::Spec;
 use mysql_async::prelude::Queryable;
 use std::time::Duration;
 use switchover::journal::{self, Journal};

@@ -1,8 +1,8 @@
 //! The same moves on a real mysqld, from target/mysql (`make test-mysql` brings it there).
 
+use crate::moving::{self, DEADLINE, Fleet, quick};
 use fleet::ServerName;
 use lab::{Fault, Spec};
-use crate::moving::{self, DEADLINE, Fleet, quick};
 use mysql_async::prelude::Queryable;
 use std::time::Duration;
 use switchover::facts;

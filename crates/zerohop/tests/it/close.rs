@@ -12,9 +12,12 @@ use zerohop::{Outcome, socket};
 
 /// Clients; each sends about one statement a millisecond.
 const CLIENTS: usize = 4;
-/// What is expected to happen in this time; more than enough on a busy machine.
+/// What is expected to happen in this time.
 const CLOSED: u64 = 400;
 const LIMIT: Duration = Duration::from_secs(60);
+/// On a machine that has no time for us, a tenth of it in that time is still a test.
+const AT_LEAST: u64 = CLOSED / 10;
+const LONGEST: Duration = Duration::from_secs(300);
 
 /// What became of statements.
 #[derive(Default)]
@@ -83,7 +86,7 @@ fn no_statement_is_executed_and_left_without_an_answer_however_often_sessions_ar
         .collect();
     let (mut closed, mut refused, mut in_use) = (0u64, 0u64, 0u64);
     let began = Instant::now();
-    while closed < CLOSED && began.elapsed() < LIMIT {
+    while closed < CLOSED && began.elapsed() < if closed < AT_LEAST { LONGEST } else { LIMIT } {
         let sessions = pinned.bypass.sessions().unwrap();
         for found in socket::established().unwrap() {
             let Some(session) = sessions.iter().find(|s| s.cookie == found.cookie && s.open) else {
@@ -113,8 +116,7 @@ fn no_statement_is_executed_and_left_without_an_answer_however_often_sessions_ar
     );
     std::io::stderr().write_all(format!("{words}\n").as_bytes()).unwrap();
     assert_eq!(lost, 0, "{words}");
-    // How many closes fit into the time is the machine's affair; a tenth of them is still a test.
-    assert!(closed >= CLOSED / 10 && seen.answered.load(Relaxed) > 0, "{words}");
+    assert!(closed >= AT_LEAST && seen.answered.load(Relaxed) > 0, "{words}");
 }
 
 /// Executes and answers.

@@ -7,9 +7,9 @@
 #![allow(clippy::print_stdout, reason = "its figure is shown")]
 
 use crate::support::one_server::Alone;
+use crate::support::ten_thousand::{Session, WANTED, allow_files, open, roomy};
 use lab::Account;
 use rustix::process::Signal;
-use crate::support::ten_thousand::{Session, WANTED, allow_files, open, roomy};
 use wire::ErrPacket;
 
 #[tokio::test]

@@ -2,10 +2,10 @@
 //! with BPF, and fails loudly without; only who is not root is told that nothing was tested.
 
 use crate::support::past;
-use lab::{Account, Lab};
-use crate::support::told::routing;
-use serde_json::Value;
 use crate::support::ten_thousand::{Session, WANTED, allow_files, open, roomy};
+use crate::support::told::routing;
+use lab::{Account, Lab};
+use serde_json::Value;
 
 #[tokio::test]
 async fn ten_thousand_idle_sessions_go_past_the_router_and_still_answer() {

@@ -1,10 +1,10 @@
 //! Zero-hop on MySQL: real drivers do their work unchanged while their sessions go past the router, idle ones leave a
 //! drained server, and restarts lose none. On the mysqld that `scripts/mysql-root.sh` brings (`make test-mysql`).
 
-use crate::support::past;
 use crate::support::driven;
-use lab::Lab;
+use crate::support::past;
 use crate::support::past::{in_zone_a, ready, root};
+use lab::Lab;
 use serde_json::Value;
 use std::path::Path;
 

@@ -1,13 +1,13 @@
 //! Real drivers through a real router: a lab, `headroom route` as a child process, and the runners of tests/drivers. What
 //! they say is compared with the table of docs/guide/drivers.md.
 
-mod router;
 #[path = "../../../../../tests/drivers/mysql_async.rs"]
 mod mysql_async_runner;
+mod router;
 
-use router::Router;
 use lab::{Lab, Spec};
 use mysql_async::prelude::Queryable;
+use router::Router;
 use serde_json::{Value, json};
 use std::net::SocketAddrV4;
 use std::path::{Path, PathBuf};

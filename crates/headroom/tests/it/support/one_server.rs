@@ -2,6 +2,7 @@
 
 pub(crate) use crate::support::told::{LIMIT, POLL};
 
+use crate::support::told::{Told, options};
 use lab::{Account, Lab, Spec};
 use mysql_async::{Conn, OptsBuilder};
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
@@ -12,7 +13,6 @@ use std::os::fd::OwnedFd;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use crate::support::told::{Told, options};
 
 /// The lab, the addresses, and every router that was started, each with what it starts a group of processes: killed at
 /// the end.

@@ -1,11 +1,11 @@
 //! `headroom route` with zero-hop in front of a lab, and what has to hold of it on any server.
 
 use crate::support::connecting::Connecting;
+use crate::support::route::{Route, connect};
+use crate::support::told::{LIMIT, POLL, options, routing, server_of};
 use lab::{Change, Fault, Lab};
 use mysql_async::Conn;
 use mysql_async::prelude::Queryable;
-use crate::support::told::{LIMIT, POLL, options, routing, server_of};
-use crate::support::route::{Route, connect};
 use rustix::process::Signal;
 use serde_json::Value;
 use std::net::{SocketAddr, TcpStream};

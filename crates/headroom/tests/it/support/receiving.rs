@@ -1,11 +1,11 @@
 //! Somebody who is told of incidents: a receiver of webhooks over TLS.
 
-use testkit::certificate::Certificate;
 use serde_json::Value;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
+use testkit::certificate::Certificate;
 
 pub(crate) const SECRET: &str = "T0-a-secret-in-the-path";
 const LIMIT: Duration = Duration::from_secs(20);

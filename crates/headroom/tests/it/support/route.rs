@@ -1,5 +1,6 @@
 //! `headroom route` as a child process in zone a of a lab, with a listener for reads and one for writes.
 
+use crate::support::told::{Told, options};
 use lab::{Account, Lab};
 use mysql_async::Conn;
 use rustix::process::{Pid, Signal, kill_process};
@@ -7,7 +8,6 @@ use std::net::{SocketAddr, SocketAddrV4};
 use std::ops::Deref;
 use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
-use crate::support::told::{Told, options};
 
 /// Ended when dropped, and what it has pinned removed.
 pub(crate) struct Route {

@@ -2,11 +2,11 @@
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use testkit::certificate::{Authority, Certificate};
 use rcgen::{KeyPair, PublicKeyData};
 use sha2::{Digest, Sha256};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+use testkit::certificate::{Authority, Certificate};
 
 /// An authority, its certificate for this machine, and a token.
 pub(crate) struct Secrets {

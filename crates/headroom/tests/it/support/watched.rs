@@ -1,9 +1,9 @@
 //! `headroom agent` as a child process beside a lab, with the lab's router in front of the servers.
 
+use crate::support::route::Route;
 use crate::support::told;
 use lab::Lab;
 use mysql_async::Opts;
-use crate::support::route::Route;
 use std::net::SocketAddr;
 use std::process::{Child, Command, Stdio};
 

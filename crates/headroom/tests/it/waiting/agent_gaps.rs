@@ -3,15 +3,15 @@
 //! goes on by itself.
 
 use crate::support::agent::{Agent, headroom};
+use crate::support::small_disk::SmallDisk;
+use crate::support::time::{Clock, YEAR, stands_still};
 use lab::{Account, Fault, Lab, Spec};
 use mysql_async::prelude::Queryable;
 use rustix::process::{Pid, Resource, Rlimit, Signal, prlimit};
 use serde_json::Value;
-use crate::support::small_disk::SmallDisk;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
-use crate::support::time::{Clock, YEAR, stands_still};
 
 const HISTORY: &str = "/history.json?from=-600&to=0&step=1";
 

@@ -2,14 +2,14 @@
 //! an incident and of its end, and says in words what it cannot judge and what that would need.
 
 use crate::support::agent::{Agent, headroom, words};
-use testkit::certificate::Authority;
+use crate::support::receiving::{Receiving, SECRET};
 use lab::{Account, Lab, Spec};
 use mysql_async::Conn;
 use mysql_async::prelude::Queryable;
-use crate::support::receiving::{Receiving, SECRET};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
+use testkit::certificate::Authority;
 
 /// The server's count is asked for every five seconds, and windows are twelve.
 const LIMIT: Duration = Duration::from_secs(90);

@@ -2,6 +2,8 @@
 //! statements is told from a database that is slow.
 
 use crate::support::told;
+use crate::support::told::Told;
+use crate::support::watched::Watched;
 use lab::{Lab, Spec};
 use mysql_async::prelude::Queryable;
 use mysql_async::{Conn, Opts};
@@ -9,8 +11,6 @@ use serde_json::Value;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
-use crate::support::watched::Watched;
-use crate::support::told::Told;
 
 /// What is usual is known after ten answers of the router, three seconds apart.
 const LIMIT: Duration = Duration::from_secs(120);

@@ -1,11 +1,11 @@
 //! TLS on either side of a session with a real mysqld, from target/mysql (`make test-mysql` brings it there): every
 //! combination logs in by `caching_sha2_password`, from an empty cache and from a full one.
 
+use crate::stand::{Stand, Way, cipher, log_in};
 use fleet::Address;
 use fleet::config::{ClientTlsMode, ServerTls, TlsMode};
 use mysql_async::ChangeUserOpts;
 use mysql_async::prelude::Queryable;
-use crate::stand::{Stand, Way, cipher, log_in};
 use testkit::mysqld;
 
 const USER: (&str, &str) = ("shop", "pass-word of the shop, 32 bytes");

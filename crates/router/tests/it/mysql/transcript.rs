@@ -24,6 +24,10 @@ async fn every_byte_through_the_router_is_mysqls_on_both_ways() {
             ]
         })
         .collect();
-    script::every_byte_is_the_servers(Spec::new(&[("a", 1)]).program(testkit::mysqld()), &tables, &[plain, modern])
-        .await;
+    script::every_byte_is_the_servers(
+        Spec::new(&[("a", 1)]).program(testkit::mysqld()),
+        &tables,
+        &[plain, modern],
+    )
+    .await;
 }

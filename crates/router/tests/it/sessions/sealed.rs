@@ -2,9 +2,9 @@
 //! clients that vanish.
 
 use super::fake::{Client, Fake, Front, Script, defaults, within};
-use testkit::certificate::Authority;
 use fleet::config::{ClientTls, ClientTlsMode, Listener, Tls, TlsMode};
 use fleet::{Address, ListenerRole::Reader};
+use testkit::certificate::Authority;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;

@@ -1,6 +1,5 @@
 //! The script, and who asks it: a session in raw packets, straight to a real server or through a router.
 
-use testkit::certificate::Authority;
 use fleet::config::{ClientTls, ClientTlsMode, DataPath, Listener, RouterConfig, Tls, TlsMode};
 use fleet::{
     Address, Demand, DemandSource, ListenerRole, Role, Server, ServerName, Snapshot, State, WriterStatus,
@@ -11,6 +10,7 @@ use router::Router;
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+use testkit::certificate::Authority;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::sync::watch;
