@@ -3,7 +3,7 @@
 
 use crate::server::stand::Stand;
 use fleet::Address;
-use fleet::config::{DataPath, Tls, TlsMode};
+use fleet::config::{Tls, TlsMode};
 use lab::Spec;
 use load::workload::file::{BUILT_IN, File};
 use load::workload::{Protocol, sysbench};

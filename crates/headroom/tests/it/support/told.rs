@@ -50,11 +50,6 @@ impl Told {
         self.try_get(path).unwrap_or_else(|error| panic!("{path}: {error}\n{}", self.words()))
     }
 
-    /// Nothing while nobody answers, as between two processes.
-    pub(crate) fn try_status(&self) -> Option<Value> {
-        serde_json::from_str(&self.try_get("/status.json").ok()?).ok()
-    }
-
     pub(crate) fn status(&self) -> Value {
         serde_json::from_str(&self.get("/status.json")).unwrap()
     }
