@@ -4,7 +4,7 @@
 //! *Service* runs from sending to the last byte of the answer, as the recorded time does; *response* from the recorded
 //! moment. Row counts are compared command by command: two runs with equal sums and different rows are told apart.
 
-use insight::{Dialect, Digester};
+use sql::{Dialect, Digester};
 use load::replay::{LeftOut, Replayed, Script, Took, What};
 use serde::Serialize;
 use std::collections::{BTreeMap, HashMap};
