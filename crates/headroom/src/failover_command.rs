@@ -3,8 +3,7 @@
 use crate::cli::SourceArgs;
 use crate::environment::Environment;
 use crate::switchover_command::{OperatorArgs, asked, host, perform, resume};
-use crate::terminal::{self, Paint};
-use crate::{credentials, exit, source};
+use crate::{credentials, source};
 use anyhow::{Context, anyhow};
 use clap::Args;
 use fleet::config::FleetConfig;
@@ -20,6 +19,7 @@ use switchover::failover::scene::Scene;
 use switchover::journal::Journal;
 use switchover::perform::{Deadlines, FenceBy, Logins};
 use switchover::step::State;
+use term::{Paint, exit, terminal};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -178,7 +178,7 @@ impl FailoverArgs {
                 silent: &scene.silent,
             })?;
         } else {
-            let paint = Paint::for_stdout(environment);
+            let paint = Paint::for_stdout(environment.no_colour);
             let mut text = format!("dead: {}\n", scene.primary.name);
             text.push_str(&match (chosen, why_nobody) {
                 (Ok(candidate), _) => format!("takes over: {candidate}, it has received most\n"),
@@ -235,7 +235,7 @@ impl FailoverArgs {
         let facts =
             facts::read(&old, &returned.reach, &admin, deadline).await.context("reading the old primary")?;
         let logins = Logins { admin, replication: self.operator.replication()? };
-        let paint = Paint::for_stdout(environment);
+        let paint = Paint::for_stdout(environment.no_colour);
         match rejoin::rejoin(&facts, new, &protection, &logins, deadline).await? {
             Rejoined::Follows => {
                 terminal::print(&format!("{} {old} follows {}\n", paint.green("done:"), new.server))?;

@@ -2,11 +2,11 @@
 
 use crate::cli::FleetArgs;
 use crate::environment::Environment;
-use crate::terminal::{self, Paint};
 use crate::view::{FleetView, ServerView};
-use crate::{credentials, exit, fleet_view, source};
+use crate::{credentials, fleet_view, source};
 use std::process::ExitCode;
 use std::time::Instant;
+use term::{Paint, exit, terminal};
 
 /// Runs `headroom fleet`.
 pub(crate) async fn run(args: FleetArgs, environment: &Environment) -> anyhow::Result<ExitCode> {
@@ -17,7 +17,7 @@ pub(crate) async fn run(args: FleetArgs, environment: &Environment) -> anyhow::R
     if args.json {
         terminal::print_json(&view)?;
     } else {
-        terminal::print(&fleet_view::text(&view, Paint::for_stdout(environment)))?;
+        terminal::print(&fleet_view::text(&view, Paint::for_stdout(environment.no_colour)))?;
     }
     Ok(if is_whole(&view) { exit::DONE } else { exit::no() })
 }

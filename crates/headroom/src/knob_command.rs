@@ -6,8 +6,8 @@ mod profile;
 mod set;
 mod text;
 
+use crate::credentials;
 use crate::environment::Environment;
-use crate::{credentials, exit, terminal};
 use anyhow::Context;
 use clap::{Args, Subcommand};
 use fleet::Address;
@@ -18,6 +18,7 @@ use knob::session::{Connect, RestoreOutcome, Session, Which};
 use knob::{Host, name};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use term::{exit, terminal};
 
 /// Settings of this host and of a server.
 #[derive(Subcommand, Debug, Clone)]

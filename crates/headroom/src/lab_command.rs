@@ -4,15 +4,15 @@ mod text;
 mod up;
 mod zone_config;
 
+use crate::cli;
 use crate::environment::Environment;
-use crate::terminal::{self, Paint};
-use crate::{cli, exit};
 use anyhow::bail;
 use clap::Args;
 use lab::control;
 use serde::Serialize;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use term::{Paint, exit, terminal};
 
 pub(crate) use up::UpArgs;
 
@@ -129,7 +129,11 @@ async fn status(args: StatusArgs, environment: &Environment) -> anyhow::Result<E
     if args.json {
         terminal::print_json(&status)?;
     } else {
-        terminal::print(&text::status(&status, &default_base(environment), Paint::for_stdout(environment)))?;
+        terminal::print(&text::status(
+            &status,
+            &default_base(environment),
+            Paint::for_stdout(environment.no_colour),
+        ))?;
     }
     Ok(exit::DONE)
 }
@@ -183,7 +187,7 @@ fn default_base(environment: &Environment) -> PathBuf {
 
 /// The table of faults, for help.
 fn faults() -> String {
-    let mut table = crate::table::Table::new(&["  FAULT", "UNDONE BY", "WHAT IT DOES"]);
+    let mut table = term::Table::new(&["  FAULT", "UNDONE BY", "WHAT IT DOES"]);
     for row in lab::FAULTS {
         let begin = row.value.map_or(row.begin.to_owned(), |value| format!("{} {value}", row.begin));
         table.row(vec![format!("  {begin}"), row.end.to_owned(), row.means.to_owned()]);

@@ -7,8 +7,7 @@ pub(crate) mod tls;
 mod workload;
 
 use crate::environment::Environment;
-use crate::terminal::{self, Paint};
-use crate::{exit, option_files, report_command};
+use crate::{option_files, report_command};
 use anyhow::{Context, bail};
 use clap::{Args, Subcommand, ValueEnum};
 use fleet::Address;
@@ -23,6 +22,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
+use term::{Paint, exit, terminal};
 use workload::Named;
 pub(crate) use workload::WorkloadArgs;
 
@@ -231,7 +231,7 @@ async fn send(args: RunArgs, environment: &Environment) -> anyhow::Result<ExitCo
     if args.json {
         terminal::print_json(&outcome)?;
     } else {
-        terminal::print(&text::outcome(&outcome, Paint::for_stdout(environment)))?;
+        terminal::print(&text::outcome(&outcome, Paint::for_stdout(environment.no_colour)))?;
     }
     Ok(if outcome.is_sound() { exit::DONE } else { exit::no() })
 }

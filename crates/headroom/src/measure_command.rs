@@ -7,9 +7,7 @@ pub(crate) mod search;
 mod text;
 
 use crate::environment::Environment;
-use crate::exit;
 use crate::load_command::{TargetArgs, WorkloadArgs};
-use crate::terminal;
 use clap::Args;
 use fleet::Address;
 use fleet::config::DataPath;
@@ -23,6 +21,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
+use term::{exit, terminal};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -131,7 +130,7 @@ pub(crate) async fn run(args: MeasureArgs, environment: &Environment) -> anyhow:
     let stop = Arc::new(AtomicBool::new(false));
     let flag = stop.clone();
     tokio::spawn(async move {
-        crate::interrupted::interrupted().await;
+        term::interrupted().await;
         flag.store(true, Ordering::Relaxed);
     });
     let observed = match &args.current_from {

@@ -1,7 +1,7 @@
 //! What a router that we started has pinned in the kernel; removed when this is dropped, after the router itself.
 
-use crate::terminal::complain;
 use std::path::PathBuf;
+use term::complain;
 use zerohop::pins;
 
 /// The pins of the router with this configuration file.

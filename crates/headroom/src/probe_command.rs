@@ -10,7 +10,7 @@ mod text;
 use crate::cli::SourceArgs;
 use crate::environment::Environment;
 use crate::report_command::usual_store;
-use crate::{credentials, exit, interrupted, machine, source, terminal};
+use crate::{credentials, machine, source};
 use anyhow::{Context, bail};
 use clap::Args;
 use compute::Compute;
@@ -23,6 +23,7 @@ use std::io::{IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
+use term::{exit, interrupted, terminal};
 
 /// A host that is busier than this serves somebody.
 const IN_SERVICE: f64 = 0.10;
@@ -151,7 +152,7 @@ pub(crate) async fn run(args: ProbeArgs, environment: &Environment) -> anyhow::R
     }
     let probe = tokio::select! {
         probe = measure(&args, environment, busy_before) => probe?,
-        () = interrupted::interrupted() => bail!("interrupted; nothing was kept, the probe's file is removed"),
+        () = interrupted() => bail!("interrupted; nothing was kept, the probe's file is removed"),
     };
     if let Some(store) = &store {
         store.keep_probe(&probe.host, probe.at, &serde_json::to_string(&probe)?)?;

@@ -6,13 +6,13 @@ mod output;
 
 use crate::environment::Environment;
 use crate::key::KeyArgs;
-use crate::terminal;
 use clap::Args;
 use recording::log::Kind;
 use serde::Serialize;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
+use term::terminal;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -106,7 +106,7 @@ pub(crate) async fn run(args: RecordArgs, environment: &Environment) -> anyhow::
     } else {
         terminal::print(&recorded.text())?;
     }
-    Ok(if recorded.commands == 0 { crate::exit::no() } else { crate::exit::DONE })
+    Ok(if recorded.commands == 0 { term::exit::no() } else { term::exit::DONE })
 }
 
 impl Recorded {

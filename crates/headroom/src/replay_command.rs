@@ -7,13 +7,10 @@ mod text;
 use crate::environment::Environment;
 use crate::key::KeyArgs;
 use crate::load_command::{self, tls::TlsArgs};
-use crate::terminal::{self, Paint};
-use crate::{exit, interrupted};
 use anyhow::{Context, bail};
 use clap::Args;
 use compare::{Groups, ReplayView};
 use fleet::Address;
-use indicatif::{ProgressBar, ProgressStyle};
 use load::replay::{Choice, ReplayPlan, ReplayProgress, Replayed, Script, replay};
 use recording::Reader;
 use std::fs::File;
@@ -23,6 +20,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
+use term::{Paint, Seconds, exit, interrupted, terminal};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -112,7 +110,7 @@ pub(crate) async fn run(args: ReplayArgs, environment: &Environment) -> anyhow::
     let stop = Arc::new(AtomicBool::new(false));
     let ends = stop.clone();
     tokio::spawn(async move {
-        interrupted::interrupted().await;
+        interrupted().await;
         ends.store(true, Relaxed);
     });
     let other = args.against.clone().map(|target| ReplayPlan { target, ..plan.clone() });
@@ -128,7 +126,7 @@ pub(crate) async fn run(args: ReplayArgs, environment: &Environment) -> anyhow::
     if json {
         terminal::print_json(&view)?;
     } else {
-        terminal::print(&text::view(&view, args.limit, Paint::for_stdout(environment)))?;
+        terminal::print(&text::view(&view, args.limit, Paint::for_stdout(environment.no_colour)))?;
     }
     Ok(if view.void.is_empty() { exit::DONE } else { exit::no() })
 }
@@ -153,30 +151,14 @@ pub(crate) fn script(
 }
 
 fn send(script: &Script, plan: &ReplayPlan, stop: &AtomicBool) -> anyhow::Result<Replayed> {
-    let seconds = script.length_us as f64 / 1e6 / plan.speed;
-    let bar = ProgressBar::new((seconds.ceil() as u64).max(1));
-    let style = ProgressStyle::with_template("{bar:30} {pos}/{len} s  {msg}");
-    let bar = bar.with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
-    let mut said = u64::MAX;
+    let mut shown = Seconds::new(Duration::from_micros(script.length_us).div_f64(plan.speed));
     let total = script.steps.len();
     let replayed = replay(script, plan, stop, |progress: ReplayProgress| {
-        let second = progress.seconds as u64;
-        if second == said {
-            return;
-        }
-        said = second;
-        let line = format!(
-            "{}: {} of {total} commands answered, {} failed",
-            plan.target, progress.done, progress.failed
-        );
-        bar.set_position(second);
-        if bar.is_hidden() && second.is_multiple_of(10) {
-            terminal::complain(&format!("{second} s of {seconds:.0} s, {line}"));
-        } else {
-            bar.set_message(line);
-        }
+        shown.show(Duration::from_secs_f64(progress.seconds), || {
+            let ReplayProgress { done, failed, .. } = progress;
+            format!("{}: {done} of {total} commands answered, {failed} failed", plan.target)
+        });
     });
-    bar.finish_and_clear();
     Ok(replayed?)
 }
 

@@ -4,9 +4,7 @@ mod text;
 
 use crate::cli::SourceArgs;
 use crate::environment::Environment;
-use crate::interrupted::interrupted;
-use crate::terminal::{self, Paint};
-use crate::{credentials, exit, option_files, source};
+use crate::{credentials, option_files, source};
 use anyhow::{Context, anyhow, bail};
 use clap::Args;
 use fleet::ServerName;
@@ -21,6 +19,7 @@ use switchover::journal::{self, Journal, Line};
 use switchover::perform::{self, Deadlines, Logins, Outcome, Plan};
 use switchover::step::{self, State};
 use switchover::survey::Survey;
+use term::{Paint, exit, interrupted, terminal};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -121,7 +120,7 @@ pub(crate) async fn run(args: SwitchoverArgs, environment: &Environment) -> anyh
     let limits = Limits { lag: args.max_lag, transaction: args.max_transaction };
     let findings = survey.checks(limits, args.operator.replication_option_file.is_some());
     let plan = survey.plan(args.deadlines(), &host());
-    let paint = Paint::for_stdout(environment);
+    let paint = Paint::for_stdout(environment.no_colour);
     let worst = check::worst(&findings);
     if args.check || args.dry_run || worst == Level::Stop {
         if args.json {
@@ -179,7 +178,12 @@ pub(crate) async fn perform(
     if json {
         terminal::print_json(&outcome)?;
     } else {
-        terminal::print(&text::outcome(plan, &outcome, journal.path(), Paint::for_stdout(environment)))?;
+        terminal::print(&text::outcome(
+            plan,
+            &outcome,
+            journal.path(),
+            Paint::for_stdout(environment.no_colour),
+        ))?;
     }
     Ok(code(&outcome))
 }

@@ -1,12 +1,11 @@
 //! `headroom zero-hop status` and `off`: what is pinned in the kernel, of running routers and of those that are gone.
 
-use crate::table::Table;
-use crate::{exit, terminal};
 use anyhow::{Context, bail};
 use clap::{Args, Subcommand};
 use std::io::IsTerminal;
 use std::net::SocketAddr;
 use std::process::ExitCode;
+use term::{Table, exit, terminal};
 use zerohop::pins::{self, Pinned, Removed};
 
 /// What is pinned in the kernel so that connections go straight to a server.

@@ -1,7 +1,9 @@
 //! What can keep a run from starting. Once it runs, nothing ends it early: errors are counted.
 
+use crate::measure::Heading;
 use fleet::Address;
 use std::io;
+use std::path::PathBuf;
 
 /// Why there is no result.
 #[derive(Debug, thiserror::Error)]
@@ -74,6 +76,51 @@ pub enum LoadError {
     /// A recording cannot be read.
     #[error(transparent)]
     Recording(recording::RecordingError),
+    /// A file cannot be opened.
+    #[error("cannot open {}: {source}", path.display())]
+    Open {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// A file's recording cannot be used.
+    #[error("{}: {source}", path.display())]
+    RecordingFile {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: Box<LoadError>,
+    },
+    /// The file of a search's trials cannot be read or written.
+    #[error("cannot use {} for trials: {source}", path.display())]
+    TrialFile {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// A line of that file is none of ours.
+    #[error("{}:{line}: not a line of a measurement: {source}", path.display())]
+    TrialLine {
+        /// The file.
+        path: PathBuf,
+        /// Which line, from 1.
+        line: usize,
+        /// What is wrong with it.
+        source: serde_json::Error,
+    },
+    /// Trials of different measurements must not be mixed.
+    #[error(
+        "{} holds trials of {} at {} for p{} < {:?}, and this is another measurement; name another file",
+        path.display(), found.workload, found.target, found.objective.percent(), found.objective.within
+    )]
+    OtherMeasurement {
+        /// The file.
+        path: PathBuf,
+        /// What its trials are of.
+        found: Box<Heading>,
+    },
     /// The machine refused something.
     #[error("{doing}: {source}")]
     Io {

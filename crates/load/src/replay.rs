@@ -11,6 +11,7 @@
 //! Worked example, speed 2: a command that came 10 s after recording began is due 5 s after the replay does. The one before
 //! it is answered at 5.2 s: it is sent then, 200 ms late, and answered 1 ms later: response 201 ms, service 1 ms.
 
+pub mod compare;
 mod kind;
 mod live;
 mod player;
@@ -26,7 +27,11 @@ use crate::target::{Peer, Secrecy};
 use fleet::Address;
 use fleet::config::Tls;
 use player::Player;
+use recording::Reader;
 use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::BufReader;
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant};
@@ -53,6 +58,25 @@ pub struct ReplayPlan {
     pub threads: usize,
     /// After the last moment, what is under way may take so long.
     pub grace: Duration,
+}
+
+/// A recording ready to be sent, and the names of its groups.
+///
+/// # Errors
+/// A file that cannot be read, or not with this key, or not within this memory.
+pub fn open(
+    file: &Path,
+    key: Option<&recording::Key>,
+    choice: Choice,
+) -> Result<(Script, compare::Groups), LoadError> {
+    let opened = File::open(file);
+    let opened = opened.map_err(|source| LoadError::Open { path: file.to_owned(), source })?;
+    let unusable = |source| LoadError::RecordingFile { path: file.to_owned(), source: Box::new(source) };
+    let reader =
+        Reader::new(BufReader::new(opened), key).map_err(|error| unusable(LoadError::Recording(error)))?;
+    let mut groups = compare::Groups::default();
+    let script = Script::read(reader, choice, |what| groups.of(what)).map_err(unusable)?;
+    Ok((script, groups))
 }
 
 /// How a replay comes along.

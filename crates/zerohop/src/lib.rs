@@ -30,6 +30,7 @@ mod mirror;
 mod mounts;
 mod object;
 pub mod pins;
+mod router_pins;
 pub mod socket;
 mod sys;
 
@@ -39,4 +40,5 @@ pub use close::Outcome;
 pub use error::Error;
 pub use layout::{Fate, LISTENERS, SLOTS, Session, TARGETS, Tally};
 pub use mirror::{Mirror, Piece, What};
+pub use router_pins::RouterPins;
 pub use sys::duplicate;

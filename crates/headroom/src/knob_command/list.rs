@@ -2,8 +2,6 @@
 
 use super::{LoginArgs, PlaceArgs, blocking};
 use crate::environment::Environment;
-use crate::table::Table;
-use crate::{exit, terminal};
 use clap::Args;
 use knob::catalogue::{CATALOGUE, Change, Danger, Family, Group, Knob, Proof};
 use knob::item::Access;
@@ -13,6 +11,7 @@ use knob::{Host, resolve};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::process::ExitCode;
+use term::{Table, exit, terminal};
 
 const LIST_EXAMPLES: &str = "\
 Examples:

@@ -1,10 +1,9 @@
 //! `headroom knob profile`: published settings as knobs.
 
-use crate::table::Table;
-use crate::{exit, terminal};
 use clap::Args;
 use knob::profile::{self, PLACEHOLDERS, PROFILES, Profile, Today};
 use std::process::ExitCode;
+use term::{Table, exit, terminal};
 
 /// Settings that others have published, with their reasons and what is stale today.
 ///

@@ -2,7 +2,6 @@
 
 use super::{LoginArgs, PlaceArgs, blocking, profile, text, verdict};
 use crate::environment::Environment;
-use crate::{exit, terminal};
 use anyhow::{Context, bail};
 use clap::Args;
 use knob::action::ProgramAction;
@@ -17,6 +16,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::process::{ExitCode, ExitStatus};
 use std::time::Duration;
+use term::{exit, terminal};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 /// A command that was told to end has so long before it is killed.

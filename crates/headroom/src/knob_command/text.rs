@@ -1,10 +1,10 @@
 //! What `headroom knob` prints for people.
 
-use crate::table::Table;
 use knob::Refusal;
 use knob::apply::{Outcome, Status, Write};
 use knob::journal::{End, Entry, Phase};
 use knob::session::RestoreOutcome;
+use term::Table;
 
 /// One line for each change.
 pub(super) fn outcomes(outcomes: &[Outcome]) -> String {

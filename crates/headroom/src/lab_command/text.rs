@@ -1,10 +1,9 @@
 //! A lab for people: its servers, and how to connect.
 
 use super::zone_config;
-use crate::table::Table;
-use crate::terminal::Paint;
 use lab::{Account, ProcessState, ServerStatus, Status};
 use std::path::Path;
+use term::{Paint, Table};
 
 /// Servers, faults in force, how to connect.
 pub(super) fn status(status: &Status, usual_base: &Path, paint: Paint) -> String {

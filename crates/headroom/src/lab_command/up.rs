@@ -2,8 +2,6 @@
 
 use super::{WhichArgs, base, default_base, text, zone_config};
 use crate::environment::Environment;
-use crate::exit;
-use crate::terminal::{self, Paint};
 use anyhow::{Context, bail};
 use clap::Args;
 use lab::{Lab, Spec, Status};
@@ -11,6 +9,7 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{ExitCode, Stdio};
 use std::time::Duration;
+use term::{Paint, exit, terminal};
 use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -110,7 +109,7 @@ fn announce(status: &Status, took: Duration, json: bool, environment: &Environme
         // One line, so that whoever waits for it knows where it ends.
         return terminal::print(&(serde_json::to_string(status)? + "\n"));
     }
-    let text = text::status(status, &default_base(environment), Paint::for_stdout(environment));
+    let text = text::status(status, &default_base(environment), Paint::for_stdout(environment.no_colour));
     terminal::print(&format!(
         "The lab is up after {:.1} s: {}, {} servers, zones {}. Ctrl-C takes it down.\n\n{text}",
         took.as_secs_f64(),
@@ -165,7 +164,7 @@ async fn detached(args: &UpArgs, base: &Path, environment: &Environment) -> anyh
         return Ok(exit::DONE);
     }
     let status: Status = serde_json::from_str(&line).context("the lab's process is of another version")?;
-    let text = text::status(&status, &default_base(environment), Paint::for_stdout(environment));
+    let text = text::status(&status, &default_base(environment), Paint::for_stdout(environment.no_colour));
     let count = status.servers.len();
     terminal::print(&format!(
         "The lab is up: {}, {count} servers. It runs on in the background.\n\n{text}",

@@ -1,11 +1,10 @@
 //! An outcome as text for people.
 
-use crate::table::Table;
-use crate::terminal::Paint;
 use load::Outcome;
 use load::arrivals::{Arrivals, Spacing};
 use load::outcome::{Kind, Times};
 use std::fmt::Write;
+use term::{Paint, Table};
 
 /// Everything a person wants to know of a run.
 pub(crate) fn outcome(outcome: &Outcome, paint: Paint) -> String {

@@ -1,10 +1,10 @@
 //! TLS of a load, in the words of MySQL's clients. Off unless asked for, as with sysbench: encrypting costs the client CPU.
 
-use crate::exit;
 use clap::{Args, ValueEnum};
 use fleet::config::{Tls, TlsMode};
 use observe::option_file::Login;
 use std::path::PathBuf;
+use term::exit;
 
 /// How TLS is begun.
 #[derive(Args, Debug, Clone, Default)]

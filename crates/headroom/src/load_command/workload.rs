@@ -1,6 +1,5 @@
 //! From a name and flags to a workload.
 
-use crate::exit;
 use anyhow::Context;
 use clap::Args;
 use load::distribution::Distribution;
@@ -8,6 +7,7 @@ use load::workload::file::{BUILT_IN, File};
 use load::workload::sysbench::{self, Options, WORKLOADS};
 use load::workload::{Protocol, Workload};
 use std::fmt::Write;
+use term::exit;
 
 /// What is sent.
 #[derive(Args, Debug, Clone)]

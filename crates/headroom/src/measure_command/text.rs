@@ -1,9 +1,9 @@
 //! A measurement for people: the curve, the bounds, the headroom.
 
 use super::Measured;
-use crate::table::Table;
 use load::measure::{Capacity, Trial};
 use std::fmt::Write;
+use term::Table;
 
 /// A bar as long as this is twice the objective's time.
 const BAR: f64 = 30.0;

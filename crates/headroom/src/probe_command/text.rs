@@ -3,9 +3,9 @@
 use super::Probe;
 use super::disk::{Disk, Step, knee, most};
 use crate::report_command::moment;
-use crate::table::Table;
 use crate::watch_command::words;
 use observe::verdict::Unit;
+use term::Table;
 
 /// One probe.
 pub(super) fn one(probe: &Probe) -> String {

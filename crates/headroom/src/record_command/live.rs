@@ -3,14 +3,12 @@
 use super::output::Output;
 use super::{RecordArgs, Recorded};
 use crate::environment::Environment;
-use crate::interrupted::interrupted;
 use crate::recorder::{self, Asked, LONGEST, RecordRequest};
-use crate::terminal;
 use anyhow::{Context, bail};
-use indicatif::{ProgressBar, ProgressStyle};
 use recording::{Began, Event, Key};
 use std::io::{ErrorKind, Read};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use term::{Seconds, interrupted};
 
 /// What has come is in the file after this long at most.
 const FLUSH: Duration = Duration::from_millis(200);
@@ -76,10 +74,9 @@ fn take(
 ) -> anyhow::Result<Recorded> {
     let mut stream = asked.stream;
     stream.set_read_timeout(Some(FLUSH))?;
-    let bar = bar(time);
+    let mut progress = Seconds::new(time);
     let (begun, mut flushed, mut heard) = (Instant::now(), Instant::now(), Instant::now());
     let (mut pending, mut chunk) = (Vec::new(), vec![0; CHUNK]);
-    let mut said = 0;
     loop {
         match stream.read(&mut chunk) {
             Ok(0) => break,
@@ -101,7 +98,9 @@ fn take(
             output.flush()?;
             flushed = Instant::now();
         }
-        show(&bar, &recorded, begun.elapsed(), &mut said);
+        progress.show(begun.elapsed(), || {
+            format!("{} commands of {} sessions recorded", recorded.commands, recorded.sessions)
+        });
         if begun.elapsed() > time + SILENCE && heard.elapsed() > SILENCE {
             bail!(
                 "the router has said nothing for {} s after its time; the file is whole",
@@ -109,7 +108,7 @@ fn take(
             );
         }
     }
-    bar.finish_and_clear();
+    drop(progress);
     if recorded.seconds == 0.0 {
         recorded.seconds = begun.elapsed().as_secs_f64();
     }
@@ -129,26 +128,5 @@ impl Recorded {
             }
             Event::Began(_) | Event::Closed(_) => {}
         }
-    }
-}
-
-fn bar(time: Duration) -> ProgressBar {
-    let style = ProgressStyle::with_template("{bar:30} {pos}/{len} s  {msg}");
-    ProgressBar::new(time.as_secs().max(1)).with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
-}
-
-fn show(bar: &ProgressBar, recorded: &Recorded, since: Duration, said: &mut u64) {
-    let second = since.as_secs();
-    if second == *said {
-        return;
-    }
-    *said = second;
-    let line = format!("{} commands of {} sessions recorded", recorded.commands, recorded.sessions);
-    bar.set_position(second);
-    // A line a second would bury what stands before it.
-    if bar.is_hidden() && second.is_multiple_of(10) {
-        terminal::complain(&format!("{second} s: {line}"));
-    } else {
-        bar.set_message(line);
     }
 }

@@ -1,9 +1,8 @@
 //! A replay as text for people.
 
 use super::compare::{GroupView, ReplayView, SideView};
-use crate::table::Table;
-use crate::terminal::Paint;
 use std::fmt::Write;
+use term::{Paint, Table};
 
 /// Characters of a statement that are shown.
 const SHOWN: usize = 60;

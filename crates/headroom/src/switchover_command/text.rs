@@ -1,13 +1,12 @@
 //! What a person reads of a switchover.
 
-use crate::table::Table;
-use crate::terminal::Paint;
 use fleet::ServerName;
 use serde::Serialize;
 use std::path::Path;
 use switchover::check::{Finding, Level};
 use switchover::perform::{Kind, Outcome, Plan, Progress};
 use switchover::step::{Event, STEPS, State};
+use term::{Paint, Table};
 
 /// `--check --json`.
 #[derive(Serialize)]

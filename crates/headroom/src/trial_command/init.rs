@@ -2,7 +2,6 @@
 
 use super::{blocking, connect_as};
 use crate::environment::Environment;
-use crate::{exit, terminal};
 use clap::Args;
 use fleet::Address;
 use knob::Host;
@@ -12,6 +11,7 @@ use knob::server::{self, Server};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
+use term::{exit, terminal};
 use trial::cost::BESIDES;
 use trial::halving;
 

@@ -1,8 +1,8 @@
 //! What people read of an experiment in the terminal.
 
-use crate::table::Table;
 use serde::Serialize;
 use std::time::Duration;
+use term::Table;
 use trial::cost::{self, Reach};
 use trial::halving::Stage;
 use trial::order::{self, Run};

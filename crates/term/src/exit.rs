@@ -3,25 +3,25 @@
 use std::process::ExitCode;
 
 /// Done.
-pub(crate) const DONE: ExitCode = ExitCode::SUCCESS;
+pub const DONE: ExitCode = ExitCode::SUCCESS;
 
 /// "No" is the answer: no primary known, drain refused.
-pub(crate) fn no() -> ExitCode {
+pub fn no() -> ExitCode {
     ExitCode::from(1)
 }
 
 /// Something went wrong; standard error says what.
-pub(crate) fn error() -> ExitCode {
+pub fn error() -> ExitCode {
     ExitCode::from(2)
 }
 
 /// The command line was not understood.
-pub(crate) fn usage() -> ExitCode {
+pub fn usage() -> ExitCode {
     ExitCode::from(64)
 }
 
 /// An error with its causes, in a line. A cause that the sentence above it gives already is not repeated.
-pub(crate) fn reason(error: &anyhow::Error) -> String {
+pub fn reason(error: &anyhow::Error) -> String {
     let mut text = error.to_string();
     for cause in error.chain().skip(1).map(ToString::to_string) {
         if !text.ends_with(&cause) {
@@ -35,10 +35,10 @@ pub(crate) fn reason(error: &anyhow::Error) -> String {
 /// What the command line lacks, or asks for and cannot be: exit code 64, as when clap refuses it.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
-pub(crate) struct UsageError(String);
+pub struct UsageError(String);
 
 /// This sentence as an error that ends with [`usage`].
-pub(crate) fn usage_error(text: impl Into<String>) -> anyhow::Error {
+pub fn usage_error(text: impl Into<String>) -> anyhow::Error {
     UsageError(text.into()).into()
 }
 
@@ -47,11 +47,15 @@ mod tests {
     use super::*;
     use anyhow::Context;
 
+    /// Its sentence ends with its cause.
+    #[derive(Debug, thiserror::Error)]
+    #[error("cannot connect: {0}")]
+    struct Connect(#[source] std::io::Error);
+
     #[test]
     fn a_cause_is_told_once() {
         let refused = || std::io::Error::from(std::io::ErrorKind::ConnectionRefused);
-        let in_it = load::LoadError::Connect { address: "127.0.0.1:1".parse().unwrap(), source: refused() };
-        assert_eq!(reason(&in_it.into()), "cannot connect to 127.0.0.1:1: connection refused");
+        assert_eq!(reason(&Connect(refused()).into()), "cannot connect: connection refused");
         let around = Err::<(), _>(refused()).context("asking db1").unwrap_err();
         assert_eq!(reason(&around), "asking db1: connection refused");
     }

@@ -3,7 +3,7 @@
 use tokio::signal::unix::{SignalKind, signal};
 
 /// Returns on Ctrl-C or when we are asked to end.
-pub(crate) async fn interrupted() {
+pub async fn interrupted() {
     let asked = async {
         match signal(SignalKind::terminate()) {
             Ok(mut terminate) => {

@@ -2,26 +2,26 @@
 //! width.
 
 /// Rows under headings.
-pub(crate) struct Table {
+pub struct Table {
     rows: Vec<Vec<String>>,
     right: Vec<bool>,
 }
 
 impl Table {
     /// A table with these headings; one that begins with `>` names a column of figures, set to the right.
-    pub(crate) fn new(headings: &[&str]) -> Self {
+    pub fn new(headings: &[&str]) -> Self {
         let right = headings.iter().map(|heading| heading.starts_with('>')).collect();
         let names = headings.iter().map(|heading| heading.trim_start_matches('>').to_owned()).collect();
         Self { rows: vec![names], right }
     }
 
     /// Adds a row; it has as many cells as there are headings.
-    pub(crate) fn row(&mut self, cells: Vec<String>) {
+    pub fn row(&mut self, cells: Vec<String>) {
         self.rows.push(cells);
     }
 
     /// The text, each line ended.
-    pub(crate) fn text(&self) -> String {
+    pub fn text(&self) -> String {
         let columns = self.right.len();
         let widest =
             |column: usize| self.rows.iter().filter_map(|row| row.get(column)).map(|c| width(c)).max();
