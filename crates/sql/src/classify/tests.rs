@@ -1,6 +1,7 @@
 //! What statements leave behind, whatever quotes, comments and spelling hide it in.
 
 use super::*;
+use proptest::prelude::*;
 
 fn leaves(text: &str) -> Sticky {
     scan(text.as_bytes(), false).leaves
@@ -27,7 +28,7 @@ fn ordinary_statements_leave_nothing() {
         "SELECT temporary_x, my_get_lock FROM t",
         "",
     ] {
-        assert!(leaves(text).is_empty(), "{text}: {}", leaves(text));
+        assert!(leaves(text).is_empty(), "{text}: {:?}", leaves(text));
     }
 }
 
@@ -63,7 +64,7 @@ fn state_is_seen_however_it_is_written() {
         ("PREPARE s FROM 'SELECT ''a'', @x'", Sticky::USER_VARIABLE),
         ("SELECT 'never closed", Sticky::UNREAD),
     ] {
-        assert!(leaves(text).contains(sticky), "{text}: {}", leaves(text));
+        assert!(leaves(text).contains(sticky), "{text}: {:?}", leaves(text));
         let mut piecewise = Scanner::new(false);
         text.as_bytes().chunks(1).for_each(|byte| piecewise.feed(byte));
         assert_eq!(piecewise.finish(), scan(text.as_bytes(), false), "{text}, byte by byte");
@@ -116,5 +117,16 @@ fn use_names_a_database() {
         ("USE", None),
     ] {
         assert_eq!(used_database(text.as_bytes()), name.map(str::as_bytes), "{text}");
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(2000))]
+
+    #[test]
+    fn the_split_makes_no_difference(text in "[ -~]{0,60}|[-@'\"`/*!#;\\\\a \n]{0,40}", step in 1usize..9) {
+        let mut pieces = Scanner::new(false);
+        text.as_bytes().chunks(step).for_each(|piece| pieces.feed(piece));
+        prop_assert_eq!(pieces.finish(), scan(text.as_bytes(), false));
     }
 }

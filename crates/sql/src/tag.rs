@@ -13,33 +13,33 @@ const LONGEST: usize = 256;
 
 /// Which tags name the endpoint and the request.
 #[derive(Clone, Debug, Default)]
-pub struct Keys {
+pub struct TagKeys {
     keys: Vec<Box<[u8]>>,
     endpoint: Vec<Spec>,
     request: Vec<Spec>,
 }
 
-/// One key, or two whose values are joined; places in `keys`.
+/// One key, or two whose values are joined; indices in `keys`.
 #[derive(Clone, Copy, Debug)]
 struct Spec {
     first: usize,
     second: Option<usize>,
 }
 
-/// The tags found in one statement.
+/// The tags of one statement.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Found<'t> {
+pub struct Tags<'t> {
     values: [Option<&'t [u8]>; KEYS],
 }
 
 /// The value of a tag, or of two joined, still encoded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Value<'t> {
+pub struct TagValue<'t> {
     first: &'t [u8],
     second: Option<&'t [u8]>,
 }
 
-impl Keys {
+impl TagKeys {
     /// For the configured keys; `a+b` joins two.
     pub fn new(endpoint: &[String], request: &[String]) -> Self {
         let mut keys = Self::default();
@@ -50,15 +50,15 @@ impl Keys {
 
     fn spec(&mut self, text: &str) -> Option<Spec> {
         let mut parts = text.split('+');
-        let first = self.place(parts.next()?)?;
+        let first = self.index(parts.next()?)?;
         let second = match parts.next() {
-            Some(part) => Some(self.place(part)?),
+            Some(part) => Some(self.index(part)?),
             None => None,
         };
         Some(Spec { first, second })
     }
 
-    fn place(&mut self, key: &str) -> Option<usize> {
+    fn index(&mut self, key: &str) -> Option<usize> {
         let known = self.keys.iter().position(|known| **known == *key.as_bytes());
         known.or_else(|| {
             (self.keys.len() < KEYS).then(|| {
@@ -69,46 +69,46 @@ impl Keys {
     }
 
     /// Notes a tag if its key matters and has no value yet.
-    pub fn note<'t>(&self, found: &mut Found<'t>, key: &[u8], value: &'t [u8]) {
+    pub fn note<'t>(&self, tags: &mut Tags<'t>, key: &[u8], value: &'t [u8]) {
         if let Some(at) = self.keys.iter().position(|known| **known == *key)
             && !value.is_empty()
         {
-            found.values[at].get_or_insert(value);
+            tags.values[at].get_or_insert(value);
         }
     }
 
     /// Notes the tags of a comment's content.
-    pub fn read<'t>(&self, found: &mut Found<'t>, comment: &'t [u8]) {
+    pub fn read<'t>(&self, tags: &mut Tags<'t>, comment: &'t [u8]) {
         let mut rest = comment;
         while let Some((key, value)) = pair(&mut rest) {
-            self.note(found, key, value);
+            self.note(tags, key, value);
         }
     }
 
     /// The value that names the endpoint.
-    pub fn endpoint<'t>(&self, found: &Found<'t>) -> Option<Value<'t>> {
-        found.first_of(&self.endpoint)
+    pub fn endpoint<'t>(&self, tags: &Tags<'t>) -> Option<TagValue<'t>> {
+        tags.first_of(&self.endpoint)
     }
 
     /// The value that names the request.
-    pub fn request<'t>(&self, found: &Found<'t>) -> Option<Value<'t>> {
-        found.first_of(&self.request)
+    pub fn request<'t>(&self, tags: &Tags<'t>) -> Option<TagValue<'t>> {
+        tags.first_of(&self.request)
     }
 }
 
-impl<'t> Found<'t> {
-    fn first_of(&self, specs: &[Spec]) -> Option<Value<'t>> {
+impl<'t> Tags<'t> {
+    fn first_of(&self, specs: &[Spec]) -> Option<TagValue<'t>> {
         specs.iter().find_map(|spec| {
             let second = match spec.second {
                 Some(at) => Some(self.values[at]?),
                 None => None,
             };
-            Some(Value { first: self.values[spec.first]?, second })
+            Some(TagValue { first: self.values[spec.first]?, second })
         })
     }
 }
 
-impl<'t> Value<'t> {
+impl<'t> TagValue<'t> {
     /// The bytes as they came, of both parts.
     pub fn raw(&self) -> (&'t [u8], &'t [u8]) {
         (self.first, self.second.unwrap_or_default())
@@ -132,6 +132,13 @@ impl<'t> Value<'t> {
         }
         text.truncate(text.floor_char_boundary(LONGEST));
     }
+}
+
+/// The content of the comment that a text ends with, of which the beginning is not known.
+pub fn last_comment(tail: &[u8]) -> Option<&[u8]> {
+    let end = memchr::memmem::rfind(tail, b"*/")?;
+    let start = memchr::memmem::rfind(&tail[..end], b"/*")?;
+    Some(&tail[start + 2..end])
 }
 
 /// The next `key=value` or `key:value`, taken off the front of `rest`.
@@ -215,17 +222,20 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn keys() -> Keys {
+    fn keys() -> TagKeys {
         let words = |words: &[&str]| words.iter().map(ToString::to_string).collect::<Vec<_>>();
-        Keys::new(&words(&["endpoint", "route", "controller+action"]), &words(&["traceparent", "request_id"]))
+        TagKeys::new(
+            &words(&["endpoint", "route", "controller+action"]),
+            &words(&["traceparent", "request_id"]),
+        )
     }
 
     fn endpoint(comment: &str) -> Option<String> {
         let keys = keys();
-        let mut found = Found::default();
-        keys.read(&mut found, comment.as_bytes());
+        let mut tags = Tags::default();
+        keys.read(&mut tags, comment.as_bytes());
         let mut text = String::new();
-        keys.endpoint(&found).map(|value| {
+        keys.endpoint(&tags).map(|value| {
             value.decode(&mut text);
             text
         })
@@ -257,9 +267,9 @@ mod tests {
     fn of_a_traceparent_the_trace_id_counts() {
         let keys = keys();
         let id = |comment: &'static str| {
-            let mut found = Found::default();
-            keys.read(&mut found, comment.as_bytes());
-            keys.request(&found).map(|value| value.request_id())
+            let mut tags = Tags::default();
+            keys.read(&mut tags, comment.as_bytes());
+            keys.request(&tags).map(|value| value.request_id())
         };
         let trace = &b"4bf92f3577b34da6a3ce929d0e0e4736"[..];
         assert_eq!(id("traceparent='00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01'"), Some(trace));
@@ -277,10 +287,10 @@ mod tests {
         #[test]
         fn any_bytes_are_read(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
             let keys = keys();
-            let mut found = Found::default();
-            keys.read(&mut found, &bytes);
+            let mut tags = Tags::default();
+            keys.read(&mut tags, &bytes);
             let mut text = String::new();
-            if let Some(value) = keys.endpoint(&found) {
+            if let Some(value) = keys.endpoint(&tags) {
                 value.decode(&mut text);
                 prop_assert!(text.len() <= LONGEST);
             }

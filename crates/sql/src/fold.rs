@@ -6,7 +6,7 @@
 const SEEDS: [u64; 2] = [0xa076_1d64_78bd_642f, 0xe703_7ed1_a0b4_28db];
 
 /// The number of some bytes.
-pub(crate) fn hash(bytes: &[u8]) -> u64 {
+pub fn hash(bytes: &[u8]) -> u64 {
     let mut sum = SEEDS[0] ^ bytes.len() as u64;
     let (chunks, rest) = bytes.as_chunks::<8>();
     for chunk in chunks {
@@ -18,14 +18,14 @@ pub(crate) fn hash(bytes: &[u8]) -> u64 {
 }
 
 /// Two numbers made one.
-pub(crate) fn mix(a: u64, b: u64) -> u64 {
+pub fn mix(a: u64, b: u64) -> u64 {
     let product = u128::from(a) * u128::from(b);
     (product as u64) ^ (product >> 64) as u64
 }
 
 /// For maps whose keys are such numbers already.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Folded(u64);
+pub struct Folded(u64);
 
 impl std::hash::Hasher for Folded {
     fn finish(&self) -> u64 {
@@ -55,7 +55,7 @@ impl std::hash::Hasher for Folded {
 }
 
 /// A map that hashes with [`Folded`].
-pub(crate) type Map<K, V> = std::collections::HashMap<K, V, std::hash::BuildHasherDefault<Folded>>;
+pub type Map<K, V> = std::collections::HashMap<K, V, std::hash::BuildHasherDefault<Folded>>;
 
 #[cfg(test)]
 mod tests {

@@ -3,50 +3,6 @@
 use super::Findings;
 use crate::sticky::Sticky;
 
-/// What a byte means in code.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Class {
-    /// Nothing: spaces, operators, brackets.
-    Space,
-    /// Part of a word.
-    Word,
-    /// Starts a string or a quoted name.
-    Quote,
-    /// Starts a comment to the end of the line.
-    Hash,
-    /// Ends a statement.
-    Semicolon,
-    /// May belong to the byte after it.
-    Pair,
-}
-
-impl Class {
-    /// Neither space nor word.
-    #[inline]
-    pub(super) const fn is_special(self) -> bool {
-        self as u8 > Self::Word as u8
-    }
-}
-
-pub(super) static CLASS: [Class; 256] = classes();
-
-const fn classes() -> [Class; 256] {
-    let mut table = [Class::Space; 256];
-    let mut byte = 0;
-    while byte < 256 {
-        table[byte] = match byte as u8 {
-            b'0'..=b'9' | b'a'..=b'z' | b'A'..=b'Z' | b'_' | b'$' | 0x80..=0xff => Class::Word,
-            b'\'' | b'"' | b'`' => Class::Quote,
-            b'#' => Class::Hash,
-            b';' => Class::Semicolon,
-            b'@' | b'/' | b'-' | b'*' => Class::Pair,
-            _ => Class::Space,
-        };
-        byte += 1;
-    }
-    table
-}
-
 macro_rules! verbs {
     ($( $(#[$doc:meta])* $name:ident = $text:literal; )*) => {
         /// The first word of a statement, as far as it matters here.
