@@ -4,8 +4,8 @@
 use console::objectives::view::{ObjectiveView, WebhookView};
 use console::objectives::{Objectives, Seen};
 use console::watch_view::RouterWatch;
-use fleet::config::{Objective, Target, duration_text};
-use observe::server::{Histogram, Range, Reading};
+use config::{Objective, Target, duration_text};
+use diagnose::server::{Histogram, Range, Reading};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};

@@ -2,7 +2,7 @@
 
 use console::control::Directory;
 use console::objectives::Hook;
-use fleet::config::Webhook;
+use config::Webhook;
 use std::path::PathBuf;
 use std::time::Duration;
 

@@ -17,7 +17,7 @@ use console::admin;
 use console::control::{self, Directory};
 use console::fleet_view;
 use fleet::Address;
-use fleet::config::{Config, duration_text};
+use config::{Config, duration_text};
 use ipnet::IpNet;
 use process::Process;
 use router::Sockets;

@@ -14,7 +14,7 @@ use console::admin_client::AdminClient;
 use console::objectives::Objectives;
 use console::token::Token;
 use console::watch_view::WatchView;
-use fleet::config::{Config, FleetConfig, Objective, Webhook};
+use config::{Config, FleetConfig, Objective, Webhook};
 use std::io::{ErrorKind, IsTerminal};
 use std::process::ExitCode;
 use std::sync::Arc;

@@ -14,7 +14,7 @@ use console::control::server::{Controlled, DrainRequest, RecordRequest};
 use console::control::{self, Directory};
 use console::objectives::{Hook, Objectives};
 use console::status_view::{ProcessView, ReloadView, StatusView};
-use fleet::config::AdminAccess;
+use config::AdminAccess;
 use insight::Since;
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
