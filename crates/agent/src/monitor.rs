@@ -4,10 +4,11 @@
 use crate::EVERY;
 use crate::evaluator::Desk;
 use crate::history::Kept;
+use config::FleetConfig;
 use console::admin_client::AdminClient;
 use console::objectives::Objectives;
 use console::watch_view::WatchView;
-use config::FleetConfig;
+use diagnose::verdict::{Ceilings, Timing};
 use observe::Watcher;
 use std::sync::Arc;
 use std::time::Duration;

@@ -2,6 +2,7 @@
 
 use crate::EVERY;
 use config::Credentials;
+use diagnose::server::{Reading, Sampler};
 use fleet::{Address, ServerName};
 use std::time::Duration;
 use tokio::sync::mpsc;

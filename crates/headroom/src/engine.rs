@@ -3,9 +3,9 @@
 use crate::recorder::Missing;
 use crate::router_view;
 use anyhow::Context;
+use config::Config;
 use console::status_view::StatusView;
 use console::{PendingReport, fleet_view};
-use config::Config;
 use fleet::{ServerName, Snapshot, State};
 use insight::Since;
 use observe::Watcher;

@@ -19,6 +19,7 @@ use agent::{Station, Watching};
 use anyhow::Context;
 use clap::Args;
 use config::{Credentials, FleetConfig, Matcher, OwnZone, ZoneRule};
+use console::watch_view::{VerdictView, WatchView, figure as words};
 use diagnose::verdict::{Ceilings, Name};
 use fleet::Address;
 use lab::{Account, Lab, Spec};

@@ -7,6 +7,7 @@ use ::switchover::perform::{self, Deadlines, Logins, Outcome};
 use ::switchover::survey::Survey;
 use anyhow::{Context, bail};
 use config::Credentials;
+use console::admin_client::AdminClient;
 use fleet::{Address, Role, Server, ServerName, Snapshot, State, WriterStatus};
 use lab::process::Process;
 use lab::{Account, DATABASE, Lab, RouterOptions, Spec};
