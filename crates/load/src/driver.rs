@@ -5,16 +5,13 @@
 
 mod client;
 mod connection;
-mod giving_way;
 mod phase;
 pub(crate) mod poll;
 pub(crate) mod sealed;
 mod shared;
-mod slice;
 mod sockets;
 mod thread;
 
-pub use giving_way::GATHERING;
 pub(crate) use phase::Phase;
 pub(crate) use shared::Shared;
 

@@ -51,7 +51,6 @@ pub mod workload;
 
 pub use arrivals::Arrivals;
 pub use distribution::Distribution;
-pub use driver::GATHERING;
 pub use error::LoadError;
 pub use login::Account;
 pub use outcome::Outcome;

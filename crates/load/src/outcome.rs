@@ -182,10 +182,6 @@ pub struct Generator {
     /// than they had arrived by the kernel's time stamps. Known where it never sleeps, over TCP.
     #[serde(default)]
     pub own: Option<Times>,
-    /// Share of the time in which its threads, in a closed loop, gave way to the servers: answers could gather for up to
-    /// [`crate::GATHERING`], which response times contain.
-    #[serde(default)]
-    pub gave_way: f64,
     /// Writes that found the send buffer full.
     pub saturated_sends: u64,
     /// Connections that were lost and made again.
@@ -358,7 +354,6 @@ impl Generator {
             cpu_share: tally.cpu as f64 / tally.wall.max(1) as f64,
             lateness: facts.arrivals.is_open().then(|| Times::of(&tally.lateness)),
             own: (!tally.own.is_empty()).then(|| Times::of(&tally.own)),
-            gave_way: tally.gave_way as f64 / tally.wall.max(1) as f64,
             saturated_sends: tally.saturated_sends,
             reconnects: tally.reconnects,
             data_path: facts.data_path.to_string(),

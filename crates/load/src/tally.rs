@@ -70,8 +70,6 @@ pub(crate) struct Tally {
     pub(crate) queries: u64,
     pub(crate) reconnects: u64,
     pub(crate) saturated_sends: u64,
-    /// For how long threads gave way to the servers, in ns.
-    pub(crate) gave_way: u64,
     /// CPU time and wall time of the thread in the phase, in ns.
     pub(crate) cpu: u64,
     pub(crate) wall: u64,
@@ -111,7 +109,6 @@ impl Tally {
             queries: 0,
             reconnects: 0,
             saturated_sends: 0,
-            gave_way: 0,
             cpu: 0,
             wall: 0,
         }
@@ -135,7 +132,6 @@ impl Tally {
         self.queries += other.queries;
         self.reconnects += other.reconnects;
         self.saturated_sends += other.saturated_sends;
-        self.gave_way += other.gave_way;
         self.cpu += other.cpu;
         self.wall += other.wall;
     }

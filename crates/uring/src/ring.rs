@@ -1,18 +1,16 @@
 //! The ring itself: what is asked for, one call into the kernel, what came of it.
 
-mod near;
 mod sending;
 
 use crate::bell::Bell;
 use crate::chunk::{Chunks, GROUP};
 use crate::event::{Event, Got, Kind, Token};
-use crate::kernel::{Size, Sleep, Unavailable, Uring, unavailable};
+use crate::kernel::{Size, Unavailable, Uring, unavailable};
 use crate::outstanding::{Outstanding, outstanding};
 use crate::table::Table;
 use io_uring::squeue::{Entry, Flags};
 use io_uring::types::Fd;
 use io_uring::{cqueue, opcode};
-use near::Order;
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, Shutdown};
 use std::collections::VecDeque;
@@ -59,7 +57,6 @@ pub struct Ring {
     sends: u32,
     /// Sends that were not taken at once.
     slow_sends: u64,
-    order: Order,
 }
 
 impl Ring {
@@ -88,7 +85,6 @@ impl Ring {
             unseen: false,
             sends: 0,
             slow_sends: 0,
-            order: Order::default(),
         };
         ring.listen();
         // Where setting up is allowed and using is not (a container's seccomp profile), it is known before anybody depends on it.
@@ -175,7 +171,7 @@ impl Ring {
 
     /// Requests that the kernel does not know of yet.
     pub fn waiting_requests(&mut self) -> usize {
-        self.uring.0.submission().len() + self.order.waiting()
+        self.uring.0.submission().len()
     }
 
     /// Starts everything that was asked for, sleeps until something has happened or `patience` is over, and fetches it.
@@ -184,36 +180,15 @@ impl Ring {
     /// # Errors
     /// When the kernel refuses; then the ring is of no more use.
     pub fn enter(&mut self, patience: Option<Duration>) -> io::Result<()> {
-        self.call(patience.map_or(Sleep::Ever, Sleep::AtMost))
-    }
-
-    /// The same, but sleeps until so many things have happened (at most as many as the ring has room for); after `within` one is
-    /// enough. Fewer, fuller turns of the thread for whoever has time. One is enough from the beginning on kernels before Linux
-    /// 6.12, and where `patience` is not longer than `within`.
-    ///
-    /// # Errors
-    /// As [`Ring::enter`].
-    pub fn enter_gathering(&mut self, many: usize, within: Duration, patience: Duration) -> io::Result<()> {
-        self.call(Sleep::Gathering(many.max(1), within, patience))
-    }
-
-    /// Whether the kernel lets things gather.
-    pub fn gathers(&self) -> bool {
-        self.uring.gathers()
-    }
-
-    fn call(&mut self, sleep: Sleep) -> io::Result<()> {
         if self.events.is_empty() {
             self.leaving.drain(..).for_each(|number| self.table.release(number));
         }
         self.chunks.publish();
-        self.queue_last();
-        let urgent = matches!(sleep, Sleep::AtMost(Duration::ZERO))
+        let urgent = patience == Some(Duration::ZERO)
             || !self.events.is_empty()
             || !self.starved.is_empty()
             || self.told > 0;
-        self.uring.enter(if urgent { Sleep::Not } else { sleep })?;
-        self.order.follow();
+        self.uring.enter(if urgent { Some(Duration::ZERO) } else { patience })?;
         if self.fetch_all()? | mem::take(&mut self.rung_early) {
             self.listen();
         }
@@ -241,7 +216,7 @@ impl Ring {
     fn fetch_all(&mut self) -> io::Result<bool> {
         let mut rung = self.fetch();
         while self.uring.has_overflown() {
-            self.uring.enter(Sleep::Not)?;
+            self.uring.enter(Some(Duration::ZERO))?;
             rung |= self.fetch();
         }
         self.unseen = false;
@@ -348,10 +323,9 @@ impl Ring {
 impl Drop for Ring {
     fn drop(&mut self) {
         self.table.close_all(&mem::take(&mut self.starved));
-        self.queue_last();
         for _ in 0..LAST_STEPS {
             self.bell.ring();
-            let _ = self.uring.enter(Sleep::AtMost(LAST_STEP));
+            let _ = self.uring.enter(Some(LAST_STEP));
             if self.fetch_all().is_err() {
                 break;
             }

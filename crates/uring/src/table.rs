@@ -20,8 +20,6 @@ pub(crate) struct Socket {
     pub(crate) tell: bool,
     /// Empty memory for the next bytes to be sent.
     pub(crate) spare: Vec<u8>,
-    /// Where its peer was when it was looked for, if it is on this machine.
-    pub(crate) core: Option<u32>,
 }
 
 /// What is being sent on a socket.
@@ -83,7 +81,6 @@ impl Table {
             closed: false,
             tell: false,
             spare: Vec::new(),
-            core: None,
         };
         match self.free.pop() {
             Some(number) => {
@@ -103,11 +100,6 @@ impl Table {
 
     pub(crate) fn at_mut(&mut self, number: u32) -> Option<&mut Socket> {
         self.sockets.get_mut(number as usize)?.as_mut()
-    }
-
-    /// All numbers are smaller.
-    pub(crate) fn numbers(&self) -> u32 {
-        self.sockets.len() as u32
     }
 
     /// Closes the descriptor of a socket that its owner and the kernel have let go of.

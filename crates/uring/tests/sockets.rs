@@ -285,34 +285,6 @@ fn a_connection_that_is_refused_is_told_with_its_reason() {
     assert_eq!(why, rustix::io::Errno::CONNREFUSED);
 }
 
-#[test]
-fn things_gather_until_there_are_enough_or_they_have_had_their_time() {
-    let (mut ring, first, mut far) = one(SMALL);
-    let (near, mut late) = UnixStream::pair().unwrap();
-    let second = ring.add(near.into(), 8).unwrap();
-    let long = Duration::from_secs(20);
-
-    ring.receive(first, false);
-    ring.receive(second, false);
-    far.write_all(b"at once").unwrap();
-    let writing = std::thread::spawn(move || {
-        std::thread::sleep(Duration::from_millis(50));
-        late.write_all(b"later").unwrap();
-        late
-    });
-    ring.enter_gathering(2, long, 2 * long).unwrap();
-    let came = std::iter::from_fn(|| ring.event()).count();
-    assert_eq!(came, if ring.gathers() { 2 } else { 1 });
-    let _late = writing.join().unwrap();
-
-    ring.receive(first, false);
-    far.write_all(b"alone").unwrap();
-    let begun = Instant::now();
-    // It would be 20 s without.
-    ring.enter_gathering(2, Duration::from_millis(1), long).unwrap();
-    assert!(ring.event().is_some() && begun.elapsed() < long);
-}
-
 /// More happens in one call than there is room for, and behind it stands what came of a send that was not taken.
 #[test]
 fn a_send_that_fails_behind_more_completions_than_there_is_room_for_is_not_taken_for_done() {

@@ -25,18 +25,6 @@ pub(super) enum Sockets {
     Polled(Box<Polled>),
 }
 
-/// For how many answers a call waits before one is enough, where answers can gather. Best not for all that are to come: while the
-/// last ones are made, the first are to be followed by the next statements.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Gather {
-    /// One is enough from the beginning.
-    One,
-    /// Most of as many as the call itself sends statements.
-    MostOfSent { within: Duration },
-    /// So many.
-    Many { many: usize, within: Duration },
-}
-
 /// What has happened to the socket with a number.
 #[derive(Debug)]
 pub(super) enum Event {
@@ -126,35 +114,11 @@ impl Sockets {
         }
     }
 
-    /// Whether answers can gather: on io_uring, from Linux 6.12 on.
-    pub(super) fn gathers(&self) -> bool {
-        match self {
-            Self::Ring(ring) => ring.gathers(),
-            Self::Polled(_) => false,
-        }
-    }
-
-    /// From now on what goes to servers on this thread's core is sent first, on io_uring; to be asked for again now and then, since threads
-    /// move. Returns whether it is known where any of them is.
-    pub(super) fn near_first(&mut self) -> bool {
-        match self {
-            Self::Ring(ring) => ring.near_first(),
-            Self::Polled(_) => false,
-        }
-    }
-
-    /// From now on everything is sent in the order in which it came.
-    pub(super) fn as_asked(&mut self) {
-        if let Self::Ring(ring) = self {
-            ring.as_asked();
-        }
-    }
-
     /// Sends what is to be sent, and waits until something happens or `longest` has passed. Returns whether anything was
     /// sent or has happened.
-    pub(super) fn wait(&mut self, longest: Duration, gather: Gather) -> Result<bool, LoadError> {
+    pub(super) fn wait(&mut self, longest: Duration) -> Result<bool, LoadError> {
         match self {
-            Self::Ring(ring) => ring.wait(longest, gather),
+            Self::Ring(ring) => ring.wait(longest),
             Self::Polled(polled) => polled.wait(longest),
         }
     }

@@ -5,7 +5,6 @@ mod transactions;
 
 use super::client::Client;
 use super::connection::Connection;
-use super::giving_way::GivingWay;
 use super::sockets::Sockets;
 use super::{Message, Phase, Shared};
 use crate::arrivals::{Arrivals, Schedule};
@@ -71,7 +70,6 @@ struct Thread<'a> {
     thinking: BinaryHeap<Reverse<(u64, usize)>>,
     schedule: Option<Schedule>,
     think: u64,
-    giving_way: GivingWay,
     phase: Option<Phase>,
     in_flight: usize,
     tally: Tally,
@@ -112,7 +110,6 @@ impl<'a> Thread<'a> {
             thinking: BinaryHeap::new(),
             schedule: None,
             think: 0,
-            giving_way: GivingWay::default(),
             phase: None,
             in_flight: 0,
             tally: Tally::new(&shared.workload),
@@ -133,7 +130,6 @@ impl<'a> Thread<'a> {
             let now = self.shared.now();
             vain += idle_since.take().map_or(0, |since| now - since);
             self.roll_second(now);
-            self.giving_way.look(now, || self.sockets.near_first());
             self.open_some(now);
             let begun = self.tally.arrivals;
             let next = self.begin_due(now, phase);
@@ -169,9 +165,6 @@ impl<'a> Thread<'a> {
             }
             Arrivals::Closed { think } => self.think = think.as_nanos() as u64,
         }
-        // Nobody has to be on time where each begins when it can: what counts there is how much gets done.
-        let unhurried = matches!(phase.arrivals, Arrivals::Closed { think } if think.is_zero());
-        self.giving_way.begin(unhurried, self.sockets.gathers(), phase.start);
         for place in 0..self.clients.len() {
             let number = u64::from(self.clients[place].number);
             self.clients[place].reseed(phase.seed, number);
@@ -223,8 +216,6 @@ impl<'a> Thread<'a> {
             }
         }
         self.tally.saturated_sends += self.sockets.saturated();
-        self.tally.gave_way += self.giving_way.end();
-        self.sockets.as_asked();
         self.phase = None;
         let over = std::mem::replace(&mut self.second, Second::new(0));
         let _ = self.tell.send(Message::Second(over));
@@ -232,7 +223,7 @@ impl<'a> Thread<'a> {
 }
 
 /// CPU time of this thread, in ns.
-pub(super) fn cpu_time() -> u64 {
+fn cpu_time() -> u64 {
     let time = clock_gettime(ClockId::ThreadCPUTime);
     time.tv_sec as u64 * SECOND + time.tv_nsec as u64
 }

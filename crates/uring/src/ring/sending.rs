@@ -88,15 +88,11 @@ impl Ring {
         let Some(socket) = self.table.at_mut(token.0) else { return };
         self.sends = (self.sends + 1) % GENERATIONS;
         socket.sending = Sending::AtOnce { bytes, generation: self.sends, outcome: None };
-        if self.order.is_for_the_end(socket.core) {
-            self.order.at_the_end(token.0);
-        } else {
-            self.queue_send(token.0);
-        }
+        self.queue_send(token.0);
     }
 
     /// Queues what a socket has to send at once.
-    pub(super) fn queue_send(&mut self, number: u32) {
+    fn queue_send(&mut self, number: u32) {
         let Some(socket) = self.table.at(number) else { return };
         let Sending::AtOnce { bytes, generation, .. } = &socket.sending else { return };
         let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;

@@ -1,6 +1,6 @@
 //! Sockets on io_uring: everything that is sent goes to the kernel with the call that waits for what comes.
 
-use super::{Bytes, Event, Gather};
+use super::{Bytes, Event};
 use crate::error::LoadError;
 use rustix::io::Errno;
 use std::os::fd::OwnedFd;
@@ -10,9 +10,6 @@ use uring::{Event as Happened, Got, Ring, Size, Token, Unavailable};
 /// Sends of 64 clients go with one call. A chunk is a little more than four pages, so that chunks do not begin at the same
 /// place of a cache.
 const SIZE: Size = Size { requests: 64, completions: 4096, chunks: 64, chunk_bytes: 16 * 1024 + 320 };
-
-/// Servers' places that are asked for at a time: all of a few clients', and of many each several times a second, for less than 1 % of the time.
-const PLACES: usize = 32;
 
 /// A ring and its sockets by number.
 #[derive(Debug)]
@@ -66,34 +63,12 @@ impl Ringed {
         }
     }
 
-    pub(super) fn gathers(&self) -> bool {
-        self.ring.gathers()
-    }
-
-    pub(super) fn near_first(&mut self) -> bool {
-        self.ring.near_first(PLACES)
-    }
-
-    pub(super) fn as_asked(&mut self) {
-        self.ring.as_asked();
-    }
-
-    pub(super) fn wait(&mut self, longest: Duration, gather: Gather) -> Result<bool, LoadError> {
+    pub(super) fn wait(&mut self, longest: Duration) -> Result<bool, LoadError> {
         let sends = self.ring.waiting_requests();
-        let entered = match gather {
-            Gather::MostOfSent { within } => self.gather(sends * 3 / 4, within, longest),
-            Gather::Many { many, within } => self.gather(many, within, longest),
-            Gather::One => self.ring.enter(Some(longest)),
-        };
-        entered.map_err(|source| LoadError::Io { doing: "waiting for sockets", source })?;
+        self.ring
+            .enter(Some(longest))
+            .map_err(|source| LoadError::Io { doing: "waiting for sockets", source })?;
         Ok(sends > 0 || self.ring.has_events())
-    }
-
-    fn gather(&mut self, many: usize, within: Duration, longest: Duration) -> std::io::Result<()> {
-        match many {
-            0 | 1 => self.ring.enter(Some(longest)),
-            many => self.ring.enter_gathering(many, within, longest),
-        }
     }
 
     #[inline]

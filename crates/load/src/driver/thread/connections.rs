@@ -69,10 +69,8 @@ impl Thread<'_> {
     /// Waits until a moment, and takes what happened; returns whether that was anything, or anything was sent.
     pub(super) fn wait(&mut self, until: u64, now: u64) -> Result<bool, LoadError> {
         let longest = if self.shared.busy { 0 } else { until.saturating_sub(now) };
-        let gather = self.giving_way.gather(self.in_flight);
-        let work = self.sockets.wait(Duration::from_nanos(longest), gather)?;
+        let work = self.sockets.wait(Duration::from_nanos(longest))?;
         while let Some(event) = self.sockets.event() {
-            self.giving_way.answered();
             self.take(event);
         }
         Ok(work)
