@@ -3,6 +3,8 @@
 //! Nothing here does I/O, reads a clock or draws a random number. Every other crate speaks in these words, so a
 //! word means one thing in code, TOML, metrics, logs and docs.
 
+#![warn(missing_docs)]
+
 mod address;
 pub mod announcement;
 pub mod config;

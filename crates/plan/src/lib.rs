@@ -6,6 +6,8 @@
 //!   whether it differs, whether it is equivalent.
 //! * [`multiplicity`]: several comparisons at once: Holm's adjustment, Dunnett's critical value.
 
+#![warn(missing_docs)]
+
 pub mod comparison;
 pub mod multiplicity;
 pub mod quantile;

@@ -7,6 +7,8 @@
 //! The way in: [`packet`] cuts a byte stream into packets; [`greeting`], [`login`] and [`response`] read and write the
 //! packets that matter to us; [`tracker`] follows a session; [`statement`] looks for state that a statement leaves behind.
 
+#![warn(missing_docs)]
+
 mod flags;
 
 pub mod attributes;
