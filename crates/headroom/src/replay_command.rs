@@ -14,7 +14,7 @@ use clap::Args;
 use compare::{Groups, ReplayView};
 use fleet::Address;
 use indicatif::{ProgressBar, ProgressStyle};
-use load::replay::{Choice, ReplayPlan, ReplayProgress, Replayed, Script, replay};
+use load::replay::{ReplayOutcome, ReplayPlan, ReplayProgress, Script, ScriptOptions, replay};
 use recording::Reader;
 use std::fs::File;
 use std::io::BufReader;
@@ -147,12 +147,12 @@ pub(crate) fn script(
     let open = File::open(file).with_context(|| format!("cannot open {}", named()))?;
     let reader = Reader::new(BufReader::new(open), key).with_context(named)?;
     let mut groups = Groups::default();
-    let choice = Choice { read_only, memory };
-    let script = Script::read(reader, choice, |what| groups.of(what)).with_context(named)?;
+    let options = ScriptOptions { read_only, memory };
+    let script = Script::read(reader, options, |what| groups.of(what)).with_context(named)?;
     Ok((script, groups))
 }
 
-fn send(script: &Script, plan: &ReplayPlan, stop: &AtomicBool) -> anyhow::Result<Replayed> {
+fn send(script: &Script, plan: &ReplayPlan, stop: &AtomicBool) -> anyhow::Result<ReplayOutcome> {
     let seconds = script.length_us as f64 / 1e6 / plan.speed;
     let bar = ProgressBar::new((seconds.ceil() as u64).max(1));
     let style = ProgressStyle::with_template("{bar:30} {pos}/{len} s  {msg}");

@@ -1,5 +1,8 @@
 //! What can keep a run from starting. Once it runs, nothing ends it early: errors are counted.
 
+use crate::driver::TlsChannelError;
+use crate::login::LoginError;
+use crate::workload::{Lane, WorkloadError};
 use fleet::Address;
 use std::io;
 
@@ -7,87 +10,72 @@ use std::io;
 #[derive(Debug, thiserror::Error)]
 pub enum LoadError {
     /// The workload makes no sense.
-    #[error("workload {workload}: {what}")]
-    Workload {
-        /// Its name.
-        workload: String,
-        /// What is wrong with it.
-        what: String,
-    },
+    #[error("workload {workload}: {source}")]
+    Workload { workload: String, source: WorkloadError },
     /// An address that no connection can be made to.
     #[error("cannot connect to {address}: {source}")]
-    Connect {
-        /// The address.
-        address: Address,
-        /// Why.
-        source: io::Error,
-    },
+    Connect { address: Address, source: io::Error },
     /// The server said no before the load began.
     #[error("{address} refused: error {code}: {message}")]
-    Refused {
-        /// Who.
-        address: Address,
-        /// The error's number.
-        code: u16,
-        /// In its words.
-        message: String,
-    },
+    Refused { address: Address, code: u16, message: String },
     /// The server does not speak as it should.
     #[error("{address} does not speak the MySQL protocol as expected: {source}")]
-    Wire {
-        /// Who.
-        address: Address,
-        /// What is wrong.
-        source: wire::WireError,
-    },
+    Wire { address: Address, source: wire::WireError },
     /// A login that we cannot do.
-    #[error("cannot log in at {address}: {what}")]
-    Login {
-        /// Who asked for it.
-        address: Address,
-        /// What, and what to do.
-        what: String,
-    },
+    #[error("cannot log in at {address}: {source}")]
+    Login { address: Address, source: LoginError },
     /// TLS could not be begun, or broke.
-    #[error("TLS with {address}: {what}; see --ssl-mode and --ssl-ca")]
-    Tls {
-        /// With whom.
-        address: Address,
-        /// What went wrong.
-        what: String,
-    },
+    #[error("TLS with {address}: {source}; see --ssl-mode and --ssl-ca")]
+    Tls { address: Address, source: TlsChannelError },
     /// Nothing came of the connections in time.
     #[error(
         "only {ready} of {clients} connections were made after {seconds} s; does the server answer at all?"
     )]
-    NotReady {
-        /// Connections that are.
-        ready: usize,
-        /// Connections that should be.
-        clients: usize,
-        /// How long was waited.
-        seconds: u64,
-    },
+    NotReady { ready: usize, clients: usize, seconds: u64 },
     /// The run is asked for something impossible.
-    #[error("{0}")]
-    Plan(String),
+    #[error(transparent)]
+    Plan(#[from] PlanError),
     /// A recording cannot be read.
     #[error(transparent)]
-    Recording(recording::RecordingError),
+    Recording(#[from] recording::RecordingError),
     /// The machine refused something.
     #[error("{doing}: {source}")]
-    Io {
-        /// What was being done.
-        doing: &'static str,
-        /// Why it failed.
-        source: io::Error,
-    },
+    Io { doing: &'static str, source: io::Error },
     /// io_uring was demanded.
     #[error("no io_uring: {0}; --data-path auto takes epoll instead")]
     NoRing(#[source] uring::Unavailable),
     /// A thread of the driver ended unexpectedly.
     #[error("a thread of the load generator ended unexpectedly; this is a fault of headroom")]
     ThreadLost,
+}
+
+/// Why a run cannot be as it is asked for.
+#[derive(Debug, thiserror::Error)]
+pub enum PlanError {
+    #[error("no clients: at least one is needed to send anything")]
+    NoClients,
+    #[error("no threads: at least one is needed to send anything")]
+    NoThreads,
+    #[error("{workload} changes data, and this load may only read")]
+    WritesRefused { workload: String },
+    #[error("a run of no time measures nothing")]
+    NoTime,
+    #[error("a rate must be above 0")]
+    Rate,
+    #[error("a speed must be above 0")]
+    Speed,
+    #[error("the workload {}, and no address is given for that", if *.lane == Lane::Reader { "reads" } else { "writes" })]
+    NoAddress { lane: Lane },
+    #[error(transparent)]
+    Tls(tls::TlsError),
+    /// Values of a workload are read by a query before the run.
+    #[error("'{sql}': its answer is larger than 64 MiB; give it a LIMIT")]
+    AnswerTooLarge { sql: String },
+    #[error(
+        "the recording takes more than {mib} MB of memory; allow more with --memory, or record a sample or a \
+         shorter time"
+    )]
+    RecordingTooLarge { mib: u64 },
 }
 
 impl LoadError {

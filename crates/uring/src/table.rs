@@ -16,8 +16,8 @@ pub(crate) struct Socket {
     pub(crate) sending: Sending,
     /// The owner has closed it; nothing more is reported.
     pub(crate) closed: bool,
-    /// The owner wants to hear the end of what is being sent.
-    pub(crate) tell: bool,
+    /// The owner waits for the end of what is being sent.
+    pub(crate) notify: bool,
     /// Empty memory for the next bytes to be sent.
     pub(crate) spare: Vec<u8>,
 }
@@ -79,7 +79,7 @@ impl Table {
             all: false,
             sending: Sending::Nothing,
             closed: false,
-            tell: false,
+            notify: false,
             spare: Vec::new(),
         };
         match self.free.pop() {
@@ -123,7 +123,8 @@ impl Table {
         }
     }
 
-    /// Forgets every socket, closing descriptors and leaking the memory that is being sent from: the kernel may still read it.
+    /// Forgets every socket, closing descriptors and leaking the memory that is being sent from: the kernel
+    /// may still read it.
     pub(crate) fn leak(&mut self) {
         for socket in self.sockets.drain(..).flatten() {
             std::mem::forget(socket.sending);

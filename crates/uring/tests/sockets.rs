@@ -1,11 +1,12 @@
-//! The ring against real sockets of this machine. Needs a kernel that allows io_uring, and fails loudly without.
+//! The ring against real sockets of this machine. Needs a kernel that allows io_uring, and fails loudly
+//! without.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
-use uring::{Event, Got, Ring, Size, Token};
+use uring::{Event, Incoming, Ring, Size, Token};
 
 const SMALL: Size = Size { requests: 8, completions: 16, chunks: 4, chunk_bytes: 1024 };
 
@@ -35,7 +36,8 @@ fn bytes_that_come_are_handed_out_and_go_back_out_in_one_call() {
     for round in 0..100u8 {
         ring.receive(token, false);
         far.write_all(&[round; 100]).unwrap();
-        let Event::Received { owner: 7, got: Got::Bytes { chunk, more: _ } } = event(&mut ring) else {
+        let Event::Received { owner: 7, incoming: Incoming::Bytes { chunk, more: _ } } = event(&mut ring)
+        else {
             panic!("not the bytes")
         };
         assert_eq!(*chunk, [round; 100]);
@@ -66,7 +68,7 @@ fn a_peer_that_does_not_read_holds_no_chunk_and_gets_everything_in_the_end() {
     ring.receive(source, false);
     loop {
         match event(&mut ring) {
-            Event::Received { owner: 8, got: Got::Bytes { chunk, .. } } => {
+            Event::Received { owner: 8, incoming: Incoming::Bytes { chunk, .. } } => {
                 sent += chunk.len();
                 ring.send(token, chunk);
                 ring.enter(Some(Duration::ZERO)).unwrap();
@@ -86,7 +88,7 @@ fn a_peer_that_does_not_read_holds_no_chunk_and_gets_everything_in_the_end() {
     for _ in 0..2 {
         ring.receive(third, true);
         match event(&mut ring) {
-            Event::Received { owner: 9, got: Got::Bytes { chunk, .. } } => chunks.push(chunk),
+            Event::Received { owner: 9, incoming: Incoming::Bytes { chunk, .. } } => chunks.push(chunk),
             other => panic!("{other:?}"),
         }
     }
@@ -119,7 +121,7 @@ fn more_sockets_than_chunks_are_served_one_after_the_other() {
     }
     let mut seen = [false; 40];
     for _ in 0..40 {
-        let Event::Received { owner, got: Got::Bytes { chunk, .. } } = event(&mut ring) else {
+        let Event::Received { owner, incoming: Incoming::Bytes { chunk, .. } } = event(&mut ring) else {
             panic!("not bytes")
         };
         assert_eq!(*chunk, [owner as u8; 10]);
@@ -144,7 +146,7 @@ fn an_end_is_told_and_a_closed_socket_tells_nothing_more() {
     ring.enter(Some(Duration::ZERO)).unwrap();
     assert!(ring.is_silent(token));
     drop(far);
-    assert!(matches!(event(&mut ring), Event::Received { owner: 7, got: Got::End }));
+    assert!(matches!(event(&mut ring), Event::Received { owner: 7, incoming: Incoming::End }));
     assert!(!ring.is_silent(token));
     ring.receive(token, false);
     ring.close(token);
@@ -156,9 +158,11 @@ fn what_is_sent_last_arrives_before_the_end() {
     let (mut ring, token, mut far) = one(SMALL);
     ring.receive(token, false);
     far.write_all(b"last words").unwrap();
-    let Event::Received { got: Got::Bytes { chunk, .. }, .. } = event(&mut ring) else { panic!("not bytes") };
+    let Event::Received { incoming: Incoming::Bytes { chunk, .. }, .. } = event(&mut ring) else {
+        panic!("not bytes")
+    };
     ring.send(token, chunk);
-    ring.tell_when_sent(token);
+    ring.notify_when_sent(token);
     assert!(matches!(event(&mut ring), Event::Sent { owner: 7 }));
     ring.close_half(token);
     let mut got = Vec::new();
@@ -169,11 +173,11 @@ fn what_is_sent_last_arrives_before_the_end() {
 #[test]
 fn the_bell_wakes_a_ring_that_sleeps_and_rings_again() {
     let mut ring = Ring::new(SMALL).unwrap();
-    let bell = ring.bell();
+    let waker = ring.waker();
     for _ in 0..3 {
-        let bell = bell.clone();
-        let ringing = std::thread::spawn(move || bell.ring());
-        assert!(matches!(event(&mut ring), Event::Rung));
+        let waker = waker.clone();
+        let ringing = std::thread::spawn(move || waker.wake());
+        assert!(matches!(event(&mut ring), Event::Woken));
         ringing.join().unwrap();
     }
 }
@@ -201,7 +205,7 @@ fn one_request_receives_all_that_comes_and_copies_are_sent_from_memory_that_is_u
     ring.receive_all(token);
     for round in 0..100u8 {
         far.write_all(&[round; 100]).unwrap();
-        let Event::Received { owner: 7, got: Got::Bytes { chunk, .. } } = event(&mut ring) else {
+        let Event::Received { owner: 7, incoming: Incoming::Bytes { chunk, .. } } = event(&mut ring) else {
             panic!("not the bytes")
         };
         assert_eq!(*chunk, [round; 100]);
@@ -215,7 +219,7 @@ fn one_request_receives_all_that_comes_and_copies_are_sent_from_memory_that_is_u
         assert_eq!(back, answer);
     }
     drop(far);
-    assert!(matches!(event(&mut ring), Event::Received { owner: 7, got: Got::End }));
+    assert!(matches!(event(&mut ring), Event::Received { owner: 7, incoming: Incoming::End }));
     assert_eq!(ring.slow_sends(), 0);
 }
 
@@ -230,7 +234,7 @@ fn receiving_goes_on_when_all_chunks_were_out_and_after_more_than_all_hold() {
     });
     let (mut got, mut held) = (Vec::new(), Vec::new());
     while got.len() < 1_000_000 {
-        let Event::Received { owner: 7, got: Got::Bytes { chunk, .. } } = event(&mut ring) else {
+        let Event::Received { owner: 7, incoming: Incoming::Bytes { chunk, .. } } = event(&mut ring) else {
             panic!("not bytes after {}", got.len())
         };
         got.extend_from_slice(&chunk);
@@ -281,11 +285,14 @@ fn a_connection_that_is_refused_is_told_with_its_reason() {
     assert_eq!(connect(&socket, &free), Err(rustix::io::Errno::INPROGRESS));
     let token = ring.add(socket, 9).unwrap();
     ring.receive_all(token);
-    let Event::Received { owner: 9, got: Got::Broken(why) } = event(&mut ring) else { panic!("not refused") };
+    let Event::Received { owner: 9, incoming: Incoming::Broken(why) } = event(&mut ring) else {
+        panic!("not refused")
+    };
     assert_eq!(why, rustix::io::Errno::CONNREFUSED);
 }
 
-/// More happens in one call than there is room for, and behind it stands what came of a send that was not taken.
+/// More happens in one call than there is room for, and behind it stands what came of a send that was not
+/// taken.
 #[test]
 fn a_send_that_fails_behind_more_completions_than_there_is_room_for_is_not_taken_for_done() {
     let tiny = Size { requests: 4, completions: 4, chunks: 64, chunk_bytes: 1024 };
@@ -313,7 +320,7 @@ fn a_send_that_fails_behind_more_completions_than_there_is_room_for_is_not_taken
     assert!(ring.is_sending(blocked), "nobody has read: it cannot have been taken");
     let mut ended = 0;
     while let Some(event) = ring.event() {
-        assert!(matches!(event, Event::Received { got: Got::End, .. }), "{event:?}");
+        assert!(matches!(event, Event::Received { incoming: Incoming::End, .. }), "{event:?}");
         ended += 1;
     }
     assert_eq!(ended, 64, "every end is seen by the call in which it happened or the next");
@@ -334,7 +341,8 @@ fn a_send_that_fails_behind_more_completions_than_there_is_room_for_is_not_taken
     assert!(more.is_empty(), "nothing twice: {more:?}");
 }
 
-/// A receive that the kernel carried out while more was being asked for has taken bytes off the socket that nobody has seen.
+/// A receive that the kernel carried out while more was being asked for has taken bytes off the socket that
+/// nobody has seen.
 #[test]
 fn no_peer_counts_as_silent_while_something_may_have_been_received_that_was_not_handed_out() {
     let tiny = Size { requests: 2, completions: 4, chunks: 64, chunk_bytes: 1024 };
@@ -351,7 +359,7 @@ fn no_peer_counts_as_silent_while_something_may_have_been_received_that_was_not_
     assert!(pairs.iter().all(|(token, _)| !ring.is_silent(*token)));
     let mut seen = 0;
     while seen < pairs.len() {
-        assert!(matches!(event(&mut ring), Event::Received { got: Got::Bytes { .. }, .. }));
+        assert!(matches!(event(&mut ring), Event::Received { incoming: Incoming::Bytes { .. }, .. }));
         seen += 1;
     }
     assert!(pairs.iter().all(|(token, _)| ring.is_silent(*token)));

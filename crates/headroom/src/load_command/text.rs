@@ -4,7 +4,7 @@ use crate::table::Table;
 use crate::terminal::Paint;
 use load::Outcome;
 use load::arrivals::{Arrivals, Spacing};
-use load::outcome::{Kind, Times};
+use load::outcome::{KindOutcome, Times};
 use std::fmt::Write;
 
 /// Everything a person wants to know of a run.
@@ -102,7 +102,7 @@ fn times(outcome: &Outcome) -> String {
     }
     let several = outcome.transactions.len() > 1;
     let kinds = outcome.transactions.iter().filter(|_| several).chain(&outcome.statements);
-    for Kind { name, failed, response, .. } in kinds {
+    for KindOutcome { name, failed, response, .. } in kinds {
         row(format!("  {name}"), *failed, response);
     }
     table.text()

@@ -21,7 +21,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel, sync_channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
-use uring::{Bell, Ring, Size, Unavailable};
+use uring::{Ring, Size, Unavailable, Waker};
 
 /// Requests and completions at a time, beyond which the kernel is called again; chunks are touched one page at a time by small
 /// packets, and one after the other, so that they stay in the cache.
@@ -43,7 +43,7 @@ enum Told {
 pub(crate) struct RingThread {
     messages: Option<Sender<Told>>,
     /// Of the ring that the thread has now.
-    bell: Arc<ArcSwapOption<Bell>>,
+    bell: Arc<ArcSwapOption<Waker>>,
     /// The number of the thread that hands sessions over, for the blocks of the tallies.
     thread: usize,
     /// Its own: after those of the threads that let sessions in.
@@ -56,7 +56,7 @@ pub(crate) struct RingThread {
 struct Seated {
     board: Arc<Board>,
     inbox: Receiver<Told>,
-    bell: Arc<ArcSwapOption<Bell>>,
+    bell: Arc<ArcSwapOption<Waker>>,
     pulse: Arc<Pulse>,
 }
 
@@ -76,7 +76,7 @@ impl RingThread {
         let number = board.threads + thread;
         let (messages, inbox) = channel();
         let (ready, outcome) = sync_channel(1);
-        let (bell, pulse) = (Arc::<ArcSwapOption<Bell>>::default(), Pulse::new(format!("{RING} {thread}")));
+        let (bell, pulse) = (Arc::<ArcSwapOption<Waker>>::default(), Pulse::new(format!("{RING} {thread}")));
         let seated = Seated { board: board.clone(), inbox, bell: bell.clone(), pulse: pulse.clone() };
         let run = move || match Ring::new(SIZE) {
             Ok(ring) => {
@@ -145,7 +145,7 @@ impl RingThread {
     /// Wakes the thread. A bell that was exchanged since the message was sent need not be heard: with the new one the inbox is looked into.
     fn ring(&self) {
         if let Some(bell) = &*self.bell.load() {
-            bell.ring();
+            bell.wake();
         }
     }
 }
@@ -166,7 +166,7 @@ impl Seated {
     fn serve(self, mut ring: Ring) {
         let ledger = Rc::new(RefCell::new(Ledger::new(self.board.insight.clone())));
         loop {
-            self.bell.store(Some(ring.bell()));
+            self.bell.store(Some(ring.waker()));
             let driver = Driver::new(ring, ledger.clone(), self.board.recorder.clone());
             let Over::Failed(why) = self.drive(driver) else { return };
             let part = &self.pulse.part;

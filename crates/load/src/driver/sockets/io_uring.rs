@@ -1,28 +1,28 @@
 //! Sockets on io_uring: everything that is sent goes to the kernel with the call that waits for what comes.
 
-use super::{Bytes, Event};
+use super::{Bytes, SocketEvent};
 use crate::error::LoadError;
 use rustix::io::Errno;
 use std::os::fd::OwnedFd;
 use std::time::Duration;
-use uring::{Event as Happened, Got, Ring, Size, Token, Unavailable};
+use uring::{Event, Incoming, Ring, Size, Token, Unavailable};
 
-/// Sends of 64 clients go with one call. A chunk is a little more than four pages, so that chunks do not begin at the same
-/// place of a cache.
+/// Sends of 64 clients go with one call. A chunk is a little more than four pages, so that chunks do not
+/// begin at the same place of a cache.
 const SIZE: Size = Size { requests: 64, completions: 4096, chunks: 64, chunk_bytes: 16 * 1024 + 320 };
 
 /// A ring and its sockets by number.
 #[derive(Debug)]
-pub(in super::super) struct Ringed {
+pub(in super::super) struct RingSockets {
     ring: Ring,
     tokens: Vec<Option<Token>>,
-    /// Slow sends that were told.
-    told: u64,
+    /// Slow sends that were reported.
+    reported: u64,
 }
 
-impl Ringed {
+impl RingSockets {
     pub(super) fn new() -> Result<Self, Unavailable> {
-        Ok(Self { ring: Ring::new(SIZE)?, tokens: Vec::new(), told: 0 })
+        Ok(Self { ring: Ring::new(SIZE)?, tokens: Vec::new(), reported: 0 })
     }
 
     pub(super) fn add(&mut self, number: usize, socket: OwnedFd) -> rustix::io::Result<()> {
@@ -44,7 +44,7 @@ impl Ringed {
             return Ok(0);
         }
         if self.ring.is_sending(token) {
-            self.ring.tell_when_sent(token);
+            self.ring.notify_when_sent(token);
             return Ok(0);
         }
         self.ring.send_bytes(token, bytes);
@@ -72,26 +72,28 @@ impl Ringed {
     }
 
     #[inline]
-    pub(super) fn event(&mut self) -> Option<Event> {
+    pub(super) fn event(&mut self) -> Option<SocketEvent> {
         loop {
             return Some(match self.ring.event()? {
-                Happened::Received { owner, got } => match got {
-                    Got::Bytes { chunk, .. } => {
-                        Event::Bytes { number: owner as usize, bytes: Bytes::Chunk(chunk), waited: None }
-                    }
-                    Got::End => Event::Over(owner as usize, None),
-                    Got::Broken(error) => Event::Over(owner as usize, Some(error)),
+                Event::Received { owner, incoming } => match incoming {
+                    Incoming::Bytes { chunk, .. } => SocketEvent::Bytes {
+                        number: owner as usize,
+                        bytes: Bytes::Chunk(chunk),
+                        waited_ns: None,
+                    },
+                    Incoming::End => SocketEvent::Over(owner as usize, None),
+                    Incoming::Broken(error) => SocketEvent::Over(owner as usize, Some(error)),
                 },
-                Happened::Sent { owner } => Event::Room(owner as usize),
-                Happened::Broken { owner } => Event::Over(owner as usize, None),
-                Happened::Rung => continue,
+                Event::Sent { owner } => SocketEvent::Room(owner as usize),
+                Event::Broken { owner } => SocketEvent::Over(owner as usize, None),
+                Event::Woken => continue,
             });
         }
     }
 
     pub(super) fn saturated(&mut self) -> u64 {
         let all = self.ring.slow_sends();
-        all - std::mem::replace(&mut self.told, all)
+        all - std::mem::replace(&mut self.reported, all)
     }
 
     #[inline]
