@@ -3,7 +3,6 @@
 
 mod agent;
 mod bound;
-mod chi_square;
 mod client;
 mod demo;
 mod generator;
@@ -21,7 +20,6 @@ mod report;
 mod sample;
 mod server;
 mod soak;
-pub(crate) mod statistics;
 mod subject;
 mod switchover;
 mod sysbench;

@@ -40,13 +40,13 @@ pub(crate) enum Command {
     /// Give every new connection the nearest server that has room.
     Route(RouteArgs),
     /// Ask the servers once: who is primary, how far behind, in which zone.
-    Fleet(FleetArgs),
+    Fleet(crate::commands::fleet::FleetArgs),
     /// Ask a running `headroom route` how things stand.
     Status(StatusArgs),
     /// Name the bottleneck of this host and of its servers, with evidence.
     Watch(crate::watch_command::WatchArgs),
     /// Measure what this host can do at most: disk, CPUs, memory, the way to each server.
-    Probe(Box<crate::probe_command::ProbeArgs>),
+    Probe(Box<crate::commands::probe::ProbeArgs>),
     /// What `watch` shows, for other programs: JSON and OpenMetrics.
     Agent(crate::watch_command::AgentArgs),
     /// Which statements, endpoints and servers take the time, as a running `headroom route` measures it.
@@ -56,30 +56,30 @@ pub(crate) enum Command {
     /// Let a drained server take sessions again.
     Undrain(UndrainArgs),
     /// Move the primary: writes are held, not refused, and what fails before the end is undone.
-    Switchover(Box<crate::switchover_command::SwitchoverArgs>),
+    Switchover(Box<crate::commands::switchover::SwitchoverArgs>),
     /// Let a replica take over from a dead primary, and bring the dead one back as a replica.
-    Failover(Box<crate::failover_command::FailoverArgs>),
+    Failover(Box<crate::commands::failover::FailoverArgs>),
     /// What lets connections bypass the router and go straight to a server: show it, remove it.
     #[command(subcommand)]
-    ZeroHop(crate::zero_hop_command::ZeroHopCommand),
+    ZeroHop(crate::commands::zero_hop::ZeroHopCommand),
     /// Settings of this host and of a server: shown, changed with read-back, put back.
     #[command(subcommand)]
-    Knob(crate::knob_command::KnobCommand),
+    Knob(crate::commands::knob::KnobCommand),
     /// Compare settings by an experiment: which matter, how much, how sure.
     #[command(subcommand)]
-    Trial(crate::trial_command::TrialCommand),
+    Trial(crate::commands::trial::TrialCommand),
     /// Real servers with replication, zones, distance and faults on this machine.
     #[command(subcommand)]
-    Lab(LabCommand),
+    Lab(crate::commands::lab::LabCommand),
     /// Send a workload to servers or routers and report rates, latencies and errors.
     #[command(subcommand)]
-    Load(crate::load_command::LoadCommand),
+    Load(crate::commands::load::LoadCommand),
     /// Find the largest rate that still meets an objective.
-    Measure(Box<crate::measure_command::MeasureArgs>),
+    Measure(Box<crate::commands::measure::MeasureArgs>),
     /// Record what clients send, for a replay.
-    Record(crate::record_command::RecordArgs),
+    Record(crate::commands::record::RecordArgs),
     /// Send a recording again, and compare.
-    Replay(Box<crate::replay_command::ReplayArgs>),
+    Replay(Box<crate::commands::replay::ReplayArgs>),
     /// Turn runs of the history into one HTML page.
     Report(crate::report_command::ReportArgs),
     /// Show the product's main job on real servers of this machine.
@@ -186,28 +186,6 @@ pub(crate) enum LogFormat {
     Json,
 }
 
-const FLEET_EXAMPLES: &str = "\
-Examples:
-  headroom fleet --server db1:3306
-  headroom fleet --config headroom.toml --json | jq -r '.servers[] | [.name, .role, .zone] | @tsv'
-
-Exit code 1 when no primary can be named.";
-
-/// Ask the servers once: who is primary, how far behind, in which zone.
-///
-/// Prints each server with role, zone, lag and state, and why; below, what the operator should know. It needs no
-/// running router and changes nothing.
-#[derive(Args, Debug, Clone)]
-#[command(after_help = FLEET_EXAMPLES)]
-pub(crate) struct FleetArgs {
-    /// Where the fleet is found.
-    #[command(flatten)]
-    pub(crate) source: SourceArgs,
-    /// Print JSON.
-    #[arg(long)]
-    pub(crate) json: bool,
-}
-
 /// Where a running router answers.
 #[derive(Args, Debug, Clone)]
 pub(crate) struct AdminArgs {
@@ -273,19 +251,6 @@ pub(crate) struct UndrainArgs {
     /// Where the router answers.
     #[command(flatten)]
     pub(crate) admin: AdminArgs,
-}
-
-/// Real servers with replication, zones, distance and faults on this machine.
-#[derive(Subcommand, Debug, Clone)]
-pub(crate) enum LabCommand {
-    /// Start servers and replication; Ctrl-C stops them and leaves nothing behind.
-    Up(crate::lab_command::UpArgs),
-    /// Stop a lab that was started with --detach, or that was left behind.
-    Down(crate::lab_command::DownArgs),
-    /// Show the servers of a running lab and how to connect.
-    Status(crate::lab_command::StatusArgs),
-    /// Break something on purpose, or mend it again.
-    Fault(crate::lab_command::FaultArgs),
 }
 
 fn admin_flag(text: &str) -> Result<AdminFlag, String> {

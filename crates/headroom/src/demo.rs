@@ -14,19 +14,18 @@ mod stage;
 mod still_life;
 mod summary;
 
-use crate::interrupted::interrupted;
-use crate::machine::{Machine, today};
-use crate::terminal::{Paint, print, print_json};
-use crate::{environment::Environment, exit};
+use crate::environment::Environment;
 use anyhow::Context;
 use clap::Args;
 use figures::{About, PhaseFigures, Report, verdicts};
 use plan::{PRIMARY, Plan, ZONES};
+use probe::machine::{Machine, today};
 use progress::Progress;
 use stage::Stage;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
+use term::{Paint, exit, interrupted, print, print_json};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -116,7 +115,7 @@ pub(crate) async fn run(args: DemoArgs) -> anyhow::Result<ExitCode> {
     tokio::select! {
         outcome = shown(&args) => outcome,
         () = interrupted() => {
-            crate::terminal::complain("stopped; servers and routers are removed");
+            term::complain("stopped; servers and routers are removed");
             Ok(ExitCode::from(130))
         }
     }
@@ -138,7 +137,7 @@ async fn shown(args: &DemoArgs) -> anyhow::Result<ExitCode> {
     if args.json {
         print_json(&report)?;
     } else {
-        print(&summary::text(&report, Paint::for_stdout(&Environment::read())))?;
+        print(&summary::text(&report, Paint::for_stdout(Environment::read().no_colour)))?;
         print(&format!("\nCharts, and how each number was obtained: {}\n", args.report.display()))?;
     }
     if args.keep {

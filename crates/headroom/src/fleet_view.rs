@@ -1,11 +1,10 @@
 //! From a snapshot to what people see: the plain values of [`FleetView`], and the table of `headroom fleet`.
 
-use crate::table::Table;
-use crate::terminal::Paint;
 use crate::view::{DemandView, FleetView, ServerView, ZoneView};
 use fleet::{Replication, Role, Server, Snapshot, State, Thread, WriterStatus, Zoned, ZonedBy};
 use router::event::long;
 use std::time::{Duration, Instant};
+use term::{Paint, Table};
 
 /// The snapshot in plain values, as it looks at `now`.
 pub(crate) fn view(snapshot: &Snapshot, now: Instant) -> FleetView {

@@ -3,8 +3,8 @@
 mod admin;
 mod admin_client;
 mod bench;
-mod child;
 mod cli;
+mod commands;
 mod control;
 mod core_dump;
 mod credentials;
@@ -12,34 +12,21 @@ mod demo;
 mod drain;
 mod engine;
 mod environment;
-mod exit;
-mod failover_command;
-mod fleet_command;
 mod fleet_view;
 mod help_text;
 mod http;
 mod insight_metrics;
 mod insight_view;
-mod interrupted;
 mod key;
-mod knob_command;
-mod lab_command;
 mod listen;
-mod load_command;
 mod log;
 mod log_filter;
-mod machine;
-mod measure_command;
 mod metrics;
 mod no_room;
 mod notify;
 mod objectives;
 mod option_files;
-mod pinned;
-mod probe_command;
-mod record_command;
 mod recorder;
-mod replay_command;
 mod report_command;
 mod route;
 mod router_view;
@@ -47,20 +34,16 @@ mod source;
 mod status_command;
 #[cfg(test)]
 mod still_life;
-mod switchover_command;
-mod table;
-mod terminal;
 mod token;
 mod top;
-mod trial_command;
 mod upgrade;
 mod version;
 mod view;
 mod watch_command;
 mod web;
-mod zero_hop_command;
 
 use std::process::ExitCode;
+use term::{exit, terminal};
 
 fn main() -> ExitCode {
     let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
@@ -87,24 +70,24 @@ async fn run() -> ExitCode {
     let environment = environment::Environment::read();
     let outcome = match cli.command {
         cli::Command::Route(args) => route::run(args, &environment).await,
-        cli::Command::Fleet(args) => fleet_command::run(args, &environment).await,
+        cli::Command::Fleet(args) => commands::fleet::run(args, &environment).await,
         cli::Command::Status(args) => status_command::status(args, &environment).await,
         cli::Command::Watch(args) => watch_command::run(args, &environment).await,
-        cli::Command::Probe(args) => probe_command::run(*args, &environment).await,
+        cli::Command::Probe(args) => commands::probe::run(*args, &environment).await,
         cli::Command::Agent(args) => watch_command::agent(args, &environment).await,
         cli::Command::Top(args) => top::run(args, &environment).await,
         cli::Command::Drain(args) => status_command::drain(args, &environment),
         cli::Command::Undrain(args) => status_command::undrain(args, &environment),
-        cli::Command::Switchover(args) => switchover_command::run(*args, &environment).await,
-        cli::Command::Failover(args) => failover_command::run(*args, &environment).await,
-        cli::Command::ZeroHop(command) => zero_hop_command::run(command),
-        cli::Command::Knob(command) => knob_command::run(command, &environment).await,
-        cli::Command::Trial(command) => trial_command::run(command, &environment).await,
-        cli::Command::Lab(command) => lab_command::run(command, &environment).await,
-        cli::Command::Load(command) => load_command::run(command, &environment).await,
-        cli::Command::Measure(args) => measure_command::run(*args, &environment).await,
-        cli::Command::Record(args) => record_command::run(args, &environment).await,
-        cli::Command::Replay(args) => replay_command::run(*args, &environment).await,
+        cli::Command::Switchover(args) => commands::switchover::run(*args, &environment).await,
+        cli::Command::Failover(args) => commands::failover::run(*args, &environment).await,
+        cli::Command::ZeroHop(command) => commands::zero_hop::run(command),
+        cli::Command::Knob(command) => commands::knob::run(command, &environment).await,
+        cli::Command::Trial(command) => commands::trial::run(command, &environment).await,
+        cli::Command::Lab(command) => commands::lab::run(command, &environment).await,
+        cli::Command::Load(command) => commands::load::run(command, &environment).await,
+        cli::Command::Measure(args) => commands::measure::run(*args, &environment).await,
+        cli::Command::Record(args) => commands::record::run(args, &environment).await,
+        cli::Command::Replay(args) => commands::replay::run(*args, &environment).await,
         cli::Command::Report(args) => report_command::run(&args, &environment),
         cli::Command::Demo(args) => demo::run(args).await,
         cli::Command::Bench(args) => bench::run(args).await,

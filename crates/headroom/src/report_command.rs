@@ -5,13 +5,12 @@ mod chart;
 mod page;
 
 use crate::environment::Environment;
-use crate::table::Table;
-use crate::{exit, terminal};
 use anyhow::{Context, bail};
 use clap::Args;
 use load::store::{Run, Store};
 use std::path::PathBuf;
 use std::process::ExitCode;
+use term::{Table, exit, terminal};
 
 const EXAMPLES: &str = "\
 Examples:

@@ -12,9 +12,8 @@ use crate::environment::Environment;
 use crate::notify::notify;
 use crate::objectives::Hook;
 use crate::source::{self, SourceError, Sourced};
-use crate::terminal::{self, Paint};
 use crate::upgrade::{self, Taken};
-use crate::{core_dump, credentials, exit, fleet_view, log};
+use crate::{core_dump, credentials, fleet_view, log};
 use anyhow::Context;
 use fleet::Address;
 use fleet::config::{Config, duration_text};
@@ -28,6 +27,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+use term::{Paint, exit, terminal};
 use tokio::net::TcpListener;
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
@@ -273,7 +273,7 @@ async fn announce(process: &Process, environment: &Environment) {
     let snapshot = process.engine().first_look(FIRST_LOOK).await;
     let view = fleet_view::view(&snapshot, Instant::now());
     // Nobody may be reading any more; routing goes on.
-    let _ = terminal::print(&fleet_view::text(&view, Paint::for_stdout(environment)));
+    let _ = terminal::print(&fleet_view::text(&view, Paint::for_stdout(environment.no_colour)));
     std::future::pending::<()>().await;
 }
 

@@ -4,15 +4,13 @@ use crate::admin_client::AdminClient;
 use crate::cli::{DrainArgs, StatusArgs, UndrainArgs};
 use crate::control::server::{DrainAnswer, DrainRequest, Request, ask};
 use crate::environment::Environment;
-use crate::exit;
 use crate::fleet_view::{self, percent};
 use crate::objectives;
-use crate::table::Table;
-use crate::terminal::{self, Paint};
 use crate::view::{ListenerView, ServerView, StatusView};
 use router::event::long;
 use std::process::ExitCode;
 use std::time::Duration;
+use term::{Paint, Table, exit, terminal};
 
 /// Runs `headroom status`.
 pub(crate) async fn status(args: StatusArgs, environment: &Environment) -> anyhow::Result<ExitCode> {
@@ -20,7 +18,7 @@ pub(crate) async fn status(args: StatusArgs, environment: &Environment) -> anyho
     if args.admin.json {
         terminal::print_json(&status)?;
     } else {
-        terminal::print(&text(&status, Paint::for_stdout(environment)))?;
+        terminal::print(&text(&status, Paint::for_stdout(environment.no_colour)))?;
     }
     Ok(exit::DONE)
 }

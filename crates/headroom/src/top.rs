@@ -7,13 +7,12 @@ mod table;
 use crate::admin_client::AdminClient;
 use crate::cli::AdminArgs;
 use crate::environment::Environment;
-use crate::exit;
 use crate::insight_view::{By, Question, ROWS, Sort};
-use crate::terminal::{self, Paint};
 use clap::Args;
 use insight::Since;
 use std::io::IsTerminal;
 use std::process::ExitCode;
+use term::{Paint, exit, terminal};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -74,7 +73,7 @@ pub(crate) async fn run(args: TopArgs, environment: &Environment) -> anyhow::Res
         terminal::print_json(&client.insight(&question).await?)?;
     } else if args.once || !std::io::stdout().is_terminal() || !std::io::stdin().is_terminal() {
         let view = client.insight(&question).await?;
-        terminal::print(&table::text(&view, Paint::for_stdout(environment)))?;
+        terminal::print(&table::text(&view, Paint::for_stdout(environment.no_colour)))?;
     } else {
         keys::run(&client, question).await?;
     }

@@ -18,12 +18,11 @@ mod text;
 mod view;
 
 use crate::admin_client::AdminClient;
+use crate::commands::probe::known_ceilings;
 use crate::environment::Environment;
 use crate::no_room::{Lines, is_no_room};
 use crate::objectives::Objectives;
-use crate::probe_command::known_ceilings;
-use crate::terminal::{self, Paint};
-use crate::{credentials, exit, interrupted, source};
+use crate::{credentials, source};
 use anyhow::Context;
 use args::SightArgs;
 use fleet::config::{Config, FleetConfig, Objective, Webhook};
@@ -32,6 +31,7 @@ use std::io::{ErrorKind, IsTerminal};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
+use term::{Paint, exit, interrupted, terminal};
 use tokio::sync::watch;
 
 pub(crate) use agent::run as agent;
@@ -51,8 +51,8 @@ pub(crate) async fn run(args: WatchArgs, environment: &Environment) -> anyhow::R
     }
     if let Some(agents) = Agents::of(&args.agents, environment)? {
         return tokio::select! {
-            outcome = watch_agents(agents, &args, Paint::for_stdout(environment)) => outcome,
-            () = interrupted::interrupted() => stopped(&args),
+            outcome = watch_agents(agents, &args, Paint::for_stdout(environment.no_colour)) => outcome,
+            () = interrupted() => stopped(&args),
         };
     }
     let Sight { fleet, router, objectives, .. } = sight_of(&args.sight, environment)?;
@@ -61,10 +61,10 @@ pub(crate) async fn run(args: WatchArgs, environment: &Environment) -> anyhow::R
         .asking(router)
         .promising(Objectives::new(&objectives, None));
     let station = Station::start(fleet, watching);
-    let paint = Paint::for_stdout(environment);
+    let paint = Paint::for_stdout(environment.no_colour);
     let outcome = tokio::select! {
         outcome = watch_station(&station, &args, paint) => outcome,
-        () = interrupted::interrupted() => stopped(&args),
+        () = interrupted() => stopped(&args),
     };
     station.stop().await;
     outcome

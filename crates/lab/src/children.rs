@@ -1,11 +1,12 @@
 //! Starts processes that die with us, even when we are killed.
 //!
 //! The kernel's parent-death signal is sent when the *thread* that started the child ends, so one thread of the lab
-//! starts all servers and does nothing else until the lab is gone. The signal is asked for by `setpriv --pdeathsig`
-//! (util-linux), which then becomes the server; where it is missing, the next sweep kills what is left.
+//! starts all servers and does nothing else until the lab is gone. Where `setpriv` is missing ([`ending_with_us`]), the
+//! next sweep kills what is left.
 
+use crate::process::ending_with_us;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc;
 use std::thread;
@@ -16,7 +17,6 @@ type Request = (Command, mpsc::Sender<io::Result<Child>>);
 #[derive(Debug)]
 pub(crate) struct Children {
     requests: mpsc::Sender<Request>,
-    setpriv: Option<PathBuf>,
 }
 
 impl Children {
@@ -31,26 +31,19 @@ impl Children {
                 }
             }
         })?;
-        let setpriv =
-            ["/usr/bin/setpriv", "/bin/setpriv"].map(PathBuf::from).into_iter().find(|p| p.exists());
-        if setpriv.is_none() {
+        if ending_with_us().is_empty() {
             tracing::info!(
                 "setpriv (util-linux) is missing: servers of a killed lab run on until the next sweep"
             );
         }
-        Ok(Self { requests, setpriv })
+        Ok(Self { requests })
     }
 
     /// Runs `program` with its output (both kinds) appended to `log` and no input.
     pub(crate) fn spawn(&self, program: &Path, arguments: &[String], log: &Path) -> io::Result<Child> {
-        let mut command = match &self.setpriv {
-            Some(setpriv) => {
-                let mut command = Command::new(setpriv);
-                command.args(["--pdeathsig", "KILL", "--"]).arg(program);
-                command
-            }
-            None => Command::new(program),
-        };
+        let mut words = ending_with_us().into_iter().map(AsRef::as_ref).chain([program.as_os_str()]);
+        let mut command = Command::new(words.next().unwrap_or(program.as_os_str()));
+        command.args(words);
         let log = std::fs::File::options().create(true).append(true).open(log)?;
         command.args(arguments).stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log);
         // A Ctrl-C on the terminal is for the owner, which takes the servers down in order.

@@ -93,6 +93,16 @@ pub enum Error {
         /// The last lines of its error log.
         log: String,
     },
+    /// A program that we started ended early, or without success.
+    #[error("{program} ended ({status}): {said}")]
+    Ended {
+        /// Which one.
+        program: String,
+        /// Its exit status.
+        status: String,
+        /// The end of what it said.
+        said: String,
+    },
     /// Something took longer than it may.
     #[error("{what} did not happen within {} s: {last}", limit.as_secs())]
     TooLate {

@@ -27,6 +27,7 @@ mod link;
 pub mod null;
 mod option_file;
 mod port;
+pub mod process;
 mod program;
 mod replication;
 mod router_config;

@@ -2,9 +2,11 @@
 
 use crate::driver::TlsChannelError;
 use crate::login::LoginError;
+use crate::measure::Heading;
 use crate::workload::{Lane, WorkloadError};
 use fleet::Address;
 use std::io;
+use std::path::PathBuf;
 
 /// Why there is no result.
 #[derive(Debug, thiserror::Error)]
@@ -38,6 +40,24 @@ pub enum LoadError {
     /// A recording cannot be read.
     #[error(transparent)]
     Recording(#[from] recording::RecordingError),
+    /// A file cannot be opened.
+    #[error("cannot open {}: {source}", path.display())]
+    Open { path: PathBuf, source: io::Error },
+    /// A file's recording cannot be used.
+    #[error("{}: {source}", path.display())]
+    RecordingFile { path: PathBuf, source: Box<LoadError> },
+    /// The file of a search's trials cannot be read or written.
+    #[error("cannot use {} for trials: {source}", path.display())]
+    TrialFile { path: PathBuf, source: io::Error },
+    /// A line of that file is none of ours.
+    #[error("{}:{line}: not a line of a measurement: {source}", path.display())]
+    TrialLine { path: PathBuf, line: usize, source: serde_json::Error },
+    /// Trials of different measurements must not be mixed.
+    #[error(
+        "{} holds trials of {} at {} for p{} < {:?}, and this is another measurement; name another file",
+        path.display(), found.workload, found.target, found.objective.percent(), found.objective.within
+    )]
+    OtherMeasurement { path: PathBuf, found: Box<Heading> },
     /// The machine refused something.
     #[error("{doing}: {source}")]
     Io { doing: &'static str, source: io::Error },

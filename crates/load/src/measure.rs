@@ -19,19 +19,23 @@
 //! 40; at 916 and 1092, some 60.
 //!
 //! Everything here is a pure function of trials; whether a trial counts at all is judged when it is made
-//! ([`Trial::of`]), and whether the whole is sound when it has ended ([`Goal::doubt`]). What sends them is
-//! outside.
+//! ([`Trial::of`]), and whether the whole is sound when it has ended ([`Goal::doubt`]). What sends them is the
+//! loop in `search.rs`.
 
 mod belief;
 mod doubt;
 pub mod noise;
+mod search;
 mod sound;
 mod trend;
 mod trial;
+mod trial_file;
 
 pub use doubt::Doubt;
+pub use search::{Findings, Search, SearchRun};
 pub use sound::Unsound;
 pub use trial::Trial;
+pub use trial_file::{Heading, TrialFile};
 
 use belief::{Belief, Observation};
 use serde::{Deserialize, Serialize};

@@ -14,6 +14,7 @@
 //! The one before it is answered at 5.2 s: it is sent then, 200 ms late, and answered 1 ms later: response
 //! 201 ms, service 1 ms.
 
+pub mod compare;
 mod connection;
 mod kind;
 mod player;
@@ -29,7 +30,11 @@ use crate::target::{Peer, TlsClient};
 use fleet::Address;
 use fleet::config::Tls;
 use player::Player;
+use recording::Reader;
 use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::BufReader;
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant};
@@ -56,6 +61,25 @@ pub struct ReplayPlan {
     pub threads: usize,
     /// After the last moment, what is under way may take so long.
     pub grace: Duration,
+}
+
+/// A recording ready to be sent, and the names of its groups.
+///
+/// # Errors
+/// A file that cannot be read, or not with this key, or not within this memory.
+pub fn open(
+    file: &Path,
+    key: Option<&recording::Key>,
+    options: ScriptOptions,
+) -> Result<(Script, compare::Groups), LoadError> {
+    let opened = File::open(file);
+    let opened = opened.map_err(|source| LoadError::Open { path: file.to_owned(), source })?;
+    let unusable = |source| LoadError::RecordingFile { path: file.to_owned(), source: Box::new(source) };
+    let reader =
+        Reader::new(BufReader::new(opened), key).map_err(|error| unusable(error.into()))?;
+    let mut groups = compare::Groups::default();
+    let script = Script::read(reader, options, |what| groups.of(what)).map_err(unusable)?;
+    Ok((script, groups))
 }
 
 /// How a replay comes along.

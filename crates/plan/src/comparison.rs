@@ -18,8 +18,8 @@
 //! / (1 + margin)` and below `1 + margin`, each with the confidence asked for. "No difference found" is not
 //! it.
 
+use crate::student;
 use serde::{Deserialize, Serialize};
-use statrs::distribution::{ContinuousCDF, StudentsT};
 
 /// A figure with the range that holds the truth with the confidence asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
@@ -64,7 +64,7 @@ pub fn paired(blocks: &[(f64, f64)]) -> Option<Effect> {
 impl Effect {
     /// The ratio with its interval; `confidence` is such as 0.95.
     pub fn ratio(&self, confidence: f64) -> Interval {
-        let reach = self.t(0.5 + confidence / 2.0) * self.log_error;
+        let reach = student::quantile(0.5 + confidence / 2.0, self.degrees()) * self.log_error;
         let at = |shift: f64| (self.log_mean + shift).exp();
         Interval { low: at(-reach), estimate: at(0.0), high: at(reach) }
     }
@@ -94,15 +94,11 @@ impl Effect {
                 0.5
             };
         }
-        self.distribution().sf(distance / self.log_error)
+        student::tail(distance / self.log_error, self.degrees())
     }
 
-    fn t(&self, probability: f64) -> f64 {
-        self.distribution().inverse_cdf(probability)
-    }
-
-    fn distribution(&self) -> StudentsT {
-        StudentsT::new(0.0, 1.0, f64::from(self.blocks.max(2) - 1)).expect("a positive number of degrees")
+    fn degrees(&self) -> f64 {
+        f64::from(self.blocks.max(2) - 1)
     }
 }
 

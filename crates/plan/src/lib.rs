@@ -1,15 +1,21 @@
-//! Arithmetic: quantiles, intervals, and the comparison of configurations that were measured in blocks. No
-//! I/O.
+//! Arithmetic: quantiles, intervals, and the comparison of what was measured. No I/O; it uses no other crate of
+//! ours. Read first:
 //!
+//! * [`comparison`]: a configuration beside the baseline, block by block: the ratio with its interval, whether it
+//!   differs, whether it is equivalent;
+//! * [`multiplicity`]: several comparisons at once: Holm's adjustment, Dunnett's critical value;
 //! * [`quantile`]: quantiles of a sample.
-//! * [`comparison`]: a configuration beside the baseline, block by block: the ratio with its interval,
-//!   whether it differs, whether it is equivalent.
-//! * [`multiplicity`]: several comparisons at once: Holm's adjustment, Dunnett's critical value.
 
 #![warn(missing_docs)]
 
+pub mod chi_square;
 pub mod comparison;
 pub mod multiplicity;
 pub mod quantile;
+pub mod ratio;
+pub mod slope;
+pub mod student;
 
 pub use comparison::{Effect, Interval};
+pub use ratio::Ratio;
+pub use slope::Slope;

@@ -1,5 +1,6 @@
-//! Quantiles of a sample, by linear interpolation between order statistics: at `q` of `n` values the position
-//! is `q (n - 1)` from 0 (type 7 of Hyndman and Fan, *Sample Quantiles in Statistical Packages*, 1996).
+//! Quantiles of a sample. [`quantile`] interpolates linearly between order statistics: at `q` of `n` values the
+//! position is `q (n - 1)` from 0 (type 7 of Hyndman and Fan, *Sample Quantiles in Statistical Packages*, 1996).
+//! [`nearest_rank`] is a value of the sample itself (their type 1), as percentiles of response times are told.
 
 /// Sorts a sample; values that are no numbers go last.
 pub fn sorted(mut values: Vec<f64>) -> Vec<f64> {
@@ -16,9 +17,15 @@ pub fn quantile(sorted: &[f64], q: f64) -> Option<f64> {
     Some(low + part * (high - low))
 }
 
-/// The middle of a sorted sample.
-pub fn median(sorted: &[f64]) -> Option<f64> {
-    quantile(sorted, 0.5)
+/// The least value that at least the share `q` of a sorted sample does not exceed; `None` of an empty one.
+pub fn nearest_rank<T: Copy>(sorted: &[T], q: f64) -> Option<T> {
+    let rank = (q * sorted.len() as f64).ceil().max(1.0) as usize;
+    sorted.get(rank.min(sorted.len()).checked_sub(1)?).copied()
+}
+
+/// The middle of a sample, in any order: of an even number of values the mean of the two in the middle.
+pub fn median(values: &[f64]) -> Option<f64> {
+    quantile(&sorted(values.to_vec()), 0.5)
 }
 
 #[cfg(test)]
@@ -35,6 +42,17 @@ mod tests {
         assert_eq!(quantile(&sample, 0.9), Some(37.0));
         assert_eq!(quantile(&[], 0.5), None);
         assert_eq!(median(&[7.0]), Some(7.0));
+        assert_eq!(median(&[3.0, 1.0, 2.0]), Some(2.0));
+        assert_eq!(median(&[0.9, -14.0, 0.92]), Some(0.9));
+        assert_eq!(median(&[]), None);
+    }
+
+    #[test]
+    fn the_nearest_rank_is_the_least_value_that_so_many_do_not_exceed() {
+        let hundred: Vec<u32> = (1..=100).collect();
+        assert_eq!([0.5, 0.99, 1.0].map(|q| nearest_rank(&hundred, q)), [Some(50), Some(99), Some(100)]);
+        assert_eq!(nearest_rank(&[5.0], 0.0), Some(5.0));
+        assert_eq!(nearest_rank::<f64>(&[], 0.5), None);
     }
 
     proptest! {

@@ -118,16 +118,23 @@ fn table(cells: &BTreeMap<(Step, Breaks), Ended>) -> String {
     let longest = cells.values().map(|ended| ended.no_writer).max().unwrap_or_default();
     let mut text = String::from(
         "# What happens when something breaks during a switchover?\n\n\
-         Written by `make fault-matrix`, which breaks one thing at the moment a step begins, on real MariaDB servers with\n\
-         semi-sync, and asks every server all the while whether it takes writes: never two did.\n\n\
-         *Undone*: the old primary takes writes as before. *Completed*: the candidate does. *Failover*: what was left had no\n\
-         primary, because it was killed; `headroom failover` promoted a replica. *Resumed*: `headroom switchover --resume`\n\
-         was typed after the tool was killed, or after a frozen candidate woke up. *Given up*: the candidate was killed at\n\
-         the moment of its promotion; nothing moved until `headroom switchover --undo` was typed. A candidate that freezes\n\
-         while its replication is being stopped may stop it when it wakes up: `START REPLICA` there, as the outcome says.\n\n",
+         After this page you know, for each step and each fault, whether a switchover is undone or completed, and which\n\
+         command you have to give.\n\n\
+         `make fault-matrix` writes this page. It breaks one thing at the moment a step begins, on real MariaDB\n\
+         servers with semi-sync. All the while it asks every server whether it takes writes: never two did.\n\n\
+         - *Undone*: the old primary takes writes as before.\n\
+         - *Completed*: the candidate does.\n\
+         - *Failover*: the rest had no primary, because it was killed; `headroom failover` promoted a replica.\n\
+         - *Resumed*: `headroom switchover --resume` was typed after the tool was killed, or after a frozen candidate\n\
+         \x20 woke up.\n\
+         - *Given up*: the candidate was killed at the moment of its promotion. Nothing moved until\n\
+         \x20 `headroom switchover --undo` was typed.\n\n\
+         A candidate that freezes while its replication is being stopped may stop it when it wakes up. Type\n\
+         `START REPLICA` there, as the outcome says.\n\n",
     );
     let longest = format!(
-        "The commands were typed at once. No server took writes for at most {:.0} s in any cell; the test allows {} s.\n\n",
+        "The commands were typed at once. No server took writes for at most {:.0} s in any cell; the test allows\n\
+         {} s.\n\n",
         longest.as_secs_f64().ceil(),
         NO_WRITER.as_secs()
     );

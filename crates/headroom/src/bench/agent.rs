@@ -6,17 +6,17 @@
 mod report;
 mod stage;
 
-use super::output::Directory;
+use super::output::{Directory, finish};
 use super::process;
-use crate::machine::Machine;
-use crate::{exit, interrupted, terminal};
 use anyhow::{Context, bail};
 use clap::Args;
+use probe::Machine;
 use report::{Run, Trial};
 use stage::{Stage, Subject, Watching};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
+use term::{interrupted, terminal};
 
 /// Between two scrapes, and between two looks at memory.
 const EVERY: Duration = Duration::from_secs(1);
@@ -76,26 +76,20 @@ pub(crate) async fn run(mut args: AgentBenchArgs) -> anyhow::Result<ExitCode> {
     let [(_, node), (_, mysqld)] = exporters;
     let stage = tokio::select! {
         stage = Stage::up(args.tables, args.rate, args.port, [node, mysqld]) => stage?,
-        () = interrupted::interrupted() => bail!("interrupted before anything was measured"),
+        () = interrupted() => bail!("interrupted before anything was measured"),
     };
     let version = stage.version.clone();
     let measured = tokio::select! {
         trials = measure(&args, &stage) => trials,
-        () = interrupted::interrupted() => Err(anyhow::anyhow!("interrupted; nothing was kept")),
+        () = interrupted() => Err(anyhow::anyhow!("interrupted; nothing was kept")),
     };
     stage.down().await?;
     let mut machine = machine;
     machine.programs.push(("server".to_owned(), version));
     let AgentBenchArgs { rounds, seconds, warm_up, tables, rate, .. } = args;
     let run = Run { date, machine, rounds, seconds, warm_up, tables, rate, trials: measured? };
-    let path = directory.create()?;
-    run.write(&path)?;
-    if args.json {
-        terminal::print_json(&run)?;
-    } else {
-        terminal::print(&format!("{}kept in {}\n", run.markdown(), path.display()))?;
-    }
-    Ok(if run.kept() || args.quick { exit::DONE } else { exit::no() })
+    let met = run.kept() || args.quick;
+    finish(&directory.create()?, "samples.json", &run, &run.markdown(), met, args.json)
 }
 
 async fn measure(args: &AgentBenchArgs, stage: &Stage) -> anyhow::Result<Vec<Trial>> {

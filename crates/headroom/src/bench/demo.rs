@@ -4,17 +4,17 @@
 //! a median and a range. The report's shape is the demo's business: any number in it becomes a figure, named by its path.
 
 use super::report::section::section;
-use super::{DemoBenchArgs, output, statistics};
-use crate::child;
-use crate::interrupted::interrupted;
-use crate::{exit, terminal};
+use super::{DemoBenchArgs, output};
 use anyhow::{Context, bail};
+use lab::process;
+use plan::quantile::median;
 use rustix::process::{Pid, Signal, kill_process};
 use serde::Serialize;
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::process::{ExitCode, Stdio};
 use std::time::Duration;
+use term::{interrupted, terminal};
 use tokio::io::AsyncReadExt;
 use tokio::process::Child;
 
@@ -77,23 +77,21 @@ pub(crate) async fn run(args: DemoBenchArgs) -> anyhow::Result<ExitCode> {
         reports.push(report);
     }
     let repeated = Repeated::new(&reports);
-    std::fs::write(path.join("medians.json"), serde_json::to_string_pretty(&repeated)? + "\n")?;
-    let verdicts = repeated.verdict_table();
-    let head = format!("# The demo, {} times, {date}\n\n", repeated.repetitions);
-    std::fs::write(path.join("summary.md"), head + &verdicts + &repeated.figure_table())?;
-    if args.json {
-        terminal::print_json(&repeated)?;
-    } else {
-        terminal::print(&verdicts)?;
-    }
-    let kept = |verdict: &Verdict| verdict.met * 2 > repeated.repetitions;
-    Ok(if repeated.verdicts.iter().all(kept) { exit::DONE } else { exit::no() })
+    let text = format!(
+        "# The demo, {} times, {date}\n\n{}{}",
+        repeated.repetitions,
+        repeated.verdict_table(),
+        repeated.figure_table()
+    );
+    let is_met = |verdict: &Verdict| verdict.met * 2 > repeated.repetitions;
+    let met = repeated.verdicts.iter().all(is_met);
+    output::finish(&path, "medians.json", &repeated, &text, met, args.json)
 }
 
 /// One demo; its report as JSON. On Ctrl-C it is asked to end too, and given the time to take its servers down.
 async fn demo() -> anyhow::Result<String> {
     let program = std::env::current_exe().context("finding our own program")?;
-    let mut command = child::command(&program);
+    let mut command = process::command(&program);
     command.args(["demo", "--json"]).stdout(Stdio::piped());
     let mut demo = command.spawn().context("starting the demo")?;
     let mut output = demo.stdout.take().context("a piped output was asked for")?;
@@ -143,7 +141,7 @@ impl Repeated {
         let figure = |(path, values): (String, Vec<f64>)| {
             let least = values.iter().copied().fold(f64::INFINITY, f64::min);
             let most = values.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-            Some((path, Figure { median: statistics::median(&values)?, least, most }))
+            Some((path, Figure { median: median(&values)?, least, most }))
         };
         Self {
             repetitions: reports.len(),

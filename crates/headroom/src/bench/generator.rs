@@ -39,16 +39,15 @@ mod table;
 
 use super::promise::Promise;
 use super::server::Server;
-use super::statistics::{Ratio, median};
 use super::{output, sysbench};
-use crate::child::Program;
-use crate::interrupted::interrupted;
-use crate::machine::Machine;
-use crate::{exit, terminal};
 use anyhow::{Context, anyhow, bail};
 use clap::{Args, ValueEnum};
 use freeze::Frozen;
+use lab::process::Process;
 use likeness::Likeness;
+use plan::Ratio;
+use plan::quantile::median;
+use probe::Machine;
 use rand::SeedableRng;
 use rand::rngs::SmallRng;
 use rand::seq::SliceRandom;
@@ -58,6 +57,7 @@ use stalls::Alone;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
+use term::{interrupted, terminal};
 
 const GRACE: Duration = Duration::from_secs(45);
 const QUIET_LOOK: Duration = Duration::from_secs(2);
@@ -259,22 +259,14 @@ pub(crate) async fn run(mut args: GeneratorArgs) -> anyhow::Result<ExitCode> {
         promises,
         samples,
     };
-    let path = directory.create()?;
-    std::fs::write(path.join("samples.json"), serde_json::to_string_pretty(&report)? + "\n")?;
-    let text = table::markdown(&report);
-    std::fs::write(path.join("summary.md"), &text)?;
-    if args.json {
-        terminal::print_json(&report)?;
-    } else {
-        terminal::print(&text)?;
-    }
-    Ok(if report.promises.iter().all(|promise| promise.met) { exit::DONE } else { exit::no() })
+    let met = report.promises.iter().all(|promise| promise.met);
+    output::finish(&directory.create()?, "samples.json", &report, &table::markdown(&report), met, args.json)
 }
 
 async fn measure(args: &GeneratorArgs, tools: &[PathBuf; 2], server: &Server) -> anyhow::Result<Measured> {
     let log = server.directory().join("bench.log");
     let prepare = sysbench::prepare(server.address, args.rows);
-    Program::start("sysbench", &tools[0], &prepare, &log)?.finish(GRACE).await?;
+    Process::start("sysbench", &tools[0], &prepare, &log)?.finish(GRACE).await?;
     let site = Site { args, tools, server, log };
     let mut rng = SmallRng::seed_from_u64(args.seed);
     let mut measured = Measured::default();

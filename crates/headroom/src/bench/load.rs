@@ -5,8 +5,8 @@
 
 use super::process::{self, Memory};
 use super::sysbench::{self, Outcome};
-use crate::child::{Program, command};
 use anyhow::Context;
+use lab::process::{Process, command};
 use std::path::Path;
 use std::time::Duration;
 use tokio::io::{AsyncBufReadExt, BufReader};
@@ -33,7 +33,7 @@ pub(crate) async fn run(
     pids: &[u32],
     deadline: Duration,
 ) -> anyhow::Result<(Outcome, Vec<Used>)> {
-    let (sysbench, output) = Program::start_with_output("sysbench", command(program), arguments, log)?;
+    let (sysbench, output) = Process::start_with_output("sysbench", command(program), arguments, log)?;
     let watching = async {
         let mut lines = BufReader::new(output).lines();
         let mut watch = Watch::start(pids)?;

@@ -38,17 +38,15 @@ mod table;
 use super::promise::Promise;
 use super::server::Server;
 use super::{output, server, sysbench};
-use crate::machine::Machine;
-use crate::measure_command::search::{Found, Search};
-use crate::{exit, terminal};
 use anyhow::{Context, anyhow};
 use clap::Args;
 use fleet::config::DataPath;
 use lab::null::{Service, Time, theory};
-use load::measure::{Capacity, Goal, Objective, Trial};
+use load::measure::{Capacity, Findings, Goal, Objective, Search, Trial};
 use load::workload::sysbench::Options;
 use load::{Arrivals, Plan};
 use neighbours::{Lookout, Neighbours};
+use probe::Machine;
 use serde::Serialize;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -56,6 +54,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
+use term::terminal;
 
 const QUIET_LOOK: Duration = Duration::from_secs(2);
 /// Where the searches begin: they have to come the rest of the way by themselves. Repetitions begin at different rates, or
@@ -143,7 +142,7 @@ pub(crate) async fn run(args: MeasureBenchArgs) -> anyhow::Result<ExitCode> {
     let stop = Arc::new(AtomicBool::new(false));
     let flag = stop.clone();
     tokio::spawn(async move {
-        crate::interrupted::interrupted().await;
+        term::interrupted().await;
         flag.store(true, Ordering::Relaxed);
     });
     let (mut searches, mut meanwhile) = (Vec::new(), Vec::new());
@@ -169,16 +168,8 @@ pub(crate) async fn run(args: MeasureBenchArgs) -> anyhow::Result<ExitCode> {
     }
     let promises = table::promises(&searches);
     let report = Report { date: directory.date().to_owned(), machine, promises, searches, meanwhile };
-    let path = directory.create()?;
-    std::fs::write(path.join("searches.json"), serde_json::to_string_pretty(&report)? + "\n")?;
-    let text = table::markdown(&report);
-    std::fs::write(path.join("summary.md"), &text)?;
-    if args.json {
-        terminal::print_json(&report)?;
-    } else {
-        terminal::print(&text)?;
-    }
-    Ok(if report.promises.iter().all(|promise| promise.met) { exit::DONE } else { exit::no() })
+    let met = report.promises.iter().all(|promise| promise.met);
+    output::finish(&directory.create()?, "searches.json", &report, &table::markdown(&report), met, args.json)
 }
 
 /// Servers whose limit is known.
@@ -214,8 +205,8 @@ impl Asked {
         Ok((objective, Goal { width: self.width, ..Goal::new(objective, self.trial, START, 1e6) }))
     }
 
-    fn searched(&self, found: Found) -> Searched {
-        let Found { capacity, refused, voided, trials } = found;
+    fn searched(&self, findings: Findings) -> Searched {
+        let Findings { capacity, refused, voided, trials } = findings;
         let (case, objective) = (self.case.to_owned(), self.objective.to_owned());
         Searched { case, objective, exact: None, capacity, refused, voided, trials }
     }
@@ -300,7 +291,7 @@ impl MeasureBenchArgs {
         let times = f64::from(self.repetitions);
         let prepared = (0..self.repetitions)
             .map(|number| self.prepared(asked, number, times))
-            .collect::<anyhow::Result<Vec<_>>>()?;
+            .collect::<Result<Vec<_>, _>>()?;
         let stop = stop.clone();
         let (all, looks) = tokio::task::spawn_blocking(move || in_turn(prepared, &stop)).await??;
         let searched = all.into_iter().map(|found| asked.searched(found)).collect();
@@ -348,21 +339,21 @@ impl MeasureBenchArgs {
 fn in_turn(
     prepared: Vec<(Search, Plan)>,
     stop: &Arc<AtomicBool>,
-) -> anyhow::Result<(Vec<Found>, Vec<Neighbours>)> {
+) -> anyhow::Result<(Vec<Findings>, Vec<Neighbours>)> {
     let (searches, plans): (Vec<Search>, Vec<Plan>) = prepared.into_iter().unzip();
     let begun = searches.iter().zip(plans).map(|(search, plan)| search.begin(plan, Vec::new(), stop));
-    let mut courses = begun.collect::<anyhow::Result<Vec<_>>>()?;
+    let mut runs = begun.collect::<Result<Vec<_>, _>>()?;
     let (lookout, mut looks) = (Lookout::new(), Vec::new());
     let mut going = true;
     while going {
         looks.push(lookout.look(LOOK)?);
         going = false;
-        for (number, course) in courses.iter_mut().enumerate() {
+        for (number, run) in runs.iter_mut().enumerate() {
             let say = |line: &str| terminal::complain(&format!("{}: {line}", number + 1));
-            going |= course.step(stop, say)?;
+            going |= run.step(stop, say)?;
         }
     }
-    Ok((courses.into_iter().map(|course| course.found).collect(), looks))
+    Ok((runs.into_iter().map(|run| run.findings).collect(), looks))
 }
 
 fn options() -> Options {

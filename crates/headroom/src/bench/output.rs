@@ -1,8 +1,11 @@
 //! Where a run's files go: `benchmarks/runs/YYYY-MM-DD-<what>/`, never over an earlier run.
 
-use crate::machine;
 use anyhow::Context;
+use probe::machine;
+use serde::Serialize;
 use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use term::{exit, terminal};
 
 const RUNS: &str = "benchmarks/runs";
 /// Smoke runs and unfinished ones are not kept beside real ones.
@@ -56,6 +59,33 @@ impl Directory {
         std::fs::create_dir_all(&self.path).with_context(|| format!("making {}", self.path.display()))?;
         Ok(self.path)
     }
+}
+
+/// Keeps a run in `directory`: its report as JSON in `file`, `text` as `summary.md`. Prints one of them. "No" unless all
+/// that was asked is met.
+pub(crate) fn finish(
+    directory: &Path,
+    file: &str,
+    report: &impl Serialize,
+    text: &str,
+    met: bool,
+    json: bool,
+) -> anyhow::Result<ExitCode> {
+    write(directory, file, &(serde_json::to_string_pretty(report)? + "\n"))?;
+    write(directory, "summary.md", text)?;
+    if json {
+        terminal::print_json(report)?
+    } else {
+        terminal::print(text)?
+    }
+    terminal::complain(&format!("kept in {}", directory.display()));
+    Ok(if met { exit::DONE } else { exit::no() })
+}
+
+/// Writes one file of a run.
+pub(crate) fn write(directory: &Path, name: &str, text: &str) -> anyhow::Result<()> {
+    let path = directory.join(name);
+    std::fs::write(&path, text).with_context(|| format!("writing {}", path.display()))
 }
 
 /// Where the lab of a bench lives: one place a user, so that the next run sweeps what a killed one left.

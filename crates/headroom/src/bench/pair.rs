@@ -14,18 +14,16 @@ mod block;
 mod report;
 
 use super::server::Server;
-use super::statistics::Ratio;
 use super::subject::{PORTS, Running, Site, ports_are_free};
 use super::{output, plan::Subject, sysbench};
-use crate::interrupted::interrupted;
-use crate::machine::Machine;
-use crate::{exit, terminal};
 use anyhow::{Context, anyhow};
 use block::{Pair, Side, TURNS, WARM_UP};
 use clap::{Args, ValueEnum};
 use fleet::config::DataPath;
 use load::workload::sysbench::Options;
 use load::{Arrivals, Plan, Workload};
+use plan::Ratio;
+use probe::Machine;
 use serde::Serialize;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -33,6 +31,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
+use term::{interrupted, terminal};
 
 /// Before the sessions of a block are made. For some milliseconds after sessions have ended the kernel takes their server
 /// for one that may be dying, and leaves new ones to the relay (decision 7).
@@ -197,16 +196,8 @@ pub(crate) async fn run(mut args: PairArgs) -> anyhow::Result<ExitCode> {
         rows,
         blocks,
     };
-    let path = directory.create()?;
-    std::fs::write(path.join("blocks.json"), serde_json::to_string_pretty(&report)? + "\n")?;
-    let text = report::markdown(&report);
-    std::fs::write(path.join("summary.md"), &text)?;
-    if args.json {
-        terminal::print_json(&report)?;
-    } else {
-        terminal::print(&text)?;
-    }
-    Ok(if report.promises.iter().all(|promise| promise.met) { exit::DONE } else { exit::no() })
+    let met = report.promises.iter().all(|promise| promise.met);
+    output::finish(&directory.create()?, "blocks.json", &report, &report::markdown(&report), met, args.json)
 }
 
 /// Clients of the comparisons of insight, and of the control.
@@ -403,7 +394,7 @@ impl Row {
         let all: Vec<&Block> = blocks.iter().filter(|block| block.comparison == comparison).collect();
         let of: Vec<&Block> = all.iter().copied().filter(|block| block.as_meant).collect();
         let middle = |figure: &dyn Fn(&Block) -> f64| {
-            super::statistics::median(&of.iter().map(|block| figure(block)).collect::<Vec<_>>())
+            plan::quantile::median(&of.iter().map(|block| figure(block)).collect::<Vec<_>>())
         };
         let ratio = |figure: fn(&Side) -> f64| {
             Ratio::of(&of.iter().map(|b| (figure(&b.ours), figure(&b.other))).collect::<Vec<_>>())

@@ -2,48 +2,29 @@
 
 use super::plan::Condition;
 use super::sample::{Found, Sample};
-use crate::terminal;
-use indicatif::{ProgressBar, ProgressStyle};
 
 /// The bar, and lines above it.
 #[derive(Debug)]
 pub(crate) struct Progress {
-    bar: ProgressBar,
+    bar: term::Progress,
 }
 
 impl Progress {
     /// For this many cells.
     pub(crate) fn new(cells: usize) -> Self {
-        let bar = ProgressBar::new(cells as u64);
-        let style = ProgressStyle::with_template("{bar:30} {pos}/{len} {elapsed} (about {eta} left) {msg}");
-        Self { bar: bar.with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar())) }
+        let template = "{bar:30} {pos}/{len} {elapsed} (about {eta} left) {msg}";
+        Self { bar: term::Progress::new(cells as u64, template) }
     }
 
     /// What is being done now.
     pub(crate) fn doing(&self, what: String) {
-        self.bar.set_message(what);
-        self.bar.tick();
+        self.bar.doing(what);
     }
 
     /// A cell is done.
     pub(crate) fn done(&self, sample: &Sample) {
-        self.say(&line(sample));
-        self.bar.inc(1);
-    }
-
-    /// A line of its own.
-    pub(crate) fn say(&self, text: &str) {
-        if self.bar.is_hidden() {
-            terminal::complain(text);
-        } else {
-            self.bar.println(text);
-        }
-    }
-}
-
-impl Drop for Progress {
-    fn drop(&mut self) {
-        self.bar.finish_and_clear();
+        self.bar.line(&line(sample));
+        self.bar.step();
     }
 }
 

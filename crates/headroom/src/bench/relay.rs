@@ -6,16 +6,16 @@ use super::report::{Report, markdown};
 use super::sample::{Cost, Found, Sample};
 use super::server::Server;
 use super::subject::{self, Running, Site};
-use super::{RelayArgs, client, load, output, process, statistics, sysbench};
-use crate::child::Program;
-use crate::interrupted::interrupted;
-use crate::machine::Machine;
-use crate::{exit, terminal};
+use super::{RelayArgs, client, load, output, process, sysbench};
 use anyhow::{Context, anyhow};
+use lab::process::Process;
+use plan::quantile::{nearest_rank, sorted};
+use probe::Machine;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
+use term::{exit, interrupted, terminal};
 
 /// Where distributions put programs.
 const DIRECTORIES: [&str; 6] =
@@ -207,7 +207,7 @@ impl<'a> Bench<'a> {
     async fn run(&self, samples: &mut Vec<Sample>) -> anyhow::Result<()> {
         self.progress.doing(format!("filling a table of {} rows", self.rows));
         let prepare = sysbench::prepare(self.site.server, self.rows);
-        let filling = Program::start("sysbench", self.sysbench, &prepare, &self.log())?;
+        let filling = Process::start("sysbench", self.sysbench, &prepare, &self.log())?;
         filling.finish(STEP).await.context("filling the table")?;
         for block in self.plan.blocks() {
             for &subject in &block.subjects {
@@ -275,9 +275,9 @@ impl<'a> Bench<'a> {
 
 async fn connect(running: &Running, cycles: u32) -> anyhow::Result<Found> {
     let address = running.address;
-    let times = blocking(move || client::connect_cycles(address, cycles)).await?;
-    let percentile = |percent| statistics::percentile(&times, percent).context("no connect was measured");
-    Ok(Found::Connect { p50_us: percentile(50.0)?, p99_us: percentile(99.0)? })
+    let times = sorted(blocking(move || client::connect_cycles(address, cycles)).await?);
+    let at = |share| nearest_rank(&times, share).context("no connect was measured");
+    Ok(Found::Connect { p50_us: at(0.5)?, p99_us: at(0.99)? })
 }
 
 /// Runs what blocks on a thread of its own, bounded in time.

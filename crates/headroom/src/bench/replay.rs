@@ -4,28 +4,28 @@
 
 mod target;
 
-use super::output::{Directory, scratch};
+use super::output::{Directory, finish, scratch};
 use super::report::section::section;
 use crate::admin_client::AdminClient;
-use crate::child::{self, Program};
 use crate::environment::Environment;
 use crate::insight_view::{By, Question, Sort};
-use crate::replay_command::compare::{self, ReplayView};
-use crate::replay_command::script;
-use crate::{exit, interrupted, machine, terminal};
 use anyhow::{Context, anyhow, bail};
 use clap::Args;
 use fleet::Address;
 use insight::Since;
 use lab::app::{self, App, AppSpec, DataSize, Rates};
+use lab::process::{self, Process};
 use lab::{Account, Lab, RouterOptions, Spec};
-use load::replay::{ReplayPlan, replay};
+use load::replay::compare::{self, ReplayView};
+use load::replay::{self, ReplayPlan, ScriptOptions, replay};
+use probe::machine;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::{ExitCode, Stdio};
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
+use term::{interrupted, terminal};
 
 /// Rows of the demo.
 const DATA: DataSize = DataSize { accounts: 10_000, items: 50_000 };
@@ -103,22 +103,14 @@ pub(crate) async fn run(args: ReplayBenchArgs) -> anyhow::Result<ExitCode> {
         () = tokio::time::sleep(seconds + MOST_BESIDE) => {
             Err(anyhow!("not over after {:.0} min: given up", (seconds + MOST_BESIDE).as_secs_f64() / 60.0))
         }
-        () = interrupted::interrupted() => Err(anyhow!("interrupted")),
+        () = interrupted() => Err(anyhow!("interrupted")),
     };
     // It holds literals, if only of the lab.
     let _ = std::fs::remove_file(&file);
     let run = outcome?;
     let text = run.text(directory.date());
-    let path = directory.create()?;
-    std::fs::write(path.join("replay.json"), serde_json::to_string_pretty(&run)? + "\n")?;
-    std::fs::write(path.join("summary.md"), &text)?;
-    if args.json {
-        terminal::print_json(&run)?;
-    } else {
-        terminal::print(&format!("{text}\nkept in {}\n", path.display()))?;
-    }
     let met = run.differing == 0 && run.late_p99_ms <= ASKED_LATE_MS && run.lost_while_recording == 0;
-    Ok(if met { exit::DONE } else { exit::no() })
+    finish(&directory.create()?, "replay.json", &run, &text, met, args.json)
 }
 
 async fn measure(args: &ReplayBenchArgs, file: &Path) -> anyhow::Result<Run> {
@@ -181,7 +173,7 @@ async fn recorded(lab: &Lab, seconds: u64, file: &Path) -> anyhow::Result<BTreeM
     std::fs::write(&config, status.router_config("a", &options)?)?;
     let binary = std::env::current_exe().context("finding this program's own file")?;
     let arguments = ["route", "--config", &config.display().to_string()].map(str::to_owned);
-    let router = Program::start("headroom route", &binary, &arguments, &lab.dir().join("router.log"))?;
+    let router = Process::start("headroom route", &binary, &arguments, &lab.dir().join("router.log"))?;
     let admin = addresses.admin.to_string();
     let client = AdminClient::new(Some(&admin), &Environment::default());
     until(&client, "the router to know both servers", |status| {
@@ -190,7 +182,7 @@ async fn recorded(lab: &Lab, seconds: u64, file: &Path) -> anyhow::Result<BTreeM
     })
     .await?;
     let time = format!("{}s", seconds + 2 * MARGIN.as_secs());
-    let mut recorder = child::command(&binary);
+    let mut recorder = process::command(&binary);
     let out = file.display().to_string();
     recorder.args(["record", "--router", &admin, "--for", &time, "--force", "--out", &out]);
     let mut recorder = recorder.stdout(Stdio::null()).spawn().context("starting headroom record")?;
@@ -236,7 +228,7 @@ async fn recorded(lab: &Lab, seconds: u64, file: &Path) -> anyhow::Result<BTreeM
 async fn send(lab: &Lab, file: &Path) -> anyhow::Result<(ReplayView, BTreeMap<String, u64>)> {
     load_rows(lab, &["a1"]).await?;
     let log = target::Log::begin(lab, "a1").await?;
-    let (script, groups) = script(file, None, false, 1 << 30)?;
+    let (script, groups) = replay::open(file, None, ScriptOptions { read_only: false, memory: 1 << 30 })?;
     let at = lab.real("a1")?;
     let plan = ReplayPlan {
         target: Address::tcp(at.ip().to_string(), at.port()),

@@ -2,8 +2,9 @@
 
 use super::plan::{Condition, Plan, Subject};
 use super::sample::{Metric, Sample};
-use super::statistics::{Ratio, median};
-use crate::machine::Machine;
+use plan::Ratio;
+use plan::quantile::median;
+use probe::Machine;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::io::Write;

@@ -14,11 +14,7 @@ mod timetable;
 mod watch;
 
 use super::output::{Directory, scratch};
-use super::statistics;
-use crate::interrupted::interrupted;
-use crate::machine::Machine;
 use crate::view::StatusView;
-use crate::{exit, terminal};
 use anyhow::Context;
 use clap::Args;
 use client::{Done, Kind};
@@ -26,12 +22,14 @@ use crowd::Crowd;
 use hdrhistogram::Histogram;
 use lab::{Change, DATABASE, Lab};
 use mysql_async::prelude::Queryable;
+use probe::Machine;
 use report::{Latency, Run, Written};
 use stage::{PRIMARY, Stage};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
+use term::{exit, interrupted, terminal};
 use timetable::{Planned, Trouble, timetable};
 use tokio::io::AsyncWriteExt;
 use tokio::process::ChildStdin;
@@ -164,7 +162,7 @@ async fn soak(
         written: written(stage, &done).await?,
         slowest: crowd.slowest(),
         latency: latencies(&done)?,
-        memory: statistics::Slope::after_warm_up(
+        memory: plan::Slope::after_warm_up(
             &watch.samples.iter().map(|s| (s.at_s, s.resident_kib as f64 / 1024.0)).collect::<Vec<_>>(),
         ),
         descriptors: (before, after),

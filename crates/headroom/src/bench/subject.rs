@@ -6,12 +6,12 @@
 
 use super::client::Session;
 use super::plan::Subject;
-use crate::child::Program;
-use crate::pinned::Pinned;
 use anyhow::Context;
+use lab::process::Process;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
+use zerohop::RouterPins;
 
 /// A subject must answer its first query in this time.
 const READY: Duration = Duration::from_secs(20);
@@ -50,9 +50,9 @@ pub(crate) const PORTS: u16 = 6;
 pub(crate) struct Running {
     /// Where clients go.
     pub(crate) address: SocketAddr,
-    program: Option<Program>,
+    program: Option<Process>,
     /// Goes away after the program.
-    pinned: Option<Pinned>,
+    pinned: Option<RouterPins>,
 }
 
 /// Fails if one of the ports is taken, before anything is started.
@@ -82,7 +82,8 @@ impl Running {
             | Subject::HeadroomZeroHop
             | Subject::HeadroomZeroHopInsight => headroom(subject, site)?,
         };
-        let pinned = subject.goes_past().then(|| Pinned(configuration_of(subject, site)));
+        let pinned =
+            subject.goes_past().then(|| RouterPins::new(configuration_of(subject, site), term::complain));
         let mut running = Self { address, program, pinned };
         running.answers().await.with_context(|| format!("{subject} is not ready"))?;
         Ok(running)
@@ -90,18 +91,18 @@ impl Running {
 
     /// Its process id; `None` for the direct connection.
     pub(crate) fn pid(&mut self) -> anyhow::Result<Option<u32>> {
-        self.program.as_mut().map(Program::pid).transpose()
+        Ok(self.program.as_mut().map(Process::pid).transpose()?)
     }
 
     /// How many connections have gone past it; `None` where none should.
     pub(crate) fn past(&self) -> Option<u64> {
-        self.pinned.as_ref().map(Pinned::past)
+        self.pinned.as_ref().map(RouterPins::bypassed)
     }
 
     /// Ends it.
     pub(crate) async fn stop(self) -> anyhow::Result<()> {
         match self.program {
-            Some(program) => program.stop().await,
+            Some(program) => Ok(program.stop().await?),
             None => Ok(()),
         }
     }
@@ -121,7 +122,9 @@ impl Running {
             }
             // Until the server has been looked at, connections come through the listener.
             let outcome = outcome.and_then(|()| match &self.pinned {
-                Some(pinned) if pinned.past() == 0 => Err(anyhow::anyhow!("connections do not go past it")),
+                Some(pinned) if pinned.bypassed() == 0 => {
+                    Err(anyhow::anyhow!("connections do not bypass it"))
+                }
                 _ => Ok(()),
             });
             match outcome {
@@ -133,14 +136,14 @@ impl Running {
     }
 }
 
-type Started = (SocketAddr, Option<Program>);
+type Started = (SocketAddr, Option<Process>);
 
 fn haproxy(subject: Subject, site: &Site, program: &Path, offset: u16) -> anyhow::Result<Started> {
     let address = SocketAddr::from((Ipv4Addr::LOCALHOST, site.first_port + offset));
     let file = written(site, &format!("{subject}.cfg"), &haproxy_configuration(site, address))?;
     // -db: stay in the foreground, one process; -q: only warnings and worse.
     let arguments = ["-db", "-q", "-f", &file].map(str::to_owned);
-    let program = Program::start(subject.name(), program, &arguments, &log(site, subject))?;
+    let program = Process::start(subject.name(), program, &arguments, &log(site, subject))?;
     Ok((address, Some(program)))
 }
 
@@ -150,7 +153,7 @@ fn mysql_router(site: &Site) -> anyhow::Result<Started> {
     let address = SocketAddr::from((Ipv4Addr::LOCALHOST, site.first_port + 5));
     let file = written(site, &format!("{subject}.conf"), &mysql_router_configuration(site, address))?;
     let arguments = ["--config", &file].map(str::to_owned);
-    let program = Program::start(subject.name(), program, &arguments, &log(site, subject))?;
+    let program = Process::start(subject.name(), program, &arguments, &log(site, subject))?;
     Ok((address, Some(program)))
 }
 
@@ -160,7 +163,7 @@ fn headroom(subject: Subject, site: &Site) -> anyhow::Result<Started> {
     let text = headroom_configuration(subject, site, address, admin);
     let file = written(site, &format!("{subject}.toml"), &text)?;
     let arguments = ["route", "--config", &file].map(str::to_owned);
-    let program = Program::start(subject.name(), &site.headroom, &arguments, &log(site, subject))?;
+    let program = Process::start(subject.name(), &site.headroom, &arguments, &log(site, subject))?;
     Ok((address, Some(program)))
 }
 

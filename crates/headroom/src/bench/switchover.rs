@@ -8,19 +8,18 @@ mod report;
 mod stage;
 
 use super::output;
-use crate::interrupted::interrupted;
-use crate::machine::Machine;
-use crate::{exit, terminal};
 use ::switchover::step::State;
 use anyhow::{Context, anyhow, bail};
 use clap::Args;
 use clients::{Response, Writers};
 use history::{Anomalies, check};
+use probe::Machine;
 use report::{Move, Report};
 use stage::{Stage, Wanted};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
+use term::{interrupted, terminal};
 
 /// Longer than any move may take.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -84,16 +83,8 @@ pub(crate) async fn run(mut args: SwitchoverBenchArgs) -> anyhow::Result<ExitCod
     stage.down().await?;
     let Measured { moves, anomalies, errors, transactions } = measured?;
     let report = Report::new(directory.date(), machine, &args, moves, anomalies, errors, transactions);
-    let path = directory.create()?;
-    std::fs::write(path.join("run.json"), serde_json::to_string_pretty(&report)? + "\n")?;
-    let text = report.markdown();
-    std::fs::write(path.join("summary.md"), &text)?;
-    if args.json {
-        terminal::print_json(&report)?;
-    } else {
-        terminal::print(&text)?;
-    }
-    Ok(if report.promises.iter().all(|promise| promise.met) { exit::DONE } else { exit::no() })
+    let met = report.promises.iter().all(|promise| promise.met);
+    output::finish(&directory.create()?, "run.json", &report, &report.markdown(), met, args.json)
 }
 
 impl SwitchoverBenchArgs {

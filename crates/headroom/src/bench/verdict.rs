@@ -14,9 +14,8 @@ mod packets;
 mod table;
 mod volume;
 
-use super::output::{Directory, scratch};
+use super::output::{Directory, finish, scratch};
 use crate::watch_command::{Station, VerdictView, WatchView, Watching, words};
-use crate::{exit, interrupted, machine, terminal};
 use anyhow::Context;
 use clap::Args;
 use fleet::Address;
@@ -24,6 +23,7 @@ use fleet::config::{Credentials, FleetConfig, Matcher, OwnZone, ZoneRule};
 use lab::{Account, Lab, Spec};
 use making::{Making, Stage};
 use observe::verdict::{Ceilings, Name};
+use probe::machine;
 use rand::seq::SliceRandom;
 use rand::{SeedableRng, rngs::StdRng};
 use serde::{Deserialize, Serialize};
@@ -32,6 +32,7 @@ use std::net::SocketAddrV4;
 use std::path::Path;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
+use term::{exit, interrupted, terminal};
 use volume::Volume;
 
 /// The file of a run that holds all of it.
@@ -172,14 +173,7 @@ pub(crate) async fn run(args: VerdictArgs) -> anyhow::Result<ExitCode> {
         (None, path) => path.context("neither a new directory nor one to add to")?,
     };
     let text = table::markdown(&run, &machine::today());
-    std::fs::write(path.join(OUTCOMES), serde_json::to_string_pretty(&run)?)?;
-    std::fs::write(path.join("summary.md"), &text)?;
-    if args.json {
-        terminal::print_json(&run)?;
-    } else {
-        terminal::print(&format!("{text}\nkept in {}\n", path.display()))?;
-    }
-    Ok(if table::right(&run.outcomes) >= 0.9 { exit::DONE } else { exit::no() })
+    finish(&path, OUTCOMES, &run, &text, table::right(&run.outcomes) >= 0.9, args.json)
 }
 
 /// What is made in which order: each time all of them, in an order drawn anew.
@@ -222,7 +216,7 @@ async fn make(args: &VerdictArgs, makings: Vec<(Making, u32)>) -> anyhow::Result
     let mut outcomes = Vec::new();
     let ended = tokio::select! {
         ended = all(args, makings, &stage, &station, &mut outcomes) => ended,
-        () = interrupted::interrupted() => {
+        () = interrupted() => {
             terminal::complain("interrupted: what was made until now is kept");
             Ok(())
         }

@@ -4,10 +4,10 @@
 use super::plan::{PRIMARY, Phase, Plan, Policy};
 use super::routers::Routers;
 use super::stage::Stage;
-use crate::terminal::complain;
 use lab::{Account, DATABASE, Lab};
 use std::fmt::Write;
 use std::time::Duration;
+use term::complain;
 
 /// Every replica serves.
 const READERS: [&str; 4] = ["a2", "a3", "b1", "c1"];

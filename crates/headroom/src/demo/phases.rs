@@ -5,7 +5,7 @@ use super::plan::{Group, Phase, Plan, Policy};
 use super::progress::Progress;
 use super::routers::Routers;
 use super::stage::{Apps, Stage, end};
-use crate::machine::{busy, cpu_times};
+use probe::machine::{busy, cpu_times};
 
 /// Runs one group and sums up each of its phases, in order.
 pub(crate) async fn run(

@@ -2,39 +2,32 @@
 
 use super::figures::FaultKind;
 use super::plan::Phase;
-use indicatif::{ProgressBar, ProgressStyle};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 /// The bar, or lines.
 #[derive(Debug)]
 pub(crate) struct Progress {
-    bar: ProgressBar,
+    bar: term::Progress,
     began: Instant,
 }
 
 impl Progress {
     /// For this many steps.
     pub(crate) fn new(steps: u64) -> Self {
-        let bar = ProgressBar::new(steps);
-        let style = ProgressStyle::with_template("{spinner} {bar:24} {elapsed:>4}  {msg}");
-        bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
-        bar.enable_steady_tick(Duration::from_millis(200));
+        let bar = term::Progress::new(steps, "{spinner} {bar:24} {elapsed:>4}  {msg}").ticking();
         Self { bar, began: Instant::now() }
     }
 
     /// Something begins that takes a while.
     pub(crate) fn say(&self, what: &str) {
-        if self.bar.is_hidden() {
-            crate::terminal::complain(&format!("{:>4.0} s  {what}", self.began.elapsed().as_secs_f64()));
-        } else {
-            self.bar.set_message(what.to_owned());
-        }
+        let line = || format!("{:>4.0} s  {what}", self.began.elapsed().as_secs_f64());
+        self.bar.doing_or_line(what.to_owned(), line);
     }
 
     /// A step begins.
     pub(crate) fn step(&self, what: &str) {
         self.say(what);
-        self.bar.inc(1);
+        self.bar.step();
     }
 
     /// A slice of a phase begins.
@@ -54,12 +47,6 @@ impl Progress {
 
     /// The bar goes.
     pub(crate) fn done(&self) {
-        self.bar.finish_and_clear();
-    }
-}
-
-impl Drop for Progress {
-    fn drop(&mut self) {
-        self.done();
+        self.bar.finish();
     }
 }

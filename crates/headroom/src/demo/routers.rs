@@ -3,17 +3,17 @@
 
 use super::plan::{PRIMARY, ZONES};
 use crate::admin_client::AdminClient;
-use crate::child::Program;
 use crate::environment::Environment;
-use crate::pinned::Pinned;
 use crate::view::StatusView;
 use anyhow::{Context, bail};
 use fleet::Address;
+use lab::process::Process;
 use lab::{Lab, RouterAddresses, RouterOptions, Status};
 use std::net::SocketAddrV4;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 use tokio::task::JoinSet;
+use zerohop::RouterPins;
 
 /// A router finds a handful of servers in well under this time.
 const READY_WITHIN: Duration = Duration::from_secs(20);
@@ -42,10 +42,10 @@ pub(crate) struct ZoneRouter {
     pub(crate) admin: SocketAddrV4,
     /// Which way sessions go.
     pub(crate) way: Way,
-    program: Program,
+    program: Process,
     client: AdminClient,
     /// Goes away after the program.
-    pinned: Pinned,
+    pinned: RouterPins,
 }
 
 /// Which way an application's sessions go.
@@ -139,9 +139,9 @@ impl ZoneRouter {
             ["route", "--config"].into_iter().map(str::to_owned).chain([file.display().to_string()]);
         let log = dir.join(format!("router-{zone}.log"));
         let binary = std::env::current_exe().context("finding this program's own file")?;
-        let program = Program::start("headroom route", &binary, &arguments.collect::<Vec<_>>(), &log)?;
+        let program = Process::start("headroom route", &binary, &arguments.collect::<Vec<_>>(), &log)?;
         let client = AdminClient::new(Some(&admin.to_string()), &Environment::default());
-        let (way, pinned) = (Way::Through(String::new()), Pinned(file));
+        let (way, pinned) = (Way::Through(String::new()), RouterPins::new(file, term::complain));
         Ok(Self { zone, reader, writer, reader_socket, writer_socket, admin, way, program, client, pinned })
     }
 

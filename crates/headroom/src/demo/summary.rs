@@ -1,9 +1,8 @@
 //! The figures for a terminal: one table over all phases, then asked and measured.
 
 use super::figures::{FaultFigures, PhaseFigures, Report};
-use crate::table::Table;
-use crate::terminal::Paint;
 use std::fmt::Write;
+use term::{Paint, Table};
 
 /// Everything a person wants to see first.
 pub(crate) fn text(report: &Report, paint: Paint) -> String {

@@ -1,10 +1,9 @@
 //! What people see of objectives: in `/status.json`, on the page, in `headroom status` and `headroom watch`.
 
-use crate::table::Table;
-use crate::terminal::Paint;
 use insight::objective::{Burning, Pace, Tracked};
 use serde::{Deserialize, Serialize};
 use std::time::Instant;
+use term::{Paint, Table};
 
 /// One objective.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]

@@ -1,11 +1,11 @@
 //! The page.
 
 use super::chart::{COLOURS, Line, chart};
-use crate::machine;
 use load::arrivals::Arrivals;
 use load::outcome::{KindOutcome, Moment, Outcome, Times};
 use load::store::Run;
 use std::fmt::Write;
+use time::OffsetDateTime;
 
 const STYLE: &str = "body{font:15px/1.45 system-ui,sans-serif;margin:2rem auto;max-width:60rem;padding:0 1rem;color:#1c2128;\
 background:#fff}h1{font-size:1.5rem}h2{font-size:1.15rem;margin-top:2rem}table{border-collapse:collapse;width:100%;\
@@ -58,9 +58,9 @@ pub(super) fn html(runs: &[Run]) -> String {
 
 /// `2026-11-20 16:05:09`.
 pub(crate) fn moment(at: u64) -> String {
-    let (year, month, day) = machine::civil(at / 86_400);
-    let of_day = at % 86_400;
-    format!("{year:04}-{month:02}-{day:02} {:02}:{:02}:{:02}", of_day / 3600, of_day / 60 % 60, of_day % 60)
+    let at = i64::try_from(at).ok().and_then(|at| OffsetDateTime::from_unix_timestamp(at).ok());
+    let when = at.unwrap_or(OffsetDateTime::UNIX_EPOCH);
+    format!("{} {:02}:{:02}:{:02}", when.date(), when.hour(), when.minute(), when.second())
 }
 
 fn summary(runs: &[Run]) -> String {

@@ -1,9 +1,8 @@
 //! The answer as a plain table, and the words for figures that the screen uses too.
 
 use crate::insight_view::{By, FiguresView, InsightView, RequestView};
-use crate::table::Table;
-use crate::terminal::Paint;
 use insight::Since;
+use term::{Paint, Table};
 
 /// Characters of a statement shown in a row.
 const STATEMENT: usize = 110;

@@ -9,11 +9,11 @@ use super::AgentArgs;
 use super::station::Asked;
 use super::{Sight, metrics, page, sight_of};
 use crate::admin::{answers_to, refuse_name};
+use crate::commands::probe::known_ceilings;
 use crate::environment::Environment;
 use crate::http::{Bounded, Cache, Limits, cached};
 use crate::objectives::{Hook, Objectives};
-use crate::probe_command::known_ceilings;
-use crate::{core_dump, exit, interrupted, log};
+use crate::{core_dump, log};
 use anyhow::{Context, bail};
 use axum::Router;
 use axum::extract::{Request, State};
@@ -24,6 +24,7 @@ use axum::routing::get;
 use door::Sealed;
 use keys::Keys;
 use std::process::ExitCode;
+use term::{exit, interrupted};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::mpsc;
@@ -53,7 +54,7 @@ pub(crate) async fn run(args: AgentArgs, environment: &Environment) -> anyhow::R
     let (tls, token) = (keys.config().is_some(), keys.token().is_some());
     tracing::info!(%address, tls, token, "the agent answers: a page at /, /watch.json, /history.json, /metrics");
     let routes = guard::guarded(routes(&station, address.ip().is_loopback()), keys.tokens());
-    let stop = interrupted::interrupted();
+    let stop = interrupted();
     let served = match keys.configs() {
         Some(configs) => {
             let door = Sealed::open(listener, configs)?;

@@ -20,9 +20,9 @@ pub(crate) use text::{Past, past, run};
 
 use super::course::Subject;
 use super::history::{GapView, Kept, gap, moment, seconds};
-use crate::bench::statistics::student_975;
 use observe::history::{GAP_MS, History, Point, Track};
 use observe::verdict::Unit;
+use plan::student;
 use serde::{Deserialize, Serialize};
 use std::time::Instant;
 
@@ -209,7 +209,7 @@ fn estimate(
         (variance / n as f64).sqrt()
     });
     let interval = error.map(|error| {
-        let half = student_975(n - 1) * error;
+        let half = student::quantile(0.975, (n - 1) as f64) * error;
         ((mean - half).max(0.0), mean + half)
     });
     let relative = error.filter(|_| mean > 0.0).map(|error| (error / mean, n));
@@ -223,7 +223,7 @@ fn ratio(before: &Estimate, after: &Estimate) -> Option<RatioView> {
     }
     let ratio = after.mean / before.mean;
     let interval = before.error.zip(after.error).map(|((b, nb), (a, na))| {
-        let half = student_975(nb.min(na) - 1) * b.hypot(a);
+        let half = student::quantile(0.975, (nb.min(na) - 1) as f64) * b.hypot(a);
         (ratio * (-half).exp(), ratio * half.exp())
     });
     Some(RatioView { ratio, interval })

@@ -3,7 +3,6 @@
 //! be seen.
 
 use super::{Views, text};
-use crate::terminal::{self, Paint};
 use ratatui::crossterm::cursor::{Hide, MoveTo, Show};
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 use ratatui::crossterm::terminal::{
@@ -14,6 +13,7 @@ use ratatui::crossterm::{execute, queue};
 use std::fmt::Write as _;
 use std::io::{self, Write};
 use std::time::Duration;
+use term::{Paint, terminal};
 
 /// How long a look for a key may take.
 const LOOK: Duration = Duration::from_millis(100);

@@ -4,10 +4,9 @@ use super::router::RouterWatch;
 use super::view::{NamedView, ServerWatch, VerdictView, WatchView, figure};
 use crate::insight_view::SPANS;
 use crate::objectives;
-use crate::table::Table;
-use crate::terminal::Paint;
 use observe::host::Sample;
 use observe::verdict::Unit;
+use term::{Paint, Table};
 
 const FIRST_WINDOW: &str = "the first window is being read";
 /// Endpoints whose requests are shown; the page has them all.

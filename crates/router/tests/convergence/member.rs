@@ -5,7 +5,7 @@ use fleet::config::RouterConfig;
 use fleet::{ListenerRole, Snapshot, Zone, Zoned, ZonedBy};
 use rand::Rng;
 use rand::rngs::StdRng;
-use router::pick::{Ask, pick};
+use router::pick::{PickRequest, pick};
 use router::placement::{Held, PACED_AFTER, TRIM_AFTER, Urgency, decide};
 use router::view::{OwnState, View};
 use std::collections::{BTreeMap, VecDeque};
@@ -74,7 +74,8 @@ impl Router {
         for rate in came {
             let have = held(&self.sessions, view.candidates.len());
             let role = ListenerRole::Reader;
-            let ask = Ask { role, from: Some(&self.zone), have: &have, tried: &[], phase: self.phase };
+            let ask =
+                PickRequest { role, from: Some(&self.zone), have: &have, tried: &[], phase: self.phase };
             match pick(view, &ask, rng) {
                 Ok(picked) => self.sessions.push(Session { server: picked.server, rate }),
                 Err(_) => self.returning.push((now + 1, rate)),

@@ -8,7 +8,7 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
-use zerohop::{Outcome, socket};
+use zerohop::{CloseOutcome, close_session, socket};
 
 /// Clients; each sends about one statement a millisecond.
 const CLIENTS: usize = 4;
@@ -49,7 +49,11 @@ fn what_a_client_sends_to_a_session_that_is_held_back_reaches_the_server_only_if
         // What has left would be there: it is one machine.
         accepted.set_nonblocking(true).unwrap();
         assert_eq!(accepted.read(&mut [0; 1]).unwrap_err().kind(), std::io::ErrorKind::WouldBlock);
-        assert_eq!(pinned.bypass.close(&session, &before).unwrap(), Outcome::InUse, "so it stays");
+        assert_eq!(
+            close_session(&pinned.bypass, &session, &before).unwrap(),
+            CloseOutcome::InUse,
+            "so it stays"
+        );
         accepted.set_nonblocking(false).unwrap();
         assert_eq!(word(&accepted), "first", "sent again once it is released");
 
@@ -93,10 +97,10 @@ fn no_statement_is_executed_and_left_without_an_answer_however_often_sessions_ar
             if found.busy || found.data_sent() != found.received || found.received == 0 {
                 continue;
             }
-            match pinned.bypass.close(session, &found).unwrap() {
-                Outcome::Closed => closed += 1,
-                Outcome::ClosedBeforeStatement => (closed, refused) = (closed + 1, refused + 1),
-                Outcome::InUse => in_use += 1,
+            match close_session(&pinned.bypass, session, &found).unwrap() {
+                CloseOutcome::Closed => closed += 1,
+                CloseOutcome::ClosedBeforeStatement => (closed, refused) = (closed + 1, refused + 1),
+                CloseOutcome::InUse => in_use += 1,
             }
         }
         std::thread::sleep(Duration::from_millis(1));

@@ -13,7 +13,7 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
-use zerohop::{Bypass, Outcome, pins, socket};
+use zerohop::{Bypass, CloseOutcome, Wakeup, close_session, pins, socket};
 
 #[test]
 fn connections_take_the_picks_in_turn_and_the_peer_is_what_was_dialled() {
@@ -31,13 +31,13 @@ fn connections_take_the_picks_in_turn_and_the_peer_is_what_was_dialled() {
                 assert_eq!(word(&client), expected);
                 assert_eq!(client.peer_addr().unwrap(), dialled, "what was dialled");
                 assert_eq!(server.peer_addr().unwrap(), client.local_addr().unwrap());
-                // In this order: a server that closes first is in doubt.
+                // In this order: a server that closes first is suspect.
                 drop(client);
                 drop(server);
             }
         }
-        let fate = pinned.bypass.fate(number).unwrap();
-        assert_eq!((fate.past, fate.chosen, fate.doubt, fate.unfit), (4, 2, 0, 0));
+        let counts = pinned.bypass.connect_counts(number).unwrap();
+        assert_eq!((counts.bypassed, counts.chosen, counts.suspect, counts.unfit), (4, 2, 0, 0));
     }
 }
 
@@ -53,7 +53,7 @@ fn a_client_reaches_a_server_of_the_other_family_only_where_its_socket_is_sure_t
     let client = TcpStream::connect(dialled).unwrap();
     answers(&ordinary, "plain");
     assert_eq!(word(&client), "plain", "an IPv4 socket has no way to an IPv6 server");
-    assert_eq!(pinned.bypass.fate(number).unwrap().unfit, 1);
+    assert_eq!(pinned.bypass.connect_counts(number).unwrap().unfit, 1);
     // One for IPv6 alone could not reach an IPv4 server, and looks like any other.
     let (number, _) = pinned.send(dialled6, &[Some(at_four)]);
     let socket = socket_with(AddressFamily::INET6, SocketType::STREAM, SocketFlags::empty(), None).unwrap();
@@ -61,7 +61,7 @@ fn a_client_reaches_a_server_of_the_other_family_only_where_its_socket_is_sure_t
     rustix::net::connect(&socket, &dialled6).expect("the listener is there");
     answers(&ordinary6, "plain");
     assert_eq!(word(&TcpStream::from(socket)), "plain");
-    assert_eq!(pinned.bypass.fate(number).unwrap().unfit, 1);
+    assert_eq!(pinned.bypass.connect_counts(number).unwrap().unfit, 1);
     // One that dials an IPv4 address is for both.
     pinned.send(dialled, &[Some(four.local_addr().unwrap())]);
     let SocketAddr::V4(v4) = dialled else { panic!("{dialled}") };
@@ -90,7 +90,7 @@ fn a_socket_bound_to_an_address_is_left_to_a_listener_that_checks_its_clients() 
     rustix::net::connect(&socket, &dialled).unwrap();
     let accepted = answers(&ordinary, "plain");
     assert_eq!(accepted.peer_addr().unwrap().ip(), source.ip(), "it sees who it is");
-    assert_eq!(pinned.bypass.fate(number).unwrap().unfit, 1);
+    assert_eq!(pinned.bypass.connect_counts(number).unwrap().unfit, 1);
 }
 
 #[test]
@@ -137,7 +137,7 @@ fn a_connection_under_way_is_a_session_of_its_server() {
         clients.push(socket);
         pinned.bypass.sessions().unwrap().iter().any(|s| !s.open)
     });
-    let open = pinned.bypass.tally(target).unwrap().open() as usize;
+    let open = pinned.bypass.counters(target).unwrap().open() as usize;
     assert!(pinned.bypass.sessions_on(target).unwrap() > open);
     drop(clients);
 }
@@ -152,7 +152,7 @@ fn a_server_that_refuses_or_drops_a_session_is_in_doubt_at_once() {
     let (_, picks) = pinned.send(dialled, &[Some(at_one)]);
     drop(one);
     assert_eq!(TcpStream::connect(dialled).unwrap_err().kind(), std::io::ErrorKind::ConnectionRefused);
-    assert_eq!(pinned.bypass.tally(picks[0].unwrap()).unwrap().refused, 1);
+    assert_eq!(pinned.bypass.counters(picks[0].unwrap()).unwrap().refused, 1);
     let client = TcpStream::connect(dialled).unwrap();
     answers(&ordinary, "plain");
     assert_eq!(word(&client), "plain");
@@ -168,8 +168,8 @@ fn a_server_that_refuses_or_drops_a_session_is_in_doubt_at_once() {
     let client = TcpStream::connect(dialled).unwrap();
     answers(&ordinary, "plain");
     assert_eq!(word(&client), "plain");
-    let tally = pinned.bypass.tally(picks[0].unwrap()).unwrap();
-    assert_eq!((tally.opened, tally.ended, tally.lost, tally.open()), (2, 2, 2, 0));
+    let counters = pinned.bypass.counters(picks[0].unwrap()).unwrap();
+    assert_eq!((counters.opened, counters.ended, counters.lost, counters.open()), (2, 2, 2, 0));
 }
 
 #[test]
@@ -180,8 +180,8 @@ fn a_doubt_rings_and_is_void_once_the_server_was_seen_well_after_it() {
     let [(ordinary, dialled), (one, at_one), _] = three("127.0.0.1");
     let mut pinned = Pinned::new("well");
     let (listener, picks) = pinned.send(dialled, &[Some(at_one)]);
-    let bell = pinned.bypass.bell().unwrap();
-    let rings = || bell.wait(Duration::ZERO);
+    let wakeup = Wakeup::open(&pinned.bypass).unwrap();
+    let rings = || wakeup.wait(Duration::ZERO);
     assert!(!rings());
     let (mut client, opened) = (TcpStream::connect(dialled).unwrap(), Instant::now());
     let server = answers(&one, "one..");
@@ -190,13 +190,13 @@ fn a_doubt_rings_and_is_void_once_the_server_was_seen_well_after_it() {
     client.read_to_end(&mut Vec::new()).unwrap();
     assert!(rings(), "the session ended");
     assert!(!rings());
-    let since = pinned.bypass.tally(picks[0].unwrap()).unwrap().doubted_at().unwrap();
+    let since = pinned.bypass.counters(picks[0].unwrap()).unwrap().suspect_since().unwrap();
 
-    pinned.bypass.seen_well(listener, at_one, since - 1).unwrap();
+    pinned.bypass.mark_healthy(listener, at_one, since - 1).unwrap();
     let client = TcpStream::connect(dialled).unwrap();
     answers(&ordinary, "plain");
     assert_eq!(word(&client), "plain", "what was seen before the doubt says nothing against it");
-    pinned.bypass.seen_well(listener, at_one, since).unwrap();
+    pinned.bypass.mark_healthy(listener, at_one, since).unwrap();
     let client = TcpStream::connect(dialled).unwrap();
     let kept = answers(&one, "again");
     assert_eq!(word(&client), "again");
@@ -228,9 +228,9 @@ fn a_client_that_leaves_is_no_failure_and_its_bytes_are_counted() {
         drop(client);
         drop(server);
     }
-    let tally = || pinned.bypass.tally(picks[0].unwrap()).unwrap();
-    wait_for("both sessions are over", || tally().ended == 2 && tally().to_server >= 6);
-    assert_eq!((tally().lost, tally().doubt_until), (0, 0));
+    let counters = || pinned.bypass.counters(picks[0].unwrap()).unwrap();
+    wait_for("both sessions are over", || counters().ended == 2 && counters().to_server >= 6);
+    assert_eq!((counters().lost, counters().suspect_until), (0, 0));
     wait_for("nothing is remembered", || pinned.bypass.sessions().unwrap().is_empty());
 }
 
@@ -250,7 +250,7 @@ fn when_headroom_is_gone_the_next_pick_is_taken_and_after_a_while_none() {
     assert_eq!(word(&client), "one..");
     assert!(TcpStream::connect(dialled).is_err(), "the second server refuses");
     for _ in 0..3 {
-        let client = TcpStream::connect(dialled).expect("the one in doubt is left out");
+        let client = TcpStream::connect(dialled).expect("the one suspect is left out");
         kept.push(answers(&one, "one.."));
         assert_eq!(word(&client), "one..");
     }
@@ -320,20 +320,24 @@ fn a_session_can_be_ended_from_outside_and_that_is_no_failure_of_its_server() {
     let look = || socket::established().unwrap().into_iter().find(|s| s.cookie == session.cookie).unwrap();
     let found = look();
     assert_eq!((found.peer, found.received, found.data_sent()), (at_one, 5, 0));
-    assert!(pinned.bypass.close(&session, &found).is_err(), "nothing is held back yet");
+    assert!(close_session(&pinned.bypass, &session, &found).is_err(), "nothing is held back yet");
     pinned.bypass.set_holding(true).unwrap();
     server.write_all(b"more.").unwrap();
     assert_eq!(word(&client), "more.");
-    assert_eq!(pinned.bypass.close(&session, &found).unwrap(), Outcome::InUse, "it was used since");
+    assert_eq!(
+        close_session(&pinned.bypass, &session, &found).unwrap(),
+        CloseOutcome::InUse,
+        "it was used since"
+    );
     assert_eq!(pinned.bypass.sessions().unwrap(), [session]);
     client.write_all(b"after").unwrap();
     assert_eq!(word(&server), "after", "nothing is held back any more");
     let found = look();
     assert_eq!(found.data_sent(), 5);
-    assert_eq!(pinned.bypass.close(&session, &found).unwrap(), Outcome::Closed);
-    assert_eq!(pinned.bypass.close(&session, &found).unwrap(), Outcome::InUse, "it has ended");
+    assert_eq!(close_session(&pinned.bypass, &session, &found).unwrap(), CloseOutcome::Closed);
+    assert_eq!(close_session(&pinned.bypass, &session, &found).unwrap(), CloseOutcome::InUse, "it has ended");
     assert!(client.read(&mut [0; 1]).is_err(), "the client sees it");
     assert!(server.read(&mut [0; 1]).is_err(), "the server too");
-    let tally = pinned.bypass.tally(picks[0].unwrap()).unwrap();
-    assert_eq!((tally.ended, tally.lost, tally.doubt_until), (1, 0, 0));
+    let counters = pinned.bypass.counters(picks[0].unwrap()).unwrap();
+    assert_eq!((counters.ended, counters.lost, counters.suspect_until), (1, 0, 0));
 }

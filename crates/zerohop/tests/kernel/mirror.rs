@@ -4,7 +4,7 @@ use super::pinned::{LIMIT, Pinned, answers, root, three, wait_for, word};
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::time::Instant;
-use zerohop::{Piece, Wanted, What};
+use zerohop::{Mirror, Page, Piece, PieceKind};
 
 #[test]
 fn what_passes_on_a_mirrored_session_is_told_to_the_byte() {
@@ -16,9 +16,9 @@ fn what_passes_on_a_mirrored_session_is_told_to_the_byte() {
         let mut pinned = Pinned::new(if ip == "[::1]" { "mirror6" } else { "mirror4" });
         let (number, picks) = pinned.send(dialled, &[Some(at)]);
         // Every second one: the first is not told.
-        pinned.bypass.set_page(number, &Wanted { picks: picks.clone(), wrap: 0, mirror: 2 }).unwrap();
+        pinned.bypass.set_page(number, &Page { picks: picks.clone(), wrap: 0, mirror: 2 }).unwrap();
         pinned.bypass.set_mirroring(true).unwrap();
-        let mut mirror = pinned.bypass.mirror().unwrap();
+        let mut mirror = Mirror::open(&pinned.bypass).unwrap();
         let untold = TcpStream::connect(dialled).unwrap();
         let _untold = answers(&server, "one..");
         assert_eq!(word(&untold), "one..");
@@ -66,9 +66,9 @@ fn a_session_that_was_stopped_or_came_when_nothing_is_mirrored_tells_nothing_and
     let [(_ordinary, dialled), (server, at), _] = three("127.0.0.1");
     let mut pinned = Pinned::new("unmirrored");
     let (number, picks) = pinned.send(dialled, &[Some(at)]);
-    pinned.bypass.set_page(number, &Wanted { picks, wrap: 0, mirror: 1 }).unwrap();
+    pinned.bypass.set_page(number, &Page { picks, wrap: 0, mirror: 1 }).unwrap();
     pinned.bypass.set_mirroring(true).unwrap();
-    let mut mirror = pinned.bypass.mirror().unwrap();
+    let mut mirror = Mirror::open(&pinned.bypass).unwrap();
     let client = TcpStream::connect(dialled).unwrap();
     let mut accepted = answers(&server, "first");
     assert_eq!(word(&client), "first");
@@ -98,7 +98,7 @@ fn a_session_that_was_stopped_or_came_when_nothing_is_mirrored_tells_nothing_and
     let client = TcpStream::connect(dialled).unwrap();
     let _accepted = answers(&server, "third");
     assert_eq!(word(&client), "third");
-    mirror.read(|piece| assert!(!matches!(piece.what, What::FromServer { .. }), "{piece:?}"));
+    mirror.read(|piece| assert!(!matches!(piece.kind, PieceKind::FromServer { .. }), "{piece:?}"));
 }
 
 fn same(what: &str, heard: &[u8], expected: &[u8]) {
@@ -122,14 +122,16 @@ impl Heard {
     }
 
     fn piece(&mut self, piece: Piece<'_>, expected: u32) {
-        match piece.what {
-            What::Begins { target, client, server } => {
+        match piece.kind {
+            PieceKind::Begins { target, client, server } => {
                 assert_eq!(target, expected);
                 self.first = (client, server);
             }
-            What::FromClient { seq, bytes } => put(&mut self.up, seq.wrapping_sub(self.first.0), bytes),
-            What::FromServer { seq, bytes } => put(&mut self.down, seq.wrapping_sub(self.first.1), bytes),
-            What::Ends => self.ended = true,
+            PieceKind::FromClient { seq, bytes } => put(&mut self.up, seq.wrapping_sub(self.first.0), bytes),
+            PieceKind::FromServer { seq, bytes } => {
+                put(&mut self.down, seq.wrapping_sub(self.first.1), bytes)
+            }
+            PieceKind::Ends => self.ended = true,
         }
     }
 }

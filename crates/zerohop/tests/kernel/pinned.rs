@@ -3,7 +3,7 @@
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::time::{Duration, Instant};
-use zerohop::{Bypass, Spec, Terms, Wanted, pins};
+use zerohop::{Bypass, Page, Spec, Terms, pins};
 
 pub(super) const ALIVE: Duration = Duration::from_secs(60);
 pub(super) const LIMIT: Duration = Duration::from_secs(10);
@@ -32,7 +32,7 @@ impl Pinned {
         let number = self.bypass.listener(listener, self.terms).unwrap();
         let picks: Vec<Option<u32>> =
             servers.iter().map(|s| s.map(|s| self.bypass.target(number, s, false).unwrap())).collect();
-        self.bypass.set_page(number, &Wanted { picks: picks.clone(), wrap: 0, mirror: 0 }).unwrap();
+        self.bypass.set_page(number, &Page { picks: picks.clone(), wrap: 0, mirror: 0 }).unwrap();
         (number, picks)
     }
 }

@@ -1,12 +1,11 @@
 //! What was measured: every trial as it was, medians with their range, ratios within rounds, what is asked beside what came of it.
 
 use super::super::report::section::section;
-use super::super::statistics::{Ratio, median};
 use super::stage::Subject;
-use crate::machine::Machine;
-use anyhow::Context;
+use plan::Ratio;
+use plan::quantile::median;
+use probe::Machine;
 use serde::Serialize;
-use std::path::Path;
 
 /// What is asked of the agent.
 const ASKED_SHARE: f64 = 0.005;
@@ -121,16 +120,6 @@ impl Run {
         });
         text.push_str(&section("Asked", &["what", ">asked", ">measured", "kept"], asked.into_iter()));
         text
-    }
-
-    /// `samples.json` and `summary.md`.
-    pub(super) fn write(&self, directory: &Path) -> anyhow::Result<()> {
-        let file = |name: &str, text: String| {
-            let path = directory.join(name);
-            std::fs::write(&path, text).with_context(|| format!("writing {}", path.display()))
-        };
-        file("samples.json", serde_json::to_string_pretty(self)? + "\n")?;
-        file("summary.md", self.markdown())
     }
 
     fn values(&self, subject: Subject, column: &Column) -> Vec<f64> {

@@ -1,9 +1,9 @@
 //! The server with its tables and a little to do, and whoever watches it.
 
 use super::super::output::scratch;
-use crate::child::Program;
 use crate::web::{Request, Url, Web};
 use anyhow::{Context, bail};
+use lab::process::Process;
 use lab::{Account, Lab, Spec};
 use mysql_async::Conn;
 use mysql_async::prelude::Queryable;
@@ -49,7 +49,7 @@ pub(super) struct Stage {
 
 /// Programs that watch, and where each is scraped.
 pub(super) struct Watching {
-    each: Vec<(Program, Web)>,
+    each: Vec<(Process, Web)>,
 }
 
 impl Subject {
@@ -111,7 +111,7 @@ impl Stage {
         let at = |n: u16| format!("127.0.0.1:{}", self.port + n);
         let mut each = Vec::new();
         let mut add = |name, program: &Path, arguments: &[String], n: u16| -> anyhow::Result<()> {
-            let program = Program::start(name, program, arguments, &log(name))?;
+            let program = Process::start(name, program, arguments, &log(name))?;
             let url = Url::parse(&format!("http://{}/metrics", at(n))).map_err(anyhow::Error::msg)?;
             each.push((program, Web::new(url, None, DEADLINE, LARGEST)?));
             Ok(())
@@ -151,7 +151,7 @@ impl Watching {
 
     /// Their processes.
     pub(super) fn pids(&mut self) -> anyhow::Result<Vec<u32>> {
-        self.each.iter_mut().map(|(program, _)| program.pid()).collect()
+        self.each.iter_mut().map(|(program, _)| Ok(program.pid()?)).collect()
     }
 
     pub(super) async fn stop(self) -> anyhow::Result<()> {

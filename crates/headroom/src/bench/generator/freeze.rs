@@ -6,7 +6,7 @@ use super::super::sysbench;
 use super::site::{self, Site, client, figure, ourselves};
 use super::{CLIENTS, Tool};
 use crate::bench::promise::Promise;
-use crate::child::command;
+use lab::process::command;
 use serde::Serialize;
 use std::time::Duration;
 

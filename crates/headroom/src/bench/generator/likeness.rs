@@ -5,17 +5,17 @@
 //!
 //! One client each: the digest counters are raised without a lock, and two sessions at once lose some.
 
-use super::super::chi_square::{self, Difference};
 use super::super::report::section::section;
 use super::super::server::Server;
 use super::super::{output, sysbench};
 use super::site::{self, client, figure, ourselves};
 use crate::bench::promise::Promise;
-use crate::child::{Program, command};
 use anyhow::{Context, bail};
+use lab::process::{Process, command};
 use load::workload::sysbench::WORKLOADS;
 use mysql_async::Conn;
 use mysql_async::prelude::Queryable;
+use plan::chi_square::{self, Difference};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -77,7 +77,7 @@ struct Compared<'a> {
 impl Compared<'_> {
     async fn compare(&self) -> anyhow::Result<Likeness> {
         let prepare = sysbench::prepare(self.server.address, ROWS);
-        Program::start("sysbench", self.sysbench, &prepare, &self.log)?.finish(super::GRACE).await?;
+        Process::start("sysbench", self.sysbench, &prepare, &self.log)?.finish(super::GRACE).await?;
         let mut session = self.server.session().await?;
         let mut mixes = Vec::new();
         for (workload, _) in WORKLOADS {

@@ -1,8 +1,9 @@
 //! What is asked of the load generator, beside what came of it.
 
 use super::super::promise::Promise;
-use super::super::statistics::{Ratio, median};
 use super::{Case, OwnLatency, Row};
+use plan::Ratio;
+use plan::quantile::median;
 
 /// QPS may be this much below sysbench's.
 const SAME_QPS: f64 = 0.98;

@@ -5,9 +5,9 @@ use super::super::server::{Server, null};
 use super::super::sysbench;
 use super::promises::OWN_P99_US;
 use super::{CLIENTS, Case, GRACE, GeneratorArgs, MANY_CLIENTS, OwnLatency, Sample, Tool, stalls};
-use crate::child::{self, Program};
 use anyhow::{Context, bail};
 use lab::null::{NullServer, Service};
+use lab::process::{Process, command, command_in_own_session};
 use load::outcome::Times;
 use serde_json::Value;
 use std::fmt::Display;
@@ -162,12 +162,12 @@ impl Site<'_> {
         place: Place,
     ) -> anyhow::Result<(String, Cpu)> {
         let (command, arguments) = match place {
-            Place::Beside => (child::command(program), arguments),
-            Place::OwnSession => (child::command_in_own_session(program), arguments),
+            Place::Beside => (command(program), arguments),
+            Place::OwnSession => (command_in_own_session(program), arguments),
             Place::FirstCore => {
                 let mut all = vec!["-c".to_owned(), "0".to_owned(), program.display().to_string()];
                 all.extend(arguments);
-                (child::command(&self.tools[1]), all)
+                (command(&self.tools[1]), all)
             }
         };
         client(command, &arguments, &self.log, self.args.seconds).await
@@ -225,7 +225,7 @@ pub(super) async fn client(
     log: &Path,
     seconds: u32,
 ) -> anyhow::Result<(String, Cpu)> {
-    let (mut client, mut output) = Program::start_with_output("the client", command, arguments, log)?;
+    let (mut client, mut output) = Process::start_with_output("the client", command, arguments, log)?;
     let pid = client.pid()?;
     let mut text = String::new();
     let deadline = Duration::from_secs(u64::from(seconds)) + GRACE;

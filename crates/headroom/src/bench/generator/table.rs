@@ -2,8 +2,8 @@
 
 use super::super::promise;
 use super::super::report::section::section;
-use super::super::statistics::Ratio;
 use super::{Case, Report, Row, Sample, Tool};
+use plan::Ratio;
 
 /// The whole summary.
 pub(super) fn markdown(report: &Report) -> String {

@@ -2,8 +2,8 @@
 
 use super::super::promise::{self, Promise};
 use super::super::report::section::section;
-use super::super::statistics::median;
 use super::{Meanwhile, Report, Searched};
+use plan::quantile::median;
 
 /// What a known limit may be missed by.
 const KNOWN: f64 = 0.03;

@@ -3,8 +3,8 @@
 use super::super::bound::{Bound, MET};
 use super::super::promise::{self, Promise};
 use super::super::report::section::section;
-use super::super::statistics::Ratio;
 use super::{Comparison, Report, Row};
+use plan::Ratio;
 
 /// QPS of zero-hop, of direct's; at least.
 const QPS: f64 = 0.97;

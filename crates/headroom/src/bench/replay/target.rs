@@ -4,10 +4,10 @@
 //! without a lock (`count++` on two cores at once counts once), so that a few of ten thousand statements are missing there
 //! whenever sessions run at the same time. The general log is written under a lock, a line a statement.
 
-use crate::replay_command::compare::Groups;
 use anyhow::Context;
 use lab::Lab;
 use load::replay::GroupBy;
+use load::replay::compare::Groups;
 use mysql_async::Conn;
 use mysql_async::prelude::Queryable;
 use recording::log::{self, Kind};

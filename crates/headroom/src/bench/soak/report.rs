@@ -1,13 +1,13 @@
 //! What a soak found: asked and measured, and everything else as JSON.
 
+use super::super::output::write;
 use super::blame::{Lapse, Sort};
 use super::client::Kind;
 use super::crowd::{Counted, Failure, Slow, Slowest};
 use super::watch::Sample;
-use crate::bench::statistics::Slope;
-use crate::machine::Machine;
-use anyhow::Context;
 use hdrhistogram::Histogram;
+use plan::Slope;
+use probe::Machine;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -105,15 +105,11 @@ impl Run {
 
     /// Writes everything but the samples, which are written already.
     pub(super) fn write(&self, directory: &Path) -> anyhow::Result<()> {
-        let file = |name: &str, text: String| {
-            let path = directory.join(name);
-            std::fs::write(&path, text).with_context(|| format!("writing {}", path.display()))
-        };
-        file("run.json", serde_json::to_string_pretty(self)? + "\n")?;
+        write(directory, "run.json", &(serde_json::to_string_pretty(self)? + "\n"))?;
         let failures: Vec<String> =
             self.failures.iter().map(serde_json::to_string).collect::<Result<_, _>>()?;
-        file("failures.jsonl", failures.join("\n") + "\n")?;
-        file("summary.md", self.markdown())
+        write(directory, "failures.jsonl", &(failures.join("\n") + "\n"))?;
+        write(directory, "summary.md", &self.markdown())
     }
 
     fn promises(&self) -> Vec<Promise> {

@@ -3,11 +3,10 @@
 use super::crowd::Crowd;
 use super::question::{Answers, fill};
 use crate::admin_client::AdminClient;
-use crate::child::Program;
 use crate::environment::Environment;
-use crate::pinned::Pinned;
 use crate::view::StatusView;
 use anyhow::{Context, bail};
+use lab::process::Process;
 use lab::{Account, DATABASE, Lab, RouterOptions, Spec};
 use mysql_async::prelude::Queryable;
 use mysql_async::{Conn, OptsBuilder};
@@ -16,6 +15,7 @@ use std::net::SocketAddrV4;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use tokio::process::ChildStdin;
+use zerohop::RouterPins;
 
 /// Where applications are, and so the router.
 const ZONE: &str = "a";
@@ -30,7 +30,7 @@ const PACKET: usize = 64 << 20;
 #[derive(Debug)]
 pub(super) struct Stage {
     pub(super) lab: Lab,
-    route: Program,
+    route: Process,
     /// Where the router hears which of its parts are to fail; until somebody takes it.
     pub(super) faults: Option<ChildStdin>,
     client: AdminClient,
@@ -38,7 +38,7 @@ pub(super) struct Stage {
     reader: SocketAddrV4,
     writer: SocketAddrV4,
     /// Goes away after the router.
-    pinned: Pinned,
+    pinned: RouterPins,
 }
 
 impl Stage {
@@ -62,10 +62,10 @@ impl Stage {
         let arguments = ["route", "--faults-from-stdin", "--config"].map(str::to_owned);
         let arguments: Vec<String> = arguments.into_iter().chain([file.display().to_string()]).collect();
         let binary = std::env::current_exe().context("finding this program's own file")?;
-        let (route, faults) = Program::start_with_input("headroom route", &binary, &arguments, &log)?;
+        let (route, faults) = Process::start_with_input("headroom route", &binary, &arguments, &log)?;
         let client = AdminClient::new(Some(&addresses.admin.to_string()), &Environment::default());
         let (reader, writer) = (addresses.reader, addresses.writer);
-        let (faults, pinned) = (Some(faults), Pinned(file));
+        let (faults, pinned) = (Some(faults), RouterPins::new(file, term::complain));
         let mut stage = Self { lab, route, faults, client, log, reader, writer, pinned };
         stage.ready().await?;
         Ok(stage)
@@ -73,7 +73,7 @@ impl Stage {
 
     /// The router's process.
     pub(super) fn pid(&mut self) -> anyhow::Result<u32> {
-        self.route.pid()
+        Ok(self.route.pid()?)
     }
 
     /// What the router says of itself.
@@ -106,7 +106,7 @@ impl Stage {
         drop(pinned);
         std::fs::copy(&log, keep.join("route.log")).context("keeping the router's log")?;
         lab.down().await?;
-        stopped
+        Ok(stopped?)
     }
 
     /// No set-up statements: what a client sends is what it asks.

@@ -11,9 +11,6 @@ use super::history::{Anomalies, check};
 use super::report::quantile;
 use super::stage::{Stage, Wanted};
 use super::{LEAD, QUIET_LOOK};
-use crate::interrupted::interrupted;
-use crate::machine::Machine;
-use crate::{exit, terminal};
 use ::switchover::facts;
 use ::switchover::failover::confirm::Rule;
 use ::switchover::failover::rejoin::{Rejoined, rejoin};
@@ -26,11 +23,13 @@ use clap::{Args, ValueEnum};
 use fleet::ServerName;
 use lab::Fault;
 use mysql_async::prelude::Queryable;
+use probe::Machine;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
+use term::{interrupted, terminal};
 
 /// As an application's statement timeout: a session with a frozen server is given up.
 const PATIENCE: Duration = Duration::from_secs(3);
@@ -152,16 +151,8 @@ pub(crate) async fn run(mut args: FailoverBenchArgs) -> anyhow::Result<ExitCode>
         promises,
         deaths,
     };
-    let path = directory.create()?;
-    std::fs::write(path.join("run.json"), serde_json::to_string_pretty(&report)? + "\n")?;
-    let text = report.markdown();
-    std::fs::write(path.join("summary.md"), &text)?;
-    if args.json {
-        terminal::print_json(&report)?;
-    } else {
-        terminal::print(&text)?;
-    }
-    Ok(if report.promises.iter().all(|promise| promise.met) { exit::DONE } else { exit::no() })
+    let met = report.promises.iter().all(|promise| promise.met);
+    output::finish(&directory.create()?, "run.json", &report, &report.markdown(), met, args.json)
 }
 
 #[derive(Default)]

@@ -4,8 +4,9 @@ use super::super::promise::{self, Promise};
 use super::super::report::section::section;
 use super::SwitchoverBenchArgs;
 use super::history::Anomalies;
-use crate::machine::Machine;
 use ::switchover::perform::{Routers, Took};
+use plan::quantile::{nearest_rank, sorted};
+use probe::Machine;
 use serde::Serialize;
 use std::collections::BTreeMap;
 
@@ -172,10 +173,7 @@ fn promises(
     ]
 }
 
-/// The value below which a share of all lie; nearest rank.
+/// A quantile of values in any order.
 pub(super) fn quantile(values: &[f64], share: f64) -> Option<f64> {
-    let mut sorted = values.to_vec();
-    sorted.sort_by(f64::total_cmp);
-    let rank = (share * sorted.len() as f64).ceil().max(1.0) as usize;
-    sorted.get(rank - 1).copied()
+    nearest_rank(&sorted(values.to_vec()), share)
 }

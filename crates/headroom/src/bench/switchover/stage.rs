@@ -2,9 +2,7 @@
 
 use super::history::Final;
 use crate::admin_client::AdminClient;
-use crate::child::Program;
 use crate::environment::Environment;
-use crate::pinned::Pinned;
 use ::switchover::check::{Level, Limits};
 use ::switchover::journal::Journal;
 use ::switchover::perform::{self, Deadlines, Logins, Outcome};
@@ -12,6 +10,7 @@ use ::switchover::survey::Survey;
 use anyhow::{Context, bail};
 use fleet::config::Credentials;
 use fleet::{Address, Role, Server, ServerName, Snapshot, State, WriterStatus};
+use lab::process::Process;
 use lab::{Account, DATABASE, Lab, RouterOptions, Spec};
 use mysql_async::OptsBuilder;
 use mysql_async::prelude::Queryable;
@@ -19,6 +18,7 @@ use std::collections::BTreeMap;
 use std::net::SocketAddrV4;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
+use zerohop::RouterPins;
 
 const ZONES: [&str; 2] = ["a", "b"];
 const SERVERS: [&str; 3] = ["a1", "a2", "b1"];
@@ -48,7 +48,7 @@ const SEMI_SYNC: [(&str, &str); 6] = [
 /// Everything that was started.
 pub(super) struct Stage {
     pub(super) lab: Lab,
-    routers: Vec<(Program, Pinned)>,
+    routers: Vec<(Process, RouterPins)>,
     writers: Vec<SocketAddrV4>,
     pub(super) primary: String,
     pub(super) journals: PathBuf,
@@ -102,7 +102,7 @@ impl Stage {
         let binary = std::env::current_exe().context("finding this program's own file")?;
         let arguments = ["route".to_owned(), "--config".to_owned(), file.display().to_string()];
         let log = self.lab.dir().join(format!("bench-{zone}.log"));
-        let mut program = Program::start("headroom route", &binary, &arguments, &log)?;
+        let mut program = Process::start("headroom route", &binary, &arguments, &log)?;
         let client = AdminClient::new(Some(&addresses.admin.to_string()), &Environment::default());
         let deadline = Instant::now() + READY_WITHIN;
         loop {
@@ -113,7 +113,7 @@ impl Stage {
                 _ => tokio::time::sleep(POLL).await,
             }
         }
-        self.routers.push((program, Pinned(file)));
+        self.routers.push((program, RouterPins::new(file, term::complain)));
         self.writers.push(addresses.writer);
         Ok(())
     }

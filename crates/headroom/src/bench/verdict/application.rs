@@ -1,10 +1,10 @@
 //! An application that is always there: requests of three point reads and a little work, a few each second, timed by
 //! itself. Made slow, it takes its time between its statements; the database has no part in that.
 
-use crate::bench::statistics;
 use mysql_async::prelude::Queryable;
 use mysql_async::{Conn, Opts};
 use observe::verdict::Timing;
+use plan::quantile::{nearest_rank, sorted};
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -121,5 +121,5 @@ fn note(times: &Times, since: Instant) {
 fn p99(times: &Times, window: Duration) -> Option<f64> {
     let times = times.lock().unwrap_or_else(PoisonError::into_inner);
     let recent: Vec<f64> = times.iter().filter(|(at, _)| at.elapsed() <= window).map(|(_, ms)| *ms).collect();
-    statistics::percentile(&recent, 99.0)
+    nearest_rank(&sorted(recent), 0.99)
 }

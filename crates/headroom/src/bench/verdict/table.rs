@@ -1,8 +1,8 @@
 //! The confusion table: what was made down, what was named across.
 
 use super::{Making, Outcome, Run};
-use crate::bench::statistics;
 use observe::verdict::Name;
+use plan::quantile::median;
 use std::collections::BTreeMap;
 
 /// Share of the makings after which the right verdict was in force, 0 to 1.
@@ -66,8 +66,8 @@ pub(super) fn markdown(run: &Run, date: &str) -> String {
          its clients and threads included).\n\n",
         run.server,
         times(run),
-        statistics::median(&busy).unwrap_or(0.0) * 100.0,
-        if statistics::median(&busy).unwrap_or(0.0) > 0.3 {
+        median(&busy).unwrap_or(0.0) * 100.0,
+        if median(&busy).unwrap_or(0.0) > 0.3 {
             "this machine was not idle, so that the CPU is a bottleneck of its own"
         } else {
             "idle enough"
@@ -117,7 +117,7 @@ pub(super) fn markdown(run: &Run, date: &str) -> String {
             (None, _) | (_, true) => "- | -".to_owned(),
             (Some(_), false) => {
                 let latest = times.iter().copied().fold(0.0, f64::max);
-                format!("{:.0} s | {latest:.0} s", statistics::median(&times).unwrap_or(0.0))
+                format!("{:.0} s | {latest:.0} s", median(&times).unwrap_or(0.0))
             }
         };
         text.push_str(&format!("| {made} | {} | {after} |\n", cells.join(" | ")));

@@ -7,10 +7,10 @@
 //!
 //! [`PER_S`] is what AWS documents as the baseline of a gp3 volume.
 
-use crate::probe_command::fio::{Job, Kind};
 use anyhow::{Context, bail};
 use observe::host::disk;
 use observe::verdict::Ceilings;
+use probe::fio::{Job, Kind};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};

@@ -3,6 +3,7 @@
 use super::phase::least_cross_zone;
 use super::{EndpointFigures, FaultFigures, FaultKind, PhaseFigures};
 use lab::app::Endpoint;
+use plan::quantile::median;
 use serde::Serialize;
 
 /// At least this share of what (b) lost against (a) must be won back.
@@ -93,15 +94,6 @@ pub(crate) fn won_back_by_slices(abc: [&EndpointFigures; 3]) -> Option<(f64, [f6
     let [a, b, c] = abc.map(|endpoint| median(&endpoint.reads_p50_by_round_ms));
     let times = [a?, b?, c?];
     Some((share_won_back(times[0], times[1], times[2])?, times))
-}
-
-/// The middle of the values, between the middle two of an even number; `None` of none.
-fn median(values: &[f64]) -> Option<f64> {
-    let mut sorted = values.to_vec();
-    sorted.sort_by(f64::total_cmp);
-    let upper = *sorted.get(sorted.len() / 2)?;
-    let lower = sorted[(sorted.len() - 1) / 2];
-    Some(lower.midpoint(upper))
 }
 
 fn first_backup(p: &PhaseFigures) -> Verdict {
@@ -210,13 +202,6 @@ mod tests {
         assert_eq!(share_won_back(50.0, 150.0, 150.0), Some(0.0));
         // The published team: 380 ms -> 150 ms, of what had been lost against about 0.
         assert!((share_won_back(3.0, 380.0, 150.0).unwrap() - 0.61).abs() < 0.001);
-    }
-
-    #[test]
-    fn the_median_ignores_a_disturbed_round() {
-        assert_eq!(median(&[0.9, -14.0, 0.92]), Some(0.9));
-        assert_eq!(median(&[1.0, 2.0]), Some(1.5));
-        assert_eq!(median(&[]), None);
     }
 
     #[test]

@@ -2,15 +2,13 @@
 
 use super::{ComparisonView, Estimate, Question, RatioView, RowView};
 use crate::environment::Environment;
-use crate::exit;
-use crate::table::Table;
-use crate::terminal::{self, Paint};
 use crate::watch_command::WatchArgs;
 use crate::watch_command::hosts;
 use crate::watch_command::view::figure;
 use anyhow::Context;
 use observe::verdict::Unit;
 use std::process::ExitCode;
+use term::{Paint, Table, exit, terminal};
 
 /// A stretch of the past on the command line: `20m..10m`, `10m..now`, or seconds of the Unix epoch.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -42,7 +40,7 @@ pub(crate) async fn run(
     }
     let view: ComparisonView =
         serde_json::from_slice(&answer).context("the agent does not answer like one of this version")?;
-    terminal::print(&text(&view, Paint::for_stdout(environment)))?;
+    terminal::print(&text(&view, Paint::for_stdout(environment.no_colour)))?;
     Ok(exit::DONE)
 }
 

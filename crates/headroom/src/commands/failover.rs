@@ -1,0 +1,254 @@
+//! `headroom failover`: a replica takes over from a dead primary, and the dead one comes back as a replica.
+
+use crate::cli::SourceArgs;
+use crate::commands::switchover::{OperatorArgs, asked, host, perform, resume};
+use crate::environment::Environment;
+use crate::{credentials, source};
+use anyhow::{Context, anyhow};
+use clap::Args;
+use fleet::config::FleetConfig;
+use fleet::{ServerName, Snapshot};
+use serde::Serialize;
+use std::process::ExitCode;
+use std::time::Duration;
+use switchover::facts;
+use switchover::failover::confirm::Rule;
+use switchover::failover::rejoin::{self, Rejoined};
+use switchover::failover::risk::{self, Guard};
+use switchover::failover::scene::Scene;
+use switchover::journal::Journal;
+use switchover::perform::{Deadlines, FenceBy, Logins};
+use switchover::step::State;
+use term::{Paint, exit, terminal};
+
+const EXAMPLES: &str = "\
+Examples:
+  headroom failover --check --config headroom.toml --admin-option-file admin.cnf
+      Changes nothing: who is dead, who would take over, what could be lost.
+  headroom failover --config headroom.toml --admin-option-file admin.cnf --fence '/usr/local/bin/power-off \"$1\"'
+      Confirms, asks, fences, promotes. The command gets name and address of the dead server as $1 and $2.
+  headroom failover --rejoin db1 --config headroom.toml --admin-option-file admin.cnf --replication-option-file repl.cnf
+      The old primary follows the new one, when it has nothing of its own; else it stays read-only and that is shown.
+
+Exit codes: 0 done; 1 not done: not dead, not fenced, or something could be lost and was not accepted; 2 error, or a
+person has to decide; 64 the command line was not understood.
+Guide: docs/guide/switchover.md.";
+
+/// Let a replica take over from a dead primary.
+///
+/// Only when the primary does not answer for some time and none of its replicas is connected to it. The replica that has
+/// received most takes over, once it has applied it. The dead primary is fenced by a command, or semi-sync proves that it
+/// cannot acknowledge; otherwise what could be lost is named, and has to be accepted.
+#[derive(Args, Debug, Clone)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct FailoverArgs {
+    /// The replica that shall take over [default: the one that has received most].
+    #[arg(conflicts_with_all = ["resume", "rejoin"])]
+    candidate: Option<String>,
+    /// Where the fleet is found.
+    #[command(flatten)]
+    source: SourceArgs,
+    /// Only show who is dead, who would take over and what could be lost; nothing is changed.
+    #[arg(long, conflicts_with_all = ["resume", "rejoin"])]
+    check: bool,
+    /// Go on with one that was interrupted, or undo it where nobody was promoted yet.
+    #[arg(long, conflicts_with = "rejoin")]
+    resume: bool,
+    /// Bring this old primary back as a replica, when it has nothing that the new one lacks.
+    #[arg(long, value_name = "SERVER")]
+    rejoin: Option<String>,
+    /// Keeps the dead primary from coming back to clients: run by /bin/sh with its name and address as $1 and $2
+    /// (HEADROOM_SERVER, HEADROOM_ADDRESS); must end with 0.
+    #[arg(long, value_name = "COMMAND")]
+    fence: Option<String>,
+    /// Go on although acknowledged writes could be lost, or nothing fences the old primary.
+    #[arg(long)]
+    accept_loss: bool,
+    /// The primary's name, where it cannot be found out.
+    #[arg(long, value_name = "SERVER")]
+    primary: Option<String>,
+    /// Do not ask before a replica is promoted.
+    #[arg(long, short)]
+    yes: bool,
+    /// Our own looks must fail for at least this long.
+    #[arg(long, value_name = "TIME", default_value = "2s", value_parser = fleet::config::duration)]
+    confirm: Duration,
+    /// How long replicas may take to notice (`replica_net_timeout`); then it is not confirmed.
+    #[arg(long, value_name = "TIME", default_value = "70s", value_parser = fleet::config::duration)]
+    within: Duration,
+    /// How long the candidate may take to apply what it received.
+    #[arg(long, value_name = "TIME", default_value = "10m", value_parser = fleet::config::duration)]
+    apply: Duration,
+    /// As whom, and where it is written down.
+    #[command(flatten)]
+    operator: OperatorArgs,
+    /// Print JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+/// `--check --json`.
+#[derive(Serialize)]
+struct Checked<'a> {
+    dead: &'a str,
+    candidate: Option<&'a str>,
+    why_nobody: Option<&'a str>,
+    nothing_lost_because: Option<&'a str>,
+    could_be_lost: Option<&'a str>,
+    silent: &'a [ServerName],
+}
+
+/// Runs `headroom failover`.
+pub(crate) async fn run(args: FailoverArgs, environment: &Environment) -> anyhow::Result<ExitCode> {
+    if args.resume {
+        return resume(&args.operator, &args.source, false, args.json, environment).await;
+    }
+    let mut config = source::for_fleet(&args.source)?.config;
+    config.fleet.credentials = credentials::resolve(&config, environment)?;
+    let admin = args.operator.admin(&config.fleet.credentials)?;
+    let snapshot = observe::survey(&config.fleet).await;
+    if let Some(old) = &args.rejoin {
+        return args.rejoin(old, &snapshot, &config.fleet, admin, environment).await;
+    }
+    let deadline = config.fleet.deadline.max(Duration::from_secs(2));
+    let primary = args.primary.as_deref().map(ServerName::new);
+    let scene = Scene::read(&snapshot, primary.as_ref(), &admin, deadline).await?;
+    let dead = scene.primary.name.clone();
+    terminal::complain(&format!("looking at {dead} and at what its replicas see of it"));
+    let rule = Rule { over: args.confirm, ..Rule::default() };
+    let confirmed = match scene.confirm(&admin, &rule, args.within).await {
+        Ok(confirmed) => confirmed,
+        Err(error) => {
+            terminal::complain(&format!("not done: {error}"));
+            return Ok(exit::no());
+        }
+    };
+    terminal::complain(&format!(
+        "{dead} is dead: {} looks failed over {:.1} s, and no replica is connected to it",
+        confirmed.looks,
+        confirmed.took.as_secs_f64()
+    ));
+    // Again, now that it is dead: what was received is final only from here on.
+    let scene = Scene::read(&snapshot, Some(&dead), &admin, deadline).await?;
+    let chosen = scene.choose(args.candidate.as_deref().map(ServerName::new).as_ref());
+    let held = scene.held();
+    if args.check {
+        return args.show(&scene, &chosen, &held, environment);
+    }
+    let candidate = chosen?;
+    let fence = match risk::decide(args.fence.is_some(), held, args.accept_loss) {
+        Ok(Guard::Hook) => FenceBy::Command { command: args.fence.clone().unwrap_or_default() },
+        Ok(Guard::SemiSync(facts)) => {
+            terminal::complain(&facts);
+            FenceBy::SemiSync { facts }
+        }
+        Ok(Guard::Accepted) => FenceBy::Nothing,
+        Err(why) => {
+            terminal::complain(&format!("not done: {why}"));
+            return Ok(exit::no());
+        }
+    };
+    if !args.yes && !asked(&format!("Promote {candidate} in the place of {dead}?"))? {
+        terminal::complain("not done");
+        return Ok(exit::no());
+    }
+    let deadlines = Deadlines { await_ms: args.apply.as_millis() as u64, ..Deadlines::default() };
+    let plan = scene.plan(&candidate, fence, deadlines, &host())?;
+    let mut journal = Journal::create(&args.operator.journals(environment)?, &plan)?;
+    let logins = Logins { admin, replication: Default::default() };
+    perform(&plan, &logins, &mut journal, State::START, args.json, environment).await
+}
+
+impl FailoverArgs {
+    fn show(
+        &self,
+        scene: &Scene,
+        chosen: &Result<ServerName, switchover::Error>,
+        held: &Result<String, String>,
+        environment: &Environment,
+    ) -> anyhow::Result<ExitCode> {
+        let why_nobody = chosen.as_ref().err().map(ToString::to_string);
+        if self.json {
+            terminal::print_json(&Checked {
+                dead: scene.primary.name.as_str(),
+                candidate: chosen.as_ref().ok().map(ServerName::as_str),
+                why_nobody: why_nobody.as_deref(),
+                nothing_lost_because: held.as_ref().ok().map(String::as_str),
+                could_be_lost: held.as_ref().err().map(String::as_str),
+                silent: &scene.silent,
+            })?;
+        } else {
+            let paint = Paint::for_stdout(environment.no_colour);
+            let mut text = format!("dead: {}\n", scene.primary.name);
+            text.push_str(&match (chosen, why_nobody) {
+                (Ok(candidate), _) => format!("takes over: {candidate}, it has received most\n"),
+                (Err(_), why) => format!("{} {}\n", paint.red("nobody takes over:"), why.unwrap_or_default()),
+            });
+            text.push_str(&match held {
+                Ok(facts) => format!("{} {facts}\n", paint.green("nothing acknowledged is lost:")),
+                Err(loss) => format!("{} {loss}\n", paint.yellow("could be lost:")),
+            });
+            for server in &scene.silent {
+                text.push_str(&format!("{} {server} does not answer\n", paint.yellow("WARN")));
+            }
+            terminal::print(&text)?;
+        }
+        Ok(if chosen.is_ok() && held.is_ok() { exit::DONE } else { exit::no() })
+    }
+
+    async fn rejoin(
+        &self,
+        old: &str,
+        snapshot: &Snapshot,
+        config: &FleetConfig,
+        admin: fleet::config::Credentials,
+        environment: &Environment,
+    ) -> anyhow::Result<ExitCode> {
+        let deadline = config.deadline.max(Duration::from_secs(20));
+        let old = ServerName::new(old);
+        let Some(returned) = snapshot.server(&old) else {
+            return Err(anyhow!("{old} is not known; headroom fleet shows the servers"));
+        };
+        // Beside a returned one that is writable nobody is called the primary: the server that others follow is meant.
+        let mut followed = Vec::new();
+        let mut protection = Vec::new();
+        for server in snapshot.servers.iter().filter(|server| server.name != old) {
+            let Ok(facts) = facts::read(&server.name, &server.reach, &admin, deadline).await else {
+                continue;
+            };
+            if facts.refuses_writes() {
+                protection = facts.channels.first().map_or(protection, |channel| channel.protection.clone());
+            } else {
+                followed.push(facts);
+            }
+        }
+        let [new] = followed.as_slice() else {
+            let names: Vec<String> = followed.iter().map(|facts| facts.server.to_string()).collect();
+            return Err(anyhow!(
+                "of the other servers one must take writes; it is {}",
+                match names.as_slice() {
+                    [] => "none".to_owned(),
+                    names => names.join(" and "),
+                }
+            ));
+        };
+        let facts =
+            facts::read(&old, &returned.reach, &admin, deadline).await.context("reading the old primary")?;
+        let logins = Logins { admin, replication: self.operator.replication()? };
+        let paint = Paint::for_stdout(environment.no_colour);
+        match rejoin::rejoin(&facts, new, &protection, &logins, deadline).await? {
+            Rejoined::Follows => {
+                terminal::print(&format!("{} {old} follows {}\n", paint.green("done:"), new.server))?;
+                Ok(exit::DONE)
+            }
+            Rejoined::Refused { own, mend } => {
+                terminal::print(&format!(
+                    "{} {old} has {own} that {} does not have; it is closed to writes and follows nobody\n-> {mend}\n",
+                    paint.red("not done:"),
+                    new.server
+                ))?;
+                Ok(exit::no())
+            }
+        }
+    }
+}

@@ -1,0 +1,255 @@
+//! `headroom knob`: settings of this host and of a server, shown, changed, put back. The work is the crate
+//! `knob`'s.
+
+mod list;
+mod profile;
+mod set;
+mod text;
+
+use crate::credentials;
+use crate::environment::Environment;
+use anyhow::Context;
+use clap::{Args, Subcommand};
+use fleet::Address;
+use fleet::config::{Admin, Config, FleetConfig, RouterConfig};
+use knob::journal::{self, Journal};
+use knob::server::{Connection, Server, ServerError};
+use knob::session::{Connect, RestoreOutcome, Session, Which};
+use knob::{Host, name};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use term::{exit, terminal};
+
+/// Settings of this host and of a server.
+#[derive(Subcommand, Debug, Clone)]
+pub(crate) enum KnobCommand {
+    /// What can be changed here, with the present values.
+    List(list::ListArgs),
+    /// One knob: what it does, takes and is now, and where that is documented.
+    Show(list::ShowArgs),
+    /// Change settings, and put them back when the command ends.
+    Set(Box<set::SetArgs>),
+    /// Put back what was changed and is still as it was left.
+    Restore(RestoreArgs),
+    /// What was changed, by whom, and what became of it.
+    Journal(JournalArgs),
+    /// Settings that others have published, with their reasons and what is stale today.
+    Profile(profile::ProfileArgs),
+}
+
+/// Where things lie.
+#[derive(Args, Debug, Clone)]
+pub(crate) struct PlaceArgs {
+    /// The directory of the journal.
+    #[arg(long, value_name = "DIR", default_value = journal::DIRECTORY)]
+    journal: PathBuf,
+    /// Another directory than / below which sys, proc and programs are looked for.
+    #[arg(long, value_name = "DIR", default_value = "/")]
+    root: PathBuf,
+}
+
+/// A server and who we are to it.
+#[derive(Args, Debug, Clone)]
+pub(crate) struct LoginArgs {
+    /// The server of the knobs that begin with `server.`
+    #[arg(long, short, value_name = "HOST:PORT")]
+    server: Option<Address>,
+    /// Account that may set global variables [default: from the option file, else $HEADROOM_USER, else
+    /// headroom].
+    #[arg(long, short, value_name = "NAME")]
+    user: Option<String>,
+    /// Option file with user, password and TLS, in the format of ~/.my.cnf (which is the default).
+    #[arg(long, value_name = "FILE")]
+    option_file: Option<PathBuf>,
+}
+
+const RESTORE_EXAMPLES: &str = "\
+Examples:
+  headroom knob restore
+      Everything that is open in the journal, newest first; what somebody else changed since stays, and is named.
+  headroom knob restore block.scheduler@vda
+      This one, and what is one state with it.
+  headroom knob restore --left
+      Only what a dead process left: for ExecStopPost of a systemd unit.
+
+Exit code 1 when something was left or could not be put back.";
+
+/// Put back what was changed and is still as it was left.
+///
+/// A setting that somebody else changed meanwhile stays as they left it and is named with its original value.
+/// After a reboot settings of the kernel are back already: their entries are closed.
+#[derive(Args, Debug, Clone)]
+#[command(after_help = RESTORE_EXAMPLES)]
+pub(crate) struct RestoreArgs {
+    /// Knobs, as `headroom knob journal` shows them; all of them when none is named.
+    #[arg(value_name = "KNOB")]
+    knobs: Vec<String>,
+    /// Only what a dead process left, not what was set with --keep.
+    #[arg(long, conflicts_with = "knobs")]
+    left: bool,
+    /// Also what somebody else has changed since: their value is lost.
+    #[arg(long)]
+    force: bool,
+    #[command(flatten)]
+    login: LoginArgs,
+    #[command(flatten)]
+    place: PlaceArgs,
+    /// Print JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+/// What was changed, by whom, and what became of it.
+#[derive(Args, Debug, Clone)]
+#[command(after_help = "Examples:\n  headroom knob journal\n  headroom knob journal --all --json")]
+pub(crate) struct JournalArgs {
+    /// Also what is put back.
+    #[arg(long)]
+    all: bool,
+    #[command(flatten)]
+    place: PlaceArgs,
+    /// Print JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+/// Runs one of them.
+pub(crate) async fn run(command: KnobCommand, environment: &Environment) -> anyhow::Result<ExitCode> {
+    let outcome = match command {
+        KnobCommand::List(args) => list::list(args, environment).await,
+        KnobCommand::Show(args) => list::show(args, environment).await,
+        KnobCommand::Set(args) => set::set(*args, environment).await,
+        KnobCommand::Restore(args) => restore(args, environment).await,
+        KnobCommand::Journal(args) => journal(&args),
+        KnobCommand::Profile(args) => profile::profile(&args),
+    };
+    match outcome {
+        Err(error) if error.downcast_ref::<knob::Error>().is_some_and(knob::Error::is_usage) => {
+            terminal::complain(&format!("headroom: {error:#}"));
+            Ok(exit::usage())
+        }
+        // "No" is the answer: nothing was touched, and the words say what would have to be named or stopped.
+        Err(error)
+            if matches!(
+                error.downcast_ref(),
+                Some(knob::Error::Danger { .. } | knob::Error::Tuner { .. })
+            ) =>
+        {
+            terminal::complain(&format!("headroom: {error:#}"));
+            Ok(exit::no())
+        }
+        other => other,
+    }
+}
+
+async fn restore(args: RestoreArgs, environment: &Environment) -> anyhow::Result<ExitCode> {
+    let host = args.place.host();
+    let which = match (args.left, args.knobs.is_empty()) {
+        (true, _) => Which::Left,
+        (false, true) => Which::All,
+        (false, false) => {
+            let names = args.knobs.iter().map(|text| Ok(name::parse(&host, text)?.to_string()));
+            Which::Knobs(names.collect::<Result<_, knob::Error>>()?)
+        }
+    };
+    let named = matches!(which, Which::Knobs(_));
+    let connect = args.login.connect(environment)?;
+    let (directory, force) = (args.place.journal.clone(), args.force);
+    let restored = blocking(move || {
+        let mut session = Session::open(host, &directory, connect)?;
+        if let Some(dropped) = session.journal().dropped() {
+            terminal::complain(&format!("journal: {dropped}"));
+        }
+        anyhow::Ok(session.restore(&which, force))
+    })
+    .await?;
+    if args.json {
+        terminal::print_json(&restored)?;
+    } else if restored.is_empty() {
+        terminal::print("Nothing is changed.\n")?;
+    } else {
+        terminal::print(&text::restored(&restored))?;
+    }
+    if named && restored.is_empty() {
+        terminal::complain(
+            "headroom: the journal has no open entry of that name; `headroom knob journal` shows them",
+        );
+        return Ok(exit::no());
+    }
+    Ok(verdict(&restored))
+}
+
+fn journal(args: &JournalArgs) -> anyhow::Result<ExitCode> {
+    let mut entries = Journal::read(&args.place.journal)?;
+    entries.retain(|entry| args.all || entry.is_open());
+    if args.json {
+        terminal::print_json(&entries)?;
+    } else if entries.is_empty() {
+        terminal::print("Nothing is changed.\n")?;
+    } else {
+        terminal::print(&text::journal(&entries, now()))?;
+    }
+    Ok(exit::DONE)
+}
+
+fn verdict(restored: &[RestoreOutcome]) -> ExitCode {
+    if restored.iter().all(RestoreOutcome::is_back) { exit::DONE } else { exit::no() }
+}
+
+fn now() -> u64 {
+    std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).map_or(0, |since| since.as_secs())
+}
+
+/// Runs what blocks beside the runtime, so that signals are heard meanwhile.
+pub(crate) async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> anyhow::Result<T> + Send + 'static,
+) -> anyhow::Result<T> {
+    tokio::task::spawn_blocking(work).await.context("the work on the settings ended by a panic")?
+}
+
+impl PlaceArgs {
+    fn host(&self) -> Host {
+        Host::new(self.root.clone())
+    }
+}
+
+impl LoginArgs {
+    /// How servers are reached; nobody is asked yet.
+    fn connect(&self, environment: &Environment) -> anyhow::Result<Connect> {
+        connect_as(self.user.as_deref(), self.option_file.as_deref(), environment)
+    }
+
+    fn address(&self) -> Option<String> {
+        self.server.as_ref().map(Address::to_string)
+    }
+}
+
+/// How servers are reached with this login; nobody is asked yet.
+///
+/// # Errors
+/// The option file cannot be read.
+pub(crate) fn connect_as(
+    user: Option<&str>,
+    option_file: Option<&Path>,
+    environment: &Environment,
+) -> anyhow::Result<Connect> {
+    let mut fleet = FleetConfig::default();
+    fleet.credentials.user = user.map(str::to_owned);
+    fleet.credentials.option_file = option_file.map(Path::to_owned);
+    let config = Config {
+        fleet,
+        router: RouterConfig::default(),
+        listeners: Vec::new(),
+        admin_access: fleet::config::AdminAccess::default(),
+        admin: Some(Admin::DEFAULT_ADDRESS),
+        objectives: Vec::new(),
+        webhook: None,
+        password_from: None,
+    };
+    let who = credentials::resolve(&config, environment)?;
+    Ok(Box::new(move |address: &str| {
+        let unknown = |why: String| ServerError::Unreachable { address: address.to_owned(), why };
+        let to: Address = address.parse().map_err(|error| unknown(format!("{error}")))?;
+        Ok(Box::new(Connection::open(&to, &who)?) as Box<dyn Server>)
+    }))
+}

@@ -1,0 +1,331 @@
+//! `headroom knob set`: changes, held until the command ends.
+
+use super::{LoginArgs, PlaceArgs, blocking, profile, text, verdict};
+use crate::environment::Environment;
+use anyhow::{Context, bail};
+use clap::Args;
+use knob::action::ProgramAction;
+use knob::apply::{self, Change, Manner, Outcome, Write};
+use knob::item::Access;
+use knob::journal::Author;
+use knob::session::{Connect, RestoreOutcome, Session, Which};
+use knob::tuner::{self, Tuner};
+use knob::{Host, Refusal, name};
+use serde::Serialize;
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::process::{ExitCode, ExitStatus};
+use std::time::Duration;
+use term::{exit, terminal};
+use tokio::signal::unix::{Signal, SignalKind, signal};
+
+/// A command that was told to end has so long before it is killed.
+const FAREWELL: Duration = Duration::from_secs(10);
+
+const EXAMPLES: &str = "\
+Examples:
+  headroom knob set block.scheduler@vda=none block.nr_requests@vda=64
+      Until Ctrl-C.
+  headroom knob set memory.thp=never -- sysbench oltp_read_write run
+      While the command runs; its exit code is the result.
+  headroom knob set server.innodb_io_capacity=2000 --server 127.0.0.1:3306 --keep
+      Until `headroom knob restore`, or the server's restart.
+  headroom knob set server.sync_binlog=0 --server 127.0.0.1:3306 --danger sync_binlog
+      Dangerous values are named one by one.
+  headroom knob set --profile pinterest --for disk=nvme0n1 --for interface=eth0 --dry-run
+      What would be written; nothing is.
+
+Exit code 1 when a knob was refused, is dangerous and not named, or could not be put back.";
+
+/// Change settings, and put them back when the command ends.
+///
+/// Each original is in the journal, on disk, before its setting is written; each setting is read back, and
+/// what reads back differently is refused and undone. The rest goes on without it. After a crash, a kill or a
+/// power loss the next `headroom knob set` or `restore` puts back what is left.
+#[derive(Args, Debug, Clone)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct SetArgs {
+    /// Settings: block.scheduler@vda=none
+    #[arg(value_name = "NAME=VALUE", required_unless_present = "profile")]
+    assignments: Vec<String>,
+    /// The rows of a profile that can be set.
+    #[arg(long, value_name = "NAME", value_parser = profile::known)]
+    profile: Option<String>,
+    /// What a profile's rows are set on: disk=vda, interface=eth0, mount=/data, dataset=, parent=, pool=.
+    /// Repeatable.
+    #[arg(long = "for", value_name = "WHAT=NAME", value_parser = profile::placeholder, requires = "profile")]
+    given: Vec<(String, String)>,
+    /// A dangerous setting that is meant, by its name. Repeatable.
+    #[arg(long, value_name = "NAME")]
+    danger: Vec<String>,
+    /// A program that changes the same settings by itself, and may go on running. Repeatable.
+    #[arg(long, value_name = "PROGRAM")]
+    beside: Vec<String>,
+    /// Leave the settings changed when this command ends.
+    #[arg(long, conflicts_with = "command")]
+    keep: bool,
+    /// Show every write, and make none.
+    #[arg(long)]
+    dry_run: bool,
+    /// For server variables that need a restart: a program, called as PROGRAM NAME VALUE, that sets it and
+    /// restarts the server.
+    #[arg(long, value_name = "PROGRAM")]
+    restart_with: Option<PathBuf>,
+    /// For a knob that a program of yours changes (file_system.type@X, allocator.library@X): called as
+    /// PROGRAM read and PROGRAM apply VALUE. Repeatable.
+    #[arg(long, value_name = "KNOB=PROGRAM")]
+    action: Vec<String>,
+    #[command(flatten)]
+    login: LoginArgs,
+    #[command(flatten)]
+    place: PlaceArgs,
+    /// Print JSON: what was applied, and in the end what was put back.
+    #[arg(long)]
+    json: bool,
+    /// Hold the settings while this command runs.
+    #[arg(last = true, value_name = "COMMAND")]
+    command: Vec<String>,
+}
+
+/// What `--json` prints.
+#[derive(Debug, Serialize)]
+struct Report<'a> {
+    tuners: &'a [Tuner],
+    left_out: &'a [String],
+    recovered: &'a [RestoreOutcome],
+    outcomes: &'a [Outcome],
+    restored: &'a [RestoreOutcome],
+}
+
+/// What was done, and the session that can undo it.
+struct Work {
+    session: Session,
+    recovered: Vec<RestoreOutcome>,
+    outcomes: Vec<Outcome>,
+}
+
+pub(super) async fn set(args: SetArgs, environment: &Environment) -> anyhow::Result<ExitCode> {
+    // From here on nobody ends us in the middle of the writing: whoever tries gets it undone.
+    let mut stop = StopSignals::listen()?;
+
+    let host = args.place.host();
+    let (mut assignments, left_out) = match &args.profile {
+        Some(profile) => profile::assignments(profile, &args.given),
+        None => (Vec::new(), Vec::new()),
+    };
+    assignments.extend(args.assignments.clone());
+    for words in &left_out {
+        terminal::complain(&format!("left out: {words}"));
+    }
+    let tuners = tuner::running(&host);
+    for Tuner { program, pid, why, .. } in &tuners {
+        terminal::complain(&format!("{program} (process {pid}) runs here and {why}"));
+    }
+    let manner = manner(&args, &host)?;
+    let connect = args.login.connect(environment)?;
+    if args.dry_run {
+        return dry_run(args, host, assignments, tuners, manner, connect).await;
+    }
+    let applying = {
+        let (args, tuners, manner) = (args.clone(), tuners.clone(), manner.clone());
+        blocking(move || apply_all(&args, &host, &assignments, &tuners, &manner, connect))
+    };
+    let done = applying.await?;
+    if !args.json {
+        if !done.recovered.is_empty() {
+            terminal::print("Left by a process that is dead:\n")?;
+            terminal::print(&text::restored(&done.recovered))?;
+        }
+        terminal::print(&text::outcomes(&done.outcomes))?;
+    }
+    let any = done.outcomes.iter().any(|outcome| matches!(outcome.status, apply::Status::Applied { .. }));
+    let mut status = None;
+    if !args.command.is_empty() {
+        status = Some(run(&args.command, &mut stop).await?);
+    } else if !args.keep && any {
+        terminal::complain("held; Ctrl-C puts everything back");
+        stop.received().await;
+    }
+    let Work { mut session, recovered, outcomes } = done;
+    let restored = blocking(move || Ok(session.restore(&Which::Own, false))).await?;
+    if args.json {
+        let (tuners, left_out, recovered) = (&tuners, &left_out, &recovered);
+        terminal::print_json(&Report {
+            tuners,
+            left_out,
+            recovered,
+            outcomes: &outcomes,
+            restored: &restored,
+        })?;
+    } else if args.keep && any {
+        terminal::print("To put them back: headroom knob restore\n")?;
+    } else {
+        terminal::print(&text::restored(&restored))?;
+    }
+    Ok(match status.and_then(|status| status.code()) {
+        Some(code) if code != 0 => ExitCode::from(u8::try_from(code).unwrap_or(2)),
+        _ if !outcomes.iter().all(Outcome::is_in_force) => exit::no(),
+        _ => verdict(&restored),
+    })
+}
+
+/// Ctrl-C, TERM and HUP, heard from the moment this is made.
+struct StopSignals([Signal; 3]);
+
+impl StopSignals {
+    fn listen() -> std::io::Result<Self> {
+        let [interrupt, terminate, hangup] =
+            [SignalKind::interrupt(), SignalKind::terminate(), SignalKind::hangup()].map(signal);
+        Ok(Self([interrupt?, terminate?, hangup?]))
+    }
+
+    /// Returns when one of them has come; at once if it came before.
+    async fn received(&mut self) {
+        let [interrupt, terminate, hangup] = &mut self.0;
+        tokio::select! {
+            _ = interrupt.recv() => {}
+            _ = terminate.recv() => {}
+            _ = hangup.recv() => {}
+        }
+    }
+}
+
+fn manner(args: &SetArgs, host: &Host) -> anyhow::Result<Manner> {
+    let program = args.restart_with.as_ref().map(|path| absolute(host, path)).transpose()?;
+    let author = Author {
+        user: rustix::process::getuid().as_raw().to_string(),
+        pid: std::process::id(),
+        command: format!("headroom knob set {}", args.assignments.join(" ")),
+    };
+    Ok(Manner { author, keep: args.keep, restart: program, patience: Duration::from_secs(2) })
+}
+
+/// A journal outlives the directory that this command was started in. Below another root a path is that
+/// root's.
+fn absolute(host: &Host, path: &std::path::Path) -> anyhow::Result<String> {
+    let whole = match host.is_this_one() {
+        true => path.canonicalize().with_context(|| format!("the program {}", path.display()))?,
+        false => path.to_owned(),
+    };
+    whole.to_str().map(str::to_owned).with_context(|| format!("{} is no UTF-8", whole.display()))
+}
+
+fn checked(
+    args: &SetArgs,
+    host: &Host,
+    server: Option<&mut (dyn knob::server::Server + 'static)>,
+    assignments: &[String],
+    tuners: &[Tuner],
+) -> anyhow::Result<Vec<Change>> {
+    let changes = apply::check(host, server, assignments, &args.danger)?;
+    apply::alone(tuners, &changes, &args.beside)?;
+    Ok(changes)
+}
+
+fn apply_all(
+    args: &SetArgs,
+    host: &Host,
+    assignments: &[String],
+    tuners: &[Tuner],
+    manner: &Manner,
+    connect: Connect,
+) -> anyhow::Result<Work> {
+    let mut session = Session::open(host.clone(), &args.place.journal, connect)?;
+    if let Some(dropped) = session.journal().dropped() {
+        terminal::complain(&format!("journal: {dropped}"));
+    }
+    for action in &args.action {
+        let (knob, program) = name::assignment(action)?;
+        let program = absolute(host, std::path::Path::new(program))?;
+        let action = ProgramAction::new(host.clone(), &program);
+        session.act(&name::parse(host, knob)?.to_string(), Box::new(action));
+    }
+    let address = args.login.address();
+    let server = address.as_deref().map(|address| session.server(address)).transpose()?;
+    let changes = checked(args, host, server, assignments, tuners)?;
+    let recovered = session.recover();
+    let outcomes = session.apply(&changes, address.as_deref(), manner);
+    Ok(Work { session, recovered, outcomes })
+}
+
+/// What `--dry-run` shows of one change.
+#[derive(Serialize)]
+struct Preview {
+    knob: String,
+    value: String,
+    #[serde(flatten)]
+    writes: Writes,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "snake_case")]
+enum Writes {
+    Writes(Vec<Write>),
+    Refused(Refusal),
+}
+
+async fn dry_run(
+    args: SetArgs,
+    host: Host,
+    assignments: Vec<String>,
+    tuners: Vec<Tuner>,
+    manner: Manner,
+    mut connect: Connect,
+) -> anyhow::Result<ExitCode> {
+    let json = args.json;
+    let previews = blocking(move || {
+        let mut server = args.login.address().map(|address| connect(&address)).transpose()?;
+        let changes = checked(&args, &host, server.as_deref_mut(), &assignments, &tuners)?;
+        let mut actions = BTreeMap::new();
+        let mut access = Access { host: &host, server: server.as_deref_mut(), actions: &mut actions };
+        let mut previews = Vec::new();
+        for change in &changes {
+            let writes = apply::preview(&mut access, change, &manner);
+            previews.push((change.name.to_string(), change.value.clone(), writes));
+        }
+        Ok(previews)
+    })
+    .await?;
+    let refused = previews.iter().any(|(_, _, writes)| writes.is_err());
+    if json {
+        let preview = |(knob, value, writes)| {
+            let writes = Result::map_or_else(writes, Writes::Refused, Writes::Writes);
+            Preview { knob, value, writes }
+        };
+        terminal::print_json(&previews.into_iter().map(preview).collect::<Vec<_>>())?;
+    } else {
+        let pairs: Vec<_> = previews.into_iter().map(|(knob, _, writes)| (knob, writes)).collect();
+        terminal::print(&text::preview(&pairs))?;
+        terminal::print("Nothing was written.\n")?;
+    }
+    Ok(if refused { exit::no() } else { exit::DONE })
+}
+
+/// Runs the command; when we are to end, it is told to end first.
+async fn run(command: &[String], stop: &mut StopSignals) -> anyhow::Result<ExitStatus> {
+    let [program, arguments @ ..] = command else { bail!("no command") };
+    let started = tokio::process::Command::new(program).args(arguments).kill_on_drop(true).spawn();
+    let mut child = match started {
+        Ok(child) => child,
+        Err(error) => {
+            terminal::complain(&format!("headroom: {program}: {error}"));
+            // The settings are put back by whoever called.
+            return Ok(std::os::unix::process::ExitStatusExt::from_raw(127 << 8));
+        }
+    };
+    tokio::select! {
+        status = child.wait() => return Ok(status?),
+        () = stop.received() => {}
+    }
+    if let Some(pid) = child.id().and_then(|pid| rustix::process::Pid::from_raw(pid.cast_signed())) {
+        // It may have ended this very moment.
+        let _ = rustix::process::kill_process(pid, rustix::process::Signal::TERM);
+    }
+    match tokio::time::timeout(FAREWELL, child.wait()).await {
+        Ok(status) => Ok(status?),
+        Err(_) => {
+            child.kill().await?;
+            Ok(child.wait().await?)
+        }
+    }
+}

@@ -1,0 +1,236 @@
+//! `headroom lab up`: in the foreground until Ctrl-C, or detached in a process of its own.
+
+use super::{WhichArgs, base, default_base, text, zone_config};
+use crate::environment::Environment;
+use anyhow::{Context, bail};
+use clap::Args;
+use lab::{Lab, Spec, Status};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{ExitCode, Stdio};
+use std::time::Duration;
+use term::{Paint, exit, terminal};
+use tokio::io::{AsyncBufReadExt, BufReader};
+use tokio::signal::unix::{SignalKind, signal};
+
+/// What a detached lab says goes here, in the base directory.
+pub(super) const LOG: &str = "lab.log";
+/// A detached lab that is not up by then has failed.
+const DETACHED_LIMIT: Duration = Duration::from_secs(120);
+
+/// Flags of `headroom lab up`.
+#[derive(Args, Clone, Debug)]
+#[command(after_help = "\
+Examples:
+  headroom lab up                                     a primary and a replica in zone a, a replica in b and in c
+  headroom lab up --zones a,b,c --replicas 1,1,0      zone c has no reader
+  headroom lab up --config lab.toml --detach          runs on in the background; headroom lab down ends it
+
+Everything is on loopback addresses (127.1.0.0/16 is the first zone) and in one directory; nothing is left behind.")]
+pub(crate) struct UpArgs {
+    /// Description of the lab.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["zones", "replicas", "round_trip"])]
+    config: Option<PathBuf>,
+    /// Zones; the primary stands in the first.
+    #[arg(long, value_delimiter = ',', value_name = "NAMES", default_value = "a,b,c")]
+    zones: Vec<String>,
+    /// Replicas in each zone, in the same order; the last number holds for the rest.
+    #[arg(long, value_delimiter = ',', value_name = "NUMBERS", default_value = "1")]
+    replicas: Vec<u8>,
+    /// Round-trip time between zones, e.g. 2ms [default: 0.7ms, as between availability zones].
+    #[arg(long, value_name = "DURATION", value_parser = fleet::config::duration)]
+    round_trip: Option<Duration>,
+    /// Server program: mariadbd, mysqld, or a wrapper around one [default: the first on this machine].
+    #[arg(long, value_name = "PROGRAM")]
+    program: Option<PathBuf>,
+    /// Run on in the background.
+    #[arg(long)]
+    detach: bool,
+    /// Print the lab as JSON once it is up.
+    #[arg(long)]
+    json: bool,
+    /// Where labs are kept [default: headroom-lab-<user id> in the directory for temporary files].
+    #[arg(long, value_name = "DIR")]
+    base: Option<PathBuf>,
+}
+
+/// Runs it.
+pub(super) async fn run(args: UpArgs, environment: &Environment) -> anyhow::Result<ExitCode> {
+    let base = base(&WhichArgs { lab: None, base: args.base.clone() }, environment);
+    // Refused before anything starts, detached or not.
+    let spec = spec(&args)?;
+    if args.detach {
+        detached(&args, &base, environment).await
+    } else {
+        foreground(&args, &spec, &base, environment).await
+    }
+}
+
+async fn foreground(
+    args: &UpArgs,
+    spec: &Spec,
+    base: &Path,
+    environment: &Environment,
+) -> anyhow::Result<ExitCode> {
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    let mut terminate = signal(SignalKind::terminate())?;
+    let mut hang_up = signal(SignalKind::hangup())?;
+    if !args.json {
+        terminal::complain("Starting servers (some seconds) ...");
+    }
+    // Dropped half way, everything that was started is stopped again.
+    let lab = tokio::select! {
+        up = Lab::up(spec, base) => up?,
+        _ = interrupt.recv() => bail!("interrupted; nothing is left behind"),
+        _ = terminate.recv() => bail!("interrupted; nothing is left behind"),
+    };
+    let status = lab.status().await;
+    zone_config::write_all(&status)?;
+    announce(&status, lab.came_up_in(), args.json, environment)?;
+    tokio::select! {
+        () = lab.asked_down() => {}
+        _ = interrupt.recv() => {}
+        _ = terminate.recv() => {}
+        _ = hang_up.recv() => {}
+    }
+    if !args.json {
+        terminal::complain("Taking it down ...");
+    }
+    tokio::select! {
+        down = lab.down() => down?,
+        // Impatience: dropping the lab kills what is left.
+        _ = interrupt.recv() => {}
+    }
+    Ok(exit::DONE)
+}
+
+fn announce(status: &Status, took: Duration, json: bool, environment: &Environment) -> anyhow::Result<()> {
+    if json {
+        // One line, so that whoever waits for it knows where it ends.
+        return terminal::print(&(serde_json::to_string(status)? + "\n"));
+    }
+    let text = text::status(status, &default_base(environment), Paint::for_stdout(environment.no_colour));
+    terminal::print(&format!(
+        "The lab is up after {:.1} s: {}, {} servers, zones {}. Ctrl-C takes it down.\n\n{text}",
+        took.as_secs_f64(),
+        status.version,
+        status.servers.len(),
+        status.zones.join(", "),
+    ))
+}
+
+/// Starts ourselves again in a process group of its own and waits until that lab is up.
+async fn detached(args: &UpArgs, base: &Path, environment: &Environment) -> anyhow::Result<ExitCode> {
+    std::fs::create_dir_all(base).with_context(|| format!("cannot make {}", base.display()))?;
+    let log_path = base.join(LOG);
+    let log =
+        std::fs::File::create(&log_path).with_context(|| format!("cannot write {}", log_path.display()))?;
+    let mut command =
+        std::process::Command::new(std::env::current_exe().context("cannot find our own program")?);
+    command.args(["lab", "up", "--json", "--base"]).arg(base);
+    match &args.config {
+        Some(config) => {
+            command.arg("--config").arg(config);
+        }
+        None => {
+            let replicas: Vec<String> = args.replicas.iter().map(ToString::to_string).collect();
+            command.args(["--zones", &args.zones.join(","), "--replicas", &replicas.join(",")]);
+            if let Some(time) = args.round_trip {
+                command.args(["--round-trip", &fleet::config::duration_text(time)]);
+            }
+        }
+    }
+    if let Some(program) = &args.program {
+        command.arg("--program").arg(program);
+    }
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(log).process_group(0);
+    let mut child =
+        tokio::process::Command::from(command).spawn().context("cannot start the lab's process")?;
+    let out = child.stdout.take().context("the lab's process has no output")?;
+    let mut lines = BufReader::new(out).lines();
+    let line = match tokio::time::timeout(DETACHED_LIMIT, lines.next_line()).await {
+        Ok(line) => line?,
+        Err(_) => {
+            let _ = child.kill().await;
+            bail!("the lab was not up within {} s; see {}", DETACHED_LIMIT.as_secs(), log_path.display());
+        }
+    };
+    let Some(line) = line else {
+        let said = std::fs::read_to_string(&log_path).unwrap_or_default();
+        bail!("the lab did not come up: {}", said.trim());
+    };
+    if args.json {
+        terminal::print(&(line + "\n"))?;
+        return Ok(exit::DONE);
+    }
+    let status: Status = serde_json::from_str(&line).context("the lab's process is of another version")?;
+    let text = text::status(&status, &default_base(environment), Paint::for_stdout(environment.no_colour));
+    let count = status.servers.len();
+    terminal::print(&format!(
+        "The lab is up: {}, {count} servers. It runs on in the background.\n\n{text}",
+        status.version
+    ))?;
+    Ok(exit::DONE)
+}
+
+fn spec(args: &UpArgs) -> anyhow::Result<Spec> {
+    let mut spec = match &args.config {
+        Some(path) => {
+            let text =
+                std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
+            Spec::parse(&text, &path.display().to_string())?
+        }
+        None => {
+            if args.replicas.len() > args.zones.len() {
+                bail!(
+                    "{} numbers of replicas for {} zones; give one a zone",
+                    args.replicas.len(),
+                    args.zones.len()
+                );
+            }
+            let last = args.replicas.last().copied().unwrap_or(1);
+            let zones: Vec<(&str, u8)> = args
+                .zones
+                .iter()
+                .enumerate()
+                .map(|(index, zone)| {
+                    let replicas = args.replicas.get(index).copied().unwrap_or(last);
+                    (zone.as_str(), replicas.saturating_add(u8::from(index == 0)))
+                })
+                .collect();
+            Spec::new(&zones)
+        }
+    };
+    if let Some(time) = args.round_trip {
+        let within = spec.network.within;
+        spec = spec.round_trip(within, time);
+    }
+    if let Some(program) = &args.program {
+        spec = spec.program(program);
+    }
+    Ok(spec)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+
+    #[derive(Parser)]
+    struct Wrapped {
+        #[command(flatten)]
+        args: UpArgs,
+    }
+
+    fn zones(flags: &[&str]) -> Vec<(String, u8)> {
+        let args = Wrapped::parse_from(std::iter::once(&"lab").chain(flags)).args;
+        spec(&args).unwrap().zones.into_iter().map(|(zone, count)| (zone.to_string(), count)).collect()
+    }
+
+    #[test]
+    fn the_primary_comes_on_top_of_the_replicas_of_the_first_zone() {
+        let named = |pairs: [(&str, u8); 3]| pairs.map(|(zone, count)| (zone.to_owned(), count)).to_vec();
+        assert_eq!(zones(&[]), named([("a", 2), ("b", 1), ("c", 1)]));
+        assert_eq!(zones(&["--replicas", "1,1,0"]), named([("a", 2), ("b", 1), ("c", 0)]));
+    }
+}

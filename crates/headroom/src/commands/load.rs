@@ -1,0 +1,397 @@
+//! `headroom load`: send a workload and say what came of it. Flags become a plan here; what is sent and how it is
+//! measured is the crate `load`.
+
+mod progress;
+mod text;
+pub(crate) mod tls;
+mod workload;
+
+use crate::environment::Environment;
+use crate::{option_files, report_command};
+use anyhow::{Context, bail};
+use clap::{Args, Subcommand, ValueEnum};
+use fleet::Address;
+use fleet::config::{DataPath, Tls};
+use load::arrivals::{Arrivals, Open, Spacing};
+use load::store::Store;
+use load::{Account, Plan, Target};
+use observe::option_file::Login;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+use term::{Paint, exit, terminal};
+use workload::Named;
+pub(crate) use workload::WorkloadArgs;
+
+/// Files beside the connections: the history, epoll instances, what comes from the shell.
+const SPARE_FILES: u64 = 100;
+
+const EXAMPLES: &str = "\
+Examples:
+  headroom load prepare oltp_read_write --server db1 --database sbtest --tables 4 --table-size 100000
+  headroom load run oltp_read_write --server db1 --database sbtest --tables 4 --table-size 100000 --clients 16
+      A closed loop of 16 clients, comparable with sysbench --threads=16.
+  headroom load run oltp_read_only --server db1 --database sbtest --rate 500 --clients 64 --time 60s
+      An open loop: 500 transactions a second, whatever the server does; response time from the intended start.
+  headroom load run oltp_read_only --server db1 --database sbtest --clients 16 --idle 5000
+      5016 open connections of which 16 are busy at a time, as behind large pools.
+  headroom load run oltp_point_select --reader db2 --reader db3 --database sbtest --json > run.json
+
+Exit code 1: there are figures, and they must not be used (the text says why).";
+
+/// Send a workload and report rates, latencies and errors.
+#[derive(Subcommand, Debug, Clone)]
+#[command(after_help = EXAMPLES)]
+pub(crate) enum LoadCommand {
+    /// Send it, measure, print.
+    Run(Box<RunArgs>),
+    /// Make and fill the tables (sysbench's own: either tool can prepare, both can run).
+    Prepare(PrepareArgs),
+    /// Remove the tables.
+    Cleanup(PrepareArgs),
+    /// What can be sent.
+    List,
+}
+
+/// Where the load goes.
+#[derive(Args, Debug, Clone)]
+pub(crate) struct TargetArgs {
+    /// The server (or router) for everything: host:port, or the path of a unix socket.
+    #[arg(long, short, value_name = "ADDR")]
+    server: Option<Address>,
+    /// Reads go here [default: as --server]. Repeatable: clients are spread evenly.
+    #[arg(long, value_name = "ADDR")]
+    reader: Vec<Address>,
+    /// Writes go here [default: as --server]. Repeatable.
+    #[arg(long, value_name = "ADDR")]
+    writer: Vec<Address>,
+    /// Account [default: from the option file, else $HEADROOM_USER].
+    #[arg(long, short, value_name = "NAME")]
+    user: Option<String>,
+    /// Database.
+    #[arg(long, short, value_name = "NAME", default_value = "sbtest")]
+    database: String,
+    /// Option file with user and password, in the format of ~/.my.cnf (which is the default).
+    #[arg(long, value_name = "FILE")]
+    option_file: Option<PathBuf>,
+    #[command(flatten)]
+    tls: tls::TlsArgs,
+}
+
+/// Flags of `headroom load run`.
+#[derive(Args, Debug, Clone)]
+pub(crate) struct RunArgs {
+    #[command(flatten)]
+    workload: WorkloadArgs,
+    #[command(flatten)]
+    target: TargetArgs,
+    /// Clients: the most transactions at a time.
+    #[arg(long, short, default_value_t = 16, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    clients: u32,
+    /// Connections beyond one for each client: that many are idle at any time, and all take turns.
+    #[arg(long, value_name = "CONNECTIONS", default_value_t = 0, value_parser = clap::value_parser!(u32).range(..=100_000))]
+    idle: u32,
+    /// Threads that send [default: one for every 64 clients, at most one a core].
+    #[arg(long, value_parser = clap::value_parser!(u16).range(1..=1024))]
+    threads: Option<u16>,
+    /// Never sleep: look for arrivals and answers again and again. For latencies below 0.1 ms; each thread needs a core of
+    /// its own.
+    #[arg(long)]
+    busy: bool,
+    /// How bytes get to the servers and back, for comparisons: io_uring unless it is not to be had.
+    #[arg(long, value_name = "WAY", default_value = "auto", hide = true)]
+    data_path: DataPathArg,
+    /// Transactions a second, begun at moments fixed in advance (open loop) [default: a closed loop].
+    #[arg(long, value_name = "PER_SECOND")]
+    rate: Option<f64>,
+    /// How those moments are spread.
+    #[arg(long, value_name = "HOW", default_value = "poisson", requires = "rate")]
+    arrivals: SpacingArg,
+    /// The rate grows to its full height in this time.
+    #[arg(long, value_name = "DURATION", value_parser = fleet::config::duration, requires = "rate")]
+    ramp: Option<Duration>,
+    /// Pause of a client between two transactions (closed loop).
+    #[arg(long, value_name = "DURATION", value_parser = fleet::config::duration, conflicts_with = "rate")]
+    think: Option<Duration>,
+    /// How long is measured.
+    #[arg(long, short, value_name = "DURATION", default_value = "10s", value_parser = fleet::config::duration)]
+    time: Duration,
+    /// Load before that, not counted; its queue is drained.
+    #[arg(long, value_name = "DURATION", default_value = "1s", value_parser = fleet::config::duration)]
+    warm_up: Duration,
+    /// What was due before the end may be answered this much later.
+    #[arg(long, value_name = "DURATION", default_value = "1s", value_parser = fleet::config::duration)]
+    grace: Duration,
+    /// From which keys and moments follow.
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Answers later than this are counted as late.
+    #[arg(long, value_name = "DURATION", value_parser = fleet::config::duration)]
+    objective: Option<Duration>,
+    /// Refuse workloads that change data; the sessions are read-only for the server too.
+    #[arg(long)]
+    read_only: bool,
+    /// The history that the run is kept in [default: headroom/history.sqlite in the user's data directory].
+    #[arg(long, value_name = "FILE")]
+    store: Option<PathBuf>,
+    /// Keep nothing.
+    #[arg(long, conflicts_with = "store")]
+    no_store: bool,
+    /// What the run is called in the history.
+    #[arg(long, value_name = "TEXT", default_value = "")]
+    label: String,
+    /// Print JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+/// Flags of `headroom load prepare` and `cleanup`.
+#[derive(Args, Debug, Clone)]
+pub(crate) struct PrepareArgs {
+    #[command(flatten)]
+    workload: WorkloadArgs,
+    #[command(flatten)]
+    target: TargetArgs,
+    /// Sessions that fill tables at the same time.
+    #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=256))]
+    sessions: u32,
+}
+
+/// `--arrivals`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum SpacingArg {
+    /// Exponential gaps, as of independent users.
+    Poisson,
+    /// Equal gaps.
+    Even,
+}
+
+/// `--data-path`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum DataPathArg {
+    Auto,
+    #[value(name = "io_uring")]
+    IoUring,
+    Epoll,
+}
+
+impl From<DataPathArg> for DataPath {
+    fn from(arg: DataPathArg) -> Self {
+        match arg {
+            DataPathArg::Auto => Self::Auto,
+            DataPathArg::IoUring => Self::IoUring,
+            DataPathArg::Epoll => Self::Epoll,
+        }
+    }
+}
+
+/// Does what was asked.
+pub(crate) async fn run(command: LoadCommand, environment: &Environment) -> anyhow::Result<ExitCode> {
+    match command {
+        LoadCommand::Run(args) => send(*args, environment).await,
+        LoadCommand::Prepare(args) => prepare(args, environment).await,
+        LoadCommand::Cleanup(args) => cleanup(args, environment).await,
+        LoadCommand::List => {
+            terminal::print(&workload::list())?;
+            Ok(exit::DONE)
+        }
+    }
+}
+
+async fn send(args: RunArgs, environment: &Environment) -> anyhow::Result<ExitCode> {
+    let plan = args.plan(environment)?;
+    let store = args.history(environment)?;
+    let target = args.target.words();
+    let stop = Arc::new(AtomicBool::new(false));
+    let (flag, interrupted) = (stop.clone(), stop.clone());
+    let interrupt = tokio::spawn(async move {
+        if tokio::signal::ctrl_c().await.is_ok() {
+            flag.store(true, Ordering::Relaxed);
+        }
+    });
+    let outcome = tokio::task::spawn_blocking(move || {
+        let view = progress::View::new(&plan);
+        load::run(&plan, &stop, |progress| view.show(&progress))
+    });
+    let outcome = outcome.await.context("the load generator ended unexpectedly")??;
+    interrupt.abort();
+    if interrupted.load(Ordering::Relaxed) {
+        if outcome.totals.arrivals == 0 {
+            bail!("interrupted before the measurement began; there are no figures");
+        }
+        terminal::complain(&format!("interrupted: the figures are of the first {:.1} s", outcome.seconds));
+    }
+    if let Some(store) = store {
+        let run = store.keep(&outcome, &target, &args.label)?;
+        terminal::complain(&format!("kept as run {run}: headroom report {run}"));
+    }
+    if args.json {
+        terminal::print_json(&outcome)?;
+    } else {
+        terminal::print(&text::outcome(&outcome, Paint::for_stdout(environment.no_colour)))?;
+    }
+    Ok(if outcome.is_sound() { exit::DONE } else { exit::no() })
+}
+
+async fn prepare(args: PrepareArgs, environment: &Environment) -> anyhow::Result<ExitCode> {
+    let target = args.target.resolve(environment)?;
+    if let Named::File(file) = args.workload.named()? {
+        return statements(target, file.prepare).await;
+    }
+    let options = args.workload.options();
+    let sessions = args.sessions;
+    let made = |table: u32| terminal::complain(&format!("sbtest{table} is ready"));
+    tokio::task::spawn_blocking(move || load::tables::prepare(&target, &options, sessions, 1, made))
+        .await??;
+    Ok(exit::DONE)
+}
+
+async fn cleanup(args: PrepareArgs, environment: &Environment) -> anyhow::Result<ExitCode> {
+    let target = args.target.resolve(environment)?;
+    if let Named::File(file) = args.workload.named()? {
+        return statements(target, file.cleanup).await;
+    }
+    let options = args.workload.options();
+    tokio::task::spawn_blocking(move || load::tables::cleanup(&target, &options)).await??;
+    Ok(exit::DONE)
+}
+
+async fn statements(target: Target, statements: Vec<String>) -> anyhow::Result<ExitCode> {
+    tokio::task::spawn_blocking(move || load::tables::statements(&target, &statements)).await??;
+    Ok(exit::DONE)
+}
+
+impl RunArgs {
+    fn plan(&self, environment: &Environment) -> anyhow::Result<Plan> {
+        let workload = self.workload.named()?.workload();
+        allow_files(u64::from(self.clients + self.idle) * workload.lanes().count() as u64)?;
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        Ok(Plan {
+            workload: Arc::new(workload),
+            target: self.target.resolve(environment)?,
+            clients: self.clients,
+            idle: self.idle,
+            read_only: self.read_only,
+            threads: self.threads.map_or_else(|| Plan::usual_threads(self.clients, cores), usize::from),
+            busy: self.busy,
+            data_path: self.data_path.into(),
+            arrivals: self.arrivals(),
+            warm_up: self.warm_up,
+            time: self.time,
+            grace: self.grace,
+            seed: self.seed,
+            objective: self.objective,
+        })
+    }
+
+    /// Opened before the load, so that a history that cannot be written is noticed before an hour is spent.
+    fn history(&self, environment: &Environment) -> anyhow::Result<Option<Store>> {
+        if self.no_store {
+            return Ok(None);
+        }
+        let path = self.store.clone().or_else(|| report_command::usual_store(environment));
+        let path =
+            path.context("no home directory is known; name a history with --store, or use --no-store")?;
+        Ok(Some(Store::open(&path)?))
+    }
+
+    fn arrivals(&self) -> Arrivals {
+        let Some(rate) = self.rate else {
+            return Arrivals::Closed { think: self.think.unwrap_or_default() };
+        };
+        let spacing = match self.arrivals {
+            SpacingArg::Poisson => Spacing::Poisson,
+            SpacingArg::Even => Spacing::Even,
+        };
+        Arrivals::Open(Open { rate, ramp: self.ramp.map(|time| (0.0, time)), spacing })
+    }
+}
+
+/// Shells give 1024 files; each connection is one.
+///
+/// # Errors
+/// More are needed than this process may ever open.
+fn allow_files(connections: u64) -> anyhow::Result<()> {
+    let needed = connections + SPARE_FILES;
+    let limit = getrlimit(Resource::Nofile);
+    if let Some(most) = limit.maximum.filter(|most| *most < needed) {
+        bail!("{connections} connections need {needed} open files, and {most} are allowed (ulimit -Hn)");
+    }
+    let current = limit.current.map(|current| current.max(needed));
+    setrlimit(Resource::Nofile, Rlimit { current, ..limit }).context("raising the limit of open files")
+}
+
+impl TargetArgs {
+    /// Where it goes, for people.
+    pub(crate) fn words(&self) -> String {
+        let all = self.server.iter().chain(&self.reader).chain(&self.writer);
+        all.map(Address::to_string).collect::<Vec<_>>().join(", ")
+    }
+
+    /// Addresses and account, from flags, option file and environment.
+    pub(crate) fn resolve(&self, environment: &Environment) -> anyhow::Result<Target> {
+        let or_server = |named: &[Address]| match named {
+            [] => self.server.iter().cloned().collect(),
+            some => some.to_vec(),
+        };
+        let (readers, writers) = (or_server(&self.reader), or_server(&self.writer));
+        if readers.is_empty() && writers.is_empty() {
+            return Err(exit::usage_error(
+                "nothing says where to send it; name a server with --server db1:3306",
+            ));
+        }
+        let (account, tls) = account_with_tls(
+            self.user.as_deref(),
+            self.option_file.as_deref(),
+            &self.database,
+            &self.tls,
+            environment,
+        )?;
+        Ok(Target { readers, writers, account, tls })
+    }
+}
+
+/// Who logs in, and TLS: the flags, else the option file, else the environment.
+///
+/// # Errors
+/// An option file that cannot be read, no account at all, TLS whose files are not named.
+pub(crate) fn account_with_tls(
+    user: Option<&str>,
+    option_file: Option<&Path>,
+    database: &str,
+    tls: &tls::TlsArgs,
+    environment: &Environment,
+) -> anyhow::Result<(Account, Option<Tls>)> {
+    let file = login(option_file, environment)?;
+    let tls = tls.complete(&file)?;
+    Ok((named(user, file, database, environment)?, tls))
+}
+
+/// What the option file says: the one that is named, else `~/.my.cnf` where there is one.
+fn login(option_file: Option<&Path>, environment: &Environment) -> anyhow::Result<Login> {
+    let usual = environment.home.as_ref().map(|home| home.join(".my.cnf"));
+    match (option_file, usual.filter(|path| path.exists())) {
+        (Some(path), _) => option_files::read(path),
+        (None, Some(path)) => option_files::read(&path),
+        (None, None) => Ok(Login::default()),
+    }
+}
+
+fn named(
+    user: Option<&str>,
+    file: Login,
+    database: &str,
+    environment: &Environment,
+) -> anyhow::Result<Account> {
+    let user = user.map(str::to_owned).or(file.user).or_else(|| environment.user.clone());
+    Ok(Account {
+        user: user.ok_or_else(|| {
+            exit::usage_error("no account is named; use --user, an option file or $HEADROOM_USER")
+        })?,
+        password: file.password.or_else(|| environment.password.clone()).unwrap_or_default(),
+        database: database.to_owned(),
+    })
+}

@@ -1,0 +1,36 @@
+//! What a person sees while it runs, on standard error: a bar on a terminal, a line a second elsewhere.
+
+use load::outcome::Moment;
+use load::{Plan, Progress};
+
+/// The bar, or lines.
+pub(crate) struct View {
+    bar: term::Progress,
+}
+
+impl View {
+    /// For this run.
+    pub(crate) fn new(plan: &Plan) -> Self {
+        let seconds = (plan.warm_up + plan.time).as_secs().max(1);
+        Self { bar: term::Progress::new(seconds, "{bar:30} {pos}/{len} s  {msg}") }
+    }
+
+    /// Something has happened.
+    pub(crate) fn show(&self, progress: &Progress) {
+        match progress {
+            Progress::Connected => self.bar.doing("connected".to_owned()),
+            Progress::WarmingUp(moment) => self.second("warm-up", moment),
+            Progress::Measuring(moment) => self.second("", moment),
+        }
+    }
+
+    fn second(&self, phase: &str, moment: &Moment) {
+        let Moment { done, queries, failed, p50_ms, p99_ms, max_ms, .. } = moment;
+        let line = format!(
+            "{phase:<8}{done:>7} transactions/s {queries:>8} queries/s  p50 {p50_ms:.3}  p99 {p99_ms:.3}  \
+             max {max_ms:.3} ms  failed {failed}"
+        );
+        self.bar.step();
+        self.bar.doing_or_line(line.clone(), || line.trim_start().to_owned());
+    }
+}

@@ -1,0 +1,238 @@
+//! `headroom measure`: the largest rate that still meets an objective, and the headroom over today's rate. Which rate is
+//! tried next, and which trials count, is `load::measure`'s to say; here they are sent, kept and shown.
+
+mod current;
+mod text;
+
+use crate::commands::load::{TargetArgs, WorkloadArgs};
+use crate::environment::Environment;
+use clap::Args;
+use fleet::Address;
+use fleet::config::DataPath;
+use load::measure::{Capacity, Findings, Goal, Heading, Objective, Search, Trial, TrialFile, noise};
+use load::{Arrivals, Plan};
+use serde::Serialize;
+use std::ops::RangeInclusive;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+use term::{exit, terminal};
+
+const EXAMPLES: &str = "\
+Examples:
+  headroom measure oltp_read_only --objective 'p99 < 15ms' --server db1 --database sbtest --table-size 100000
+  headroom measure shop.toml --objective 'p95 < 50ms' --reader db2 --reader db3 --writer db1 --current 320
+      How many times today's 320 transactions a second can be served.
+  headroom measure shop.toml --objective 'p95 < 50ms' --server copy1 --current-from db1
+      The same, and today's rate is asked of db1: statements a second over 10 s.
+  headroom measure ... --trials trials.jsonl
+      Each trial is kept in the file; interrupted, the same command goes on where it was.
+
+Exit code 1: no rate could be shown to meet the objective, or the measurement was unsound (the text says why).";
+
+/// How long the machine is listened to before anything is sent.
+const NOISE: Duration = Duration::from_secs(2);
+/// The most that a transaction is waited for is its objective's time, and at least this.
+const GRACE: Duration = Duration::from_millis(100);
+/// Widths that can be asked for, in %: below them thousands of trials, above them no figure.
+const WIDTHS: RangeInclusive<f64> = 0.5..=20.0;
+
+/// Find the largest rate that still meets an objective.
+///
+/// Sends the workload in an open loop at one rate after the other, in repeated trials. Answers that are late, failed,
+/// never came or were never asked for count as lost.
+#[derive(Args, Debug, Clone)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct MeasureArgs {
+    #[command(flatten)]
+    workload: WorkloadArgs,
+    #[command(flatten)]
+    target: TargetArgs,
+    /// What must hold, e.g. 'p99 < 15ms'.
+    #[arg(long, value_parser = Objective::parse)]
+    objective: Objective,
+    /// Today's rate in transactions a second: the headroom over it is printed.
+    #[arg(long, alias = "now", value_name = "PER_SECOND")]
+    current: Option<f64>,
+    /// The server (or router) that carries today's load: its statements a second are asked, for 10 s.
+    #[arg(long, value_name = "ADDR", conflicts_with = "current")]
+    current_from: Option<Address>,
+    /// Length of a trial.
+    #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = fleet::config::duration)]
+    trial: Duration,
+    /// How wide the interval may be in the end, in %: the narrower, the more trials.
+    #[arg(long, value_name = "PERCENT", default_value_t = 4.0)]
+    width: f64,
+    /// Trials of full length at most.
+    #[arg(long, value_name = "N", default_value_t = 80, value_parser = clap::value_parser!(u32).range(6..=1000))]
+    at_most: u32,
+    /// Load before the first trial, not counted, at the first rate.
+    #[arg(long, value_name = "DURATION", default_value = "2s", value_parser = fleet::config::duration)]
+    warm_up: Duration,
+    /// The first rate that is tried.
+    #[arg(long, value_name = "PER_SECOND", default_value_t = 100.0)]
+    start: f64,
+    /// No rate above this is tried.
+    #[arg(long, value_name = "PER_SECOND", default_value_t = 1e6)]
+    most: f64,
+    /// Clients: the most transactions at a time. Too few would be the limit themselves.
+    #[arg(long, short, default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    clients: u32,
+    /// Threads that send [default: one for every 64 clients, at most one a core].
+    #[arg(long, value_parser = clap::value_parser!(u16).range(1..=1024))]
+    threads: Option<u16>,
+    /// From which keys and moments follow.
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Keep every trial in this file, and go on from what is in it.
+    #[arg(long, value_name = "FILE")]
+    trials: Option<PathBuf>,
+    /// Refuse workloads that change data; the sessions are read-only for the server too.
+    #[arg(long)]
+    read_only: bool,
+    /// Print JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+/// What came of it.
+#[derive(Serialize)]
+struct Measured {
+    workload: String,
+    target: String,
+    objective: Objective,
+    goal: Goal,
+    /// `None` when the search was given up; `refused` says why.
+    capacity: Option<Capacity>,
+    refused: Option<String>,
+    /// Today's rate in transactions a second, stated or observed.
+    current: Option<f64>,
+    /// How today's rate is known.
+    current_from: Option<String>,
+    /// The lower bound of the capacity over today's rate.
+    headroom: Option<f64>,
+    /// By how much this machine woke up late, sending nothing, at the objective's percentile, in ms.
+    noise_ms: f64,
+    /// Trials that did not count, with the reason.
+    voided: Vec<String>,
+    trials: Vec<Trial>,
+}
+
+/// Does it.
+pub(crate) async fn run(args: MeasureArgs, environment: &Environment) -> anyhow::Result<ExitCode> {
+    let plan = args.plan(environment)?;
+    let account = plan.target.account.clone();
+    let stop = Arc::new(AtomicBool::new(false));
+    let flag = stop.clone();
+    tokio::spawn(async move {
+        term::interrupted().await;
+        flag.store(true, Ordering::Relaxed);
+    });
+    let observed = match &args.current_from {
+        Some(address) => {
+            terminal::complain(&format!("asking {address} for today's rate, 10 s"));
+            Some((current::queries_per_second(address, &account).await?, address.to_string()))
+        }
+        None => None,
+    };
+    let json = args.json;
+    let measured = tokio::task::spawn_blocking(move || args.measure(plan, observed, &stop)).await??;
+    let done = measured.capacity.is_some_and(|capacity| capacity.lower.is_some());
+    if json {
+        terminal::print_json(&measured)?;
+    } else {
+        terminal::print(&text::text(&measured))?;
+    }
+    Ok(if done { exit::DONE } else { exit::no() })
+}
+
+impl MeasureArgs {
+    fn plan(&self, environment: &Environment) -> anyhow::Result<Plan> {
+        if !(self.start > 0.0 && self.most >= self.start && self.current.is_none_or(|now| now > 0.0)) {
+            return Err(exit::usage_error(
+                "--start and --current must be above 0, and --most at least --start",
+            ));
+        }
+        if !WIDTHS.contains(&self.width) {
+            let (from, to) = (WIDTHS.start(), WIDTHS.end());
+            return Err(exit::usage_error(format!("--width must be from {from} to {to} %")));
+        }
+        let workload = self.workload.named()?.workload();
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        Ok(Plan {
+            workload: Arc::new(workload),
+            target: self.target.resolve(environment)?,
+            clients: self.clients,
+            idle: 0,
+            read_only: self.read_only,
+            threads: self.threads.map_or_else(|| Plan::usual_threads(self.clients, cores), usize::from),
+            busy: false,
+            data_path: DataPath::Auto,
+            arrivals: Arrivals::poisson(self.start),
+            warm_up: self.warm_up,
+            time: self.trial,
+            // Whoever waits longer than the objective is lost anyway.
+            grace: self.objective.within.max(GRACE),
+            seed: self.seed,
+            objective: Some(self.objective.within),
+        })
+    }
+
+    /// Listens to the machine, then searches.
+    fn measure(
+        &self,
+        plan: Plan,
+        observed: Option<(f64, String)>,
+        stop: &Arc<AtomicBool>,
+    ) -> anyhow::Result<Measured> {
+        let goal = Goal {
+            width: self.width / 100.0,
+            trials: self.at_most,
+            ..Goal::new(self.objective, self.trial, self.start, self.most)
+        };
+        let workload = plan.workload.name.clone();
+        let target = self.target.words();
+        let heading = Heading { workload: workload.clone(), target, objective: self.objective };
+        let (file, trials) = match &self.trials {
+            Some(path) => TrialFile::open(path, &heading).map(|(file, trials)| (Some(file), trials))?,
+            None => (None, Vec::new()),
+        };
+        if !trials.is_empty() {
+            terminal::complain(&format!("{} trials are there already", trials.len()));
+        }
+        let noise = noise::probe(NOISE);
+        let found = match noise.forbids(self.objective) {
+            Some(why) => Findings { trials, refused: Some(why), ..Findings::default() },
+            None => {
+                let search = Search { goal, objective: self.objective, file, longest: None };
+                search.run(plan, trials, stop, terminal::complain)?
+            }
+        };
+        let per_second = |(queries, from): (f64, String)| {
+            let each = found.trials.last().map_or(1.0, |trial| trial.queries_each.max(1.0));
+            (queries / each, format!("{queries:.0} statements a second at {from}, {each:.1} a transaction"))
+        };
+        let (current, current_from) = match (self.current, observed.map(per_second)) {
+            (Some(current), _) => (Some(current), Some("stated".to_owned())),
+            (None, Some((current, from))) => (Some(current), Some(from)),
+            (None, None) => (None, None),
+        };
+        let lower = found.capacity.and_then(|capacity| capacity.lower);
+        Ok(Measured {
+            workload,
+            target: heading.target,
+            objective: self.objective,
+            goal,
+            capacity: found.capacity,
+            refused: found.refused,
+            current,
+            current_from,
+            headroom: lower.zip(current.filter(|now| *now > 0.0)).map(|(lower, now)| lower / now),
+            noise_ms: noise.at(self.objective.quantile),
+            voided: found.voided,
+            trials: found.trials,
+        })
+    }
+}

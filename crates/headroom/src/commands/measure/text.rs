@@ -1,0 +1,141 @@
+//! A measurement for people: the curve, the bounds, the headroom.
+
+use super::Measured;
+use load::measure::{Capacity, Trial};
+use std::fmt::Write;
+use term::Table;
+
+/// A bar as long as this is twice the objective's time.
+const BAR: f64 = 30.0;
+
+/// All of it.
+pub(super) fn text(measured: &Measured) -> String {
+    // Without a figure the reason stands first, else the figure below what it was found from.
+    let (curve, answer) = (curve(measured), answer(measured));
+    let mut text = match (&measured.refused, measured.trials.is_empty()) {
+        (Some(_), true) => format!("{answer}\n"),
+        (Some(_), false) => format!("{answer}\n\n{curve}\n"),
+        (None, _) => format!("{curve}\n{answer}\n"),
+    };
+    if let (Some(headroom), Some(current)) = (measured.headroom, measured.current) {
+        let from = measured.current_from.as_deref().unwrap_or_default();
+        let _ =
+            writeln!(text, "Headroom: at least {headroom:.2} times today's {current:.1} a second ({from})");
+    }
+    let _ = writeln!(
+        text,
+        "Evidence: {} trials, {:.0} s, {} more did not count; this machine wakes up {:.2} ms late at p{} by itself",
+        measured.trials.len(),
+        measured.trials.iter().map(|trial| trial.seconds).fold(0.0, |sum, seconds| sum + seconds),
+        measured.voided.len(),
+        measured.noise_ms,
+        measured.objective.percent()
+    );
+    text
+}
+
+/// The figure with its interval, or why there is none.
+fn answer(measured: &Measured) -> String {
+    let objective = format!("p{} < {:?}", measured.objective.percent(), measured.objective.within);
+    let (workload, seconds) = (&measured.workload, measured.goal.trial);
+    if let Some(why) = &measured.refused {
+        return format!("No figure: {why}");
+    }
+    let Some(Capacity { rate: Some(rate), lower: Some(lower), upper, nine_of_ten, one_of_ten }) =
+        measured.capacity
+    else {
+        return format!("{workload}: not even the lowest rate tried meets {objective}");
+    };
+    let Some(upper) = upper else {
+        return format!(
+            "{workload}: {lower:.1} transactions a second meet {objective}; more was not tried (--most)"
+        );
+    };
+    let mut text = format!(
+        "{workload}: {rate:.0} transactions a second meet {objective} (90 % sure: {lower:.0} to {upper:.0})"
+    );
+    if upper > lower * (1.0 + measured.goal.width) {
+        let _ =
+            write!(text, "; wider than asked, more trials (--at-most) or longer ones (--trial) would tell");
+    }
+    if let (Some(nine), Some(one)) = (nine_of_ten, one_of_ten) {
+        let _ = write!(
+            text,
+            "\nTrials of {seconds} s: at {nine:.0} a second nine of ten meet it, at {one:.0} one of ten"
+        );
+    }
+    text
+}
+
+/// A row for all trials of about the same rate: their medians, and a bar that shows where the objective lies.
+fn curve(measured: &Measured) -> String {
+    let within = measured.objective.within.as_secs_f64() * 1e3;
+    let percentile = format!(">p{} ms", measured.objective.percent());
+    let mut table = Table::new(&[">rate", ">trials", ">p50 ms", &percentile, ">lost %", "", ""]);
+    for of in rows(&measured.trials, measured.goal.width) {
+        let middle = |value: fn(&Trial) -> f64| {
+            let mut all: Vec<f64> = of.iter().map(|trial| value(trial)).collect();
+            all.sort_by(f64::total_cmp);
+            all[all.len() / 2]
+        };
+        let time = middle(|trial| trial.at_objective_ms);
+        let meets = of.iter().filter(|trial| trial.loss() <= measured.goal.loss).count();
+        table.row(vec![
+            format!("{:.0}", middle(|trial| trial.rate)),
+            of.len().to_string(),
+            format!("{:.2}", middle(|trial| trial.p50_ms)),
+            format!("{time:.2}"),
+            format!("{:.2}", middle(Trial::loss) * 100.0),
+            bar(time / within),
+            format!("{meets} of {} meet it", of.len()),
+        ]);
+    }
+    table.text()
+}
+
+/// Trials by rate, those together that lie at most so far apart.
+fn rows(trials: &[Trial], apart: f64) -> Vec<Vec<&Trial>> {
+    let mut sorted: Vec<&Trial> = trials.iter().collect();
+    sorted.sort_by(|a, b| a.rate.total_cmp(&b.rate));
+    let mut rows: Vec<Vec<&Trial>> = Vec::new();
+    for trial in sorted {
+        match rows.last_mut() {
+            Some(row) if trial.rate <= row[0].rate * (1.0 + apart) => row.push(trial),
+            _ => rows.push(vec![trial]),
+        }
+    }
+    rows
+}
+
+/// `share` of the objective's time, which is marked in the middle.
+fn bar(share: f64) -> String {
+    let full = (share * BAR / 2.0).round().clamp(0.0, BAR) as usize;
+    let mark = (BAR / 2.0) as usize;
+    let cell = |n: usize| match (n < full, n == mark) {
+        (true, true) => '╋',
+        (true, false) => '━',
+        (false, true) => '│',
+        (false, false) => ' ',
+    };
+    (0..BAR as usize).map(cell).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn trials_of_about_the_same_rate_share_a_row() {
+        let trials = [1040.0, 100.0, 1000.0, 1041.0].map(|rate| Trial { rate, ..Trial::default() });
+        let found: Vec<Vec<f64>> =
+            rows(&trials, 0.04).iter().map(|row| row.iter().map(|trial| trial.rate).collect()).collect();
+        assert_eq!(found, [vec![100.0], vec![1000.0, 1040.0], vec![1041.0]]);
+    }
+
+    #[test]
+    fn the_objective_is_in_the_middle_of_the_bar() {
+        assert_eq!(bar(0.0).chars().position(|c| c == '│'), Some(15));
+        assert_eq!(bar(0.5).chars().filter(|c| *c == '━').count(), 8);
+        assert_eq!(bar(9.0).chars().filter(|c| *c == '━').count(), 29);
+    }
+}

@@ -1,0 +1,314 @@
+//! `headroom switchover`: checks, moves the primary, and shows what came of it.
+
+mod text;
+
+use crate::cli::SourceArgs;
+use crate::environment::Environment;
+use crate::{credentials, option_files, source};
+use anyhow::{Context, anyhow, bail};
+use clap::Args;
+use fleet::ServerName;
+use fleet::config::Credentials;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::time::Duration;
+use switchover::check::{self, Level, Limits};
+use switchover::journal::{self, Journal, Line};
+use switchover::perform::{self, Deadlines, Logins, Outcome, Plan};
+use switchover::step::{self, State};
+use switchover::survey::Survey;
+use term::{Paint, exit, interrupted, terminal};
+
+const EXAMPLES: &str = "\
+Examples:
+  headroom switchover db2 --check --config headroom.toml --admin-option-file admin.cnf
+      Changes nothing: every check with its facts, and the command that mends what does not hold.
+  headroom switchover db2 --config headroom.toml --admin-option-file admin.cnf --replication-option-file repl.cnf
+      Checks, asks, moves the primary to db2. Ctrl-C before the point of no return undoes what was done.
+  headroom switchover --resume
+      After a crash of this program or host: goes on, or undoes, from its journal.
+
+Exit codes: 0 moved (or every check passed); 1 not moved, everything is as before (or a check says stop);
+2 error, or a person has to decide; 64 the command line was not understood.
+Guide: docs/guide/switchover.md.";
+
+/// Where journals lie when root moves a primary.
+const JOURNALS: &str = "/var/lib/headroom/switchover";
+
+/// Move the primary: writes are held, not refused, and what fails before the end is undone.
+///
+/// Checks the fleet, lets the candidate catch up, tells the routers to hold new writes, lets open transactions end, freezes
+/// the primary so that administrators cannot write either, waits until the candidate has everything, promotes it, and lets
+/// the former primary and the other replicas follow it.
+#[derive(Args, Debug, Clone)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct SwitchoverArgs {
+    /// The replica that shall take writes, by its name in `headroom fleet`.
+    #[arg(required_unless_present_any = ["resume", "undo"], conflicts_with_all = ["resume", "undo"])]
+    candidate: Option<String>,
+    /// Where the fleet is found.
+    #[command(flatten)]
+    source: SourceArgs,
+    /// Only run the checks; nothing is changed.
+    #[arg(long, conflicts_with_all = ["dry_run", "resume", "undo"])]
+    check: bool,
+    /// Run the checks and show each step that would be done; nothing is changed.
+    #[arg(long, conflicts_with_all = ["resume", "undo"])]
+    dry_run: bool,
+    /// Go on with one that was interrupted, or undo it where it had not promoted the candidate yet.
+    #[arg(long, conflicts_with = "undo")]
+    resume: bool,
+    /// Undo one that was left in doubt. Only when the candidate is gone for good: it must not come back writable.
+    #[arg(long)]
+    undo: bool,
+    /// Do not ask before the primary is moved.
+    #[arg(long, short)]
+    yes: bool,
+    /// As whom, and where it is written down.
+    #[command(flatten)]
+    operator: OperatorArgs,
+    /// How far behind the candidate may be when we begin.
+    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = fleet::config::duration)]
+    max_lag: Duration,
+    /// A transaction that is open for longer stops the switchover before it begins.
+    #[arg(long, value_name = "TIME", default_value = "5s", value_parser = fleet::config::duration)]
+    max_transaction: Duration,
+    /// How long open transactions may take to end while writes wait; then everything is undone.
+    #[arg(long, value_name = "TIME", default_value = "2s", value_parser = fleet::config::duration)]
+    drain: Duration,
+    /// How long the freeze may wait for a lock; then everything is undone and the holder named.
+    #[arg(long, value_name = "TIME", default_value = "2s", value_parser = fleet::config::duration)]
+    freeze: Duration,
+    /// How long before the hold routers are told: at least two of their intervals.
+    #[arg(long, value_name = "TIME", default_value = "1500ms", value_parser = fleet::config::duration)]
+    prepare: Duration,
+    /// Print JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+/// Flags of whoever changes roles: of `switchover` and `failover`.
+#[derive(Args, Debug, Clone)]
+pub(crate) struct OperatorArgs {
+    /// Option file with the account that changes roles [default: the one that asks the servers].
+    #[arg(long, value_name = "FILE")]
+    pub(crate) admin_option_file: Option<PathBuf>,
+    /// Option file with the account by which the former primary replicates afterwards.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) replication_option_file: Option<PathBuf>,
+    /// Journals lie here [default: /var/lib/headroom/switchover for root, else ~/.local/share/headroom/switchover].
+    #[arg(long, value_name = "DIR")]
+    pub(crate) journal: Option<PathBuf>,
+}
+
+/// Runs `headroom switchover`.
+pub(crate) async fn run(args: SwitchoverArgs, environment: &Environment) -> anyhow::Result<ExitCode> {
+    let directory = args.operator.journals(environment)?;
+    if args.resume || args.undo {
+        return resume(&args.operator, &args.source, args.undo, args.json, environment).await;
+    }
+    let mut config = source::for_fleet(&args.source)?.config;
+    config.fleet.credentials = credentials::resolve(&config, environment)?;
+    let admin = args.operator.admin(&config.fleet.credentials)?;
+    let candidate = ServerName::new(args.candidate.as_deref().unwrap_or_default());
+    let snapshot = observe::survey(&config.fleet).await;
+    let survey =
+        Survey::read(&snapshot, &candidate, &admin, config.fleet.deadline.max(Duration::from_secs(5)))
+            .await?;
+    let limits = Limits { lag: args.max_lag, transaction: args.max_transaction };
+    let findings = survey.checks(limits, args.operator.replication_option_file.is_some());
+    let plan = survey.plan(args.deadlines(), &host());
+    let paint = Paint::for_stdout(environment.no_colour);
+    let worst = check::worst(&findings);
+    if args.check || args.dry_run || worst == Level::Stop {
+        if args.json {
+            terminal::print_json(&text::Checked {
+                plan: &plan,
+                findings: &findings,
+                silent: &survey.silent,
+            })?;
+        } else {
+            terminal::print(&text::checks(&findings, &survey.silent, paint))?;
+            if args.dry_run {
+                terminal::print(&text::steps(&plan))?;
+            }
+        }
+        return Ok(if worst == Level::Stop { exit::no() } else { exit::DONE });
+    }
+    if !args.json {
+        terminal::print(&text::checks(&findings, &survey.silent, paint))?;
+    }
+    if !args.yes
+        && !asked(&format!("Move the primary from {} to {}?", plan.primary.name, plan.candidate.name))?
+    {
+        terminal::complain("not moved");
+        return Ok(exit::no());
+    }
+    let mut journal = Journal::create(&directory, &plan)?;
+    let logins = Logins { admin, replication: args.operator.replication()? };
+    perform(&plan, &logins, &mut journal, State::START, args.json, environment).await
+}
+
+/// Does the steps and shows what came of them.
+pub(crate) async fn perform(
+    plan: &Plan,
+    logins: &Logins,
+    journal: &mut Journal,
+    state: State,
+    json: bool,
+    environment: &Environment,
+) -> anyhow::Result<ExitCode> {
+    let stop = Arc::new(AtomicBool::new(false));
+    let asked = stop.clone();
+    let listening = tokio::spawn(async move {
+        interrupted().await;
+        asked.store(true, Relaxed);
+        terminal::complain("interrupted: what can be undone is undone");
+    });
+    let mut progress = |progress: perform::Progress<'_>| {
+        if let Some(line) = text::progress(plan, &progress) {
+            terminal::complain(&line);
+        }
+    };
+    let outcome = perform::run(plan, logins, journal, state, &|| stop.load(Relaxed), &mut progress).await;
+    listening.abort();
+    let outcome = outcome?;
+    if json {
+        terminal::print_json(&outcome)?;
+    } else {
+        terminal::print(&text::outcome(
+            plan,
+            &outcome,
+            journal.path(),
+            Paint::for_stdout(environment.no_colour),
+        ))?;
+    }
+    Ok(code(&outcome))
+}
+
+/// Goes on with, or gives up, what the newest journal tells of.
+pub(crate) async fn resume(
+    operator: &OperatorArgs,
+    source: &SourceArgs,
+    undo: bool,
+    json: bool,
+    environment: &Environment,
+) -> anyhow::Result<ExitCode> {
+    let directory = operator.journals(environment)?;
+    let path = journal::newest(&directory).with_context(|| {
+        format!("there is no journal in {}; name its directory with --journal", directory.display())
+    })?;
+    let (mut journal, lines) = Journal::reopen(&path)?;
+    let Some(Line::Plan { plan, .. }) = lines.first() else {
+        bail!("{} does not begin with a plan", path.display())
+    };
+    let over = lines.iter().rev().find_map(|line| match line {
+        Line::Over { state, .. } => Some(state),
+        _ => None,
+    });
+    if over.is_some_and(|state| !matches!(state, State::Undecided { .. })) {
+        terminal::complain(&format!("{}: this switchover is over, nothing is left to do", path.display()));
+        return Ok(exit::DONE);
+    }
+    let admin = operator.admin_alone(source, environment)?;
+    let replication = match plan.kind {
+        perform::Kind::Switchover => operator.replication()?,
+        // Replicas keep the account that they have.
+        perform::Kind::Failover { .. } => Default::default(),
+    };
+    let logins = Logins { admin, replication };
+    let promoted = perform::promoted(plan, &logins).await;
+    let state = match journal::last(&lines) {
+        None => State::Undone { why: "nothing was begun".to_owned() },
+        Some((step, true, _)) => State::Undoing { step, why: "undoing was interrupted".to_owned() },
+        Some((step, false, ended)) if undo => {
+            step::give_up(step, ended.as_ref(), promoted).map_err(|why| anyhow!(why))?
+        }
+        Some((step, false, ended)) => State::resume(step, ended, promoted),
+    };
+    let plan = plan.clone();
+    perform(&plan, &logins, &mut journal, state, json, environment).await
+}
+
+impl SwitchoverArgs {
+    fn deadlines(&self) -> Deadlines {
+        let ms = |time: Duration| time.as_millis() as u64;
+        Deadlines {
+            prepare_ms: ms(self.prepare),
+            drain_ms: ms(self.drain),
+            freeze_ms: ms(self.freeze),
+            ..Deadlines::default()
+        }
+    }
+}
+
+impl OperatorArgs {
+    pub(crate) fn journals(&self, environment: &Environment) -> anyhow::Result<PathBuf> {
+        if let Some(directory) = &self.journal {
+            return Ok(directory.clone());
+        }
+        if rustix::process::geteuid().is_root() {
+            return Ok(PathBuf::from(JOURNALS));
+        }
+        let below_home = || environment.home.as_ref().map(|home| home.join(".local/share"));
+        let data = environment.data.clone().or_else(below_home);
+        data.map(|data| data.join("headroom/switchover")).context("HOME is not set: say where with --journal")
+    }
+
+    /// The account that changes roles: its option file on top of what the configuration says.
+    pub(crate) fn admin(&self, watching: &Credentials) -> anyhow::Result<Credentials> {
+        let Some(path) = &self.admin_option_file else { return Ok(watching.clone()) };
+        credentials::owner_only(path).map_err(|why| anyhow!(why))?;
+        let mut admin = Credentials { tls: watching.tls.clone(), ..Credentials::default() };
+        option_files::read(path)?.complete(&mut admin);
+        Ok(admin)
+    }
+
+    /// When resuming, the configuration may not be at hand: the option file is enough.
+    fn admin_alone(&self, source: &SourceArgs, environment: &Environment) -> anyhow::Result<Credentials> {
+        if self.admin_option_file.is_some() {
+            return self.admin(&Credentials::default());
+        }
+        let mut config = source::for_fleet(source)?.config;
+        config.fleet.credentials = credentials::resolve(&config, environment)?;
+        Ok(config.fleet.credentials)
+    }
+
+    pub(crate) fn replication(&self) -> anyhow::Result<(String, String)> {
+        let Some(path) = &self.replication_option_file else {
+            return Err(anyhow!(
+                "the former primary has to follow afterwards: --replication-option-file FILE names user and password"
+            ));
+        };
+        credentials::owner_only(path).map_err(|why| anyhow!(why))?;
+        let login = option_files::read(path)?;
+        let user = login.user.with_context(|| format!("{} names no user", path.display()))?;
+        Ok((user, login.password.unwrap_or_default()))
+    }
+}
+
+fn code(outcome: &Outcome) -> ExitCode {
+    match outcome.state {
+        State::Done if outcome.remarks.is_empty() => exit::DONE,
+        State::Undone { .. } if outcome.remarks.is_empty() => exit::no(),
+        _ => exit::error(),
+    }
+}
+
+/// Asks on the terminal; where there is none, the answer is no and `--yes` is named.
+pub(crate) fn asked(question: &str) -> anyhow::Result<bool> {
+    use std::io::{BufRead, IsTerminal};
+    if !std::io::stdin().is_terminal() {
+        bail!("nobody is here to answer '{question}': say --yes");
+    }
+    terminal::complain(&format!("{question} [y/N]"));
+    let mut answer = String::new();
+    std::io::stdin().lock().read_line(&mut answer)?;
+    Ok(matches!(answer.trim().to_ascii_lowercase().as_str(), "y" | "yes"))
+}
+
+pub(crate) fn host() -> String {
+    rustix::system::uname().nodename().to_string_lossy().into_owned()
+}

@@ -1,0 +1,121 @@
+//! What a person reads of a switchover.
+
+use fleet::ServerName;
+use serde::Serialize;
+use std::path::Path;
+use switchover::check::{Finding, Level};
+use switchover::perform::{Kind, Outcome, Plan, Progress};
+use switchover::step::{Event, STEPS, State};
+use term::{Paint, Table};
+
+/// `--check --json`.
+#[derive(Serialize)]
+pub(super) struct Checked<'a> {
+    pub(super) plan: &'a Plan,
+    pub(super) findings: &'a [Finding],
+    pub(super) silent: &'a [(ServerName, String)],
+}
+
+/// The table of checks.
+pub(super) fn checks(findings: &[Finding], silent: &[(ServerName, String)], paint: Paint) -> String {
+    let mut table = Table::new(&["CHECK", "", "FACTS"]);
+    for finding in findings {
+        let level = match finding.level {
+            Level::Pass => paint.green("pass"),
+            Level::Warn => paint.yellow("WARN"),
+            Level::Stop => paint.red("STOP"),
+        };
+        table.row(vec![finding.check.to_owned(), level, finding.facts.clone()]);
+        if let Some(mend) = &finding.mend {
+            table.row(vec![String::new(), String::new(), paint.dim(&format!("-> {mend}"))]);
+        }
+    }
+    let mut text = table.text();
+    for (server, why) in silent {
+        text.push_str(&format!(
+            "{} {server} was not read and will not be moved: {why}\n",
+            paint.yellow("WARN")
+        ));
+    }
+    let count = |level: Level| findings.iter().filter(|finding| finding.level == level).count();
+    text.push_str(&format!(
+        "{} pass, {} warn, {} stop\n",
+        count(Level::Pass),
+        count(Level::Warn),
+        count(Level::Stop)
+    ));
+    text
+}
+
+/// `--dry-run`: what would be done, in order.
+pub(super) fn steps(plan: &Plan) -> String {
+    let mut table = Table::new(&["STEP", "WRITES", "UNDONE BY"]);
+    for about in STEPS {
+        let waits = if about.writes_wait { "wait" } else { "go on" };
+        let undo = match about.undo {
+            Some(undo) => undo,
+            None if about.step.is_before_the_point_of_no_return() => "nothing to undo",
+            None => "no way back",
+        };
+        table.row(vec![about.name.to_owned(), waits.to_owned(), undo.to_owned()]);
+    }
+    format!("\n{} -> {}, epoch {}\n{}", plan.primary.name, plan.candidate.name, plan.epoch, table.text())
+}
+
+/// A line for each step that ended.
+pub(super) fn progress(plan: &Plan, progress: &Progress<'_>) -> Option<String> {
+    let Progress::Ended { step, undo, event, took } = progress else { return None };
+    let doing = if *undo { "undo " } else { "" };
+    let ms = took.as_secs_f64() * 1e3;
+    let step = plan.kind.name(*step);
+    Some(match event {
+        Event::Done => format!("{doing}{step}: {ms:.0} ms"),
+        Event::Failed { why } | Event::Unknown { why } => {
+            format!("{doing}{step}: FAILED after {ms:.0} ms: {why}")
+        }
+    })
+}
+
+/// How it ended.
+pub(super) fn outcome(plan: &Plan, outcome: &Outcome, journal: &Path, paint: Paint) -> String {
+    let held =
+        outcome.writes_held_ms.map_or(String::new(), |ms| format!("; writes were held for {ms:.0} ms"));
+    let routers = outcome.routers;
+    let is_failover = plan.kind != Kind::Switchover;
+    let mut text = match &outcome.state {
+        State::Done if is_failover => {
+            format!("{} {} takes writes (epoch {})\n", paint.green("done:"), plan.candidate.name, plan.epoch)
+        }
+        State::Undone { why } if is_failover => {
+            format!("{} nobody was promoted\nbecause {why}\n", paint.yellow("not done:"))
+        }
+        State::Done => format!(
+            "{} {} takes writes (epoch {}){held}; {} routers held, of {} that were ready\n",
+            paint.green("done:"),
+            plan.candidate.name,
+            plan.epoch,
+            routers.holding,
+            routers.ready
+        ),
+        State::Undone { why } => {
+            format!(
+                "{} {} still takes writes, everything is as before{held}\nbecause {why}\n",
+                paint.yellow("not moved:"),
+                plan.primary.name
+            )
+        }
+        State::Undecided { why } => format!("{} {why}\n", paint.red("a person has to decide:")),
+        State::Forward { .. } | State::Undoing { .. } => String::new(),
+    };
+    for remark in &outcome.remarks {
+        text.push_str(&format!("{} {remark}\n", paint.yellow("look at:")));
+    }
+    if is_failover && matches!(outcome.state, State::Done) {
+        let old = &plan.primary.name;
+        text.push_str(&format!("when {old} is back: headroom failover --rejoin {old}\n"));
+    } else if matches!(outcome.state, State::Done) {
+        text.push_str(&format!("back again: headroom switchover {}\n", plan.primary.name));
+    }
+    text.push_str(&format!("journal: {}\n", journal.display()));
+    text
+}

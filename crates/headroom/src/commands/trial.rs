@@ -1,0 +1,416 @@
+//! `headroom trial`: which settings matter. Flags become an experiment here; it is run by the crate `trial`.
+
+mod init;
+mod page;
+mod text;
+
+use crate::commands::knob::{blocking, connect_as};
+use crate::commands::load::{WorkloadArgs, account_with_tls, tls::TlsArgs};
+use crate::environment::Environment;
+use crate::version;
+use anyhow::{Context, bail};
+use clap::{Args, Subcommand};
+use fleet::Address;
+use knob::apply::Manner;
+use knob::journal::{self, Author};
+use knob::{Host, Session};
+use load::Target;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+use term::{exit, terminal};
+use tokio::signal::unix::{SignalKind, signal};
+use trial::order::Run;
+use trial::report::{self, Report};
+use trial::rig::HostRig;
+use trial::run::{self as runner, End, Event, Experiment, RunError};
+use trial::spec::Spec;
+use trial::store::{self, Begun, Store};
+
+const EXAMPLES: &str = "\
+Examples:
+  headroom trial init --server 127.0.0.1:3306 --budget 15m > t.toml
+      A spec with what this server offers. Read it, and leave out what you do not want to try.
+  headroom trial plan t.toml
+      Cells, order, time, and the smallest effect it can find. Nothing is touched.
+  headroom trial run t.toml --dry-run
+      Every write that it would make.
+  headroom trial run t.toml
+      Runs it. Ctrl-C puts everything back; --resume goes on.
+  headroom trial report trial-t --html t.html
+      The result as a page.";
+
+/// Compare settings by an experiment.
+#[derive(Subcommand, Debug, Clone)]
+#[command(after_help = EXAMPLES)]
+pub(crate) enum TrialCommand {
+    /// Write a spec from what a server and this host offer.
+    Init(init::InitArgs),
+    /// What a spec would run, how long it takes, and what it can find.
+    Plan(PlanArgs),
+    /// Run it, or go on with it.
+    Run(Box<RunArgs>),
+    /// What came of it.
+    Report(ReportArgs),
+}
+
+/// What a spec would run, how long it takes, and what it can find.
+///
+/// No server is needed and nothing is touched.
+#[derive(Args, Debug, Clone)]
+#[command(after_help = "Examples:\n  headroom trial plan t.toml\n  headroom trial plan t.toml --noise 0.08 \
+                  --json\n\nExit code 1 when it does not fit into the spec's budget.")]
+pub(crate) struct PlanArgs {
+    /// The spec.
+    spec: PathBuf,
+    /// Noise of one trial as a share; after a run its report says what it was.
+    #[arg(long, value_name = "SHARE", default_value_t = 0.04)]
+    noise: f64,
+    /// Print JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+/// Run a spec, or go on with it.
+///
+/// Warning: it changes settings of the server (and of this host, where the spec says so) again and again while
+/// it runs, and loads the server with all it has. Use a server that serves nobody else.
+///
+/// Each original is in the journal, on disk, before its setting is written, and is put back after each trial;
+/// after a crash or kill the next `headroom trial run --resume` or `headroom knob restore` puts it back.
+#[derive(Args, Debug, Clone)]
+#[command(after_help = RUN_EXAMPLES)]
+pub(crate) struct RunArgs {
+    /// The spec.
+    spec: PathBuf,
+    /// Where figures are kept [default: trial-NAME, by the spec's file name].
+    #[arg(long, value_name = "DIR")]
+    dir: Option<PathBuf>,
+    /// Go on with what is there.
+    #[arg(long, conflicts_with = "dry_run")]
+    resume: bool,
+    /// Show every write, and make none.
+    #[arg(long)]
+    dry_run: bool,
+    /// The server [default: the spec's].
+    #[arg(long, short, value_name = "HOST:PORT")]
+    server: Option<Address>,
+    /// Account that may set global variables and use the database [default: from the option file, else
+    /// $HEADROOM_USER].
+    #[arg(long, short, value_name = "NAME")]
+    user: Option<String>,
+    /// Option file with user, password and TLS, in the format of ~/.my.cnf (which is the default).
+    #[arg(long, value_name = "FILE")]
+    option_file: Option<PathBuf>,
+    #[command(flatten)]
+    tls: TlsArgs,
+    /// A program that changes the same settings by itself, and may go on running. Repeatable.
+    #[arg(long, value_name = "PROGRAM")]
+    beside: Vec<String>,
+    /// For server variables that need a restart: a program, called as PROGRAM NAME VALUE, that sets it and
+    /// restarts the server.
+    #[arg(long, value_name = "PROGRAM")]
+    restart_with: Option<PathBuf>,
+    /// The directory of the journal of settings.
+    #[arg(long, value_name = "DIR", default_value = journal::DIRECTORY)]
+    journal: PathBuf,
+    /// Print the report as JSON in the end.
+    #[arg(long)]
+    json: bool,
+}
+
+const RUN_EXAMPLES: &str = "\
+Examples:
+  headroom trial run t.toml --dry-run
+  headroom trial run t.toml --option-file ~/.my.cnf
+  headroom trial run t.toml --resume
+
+Exit code 1 when the experiment is void (its A/A cell differs) or a setting is not as it was before.";
+
+/// What came of an experiment.
+#[derive(Args, Debug, Clone)]
+#[command(after_help = "Examples:\n  headroom trial report trial-t\n  headroom trial report trial-t --html \
+                  t.html\n  headroom trial report trial-t --csv > t.csv\n\nExit code 1 when it is not over, or \
+                  void.")]
+pub(crate) struct ReportArgs {
+    /// The directory of `headroom trial run`.
+    dir: PathBuf,
+    /// Write one page that needs nothing else.
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
+    /// Print JSON.
+    #[arg(long)]
+    json: bool,
+    /// Print a line for each trial.
+    #[arg(long, conflicts_with = "json")]
+    csv: bool,
+}
+
+/// Does what was asked.
+pub(crate) async fn run(command: TrialCommand, environment: &Environment) -> anyhow::Result<ExitCode> {
+    match command {
+        TrialCommand::Init(args) => init::init(args, environment).await,
+        TrialCommand::Plan(args) => plan(&args),
+        TrialCommand::Run(args) => experiment(*args, environment).await,
+        TrialCommand::Report(args) => report(&args),
+    }
+}
+
+/// The spec and its text.
+fn spec(path: &Path) -> anyhow::Result<(Spec, String)> {
+    let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
+    let spec = Spec::parse(&text, &path.display().to_string())?;
+    Ok((spec, text))
+}
+
+fn plan(args: &PlanArgs) -> anyhow::Result<ExitCode> {
+    let (spec, _) = spec(&args.spec)?;
+    if !(args.noise > 0.0 && args.noise < 1.0) {
+        return Err(exit::usage_error("--noise is a share above 0 and below 1, such as 0.04"));
+    }
+    let experiment = Experiment::new(spec, &[])?;
+    let plan = text::Plan::of(&experiment, args.noise);
+    if args.json {
+        terminal::print_json(&plan)?;
+    } else {
+        terminal::print(&plan.text())?;
+    }
+    Ok(if plan.fits { exit::DONE } else { exit::no() })
+}
+
+fn report(args: &ReportArgs) -> anyhow::Result<ExitCode> {
+    let history = store::read(&args.dir)?;
+    let spec = Spec::parse(&history.spec, "spec.toml")?;
+    let experiment = Experiment::new(spec, &history.begun.refused)?;
+    let report = report::report(&experiment, &history);
+    if let Some(path) = &args.html {
+        let page = page::html(&report);
+        std::fs::write(path, page).with_context(|| format!("cannot write {}", path.display()))?;
+        terminal::complain(&format!("written: {}", path.display()));
+    }
+    if args.csv {
+        terminal::print(&report::csv(&experiment, &history))?;
+    } else if args.json {
+        terminal::print_json(&report)?;
+    } else {
+        terminal::print(&text::report(&report))?;
+    }
+    Ok(verdict(&report))
+}
+
+fn verdict(report: &Report) -> ExitCode {
+    let as_before = report.differ.as_ref().is_none_or(Vec::is_empty);
+    let sound = report.ended && as_before && report.loads.iter().all(|load| !load.void);
+    if sound { exit::DONE } else { exit::no() }
+}
+
+async fn experiment(args: RunArgs, environment: &Environment) -> anyhow::Result<ExitCode> {
+    let (spec, text) = spec(&args.spec)?;
+    let address = match (&args.server, &spec.server) {
+        (Some(address), _) => address.clone(),
+        (None, Some(text)) => {
+            text.parse().map_err(|error| exit::usage_error(format!("server = \"{text}\": {error}")))?
+        }
+        (None, None) => {
+            return Err(exit::usage_error(
+                "nothing says which server; name one with --server, or server = in the spec",
+            ));
+        }
+    };
+    let stop = Arc::new(AtomicBool::new(false));
+    on_stop(&stop)?;
+    let (account, tls) = account_with_tls(
+        args.user.as_deref(),
+        args.option_file.as_deref(),
+        &spec.load.database,
+        &args.tls,
+        environment,
+    )?;
+    let mut target = Target::single(address.clone(), account);
+    target.tls = tls;
+    let connect = connect_as(args.user.as_deref(), args.option_file.as_deref(), environment)?;
+    let workload = WorkloadArgs::plain(&spec.load.workload, spec.load.tables, spec.load.table_size);
+    let workload = Arc::new(workload.named()?.workload());
+    let program = args.restart_with.as_ref().map(|path| absolute(path)).transpose()?;
+    let author = Author {
+        user: rustix::process::getuid().as_raw().to_string(),
+        pid: std::process::id(),
+        command: format!("headroom trial run {}", args.spec.display()),
+    };
+    let manner = Manner { author, keep: false, restart: program, patience: Duration::from_secs(2) };
+    let json = args.json;
+    let done = blocking(move || {
+        let host = Host::new("/");
+        let session = Session::open(host.clone(), &args.journal, connect)?;
+        let (server, beside) = (Some(address.to_string()), args.beside.clone());
+        let rig = HostRig::new(session, host, server, manner, beside, workload, target, stop.clone());
+        go(&args, spec, &text, rig, &stop)
+    })
+    .await?;
+    let Some(report) = done else { return Ok(exit::DONE) };
+    if json {
+        terminal::print_json(&report)?;
+    } else {
+        terminal::print(&text::report(&report))?;
+    }
+    Ok(verdict(&report))
+}
+
+/// Ctrl-C, TERM and HUP: from here on they end the trial that runs, and everything is put back.
+fn on_stop(stop: &Arc<AtomicBool>) -> anyhow::Result<()> {
+    for kind in [SignalKind::interrupt(), SignalKind::terminate(), SignalKind::hangup()] {
+        let (mut signal, stop) = (signal(kind)?, stop.clone());
+        tokio::spawn(async move {
+            while signal.recv().await.is_some() {
+                terminal::complain("to end: putting everything back");
+                stop.store(true, Ordering::Relaxed);
+            }
+        });
+    }
+    Ok(())
+}
+
+/// A journal outlives the directory that this command was started in.
+fn absolute(path: &Path) -> anyhow::Result<String> {
+    let whole = path.canonicalize().with_context(|| format!("the program {}", path.display()))?;
+    whole.to_str().map(str::to_owned).with_context(|| format!("{} is no UTF-8", whole.display()))
+}
+
+/// `None` after a dry run.
+fn go(
+    args: &RunArgs,
+    spec: Spec,
+    text: &str,
+    mut rig: HostRig,
+    stop: &AtomicBool,
+) -> anyhow::Result<Option<Report>> {
+    let dir = args.dir.clone().unwrap_or_else(|| {
+        let stem = args.spec.file_stem().map_or_else(String::new, |stem| stem.to_string_lossy().into_owned());
+        PathBuf::from(format!("trial-{stem}"))
+    });
+    // A server that does not answer is no fault of the spec.
+    if let Some(address) = rig.server.clone() {
+        rig.session.server(&address)?;
+    }
+    if !args.dry_run {
+        let recovered = rig.session.recover();
+        for one in &recovered {
+            let how =
+                if one.is_back() { "is put back" } else { "is NOT put back: see headroom knob journal" };
+            terminal::complain(&format!("left by a dead process: {} {how}", one.knobs.join(", ")));
+        }
+        if !recovered.iter().all(knob::session::RestoreOutcome::is_back) {
+            bail!("a setting that a dead process left is not as it was; nothing was tried");
+        }
+    }
+    let (mut store, begun, trials) = if args.resume {
+        let (store, history) = Store::resume(&dir, text)?;
+        (Some(store), history.begun, history.trials)
+    } else {
+        let (start, refused) = runner::look(&spec, &mut rig).map_err(usage)?;
+        let begun = Begun {
+            format: 0,
+            at: now(),
+            version: version::VERSION.to_owned(),
+            server: rig.server.clone().unwrap_or_default(),
+            start,
+            refused,
+        };
+        (None, begun, Vec::new())
+    };
+    for level in &begun.refused {
+        terminal::complain(&format!("refused, not tried: {}={}: {}", level.knob, level.level, level.why));
+    }
+    let experiment = Experiment::new(spec, &begun.refused)?;
+    if args.dry_run {
+        dry_run(&experiment, &mut rig, args.json)?;
+        return Ok(None);
+    }
+    if experiment.possible.is_empty() {
+        bail!("every cell has a level that cannot be set here; there is nothing to compare");
+    }
+    let store = match &mut store {
+        Some(store) => store,
+        None => store.insert(Store::create(&dir, text, &begun)?),
+    };
+    let mut tell = |event: &Event<'_>| tell(&experiment, event);
+    let end = runner::run(&experiment, &begun, trials, store, &mut rig, stop, &mut tell).map_err(usage)?;
+    if end == End::Interrupted {
+        bail!(
+            "interrupted; everything is as it was. To go on: headroom trial run {} --dir {} --resume",
+            args.spec.display(),
+            dir.display()
+        );
+    }
+    terminal::complain(&format!("as a page: headroom trial report {} --html report.html", dir.display()));
+    Ok(Some(report::report(&experiment, &store::read(&dir)?)))
+}
+
+/// A spec that does not fit is a wrong command line.
+fn usage(error: RunError) -> anyhow::Error {
+    match error {
+        RunError::Spec(words) => exit::usage_error(words),
+        other => other.into(),
+    }
+}
+
+/// What a run would write, from what is there now.
+#[derive(serde::Serialize)]
+struct Writes {
+    run: String,
+    writes: Vec<knob::apply::Write>,
+    refused: Option<String>,
+}
+
+fn dry_run(experiment: &Experiment, rig: &mut HostRig, json: bool) -> anyhow::Result<()> {
+    let runs = std::iter::once(Run::Baseline).chain(experiment.possible.iter().map(|cell| Run::Cell(*cell)));
+    let mut all = Vec::new();
+    for run in runs {
+        let (writes, refused) = match rig.writes(&experiment.assignments(run)) {
+            Ok(writes) => (writes, None),
+            Err(why) => (Vec::new(), Some(why)),
+        };
+        all.push(Writes { run: experiment.words(run), writes, refused });
+    }
+    if json {
+        return terminal::print_json(&all);
+    }
+    let mut text = String::new();
+    for Writes { run, writes, refused } in &all {
+        text.push_str(&format!("{run}\n"));
+        for write in writes {
+            text.push_str(&format!("  {}: {} -> {}\n", write.item, write.from, write.to));
+        }
+        match refused {
+            Some(why) => text.push_str(&format!("  refused: {why}\n")),
+            None if writes.is_empty() => text.push_str("  nothing: it is so already\n"),
+            None => {}
+        }
+    }
+    terminal::print(&(text + "Nothing was written.\n"))
+}
+
+fn tell(experiment: &Experiment, event: &Event<'_>) {
+    match event {
+        Event::Begins { next, left, time_left } => {
+            let place = &next.place;
+            terminal::complain(&format!(
+                "{left} left, {}: stage {} block {}: {}",
+                text::length(*time_left),
+                place.stage + 1,
+                place.block + 1,
+                experiment.words(next.run)
+            ));
+        }
+        Event::Over(trial) => {
+            terminal::complain(&format!("  {}", text::outcome(experiment.spec.metric, &trial.outcome)));
+        }
+        Event::Returning => terminal::complain("the baseline once more: is everything as it was?"),
+    }
+}
+
+fn now() -> u64 {
+    std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).map_or(0, |since| since.as_secs())
+}

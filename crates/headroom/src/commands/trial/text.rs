@@ -1,0 +1,320 @@
+//! What people read of an experiment in the terminal.
+
+use serde::Serialize;
+use std::time::Duration;
+use term::Table;
+use trial::cost::{self, Reach};
+use trial::halving::Stage;
+use trial::order::{self, Run};
+use trial::report::{CellReport, LoadReport, Report, Standing};
+use trial::run::Experiment;
+use trial::schedule;
+use trial::spec::Metric;
+use trial::store::Outcome;
+use trial::verdict::Verdict;
+
+/// What an experiment would run.
+#[derive(Debug, Serialize)]
+pub(super) struct Plan {
+    name: String,
+    metric: Metric,
+    /// Of the baseline: knob and value.
+    baseline: Vec<(String, String)>,
+    /// Of each cell, in what it differs.
+    cells: Vec<String>,
+    excluded: usize,
+    loads: Vec<String>,
+    stages: Vec<Stage>,
+    /// The first block.
+    order: Vec<String>,
+    trials: usize,
+    minutes: f64,
+    budget_minutes: Option<f64>,
+    /// Whether it fits into the budget.
+    pub(super) fits: bool,
+    noise: f64,
+    smallest_effect: f64,
+    reach: Option<Reach>,
+}
+
+impl Plan {
+    /// Costs it, with so much noise in a trial.
+    pub(super) fn of(experiment: &Experiment, noise: f64) -> Self {
+        let Experiment { spec, design, possible, .. } = experiment;
+        let stages = schedule::stages(spec, possible.len());
+        let points = spec.load.points();
+        let progress = schedule::progress(spec, design, possible, &[]);
+        let mut seed = [0; 32];
+        seed[..8].copy_from_slice(&spec.seed.to_le_bytes());
+        let mut rng = <rand::rngs::StdRng as rand::SeedableRng>::from_seed(seed);
+        let order = order::block(&design.cells, possible, &spec.factors, &design.baseline, &mut rng);
+        let restarts = order::restarts(&order, &design.cells, &spec.factors, &design.baseline);
+        let (trials, time) = cost::cost(&stages, &spec.timing, points.len() as u32, restarts as u32);
+        debug_assert_eq!(trials, progress.left);
+        let reach =
+            stages.last().and_then(|last| cost::reach(noise, last.blocks, last.cells as u32, spec.level));
+        let baseline =
+            spec.factors.iter().map(|factor| (factor.knob.clone(), factor.levels[factor.baseline].clone()));
+        Self {
+            name: spec.name.clone(),
+            metric: spec.metric,
+            baseline: baseline.collect(),
+            cells: possible.iter().map(|cell| experiment.words(Run::Cell(*cell))).collect(),
+            excluded: design.excluded,
+            loads: points.iter().map(|point| point.words()).collect(),
+            stages,
+            order: order.into_iter().map(|run| experiment.words(run)).collect(),
+            trials,
+            minutes: time.as_secs_f64() / 60.0,
+            budget_minutes: spec.budget.map(|budget| budget.as_secs_f64() / 60.0),
+            fits: spec.budget.is_none_or(|budget| time <= budget),
+            noise,
+            smallest_effect: spec.smallest_effect,
+            reach,
+        }
+    }
+
+    /// For people.
+    pub(super) fn text(&self) -> String {
+        let mut text = format!("{}: {}\n\nBaseline\n", self.name, self.metric.words());
+        for (knob, value) in &self.baseline {
+            text.push_str(&format!("  {knob} = {value}\n"));
+        }
+        text.push_str(if self.cells.len() == 1 { "Cell" } else { "Cells" });
+        if self.excluded > 0 {
+            text.push_str(&format!(" ({} more are excluded)", self.excluded));
+        }
+        text.push('\n');
+        for cell in &self.cells {
+            text.push_str(&format!("  {cell}\n"));
+        }
+        text.push_str(&format!("Loads\n  {}\nStages\n", self.loads.join("\n  ")));
+        for Stage { cells, blocks } in &self.stages {
+            text.push_str(&format!(
+                "  {cells} cells in {blocks} blocks, each with 2 baselines and an A/A cell\n"
+            ));
+        }
+        text.push_str(&format!("A block, in the order of such a seed\n  {}\n", self.order.join("\n  ")));
+        text.push_str(&format!("Cost\n  {} trials, {:.0} minutes at most", self.trials, self.minutes));
+        match (self.budget_minutes, self.fits) {
+            (None, _) => text.push('\n'),
+            (Some(budget), true) => text.push_str(&format!(" (budget: {budget:.0})\n")),
+            (Some(budget), false) => text.push_str(&format!(
+                "\n  That does NOT fit into the budget of {budget:.0} minutes: it would end before its last \
+                 stage is complete. Take fewer levels or shorter trials.\n"
+            )),
+        }
+        if let Some(Reach { half_width, found }) = self.reach {
+            text.push_str(&format!(
+                "Power, if a trial has {:.1} % of noise\n  an effect of {:.1} % is found in nine of ten cases; \
+                 intervals reach {:.1} % to either side\n",
+                self.noise * 100.0,
+                found * 100.0,
+                half_width * 100.0
+            ));
+            if found > self.smallest_effect * 1.001 {
+                text.push_str(&format!(
+                    "  The smallest effect of interest is {:.1} %: smaller ones may stay undecided.\n",
+                    self.smallest_effect * 100.0
+                ));
+            }
+        }
+        text
+    }
+}
+
+/// `12 min`.
+pub(super) fn length(time: Duration) -> String {
+    match time.as_secs() {
+        seconds @ 0..=119 => format!("{seconds} s"),
+        seconds @ 120..=7_199 => format!("{} min", seconds / 60),
+        seconds => format!("{:.1} h", seconds as f64 / 3_600.0),
+    }
+}
+
+/// What came of a trial, in a line.
+pub(super) fn outcome(metric: Metric, outcome: &Outcome) -> String {
+    match outcome {
+        Outcome::Measured(measured) => {
+            let unsteady = if measured.steady { "" } else { "; the warm-up did not become steady" };
+            let unit = match metric {
+                Metric::Throughput => "a second",
+                Metric::P99 => "ms at p99",
+            };
+            format!("{:.1} {unit}{unsteady}", measured.figure)
+        }
+        Outcome::Refused { why } => format!("refused, not counted: {why}"),
+        Outcome::GivenUp { why } => format!("given up: {why}"),
+        Outcome::Void { why } => format!("void: {why}"),
+    }
+}
+
+/// What is said of a cell.
+pub(super) fn standing(standing: &Standing) -> String {
+    match standing {
+        Standing::Judged { verdict } => verdict_word(*verdict).to_owned(),
+        Standing::Dropped { stage } => format!("dropped after stage {}", stage + 1),
+        Standing::Refused { why } => format!("refused: {why}"),
+        Standing::GivenUp { why } => format!("given up: {why}"),
+        Standing::TooFew => "too few figures".to_owned(),
+        Standing::UnderWay => "not over yet".to_owned(),
+    }
+}
+
+fn verdict_word(verdict: Verdict) -> &'static str {
+    match verdict {
+        Verdict::Better => "better",
+        Verdict::Worse => "worse",
+        Verdict::Equivalent => "equivalent",
+        Verdict::Undecided => "undecided",
+    }
+}
+
+/// The settings of a cell.
+pub(super) fn settings(settings: &[(String, String)]) -> String {
+    settings.iter().map(|(knob, value)| format!("{knob}={value}")).collect::<Vec<_>>().join(" ")
+}
+
+/// `+12.3 %`.
+pub(super) fn percent(ratio: f64) -> String {
+    format!("{:+.1} %", (ratio - 1.0) * 100.0)
+}
+
+/// Everything to know before any figure.
+pub(super) fn warnings(report: &Report, load: &LoadReport) -> Vec<String> {
+    let mut all = Vec::new();
+    if load.void {
+        all.push(
+            "VOID: the A/A cell, which is the baseline, differs from it. Something else than settings has \
+             changed; nothing here counts."
+                .to_owned(),
+        );
+    }
+    if !report.ended {
+        all.push(format!("not over: {} trials are left, nothing is judged yet", report.left));
+    } else if !report.complete {
+        all.push(
+            "the budget was over before all trials were run: what is said is of fewer blocks".to_owned(),
+        );
+    }
+    if load.back_differs {
+        let back = load.back.map(percent).unwrap_or_default();
+        all.push(format!(
+            "after everything the baseline was {back} from before, outside of its range: a setting may have left \
+             something behind"
+        ));
+    }
+    if load.unsteady > 0 {
+        all.push(format!(
+            "{} trials were measured although their warm-up did not become steady",
+            load.unsteady
+        ));
+    }
+    if !load.void_trials.is_empty() {
+        all.push(format!("{} trials were void and do not count", load.void_trials.len()));
+    }
+    all
+}
+
+/// The report for a terminal.
+pub(super) fn report(report: &Report) -> String {
+    let mut text = format!(
+        "{}: {} on {}, {} trials in {}\n",
+        report.name,
+        report.metric.words(),
+        report.server,
+        report.trials,
+        length(Duration::from_secs_f64(report.seconds.max(0.0)))
+    );
+    for (knob, then, now) in report.differ.iter().flatten() {
+        text.push_str(&format!("WARNING: {knob} was {then} and is {now}\n"));
+    }
+    for level in &report.refused {
+        text.push_str(&format!("refused, not tried: {}={}: {}\n", level.knob, level.level, level.why));
+    }
+    for load in &report.loads {
+        text.push_str(&format!("\n{}\n", load.words));
+        for warning in warnings(report, load) {
+            text.push_str(&format!("  {warning}\n"));
+        }
+        if let (Some(baseline), Some((low, high))) = (load.baseline, load.baseline_range) {
+            let noise = load
+                .noise
+                .map(|noise| format!("; noise of a trial {:.1} %", noise * 100.0))
+                .unwrap_or_default();
+            text.push_str(&format!("  baseline {baseline:.1} ({low:.1} to {high:.1}){noise}\n"));
+        }
+        if let Some(same) = &load.same {
+            let interval = interval(Some(&same.ratio));
+            text.push_str(&format!("  A/A cell {interval} (p = {:.3})\n", same.p_differs));
+        }
+        let mut table = Table::new(&["CELL", ">TO BASELINE", "95 % INTERVAL", "VERDICT"]);
+        for cell in &load.cells {
+            table.row(row(cell));
+        }
+        text.push_str(&table.text());
+        match &load.winner {
+            Some(winner) => text.push_str(&format!(
+                "Confirmed: {} {}\n\n{}",
+                settings(&winner.settings),
+                interval(Some(&winner.ratio)),
+                winner.snippet
+            )),
+            None if report.ended => text.push_str("No cell is confirmed better than the baseline.\n"),
+            None => {}
+        }
+    }
+    text
+}
+
+fn row(cell: &CellReport) -> Vec<String> {
+    let ratio = match (&cell.ratio, cell.seen) {
+        (Some(ratio), _) => percent(ratio.estimate),
+        (None, Some(seen)) => format!("({})", percent(seen)),
+        (None, None) => "-".to_owned(),
+    };
+    let interval = cell
+        .ratio
+        .as_ref()
+        .map_or_else(String::new, |ratio| format!("{} to {}", percent(ratio.low), percent(ratio.high)));
+    vec![settings(&cell.settings), ratio, interval, standing(&cell.standing)]
+}
+
+fn interval(ratio: Option<&::plan::Interval>) -> String {
+    ratio.map_or_else(String::new, |ratio| {
+        format!("{} [{} to {}]", percent(ratio.estimate), percent(ratio.low), percent(ratio.high))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use trial::spec::Spec;
+
+    #[test]
+    fn a_plan_says_what_it_costs_and_what_it_can_find_and_whether_it_fits() {
+        let spec = |budget: &str| {
+            let text = format!(
+                "name = \"t\"\nmetric = \"throughput\"\n{budget}\n[load]\nworkload = \"w\"\nthreads = [4]\n\
+                 [timing]\nreset = \"0s\"\nwarm_up = \"3s\"\nmeasure = \"7s\"\n[[factor]]\nknob = \"server.a\"\n\
+                 levels = [\"0\", \"1\", \"2\"]\n"
+            );
+            Experiment::new(Spec::parse(&text, "t.toml").unwrap(), &[]).unwrap()
+        };
+        let plan = Plan::of(&spec(""), 0.04);
+        // Two cells in ten blocks, three beside them in each.
+        assert_eq!((plan.trials, plan.fits, plan.cells.len()), (50, true, 2));
+        assert!((plan.minutes - 500.0 / 60.0).abs() < 1e-9, "{}", plan.minutes);
+        let text = plan.text();
+        assert!(text.contains("is found in nine of ten cases"), "{text}");
+        let plan = Plan::of(&spec("budget = \"5m\""), 0.04);
+        assert!(!plan.fits && plan.text().contains("does NOT fit"));
+    }
+
+    #[test]
+    fn lengths_and_ratios_are_short() {
+        assert_eq!(length(Duration::from_secs(90)), "90 s");
+        assert_eq!(length(Duration::from_secs(900)), "15 min");
+        assert_eq!((percent(1.123).as_str(), percent(0.9).as_str()), ("+12.3 %", "-10.0 %"));
+    }
+}

@@ -1,0 +1,220 @@
+//! The loop of a search: asks what to send, sends it, judges it, keeps it; until the answer is known or the measurement
+//! proves unsound.
+
+use super::trial_file::TrialFile;
+use super::{Capacity, Goal, Next, Objective, Trial};
+use crate::outcome::Totals;
+use crate::{Arrivals, Load, LoadError, Plan};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+/// After a trial that lost too much, the server gets this long to work off what was begun.
+const SETTLE: Duration = Duration::from_secs(1);
+/// The warm-up's keys and moments: none that a trial has.
+const WARM_UP_SEED: u64 = 1 << 40;
+
+/// A search.
+pub struct Search {
+    /// How precisely.
+    pub goal: Goal,
+    /// What is asked.
+    pub objective: Objective,
+    /// Where trials are kept.
+    pub file: Option<TrialFile>,
+    /// No trial begins later than this after the first.
+    pub longest: Option<Duration>,
+}
+
+/// A search under way.
+pub struct SearchRun<'a> {
+    search: &'a Search,
+    load: Load,
+    /// The moments of the first trial; each has its own.
+    seed: u64,
+    begun: Instant,
+    /// Trials in a row that did not count.
+    unsound: u32,
+    /// What it found so far.
+    pub findings: Findings,
+}
+
+/// What a search has found.
+#[derive(Default)]
+pub struct Findings {
+    /// `None` when it was given up.
+    pub capacity: Option<Capacity>,
+    /// Why it was.
+    pub refused: Option<String>,
+    /// Trials that did not count, with the reason.
+    pub voided: Vec<String>,
+    /// Those that did.
+    pub trials: Vec<Trial>,
+}
+
+impl Search {
+    /// How long it takes, for people.
+    fn duration_in_words(&self, trials: &[Trial]) -> String {
+        format!(
+            "this takes about {}, at most {}; Ctrl-C ends it",
+            minutes(self.goal.seconds_left(trials)),
+            minutes(self.goal.seconds_at_most(trials))
+        )
+    }
+
+    /// Searches on from these trials to the end. `say` hears of each.
+    ///
+    /// # Errors
+    /// Whatever keeps the load from being sent at all, and a file that cannot be written.
+    pub fn run(
+        &self,
+        plan: Plan,
+        trials: Vec<Trial>,
+        stop: &Arc<AtomicBool>,
+        mut say: impl FnMut(&str),
+    ) -> Result<Findings, LoadError> {
+        let mut run = self.begin(plan, trials, stop)?;
+        // Not before the server has let us in: what cannot begin takes no time.
+        say(&self.duration_in_words(&run.findings.trials));
+        while run.step(stop, &mut say)? {}
+        Ok(run.findings)
+    }
+
+    /// Connects and warms up; the trials are sent step by step.
+    ///
+    /// # Errors
+    /// Whatever keeps the load from being sent at all.
+    pub fn begin(
+        &self,
+        plan: Plan,
+        trials: Vec<Trial>,
+        stop: &Arc<AtomicBool>,
+    ) -> Result<SearchRun<'_>, LoadError> {
+        let (seed, warm_up) = (plan.seed, plan.warm_up);
+        let load = Load::connect(plan)?;
+        if !warm_up.is_zero() {
+            load.send(&Arrivals::poisson(self.goal.start), warm_up, seed ^ WARM_UP_SEED, stop, |_| ())?;
+        }
+        let findings = Findings { trials, ..Findings::default() };
+        Ok(SearchRun { search: self, load, seed, begun: Instant::now(), unsound: 0, findings })
+    }
+
+    fn line(&self, trial: &Trial, trials: &[Trial]) -> String {
+        let left = self.goal.seconds_left(trials);
+        let left = if left >= 1.0 { format!(", about {} left", minutes(left)) } else { String::new() };
+        let interval = self.goal.interval(trials);
+        let interval =
+            interval.map_or_else(String::new, |(from, to)| format!(", limit {from:.0} to {to:.0}"));
+        format!(
+            "{:>9.1} a second for {:>2.0} s: p{} {:>8.2} ms, {:>6.2} % lost: {}{interval}{left}",
+            trial.rate,
+            trial.seconds,
+            self.objective.percent(),
+            trial.at_objective_ms,
+            trial.loss() * 100.0,
+            if trial.loss() > self.goal.loss { "misses it" } else { "meets it" },
+        )
+    }
+}
+
+impl SearchRun<'_> {
+    /// One trial more; false when the search is over.
+    ///
+    /// # Errors
+    /// Whatever keeps the load from being sent at all, and a file that cannot be written.
+    pub fn step(&mut self, stop: &Arc<AtomicBool>, mut say: impl FnMut(&str)) -> Result<bool, LoadError> {
+        let (search, findings) = (self.search, &mut self.findings);
+        if findings.capacity.is_some() || findings.refused.is_some() {
+            return Ok(false);
+        }
+        let (rate, seconds) = match search.goal.next(&findings.trials) {
+            Next::Done(capacity) => {
+                match search.goal.doubt(&findings.trials, &capacity) {
+                    Some(doubt) => findings.refused = Some(doubt.to_string()),
+                    None => findings.capacity = Some(capacity),
+                }
+                return Ok(false);
+            }
+            Next::Send { rate, seconds } => (rate, seconds),
+        };
+        if let Some(longest) = search.longest.filter(|longest| self.begun.elapsed() > *longest) {
+            let longest = minutes(longest.as_secs_f64());
+            findings.refused = Some(format!("not found within {longest}: too many trials were needed"));
+            return Ok(false);
+        }
+        let moments = self.seed + (findings.trials.len() + findings.voided.len()) as u64;
+        let time = Duration::from_secs_f64(seconds);
+        let outcome = self.load.send(&Arrivals::poisson(rate), time, moments, stop, |_| ())?;
+        if stop.load(Ordering::Relaxed) {
+            let so_far = search.goal.interval(&findings.trials).map_or_else(String::new, |(from, to)| {
+                format!(" while the limit was known to lie from {from:.0} to {to:.0} a second")
+            });
+            findings.refused = Some(format!("interrupted{so_far}; --trials lets the same command go on"));
+            return Ok(false);
+        }
+        if let Some(why) = refused(&outcome.totals, outcome.generator.reconnects) {
+            findings.refused = Some(why);
+            return Ok(false);
+        }
+        match Trial::of(&outcome, rate, seconds, search.objective) {
+            Ok(trial) => {
+                self.unsound = 0;
+                if let Some(file) = &search.file {
+                    file.push(&trial)?;
+                }
+                findings.trials.push(trial);
+                say(&search.line(&trial, &findings.trials));
+                if trial.loss() > search.goal.loss {
+                    std::thread::sleep(SETTLE);
+                }
+            }
+            Err(why) => {
+                self.unsound += 1;
+                let chances = search.goal.chances(seconds, &why);
+                let why = format!("{rate:.1} a second: {why}");
+                say(&format!(
+                    "does not count ({} of {chances} in a row that end the search): {why}",
+                    self.unsound
+                ));
+                if self.unsound >= chances {
+                    findings.refused = Some(format!("{} trials in a row did not count; {why}", self.unsound));
+                }
+                findings.voided.push(why);
+                if findings.refused.is_some() {
+                    return Ok(false);
+                }
+                std::thread::sleep(SETTLE);
+            }
+        }
+        Ok(true)
+    }
+}
+
+/// Why no rate will do: a server that refuses every transaction has no capacity for them, low or high. One
+/// that went away meanwhile may come back.
+fn refused(totals: &Totals, reconnects: u64) -> Option<String> {
+    if totals.done > 0 || totals.failed == 0 || reconnects > 0 {
+        return None;
+    }
+    let why = totals.main_error().map_or_else(String::new, |error| format!(": {error}"));
+    Some(format!("none of {} transactions succeeded{why}", totals.arrivals))
+}
+
+fn minutes(seconds: f64) -> String {
+    if seconds < 90.0 { format!("{seconds:.0} s") } else { format!("{:.1} min", seconds / 60.0) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_server_that_refuses_everything_ends_the_search_and_one_that_went_away_does_not() {
+        let errors = [("error 1290".to_owned(), 50)].into();
+        let totals = Totals { arrivals: 50, failed: 50, errors, ..Totals::default() };
+        assert_eq!(refused(&totals, 0).as_deref(), Some("none of 50 transactions succeeded: error 1290"));
+        assert_eq!(refused(&totals, 3), None);
+        assert_eq!(refused(&Totals { done: 1, ..totals }, 0), None);
+        assert_eq!(refused(&Totals::default(), 0), None);
+    }
+}

@@ -1,0 +1,212 @@
+//! Ceilings of a host: what its disk (by fio), its CPUs and memory, and the way to each server can do at most. With them
+//! "busy" is a share of what was measured here, and a figure of a bench says on what it was measured.
+//!
+//! It uses `fleet`, `plan`, `observe` and `load` (the history, where probes are kept). Read first:
+//!
+//! * `disk.rs`: which requests at which depth, and where the knee is;
+//! * `fio.rs`: what fio is asked, and what its JSON says;
+//! * `machine.rs`: which machine it was, and whether others used it.
+
+mod compute;
+mod disk;
+pub mod fio;
+pub mod machine;
+mod network;
+
+pub use compute::Compute;
+pub use disk::{Disk, Step, knee, most};
+pub use machine::Machine;
+pub use network::Way;
+
+use anyhow::Context;
+use fleet::Address;
+use fleet::config::Credentials;
+use load::store::Store;
+use observe::verdict::Ceilings;
+use serde::{Deserialize, Serialize};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+/// What a host can do at most.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Probe {
+    /// When it began, seconds since 1970 UTC.
+    pub at: u64,
+    /// The host's name.
+    pub host: String,
+    /// CPU busy before, 0 to 1: what others used while it was measured is missing in its figures.
+    pub busy_before: f64,
+    /// Its disk.
+    pub disk: Option<Disk>,
+    /// Its CPUs and memory.
+    pub compute: Compute,
+    /// The way to each server.
+    pub servers: Vec<Way>,
+}
+
+impl Probe {
+    /// What verdicts need of it.
+    pub fn ceilings(&self) -> Ceilings {
+        let Some(disk) = &self.disk else { return Ceilings::default() };
+        Ceilings {
+            disk: disk.device.clone(),
+            idle_read_ms: Some(disk.idle_read.mean_ms),
+            idle_write_ms: Some(disk.idle_write.mean_ms),
+            reads_per_s: most(&disk.reads),
+            writes_per_s: most(&disk.writes),
+            disk_bytes_per_s: Some(disk.read_bytes_per_s.max(disk.write_bytes_per_s)),
+            network_bytes_per_s: None,
+        }
+    }
+}
+
+/// What is to be probed.
+#[derive(Clone, Debug)]
+pub struct Scope {
+    /// A directory on the disk; `None` leaves the disk out.
+    pub directory: Option<PathBuf>,
+    /// Size of the file on it, MiB.
+    pub file_mib: u32,
+    /// Seconds of each figure.
+    pub seconds: u32,
+    /// Servers to which the way is measured, and the account that asks them.
+    pub servers: Option<(Vec<Address>, Credentials)>,
+}
+
+impl Scope {
+    /// How long disk, CPUs and memory will be loaded fully, seconds.
+    pub fn duration_s(&self) -> u32 {
+        self.seconds * 4 + if self.directory.is_some() { disk::seconds(self.seconds) } else { 0 }
+    }
+
+    /// Measures all of it; `progress` is called with what comes next. `busy_before` is the share of CPU that others used.
+    ///
+    /// # Errors
+    /// A server cannot be reached or refuses the account; the directory is none, or has too little room; fio fails.
+    pub async fn measure(
+        &self,
+        busy_before: f64,
+        progress: &mut (dyn FnMut(&str) + Send),
+    ) -> anyhow::Result<Probe> {
+        let each = Duration::from_secs(self.seconds.into());
+        // First, while nothing is loaded: whoever cannot be reached is known before a minute is spent.
+        let mut servers = Vec::new();
+        if let Some((addresses, who)) = &self.servers {
+            for server in addresses {
+                progress(&format!("the way to {server}"));
+                servers.push(network::measure(server, who, each).await?);
+            }
+        }
+        let at = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
+        let disk = match &self.directory {
+            None => None,
+            Some(directory) => Some(disk::measure(directory, self.file_mib, self.seconds, progress).await?),
+        };
+        progress("CPUs and memory");
+        let compute = tokio::task::spawn_blocking(move || compute::measure(each)).await?;
+        Ok(Probe { at, host: host(), busy_before, disk, compute, servers })
+    }
+}
+
+impl Probe {
+    /// Keeps it in the history.
+    ///
+    /// # Errors
+    /// The history cannot be written.
+    pub fn keep(&self, store: &Store) -> anyhow::Result<()> {
+        store.keep_probe(&self.host, self.at, &serde_json::to_string(self)?)?;
+        Ok(())
+    }
+}
+
+/// The probes that the history has of this host, newest first, at most so many.
+///
+/// # Errors
+/// The history cannot be read.
+pub fn history(store: &Store, host: &str, count: u32) -> anyhow::Result<Vec<Probe>> {
+    let texts = store.probes(host, count)?;
+    texts
+        .iter()
+        .map(|text| serde_json::from_str(text).context("a probe of the history cannot be read"))
+        .collect()
+}
+
+/// This host's name.
+pub fn host() -> String {
+    rustix::system::uname().nodename().to_string_lossy().into_owned()
+}
+
+/// Database servers among the processes, by name, each once.
+pub fn servers_here(proc: &Path) -> Vec<String> {
+    let processes = std::fs::read_dir(proc).into_iter().flatten().flatten();
+    let names = processes.filter_map(|process| std::fs::read_to_string(process.path().join("comm")).ok());
+    let mut servers: Vec<String> = names
+        .map(|name| name.trim().to_owned())
+        .filter(|name| matches!(&**name, "mysqld" | "mariadbd"))
+        .collect();
+    servers.sort_unstable();
+    servers.dedup();
+    servers
+}
+
+/// A probe as tests of whoever shows one need it.
+#[cfg(any(test, feature = "sample"))]
+pub fn sample() -> Probe {
+    let measured =
+        |per_s: f64| fio::Measured { per_s, bytes_per_s: per_s * 16384.0, mean_ms: 0.5, p99_ms: 2.0 };
+    let steps =
+        |all: [(u32, f64); 2]| all.map(|(depth, per_s)| Step { depth, measured: measured(per_s) }).to_vec();
+    Probe {
+        at: 1_795_000_000,
+        host: "db1".to_owned(),
+        busy_before: 0.02,
+        disk: Some(Disk {
+            directory: "/var/lib/mysql".into(),
+            device: Some("nvme0n1".to_owned()),
+            file_mib: 1024,
+            idle_read: measured(200.0),
+            idle_write: measured(200.0),
+            reads: steps([(1, 10_000.0), (16, 30_000.0)]),
+            writes: steps([(1, 8_000.0), (16, 8_100.0)]),
+            flush: measured(900.0),
+            read_bytes_per_s: 5e8,
+            write_bytes_per_s: 4e8,
+        }),
+        compute: Compute { cpus: 2, one_cpu_per_s: 4e8, all_cpus_per_s: 8e8, ..Compute::default() },
+        servers: vec![Way {
+            server: "db2:3306".to_owned(),
+            round_trip_p50_ms: 0.2,
+            round_trip_p99_ms: 0.4,
+            round_trips_per_s: 60_000.0,
+        }],
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_host_with_a_database_server_is_in_service() {
+        let proc = tempfile::tempdir().unwrap();
+        for (pid, name) in [("7", "mariadbd\n"), ("8", "mariadbd\n"), ("9", "bash\n"), ("self", "x\n")] {
+            std::fs::create_dir(proc.path().join(pid)).unwrap();
+            std::fs::write(proc.path().join(pid).join("comm"), name).unwrap();
+        }
+        assert_eq!(servers_here(proc.path()), ["mariadbd"]);
+    }
+
+    #[test]
+    fn what_was_kept_comes_back_and_becomes_ceilings() {
+        let dir = tempfile::tempdir().unwrap();
+        let store = Store::open(&dir.path().join("history.sqlite")).unwrap();
+        let probe = sample();
+        store.keep_probe("db1", 5, &serde_json::to_string(&probe).unwrap()).unwrap();
+        store.keep_probe("db2", 6, "of another host, and never read").unwrap();
+        let back = history(&store, "db1", 9).unwrap();
+        assert_eq!(back, std::slice::from_ref(&probe));
+        let ceilings = back[0].ceilings();
+        assert_eq!((ceilings.disk.as_deref(), ceilings.reads_per_s), (Some("nvme0n1"), Some(30_000.0)));
+        assert!(history(&store, "db3", 9).unwrap().is_empty());
+    }
+}

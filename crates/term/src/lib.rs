@@ -1,0 +1,20 @@
+//! What a person at a terminal sees: text on standard output, complaints on standard error, tables, colour,
+//! progress, and the exit codes. The only home of standard output besides the binaries, so that all commands
+//! print, colour and exit alike.
+//!
+//! It uses no other crate of ours. Read first:
+//!
+//! * `terminal.rs`: what is printed and how it is coloured;
+//! * `progress.rs`: a bar on a terminal, plain lines elsewhere;
+//! * `exit.rs`: the exit codes, and an error as one line.
+
+pub mod exit;
+mod interrupted;
+mod progress;
+mod table;
+pub mod terminal;
+
+pub use interrupted::interrupted;
+pub use progress::{Progress, Seconds};
+pub use table::Table;
+pub use terminal::{Paint, complain, print, print_json};
