@@ -25,7 +25,7 @@ pub(crate) use tls_channel::{TlsChannel, begin as begin_tls};
 
 use crate::counts::{PhaseCounts, Second};
 use crate::error::LoadError;
-use fleet::config::DataPath;
+use config::DataPath;
 use rustix::time::{ClockId, clock_gettime};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};

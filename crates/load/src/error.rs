@@ -4,7 +4,7 @@ use crate::driver::TlsChannelError;
 use crate::login::LoginError;
 use crate::measure::Heading;
 use crate::workload::{Lane, WorkloadError};
-use fleet::Address;
+use fleet::{Address, Blame};
 use std::io;
 use std::path::PathBuf;
 
@@ -99,6 +99,19 @@ pub enum PlanError {
 }
 
 impl LoadError {
+    /// Whose fault it is.
+    pub fn blame(&self) -> Blame {
+        match self {
+            Self::Workload { .. } | Self::Login { .. } | Self::Plan(_) | Self::NoRing(_) => Blame::Config,
+            Self::Refused { .. } | Self::Wire { .. } | Self::NotReady { .. } => Blame::Server,
+            Self::Connect { .. } | Self::Tls { .. } => Blame::Network,
+            Self::Recording(_) | Self::Open { .. } | Self::TrialFile { .. } | Self::TrialLine { .. } => Blame::Config,
+            Self::OtherMeasurement { .. } | Self::Io { .. } => Blame::Config,
+            Self::RecordingFile { source, .. } => source.blame(),
+            Self::ThreadLost => Blame::Bug,
+        }
+    }
+
     pub(crate) fn io(doing: &'static str) -> impl Fn(rustix::io::Errno) -> Self {
         move |source| Self::Io { doing, source: source.into() }
     }

@@ -27,8 +27,8 @@ pub use script::{GroupBy, LeftOut, Script, ScriptOptions, ScriptSession, ScriptS
 use crate::error::{LoadError, PlanError};
 use crate::login::Account;
 use crate::target::{Peer, TlsClient};
+use config::Tls;
 use fleet::Address;
-use fleet::config::Tls;
 use player::Player;
 use recording::Reader;
 use std::collections::BTreeMap;

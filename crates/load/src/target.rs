@@ -3,8 +3,8 @@
 use crate::error::{LoadError, PlanError};
 use crate::login::{Account, Transport};
 use crate::workload::Lane;
+use config::{Tls, TlsMode};
 use fleet::Address;
-use fleet::config::{Tls, TlsMode};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, sockopt};
 use rustls::ClientConfig;

@@ -10,8 +10,8 @@ mod timestamp;
 
 use crate::error::LoadError;
 use crate::target::SocketAddress;
+use config::DataPath;
 use epoll::EpollSockets;
-use fleet::config::DataPath;
 use io_uring::RingSockets;
 use rustix::io::Errno;
 use std::ops::Deref;

@@ -7,9 +7,9 @@
 //! different rows are told apart.
 
 use super::{CommandOutcome, GroupBy, LeftOut, ReplayOutcome, Script};
-use insight::{Dialect, Digester};
 use plan::quantile::nearest_rank;
 use serde::Serialize;
+use sql::{Dialect, Digester};
 use std::collections::{BTreeMap, HashMap};
 
 /// Above this a replay did not keep its own moments, whatever the target did.

@@ -1,0 +1,190 @@
+//! A lab on which a primary is moved, and what a test asks of it.
+
+use config::{Credentials, FleetConfig};
+use fleet::{Address, ServerName, Snapshot};
+use lab::{Account, Lab, Spec};
+use mysql_async::prelude::Queryable;
+use std::time::Duration;
+use switchover::check::{self, Level, Limits};
+use switchover::journal::Journal;
+use switchover::perform::{self, Deadlines, Logins, Outcome};
+use switchover::step::State;
+use switchover::survey::Survey;
+
+pub(crate) const DEADLINE: Duration = Duration::from_secs(10);
+
+pub(crate) struct Fleet {
+    pub(crate) lab: Lab,
+    _base: tempfile::TempDir,
+    pub(crate) journals: tempfile::TempDir,
+}
+
+impl Fleet {
+    pub(crate) async fn up(spec: Spec) -> Self {
+        Self::up_with(spec, false).await
+    }
+
+    /// Servers come up read-only, as they should be run; then a1 takes writes.
+    pub(crate) async fn up_read_only(spec: Spec) -> Self {
+        Self::up_with(spec, true).await
+    }
+
+    async fn up_with(spec: Spec, read_only: bool) -> Self {
+        let base = tempfile::tempdir().unwrap();
+        let lab = Lab::up(&spec, base.path()).await.unwrap();
+        let mut a1 = lab.connect("a1").await.unwrap();
+        if read_only {
+            a1.query_drop("SET GLOBAL read_only = OFF").await.unwrap();
+        }
+        a1.query_drop("CREATE TABLE app.writes (id BIGINT NOT NULL PRIMARY KEY)").await.unwrap();
+        for replica in ["a2", "b1"] {
+            lab.wait_applied(replica, "a1", DEADLINE).await.unwrap();
+        }
+        Self { lab, _base: base, journals: tempfile::tempdir().unwrap() }
+    }
+
+    /// The account with no more than what the guide grants.
+    pub(crate) fn logins(&self) -> Logins {
+        let admin = Credentials {
+            user: Some("admin".to_owned()),
+            password: Some(self.lab.password(Account::Admin).to_owned()),
+            ..Credentials::default()
+        };
+        let replication = ("repl".to_owned(), self.lab.password(Account::Repl).to_owned());
+        Logins { admin, replication }
+    }
+
+    /// Seen by the account that only watches; servers are called as the lab calls them.
+    async fn snapshot(&self) -> Snapshot {
+        let address = self.lab.real("b1").unwrap();
+        let credentials = Credentials {
+            user: Some("headroom".to_owned()),
+            password: Some(self.lab.password(Account::Headroom).to_owned()),
+            ..Credentials::default()
+        };
+        let seeds = vec![Address::tcp(address.ip().to_string(), address.port())];
+        let config = FleetConfig { seeds, credentials, ..FleetConfig::default() };
+        let until = std::time::Instant::now() + DEADLINE;
+        let mut snapshot = loop {
+            let snapshot = observe::survey(&config).await;
+            if snapshot.primary().is_some() || std::time::Instant::now() > until {
+                break snapshot;
+            }
+        };
+        let servers = self.lab.servers();
+        for server in &mut snapshot.servers {
+            let called = server.name.to_string();
+            let name = servers.iter().find(|name| self.lab.real(name).unwrap().to_string() == called);
+            let name = name.unwrap_or_else(|| panic!("{called} is no server of the lab"));
+            if snapshot.writer == (fleet::WriterStatus::Known { server: server.name.clone() }) {
+                snapshot.writer = fleet::WriterStatus::Known { server: ServerName::new(name) };
+            }
+            server.name = ServerName::new(name);
+            let real = self.lab.real(name).unwrap();
+            server.reach = Address::tcp(real.ip().to_string(), real.port());
+        }
+        snapshot
+    }
+
+    /// The fleet by name and address, nobody asked.
+    pub(crate) fn known(&self) -> Snapshot {
+        let mut snapshot = Snapshot::empty(std::time::Instant::now());
+        for name in self.lab.servers() {
+            let real = self.lab.real(&name).unwrap();
+            let reach = Address::tcp(real.ip().to_string(), real.port());
+            snapshot.servers.push(fleet::Server::unasked(ServerName::new(&name), reach));
+        }
+        snapshot
+    }
+
+    pub(crate) async fn survey(&self, candidate: &str) -> Survey {
+        let snapshot = self.snapshot().await;
+        Survey::read(&snapshot, &ServerName::new(candidate), &self.logins().admin, DEADLINE).await.unwrap()
+    }
+
+    pub(crate) async fn switch(&self, candidate: &str, deadlines: Deadlines) -> Outcome {
+        let survey = self.survey(candidate).await;
+        let findings = survey.checks(Limits::default(), true);
+        assert_ne!(check::worst(&findings), Level::Stop, "{findings:#?}");
+        let plan = survey.plan(deadlines, "test");
+        let mut journal = Journal::create(self.journals.path(), &plan).unwrap();
+        perform::run(&plan, &self.logins(), &mut journal, State::START, &|| false, &mut |_| ()).await.unwrap()
+    }
+
+    /// Every commit waits for a replica, for a day if need be.
+    pub(crate) async fn semi_sync(&self, primary: &str, replicas: &[&str]) {
+        for server in self.lab.servers() {
+            let mut conn = self.lab.connect(&server).await.unwrap();
+            conn.query_drop("SET GLOBAL rpl_semi_sync_master_timeout = 86400000").await.unwrap();
+            conn.query_drop("SET GLOBAL rpl_semi_sync_master_wait_point = AFTER_SYNC").await.unwrap();
+        }
+        for replica in replicas {
+            let mut conn = self.lab.connect(replica).await.unwrap();
+            for statement in ["SET GLOBAL rpl_semi_sync_slave_enabled = ON", "STOP SLAVE", "START SLAVE"] {
+                conn.query_drop(statement).await.unwrap();
+            }
+        }
+        let mut conn = self.lab.connect(primary).await.unwrap();
+        conn.query_drop("SET GLOBAL rpl_semi_sync_master_enabled = ON").await.unwrap();
+        let until = std::time::Instant::now() + DEADLINE;
+        let ask = "SHOW STATUS LIKE 'Rpl_semi_sync_master_clients'";
+        loop {
+            let (_, clients): (String, String) = conn.query_first(ask).await.unwrap().unwrap();
+            if clients == replicas.len().to_string() {
+                break;
+            }
+            assert!(std::time::Instant::now() < until, "{clients} semi-sync replicas of {primary}");
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        for replica in replicas {
+            self.lab.wait_applied(replica, primary, DEADLINE).await.unwrap();
+        }
+    }
+
+    pub(crate) async fn read_only(&self, server: &str) -> bool {
+        let mut conn = self.lab.connect(server).await.unwrap();
+        let value: Option<String> = conn.query_first("SELECT @@GLOBAL.read_only").await.unwrap();
+        !matches!(value.as_deref(), Some("0" | "OFF"))
+    }
+}
+
+/// No time for routers that are not there.
+pub(crate) fn quick() -> Deadlines {
+    Deadlines { prepare_ms: 100, ..Deadlines::default() }
+}
+
+/// Moves the primary around, with writes before each move, and compares all servers after it.
+pub(crate) async fn there_and_back(fleet: Fleet, candidates: &[&str]) {
+    let mut written = 0i64;
+    for candidate in candidates.iter().copied() {
+        let primary = fleet.survey(candidate).await.primary.server.to_string();
+        let mut conn = fleet.lab.connect(&primary).await.unwrap();
+        for _ in 0..20 {
+            written += 1;
+            conn.query_drop(format!("INSERT INTO app.writes VALUES ({written})")).await.unwrap();
+        }
+        let outcome = fleet.switch(candidate, quick()).await;
+        assert_eq!(outcome.state, State::Done, "{outcome:#?}");
+        assert_eq!(outcome.remarks, Vec::<String>::new());
+        assert!(!fleet.read_only(candidate).await && fleet.read_only(&primary).await);
+        for server in ["a1", "a2", "b1"] {
+            if server != candidate {
+                fleet.lab.wait_applied(server, candidate, DEADLINE).await.unwrap();
+            }
+            let mut conn = fleet.lab.connect(server).await.unwrap();
+            let there: Option<i64> = conn.query_first("SELECT COUNT(*) FROM app.writes").await.unwrap();
+            assert_eq!(there, Some(written), "{server}");
+            let epochs: Option<i64> = conn
+                .query_first("SELECT COUNT(*) FROM headroom.switchover WHERE state = 'done'")
+                .await
+                .unwrap();
+            assert!(epochs.is_some_and(|epochs| epochs > 0));
+        }
+    }
+    let last = candidates.last().copied();
+    let other = if last == Some("a1") { "a2" } else { "a1" };
+    let findings = fleet.survey(other).await.checks(Limits::default(), true);
+    let errant = findings.iter().find(|finding| finding.check == "errant transactions").unwrap();
+    assert_eq!(errant.level, Level::Pass, "{errant:?}");
+    fleet.lab.down().await.unwrap();
+}
