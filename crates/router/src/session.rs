@@ -27,10 +27,19 @@ use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::atomic::Ordering::Relaxed;
 use tokio::time::Instant;
+use tracing::field::Empty;
+use tracing::{Instrument, Span};
 use wire::bridge::{Bridge, FromClient, Refusal, Terms};
 use wire::{ErrPacket, Phase, Tracker};
 
-/// Lets a client in: from accepted to relayed, or turned away.
+/// The span in which everything about this session is logged: whose it is, where it came in, which server it got. It is
+/// entered while the client logs in and where a line is written, and never for a query.
+pub(crate) fn span(id: u64, arrival: &Arrival) -> Span {
+    let listener = &arrival.admission.permit.listener.address;
+    tracing::info_span!("session", id, client = Empty, %listener, server = Empty)
+}
+
+/// Lets a client in: from accepted to relayed, or refused.
 pub(crate) async fn run(worker: Rc<WorkerContext>, arrival: Arrival) {
     let Arrival { socket, peer, role, at, mut admission } = arrival;
     let mut client = match socket.into_stream() {
@@ -46,6 +55,10 @@ pub(crate) async fn run(worker: Rc<WorkerContext>, arrival: Arrival) {
         Err((why, error)) => return refused(permit, &mut client, why, &error),
     };
     permit.client = peer.map(|peer| peer.ip());
+    match peer {
+        Some(peer) => Span::current().record("client", tracing::field::display(peer)),
+        None => Span::current().record("client", "(unix socket)"),
+    };
     // A health check is mostly gone by now. No server needs to hear of it.
     if client.waiting() == Waiting::End {
         return left_at_once(permit);
@@ -81,6 +94,7 @@ async fn begin(
     mut admission: Admission,
 ) {
     let ServerConnection { slot, because, mut greeted, reach, send_client_address } = connection;
+    Span::current().record("server", tracing::field::display(&slot.counters.name));
     if let (true, Some(client)) = (send_client_address, peer)
         && let Err(error) = identity::send_proxy_header(&mut greeted.server, client).await
     {
@@ -242,7 +256,8 @@ async fn translated(
         }
         (streams, relay) = polled.into_parts();
         bridge.change_user(relay.into_tracker());
-        match Box::pin(introduce_again(worker, permit, streams, bridge, reach)).await {
+        let login = introduce_again(worker, permit, streams, bridge, reach);
+        match Box::pin(login.instrument(handle.slot.span().clone())).await {
             Ok(opened) => (streams, bridge) = (opened.streams, opened.bridge),
             Err(failed) => return not_logged_in(worker, permit, &handle.slot, failed),
         }
