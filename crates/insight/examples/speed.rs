@@ -13,7 +13,7 @@ use wire::{Capabilities, Greeting, Login, Status, Tracker, packet};
 
 const RUNS: u32 = 200;
 const ROUNDS: u32 = 2_000;
-const CAPABILITIES: Capabilities = Capabilities::ORDINARY.with(Capabilities::DEPRECATE_EOF);
+const CAPABILITIES: Capabilities = Capabilities::ORDINARY.union(Capabilities::DEPRECATE_EOF);
 
 fn main() -> io::Result<()> {
     let shared = Shared::new(fleet::config::InsightConfig::default());
