@@ -6,7 +6,7 @@
 
 use crate::stream::Stream;
 use crate::tls::{CertificateRejected, FromClients, LoginKeys, ToServers};
-use fleet::Address;
+use fleet::{Address, Blame};
 use std::io;
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -74,6 +74,21 @@ pub(crate) enum LoginError {
     ServerTls(io::Error),
     /// Refused by us.
     Refused(Refusal),
+}
+
+impl LoginError {
+    /// Whose fault it is: a server that is to blame is suspected, and has failed the session.
+    pub(crate) fn blame(&self) -> Blame {
+        match self {
+            Self::Denied
+            | Self::ClientLeft
+            | Self::ClientTls(_)
+            | Self::CertificateRejected(_)
+            | Self::ClientSlow
+            | Self::Refused(_) => Blame::Client,
+            Self::Server(_) | Self::ServerTls(_) => Blame::Server,
+        }
+    }
 }
 
 /// Whose packet is due.

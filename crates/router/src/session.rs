@@ -22,7 +22,7 @@ use crate::stream::{Socket, Stream, Waiting};
 use crate::tls::{LoginKeys, ToServers};
 use crate::worker::context::WorkerContext;
 use config::ClientTlsMode;
-use fleet::{Address, ListenerRole};
+use fleet::{Address, Blame, ListenerRole};
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -301,7 +301,7 @@ fn count(permit: &AdmissionPermit, opened: &CompletedLogin) {
     counter.fetch_add(1, Relaxed);
 }
 
-/// Tells the client, the log and the counters why a login came to nothing.
+/// Sends the client, logs and counts why a login failed.
 fn not_logged_in(
     worker: &WorkerContext,
     permit: &AdmissionPermit,
@@ -310,10 +310,8 @@ fn not_logged_in(
 ) -> Closed {
     let server = &slot.counters.name;
     let deadline = worker.shared.routing().view.config.login_deadline;
-    let suspect = |why: &str| {
-        worker.shared.suspect(server, why);
-    };
-    let (refusals, error, closed) = match failed.why {
+    let is_servers_fault = failed.why.blame() == Blame::Server;
+    let (reason, error) = match failed.why {
         LoginError::Denied => return Closed::ServerLeft,
         LoginError::ClientLeft => {
             if failed.silent {
@@ -326,33 +324,32 @@ fn not_logged_in(
             permit.refuse(RefusalReason::ClientTls, RefusalDetails::because(happened).at(server));
             return Closed::ClientLeft;
         }
-        LoginError::CertificateRejected(why) => (
-            RefusalReason::ClientCertificate,
-            refuse::client_certificate(&why.to_string()),
-            Closed::NotLoggedIn,
-        ),
-        LoginError::ClientSlow => (RefusalReason::LoginDeadline, refuse::slow(deadline), Closed::NotLoggedIn),
-        LoginError::Refused(why) => (away(why), refuse::login(why), Closed::NotLoggedIn),
+        LoginError::CertificateRejected(why) => {
+            (RefusalReason::ClientCertificate, refuse::client_certificate(&why.to_string()))
+        }
+        LoginError::ClientSlow => (RefusalReason::LoginDeadline, refuse::slow(deadline)),
+        LoginError::Refused(why) => (refusal_reason(why), refuse::login(why)),
         LoginError::Server(why) => {
-            slot.failed();
-            suspect(&why);
-            (RefusalReason::ServerFailed, refuse::broke_off(server, &why), Closed::ServerLeft)
+            worker.shared.suspect(server, &why);
+            (RefusalReason::ServerFailed, refuse::broke_off(server, &why))
         }
         LoginError::ServerTls(error) => {
             let why = format!("TLS: {}", ::tls::words(&error));
-            slot.failed();
-            suspect(&why);
-            (RefusalReason::ServerTls, refuse::broke_off(server, &why), Closed::ServerLeft)
+            worker.shared.suspect(server, &why);
+            (RefusalReason::ServerTls, refuse::broke_off(server, &why))
         }
     };
-    permit.refuse(refusals, RefusalDetails::sent(&error).at(server));
+    if is_servers_fault {
+        slot.failed();
+    }
+    permit.refuse(reason, RefusalDetails::sent(&error).at(server));
     if let Some((mut client, sequence)) = failed.client {
         client.send_now(&error.packet(sequence, wire::Capabilities::PROTOCOL_41));
     }
-    closed
+    if is_servers_fault { Closed::ServerLeft } else { Closed::NotLoggedIn }
 }
 
-fn away(why: Refusal) -> RefusalReason {
+fn refusal_reason(why: Refusal) -> RefusalReason {
     match why {
         Refusal::TlsRequired => RefusalReason::TlsRequired,
         Refusal::BadHandshake { .. } | Refusal::OtherKey | Refusal::WouldLeak | Refusal::KeyInClear => {
