@@ -17,14 +17,9 @@ use crate::aging::Doorkeeper;
 use crate::figures::{Done, Figures};
 use crate::registry::{Entry, Names, OTHER, Registry};
 use crate::request::{Open, Parts};
-<<<<<<< HEAD
-use crate::tags::{Found, Keys, Value};
-use config::InsightConfig;
-=======
 use config::InsightConfig;
 use sql::fold::{self, Map};
 use sql::{Dialect, Digester, TagKeys, TagValue, Tags, last_comment};
->>>>>>> main
 use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};

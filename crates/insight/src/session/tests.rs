@@ -3,12 +3,8 @@
 use super::*;
 use crate::ledger::Shared;
 use crate::report::{Collector, Dimension, Filter, Report, Since};
-<<<<<<< HEAD
-use config::InsightConfig;
-=======
 use config::InsightConfig;
 use sql::fold::Map;
->>>>>>> main
 use std::time::Duration;
 use wire::response::{OkPacket, TextResult};
 use wire::{Capabilities, Greeting, Login, packet};
