@@ -249,4 +249,29 @@ mod tests {
             "after a pause the first is written at once"
         );
     }
+
+    #[test]
+    fn what_an_application_does_wrong_is_logged_as_news_and_all_else_as_a_warning() {
+        let level = |why| {
+            let levels = std::sync::Arc::new(Mutex::new(Vec::new()));
+            let seen = Levels(levels.clone());
+            let log = tracing_subscriber::layer::SubscriberExt::with(tracing_subscriber::registry(), seen);
+            tracing::subscriber::with_default(log, || {
+                write(&Address::tcp("127.0.0.1", 1), why, 1, &refused(1))
+            });
+            levels.lock().unwrap().clone()
+        };
+        assert_eq!(level(RefusalReason::BadLogin), [tracing::Level::INFO]);
+        assert_eq!(level(RefusalReason::NoServer), [tracing::Level::WARN]);
+        assert_eq!(level(RefusalReason::MaxSessions), [tracing::Level::WARN]);
+    }
+
+    /// Takes the level of each line.
+    struct Levels(std::sync::Arc<Mutex<Vec<tracing::Level>>>);
+
+    impl<S: tracing::Subscriber> tracing_subscriber::Layer<S> for Levels {
+        fn on_event(&self, event: &tracing::Event<'_>, _: tracing_subscriber::layer::Context<'_, S>) {
+            self.0.lock().unwrap().push(*event.metadata().level());
+        }
+    }
 }
