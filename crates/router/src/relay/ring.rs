@@ -121,7 +121,7 @@ impl Driver {
         let (client, server) = match added {
             Ok(tokens) => tokens,
             Err(error) => {
-                tracing::warn!(%error, "a session's socket cannot be used");
+                handle.slot.span().in_scope(|| tracing::warn!(%error, "a session's socket cannot be used"));
                 handle.slot.ended(Closed::ServerLeft);
                 return self.free.push(at);
             }
