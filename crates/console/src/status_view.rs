@@ -281,7 +281,7 @@ pub struct RoutingView {
     /// Those of writer listeners.
     pub writers: u64,
     /// Those of both that bypass the router.
-    pub past: u64,
+    pub bypassed: u64,
     /// Connections we made to it.
     pub connections: u64,
     /// Connections that failed, the client having noticed nothing.
@@ -363,7 +363,7 @@ pub struct ListenerView {
     pub zero_hop: ListenerZeroHopView,
 }
 
-/// Whether connections go straight to a server, past this process.
+/// Whether connections go straight to a server, bypassing this process.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ZeroHopView {
@@ -371,7 +371,7 @@ pub struct ZeroHopView {
     pub in_force: bool,
     /// For whom, or why not.
     pub text: String,
-    /// What limits the ending of sessions that go past, if anything.
+    /// What limits the ending of sessions that bypass the router, if anything.
     pub limits: Vec<String>,
 }
 
@@ -379,14 +379,14 @@ pub struct ZeroHopView {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ListenerZeroHopView {
-    /// New connections go past, but for those that `text` tells of.
+    /// New connections bypass the router, but for those that `text` tells of.
     pub in_force: bool,
     /// Which, or why not.
     pub text: String,
     /// Sessions that bypass the router now; `sessions` of the listener does not count them.
     pub sessions: u64,
-    /// Connections that went past since the programs were brought in.
-    pub past: u64,
+    /// Connections that bypassed the router since the programs were brought in.
+    pub bypassed: u64,
     /// Connections that the kernel left to the listener, by reason.
     pub ordinary: BTreeMap<String, u64>,
 }
