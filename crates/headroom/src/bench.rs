@@ -10,7 +10,6 @@ mod load;
 mod measure;
 mod output;
 mod pair;
-mod plan;
 mod process;
 mod progress;
 mod promise;
@@ -18,15 +17,17 @@ mod relay;
 mod replay;
 mod report;
 mod sample;
+mod schedule;
 mod server;
 mod soak;
+mod stalls;
 mod subject;
 mod switchover;
 mod sysbench;
 mod verdict;
 
 use clap::{Args, Subcommand};
-use plan::{Condition, Plan, Subject};
+use schedule::{Condition, Plan, Subject};
 use std::path::PathBuf;
 use std::process::ExitCode;
 

@@ -3,16 +3,16 @@
 //! scraped by the same client. CPU is user and system time of their processes over the measured time, as a share of one core;
 //! memory is the most that was resident.
 
+mod fixture;
 mod report;
-mod stage;
 
 use super::output::{Directory, finish};
 use super::process;
 use anyhow::{Context, bail};
 use clap::Args;
+use fixture::{AgentFixture, Subject, Watching};
 use probe::Machine;
 use report::{Run, Trial};
-use stage::{Stage, Subject, Watching};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -74,16 +74,16 @@ pub(crate) async fn run(mut args: AgentBenchArgs) -> anyhow::Result<ExitCode> {
     ));
     let date = directory.date().to_owned();
     let [(_, node), (_, mysqld)] = exporters;
-    let stage = tokio::select! {
-        stage = Stage::up(args.tables, args.rate, args.port, [node, mysqld]) => stage?,
+    let fixture = tokio::select! {
+        fixture = AgentFixture::up(args.tables, args.rate, args.port, [node, mysqld]) => fixture?,
         () = interrupted() => bail!("interrupted before anything was measured"),
     };
-    let version = stage.version.clone();
+    let version = fixture.version.clone();
     let measured = tokio::select! {
-        trials = measure(&args, &stage) => trials,
+        trials = measure(&args, &fixture) => trials,
         () = interrupted() => Err(anyhow::anyhow!("interrupted; nothing was kept")),
     };
-    stage.down().await?;
+    fixture.down().await?;
     let mut machine = machine;
     machine.programs.push(("server".to_owned(), version));
     let AgentBenchArgs { rounds, seconds, warm_up, tables, rate, .. } = args;
@@ -92,11 +92,11 @@ pub(crate) async fn run(mut args: AgentBenchArgs) -> anyhow::Result<ExitCode> {
     finish(&directory.create()?, "samples.json", &run, &run.markdown(), met, args.json)
 }
 
-async fn measure(args: &AgentBenchArgs, stage: &Stage) -> anyhow::Result<Vec<Trial>> {
+async fn measure(args: &AgentBenchArgs, fixture: &AgentFixture) -> anyhow::Result<Vec<Trial>> {
     let mut trials = Vec::new();
     for round in 1..=args.rounds {
         for subject in Subject::ALL {
-            let trial = one(args, stage, round, subject).await?;
+            let trial = one(args, fixture, round, subject).await?;
             terminal::complain(&format!(
                 "round {round}  {:<10} {:.3} % of a core  {:.1} MiB  {} scrapes of {} bytes",
                 subject.name(),
@@ -111,8 +111,13 @@ async fn measure(args: &AgentBenchArgs, stage: &Stage) -> anyhow::Result<Vec<Tri
     Ok(trials)
 }
 
-async fn one(args: &AgentBenchArgs, stage: &Stage, round: u32, subject: Subject) -> anyhow::Result<Trial> {
-    let mut watching = stage.start(subject).await?;
+async fn one(
+    args: &AgentBenchArgs,
+    fixture: &AgentFixture,
+    round: u32,
+    subject: Subject,
+) -> anyhow::Result<Trial> {
+    let mut watching = fixture.start(subject).await?;
     let scraped = scrape(&mut watching, args.warm_up).await.context("during the warm-up")?;
     if scraped.failed > 0 {
         bail!("{} did not answer {} of {} scrapes", subject.name(), scraped.failed, args.warm_up);
@@ -120,11 +125,12 @@ async fn one(args: &AgentBenchArgs, stage: &Stage, round: u32, subject: Subject)
     let used = |watching: &mut Watching| -> anyhow::Result<Duration> {
         watching.pids()?.into_iter().map(process::cpu).sum()
     };
-    let (before, server_before, start) = (used(&mut watching)?, process::cpu(stage.server)?, Instant::now());
+    let (before, server_before, start) =
+        (used(&mut watching)?, process::cpu(fixture.server)?, Instant::now());
     let scraped = scrape(&mut watching, args.seconds).await?;
     let wall = start.elapsed().as_secs_f64();
     let cpu = used(&mut watching)?.saturating_sub(before).as_secs_f64();
-    let server = process::cpu(stage.server)?.saturating_sub(server_before).as_secs_f64();
+    let server = process::cpu(fixture.server)?.saturating_sub(server_before).as_secs_f64();
     watching.stop().await?;
     Ok(Trial {
         round,

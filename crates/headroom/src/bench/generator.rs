@@ -30,19 +30,20 @@
 //! beside it: the rest is the kernel's, which sends a packet and wakes a thread of the server for each statement. What the same
 //! query costs the server stands there too: who sends how decides also when the server's threads run, and beside whom.
 
+mod env;
 mod freeze;
 mod likeness;
 mod promises;
-mod site;
-mod stalls;
 mod table;
 
 use super::promise::Promise;
 use super::server::Server;
+use super::stalls::MachineStalls;
 use super::{output, sysbench};
 use anyhow::{Context, anyhow, bail};
 use clap::{Args, ValueEnum};
-use freeze::Frozen;
+use env::{BenchEnv, ClientPlace};
+use freeze::FreezeResult;
 use lab::process::Process;
 use likeness::Likeness;
 use plan::Ratio;
@@ -52,8 +53,6 @@ use rand::SeedableRng;
 use rand::rngs::SmallRng;
 use rand::seq::SliceRandom;
 use serde::Serialize;
-use site::{Place, Site};
-use stalls::Alone;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
@@ -164,7 +163,7 @@ struct OwnLatency {
     /// The share of answers that took longer than [`promises::OWN_P99_US`].
     beyond: f64,
     /// What the machine alone costs on the same two cores, just before.
-    machine: Alone,
+    machine: MachineStalls,
 }
 
 /// Both tools in one case, over the rounds.
@@ -196,7 +195,7 @@ struct Report {
     seconds: u32,
     rows: Vec<Row>,
     own_latency: Vec<OwnLatency>,
-    frozen: Vec<Frozen>,
+    frozen: Vec<FreezeResult>,
     likeness: Option<Likeness>,
     promises: Vec<Promise>,
     samples: Vec<Sample>,
@@ -207,7 +206,7 @@ struct Report {
 struct Measured {
     samples: Vec<Sample>,
     own_latency: Vec<OwnLatency>,
-    frozen: Vec<Frozen>,
+    frozen: Vec<FreezeResult>,
 }
 
 /// Measures, writes the run's directory, prints the table; "no" when a promise was missed.
@@ -267,7 +266,7 @@ async fn measure(args: &GeneratorArgs, tools: &[PathBuf; 2], server: &Server) ->
     let log = server.directory().join("bench.log");
     let prepare = sysbench::prepare(server.address, args.rows);
     Process::start("sysbench", &tools[0], &prepare, &log)?.finish(GRACE).await?;
-    let site = Site { args, tools, server, log };
+    let env = BenchEnv { args, tools, server, log };
     let mut rng = SmallRng::seed_from_u64(args.seed);
     let mut measured = Measured::default();
     for round in 1..=args.rounds {
@@ -278,7 +277,7 @@ async fn measure(args: &GeneratorArgs, tools: &[PathBuf; 2], server: &Server) ->
             .collect();
         cells.shuffle(&mut rng);
         for (case, tool) in cells {
-            let sample = site.sample(round, case, tool).await?;
+            let sample = env.sample(round, case, tool).await?;
             terminal::complain(&table::line(&sample));
             measured.samples.push(sample);
         }
@@ -286,13 +285,13 @@ async fn measure(args: &GeneratorArgs, tools: &[PathBuf; 2], server: &Server) ->
             measured.samples.iter().rev().find(|s| s.case == Case::OneCore && s.tool == Tool::Headroom);
         if let Some(most) = most.map(|sample| sample.qps) {
             for busy in [false, true] {
-                measured.own_latency.push(site.own_latency(most, busy).await?);
+                measured.own_latency.push(env.own_latency(most, busy).await?);
             }
         }
     }
     if args.is_whole() {
         terminal::complain("the server stands still for 500 ms, three times");
-        measured.frozen = freeze::measure(&site).await?;
+        measured.frozen = freeze::measure(&env).await?;
     }
     Ok(measured)
 }
@@ -360,7 +359,7 @@ fn warnings(machine: &Machine, args: &GeneratorArgs) -> Vec<String> {
         warnings.push("a smoke run: it shows that everything works, not how fast".to_owned());
     }
     let groups = std::fs::read_to_string(AUTOGROUP).is_ok_and(|enabled| enabled.trim() == "1");
-    if args.cases().into_iter().any(|case| Place::of(case) == Place::OwnSession) && !groups {
+    if args.cases().into_iter().any(|case| ClientPlace::of(case) == ClientPlace::OwnSession) && !groups {
         warnings.push(format!(
             "{AUTOGROUP} is not 1: a session of its own is no scheduling group of its own here"
         ));

@@ -16,8 +16,8 @@
 //! 5 s, so that a round of five is over before the machine's mood is. Each search begins at a rate of its own: from the
 //! same one all would begin with the same trials.
 //!
-//! What the machine's neighbours leave us is looked at before each round (`measure/neighbours.rs`): a limit that the CPU sets
-//! moves with it. One that distance and connections set does not, and shows how well the search itself repeats.
+//! What the machine alone makes a thread wait is looked at before each round (`stalls.rs`): a limit that the CPU sets moves
+//! with it. One that distance and connections set does not, and shows how well the search itself repeats.
 //!
 //! **How long a trial has to be.** Theory speaks of an endless run. In an M/M/1 queue with m served a second and r asked
 //! for, answers that are late come in clusters: a busy period serves N with E[N^2] / E[N] = (1 + u^2) / (1 - u)^2 (u = r/m),
@@ -32,11 +32,11 @@
 //!
 //! The first was asked here at first: its answers were as far off as they had to be. The scripted searches go on until 2 %.
 
-mod neighbours;
 mod table;
 
 use super::promise::Promise;
 use super::server::Server;
+use super::stalls::{self, MachineStalls};
 use super::{output, server, sysbench};
 use anyhow::{Context, anyhow};
 use clap::Args;
@@ -45,7 +45,6 @@ use lab::null::{Service, Time, theory};
 use load::measure::{Capacity, Findings, Goal, Objective, Search, Trial};
 use load::workload::sysbench::Options;
 use load::{Arrivals, Plan};
-use neighbours::{Lookout, Neighbours};
 use probe::Machine;
 use serde::Serialize;
 use std::net::SocketAddr;
@@ -77,8 +76,10 @@ const LAB_WIDTH: f64 = 0.04;
 const LAB_OBJECTIVE: &str = "p99 < 15ms";
 /// How far away the distant server is, there and back, plus up to a tenth.
 const AWAY: Duration = Duration::from_millis(10);
-/// How long the neighbours are looked at before each round of trials.
+/// Before each round of trials the machine alone is looked at for so long.
 const LOOK: Duration = Duration::from_millis(200);
+/// A stall that is longer shows in a response time.
+const BEYOND_US: f64 = 50.0;
 
 /// Flags of `headroom bench measure`.
 #[derive(Args, Clone, Debug)]
@@ -105,7 +106,7 @@ pub(crate) struct MeasureBenchArgs {
 
 /// One search.
 #[derive(Serialize)]
-struct Searched {
+struct SearchResult {
     case: String,
     objective: String,
     /// The limit by theory.
@@ -122,7 +123,7 @@ struct Searched {
 struct Meanwhile {
     case: String,
     /// Before each round of trials.
-    looks: Vec<Neighbours>,
+    looks: Vec<MachineStalls>,
 }
 
 #[derive(Serialize)]
@@ -130,7 +131,7 @@ struct Report {
     date: String,
     machine: Machine,
     promises: Vec<Promise>,
-    searches: Vec<Searched>,
+    searches: Vec<SearchResult>,
     meanwhile: Vec<Meanwhile>,
 }
 
@@ -149,7 +150,7 @@ pub(crate) async fn run(args: MeasureBenchArgs) -> anyhow::Result<ExitCode> {
     for number in 0..args.scripted {
         for (case, objective, service) in scripted(args.seed + u64::from(number)) {
             let null = server::null(service.clone())?;
-            let scripted = Asked::scripted(case, objective, null.address(), args.trial);
+            let scripted = SearchCase::scripted(case, objective, null.address(), args.trial);
             let mut searched = args.search(&scripted, number, &stop).await?;
             let objective = Objective::parse(objective).map_err(|e| anyhow!(e))?;
             searched.exact = theory::largest_rate(&service, objective.quantile, objective.within);
@@ -182,14 +183,14 @@ fn scripted(seed: u64) -> [(&'static str, &'static str, Service); 2] {
     ]
 }
 
-impl Searched {
+impl SearchResult {
     fn rate(&self) -> Option<f64> {
         self.capacity?.rate
     }
 }
 
 /// A server that is searched.
-struct Asked {
+struct SearchCase {
     case: &'static str,
     objective: &'static str,
     address: SocketAddr,
@@ -199,16 +200,16 @@ struct Asked {
     width: f64,
 }
 
-impl Asked {
+impl SearchCase {
     fn goal(&self) -> anyhow::Result<(Objective, Goal)> {
         let objective = Objective::parse(self.objective).map_err(|error| anyhow!(error))?;
         Ok((objective, Goal { width: self.width, ..Goal::new(objective, self.trial, START, 1e6) }))
     }
 
-    fn searched(&self, findings: Findings) -> Searched {
+    fn searched(&self, findings: Findings) -> SearchResult {
         let Findings { capacity, refused, voided, trials } = findings;
         let (case, objective) = (self.case.to_owned(), self.objective.to_owned());
-        Searched { case, objective, exact: None, capacity, refused, voided, trials }
+        SearchResult { case, objective, exact: None, capacity, refused, voided, trials }
     }
 
     fn near(address: SocketAddr, trial: Duration) -> Self {
@@ -242,14 +243,14 @@ impl MeasureBenchArgs {
     /// Says how long everything takes, usually and at most.
     fn announce(&self, directory: &output::Directory) -> anyhow::Result<()> {
         let nowhere = SocketAddr::from(([127, 0, 0, 1], 0));
-        let seconds = |asked: Asked, times: u32| -> anyhow::Result<(f64, f64)> {
+        let seconds = |asked: SearchCase, times: u32| -> anyhow::Result<(f64, f64)> {
             let (_, goal) = asked.goal()?;
             let times = f64::from(times);
             Ok((times * goal.seconds_left(&[]), times * goal.seconds_at_most(&[]) * PATIENCE))
         };
-        let (mut usual, mut most) = seconds(Asked::near(nowhere, self.trial), 2 * self.repetitions)?;
+        let (mut usual, mut most) = seconds(SearchCase::near(nowhere, self.trial), 2 * self.repetitions)?;
         for (case, objective, _) in scripted(self.seed) {
-            let asked = Asked::scripted(case, objective, nowhere, self.trial);
+            let asked = SearchCase::scripted(case, objective, nowhere, self.trial);
             let more = seconds(asked, self.scripted)?;
             (usual, most) = (usual + more.0, most + more.1);
         }
@@ -267,13 +268,13 @@ impl MeasureBenchArgs {
         &self,
         server: &Server,
         stop: &Arc<AtomicBool>,
-    ) -> anyhow::Result<Vec<(Vec<Searched>, Meanwhile)>> {
+    ) -> anyhow::Result<Vec<(Vec<SearchResult>, Meanwhile)>> {
         let target = sysbench::target(server.address);
         let options = options();
         tokio::task::spawn_blocking(move || load::tables::prepare(&target, &options, 2, 1, |_| ())).await??;
         let away = server.at_a_distance(AWAY).await?;
         let mut cases = Vec::new();
-        for asked in [Asked::away(away, self.trial), Asked::near(server.address, self.trial)] {
+        for asked in [SearchCase::away(away, self.trial), SearchCase::near(server.address, self.trial)] {
             if !stop.load(Ordering::Relaxed) {
                 cases.push(self.repeat(&asked, stop).await?);
             }
@@ -284,9 +285,9 @@ impl MeasureBenchArgs {
     /// Several searches for one limit, in turn.
     async fn repeat(
         &self,
-        asked: &Asked,
+        asked: &SearchCase,
         stop: &Arc<AtomicBool>,
-    ) -> anyhow::Result<(Vec<Searched>, Meanwhile)> {
+    ) -> anyhow::Result<(Vec<SearchResult>, Meanwhile)> {
         terminal::complain(&format!("{}, {}, {} searches", asked.case, asked.objective, self.repetitions));
         let times = f64::from(self.repetitions);
         let prepared = (0..self.repetitions)
@@ -299,7 +300,12 @@ impl MeasureBenchArgs {
     }
 
     /// One search, as `headroom measure` does it.
-    async fn search(&self, asked: &Asked, number: u32, stop: &Arc<AtomicBool>) -> anyhow::Result<Searched> {
+    async fn search(
+        &self,
+        asked: &SearchCase,
+        number: u32,
+        stop: &Arc<AtomicBool>,
+    ) -> anyhow::Result<SearchResult> {
         terminal::complain(&format!("{}, {}", asked.case, asked.objective));
         let (search, plan) = self.prepared(asked, number, 1.0)?;
         let stop = stop.clone();
@@ -308,7 +314,7 @@ impl MeasureBenchArgs {
     }
 
     /// A search and what it sends; so many take turns, and share the time.
-    fn prepared(&self, asked: &Asked, number: u32, in_turn: f64) -> anyhow::Result<(Search, Plan)> {
+    fn prepared(&self, asked: &SearchCase, number: u32, in_turn: f64) -> anyhow::Result<(Search, Plan)> {
         let (wanted, mut goal) = asked.goal()?;
         goal.start *= (f64::from(number) / in_turn).fract().exp2();
         let workload =
@@ -339,14 +345,15 @@ impl MeasureBenchArgs {
 fn in_turn(
     prepared: Vec<(Search, Plan)>,
     stop: &Arc<AtomicBool>,
-) -> anyhow::Result<(Vec<Findings>, Vec<Neighbours>)> {
+) -> anyhow::Result<(Vec<Findings>, Vec<MachineStalls>)> {
     let (searches, plans): (Vec<Search>, Vec<Plan>) = prepared.into_iter().unzip();
     let begun = searches.iter().zip(plans).map(|(search, plan)| search.begin(plan, Vec::new(), stop));
     let mut runs = begun.collect::<Result<Vec<_>, _>>()?;
-    let (lookout, mut looks) = (Lookout::new(), Vec::new());
+    let last = std::thread::available_parallelism().map_or(1, usize::from) - 1;
+    let mut looks = Vec::new();
     let mut going = true;
     while going {
-        looks.push(lookout.look(LOOK)?);
+        looks.push(stalls::look([0, last], LOOK, BEYOND_US)?);
         going = false;
         for (number, run) in runs.iter_mut().enumerate() {
             let say = |line: &str| terminal::complain(&format!("{}: {line}", number + 1));

@@ -14,8 +14,8 @@ mod block;
 mod report;
 
 use super::server::Server;
-use super::subject::{PORTS, Running, Site, ports_are_free};
-use super::{output, plan::Subject, sysbench};
+use super::subject::{PORTS, Running, SubjectEnv, ports_are_free};
+use super::{output, schedule::Subject, sysbench};
 use anyhow::{Context, anyhow};
 use block::{Pair, Side, TURNS, WARM_UP};
 use clap::{Args, ValueEnum};
@@ -249,11 +249,11 @@ impl PairArgs {
         let (at, options) = (sysbench::target(server.address), self.options());
         tokio::task::spawn_blocking(move || load::tables::prepare(&at, &options, 2, 1, |_| ())).await??;
         let directory = server.directory().join("bench");
-        let site = |number: u16| -> anyhow::Result<Site> {
+        let env = |number: u16| -> anyhow::Result<SubjectEnv> {
             // Of their own, or the two programs would write one configuration and have one another's pins.
             let directory = directory.join(number.to_string());
             std::fs::create_dir_all(&directory).context("making a directory for configurations")?;
-            Ok(Site {
+            Ok(SubjectEnv {
                 server: server.address,
                 option_file: server.option_file(),
                 first_port: self.port + number * PORTS,
@@ -275,8 +275,9 @@ impl PairArgs {
                 _ => None,
             };
             let other_program = program.unwrap_or(&ourselves).clone();
-            let mut ours = Running::start(ours, &Site { headroom: ourselves.clone(), ..site(0)? }).await?;
-            let other_site = Site { headroom: other_program, ..site(1)? };
+            let mut ours =
+                Running::start(ours, &SubjectEnv { headroom: ourselves.clone(), ..env(0)? }).await?;
+            let other_site = SubjectEnv { headroom: other_program, ..env(1)? };
             let other = match Running::start(other, &other_site).await {
                 Err(error) if matches!(comparison, Comparison::BeforeZeroHop { .. }) => {
                     // What an earlier program pins may have another layout, and then nobody can say who bypasses it.

@@ -1,7 +1,7 @@
 //! What a person sees while it runs, on standard error: a bar on a terminal, plain lines elsewhere.
 
-use super::plan::Condition;
 use super::sample::{Found, Sample};
+use super::schedule::Condition;
 
 /// The bar, and lines above it.
 #[derive(Debug)]

@@ -1,11 +1,11 @@
 //! `headroom bench relay`: the relay table, in one run on this machine.
 
-use super::plan::{Block, Condition, Plan, Subject};
 use super::progress::Progress;
 use super::report::{Report, markdown};
 use super::sample::{Cost, Found, Sample};
+use super::schedule::{Block, Condition, Plan, Subject};
 use super::server::Server;
-use super::subject::{self, Running, Site};
+use super::subject::{self, Running, SubjectEnv};
 use super::{RelayArgs, client, load, output, process, sysbench};
 use anyhow::{Context, anyhow};
 use lab::process::Process;
@@ -174,7 +174,7 @@ struct Bench<'a> {
     sysbench: &'a Path,
     rows: u32,
     server_pid: u32,
-    site: Site,
+    env: SubjectEnv,
     progress: Progress,
 }
 
@@ -188,7 +188,7 @@ impl<'a> Bench<'a> {
     ) -> anyhow::Result<Self> {
         let directory = server.directory().join("bench");
         std::fs::create_dir(&directory).context("making a directory for configurations")?;
-        let site = Site {
+        let env = SubjectEnv {
             server: server.address,
             option_file: server.option_file(),
             first_port: args.port,
@@ -201,12 +201,12 @@ impl<'a> Bench<'a> {
             headroom: tools.headroom.clone(),
         };
         let progress = Progress::new(plan.cells());
-        Ok(Self { plan, sysbench: &tools.sysbench, rows: args.rows, server_pid: server.pid, site, progress })
+        Ok(Self { plan, sysbench: &tools.sysbench, rows: args.rows, server_pid: server.pid, env, progress })
     }
 
     async fn run(&self, samples: &mut Vec<Sample>) -> anyhow::Result<()> {
         self.progress.doing(format!("filling a table of {} rows", self.rows));
-        let prepare = sysbench::prepare(self.site.server, self.rows);
+        let prepare = sysbench::prepare(self.env.server, self.rows);
         let filling = Process::start("sysbench", self.sysbench, &prepare, &self.log())?;
         filling.finish(STEP).await.context("filling the table")?;
         for block in self.plan.blocks() {
@@ -223,7 +223,7 @@ impl<'a> Bench<'a> {
     }
 
     async fn cell(&self, block: &Block, subject: Subject, position: usize) -> anyhow::Result<Sample> {
-        let mut running = Running::start(subject, &self.site).await?;
+        let mut running = Running::start(subject, &self.env).await?;
         let found = match block.condition {
             Condition::Load { clients, idle } => self.load(&mut running, clients, idle).await,
             Condition::Connect { cycles } => connect(&running, cycles).await,
@@ -269,7 +269,7 @@ impl<'a> Bench<'a> {
     }
 
     fn log(&self) -> PathBuf {
-        self.site.directory.join("sysbench.log")
+        self.env.directory.join("sysbench.log")
     }
 }
 

@@ -1,7 +1,7 @@
 //! From samples to the summary: medians of each subject, ratios inside rounds, and what is remarkable.
 
-use super::plan::{Condition, Plan, Subject};
 use super::sample::{Metric, Sample};
+use super::schedule::{Condition, Plan, Subject};
 use plan::Ratio;
 use plan::quantile::median;
 use probe::Machine;

@@ -1,7 +1,7 @@
 //! What one cell gave, and the figures that tables are made of.
 
-use super::plan::{Condition, Subject};
 use super::process::Memory;
+use super::schedule::{Condition, Subject};
 use super::sysbench::Outcome;
 use serde::Serialize;
 

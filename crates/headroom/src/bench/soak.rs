@@ -6,10 +6,10 @@
 
 mod blame;
 mod client;
-mod crowd;
+mod client_pool;
+mod fixture;
 mod question;
 mod report;
-mod stage;
 mod timetable;
 mod watch;
 
@@ -18,13 +18,13 @@ use crate::view::StatusView;
 use anyhow::Context;
 use clap::Args;
 use client::{Done, Kind};
-use crowd::Crowd;
+use client_pool::ClientPool;
+use fixture::{PRIMARY, SoakFixture};
 use hdrhistogram::Histogram;
 use lab::{Change, DATABASE, Lab};
 use mysql_async::prelude::Queryable;
 use probe::Machine;
 use report::{Latency, Run, Written};
-use stage::{PRIMARY, Stage};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -81,12 +81,12 @@ pub(crate) async fn run(args: SoakArgs) -> anyhow::Result<ExitCode> {
     let path = directory.create()?;
     terminal::complain(&format!("{} s under load. Result: {}", args.seconds, path.display()));
     let base = scratch();
-    let mut stage = tokio::select! {
-        stage = Stage::up(&base, args.clients, args.zero_hop) => stage?,
+    let mut fixture = tokio::select! {
+        fixture = SoakFixture::up(&base, args.clients, args.zero_hop) => fixture?,
         () = interrupted() => anyhow::bail!("interrupted before the load began"),
     };
-    let run = soak(&args, date, machine, &mut stage, &path).await;
-    let down = stage.down(&path).await;
+    let run = soak(&args, date, machine, &mut fixture, &path).await;
+    let down = fixture.down(&path).await;
     let run = run?;
     run.write(&path)?;
     if args.json {
@@ -102,29 +102,29 @@ async fn soak(
     args: &SoakArgs,
     date: String,
     mut machine: Machine,
-    stage: &mut Stage,
+    fixture: &mut SoakFixture,
     path: &std::path::Path,
 ) -> anyhow::Result<Run> {
-    machine.programs.push(("server".to_owned(), stage.lab.version()));
+    machine.programs.push(("server".to_owned(), fixture.lab.version()));
     let interval = match args.rate {
         0 => Duration::ZERO,
         rate => Duration::from_secs_f64(f64::from(args.clients) / f64::from(rate)),
     };
     let length = Duration::from_secs(args.seconds);
-    let pid = stage.pid()?;
-    let crowd = Arc::new(stage.crowd(interval, args.seed).await?);
+    let pid = fixture.pid()?;
+    let pool = Arc::new(fixture.pool(interval, args.seed).await?);
     let before = watch::descriptors(pid)?;
     let mut watch = Watch::new(path)?;
-    let planned = if args.calm { Vec::new() } else { timetable(&stage.lab.servers(), length, args.seed) };
+    let planned = if args.calm { Vec::new() } else { timetable(&fixture.lab.servers(), length, args.seed) };
     let mut clients = JoinSet::new();
     for number in 0..args.clients {
-        clients.spawn(client::run(crowd.clone(), number));
+        clients.spawn(client::run(pool.clone(), number));
     }
     let end = {
-        let watching = watched(&mut watch, pid, &crowd, args.seconds);
+        let watching = watched(&mut watch, pid, &pool, args.seconds);
         tokio::pin!(watching);
         // Whatever is in force when this is dropped is healed below.
-        let faults = trouble(&stage.lab, stage.faults.as_mut(), &planned, &crowd);
+        let faults = trouble(&fixture.lab, fixture.faults.as_mut(), &planned, &pool);
         tokio::pin!(faults);
         let mut faulted = false;
         loop {
@@ -138,14 +138,14 @@ async fn soak(
             }
         }
     };
-    crowd.stop.cancel();
-    stage.lab.heal_all().await?;
+    pool.stop.cancel();
+    fixture.lab.heal_all().await?;
     let done = tokio::time::timeout(CLIENTS_END_WITHIN, ended(clients)).await.context("clients hang")??;
     // The router's own end is what a soak is to find: it is told, and what was measured until then kept.
     let cut_short = end.unwrap_or_else(|error| Some(format!("{error:#}")));
-    let alive = stage.pid().is_ok();
+    let alive = fixture.pid().is_ok();
     let after = if alive { let_go(pid, before).await? } else { 0 };
-    let status = if alive { stage.status().await.ok() } else { None };
+    let status = if alive { fixture.status().await.ok() } else { None };
     Ok(Run {
         date,
         machine,
@@ -155,37 +155,37 @@ async fn soak(
         seed: args.seed,
         zero_hop: args.zero_hop,
         cut_short,
-        questions: crowd.answers.len(),
+        questions: pool.answers.len(),
         length_s: watch.samples.last().map_or(0.0, |sample| sample.at_s),
-        counted: crowd.counted(),
+        counted: pool.counted(),
         deliberate: status.as_ref().map(deliberate),
-        written: written(stage, &done).await?,
-        slowest: crowd.slowest(),
+        written: written(fixture, &done).await?,
+        slowest: pool.slowest(),
         latency: latencies(&done)?,
         memory: plan::Slope::after_warm_up(
             &watch.samples.iter().map(|s| (s.at_s, s.resident_kib as f64 / 1024.0)).collect::<Vec<_>>(),
         ),
         descriptors: (before, after),
-        faults: crowd.lapses(),
-        failures: crowd.failures(),
+        faults: pool.lapses(),
+        failures: pool.failures(),
         samples: watch.samples,
     })
 }
 
 /// Looks once a second until the time is over.
-async fn watched(watch: &mut Watch, pid: u32, crowd: &Crowd, seconds: u64) -> anyhow::Result<()> {
+async fn watched(watch: &mut Watch, pid: u32, pool: &ClientPool, seconds: u64) -> anyhow::Result<()> {
     let mut ticks = tokio::time::interval(SECOND);
     for second in 0..=seconds {
         ticks.tick().await;
-        watch.look(pid, crowd).context("the router has ended")?;
+        watch.look(pid, pool).context("the router has ended")?;
         if second % SAID_EVERY == 0 && second > 0 {
-            let (sample, counted) = (watch.samples.last().copied(), crowd.counted());
+            let (sample, counted) = (watch.samples.last().copied(), pool.counted());
             let resident_mib = sample.map_or(0.0, |s| s.resident_kib as f64 / 1024.0);
             terminal::complain(&format!(
                 "{second} s: {} statements, {} sessions, {resident_mib:.1} MiB, {} faults, {} wrong, {} unexplained",
                 counted.statements,
                 counted.sessions,
-                crowd.lapses().len(),
+                pool.lapses().len(),
                 counted.wrong,
                 counted.unexplained
             ));
@@ -199,23 +199,23 @@ async fn trouble(
     lab: &Lab,
     mut router: Option<&mut ChildStdin>,
     planned: &[Planned],
-    crowd: &Crowd,
+    pool: &ClientPool,
 ) -> anyhow::Result<()> {
     for Planned { at_s, lasts_s, server, what, fault } in planned {
-        let until = Duration::from_secs_f64((at_s - crowd.now()).max(0.0));
+        let until = Duration::from_secs_f64((at_s - pool.now()).max(0.0));
         tokio::time::sleep(until).await;
-        crowd.begin(server, what);
+        pool.begin(server, what);
         match (fault, &mut router) {
             (Trouble::Server(fault), _) => lab.change(server, Change::Begin(*fault)).await?,
             (Trouble::Router(part), Some(input)) => input.write_all(format!("{part}\n").as_bytes()).await?,
             (Trouble::Router(_), None) => {}
         }
-        crowd.struck();
+        pool.struck();
         tokio::time::sleep(Duration::from_secs_f64(*lasts_s)).await;
         if let Trouble::Server(fault) = fault {
             lab.change(server, Change::End(*fault)).await?;
         }
-        crowd.end();
+        pool.end();
     }
     Ok(())
 }
@@ -248,9 +248,9 @@ fn deliberate(status: &StatusView) -> u64 {
 }
 
 /// Looks for every row that a client was told is written.
-async fn written(stage: &Stage, done: &[Done]) -> anyhow::Result<Written> {
+async fn written(fixture: &SoakFixture, done: &[Done]) -> anyhow::Result<Written> {
     let mut written = Written::default();
-    let mut conn = stage.direct(PRIMARY).await.context("looking for what was written")?;
+    let mut conn = fixture.direct(PRIMARY).await.context("looking for what was written")?;
     for done in done.iter().filter(|done| done.kind == Kind::Writer) {
         let mut of_this =
             format!("SELECT COUNT(*) FROM {DATABASE}.soak_written WHERE client = {}", done.number);

@@ -5,7 +5,7 @@
 //! a thread a core, sessions passed through. Headroom with its defaults.
 
 use super::client::Session;
-use super::plan::Subject;
+use super::schedule::Subject;
 use anyhow::Context;
 use lab::process::Process;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
@@ -19,7 +19,7 @@ const POLL: Duration = Duration::from_millis(50);
 
 /// What is needed to start any subject.
 #[derive(Clone, Debug)]
-pub(crate) struct Site {
+pub(crate) struct SubjectEnv {
     /// The server behind all of them.
     pub(crate) server: SocketAddr,
     /// How headroom asks that server: an option file.
@@ -42,7 +42,7 @@ pub(crate) struct Site {
     pub(crate) headroom: PathBuf,
 }
 
-/// Ports of [`Site::first_port`] on that are used.
+/// Ports of [`SubjectEnv::first_port`] on that are used.
 pub(crate) const PORTS: u16 = 6;
 
 /// A subject that answers queries.
@@ -67,23 +67,23 @@ pub(crate) fn ports_are_free(first: u16) -> anyhow::Result<()> {
 
 impl Running {
     /// Starts the subject and waits until a query is answered through it.
-    pub(crate) async fn start(subject: Subject, site: &Site) -> anyhow::Result<Self> {
+    pub(crate) async fn start(subject: Subject, env: &SubjectEnv) -> anyhow::Result<Self> {
         let (address, program) = match subject {
-            Subject::Direct => (site.server, None),
-            Subject::Haproxy => haproxy(subject, site, &site.haproxy, 0)?,
+            Subject::Direct => (env.server, None),
+            Subject::Haproxy => haproxy(subject, env, &env.haproxy, 0)?,
             Subject::HaproxyNewer => {
-                let program = site.haproxy_newer.as_deref().context("there is no newer haproxy")?;
-                haproxy(subject, site, program, 1)?
+                let program = env.haproxy_newer.as_deref().context("there is no newer haproxy")?;
+                haproxy(subject, env, program, 1)?
             }
-            Subject::HaproxyAgain => haproxy(subject, site, &site.haproxy, 4)?,
-            Subject::MysqlRouter => mysql_router(site)?,
+            Subject::HaproxyAgain => haproxy(subject, env, &env.haproxy, 4)?,
+            Subject::MysqlRouter => mysql_router(env)?,
             Subject::Headroom
             | Subject::HeadroomInsightOff
             | Subject::HeadroomZeroHop
-            | Subject::HeadroomZeroHopInsight => headroom(subject, site)?,
+            | Subject::HeadroomZeroHopInsight => headroom(subject, env)?,
         };
         let pinned =
-            subject.goes_past().then(|| RouterPins::new(configuration_of(subject, site), term::complain));
+            subject.goes_past().then(|| RouterPins::new(configuration_of(subject, env), term::complain));
         let mut running = Self { address, program, pinned };
         running.answers().await.with_context(|| format!("{subject} is not ready"))?;
         Ok(running)
@@ -136,52 +136,52 @@ impl Running {
 
 type Started = (SocketAddr, Option<Process>);
 
-fn haproxy(subject: Subject, site: &Site, program: &Path, offset: u16) -> anyhow::Result<Started> {
-    let address = SocketAddr::from((Ipv4Addr::LOCALHOST, site.first_port + offset));
-    let file = written(site, &format!("{subject}.cfg"), &haproxy_configuration(site, address))?;
+fn haproxy(subject: Subject, env: &SubjectEnv, program: &Path, offset: u16) -> anyhow::Result<Started> {
+    let address = SocketAddr::from((Ipv4Addr::LOCALHOST, env.first_port + offset));
+    let file = written(env, &format!("{subject}.cfg"), &haproxy_configuration(env, address))?;
     // -db: stay in the foreground, one process; -q: only warnings and worse.
     let arguments = ["-db", "-q", "-f", &file].map(str::to_owned);
-    let program = Process::start(subject.name(), program, &arguments, &log(site, subject))?;
+    let program = Process::start(subject.name(), program, &arguments, &log(env, subject))?;
     Ok((address, Some(program)))
 }
 
-fn mysql_router(site: &Site) -> anyhow::Result<Started> {
+fn mysql_router(env: &SubjectEnv) -> anyhow::Result<Started> {
     let subject = Subject::MysqlRouter;
-    let program = site.mysql_router.as_deref().context("there is no MySQL Router")?;
-    let address = SocketAddr::from((Ipv4Addr::LOCALHOST, site.first_port + 5));
-    let file = written(site, &format!("{subject}.conf"), &mysql_router_configuration(site, address))?;
+    let program = env.mysql_router.as_deref().context("there is no MySQL Router")?;
+    let address = SocketAddr::from((Ipv4Addr::LOCALHOST, env.first_port + 5));
+    let file = written(env, &format!("{subject}.conf"), &mysql_router_configuration(env, address))?;
     let arguments = ["--config", &file].map(str::to_owned);
-    let program = Process::start(subject.name(), program, &arguments, &log(site, subject))?;
+    let program = Process::start(subject.name(), program, &arguments, &log(env, subject))?;
     Ok((address, Some(program)))
 }
 
-fn headroom(subject: Subject, site: &Site) -> anyhow::Result<Started> {
-    let address = SocketAddr::from((Ipv4Addr::LOCALHOST, site.first_port + 2));
-    let admin = SocketAddr::from((Ipv4Addr::LOCALHOST, site.first_port + 3));
-    let text = headroom_configuration(subject, site, address, admin);
-    let file = written(site, &format!("{subject}.toml"), &text)?;
+fn headroom(subject: Subject, env: &SubjectEnv) -> anyhow::Result<Started> {
+    let address = SocketAddr::from((Ipv4Addr::LOCALHOST, env.first_port + 2));
+    let admin = SocketAddr::from((Ipv4Addr::LOCALHOST, env.first_port + 3));
+    let text = headroom_configuration(subject, env, address, admin);
+    let file = written(env, &format!("{subject}.toml"), &text)?;
     let arguments = ["route", "--config", &file].map(str::to_owned);
-    let program = Process::start(subject.name(), &site.headroom, &arguments, &log(site, subject))?;
+    let program = Process::start(subject.name(), &env.headroom, &arguments, &log(env, subject))?;
     Ok((address, Some(program)))
 }
 
-fn configuration_of(subject: Subject, site: &Site) -> PathBuf {
-    site.directory.join(format!("{subject}.toml"))
+fn configuration_of(subject: Subject, env: &SubjectEnv) -> PathBuf {
+    env.directory.join(format!("{subject}.toml"))
 }
 
-fn written(site: &Site, name: &str, text: &str) -> anyhow::Result<String> {
-    let path = site.directory.join(name);
+fn written(env: &SubjectEnv, name: &str, text: &str) -> anyhow::Result<String> {
+    let path = env.directory.join(name);
     std::fs::write(&path, text).with_context(|| format!("writing {}", path.display()))?;
     Ok(path.display().to_string())
 }
 
-fn log(site: &Site, subject: Subject) -> PathBuf {
-    site.directory.join(format!("{subject}.log"))
+fn log(env: &SubjectEnv, subject: Subject) -> PathBuf {
+    env.directory.join(format!("{subject}.log"))
 }
 
-fn haproxy_configuration(site: &Site, address: SocketAddr) -> String {
-    let Site { server, cores, .. } = site;
-    let most = site.sessions + 1000;
+fn haproxy_configuration(env: &SubjectEnv, address: SocketAddr) -> String {
+    let SubjectEnv { server, cores, .. } = env;
+    let most = env.sessions + 1000;
     format!(
         "global
     nbthread {cores}
@@ -200,10 +200,10 @@ listen mysql
 }
 
 /// One destination that is always the same, so that it needs no metadata of an InnoDB cluster; what it logs goes to its output.
-fn mysql_router_configuration(site: &Site, address: SocketAddr) -> String {
-    let Site { server, cores, .. } = site;
-    let directory = site.directory.display();
-    let most = site.sessions + 1000;
+fn mysql_router_configuration(env: &SubjectEnv, address: SocketAddr) -> String {
+    let SubjectEnv { server, cores, .. } = env;
+    let directory = env.directory.display();
+    let most = env.sessions + 1000;
     format!(
         "[DEFAULT]
 runtime_folder = {directory}
@@ -231,7 +231,12 @@ max_connections = {most}
 
 /// The reader listener: with a single server the primary answers reads, as it may by default. The zone is given, so that
 /// nobody outside this machine is asked for it.
-fn headroom_configuration(subject: Subject, site: &Site, address: SocketAddr, admin: SocketAddr) -> String {
+fn headroom_configuration(
+    subject: Subject,
+    env: &SubjectEnv,
+    address: SocketAddr,
+    admin: SocketAddr,
+) -> String {
     let (zero_hop, insight) = match subject {
         Subject::HeadroomZeroHop => ("require", "off"),
         Subject::HeadroomZeroHopInsight => ("require", "on"),
@@ -263,9 +268,9 @@ insight = \"{insight}\"
 [admin]
 address = \"{admin}\"
 ",
-        site.server,
-        site.option_file.display(),
-        site.sessions + 1000
+        env.server,
+        env.option_file.display(),
+        env.sessions + 1000
     )
 }
 
@@ -273,8 +278,8 @@ address = \"{admin}\"
 mod tests {
     use super::*;
 
-    fn site(directory: &Path) -> Site {
-        Site {
+    fn env(directory: &Path) -> SubjectEnv {
+        SubjectEnv {
             server: "127.1.0.1:4000".parse().unwrap(),
             option_file: PathBuf::from("/tmp/lab/headroom.cnf"),
             first_port: 23300,
@@ -298,7 +303,7 @@ mod tests {
         ] {
             let text = headroom_configuration(
                 subject,
-                &site(Path::new("/tmp")),
+                &env(Path::new("/tmp")),
                 "127.0.0.1:23302".parse().unwrap(),
                 "127.0.0.1:23303".parse().unwrap(),
             );
@@ -316,13 +321,13 @@ mod tests {
 
     #[test]
     fn haproxy_takes_all_sessions_and_has_a_thread_a_core() {
-        let text = haproxy_configuration(&site(Path::new("/tmp")), "127.0.0.1:23300".parse().unwrap());
+        let text = haproxy_configuration(&env(Path::new("/tmp")), "127.0.0.1:23300".parse().unwrap());
         assert!(text.contains("maxconn 2016") && text.contains("nbthread 2"), "{text}");
     }
 
     #[test]
     fn mysql_router_takes_all_sessions_too() {
-        let text = mysql_router_configuration(&site(Path::new("/tmp")), "127.0.0.1:23305".parse().unwrap());
+        let text = mysql_router_configuration(&env(Path::new("/tmp")), "127.0.0.1:23305".parse().unwrap());
         assert!(text.contains("max_connections = 2016") && text.contains("threads = 2"), "{text}");
         assert!(
             text.contains("bind_port = 23305") && text.contains("destinations = 127.1.0.1:4000"),
@@ -341,7 +346,7 @@ mod tests {
     #[tokio::test]
     async fn a_subject_that_cannot_start_is_quoted_at_once() {
         let dir = tempfile::tempdir().unwrap();
-        let error = Running::start(Subject::Headroom, &site(dir.path())).await.unwrap_err();
+        let error = Running::start(Subject::Headroom, &env(dir.path())).await.unwrap_err();
         assert!(format!("{error:#}").contains("ended by itself"), "{error:#}");
     }
 }

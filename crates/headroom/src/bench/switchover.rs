@@ -3,29 +3,28 @@
 
 mod clients;
 pub(super) mod failover;
+mod fixture;
 mod history;
 mod report;
-mod stage;
+mod under_writes;
 
 use super::output;
 use ::switchover::step::State;
 use anyhow::{Context, anyhow, bail};
 use clap::Args;
 use clients::{Response, Writers};
-use history::{Anomalies, check};
+use fixture::{FixtureSpec, MoveFixture};
+use history::Anomalies;
 use probe::Machine;
 use report::{Move, Report};
-use stage::{Stage, Wanted};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 use term::{interrupted, terminal};
+use under_writes::{LEAD, QUICK, QUIET_LOOK, WriteArgs};
 
 /// Longer than any move may take.
 const PATIENCE: Duration = Duration::from_secs(60);
-const QUIET_LOOK: Duration = Duration::from_secs(2);
-/// Writers go on for this long before the first move and after the last.
-const LEAD: Duration = Duration::from_secs(3);
 /// A move that takes longer hangs.
 const MOVE: Duration = Duration::from_secs(90);
 
@@ -35,62 +34,49 @@ pub(crate) struct SwitchoverBenchArgs {
     /// How often the primary is moved.
     #[arg(long, default_value_t = 200, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     moves: u32,
-    /// Clients that write, half of them through each router.
-    #[arg(long, default_value_t = 32, value_parser = clap::value_parser!(u32).range(2..=1000))]
-    clients: u32,
-    /// Transactions a second that all clients together begin.
-    #[arg(long, default_value_t = 200.0)]
-    rate: f64,
+    #[command(flatten)]
+    writes: WriteArgs,
     /// Server program [default: MariaDB of this machine]; target/mysql/mysqld for MySQL.
     #[arg(long)]
     program: Option<PathBuf>,
     /// Let sessions bypass the routers where the kernel allows it.
     #[arg(long)]
     zero_hop: bool,
-    /// A smoke run: three moves.
-    #[arg(long)]
-    quick: bool,
-    /// Where the run's files go [default: benchmarks/runs/YYYY-MM-DD-switchover, with --quick target/bench].
-    #[arg(long)]
-    out: Option<PathBuf>,
-    /// Print everything as JSON instead of tables.
-    #[arg(long)]
-    json: bool,
 }
 
 /// Measures, writes the run's directory, prints the tables; "no" when a promise was missed.
 pub(crate) async fn run(mut args: SwitchoverBenchArgs) -> anyhow::Result<ExitCode> {
-    if args.quick {
-        args.moves = 3;
+    if args.writes.quick {
+        args.moves = QUICK;
     }
     let what = if args.program.is_some() { "switchover-mysql" } else { "switchover" };
-    let directory = output::Directory::new(args.out.as_deref(), what, args.quick)?;
+    let directory = output::Directory::new(args.writes.out.as_deref(), what, args.writes.quick)?;
     terminal::complain(&format!(
         "{} moves under {} transactions a second over {} clients, about {:.0} min. Result: {}",
         args.moves,
-        args.rate,
-        args.clients,
+        args.writes.rate,
+        args.writes.clients,
         f64::from(args.moves) * 2.5 / 60.0 + 0.5,
         directory.path().display()
     ));
     let mut machine = Machine::look(&[], QUIET_LOOK).await?;
-    let mut stage = Stage::up(&output::scratch(), &args.wanted()).await?;
-    machine.programs.push(("server".to_owned(), stage.version()));
+    let mut fixture = MoveFixture::up(&output::scratch(), &args.wanted()).await?;
+    machine.programs.push(("server".to_owned(), fixture.version()));
     let measured = tokio::select! {
-        measured = measure(&args, &mut stage) => measured,
+        measured = measure(&args, &mut fixture) => measured,
         () = interrupted() => Err(anyhow!("interrupted: everything that was started is stopped")),
     };
-    stage.down().await?;
+    fixture.down().await?;
     let Measured { moves, anomalies, errors, transactions } = measured?;
     let report = Report::new(directory.date(), machine, &args, moves, anomalies, errors, transactions);
     let met = report.promises.iter().all(|promise| promise.met);
-    output::finish(&directory.create()?, "run.json", &report, &report.markdown(), met, args.json)
+    output::finish(&directory.create()?, "run.json", &report, &report.markdown(), met, args.writes.json)
 }
 
 impl SwitchoverBenchArgs {
-    fn wanted(&self) -> Wanted {
-        let (clients, zero_hop, program) = (self.clients, self.zero_hop, self.program.clone());
-        Wanted { clients, zero_hop, program, semi_sync: false }
+    fn wanted(&self) -> FixtureSpec {
+        let (clients, zero_hop, program) = (self.writes.clients, self.zero_hop, self.program.clone());
+        FixtureSpec { clients, zero_hop, program, semi_sync: false }
     }
 }
 
@@ -101,14 +87,14 @@ struct Measured {
     transactions: u64,
 }
 
-async fn measure(args: &SwitchoverBenchArgs, stage: &mut Stage) -> anyhow::Result<Measured> {
-    let writers = Writers::start(&stage.writers(), args.clients, args.rate, PATIENCE);
+async fn measure(args: &SwitchoverBenchArgs, fixture: &mut MoveFixture) -> anyhow::Result<Measured> {
+    let writers = Writers::start(&fixture.writers(), args.writes.clients, args.writes.rate, PATIENCE);
     tokio::time::sleep(LEAD).await;
     let mut spans = Vec::new();
     for number in 1..=args.moves {
-        let candidate = stage.next_candidate(number);
+        let candidate = fixture.next_candidate(number);
         let begun = Instant::now();
-        let (outcome, remarks) = tokio::time::timeout(MOVE, stage.switch(&candidate))
+        let (outcome, remarks) = tokio::time::timeout(MOVE, fixture.switch(&candidate))
             .await
             .map_err(|_| anyhow!("move {number} hangs"))??;
         let ended = Instant::now();
@@ -122,14 +108,8 @@ async fn measure(args: &SwitchoverBenchArgs, stage: &mut Stage) -> anyhow::Resul
     }
     tokio::time::sleep(LEAD).await;
     let seen = writers.stop().await;
-    let mut anomalies = Anomalies::default();
-    for (server, found) in stage.finals().await.context("reading what the servers have")? {
-        let on_this = check(&seen.clients, &found);
-        if !on_this.none() {
-            terminal::complain(&format!("on {server}: {on_this:?}"));
-        }
-        anomalies.add(on_this);
-    }
+    let servers = fixture.finals().await.context("reading what the servers have")?;
+    let anomalies = under_writes::anomalies(&seen, &servers, true);
     let moves = spans
         .into_iter()
         .map(|(number, candidate, begun, ended, outcome, remarks)| Move {

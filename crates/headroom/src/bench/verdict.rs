@@ -21,7 +21,7 @@ use clap::Args;
 use fleet::Address;
 use fleet::config::{Credentials, FleetConfig, Matcher, OwnZone, ZoneRule};
 use lab::{Account, Lab, Spec};
-use making::{Making, Stage};
+use making::{Making, VerdictFixture};
 use observe::verdict::{Ceilings, Name};
 use probe::machine;
 use rand::seq::SliceRandom;
@@ -209,13 +209,13 @@ async fn make(args: &VerdictArgs, makings: Vec<(Making, u32)>) -> anyhow::Result
     let volume = Volume::make(&scratch())?;
     let ceilings = volume.ceilings().await?;
     let lab = Lab::up(&spec, volume.path()).await?;
-    let stage = Stage::set(&lab, &volume, WINDOW).await.context("preparing the tables")?;
+    let fixture = VerdictFixture::set(&lab, &volume, WINDOW).await.context("preparing the tables")?;
     let watching =
-        Watching { application: Some(stage.timings()), ..Watching::against(ceilings.clone(), WINDOW) };
+        Watching { application: Some(fixture.timings()), ..Watching::against(ceilings.clone(), WINDOW) };
     let station = Station::start(Some(fleet(&lab)?), watching);
     let mut outcomes = Vec::new();
     let ended = tokio::select! {
-        ended = all(args, makings, &stage, &station, &mut outcomes) => ended,
+        ended = all(args, makings, &fixture, &station, &mut outcomes) => ended,
         () = interrupted() => {
             terminal::complain("interrupted: what was made until now is kept");
             Ok(())
@@ -223,8 +223,8 @@ async fn make(args: &VerdictArgs, makings: Vec<(Making, u32)>) -> anyhow::Result
     };
     let cost = station.views().borrow().cost;
     station.stop().await;
-    let (server, capacity) = (lab.version(), stage.capacity());
-    drop(stage);
+    let (server, capacity) = (lab.version(), fixture.capacity());
+    drop(fixture);
     lab.down().await?;
     ended?;
     Ok(Run {
@@ -242,14 +242,14 @@ async fn make(args: &VerdictArgs, makings: Vec<(Making, u32)>) -> anyhow::Result
 async fn all(
     args: &VerdictArgs,
     makings: Vec<(Making, u32)>,
-    stage: &Stage<'_>,
+    fixture: &VerdictFixture<'_>,
     station: &Station,
     outcomes: &mut Vec<Outcome>,
 ) -> anyhow::Result<()> {
     let mut ended = Instant::now();
     for (made, strength) in makings {
         let time = Duration::from_secs(args.seconds);
-        let outcome = one(stage, station, (made, strength), time, &mut ended).await?;
+        let outcome = one(fixture, station, (made, strength), time, &mut ended).await?;
         let after = outcome.named_after_s.map_or(String::new(), |s| format!(", after {s:.0} s"));
         let right = if outcome.is_right() { "right" } else { "WRONG" };
         terminal::complain(&format!("{right}: {made} at strength {strength}: {}{after}", outcome.text));
@@ -263,14 +263,14 @@ async fn all(
 
 /// `ended` is when the last making ended, and then when this one did.
 async fn one(
-    stage: &Stage<'_>,
+    fixture: &VerdictFixture<'_>,
     station: &Station,
     (made, strength): (Making, u32),
     time: Duration,
     ended: &mut Instant,
 ) -> anyhow::Result<Outcome> {
     let mut views = station.views();
-    let server = stage.name(made.server());
+    let server = fixture.name(made.server());
     // A window before, in which nothing of the last making is; much of it may have passed while its verdict went.
     let rest = WINDOW.saturating_sub(ended.elapsed()).max(LOOK_BEFORE);
     let before = machine::cpu_times();
@@ -278,7 +278,7 @@ async fn one(
     let busy_before = machine::busy(before, machine::cpu_times());
     let gaps_before = views.borrow().gaps;
     let began = Instant::now();
-    let making = stage.make(made, strength, time).await?;
+    let making = fixture.make(made, strength, time).await?;
     let (mut named_after_s, mut since, mut kept) = (None, 0u32, 0u32);
     let mut looks: BTreeMap<String, u32> = BTreeMap::new();
     let mut last = None;
@@ -301,7 +301,7 @@ async fn one(
         last = Some(view);
     }
     making.end().await?;
-    stage.tidy().await?;
+    fixture.tidy().await?;
     *ended = Instant::now();
     let last = last.context("nothing was judged")?;
     let seen = last.servers.iter().find(|s| s.name == server);

@@ -1,7 +1,7 @@
 //! What was measured: every trial as it was, medians with their range, ratios within rounds, what is asked beside what came of it.
 
 use super::super::report::section::section;
-use super::stage::Subject;
+use super::fixture::Subject;
 use plan::Ratio;
 use plan::quantile::median;
 use probe::Machine;

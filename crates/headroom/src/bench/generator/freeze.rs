@@ -3,7 +3,7 @@
 
 use super::super::report::section::section;
 use super::super::sysbench;
-use super::site::{self, Site, client, figure, ourselves};
+use super::env::{self, BenchEnv, client, figure, ourselves};
 use super::{CLIENTS, Tool};
 use crate::bench::promise::Promise;
 use lab::process::command;
@@ -26,7 +26,7 @@ const HIDDEN: f64 = 0.2;
 
 /// One client's view.
 #[derive(Clone, Debug, Serialize)]
-pub(super) struct Frozen {
+pub(super) struct FreezeResult {
     tool: Tool,
     open: bool,
     done: u64,
@@ -37,19 +37,19 @@ pub(super) struct Frozen {
 }
 
 /// Lets each client see it, one after the other.
-pub(super) async fn measure(site: &Site<'_>) -> anyhow::Result<Vec<Frozen>> {
+pub(super) async fn measure(env: &BenchEnv<'_>) -> anyhow::Result<Vec<FreezeResult>> {
     let mut seen = Vec::new();
     for (tool, open) in [(Tool::Headroom, true), (Tool::Headroom, false), (Tool::Sysbench, false)] {
         let load = async {
-            let (address, rows) = (site.server.address, site.args.rows);
+            let (address, rows) = (env.server.address, env.args.rows);
             match tool {
                 Tool::Sysbench => {
                     let arguments = sysbench::run(address, rows, CLIENTS, SECONDS);
-                    let (text, _) = client(command(&site.tools[0]), &arguments, &site.log, SECONDS).await?;
+                    let (text, _) = client(command(&env.tools[0]), &arguments, &env.log, SECONDS).await?;
                     let found = sysbench::parse(&text)?;
                     let (done, max_ms) = (found.queries, found.max_ms);
                     let (p50_ms, p99_ms, p999_ms) = (found.p50_ms, found.p99_ms, found.p999_ms);
-                    anyhow::Ok(Frozen { tool, open, done, p50_ms, p99_ms, p999_ms, max_ms })
+                    anyhow::Ok(FreezeResult { tool, open, done, p50_ms, p99_ms, p999_ms, max_ms })
                 }
                 Tool::Headroom => {
                     let mut given = vec![
@@ -59,11 +59,11 @@ pub(super) async fn measure(site: &Site<'_>) -> anyhow::Result<Vec<Frozen>> {
                         ("--clients", if open { OPEN_CLIENTS } else { CLIENTS }.to_string()),
                     ];
                     given.extend(open.then(|| ("--rate", RATE.to_string())));
-                    let arguments = site::load("oltp_point_select", address, &given);
-                    let (text, _) = client(command(&ourselves()?), &arguments, &site.log, SECONDS).await?;
-                    let found = site::outcome(&text)?;
+                    let arguments = env::load("oltp_point_select", address, &given);
+                    let (text, _) = client(command(&ourselves()?), &arguments, &env.log, SECONDS).await?;
+                    let found = env::outcome(&text)?;
                     let number = |pointer: &str| figure(&found, pointer);
-                    Ok(Frozen {
+                    Ok(FreezeResult {
                         tool,
                         open,
                         done: number("/totals/done")? as u64,
@@ -77,7 +77,7 @@ pub(super) async fn measure(site: &Site<'_>) -> anyhow::Result<Vec<Frozen>> {
         };
         let stall = async {
             tokio::time::sleep(Duration::from_secs(u64::from(SECONDS) / 2)).await;
-            site.server.freeze(STILL).await
+            env.server.freeze(STILL).await
         };
         seen.push(tokio::try_join!(load, stall)?.0);
     }
@@ -85,12 +85,12 @@ pub(super) async fn measure(site: &Site<'_>) -> anyhow::Result<Vec<Frozen>> {
 }
 
 /// What was asked.
-pub(super) fn promise(seen: &[Frozen]) -> Promise {
+pub(super) fn promise(seen: &[FreezeResult]) -> Promise {
     let still = STILL.as_secs_f64() * 1e3;
     let met = seen
         .iter()
         .all(|seen| if seen.open { seen.p999_ms >= IN_FULL * still } else { seen.p999_ms <= HIDDEN * still });
-    let words = |seen: &Frozen| format!("{} {:.1} ms", name(seen), seen.p999_ms);
+    let words = |seen: &FreezeResult| format!("{} {:.1} ms", name(seen), seen.p999_ms);
     Promise::new(
         "a stall of 500 ms shows in full at p99.9 in the open loop, and in neither closed one",
         seen.iter().map(words).collect::<Vec<_>>().join(", "),
@@ -99,7 +99,7 @@ pub(super) fn promise(seen: &[Frozen]) -> Promise {
 }
 
 /// The table.
-pub(super) fn table(seen: &[Frozen]) -> String {
+pub(super) fn table(seen: &[FreezeResult]) -> String {
     let head = ["client", ">done", ">p50 ms", ">p99 ms", ">p99.9 ms", ">max ms"];
     let rows = seen.iter().map(|seen| {
         let mut cells = vec![name(seen), seen.done.to_string()];
@@ -109,7 +109,7 @@ pub(super) fn table(seen: &[Frozen]) -> String {
     section("The server stood still for 500 ms once, point selects for 10 s", &head, rows)
 }
 
-fn name(seen: &Frozen) -> String {
+fn name(seen: &FreezeResult) -> String {
     let tool = match seen.tool {
         Tool::Sysbench => "sysbench",
         Tool::Headroom => "headroom",
@@ -126,8 +126,8 @@ fn name(seen: &Frozen) -> String {
 mod tests {
     use super::*;
 
-    fn seen(tool: Tool, open: bool, p999_ms: f64) -> Frozen {
-        Frozen { tool, open, done: 1000, p50_ms: 0.1, p99_ms: 1.0, p999_ms, max_ms: 501.0 }
+    fn seen(tool: Tool, open: bool, p999_ms: f64) -> FreezeResult {
+        FreezeResult { tool, open, done: 1000, p50_ms: 0.1, p99_ms: 1.0, p999_ms, max_ms: 501.0 }
     }
 
     #[test]

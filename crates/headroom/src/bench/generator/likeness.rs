@@ -8,7 +8,7 @@
 use super::super::report::section::section;
 use super::super::server::Server;
 use super::super::{output, sysbench};
-use super::site::{self, client, figure, ourselves};
+use super::env::{self, client, figure, ourselves};
 use crate::bench::promise::Promise;
 use anyhow::{Context, bail};
 use lab::process::{Process, command};
@@ -62,8 +62,8 @@ struct Keys {
 /// Compares, on a server of its own.
 pub(super) async fn measure(sysbench: &Path) -> anyhow::Result<Likeness> {
     let server = Server::with_digests(&output::scratch(), 20).await?;
-    let site = Compared { sysbench, log: server.directory().join("bench.log"), server: &server };
-    let likeness = site.compare().await;
+    let env = Compared { sysbench, log: server.directory().join("bench.log"), server: &server };
+    let likeness = env.compare().await;
     server.down().await?;
     likeness
 }
@@ -145,9 +145,9 @@ impl Compared<'_> {
             ("--text", String::new()),
         ];
         given.extend(only_points.then(|| ("--no-range-selects", String::new())));
-        let arguments = site::load(workload, self.server.address, &given);
+        let arguments = env::load(workload, self.server.address, &given);
         let (text, _) = client(command(&ourselves()?), &arguments, &self.log, SECONDS).await?;
-        let found = site::outcome(&text)?;
+        let found = env::outcome(&text)?;
         if figure(&found, "/totals/failed")? > 0.0 {
             bail!("transactions failed: {}", found["totals"]["errors"]);
         }

@@ -2,7 +2,7 @@
 
 use super::super::promise::{self, Promise};
 use super::super::report::section::section;
-use super::{Meanwhile, Report, Searched};
+use super::{Meanwhile, Report, SearchResult};
 use plan::quantile::median;
 
 /// What a known limit may be missed by.
@@ -64,18 +64,17 @@ pub(super) fn markdown(report: &Report) -> String {
         vec![
             case.clone(),
             looks.len().to_string(),
-            range(looks.iter().map(|look| look.load_ns).collect()),
-            range(looks.iter().filter_map(|look| look.there_and_back_us).collect()),
+            range(looks.iter().map(|look| look.p99_us).collect()),
+            range(looks.iter().map(|look| look.beyond * 1e6).collect()),
         ]
     });
-    let head =
-        ["searches", ">looks", ">a load from 8 MiB, ns", ">to a thread of the other core and back, us"];
+    let head = ["searches", ">looks", ">p99 of a stall, us", ">moments in a million that wait over 50 us"];
     text.push_str(&section("What the machine was like meanwhile: median (least to most)", &head, rows));
     text
 }
 
 /// What was asked of the searches.
-pub(super) fn promises(searches: &[Searched]) -> Vec<Promise> {
+pub(super) fn promises(searches: &[SearchResult]) -> Vec<Promise> {
     let known = searches.iter().filter_map(|searched| {
         let exact = searched.exact?;
         let rate = searched.rate();
@@ -98,14 +97,14 @@ pub(super) fn promises(searches: &[Searched]) -> Vec<Promise> {
     let mut cases: Vec<&str> = searches.iter().filter(|s| s.exact.is_none()).map(|s| &*s.case).collect();
     cases.dedup();
     for case in cases {
-        let of_case: Vec<&Searched> = searches.iter().filter(|searched| searched.case == case).collect();
+        let of_case: Vec<&SearchResult> = searches.iter().filter(|searched| searched.case == case).collect();
         promises.extend(repeated(&of_case));
     }
     promises
 }
 
 /// How far apart the searches for one limit are.
-fn repeated(searches: &[&Searched]) -> Option<Promise> {
+fn repeated(searches: &[&SearchResult]) -> Option<Promise> {
     let first = searches.first()?;
     let mut rates: Vec<f64> = searches.iter().filter_map(|searched| searched.rate()).collect();
     let all: Vec<String> = rates.iter().map(|rate| format!("{rate:.0}")).collect();

@@ -3,8 +3,8 @@
 
 use super::{Report, shown};
 use crate::bench::bound::Bound;
-use crate::bench::plan::{Condition, Subject};
 use crate::bench::sample::Metric;
+use crate::bench::schedule::{Condition, Subject};
 
 /// What is asked of one figure.
 #[derive(Clone, Copy, Debug)]

@@ -2,8 +2,8 @@
 
 use super::section::section;
 use super::{Report, Row, goal, shown};
-use crate::bench::plan::{Condition, Subject};
 use crate::bench::sample::Metric;
+use crate::bench::schedule::{Condition, Subject};
 use std::fmt::Write;
 
 const NONE: &str = "-";

@@ -1,7 +1,7 @@
 //! One client: opens sessions one after the other, keeps each for a while, asks, and compares what comes.
 
 use super::blame::How;
-use super::crowd::Crowd;
+use super::client_pool::ClientPool;
 use super::question::{Failed, Question, Shape};
 use hdrhistogram::Histogram;
 use lab::DATABASE;
@@ -104,7 +104,7 @@ pub(super) struct Done {
 
 /// A client at work.
 struct Client {
-    crowd: Arc<Crowd>,
+    pool: Arc<ClientPool>,
     rng: StdRng,
     asked: u32,
     due: Instant,
@@ -123,12 +123,12 @@ struct Session {
 struct Lost;
 
 /// Works until it is told to stop.
-pub(super) async fn run(crowd: Arc<Crowd>, number: u32) -> anyhow::Result<Done> {
-    let rng = StdRng::seed_from_u64(crowd.seed ^ (u64::from(number) << 32));
+pub(super) async fn run(pool: Arc<ClientPool>, number: u32) -> anyhow::Result<Done> {
+    let rng = StdRng::seed_from_u64(pool.seed ^ (u64::from(number) << 32));
     let times = Histogram::new_with_bounds(1, 120_000_000, 3)?;
     let done = Done { number, kind: Kind::of(number), times, written: 0, doubtful: Vec::new() };
-    let mut client = Client { crowd, rng, asked: 0, due: Instant::now(), done };
-    while !client.crowd.stop.is_cancelled() {
+    let mut client = Client { pool, rng, asked: 0, due: Instant::now(), done };
+    while !client.pool.stop.is_cancelled() {
         if client.session().await.is_err() {
             tokio::time::sleep(BREATH).await;
         }
@@ -159,41 +159,41 @@ impl Client {
 
     /// Waits for the next turn; `false` when there is none any more.
     async fn paced(&mut self) -> bool {
-        let interval = self.crowd.interval * self.done.kind.weight();
+        let interval = self.pool.interval * self.done.kind.weight();
         // Who is late does not catch up: this is no measurement of a rate.
         self.due = (self.due + interval).max(Instant::now());
         tokio::select! {
-            () = tokio::time::sleep_until(self.due.into()) => !self.crowd.stop.is_cancelled(),
-            () = self.crowd.stop.cancelled() => false,
+            () = tokio::time::sleep_until(self.due.into()) => !self.pool.stop.is_cancelled(),
+            () = self.pool.stop.cancelled() => false,
         }
     }
 
     async fn open(&mut self) -> Result<Session, Lost> {
         let kind = self.done.kind;
-        let opts = if kind == Kind::Writer { &self.crowd.writer } else { &self.crowd.reader };
-        let began_s = self.crowd.now();
+        let opts = if kind == Kind::Writer { &self.pool.writer } else { &self.pool.reader };
+        let began_s = self.pool.now();
         let conn = match tokio::time::timeout(PATIENCE, Conn::new(opts.clone())).await {
             Ok(Ok(conn)) => conn,
             Ok(Err(error)) => {
                 let how = how(&error, How::EndedAtLogin);
-                self.crowd.failed(kind, None, how, began_s, error.to_string());
+                self.pool.failed(kind, None, how, began_s, error.to_string());
                 return Err(Lost);
             }
             Err(_) => {
-                self.crowd.failed(kind, None, How::Silent, began_s, "no login".to_owned());
+                self.pool.failed(kind, None, How::Silent, began_s, "no login".to_owned());
                 return Err(Lost);
             }
         };
         let mut session = Session { conn, server: None, well_s: began_s };
-        let (began_s, which) = (self.crowd.now(), "SELECT @@bind_address");
+        let (began_s, which) = (self.pool.now(), "SELECT @@bind_address");
         let asked = tokio::time::timeout(PATIENCE, session.conn.query_first::<String, _>(which)).await;
         // Who answers names itself: what was done to it meanwhile counts for this answer too.
         if let Ok(Ok(Some(at))) = &asked {
-            session.server = Some(self.crowd.names.get(at).unwrap_or(at).clone());
+            session.server = Some(self.pool.names.get(at).unwrap_or(at).clone());
         }
         let answer = asked.map(|asked| asked.map_err(|error| (error, How::EndedBefore)));
         self.took(&mut session, began_s, answer, which)?;
-        self.crowd.counts.sessions.fetch_add(1, Relaxed);
+        self.pool.counts.sessions.fetch_add(1, Relaxed);
         Ok(session)
     }
 
@@ -202,7 +202,7 @@ impl Client {
         self.ask(session, true).await?;
         self.ask(session, true).await?;
         self.run::<u8>(session, How::EndedInTransaction, "COMMIT").await?;
-        self.crowd.counts.transactions.fetch_add(1, Relaxed);
+        self.pool.counts.transactions.fetch_add(1, Relaxed);
         Ok(())
     }
 
@@ -223,15 +223,15 @@ impl Client {
     async fn ask(&mut self, session: &mut Session, in_transaction: bool) -> Result<(), Lost> {
         self.asked = self.asked.wrapping_add(1);
         let question = self.done.kind.question(&mut self.rng, self.asked);
-        let began_s = self.crowd.now();
+        let began_s = self.pool.now();
         let slow = self.done.kind == Kind::Slow;
         let rest_s = if slow { self.rng.random_range(REST_S.0..REST_S.1) } else { 0.0 };
         let rest = Duration::from_secs_f64(rest_s);
-        let crowd = self.crowd.clone();
+        let pool = self.pool.clone();
         let resting = async {
             if slow {
                 // Nobody is waited for at the end of the load.
-                let _ = tokio::time::timeout(rest, crowd.stop.cancelled()).await;
+                let _ = tokio::time::timeout(rest, pool.stop.cancelled()).await;
             }
         };
         let asking = question.ask_resting(&mut session.conn, resting);
@@ -243,11 +243,11 @@ impl Client {
         };
         let answer = asked.map(|asked| asked.map_err(|Failed { error, answered }| (error, ended(answered))));
         let sum = self.took(session, began_s, answer, &format!("{question:?}"))?;
-        if !self.crowd.answers.agree(question, sum) {
-            self.crowd.counts.wrong.fetch_add(1, Relaxed);
+        if !self.pool.answers.agree(question, sum) {
+            self.pool.counts.wrong.fetch_add(1, Relaxed);
             let text = format!("{question:?}: another checksum than directly");
             let server = session.server.as_deref();
-            self.crowd.failed(self.done.kind, server, How::Garbled, began_s, text);
+            self.pool.failed(self.done.kind, server, How::Garbled, began_s, text);
         }
         Ok(())
     }
@@ -257,7 +257,7 @@ impl Client {
     where
         T: mysql_async::prelude::FromValue + Default + Send + 'static,
     {
-        let began_s = self.crowd.now();
+        let began_s = self.pool.now();
         let asked = tokio::time::timeout(PATIENCE, session.conn.query_first::<T, _>(text)).await;
         let answer = asked.map(|asked| asked.map_err(|error| (error, ended)));
         self.took(session, began_s, answer, text).map(Option::unwrap_or_default)
@@ -271,15 +271,15 @@ impl Client {
         answer: Result<Result<T, (Error, How)>, tokio::time::error::Elapsed>,
         what: &str,
     ) -> Result<T, Lost> {
-        let crowd = &self.crowd;
+        let pool = &self.pool;
         let server = session.server.as_deref();
         match answer {
             Ok(Ok(answer)) => {
-                let now_s = crowd.now();
-                crowd.counts.statements.fetch_add(1, Relaxed);
+                let now_s = pool.now();
+                pool.counts.statements.fetch_add(1, Relaxed);
                 // Of one that rested on purpose it says nothing how long it took.
                 if self.done.kind != Kind::Slow {
-                    crowd.took(server.unwrap_or("?"), began_s, || format!("{:?}: {what}", self.done.kind));
+                    pool.took(server.unwrap_or("?"), began_s, || format!("{:?}: {what}", self.done.kind));
                 }
                 self.done.times.saturating_record(((now_s - began_s) * 1e6) as u64);
                 session.well_s = now_s;
@@ -287,12 +287,12 @@ impl Client {
             }
             Ok(Err((error, ended))) => {
                 let text = format!("{what}: {error}");
-                crowd.failed(self.done.kind, server, how(&error, ended), session.well_s, text);
+                pool.failed(self.done.kind, server, how(&error, ended), session.well_s, text);
                 Err(Lost)
             }
             Err(_) => {
                 let text = format!("{what}: nothing for {} s", PATIENCE.as_secs());
-                crowd.failed(self.done.kind, server, How::Silent, session.well_s, text);
+                pool.failed(self.done.kind, server, How::Silent, session.well_s, text);
                 Err(Lost)
             }
         }

@@ -3,7 +3,7 @@
 use super::super::output::write;
 use super::blame::{Lapse, Sort};
 use super::client::Kind;
-use super::crowd::{Counted, Failure, Slow, Slowest};
+use super::client_pool::{Failure, Slow, Slowest, Totals};
 use super::watch::Sample;
 use hdrhistogram::Histogram;
 use plan::Slope;
@@ -38,7 +38,7 @@ pub(super) struct Run {
     pub(super) cut_short: Option<String>,
     /// Different result sets that were compared with.
     pub(super) questions: usize,
-    pub(super) counted: Counted,
+    pub(super) counted: Totals,
     /// Sessions that the router ended while they rested; `None` when it did not say.
     pub(super) deliberate: Option<u64>,
     pub(super) written: Written,
@@ -113,7 +113,7 @@ impl Run {
     }
 
     fn promises(&self) -> Vec<Promise> {
-        let Counted { sessions, statements, wrong, moved, unexplained, .. } = self.counted;
+        let Totals { sessions, statements, wrong, moved, unexplained, .. } = self.counted;
         let none = |asked: &str, count: u64, measured: String| Promise {
             asked: format!("{asked}: 0"),
             measured,
@@ -237,7 +237,7 @@ impl Run {
         }
         let faults: Vec<String> =
             faults.iter().map(|((what, server), count)| format!("{what} {server} x {count}")).collect();
-        let Counted { by_fault, moved, .. } = self.counted;
+        let Totals { by_fault, moved, .. } = self.counted;
         text.push_str(&format!(
             "\nFaults: {}. {by_fault} statements or logins broke with one, {moved} met a session that had been ended while it \
              rested.\n",

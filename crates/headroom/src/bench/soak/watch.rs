@@ -1,6 +1,6 @@
 //! The router's process while it runs: memory, descriptors and CPU, once a second, written down as they come.
 
-use super::crowd::{Counted, Crowd};
+use super::client_pool::{ClientPool, Totals};
 use crate::bench::process;
 use anyhow::Context;
 use serde::Serialize;
@@ -19,7 +19,7 @@ pub(super) struct Sample {
     /// CPU seconds since the process started.
     pub(super) cpu_s: f64,
     #[serde(flatten)]
-    pub(super) counted: Counted,
+    pub(super) counted: Totals,
 }
 
 /// What has been seen, kept in memory and in a file.
@@ -42,19 +42,19 @@ impl Watch {
     }
 
     /// Looks once.
-    pub(super) fn look(&mut self, pid: u32, crowd: &Crowd) -> anyhow::Result<()> {
+    pub(super) fn look(&mut self, pid: u32, pool: &ClientPool) -> anyhow::Result<()> {
         let memory = process::memory(pid)?;
-        let (cpu_s, counted) = (process::cpu(pid)?.as_secs_f64(), crowd.counted());
+        let (cpu_s, counted) = (process::cpu(pid)?.as_secs_f64(), pool.counted());
         let (resident_kib, anonymous_kib) = (memory.resident_kib, memory.anonymous_kib);
         let sample = Sample {
-            at_s: crowd.now(),
+            at_s: pool.now(),
             resident_kib,
             anonymous_kib,
             descriptors: descriptors(pid)?,
             cpu_s,
             counted,
         };
-        let Counted { sessions, statements, wrong, by_fault, moved, unexplained, .. } = counted;
+        let Totals { sessions, statements, wrong, by_fault, moved, unexplained, .. } = counted;
         writeln!(
             self.file,
             "{:.2},{resident_kib},{anonymous_kib},{},{cpu_s:.2},{sessions},{statements},{wrong},{by_fault},{moved},{unexplained}",

@@ -26,7 +26,7 @@ pub(super) struct Response {
 
 /// What clients saw.
 #[derive(Debug, Default)]
-pub(super) struct Seen {
+pub(super) struct ClientReport {
     pub(super) clients: BTreeMap<u32, Client>,
     pub(super) responses: Vec<Response>,
     /// Errors by what was being done and the server's or driver's words, with how often and when the first was seen.
@@ -64,9 +64,9 @@ impl Writers {
     }
 
     /// Lets each finish what it does.
-    pub(super) async fn stop(mut self) -> Seen {
+    pub(super) async fn stop(mut self) -> ClientReport {
         self.stop.store(true, Relaxed);
-        let mut seen = Seen::default();
+        let mut seen = ClientReport::default();
         while let Some(Ok((name, client, responses, errors))) = self.tasks.join_next().await {
             seen.clients.insert(name, client);
             seen.responses.extend(responses);

@@ -5,12 +5,12 @@
 
 use super::super::output;
 use super::super::promise::{self, Promise};
-use super::super::report::section::section;
 use super::clients::Writers;
-use super::history::{Anomalies, check};
-use super::report::quantile;
-use super::stage::{Stage, Wanted};
-use super::{LEAD, QUIET_LOOK};
+use super::fixture::{FixtureSpec, MoveFixture};
+use super::history::Anomalies;
+use super::under_writes::{
+    self, LEAD, QUICK, QUIET_LOOK, WriteArgs, errors_and_remarks, nothing_lost, quantile, times,
+};
 use ::switchover::facts;
 use ::switchover::failover::confirm::Rule;
 use ::switchover::failover::rejoin::{Rejoined, rejoin};
@@ -26,7 +26,6 @@ use mysql_async::prelude::Queryable;
 use probe::Machine;
 use serde::Serialize;
 use std::collections::BTreeMap;
-use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 use term::{interrupted, terminal};
@@ -49,24 +48,11 @@ pub(crate) struct FailoverBenchArgs {
     /// Without semi-sync: what is lost is measured. Each time with servers of its own.
     #[arg(long)]
     asynchronous: bool,
-    /// Clients that write, half of them through each router.
-    #[arg(long, default_value_t = 32, value_parser = clap::value_parser!(u32).range(2..=1000))]
-    clients: u32,
-    /// Transactions a second that all clients together begin.
-    #[arg(long, default_value_t = 200.0)]
-    rate: f64,
+    #[command(flatten)]
+    writes: WriteArgs,
     /// From which the moments are drawn.
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// A smoke run: three times.
-    #[arg(long)]
-    quick: bool,
-    /// Where the run's files go [default: benchmarks/runs/YYYY-MM-DD-failover, with --quick target/bench].
-    #[arg(long)]
-    out: Option<PathBuf>,
-    /// Print everything as JSON instead of tables.
-    #[arg(long)]
-    json: bool,
 }
 
 /// How a primary dies.
@@ -115,15 +101,15 @@ struct Report {
 
 /// Measures, writes the run's directory, prints the tables; "no" when a promise was missed.
 pub(crate) async fn run(mut args: FailoverBenchArgs) -> anyhow::Result<ExitCode> {
-    if args.quick {
-        args.times = args.times.min(3);
+    if args.writes.quick {
+        args.times = args.times.min(QUICK);
     }
     let what = match (args.fault, args.asynchronous) {
         (Death::Kill, false) => "failover",
         (Death::Freeze, false) => "failover-freeze",
         (_, true) => "failover-asynchronous",
     };
-    let directory = output::Directory::new(args.out.as_deref(), what, args.quick)?;
+    let directory = output::Directory::new(args.writes.out.as_deref(), what, args.writes.quick)?;
     terminal::complain(&format!(
         "the primary dies {} times. Result: {}",
         args.times,
@@ -136,7 +122,8 @@ pub(crate) async fn run(mut args: FailoverBenchArgs) -> anyhow::Result<ExitCode>
     };
     let Measured { deaths, anomalies, errors, transactions } = measured?;
     let promises = promises(&args, &deaths, &anomalies, transactions);
-    let (fault, asynchronous, clients, rate) = (args.fault, args.asynchronous, args.clients, args.rate);
+    let (fault, asynchronous, clients, rate) =
+        (args.fault, args.asynchronous, args.writes.clients, args.writes.rate);
     let date = directory.date().to_owned();
     let report = Report {
         date,
@@ -152,7 +139,7 @@ pub(crate) async fn run(mut args: FailoverBenchArgs) -> anyhow::Result<ExitCode>
         deaths,
     };
     let met = report.promises.iter().all(|promise| promise.met);
-    output::finish(&directory.create()?, "run.json", &report, &report.markdown(), met, args.json)
+    output::finish(&directory.create()?, "run.json", &report, &report.markdown(), met, args.writes.json)
 }
 
 #[derive(Default)]
@@ -181,29 +168,29 @@ async fn series(
     numbers: std::ops::RangeInclusive<u32>,
     measured: &mut Measured,
 ) -> anyhow::Result<()> {
-    let (clients, semi_sync) = (args.clients, !args.asynchronous);
-    let wanted = Wanted { clients, zero_hop: false, program: None, semi_sync };
-    let mut stage = Stage::up(&output::scratch(), &wanted).await?;
-    let done = deaths(args, numbers, &mut stage, measured).await;
-    stage.down().await?;
+    let (clients, semi_sync) = (args.writes.clients, !args.asynchronous);
+    let wanted = FixtureSpec { clients, zero_hop: false, program: None, semi_sync };
+    let mut fixture = MoveFixture::up(&output::scratch(), &wanted).await?;
+    let done = deaths(args, numbers, &mut fixture, measured).await;
+    fixture.down().await?;
     done
 }
 
 async fn deaths(
     args: &FailoverBenchArgs,
     numbers: std::ops::RangeInclusive<u32>,
-    stage: &mut Stage,
+    fixture: &mut MoveFixture,
     measured: &mut Measured,
 ) -> anyhow::Result<()> {
-    let writers = Writers::start(&stage.writers(), args.clients, args.rate, PATIENCE);
+    let writers = Writers::start(&fixture.writers(), args.writes.clients, args.writes.rate, PATIENCE);
     tokio::time::sleep(LEAD).await;
     let mut spans = Vec::new();
     for number in numbers {
         if !args.asynchronous {
-            acknowledging(stage).await?;
+            acknowledging(fixture).await?;
         }
         tokio::time::sleep(moment(args.seed, number)).await;
-        spans.push(death(args, number, stage).await?);
+        spans.push(death(args, number, fixture).await?);
         if number % 10 == 0 {
             terminal::complain(&format!("{number} of {} deaths", args.times));
         }
@@ -211,14 +198,8 @@ async fn deaths(
     tokio::time::sleep(LEAD).await;
     let seen = writers.stop().await;
     // Without semi-sync the old primary has a history of its own, which nobody is asked to believe.
-    let finals = if args.asynchronous { stage.of_primary().await? } else { stage.finals().await? };
-    for (server, found) in finals {
-        let on_this = check(&seen.clients, &found);
-        if !on_this.none() && !args.asynchronous {
-            terminal::complain(&format!("on {server}: {on_this:?}"));
-        }
-        measured.anomalies.add(on_this);
-    }
+    let finals = if args.asynchronous { fixture.of_primary().await? } else { fixture.finals().await? };
+    measured.anomalies.add(under_writes::anomalies(&seen, &finals, !args.asynchronous));
     measured.transactions += seen.responses.len() as u64;
     for (what, count) in seen.errors {
         *measured.errors.entry(what).or_default() += count;
@@ -246,10 +227,10 @@ fn moment(seed: u64, number: u32) -> Duration {
 async fn death(
     args: &FailoverBenchArgs,
     number: u32,
-    stage: &mut Stage,
+    fixture: &mut MoveFixture,
 ) -> anyhow::Result<(Takeover, Instant, Instant)> {
-    let (logins, snapshot) = (stage.logins(), stage.snapshot()?);
-    let old = stage.primary.clone();
+    let (logins, snapshot) = (fixture.logins(), fixture.snapshot()?);
+    let old = fixture.primary.clone();
     let name = ServerName::new(&old);
     let scene = Scene::read(&snapshot, Some(&name), &logins.admin, STATEMENT).await?;
     let fault = match args.fault {
@@ -257,7 +238,7 @@ async fn death(
         Death::Freeze => Fault::Freeze,
     };
     let began = Instant::now();
-    stage.lab.fault(&old, fault).await?;
+    fixture.lab.fault(&old, fault).await?;
     scene.confirm(&logins.admin, &Rule::default(), WITHIN).await?;
     let confirmed = Instant::now();
     let scene = Scene::read(&snapshot, Some(&name), &logins.admin, STATEMENT).await?;
@@ -269,7 +250,7 @@ async fn death(
     let candidate = scene.choose(None)?;
     let plan = scene.plan(&candidate, fence, Deadlines::default(), "bench")?;
     let decided = Instant::now();
-    let mut journal = Journal::create(&stage.journals, &plan)?;
+    let mut journal = Journal::create(&fixture.journals, &plan)?;
     let mut promoted = None;
     let mut progress = |progress: Progress<'_>| {
         if let Progress::Ended { step: Step::Mark, .. } = progress {
@@ -280,9 +261,9 @@ async fn death(
     if outcome.state != State::Done {
         bail!("death {number} of {old}: {:?}", outcome.state);
     }
-    stage.primary = candidate.to_string();
+    fixture.primary = candidate.to_string();
     let mut remarks = outcome.remarks;
-    let own = bring_back(args, &old, stage, &mut remarks).await?;
+    let own = bring_back(args, &old, fixture, &mut remarks).await?;
     let ms = |at: Instant| (at - began).as_secs_f64() * 1e3;
     let death = Takeover {
         number,
@@ -302,34 +283,34 @@ async fn death(
 async fn bring_back(
     args: &FailoverBenchArgs,
     old: &str,
-    stage: &Stage,
+    fixture: &MoveFixture,
     remarks: &mut Vec<String>,
 ) -> anyhow::Result<u64> {
     if args.fault == Death::Freeze {
         // What a fence does: one that wakes up again still has commits that wait for an acknowledgement.
-        stage.lab.fault(old, Fault::Kill).await?;
+        fixture.lab.fault(old, Fault::Kill).await?;
     }
-    stage.lab.heal(old).await?;
-    let (logins, snapshot) = (stage.logins(), stage.snapshot()?);
+    fixture.lab.heal(old).await?;
+    let (logins, snapshot) = (fixture.logins(), fixture.snapshot()?);
     let read = async |name: &str| {
         let server = snapshot.server(&ServerName::new(name)).ok_or_else(|| anyhow!("{name} is not known"))?;
         anyhow::Ok(facts::read(&server.name, &server.reach, &logins.admin, STATEMENT).await?)
     };
-    let (returned, new) = (read(old).await?, read(&stage.primary).await?);
+    let (returned, new) = (read(old).await?, read(&fixture.primary).await?);
     match rejoin(&returned, &new, &[], &logins, READY).await? {
         Rejoined::Follows => {}
         Rejoined::Refused { own, .. } if args.asynchronous => return Ok(own.count),
         Rejoined::Refused { own, .. } => bail!("{old} has {own} of its own: it cannot go on"),
     }
     if !args.asynchronous {
-        remarks.extend(stage.wrong().await?);
+        remarks.extend(fixture.wrong().await?);
     }
     Ok(0)
 }
 
 /// Both replicas acknowledge.
-async fn acknowledging(stage: &Stage) -> anyhow::Result<()> {
-    let mut conn = stage.lab.connect(&stage.primary).await?;
+async fn acknowledging(fixture: &MoveFixture) -> anyhow::Result<()> {
+    let mut conn = fixture.lab.connect(&fixture.primary).await?;
     let until = Instant::now() + READY;
     loop {
         let ask = "SHOW STATUS LIKE 'Rpl_semi_sync_master_clients'";
@@ -338,7 +319,7 @@ async fn acknowledging(stage: &Stage) -> anyhow::Result<()> {
             return Ok(conn.disconnect().await?);
         }
         if Instant::now() > until {
-            bail!("{} has not two semi-sync replicas", stage.primary);
+            bail!("{} has not two semi-sync replicas", fixture.primary);
         }
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
@@ -375,21 +356,7 @@ fn promises(
     if args.asynchronous {
         return vec![done, time];
     }
-    let wrong = format!(
-        "{} lost, {} duplicated, {} invented, {} out of order, {} stale, {} torn of {transactions} transactions",
-        anomalies.lost,
-        anomalies.duplicated,
-        anomalies.invented,
-        anomalies.out_of_order,
-        anomalies.stale,
-        anomalies.torn
-    );
-    vec![
-        done,
-        Promise::new("no acknowledged write is lost, doubled or out of order", wrong, anomalies.none()),
-        topology,
-        time,
-    ]
+    vec![done, nothing_lost(anomalies, transactions), topology, time]
 }
 
 impl Report {
@@ -418,15 +385,8 @@ impl Report {
             ("from there to the first write of a client", of(|d| Some(d.first_write_ms? - d.promoted_ms))),
             ("**from the fault to the first write of a client**", of(|d| d.first_write_ms)),
         ];
-        let row = |(name, values): (&str, Vec<f64>)| {
-            let at = |share: f64| quantile(&values, share).map_or("-".to_owned(), |ms| format!("{ms:.0}"));
-            vec![name.to_owned(), at(0.5), at(0.9), at(0.99), at(1.0)]
-        };
-        text.push_str(&section(
-            "Time, ms",
-            &["what", ">p50", ">p90", ">p99", ">most"],
-            rows.into_iter().map(row),
-        ));
+        let rows = rows.into_iter().map(|(name, values)| (name.to_owned(), values));
+        text.push_str(&times("Time, ms", rows));
         if self.asynchronous {
             let with = self.deaths.iter().filter(|death| death.own > 0).count();
             let most = self.deaths.iter().map(|death| death.own).max().unwrap_or(0);
@@ -438,11 +398,8 @@ impl Report {
                 self.deaths.len()
             ));
         }
-        let rows = self.errors.iter().map(|(what, count)| vec![what.clone(), count.to_string()]);
-        text.push_str(&section("What clients were told that was no success", &["what", ">how often"], rows));
-        let remarks =
-            self.deaths.iter().flat_map(|d| d.remarks.iter().map(|r| vec![d.number.to_string(), r.clone()]));
-        text.push_str(&section("Remarks", &["death", "what"], remarks));
+        let remarks = self.deaths.iter().map(|death| (death.number, death.remarks.as_slice()));
+        text.push_str(&errors_and_remarks(&self.errors, "death", remarks));
         text
     }
 }

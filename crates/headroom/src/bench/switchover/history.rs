@@ -38,7 +38,7 @@ pub(crate) struct Client {
 
 /// What a server has at the end.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Final {
+pub(crate) struct ServerContent {
     /// All appended rows in the order of their keys: client and number.
     pub(crate) rows: Vec<(u32, u64)>,
     /// Registers by client.
@@ -85,7 +85,7 @@ impl Anomalies {
 }
 
 /// Holds what clients were told against what a server has.
-pub(crate) fn check(clients: &BTreeMap<u32, Client>, found: &Final) -> Anomalies {
+pub(crate) fn check(clients: &BTreeMap<u32, Client>, found: &ServerContent) -> Anomalies {
     let mut anomalies = Anomalies::default();
     let mut by_client: BTreeMap<u32, Vec<u64>> = BTreeMap::new();
     for (client, number) in &found.rows {
@@ -161,9 +161,9 @@ mod tests {
         BTreeMap::from([(1, Client { appends: appends.to_vec(), reads: Vec::new() })])
     }
 
-    fn found(rows: &[u64]) -> Final {
+    fn found(rows: &[u64]) -> ServerContent {
         let registers = rows.iter().max().map(|last| (1, *last)).into_iter().collect();
-        Final { rows: rows.iter().map(|n| (1, *n)).collect(), registers }
+        ServerContent { rows: rows.iter().map(|n| (1, *n)).collect(), registers }
     }
 
     #[test]

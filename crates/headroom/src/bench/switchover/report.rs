@@ -1,11 +1,10 @@
 //! What was asked of the moves and what came of them.
 
 use super::super::promise::{self, Promise};
-use super::super::report::section::section;
 use super::SwitchoverBenchArgs;
 use super::history::Anomalies;
+use super::under_writes::{errors_and_remarks, nothing_lost, quantile, times};
 use ::switchover::perform::{Routers, Took};
-use plan::quantile::{nearest_rank, sorted};
 use probe::Machine;
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -58,11 +57,11 @@ impl Report {
         transactions: u64,
     ) -> Self {
         let mut warnings = machine.warnings();
-        if args.quick {
+        if args.writes.quick {
             warnings.push("a smoke run: it shows that everything works, not how fast".to_owned());
         }
         let promises = promises(&moves, &anomalies, &errors, transactions);
-        let (clients, rate, zero_hop) = (args.clients, args.rate, args.zero_hop);
+        let (clients, rate, zero_hop) = (args.writes.clients, args.writes.rate, args.zero_hop);
         let date = date.to_owned();
         Self {
             date,
@@ -97,19 +96,18 @@ impl Report {
             ("the client that fared worst waited, ms", self.of(|m| m.waited_ms)),
             ("writes were held, ms", self.of(|m| m.held_ms)),
         ];
-        let rows = figures.into_iter().map(|(name, values)| row(name, &values));
-        text.push_str(&section("Each move", &["what", ">p50", ">p90", ">p99", ">most"], rows));
+        let rows = figures.into_iter().map(|(name, values)| (name.to_owned(), values));
+        text.push_str(&times("Each move", rows));
         let mut steps: BTreeMap<_, Vec<f64>> = BTreeMap::new();
         for took in self.moves.iter().flat_map(|m| &m.steps).filter(|took| !took.undo) {
             steps.entry(took.step).or_default().push(took.ms);
         }
-        let rows = steps.iter().map(|(step, values)| row(&step.to_string(), values));
-        text.push_str(&section("Steps, ms", &["step", ">p50", ">p90", ">p99", ">most"], rows));
-        let rows = self.errors.iter().map(|(what, count)| vec![what.clone(), count.to_string()]);
-        text.push_str(&section("What clients were told that was no success", &["what", ">how often"], rows));
-        let remarks =
-            self.moves.iter().flat_map(|m| m.remarks.iter().map(|r| vec![m.number.to_string(), r.clone()]));
-        text.push_str(&section("Remarks", &["move", "what"], remarks));
+        text.push_str(&times(
+            "Steps, ms",
+            steps.into_iter().map(|(step, values)| (step.to_string(), values)),
+        ));
+        let remarks = self.moves.iter().map(|m| (m.number, m.remarks.as_slice()));
+        text.push_str(&errors_and_remarks(&self.errors, "move", remarks));
         text.push_str(
             "A client's wait counts from when its transaction should have begun to its answer, for all that were due \
              during a move.\nWhat clients were told is held against the rows of every server by a checker of its own.\n",
@@ -120,11 +118,6 @@ impl Report {
     fn of(&self, figure: impl Fn(&Move) -> Option<f64>) -> Vec<f64> {
         self.moves.iter().filter_map(figure).collect()
     }
-}
-
-fn row(name: &str, values: &[f64]) -> Vec<String> {
-    let at = |share: f64| quantile(values, share).map_or("-".to_owned(), |ms| format!("{ms:.0}"));
-    vec![name.to_owned(), at(0.5), at(0.9), at(0.99), at(1.0)]
 }
 
 fn promises(
@@ -146,18 +139,9 @@ fn promises(
     };
     let (p50, p50_met) = within(0.5, P50_MS);
     let (p99, p99_met) = within(0.99, P99_MS);
-    let wrong = format!(
-        "{} lost, {} duplicated, {} invented, {} out of order, {} stale, {} torn of {transactions} transactions",
-        anomalies.lost,
-        anomalies.duplicated,
-        anomalies.invented,
-        anomalies.out_of_order,
-        anomalies.stale,
-        anomalies.torn
-    );
     vec![
         Promise::new("every move is done", format!("{done} of {}", moves.len()), done == moves.len()),
-        Promise::new("no acknowledged write is lost, doubled or out of order", wrong, anomalies.none()),
+        nothing_lost(anomalies, transactions),
         Promise::new(
             "one writer, everybody follows it, nobody has anything of its own after each move",
             format!("{topology} moves with a remark"),
@@ -171,9 +155,4 @@ fn promises(
             told == 0,
         ),
     ]
-}
-
-/// A quantile of values in any order.
-pub(super) fn quantile(values: &[f64], share: f64) -> Option<f64> {
-    nearest_rank(&sorted(values.to_vec()), share)
 }

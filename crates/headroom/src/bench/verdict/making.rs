@@ -118,7 +118,7 @@ impl fmt::Display for Making {
 }
 
 /// A lab with tables to make trouble on, and an application that is always there.
-pub(super) struct Stage<'a> {
+pub(super) struct VerdictFixture<'a> {
     lab: &'a Lab,
     /// Straight to a1: what a simulated link costs is no part of any making but one.
     app: Opts,
@@ -139,7 +139,7 @@ pub(super) struct Made {
     lifted: Option<Lifted>,
 }
 
-impl<'a> Stage<'a> {
+impl<'a> VerdictFixture<'a> {
     /// Makes the tables, and waits until the replica has them.
     pub(super) async fn set(lab: &'a Lab, volume: &'a Volume, window: Duration) -> anyhow::Result<Self> {
         let mut root = lab.connect("a1").await?;
@@ -317,7 +317,7 @@ impl Made {
 
     async fn clients<F>(
         &mut self,
-        stage: &Stage<'_>,
+        fixture: &VerdictFixture<'_>,
         count: u32,
         until: Instant,
         work: impl Fn(Conn, Instant, u32) -> F,
@@ -326,7 +326,7 @@ impl Made {
         F: Future<Output = anyhow::Result<()>> + Send + 'static,
     {
         for number in 0..count {
-            self.clients.spawn(work(stage.connect().await?, until, number));
+            self.clients.spawn(work(fixture.connect().await?, until, number));
         }
         Ok(())
     }

@@ -1,6 +1,6 @@
-//! The stage of a soak: a primary and two replicas, the tables, and `headroom route` in front of them.
+//! The fixture of a soak: a primary and two replicas, the tables, and `headroom route` in front of them.
 
-use super::crowd::Crowd;
+use super::client_pool::ClientPool;
 use super::question::{Answers, fill};
 use crate::admin_client::AdminClient;
 use crate::environment::Environment;
@@ -28,7 +28,7 @@ const PACKET: usize = 64 << 20;
 
 /// Everything that was started.
 #[derive(Debug)]
-pub(super) struct Stage {
+pub(super) struct SoakFixture {
     pub(super) lab: Lab,
     route: Process,
     /// Where the router hears which of its parts are to fail; until somebody takes it.
@@ -41,7 +41,7 @@ pub(super) struct Stage {
     pinned: RouterPins,
 }
 
-impl Stage {
+impl SoakFixture {
     /// Brings everything up.
     pub(super) async fn up(base: &Path, clients: u32, zero_hop: bool) -> anyhow::Result<Self> {
         let mut spec = Spec::new(&[(ZONE, 2), ("b", 1)])
@@ -66,9 +66,9 @@ impl Stage {
         let client = AdminClient::new(Some(&addresses.admin.to_string()), &Environment::default());
         let (reader, writer) = (addresses.reader, addresses.writer);
         let (faults, pinned) = (Some(faults), RouterPins::new(file, term::complain));
-        let mut stage = Self { lab, route, faults, client, log, reader, writer, pinned };
-        stage.ready().await?;
-        Ok(stage)
+        let mut fixture = Self { lab, route, faults, client, log, reader, writer, pinned };
+        fixture.ready().await?;
+        Ok(fixture)
     }
 
     /// The router's process.
@@ -82,7 +82,7 @@ impl Stage {
     }
 
     /// What clients share; every question is asked of the primary first, and of each replica, which must agree.
-    pub(super) async fn crowd(&self, interval: Duration, seed: u64) -> anyhow::Result<Crowd> {
+    pub(super) async fn pool(&self, interval: Duration, seed: u64) -> anyhow::Result<ClientPool> {
         let mut names = HashMap::new();
         for server in self.lab.servers() {
             names.insert(self.lab.real(&server)?.ip().to_string(), server);
@@ -91,7 +91,7 @@ impl Stage {
         let answers = Answers::of(&mut conn).await.context("asking the primary directly")?;
         conn.disconnect().await?;
         let opts = [self.reader, self.writer].map(|at| self.opts(at));
-        Ok(Crowd::new(opts, answers, names, interval, seed))
+        Ok(ClientPool::new(opts, answers, names, interval, seed))
     }
 
     /// A session of the application's account, past the router and its links.

@@ -2,9 +2,9 @@
 
 use super::super::process::{self, Cpu};
 use super::super::server::{Server, null};
-use super::super::sysbench;
+use super::super::{stalls, sysbench};
 use super::promises::OWN_P99_US;
-use super::{CLIENTS, Case, GRACE, GeneratorArgs, MANY_CLIENTS, OwnLatency, Sample, Tool, stalls};
+use super::{CLIENTS, Case, GRACE, GeneratorArgs, MANY_CLIENTS, OwnLatency, Sample, Tool};
 use anyhow::{Context, bail};
 use lab::null::{NullServer, Service};
 use lab::process::{Process, command, command_in_own_session};
@@ -24,14 +24,14 @@ const GUESS: f64 = 0.25;
 const GUESS_SECONDS: u32 = 1;
 
 /// Where and with what everything is measured.
-pub(super) struct Site<'a> {
+pub(super) struct BenchEnv<'a> {
     pub(super) args: &'a GeneratorArgs,
     pub(super) tools: &'a [PathBuf; 2],
     pub(super) server: &'a Server,
     pub(super) log: PathBuf,
 }
 
-impl Site<'_> {
+impl BenchEnv<'_> {
     pub(super) async fn sample(&self, round: u32, case: Case, tool: Tool) -> anyhow::Result<Sample> {
         let null = (case == Case::OneCore).then(|| null(Service::Immediate)).transpose()?;
         let target = null.as_ref().map_or(self.server.address, NullServer::address);
@@ -49,7 +49,7 @@ impl Site<'_> {
         if apart {
             process::run_on(self.server.pid, cores - 1..cores)?;
         }
-        let (text, client) = self.client(&program, arguments, Place::of(case)).await?;
+        let (text, client) = self.client(&program, arguments, ClientPlace::of(case)).await?;
         if apart {
             process::run_on(self.server.pid, 0..cores)?;
         }
@@ -121,7 +121,7 @@ impl Site<'_> {
         let mut open = vec!["--rate".to_owned(), rate.to_string()];
         open.extend(busy.then(|| "--busy".to_owned()));
         let arguments = self.headroom(Case::OneCore, null, seconds, &open);
-        outcome(&self.client(&ourselves()?, arguments, Place::FirstCore).await?.0)
+        outcome(&self.client(&ourselves()?, arguments, ClientPlace::FirstCore).await?.0)
     }
 
     fn sysbench(&self, case: Case, target: SocketAddr) -> Vec<String> {
@@ -159,12 +159,12 @@ impl Site<'_> {
         &self,
         program: &Path,
         arguments: Vec<String>,
-        place: Place,
+        place: ClientPlace,
     ) -> anyhow::Result<(String, Cpu)> {
         let (command, arguments) = match place {
-            Place::Beside => (command(program), arguments),
-            Place::OwnSession => (command_in_own_session(program), arguments),
-            Place::FirstCore => {
+            ClientPlace::Beside => (command(program), arguments),
+            ClientPlace::OwnSession => (command_in_own_session(program), arguments),
+            ClientPlace::FirstCore => {
                 let mut all = vec!["-c".to_owned(), "0".to_owned(), program.display().to_string()];
                 all.extend(arguments);
                 (command(&self.tools[1]), all)
@@ -176,7 +176,7 @@ impl Site<'_> {
 
 /// Where a client runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Place {
+pub(super) enum ClientPlace {
     /// Where the server does, as a program that was started in the same shell.
     Beside,
     /// On the same cores, in a session of its own.
@@ -185,7 +185,7 @@ pub(super) enum Place {
     FirstCore,
 }
 
-impl Place {
+impl ClientPlace {
     pub(super) fn of(case: Case) -> Self {
         match case {
             Case::PointSelectsOwnSession | Case::ReadWriteOwnSession => Self::OwnSession,

@@ -10,7 +10,7 @@
 //! and the p99 is the `x` at which that share is 1 %. A request meets the client's core and the server's, so their
 //! shares add up (for small shares). Requests that queue up behind a stall wait longer still: it is a lower bound.
 
-use super::super::process::run_here_on;
+use super::process::run_here_on;
 use anyhow::anyhow;
 use serde::Serialize;
 use std::time::{Duration, Instant};
@@ -20,24 +20,26 @@ const LEAST: Duration = Duration::from_micros(2);
 /// One in a hundred waits longer.
 const BEYOND: f64 = 0.01;
 
-/// What a moment waits that meets both cores.
+/// What a moment waits that meets both cores (one, on a machine that has no more).
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub(super) struct Alone {
-    pub(super) p99_us: f64,
+pub(crate) struct MachineStalls {
+    pub(crate) p99_us: f64,
     /// The share of moments that wait longer than so many microseconds.
-    pub(super) beyond: f64,
+    pub(crate) beyond: f64,
 }
 
-/// Looks for so long; `beyond_us` as in [`Alone::beyond`].
-pub(super) fn look(cores: [usize; 2], time: Duration, beyond_us: f64) -> anyhow::Result<Alone> {
-    let spinning = cores.map(|core| std::thread::spawn(move || stalls(core, time)));
+/// Looks for so long; `beyond_us` as in [`MachineStalls::beyond`].
+pub(crate) fn look(cores: [usize; 2], time: Duration, beyond_us: f64) -> anyhow::Result<MachineStalls> {
+    let different = if cores[0] == cores[1] { &cores[..1] } else { &cores[..] };
+    let spinning: Vec<_> =
+        different.iter().copied().map(|core| std::thread::spawn(move || stalls(core, time))).collect();
     let mut all = Vec::new();
     for thread in spinning {
         all.extend(thread.join().map_err(|_| anyhow!("the thread that looks for stalls has panicked"))??);
     }
     let time = time.as_secs_f64() * 1e6;
     let beyond = all.iter().map(|stall| (stall - beyond_us).max(0.0)).sum::<f64>() / time;
-    Ok(Alone { p99_us: exceeded(&mut all, time, BEYOND), beyond })
+    Ok(MachineStalls { p99_us: exceeded(&mut all, time, BEYOND), beyond })
 }
 
 /// Looks at the clock again and again on one core: every time in which it could not, microseconds.

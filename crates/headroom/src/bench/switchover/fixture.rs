@@ -1,6 +1,6 @@
 //! Three servers in two zones and a router in each, and the moves between them.
 
-use super::history::Final;
+use super::history::ServerContent;
 use crate::admin_client::AdminClient;
 use crate::environment::Environment;
 use ::switchover::check::{Level, Limits};
@@ -27,7 +27,7 @@ const POLL: Duration = Duration::from_millis(50);
 const STATEMENT: Duration = Duration::from_secs(10);
 
 /// What is to be brought up.
-pub(super) struct Wanted {
+pub(super) struct FixtureSpec {
     pub(super) clients: u32,
     pub(super) zero_hop: bool,
     pub(super) program: Option<PathBuf>,
@@ -46,7 +46,7 @@ const SEMI_SYNC: [(&str, &str); 6] = [
 ];
 
 /// Everything that was started.
-pub(super) struct Stage {
+pub(super) struct MoveFixture {
     pub(super) lab: Lab,
     routers: Vec<(Process, RouterPins)>,
     writers: Vec<SocketAddrV4>,
@@ -54,9 +54,9 @@ pub(super) struct Stage {
     pub(super) journals: PathBuf,
 }
 
-impl Stage {
+impl MoveFixture {
     /// Brings everything up: durable servers, as a primary that must lose nothing is run.
-    pub(super) async fn up(base: &Path, args: &Wanted) -> anyhow::Result<Self> {
+    pub(super) async fn up(base: &Path, args: &FixtureSpec) -> anyhow::Result<Self> {
         let mut spec =
             Spec::new(&[("a", 2), ("b", 1)]).option("max_connections", &(args.clients * 3 + 100).to_string());
         spec.server.performance_schema = false;
@@ -81,12 +81,12 @@ impl Stage {
         }
         root.disconnect().await?;
         let journals = lab.dir().join("switchover");
-        let mut stage =
+        let mut fixture =
             Self { lab, routers: Vec::new(), writers: Vec::new(), primary: SERVERS[0].to_owned(), journals };
         for zone in ZONES {
-            stage.route(zone, args.zero_hop).await?;
+            fixture.route(zone, args.zero_hop).await?;
         }
-        Ok(stage)
+        Ok(fixture)
     }
 
     async fn route(&mut self, zone: &str, zero_hop: bool) -> anyhow::Result<()> {
@@ -182,20 +182,20 @@ impl Stage {
     }
 
     /// What the primary has.
-    pub(super) async fn of_primary(&self) -> anyhow::Result<BTreeMap<String, Final>> {
+    pub(super) async fn of_primary(&self) -> anyhow::Result<BTreeMap<String, ServerContent>> {
         Ok(BTreeMap::from([(self.primary.clone(), self.has(&self.primary).await?)]))
     }
 
-    async fn has(&self, server: &str) -> anyhow::Result<Final> {
+    async fn has(&self, server: &str) -> anyhow::Result<ServerContent> {
         let mut conn = self.lab.connect(server).await?;
         let rows = conn.query("SELECT client, number FROM app.appends ORDER BY id").await?;
         let registers: Vec<(u32, u64)> = conn.query("SELECT client, number FROM app.registers").await?;
         conn.disconnect().await?;
-        Ok(Final { rows, registers: registers.into_iter().collect() })
+        Ok(ServerContent { rows, registers: registers.into_iter().collect() })
     }
 
     /// What each server has, once all have the same.
-    pub(super) async fn finals(&self) -> anyhow::Result<BTreeMap<String, Final>> {
+    pub(super) async fn finals(&self) -> anyhow::Result<BTreeMap<String, ServerContent>> {
         let mut finals = BTreeMap::new();
         for server in SERVERS {
             if server != self.primary {

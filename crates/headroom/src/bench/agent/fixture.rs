@@ -32,7 +32,7 @@ pub(super) enum Subject {
 }
 
 /// A server that is watched.
-pub(super) struct Stage {
+pub(super) struct AgentFixture {
     lab: Lab,
     work: JoinHandle<()>,
     address: SocketAddr,
@@ -63,7 +63,7 @@ impl Subject {
     }
 }
 
-impl Stage {
+impl AgentFixture {
     pub(super) async fn up(
         tables: u32,
         rate: u32,

@@ -16,7 +16,7 @@ const KEPT: usize = 5000;
 
 /// Shared by all clients.
 #[derive(Debug)]
-pub(super) struct Crowd {
+pub(super) struct ClientPool {
     pub(super) reader: OptsBuilder,
     pub(super) writer: OptsBuilder,
     pub(super) answers: Answers,
@@ -47,7 +47,7 @@ pub(super) struct Counts {
 
 /// The same at one moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-pub(super) struct Counted {
+pub(super) struct Totals {
     pub(super) sessions: u64,
     pub(super) statements: u64,
     pub(super) transactions: u64,
@@ -89,7 +89,7 @@ pub(super) struct Slow {
     pub(super) what: String,
 }
 
-impl Crowd {
+impl ClientPool {
     pub(super) fn new(
         [reader, writer]: [OptsBuilder; 2],
         answers: Answers,
@@ -191,9 +191,9 @@ impl Crowd {
         }
     }
 
-    pub(super) fn counted(&self) -> Counted {
+    pub(super) fn counted(&self) -> Totals {
         let counts = &self.counts;
-        Counted {
+        Totals {
             sessions: counts.sessions.load(Relaxed),
             statements: counts.statements.load(Relaxed),
             transactions: counts.transactions.load(Relaxed),
