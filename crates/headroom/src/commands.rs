@@ -3,6 +3,9 @@
 pub(crate) mod failover;
 pub(crate) mod fleet;
 pub(crate) mod knob;
+#[cfg(feature = "lab")]
+pub(crate) mod demo;
+#[cfg(feature = "lab")]
 pub(crate) mod lab;
 pub(crate) mod load;
 pub(crate) mod measure;

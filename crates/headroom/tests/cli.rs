@@ -37,7 +37,6 @@ fn help_of_each_command_names_its_options_and_gives_examples() {
                 "zero-hop",
                 "lab",
                 "demo",
-                "bench",
                 "Exit codes",
             ],
         ),
