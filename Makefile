@@ -79,14 +79,14 @@ bench-failover: ## the primary killed 200 times under writes, frozen 20 times, a
 
 fault-matrix: ## every step of a switchover x what can break there, on real servers; writes docs/guide/switchover-faults.md
 	@scripts/install.sh build servers
-	HEADROOM_FAULTS=all cargo test --locked -p switchover --test faults -- --nocapture
+	HEADROOM_FAULTS=all cargo test --locked -p switchover --test it faults:: -- --nocapture
 
 bench-soak: ## an hour under load with faults: no byte changed, memory flat (SOAK_SECONDS=3600)
 	@scripts/install.sh build servers
 	cargo build --release --locked -p headroom -p bench
 	target/release/headroom-bench soak --seconds $${SOAK_SECONDS:-3600}
 
-lint: ## formatting, clippy, licences and bans
+lint: ## formatting, words, clippy, licences and bans
 	@scripts/install.sh build
 	@scripts/lint.sh
 

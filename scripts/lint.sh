@@ -1,25 +1,33 @@
 #!/bin/sh
-# Formatting, clippy with warnings as errors, and what deny.toml says of licences and unwanted crates.
+# Formatting, the English of comments and pages, clippy with warnings as errors, and what deny.toml says of licences and
+# unwanted crates.
 # The last needs no cargo-deny: without it the two lists are read from deny.toml and held against `cargo tree`.
 #
-#   scripts/lint.sh [fmt] [clippy] [deny]      (nothing named: all three; stops at the first that fails)
+#   scripts/lint.sh [fmt] [words] [clippy] [deny]      (nothing named: all; stops at the first that fails)
 set -eu
 cd "$(dirname "$0")/.."
 PATH=$PWD/target/rust/bin:${CARGO_HOME:-$HOME/.cargo}/bin:$PATH
 
 main() {
-    [ $# -gt 0 ] || set -- fmt clippy deny
+    [ $# -gt 0 ] || set -- fmt words clippy deny
     for check in "$@"; do
         case $check in
             fmt) cargo fmt --all --check ;;
+            words) words ;;
             clippy) cargo clippy --workspace --all-targets --locked -- -D warnings ;;
             deny) deny ;;
             *)
-                echo "lint: no check is called '$check': fmt, clippy, deny" >&2
+                echo "lint: no check is called '$check': fmt, words, clippy, deny" >&2
                 exit 64
                 ;;
         esac
     done
+}
+
+# Everything that people wrote here; not what a program recorded, nor what the list of phrases is in.
+words() {
+    git ls-files '*.rs' '*.md' '*.sh' '*.toml' '*.c' '*.h' '*.js' '*.css' Makefile ':!benchmarks/runs' ':!scripts/words.awk' |
+        LC_ALL=C xargs awk -f scripts/words.awk
 }
 
 deny() {

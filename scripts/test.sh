@@ -3,16 +3,21 @@
 #
 #   212 passed, 0 failed, 0 skipped
 #
-#   scripts/test.sh [lint] [tests] [drivers] [mysql]      (nothing named: all four, in this order)
+#   scripts/test.sh [lint] [tests] [drivers] [mysql]      (nothing named: all four)
 #   scripts/test.sh count <file>                          what a log of test programs says: passed, failed, skipped
 #
-#   lint      formatting, clippy, licences and bans: each counts as one
+#   lint      formatting, words, clippy, licences and bans: each counts as one
 #   tests     unit, property, session and integration tests on MariaDB, doc examples
-#   drivers   real drivers and sysbench through the router (crates/headroom/tests/drivers.rs)
-#   mysql     every integration test file called mysql*, on the mysqld of scripts/mysql-root.sh
+#   drivers   real drivers and sysbench through the router (the module `drivers` of a crate's tests)
+#   mysql     the modules `mysql`, on the mysqld of scripts/mysql-root.sh
 #
-# Beside tests run those of its files that mostly wait (counted as "waiting"), and drivers and mysql when they are asked for too: most
-# of what each does is to wait for servers. What they said is shown when tests is done.
+# Each crate has one program of unit tests and one of integration tests (crates/*/tests/it). They run in lanes:
+#
+#   first     everything in no module named below, crate by crate
+#   beside    the modules `waiting` (they let a server stand still, or a minute pass, and look at what is reported), then
+#             `mysql` and `drivers`, which mostly wait for servers
+#   idle      clippy, cargo-deny and doc examples, on what processor time the others leave
+#   alone     the modules `alone`, which need the whole machine: one at a time, when all else is done
 #
 # The counts are those that the test programs print themselves. A part that counts nothing, that ends with an error no
 # count explains, or that has no tests at all is a failure of its own and is named.
@@ -23,9 +28,10 @@
 set -uo pipefail
 cd "$(dirname "$0")/.."
 PATH=$PWD/target/rust/bin:${CARGO_HOME:-$HOME/.cargo}/bin:$PATH:/usr/local/go/bin:/usr/sbin:/sbin
-folder=target/tally
-# What these do is to let a server stand still, or a minute pass, and see what is said of it.
-waiting=(agent_gaps agent_objectives slow_readers tools watch_router)
+folder=$PWD/target/tally
+# Tests at a time in the first lane, and in the lane beside it: half of what a lab's test does is to wait.
+first_threads=3 beside_threads=4
+lanes=(alone waiting mysql drivers)
 
 main() {
     [ $# -gt 0 ] || set -- lint tests drivers mysql
@@ -36,116 +42,142 @@ main() {
     fi
     rm -rf "$folder"
     mkdir -p "$folder"
-    trap 'stop_beside; echo "interrupted: no tally" >&2; exit 130' INT TERM
-    local part first=() second=()
+    trap 'stop_lanes; echo "interrupted: no tally" >&2; exit 130' INT TERM
+    local part
     for part in "$@"; do
         case $part in
-            lint | tests) first+=("$part") ;;
-            drivers | mysql) second+=("$part") ;;
+            lint | tests | drivers | mysql) ;;
             *)
                 echo "test: no part is called '$part': lint, tests, drivers, mysql" >&2
                 exit 64
                 ;;
         esac
     done
-    case " ${first[*]} " in
-        *" lint "*) lint ;;
-    esac
-    case " ${first[*]} " in
-        *" tests "*)
-            # Built once, for both: cargo lets one at a time build, and what does not build is told there.
-            announce "build"
-            cargo test --workspace --locked --no-run
-            begin_beside waiting "${second[@]}"
-            tests
-            wait_beside
-            tally "$@" waiting
-            ;;
-        *)
-            parts "${second[@]}"
-            tally "$@"
-            ;;
-    esac
+    local parts=" $* " beside=() idle=()
+    wanted() { case $parts in *" $1 "*) ;; *) return 1 ;; esac }
+    # What needs no build is told first.
+    if wanted lint; then lint fmt words; fi
+    if wanted tests || wanted drivers || wanted mysql; then build "$@"; fi
+    ! wanted tests || beside+=(waiting)
+    ! wanted mysql || beside+=(mysql)
+    ! wanted drivers || beside+=(drivers)
+    ! wanted lint || idle+=("lint clippy" "lint deny")
+    ! wanted tests || idle+=(doc)
+    begin_lane beside "${beside[@]}"
+    begin_lane idle "${idle[@]}"
+    if wanted tests; then
+        unit
+        integration
+    fi
+    wait_lanes
+    ! wanted tests || lane alone 1 tests
+    tally "$@"
 }
 
-parts() {
-    for part in "$@"; do
-        case $part in
-            waiting) run waiting cargo test --workspace --locked --no-fail-fast "${waiting[@]/#/--test=}" ;;
-            drivers) files_called drivers 'drivers*.rs' ;;
-            mysql) if sh scripts/mysql-root.sh mysql; then files_called mysql 'mysql*.rs'; else broken mysql "no mysqld could be had (above)"; fi ;;
+# Writes down the programs of all tests: crate's folder, kind (lib, bin or test), program. They are started without Cargo,
+# which lets one build at a time: clippy and doc examples are another.
+build() {
+    announce "build"
+    if ! cargo test --workspace --locked --no-run --message-format json-render-diagnostics >"$folder/build.json"; then
+        broken build "it did not build (above)"
+        tally "$@" build
+    fi
+    sed -n 's|^{"reason":"compiler-artifact".*"manifest_path":"\([^"]*\)/Cargo.toml".*"kind":\["\([a-z]*\)".*"test":true}.*"executable":"\([^"]*\)".*|\1 \2 \3|p' \
+        "$folder/build.json" | sort >"$folder/programs"
+}
+
+# programs <kind>...
+programs() {
+    local kind
+    for kind in "$@"; do awk -v kind="$kind" '$2 == kind { print $1, $3 }' "$folder/programs"; done
+}
+
+unit() {
+    local crate program
+    while read -r crate program; do
+        run tests "$crate" "$program"
+    done < <(programs lib bin)
+}
+
+integration() {
+    local crate program
+    while read -r crate program; do
+        run tests "$crate" "$program" --test-threads "$first_threads" $(printf -- '--skip %s:: ' "${lanes[@]}")
+    done < <(programs test)
+}
+
+# lane <module> <tests at a time> [<part that counts it>]: this module of every crate that has it.
+lane() {
+    local crate program
+    while read -r crate program; do
+        [ -e "$crate/tests/it/$1.rs" ] || continue
+        run "${3:-$1}" "$crate" "$program" --test-threads "$2" "$1::"
+    done < <(programs test)
+}
+
+steps() {
+    local step
+    for step in "$@"; do
+        case $step in
+            waiting) lane waiting 8 tests ;;
+            drivers) lane drivers "$beside_threads" ;;
+            mysql)
+                if sh scripts/mysql-root.sh mysql; then lane mysql "$beside_threads"; else broken mysql "no mysqld could be had (above)"; fi
+                ;;
+            "lint "*) lint "${step#lint }" ;;
+            doc) run tests . cargo test --workspace --locked --no-fail-fast --doc ;;
         esac
     done
 }
 
-# Of its own process group, so that an interruption ends the test programs too.
-beside=
-begin_beside() {
+# Each of its own process group, so that an interruption ends the test programs too.
+running=()
+begin_lane() {
+    local name=$1
+    shift
+    [ $# -gt 0 ] || return 0
     set -m
-    parts "$@" >"$folder/beside.out" 2>&1 &
-    beside=$!
+    {
+        [ "$name" != idle ] || renice -n 19 "$BASHPID" >/dev/null
+        steps "$@"
+    } >"$folder/$name.out" 2>&1 &
+    running+=("$name $!")
     set +m
 }
 
-wait_beside() {
-    [ -n "$beside" ] || return 0
-    wait "$beside"
-    beside=
-    cat "$folder/beside.out"
+wait_lanes() {
+    local lane
+    for lane in "${running[@]}"; do
+        wait "${lane#* }"
+        cat "$folder/${lane% *}.out"
+    done
+    running=()
 }
 
-stop_beside() {
-    [ -z "$beside" ] || kill -TERM -- "-$beside" 2>/dev/null
+stop_lanes() {
+    local lane
+    for lane in "${running[@]}"; do kill -TERM -- "-${lane#* }" 2>/dev/null; done
 }
 
 lint() {
-    for check in fmt clippy deny; do
+    local check
+    for check in "$@"; do
         announce "lint $check"
         if scripts/lint.sh "$check"; then count lint 1 0 0 0; else count lint 0 1 0 0; fi
     done
 }
 
-# Everything but the files that the other parts run.
-tests() {
-    local names=()
-    for name in $(integration_tests '*.rs'); do
-        case " ${waiting[*]} " in *" $name "*) continue ;; esac
-        case $name in drivers* | mysql*) ;; *) names+=(--test "$name") ;; esac
-    done
-    run tests cargo test --workspace --locked --no-fail-fast --lib --bins "${names[@]}"
-    run tests cargo test --workspace --locked --no-fail-fast --doc
-}
-
-# files_called <part> <pattern of file names>
-files_called() {
-    local names=()
-    for name in $(integration_tests "$2"); do names+=(--test "$name"); done
-    if [ ${#names[@]} = 0 ]; then
-        broken "$1" "there is no crates/*/tests/$2"
-    else
-        run "$1" cargo test --workspace --locked --no-fail-fast "${names[@]}"
-    fi
-}
-
-integration_tests() {
-    # A test is a file, or a folder with a main.rs.
-    for file in crates/*/tests/$1 crates/*/tests/${1%.rs}/main.rs; do
-        [ -e "$file" ] || continue
-        case $file in */main.rs) basename "$(dirname "$file")" ;; *) basename "$file" .rs ;; esac
-    done | sort -u
-}
-
-# run <part> <command>...: shows what the command says, and counts its "test result:" lines.
+# run <part> <folder> <command>...: shows what the command says, and counts its "test result:" lines.
 run() {
-    local part=$1 log
-    shift
-    log=$folder/$part.log
-    announce "$part: $*"
-    "$@" 2>&1 | tee "$log.now"
+    local part=$1 crate=$2 log
+    shift 2
+    log=$folder/$part.$BASHPID
+    announce "$part: ${crate#"$PWD/"}: ${*#"$PWD/"}"
+    (cd "$crate" && exec "$@") 2>&1 | tee "$log.now"
     local status=${PIPESTATUS[0]}
-    cat "$log.now" >>"$log"
-    # cargo exits with an error when a test failed; when none did, something else went wrong (it did not build, or a
-    # test program died), and that is one failure more.
+    cat "$log.now" >>"$folder/$part.log"
+    # A program exits with an error when a test failed; when none did, something else went wrong (it did not build,
+    # or a test program died), and that is one failure more.
     count "$part" $(counts_of "$log.now") "$status"
     grep -ho 'NOT TESTED: .*' "$log.now" >>"$folder/not-tested"
     rm -f "$log.now"

@@ -1,5 +1,5 @@
 //! mysql_async's work through a router, unchanged: what the other runners of this folder do for their drivers. It is compiled
-//! into the test that runs them all (`crates/headroom/tests/support/driven.rs`), by which the driver comes from its registry.
+//! into the test that runs them all (`crates/headroom/tests/it/support/driven.rs`), by which the driver comes from its registry.
 
 use anyhow::{Context, Result, bail, ensure};
 use mysql_async::prelude::{FromRow, Queryable};

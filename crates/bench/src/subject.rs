@@ -96,7 +96,7 @@ impl Running {
 
     /// How many connections have gone past it; `None` where none should.
     pub(crate) fn past(&self) -> Option<u64> {
-        self.pinned.as_ref().map(RouterPins::past)
+        self.pinned.as_ref().map(RouterPins::bypassed)
     }
 
     /// Ends it.
@@ -122,7 +122,9 @@ impl Running {
             }
             // Until the server has been looked at, connections come through the listener.
             let outcome = outcome.and_then(|()| match &self.pinned {
-                Some(pinned) if pinned.past() == 0 => Err(anyhow::anyhow!("connections do not go past it")),
+                Some(pinned) if pinned.bypassed() == 0 => {
+                    Err(anyhow::anyhow!("connections do not bypass it"))
+                }
                 _ => Ok(()),
             });
             match outcome {

@@ -7,7 +7,7 @@ use anyhow::Context;
 use fleet::config::Config;
 use fleet::{ServerName, Snapshot, State};
 use observe::Watcher;
-use router::zero_hop::{Answer, Identity, Witness};
+use router::zero_hop::{Identity, LoginProber, LoginResult};
 use router::{Recording, Router, Sockets, Wanted};
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -48,7 +48,7 @@ impl Engine {
         let started = Router::start_on(router, listeners, sockets, snapshots.clone(), suspect);
         let idleness = watcher.idleness();
         let started = started.and_then(|router| {
-            router.go_past(identity, Arc::new(Asks(idleness)))?;
+            router.start_zero_hop(identity, Arc::new(Prober(idleness)))?;
             Ok(router)
         });
         match started {
@@ -134,7 +134,7 @@ impl Engine {
         let running = running.as_ref().ok_or("the router is stopping")?;
         let recording = running.router.record(wanted).map_err(|error| error.to_string())?;
         let status = running.router.status();
-        let past = status.servers.iter().map(|server| u64::from(server.past)).sum();
+        let past = status.servers.iter().map(|server| u64::from(server.bypassed)).sum();
         let relayed = status.listeners.iter().map(|listener| listener.sessions as u64).sum();
         Ok((recording, Missing { past, relayed }))
     }
@@ -211,12 +211,12 @@ impl Engine {
     }
 }
 
-/// Questions to a server, in the router's terms.
-struct Asks(observe::Idleness);
+/// Test logins, in the terms of the router.
+struct Prober(observe::Idleness);
 
-impl Witness for Asks {
-    fn login(&self, server: &ServerName) -> Answer<()> {
+impl LoginProber for Prober {
+    fn login(&self, server: &ServerName) -> LoginResult {
         let (idleness, server) = (self.0.clone(), server.clone());
-        Box::pin(async move { idleness.login(&server).await })
+        Box::pin(async move { idleness.login(&server).await.is_ok() })
     }
 }

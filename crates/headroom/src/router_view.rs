@@ -6,7 +6,7 @@ use crate::view::{
     ListenerZeroHopView, RecordingView, RoutingView, StatusView, ZeroHopView,
 };
 use fleet::Snapshot;
-use router::event::Noted;
+use router::event::EventRecord;
 use router::flow::Flow;
 use router::status::{Eligibility, ListenerStatus, ServerStatus};
 use router::zero_hop::ListenerZeroHop;
@@ -55,7 +55,7 @@ pub(crate) fn view(snapshot: &Snapshot, status: &Status, now: Instant) -> Status
     }
 }
 
-fn leaving(leaving: &router::Leaving) -> LeavingView {
+fn leaving(leaving: &router::PendingMove) -> LeavingView {
     LeavingView {
         server: leaving.server.to_string(),
         role: leaving.role.to_string(),
@@ -65,7 +65,7 @@ fn leaving(leaving: &router::Leaving) -> LeavingView {
     }
 }
 
-fn event(noted: &Noted, now: Instant) -> EventView {
+fn event(noted: &EventRecord, now: Instant) -> EventView {
     // The words of the JSON are those of serde.
     let word = |value: serde_json::Result<serde_json::Value>| match value {
         Ok(serde_json::Value::String(word)) => word,
@@ -125,7 +125,7 @@ fn routing(server: &ServerStatus) -> RoutingView {
         sessions: u64::from(server.readers) + u64::from(server.writers),
         readers: u64::from(server.readers),
         writers: u64::from(server.writers),
-        past: u64::from(server.past),
+        past: u64::from(server.bypassed),
         connections: server.connections,
         failures: server.failures,
         bytes_to_server: server.bytes_to_server,
@@ -165,7 +165,7 @@ fn listener(listener: &ListenerStatus) -> ListenerView {
         open: (listener.sessions + listener.zero_hop.sessions) as u64,
         max_sessions: listener.max_sessions as u64,
         accepted: listener.accepted,
-        connections: listener.accepted + listener.zero_hop.fate.past,
+        connections: listener.accepted + listener.zero_hop.connects.bypassed,
         connecting: listener.connecting as u64,
         max_connecting: listener.max_connecting as u64,
         tls: listener.tls.to_owned(),
@@ -177,13 +177,14 @@ fn listener(listener: &ListenerStatus) -> ListenerView {
 }
 
 fn zero_hop(listener: &ListenerZeroHop) -> ListenerZeroHopView {
-    let fate = listener.fate;
-    let ordinary = [("next_pick", fate.chosen), ("server_in_doubt", fate.doubt), ("unfit", fate.unfit)];
+    let connects = listener.connects;
+    let ordinary =
+        [("next_pick", connects.chosen), ("server_in_doubt", connects.suspect), ("unfit", connects.unfit)];
     ListenerZeroHopView {
         in_force: listener.in_force,
         text: listener.words.clone(),
         sessions: listener.sessions as u64,
-        past: fate.past,
+        past: connects.bypassed,
         ordinary: ordinary.map(|(why, n)| (why.to_owned(), n)).into(),
     }
 }

@@ -88,7 +88,7 @@ pub(crate) fn server(program: &Program, spec: &ServerSpec, individual: &Individu
 
 const COMMON: &[(&str, &str)] = &[
     // Users' servers look up names and block a host after `max_connect_errors`. A lab cannot by default: its addresses have no names,
-    // and a look-up of one waits for a resolver that a test machine may not have. `router/tests/probes.rs` gives them names
+    // and a look-up of one waits for a resolver that a test machine may not have. `router/tests/it/probes.rs` gives them names
     // and runs with both as users have them.
     ("skip_name_resolve", "ON"),
     ("character_set_server", "utf8mb4"),

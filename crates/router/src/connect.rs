@@ -19,13 +19,13 @@ const LONGEST_GREETING: usize = 4096;
 
 /// A server that greeted.
 #[derive(Debug)]
-pub(crate) struct Greeted {
+pub(crate) struct GreetedServer {
     pub(crate) server: Stream,
     /// Its greeting, whole, not yet passed on.
     pub(crate) greeting: Vec<u8>,
 }
 
-impl Greeted {
+impl GreetedServer {
     /// The payload of its greeting.
     pub(crate) fn payload(&self) -> &[u8] {
         self.greeting.get(packet::HEADER..).unwrap_or_default()
@@ -34,44 +34,48 @@ impl Greeted {
 
 /// Why an attempt failed, in words that may be shown to a client.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Failure {
+pub(crate) enum ConnectError {
     /// The server's doing, or the network's.
     Server(String),
     /// It did not refuse, nor greet in time.
     Slow(String),
     /// This host has run out of descriptors or ports: no other server would do better.
-    Ourselves(String),
+    OwnHost(String),
 }
 
 /// Connects and waits for the greeting, not beyond `until`.
-pub(crate) async fn connect(reach: &Address, names: &Names, until: Instant) -> Result<Greeted, Failure> {
+pub(crate) async fn connect(
+    reach: &Address,
+    names: &Names,
+    until: Instant,
+) -> Result<GreetedServer, ConnectError> {
     let begun = Instant::now();
     let late = |what: &str| {
         let waited: Duration = begun.elapsed();
-        Failure::Slow(format!("{what} for {} ms", waited.as_millis()))
+        ConnectError::Slow(format!("{what} for {} ms", waited.as_millis()))
     };
     let mut server = match timeout_at(until, open(reach, names)).await {
         Err(_) => {
-            doubt(reach, names);
+            recheck(reach, names);
             return Err(late("no connection"));
         }
         Ok(Err(error)) => {
-            doubt(reach, names);
-            return Err(blame(&error));
+            recheck(reach, names);
+            return Err(classify(&error));
         }
         Ok(Ok(stream)) => stream,
     };
     match timeout_at(until, read_greeting(&mut server)).await {
         Err(_) => Err(late("connected, but no greeting")),
         Ok(Err(failure)) => Err(failure),
-        Ok(Ok(greeting)) => Ok(Greeted { server, greeting }),
+        Ok(Ok(greeting)) => Ok(GreetedServer { server, greeting }),
     }
 }
 
 /// Nobody answers there: a name may lead elsewhere by now.
-fn doubt(reach: &Address, names: &Names) {
+fn recheck(reach: &Address, names: &Names) {
     if let Some(host) = reach.host() {
-        names.doubt(host);
+        names.recheck(host);
     }
 }
 
@@ -91,46 +95,46 @@ async fn open(reach: &Address, names: &Names) -> io::Result<Stream> {
     Ok(stream)
 }
 
-async fn read_greeting(server: &mut Stream) -> Result<Vec<u8>, Failure> {
+async fn read_greeting(server: &mut Stream) -> Result<Vec<u8>, ConnectError> {
     let mut bytes = vec![0u8; LONGEST_GREETING];
     let mut have = 0;
     loop {
-        let read = server.read(&mut bytes[have..]).await.map_err(|e| blame(&e))?;
+        let read = server.read(&mut bytes[have..]).await.map_err(|e| classify(&e))?;
         if read == 0 {
             let what =
                 if have == LONGEST_GREETING { "too long a greeting" } else { "closed before the greeting" };
-            return Err(Failure::Server(what.to_owned()));
+            return Err(ConnectError::Server(what.to_owned()));
         }
         have += read;
         let Some(greeting) = packet::first(&bytes[..have]) else { continue };
         match greeting.payload.first() {
             Some(0xff) => {
                 let err = ErrPacket::parse(greeting.payload);
-                return Err(Failure::Server(match err {
+                return Err(ConnectError::Server(match err {
                     Ok(err) => format!("error {} instead of a greeting: {}", err.code, err.message),
                     Err(_) => "an unreadable error instead of a greeting".to_owned(),
                 }));
             }
             Some(9 | 10) if greeting.used < have => {
-                return Err(Failure::Server("it says more than a greeting at the start".to_owned()));
+                return Err(ConnectError::Server("it says more than a greeting at the start".to_owned()));
             }
             Some(9 | 10) => {
                 bytes.truncate(have);
                 return Ok(bytes);
             }
-            _ => return Err(Failure::Server("it speaks another protocol than MySQL's".to_owned())),
+            _ => return Err(ConnectError::Server("it speaks another protocol than MySQL's".to_owned())),
         }
     }
 }
 
 /// Whose fault an error is.
-fn blame(error: &io::Error) -> Failure {
+fn classify(error: &io::Error) -> ConnectError {
     use rustix::io::Errno;
     let own = [Errno::MFILE, Errno::NFILE, Errno::ADDRNOTAVAIL, Errno::NOBUFS, Errno::NOMEM];
     if error.raw_os_error().is_some_and(|e| own.contains(&Errno::from_raw_os_error(e))) {
-        return Failure::Ourselves(error.to_string());
+        return ConnectError::OwnHost(error.to_string());
     }
-    Failure::Server(match error.kind() {
+    ConnectError::Server(match error.kind() {
         io::ErrorKind::ConnectionRefused => "connection refused".to_owned(),
         io::ErrorKind::ConnectionReset => "connection reset".to_owned(),
         _ => error.to_string(),

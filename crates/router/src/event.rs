@@ -98,7 +98,7 @@ pub struct Event {
 
 /// An event and when it happened.
 #[derive(Clone, Debug)]
-pub struct Noted {
+pub struct EventRecord {
     /// What changed.
     pub event: Event,
     /// When, for people.
@@ -113,7 +113,7 @@ pub struct Noted {
 #[derive(Debug, Default)]
 pub struct History {
     last: Option<Picture>,
-    events: VecDeque<Noted>,
+    events: VecDeque<EventRecord>,
     since: HashMap<(Kind, String), Instant>,
     flow_told: Option<Instant>,
 }
@@ -321,7 +321,7 @@ fn flow(before: &Picture, after: &Picture, events: &mut Vec<Event>) {
 impl History {
     /// Compares with the picture before and remembers what changed; returns it for the log ([`log`]).
     #[must_use]
-    pub fn note(&mut self, mut picture: Picture, now: Instant, at: SystemTime) -> Vec<Noted> {
+    pub fn note(&mut self, mut picture: Picture, now: Instant, at: SystemTime) -> Vec<EventRecord> {
         let nothing = Picture::default();
         let before = self.last.as_ref().unwrap_or(&nothing);
         if self.flow_told.is_some_and(|at| now.saturating_duration_since(at) < FLOW_EVERY) {
@@ -349,7 +349,7 @@ impl History {
             if self.events.len() == KEPT {
                 self.events.pop_front();
             }
-            let event = Noted { event, at, since: now, lasted };
+            let event = EventRecord { event, at, since: now, lasted };
             self.events.push_back(event.clone());
             noted.push(event);
         }
@@ -358,7 +358,7 @@ impl History {
     }
 
     /// The last events, oldest first.
-    pub fn events(&self) -> Vec<Noted> {
+    pub fn events(&self) -> Vec<EventRecord> {
         self.events.iter().cloned().collect()
     }
 
@@ -384,8 +384,8 @@ impl History {
 }
 
 /// One line in the log for each.
-pub fn log(events: &[Noted]) {
-    for Noted { event, lasted, .. } in events {
+pub fn log(events: &[EventRecord]) {
+    for EventRecord { event, lasted, .. } in events {
         let after = lasted.map_or_else(String::new, |lasted| format!(" (after {})", long(lasted)));
         match event.severity {
             Severity::Info => tracing::info!("{}{after}", event.text),
@@ -529,7 +529,7 @@ mod tests {
         };
         let mut history = History::default();
         let flows = |history: &History| {
-            let of = |n: &&Noted| n.event.kind == Kind::Flow;
+            let of = |n: &&EventRecord| n.event.kind == Kind::Flow;
             history.events.iter().filter(of).map(|n| n.event.text.clone()).collect::<Vec<_>>()
         };
         let start = Instant::now();

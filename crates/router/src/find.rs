@@ -5,38 +5,51 @@
 //! left, those that were only slow are tried again with twice the time, and again, until `connect_deadline`: on a host
 //! where everything waits for a processor all of them are slow, and a late session is better than none.
 
-use crate::board::Sight;
-use crate::connect::{Failure, Greeted, connect};
+use crate::connect::{ConnectError, GreetedServer, connect};
 use crate::hold::Hold;
-use crate::pick::{Ask, Because, Refused, pick};
-use crate::refuse;
+use crate::pick::{Because, NoEligibleServer, PickRequest, pick};
+use crate::refusal::RefusalReason;
+use crate::server_counters::ServerSlot;
+use crate::shared_state::RoutingState;
 use crate::stream::Stream;
-use crate::tally::Seat;
 use crate::view::Candidate;
-use crate::worker::Worker;
+use crate::worker::context::WorkerContext;
 use fleet::{Address, ListenerRole, ServerName, State};
 use std::sync::Arc;
 use tokio::time::Instant;
-use wire::ErrPacket;
 
 /// A session that has its server.
-pub(crate) struct Placed {
-    pub(crate) seat: Seat,
+pub(crate) struct ServerConnection {
+    pub(crate) slot: ServerSlot,
     pub(crate) because: Because,
-    pub(crate) greeted: Greeted,
+    pub(crate) greeted: GreetedServer,
     pub(crate) reach: Address,
-    /// The server is told who the client is.
-    pub(crate) tell_client: bool,
+    /// The server is sent the client's address.
+    pub(crate) send_client_address: bool,
 }
 
 /// Why a session got no server.
-pub(crate) enum Denied {
-    /// Tell the client.
-    Refused(ErrPacket),
-    /// The same, and it is this host that has run out of something.
-    Ourselves(ErrPacket),
+#[derive(Debug)]
+pub(crate) enum FindError {
+    /// No server may be picked or could be reached: each with its reason.
+    NoServer(NoEligibleServer),
+    /// As many writer sessions as may wait for a primary do so already.
+    TooManyHeld,
+    /// This host has run out of descriptors or ports: no other server would do better.
+    OwnHost(String),
     /// The client has left meanwhile.
     ClientLeft,
+}
+
+impl FindError {
+    /// What the refusal counts as.
+    pub(crate) fn reason(&self) -> RefusalReason {
+        match self {
+            Self::NoServer(_) | Self::TooManyHeld => RefusalReason::NoServer,
+            Self::OwnHost(_) => RefusalReason::NoDescriptor,
+            Self::ClientLeft => RefusalReason::LeftAtOnce,
+        }
+    }
 }
 
 /// Servers that failed this session.
@@ -63,11 +76,11 @@ impl Tried {
     }
 
     /// Time is up though this server could have been tried.
-    fn out_of_time(&mut self, next: &ServerName) -> Refused {
+    fn out_of_time(&mut self, next: &ServerName) -> NoEligibleServer {
         let mut reasons = std::mem::take(&mut self.failed);
         let why = "known and not tried, because the deadline passed before (too many clients at once for this host)";
         reasons.push((next.clone(), why.to_owned()));
-        Refused { reasons }
+        NoEligibleServer { reasons }
     }
 
     /// Forgets that those failed that were only slow, and gives them twice the time; `false` when there is none.
@@ -79,117 +92,132 @@ impl Tried {
     }
 }
 
-/// A server for reads. Refused as soon as nobody is left, but for those that were only slow, which are tried again until the
-/// deadline; waits for the very first look at the fleet.
-pub(crate) async fn reader(worker: &Worker, at: Instant) -> Result<Placed, Denied> {
-    let mut changes = worker.board.changes();
-    let config = worker.board.sight().view.config.clone();
+/// A server for reads. Refused as soon as nobody is left, but for those that were only slow, which are tried again
+/// until the deadline; waits for the very first look at the fleet.
+pub(crate) async fn reader(worker: &WorkerContext, at: Instant) -> Result<ServerConnection, FindError> {
+    let mut changes = worker.shared.changes();
+    let config = worker.shared.routing().view.config.clone();
     let until = at + config.connect_deadline;
     let mut tried = Tried::default();
     loop {
-        let sight = worker.board.sight();
-        match attempt(worker, &sight, ListenerRole::Reader, until, &mut tried).await? {
-            Ok(placed) => return Ok(placed),
-            Err(_) if Instant::now() < until && tried.try_slow_ones_again() => {}
-            Err(refused) => {
-                let snapshot = &sight.view.snapshot;
+        let routing = worker.shared.routing();
+        match attempt(worker, &routing, ListenerRole::Reader, until, &mut tried).await {
+            Err(FindError::NoServer(_)) if Instant::now() < until && tried.try_slow_ones_again() => {}
+            Err(FindError::NoServer(reasons)) => {
+                let snapshot = &routing.view.snapshot;
                 let anybody_unasked = snapshot.servers.iter().any(|server| server.state == State::Unasked);
                 let waits = (!snapshot.settled || anybody_unasked) && Instant::now() < until;
                 if !waits || tokio::time::timeout_at(until, changes.changed()).await.is_err() {
-                    return Err(Denied::Refused(refuse::nobody(ListenerRole::Reader, &refused)));
+                    return Err(FindError::NoServer(reasons));
                 }
             }
+            done => return done,
         }
     }
 }
 
 /// The server that takes writes. While none is known, or it cannot be reached, the session is held up to a deadline.
-pub(crate) async fn writer(worker: &Worker, client: &Stream, at: Instant) -> Result<Placed, Denied> {
-    let mut changes = worker.board.changes();
-    let config = worker.board.sight().view.config.clone();
+pub(crate) async fn writer(
+    worker: &WorkerContext,
+    client: &Stream,
+    at: Instant,
+) -> Result<ServerConnection, FindError> {
+    let mut changes = worker.shared.changes();
+    let config = worker.shared.routing().view.config.clone();
     let mut hold: Option<Hold> = None;
     loop {
         // Marked as seen before looking, so that a change during the attempt ends the wait at once.
         changes.borrow_and_update();
-        let sight = worker.board.sight();
+        let routing = worker.shared.routing();
         let until = at + config.hold_deadline.max(config.attempt_deadline);
-        let refused =
-            match attempt(worker, &sight, ListenerRole::Writer, until, &mut Tried::default()).await? {
-                Ok(placed) => return Ok(placed),
-                Err(refused) => refused,
+        let reasons =
+            match attempt(worker, &routing, ListenerRole::Writer, until, &mut Tried::default()).await {
+                Err(FindError::NoServer(reasons)) => reasons,
+                done => return done,
             };
         if hold.is_none() {
-            hold = Hold::take(&worker.board.held);
+            hold = Hold::take(&worker.shared.held);
         }
-        let Some(hold) = &hold else {
-            return Err(Denied::Refused(refuse::too_many_held(Hold::MOST)));
-        };
+        let Some(hold) = &hold else { return Err(FindError::TooManyHeld) };
         match hold.wait(&mut changes, client, until).await {
             crate::hold::Ended::Changed => {}
-            crate::hold::Ended::ClientLeft => return Err(Denied::ClientLeft),
-            crate::hold::Ended::Deadline => {
-                return Err(Denied::Refused(refuse::nobody(ListenerRole::Writer, &refused)));
-            }
+            crate::hold::Ended::ClientLeft => return Err(FindError::ClientLeft),
+            crate::hold::Ended::Deadline => return Err(FindError::NoServer(reasons)),
         }
     }
 }
 
-/// Tries servers one after the other until one greets, none is left (inner error), or this host is at its end.
+/// Tries servers one after the other until one greets, none is left, or this host is at its end.
 async fn attempt(
-    worker: &Worker,
-    sight: &Arc<Sight>,
+    worker: &WorkerContext,
+    routing: &Arc<RoutingState>,
     role: ListenerRole,
     until: Instant,
     tried: &mut Tried,
-) -> Result<Result<Placed, Refused>, Denied> {
-    let mut sight = sight.clone();
+) -> Result<ServerConnection, FindError> {
+    let mut routing = routing.clone();
     loop {
-        let view = &sight.view;
-        let have = sight.readers();
-        let phase = worker.board.phase;
-        let ask = Ask { role, from: view.own_zone.as_ref(), have: &have, tried: &tried.failed, phase };
-        let picked = match pick(view, &ask, &mut rand::rng()) {
+        let view = &routing.view;
+        let have = routing.readers();
+        let phase = worker.shared.phase;
+        let request =
+            PickRequest { role, from: view.own_zone.as_ref(), have: &have, tried: &tried.failed, phase };
+        let picked = match pick(view, &request, &mut rand::rng()) {
             Ok(picked) if Instant::now() < until => picked,
-            Ok(picked) => return Ok(Err(tried.out_of_time(&view.candidates[picked.server].name))),
-            Err(refused) => return Ok(Err(refused)),
+            Ok(picked) => {
+                let next = &view.candidates[picked.server].name;
+                return Err(FindError::NoServer(tried.out_of_time(next)));
+            }
+            Err(reasons) => return Err(FindError::NoServer(reasons)),
         };
         let candidate = &view.candidates[picked.server];
-        let seat = Seat::take(sight.tallies[picked.server].clone(), role, worker.thread);
+        let slot = ServerSlot::take(routing.counters[picked.server].clone(), role, worker.thread);
         let limit = until.min(Instant::now() + view.config.attempt_deadline * tried.patience);
-        let greeted = connect(&candidate.reach, &worker.board.names, limit).await;
+        let greeted = connect(&candidate.reach, &worker.shared.names, limit).await;
         match greeted.and_then(|greeted| offers_enough(worker, candidate, greeted)) {
             Ok(greeted) => {
-                seat.connected(&picked.because);
+                slot.connected(&picked.because);
                 let reach = candidate.reach.clone();
-                let tell_client = candidate.proxy_protocol;
-                return Ok(Ok(Placed { seat, because: picked.because, greeted, reach, tell_client }));
+                let send_client_address = candidate.proxy_protocol;
+                let because = picked.because;
+                return Ok(ServerConnection { slot, because, greeted, reach, send_client_address });
             }
-            Err(Failure::Ourselves(why)) => {
+            Err(ConnectError::OwnHost(why)) => {
                 tracing::warn!(server = %candidate.name, why, "cannot open a connection");
-                return Err(Denied::Ourselves(refuse::own_fault(&why)));
+                return Err(FindError::OwnHost(why));
             }
-            Err(failure) => {
-                let slow = matches!(failure, Failure::Slow(_));
-                let (Failure::Server(why) | Failure::Slow(why) | Failure::Ourselves(why)) = failure;
-                seat.failed();
-                drop(seat);
-                let name = &candidate.name;
-                if worker.board.suspect(name, &why) {
-                    tracing::warn!(server = %name, why, "server failed a new session; the next one is tried");
-                } else {
-                    tracing::debug!(server = %name, why, "server failed a new session; the next one is tried");
-                }
-                tried.add(&candidate.name, why, slow);
+            Err(ConnectError::Server(why)) => {
+                failed(worker, &candidate.name, &slot, &why);
+                tried.add(&candidate.name, why, false);
+            }
+            Err(ConnectError::Slow(why)) => {
+                failed(worker, &candidate.name, &slot, &why);
+                tried.add(&candidate.name, why, true);
             }
         }
-        sight = worker.board.sight();
+        drop(slot);
+        routing = worker.shared.routing();
+    }
+}
+
+/// Counts and logs that a server failed a session; the first of several that fail together is a warning.
+fn failed(worker: &WorkerContext, server: &ServerName, slot: &ServerSlot, why: &str) {
+    slot.failed();
+    if worker.shared.suspect(server, why) {
+        tracing::warn!(%server, why, "server failed a new session; trying the next one");
+    } else {
+        tracing::debug!(%server, why, "server failed a new session; trying the next one");
     }
 }
 
 /// Refuses a server that offers no TLS where that is demanded, or that would not understand what it is to be told: the
 /// client has not seen a byte, so the next can be tried.
-fn offers_enough(worker: &Worker, server: &Candidate, greeted: Greeted) -> Result<Greeted, Failure> {
-    let to_servers = worker.board.secrecy.to_servers();
+fn offers_enough(
+    worker: &WorkerContext,
+    server: &Candidate,
+    greeted: GreetedServer,
+) -> Result<GreetedServer, ConnectError> {
+    let to_servers = worker.shared.server_tls.to_servers();
     if to_servers.is_none() && !server.proxy_protocol {
         return Ok(greeted);
     }
@@ -198,16 +226,16 @@ fn offers_enough(worker: &Worker, server: &Candidate, greeted: Greeted) -> Resul
     {
         let why =
             "takes no PROXY protocol header (MySQL; MariaDB does): remove proxy_protocol from its [[server]]";
-        return Err(Failure::Server(why.to_owned()));
+        return Err(ConnectError::Server(why.to_owned()));
     }
     let Some(to_servers) = to_servers.filter(|_| !matches!(greeted.server, Stream::Unix(_))) else {
         return Ok(greeted);
     };
     let offers = greeting.is_ok_and(|greeting| greeting.capabilities.contains(wire::Capabilities::SSL));
     if !offers && !to_servers.preferred {
-        return Err(Failure::Server("offers no TLS, and [router.tls] demands it".to_owned()));
+        return Err(ConnectError::Server("offers no TLS, and [router.tls] demands it".to_owned()));
     }
-    worker.board.secrecy.offered(&server.name, offers);
+    worker.shared.server_tls.offered(&server.name, offers);
     Ok(greeted)
 }
 
@@ -216,18 +244,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_had_no_time_to_try_a_server_is_told_so_and_not_that_none_is_known() {
+    fn a_session_that_had_no_time_to_try_a_server_hears_so_and_not_that_none_is_known() {
         let mut tried = Tried::default();
-        let told = |refused: &Refused| refuse::nobody(ListenerRole::Writer, refused).message;
+        let text = |reasons: &NoEligibleServer| crate::refuse::nobody(ListenerRole::Writer, reasons).message;
         let refused = tried.out_of_time(&ServerName::new("a1"));
-        assert!(told(&refused).contains("a1: known and not tried"), "{}", told(&refused));
+        assert!(text(&refused).contains("a1: known and not tried"), "{}", text(&refused));
         tried.add(&ServerName::new("a2"), "connection refused".to_owned(), false);
         let refused = tried.out_of_time(&ServerName::new("a1"));
         assert!(
-            told(&refused).contains("a2: connection refused; a1: known and not tried"),
+            text(&refused).contains("a2: connection refused; a1: known and not tried"),
             "{}",
-            told(&refused)
+            text(&refused)
         );
-        assert!(told(&Refused::default()).contains("no server is known yet"));
+        assert!(text(&NoEligibleServer::default()).contains("no server is known yet"));
     }
 }

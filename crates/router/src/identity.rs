@@ -1,4 +1,4 @@
-//! Identity: who the client is, as a proxy in front of us tells it, and as we tell it to servers.
+//! Identity: who the client is, as a proxy in front of us says, and as servers are sent it.
 //!
 //! Both ways it is a PROXY protocol header of version 2. It is taken only from addresses that the configuration names,
 //! and demanded of those; it is sent only to servers that the configuration names.
@@ -9,26 +9,44 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::{Instant, timeout_at};
 use wire::proxy::{self, FIXED, Said};
 
-/// The client that a trusted proxy speaks for; `None` when it speaks for itself. The error is in words.
-pub(crate) async fn told_by_proxy(from: &mut Stream, until: Instant) -> Result<Option<SocketAddr>, String> {
+/// Why a trusted proxy's header could not be read.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum HeaderError {
+    /// The proxy closed, or its connection broke.
+    #[error("no PROXY protocol header")]
+    Missing,
+    /// It did not come within the deadline.
+    #[error("no PROXY protocol header in time")]
+    Late,
+    /// It makes no sense.
+    #[error("{0}")]
+    Wrong(String),
+}
+
+/// The client that a trusted proxy speaks for; `None` when it speaks for itself.
+pub(crate) async fn read_proxy_header(
+    from: &mut Stream,
+    until: Instant,
+) -> Result<Option<SocketAddr>, HeaderError> {
     let read = async {
-        let gone = |_| "no PROXY protocol header".to_owned();
+        let missing = |_| HeaderError::Missing;
         let mut fixed = [0; FIXED];
-        from.read_exact(&mut fixed).await.map_err(gone)?;
-        let mut rest = vec![0; proxy::length(&fixed).map_err(|e| e.to_string())?];
-        from.read_exact(&mut rest).await.map_err(gone)?;
-        proxy::read(&fixed, &rest).map_err(|e| e.to_string())
+        from.read_exact(&mut fixed).await.map_err(missing)?;
+        let length = proxy::length(&fixed).map_err(|e| HeaderError::Wrong(e.to_string()))?;
+        let mut rest = vec![0; length];
+        from.read_exact(&mut rest).await.map_err(missing)?;
+        proxy::read(&fixed, &rest).map_err(|e| HeaderError::Wrong(e.to_string()))
     };
     match timeout_at(until, read).await {
         Ok(Ok(Said::Client(client))) => Ok(Some(client)),
         Ok(Ok(Said::Nobody)) => Ok(None),
         Ok(Err(why)) => Err(why),
-        Err(_) => Err("no PROXY protocol header in time".to_owned()),
+        Err(_) => Err(HeaderError::Late),
     }
 }
 
-/// Tells the server who the client is, before anything else is said to it.
-pub(crate) async fn tell(server: &mut Stream, client: SocketAddr) -> std::io::Result<()> {
+/// Sends the server the client's address, before anything else.
+pub(crate) async fn send_proxy_header(server: &mut Stream, client: SocketAddr) -> std::io::Result<()> {
     // What the client dialled matters to nobody; the server's own end is as good as any.
     let own = match server {
         Stream::Tcp(tcp) => tcp.peer_addr()?,

@@ -1,9 +1,16 @@
 //! The data plane: which server the next session gets, the sessions themselves, and when one is moved.
 //!
-//! Decides on the snapshots that `observe` publishes and asks no server itself. The way of a connection: `door` accepts
-//! and hands it to a `worker` thread; `session` lets [`pick`](pick::pick) choose on the [`View`](view::View) in force,
-//! connects (`connect`), carries the `login` through, with `tls` where it is due, and starts the `relay`. Beside that, `steward` hears snapshots, and lets `placement` decide
-//! which sessions should leave which server.
+//! Decides on the snapshots that `observe` publishes and queries no server itself. It may use `fleet`, the configuration,
+//! the protocol (`wire`), `insight`, `recording`, `tls`, `uring` and `zerohop`, and neither `observe` nor anything that
+//! prints.
+//!
+//! Start with [`pick`] (which server the next session gets: a pure function), `session` (one client's life, in order) and
+//! `rebalancer` (when a session is moved).
+//!
+//! The way of a connection: `accept` takes it off a `listener` and hands it to a `worker` thread; `session` lets
+//! [`pick`](pick::pick) choose on the [`View`](view::View) in force, connects (`connect`), carries the `login` through,
+//! with `tls` where it is due, and starts the `relay`. Beside that, the `rebalancer` takes snapshots and lets
+//! `placement` decide which sessions should leave.
 //!
 //! | question | file |
 //! |---|---|
@@ -11,28 +18,31 @@
 //! | which server the next session gets, and why | `pick` |
 //! | why a server is not eligible | `eligible`, `suspect` |
 //! | what has changed, in the log and the list of events | `event` |
-//! | when a session is closed so that it comes back elsewhere | `placement`, `steward`, `roster` |
+//! | when a session is closed so that it comes back elsewhere | `placement`, `rebalancer`, `session_registry` |
+//! | how a client is counted against the limits | `admission` |
 //! | which way bytes take, and why | `path`, `relay` |
 //! | what happens to a write while the primary is unknown | `hold` |
 //! | when a peer counts as gone | `peer` |
-//! | what happens when a thread or task of ours ends or stands still | `supervise` |
-//! | what a refused client sees | `refuse` |
+//! | what happens when a thread or task of ours ends or stands still | `supervise`, `health` |
+//! | what a refused client sees, and what is logged of it | `refuse`, `refusal` |
 //! | who the client is, behind a proxy and to a server | `identity` |
 //! | how a server is left whose client has not logged in | `abandon` |
 //! | where a host name leads | `names` |
 //! | when TLS begins and ends, who is given how long to log in | `login` |
-//! | which connections go past this process, and how | `zero_hop` |
+//! | which connections bypass this process, and how | `zero_hop` |
 //! | who records what clients send, and what is kept of it | `record` |
 //! | what statements tell | the `insight` crate; `collect` asks the threads |
 
 mod abandon;
+mod accept;
+mod admission;
 mod apportion;
-mod board;
 mod buffer;
+mod catch_panic;
+mod close_quota;
 pub mod closed;
 mod collect;
 mod connect;
-mod door;
 pub mod eligible;
 mod error;
 pub mod event;
@@ -40,30 +50,35 @@ pub mod event;
 pub mod fault;
 mod find;
 pub mod flow;
+mod health;
+mod heartbeat;
 mod hold;
 mod identity;
+mod listener;
 mod login;
 mod names;
 mod path;
 mod peer;
+mod pending_move;
 pub mod pick;
 pub mod placement;
+mod rebalancer;
 mod record;
+mod refusal;
 mod refuse;
 mod relay;
 mod reserve;
-mod roster;
 mod router;
+mod server_counters;
 mod session;
+mod session_registry;
+mod shared_state;
 mod sockets;
 pub mod status;
-mod steward;
 mod stream;
 mod supervise;
 pub mod suspect;
-mod tally;
 mod tls;
-mod turned_away;
 pub mod view;
 mod worker;
 pub mod zero_hop;
@@ -71,9 +86,9 @@ pub mod zero_hop;
 pub use crate::tls::{check as check_tls, passwords_in_clear};
 pub use collect::Insight;
 pub use error::Error;
+pub use pending_move::PendingMove;
 pub use record::{Recording, RecordingStatus, Wanted};
+pub use refusal::RefusalReason;
 pub use router::{Changes, Router};
 pub use sockets::Sockets;
 pub use status::Status;
-pub use steward::Leaving;
-pub use turned_away::TurnedAway;

@@ -5,7 +5,7 @@
 //! for whoever takes over. The whole of it has a deadline: a client that greets nobody holds no server's connection.
 
 use crate::stream::Stream;
-use crate::tls::{FromClients, LoginKeys, ToServers, Unproven};
+use crate::tls::{CertificateRejected, FromClients, LoginKeys, ToServers};
 use fleet::Address;
 use std::io;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -18,8 +18,8 @@ const LONGEST: usize = 128 * 1024;
 /// A packet's buffer grows in steps of this.
 const GROWTH: usize = 4096;
 
-/// Everything a login needs besides its two ends.
-pub(crate) struct Means<'a> {
+/// Everything a login needs apart from its two ends.
+pub(crate) struct LoginContext<'a> {
     /// How TLS from this client is ended, where the listener does that.
     pub(crate) from_client: Option<&'a FromClients>,
     /// How TLS to the server is begun, where that is asked for.
@@ -33,7 +33,7 @@ pub(crate) struct Means<'a> {
 }
 
 /// A login that came to its end in peace.
-pub(crate) struct Opened {
+pub(crate) struct CompletedLogin {
     /// Client and server; TLS where it was begun.
     pub(crate) streams: (Stream, Stream),
     /// What was said; its tracker knows where the session stands.
@@ -42,19 +42,19 @@ pub(crate) struct Opened {
 
 /// A login that did not.
 #[derive(Debug)]
-pub(crate) struct Failed {
+pub(crate) struct FailedLogin {
     /// The client, if it may be told, and with which sequence id.
     pub(crate) client: Option<(Box<Stream>, u8)>,
     /// The server, if it was sent nothing: it still waits for a login.
     pub(crate) unused: Option<Box<Stream>>,
     /// The client has not sent a whole packet.
     pub(crate) silent: bool,
-    pub(crate) why: Why,
+    pub(crate) why: LoginError,
 }
 
 /// Why a login failed.
 #[derive(Debug)]
-pub(crate) enum Why {
+pub(crate) enum LoginError {
     /// The server said no, and the client has heard it.
     Denied,
     /// The client closed or broke its connection.
@@ -62,7 +62,7 @@ pub(crate) enum Why {
     /// The client's TLS did not come about.
     ClientTls(io::Error),
     /// The client's certificate does not let it in, or it has shown none.
-    Unproven(Unproven),
+    CertificateRejected(CertificateRejected),
     /// The client was not done in time.
     ClientSlow,
     /// The server closed or broke its connection, or spoke no sense.
@@ -111,7 +111,7 @@ struct Inbox {
 }
 
 /// What a side did.
-enum Came {
+enum ReadOutcome {
     Packet(u8),
     TooLong,
     End,
@@ -123,8 +123,8 @@ pub(crate) async fn log_in(
     server: Stream,
     greeting: &[u8],
     terms: Terms,
-    means: &Means<'_>,
-) -> Result<Opened, Failed> {
+    means: &LoginContext<'_>,
+) -> Result<CompletedLogin, FailedLogin> {
     let (bridge, shown) = Bridge::new(terms, greeting);
     let first = vec![Step::ToClient(shown)];
     carry(client, server, bridge, first, Turn::Client, means).await
@@ -134,8 +134,8 @@ pub(crate) async fn log_in(
 pub(crate) async fn change_user(
     (client, server): (Stream, Stream),
     bridge: Bridge,
-    means: &Means<'_>,
-) -> Result<Opened, Failed> {
+    means: &LoginContext<'_>,
+) -> Result<CompletedLogin, FailedLogin> {
     carry(client, server, bridge, Vec::new(), Turn::Server, means).await
 }
 
@@ -145,8 +145,8 @@ async fn carry(
     bridge: Bridge,
     mut steps: Vec<Step>,
     turn: Turn,
-    means: &Means<'_>,
-) -> Result<Opened, Failed> {
+    means: &LoginContext<'_>,
+) -> Result<CompletedLogin, FailedLogin> {
     let (from_client, from_server) = (Inbox::default(), Inbox::default());
     let mut exchange = Exchange {
         from_client,
@@ -160,7 +160,9 @@ async fn carry(
     loop {
         let going = exchange.go(&mut client, &mut server, steps, &means.keys);
         match timeout_at(means.until, going).await.unwrap_or_else(|_| Err(exchange.late())) {
-            Ok(Stop::Done) => return Ok(Opened { streams: (client, server), bridge: exchange.bridge }),
+            Ok(Stop::Done) => {
+                return Ok(CompletedLogin { streams: (client, server), bridge: exchange.bridge });
+            }
             Ok(Stop::AcceptTls(left)) => {
                 steps = left;
                 client = match accept_tls(client, means).await {
@@ -183,21 +185,23 @@ async fn carry(
     }
 }
 
-async fn accept_tls(client: Stream, means: &Means<'_>) -> Result<Stream, Why> {
+async fn accept_tls(client: Stream, means: &LoginContext<'_>) -> Result<Stream, LoginError> {
     let Some(from_client) = means.from_client else {
-        return Err(Why::Refused(Refusal::BadHandshake { what: "a request for TLS, which is not served" }));
+        return Err(LoginError::Refused(Refusal::BadHandshake {
+            what: "a request for TLS, which is not served",
+        }));
     };
     match timeout_at(means.until, from_client.accept(client)).await {
-        Ok(accepted) => accepted.map_err(Why::ClientTls),
-        Err(_) => Err(Why::ClientSlow),
+        Ok(accepted) => accepted.map_err(LoginError::ClientTls),
+        Err(_) => Err(LoginError::ClientSlow),
     }
 }
 
-async fn begin_tls(server: Stream, means: &Means<'_>) -> Result<Stream, Why> {
-    let Some(to_server) = means.to_server else { return Err(Why::Refused(Refusal::BadServer)) };
+async fn begin_tls(server: Stream, means: &LoginContext<'_>) -> Result<Stream, LoginError> {
+    let Some(to_server) = means.to_server else { return Err(LoginError::Refused(Refusal::BadServer)) };
     match timeout_at(means.until, to_server.connect(server, means.reach)).await {
-        Ok(begun) => begun.map_err(Why::ServerTls),
-        Err(_) => Err(Why::ServerTls(io::ErrorKind::TimedOut.into())),
+        Ok(begun) => begun.map_err(LoginError::ServerTls),
+        Err(_) => Err(LoginError::ServerTls(io::ErrorKind::TimedOut.into())),
     }
 }
 
@@ -209,7 +213,7 @@ impl Exchange {
         server: &mut Stream,
         mut steps: Vec<Step>,
         keys: &LoginKeys<'_>,
-    ) -> Result<Stop, Why> {
+    ) -> Result<Stop, LoginError> {
         loop {
             if let Some(stop) = self.take(client, server, steps, keys).await? {
                 return Ok(stop);
@@ -217,26 +221,26 @@ impl Exchange {
             steps = tokio::select! {
                 biased;
                 came = self.from_client.read(client) => match came {
-                    Ok(Came::Packet(sequence)) => {
+                    Ok(ReadOutcome::Packet(sequence)) => {
                         self.next_to_client = sequence.wrapping_add(1);
                         self.client_spoke = true;
                         self.bridge.client(sequence, &self.from_client.take(), keys)
                     }
-                    Ok(Came::TooLong) => {
+                    Ok(ReadOutcome::TooLong) => {
                         let proxy = self.from_client.header == wire::proxy::SIGNATURE[..HEADER];
                         let what = match proxy {
                             true => "a PROXY protocol header from an address that is not in proxy_protocol_from",
                             false => "a packet too long for a login",
                         };
-                        return Err(Why::Refused(Refusal::BadHandshake { what }));
+                        return Err(LoginError::Refused(Refusal::BadHandshake { what }));
                     }
-                    Ok(Came::End) | Err(_) => return Err(Why::ClientLeft),
+                    Ok(ReadOutcome::End) | Err(_) => return Err(LoginError::ClientLeft),
                 },
                 came = self.from_server.read(server) => match came {
-                    Ok(Came::Packet(sequence)) => self.bridge.server(sequence, &self.from_server.take(), keys),
-                    Ok(Came::TooLong) => return Err(Why::Refused(Refusal::BadServer)),
-                    Ok(Came::End) => return Err(Why::Server("closed during a login".to_owned())),
-                    Err(error) => return Err(Why::Server(error.to_string())),
+                    Ok(ReadOutcome::Packet(sequence)) => self.bridge.server(sequence, &self.from_server.take(), keys),
+                    Ok(ReadOutcome::TooLong) => return Err(LoginError::Refused(Refusal::BadServer)),
+                    Ok(ReadOutcome::End) => return Err(LoginError::Server("closed during a login".to_owned())),
+                    Err(error) => return Err(LoginError::Server(error.to_string())),
                 },
             };
         }
@@ -249,18 +253,18 @@ impl Exchange {
         server: &mut Stream,
         steps: Vec<Step>,
         keys: &LoginKeys<'_>,
-    ) -> Result<Option<Stop>, Why> {
+    ) -> Result<Option<Stop>, LoginError> {
         let mut steps = steps.into_iter();
         while let Some(step) = steps.next() {
             match step {
                 Step::ToClient(packet) => {
                     self.next_to_client = packet.get(3).map_or(0, |sequence| sequence.wrapping_add(1));
                     self.turn = Turn::Client;
-                    send(client, &packet).await.map_err(|_| Why::ClientLeft)?;
+                    send(client, &packet).await.map_err(|_| LoginError::ClientLeft)?;
                 }
                 Step::ToServer(packet) => {
                     (self.turn, self.server_heard) = (Turn::Server, true);
-                    send(server, &packet).await.map_err(|e| Why::Server(e.to_string()))?;
+                    send(server, &packet).await.map_err(|e| LoginError::Server(e.to_string()))?;
                 }
                 Step::AcceptTls => return Ok(Some(Stop::AcceptTls(steps.collect()))),
                 Step::BeginTls => return Ok(Some(Stop::BeginTls(steps.collect()))),
@@ -270,10 +274,10 @@ impl Exchange {
                     steps = next.into_iter();
                 }
                 Step::Open | Step::Opaque => return Ok(Some(Stop::Done)),
-                Step::Denied => return Err(Why::Denied),
+                Step::Denied => return Err(LoginError::Denied),
                 Step::Refuse(refusal, sequence) => {
                     self.next_to_client = sequence;
-                    return Err(Why::Refused(refusal));
+                    return Err(LoginError::Refused(refusal));
                 }
             }
         }
@@ -286,27 +290,30 @@ impl Exchange {
         &mut self,
         mut client: Stream,
         server: Stream,
-        unproven: Unproven,
+        unproven: CertificateRejected,
         until: Instant,
-    ) -> Failed {
-        if let Ok(Ok(Came::Packet(sequence))) = timeout_at(until, self.from_client.read(&mut client)).await {
+    ) -> FailedLogin {
+        if let Ok(Ok(ReadOutcome::Packet(sequence))) =
+            timeout_at(until, self.from_client.read(&mut client)).await
+        {
             self.next_to_client = sequence.wrapping_add(1);
             drop(self.from_client.take());
         }
-        self.failed(Some(client), Some(server), Why::Unproven(unproven))
+        self.failed(Some(client), Some(server), LoginError::CertificateRejected(unproven))
     }
 
-    fn late(&self) -> Why {
+    fn late(&self) -> LoginError {
         match self.turn {
-            Turn::Client => Why::ClientSlow,
-            Turn::Server => Why::Server("no answer to a login".to_owned()),
+            Turn::Client => LoginError::ClientSlow,
+            Turn::Server => LoginError::Server("no answer to a login".to_owned()),
         }
     }
 
-    fn failed(&self, client: Option<Stream>, server: Option<Stream>, why: Why) -> Failed {
-        let hears = !matches!(why, Why::Denied | Why::ClientLeft);
-        let waits = !self.server_heard && !matches!(why, Why::Denied | Why::Server(_) | Why::ServerTls(_));
-        Failed {
+    fn failed(&self, client: Option<Stream>, server: Option<Stream>, why: LoginError) -> FailedLogin {
+        let hears = !matches!(why, LoginError::Denied | LoginError::ClientLeft);
+        let waits = !self.server_heard
+            && !matches!(why, LoginError::Denied | LoginError::Server(_) | LoginError::ServerTls(_));
+        FailedLogin {
             client: client.filter(|_| hears).map(|client| (Box::new(client), self.next_to_client)),
             unused: server.filter(|_| waits).map(Box::new),
             silent: !self.client_spoke,
@@ -322,28 +329,28 @@ async fn send(to: &mut Stream, packet: &[u8]) -> io::Result<()> {
 
 impl Inbox {
     /// Reads on until the packet is whole. Loses nothing when dropped half-way.
-    async fn read(&mut self, from: &mut Stream) -> io::Result<Came> {
+    async fn read(&mut self, from: &mut Stream) -> io::Result<ReadOutcome> {
         while self.header_have < HEADER {
             match from.read(&mut self.header[self.header_have..]).await? {
-                0 => return Ok(Came::End),
+                0 => return Ok(ReadOutcome::End),
                 read => self.header_have += read,
             }
         }
         let header = Header::parse(self.header);
         let length = header.length as usize;
         if length > LONGEST {
-            return Ok(Came::TooLong);
+            return Ok(ReadOutcome::TooLong);
         }
         while self.have < length {
             // Memory for what has come, not for what was announced.
             self.payload.resize(length.min(self.have + GROWTH), 0);
             match from.read(&mut self.payload[self.have..]).await? {
-                0 => return Ok(Came::End),
+                0 => return Ok(ReadOutcome::End),
                 read => self.have += read,
             }
         }
         self.payload.truncate(length);
-        Ok(Came::Packet(header.sequence))
+        Ok(ReadOutcome::Packet(header.sequence))
     }
 
     /// The packet that was read; the next one begins. It may hold a password: it wipes itself.

@@ -4,10 +4,11 @@
 //! answer is renewed in the background while sessions ask: once a second, and at once when nobody answers at the addresses
 //! that it gave. A name that moves is followed within that time.
 
+use fleet::Address;
 use std::collections::HashMap;
 use std::future::Future;
 use std::io;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -24,23 +25,24 @@ type Lookup = dyn Fn(String) -> Pin<Box<dyn Future<Output = io::Result<Vec<IpAdd
 /// The last good answers. Clones share them.
 #[derive(Clone)]
 pub(crate) struct Names {
-    known: Arc<Mutex<HashMap<String, Known>>>,
+    known: Arc<Mutex<HashMap<String, CachedName>>>,
     lookup: Arc<Lookup>,
     renew_after: Duration,
 }
 
-#[derive(Debug)]
-struct Known {
-    addresses: Arc<[IpAddr]>,
+#[derive(Debug, Default)]
+struct CachedName {
+    /// `None` until there has been an answer.
+    addresses: Option<Arc<[IpAddr]>>,
     /// When the resolver was last asked.
-    asked: Instant,
+    asked: Option<Instant>,
     /// Somebody asks it now.
     asking: bool,
 }
 
 impl Default for Names {
     fn default() -> Self {
-        Self::asking(RENEW_AFTER, |name| async move {
+        Self::with_lookup(RENEW_AFTER, |name| async move {
             let found = tokio::net::lookup_host((name.as_str(), 0)).await?;
             Ok(found.map(|address| address.ip()).collect())
         })
@@ -48,7 +50,7 @@ impl Default for Names {
 }
 
 impl Names {
-    fn asking<F>(renew_after: Duration, lookup: impl Fn(String) -> F + Send + Sync + 'static) -> Self
+    fn with_lookup<F>(renew_after: Duration, lookup: impl Fn(String) -> F + Send + Sync + 'static) -> Self
     where
         F: Future<Output = io::Result<Vec<IpAddr>>> + Send + 'static,
     {
@@ -60,14 +62,10 @@ impl Names {
     /// # Errors
     /// The resolver's, when there has never been an answer.
     pub(crate) async fn of(&self, name: &str) -> io::Result<Arc<[IpAddr]>> {
-        let known = {
-            let mut known = self.known();
-            known.get_mut(name).map(|known| {
-                let due = !known.asking && known.asked.elapsed() >= self.renew_after;
-                known.asking |= due;
-                (known.addresses.clone(), due)
-            })
-        };
+        let known = self.known().get_mut(name).and_then(|cached| {
+            let addresses = cached.addresses.clone()?;
+            Some((addresses, cached.begin_if_due(self.renew_after)))
+        });
         match known {
             Some((addresses, due)) => {
                 if due {
@@ -79,8 +77,27 @@ impl Names {
         }
     }
 
+    /// Where an address leads, as far as is known already; the answer is renewed in the background. Never for a unix socket.
+    pub(crate) fn socket_address(&self, address: &Address) -> Option<SocketAddr> {
+        let Address::Tcp { host, port } = address else { return None };
+        if let Ok(ip) = host.parse::<IpAddr>() {
+            return Some(SocketAddr::new(ip, *port));
+        }
+        let (first, due) = {
+            let mut known = self.known();
+            make_room(&mut known, host);
+            let cached = known.entry(host.clone()).or_default();
+            let first = cached.addresses.as_ref().and_then(|addresses| addresses.first().copied());
+            (first, cached.begin_if_due(self.renew_after))
+        };
+        if due {
+            self.renew(host);
+        }
+        first.map(|ip| SocketAddr::new(ip, *port))
+    }
+
     /// Nobody answers where this name leads: the next session has an answer of its own time.
-    pub(crate) fn doubt(&self, name: &str) {
+    pub(crate) fn recheck(&self, name: &str) {
         let due = self.known().get_mut(name).is_some_and(|known| !std::mem::replace(&mut known.asking, true));
         if due {
             self.renew(name);
@@ -97,35 +114,49 @@ impl Names {
 
     async fn ask(&self, name: String) -> io::Result<Arc<[IpAddr]>> {
         // However this ends, somebody else may ask next.
-        let _asked = Asked { names: self, name: &name };
+        let _asked = LookupGuard { names: self, name: &name };
         let addresses: Arc<[IpAddr]> = (self.lookup)(name.clone()).await?.into();
         if addresses.is_empty() {
             return Err(io::Error::new(io::ErrorKind::NotFound, format!("{name} has no address")));
         }
         let mut known = self.known();
-        if known.len() >= MOST && !known.contains_key(&name) {
-            known.clear();
-        }
-        let now = Instant::now();
-        known.insert(name.clone(), Known { addresses: addresses.clone(), asked: now, asking: false });
+        make_room(&mut known, &name);
+        let asked = Some(Instant::now());
+        known.insert(name.clone(), CachedName { addresses: Some(addresses.clone()), asked, asking: false });
         Ok(addresses)
     }
 
-    fn known(&self) -> MutexGuard<'_, HashMap<String, Known>> {
+    fn known(&self) -> MutexGuard<'_, HashMap<String, CachedName>> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
+impl CachedName {
+    /// Whether it is time to ask the resolver again; then somebody does from here on.
+    fn begin_if_due(&mut self, renew_after: Duration) -> bool {
+        let due = !self.asking && self.asked.is_none_or(|at| at.elapsed() >= renew_after);
+        self.asking |= due;
+        due
+    }
+}
+
+/// Forgets all names when there are too many for one more.
+fn make_room(known: &mut HashMap<String, CachedName>, name: &str) {
+    if known.len() >= MOST && !known.contains_key(name) {
+        known.clear();
+    }
+}
+
 /// A question to the resolver, until dropped.
-struct Asked<'a> {
+struct LookupGuard<'a> {
     names: &'a Names,
     name: &'a str,
 }
 
-impl Drop for Asked<'_> {
+impl Drop for LookupGuard<'_> {
     fn drop(&mut self) {
         if let Some(known) = self.names.known().get_mut(self.name) {
-            (known.asking, known.asked) = (false, Instant::now());
+            (known.asking, known.asked) = (false, Some(Instant::now()));
         }
     }
 }
@@ -145,7 +176,7 @@ mod tests {
     fn resolver(answer: &Arc<AtomicU64>, renew_after: Duration) -> (Names, Arc<AtomicU64>) {
         let asked = Arc::new(AtomicU64::new(0));
         let (count, answer) = (asked.clone(), answer.clone());
-        let names = Names::asking(renew_after, move |_| {
+        let names = Names::with_lookup(renew_after, move |_| {
             count.fetch_add(1, SeqCst);
             let last = answer.load(SeqCst) as u8;
             async move {
@@ -200,7 +231,7 @@ mod tests {
         let (names, _) = resolver(&answer, Duration::from_secs(3600));
         assert_eq!(last(&names).await.unwrap(), 1);
         answer.store(3, SeqCst);
-        names.doubt("db");
+        names.recheck("db");
         for _ in 0..10 {
             tokio::task::yield_now().await;
         }
@@ -208,10 +239,33 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn where_nobody_can_wait_a_name_is_looked_up_in_the_background_and_known_at_the_next_look() {
+        let answer = Arc::new(AtomicU64::new(0));
+        let (names, asked) = resolver(&answer, Duration::ZERO);
+        let address = Address::tcp("db", 3306);
+        let look = async || {
+            let known = names.socket_address(&address);
+            for _ in 0..10 {
+                tokio::task::yield_now().await;
+            }
+            known
+        };
+        assert_eq!((look().await, look().await), (None, None), "the resolver is out");
+        assert_eq!(asked.load(SeqCst), 2, "and asked again");
+        answer.store(1, SeqCst);
+        assert_eq!(look().await, None);
+        answer.store(0, SeqCst);
+        let found = Some("127.0.0.1:3306".parse().unwrap());
+        assert_eq!((look().await, look().await), (found, found), "the last good answer stays");
+        assert_eq!(names.socket_address(&Address::tcp("10.0.0.5", 1)), Some("10.0.0.5:1".parse().unwrap()));
+        assert_eq!(names.socket_address(&Address::Unix("/run/db.sock".into())), None);
+    }
+
+    #[tokio::test]
     async fn a_name_that_never_had_an_answer_is_an_error() {
         let (names, _) = resolver(&Arc::default(), Duration::ZERO);
         assert!(names.of("db").await.is_err());
-        names.doubt("db");
+        names.recheck("db");
         assert!(names.of("db").await.is_err());
     }
 }

@@ -10,7 +10,7 @@
 //!
 //! A peer that vanishes while it has no room is asked at growing intervals, two minutes at most: so much later it is found.
 
-use crate::supervise::BEAT;
+use crate::heartbeat::BEAT;
 use std::time::{Duration, Instant};
 use uring::Outstanding;
 

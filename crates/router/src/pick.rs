@@ -22,7 +22,7 @@ use rand::Rng;
 
 /// What is asked for.
 #[derive(Clone, Copy, Debug)]
-pub struct Ask<'a> {
+pub struct PickRequest<'a> {
     /// Reads or writes.
     pub role: ListenerRole,
     /// The zone the session is born in: our own.
@@ -46,45 +46,47 @@ pub struct Picked {
 
 /// Nobody may be picked: every server with its reason in words.
 #[derive(Clone, Debug, PartialEq, Default)]
-pub struct Refused {
+pub struct NoEligibleServer {
     /// In the view's order.
     pub reasons: Vec<(ServerName, String)>,
 }
 
 /// Chooses a server.
-pub fn pick(view: &View, ask: &Ask<'_>, rng: &mut impl Rng) -> Result<Picked, Refused> {
-    match ask.role {
-        ListenerRole::Writer => writer(view, ask).map(|server| Picked { server, because: Because::Primary }),
-        ListenerRole::Reader => reader(view, ask, rng),
+pub fn pick(view: &View, request: &PickRequest<'_>, rng: &mut impl Rng) -> Result<Picked, NoEligibleServer> {
+    match request.role {
+        ListenerRole::Writer => {
+            writer(view, request).map(|server| Picked { server, because: Because::Primary })
+        }
+        ListenerRole::Reader => reader(view, request, rng),
     }
-    .ok_or_else(|| refused(view, ask))
+    .ok_or_else(|| refused(view, request))
 }
 
-fn writer(view: &View, ask: &Ask<'_>) -> Option<usize> {
-    view.writer().filter(|server| usable(view, ask, *server))
+fn writer(view: &View, request: &PickRequest<'_>) -> Option<usize> {
+    view.writer().filter(|server| usable(view, request, *server))
 }
 
-fn reader(view: &View, ask: &Ask<'_>, rng: &mut impl Rng) -> Option<Picked> {
-    if let Some(place) = choose_place(view, ask, rng) {
-        let server = choose_member(view, ask, place, rng)?;
-        return Some(Picked { server, because: because(view, ask, place) });
+fn reader(view: &View, request: &PickRequest<'_>, rng: &mut impl Rng) -> Option<Picked> {
+    if let Some(place) = choose_place(view, request, rng) {
+        let server = choose_member(view, request, place, rng)?;
+        return Some(Picked { server, because: because(view, request, place) });
     }
     if view.config.reads_on_primary
-        && let Some(server) = writer(view, ask)
+        && let Some(server) = writer(view, request)
     {
         return Some(Picked { server, because: Because::NoReplica });
     }
-    last_resort(view, ask, rng).map(|server| Picked { server, because: Because::LastResort })
+    last_resort(view, request, rng).map(|server| Picked { server, because: Because::LastResort })
 }
 
 /// Of those in doubt rather one that answers our questions, and rather a replica.
-fn last_resort(view: &View, ask: &Ask<'_>, rng: &mut impl Rng) -> Option<usize> {
+fn last_resort(view: &View, request: &PickRequest<'_>, rng: &mut impl Rng) -> Option<usize> {
     let rank = |server: usize| {
         let silent = view.snapshot.servers[server].state != State::Answering;
         (silent, view.candidates[server].role == Role::Primary)
     };
     let mut left: Vec<usize> = (0..view.candidates.len())
-        .filter(|c| view.candidates[*c].last_resort && usable(view, ask, *c))
+        .filter(|c| view.candidates[*c].last_resort && usable(view, request, *c))
         .collect();
     let best = left.iter().map(|server| rank(*server)).min()?;
     left.retain(|server| rank(*server) == best);
@@ -92,16 +94,16 @@ fn last_resort(view: &View, ask: &Ask<'_>, rng: &mut impl Rng) -> Option<usize> 
 }
 
 /// Whether this session has not tried it yet.
-fn usable(view: &View, ask: &Ask<'_>, server: usize) -> bool {
-    !ask.tried.iter().any(|(name, _)| *name == view.candidates[server].name)
+fn usable(view: &View, request: &PickRequest<'_>, server: usize) -> bool {
+    !request.tried.iter().any(|(name, _)| *name == view.candidates[server].name)
 }
 
 /// The zone that is short of sessions. When exclusions leave none of those: a zone the row names, then any with a server.
-fn choose_place(view: &View, ask: &Ask<'_>, rng: &mut impl Rng) -> Option<usize> {
-    let row = view.row(ask.from);
-    let have: Vec<u32> = view.members.iter().map(|m| m.iter().map(|s| held(ask, *s)).sum()).collect();
-    let want = apportion(&row, have.iter().sum::<u32>() as usize + 1, ask.phase);
-    let open = |place: usize| view.members[place].iter().any(|s| usable(view, ask, *s));
+fn choose_place(view: &View, request: &PickRequest<'_>, rng: &mut impl Rng) -> Option<usize> {
+    let row = view.row(request.from);
+    let have: Vec<u32> = view.members.iter().map(|m| m.iter().map(|s| held(request, *s)).sum()).collect();
+    let want = apportion(&row, have.iter().sum::<u32>() as usize + 1, request.phase);
+    let open = |place: usize| view.members[place].iter().any(|s| usable(view, request, *s));
     let weigh = |weight: &dyn Fn(usize) -> f64| -> Vec<f64> {
         (0..row.len()).map(|place| if open(place) { weight(place) } else { 0.0 }).collect()
     };
@@ -111,14 +113,14 @@ fn choose_place(view: &View, ask: &Ask<'_>, rng: &mut impl Rng) -> Option<usize>
 }
 
 /// The server of a zone that is short of sessions; of two drawn among those, rather the one that reports less work.
-fn choose_member(view: &View, ask: &Ask<'_>, place: usize, rng: &mut impl Rng) -> Option<usize> {
+fn choose_member(view: &View, request: &PickRequest<'_>, place: usize, rng: &mut impl Rng) -> Option<usize> {
     let members = &view.members[place];
     let capacity: Vec<f64> = members.iter().map(|m| view.candidates[*m].reads.capacity()).collect();
-    let have: Vec<u32> = members.iter().map(|m| held(ask, *m)).collect();
+    let have: Vec<u32> = members.iter().map(|m| held(request, *m)).collect();
     let n = have.iter().sum::<u32>() as usize + 1;
-    let want = apportion(&capacity, n, phase_within(ask.phase, place));
+    let want = apportion(&capacity, n, phase_within(request.phase, place));
     let weigh = |weight: &dyn Fn(usize) -> f64| -> Vec<f64> {
-        (0..members.len()).map(|m| if usable(view, ask, members[m]) { weight(m) } else { 0.0 }).collect()
+        (0..members.len()).map(|m| if usable(view, request, members[m]) { weight(m) } else { 0.0 }).collect()
     };
     let mut short = weigh(&|m| f64::from(want[m].saturating_sub(have[m])));
     if short.iter().all(|s| *s <= 0.0) {
@@ -135,8 +137,8 @@ fn choose_member(view: &View, ask: &Ask<'_>, place: usize, rng: &mut impl Rng) -
     Some(members[if rng.random_bool(odds) { first } else { second }])
 }
 
-fn held(ask: &Ask<'_>, server: usize) -> u32 {
-    ask.have.get(server).copied().unwrap_or(0)
+fn held(request: &PickRequest<'_>, server: usize) -> u32 {
+    request.have.get(server).copied().unwrap_or(0)
 }
 
 /// An index drawn in proportion to its weight; `None` when all weights are 0.
@@ -155,9 +157,9 @@ fn draw(weights: &[f64], rng: &mut impl Rng) -> Option<usize> {
     weights.iter().rposition(|w| *w > 0.0)
 }
 
-fn because(view: &View, ask: &Ask<'_>, place: usize) -> Because {
+fn because(view: &View, request: &PickRequest<'_>, place: usize) -> Because {
     let to = view.flow.places[place].zone.clone();
-    let Some(own) = ask.from else { return Because::OwnZoneUnknown { to } };
+    let Some(own) = request.from else { return Because::OwnZoneUnknown { to } };
     if to.as_ref() == Some(own) {
         return Because::OwnZone;
     }
@@ -167,24 +169,25 @@ fn because(view: &View, ask: &Ask<'_>, place: usize) -> Because {
     };
     if at_home.is_empty() {
         Because::NoReaderInZone { own: own.clone(), to }
-    } else if at_home.iter().any(|m| usable(view, ask, *m)) {
+    } else if at_home.iter().any(|m| usable(view, request, *m)) {
         Because::Overflow { to }
     } else {
         Because::OthersFailed { to }
     }
 }
 
-fn refused(view: &View, ask: &Ask<'_>) -> Refused {
+fn refused(view: &View, request: &PickRequest<'_>) -> NoEligibleServer {
     let reasons = view.candidates.iter().map(|candidate| {
-        let tried = ask.tried.iter().find(|(name, _)| *name == candidate.name).map(|(_, why)| why.clone());
-        let verdict = match ask.role {
+        let tried =
+            request.tried.iter().find(|(name, _)| *name == candidate.name).map(|(_, why)| why.clone());
+        let verdict = match request.role {
             ListenerRole::Reader => &candidate.reads,
             ListenerRole::Writer => &candidate.writes,
         };
         let why = tried.or_else(|| verdict.reason().map(ToString::to_string));
         (candidate.name.clone(), why.unwrap_or_else(|| "eligible".to_owned()))
     });
-    Refused { reasons: reasons.collect() }
+    NoEligibleServer { reasons: reasons.collect() }
 }
 
 #[cfg(test)]
@@ -195,8 +198,12 @@ mod tests {
     use rand::rngs::StdRng;
     use rand::{Rng, SeedableRng};
 
-    fn ask<'a>(from: Option<&'a Zone>, have: &'a [u32], tried: &'a [(ServerName, String)]) -> Ask<'a> {
-        Ask { role: ListenerRole::Reader, from, have, tried, phase: 0.3 }
+    fn request<'a>(
+        from: Option<&'a Zone>,
+        have: &'a [u32],
+        tried: &'a [(ServerName, String)],
+    ) -> PickRequest<'a> {
+        PickRequest { role: ListenerRole::Reader, from, have, tried, phase: 0.3 }
     }
 
     /// Opens `n` sessions one after the other and says where they are.
@@ -204,8 +211,9 @@ mod tests {
         let zone = Zone::new(from);
         let mut have = vec![0; view.candidates.len()];
         for _ in 0..n {
-            let ask = Ask { role: ListenerRole::Reader, from: Some(&zone), have: &have, tried: &[], phase };
-            let server = pick(view, &ask, rng).unwrap().server;
+            let request =
+                PickRequest { role: ListenerRole::Reader, from: Some(&zone), have: &have, tried: &[], phase };
+            let server = pick(view, &request, rng).unwrap().server;
             have[server] += 1;
         }
         have
@@ -255,7 +263,7 @@ mod tests {
         let mut rng = StdRng::seed_from_u64(4);
         let mut said = |snapshot, from: Option<&Zone>, tried: &[(ServerName, String)]| {
             let view = view(snapshot);
-            pick(&view, &ask(from, &[0, 0, 0], tried), &mut rng).unwrap().because.to_string()
+            pick(&view, &request(from, &[0, 0, 0], tried), &mut rng).unwrap().because.to_string()
         };
         let two = || snapshot("a", &[("a", 1.0), ("b", 1.0)], &[("a", 0.5), ("b", 0.5)]);
         assert_eq!(said(two(), Some(&zone), &[]), "own zone");
@@ -273,7 +281,8 @@ mod tests {
         }
         assert_eq!(said(silent.clone(), Some(&zone), &[]), "last resort");
         let tried = ["r0", "r1"].map(|name| (ServerName::new(name), "slow".to_owned()));
-        let picked = pick(&view(silent), &ask(Some(&zone), &[0; 3], &tried), &mut StdRng::seed_from_u64(1));
+        let picked =
+            pick(&view(silent), &request(Some(&zone), &[0; 3], &tried), &mut StdRng::seed_from_u64(1));
         assert_eq!(picked.unwrap().server, 0, "and the primary after all replicas");
     }
 
@@ -283,7 +292,8 @@ mod tests {
         s.servers[1].reserved = Some("'analytics'".to_owned());
         let view = view(s);
         let tried = [(ServerName::new("p"), "connection refused".to_owned())];
-        let refused = pick(&view, &ask(None, &[0, 0], &tried), &mut StdRng::seed_from_u64(5)).unwrap_err();
+        let refused =
+            pick(&view, &request(None, &[0, 0], &tried), &mut StdRng::seed_from_u64(5)).unwrap_err();
         let lines: Vec<String> = refused.reasons.iter().map(|(n, w)| format!("{n}: {w}")).collect();
         assert_eq!(lines, ["p: connection refused", "r0: reserved by rule 'analytics'"]);
     }
@@ -305,7 +315,7 @@ mod tests {
             let view = view(s);
             let tried: Vec<_> = view.candidates.get(bad).map(|c| (c.name.clone(), String::new())).into_iter().collect();
             let zone = Zone::new("a");
-            if let Ok(picked) = pick(&view, &ask(Some(&zone), &have, &tried), &mut StdRng::seed_from_u64(seed)) {
+            if let Ok(picked) = pick(&view, &request(Some(&zone), &have, &tried), &mut StdRng::seed_from_u64(seed)) {
                 prop_assert_ne!(picked.server, bad);
                 let candidate = &view.candidates[picked.server];
                 match picked.because {

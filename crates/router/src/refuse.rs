@@ -3,7 +3,9 @@
 //! Refusals are ERR packets in the place of the server's greeting, as servers send them themselves. Why these codes:
 //! docs/decisions/0005-what-a-refused-client-sees.md.
 
-use crate::pick::Refused;
+use crate::find::FindError;
+use crate::hold::Hold;
+use crate::pick::NoEligibleServer;
 use fleet::{ListenerRole, ServerName};
 use std::net::IpAddr;
 use std::time::Duration;
@@ -74,7 +76,7 @@ pub(crate) fn broke_off(server: &ServerName, why: &str) -> ErrPacket {
 }
 
 /// As many writer sessions as may wait for a primary do so already.
-pub(crate) fn too_many_held(limit: usize) -> ErrPacket {
+fn too_many_held(limit: usize) -> ErrPacket {
     let text = format!("Too many connections: no primary is known and {limit} sessions already wait for one");
     ErrPacket::new(TOO_MANY.0, TOO_MANY.1, text)
 }
@@ -84,8 +86,19 @@ pub(crate) fn own_fault(why: &str) -> ErrPacket {
     ErrPacket::new(TOO_MANY.0, TOO_MANY.1, bounded(format!("headroom cannot open another connection: {why}")))
 }
 
+/// No server could be found for a session.
+pub(crate) fn no_server(role: ListenerRole, error: &FindError) -> ErrPacket {
+    match error {
+        FindError::NoServer(reasons) => nobody(role, reasons),
+        FindError::TooManyHeld => too_many_held(Hold::MOST),
+        FindError::OwnHost(why) => own_fault(why),
+        // It hears nothing any more.
+        FindError::ClientLeft => own_fault("the client has left"),
+    }
+}
+
 /// No server may be picked: each is named with its reason.
-pub(crate) fn nobody(role: ListenerRole, refused: &Refused) -> ErrPacket {
+pub(crate) fn nobody(role: ListenerRole, refused: &NoEligibleServer) -> ErrPacket {
     let mut text = match role {
         ListenerRole::Reader => "headroom: no server for reads".to_owned(),
         ListenerRole::Writer => "headroom: no server takes writes".to_owned(),
@@ -119,8 +132,10 @@ fn cut(text: &str, most: usize) -> String {
 mod tests {
     use super::*;
 
-    fn refused(n: usize, why: &str) -> Refused {
-        Refused { reasons: (0..n).map(|i| (ServerName::new(&format!("r{i}")), why.to_owned())).collect() }
+    fn refused(n: usize, why: &str) -> NoEligibleServer {
+        NoEligibleServer {
+            reasons: (0..n).map(|i| (ServerName::new(&format!("r{i}")), why.to_owned())).collect(),
+        }
     }
 
     #[test]

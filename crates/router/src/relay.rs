@@ -14,7 +14,7 @@
 //!
 //! **Pool checks.** `COM_PING` and `COM_RESET_CONNECTION` are what pools send before they hand a connection out (or
 //! when they take it back), and they are ready for it to fail: then they open a new one and the application sees
-//! nothing. So a session that is wanted elsewhere is closed *in answer to* such a check, however busy it is otherwise.
+//! nothing. So a session that is request elsewhere is closed *in answer to* such a check, however busy it is otherwise.
 //! After a reset the server would have dropped all state of the session anyway.
 //!
 //! **One side leaves.** A client that closes its half has said its last, and still gets its answer; with nothing to
@@ -26,10 +26,10 @@ pub(crate) mod ring;
 #[cfg(test)]
 mod tests;
 
+use crate::close_quota::CloseRequest;
 use crate::closed::Closed;
 use crate::record::tap::Tap;
-use crate::roster::{Entry, Facts, Order};
-use crate::tally::Wanted;
+use crate::session_registry::{Facts, Order, SessionHandle};
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 use uring::Outstanding;
@@ -50,7 +50,7 @@ pub(crate) struct Relay {
     insight: insight::Session,
     /// Tells a recording, while there is one.
     tap: Tap,
-    entry: Rc<Entry>,
+    handle: Rc<SessionHandle>,
     /// Commands already counted.
     counted: u64,
     /// A change of user is not relayed but handed over: its password has to be translated.
@@ -90,12 +90,12 @@ pub(crate) enum AfterClient {
 
 impl Relay {
     /// Goes on with a session of which the tracker has seen the start.
-    pub(crate) fn new(tracker: Tracker, entry: Rc<Entry>) -> Self {
+    pub(crate) fn new(tracker: Tracker, handle: Rc<SessionHandle>) -> Self {
         let counted = tracker.commands_completed();
-        entry.moved(&tracker);
-        let mut tap = entry.tap.take();
-        tap.begins(&tracker, &entry.seat);
-        Self { tracker, insight: entry.insight.take(), tap, entry, counted, hands_over: false }
+        handle.moved(&tracker);
+        let mut tap = handle.tap.take();
+        tap.begins(&tracker, &handle.slot);
+        Self { tracker, insight: handle.insight.take(), tap, handle, counted, hands_over: false }
     }
 
     /// The same, with every change of user handed over. Only drivers that can do so may have it.
@@ -105,8 +105,8 @@ impl Relay {
 
     /// What is known of the session, for whoever goes on with it.
     pub(crate) fn into_tracker(self) -> Tracker {
-        self.entry.insight.set(self.insight);
-        self.entry.tap.set(self.tap);
+        self.handle.insight.set(self.insight);
+        self.handle.tap.set(self.tap);
         self.tracker
     }
 
@@ -115,21 +115,21 @@ impl Relay {
         if let Some(why) = self.pool_check(bytes) {
             return Seen::Close(why);
         }
-        self.entry.cancel();
-        self.tap.client_bytes(&mut self.insight, &mut self.tracker, bytes, &self.entry.seat);
-        self.entry.seat.to_server(bytes.len());
-        self.entry.moved(&self.tracker);
+        self.handle.cancel();
+        self.tap.client_bytes(&mut self.insight, &mut self.tracker, bytes, &self.handle.slot);
+        self.handle.slot.to_server(bytes.len());
+        self.handle.moved(&self.tracker);
         if self.hands_over && self.tracker.changes_user() { Seen::PassAndHandOver } else { Seen::Pass }
     }
 
     /// These bytes came from the server. Every chunk once, before it is passed on.
     pub(crate) fn server_bytes(&mut self, bytes: &[u8]) {
-        self.entry.cancel();
-        self.tap.server_bytes(&mut self.insight, &mut self.tracker, bytes, &self.entry.seat);
+        self.handle.cancel();
+        self.tap.server_bytes(&mut self.insight, &mut self.tracker, bytes, &self.handle.slot);
         let completed = self.tracker.commands_completed();
-        self.entry.seat.to_client(bytes.len(), completed - self.counted);
+        self.handle.slot.to_client(bytes.len(), completed - self.counted);
         self.counted = completed;
-        self.entry.moved(&self.tracker);
+        self.handle.moved(&self.tracker);
     }
 
     /// Whether an order to close is to be carried out now. `silent` says whether nothing is under way in either direction
@@ -140,24 +140,24 @@ impl Relay {
         silent: impl FnOnce() -> bool,
         outstanding: impl FnOnce() -> [Option<Outstanding>; 2],
     ) -> Option<Closed> {
-        let facts = self.entry.facts();
-        match self.entry.ordered()? {
+        let facts = self.handle.facts();
+        match self.handle.ordered()? {
             Order::Cut(why) => Some(why),
             Order::CloseIfIdle(why) if facts.idle && !facts.in_transaction && silent() => Some(why),
             Order::CloseIfIdle(_) => {
-                self.entry.cancel();
+                self.handle.cancel();
                 None
             }
             Order::AskAfterPeers(deadline) => {
-                self.entry.obeyed();
-                self.entry.gone(outstanding(), deadline, Instant::now())
+                self.handle.obeyed();
+                self.handle.gone(outstanding(), deadline, Instant::now())
             }
         }
     }
 
     /// Whether the server can be told goodbye as a client would. One small packet into an idle connection always fits.
     pub(crate) fn may_say_goodbye(&self) -> bool {
-        self.entry.facts().idle
+        self.handle.facts().idle
     }
 
     /// The client has closed its half, the server has been told, and the client has been given all that came.
@@ -181,11 +181,11 @@ impl Relay {
     }
 
     /// Where orders for this session come in.
-    pub(crate) fn entry(&self) -> &Rc<Entry> {
-        &self.entry
+    pub(crate) fn handle(&self) -> &Rc<SessionHandle> {
+        &self.handle
     }
 
-    /// Whether these bytes are a pool's check on a session that is wanted elsewhere and may be closed instead of answered.
+    /// Whether these bytes are a pool's check on a session that is request elsewhere and may be closed instead of answered.
     fn pool_check(&self, bytes: &[u8]) -> Option<Closed> {
         let [1, 0, 0, 0, command] = bytes else { return None };
         let reset = match Command::from_byte(*command) {
@@ -193,12 +193,15 @@ impl Relay {
             Command::ResetConnection => true,
             _ => return None,
         };
-        let seat = &self.entry.seat;
+        let slot = &self.handle.slot;
         // State that a pool makes for itself again does not outlive a check; a reset ends all state, transactions too.
-        let wanted =
-            Wanted { light_state_too: true, all_state_too: reset, ..seat.tally.wish(seat.role).now()? };
+        let request = CloseRequest {
+            light_state_too: true,
+            all_state_too: reset,
+            ..slot.counters.close_quota(slot.role).now()?
+        };
         let facts = Facts::of(&self.tracker);
-        let allowed = facts.may_close(wanted) || (reset && facts.idle);
-        (allowed && seat.leave()).then_some(wanted.why)
+        let allowed = facts.may_close(request) || (reset && facts.idle);
+        (allowed && slot.leave()).then_some(request.why)
     }
 }

@@ -8,7 +8,7 @@
 //! and keeps the listener readable: a loop that only tries again is either busy or blind. With one descriptor in
 //! reserve the client is accepted, told in MySQL's words and closed, each at the cost of one round of the loop.
 
-use crate::door::{Door, Ear};
+use crate::listener::{Listener, ListeningSocket};
 use crate::refuse;
 use rustix::fs::{Mode, OFlags, open};
 use rustix::io::Errno;
@@ -51,9 +51,9 @@ impl Reserve {
 
     /// Accepts one client with the descriptor in reserve, tells it, and takes the descriptor back. `false` when that is
     /// not possible either: then only a pause helps.
-    pub(crate) fn refuse_one(&mut self, ear: &Ear) -> bool {
+    pub(crate) fn refuse_one(&mut self, socket: &ListeningSocket) -> bool {
         drop(self.kept.take());
-        let accepted = ear.accept_now();
+        let accepted = socket.accept_now();
         let told = match &accepted {
             Ok(client) => {
                 let error = refuse::own_fault("no file descriptor is left (ulimit -n, LimitNOFILE=)");
@@ -76,12 +76,12 @@ impl Reserve {
     }
 
     /// Tells the log, now and then.
-    pub(crate) fn say(&mut self, door: &Door, error: &io::Error) {
+    pub(crate) fn say(&mut self, listener: &Listener, error: &io::Error) {
         self.unsaid += 1;
         if self.said.is_none_or(|said| said.elapsed() >= SAY_EVERY) {
             let times = std::mem::take(&mut self.unsaid);
             self.said = Some(Instant::now());
-            tracing::warn!(address = %door.address, %error, times, "cannot accept clients; those that come are refused");
+            tracing::warn!(address = %listener.address, %error, times, "cannot accept clients; those that come are refused");
         }
     }
 }

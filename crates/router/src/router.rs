@@ -1,22 +1,24 @@
-//! The router: threads of the data plane, the door with its listeners, the steward; started, changed and stopped.
+//! The router: threads of the data plane, listeners and the rebalancer; started, changed and stopped.
 
-use crate::board::{Board, Report};
+use crate::accept;
 use crate::closed::Closed;
 use crate::collect::{self, Insight};
-use crate::door::{self, Door};
 use crate::error::Error;
 use crate::fault::Fault;
+use crate::health::Health;
+use crate::listener::Listener;
 use crate::path::{self, Path};
+use crate::rebalancer;
 use crate::record::{Recording, Wanted};
 use crate::reserve::most_sessions;
+use crate::shared_state::{Report, SharedState};
 use crate::sockets::Sockets;
 use crate::status::{self, Status};
-use crate::steward;
-use crate::supervise::{self, Health};
+use crate::supervise;
 use crate::tls::{FromClients, ServerKey, ToServers};
-use crate::worker::{self, Handle, Message, Placement, Ready};
+use crate::worker::{self, Message, Ready, RebalanceCommand, WorkerHandle};
 use crate::zero_hop::{self, ZeroHop};
-use fleet::config::{Listener, RouterConfig};
+use fleet::config::{Listener as ListenerConfig, RouterConfig};
 use fleet::{Address, ServerName, Snapshot};
 use std::collections::HashSet;
 use std::os::fd::OwnedFd;
@@ -34,24 +36,24 @@ const AFTER_CUT: Duration = Duration::from_millis(500);
 
 /// The data plane. Stops (cutting its sessions) when dropped; use [`Router::stop`] to end in peace.
 pub struct Router {
-    board: Arc<Board>,
-    workers: Arc<[Handle]>,
+    shared: Arc<SharedState>,
+    workers: Arc<[WorkerHandle]>,
     path: Path,
     /// What the limit of file descriptors leaves room for.
     most_sessions: Option<usize>,
     stopping: Arc<AtomicBool>,
     insight: Insight,
     parts: Mutex<Parts>,
-    /// The doors that are open, for zero-hop; it ends when this is dropped.
-    open_doors: watch::Sender<Vec<Arc<Door>>>,
+    /// The listeners that are open, for zero-hop; it ends when this is dropped.
+    open_listeners: watch::Sender<Vec<Arc<Listener>>>,
     zero_hop: OnceLock<ZeroHop>,
 }
 
 /// What reload and stop change.
 struct Parts {
-    doors: Vec<Arc<Door>>,
-    /// To the door's thread; it ends when this is dropped.
-    open: Option<mpsc::UnboundedSender<(Arc<Door>, OwnedFd)>>,
+    listeners: Vec<Arc<Listener>>,
+    /// To the thread that accepts; it ends when this is dropped.
+    open: Option<mpsc::UnboundedSender<(Arc<Listener>, OwnedFd)>>,
     threads: Vec<JoinHandle<()>>,
 }
 
@@ -73,7 +75,7 @@ pub struct Changes {
 impl Router {
     /// Set while writes are held for a switchover and no writer session is left on its server.
     pub fn writes_drained(&self) -> Arc<AtomicBool> {
-        self.board.writes_drained.clone()
+        self.shared.writes_drained.clone()
     }
 
     /// Opens the listeners and starts the threads. `suspect` is called, from any thread, when a server failed a session.
@@ -83,7 +85,7 @@ impl Router {
     /// When a listener cannot be opened or a thread not be started; then nothing is left open.
     pub fn start(
         config: RouterConfig,
-        listeners: Vec<Listener>,
+        listeners: Vec<ListenerConfig>,
         snapshots: watch::Receiver<Arc<Snapshot>>,
         suspect: impl Fn(&ServerName, &str) + Send + Sync + 'static,
     ) -> Result<Self, Error> {
@@ -96,7 +98,7 @@ impl Router {
     /// As [`Router::start`].
     pub fn start_on(
         config: RouterConfig,
-        listeners: Vec<Listener>,
+        listeners: Vec<ListenerConfig>,
         sockets: &mut Sockets,
         snapshots: watch::Receiver<Arc<Snapshot>>,
         suspect: impl Fn(&ServerName, &str) + Send + Sync + 'static,
@@ -108,49 +110,49 @@ impl Router {
         let asked = config.data_path;
         let report: Report = Box::new(suspect);
         let snapshot = snapshots.borrow().clone();
-        let board = Arc::new(Board::new(config, snapshot, threads, report));
-        begin_tls(&board, to_servers, server_key);
+        let shared = Arc::new(SharedState::new(config, snapshot, threads, report));
+        begin_tls(&shared, to_servers, server_key);
         let mut path = Path::asked(asked);
-        let (first, ready) = ready_worker(&board, 0, &mut path)?;
+        let (first, ready) = ready_worker(&shared, 0, &mut path)?;
         let (mut handles, mut joins) = (vec![first], Vec::new());
         for thread in 1..threads {
-            let (handle, ready) = ready_worker(&board, thread, &mut path)?;
+            let (handle, ready) = ready_worker(&shared, thread, &mut path)?;
             handles.push(handle);
             joins.push(ready.start().map_err(Error::Thread)?);
         }
-        let workers: Arc<[Handle]> = handles.into();
+        let workers: Arc<[WorkerHandle]> = handles.into();
         let stopping = Arc::new(AtomicBool::new(false));
         let (open, inbox) = mpsc::unbounded_channel();
         let most_sessions = most_sessions(workers.len());
-        let steward = steward::keep(board.clone(), snapshots, workers.clone(), stopping.clone());
-        let health = board.health.clone();
-        joins.push(start_door(ready, steward, workers.clone(), most_sessions, inbox, health)?);
-        supervise::start(board.health.clone(), &workers).map_err(Error::Thread)?;
-        let mut doors = Vec::new();
-        for (door, fd) in opened {
-            doors.push(door.clone());
-            open.send((door, fd)).map_err(|_| Error::Stopped)?;
+        let rebalancer = rebalancer::keep(shared.clone(), snapshots, workers.clone(), stopping.clone());
+        let health = shared.health.clone();
+        joins.push(start_accepting(ready, rebalancer, workers.clone(), most_sessions, inbox, health)?);
+        supervise::start(shared.health.clone(), &workers).map_err(Error::Thread)?;
+        let mut listeners = Vec::new();
+        for (listener, fd) in opened {
+            listeners.push(listener.clone());
+            open.send((listener, fd)).map_err(|_| Error::Stopped)?;
         }
-        let open_doors = watch::Sender::new(doors.clone());
-        let parts = Mutex::new(Parts { doors, open: Some(open), threads: joins });
+        let open_listeners = watch::Sender::new(listeners.clone());
+        let parts = Mutex::new(Parts { listeners, open: Some(open), threads: joins });
         let insight =
-            collect::start(board.insight.clone(), &workers, board.mirror.clone()).map_err(Error::Thread)?;
+            collect::start(shared.insight.clone(), &workers, shared.mirror.clone()).map_err(Error::Thread)?;
         let zero_hop = OnceLock::new();
-        Ok(Self { board, workers, path, most_sessions, stopping, insight, parts, open_doors, zero_hop })
+        Ok(Self { shared, workers, path, most_sessions, stopping, insight, parts, open_listeners, zero_hop })
     }
 
-    /// Lets connections go past this process where the configuration wants it and the kernel allows it, from now on and
-    /// through reloads. `witness` asks servers what cannot be heard past the path.
+    /// Lets connections bypass this process where the configuration wants it and the kernel allows it, from now on and
+    /// through reloads. `prober` logs in to servers that the kernel found suspect.
     ///
     /// # Errors
     /// Where the configuration requires it and it cannot be had.
-    pub fn go_past(
+    pub fn start_zero_hop(
         &self,
         identity: zero_hop::Identity,
-        witness: Arc<dyn zero_hop::Witness>,
+        prober: Arc<dyn zero_hop::LoginProber>,
     ) -> Result<(), Error> {
         let (zero_hop, thread) =
-            ZeroHop::start(self.board.clone(), self.open_doors.subscribe(), identity, witness)?;
+            ZeroHop::start(self.shared.clone(), self.open_listeners.subscribe(), identity, prober)?;
         self.parts().threads.push(thread);
         let _ = self.zero_hop.set(zero_hop);
         Ok(())
@@ -160,14 +162,18 @@ impl Router {
     ///
     /// # Errors
     /// When a new listener cannot be opened; then nothing has changed.
-    pub fn reconfigure(&self, config: RouterConfig, listeners: Vec<Listener>) -> Result<Changes, Error> {
+    pub fn reconfigure(
+        &self,
+        config: RouterConfig,
+        listeners: Vec<ListenerConfig>,
+    ) -> Result<Changes, Error> {
         let mut parts = self.parts();
         if self.stopping.load(Relaxed) {
             return Err(Error::Stopped);
         }
         let sender = parts.open.clone().ok_or(Error::Stopped)?;
         unique(&listeners)?;
-        let known = |address: &Address| parts.doors.iter().any(|d| d.address == *address);
+        let known = |address: &Address| parts.listeners.iter().any(|l| l.address == *address);
         let (kept, added): (Vec<_>, Vec<_>) = listeners.into_iter().partition(|l| known(&l.address));
         // Everything that can fail comes before anything that changes. Files are read again: certificates are renewed.
         let (to_servers, server_key) = (ToServers::load(&config.tls)?, ServerKey::load(&config.tls)?);
@@ -178,27 +184,29 @@ impl Router {
         let opened = open_all(added, &mut Sockets::default())?;
         let mut changes = Changes::default();
         let mut kept: Vec<_> = kept.iter().zip(from_clients).collect();
-        parts.doors.retain(|door| match kept.iter_mut().find(|(l, _)| l.address == door.address) {
-            Some((listener, tls)) => {
-                if door.change(listener, tls.take()) {
-                    changes.changed.push(door.address.clone());
+        parts.listeners.retain(|listener| {
+            match kept.iter_mut().find(|(l, _)| l.address == listener.address) {
+                Some((config, tls)) => {
+                    if listener.change(config, tls.take()) {
+                        changes.changed.push(listener.address.clone());
+                    }
+                    true
                 }
-                true
-            }
-            None => {
-                door.close();
-                changes.closed.push(door.address.clone());
-                false
+                None => {
+                    listener.close();
+                    changes.closed.push(listener.address.clone());
+                    false
+                }
             }
         });
-        for (door, fd) in opened {
-            changes.opened.push(door.address.clone());
-            parts.doors.push(door.clone());
-            sender.send((door, fd)).map_err(|_| Error::Stopped)?;
+        for (listener, fd) in opened {
+            changes.opened.push(listener.address.clone());
+            parts.listeners.push(listener.clone());
+            sender.send((listener, fd)).map_err(|_| Error::Stopped)?;
         }
-        self.open_doors.send_replace(parts.doors.clone());
-        begin_tls(&self.board, to_servers, server_key);
-        let before = self.board.sight().view.config.clone();
+        self.open_listeners.send_replace(parts.listeners.clone());
+        begin_tls(&self.shared, to_servers, server_key);
+        let before = self.shared.routing().view.config.clone();
         if before.threads != config.threads {
             changes.at_next_start.push("threads: the number of threads changes at the next start".to_owned());
         }
@@ -210,7 +218,7 @@ impl Router {
         }
         changes.router = *before != config;
         if changes.router {
-            self.board.reconfigure(config);
+            self.shared.reconfigure(config);
         }
         Ok(changes)
     }
@@ -218,26 +226,26 @@ impl Router {
     /// Empties a server: no new sessions, those it has are closed when idle, and after `deadline` (the configured
     /// drain deadline when `None`) what is left is cut. Lasts until [`Router::undrain`]. Returns whether the server is known.
     pub fn drain(&self, server: &ServerName, deadline: Option<Duration>) -> bool {
-        let view = self.board.sight();
+        let view = self.shared.routing();
         let deadline = deadline.unwrap_or(view.view.config.replace.drain_deadline);
         if view.view.index(server).is_none() {
             return false;
         }
         tracing::info!(%server, deadline_s = deadline.as_secs_f64(), "draining");
-        self.board.drain(server, Instant::now() + deadline);
+        self.shared.drain(server, Instant::now() + deadline);
         true
     }
 
     /// Takes a drained server into service again; `false` when it was not being drained.
     pub fn undrain(&self, server: &ServerName) -> bool {
-        self.board.undrain(server)
+        self.shared.undrain(server)
     }
 
     /// What an operator may want to know now.
     pub fn status(&self) -> Status {
-        let threads = self.workers.iter().map(Handle::sessions).collect();
+        let threads = self.workers.iter().map(WorkerHandle::sessions).collect();
         let zero_hop = self.zero_hop.get();
-        let status = status::status(&self.board, &self.parts().doors, threads, &self.path, zero_hop);
+        let status = status::status(&self.shared, &self.parts().listeners, threads, &self.path, zero_hop);
         Status { most_sessions: self.most_sessions, ..status }
     }
 
@@ -252,27 +260,27 @@ impl Router {
     }
 
     /// Records what clients send through here, until the time is over or the recording is dropped. While it goes on new
-    /// connections do not go past this process.
+    /// connections do not bypass this process.
     ///
     /// # Errors
     /// When a recording is under way.
     pub fn record(&self, wanted: Wanted) -> Result<Recording, Error> {
-        self.board.recorder.start(wanted)
+        self.shared.recorder.start(wanted)
     }
 
     /// Counts the times that every thread and ring has shown that it lives, four a second; stands still when one of them does.
     pub fn rounds(&self) -> watch::Receiver<u64> {
-        self.board.health.rounds()
+        self.shared.health.rounds()
     }
 
     /// Why this process had better end, as soon as there is a reason: a thread has ended or stands still for good, and its sessions hang.
     pub fn failure(&self) -> watch::Receiver<Option<String>> {
-        self.board.health.failure()
+        self.shared.health.failure()
     }
 
     /// What is wrong with our own threads and tasks now, in words; nothing when all is well.
     pub fn troubles(&self) -> Vec<String> {
-        self.board.health.troubles()
+        self.shared.health.troubles()
     }
 
     /// Makes a fault. For tests.
@@ -284,26 +292,26 @@ impl Router {
             | Fault::ThreadEnds(at)
             | Fault::Ring(at, _) => {
                 if let Some(worker) = self.workers.get(at) {
-                    let _ = worker.tell(Message::Fault(fault));
+                    let _ = worker.send(Message::Fault(fault));
                 }
             }
             Fault::ListenerPanics(at) => {
-                if let Some(door) = self.parts().doors.get(at) {
-                    door.fail();
+                if let Some(listener) = self.parts().listeners.get(at) {
+                    listener.fail();
                 }
             }
-            Fault::RebalancerPanics => self.board.rebalancer_fails.store(true, Relaxed),
+            Fault::RebalancerPanics => self.shared.rebalancer_fails.store(true, Relaxed),
         }
     }
 
     /// Sessions now, those that wait for a server included.
     pub fn sessions(&self) -> usize {
-        self.workers.iter().map(Handle::sessions).sum()
+        self.workers.iter().map(WorkerHandle::sessions).sum()
     }
 
     /// The listening sockets once more, for a process that takes over.
     pub fn listening(&self) -> Vec<OwnedFd> {
-        self.parts().doors.iter().filter_map(|door| door.ear()).collect()
+        self.parts().listeners.iter().filter_map(|listener| listener.socket()).collect()
     }
 
     /// Another process listens on our sockets from now on: accepts nobody, and leaves what stands in the file system.
@@ -312,7 +320,7 @@ impl Router {
         if let Some(zero_hop) = self.zero_hop.get() {
             zero_hop.hand_over();
         }
-        self.parts().doors.iter().for_each(|door| door.hand_over());
+        self.parts().listeners.iter().for_each(|listener| listener.hand_over());
     }
 
     /// Ends in peace: [`Router::empty`], then its threads end. Returns how many sessions were cut.
@@ -333,7 +341,7 @@ impl Router {
             if let Some(zero_hop) = self.zero_hop.get() {
                 zero_hop.leave();
             }
-            self.parts().doors.iter().for_each(|door| door.close());
+            self.parts().listeners.iter().for_each(|listener| listener.close());
         }
         let until = Instant::now() + deadline;
         while self.sessions() > 0 && Instant::now() < until {
@@ -341,7 +349,7 @@ impl Router {
         }
         let cut = self.sessions();
         self.workers.iter().for_each(|w| {
-            let _ = w.tell(Message::Placement(Placement::CutAll(Closed::StopDeadline)));
+            let _ = w.send(Message::Rebalance(RebalanceCommand::CutAll(Closed::StopDeadline)));
         });
         let until = Instant::now() + AFTER_CUT;
         while self.sessions() > 0 && Instant::now() < until {
@@ -357,24 +365,27 @@ impl Router {
 
 impl Drop for Router {
     fn drop(&mut self) {
-        // The door's thread ends with its channel; with it go the last handles of the other threads.
+        // The accepting thread ends with its channel; with it go the last handles of the other threads.
         let mut parts = self.parts();
         parts.open = None;
         // Closed once only: whoever comes after us may have a unix socket of the same name by now.
         if !self.stopping.load(Relaxed) {
-            parts.doors.drain(..).for_each(|door| door.close());
+            parts.listeners.drain(..).for_each(|listener| listener.close());
         }
     }
 }
 
-fn open_all(listeners: Vec<Listener>, sockets: &mut Sockets) -> Result<Vec<(Arc<Door>, OwnedFd)>, Error> {
-    let mut opened: Vec<(Arc<Door>, OwnedFd)> = Vec::new();
+fn open_all(
+    listeners: Vec<ListenerConfig>,
+    sockets: &mut Sockets,
+) -> Result<Vec<(Arc<Listener>, OwnedFd)>, Error> {
+    let mut opened: Vec<(Arc<Listener>, OwnedFd)> = Vec::new();
     for listener in listeners {
-        match Door::open(&listener, sockets) {
+        match Listener::open(&listener, sockets) {
             Ok(pair) => opened.push(pair),
             Err(error) => {
                 // Takes the socket files of those already opened away again.
-                opened.iter().for_each(|(door, _)| door.close());
+                opened.iter().for_each(|(listener, _)| listener.close());
                 return Err(error);
             }
         }
@@ -382,7 +393,7 @@ fn open_all(listeners: Vec<Listener>, sockets: &mut Sockets) -> Result<Vec<(Arc<
     Ok(opened)
 }
 
-fn unique(listeners: &[Listener]) -> Result<(), Error> {
+fn unique(listeners: &[ListenerConfig]) -> Result<(), Error> {
     let mut seen = HashSet::new();
     let any_port = |a: &Address| matches!(a, Address::Tcp { port: 0, .. });
     match listeners.iter().find(|l| !any_port(&l.address) && !seen.insert(&l.address)) {
@@ -393,52 +404,55 @@ fn unique(listeners: &[Listener]) -> Result<(), Error> {
 
 /// From now on TLS to the servers is begun this way. Where it is, clients without it are given a key of ours for their
 /// passwords; making that takes a while.
-fn begin_tls(board: &Arc<Board>, to_servers: Option<ToServers>, server_key: ServerKey) {
+fn begin_tls(shared: &Arc<SharedState>, to_servers: Option<ToServers>, server_key: ServerKey) {
     if to_servers.is_some() {
-        let board = board.clone();
+        let shared = shared.clone();
         // A thread that cannot be had now is one the first such client pays for.
-        let _ = std::thread::Builder::new().spawn(move || board.secrecy.keys.prepare());
+        let _ = std::thread::Builder::new().spawn(move || shared.server_tls.keys.prepare());
     }
-    board.secrecy.change(to_servers, server_key);
+    shared.server_tls.change(to_servers, server_key);
 }
 
 /// Makes a worker ready on the path in force, or on the next best if that is allowed and this one is not to be had.
-fn ready_worker(board: &Arc<Board>, thread: usize, path: &mut Path) -> Result<(Handle, Ready), Error> {
-    match worker::ready(board.clone(), thread, path.is_ring()) {
+fn ready_worker(
+    shared: &Arc<SharedState>,
+    thread: usize,
+    path: &mut Path,
+) -> Result<(WorkerHandle, Ready), Error> {
+    match worker::ready(shared.clone(), thread, path.is_ring()) {
         Ok(ready) => Ok(ready),
         Err(unavailable) => {
             path.fall_back(unavailable)?;
-            ready_worker(board, thread, path)
+            ready_worker(shared, thread, path)
         }
     }
 }
 
-/// The first thread: accepts for all listeners, runs the steward, and is a worker like the others. A thread of its own for
+/// The first thread: accepts for all listeners, runs the rebalancer, and is a worker like the others. A thread of its own for
 /// accepting would cost each new session a wake-up more.
-fn start_door(
+fn start_accepting(
     ready: Ready,
-    steward: impl Future<Output = ()> + Send + 'static,
-    workers: Arc<[Handle]>,
+    rebalancer: impl Future<Output = ()> + Send + 'static,
+    workers: Arc<[WorkerHandle]>,
     most_sessions: Option<usize>,
-    mut inbox: mpsc::UnboundedReceiver<(Arc<Door>, OwnedFd)>,
+    mut inbox: mpsc::UnboundedReceiver<(Arc<Listener>, OwnedFd)>,
     health: Arc<Health>,
 ) -> Result<JoinHandle<()>, Error> {
     let runtime =
         tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(Error::Thread)?;
-    let most = most_sessions.unwrap_or(usize::MAX);
     let serve = async move {
         let worker = tokio::task::spawn_local(ready.serve());
         let mut tasks = JoinSet::new();
-        tasks.spawn(steward);
+        tasks.spawn(rebalancer);
         loop {
             tokio::select! {
                 opened = inbox.recv() => match opened {
-                    Some((door, fd)) => {
-                        tasks.spawn(door::keep(door, fd, workers.clone(), most, health.clone()));
+                    Some((listener, fd)) => {
+                        tasks.spawn(accept::keep(listener, fd, workers.clone(), most_sessions, health.clone()));
                     }
                     None => break,
                 },
-                // Closed listeners end. Whatever else ends here cannot be started anew.
+                // Closed listeners end. Whatever else ends here cannot be started again.
                 Some(Err(error)) = tasks.join_next() => health.fail(format!("a task has ended: {error}")),
             }
         }

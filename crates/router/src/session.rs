@@ -4,22 +4,23 @@
 //! of its own, and the relay takes over.
 
 use crate::abandon::abandon;
+use crate::admission::{Admission, AdmissionPermit, Arrival};
 use crate::closed::Closed;
-use crate::connect::Greeted;
-use crate::door::{self, Place};
-use crate::find::{self, Denied, Placed};
+use crate::connect::GreetedServer;
+use crate::find::{self, FindError, ServerConnection};
 use crate::identity;
-use crate::login::{Failed, Means, Opened, Why, change_user, log_in};
+use crate::listener;
+use crate::login::{CompletedLogin, FailedLogin, LoginContext, LoginError, change_user, log_in};
+use crate::refusal::{RefusalDetails, RefusalReason};
 use crate::refuse;
 use crate::relay::polled::Polled;
 use crate::relay::ring::Handed;
 use crate::relay::{Ended, Relay};
-use crate::roster::{Entry, Listed};
+use crate::server_counters::ServerSlot;
+use crate::session_registry::{Registration, SessionHandle};
 use crate::stream::{Socket, Stream, Waiting};
-use crate::tally::Seat;
 use crate::tls::{LoginKeys, ToServers};
-use crate::turned_away::{Refused, TurnedAway};
-use crate::worker::{Counted, Stay, Worker};
+use crate::worker::context::WorkerContext;
 use fleet::config::ClientTlsMode;
 use fleet::{Address, ListenerRole};
 use std::net::SocketAddr;
@@ -29,23 +30,9 @@ use tokio::time::Instant;
 use wire::bridge::{Bridge, FromClient, Refusal, Terms};
 use wire::{ErrPacket, Phase, Tracker};
 
-/// A client that has been accepted and waits for a server.
-#[derive(Debug)]
-pub(crate) struct Arrival {
-    pub(crate) socket: Socket,
-    /// Where it comes from; `None` by unix socket.
-    pub(crate) peer: Option<SocketAddr>,
-    pub(crate) role: ListenerRole,
-    pub(crate) at: Instant,
-    /// Its place among the sessions of its listener.
-    pub(crate) place: Place,
-    /// Counted on the thread that lets it in.
-    pub(crate) counted: Counted,
-}
-
 /// Lets a client in: from accepted to relayed, or turned away.
-pub(crate) async fn run(worker: Rc<Worker>, arrival: Arrival) {
-    let Arrival { socket, peer, role, at, mut place, counted } = arrival;
+pub(crate) async fn run(worker: Rc<WorkerContext>, arrival: Arrival) {
+    let Arrival { socket, peer, role, at, mut admission } = arrival;
     let mut client = match socket.into_stream() {
         Ok(client) => client,
         Err(error) => {
@@ -53,78 +40,76 @@ pub(crate) async fn run(worker: Rc<Worker>, arrival: Arrival) {
             return;
         }
     };
-    let peer = match identify(&worker, &place, &mut client, peer).await {
+    let permit = &mut admission.permit;
+    let peer = match identify(&worker, permit, &mut client, peer).await {
         Ok(peer) => peer,
-        Err((why, error)) => {
-            place.refuse(why, Refused::told(&error));
-            client.send_now(&error.before_greeting());
-            return;
-        }
+        Err((why, error)) => return refused(permit, &mut client, why, &error),
     };
-    place.client = peer.map(|peer| peer.ip());
+    permit.client = peer.map(|peer| peer.ip());
     // A health check is mostly gone by now. No server needs to hear of it.
     if client.waiting() == Waiting::End {
-        return left_at_once(&place);
+        return left_at_once(permit);
     }
-    let placed = match role {
+    let found = match role {
         ListenerRole::Reader => find::reader(&worker, at).await,
         ListenerRole::Writer => find::writer(&worker, &client, at).await,
     };
-    match placed {
-        Ok(placed) => begin(&worker, client, placed, peer, Stay { place, counted }).await,
-        Err(Denied::ClientLeft) => {}
-        Err(Denied::Refused(error)) => refused(&place, &mut client, TurnedAway::NoServer, &error),
-        Err(Denied::Ourselves(error)) => refused(&place, &mut client, TurnedAway::NoDescriptor, &error),
+    match found {
+        Ok(connection) => begin(&worker, client, connection, peer, admission).await,
+        Err(FindError::ClientLeft) => {}
+        Err(error) => refused(permit, &mut client, error.reason(), &refuse::no_server(role, &error)),
     }
 }
 
-/// Counts a client that has left without a word. Not told to the log: health checks come all day.
-fn left_at_once(place: &Place) {
-    place.door.turned_away.add(TurnedAway::LeftAtOnce);
+/// Counts a client that has left without a word. Not logged: health checks come all day.
+fn left_at_once(permit: &AdmissionPermit) {
+    permit.listener.refusals.add(RefusalReason::LeftAtOnce);
 }
 
 /// Tells a client that has not seen a byte why there is no session for it.
-fn refused(place: &Place, client: &mut Stream, why: TurnedAway, error: &ErrPacket) {
-    place.refuse(why, Refused::told(error));
+fn refused(permit: &AdmissionPermit, client: &mut Stream, why: RefusalReason, error: &ErrPacket) {
+    permit.refuse(why, RefusalDetails::sent(error));
     client.send_now(&error.before_greeting());
 }
 
 /// Logs the client in, and has what follows relayed.
 async fn begin(
-    worker: &Rc<Worker>,
+    worker: &Rc<WorkerContext>,
     client: Stream,
-    placed: Placed,
+    connection: ServerConnection,
     peer: Option<SocketAddr>,
-    mut stay: Stay,
+    mut admission: Admission,
 ) {
-    let Placed { seat, because, mut greeted, reach, tell_client } = placed;
-    if let (true, Some(client)) = (tell_client, peer)
-        && let Err(error) = identity::tell(&mut greeted.server, client).await
+    let ServerConnection { slot, because, mut greeted, reach, send_client_address } = connection;
+    if let (true, Some(client)) = (send_client_address, peer)
+        && let Err(error) = identity::send_proxy_header(&mut greeted.server, client).await
     {
-        tracing::debug!(server = %seat.tally.name, %error, "the server left before its session began");
+        tracing::debug!(server = %slot.counters.name, %error, "the server left before its session began");
     }
-    tracing::trace!(server = %seat.tally.name, %because, "session begins");
-    let Greeted { server, greeting } = greeted;
+    tracing::trace!(server = %slot.counters.name, %because, "session begins");
+    let GreetedServer { server, greeting } = greeted;
     let greeting = greeting.get(wire::packet::HEADER..).unwrap_or_default();
-    match introduce(worker, &stay.place, (client, server), greeting, &reach).await {
+    match introduce(worker, &admission.permit, (client, server), greeting, &reach).await {
         Ok(opened) => {
-            stay.place.logged_in();
-            seat.tally.logged_in();
-            worker.board.greeted(&seat.tally.name);
-            count(&stay.place, &opened);
-            relay(worker, opened, seat, stay, reach);
+            admission.permit.logged_in();
+            slot.counters.logged_in();
+            worker.shared.greeted(&slot.counters.name);
+            count(&admission.permit, &opened);
+            relay(worker, opened, slot, admission, reach);
         }
         Err(mut failed) => {
             let unused = failed.unused.take();
-            let broken_off = !matches!(failed.why, Why::Denied);
-            seat.ended(not_logged_in(worker, &stay.place, &seat, failed));
+            let broken_off = !matches!(failed.why, LoginError::Denied);
+            slot.ended(not_logged_in(worker, &admission.permit, &slot, failed));
             let in_order = match unused {
                 Some(server) => abandon(*server, greeting).await,
                 None => !broken_off,
             };
-            if !in_order && seat.tally.broken_off() {
+            if !in_order && slot.counters.broken_off() {
                 // A login of ours that ends well resets what the server holds against this host.
-                worker.board.doubt(&seat.tally.name, "logins through this router were broken off");
+                worker
+                    .shared
+                    .request_check(&slot.counters.name, "logins through this router were broken off");
             }
         }
     }
@@ -132,32 +117,33 @@ async fn begin(
 
 /// Who the client is: a proxy whose word counts tells it, and then it has to be one that may come.
 async fn identify(
-    worker: &Worker,
-    place: &Place,
+    worker: &WorkerContext,
+    permit: &AdmissionPermit,
     client: &mut Stream,
     peer: Option<SocketAddr>,
-) -> Result<Option<SocketAddr>, (TurnedAway, ErrPacket)> {
-    let terms = place.door.terms();
+) -> Result<Option<SocketAddr>, (RefusalReason, ErrPacket)> {
+    let terms = permit.listener.terms();
     let Some(proxy) = peer.filter(|peer| terms.access.trusts(peer.ip())) else { return Ok(peer) };
-    let until = Instant::now() + worker.board.sight().view.config.login_deadline;
-    let told = identity::told_by_proxy(client, until).await;
-    let told = told.map_err(|why| (TurnedAway::ProxyHeader, refuse::no_proxy_header(&why)))?;
-    match told.unwrap_or(proxy) {
+    let until = Instant::now() + worker.shared.routing().view.config.login_deadline;
+    let client = identity::read_proxy_header(client, until).await;
+    let client =
+        client.map_err(|why| (RefusalReason::ProxyHeader, refuse::no_proxy_header(&why.to_string())))?;
+    match client.unwrap_or(proxy) {
         who if terms.access.admits(who.ip()) => Ok(Some(who)),
-        who => Err((TurnedAway::NotAllowed, refuse::not_allowed(who.ip()))),
+        who => Err((RefusalReason::NotAllowed, refuse::not_allowed(who.ip()))),
     }
 }
 
 /// Client and server get to know each other.
 async fn introduce(
-    worker: &Worker,
-    place: &Place,
+    worker: &WorkerContext,
+    permit: &AdmissionPermit,
     (client, server): (Stream, Stream),
     greeting: &[u8],
     reach: &Address,
-) -> Result<Opened, Failed> {
-    let (tls, to_server) = (place.door.terms(), worker.board.secrecy.to_servers());
-    let keys = worker.board.secrecy.login_keys();
+) -> Result<CompletedLogin, FailedLogin> {
+    let (tls, to_server) = (permit.listener.terms(), worker.shared.server_tls.to_servers());
+    let keys = worker.shared.server_tls.login_keys();
     let terms = Terms {
         from_client: from_client(tls.mode),
         to_server: to_server.is_some(),
@@ -170,67 +156,85 @@ async fn introduce(
 }
 
 /// Starts the relay; this task and its memory end here. What the ring can carry goes to its thread.
-fn relay(worker: &Rc<Worker>, mut opened: Opened, seat: Seat, stay: Stay, reach: Address) {
+fn relay(
+    worker: &Rc<WorkerContext>,
+    mut opened: CompletedLogin,
+    slot: ServerSlot,
+    admission: Admission,
+    reach: Address,
+) {
     if opened.bridge.translates() {
-        tokio::task::spawn_local(translate(worker.clone(), opened, seat, stay, reach));
+        tokio::task::spawn_local(translate(worker.clone(), opened, slot, admission, reach));
         return;
     }
     let (client, server) = opened.streams;
     let tracker = opened.bridge.take_tracker();
     let fit = worker.ring.as_ref().filter(|ring| ring.is_fit() && client.is_plain() && server.is_plain());
-    let Some(ring) = fit else { return poll(worker, (client, server), tracker, seat, stay) };
+    let Some(ring) = fit else { return poll(worker, (client, server), tracker, slot, admission) };
     let handed = match (client.into_socket(), server.into_socket()) {
-        (Ok(client), Ok(server)) => ring.hand(Handed { client, server, tracker, seat, stay }),
+        (Ok(client), Ok(server)) => ring.hand(Handed { client, server, tracker, slot, admission }),
         (Err(error), _) | (_, Err(error)) => {
             return tracing::warn!(%error, "a session cannot be handed over");
         }
     };
     // The ring has ended this moment.
     if let Err(handed) = handed {
-        let Handed { client, server, tracker, seat, stay } = *handed;
+        let Handed { client, server, tracker, slot, admission } = *handed;
         let streams = [client, server].map(|fd| Socket::of(fd).into_stream());
         match streams {
-            [Ok(client), Ok(server)] => poll(worker, (client, server), tracker, seat, stay),
+            [Ok(client), Ok(server)] => poll(worker, (client, server), tracker, slot, admission),
             [Err(error), _] | [_, Err(error)] => tracing::warn!(%error, "a session cannot be taken back"),
         }
     }
 }
 
 /// Relays here, in a task of this thread.
-fn poll(worker: &Rc<Worker>, streams: (Stream, Stream), tracker: Tracker, seat: Seat, stay: Stay) {
-    let entry = Entry::at(seat, &stay.place.door, &worker.ledger, &worker.board.recorder);
-    let listed = Listed::new(worker, entry.clone());
-    let polled = Polled::new(streams, Relay::new(tracker, entry), worker.pool.clone());
+fn poll(
+    worker: &Rc<WorkerContext>,
+    streams: (Stream, Stream),
+    tracker: Tracker,
+    slot: ServerSlot,
+    admission: Admission,
+) {
+    let handle = SessionHandle::at(slot, &admission.permit.listener, &worker.ledger, &worker.shared.recorder);
+    let registration = Registration::new(&worker.registry, handle.clone());
+    let polled = Polled::new(streams, Relay::new(tracker, handle), worker.pool.clone());
     tokio::task::spawn_local(async move {
         let closed = match polled.await {
             Ended::Closed(why) => why,
             Ended::ChangeUser => Closed::NotLoggedIn,
         };
-        let entry = listed.entry.clone();
-        drop(listed);
-        entry.seat.ended(closed);
-        drop(stay);
+        let handle = registration.handle.clone();
+        drop(registration);
+        handle.slot.ended(closed);
+        drop(admission);
     });
 }
 
 /// Relays to the end where passwords have to be translated: each change of user is a login in between.
-async fn translate(worker: Rc<Worker>, opened: Opened, seat: Seat, stay: Stay, reach: Address) {
-    let entry = Entry::at(seat, &stay.place.door, &worker.ledger, &worker.board.recorder);
-    let listed = Listed::new(&worker, entry.clone());
-    let closed = translated(&worker, &stay.place, opened, &entry, &reach).await;
-    drop(listed);
-    entry.seat.ended(closed);
+async fn translate(
+    worker: Rc<WorkerContext>,
+    opened: CompletedLogin,
+    slot: ServerSlot,
+    admission: Admission,
+    reach: Address,
+) {
+    let handle = SessionHandle::at(slot, &admission.permit.listener, &worker.ledger, &worker.shared.recorder);
+    let registration = Registration::new(&worker.registry, handle.clone());
+    let closed = translated(&worker, &admission.permit, opened, &handle, &reach).await;
+    drop(registration);
+    handle.slot.ended(closed);
 }
 
 async fn translated(
-    worker: &Rc<Worker>,
-    place: &Place,
-    opened: Opened,
-    entry: &Rc<Entry>,
+    worker: &Rc<WorkerContext>,
+    permit: &AdmissionPermit,
+    opened: CompletedLogin,
+    handle: &Rc<SessionHandle>,
     reach: &Address,
 ) -> Closed {
-    let Opened { mut streams, mut bridge } = opened;
-    let mut relay = Relay::new(bridge.take_tracker(), entry.clone()).handing_over();
+    let CompletedLogin { mut streams, mut bridge } = opened;
+    let mut relay = Relay::new(bridge.take_tracker(), handle.clone()).handing_over();
     loop {
         let mut polled = Polled::new(streams, relay, worker.pool.clone());
         if let Ended::Closed(why) = (&mut polled).await {
@@ -238,99 +242,108 @@ async fn translated(
         }
         (streams, relay) = polled.into_parts();
         bridge.change_user(relay.into_tracker());
-        match Box::pin(introduce_again(worker, place, streams, bridge, reach)).await {
+        match Box::pin(introduce_again(worker, permit, streams, bridge, reach)).await {
             Ok(opened) => (streams, bridge) = (opened.streams, opened.bridge),
-            Err(failed) => return not_logged_in(worker, place, &entry.seat, failed),
+            Err(failed) => return not_logged_in(worker, permit, &handle.slot, failed),
         }
-        relay = Relay::new(bridge.take_tracker(), entry.clone()).handing_over();
+        relay = Relay::new(bridge.take_tracker(), handle.clone()).handing_over();
     }
 }
 
 /// The client comes as somebody else.
 async fn introduce_again(
-    worker: &Worker,
-    place: &Place,
+    worker: &WorkerContext,
+    permit: &AdmissionPermit,
     streams: (Stream, Stream),
     bridge: Bridge,
     reach: &Address,
-) -> Result<Opened, Failed> {
-    let (tls, to_server) = (place.door.terms(), worker.board.secrecy.to_servers());
-    let keys = worker.board.secrecy.login_keys();
+) -> Result<CompletedLogin, FailedLogin> {
+    let (tls, to_server) = (permit.listener.terms(), worker.shared.server_tls.to_servers());
+    let keys = worker.shared.server_tls.login_keys();
     let means = means(worker, &tls, to_server.as_deref(), reach, keys);
     change_user(streams, bridge, &means).await
 }
 
 fn means<'a>(
-    worker: &'a Worker,
-    tls: &'a door::Terms,
+    worker: &'a WorkerContext,
+    tls: &'a listener::Terms,
     to_server: Option<&'a ToServers>,
     reach: &'a Address,
     keys: LoginKeys<'a>,
-) -> Means<'a> {
-    let until = Instant::now() + worker.board.sight().view.config.login_deadline;
-    Means { from_client: tls.from_clients.as_ref(), to_server, reach, keys, until }
+) -> LoginContext<'a> {
+    let until = Instant::now() + worker.shared.routing().view.config.login_deadline;
+    LoginContext { from_client: tls.from_clients.as_ref(), to_server, reach, keys, until }
 }
 
 /// Counts a login by what carries it.
-fn count(place: &Place, opened: &Opened) {
-    let kind = match opened.bridge.tracker().phase() {
-        Phase::Opaque(_) => 2,
-        _ => usize::from(opened.streams.0.is_tls()),
+fn count(permit: &AdmissionPermit, opened: &CompletedLogin) {
+    let logins = &permit.listener.logins;
+    let counter = match opened.bridge.tracker().phase() {
+        Phase::Opaque(_) => &logins.opaque,
+        _ if opened.streams.0.is_tls() => &logins.tls,
+        _ => &logins.plain,
     };
-    place.door.logins[kind].fetch_add(1, Relaxed);
+    counter.fetch_add(1, Relaxed);
 }
 
 /// Tells the client, the log and the counters why a login came to nothing.
-fn not_logged_in(worker: &Worker, place: &Place, seat: &Seat, failed: Failed) -> Closed {
-    let server = &seat.tally.name;
-    let deadline = worker.board.sight().view.config.login_deadline;
+fn not_logged_in(
+    worker: &WorkerContext,
+    permit: &AdmissionPermit,
+    slot: &ServerSlot,
+    failed: FailedLogin,
+) -> Closed {
+    let server = &slot.counters.name;
+    let deadline = worker.shared.routing().view.config.login_deadline;
     let suspect = |why: &str| {
-        worker.board.suspect(server, why);
+        worker.shared.suspect(server, why);
     };
-    let (turned_away, error, closed) = match failed.why {
-        Why::Denied => return Closed::ServerLeft,
-        Why::ClientLeft => {
+    let (refusals, error, closed) = match failed.why {
+        LoginError::Denied => return Closed::ServerLeft,
+        LoginError::ClientLeft => {
             if failed.silent {
-                left_at_once(place);
+                left_at_once(permit);
             }
             return Closed::ClientLeft;
         }
-        Why::ClientTls(error) => {
+        LoginError::ClientTls(error) => {
             let happened = format!("its TLS did not come about: {error}");
-            place.refuse(TurnedAway::ClientTls, Refused::because(happened).at(server));
+            permit.refuse(RefusalReason::ClientTls, RefusalDetails::because(happened).at(server));
             return Closed::ClientLeft;
         }
-        Why::Unproven(why) => {
-            (TurnedAway::ClientCertificate, refuse::client_certificate(&why.to_string()), Closed::NotLoggedIn)
-        }
-        Why::ClientSlow => (TurnedAway::LoginDeadline, refuse::slow(deadline), Closed::NotLoggedIn),
-        Why::Refused(why) => (away(why), refuse::login(why), Closed::NotLoggedIn),
-        Why::Server(why) => {
-            seat.failed();
+        LoginError::CertificateRejected(why) => (
+            RefusalReason::ClientCertificate,
+            refuse::client_certificate(&why.to_string()),
+            Closed::NotLoggedIn,
+        ),
+        LoginError::ClientSlow => (RefusalReason::LoginDeadline, refuse::slow(deadline), Closed::NotLoggedIn),
+        LoginError::Refused(why) => (away(why), refuse::login(why), Closed::NotLoggedIn),
+        LoginError::Server(why) => {
+            slot.failed();
             suspect(&why);
-            (TurnedAway::ServerFailed, refuse::broke_off(server, &why), Closed::ServerLeft)
+            (RefusalReason::ServerFailed, refuse::broke_off(server, &why), Closed::ServerLeft)
         }
-        Why::ServerTls(error) => {
+        LoginError::ServerTls(error) => {
             let why = format!("TLS: {}", ::tls::words(&error));
-            seat.failed();
+            slot.failed();
             suspect(&why);
-            (TurnedAway::ServerTls, refuse::broke_off(server, &why), Closed::ServerLeft)
+            (RefusalReason::ServerTls, refuse::broke_off(server, &why), Closed::ServerLeft)
         }
     };
-    place.refuse(turned_away, Refused::told(&error).at(server));
+    permit.refuse(refusals, RefusalDetails::sent(&error).at(server));
     if let Some((mut client, sequence)) = failed.client {
         client.send_now(&error.packet(sequence, wire::Capabilities::PROTOCOL_41));
     }
     closed
 }
 
-fn away(why: Refusal) -> TurnedAway {
+fn away(why: Refusal) -> RefusalReason {
     match why {
-        Refusal::TlsRequired => TurnedAway::TlsRequired,
+        Refusal::TlsRequired => RefusalReason::TlsRequired,
         Refusal::BadHandshake { .. } | Refusal::OtherKey | Refusal::WouldLeak | Refusal::KeyInClear => {
-            TurnedAway::BadLogin
+            RefusalReason::BadLogin
         }
-        Refusal::NoServerKey | Refusal::BadServer => TurnedAway::ServerFailed,
+        Refusal::NoServerKey | Refusal::BadServer => RefusalReason::ServerFailed,
     }
 }
 

@@ -1,15 +1,15 @@
 //! Status: what the router would tell an operator now. One value, for the page, the JSON and the metrics.
 
-use crate::board::{Board, Sight};
 use crate::closed::Closed;
-use crate::door::Door;
-use crate::event::{Kind, Noted};
+use crate::event::{EventRecord, Kind};
 use crate::flow::Flow;
+use crate::listener::Listener;
 use crate::path::Path;
+use crate::pending_move::PendingMove;
 use crate::pick::Because;
 use crate::record::RecordingStatus;
-use crate::steward::Leaving;
-use crate::tally::Totals;
+use crate::server_counters::Totals;
+use crate::shared_state::{RoutingState, SharedState};
 use crate::view::View;
 use crate::zero_hop::{ListenerZeroHop, ZeroHop, ZeroHopStatus};
 use fleet::{Address, DemandSource, Lag, ListenerRole, Role, ServerName, State, WriterStatus, Zone};
@@ -47,10 +47,10 @@ pub struct Status {
     /// What is done instead of what was asked for.
     pub fallbacks: Vec<FallbackStatus>,
     /// Sessions that should leave a server and have not yet, and what that waits for.
-    pub leaving: Vec<Leaving>,
+    pub leaving: Vec<PendingMove>,
     /// The last changes, oldest first.
     #[serde(skip)]
-    pub events: Vec<Noted>,
+    pub events: Vec<EventRecord>,
     /// The way of sessions' bytes: `io_uring` or `epoll`.
     pub data_path: &'static str,
     /// Threads of the data plane, with their sessions.
@@ -101,7 +101,7 @@ pub struct ServerStatus {
     /// Writer sessions of ours.
     pub writers: u32,
     /// Of both, those that bypass the router.
-    pub past: u32,
+    pub bypassed: u32,
     /// Sessions begun, ever.
     pub connections: u64,
     /// New sessions it failed, ever.
@@ -175,24 +175,25 @@ pub struct FallbackStatus {
 
 /// Puts it all together.
 pub(crate) fn status(
-    board: &Board,
-    doors: &[Arc<Door>],
+    shared: &SharedState,
+    listeners: &[Arc<Listener>],
     threads: Vec<usize>,
     path: &Path,
     zero_hop: Option<&ZeroHop>,
 ) -> Status {
     let zero_hop = zero_hop.map(ZeroHop::status).unwrap_or_default();
-    let sight = board.sight();
+    let routing = shared.routing();
     let now = Instant::now();
-    let drains = board.drains();
+    let drains = shared.drains();
     let drain_left = |name: &ServerName| -> Option<Duration> {
         drains.get(name).map(|drain| drain.deadline.saturating_duration_since(now))
     };
-    let view = &sight.view;
+    let view = &routing.view;
     let snapshot = &view.snapshot;
     let shares = view.shares(view.own_zone.as_ref());
-    let listeners: Vec<ListenerStatus> = doors.iter().map(|door| listener(door, &zero_hop)).collect();
-    let history = board.history();
+    let listeners: Vec<ListenerStatus> =
+        listeners.iter().map(|listener| listener_status(listener, &zero_hop)).collect();
+    let history = shared.history();
     let lasts = |kind, name: &ServerName| {
         history.since(kind, name.as_str()).map(|since| now.saturating_duration_since(since))
     };
@@ -205,7 +206,7 @@ pub(crate) fn status(
         servers: (0..snapshot.servers.len())
             .map(|at| {
                 let name = &snapshot.servers[at].name;
-                server(&sight, at, shares[at], drain_left(name), lasts(name))
+                server(&routing, at, shares[at], drain_left(name), lasts(name))
             })
             .collect(),
         flow: view.flow.clone(),
@@ -213,71 +214,70 @@ pub(crate) fn status(
         sessions: listeners.iter().map(|l| l.sessions + l.zero_hop.sessions).sum(),
         listeners,
         most_sessions: None,
-        held: board.held.load(Relaxed),
-        fallbacks: fallbacks(board, view, path),
-        leaving: board.leaving(),
+        held: shared.held.load(Relaxed),
+        fallbacks: fallbacks(shared, view, path),
+        leaving: shared.pending_moves(),
         events: history.events(),
         data_path: path.name(),
         threads,
         zero_hop: zero_hop.whole.clone(),
-        recording: board.recorder.status(),
-        troubles: board.health.troubles(),
-        restarts: board.health.restarts(),
+        recording: shared.recorder.status(),
+        troubles: shared.health.troubles(),
+        restarts: shared.health.restarts(),
     }
 }
 
 /// Servers without TLS though it is preferred.
-fn unencrypted(board: &Board) -> Option<FallbackStatus> {
-    let names: Vec<String> = board.secrecy.without().iter().map(ToString::to_string).collect();
+fn unencrypted(shared: &SharedState) -> Option<FallbackStatus> {
+    let names: Vec<String> = shared.server_tls.without().iter().map(ToString::to_string).collect();
     let words = || format!("{} offers no TLS: its sessions are not encrypted", names.join(", "));
     (!names.is_empty()).then(|| FallbackStatus { name: "server_without_tls", words: words() })
 }
 
-fn fallbacks(board: &Board, view: &View, path: &Path) -> Vec<FallbackStatus> {
+fn fallbacks(shared: &SharedState, view: &View, path: &Path) -> Vec<FallbackStatus> {
     let of_view = view.fallbacks.iter().map(|f| FallbackStatus { name: f.name(), words: f.to_string() });
     let of_path = path.why_not_ring.iter().map(|why| FallbackStatus {
         name: "epoll",
         words: format!("sessions are relayed with epoll instead of io_uring, at a higher cost: {why}"),
     });
-    let of_rings = board.health.rings_lost();
+    let of_rings = shared.health.rings_lost();
     let of_rings = of_rings.into_iter().map(|(ring, why)| FallbackStatus {
         name: "epoll",
         words: format!(
             "{ring} is gone ({why}): its thread relays new sessions with epoll, at a higher cost, until the next start"
         ),
     });
-    of_view.chain(of_path).chain(of_rings).chain(unencrypted(board)).collect()
+    of_view.chain(of_path).chain(of_rings).chain(unencrypted(shared)).collect()
 }
 
-fn listener(door: &Door, zero_hop: &crate::zero_hop::Shown) -> ListenerStatus {
+fn listener_status(listener: &Listener, zero_hop: &crate::zero_hop::ZeroHopOverview) -> ListenerStatus {
+    let logins = &listener.logins;
     ListenerStatus {
-        address: door.bound.clone(),
-        role: door.role(),
-        sessions: door.sessions(),
-        max_sessions: door.max_sessions(),
-        accepted: door.accepted.load(Relaxed),
-        connecting: door.connecting(),
-        max_connecting: door.max_connecting(),
-        tls: door.terms().mode.word(),
-        tls_client_cert: door.listener().tls.client_cert.word(),
-        logins: ["plain", "tls", "opaque"]
-            .into_iter()
-            .zip(&door.logins)
+        address: listener.bound.clone(),
+        role: listener.role(),
+        sessions: listener.sessions(),
+        max_sessions: listener.max_sessions(),
+        accepted: listener.accepted.load(Relaxed),
+        connecting: listener.connecting(),
+        max_connecting: listener.max_connecting(),
+        tls: listener.terms().mode.word(),
+        tls_client_cert: listener.config().tls.client_cert.word(),
+        logins: [("plain", &logins.plain), ("tls", &logins.tls), ("opaque", &logins.opaque)]
             .map(|(word, count)| (word, count.load(Relaxed)))
-            .collect(),
-        refused: door.turned_away.all().collect(),
-        zero_hop: zero_hop.listeners.get(&door.bound).cloned().unwrap_or_default(),
+            .into(),
+        refused: listener.refusals.all().collect(),
+        zero_hop: zero_hop.listeners.get(&listener.bound).cloned().unwrap_or_default(),
     }
 }
 
 fn server(
-    sight: &Sight,
+    routing: &RoutingState,
     at: usize,
     share: f64,
     draining: Option<Duration>,
     [state_for, role_for, reads_for]: [Option<Duration>; 3],
 ) -> ServerStatus {
-    let (candidate, seen) = (&sight.view.candidates[at], &sight.view.snapshot.servers[at]);
+    let (candidate, seen) = (&routing.view.candidates[at], &routing.view.snapshot.servers[at]);
     let eligibility = |verdict: &crate::eligible::Verdict| Eligibility {
         eligible: verdict.is_eligible(),
         capacity: verdict.capacity(),
@@ -287,16 +287,16 @@ fn server(
     let Totals {
         readers,
         writers,
-        past,
+        bypassed,
         connections,
         failures,
         bytes_to_server,
         bytes_to_client,
         commands,
-        commands_past,
+        commands_bypassed,
         picks,
         closed,
-    } = sight.tallies[at].totals();
+    } = routing.counters[at].totals();
     ServerStatus {
         name: candidate.name.clone(),
         reach: candidate.reach.clone(),
@@ -314,13 +314,13 @@ fn server(
         draining_ms: draining.map(|d| d.as_millis() as u64),
         readers,
         writers,
-        past,
+        bypassed,
         connections,
         failures,
         bytes_to_server,
         bytes_to_client,
         commands,
-        commands_bypassed: Some(commands_past).filter(|commands| *commands > 0),
+        commands_bypassed: Some(commands_bypassed).filter(|commands| *commands > 0),
         picks: named(&Because::WORDS, &picks),
         closed: named(&Closed::WORDS, &closed),
     }

@@ -26,7 +26,7 @@ pub(crate) enum Stream {
     Tls(Box<TlsStream<Stream>>),
 }
 
-/// A connected socket that no runtime knows yet, on its way from the door to a thread of the data plane.
+/// A connected socket that no runtime knows yet, on its way from the listener to a thread of the data plane.
 #[derive(Debug)]
 pub(crate) enum Socket {
     /// TCP.

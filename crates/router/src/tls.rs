@@ -8,8 +8,8 @@ mod keys;
 use crate::error::Error;
 use crate::stream::Stream;
 use arc_swap::{ArcSwap, ArcSwapOption};
+pub(crate) use client_certificate::CertificateRejected;
 use client_certificate::Judge;
-pub(crate) use client_certificate::Unproven;
 use fleet::Address;
 use fleet::config::{ClientCert, ClientTls, ServerTls, TlsMode};
 pub use keys::passwords_in_clear;
@@ -22,7 +22,7 @@ use tokio_rustls::{TlsAcceptor, TlsConnector};
 
 /// Everything about TLS to the servers that the threads of the data plane share.
 #[derive(Debug, Default)]
-pub(crate) struct Secrecy {
+pub(crate) struct ServerTlsState {
     /// How TLS to the servers is begun; `None` where it is off.
     to_servers: ArcSwapOption<ToServers>,
     /// For passwords between a client and a server that differ in TLS.
@@ -51,7 +51,7 @@ pub(crate) struct ToServers {
     server_name: Option<ServerName<'static>>,
 }
 
-impl Secrecy {
+impl ServerTlsState {
     /// How TLS to the servers is begun now.
     pub(crate) fn to_servers(&self) -> Option<Arc<ToServers>> {
         self.to_servers.load_full()
@@ -113,7 +113,7 @@ impl FromClients {
     }
 
     /// Whether the certificate that a client has shown, or has not, lets it in.
-    pub(crate) fn judge(&self, client: &Stream) -> Result<(), Unproven> {
+    pub(crate) fn judge(&self, client: &Stream) -> Result<(), CertificateRejected> {
         self.judge.as_ref().map_or(Ok(()), |judge| judge.judge(client.certificates()))
     }
 }

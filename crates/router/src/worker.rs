@@ -1,177 +1,39 @@
-//! Worker: one thread of the data plane. It lets sessions in, on a runtime of its own; then moves their bytes itself, or
-//! hands them to the ring's thread beside it (`ring`), which does so for less.
+//! Worker: one thread of the data plane. It lets sessions in, on a runtime of its own; then moves their bytes
+//! itself, or hands them to the ring's thread beside it (`ring`), which does so for less.
 
+pub(crate) mod context;
+mod handle;
+mod message;
 pub(crate) mod ring;
 
-use crate::board::Board;
-use crate::buffer::Pool;
-use crate::closed::Closed;
-use crate::door::Place;
+use crate::catch_panic::{PAUSE, caught};
 use crate::fault::Fault;
-use crate::roster::Roster;
-use crate::session::{self, Arrival};
-use crate::supervise::{PAUSE, Pulse, THREAD, caught};
-use fleet::ServerName;
-use insight::{Ledger, Snapshot};
+use crate::heartbeat::{Heartbeat, THREAD};
+use crate::session;
+use crate::shared_state::SharedState;
+use context::WorkerContext;
+pub(crate) use handle::WorkerHandle;
+use insight::Ledger;
+use message::SHORTEST_LOOK;
+pub(crate) use message::{LedgerRequest, Message, RebalanceCommand};
 use ring::RingThread;
 use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
-use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use std::time::Instant;
+use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::task::LocalSet;
 use uring::Unavailable;
-
-/// The shortest time between two looks for quiet sessions.
-const SHORTEST_LOOK: Duration = Duration::from_millis(2);
-
-/// What a thread is told. Unbounded in form; arrivals are bounded by the listeners' `max_sessions`.
-#[derive(Debug)]
-pub(crate) enum Message {
-    /// A client.
-    Arrival(Arrival),
-    /// Something about sessions that it has.
-    Placement(Placement),
-    /// Hand over what was counted of commands.
-    Count(Count),
-    /// Show that you live, and look after sessions.
-    Beat,
-    /// Meet a fault, so that a test sees it made good.
-    Fault(Fault),
-}
-
-/// What placement wants of a thread.
-#[derive(Clone, Debug)]
-pub(crate) enum Placement {
-    /// Some server has sessions that should leave: look for quiet ones.
-    Look,
-    /// Cut the sessions on this server.
-    Cut(ServerName, Closed),
-    /// Cut everything.
-    CutAll(Closed),
-}
-
-/// Asks for copies of the ledgers of a thread and of the ring's thread beside it.
-#[derive(Clone, Debug)]
-pub(crate) struct Count {
-    /// With its cells, which is most of it.
-    pub(crate) cells: bool,
-    pub(crate) reply: std::sync::mpsc::Sender<Snapshot>,
-}
-
-/// A thread's own things; only its tasks touch them.
-#[derive(Debug)]
-pub(crate) struct Worker {
-    pub(crate) board: Arc<Board>,
-    pub(crate) roster: Roster,
-    pub(crate) pool: Rc<Pool>,
-    pub(crate) ledger: Rc<RefCell<Ledger>>,
-    /// Its number, for the blocks of the tallies.
-    pub(crate) thread: usize,
-    /// The ring's thread, where there is one.
-    pub(crate) ring: Option<RingThread>,
-    pulse: Arc<Pulse>,
-}
-
-/// The handle that others have of a thread. The thread ends when its last handle is dropped and its sessions are gone.
-#[derive(Debug)]
-pub(crate) struct Handle {
-    messages: UnboundedSender<Message>,
-    sessions: Arc<AtomicUsize>,
-    pulse: Arc<Pulse>,
-}
-
-/// One more session on a thread, until dropped.
-#[derive(Debug)]
-pub(crate) struct Counted(Arc<AtomicUsize>);
-
-/// A session is counted, at its listener and on its thread, until this is dropped.
-#[derive(Debug)]
-pub(crate) struct Stay {
-    pub(crate) place: Place,
-    #[allow(dead_code, reason = "counts until it is dropped")]
-    pub(crate) counted: Counted,
-}
-
-impl Stay {
-    /// Counted nowhere that anybody looks.
-    #[cfg(test)]
-    pub(crate) fn nowhere() -> Self {
-        Self { place: Place::nowhere(), counted: Counted(Arc::default()) }
-    }
-}
-
-impl Handle {
-    /// Sessions on this thread, arrivals under way included.
-    pub(crate) fn sessions(&self) -> usize {
-        self.sessions.load(Relaxed)
-    }
-
-    /// One more session on this thread, until what is given is dropped.
-    pub(crate) fn count(&self) -> Counted {
-        self.sessions.fetch_add(1, Relaxed);
-        Counted(self.sessions.clone())
-    }
-
-    /// Tells the thread.
-    ///
-    /// # Errors
-    /// It has ended; the message comes back.
-    pub(crate) fn tell(&self, message: Message) -> Result<(), Message> {
-        self.messages.send(message).map_err(|unsent| unsent.0)
-    }
-
-    /// How the thread shows that it lives.
-    pub(crate) fn pulse(&self) -> &Pulse {
-        &self.pulse
-    }
-}
-
-impl Count {
-    /// Hands over a copy of this ledger.
-    pub(crate) fn answer(&self, ledger: &RefCell<Ledger>) {
-        // Whoever asked may have given up.
-        let _ = self.reply.send(ledger.borrow_mut().snapshot(self.cells));
-    }
-}
-
-impl Drop for Counted {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Relaxed);
-    }
-}
-
-impl Placement {
-    /// Cuts the sessions that it names.
-    fn cut(&self, roster: &Roster) {
-        match self {
-            Self::Look => {}
-            Self::Cut(server, why) => {
-                let sessions = roster.cut(*why, |seat| seat.tally.name == *server);
-                if sessions > 0 {
-                    tracing::warn!(%server, sessions, why = why.words(), "sessions cut");
-                }
-            }
-            Self::CutAll(why) => {
-                let sessions = roster.cut(*why, |_| true);
-                if sessions > 0 {
-                    tracing::warn!(sessions, why = why.words(), "sessions cut");
-                }
-            }
-        }
-    }
-}
 
 /// A worker that has its handle and not yet its thread.
 #[derive(Debug)]
 pub(crate) struct Ready {
-    board: Arc<Board>,
+    shared: Arc<SharedState>,
     thread: usize,
     ring: Option<RingThread>,
     inbox: UnboundedReceiver<Message>,
-    pulse: Arc<Pulse>,
+    heartbeat: Arc<Heartbeat>,
 }
 
 /// Makes worker number `thread` ready, and starts the ring's thread beside it if one is wanted.
@@ -179,16 +41,15 @@ pub(crate) struct Ready {
 /// # Errors
 /// When there is no ring to be had.
 pub(crate) fn ready(
-    board: Arc<Board>,
+    shared: Arc<SharedState>,
     thread: usize,
     with_ring: bool,
-) -> Result<(Handle, Ready), Unavailable> {
-    let ring = with_ring.then(|| RingThread::start(&board, thread)).transpose()?;
-    let (messages, inbox) = unbounded_channel();
-    let pulse = Pulse::new(format!("{THREAD} {thread}"));
-    board.health.watch(pulse.clone());
-    let handle = Handle { messages, sessions: Arc::default(), pulse: pulse.clone() };
-    Ok((handle, Ready { board, thread, ring, inbox, pulse }))
+) -> Result<(WorkerHandle, Ready), Unavailable> {
+    let ring = with_ring.then(|| RingThread::start(&shared, thread)).transpose()?;
+    let heartbeat = Heartbeat::new(format!("{THREAD} {thread}"));
+    shared.health.watch(heartbeat.clone());
+    let (handle, inbox) = WorkerHandle::new(heartbeat.clone());
+    Ok((handle, Ready { shared, thread, ring, inbox, heartbeat }))
 }
 
 impl Ready {
@@ -206,29 +67,29 @@ impl Ready {
 
     /// Works in the local set of the current thread, until nobody has its handle any more.
     pub(crate) async fn serve(self) {
-        let Self { board, thread, ring, mut inbox, pulse } = self;
-        let (roster, pool) = (Roster::default(), Rc::default());
-        let ledger = Rc::new(RefCell::new(Ledger::new(board.insight.clone())));
-        let worker = Rc::new(Worker { board, roster, pool, ledger, thread, ring, pulse });
-        // Sessions are tasks of their own, and stay whatever happens here; so does what is in the inbox.
+        let Self { shared, thread, ring, mut inbox, heartbeat } = self;
+        let (registry, pool) = (Rc::default(), Rc::default());
+        let ledger = Rc::new(RefCell::new(Ledger::new(shared.insight.clone())));
+        let worker = Rc::new(WorkerContext { shared, registry, pool, ledger, thread, ring, heartbeat });
+        // Sessions are tasks of their own, and admission whatever happens here; so does what is in the inbox.
         while caught(serve(&worker, &mut inbox)).await.is_err() {
-            worker.board.health.ended(&worker.pulse.part, "it panicked");
+            worker.shared.health.ended(&worker.heartbeat.part, "it panicked");
             tokio::time::sleep(PAUSE).await;
         }
     }
 }
 
 /// Takes messages until nobody can send any more.
-async fn serve(worker: &Rc<Worker>, inbox: &mut UnboundedReceiver<Message>) {
+async fn serve(worker: &Rc<WorkerContext>, inbox: &mut UnboundedReceiver<Message>) {
     let mut looking = false;
     loop {
-        let quiet = worker.board.sight().view.config.replace.quiet;
+        let quiet = worker.shared.routing().view.config.replace.quiet;
         let pause = (quiet / 2).max(SHORTEST_LOOK);
         let message = if looking {
             match tokio::time::timeout(pause, inbox.recv()).await {
                 Ok(message) => message,
                 Err(_) => {
-                    looking = worker.roster.look(Instant::now());
+                    looking = worker.registry.look(Instant::now());
                     continue;
                 }
             }
@@ -241,9 +102,9 @@ async fn serve(worker: &Rc<Worker>, inbox: &mut UnboundedReceiver<Message>) {
                 tokio::task::spawn_local(session::run(worker.clone(), arrival));
             }
             Some(Message::Beat) => {
-                worker.pulse.answer();
-                let deadline = worker.board.sight().view.config.peer_deadline;
-                worker.roster.ask_after_peers(deadline);
+                worker.heartbeat.answer();
+                let deadline = worker.shared.routing().view.config.peer_deadline;
+                worker.registry.ask_after_peers(deadline);
                 if let Some(ring) = &worker.ring {
                     ring.beat(deadline);
                 }
@@ -253,24 +114,24 @@ async fn serve(worker: &Rc<Worker>, inbox: &mut UnboundedReceiver<Message>) {
                 Fault::ThreadEnds(_) => return,
                 Fault::Ring(_, fault) => {
                     if let Some(ring) = &worker.ring {
-                        ring.tell_fault(fault);
+                        ring.send_fault(fault);
                     }
                 }
                 _ => panic!("a fault was asked for"),
             },
-            Some(Message::Count(count)) => {
+            Some(Message::Ledger(count)) => {
                 if let Some(ring) = &worker.ring {
-                    ring.tell_count(count.clone());
+                    ring.send_ledger_request(count.clone());
                 }
                 count.answer(&worker.ledger);
             }
-            Some(Message::Placement(placement)) => {
+            Some(Message::Rebalance(placement)) => {
                 if let Some(ring) = &worker.ring {
-                    ring.tell_placement(placement.clone());
+                    ring.send_rebalance(placement.clone());
                 }
                 match placement {
-                    Placement::Look => looking |= worker.roster.look(Instant::now()),
-                    cut => cut.cut(&worker.roster),
+                    RebalanceCommand::Look => looking |= worker.registry.look(Instant::now()),
+                    cut => cut.cut(&worker.registry),
                 }
             }
         }

@@ -15,9 +15,9 @@ struct key {
 /* The one entry of `about`: what holds for all listeners. Times are CLOCK_MONOTONIC, ns. */
 struct about {
 	__u64 alive_until;  /* headroom has spoken lately: until then the ordinary listener is there */
-	__u64 keep_until;   /* until then connections are sent past although headroom is gone */
+	__u64 keep_until;   /* until then connections bypass although headroom is gone */
 	__u64 netns;        /* cookie of the network namespace in which the listeners are */
-	__u64 doubt;        /* how long a server that failed a connection is in doubt, ns */
+	__u64 suspect;      /* how long a server that failed a connection is suspect, ns */
 	__u64 owner;        /* random, of the process that writes: process ids are the same in every container */
 	__u32 process;      /* its id, for people */
 	__u32 layout;
@@ -51,12 +51,12 @@ struct target {
 	__u32 listener;
 	__u32 flags;
 	__u32 spare;
-	__u64 well_at;      /* it was well then, says user space: doubts from before are void */
+	__u64 healthy_at;   /* it was healthy then, says user space: it is not suspect for what was before */
 };
 
 /* Written by the kernel alone. */
-struct tally {
-	__u64 doubt_until;
+struct target_counters {
+	__u64 suspect_until;
 	__u64 opened;
 	__u64 ended;        /* of those opened */
 	__u64 refused;      /* connections that failed before they were open */
@@ -67,10 +67,10 @@ struct tally {
 };
 
 /* What became of connect() calls on a listener, by the kernel alone. */
-struct fate {
-	__u64 past;         /* sent straight to a server */
+struct connect_counts {
+	__u64 bypassed;     /* sent straight to a server */
 	__u64 chosen;       /* left to the ordinary listener by an empty slot */
-	__u64 doubt;        /* left to it because the picked server was in doubt */
+	__u64 suspect;      /* left to it because the picked server was suspect */
 	__u64 unfit;        /* left to it: no room, or the socket cannot reach the server's address */
 };
 

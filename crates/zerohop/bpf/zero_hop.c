@@ -20,7 +20,7 @@
 #define MAPPED __builtin_bswap32(0xffff)
 
 struct map;
-extern struct map about, listeners, active, pages, targets, tallies, fates, sessions, bell, mirrored, pieces, missed, held;
+extern struct map about, listeners, active, pages, targets, target_counters, connect_counts, sessions, wakeups, mirrored, pieces, missed, held;
 
 static void *(*lookup)(void *map, const void *key) = (void *)BPF_FUNC_map_lookup_elem;
 static long (*update)(void *map, const void *key, const void *value, __u64 flags) = (void *)BPF_FUNC_map_update_elem;
@@ -29,7 +29,7 @@ static __u64 (*now)(void) = (void *)BPF_FUNC_ktime_get_ns;
 static __u64 (*cookie_of)(void *ctx) = (void *)BPF_FUNC_get_socket_cookie;
 static __u64 (*netns_of)(void *ctx) = (void *)BPF_FUNC_get_netns_cookie;
 static long (*set_callbacks)(void *ctx, int flags) = (void *)BPF_FUNC_sock_ops_cb_flags_set;
-static long (*ring)(void *bell, void *data, __u64 size, __u64 flags) = (void *)BPF_FUNC_ringbuf_output;
+static long (*ring)(void *ring, void *data, __u64 size, __u64 flags) = (void *)BPF_FUNC_ringbuf_output;
 
 #define ADD(counter, n) __sync_fetch_and_add(&(counter), (n))
 
@@ -39,7 +39,7 @@ static long (*ring)(void *bell, void *data, __u64 size, __u64 flags) = (void *)B
 
 /* The target of the next pick, its number in `choice`; 0 where the ordinary listener is to have the connection. `mirror`: of
  * how many sessions one is mirrored. */
-INLINE struct target *next(struct about *us, __u32 listener, struct fate *fate, __u64 time, __u32 *choice, __u32 *mirror)
+INLINE struct target *next(struct about *us, __u32 listener, struct connect_counts *counts, __u64 time, __u32 *choice, __u32 *mirror)
 {
 	__u32 *side = lookup(&active, &listener);
 	if (!side)
@@ -53,7 +53,7 @@ INLINE struct target *next(struct about *us, __u32 listener, struct fate *fate, 
 		return 0;
 	*mirror = page->mirror;
 	int alive = time <= us->alive_until;
-	struct target *doubted = 0;
+	struct target *suspect = 0;
 	for (int try = 0; try < TRIES; try++) {
 		__u32 n = __sync_fetch_and_add(&page->cursor, 1);
 		if (n >= slots)
@@ -62,28 +62,28 @@ INLINE struct target *next(struct about *us, __u32 listener, struct fate *fate, 
 		if (number == 0) {
 			if (!alive)
 				continue;
-			ADD(fate->chosen, 1);
+			ADD(counts->chosen, 1);
 			return 0;
 		}
 		number -= 1;
 		struct target *target = lookup(&targets, &number);
-		struct tally *tally = lookup(&tallies, &number);
-		if (!target || !tally)
+		struct target_counters *counters = lookup(&target_counters, &number);
+		if (!target || !counters)
 			continue;
-		if (tally->doubt_until > time && tally->doubt_until > target->well_at + us->doubt) {
+		if (counters->suspect_until > time && counters->suspect_until > target->healthy_at + us->suspect) {
 			if (!alive) {
 				/* Better than an address where nobody listens. */
-				doubted = target;
+				suspect = target;
 				*choice = number;
 				continue;
 			}
-			ADD(fate->doubt, 1);
+			ADD(counts->suspect, 1);
 			return 0;
 		}
 		*choice = number;
 		return target;
 	}
-	return doubted;
+	return suspect;
 }
 
 /* Whether the socket is bound to an address, which the listener may have to check. */
@@ -118,7 +118,7 @@ INLINE int fits(struct bpf_sock_addr *ctx, struct key *dialled, struct target *t
 	return c || d != __builtin_bswap32(1);
 }
 
-INLINE struct target *past(struct bpf_sock_addr *ctx, struct key *dialled, int v6)
+INLINE struct target *bypass(struct bpf_sock_addr *ctx, struct key *dialled, int v6)
 {
 	if (ctx->protocol != TCP)
 		return 0;
@@ -127,37 +127,37 @@ INLINE struct target *past(struct bpf_sock_addr *ctx, struct key *dialled, int v
 		return 0;
 	__u32 zero = 0, number = listener->number, flags = listener->flags, choice = 0, mirror = 0;
 	struct about *us = lookup(&about, &zero);
-	struct fate *fate = lookup(&fates, &number);
+	struct connect_counts *counts = lookup(&connect_counts, &number);
 	__u64 time = now();
-	if (!us || !fate || us->keep_until < time || us->netns != netns_of(ctx))
+	if (!us || !counts || us->keep_until < time || us->netns != netns_of(ctx))
 		return 0;
 	if ((flags & LISTENER_WRITES) && us->alive_until < time)
 		return 0;
 	if ((flags & LISTENER_CHECKS) && bound(ctx, v6)) {
-		ADD(fate->unfit, 1);
+		ADD(counts->unfit, 1);
 		return 0;
 	}
-	struct target *target = next(us, number, fate, time, &choice, &mirror);
+	struct target *target = next(us, number, counts, time, &choice, &mirror);
 	if (!target)
 		return 0;
 	struct session session = { .since = time, .target = choice, .listener = number, .port = dialled->port };
 	__builtin_memcpy(session.ip, dialled->ip, sizeof(session.ip));
 	__u64 cookie = cookie_of(ctx);
-	if (mirror && (fate->past + 1) % mirror == 0 && !update(&mirrored, &cookie, &choice, BPF_ANY))
+	if (mirror && (counts->bypassed + 1) % mirror == 0 && !update(&mirrored, &cookie, &choice, BPF_ANY))
 		session.state = SESSION_MIRRORED;
 	if (!fits(ctx, dialled, target, v6) || update(&sessions, &cookie, &session, BPF_ANY)) {
 		delete(&mirrored, &cookie);
-		ADD(fate->unfit, 1);
+		ADD(counts->unfit, 1);
 		return 0;
 	}
-	ADD(fate->past, 1);
+	ADD(counts->bypassed, 1);
 	return target;
 }
 
 SEC("program/connect4") int connect4(struct bpf_sock_addr *ctx)
 {
 	struct key dialled = { .ip = { 0, 0, MAPPED, ctx->user_ip4 }, .port = ctx->user_port };
-	struct target *target = past(ctx, &dialled, 0);
+	struct target *target = bypass(ctx, &dialled, 0);
 	if (target) {
 		ctx->user_ip4 = target->ip[3];
 		ctx->user_port = target->port;
@@ -172,7 +172,7 @@ SEC("program/connect6") int connect6(struct bpf_sock_addr *ctx)
 	dialled.ip[1] = ctx->user_ip6[1];
 	dialled.ip[2] = ctx->user_ip6[2];
 	dialled.ip[3] = ctx->user_ip6[3];
-	struct target *target = past(ctx, &dialled, 1);
+	struct target *target = bypass(ctx, &dialled, 1);
 	if (target) {
 		ctx->user_ip6[0] = target->ip[0];
 		ctx->user_ip6[1] = target->ip[1];
@@ -224,47 +224,47 @@ SEC("program/release") int release(struct bpf_sock *sk)
 	return PASS;
 }
 
-INLINE void doubt(struct tally *tally, __u32 number)
+INLINE void mark_suspect(struct target_counters *counters, __u32 number)
 {
 	__u32 zero = 0;
 	struct about *us = lookup(&about, &zero);
 	if (!us)
 		return;
-	tally->doubt_until = now() + us->doubt;
-	/* User space looks now, not at its next tick. A bell that is full has been rung. */
-	ring(&bell, &number, sizeof(number), BPF_RB_FORCE_WAKEUP);
+	counters->suspect_until = now() + us->suspect;
+	/* User space looks now, not at its next tick. A ring that is full has woken it already. */
+	ring(&wakeups, &number, sizeof(number), BPF_RB_FORCE_WAKEUP);
 }
 
 INLINE void changed(struct bpf_sock_ops *ctx, struct session *session, __u64 cookie, __u32 from, __u32 to)
 {
 	__u32 number = session->target;
 	struct target *target = lookup(&targets, &number);
-	struct tally *tally = lookup(&tallies, &number);
-	if (!target || !tally)
+	struct target_counters *counters = lookup(&target_counters, &number);
+	if (!target || !counters)
 		return;
 	if (to == BPF_TCP_ESTABLISHED) {
 		session->state |= SESSION_OPEN;
-		ADD(tally->opened, 1);
+		ADD(counters->opened, 1);
 		if (session->state & SESSION_MIRRORED)
 			tell(cookie, PIECE_BEGINS, ctx->snd_nxt, ctx->rcv_nxt, number);
 	} else if (from == BPF_TCP_SYN_SENT) {
-		ADD(tally->refused, 1);
-		doubt(tally, number);
+		ADD(counters->refused, 1);
+		mark_suspect(counters, number);
 	} else if (from == BPF_TCP_ESTABLISHED && (session->state & SESSION_OPEN)) {
 		session->state |= SESSION_ENDED;
-		ADD(tally->ended, 1);
+		ADD(counters->ended, 1);
 		if (!(session->state & SESSION_LEFT) && (to == BPF_TCP_CLOSE_WAIT || to == BPF_TCP_CLOSE)) {
-			ADD(tally->lost, 1);
+			ADD(counters->lost, 1);
 			/* A reset always means something. A close does on a session of some age; young ones may be those of
 			 * applications that connect for each request, say goodbye, and let the server close. */
 			int grown = now() - session->since > GROWN;
 			if (to == BPF_TCP_CLOSE || (grown && !(target->flags & TARGET_CLOSES_MEAN_NOTHING)))
-				doubt(tally, number);
+				mark_suspect(counters, number);
 		}
 	}
 	if (to == BPF_TCP_CLOSE) {
-		ADD(tally->to_server, ctx->bytes_acked);
-		ADD(tally->to_client, ctx->bytes_received);
+		ADD(counters->to_server, ctx->bytes_acked);
+		ADD(counters->to_client, ctx->bytes_received);
 		if (session->state & SESSION_MIRRORED) {
 			delete(&mirrored, &cookie);
 			tell(cookie, PIECE_ENDS, 0, 0, 0);
@@ -290,10 +290,10 @@ SEC("program/sockops") int sockops(struct bpf_sock_ops *ctx)
 		changed(ctx, session, cookie, ctx->args[0], ctx->args[1]);
 	} else if (ctx->state == BPF_TCP_SYN_SENT) {
 		__u32 number = session->target;
-		struct tally *tally = lookup(&tallies, &number);
-		if (tally) {
-			ADD(tally->hung, 1);
-			doubt(tally, number);
+		struct target_counters *counters = lookup(&target_counters, &number);
+		if (counters) {
+			ADD(counters->hung, 1);
+			mark_suspect(counters, number);
 		}
 	}
 	return PASS;

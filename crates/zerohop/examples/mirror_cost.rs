@@ -10,7 +10,7 @@ use std::net::{TcpListener, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
-use zerohop::{Bypass, Spec, Terms, Wanted, pins};
+use zerohop::{Bypass, Mirror, Page, Spec, Terms, pins};
 
 const PAIRS: usize = 20;
 const SLICE: Duration = Duration::from_millis(500);
@@ -36,7 +36,7 @@ fn main() {
         }
     });
     let sessions = |mirror: u32| {
-        bypass.set_page(number, &Wanted { picks: vec![Some(target)], wrap: 0, mirror }).unwrap();
+        bypass.set_page(number, &Page { picks: vec![Some(target)], wrap: 0, mirror }).unwrap();
         let connect = |_| {
             let session = TcpStream::connect(dialled).unwrap();
             session.set_nodelay(true).unwrap();
@@ -46,7 +46,7 @@ fn main() {
     };
     let kinds = [sessions(0), sessions(1)];
     bypass.set_mirroring(true).unwrap();
-    let mut mirror = bypass.mirror().unwrap();
+    let mut mirror = Mirror::open(&bypass).unwrap();
     let over = Arc::new(AtomicBool::new(false));
     let told = over.clone();
     let reader = std::thread::spawn(move || {

@@ -3,6 +3,7 @@
 use crate::error::Error;
 use crate::mounts;
 use crate::object::Program;
+use crate::pin_files::{clear, link_name};
 use crate::sys::{self, MapFd};
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
@@ -70,14 +71,6 @@ pub(crate) fn put_out_of_force<'a>(names: impl Iterator<Item = &'a str>, directo
     }
 }
 
-/// How the files of links begin.
-pub(crate) const LINK: &str = "link_";
-
-/// File of a link.
-pub(crate) fn link_name(name: &str) -> String {
-    format!("{LINK}{name}")
-}
-
 fn kind_of(name: &str) -> (&'static str, u32, u32) {
     PROGRAMS.iter().copied().find(|(known, ..)| *known == name).unwrap_or(PROGRAMS[0])
 }
@@ -108,7 +101,7 @@ fn link(
 pub(crate) fn clean_up_after_failure(directory: &Path) {
     let needed = |(name, ..): &&(&str, u32, u32)| !sees_packets(name);
     if !PROGRAMS.iter().filter(needed).all(|(name, ..)| directory.join(link_name(name)).exists()) {
-        crate::pins::clear(directory);
+        clear(directory);
         mounts::remove_home();
     }
 }

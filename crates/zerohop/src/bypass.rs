@@ -7,12 +7,16 @@
 //! **Writing a page** never shows half of it: a listener has two, the one not in force is written, then the switch is set.
 //! A program that had read the old switch is done long before that page is written again.
 
-use crate::attach::{self, link_name};
+use crate::attach::{self, HOLD};
+use crate::bytes::{u32_at, u64_at};
+use crate::clock::monotonic_ns;
 use crate::error::Error;
 use crate::layout::{
-    self, About, Fate, LAYOUT, LISTENERS, Listener, MAPS, Map, SESSION_LEFT, SLOTS, Session, TARGETS, Tally,
+    self, About, ConnectCounts, LAYOUT, LISTENERS, Listener, MAPS, Map, SESSION_LEFT, SLOTS, SUSPECT_FOR,
+    Session, TARGETS, TargetCounters,
 };
 use crate::maps::{self, sessions};
+use crate::pin_files::link_name;
 use crate::sys::{self, MapFd};
 use crate::{mounts, object};
 use std::collections::HashMap;
@@ -21,8 +25,9 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// How long a server that failed a connection is in doubt, unless user space says earlier that it is well.
-pub(crate) const DOUBT: Duration = Duration::from_secs(1);
+/// A process that dies between the hold and the end leaves a session held back for this long at most. One that is stopped
+/// for longer between the look and the end could end a session that is in use.
+const HOLD_FOR: Duration = Duration::from_secs(30);
 
 /// Which programs are wanted where.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -38,20 +43,20 @@ pub struct Spec {
 /// Programs in force. Dropping it leaves them in force.
 #[derive(Debug)]
 pub struct Bypass {
-    pub(crate) maps: Vec<MapFd>,
-    pub(crate) directory: PathBuf,
-    pub(crate) cgroup: PathBuf,
+    maps: Vec<MapFd>,
+    directory: PathBuf,
+    cgroup: PathBuf,
     about: About,
     /// Taken over from another process.
     inherited: bool,
     /// bpffs was mounted for this.
     mounted: bool,
-    targets: HashMap<(u32, SocketAddr), Targeted>,
+    targets: HashMap<(u32, SocketAddr), Target>,
     listeners: HashMap<SocketAddr, Listener>,
     /// Whether the programs that mirror are there; unknown at first.
-    pub(crate) mirroring: Option<bool>,
+    mirroring: Option<bool>,
     /// The same of the program that holds back what clients send.
-    pub(crate) holding: Option<bool>,
+    holding: Option<bool>,
 }
 
 /// What the kernel has to know of a listener besides its address.
@@ -66,23 +71,23 @@ pub struct Terms {
 
 /// A pair of a listener and a server, known to the kernel by a number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Targeted {
+pub struct Target {
     /// Its number.
     pub number: u32,
     /// Whether sessions that the server ends first are no sign of a failure.
     pub closes_mean_nothing: bool,
-    /// When it was last said to be well, CLOCK_MONOTONIC in ns.
-    pub well_at: u64,
+    /// When it was last known to be healthy, CLOCK_MONOTONIC in ns; 0 for never.
+    pub healthy_at: u64,
 }
 
-/// What a listener's next connections shall do.
+/// A listener's upcoming picks.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Wanted {
+pub struct Page {
     /// Targets in turn; `None` is the ordinary listener. At most [`SLOTS`].
     pub picks: Vec<Option<u32>>,
     /// Where it goes on after the last pick.
     pub wrap: usize,
-    /// One in so many sessions is mirrored ([`Bypass::mirror`]); 0 is none.
+    /// One in so many sessions is mirrored ([`Mirror`](crate::Mirror)); 0 is none.
     pub mirror: u32,
 }
 
@@ -98,7 +103,7 @@ pub fn possible() -> Result<(), Error> {
 }
 
 impl Bypass {
-    /// Brings everything into the kernel, or takes over what is there under this name. Nothing is sent past before
+    /// Brings everything into the kernel, or takes over what is there under this name. Nothing bypasses before
     /// [`Bypass::beat`] and [`Bypass::set_page`].
     ///
     /// # Errors
@@ -129,7 +134,7 @@ impl Bypass {
             alive_until: 0,
             keep_until: 0,
             netns,
-            doubt: DOUBT.as_nanos() as u64,
+            suspect: SUSPECT_FOR.as_nanos() as u64,
             owner: random(),
             process: std::process::id(),
             layout: LAYOUT,
@@ -217,7 +222,7 @@ impl Bypass {
         }
         if known.is_none() {
             // No picks of whoever had the number before.
-            self.set_page(number, &Wanted::default())?;
+            self.set_page(number, &Page::default())?;
         }
         // Of one that somebody has removed meanwhile, nothing is entered again.
         let entry =
@@ -248,7 +253,7 @@ impl Bypass {
         self.listeners.get(&address).map(|listener| listener.number)
     }
 
-    /// Connections to this address are nobody's business any more. Sessions that were sent past stay.
+    /// Connections to this address are left alone from now on. Bypassing sessions stay.
     pub fn forget_listener(&mut self, address: SocketAddr) {
         if self.listeners.remove(&address).is_some() {
             // Absent is as good as removed.
@@ -281,49 +286,50 @@ impl Bypass {
             Some(known) => known.number,
             None => self.free_number()?,
         };
-        let well_at = known.map_or(0, |known| known.well_at);
-        self.enter(listener, server, Targeted { number, closes_mean_nothing, well_at })?;
+        let healthy_at = known.map_or(0, |known| known.healthy_at);
+        self.enter(listener, server, Target { number, closes_mean_nothing, healthy_at })?;
         Ok(number)
     }
 
-    /// The server was well at `well_at` (CLOCK_MONOTONIC, ns): doubts from before are void. No pair, nothing done.
+    /// The server was healthy at `healthy_at` (CLOCK_MONOTONIC, ns): it is not suspect for what was before. Nothing is done
+    /// where there is no such pair.
     ///
     /// # Errors
     /// What the kernel said.
-    pub fn seen_well(&mut self, listener: u32, server: SocketAddr, well_at: u64) -> Result<(), Error> {
+    pub fn mark_healthy(&mut self, listener: u32, server: SocketAddr, healthy_at: u64) -> Result<(), Error> {
         match self.targets.get(&(listener, server)).copied() {
-            Some(known) if known.well_at < well_at => {
-                self.enter(listener, server, Targeted { well_at, ..known })
+            Some(known) if known.healthy_at < healthy_at => {
+                self.enter(listener, server, Target { healthy_at, ..known })
             }
             _ => Ok(()),
         }
     }
 
-    fn enter(&mut self, listener: u32, server: SocketAddr, targeted: Targeted) -> Result<(), Error> {
-        let entry = layout::target(listener, server, targeted.closes_mean_nothing, targeted.well_at);
-        let written = self.map(Map::Targets).update(&targeted.number.to_ne_bytes(), &entry, false);
+    fn enter(&mut self, listener: u32, server: SocketAddr, target: Target) -> Result<(), Error> {
+        let entry = layout::target(listener, server, target.closes_mean_nothing, target.healthy_at);
+        let written = self.map(Map::Targets).update(&target.number.to_ne_bytes(), &entry, false);
         written.map_err(|e| Error::kernel("enter a server", e))?;
-        self.targets.insert((listener, server), targeted);
+        self.targets.insert((listener, server), target);
         Ok(())
     }
 
     /// Every pair that was ever made, with its number.
     pub fn targets(&self) -> impl Iterator<Item = (u32, SocketAddr, u32)> + '_ {
-        self.targets.iter().map(|((listener, server), targeted)| (*listener, *server, targeted.number))
+        self.targets.iter().map(|((listener, server), target)| (*listener, *server, target.number))
     }
 
-    /// When this pair was last said to be well, CLOCK_MONOTONIC in ns; 0 for never.
-    pub fn well_at(&self, listener: u32, server: SocketAddr) -> u64 {
-        self.targets.get(&(listener, server)).map_or(0, |targeted| targeted.well_at)
+    /// When this pair was last known to be healthy, CLOCK_MONOTONIC in ns; 0 for never.
+    pub fn healthy_at(&self, listener: u32, server: SocketAddr) -> u64 {
+        self.targets.get(&(listener, server)).map_or(0, |target| target.healthy_at)
     }
 
     /// Forgets a pair that is in no page and has no session; its number may be given to another.
     pub fn forget_target(&mut self, listener: u32, server: SocketAddr) {
-        if let Some(targeted) = self.targets.remove(&(listener, server)) {
-            let number = targeted.number.to_ne_bytes();
+        if let Some(target) = self.targets.remove(&(listener, server)) {
+            let number = target.number.to_ne_bytes();
             let empty = |map: Map| vec![0; MAPS[map as usize].value as usize];
             let _ = self.map(Map::Targets).update(&number, &empty(Map::Targets), false);
-            let _ = self.map(Map::Tallies).update(&number, &empty(Map::Tallies), false);
+            let _ = self.map(Map::TargetCounters).update(&number, &empty(Map::TargetCounters), false);
         }
     }
 
@@ -337,12 +343,12 @@ impl Bypass {
     ///
     /// # Errors
     /// What the kernel said.
-    pub fn set_page(&self, listener: u32, wanted: &Wanted) -> Result<(), Error> {
+    pub fn set_page(&self, listener: u32, page: &Page) -> Result<(), Error> {
         let kernel = |e| Error::kernel("write its own maps", e);
-        let picks = &wanted.picks[..wanted.picks.len().min(SLOTS)];
+        let picks = &page.picks[..page.picks.len().min(SLOTS)];
         let side = self.side(listener).map_err(kernel)? ^ 1;
-        let page = layout::page(picks, wanted.wrap.min(picks.len().saturating_sub(1)), wanted.mirror);
-        self.map(Map::Pages).update(&(listener * 2 + side).to_ne_bytes(), &page, false).map_err(kernel)?;
+        let bytes = layout::page(picks, page.wrap.min(picks.len().saturating_sub(1)), page.mirror);
+        self.map(Map::Pages).update(&(listener * 2 + side).to_ne_bytes(), &bytes, false).map_err(kernel)?;
         self.map(Map::Active).update(&listener.to_ne_bytes(), &side.to_ne_bytes(), false).map_err(kernel)
     }
 
@@ -359,30 +365,30 @@ impl Bypass {
 
     fn side(&self, listener: u32) -> io::Result<u32> {
         let side = self.map(Map::Active).lookup(&listener.to_ne_bytes())?;
-        Ok(side.map_or(0, |bytes| layout::u32_at(&bytes, 0) & 1))
+        Ok(side.map_or(0, |bytes| u32_at(&bytes, 0) & 1))
     }
 
     /// What the kernel counted of a target.
     ///
     /// # Errors
     /// What the kernel said.
-    pub fn tally(&self, target: u32) -> Result<Tally, Error> {
-        let found = self.map(Map::Tallies).lookup(&target.to_ne_bytes());
+    pub fn counters(&self, target: u32) -> Result<TargetCounters, Error> {
+        let found = self.map(Map::TargetCounters).lookup(&target.to_ne_bytes());
         let found = found.map_err(|e| Error::kernel("read its own maps", e))?;
-        Ok(found.map(|bytes| Tally::read(&bytes)).unwrap_or_default())
+        Ok(found.map(|bytes| TargetCounters::read(&bytes)).unwrap_or_default())
     }
 
     /// What became of connections to a listener.
     ///
     /// # Errors
     /// What the kernel said.
-    pub fn fate(&self, listener: u32) -> Result<Fate, Error> {
-        let found = self.map(Map::Fates).lookup(&listener.to_ne_bytes());
+    pub fn connect_counts(&self, listener: u32) -> Result<ConnectCounts, Error> {
+        let found = self.map(Map::ConnectCounts).lookup(&listener.to_ne_bytes());
         let found = found.map_err(|e| Error::kernel("read its own maps", e))?;
-        Ok(found.map(|bytes| Fate::read(&bytes)).unwrap_or_default())
+        Ok(found.map(|bytes| ConnectCounts::read(&bytes)).unwrap_or_default())
     }
 
-    /// Every session that was sent past and is not over.
+    /// Every bypassing session that is not over.
     ///
     /// # Errors
     /// What the kernel said.
@@ -400,6 +406,75 @@ impl Bypass {
     pub fn will_not_end(&self, session: &Session) {
         // It is gone if it has ended by itself meanwhile: nothing is owed to it then.
         let _ = self.map(Map::Sessions).update(&session.cookie.to_ne_bytes(), &session.bytes(), true);
+    }
+
+    /// Brings the programs that mirror sessions into the cgroup, or takes them out: as long as they are there, each of its
+    /// packets is looked at.
+    ///
+    /// # Errors
+    /// What the kernel said; then they are not there.
+    pub fn set_mirroring(&mut self, on: bool) -> Result<(), Error> {
+        if self.mirroring == Some(on) {
+            return Ok(());
+        }
+        self.mirroring = Some(false);
+        let done = self.set_programs(attach::mirrors, on);
+        self.mirroring = Some(on && done.is_ok());
+        done
+    }
+
+    /// Brings the program that holds back what clients send into the cgroup, or takes it out: as long as it is there, each
+    /// packet of the cgroup is looked at.
+    ///
+    /// # Errors
+    /// What the kernel said; then it is not there.
+    pub fn set_holding(&mut self, on: bool) -> Result<(), Error> {
+        if self.holding == Some(on) {
+            return Ok(());
+        }
+        self.holding = Some(false);
+        let done = self.set_programs(|name| name == HOLD, on);
+        self.holding = Some(on && done.is_ok());
+        done
+    }
+
+    /// Whether sessions can be held back, and so be closed.
+    pub fn holds(&self) -> bool {
+        self.holding == Some(true)
+    }
+
+    fn set_programs(&self, which: impl Fn(&str) -> bool, on: bool) -> Result<(), Error> {
+        let mut programs = object::programs().map_err(|why| Error::NoProgram { why })?;
+        programs.retain(|program| which(&program.name));
+        let done = if on {
+            let (cgroup, _) = mounts::cgroup(Some(&self.cgroup))?;
+            attach::put_in_force(&programs, &self.maps, &self.directory, &cgroup)
+        } else {
+            Ok(())
+        };
+        if !on || done.is_err() {
+            attach::put_out_of_force(programs.iter().map(|p| p.name.as_str()), &self.directory);
+        }
+        done
+    }
+
+    /// From here on nothing that the client sends leaves the host, for [`HOLD_FOR`] at most.
+    ///
+    /// # Errors
+    /// What the system said; then nothing is held back.
+    pub fn hold(&self, session: &Session) -> io::Result<()> {
+        let until = monotonic_ns() + HOLD_FOR.as_nanos() as u64;
+        let entry = [until.to_ne_bytes(), [0; 8]].concat();
+        self.map(Map::Held).update(&session.cookie.to_ne_bytes(), &entry, false)
+    }
+
+    /// Ends that. Returns how many packets with data were dropped: TCP sends them again if the session is still there.
+    pub fn release(&self, session: &Session) -> u64 {
+        let key = session.cookie.to_ne_bytes();
+        let entry = self.map(Map::Held).lookup(&key).ok().flatten();
+        // Absent is as good as removed.
+        let _ = self.map(Map::Held).delete(&key);
+        entry.map_or(0, |entry| u64_at(&entry, 8))
     }
 
     /// Sessions on a target, connections under way among them.
@@ -436,8 +511,8 @@ impl Bypass {
         for number in 0..TARGETS as u32 {
             let entry = self.map(Map::Targets).lookup(&number.to_ne_bytes())?;
             if let Some((listener, server)) = entry.as_deref().and_then(layout::read_target) {
-                let targeted = Targeted { number, closes_mean_nothing: false, well_at: 0 };
-                self.targets.insert((listener, server), targeted);
+                let target = Target { number, closes_mean_nothing: false, healthy_at: 0 };
+                self.targets.insert((listener, server), target);
             }
         }
         Ok(())
@@ -449,10 +524,4 @@ fn random() -> u64 {
     use std::hash::{BuildHasher, RandomState};
     // Its keys come from the system's randomness, and are others in each process and at each call.
     RandomState::new().hash_one(std::process::id())
-}
-
-/// Nanoseconds of the clock that the programs use.
-pub fn monotonic_ns() -> u64 {
-    let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
-    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }

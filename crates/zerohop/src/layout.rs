@@ -1,6 +1,9 @@
 //! What is in the maps, as bytes: the twin of `bpf/layout.h`. A test compiles nothing but counts sizes; whoever changes a
 //! structure changes [`LAYOUT`], so that maps pinned by an older headroom are not taken for new ones.
 
+use crate::bytes::{u32_at, u64_at};
+use crate::clock::monotonic_ns;
+use crate::sys::MapSpec;
 use serde::Serialize;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
@@ -23,10 +26,13 @@ const ARRAY: u32 = 2;
 const RING: u32 = 27;
 /// Memory for entries that exist, not for all that could.
 const NO_PREALLOC: u32 = 1;
-/// Bytes of the bell's ring: a power of two and whole pages, whatever their size.
-const BELL_SIZE: u32 = 65_536;
+/// Bytes of the wakeups' ring: a power of two and whole pages, whatever their size.
+const WAKEUP_SIZE: u32 = 65_536;
 /// Bytes of the ring of pieces; the same holds.
 const PIECES_SIZE: u32 = 4 << 20;
+
+/// How long a server that failed a connection is suspect, unless user space says earlier that it is healthy.
+pub(crate) const SUSPECT_FOR: Duration = Duration::from_secs(1);
 
 pub(crate) const SESSION_LEFT: u32 = 4;
 const SESSION_OPEN: u32 = 1;
@@ -35,17 +41,6 @@ const TARGET_LOOPBACK: u32 = 1;
 const TARGET_CLOSES_MEAN_NOTHING: u32 = 2;
 const NAME: usize = 96;
 
-/// What a map looks like.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct MapSpec {
-    pub(crate) name: &'static str,
-    pub(crate) kind: u32,
-    pub(crate) key: u32,
-    pub(crate) value: u32,
-    pub(crate) entries: u32,
-    pub(crate) flags: u32,
-}
-
 /// Every map, in the order of [`Map`].
 pub(crate) const MAPS: [MapSpec; 13] = [
     array("about", ABOUT_SIZE, 1),
@@ -53,10 +48,10 @@ pub(crate) const MAPS: [MapSpec; 13] = [
     array("active", 4, LISTENERS),
     array("pages", PAGE_SIZE, LISTENERS * 2),
     array("targets", TARGET_SIZE, TARGETS),
-    array("tallies", TALLY_SIZE, TARGETS),
-    array("fates", FATE_SIZE, LISTENERS),
+    array("target_counters", COUNTERS_SIZE, TARGETS),
+    array("connect_counts", CONNECTS_SIZE, LISTENERS),
     hash("sessions", 8, SESSION_SIZE, SESSIONS),
-    ring("bell", BELL_SIZE),
+    ring("wakeups", WAKEUP_SIZE),
     hash("mirrored", 8, 4, SESSIONS),
     ring("pieces", PIECES_SIZE),
     array("missed", 8, 1),
@@ -71,11 +66,11 @@ pub(crate) enum Map {
     Active,
     Pages,
     Targets,
-    Tallies,
-    Fates,
+    TargetCounters,
+    ConnectCounts,
     Sessions,
-    /// Rung when a server comes to be in doubt.
-    Bell,
+    /// Wakes user space when a server becomes suspect.
+    Wakeups,
     /// Sessions of which everything is told.
     Mirrored,
     /// What is told.
@@ -91,8 +86,8 @@ const ABOUT_SIZE: usize = 48 + NAME;
 const LISTENER_SIZE: usize = 8;
 const PAGE_SIZE: usize = 16 + 4 * SLOTS;
 const TARGET_SIZE: usize = 40;
-const TALLY_SIZE: usize = 64;
-const FATE_SIZE: usize = 32;
+const COUNTERS_SIZE: usize = 64;
+const CONNECTS_SIZE: usize = 32;
 const SESSION_SIZE: usize = 40;
 
 const fn array(name: &'static str, value: usize, entries: usize) -> MapSpec {
@@ -114,7 +109,7 @@ pub(crate) struct About {
     pub(crate) alive_until: u64,
     pub(crate) keep_until: u64,
     pub(crate) netns: u64,
-    pub(crate) doubt: u64,
+    pub(crate) suspect: u64,
     /// Random, of the process that writes.
     pub(crate) owner: u64,
     /// Its id, for people.
@@ -147,9 +142,9 @@ impl Listener {
 
 /// What the kernel counted of one target since it was made.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Tally {
+pub struct TargetCounters {
     /// Its picks go to the ordinary listener until then, CLOCK_MONOTONIC in ns.
-    pub doubt_until: u64,
+    pub suspect_until: u64,
     /// Sessions that were opened.
     pub opened: u64,
     /// Sessions of those that have ended.
@@ -168,18 +163,20 @@ pub struct Tally {
 
 /// What became of `connect()` calls on a listener.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Fate {
+pub struct ConnectCounts {
     /// Sent straight to a server.
-    pub past: u64,
+    #[serde(rename = "past")]
+    pub bypassed: u64,
     /// Left to the ordinary listener because that was the next pick.
     pub chosen: u64,
     /// Left to it because the picked server had just failed.
-    pub doubt: u64,
+    #[serde(rename = "doubt")]
+    pub suspect: u64,
     /// Left to it because the table of sessions is full, or the client's socket cannot reach the server's address.
     pub unfit: u64,
 }
 
-/// A session that was sent past.
+/// A session that bypasses the router.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Session {
     /// The kernel's name of its socket.
@@ -196,11 +193,11 @@ pub struct Session {
     pub(crate) state: u32,
 }
 
-impl Tally {
-    /// When it came to be in doubt, if it still is by the clock: what user space said since is not minded here.
-    pub fn doubted_at(&self) -> Option<u64> {
-        let since = self.doubt_until.saturating_sub(crate::bypass::DOUBT.as_nanos() as u64);
-        (self.doubt_until > crate::bypass::monotonic_ns()).then_some(since)
+impl TargetCounters {
+    /// When it came to be suspect, if it still is by the clock: what user space has said since does not count here.
+    pub fn suspect_since(&self) -> Option<u64> {
+        let since = self.suspect_until.saturating_sub(SUSPECT_FOR.as_nanos() as u64);
+        (self.suspect_until > monotonic_ns()).then_some(since)
     }
 
     /// Sessions now.
@@ -211,7 +208,7 @@ impl Tally {
     pub(crate) fn read(bytes: &[u8]) -> Self {
         let at = |n: usize| u64_at(bytes, 8 * n);
         Self {
-            doubt_until: at(0),
+            suspect_until: at(0),
             opened: at(1),
             ended: at(2),
             refused: at(3),
@@ -223,17 +220,17 @@ impl Tally {
     }
 }
 
-impl Fate {
+impl ConnectCounts {
     pub(crate) fn read(bytes: &[u8]) -> Self {
         let at = |n: usize| u64_at(bytes, 8 * n);
-        Self { past: at(0), chosen: at(1), doubt: at(2), unfit: at(3) }
+        Self { bypassed: at(0), chosen: at(1), suspect: at(2), unfit: at(3) }
     }
 }
 
 impl Session {
     /// How long ago it was dialled.
     pub fn age(&self) -> Duration {
-        Duration::from_nanos(crate::bypass::monotonic_ns().saturating_sub(self.since))
+        Duration::from_nanos(monotonic_ns().saturating_sub(self.since))
     }
 
     pub(crate) fn read(cookie: u64, bytes: &[u8]) -> Self {
@@ -262,7 +259,7 @@ impl Session {
 impl About {
     pub(crate) fn bytes(&self) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(ABOUT_SIZE);
-        for value in [self.alive_until, self.keep_until, self.netns, self.doubt, self.owner] {
+        for value in [self.alive_until, self.keep_until, self.netns, self.suspect, self.owner] {
             bytes.extend(value.to_ne_bytes());
         }
         bytes.extend(self.process.to_ne_bytes());
@@ -280,7 +277,7 @@ impl About {
             alive_until: u64_at(bytes, 0),
             keep_until: u64_at(bytes, 8),
             netns: u64_at(bytes, 16),
-            doubt: u64_at(bytes, 24),
+            suspect: u64_at(bytes, 24),
             owner: u64_at(bytes, 32),
             process: u32_at(bytes, 40),
             layout: u32_at(bytes, 44),
@@ -310,7 +307,12 @@ pub(crate) fn address_at(bytes: &[u8], at: usize) -> SocketAddr {
 }
 
 /// A target's entry.
-pub(crate) fn target(listener: u32, address: SocketAddr, closes_mean_nothing: bool, well_at: u64) -> Vec<u8> {
+pub(crate) fn target(
+    listener: u32,
+    address: SocketAddr,
+    closes_mean_nothing: bool,
+    healthy_at: u64,
+) -> Vec<u8> {
     let mut bytes = key(address);
     bytes.extend(listener.to_ne_bytes());
     let loopback = address.ip().to_canonical().is_loopback();
@@ -318,7 +320,7 @@ pub(crate) fn target(listener: u32, address: SocketAddr, closes_mean_nothing: bo
     let flags: u32 = flags.iter().filter(|(is, _)| *is).map(|(_, flag)| flag).sum();
     bytes.extend(flags.to_ne_bytes());
     bytes.extend([0; 4]);
-    bytes.extend(well_at.to_ne_bytes());
+    bytes.extend(healthy_at.to_ne_bytes());
     bytes
 }
 
@@ -347,18 +349,6 @@ pub(crate) fn cursor(page: &[u8]) -> u32 {
     u32_at(page, 0)
 }
 
-pub(crate) fn u32_at(bytes: &[u8], at: usize) -> u32 {
-    let mut four = [0; 4];
-    four.copy_from_slice(&bytes[at..at + 4]);
-    u32::from_ne_bytes(four)
-}
-
-pub(crate) fn u64_at(bytes: &[u8], at: usize) -> u64 {
-    let mut eight = [0; 8];
-    eight.copy_from_slice(&bytes[at..at + 8]);
-    u64::from_ne_bytes(eight)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -370,7 +360,7 @@ mod tests {
             alive_until: 1,
             keep_until: 2,
             netns: 3,
-            doubt: 4,
+            suspect: 4,
             owner: 5,
             process: 7,
             layout: 6,
@@ -391,7 +381,7 @@ mod tests {
         for (map, name) in [
             (Map::About, "about"),
             (Map::Pages, "pages"),
-            (Map::Bell, "bell"),
+            (Map::Wakeups, "wakeups"),
             (Map::Missed, "missed"),
             (Map::Held, "held"),
         ] {

@@ -3,12 +3,12 @@
 //! Of these sessions the router sees every byte without being in their way. Pieces are packets: they may come twice or
 //! out of order, and what the ring has no room for is lost. To put them in order is up to the reader.
 
-use crate::Bypass;
+use crate::bypass::Bypass;
+use crate::bytes::{u32_at, u64_at};
 use crate::error::Error;
-use crate::layout::{Map, u32_at, u64_at};
+use crate::layout::Map;
 use crate::maps::sessions;
 use crate::sys::{MapFd, Ring};
-use crate::{attach, mounts, object};
 use rustix::event::{Timespec, epoll};
 use std::collections::HashSet;
 use std::os::fd::OwnedFd;
@@ -36,13 +36,13 @@ pub struct Piece<'a> {
     pub cookie: u64,
     /// When, CLOCK_MONOTONIC in ns.
     pub at: u64,
-    /// What.
-    pub what: What<'a>,
+    /// What it did.
+    pub kind: PieceKind<'a>,
 }
 
 /// What a mirrored session did. Sequence numbers are those of TCP.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum What<'a> {
+pub enum PieceKind<'a> {
     /// It was opened.
     Begins {
         /// The number of the listener and server.
@@ -70,44 +70,19 @@ pub enum What<'a> {
     Ends,
 }
 
-impl Bypass {
-    /// Brings the programs that mirror sessions into the cgroup, or takes them out: as long as they are there, each of its
-    /// packets is looked at.
-    ///
-    /// # Errors
-    /// What the kernel said; then they are not there.
-    pub fn set_mirroring(&mut self, on: bool) -> Result<(), Error> {
-        if self.mirroring == Some(on) {
-            return Ok(());
-        }
-        self.mirroring = Some(false);
-        let mut programs = object::programs().map_err(|why| Error::NoProgram { why })?;
-        programs.retain(|program| attach::mirrors(&program.name));
-        let done = if on {
-            let (cgroup, _) = mounts::cgroup(Some(&self.cgroup))?;
-            attach::put_in_force(&programs, &self.maps, &self.directory, &cgroup)
-        } else {
-            Ok(())
-        };
-        if !on || done.is_err() {
-            attach::put_out_of_force(programs.iter().map(|p| p.name.as_str()), &self.directory);
-        }
-        self.mirroring = Some(on && done.is_ok());
-        done
-    }
-
+impl Mirror {
     /// What mirrored sessions do from now on.
     ///
     /// # Errors
     /// What the kernel said.
-    pub fn mirror(&self) -> Result<Mirror, Error> {
+    pub fn open(bypass: &Bypass) -> Result<Self, Error> {
         let open = || {
-            let ring = Ring::open(self.map(Map::Pieces))?;
+            let ring = Ring::open(bypass.map(Map::Pieces))?;
             let waker = epoll::create(epoll::CreateFlags::CLOEXEC)?;
             let once = epoll::EventFlags::IN | epoll::EventFlags::ET;
             epoll::add(&waker, &ring, epoll::EventData::new_u64(0), once)?;
-            let clone = |map| self.map(map).try_clone();
-            Ok(Mirror {
+            let clone = |map| bypass.map(map).try_clone();
+            Ok(Self {
                 ring,
                 waker,
                 mirrored: clone(Map::Mirrored)?,
@@ -118,9 +93,7 @@ impl Bypass {
         };
         open().map_err(|e: std::io::Error| Error::kernel("listen to its programs", e))
     }
-}
 
-impl Mirror {
     /// Waits for `limit`, or until the ring fills.
     pub fn wait(&self, limit: Duration) {
         let limit = Timespec { tv_sec: limit.as_secs() as i64, tv_nsec: limit.subsec_nanos().into() };
@@ -146,7 +119,7 @@ impl Mirror {
         let _ = self.mirrored.delete(&cookie.to_ne_bytes());
     }
 
-    /// Sessions that went past and are not over.
+    /// Bypassing sessions that are not over.
     ///
     /// # Errors
     /// What the kernel said.
@@ -171,14 +144,14 @@ pub(crate) fn piece(bytes: &[u8]) -> Option<Piece<'_>> {
     let (head, body) = bytes.split_at_checked(PIECE_HEAD)?;
     let (seq, length) = (u32_at(head, 20), u32_at(head, 28));
     let body = |length: u32| body.get(..length as usize);
-    let what = match u32_at(head, 16) {
-        0 => What::Begins { target: length, client: seq, server: u32_at(head, 24) },
-        1 => What::FromClient { seq, bytes: body(length)? },
-        2 => What::FromServer { seq, bytes: body(length)? },
-        3 => What::Ends,
+    let kind = match u32_at(head, 16) {
+        0 => PieceKind::Begins { target: length, client: seq, server: u32_at(head, 24) },
+        1 => PieceKind::FromClient { seq, bytes: body(length)? },
+        2 => PieceKind::FromServer { seq, bytes: body(length)? },
+        3 => PieceKind::Ends,
         _ => return None,
     };
-    Some(Piece { cookie: u64_at(head, 0), at: u64_at(head, 8), what })
+    Some(Piece { cookie: u64_at(head, 0), at: u64_at(head, 8), kind })
 }
 
 #[cfg(test)]
@@ -194,8 +167,8 @@ mod tests {
             bytes.extend(value.to_ne_bytes());
         }
         bytes.extend(b"abc, and what the record has beyond");
-        let what = What::FromClient { seq: 100, bytes: b"abc" };
-        assert_eq!(piece(&bytes), Some(Piece { cookie: 7, at: 8, what }));
+        let kind = PieceKind::FromClient { seq: 100, bytes: b"abc" };
+        assert_eq!(piece(&bytes), Some(Piece { cookie: 7, at: 8, kind }));
         assert_eq!(piece(&bytes[..34]), None);
         assert_eq!(piece(&bytes[..20]), None);
         bytes[16] = 9;

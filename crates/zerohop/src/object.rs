@@ -2,12 +2,11 @@
 //! of a map belongs. Of ELF just what clang writes for BPF: 64 bits, this machine's byte order, `REL` sections.
 
 use crate::layout::MAPS;
+use crate::sys::INSTRUCTION;
 
 static OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/zero_hop.o"));
 static WHY_NONE: &str = include_str!(concat!(env!("OUT_DIR"), "/why.txt"));
 
-/// Bytes of an instruction.
-pub(crate) const INSTRUCTION: usize = 8;
 /// What marks the source of a 64-bit load as a map's descriptor.
 const PSEUDO_MAP_FD: u8 = 1;
 const SECTION_PREFIX: &str = "program/";

@@ -1,10 +1,11 @@
 //! What is pinned on bpffs, of whichever process, alive or gone: shown and removed.
 
-use crate::attach::{LINK, link_name};
-use crate::bypass::monotonic_ns;
-use crate::layout::{self, About, Fate, LISTENERS, MAPS, Map, TARGETS, Tally};
-use crate::maps::{map_name, sessions};
+use crate::bytes::{u32_at, u64_at};
+use crate::clock::monotonic_ns;
+use crate::layout::{self, About, ConnectCounts, LISTENERS, MAPS, Map, TARGETS, TargetCounters};
+use crate::maps::sessions;
 use crate::mounts;
+use crate::pin_files::{LINK, clear, link_name, map_name};
 use crate::sys::{self, MapFd};
 use serde::Serialize;
 use std::io;
@@ -14,7 +15,7 @@ use std::time::Duration;
 
 /// Everything pinned under one name.
 #[derive(Clone, Debug, Serialize)]
-pub struct Pinned {
+pub struct PinSet {
     /// The name.
     pub name: String,
     /// The directory on bpffs.
@@ -25,20 +26,20 @@ pub struct Pinned {
     pub owner: u32,
     /// Whether that process has spoken lately.
     pub alive: bool,
-    /// Whether connections are sent past now.
+    /// Whether connections bypass the listeners now.
     pub in_force: bool,
     /// Programs attached, by name.
     pub programs: Vec<String>,
     /// Every listener.
     pub listeners: Vec<PinnedListener>,
-    /// Sessions that were sent past and are not over.
+    /// Bypassing sessions that are not over.
     pub sessions: usize,
     /// Made by a headroom whose maps this one cannot read; it can be removed.
     pub unreadable: bool,
     /// The network namespace in which its listeners are, as the kernel numbers them; 0 is unknown.
     #[serde(skip)]
     netns: u64,
-    /// Until when it sends connections past, CLOCK_MONOTONIC in ns.
+    /// Until when its connections bypass the listeners, CLOCK_MONOTONIC in ns.
     #[serde(skip)]
     keep_until: u64,
 }
@@ -49,14 +50,15 @@ pub struct PinnedListener {
     /// What applications dial.
     pub address: SocketAddr,
     /// What became of their connections.
-    pub fate: Fate,
+    #[serde(rename = "fate")]
+    pub counts: ConnectCounts,
     /// Every server, with sessions open now.
     pub servers: Vec<(SocketAddr, u64)>,
 }
 
 /// What was removed.
 #[derive(Clone, Debug, Default, Serialize)]
-pub struct Removed {
+pub struct Removal {
     /// Names of what was removed whole.
     pub names: Vec<String>,
     /// Listeners that were removed alone.
@@ -68,10 +70,10 @@ pub struct Removed {
 }
 
 /// Everything that is pinned here.
-pub fn list() -> Vec<Pinned> {
+pub fn list() -> Vec<PinSet> {
     let Some(home) = mounts::home() else { return Vec::new() };
     let Ok(entries) = std::fs::read_dir(home) else { return Vec::new() };
-    let mut all: Vec<Pinned> = entries.flatten().filter_map(|entry| read(&entry.path())).collect();
+    let mut all: Vec<PinSet> = entries.flatten().filter_map(|entry| read(&entry.path())).collect();
     all.sort_by(|a, b| a.name.cmp(&b.name));
     all
 }
@@ -81,8 +83,8 @@ pub fn list() -> Vec<Pinned> {
 ///
 /// # Errors
 /// A directory that cannot be removed, with its name.
-pub fn remove(names: &[String]) -> io::Result<Removed> {
-    let mut removed = Removed::default();
+pub fn remove(names: &[String]) -> io::Result<Removal> {
+    let mut removed = Removal::default();
     for pinned in list() {
         if names.is_empty() || names.contains(&pinned.name) {
             clear(&pinned.directory);
@@ -100,7 +102,7 @@ pub fn remove(names: &[String]) -> io::Result<Removed> {
 
 /// What was pinned for addresses that somebody else listens on now.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Claimed {
+pub struct Claim {
     /// The title of what was taken over.
     pub taken_over: Option<String>,
     /// Titles of what does not decide about these addresses any more.
@@ -118,9 +120,9 @@ const REMAINS_FOR: Duration = Duration::from_secs(3600);
 ///
 /// # Errors
 /// What the system said.
-pub fn claim(bound: &[SocketAddr], own: &str, take_over: bool) -> io::Result<Claimed> {
-    let mut claimed = Claimed::default();
-    let others: Vec<Pinned> = list().into_iter().filter(|pinned| pinned.name != own).collect();
+pub fn claim(bound: &[SocketAddr], own: &str, take_over: bool) -> io::Result<Claim> {
+    let mut claimed = Claim::default();
+    let others: Vec<PinSet> = list().into_iter().filter(|pinned| pinned.name != own).collect();
     if others.is_empty() {
         return Ok(claimed);
     }
@@ -154,8 +156,8 @@ pub fn claim(bound: &[SocketAddr], own: &str, take_over: bool) -> io::Result<Cla
 ///
 /// # Errors
 /// What the system said.
-pub fn remove_listeners(addresses: &[SocketAddr]) -> io::Result<Removed> {
-    let mut removed = Removed::default();
+pub fn remove_listeners(addresses: &[SocketAddr]) -> io::Result<Removal> {
+    let mut removed = Removal::default();
     let netns = sys::netns_cookie()?;
     for pinned in list().into_iter().filter(|pinned| pinned.netns == netns) {
         let theirs = pinned.listeners.iter().map(|listener| listener.address);
@@ -186,13 +188,13 @@ fn covers(bound: SocketAddr, dialled: SocketAddr) -> bool {
 }
 
 /// Whether nobody will come back for this. What has never been in force may be just being made by another process.
-fn remains(pinned: &Pinned, now: u64) -> bool {
+fn remains(pinned: &PinSet, now: u64) -> bool {
     let long_ago = pinned.keep_until.saturating_add(REMAINS_FOR.as_nanos() as u64) < now;
     let over = pinned.keep_until != 0 && !pinned.alive && pinned.keep_until < now && !pinned.unreadable;
     over && (pinned.sessions == 0 || long_ago)
 }
 
-fn forget(pinned: &Pinned, addresses: &[SocketAddr]) -> io::Result<()> {
+fn forget(pinned: &PinSet, addresses: &[SocketAddr]) -> io::Result<()> {
     let listeners = MapFd::get_any(&pinned.directory.join(map_name("listeners")))?;
     for address in addresses {
         match listeners.delete(&layout::key(*address)) {
@@ -203,39 +205,14 @@ fn forget(pinned: &Pinned, addresses: &[SocketAddr]) -> io::Result<()> {
     Ok(())
 }
 
-/// Removes a directory of pins.
-pub(crate) fn clear(directory: &Path) {
-    clear_files(directory);
-    // What cannot be removed shows in that its directory stays.
-    let _ = std::fs::remove_dir(directory);
-}
-
-/// Removes the pins: links first, so that no program runs on maps that are gone. When this returns, none runs any more.
-pub(crate) fn clear_files(directory: &Path) {
-    if !mounts::is_on_bpffs(directory) {
-        return;
-    }
-    let Ok(entries) = std::fs::read_dir(directory) else { return };
-    let mut files: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
-    files.sort();
-    for file in files {
-        let is_link = file.file_name().is_some_and(|name| name.to_string_lossy().starts_with(LINK));
-        if is_link && let Ok(link) = sys::get(&file) {
-            // One whose cgroup is gone is detached already.
-            let _ = sys::detach(&link);
-        }
-        let _ = std::fs::remove_file(file);
-    }
-}
-
-fn read(directory: &Path) -> Option<Pinned> {
+fn read(directory: &Path) -> Option<PinSet> {
     let name = directory.file_name()?.to_str()?.to_owned();
     let links = |entry: std::fs::DirEntry| Some(entry.file_name().to_str()?.strip_prefix(LINK)?.to_owned());
     let mut programs: Vec<String> = std::fs::read_dir(directory).ok()?.flatten().filter_map(links).collect();
     programs.sort();
-    let get = |spec: &layout::MapSpec| MapFd::get(&directory.join(map_name(spec.name)), spec).ok();
+    let get = |spec: &sys::MapSpec| MapFd::get(&directory.join(map_name(spec.name)), spec).ok();
     let maps: Option<Vec<MapFd>> = MAPS.iter().map(get).collect();
-    let mut pinned = Pinned {
+    let mut pinned = PinSet {
         name,
         directory: directory.to_owned(),
         title: String::new(),
@@ -265,42 +242,47 @@ fn read(directory: &Path) -> Option<Pinned> {
     pinned.alive = about.alive_until >= now;
     pinned.in_force = about.keep_until >= now && pinned.programs.iter().any(|p| p == "connect4");
     pinned.sessions = sessions(map(Map::Sessions)).map(|s| s.len()).unwrap_or(0);
-    pinned.listeners = listeners(map(Map::Listeners), map(Map::Targets), map(Map::Tallies), map(Map::Fates));
+    pinned.listeners =
+        listeners(map(Map::Listeners), map(Map::Targets), map(Map::TargetCounters), map(Map::ConnectCounts));
     Some(pinned)
 }
 
-impl Pinned {
+impl PinSet {
     /// What every layout has had at the same place: the namespace, and the addresses of the listeners.
     fn guess(&mut self, directory: &Path) {
         let map = |name: &str| MapFd::get_any(&directory.join(map_name(name))).ok();
         let about = map("about").and_then(|about| about.lookup(&0u32.to_ne_bytes()).ok()?);
-        self.netns = about.filter(|about| about.len() >= 24).map_or(0, |about| layout::u64_at(&about, 16));
+        self.netns = about.filter(|about| about.len() >= 24).map_or(0, |about| u64_at(&about, 16));
         let keys = map("listeners").and_then(|listeners| listeners.keys(LISTENERS * 4).ok());
         let addresses = keys.into_iter().flatten().filter(|key| key.len() == layout::KEY_SIZE);
         let address = |key: Vec<u8>| layout::address_at(&key, 0);
         self.listeners = addresses
-            .map(|key| PinnedListener { address: address(key), fate: Fate::default(), servers: Vec::new() })
+            .map(|key| PinnedListener {
+                address: address(key),
+                counts: ConnectCounts::default(),
+                servers: Vec::new(),
+            })
             .collect();
     }
 }
 
-fn listeners(listeners: &MapFd, targets: &MapFd, tallies: &MapFd, fates: &MapFd) -> Vec<PinnedListener> {
+fn listeners(listeners: &MapFd, targets: &MapFd, counters: &MapFd, connects: &MapFd) -> Vec<PinnedListener> {
     let value = |map: &MapFd, number: u32| map.lookup(&number.to_ne_bytes()).ok().flatten();
     let mut servers: Vec<(u32, SocketAddr, u64)> = Vec::new();
     for number in 0..TARGETS as u32 {
         let target = value(targets, number).as_deref().and_then(layout::read_target);
-        if let (Some((listener, server)), Some(tally)) = (target, value(tallies, number)) {
-            servers.push((listener, server, Tally::read(&tally).open()));
+        if let (Some((listener, server)), Some(counters)) = (target, value(counters, number)) {
+            servers.push((listener, server, TargetCounters::read(&counters).open()));
         }
     }
     let read = |key: Vec<u8>| {
-        let number = layout::u32_at(&listeners.lookup(&key).ok()??, 0);
+        let number = u32_at(&listeners.lookup(&key).ok()??, 0);
         let of = |(listener, server, open): &(u32, SocketAddr, u64)| {
             (*listener == number).then_some((*server, *open))
         };
         Some(PinnedListener {
             address: layout::address_at(&key, 0),
-            fate: Fate::read(&value(fates, number)?),
+            counts: ConnectCounts::read(&value(connects, number)?),
             servers: servers.iter().filter_map(of).collect(),
         })
     };

@@ -17,11 +17,11 @@ impl RouterPins {
     }
 
     /// How many connections have bypassed the router.
-    pub fn past(&self) -> u64 {
-        self.all().flat_map(|pinned| pinned.listeners).map(|listener| listener.fate.past).sum()
+    pub fn bypassed(&self) -> u64 {
+        self.all().flat_map(|pinned| pinned.listeners).map(|listener| listener.counts.bypassed).sum()
     }
 
-    fn all(&self) -> impl Iterator<Item = pins::Pinned> {
+    fn all(&self) -> impl Iterator<Item = pins::PinSet> {
         let title = self.file.canonicalize().unwrap_or_else(|_| self.file.clone()).display().to_string();
         pins::list().into_iter().filter(move |pinned| pinned.title == title)
     }

@@ -1,7 +1,7 @@
 //! Connections as the kernel shows them to those who ask over netlink (`sock_diag`): bytes, how long quiet, and the way to
 //! end one from outside. Ending needs CAP_NET_ADMIN and a kernel with CONFIG_INET_DIAG_DESTROY.
 
-use crate::layout::{u32_at, u64_at};
+use crate::bytes::{u32_at, u64_at};
 use rustix::net::netlink::SOCK_DIAG;
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, recv, send, socket_with};
 use std::io;

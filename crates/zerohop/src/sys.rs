@@ -8,7 +8,7 @@
 
 mod ring;
 
-use crate::layout::MapSpec;
+use crate::bytes::{u32_at, u64_at};
 pub(crate) use ring::Ring;
 use std::ffi::CString;
 use std::io;
@@ -17,6 +17,8 @@ use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
+/// Bytes of an instruction.
+pub(crate) const INSTRUCTION: usize = 8;
 /// Bytes of the union; longer than any member that is used here.
 const ATTR: usize = 144;
 const SO_NETNS_COOKIE: libc::c_int = 71;
@@ -96,6 +98,17 @@ impl<'a> Attr<'a> {
     }
 }
 
+/// What a map looks like.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct MapSpec {
+    pub(crate) name: &'static str,
+    pub(crate) kind: u32,
+    pub(crate) key: u32,
+    pub(crate) value: u32,
+    pub(crate) entries: u32,
+    pub(crate) flags: u32,
+}
+
 /// A map in the kernel.
 #[derive(Debug)]
 pub(crate) struct MapFd {
@@ -124,7 +137,7 @@ impl MapFd {
         let map = Self::new(get(path)?, spec);
         let mut info = [0; 80];
         read_info(&map.fd, &mut info)?;
-        let at = |n: usize| crate::layout::u32_at(&info, n);
+        let at = |n: usize| u32_at(&info, n);
         if [at(0), at(8), at(12), at(16)] != [spec.kind, spec.key, spec.value, spec.entries] {
             return Err(io::Error::from(io::ErrorKind::InvalidData));
         }
@@ -140,7 +153,7 @@ impl MapFd {
         let fd = get(path)?;
         let mut info = [0; 80];
         read_info(&fd, &mut info)?;
-        let at = |n: usize| crate::layout::u32_at(&info, n) as usize;
+        let at = |n: usize| u32_at(&info, n) as usize;
         Ok(Self { fd, key: at(8), value: at(12), entries: at(16) })
     }
 
@@ -222,7 +235,7 @@ pub(crate) fn load(name: &str, kind: u32, attach: u32, code: &[u8]) -> io::Resul
     let attr = || {
         Attr::new()
             .u32(0, kind)
-            .u32(4, (code.len() / crate::object::INSTRUCTION) as u32)
+            .u32(4, (code.len() / INSTRUCTION) as u32)
             .read(8, code)
             .read(16, LICENCE)
             .bytes(48, &named)
@@ -266,7 +279,7 @@ pub(crate) fn detach(link: &OwnedFd) -> io::Result<()> {
 pub(crate) fn cgroup_of(link: &OwnedFd) -> io::Result<u64> {
     let mut info = [0; 64];
     read_info(link, &mut info)?;
-    Ok(crate::layout::u64_at(&info, 16))
+    Ok(u64_at(&info, 16))
 }
 
 pub(crate) fn pin(fd: &OwnedFd, path: &Path) -> io::Result<()> {

@@ -6,7 +6,7 @@ use std::io::IsTerminal;
 use std::net::SocketAddr;
 use std::process::ExitCode;
 use term::{Table, exit, terminal};
-use zerohop::pins::{self, Pinned, Removed};
+use zerohop::pins::{self, PinSet, Removal};
 
 /// What is pinned in the kernel so that connections go straight to a server.
 #[derive(Subcommand, Debug, Clone)]
@@ -83,14 +83,14 @@ fn off(args: &ZeroHopOffArgs) -> anyhow::Result<ExitCode> {
 }
 
 /// Whether `which` names these pins, or one of their listeners.
-fn is_part(pinned: &Pinned, which: &str) -> bool {
+fn is_part(pinned: &PinSet, which: &str) -> bool {
     let address = which.parse::<SocketAddr>().ok();
     pinned.name == which || pinned.listeners.iter().any(|listener| Some(listener.address) == address)
 }
 
 /// What would be removed, a line each; all without `which`.
-fn what(known: &[Pinned], which: &[String]) -> Vec<String> {
-    let whole = |p: &Pinned| which.is_empty() || which.contains(&p.name);
+fn what(known: &[PinSet], which: &[String]) -> Vec<String> {
+    let whole = |p: &PinSet| which.is_empty() || which.contains(&p.name);
     let mut lines = Vec::new();
     for pinned in known {
         let of = format!("{} ({})", pinned.name, pinned.title);
@@ -121,10 +121,10 @@ fn confirmed(what: &[String]) -> anyhow::Result<bool> {
     Ok(matches!(answer.trim(), "y" | "Y" | "yes"))
 }
 
-fn remove(which: &[String], all: bool) -> std::io::Result<Removed> {
+fn remove(which: &[String], all: bool) -> std::io::Result<Removal> {
     let addresses: Vec<SocketAddr> = which.iter().filter_map(|which| which.parse().ok()).collect();
     let names: Vec<String> = which.iter().filter(|w| w.parse::<SocketAddr>().is_err()).cloned().collect();
-    let mut removed = if all || !names.is_empty() { pins::remove(&names)? } else { Removed::default() };
+    let mut removed = if all || !names.is_empty() { pins::remove(&names)? } else { Removal::default() };
     if !addresses.is_empty() {
         let alone = pins::remove_listeners(&addresses)?;
         removed.names.extend(alone.names);
@@ -135,7 +135,7 @@ fn remove(which: &[String], all: bool) -> std::io::Result<Removed> {
     Ok(removed)
 }
 
-fn text(all: &[Pinned]) -> String {
+fn text(all: &[PinSet]) -> String {
     if all.is_empty() {
         return "Nothing is pinned: all connections go through the listeners.\n".to_owned();
     }
@@ -144,13 +144,13 @@ fn text(all: &[Pinned]) -> String {
         text.push_str(&format!("{}  {}\n  {}\n", pinned.name, pinned.title, state(pinned)));
         let mut table = Table::new(&["LISTENER", "SERVER", ">OPEN", ">PAST", ">KEPT"]);
         for listener in &pinned.listeners {
-            let fate = listener.fate;
-            let kept = fate.chosen + fate.doubt + fate.unfit;
+            let counts = listener.counts;
+            let kept = counts.chosen + counts.suspect + counts.unfit;
             table.row(vec![
                 listener.address.to_string(),
                 String::new(),
                 listener.servers.iter().map(|(_, open)| open).sum::<u64>().to_string(),
-                fate.past.to_string(),
+                counts.bypassed.to_string(),
                 kept.to_string(),
             ]);
             for (server, open) in &listener.servers {
@@ -168,7 +168,7 @@ fn text(all: &[Pinned]) -> String {
     text
 }
 
-fn state(pinned: &Pinned) -> String {
+fn state(pinned: &PinSet) -> String {
     let by = pinned.owner;
     let sessions = pinned.sessions;
     let dir = pinned.directory.display();
@@ -187,14 +187,14 @@ fn state(pinned: &Pinned) -> String {
     }
 }
 
-fn farewell(removed: &Removed) -> String {
+fn farewell(removed: &Removal) -> String {
     let alone = removed.listeners.iter().map(SocketAddr::to_string);
     let all: Vec<String> = removed.names.iter().cloned().chain(alone).collect();
     if all.is_empty() {
         return "Nothing was pinned.\n".to_owned();
     }
     let mut text = format!(
-        "Removed: {}. New connections go through the listeners; {} open sessions stay.\n",
+        "Removal: {}. New connections go through the listeners; {} open sessions stay.\n",
         all.join(", "),
         removed.sessions
     );

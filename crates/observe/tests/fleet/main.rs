@@ -2,8 +2,6 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-#[path = "../../../router/tests/tls/certificate.rs"]
-mod certificate;
 mod cloud;
 mod demand;
 mod hostile;

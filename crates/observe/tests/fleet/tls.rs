@@ -1,10 +1,10 @@
 //! Control connections with TLS: what each `ssl_mode` asks of a real server's certificate.
 
-use crate::certificate::Authority;
 use crate::scene::Scene;
 use fleet::State;
 use fleet::config::{Tls, TlsMode};
 use lab::Spec;
+use testkit::certificate::Authority;
 
 /// The certificate is for `db.test`; the server is reached by its address.
 #[tokio::test]

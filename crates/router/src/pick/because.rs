@@ -16,7 +16,7 @@ pub enum Because {
     },
     /// Our zone has no eligible reader.
     NoReaderInZone {
-        /// Ours.
+        /// ServerCounters.
         own: Zone,
         /// The zone whose share it is.
         to: Option<Zone>,

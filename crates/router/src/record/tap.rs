@@ -10,8 +10,8 @@
 mod prepared;
 
 use super::{Course, Recorder};
-use crate::door::Door;
-use crate::tally::Seat;
+use crate::listener::Listener;
+use crate::server_counters::ServerSlot;
 use insight::Session as Insight;
 use prepared::{Prepared, Statement, Types};
 use recording::{Answer, Closed, Event, Opened, Said, is_secret};
@@ -30,7 +30,7 @@ const LONGEST: usize = 16 << 20;
 #[derive(Debug, Default)]
 pub(crate) struct Tap {
     recorder: Arc<Recorder>,
-    door: Option<Arc<Door>>,
+    listener: Option<Arc<Listener>>,
     /// The recording that this session knows of, 0 for none.
     seen: u64,
     /// It is to be recorded from its next command outside a transaction.
@@ -79,16 +79,16 @@ struct Flight {
 }
 
 impl Tap {
-    /// The tap of a session that came by this door.
-    pub(crate) fn new(recorder: &Arc<Recorder>, door: &Arc<Door>) -> Self {
+    /// The tap of a session that came by this listener.
+    pub(crate) fn new(recorder: &Arc<Recorder>, listener: &Arc<Listener>) -> Self {
         let prepared = Prepared::new(recorder);
-        Self { recorder: recorder.clone(), door: Some(door.clone()), prepared, ..Self::default() }
+        Self { recorder: recorder.clone(), listener: Some(listener.clone()), prepared, ..Self::default() }
     }
 
     /// A session is relayed from here on; `fresh`: it has just logged in.
-    pub(crate) fn begins(&mut self, tracker: &Tracker, seat: &Seat) {
+    pub(crate) fn begins(&mut self, tracker: &Tracker, slot: &ServerSlot) {
         if self.recorder.number() != self.seen {
-            self.change(tracker, seat, true);
+            self.change(tracker, slot, true);
         }
     }
 
@@ -99,13 +99,13 @@ impl Tap {
         insight: &mut Insight,
         tracker: &mut Tracker,
         bytes: &[u8],
-        seat: &Seat,
+        slot: &ServerSlot,
     ) {
         if self.recorder.number() != self.seen {
-            self.change(tracker, seat, false);
+            self.change(tracker, slot, false);
         }
         if self.joining.is_some() {
-            self.join(tracker, seat);
+            self.join(tracker, slot);
         }
         self.prepared.catch_up(tracker.progress());
         let Some(recorded) = &mut self.recorded else {
@@ -124,10 +124,10 @@ impl Tap {
         insight: &mut Insight,
         tracker: &mut Tracker,
         bytes: &[u8],
-        seat: &Seat,
+        slot: &ServerSlot,
     ) {
         if self.recorder.number() != self.seen {
-            self.change(tracker, seat, false);
+            self.change(tracker, slot, false);
         }
         self.prepared.catch_up(tracker.progress());
         let Some(recorded) = &mut self.recorded else {
@@ -141,7 +141,7 @@ impl Tap {
 
     /// A recording has begun or ended since the last look.
     #[cold]
-    fn change(&mut self, tracker: &Tracker, seat: &Seat, fresh: bool) {
+    fn change(&mut self, tracker: &Tracker, slot: &ServerSlot, fresh: bool) {
         self.seen = self.recorder.number();
         self.recorded = None;
         self.joining = None;
@@ -153,7 +153,7 @@ impl Tap {
             return;
         }
         if fresh {
-            return self.open(&course, tracker, seat, true);
+            return self.open(&course, tracker, slot, true);
         }
         course.waits(true);
         self.joining = Some(Joining(course));
@@ -161,21 +161,21 @@ impl Tap {
 
     /// The session is recorded from here on if it is in no transaction.
     #[cold]
-    fn join(&mut self, tracker: &Tracker, seat: &Seat) {
+    fn join(&mut self, tracker: &Tracker, slot: &ServerSlot) {
         if !tracker.is_idle() || tracker.in_transaction() {
             return;
         }
         let Some(joining) = self.joining.take() else { return };
         let course = joining.0.clone();
         drop(joining);
-        self.open(&course, tracker, seat, false);
+        self.open(&course, tracker, slot, false);
         let Some(recorded) = &mut self.recorded else { return };
         for statement in self.prepared.known() {
             recorded.prepared_before(statement);
         }
     }
 
-    fn open(&mut self, course: &Arc<Course>, tracker: &Tracker, seat: &Seat, fresh: bool) {
+    fn open(&mut self, course: &Arc<Course>, tracker: &Tracker, slot: &ServerSlot, fresh: bool) {
         let (session, course) = (course.number_session(), course.clone());
         let now = Instant::now();
         let progress = tracker.progress();
@@ -188,11 +188,11 @@ impl Tap {
             user: tracker.user().unwrap_or_default().to_owned(),
             database: tracker.database().unwrap_or_default().to_owned(),
             listener: self
-                .door
+                .listener
                 .as_ref()
-                .map(|door| format!("{} {}", seat.role, door.bound))
+                .map(|listener| format!("{} {}", slot.role, listener.bound))
                 .unwrap_or_default(),
-            server: seat.tally.name.to_string(),
+            server: slot.counters.name.to_string(),
         }));
         self.recorded = Some(Box::new(Recorded {
             course,

@@ -101,7 +101,7 @@ impl Polled {
 
     /// The client has left. The server gets to finish what it does, and the client to take what it asked for.
     fn after_client(&mut self, cx: &mut Context<'_>) -> Poll<Closed> {
-        self.relay.entry().unsettle();
+        self.relay.handle().unsettle();
         if self.down.left.is_some() {
             return Poll::Pending;
         }
@@ -152,7 +152,7 @@ impl Future for Polled {
         {
             return closed(why);
         }
-        this.relay.entry().waits(cx.waker());
+        this.relay.handle().waits(cx.waker());
         Poll::Pending
     }
 }

@@ -9,12 +9,12 @@
 //! peers at once; what the kernel still holds of it the ring keeps until that ends.
 
 use super::{AfterClient, LINGER, QUIT, Relay, Seen};
+use crate::admission::Admission;
 use crate::closed::Closed;
 use crate::peer;
 use crate::record::Recorder;
-use crate::roster::{Entry, Roster};
-use crate::tally::Seat;
-use crate::worker::Stay;
+use crate::server_counters::ServerSlot;
+use crate::session_registry::{SessionHandle, SessionRegistry};
 use insight::Ledger;
 use std::cell::RefCell;
 use std::io;
@@ -32,15 +32,15 @@ pub(crate) struct Handed {
     pub(crate) server: OwnedFd,
     /// Where it stands.
     pub(crate) tracker: Tracker,
-    pub(crate) seat: Seat,
-    pub(crate) stay: Stay,
+    pub(crate) slot: ServerSlot,
+    pub(crate) admission: Admission,
 }
 
 /// All sessions of a thread.
 #[derive(Debug)]
 pub(crate) struct Driver {
     ring: Ring,
-    pub(crate) roster: Roster,
+    pub(crate) registry: SessionRegistry,
     pub(crate) ledger: Rc<RefCell<Ledger>>,
     recorder: Arc<Recorder>,
     sessions: Vec<Option<Box<Session>>>,
@@ -63,7 +63,7 @@ struct Session {
     /// The client's connection is broken: it will not take anything.
     client_broken: bool,
     lingers: bool,
-    stay: Stay,
+    admission: Admission,
 }
 
 /// One direction.
@@ -90,7 +90,7 @@ impl Driver {
             ring,
             recorder,
             ledger,
-            roster: Roster::default(),
+            registry: SessionRegistry::default(),
             sessions: Vec::new(),
             free: Vec::new(),
             count: 0,
@@ -106,13 +106,13 @@ impl Driver {
 
     /// Takes a session over.
     pub(crate) fn take(&mut self, handed: Handed) {
-        let Handed { client, server, tracker, seat, stay } = handed;
+        let Handed { client, server, tracker, slot, admission } = handed;
         let at = self.free.pop().unwrap_or_else(|| {
             self.sessions.push(None);
             (self.sessions.len() - 1) as u32
         });
-        let entry = Entry::at(seat, &stay.place.door, &self.ledger, &self.recorder);
-        let relay = Relay::new(tracker, entry.clone());
+        let handle = SessionHandle::at(slot, &admission.permit.listener, &self.ledger, &self.recorder);
+        let relay = Relay::new(tracker, handle.clone());
         let added = self.ring.add(client, Side::Client.owner(at)).and_then(|client| {
             let server =
                 self.ring.add(server, Side::Server.owner(at)).inspect_err(|_| self.ring.close(client))?;
@@ -122,14 +122,14 @@ impl Driver {
             Ok(tokens) => tokens,
             Err(error) => {
                 tracing::warn!(%error, "a session's socket cannot be used");
-                entry.seat.ended(Closed::ServerLeft);
+                handle.slot.ended(Closed::ServerLeft);
                 return self.free.push(at);
             }
         };
-        self.roster.add(entry);
+        self.registry.add(handle);
         let (up, down) = (Half::default(), Half::default());
         let (client_broken, lingers) = (false, false);
-        let session = Session { relay, client, server, up, down, client_broken, lingers, stay };
+        let session = Session { relay, client, server, up, down, client_broken, lingers, admission };
         self.sessions[at as usize] = Some(Box::new(session));
         self.count += 1;
         self.ring.receive(client, false);
@@ -171,12 +171,12 @@ impl Driver {
             let at = self.next % self.sessions.len();
             self.next = at + 1;
             let Some(session) = &self.sessions[at] else { continue };
-            let entry = session.relay.entry();
-            if entry.is_settled() {
+            let handle = session.relay.handle();
+            if handle.is_settled() {
                 continue;
             }
             let outstanding = [session.client, session.server].map(|token| self.ring.outstanding(token));
-            if let Some(why) = entry.gone(outstanding, deadline, now) {
+            if let Some(why) = handle.gone(outstanding, deadline, now) {
                 self.end(at as u32, why);
             }
         }
@@ -185,7 +185,7 @@ impl Driver {
     /// Ends every session, because what moves their bytes has failed.
     pub(crate) fn fail(&mut self) {
         for session in self.sessions.drain(..).flatten() {
-            session.relay.entry().seat.ended(Closed::ThreadFailed);
+            session.relay.handle().slot.ended(Closed::ThreadFailed);
         }
     }
 
@@ -264,7 +264,7 @@ impl Driver {
                 return Some(Closed::ClientLeft);
             } else {
                 self.ring.close_half(session.server);
-                session.relay.entry().unsettle();
+                session.relay.handle().unsettle();
                 session.up.done = true;
             }
         }
@@ -309,12 +309,12 @@ impl Driver {
         if session.lingers {
             self.lingering.retain(|(_, lingering)| *lingering != at);
         }
-        self.roster.remove(session.relay.entry());
+        self.registry.remove(session.relay.handle());
         // Counted before the peers can see it.
-        session.relay.entry().seat.ended(why);
+        session.relay.handle().slot.ended(why);
         self.free.push(at);
         self.count -= 1;
-        drop(session.stay);
+        drop(session.admission);
         self.ring.close(session.client);
         self.ring.close(session.server);
     }
@@ -389,8 +389,8 @@ mod tests {
 
     #[test]
     fn an_idle_session_takes_less_than_two_kibibytes() {
-        // Besides what the tracker keeps elsewhere (the names of user and database), and two entries in the ring's table.
-        let bytes = size_of::<Session>() + size_of::<Entry>();
+        // Besides what the tracker keeps elsewhere (the names of user and database), and two sessions in the ring's table.
+        let bytes = size_of::<Session>() + size_of::<SessionHandle>();
         assert!(bytes < 2048, "{bytes}");
     }
 }

@@ -3,9 +3,9 @@
 use super::polled::Polled;
 use super::ring::{Driver, Handed};
 use super::*;
+use crate::admission::Admission;
+use crate::server_counters::{ServerCounters, ServerSlot};
 use crate::stream::Stream;
-use crate::tally::{Seat, Tally};
-use crate::worker::Stay;
 use fleet::config::InsightConfig;
 use fleet::{ListenerRole, ServerName};
 use std::sync::Arc;
@@ -28,7 +28,7 @@ enum Mover {
 struct Bench {
     client: UnixStream,
     server: UnixStream,
-    entry: Rc<Entry>,
+    handle: Rc<SessionHandle>,
     relay: tokio::task::JoinHandle<Ended>,
 }
 
@@ -91,63 +91,64 @@ async fn bench(mover: Mover) -> Bench {
     };
     let mut tracker = Tracker::new();
     tracker.server_bytes(&framed(0, &greeting.encode()));
-    let seat = Seat::take(Arc::new(Tally::new(ServerName::new("r"), 1)), ListenerRole::Reader, 0);
+    let slot =
+        ServerSlot::take(Arc::new(ServerCounters::new(ServerName::new("r"), 1)), ListenerRole::Reader, 0);
     let (near, far) = (Stream::Unix(near), Stream::Unix(far));
-    let (entry, relay) = match mover {
+    let (handle, relay) = match mover {
         Mover::Polled => {
-            let entry = Entry::new(seat);
-            let relay = Relay::new(tracker, entry.clone());
-            (entry, tokio::task::spawn_local(Polled::new((near, far), relay, Rc::default())))
+            let handle = SessionHandle::new(slot);
+            let relay = Relay::new(tracker, handle.clone());
+            (handle, tokio::task::spawn_local(Polled::new((near, far), relay, Rc::default())))
         }
         Mover::Ring => {
             let (client, server) = (near.into_socket().unwrap(), far.into_socket().unwrap());
-            on_a_ring(Handed { client, server, tracker, seat, stay: Stay::nowhere() })
+            on_a_ring(Handed { client, server, tracker, slot, admission: Admission::unused() })
         }
     };
     let login = Login { capabilities: CAPABILITIES, charset: 45, user: b"u", ..Login::default() };
     pass(&mut client, &mut server, &framed(1, &login.encode())).await;
     pass(&mut server, &mut client, &ok(2, Status::AUTOCOMMIT)).await;
-    Bench { client, server, entry, relay }
+    Bench { client, server, handle, relay }
 }
 
 /// Moves a session's bytes on a ring that takes turns with the test, until the session has ended.
-fn on_a_ring(handed: Handed) -> (Rc<Entry>, tokio::task::JoinHandle<Ended>) {
+fn on_a_ring(handed: Handed) -> (Rc<SessionHandle>, tokio::task::JoinHandle<Ended>) {
     let size = uring::Size { requests: 8, completions: 16, chunks: 4, chunk_bytes: 1024 };
     let ledger = insight::Ledger::new(insight::Shared::new(InsightConfig::default()));
     let ledger = Rc::new(std::cell::RefCell::new(ledger));
     let mut driver =
         Driver::new(uring::Ring::new(size).expect("this test needs io_uring"), ledger, Arc::default());
     driver.take(handed);
-    let entry = driver.roster.first().unwrap();
-    let theirs = entry.clone();
+    let handle = driver.registry.first().unwrap();
+    let theirs = handle.clone();
     let turns = async move {
         while driver.count() > 0 {
             driver.turn(Some(Duration::from_millis(1))).unwrap();
             driver.obey();
             tokio::task::yield_now().await;
         }
-        let closed = theirs.seat.tally.totals().closed;
+        let closed = theirs.slot.counters.totals().closed;
         Ended::Closed(Closed::from_index(closed.iter().position(|n| *n == 1).unwrap()))
     };
-    (entry, tokio::task::spawn_local(turns))
+    (handle, tokio::task::spawn_local(turns))
 }
 
-fn want_one(entry: &Entry) {
+fn want_one(handle: &SessionHandle) {
     let quiet = Duration::ZERO;
-    let wanted = Wanted { quota: 1, quiet, ..Wanted::of(Closed::Balance) };
-    entry.seat.tally.wish(ListenerRole::Reader).set(Some(wanted));
+    let request = CloseRequest { quota: 1, quiet, ..CloseRequest::of(Closed::Balance) };
+    handle.slot.counters.close_quota(ListenerRole::Reader).set(Some(request));
 }
 
-/// Orders the close as the roster does.
-fn order(entry: &Entry) {
-    want_one(entry);
-    assert!(entry.seat.leave());
-    entry.order(Order::CloseIfIdle(Closed::Balance));
+/// Orders the close as the registry does.
+fn order(handle: &SessionHandle) {
+    want_one(handle);
+    assert!(handle.slot.leave());
+    handle.order(Order::CloseIfIdle(Closed::Balance));
 }
 
 /// Waits until the relay has found an order and not carried it out.
-async fn voided(entry: &Entry) {
-    while entry.ordered().is_some() {
+async fn voided(handle: &SessionHandle) {
+    while handle.ordered().is_some() {
         tokio::task::yield_now().await;
     }
 }
@@ -155,7 +156,7 @@ async fn voided(entry: &Entry) {
 #[tokio::test]
 async fn an_idle_session_is_closed_in_peace() {
     with_each(async |mut b| {
-        order(&b.entry);
+        order(&b.handle);
         assert_eq!(b.relay.await.unwrap(), Ended::Closed(Closed::Balance));
         let (mut to_server, mut to_client) = (Vec::new(), Vec::new());
         b.server.read_to_end(&mut to_server).await.unwrap();
@@ -171,13 +172,13 @@ async fn a_byte_that_has_come_voids_the_order_and_gives_the_right_back() {
         let query = framed(0, b"\x03SELECT 1");
         // Both before the relay runs again: the bytes are in the kernel when it finds the order.
         rustix::io::write(&b.client, &query).unwrap();
-        order(&b.entry);
+        order(&b.handle);
         let mut got = vec![0; query.len()];
         b.server.read_exact(&mut got).await.unwrap();
         assert_eq!(got, query);
         pass(&mut b.server, &mut b.client, &ok(1, Status::AUTOCOMMIT)).await;
-        assert_eq!(b.entry.seat.tally.wish(ListenerRole::Reader).left(), 1);
-        assert_eq!(b.entry.ordered(), None);
+        assert_eq!(b.handle.slot.counters.close_quota(ListenerRole::Reader).remaining(), 1);
+        assert_eq!(b.handle.ordered(), None);
         assert!(!b.relay.is_finished());
     })
     .await;
@@ -188,17 +189,17 @@ async fn half_a_packet_a_statement_or_a_transaction_voids_the_order_too() {
     with_each(async |mut b| {
         let query = framed(0, b"\x03SELECT 1");
         pass(&mut b.client, &mut b.server, &query[..6]).await;
-        order(&b.entry);
-        voided(&b.entry).await;
+        order(&b.handle);
+        voided(&b.handle).await;
         pass(&mut b.client, &mut b.server, &query[6..]).await;
-        order(&b.entry);
-        voided(&b.entry).await;
+        order(&b.handle);
+        voided(&b.handle).await;
         pass(&mut b.server, &mut b.client, &ok(1, Status::AUTOCOMMIT.with(Status::IN_TRANS))).await;
-        order(&b.entry);
-        voided(&b.entry).await;
+        order(&b.handle);
+        voided(&b.handle).await;
         pass(&mut b.client, &mut b.server, &query).await;
         pass(&mut b.server, &mut b.client, &ok(1, Status::AUTOCOMMIT)).await;
-        order(&b.entry);
+        order(&b.handle);
         assert_eq!(b.relay.await.unwrap(), Ended::Closed(Closed::Balance));
     })
     .await;
@@ -208,7 +209,7 @@ async fn half_a_packet_a_statement_or_a_transaction_voids_the_order_too() {
 async fn an_order_to_cut_ends_even_a_statement() {
     with_each(async |mut b| {
         pass(&mut b.client, &mut b.server, &framed(0, b"\x03SELECT 1")).await;
-        b.entry.order(Order::Cut(Closed::DrainDeadline));
+        b.handle.order(Order::Cut(Closed::DrainDeadline));
         assert_eq!(b.relay.await.unwrap(), Ended::Closed(Closed::DrainDeadline));
     })
     .await;
@@ -220,7 +221,7 @@ async fn a_ping_is_answered_unless_the_session_is_wanted_elsewhere() {
         let ping = framed(0, &[Command::Ping.byte()]);
         pass(&mut b.client, &mut b.server, &ping).await;
         pass(&mut b.server, &mut b.client, &ok(1, Status::AUTOCOMMIT)).await;
-        want_one(&b.entry);
+        want_one(&b.handle);
         b.client.write_all(&ping).await.unwrap();
         assert_eq!(b.relay.await.unwrap(), Ended::Closed(Closed::Balance));
     })
@@ -276,7 +277,7 @@ async fn a_server_that_closes_after_a_goodbye_has_not_left() {
 #[tokio::test]
 async fn a_packet_of_more_than_sixteen_mebibytes_passes_and_the_session_is_idle_after_it() {
     with_each(async |b| {
-        let Bench { mut client, mut server, entry, relay } = b;
+        let Bench { mut client, mut server, handle, relay } = b;
         let mut query = vec![3];
         query.resize(17 << 20, b' ');
         let query = framed(0, &query);
@@ -290,8 +291,8 @@ async fn a_packet_of_more_than_sixteen_mebibytes_passes_and_the_session_is_idle_
         assert!(got == query);
         let mut client = sending.await.unwrap();
         pass(&mut server, &mut client, &ok(2, Status::AUTOCOMMIT)).await;
-        assert!(entry.facts().idle);
-        order(&entry);
+        assert!(handle.facts().idle);
+        order(&handle);
         assert_eq!(relay.await.unwrap(), Ended::Closed(Closed::Balance));
     })
     .await;

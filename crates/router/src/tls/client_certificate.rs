@@ -23,7 +23,7 @@ pub(super) struct Judge {
 
 /// Why a client is not let in.
 #[derive(Debug)]
-pub(crate) enum Unproven {
+pub(crate) enum CertificateRejected {
     /// It has shown no certificate.
     Missing,
     /// It has shown one that is not right.
@@ -32,7 +32,7 @@ pub(crate) enum Unproven {
 
 /// Asks for a certificate and takes any whose key the client has.
 #[derive(Debug)]
-pub(super) struct Ask(Arc<dyn ClientCertVerifier>);
+pub(super) struct CertificateRequest(Arc<dyn ClientCertVerifier>);
 
 impl Judge {
     /// By these authorities.
@@ -44,24 +44,24 @@ impl Judge {
     }
 
     /// What asks in the handshake.
-    pub(super) fn ask(&self) -> Arc<Ask> {
-        Arc::new(Ask(self.verifier.clone()))
+    pub(super) fn ask(&self) -> Arc<CertificateRequest> {
+        Arc::new(CertificateRequest(self.verifier.clone()))
     }
 
     /// Whether what a client has shown, its own certificate first, lets it in now.
-    pub(super) fn judge(&self, shown: &[CertificateDer<'_>]) -> Result<(), Unproven> {
+    pub(super) fn judge(&self, shown: &[CertificateDer<'_>]) -> Result<(), CertificateRejected> {
         match shown.split_first() {
-            None if self.required => Err(Unproven::Missing),
+            None if self.required => Err(CertificateRejected::Missing),
             None => Ok(()),
             Some((own, others)) => {
                 let verified = self.verifier.verify_client_cert(own, others, UnixTime::now());
-                verified.map(drop).map_err(Unproven::Wrong)
+                verified.map(drop).map_err(CertificateRejected::Wrong)
             }
         }
     }
 }
 
-impl ClientCertVerifier for Ask {
+impl ClientCertVerifier for CertificateRequest {
     fn client_auth_mandatory(&self) -> bool {
         false
     }
@@ -103,7 +103,7 @@ impl ClientCertVerifier for Ask {
     }
 }
 
-impl fmt::Display for Unproven {
+impl fmt::Display for CertificateRejected {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         use CertificateError::{
             BadSignature, Expired, ExpiredContext, InvalidPurpose, InvalidPurposeContext, UnknownIssuer,

@@ -4,12 +4,12 @@
 //! runtime's thread it would sleep in `epoll_wait`, and each batch would take two more system calls. Messages come
 //! through a channel, and the ring's bell.
 
-use super::{Count, Placement, SHORTEST_LOOK};
-use crate::board::Board;
+use super::message::{LedgerRequest, RebalanceCommand, SHORTEST_LOOK};
 use crate::closed::Closed;
 use crate::fault::RingFault;
+use crate::heartbeat::{Heartbeat, RING};
 use crate::relay::ring::{Driver, Handed};
-use crate::supervise::{Pulse, RING};
+use crate::shared_state::SharedState;
 use arc_swap::ArcSwapOption;
 use insight::Ledger;
 use rustix::io::Errno;
@@ -27,12 +27,12 @@ use uring::{Bell, Ring, Size, Unavailable};
 /// packets, and one after the other, so that they stay in the cache.
 const SIZE: Size = Size { requests: 256, completions: 2048, chunks: 64, chunk_bytes: 16 * 1024 };
 
-/// What the thread is told.
+/// What the thread is sent.
 #[derive(Debug)]
-enum Told {
+enum RingMessage {
     Session(Box<Handed>),
-    Placement(Placement),
-    Count(Count),
+    Rebalance(RebalanceCommand),
+    Ledger(LedgerRequest),
     /// Show that you live, and look after peers: they have so long.
     Beat(Duration),
     Fault(RingFault),
@@ -41,27 +41,27 @@ enum Told {
 /// The handle of the thread. It ends, and cuts its sessions, when this is dropped.
 #[derive(Debug)]
 pub(crate) struct RingThread {
-    messages: Option<Sender<Told>>,
+    messages: Option<Sender<RingMessage>>,
     /// Of the ring that the thread has now.
     bell: Arc<ArcSwapOption<Bell>>,
-    /// The number of the thread that hands sessions over, for the blocks of the tallies.
+    /// The number of the thread that hands sessions over, for the shards of the counters.
     thread: usize,
     /// Its own: after those of the threads that let sessions in.
     number: usize,
-    pulse: Arc<Pulse>,
+    heartbeat: Arc<Heartbeat>,
     join: Option<JoinHandle<()>>,
 }
 
 /// What the thread has, whatever becomes of its ring.
-struct Seated {
-    board: Arc<Board>,
-    inbox: Receiver<Told>,
+struct RingWorker {
+    shared: Arc<SharedState>,
+    inbox: Receiver<RingMessage>,
     bell: Arc<ArcSwapOption<Bell>>,
-    pulse: Arc<Pulse>,
+    heartbeat: Arc<Heartbeat>,
 }
 
 /// Why a ring is of no more use.
-enum Over {
+enum RingEnd {
     /// Nobody hands sessions over any more.
     Unwanted,
     Failed(String),
@@ -72,30 +72,32 @@ impl RingThread {
     ///
     /// # Errors
     /// When there is no ring to be had, with the reason.
-    pub(crate) fn start(board: &Arc<Board>, thread: usize) -> Result<Self, Unavailable> {
-        let number = board.threads + thread;
+    pub(crate) fn start(shared: &Arc<SharedState>, thread: usize) -> Result<Self, Unavailable> {
+        let number = shared.threads + thread;
         let (messages, inbox) = channel();
         let (ready, outcome) = sync_channel(1);
-        let (bell, pulse) = (Arc::<ArcSwapOption<Bell>>::default(), Pulse::new(format!("{RING} {thread}")));
-        let seated = Seated { board: board.clone(), inbox, bell: bell.clone(), pulse: pulse.clone() };
+        let (bell, heartbeat) =
+            (Arc::<ArcSwapOption<Bell>>::default(), Heartbeat::new(format!("{RING} {thread}")));
+        let worker =
+            RingWorker { shared: shared.clone(), inbox, bell: bell.clone(), heartbeat: heartbeat.clone() };
         let run = move || match Ring::new(SIZE) {
             Ok(ring) => {
                 // Whoever started us waits for this; if it does not, nobody wants the thread.
                 let _ = ready.send(Ok(()));
-                seated.serve(ring);
+                worker.serve(ring);
             }
             Err(error) => drop(ready.send(Err(error))),
         };
         let name = format!("headroom-ring-{thread}");
         let join = std::thread::Builder::new().name(name).spawn(run).map_err(Unavailable::Failed)?;
         outcome.recv().map_err(|_| Unavailable::Failed(std::io::ErrorKind::BrokenPipe.into()))??;
-        board.health.watch(pulse.clone());
-        Ok(Self { messages: Some(messages), bell, thread, number, pulse, join: Some(join) })
+        shared.health.watch(heartbeat.clone());
+        Ok(Self { messages: Some(messages), bell, thread, number, heartbeat, join: Some(join) })
     }
 
     /// Whether it takes sessions: it has a ring, and does not stand still.
     pub(crate) fn is_fit(&self) -> bool {
-        !self.pulse.is_unfit()
+        !self.heartbeat.is_unfit()
     }
 
     /// Hands a session over.
@@ -103,10 +105,10 @@ impl RingThread {
     /// # Errors
     /// The thread has ended; the session comes back.
     pub(crate) fn hand(&self, mut handed: Handed) -> Result<(), Box<Handed>> {
-        handed.seat.hand_to(self.number);
-        self.tell(Told::Session(Box::new(handed))).map_err(|unsent| match unsent {
-            Told::Session(mut handed) => {
-                handed.seat.hand_to(self.thread);
+        handed.slot.hand_to(self.number);
+        self.send(RingMessage::Session(Box::new(handed))).map_err(|unsent| match unsent {
+            RingMessage::Session(mut handed) => {
+                handed.slot.hand_to(self.thread);
                 handed
             }
             _ => unreachable!("a session was sent"),
@@ -114,30 +116,30 @@ impl RingThread {
     }
 
     /// Passes on what placement wants.
-    pub(crate) fn tell_placement(&self, placement: Placement) {
+    pub(crate) fn send_rebalance(&self, placement: RebalanceCommand) {
         // A thread that has ended has no sessions; the same goes for what follows.
-        let _ = self.tell(Told::Placement(placement));
+        let _ = self.send(RingMessage::Rebalance(placement));
     }
 
     /// Asks for a copy of the ledger.
-    pub(crate) fn tell_count(&self, count: Count) {
-        let _ = self.tell(Told::Count(count));
+    pub(crate) fn send_ledger_request(&self, count: LedgerRequest) {
+        let _ = self.send(RingMessage::Ledger(count));
     }
 
     /// Asks for a sign of life, unless one is outstanding, and for a look after peers that have so long.
     pub(crate) fn beat(&self, peer_deadline: Duration) {
-        if self.pulse.ask() {
-            let _ = self.tell(Told::Beat(peer_deadline));
+        if self.heartbeat.ask() {
+            let _ = self.send(RingMessage::Beat(peer_deadline));
         }
     }
 
-    pub(crate) fn tell_fault(&self, fault: RingFault) {
-        let _ = self.tell(Told::Fault(fault));
+    pub(crate) fn send_fault(&self, fault: RingFault) {
+        let _ = self.send(RingMessage::Fault(fault));
     }
 
-    fn tell(&self, told: Told) -> Result<(), Told> {
-        let Some(messages) = &self.messages else { return Err(told) };
-        messages.send(told).map_err(|unsent| unsent.0)?;
+    fn send(&self, message: RingMessage) -> Result<(), RingMessage> {
+        let Some(messages) = &self.messages else { return Err(message) };
+        messages.send(message).map_err(|unsent| unsent.0)?;
         self.ring();
         Ok(())
     }
@@ -161,16 +163,16 @@ impl Drop for RingThread {
     }
 }
 
-impl Seated {
+impl RingWorker {
     /// Moves bytes until nobody hands sessions over any more, with a new ring when one fails; or until there is none to be had.
     fn serve(self, mut ring: Ring) {
-        let ledger = Rc::new(RefCell::new(Ledger::new(self.board.insight.clone())));
+        let ledger = Rc::new(RefCell::new(Ledger::new(self.shared.insight.clone())));
         loop {
             self.bell.store(Some(ring.bell()));
-            let driver = Driver::new(ring, ledger.clone(), self.board.recorder.clone());
-            let Over::Failed(why) = self.drive(driver) else { return };
-            let part = &self.pulse.part;
-            if self.board.health.ended(part, &why) {
+            let driver = Driver::new(ring, ledger.clone(), self.shared.recorder.clone());
+            let RingEnd::Failed(why) = self.drive(driver) else { return };
+            let part = &self.heartbeat.part;
+            if self.shared.health.ended(part, &why) {
                 return self.give_up(&why);
             }
             match Ring::new(SIZE) {
@@ -181,11 +183,11 @@ impl Seated {
     }
 
     /// Until the ring is of no more use. Its sessions end with it: what the kernel has taken or sent of them is not known any more.
-    fn drive(&self, mut driver: Driver) -> Over {
+    fn drive(&self, mut driver: Driver) -> RingEnd {
         let served =
-            catch_unwind(AssertUnwindSafe(|| serve(&self.board, &self.inbox, &self.pulse, &mut driver)));
+            catch_unwind(AssertUnwindSafe(|| serve(&self.shared, &self.inbox, &self.heartbeat, &mut driver)));
         let why = match served {
-            Ok(Ok(())) => return Over::Unwanted,
+            Ok(Ok(())) => return RingEnd::Unwanted,
             Ok(Err(error)) => format!("the kernel refuses the ring ({error})"),
             Err(_) => "it panicked".to_owned(),
         };
@@ -197,45 +199,50 @@ impl Seated {
         }));
         let whole = ended.is_ok();
         tracing::error!(
-            part = self.pulse.part,
+            part = self.heartbeat.part,
             sessions,
             whole,
             "sessions cut: what moved their bytes has failed"
         );
-        Over::Failed(why)
+        RingEnd::Failed(why)
     }
 
     /// New sessions are polled from now on.
     fn give_up(self, why: &str) {
-        self.pulse.retire();
-        self.board.health.ring_lost(&self.pulse.part, why);
+        self.heartbeat.retire();
+        self.shared.health.ring_lost(&self.heartbeat.part, why);
         self.bell.store(None);
         // Those that were handed over a moment ago.
-        while let Ok(told) = self.inbox.try_recv() {
-            if let Told::Session(handed) = told {
-                handed.seat.ended(Closed::ThreadFailed);
+        while let Ok(message) = self.inbox.try_recv() {
+            if let RingMessage::Session(handed) = message {
+                handed.slot.ended(Closed::ThreadFailed);
             }
         }
     }
 }
 
 /// Moves bytes and takes messages until nobody can send any more.
-fn serve(board: &Board, inbox: &Receiver<Told>, pulse: &Pulse, driver: &mut Driver) -> io::Result<()> {
+fn serve(
+    shared: &SharedState,
+    inbox: &Receiver<RingMessage>,
+    heartbeat: &Heartbeat,
+    driver: &mut Driver,
+) -> io::Result<()> {
     // The next look for quiet sessions, while some should leave.
     let mut look: Option<Instant> = None;
     // What was sent while there was no bell to ring.
-    if !take(inbox, pulse, driver, &mut look)? {
+    if !take(inbox, heartbeat, driver, &mut look)? {
         return Ok(());
     }
     loop {
         let patience = look.map(|at| at.saturating_duration_since(Instant::now()));
         let rung = driver.turn(patience)?;
-        if rung && !take(inbox, pulse, driver, &mut look)? {
+        if rung && !take(inbox, heartbeat, driver, &mut look)? {
             return Ok(());
         }
         if look.is_some_and(|at| at <= Instant::now()) {
-            let more = driver.roster.look(Instant::now());
-            look = more.then(|| Instant::now() + pause(board));
+            let more = driver.registry.look(Instant::now());
+            look = more.then(|| Instant::now() + pause(shared));
             driver.obey();
         }
     }
@@ -243,27 +250,27 @@ fn serve(board: &Board, inbox: &Receiver<Told>, pulse: &Pulse, driver: &mut Driv
 
 /// Takes what is in the inbox. Returns whether more can come.
 fn take(
-    inbox: &Receiver<Told>,
-    pulse: &Pulse,
+    inbox: &Receiver<RingMessage>,
+    heartbeat: &Heartbeat,
     driver: &mut Driver,
     look: &mut Option<Instant>,
 ) -> io::Result<bool> {
     loop {
         match inbox.try_recv() {
-            Ok(Told::Session(handed)) => driver.take(*handed),
-            Ok(Told::Count(count)) => count.answer(&driver.ledger),
-            Ok(Told::Placement(Placement::Look)) => *look = Some(Instant::now()),
-            Ok(Told::Placement(cut)) => {
-                cut.cut(&driver.roster);
+            Ok(RingMessage::Session(handed)) => driver.take(*handed),
+            Ok(RingMessage::Ledger(count)) => count.answer(&driver.ledger),
+            Ok(RingMessage::Rebalance(RebalanceCommand::Look)) => *look = Some(Instant::now()),
+            Ok(RingMessage::Rebalance(cut)) => {
+                cut.cut(&driver.registry);
                 driver.obey();
             }
-            Ok(Told::Beat(peer_deadline)) => {
-                pulse.answer();
+            Ok(RingMessage::Beat(peer_deadline)) => {
+                heartbeat.answer();
                 driver.ask_after_peers(peer_deadline);
             }
-            Ok(Told::Fault(RingFault::Panics)) => panic!("a fault was asked for"),
-            Ok(Told::Fault(RingFault::Stalls(time))) => std::thread::sleep(time),
-            Ok(Told::Fault(RingFault::Refused)) => return Err(Errno::PERM.into()),
+            Ok(RingMessage::Fault(RingFault::Panics)) => panic!("a fault was asked for"),
+            Ok(RingMessage::Fault(RingFault::Stalls(time))) => std::thread::sleep(time),
+            Ok(RingMessage::Fault(RingFault::Refused)) => return Err(Errno::PERM.into()),
             Err(TryRecvError::Empty) => return Ok(true),
             Err(TryRecvError::Disconnected) => return Ok(false),
         }
@@ -271,6 +278,6 @@ fn take(
 }
 
 /// Between two looks for quiet sessions.
-fn pause(board: &Board) -> Duration {
-    (board.sight().view.config.replace.quiet / 2).max(SHORTEST_LOOK)
+fn pause(shared: &SharedState) -> Duration {
+    (shared.routing().view.config.replace.quiet / 2).max(SHORTEST_LOOK)
 }

@@ -1,18 +1,17 @@
-//! Count: what the kernel counted becomes part of our tallies, and a server that failed a session is suspected.
+//! Count: what the kernel counted becomes part of our counters, and a server that failed a session is suspected.
 //!
 //! **Sessions that a server ends first** are a sign that it died: the kernel leaves the next connections to the ordinary
-//! listener for a second, in which `observe` looks. Where servers do that all the time and are well (drivers that wait
+//! listener for a second, in which `observe` looks. Where servers do that all the time and are healthy (drivers that wait
 //! for the server to close, a short `wait_timeout`), it means nothing, and is not minded there for a while.
 
-use super::Role;
-use super::fit::{Mirrors, fit};
-use super::mirror::Named;
-use super::resolve::Resolver;
-use super::well::Doubted;
-use crate::board::{Board, Sight};
+use super::fit::{MirrorScope, fit};
+use super::login_probe::SuspectTarget;
+use super::mirror::TargetNames;
 use crate::closed::Closed;
-use crate::door::Door;
-use crate::tally::Tally as Ours;
+use crate::listener::Listener;
+use crate::names::Names;
+use crate::server_counters::ServerCounters;
+use crate::shared_state::{RoutingState, SharedState};
 use fleet::config::TlsMode;
 use fleet::{ListenerRole, ServerName};
 use std::collections::HashMap;
@@ -20,7 +19,7 @@ use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
-use zerohop::{Bypass, Error, Tally, socket};
+use zerohop::{Bypass, Error, TargetCounters, socket};
 
 /// After so many times that a server closed sessions and was well, its closes mean nothing ...
 const USUAL: u32 = 3;
@@ -39,26 +38,26 @@ const GREETING_LOOK: Duration = Duration::from_millis(250);
 
 /// What is known of the pairs of listener and server.
 #[derive(Debug, Default)]
-pub(super) struct Counts {
-    seen: HashMap<(u32, SocketAddr), Seen>,
+pub(super) struct KernelCounts {
+    records: HashMap<(u32, SocketAddr), TargetRecord>,
     bytes_looked: Option<Instant>,
     greetings_looked: Option<Instant>,
 }
 
 /// One pair.
 #[derive(Debug)]
-struct Seen {
+struct TargetRecord {
     number: u32,
-    tally: Tally,
+    counters: TargetCounters,
     server: Option<ServerName>,
-    role: Role,
+    role: ListenerRole,
     /// Bytes of sessions that live, when last looked up: to the server, to the client.
     live: (u64, u64),
-    /// Bytes told so far, which never become less.
-    told: (u64, u64),
-    /// Commands as the mirror estimates them, and how many of them were told.
+    /// Bytes reported so far, which never become less.
+    reported: (u64, u64),
+    /// Commands as the mirror estimates them, and how many of them were reported.
     commands: u64,
-    commands_told: u64,
+    commands_reported: u64,
     opened_at: Option<Instant>,
     lost_at: Option<Instant>,
     failed_at: Option<Instant>,
@@ -68,96 +67,108 @@ struct Seen {
     unused_since: Option<Instant>,
 }
 
-impl Counts {
+impl KernelCounts {
     /// Begins with what the kernel has counted before us: only what comes now is news.
     pub(super) fn resume(bypass: &Bypass) -> Self {
         let read = |(listener, at, number)| {
-            let tally = bypass.tally(number).ok()?;
-            Some(((listener, at), Seen::new(number, tally)))
+            let counters = bypass.counters(number).ok()?;
+            Some(((listener, at), TargetRecord::new(number, counters)))
         };
-        Self { seen: bypass.targets().filter_map(read).collect(), bytes_looked: None, greetings_looked: None }
+        Self {
+            records: bypass.targets().filter_map(read).collect(),
+            bytes_looked: None,
+            greetings_looked: None,
+        }
     }
 
     /// Takes over what has been counted since the last look.
     pub(super) fn take(
         &mut self,
         bypass: &mut Bypass,
-        board: &Board,
-        doors: &[Arc<Door>],
-        resolver: &mut Resolver,
-        mirroring: (Mirrors, &Named),
+        shared: &SharedState,
+        listeners: &[Arc<Listener>],
+        mirroring: (MirrorScope, &TargetNames),
     ) -> Result<(), Error> {
-        let (mirrors, named) = mirroring;
-        let (sight, now) = (board.sight(), Instant::now());
-        let names = names(&sight, resolver);
-        let roles = roles(bypass, doors, sight.view.config.tls.tls.mode, mirrors);
+        let (mirrors, target_names) = mirroring;
+        let (routing, now) = (shared.routing(), Instant::now());
+        let names = names(&routing, &shared.names);
+        let roles = roles(bypass, listeners, routing.view.config.tls.tls.mode, mirrors);
         let targets: Vec<_> = bypass.targets().collect();
         for (listener, at, number) in targets {
-            let tally = bypass.tally(number)?;
-            let seen = self.seen.entry((listener, at)).or_insert_with(|| Seen::new(number, Tally::default()));
-            seen.role = roles.get(&listener).copied().unwrap_or(seen.role);
-            seen.server = names.get(&at).cloned().or(seen.server.take());
-            seen.news(tally, board, now);
-            seen.commands = {
-                let named = named.lock().unwrap_or_else(PoisonError::into_inner);
-                named.get(&number).map_or(0, |target| target.commands.load(Relaxed))
+            let counters = bypass.counters(number)?;
+            let record = self
+                .records
+                .entry((listener, at))
+                .or_insert_with(|| TargetRecord::new(number, TargetCounters::default()));
+            record.role = roles.get(&listener).copied().unwrap_or(record.role);
+            record.server = names.get(&at).cloned().or(record.server.take());
+            record.news(counters, shared, now);
+            record.commands = {
+                let target_names = target_names.lock().unwrap_or_else(PoisonError::into_inner);
+                target_names.get(&number).map_or(0, |target| target.commands.load(Relaxed))
             };
             let of_use = names.contains_key(&at) && roles.contains_key(&listener);
-            if seen.may_forget(of_use, now) && bypass.sessions_on(number)? == 0 {
+            if record.may_forget(of_use, now) && bypass.sessions_on(number)? == 0 {
                 bypass.forget_target(listener, at);
-                self.seen.remove(&(listener, at));
+                self.records.remove(&(listener, at));
             }
         }
-        self.look_for_greetings(bypass, board, sight.view.config.attempt_deadline, now);
+        self.look_for_greetings(bypass, shared, routing.view.config.attempt_deadline, now);
         if self.bytes_looked.is_none_or(|at| now.duration_since(at) > BYTES_EVERY) {
             self.bytes_looked = Some(now);
             self.look_at_bytes(bypass);
         }
-        self.tell(&sight, &board.departed());
+        self.publish(&routing, &shared.departed());
         Ok(())
     }
 
-    /// Nothing goes past any more as far as we can tell.
-    pub(super) fn clear(&mut self, board: &Board) {
-        self.seen.clear();
-        self.tell(&board.sight(), &board.departed());
+    /// Nothing bypasses the router any more, as far as we can tell.
+    pub(super) fn clear(&mut self, shared: &SharedState) {
+        self.records.clear();
+        self.publish(&shared.routing(), &shared.departed());
     }
 
     /// Sessions of a listener now.
     pub(super) fn sessions_of(&self, listener: u32) -> usize {
-        let of = |((number, _), seen): (&(u32, SocketAddr), &Seen)| {
-            (*number == listener).then(|| seen.tally.open())
+        let of = |((number, _), record): (&(u32, SocketAddr), &TargetRecord)| {
+            (*number == listener).then(|| record.counters.open())
         };
-        self.seen.iter().filter_map(of).sum::<u64>() as usize
+        self.records.iter().filter_map(of).sum::<u64>() as usize
     }
 
     /// Whether sessions that this server ends first are usual.
     pub(super) fn closes_mean_nothing(&self, listener: u32, at: SocketAddr) -> bool {
-        self.seen.get(&(listener, at)).is_some_and(|seen| seen.lenient_until.is_some())
+        self.records.get(&(listener, at)).is_some_and(|record| record.lenient_until.is_some())
     }
 
-    /// Who is in doubt because sessions ended, and for nothing else.
-    pub(super) fn doubted(&self, bypass: &Bypass) -> impl Iterator<Item = Doubted> {
-        self.seen.iter().filter_map(move |((listener, at), seen)| {
-            let since = seen.tally.doubted_at()?;
-            let void = bypass.well_at(*listener, *at) >= since;
-            let failed = seen.failed_at.is_some_and(|at| at.elapsed() < FAILED);
-            let server = seen.server.clone().filter(|_| !void && !failed)?;
-            Some(Doubted { listener: *listener, at: *at, server, since })
+    /// The targets that are suspect because sessions ended, and for nothing else.
+    pub(super) fn suspects(&self, bypass: &Bypass) -> impl Iterator<Item = SuspectTarget> {
+        self.records.iter().filter_map(move |((listener, at), record)| {
+            let since = record.counters.suspect_since()?;
+            let void = bypass.healthy_at(*listener, *at) >= since;
+            let failed = record.failed_at.is_some_and(|at| at.elapsed() < FAILED);
+            let server = record.server.clone().filter(|_| !void && !failed)?;
+            Some(SuspectTarget { listener: *listener, at: *at, server, since })
         })
     }
 
     /// The server and the role of a target.
-    pub(super) fn of(&self, target: u32) -> Option<(&ServerName, Role)> {
-        let seen = self.seen.values().find(|seen| seen.number == target)?;
-        Some((seen.server.as_ref()?, seen.role))
+    pub(super) fn of(&self, target: u32) -> Option<(&ServerName, ListenerRole)> {
+        let record = self.records.values().find(|record| record.number == target)?;
+        Some((record.server.as_ref()?, record.role))
     }
 
     /// A server that accepts and says nothing fails new sessions as one that refuses does. Looked for only while sessions
     /// are being opened.
-    fn look_for_greetings(&mut self, bypass: &Bypass, board: &Board, deadline: Duration, now: Instant) {
+    fn look_for_greetings(
+        &mut self,
+        bypass: &Bypass,
+        shared: &SharedState,
+        deadline: Duration,
+        now: Instant,
+    ) {
         let soon = |at: Instant| now.duration_since(at) < deadline + GREETING_LOOK * 2;
-        let young = self.seen.values().any(|seen| seen.opened_at.is_some_and(soon));
+        let young = self.records.values().any(|record| record.opened_at.is_some_and(soon));
         if !young || self.greetings_looked.is_some_and(|at| now.duration_since(at) < GREETING_LOOK) {
             return;
         }
@@ -172,58 +183,61 @@ impl Counts {
                     "connected, but no greeting for {} ms (bypassing the router)",
                     deadline.as_millis()
                 );
-                board.suspect(server, &words);
+                shared.suspect(server, &words);
             }
         }
     }
 
     fn look_at_bytes(&mut self, bypass: &Bypass) {
-        if self.seen.values().all(|seen| seen.tally.open() == 0) {
-            self.seen.values_mut().for_each(|seen| seen.live = (0, 0));
+        if self.records.values().all(|record| record.counters.open() == 0) {
+            self.records.values_mut().for_each(|record| record.live = (0, 0));
             return;
         }
         // What cannot be read now is read the next time; what ended is counted in any case.
         let (Ok(sessions), Ok(sockets)) = (bypass.sessions(), socket::established()) else { return };
         let targets: HashMap<u64, u32> = sessions.iter().map(|s| (s.cookie, s.target)).collect();
-        self.seen.values_mut().for_each(|seen| seen.live = (0, 0));
+        self.records.values_mut().for_each(|record| record.live = (0, 0));
         for socket in sockets {
             let target = targets.get(&socket.cookie);
-            if let Some(seen) = self.seen.values_mut().find(|seen| Some(&seen.number) == target) {
-                seen.live.0 += socket.sent;
-                seen.live.1 += socket.received;
+            if let Some(record) = self.records.values_mut().find(|record| Some(&record.number) == target) {
+                record.live.0 += socket.sent;
+                record.live.1 += socket.received;
             }
         }
     }
 
-    /// Sets what every server's tally says of sessions that go past.
-    fn tell(&mut self, sight: &Sight, departed: &[Arc<Ours>]) {
-        for tally in sight.tallies.iter().chain(departed) {
+    /// Sets what every server's counters say of bypassed sessions.
+    fn publish(&mut self, routing: &RoutingState, departed: &[Arc<ServerCounters>]) {
+        for counters in routing.counters.iter().chain(departed) {
             for role in [ListenerRole::Reader, ListenerRole::Writer] {
-                let of = |seen: &&Seen| seen.server.as_ref() == Some(&tally.name) && seen.role == role;
-                let open: u64 = self.seen.values().filter(of).map(|seen| seen.tally.open()).sum();
-                tally.past.set_sessions(role, u32::try_from(open).unwrap_or(u32::MAX));
+                let of = |record: &&TargetRecord| {
+                    record.server.as_ref() == Some(&counters.name) && record.role == role
+                };
+                let open: u64 = self.records.values().filter(of).map(|record| record.counters.open()).sum();
+                counters.bypassed.set_sessions(role, u32::try_from(open).unwrap_or(u32::MAX));
             }
         }
-        for seen in self.seen.values_mut() {
-            let tally = sight.tallies.iter().chain(departed).find(|t| Some(&t.name) == seen.server.as_ref());
-            if let Some(tally) = tally {
-                seen.tell(tally);
+        for record in self.records.values_mut() {
+            let counters =
+                routing.counters.iter().chain(departed).find(|t| Some(&t.name) == record.server.as_ref());
+            if let Some(counters) = counters {
+                record.publish(counters);
             }
         }
     }
 }
 
-impl Seen {
-    fn new(number: u32, tally: Tally) -> Self {
+impl TargetRecord {
+    fn new(number: u32, counters: TargetCounters) -> Self {
         Self {
             number,
-            tally,
+            counters,
             server: None,
             role: ListenerRole::Reader,
             live: (0, 0),
-            told: (tally.to_server, tally.to_client),
+            reported: (counters.to_server, counters.to_client),
             commands: 0,
-            commands_told: 0,
+            commands_reported: 0,
             opened_at: None,
             lost_at: None,
             failed_at: None,
@@ -234,40 +248,40 @@ impl Seen {
     }
 
     /// Compares with the last look, and reports what does not look well.
-    fn news(&mut self, tally: Tally, board: &Board, now: Instant) {
-        let before = std::mem::replace(&mut self.tally, tally);
+    fn news(&mut self, counters: TargetCounters, shared: &SharedState, now: Instant) {
+        let before = std::mem::replace(&mut self.counters, counters);
         let Some(server) = self.server.clone() else { return };
-        let sight = board.sight();
-        let Some(at) = sight.view.index(&server) else { return };
-        let past = &sight.tallies[at].past;
+        let routing = shared.routing();
+        let Some(at) = routing.view.index(&server) else { return };
+        let bypassed = &routing.counters[at].bypassed;
         let add = |counter: &AtomicU64, n: u64| counter.fetch_add(n, Relaxed);
-        let (refused, hung) = (tally.refused - before.refused, tally.hung - before.hung);
-        let (ended, lost) = (tally.ended - before.ended, tally.lost - before.lost);
-        add(&past.connections, tally.opened - before.opened);
-        if tally.opened > before.opened {
+        let (refused, hung) = (counters.refused - before.refused, counters.hung - before.hung);
+        let (ended, lost) = (counters.ended - before.ended, counters.lost - before.lost);
+        add(&bypassed.connections, counters.opened - before.opened);
+        if counters.opened > before.opened {
             self.opened_at = Some(now);
         }
-        add(&past.failures, refused);
+        add(&bypassed.failures, refused);
         if refused + hung > 0 {
             self.failed_at = Some(now);
         }
-        let ours = past.ended_by_us.load(Relaxed).min(ended.saturating_sub(lost));
-        past.ended_by_us.fetch_sub(ours, Relaxed);
-        add(&past.closed[Closed::ClientLeft.index()], ended.saturating_sub(lost + ours));
-        add(&past.closed[Closed::ServerLeft.index()], lost);
+        let ours = bypassed.ended_by_us.load(Relaxed).min(ended.saturating_sub(lost));
+        bypassed.ended_by_us.fetch_sub(ours, Relaxed);
+        add(&bypassed.closed[Closed::ClientLeft.index()], ended.saturating_sub(lost + ours));
+        add(&bypassed.closed[Closed::ServerLeft.index()], lost);
         if refused > 0 {
-            board.suspect(&server, "connection refused (bypassing the router)");
+            shared.suspect(&server, "connection refused (bypassing the router)");
         } else if hung > 0 {
-            board.suspect(&server, "no answer to a connection for 1 s (bypassing the router)");
+            shared.suspect(&server, "no answer to a connection for 1 s (bypassing the router)");
         } else if lost > 0 {
-            board.doubt(&server, "it ended sessions");
+            shared.request_check(&server, "it ended sessions");
         }
-        self.usual_closes(lost, sight.view.snapshot.servers[at].state == fleet::State::Answering, now);
+        self.usual_closes(lost, routing.view.snapshot.servers[at].state == fleet::State::Answering, now);
     }
 
     /// Whether its number may be given to another pair, if no session has it, connections under way among them.
     fn may_forget(&mut self, of_use: bool, now: Instant) -> bool {
-        if of_use || self.tally.open() > 0 {
+        if of_use || self.counters.open() > 0 {
             self.unused_since = None;
             return false;
         }
@@ -294,29 +308,34 @@ impl Seen {
         }
     }
 
-    fn tell(&mut self, tally: &Ours) {
-        let now = (self.tally.to_server + self.live.0, self.tally.to_client + self.live.1);
-        tally.past.bytes_to_server.fetch_add(now.0.saturating_sub(self.told.0), Relaxed);
-        tally.past.bytes_to_client.fetch_add(now.1.saturating_sub(self.told.1), Relaxed);
-        self.told = (self.told.0.max(now.0), self.told.1.max(now.1));
-        tally.past.commands.fetch_add(self.commands.saturating_sub(self.commands_told), Relaxed);
-        self.commands_told = self.commands;
+    fn publish(&mut self, counters: &ServerCounters) {
+        let now = (self.counters.to_server + self.live.0, self.counters.to_client + self.live.1);
+        counters.bypassed.bytes_to_server.fetch_add(now.0.saturating_sub(self.reported.0), Relaxed);
+        counters.bypassed.bytes_to_client.fetch_add(now.1.saturating_sub(self.reported.1), Relaxed);
+        self.reported = (self.reported.0.max(now.0), self.reported.1.max(now.1));
+        counters.bypassed.commands.fetch_add(self.commands.saturating_sub(self.commands_reported), Relaxed);
+        self.commands_reported = self.commands;
     }
 }
 
 /// Who is reached at which address.
-fn names(sight: &Sight, resolver: &mut Resolver) -> HashMap<SocketAddr, ServerName> {
-    let candidates = sight.view.candidates.iter();
-    candidates.filter_map(|c| Some((resolver.of(&c.reach)?, c.name.clone()))).collect()
+fn names(routing: &RoutingState, names: &Names) -> HashMap<SocketAddr, ServerName> {
+    let candidates = routing.view.candidates.iter();
+    candidates.filter_map(|c| Some((names.socket_address(&c.reach)?, c.name.clone()))).collect()
 }
 
 /// What the clients of each listener, by its number, want.
-fn roles(bypass: &Bypass, doors: &[Arc<Door>], to_servers: TlsMode, mirrors: Mirrors) -> HashMap<u32, Role> {
+fn roles(
+    bypass: &Bypass,
+    listeners: &[Arc<Listener>],
+    to_servers: TlsMode,
+    mirrors: MirrorScope,
+) -> HashMap<u32, ListenerRole> {
     let mut roles = HashMap::new();
-    for door in doors {
-        let fitted = fit(&door.listener(), &door.bound, to_servers, mirrors);
+    for listener in listeners {
+        let fitted = fit(&listener.config(), &listener.bound, to_servers, mirrors);
         for address in fitted.into_iter().flat_map(|fit| fit.dialled) {
-            roles.extend(bypass.number_of(address).map(|number| (number, door.role())));
+            roles.extend(bypass.number_of(address).map(|number| (number, listener.role())));
         }
     }
     roles
@@ -328,25 +347,25 @@ mod tests {
 
     #[test]
     fn a_number_is_free_only_some_time_after_its_last_use_and_without_an_open_session() {
-        let (mut seen, start) = (Seen::new(0, Tally::default()), Instant::now());
+        let (mut record, start) = (TargetRecord::new(0, TargetCounters::default()), Instant::now());
         let after = |ms: u64| start + Duration::from_millis(ms);
-        assert!(!seen.may_forget(false, start), "a page may still name it");
-        assert!(!seen.may_forget(false, after(1900)));
-        assert!(!seen.may_forget(true, after(1950)));
-        assert!(!seen.may_forget(false, after(2000)), "it was used in between");
-        seen.tally.opened = 1;
-        assert!(!seen.may_forget(false, after(9000)));
-        seen.tally.ended = 1;
-        assert!(!seen.may_forget(false, after(9000)));
-        assert!(seen.may_forget(false, after(11_000)));
+        assert!(!record.may_forget(false, start), "a page may still name it");
+        assert!(!record.may_forget(false, after(1900)));
+        assert!(!record.may_forget(true, after(1950)));
+        assert!(!record.may_forget(false, after(2000)), "it was used in between");
+        record.counters.opened = 1;
+        assert!(!record.may_forget(false, after(9000)));
+        record.counters.ended = 1;
+        assert!(!record.may_forget(false, after(9000)));
+        assert!(record.may_forget(false, after(11_000)));
     }
 
     #[test]
     fn closes_of_a_server_that_is_well_mean_nothing_after_the_third_time() {
-        let (mut seen, start) = (Seen::new(0, Tally::default()), Instant::now());
+        let (mut record, start) = (TargetRecord::new(0, TargetCounters::default()), Instant::now());
         let mut lenient = |second: u64, lost: u64, well: bool| {
-            seen.usual_closes(lost, well, start + Duration::from_secs(second));
-            seen.lenient_until.is_some()
+            record.usual_closes(lost, well, start + Duration::from_secs(second));
+            record.lenient_until.is_some()
         };
         for second in (0..9).step_by(3) {
             assert!(!lenient(second, 1, true));

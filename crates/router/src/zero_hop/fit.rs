@@ -1,10 +1,10 @@
 //! Fit: whether a listener's connections may bypass the router, and if not, why. Pure.
 
 use fleet::Address;
-use fleet::config::{ClientTlsMode, Insight, Listener, TlsMode};
+use fleet::config::{ClientTlsMode, Insight, Listener as ListenerConfig, TlsMode};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
-/// What applications dial whose connections go past.
+/// What applications dial whose connections go bypassed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Fit {
     /// The addresses.
@@ -23,7 +23,7 @@ pub(super) struct Fit {
 
 /// Which bypassed sessions the kernel mirrors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Mirrors {
+pub(super) enum MirrorScope {
     /// It cannot, or nobody wants any.
     None,
     /// Those that insight measures.
@@ -32,19 +32,19 @@ pub(super) enum Mirrors {
     All,
 }
 
-/// Whether connections to `listener`, bound at `bound`, may go past; `to_servers` is what the router does with TLS to them, and
-/// `mirrors` what the kernel tells of sessions past it.
+/// Whether connections to `listener`, bound at `bound`, may bypass the router; `to_servers` is what the router does with TLS to
+/// servers, and `mirrors` which bypassed sessions the kernel mirrors.
 pub(super) fn fit(
-    listener: &Listener,
+    listener: &ListenerConfig,
     bound: &Address,
     to_servers: TlsMode,
-    mirrors: Mirrors,
+    mirrors: MirrorScope,
 ) -> Result<Fit, String> {
     let Address::Tcp { host, port } = bound else {
         return Err("a unix socket leads nowhere but here".to_owned());
     };
     let measured = measured(listener);
-    if measured == 1 && mirrors == Mirrors::None {
+    if measured == 1 && mirrors == MirrorScope::None {
         return Err(
             "every session is measured, and the kernel does not mirror any: all pass through".to_owned()
         );
@@ -82,9 +82,9 @@ pub(super) fn fit(
         return Err(format!("allow leaves out {out}, so all pass through and are looked at"));
     }
     let (one_in, mirror, measure) = match mirrors {
-        Mirrors::None => (measured, 0, 0),
-        Mirrors::Measured => (0, measured, measured),
-        Mirrors::All => (0, 1, measured),
+        MirrorScope::None => (measured, 0, 0),
+        MirrorScope::Measured => (0, measured, measured),
+        MirrorScope::All => (0, 1, measured),
     };
     let words = match (one_in, measure) {
         (0, 0) => format!("all new sessions{only} bypass the router"),
@@ -97,7 +97,7 @@ pub(super) fn fit(
 }
 
 /// One session in so many is measured; 0 is none.
-pub(super) fn measured(listener: &Listener) -> u32 {
+pub(super) fn measured(listener: &ListenerConfig) -> u32 {
     match listener.insight {
         Insight::Off => 0,
         Insight::Sampled => listener.insight_one_in,
@@ -110,10 +110,10 @@ mod tests {
     use super::*;
     use fleet::ListenerRole;
 
-    fn of(address: &str, insight: Insight, mirrors: Mirrors) -> Result<Fit, String> {
+    fn of(address: &str, insight: Insight, mirrors: MirrorScope) -> Result<Fit, String> {
         let address: Address = address.parse().unwrap();
         fit(
-            &Listener { insight, ..Listener::new(address.clone(), ListenerRole::Reader) },
+            &ListenerConfig { insight, ..ListenerConfig::new(address.clone(), ListenerRole::Reader) },
             &address,
             TlsMode::Disabled,
             mirrors,
@@ -122,11 +122,14 @@ mod tests {
 
     #[test]
     fn a_listener_that_needs_the_path_keeps_its_connections_and_says_why() {
-        assert!(of("/run/reader.sock", Insight::Off, Mirrors::Measured).unwrap_err().contains("unix socket"));
-        assert!(of("127.0.0.1:3306", Insight::On, Mirrors::None).unwrap_err().contains("measured"));
-        let mut listener = Listener::new("127.0.0.1:3306".parse().unwrap(), ListenerRole::Reader);
-        let words =
-            |listener: &Listener, tls| fit(listener, &listener.address, tls, Mirrors::All).unwrap_err();
+        assert!(
+            of("/run/reader.sock", Insight::Off, MirrorScope::Measured).unwrap_err().contains("unix socket")
+        );
+        assert!(of("127.0.0.1:3306", Insight::On, MirrorScope::None).unwrap_err().contains("measured"));
+        let mut listener = ListenerConfig::new("127.0.0.1:3306".parse().unwrap(), ListenerRole::Reader);
+        let words = |listener: &ListenerConfig, tls| {
+            fit(listener, &listener.address, tls, MirrorScope::All).unwrap_err()
+        };
         assert!(words(&listener, TlsMode::Required).contains("[router.tls]"));
         listener.access.allow = Some(vec!["10.0.0.0/8".parse().unwrap()]);
         assert!(words(&listener, TlsMode::Disabled).contains("allow leaves out 127.0.0.1"));
@@ -134,7 +137,7 @@ mod tests {
         listener.access.allow = Some(vec!["127.0.0.0/8".parse().unwrap()]);
         assert!(words(&listener, TlsMode::Disabled).contains("allow leaves out 10.0.0.5"));
         listener.access.allow = Some(vec!["10.0.0.0/8".parse().unwrap()]);
-        let fitted = fit(&listener, &listener.address, TlsMode::Disabled, Mirrors::All).unwrap();
+        let fitted = fit(&listener, &listener.address, TlsMode::Disabled, MirrorScope::All).unwrap();
         assert!(fitted.checks, "whoever is bound to another address is looked at");
         listener.access = fleet::config::Access::default();
         listener.tls.mode = ClientTlsMode::Required;
@@ -144,14 +147,14 @@ mod tests {
     #[test]
     fn one_of_sixteen_is_measured_unless_told_otherwise_on_the_way_that_there_is() {
         let said = |insight, mirrors| of("127.0.0.1:3306", insight, mirrors).unwrap().words;
-        assert_eq!(said(Insight::Sampled, Mirrors::None), "15 of 16 new sessions bypass the router");
+        assert_eq!(said(Insight::Sampled, MirrorScope::None), "15 of 16 new sessions bypass the router");
         let mirrored = "all new sessions bypass the router, 1 of 16 mirrored for insight";
-        assert_eq!(said(Insight::Sampled, Mirrors::Measured), mirrored);
+        assert_eq!(said(Insight::Sampled, MirrorScope::Measured), mirrored);
         assert_eq!(
-            said(Insight::On, Mirrors::Measured),
+            said(Insight::On, MirrorScope::Measured),
             "all new sessions bypass the router, mirrored for insight"
         );
-        let off = of("127.0.0.1:3306", Insight::Off, Mirrors::Measured).unwrap();
+        let off = of("127.0.0.1:3306", Insight::Off, MirrorScope::Measured).unwrap();
         assert_eq!((off.one_in, off.mirror), (0, 0));
     }
 
@@ -159,15 +162,16 @@ mod tests {
     fn all_sessions_are_followed_whatever_insight_measures() {
         for (insight, measure) in [(Insight::Off, 0), (Insight::Sampled, 16), (Insight::On, 1)] {
             let address: Address = "127.0.0.1:3306".parse().unwrap();
-            let listener = Listener { insight, ..Listener::new(address.clone(), ListenerRole::Reader) };
-            let fitted = fit(&listener, &address, TlsMode::Disabled, Mirrors::All).unwrap();
+            let listener =
+                ListenerConfig { insight, ..ListenerConfig::new(address.clone(), ListenerRole::Reader) };
+            let fitted = fit(&listener, &address, TlsMode::Disabled, MirrorScope::All).unwrap();
             assert_eq!((fitted.one_in, fitted.mirror, fitted.measure), (0, 1, measure));
         }
     }
 
     #[test]
-    fn of_a_listener_on_every_address_the_loopback_goes_past() {
-        let dialled = |address| of(address, Insight::Off, Mirrors::None).unwrap().dialled;
+    fn of_a_listener_on_every_address_the_loopback_is_bypassed() {
+        let dialled = |address| of(address, Insight::Off, MirrorScope::None).unwrap().dialled;
         assert_eq!(dialled("0.0.0.0:3306"), ["127.0.0.1:3306".parse().unwrap()]);
         assert_eq!(dialled("[::]:3306").len(), 2);
     }

@@ -1,7 +1,7 @@
 //! Mirror: what bypassed sessions do. The kernel copies what they send and receive (`zerohop::mirror`); here it is put in order
 //! and shown to a tracker, and of the sessions that insight measures to insight, as the relay shows what it moves.
 //!
-//! **State.** So it is known of each session whether it may be closed ([`Known`]): idle, in a transaction, or holding something.
+//! **State.** So it is known of each session whether it may be closed ([`ObservedState`]): idle, in a transaction, or holding something.
 //! That is true up to the byte counts that come with it, and only of a session that was followed from its first byte.
 //!
 //! On a thread of its own, with a ledger of its own: nobody waits for it. It looks every few milliseconds, and the times
@@ -10,11 +10,11 @@
 
 mod in_order;
 
-use super::fit::{Mirrors, measured};
-use crate::board::Board;
-use crate::door::Door;
-use crate::roster::Facts;
-use crate::worker::Count;
+use super::fit::{MirrorScope, measured};
+use super::mirror_handle::{MirrorMessage, ObservedState, States};
+use crate::listener::Listener;
+use crate::session_registry::Facts;
+use crate::shared_state::SharedState;
 use fleet::ServerName;
 use in_order::InOrder;
 use insight::{Ledger, Session, Shared};
@@ -22,13 +22,13 @@ use std::cell::RefCell;
 use std::collections::HashMap;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::mpsc::{Receiver, TryRecvError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use wire::{Phase, Tracker};
-use zerohop::{Bypass, Mirror, Piece, What, monotonic_ns};
+use zerohop::{Bypass, Mirror, Piece, PieceKind, monotonic_ns};
 
-/// Between two looks while there is something to hear ...
+/// Between two looks while events come ...
 const SOON: Duration = Duration::from_millis(10);
 /// ... and while there has not been for a while.
 const LATER: Duration = Duration::from_millis(50);
@@ -41,8 +41,8 @@ const LOST: Duration = Duration::from_secs(1);
 /// How often sessions are looked for whose end was missed.
 const SWEEP: Duration = Duration::from_secs(60);
 
-/// Who the targets are. Written before the kernel may use one.
-pub(super) type Named = Arc<Mutex<HashMap<u32, Target>>>;
+/// Which server each target is, by its number. Written before the kernel may use one.
+pub(super) type TargetNames = Arc<Mutex<HashMap<u32, Target>>>;
 
 /// A server as a listener's sessions reach it.
 #[derive(Clone, Debug)]
@@ -65,83 +65,10 @@ impl Target {
     }
 }
 
-/// What is known of a session that was followed from its first byte.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Known {
-    pub(crate) facts: Facts,
-    /// The client's bytes up to which that is true.
-    pub(crate) sent: u64,
-    /// The server's.
-    pub(crate) received: u64,
-}
-
-/// What is known of sessions, by the kernel's name of their sockets; those that are not in it are not known.
-pub(crate) type States = HashMap<u64, Known>;
-
-/// Where the thread is reached, from when it is first needed to the end of the router.
-#[derive(Debug, Default)]
-pub(crate) struct Line(OnceLock<Sender<Message>>);
-
-/// What the thread is told.
-pub(crate) enum Message {
-    /// Listen to this from now on, or to nothing.
-    Listen(Option<Box<Mirror>>),
-    /// Hand over what was counted of commands.
-    Count(Count),
-    /// Say what is known of these sessions, up to now.
-    States(Vec<u64>, Box<dyn FnOnce(States) + Send>),
-}
-
-impl Line {
-    /// Asks for a copy of its ledger; without a thread there is nothing to copy.
-    pub(crate) fn count(&self, count: Count) {
-        if let Some(line) = self.0.get() {
-            // One that has ended has nothing to say.
-            let _ = line.send(Message::Count(count));
-        }
-    }
-
-    /// Has `answer` called with what is known of these sessions; at once where nobody follows any.
-    pub(super) fn states(&self, of: Vec<u64>, answer: impl FnOnce(States) + Send + 'static) {
-        let message = Message::States(of, Box::new(answer));
-        let left = match self.0.get() {
-            Some(line) => line.send(message).err().map(|error| error.0),
-            None => Some(message),
-        };
-        if let Some(Message::States(_, answer)) = left {
-            answer(States::new());
-        }
-    }
-
-    /// Listens to `mirror` from now on; starts the thread if there is none.
-    pub(super) fn listen(
-        &self,
-        mirror: Option<Mirror>,
-        shared: &Arc<Shared>,
-        named: &Named,
-    ) -> std::io::Result<()> {
-        if self.0.get().is_none() {
-            if mirror.is_none() {
-                return Ok(());
-            }
-            let (line, inbox) = channel();
-            let (shared, named) = (shared.clone(), named.clone());
-            let run = move || serve(&inbox, shared, named);
-            std::thread::Builder::new().name("headroom-mirror".to_owned()).spawn(run)?;
-            let _ = self.0.set(line);
-        }
-        if let Some(line) = self.0.get() {
-            // One that has ended listens to nothing.
-            let _ = line.send(Message::Listen(mirror.map(Box::new)));
-        }
-        Ok(())
-    }
-}
-
 /// Whether the kernel mirrors, and whether somebody listens.
 #[derive(Debug, Default)]
 pub(super) struct Mirroring {
-    named: Named,
+    target_names: TargetNames,
     /// Whether any listener is measured; unknown at first.
     wanted: Option<bool>,
     works: bool,
@@ -149,9 +76,9 @@ pub(super) struct Mirroring {
 }
 
 impl Mirroring {
-    /// Where is written who the targets are.
-    pub(super) fn named(&self) -> Named {
-        self.named.clone()
+    /// Which server each target is.
+    pub(super) fn target_names(&self) -> TargetNames {
+        self.target_names.clone()
     }
 
     /// Has sessions mirrored where insight measures any, or where their state decides whether they may be closed (`follow`); says
@@ -159,11 +86,11 @@ impl Mirroring {
     pub(super) fn look(
         &mut self,
         bypass: &mut Bypass,
-        board: &Board,
-        doors: &[Arc<Door>],
+        shared: &SharedState,
+        listeners: &[Arc<Listener>],
         follow: bool,
-    ) -> Mirrors {
-        let wanted = follow || doors.iter().any(|door| measured(&door.listener()) > 0);
+    ) -> MirrorScope {
+        let wanted = follow || listeners.iter().any(|listener| measured(&listener.config()) > 0);
         if self.wanted != Some(wanted) {
             self.wanted = Some(wanted);
             let set = bypass.set_mirroring(wanted);
@@ -172,38 +99,43 @@ impl Mirroring {
             let wait = if bypass.inherited() { HANDED_OVER } else { Duration::ZERO };
             self.listen_at = self.works.then(|| Instant::now() + wait);
             if !self.works {
-                self.warn(self.listen(board, None));
+                self.warn(self.listen(shared, None));
             }
         }
         if self.listen_at.is_some_and(|at| at <= Instant::now()) {
             self.listen_at = None;
-            let mirror = bypass.mirror().map_err(|error| error.to_string());
-            let listens = mirror.and_then(|mirror| self.listen(board, Some(mirror)));
+            let mirror = Mirror::open(bypass).map_err(|error| error.to_string());
+            let listens = mirror.and_then(|mirror| self.listen(shared, Some(mirror)));
             self.works = listens.is_ok();
             if !self.works {
-                // Nobody would read what is told.
+                // Nobody would read the events.
                 self.warn(bypass.set_mirroring(false).map_err(|error| error.to_string()));
             }
             self.warn(listens);
         }
         match (self.works, follow) {
-            (false, _) => Mirrors::None,
-            (true, false) => Mirrors::Measured,
-            (true, true) => Mirrors::All,
+            (false, _) => MirrorScope::None,
+            (true, false) => MirrorScope::Measured,
+            (true, true) => MirrorScope::All,
         }
     }
 
     /// As far as we can tell nothing is mirrored any more, or it is another process that listens.
-    pub(super) fn stop(&mut self, board: &Board) {
+    pub(super) fn stop(&mut self, shared: &SharedState) {
         if self.wanted.take().is_some() {
             self.listen_at = None;
             self.works = false;
-            self.warn(self.listen(board, None));
+            self.warn(self.listen(shared, None));
         }
     }
 
-    fn listen(&self, board: &Board, mirror: Option<Mirror>) -> Result<(), String> {
-        board.mirror.listen(mirror, &board.insight, &self.named).map_err(|error| error.to_string())
+    fn listen(&self, shared: &SharedState, mirror: Option<Mirror>) -> Result<(), String> {
+        let start = |inbox: Receiver<MirrorMessage>| {
+            let (insight, target_names) = (shared.insight.clone(), self.target_names.clone());
+            let run = move || serve(&inbox, insight, target_names);
+            std::thread::Builder::new().name("headroom-mirror".to_owned()).spawn(run).map(drop)
+        };
+        shared.mirror.listen(mirror, start).map_err(|error| error.to_string())
     }
 
     fn warn(&self, done: Result<(), String>) {
@@ -217,10 +149,10 @@ impl Mirroring {
     }
 }
 
-fn serve(inbox: &Receiver<Message>, shared: Arc<Shared>, named: Named) {
-    let ledger = Rc::new(RefCell::new(Ledger::new(shared)));
+fn serve(inbox: &Receiver<MirrorMessage>, insight: Arc<Shared>, target_names: TargetNames) {
+    let ledger = Rc::new(RefCell::new(Ledger::new(insight)));
     let mut mirror: Option<Box<Mirror>> = None;
-    let mut heard = Overheard::new(ledger.clone(), named);
+    let mut mirrored = MirroredSessions::new(ledger.clone(), target_names);
     let mut in_vain = 0;
     loop {
         let message = match &mirror {
@@ -228,20 +160,20 @@ fn serve(inbox: &Receiver<Message>, shared: Arc<Shared>, named: Named) {
             Some(_) => inbox.try_recv(),
         };
         match message {
-            Ok(Message::Count(count)) => {
+            Ok(MirrorMessage::Ledger(count)) => {
                 count.answer(&ledger);
                 continue;
             }
-            Ok(Message::States(of, answer)) => {
+            Ok(MirrorMessage::States(of, answer)) => {
                 if let Some(mirror) = &mut mirror {
-                    heard.read(mirror);
+                    mirrored.read(mirror);
                 }
-                answer(heard.states(&of));
+                answer(mirrored.states(&of));
                 continue;
             }
-            Ok(Message::Listen(other)) => {
+            Ok(MirrorMessage::Listen(other)) => {
                 mirror = other;
-                heard.sessions.clear();
+                mirrored.sessions.clear();
                 continue;
             }
             Err(TryRecvError::Disconnected) => return,
@@ -249,20 +181,20 @@ fn serve(inbox: &Receiver<Message>, shared: Arc<Shared>, named: Named) {
         }
         let Some(mirror) = &mut mirror else { continue };
         mirror.wait(if in_vain < IN_VAIN { SOON } else { LATER });
-        let read = heard.read(mirror);
+        let read = mirrored.read(mirror);
         in_vain = if read == 0 { in_vain.saturating_add(1) } else { 0 };
     }
 }
 
 /// All mirrored sessions.
-struct Overheard {
+struct MirroredSessions {
     ledger: Rc<RefCell<Ledger>>,
-    named: Named,
+    target_names: TargetNames,
     /// By the kernel's name of the client's socket; `None` is one that cannot be read.
-    sessions: HashMap<u64, Option<Box<Followed>>>,
+    sessions: HashMap<u64, Option<Box<MirroredSession>>>,
     clock: Clock,
     swept: Instant,
-    /// Pieces there was no room for, as last told, and until when that explains a hole.
+    /// Pieces there was no room for, as last counted, and until when that explains a hole.
     missed: u64,
     holes_stay_until: Option<Instant>,
     /// Sessions of which no more is wanted.
@@ -275,38 +207,38 @@ struct Overheard {
 }
 
 /// A session that is followed.
-struct Followed {
+struct MirroredSession {
     tracker: Tracker,
     insight: Session,
     from_client: InOrder,
     from_server: InOrder,
     /// For how many sessions it stands, itself among them.
     one_in: u32,
-    /// What its target's sessions sent, and how much of it this one has told.
+    /// What its target's sessions sent, and how many of this one's are in it.
     commands: Option<Arc<AtomicU64>>,
-    told: u64,
+    counted: u64,
 }
 
-impl Followed {
+impl MirroredSession {
     /// Counts the commands that were answered since the last time, for all that it stands for.
     fn count(&mut self) {
         let answered = self.tracker.progress().completed;
         if let Some(commands) = &self.commands {
-            let new = answered.saturating_sub(self.told);
+            let new = answered.saturating_sub(self.counted);
             commands.fetch_add(new * u64::from(self.one_in), Relaxed);
         }
-        self.told = answered;
+        self.counted = answered;
     }
 }
 
-impl Overheard {
-    fn new(ledger: Rc<RefCell<Ledger>>, named: Named) -> Self {
+impl MirroredSessions {
+    fn new(ledger: Rc<RefCell<Ledger>>, target_names: TargetNames) -> Self {
         let sessions = HashMap::new();
         let (clock, swept) = (Clock::new(), Instant::now());
         let (enough, begun, holes_stay_until) = (Vec::new(), HashMap::new(), None);
         Self {
             ledger,
-            named,
+            target_names,
             sessions,
             clock,
             swept,
@@ -321,14 +253,14 @@ impl Overheard {
 
     /// What is known of these sessions.
     fn states(&self, of: &[u64]) -> States {
-        let known = |cookie: &u64| Some((*cookie, self.sessions.get(cookie)?.as_deref()?.known()?));
+        let known = |cookie: &u64| Some((*cookie, self.sessions.get(cookie)?.as_deref()?.observed()?));
         of.iter().filter_map(known).collect()
     }
 
-    /// Hears what came; returns how many bytes of the ring that was.
+    /// Takes the events that came; returns how many bytes of the ring they took.
     fn read(&mut self, mirror: &mut Mirror) -> usize {
         self.notice_losses(mirror);
-        let read = mirror.read(|piece| self.hear(piece));
+        let read = mirror.read(|piece| self.on_event(piece));
         if self.uncounted > 0 {
             self.count_earlier();
         }
@@ -360,24 +292,24 @@ impl Overheard {
         self.holes_stay_until = self.holes_stay_until.filter(|until| *until > now);
     }
 
-    fn hear(&mut self, piece: Piece<'_>) {
-        let Piece { cookie, at, what } = piece;
-        match what {
-            What::Begins { target, client, server } => {
+    fn on_event(&mut self, piece: Piece<'_>) {
+        let Piece { cookie, at, kind } = piece;
+        match kind {
+            PieceKind::Begins { target, client, server } => {
                 let followed = self.begin(target, client, server);
                 self.sessions.insert(cookie, Some(Box::new(followed)));
             }
-            What::Ends => {
+            PieceKind::Ends => {
                 self.sessions.remove(&cookie);
             }
-            What::FromClient { seq, bytes } => self.bytes(cookie, at, seq, bytes, true),
-            What::FromServer { seq, bytes } => self.bytes(cookie, at, seq, bytes, false),
+            PieceKind::FromClient { seq, bytes } => self.bytes(cookie, at, seq, bytes, true),
+            PieceKind::FromServer { seq, bytes } => self.bytes(cookie, at, seq, bytes, false),
         }
     }
 
-    fn begin(&mut self, target: u32, client: u32, server: u32) -> Followed {
-        let named = self.named.lock().unwrap_or_else(PoisonError::into_inner).get(&target).cloned();
-        let insight = match &named {
+    fn begin(&mut self, target: u32, client: u32, server: u32) -> MirroredSession {
+        let target = self.target_names.lock().unwrap_or_else(PoisonError::into_inner).get(&target).cloned();
+        let insight = match &target {
             Some(target)
                 if nth(
                     self.begun.entry(target.listener.clone()).or_default(),
@@ -389,12 +321,12 @@ impl Overheard {
             }
             _ => Session::off(),
         };
-        Followed {
+        MirroredSession {
             tracker: Tracker::new(),
             insight,
-            one_in: named.as_ref().map_or(1, |target| target.mirrored.max(1)),
-            commands: named.map(|target| target.commands),
-            told: 0,
+            one_in: target.as_ref().map_or(1, |target| target.mirrored.max(1)),
+            commands: target.map(|target| target.commands),
+            counted: 0,
             from_client: InOrder::from(client),
             from_server: InOrder::from(server),
         }
@@ -403,11 +335,11 @@ impl Overheard {
     /// Sessions that began before this process are not followed; as many of them would have been measured as of others. How
     /// many that are is known once a page has been written.
     fn count_earlier(&mut self) {
-        let named = self.named.lock().unwrap_or_else(PoisonError::into_inner);
-        if named.is_empty() {
+        let target_names = self.target_names.lock().unwrap_or_else(PoisonError::into_inner);
+        if target_names.is_empty() {
             return;
         }
-        let shares = named.values().map(Target::measured_of_mirrored);
+        let shares = target_names.values().map(Target::measured_of_mirrored);
         let one_in = shares.filter(|n| *n > 0).min().unwrap_or(0);
         for _ in 0..std::mem::take(&mut self.uncounted) {
             if nth(&mut self.earlier, one_in) {
@@ -425,7 +357,7 @@ impl Overheard {
         let Some(session) = self.sessions.get_mut(&cookie) else { return };
         let Some(followed) = session else { return };
         let at = self.clock.instant(at);
-        let Followed { tracker, insight, from_client: up, from_server: down, .. } = followed.as_mut();
+        let MirroredSession { tracker, insight, from_client: up, from_server: down, .. } = followed.as_mut();
         let taken = match from_client {
             true => up.take(seq, bytes, |bytes| insight.client_bytes_at(tracker, bytes, at)),
             false => down.take(seq, bytes, |bytes| insight.server_bytes_at(tracker, bytes, at)),
@@ -443,11 +375,12 @@ impl Overheard {
     }
 }
 
-impl Followed {
+impl MirroredSession {
     /// `None` while bytes are missing.
-    fn known(&self) -> Option<Known> {
+    fn observed(&self) -> Option<ObservedState> {
         let (up, down) = (&self.from_client, &self.from_server);
-        let known = Known { facts: Facts::of(&self.tracker), sent: up.passed(), received: down.passed() };
+        let known =
+            ObservedState { facts: Facts::of(&self.tracker), sent: up.passed(), received: down.passed() };
         (!up.has_hole() && !down.has_hole()).then_some(known)
     }
 }

@@ -6,20 +6,19 @@
 //! come than a page has picks, its second half is taken again: by then the first has made up for what was uneven, and the
 //! second goes by the shares.
 
-use super::count::Counts;
-use super::fit::{Fit, Mirrors, fit};
-use super::mirror::{Named, Target};
-use super::resolve::Resolver;
-use super::{ListenerZeroHop, Role};
-use crate::board::{Board, Sight};
-use crate::door::Door;
-use crate::pick::{Ask, Because, pick};
+use super::ListenerZeroHop;
+use super::count::KernelCounts;
+use super::fit::{Fit, MirrorScope, fit};
+use super::mirror::{Target, TargetNames};
+use crate::listener::Listener;
+use crate::pick::{Because, PickRequest, pick};
+use crate::shared_state::{RoutingState, SharedState};
 use fleet::{Address, ListenerRole, ServerName};
 use rand::Rng;
 use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::sync::{Arc, PoisonError};
-use zerohop::{Bypass, Error, Terms, Wanted};
+use zerohop::{Bypass, Error, Page, Terms};
 
 /// Picks in a page: more than the connections that an application opens in a tenth of a second.
 const PICKS: usize = 128;
@@ -31,58 +30,58 @@ const REMOVED: &str = "it was switched off from outside (headroom zero-hop off, 
 /// What was written.
 #[derive(Debug, Default)]
 pub(super) struct Pages {
-    listeners: HashMap<Address, Result<Written, String>>,
-    /// For whoever hears mirrored sessions.
-    named: Named,
+    listeners: HashMap<Address, Result<ListenerPage, String>>,
+    /// For the thread that follows mirrored sessions.
+    target_names: TargetNames,
 }
 
 #[derive(Debug)]
-struct Written {
+struct ListenerPage {
     fit: Fit,
     numbers: Vec<u32>,
     /// What the page was made from; as long as it is the same and nothing was taken, the page stays.
-    from: From,
+    from: PageInputs,
 }
 
 /// Everything that a page depends on.
 #[derive(Clone, Debug)]
-struct From {
-    /// Held, not only its address: a later sight may be put where this one was.
-    sight: Arc<Sight>,
+struct PageInputs {
+    /// Held, not only its address: a later state may be allocated where this one was.
+    routing: Arc<RoutingState>,
     have: Vec<u32>,
     room: usize,
     /// Why all come to the listener for now, if they do.
     none_bypass: Option<&'static str>,
 }
 
-impl PartialEq for From {
+impl PartialEq for PageInputs {
     fn eq(&self, other: &Self) -> bool {
         let same = (&self.have, self.room, self.none_bypass) == (&other.have, other.room, other.none_bypass);
-        same && Arc::ptr_eq(&self.sight, &other.sight)
+        same && Arc::ptr_eq(&self.routing, &other.routing)
     }
 }
 
 impl Pages {
-    /// Nothing written yet; who the targets are will stand in `named`.
-    pub(super) fn new(named: Named) -> Self {
-        Self { listeners: HashMap::new(), named }
+    /// Nothing written yet; which server each target is will stand in `target_names`.
+    pub(super) fn new(target_names: TargetNames) -> Self {
+        Self { listeners: HashMap::new(), target_names }
     }
 
     /// Writes what has changed since the last look.
     pub(super) fn write(
         &mut self,
         bypass: &mut Bypass,
-        board: &Board,
-        doors: &[Arc<Door>],
-        resolver: &mut Resolver,
-        counts: &Counts,
-        mirrors: Mirrors,
+        shared: &SharedState,
+        listeners: &[Arc<Listener>],
+        counts: &KernelCounts,
+        mirrors: MirrorScope,
     ) -> Result<(), Error> {
-        self.listeners.retain(|address, _| doors.iter().any(|door| door.bound == *address));
-        let sight = board.sight();
+        self.listeners.retain(|address, _| listeners.iter().any(|listener| listener.bound == *address));
+        let routing = shared.routing();
         let mut wanted: Vec<SocketAddr> = Vec::new();
-        for door in doors {
-            let mut fitted = fit(&door.listener(), &door.bound, sight.view.config.tls.tls.mode, mirrors);
+        for listener in listeners {
+            let mut fitted =
+                fit(&listener.config(), &listener.bound, routing.view.config.tls.tls.mode, mirrors);
             if let Ok(fit) = &fitted {
                 wanted.extend(&fit.dialled);
                 let removed = fit.dialled.iter().map(|at| bypass.was_removed(*at));
@@ -92,9 +91,9 @@ impl Pages {
             }
             let written = match fitted {
                 Err(why) => Err(why),
-                Ok(fit) => Ok(self.listener(bypass, board, &sight, door, fit, resolver, counts)?),
+                Ok(fit) => Ok(self.listener(bypass, shared, &routing, listener, fit, counts)?),
             };
-            self.listeners.insert(door.bound.clone(), written);
+            self.listeners.insert(listener.bound.clone(), written);
         }
         for address in bypass.listeners() {
             if !wanted.contains(&address) {
@@ -104,80 +103,75 @@ impl Pages {
         Ok(())
     }
 
-    #[allow(
-        clippy::too_many_arguments,
-        reason = "what a look has at hand; a struct of references would say no more"
-    )]
     fn listener(
         &self,
         bypass: &mut Bypass,
-        board: &Board,
-        sight: &Arc<Sight>,
-        door: &Door,
+        shared: &SharedState,
+        routing: &Arc<RoutingState>,
+        listener: &Listener,
         fit: Fit,
-        resolver: &mut Resolver,
-        counts: &Counts,
-    ) -> Result<Written, Error> {
-        let terms = Terms { writes: door.role() == ListenerRole::Writer, checks: fit.checks };
+        counts: &KernelCounts,
+    ) -> Result<ListenerPage, Error> {
+        let terms = Terms { writes: listener.role() == ListenerRole::Writer, checks: fit.checks };
         let numbers = fit.dialled.iter().map(|at| bypass.listener(*at, terms));
         let numbers = numbers.collect::<Result<Vec<u32>, _>>()?;
         let open: usize = numbers.iter().map(|n| counts.sessions_of(*n)).sum();
-        let room = door.max_sessions().saturating_sub(door.sessions() + open).min(PICKS);
-        let moves = door.role() == ListenerRole::Writer && sight.view.switchover_is_announced();
-        let none_bypass = match (board.recorder.is_on(), moves) {
+        let room = listener.max_sessions().saturating_sub(listener.sessions() + open).min(PICKS);
+        let moves = listener.role() == ListenerRole::Writer && routing.view.switchover_is_announced();
+        let none_bypass = match (shared.recorder.is_on(), moves) {
             (true, _) => Some("a recording is under way: new sessions pass through"),
             (_, true) => Some("a switchover is announced: new sessions pass through"),
             _ => None,
         };
-        let from = From { sight: sight.clone(), have: sight.readers(), room, none_bypass };
-        let before = self.listeners.get(&door.bound).and_then(|written| written.as_ref().ok());
+        let from = PageInputs { routing: routing.clone(), have: routing.readers(), room, none_bypass };
+        let before = self.listeners.get(&listener.bound).and_then(|written| written.as_ref().ok());
         let same = before.is_some_and(|before| before.from == from && before.fit == fit);
         let untouched = |number: &u32| Ok::<bool, Error>(bypass.taken(*number)? == 0);
         if same && numbers.iter().map(untouched).collect::<Result<Vec<_>, _>>()?.iter().all(|u| *u) {
-            return Ok(Written { fit, numbers, from });
+            return Ok(ListenerPage { fit, numbers, from });
         }
         let servers = match none_bypass {
             Some(_) => vec![None; PICKS],
-            None => picks(sight, door.role(), board.phase, &mut rand::rng()),
+            None => picks(routing, listener.role(), shared.phase, &mut rand::rng()),
         };
         for number in &numbers {
-            let fate = bypass.fate(*number)?;
+            let connects = bypass.connect_counts(*number)?;
             let mut page = Vec::with_capacity(PICKS);
-            for server in sampled(&servers, fit.one_in, fate.past + fate.chosen, room) {
-                let at = server.and_then(|s| resolver.of(&sight.view.candidates[s].reach));
+            for server in sampled(&servers, fit.one_in, connects.bypassed + connects.chosen, room) {
+                let at = server.and_then(|s| shared.names.socket_address(&routing.view.candidates[s].reach));
                 let lenient = |at: &SocketAddr| counts.closes_mean_nothing(*number, *at);
                 page.push(match at {
                     Some(at) => Some(bypass.target(*number, at, lenient(&at))?),
                     None => None,
                 });
                 if let (Some(server), Some(Some(target))) = (server, page.last()) {
-                    self.name(*target, &sight.view.candidates[server].name, door, &fit);
+                    self.name(*target, &routing.view.candidates[server].name, listener, &fit);
                 }
             }
             let wrap = if room < PICKS { page.len().saturating_sub(1) } else { page.len() / 2 };
-            bypass.set_page(*number, &Wanted { picks: page, wrap, mirror: fit.mirror })?;
+            bypass.set_page(*number, &Page { picks: page, wrap, mirror: fit.mirror })?;
         }
-        Ok(Written { fit, numbers, from })
+        Ok(ListenerPage { fit, numbers, from })
     }
 
     /// Says who a target is, before a session can be on it.
-    fn name(&self, target: u32, server: &ServerName, door: &Door, fit: &Fit) {
+    fn name(&self, target: u32, server: &ServerName, listener: &Listener, fit: &Fit) {
         let (mirrored, measured) = (fit.mirror.max(1), fit.measure);
-        let mut named = self.named.lock().unwrap_or_else(PoisonError::into_inner);
-        match named.get_mut(&target) {
-            Some(known) if known.server == *server && *known.listener == *door.label() => {
+        let mut target_names = self.target_names.lock().unwrap_or_else(PoisonError::into_inner);
+        match target_names.get_mut(&target) {
+            Some(known) if known.server == *server && *known.listener == *listener.label() => {
                 (known.mirrored, known.measured) = (mirrored, measured);
             }
             _ => {
-                let (server, listener) = (server.clone(), door.label().to_owned());
+                let (server, listener) = (server.clone(), listener.label().to_owned());
                 let new = Target { server, listener, mirrored, measured, commands: Arc::default() };
-                named.insert(target, new);
+                target_names.insert(target, new);
             }
         }
     }
 
     /// How a listener stands.
-    pub(super) fn show(&self, bound: &Address, bypass: &Bypass, counts: &Counts) -> ListenerZeroHop {
+    pub(super) fn show(&self, bound: &Address, bypass: &Bypass, counts: &KernelCounts) -> ListenerZeroHop {
         match self.listeners.get(bound) {
             None => ListenerZeroHop::default(),
             Some(Err(why)) => ListenerZeroHop { words: why.clone(), ..ListenerZeroHop::default() },
@@ -188,11 +182,11 @@ impl Pages {
                     sessions: written.numbers.iter().map(|n| counts.sessions_of(*n)).sum(),
                     ..ListenerZeroHop::default()
                 };
-                for fate in written.numbers.iter().filter_map(|n| bypass.fate(*n).ok()) {
-                    shown.fate.past += fate.past;
-                    shown.fate.chosen += fate.chosen;
-                    shown.fate.doubt += fate.doubt;
-                    shown.fate.unfit += fate.unfit;
+                for counts in written.numbers.iter().filter_map(|n| bypass.connect_counts(*n).ok()) {
+                    shown.connects.bypassed += counts.bypassed;
+                    shown.connects.chosen += counts.chosen;
+                    shown.connects.suspect += counts.suspect;
+                    shown.connects.unfit += counts.unfit;
                 }
                 shown
             }
@@ -201,12 +195,12 @@ impl Pages {
 }
 
 /// The servers that the next sessions of this role would get, one after the other; nobody where it is not certain.
-fn picks(sight: &Sight, role: Role, phase: f64, rng: &mut impl Rng) -> Vec<Option<usize>> {
-    let view = &sight.view;
-    let mut have = sight.readers();
+fn picks(routing: &RoutingState, role: ListenerRole, phase: f64, rng: &mut impl Rng) -> Vec<Option<usize>> {
+    let view = &routing.view;
+    let mut have = routing.readers();
     let mut servers = Vec::with_capacity(PICKS);
     for _ in 0..PICKS {
-        let ask = Ask { role, from: view.own_zone.as_ref(), have: &have, tried: &[], phase };
+        let ask = PickRequest { role, from: view.own_zone.as_ref(), have: &have, tried: &[], phase };
         match pick(view, &ask, rng) {
             Ok(picked) if picked.because != Because::LastResort => {
                 have[picked.server] += 1;
@@ -244,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn beyond_the_room_of_a_listener_nobody_goes_past() {
+    fn beyond_the_room_of_a_listener_no_session_bypasses_the_router() {
         let page = sampled(&[Some(2); 5], 0, 0, 3);
         assert_eq!(page, [Some(2), Some(2), Some(2), None, None]);
     }

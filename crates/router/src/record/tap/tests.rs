@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::record::{Recording, Wanted};
-use crate::tally::Tally;
+use crate::server_counters::ServerCounters;
 use fleet::{ListenerRole, ServerName};
 use recording::Event;
 use std::time::Duration;
@@ -15,7 +15,7 @@ struct Bench {
     recorder: Arc<Recorder>,
     tap: Tap,
     tracker: Tracker,
-    seat: Seat,
+    slot: ServerSlot,
 }
 
 fn framed(sequence: u8, payload: &[u8]) -> Vec<u8> {
@@ -76,10 +76,11 @@ impl Bench {
             raw_changes: &[],
         };
         tracker.server_bytes(&framed(2, &done.encode(CAPABILITIES)));
-        let seat = Seat::take(Arc::new(Tally::new(ServerName::new("r"), 1)), ListenerRole::Reader, 0);
+        let slot =
+            ServerSlot::take(Arc::new(ServerCounters::new(ServerName::new("r"), 1)), ListenerRole::Reader, 0);
         let recorder = Arc::new(Recorder::default());
         let tap = Tap { recorder: recorder.clone(), prepared: Prepared::new(&recorder), ..Tap::default() };
-        Self { recorder, tap, tracker, seat }
+        Self { recorder, tap, tracker, slot }
     }
 
     fn record(&self) -> Recording {
@@ -87,11 +88,11 @@ impl Bench {
     }
 
     fn client(&mut self, bytes: &[u8]) {
-        self.tap.client_bytes(&mut Insight::off(), &mut self.tracker, bytes, &self.seat);
+        self.tap.client_bytes(&mut Insight::off(), &mut self.tracker, bytes, &self.slot);
     }
 
     fn server(&mut self, bytes: &[u8]) {
-        self.tap.server_bytes(&mut Insight::off(), &mut self.tracker, bytes, &self.seat);
+        self.tap.server_bytes(&mut Insight::off(), &mut self.tracker, bytes, &self.slot);
     }
 }
 

@@ -1,9 +1,0 @@
-//! Real drivers and sysbench do their work through the router unchanged, on MariaDB (`make test-drivers`).
-
-#[path = "support/driven.rs"]
-mod driven;
-
-#[tokio::test]
-async fn real_drivers_do_their_work_through_the_router_on_mariadb() {
-    driven::drivers_work_through_the_router(None).await;
-}

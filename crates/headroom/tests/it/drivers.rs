@@ -1,0 +1,7 @@
+//! Real drivers and sysbench do their work through the router unchanged, on MariaDB (`make test-drivers`).
+
+use crate::support::driven;
+#[tokio::test]
+async fn real_drivers_do_their_work_through_the_router_on_mariadb() {
+    driven::drivers_work_through_the_router(None).await;
+}

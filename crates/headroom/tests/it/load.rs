@@ -1,0 +1,89 @@
+//! `headroom load` as the guide shows it, on a real server: the example is copied out of the page, prepared, sent and removed,
+//! and the server's own counters say what came.
+
+use lab::{Account, DATABASE, Lab, Spec};
+use mysql_async::Conn;
+use mysql_async::prelude::Queryable;
+use serde_json::Value;
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+
+const GUIDE: &str = include_str!("../../../../docs/guide/load.md");
+
+/// The first block of this language on the page.
+fn example(language: &str) -> &'static str {
+    let (_, rest) = GUIDE.split_once(&format!("```{language}\n")).unwrap();
+    rest.split_once("```").unwrap().0
+}
+
+fn headroom(lab: &Lab, file: &Path, words: &str, more: &[&str]) -> Output {
+    let socket = lab.socket("a1").unwrap();
+    Command::new(env!("CARGO_BIN_EXE_headroom"))
+        .arg("load")
+        .args(words.split(' '))
+        .arg(file)
+        .args(["--server", socket.to_str().unwrap(), "--database", DATABASE])
+        .args(more)
+        .env_clear()
+        .env("HEADROOM_USER", Account::App.user())
+        .env("HEADROOM_PASSWORD", lab.password(Account::App))
+        .stdin(Stdio::null())
+        .output()
+        .unwrap()
+}
+
+async fn count(root: &mut Conn, what: &str) -> u64 {
+    let found: Option<(String, u64)> =
+        root.query_first(format!("SHOW GLOBAL STATUS LIKE '{what}'")).await.unwrap();
+    found.unwrap().1
+}
+
+#[tokio::test]
+async fn the_guides_example_is_prepared_sent_and_removed_and_the_server_counted_the_same() {
+    let base = tempfile::tempdir().unwrap();
+    let lab = Lab::up(&Spec::new(&[("a", 1)]), base.path()).await.unwrap();
+    let file = base.path().join("shop.toml");
+    std::fs::write(&file, example("toml")).unwrap();
+    let mut root = lab.connect("a1").await.unwrap();
+
+    let early = headroom(&lab, &file, "run", &["--no-store"]);
+    assert_eq!(early.status.code(), Some(2), "{early:?}");
+    assert!(String::from_utf8_lossy(&early.stderr).contains("item"), "{early:?}");
+    let prepared = headroom(&lab, &file, "prepare", &[]);
+    assert!(prepared.status.success(), "{prepared:?}");
+    let refused = headroom(&lab, &file, "run", &["--no-store", "--read-only"]);
+    assert_eq!(refused.status.code(), Some(2), "{refused:?}");
+    assert!(String::from_utf8_lossy(&refused.stderr).contains("may only read"), "{refused:?}");
+
+    let before = (count(&mut root, "Com_select").await, count(&mut root, "Com_update").await);
+    // One client: two that write the same few rows might deadlock, which would be no fault.
+    let ran = headroom(
+        &lab,
+        &file,
+        "run",
+        &["--no-store", "--json", "--clients", "1", "--idle", "3", "--time", "1s", "--warm-up", "0s"],
+    );
+    assert!(ran.status.success(), "{ran:?}");
+    let outcome: Value = serde_json::from_slice(&ran.stdout).unwrap();
+    assert_eq!((&outcome["totals"]["failed"], &outcome["idle"]), (&0.into(), &3.into()));
+    let done = |words: &str| -> u64 {
+        let all = outcome["statements"].as_array().unwrap();
+        let named = all.iter().filter(|kind| kind["name"].as_str().unwrap().ends_with(words));
+        named.map(|kind| kind["done"].as_u64().unwrap()).sum()
+    };
+    assert!(done(": write") > 0 && done(": read") > 9 * done(": write"), "{outcome:#}");
+    // One more: the query that gives the values.
+    let after = (count(&mut root, "Com_select").await, count(&mut root, "Com_update").await);
+    assert_eq!(after.0 - before.0, done(": read") + 1);
+    assert_eq!(after.1 - before.1, done(": write"));
+
+    let cleaned = headroom(&lab, &file, "cleanup", &[]);
+    assert!(cleaned.status.success(), "{cleaned:?}");
+    let left: Option<u64> = root
+        .query_first("SELECT COUNT(*) FROM information_schema.tables WHERE table_schema = 'app'")
+        .await
+        .unwrap();
+    assert_eq!(left, Some(0));
+    root.disconnect().await.unwrap();
+    lab.down().await.unwrap();
+}

@@ -1,0 +1,37 @@
+//! The binary `headroom` as a child process, on real servers of a lab. `alone` needs the whole machine, `waiting` mostly waits,
+//! `mysql` and `drivers` need what `make test` brings: scripts/test.sh runs each of them in its own lane.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot do its next step has failed")]
+
+mod agent;
+mod alone;
+mod arrows;
+mod cli;
+mod client_certificates;
+mod clock;
+mod demo;
+mod descriptors;
+mod drivers;
+mod events;
+mod failover;
+mod fleet_page;
+mod knob;
+mod load;
+mod mysql;
+mod names;
+mod objectives;
+mod outcomes;
+mod pages;
+mod probe;
+mod record;
+mod route;
+mod scripts;
+mod sealed_page;
+mod security_page;
+mod supervise;
+mod support;
+mod trial;
+mod upgrade;
+mod waiting;
+mod watch_page;
+mod zero_hop;

@@ -1,0 +1,4 @@
+//! On the mysqld of target/mysql.
+
+mod driver_suites;
+mod zero_hop;

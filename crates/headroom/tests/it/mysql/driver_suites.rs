@@ -1,0 +1,8 @@
+//! Real drivers and sysbench do their work through the router unchanged, on the mysqld that
+//! `scripts/mysql-root.sh` brings (`make test-mysql`).
+
+use crate::support::driven;
+#[tokio::test]
+async fn real_drivers_do_their_work_through_the_router_on_mysql() {
+    driven::drivers_work_through_the_router(Some(testkit::mysqld())).await;
+}

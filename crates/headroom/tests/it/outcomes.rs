@@ -1,0 +1,309 @@
+//! Every command with a wrong host, a wrong password, a server that refuses, a missing argument, an
+//! interruption and a closed pipe: the exit code says what came of it (0 done, 1 "no" is the answer, 2 error,
+//! 64 usage), and the first line why.
+
+use lab::{Account, DATABASE, Lab, Spec};
+use rustix::process::{Pid, Signal, kill_process};
+use std::io::{BufRead, BufReader, Read};
+use std::path::Path;
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+/// Nobody listens here.
+const NOBODY: &str = "127.0.0.1:1";
+const LIMIT: Duration = Duration::from_secs(60);
+
+/// What is typed (`{primary}`, `{replica}`, `{login}` and `{dir}` stand for the lab's), the exit code, what
+/// the first line says.
+type Row = (&'static str, i32, &'static str);
+
+/// No server is needed: these end before they reach one, or find none.
+const ALONE: [Row; 42] = [
+    ("", 64, ""),
+    ("rout", 64, "unrecognized subcommand 'rout'"),
+    ("route", 64, "name one with --server"),
+    ("route --server db1", 64, "name a listener with --reader"),
+    ("route --server db1 --reader 127.0.0.1:3306 --log verbose", 64, "'verbose' is no level"),
+    ("route --server db1 --reader 127.0.0.1:3306 --log ruoter=debug", 64, "no part is called 'ruoter'"),
+    ("fleet", 64, "name one with --server"),
+    ("fleet --server 127.0.0.1:1", 1, "No primary is known: no server answers."),
+    ("fleet --config nowhere.toml", 2, "cannot read nowhere.toml"),
+    ("status --admin 127.0.0.1:1", 2, "is it running there?"),
+    ("top --once --admin 127.0.0.1:1", 2, "is it running there?"),
+    ("drain", 64, "required arguments"),
+    ("drain db1 --admin 127.0.0.1:1", 2, ""),
+    ("undrain db1 --admin 127.0.0.1:1", 2, ""),
+    (
+        "watch --once --window 2s --server 127.0.0.1:1",
+        2,
+        "There are no figures of any server: 127.0.0.1:1: Connection refused",
+    ),
+    ("watch --once --agent http://127.0.0.1:1", 2, "no agent has answered"),
+    ("watch --window 1s", 64, "not between 2s and 60s"),
+    ("agent --listen nonsense", 64, "invalid value 'nonsense'"),
+    ("probe --list --store {dir}/empty.sqlite", 1, "the history has no probe of this host"),
+    ("probe --yes --no-store --no-disk --server 127.0.0.1:1", 2, ""),
+    ("load", 64, ""),
+    ("load run", 64, "required arguments"),
+    ("load run oltp_read_only --user app", 64, "name a server with --server"),
+    ("load run oltp_read_only --server 127.0.0.1:1 --no-store", 64, "no account is named"),
+    ("load run oltp_raed_only --server 127.0.0.1:1 --user app", 64, "no workload is called 'oltp_raed_only'"),
+    (
+        "load run oltp_read_only --server 127.0.0.1:1 --user app --no-store",
+        2,
+        "cannot connect to 127.0.0.1:1: Connection refused",
+    ),
+    ("measure oltp_read_only --user app --objective p99<5s", 64, "name a server with --server"),
+    (
+        "measure oltp_read_only --server 127.0.0.1:1 --user app --objective p99<5s --width 0",
+        64,
+        "--width must be",
+    ),
+    (
+        "measure oltp_read_only --server 127.0.0.1:1 --user app --objective p99<5s",
+        2,
+        "cannot connect to 127.0.0.1:1",
+    ),
+    ("replay nowhere.hrec --server 127.0.0.1:1 --user app", 2, "cannot open nowhere.hrec"),
+    ("replay", 64, "required arguments"),
+    ("record", 64, "required arguments"),
+    ("report --store nowhere.sqlite", 2, "there is no history at nowhere.sqlite"),
+    ("trial plan", 64, "required arguments"),
+    ("trial run nowhere.toml --user app", 2, "cannot read nowhere.toml"),
+    ("trial init --server 127.0.0.1:1 --user app", 2, "Connection refused"),
+    ("trial report nowhere", 2, "nowhere holds no experiment"),
+    ("demo --only z", 64, "'z' is no part of the demo"),
+    ("demo --rate 0", 64, "--rate is between 0.1 and 100"),
+    ("lab fault a2 lag 0.2", 64, "the seconds are whole"),
+    ("lab status --base {dir}", 2, "no lab runs in"),
+    ("bench relay", 64, "unrecognized subcommand 'bench'"),
+];
+
+/// With a server that refuses.
+const REFUSED: [Row; 7] = [
+    ("watch --once --window 2s --server {primary}", 2, "There are no figures of any server: "),
+    ("fleet --server {primary}", 1, "No primary is known: no server answers."),
+    ("load run oltp_read_only --server {primary} --no-store", 2, "Access denied"),
+    ("load prepare oltp_read_only --server {primary}", 2, "Access denied"),
+    ("measure oltp_read_only --server {primary} --objective p99<5s", 2, "Access denied"),
+    ("probe --yes --no-store --no-disk --seconds 1 --server {primary}", 2, ""),
+    ("watch --once --window 2s --json --server {primary}", 2, "{"),
+];
+
+fn command(dir: &Path, typed: &str) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_headroom"));
+    command
+        .args(typed.split(' ').filter(|word| !word.is_empty()))
+        .current_dir(dir)
+        .env_clear()
+        .env("HOME", dir);
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+}
+
+/// Standard output, or standard error where that is empty: what a person sees first. Progress is no answer.
+fn first_line(output: &Output) -> String {
+    let text = if output.stdout.is_empty() { &output.stderr } else { &output.stdout };
+    let text = String::from_utf8_lossy(text);
+    let answer = |line: &&str| !line.starts_with("the way to ") && !line.starts_with("note: ");
+    text.lines().find(answer).unwrap_or_default().to_owned()
+}
+
+fn check(rows: &[Row], dir: &Path, fill: impl Fn(&str) -> String, with: impl Fn(&mut Command)) {
+    let mut wrong = Vec::new();
+    for (typed, code, says) in rows {
+        let mut command = command(dir, &fill(typed));
+        with(&mut command);
+        let output = command.output().unwrap();
+        let first = first_line(&output);
+        if output.status.code() != Some(*code) || !first.contains(says) {
+            wrong.push(format!("{typed}: {:?}, wanted {code} and '{says}': {first}", output.status.code()));
+        }
+        let error = String::from_utf8_lossy(&output.stderr);
+        assert!(!error.contains("panicked"), "{typed}: {error}");
+        assert!(!error.contains("refused (os error 111): Connection refused"), "{typed}: twice: {error}");
+    }
+    assert!(wrong.is_empty(), "\n{}", wrong.join("\n"));
+}
+
+#[test]
+fn without_a_server_the_exit_code_and_the_first_line_say_why() {
+    let dir = tempfile::tempdir().unwrap();
+    let base = dir.path().to_str().unwrap();
+    check(&ALONE, dir.path(), |typed| typed.replace("{dir}", base), |_| ());
+}
+
+#[test]
+fn a_log_filter_of_the_environment_is_checked_too() {
+    let dir = tempfile::tempdir().unwrap();
+    let row =
+        ("route --server db1 --reader 127.0.0.1:3306 --admin off", 2, "HEADROOM_LOG: 'verbose' is no level");
+    let with = |command: &mut Command| {
+        command.env("HEADROOM_LOG", "verbose");
+    };
+    check(&[row], dir.path(), str::to_owned, with);
+}
+
+#[test]
+fn the_version_names_the_commit() {
+    let dir = tempfile::tempdir().unwrap();
+    let output = command(dir.path(), "--version").output().unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    let commit = text.trim().strip_prefix(concat!("headroom ", env!("CARGO_PKG_VERSION"), " (commit "));
+    let commit = commit.and_then(|rest| rest.strip_suffix(')')).unwrap_or_else(|| panic!("{text}"));
+    let hexadecimal = commit.len() >= 12 && commit.chars().all(|c| c.is_ascii_hexdigit());
+    assert!(hexadecimal || commit == "unknown", "{text}");
+}
+
+#[tokio::test]
+async fn with_servers_a_result_that_is_none_is_no_success() {
+    let base = tempfile::tempdir().unwrap();
+    let lab = Lab::up(&Spec::new(&[("a", 2)]), base.path()).await.unwrap();
+    let dir = tempfile::tempdir().unwrap();
+    let fill = |typed: &str| {
+        let login = lab.credentials_file(Account::App);
+        typed
+            .replace("{primary}", &lab.real("a1").unwrap().to_string())
+            .replace("{replica}", &lab.real("a2").unwrap().to_string())
+            .replace("{login}", login.to_str().unwrap())
+            .replace("{tables}", &format!("--database {DATABASE} --tables 1 --table-size 100"))
+    };
+    let refused = |command: &mut Command| {
+        command.env("HEADROOM_USER", Account::App.user()).env("HEADROOM_PASSWORD", "wrong");
+    };
+    check(&REFUSED, dir.path(), fill, refused);
+    let fleet = {
+        let mut command = command(dir.path(), &fill("fleet --server {primary}"));
+        refused(&mut command);
+        command.output().unwrap()
+    };
+    let text = String::from_utf8_lossy(&fleet.stdout).into_owned();
+    assert_eq!(text.matches("Access denied").count(), 1, "an error is told once:\n{text}");
+
+    let rows: [Row; 4] = [
+        ("load prepare oltp_read_write --option-file {login} --server {primary} {tables}", 0, ""),
+        (
+            "load run oltp_read_write --option-file {login} --server {replica} {tables} --time 1s --no-store",
+            1,
+            "VOID: none of ",
+        ),
+        (
+            "load run oltp_read_only --option-file {login} --server {primary} {tables} --time 1s --no-store",
+            0,
+            "oltp_read_only",
+        ),
+        (
+            "measure oltp_write_only --option-file {login} --server {replica} {tables} --objective p99<60s --start 5",
+            1,
+            "No figure: none of ",
+        ),
+    ];
+    check(&rows, dir.path(), fill, |_| ());
+    let written = command(dir.path(), &fill(rows[1].0)).output().unwrap();
+    let first = first_line(&written);
+    assert!(first.contains("error 1290: the server refuses writes (read_only)"), "{first}");
+    assert!(first.contains("--writer"), "what to do: {first}");
+
+    interrupted(dir.path(), &fill);
+    lab.down().await.unwrap();
+}
+
+/// Ctrl-C: what was measured is shown; who asked for one answer has none.
+fn interrupted(dir: &Path, fill: &impl Fn(&str) -> String) {
+    for (typed, first_progress, code, says) in [
+        ("watch --once --window 60s", false, 2, "interrupted before the window was over"),
+        ("watch", false, 0, ""),
+        ("agent --listen 127.0.0.1:0", false, 0, ""),
+        (
+            "load run oltp_read_only --option-file {login} --server {primary} {tables} --warm-up 60s --no-store",
+            false,
+            2,
+            "interrupted before the measurement began",
+        ),
+        (
+            "load run oltp_read_only --option-file {login} --server {primary} {tables} --warm-up 0s --time 60s --no-store",
+            true,
+            0,
+            "oltp_read_only",
+        ),
+    ] {
+        let mut child = command(dir, &fill(typed)).spawn().unwrap();
+        until_it_minds(&child, Signal::INT);
+        let mut progress = BufReader::new(child.stderr.take().unwrap());
+        let mut error = String::new();
+        if first_progress {
+            progress.read_line(&mut error).unwrap();
+        }
+        kill_process(Pid::from_child(&child), Signal::INT).unwrap();
+        progress.read_to_string(&mut error).unwrap();
+        let output = Output { stderr: error.into_bytes(), ..ended(child, typed) };
+        assert_eq!(output.status.code(), Some(code), "{typed}: {output:?}");
+        let said = if code == 0 {
+            first_line(&output)
+        } else {
+            String::from_utf8_lossy(&output.stderr).into_owned()
+        };
+        assert!(said.contains(says), "{typed}: {output:?}");
+    }
+}
+
+/// Waits until the process has a handler of its own for the signal.
+fn until_it_minds(child: &Child, signal: Signal) {
+    let began = Instant::now();
+    let minds = || {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", child.id())).unwrap();
+        let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:")).unwrap().trim().to_owned();
+        u64::from_str_radix(&caught, 16).unwrap() & (1 << (signal.as_raw() - 1)) != 0
+    };
+    while !minds() {
+        assert!(began.elapsed() < LIMIT, "no handler for {signal:?}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+fn ended(mut child: Child, typed: &str) -> Output {
+    let began = Instant::now();
+    while child.try_wait().unwrap().is_none() {
+        if began.elapsed() > LIMIT {
+            child.kill().unwrap();
+            panic!("{typed} did not end");
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    child.wait_with_output().unwrap()
+}
+
+#[test]
+fn a_reader_that_has_seen_enough_is_no_error() {
+    let dir = tempfile::tempdir().unwrap();
+    let fleet = format!("fleet --server {NOBODY}");
+    for (typed, code) in [
+        ("--help", 0),
+        ("route --help", 0),
+        ("load list", 0),
+        (fleet.as_str(), 1),
+        ("watch --json --window 2s", 0),
+        ("watch --window 2s", 0),
+    ] {
+        let mut child = command(dir.path(), typed).spawn().unwrap();
+        let mut line = String::new();
+        let mut out = BufReader::with_capacity(1, child.stdout.take().unwrap());
+        out.read_line(&mut line).unwrap();
+        assert!(!line.is_empty(), "{typed}");
+        // The terse view prints a line only when something changes: it may be waiting, and then Ctrl-C ends
+        // it. With the pipe open it does not end by itself.
+        let waits = typed.starts_with("watch --window");
+        if waits {
+            until_it_minds(&child, Signal::INT);
+        }
+        drop(out);
+        if waits {
+            kill_process(Pid::from_child(&child), Signal::INT).unwrap();
+        }
+        let mut error = String::new();
+        child.stderr.take().unwrap().read_to_string(&mut error).unwrap();
+        let output = ended(child, typed);
+        assert_eq!(output.status.code(), Some(code), "{typed}: {error}");
+        assert!(!error.contains("panicked") && !error.contains("ipe"), "{typed}: {error}");
+    }
+}

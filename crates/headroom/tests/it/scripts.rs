@@ -1,0 +1,63 @@
+//! What the scripts of this repository count, on inputs of which the answer is known.
+
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+fn repository() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()
+}
+
+fn said(output: &Output) -> (Option<i32>, String) {
+    (output.status.code(), String::from_utf8_lossy(&output.stdout).trim().to_owned())
+}
+
+#[test]
+fn a_test_that_says_not_tested_is_skipped_and_not_passed() {
+    let dir = tempfile::tempdir().unwrap();
+    let log = dir.path().join("log");
+    let count = |text: &str| {
+        std::fs::write(&log, text).unwrap();
+        let script = repository().join("scripts/test.sh");
+        said(&Command::new(script).arg("count").arg(&log).output().unwrap()).1
+    };
+    let result =
+        "test result: ok. 12 passed; 0 failed; 1 ignored; 0 measured; 0 filtered out; finished in 0.00s\n";
+    assert_eq!(count(result), "12 0 1");
+    // One on a line of its own, and one behind what the harness had begun to write.
+    let untested =
+        "NOT TESTED: one: zero-hop needs root\ntest two ... NOT TESTED: two: zero-hop needs root\nok\n";
+    assert_eq!(count(&format!("{untested}{result}")), "10 0 3");
+    let failed = "test result: FAILED. 3 passed; 2 failed; 0 ignored; 0 measured; 0 filtered out\n";
+    assert_eq!(count(&format!("{result}{untested}{failed}")), "13 2 3");
+}
+
+#[test]
+fn an_audit_that_could_not_look_is_skipped_and_an_advisory_is_a_failure() {
+    // (fetch, check): how cargo-deny ends; `None`: it is not there.
+    for (ends, code, tally) in [
+        (None, 1, "0 passed, 0 failed, 1 skipped"),
+        (Some((1, 0)), 1, "0 passed, 0 failed, 1 skipped"),
+        (Some((0, 1)), 1, "0 passed, 1 failed, 0 skipped"),
+        (Some((0, 0)), 0, "1 passed, 0 failed, 0 skipped"),
+    ] {
+        let dir = tempfile::tempdir().unwrap();
+        if let Some((fetch, check)) = ends {
+            let deny = dir.path().join("cargo-deny");
+            let text = format!(
+                "#!/bin/sh\ncase \"$*\" in\n'--locked fetch db') exit {fetch} ;;\n\
+                 '--locked check --disable-fetch advisories') exit {check} ;;\n*) exit 99 ;;\nesac\n"
+            );
+            std::fs::write(&deny, text).unwrap();
+            std::fs::set_permissions(&deny, std::fs::Permissions::from_mode(0o755)).unwrap();
+        }
+        let output = Command::new(repository().join("scripts/audit.sh"))
+            .env("PATH", format!("{}:/usr/bin:/bin", dir.path().display()))
+            .env("CARGO_HOME", dir.path())
+            .output()
+            .unwrap();
+        assert_eq!(said(&output), (Some(code), tally.to_owned()), "{ends:?}");
+        let complains = String::from_utf8_lossy(&output.stderr).contains("SKIPPED, NOTHING WAS CHECKED");
+        assert_eq!(complains, tally.ends_with("1 skipped"), "{ends:?}");
+    }
+}

@@ -1,0 +1,97 @@
+//! Zero-hop on a lab of real servers: `headroom route` as a child process, programs in the real kernel. Needs root and a
+//! kernel with BPF, and fails loudly without; only who is not root is told that nothing was tested.
+
+use crate::support::past;
+use crate::support::past::{in_zone_a, ready, root};
+use crate::support::route::connect;
+use lab::{Lab, Spec};
+use mysql_async::prelude::Queryable;
+use rustix::process::Signal;
+
+/// What starts a program with everything but what BPF and mounts need: the files of the lab are root's.
+const UNPRIVILEGED: [&str; 3] = ["setpriv", "--bounding-set", "-bpf,-sys_admin,-net_admin"];
+
+#[tokio::test]
+async fn connections_go_past_the_router_and_everything_is_seen_moved_and_removed() {
+    if !root() {
+        return;
+    }
+    let base = tempfile::tempdir().unwrap();
+    let lab = Lab::up(&Spec::new(&[("a", 2), ("b", 1)]), base.path()).await.unwrap();
+    let mut route = in_zone_a(&lab, "require", "off");
+    route.start();
+    ready(&route).await;
+
+    past::sessions_are_past_and_counted(&lab, &route).await;
+    past::a_drained_server_is_left_idle_first(&lab, &route).await;
+    past::restarts_lose_no_connection(&lab, &mut route).await;
+    past::a_goodbye_puts_nobody_in_doubt(&lab, &route).await;
+    past::a_killed_server_refuses_nobody(&lab, &route).await;
+    past::a_take_over_loses_no_connection(&lab, &mut route).await;
+    past::switched_off_the_listener_serves(&lab, &route).await;
+    drop(route);
+    lab.down().await.unwrap();
+}
+
+#[tokio::test]
+async fn whoever_starts_on_an_address_decides_about_it_whatever_a_dead_router_has_left() {
+    if !root() {
+        return;
+    }
+    let base = tempfile::tempdir().unwrap();
+    let lab = Lab::up(&Spec::new(&[("a", 2), ("b", 1)]), base.path()).await.unwrap();
+    let mut route = in_zone_a(&lab, "require", "off");
+    route.start();
+    ready(&route).await;
+    past::another_file_decides_on_the_same_address(&lab, &mut route).await;
+    drop(route);
+    lab.down().await.unwrap();
+}
+
+#[tokio::test]
+async fn sessions_that_go_past_are_measured_to_the_statement() {
+    if !root() {
+        return;
+    }
+    let base = tempfile::tempdir().unwrap();
+    let lab = Lab::up(&Spec::new(&[("a", 2), ("b", 1)]), base.path()).await.unwrap();
+    let mut route = in_zone_a(&lab, "require", "on");
+    route.start();
+    ready(&route).await;
+    past::statements_past_are_counted(&lab, &route).await;
+    past::a_session_from_before_is_told_as_unread(&lab, &mut route).await;
+    past::with_one_in_sixteen_all_go_past(&lab, &mut route).await;
+    past::what_two_of_thirty_two_say_is_scaled_to_all(&lab, &route).await;
+    drop(route);
+    lab.down().await.unwrap();
+}
+
+#[tokio::test]
+async fn without_the_right_the_listener_serves_and_require_says_what_is_missing() {
+    if !root() {
+        return;
+    }
+    let base = tempfile::tempdir().unwrap();
+    let lab = Lab::up(&Spec::new(&[("a", 2), ("b", 1)]), base.path()).await.unwrap();
+    let mut route = in_zone_a(&lab, "auto", "sampled");
+    route.start_by(&UNPRIVILEGED);
+    ready(&route).await;
+    let mut session = connect(&lab, route.reader).await.unwrap();
+    session.query_drop("SELECT 1").await.unwrap();
+    let status = route.status();
+    assert_eq!(status["listeners"][0]["accepted"], 1);
+    let words = status["listeners"][0]["zero_hop"]["text"].as_str().unwrap();
+    assert!(words.contains("not permitted") && words.contains("CAP_BPF"), "{words}");
+    session.disconnect().await.unwrap();
+    route.signal(Signal::TERM);
+    route.end().await;
+
+    let text = std::fs::read_to_string(&route.file).unwrap();
+    std::fs::write(&route.file, text.replace("zero_hop = \"auto\"", "zero_hop = \"require\"")).unwrap();
+    route.start_by(&UNPRIVILEGED);
+    let ended = route.end().await;
+    assert_eq!(ended.code(), Some(2));
+    assert!(route.words().contains("zero_hop = \"require\", but not permitted"), "{}", route.words());
+    drop(route);
+    lab.down().await.unwrap();
+}

@@ -1,0 +1,8 @@
+//! Settings of made-up hosts and of real servers; `mysql` needs the mysqld that `make test-mysql` brings.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod crash;
+mod mysql;
+mod server;
+mod tree;

@@ -1,0 +1,48 @@
+//! Variables of a real MariaDB: set, read back, put back.
+
+pub(crate) mod cases;
+mod restart;
+
+use cases::{
+    Scene, a_value_that_the_server_bends_is_refused_and_undone,
+    after_a_restart_of_the_server_its_entries_are_closed, variables_are_set_and_put_back,
+    what_somebody_else_set_stays, wrong_values_are_refused_in_words,
+};
+use lab::Spec;
+
+#[tokio::test]
+async fn variables_of_mariadb_are_set_read_back_and_put_back() {
+    let scene = Scene::up(&Spec::new(&[("a", 1)])).await;
+    let changes = [
+        "server.innodb_io_capacity=1234",
+        "server.innodb_flush_neighbors=0",
+        "server.innodb_max_dirty_pages_pct=75",
+        "server.innodb_log_write_ahead_size=16384",
+        "server.innodb_buffer_pool_size=96M",
+        "server.innodb_flush_log_at_trx_commit=0",
+        "server.sync_binlog=7",
+        "server.sql_mode=ANSI_QUOTES",
+        "server.binlog_format=MIXED",
+        "server.long_query_time=0.25",
+        "server.optimizer_switch=index_merge=off",
+        "server.init_connect=SET @told = 'it''s so'",
+    ];
+    let changes: Vec<&str> =
+        changes.into_iter().filter(|change| !change.contains("write_ahead") || has(&scene, change)).collect();
+    let dangers =
+        ["innodb_flush_log_at_trx_commit", "sync_binlog", "sql_mode", "binlog_format", "init_connect"];
+    variables_are_set_and_put_back(&scene, &changes, &dangers).await;
+    wrong_values_are_refused_in_words(&scene, "server.innodb_use_native_aio=OFF");
+    what_somebody_else_set_stays(&scene).await;
+    a_value_that_the_server_bends_is_refused_and_undone(&scene).await;
+    after_a_restart_of_the_server_its_entries_are_closed(&scene).await;
+    scene.lab.down().await.unwrap();
+}
+
+/// MariaDB 10.8 to 11.2 have no such variable.
+fn has(scene: &Scene, change: &str) -> bool {
+    let (name, _) = change.trim_start_matches("server.").split_once('=').unwrap();
+    let mut session = scene.session();
+    let variable = session.server(&scene.address()).unwrap().describe(name).unwrap();
+    variable.is_some_and(|variable| variable.dynamic == Some(true))
+}

@@ -1,0 +1,318 @@
+//! Listener: an address on which clients come in, with its limits, its terms and its counters; and its socket.
+//!
+//! Who takes clients off the socket is in `accept`; how a client is counted against the limits in `admission`.
+
+use crate::error::Error;
+use crate::refusal::{RefusalCounts, RefusalDetails, RefusalReason};
+use crate::sockets::Sockets;
+use crate::stream::Socket;
+use crate::tls::FromClients;
+use arc_swap::ArcSwap;
+use fleet::config::{Access, ClientTlsMode, Insight, Listener as ListenerConfig};
+use fleet::{Address, ListenerRole};
+use rustix::net::{SocketFlags, accept_with};
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::{FileTypeExt, PermissionsExt};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use tokio::sync::Notify;
+
+/// Connections that may wait to be accepted.
+const BACKLOG: i32 = 4096;
+
+/// A listener that is open.
+#[derive(Debug)]
+pub(crate) struct Listener {
+    /// The address as configured.
+    pub(crate) address: Address,
+    /// The address as bound: differs when port 0 was asked for.
+    pub(crate) bound: Address,
+    /// The listening socket once more, to be handed to a process that takes over.
+    socket: Mutex<Option<OwnedFd>>,
+    /// Another process listens on: what stands in the file system is its.
+    handed_over: AtomicBool,
+    writer: AtomicBool,
+    max_sessions: AtomicUsize,
+    max_connecting: AtomicUsize,
+    /// Whether its sessions are measured. Which of them pass through the router is decided before they come.
+    measured: AtomicBool,
+    /// What insight calls it.
+    label: Arc<str>,
+    taken: AtomicUsize,
+    connecting: AtomicUsize,
+    terms: ArcSwap<Terms>,
+    /// Clients accepted.
+    pub(crate) accepted: AtomicU64,
+    /// Clients that got no session.
+    pub(crate) refusals: Arc<RefusalCounts>,
+    /// Logins completed.
+    pub(crate) logins: LoginCounters,
+    pub(crate) closing: Notify,
+    /// Its task shall panic, for a test.
+    fails: AtomicBool,
+    /// The configuration in force.
+    config: ArcSwap<ListenerConfig>,
+}
+
+/// Completed logins by what carries them.
+#[derive(Debug, Default)]
+pub(crate) struct LoginCounters {
+    /// Nothing, or a unix socket.
+    pub(crate) plain: AtomicU64,
+    /// TLS that ends here.
+    pub(crate) tls: AtomicU64,
+    /// A form that we cannot read.
+    pub(crate) opaque: AtomicU64,
+}
+
+/// On what terms clients come in; changed as a whole.
+#[derive(Debug)]
+pub(crate) struct Terms {
+    /// Who may come.
+    pub(crate) access: Access,
+    /// What is done with their TLS.
+    pub(crate) mode: ClientTlsMode,
+    pub(crate) from_clients: Option<FromClients>,
+}
+
+/// A listening socket that the listener's runtime watches.
+pub(crate) enum ListeningSocket {
+    Tcp(tokio::net::TcpListener),
+    Unix(tokio::net::UnixListener),
+}
+
+impl Terms {
+    fn of(config: &ListenerConfig, from_clients: Option<FromClients>) -> Self {
+        Self { access: config.access.clone(), mode: config.tls.mode, from_clients }
+    }
+}
+
+impl Listener {
+    /// Opens a listener, by its socket among `sockets` where it has one there. Nobody is accepted before [`crate::accept`] serves it.
+    pub(crate) fn open(
+        config: &ListenerConfig,
+        sockets: &mut Sockets,
+    ) -> Result<(Arc<Self>, OwnedFd), Error> {
+        let from_clients = FromClients::load(&config.tls)?;
+        let (fd, bound) = match &config.address {
+            address if sockets.has(address) => sockets.take(address)?,
+            Address::Unix(path) => (bind_unix(path, &config.address)?, config.address.clone()),
+            Address::Tcp { host, port } => {
+                let address = config.address.clone();
+                let ip: IpAddr = host.parse().map_err(|_| Error::NotAnIp { address: address.clone() })?;
+                bind_tcp(SocketAddr::new(ip, *port)).map_err(|source| Error::Listen { address, source })?
+            }
+        };
+        let address = config.address.clone();
+        let socket = fd.try_clone().map_err(|source| Error::Listen { address, source })?;
+        let listener = Self {
+            address: config.address.clone(),
+            bound,
+            socket: Mutex::new(Some(socket)),
+            handed_over: AtomicBool::new(false),
+            writer: AtomicBool::new(config.role == ListenerRole::Writer),
+            max_sessions: AtomicUsize::new(config.max_sessions),
+            max_connecting: AtomicUsize::new(config.max_connecting),
+            measured: AtomicBool::new(config.insight != Insight::Off),
+            label: format!("{} {}", config.role, config.address).into(),
+            taken: AtomicUsize::new(0),
+            connecting: AtomicUsize::new(0),
+            terms: ArcSwap::from_pointee(Terms::of(config, from_clients)),
+            accepted: AtomicU64::new(0),
+            refusals: Arc::default(),
+            logins: LoginCounters::default(),
+            closing: Notify::new(),
+            fails: AtomicBool::new(false),
+            config: ArcSwap::from_pointee(config.clone()),
+        };
+        Ok((Arc::new(listener), fd))
+    }
+
+    pub(crate) fn role(&self) -> ListenerRole {
+        if self.writer.load(Relaxed) { ListenerRole::Writer } else { ListenerRole::Reader }
+    }
+
+    /// What its configuration says.
+    pub(crate) fn config(&self) -> Arc<ListenerConfig> {
+        self.config.load_full()
+    }
+
+    /// A client gets no session: counted and logged.
+    pub(crate) fn refuse(&self, why: RefusalReason, details: RefusalDetails) {
+        self.refusals.refuse(&self.address, why, details);
+    }
+
+    /// What insight calls it.
+    pub(crate) fn label(&self) -> &str {
+        &self.label
+    }
+
+    /// The same, if its sessions are measured.
+    pub(crate) fn insight(&self) -> Option<Arc<str>> {
+        self.measured.load(Relaxed).then(|| self.label.clone())
+    }
+
+    pub(crate) fn max_sessions(&self) -> usize {
+        self.max_sessions.load(Relaxed)
+    }
+
+    pub(crate) fn max_connecting(&self) -> usize {
+        self.max_connecting.load(Relaxed)
+    }
+
+    /// Clients that are logging in now.
+    pub(crate) fn connecting(&self) -> usize {
+        self.connecting.load(Relaxed)
+    }
+
+    /// On what terms clients come in now.
+    pub(crate) fn terms(&self) -> Arc<Terms> {
+        self.terms.load_full()
+    }
+
+    /// Sessions now.
+    pub(crate) fn sessions(&self) -> usize {
+        self.taken.load(Relaxed)
+    }
+
+    /// Takes over what a new configuration says; sessions that exist stay as they are. Returns whether anything changed.
+    pub(crate) fn change(&self, config: &ListenerConfig, from_clients: Option<FromClients>) -> bool {
+        let client_cert = self.config.swap(Arc::new(config.clone())).tls.client_cert;
+        let writer = config.role == ListenerRole::Writer;
+        let role = self.writer.swap(writer, Relaxed) != writer;
+        let sessions = self.max_sessions.swap(config.max_sessions, Relaxed) != config.max_sessions;
+        let connecting = self.max_connecting.swap(config.max_connecting, Relaxed) != config.max_connecting;
+        let measured = config.insight != Insight::Off;
+        let insight = self.measured.swap(measured, Relaxed) != measured;
+        let before = self.terms.swap(Arc::new(Terms::of(config, from_clients)));
+        let terms = before.mode != config.tls.mode
+            || before.access != config.access
+            || client_cert != config.tls.client_cert;
+        role || sessions || connecting || insight || terms
+    }
+
+    /// The listening socket, for a process that takes over; `None` when the listener is closed.
+    pub(crate) fn socket(&self) -> Option<OwnedFd> {
+        self.socket_slot().as_ref().and_then(|socket| socket.try_clone().ok())
+    }
+
+    /// Another process listens on this socket from now on: stops accepting and leaves everything as it is.
+    pub(crate) fn hand_over(&self) {
+        self.handed_over.store(true, Relaxed);
+        self.close();
+    }
+
+    fn socket_slot(&self) -> MutexGuard<'_, Option<OwnedFd>> {
+        self.socket.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes one of the places for sessions and one for logins under way, if both limits leave one.
+    pub(crate) fn take_place(&self) -> Result<(), RefusalReason> {
+        let below = |limit: usize| move |n: usize| (n < limit).then_some(n + 1);
+        let sessions = self.taken.fetch_update(Relaxed, Relaxed, below(self.max_sessions()));
+        sessions.map_err(|_| RefusalReason::MaxSessions)?;
+        let connecting = self.connecting.fetch_update(Relaxed, Relaxed, below(self.max_connecting()));
+        connecting.map(drop).map_err(|_| {
+            self.give_back_place();
+            RefusalReason::MaxConnecting
+        })
+    }
+
+    /// A session has ended.
+    pub(crate) fn give_back_place(&self) {
+        self.taken.fetch_sub(1, Relaxed);
+    }
+
+    /// A login is over.
+    pub(crate) fn login_over(&self) {
+        self.connecting.fetch_sub(1, Relaxed);
+    }
+
+    /// Whether its task was asked to panic; once.
+    pub(crate) fn takes_fault(&self) -> bool {
+        self.fails.swap(false, Relaxed)
+    }
+
+    /// Lets its task panic, for a test.
+    pub(crate) fn fail(&self) {
+        self.fails.store(true, Relaxed);
+        self.closing.notify_one();
+    }
+
+    /// Stops accepting; sessions that exist stay.
+    pub(crate) fn close(&self) {
+        self.closing.notify_one();
+        self.socket_slot().take();
+        if self.handed_over.load(Relaxed) {
+            return;
+        }
+        if let Address::Unix(path) = &self.address {
+            // Somebody may have removed it, or put their own there; both are theirs to mend.
+            let _ = std::fs::remove_file(path);
+        }
+    }
+}
+
+impl ListeningSocket {
+    pub(crate) fn new(address: &Address, fd: OwnedFd) -> io::Result<Self> {
+        Ok(match address {
+            Address::Tcp { .. } => Self::Tcp(tokio::net::TcpListener::from_std(fd.into())?),
+            Address::Unix(_) => Self::Unix(tokio::net::UnixListener::from_std(fd.into())?),
+        })
+    }
+
+    /// The next client, if there is one, asking the kernel and not the runtime.
+    pub(crate) fn accept_now(&self) -> rustix::io::Result<OwnedFd> {
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        match self {
+            Self::Tcp(listener) => accept_with(listener, flags),
+            Self::Unix(listener) => accept_with(listener, flags),
+        }
+    }
+
+    /// The next client, taken off this thread's runtime again: another thread's will have it.
+    pub(crate) async fn accept(&self) -> io::Result<(Socket, Option<SocketAddr>)> {
+        match self {
+            Self::Tcp(listener) => {
+                let (stream, peer) = listener.accept().await?;
+                Ok((Socket::Tcp(stream.into_std()?.into()), Some(peer)))
+            }
+            Self::Unix(listener) => {
+                let (stream, _) = listener.accept().await?;
+                Ok((Socket::Unix(stream.into_std()?.into()), None))
+            }
+        }
+    }
+}
+
+fn bind_tcp(address: SocketAddr) -> io::Result<(OwnedFd, Address)> {
+    let domain = socket2::Domain::for_address(address);
+    let socket = socket2::Socket::new(domain, socket2::Type::STREAM, None)?;
+    socket.set_reuse_address(true)?;
+    socket.set_nonblocking(true)?;
+    socket.bind(&address.into())?;
+    socket.listen(BACKLOG)?;
+    let bound = socket.local_addr()?.as_socket().unwrap_or(address);
+    Ok((socket.into(), Address::tcp(bound.ip().to_string(), bound.port())))
+}
+
+/// Listens on a path, as mysqld does: open to every local user; a file that nobody listens on any more is replaced.
+fn bind_unix(path: &Path, address: &Address) -> Result<OwnedFd, Error> {
+    let listen = |source| Error::Listen { address: address.clone(), source };
+    if std::fs::symlink_metadata(path).is_ok_and(|m| m.file_type().is_socket()) {
+        match UnixStream::connect(path) {
+            Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
+                std::fs::remove_file(path).map_err(listen)?;
+            }
+            _ => return Err(Error::SocketInUse { address: address.clone() }),
+        }
+    }
+    let listener = UnixListener::bind(path).map_err(listen)?;
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o777)).map_err(listen)?;
+    listener.set_nonblocking(true).map_err(listen)?;
+    Ok(listener.into())
+}

@@ -1,0 +1,280 @@
+//! Shared state: what the threads of the data plane share: the view in force with the counters of its servers, what
+//! our own side knows of servers, and the way to report a failure.
+
+use crate::event::{self, History, Picture};
+use crate::health::Health;
+use crate::names::Names;
+use crate::pending_move::PendingMove;
+use crate::record::Recorder;
+use crate::server_counters::ServerCounters;
+use crate::suspect::Suspects;
+use crate::tls::ServerTlsState;
+use crate::view::{OwnState, View};
+use crate::zero_hop::mirror_handle::MirrorHandle;
+use arc_swap::ArcSwap;
+use fleet::config::RouterConfig;
+use fleet::{ListenerRole, ServerName, Snapshot};
+use std::collections::{HashMap, HashSet};
+use std::sync::atomic::{AtomicBool, AtomicUsize};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Instant, SystemTime};
+use tokio::sync::watch;
+
+/// A view with the counters of its servers, in the same order.
+#[derive(Debug)]
+pub(crate) struct RoutingState {
+    pub(crate) view: View,
+    pub(crate) counters: Vec<Arc<ServerCounters>>,
+}
+
+/// What is called when a server failed a session.
+pub(crate) type Report = Box<dyn Fn(&ServerName, &str) + Send + Sync>;
+
+/// Shared by all threads of one router.
+pub(crate) struct SharedState {
+    routing: ArcSwap<RoutingState>,
+    /// Counts the changes of `routing`; whoever waits for one subscribes.
+    epoch: watch::Sender<u64>,
+    inputs: Mutex<Inputs>,
+    report: Report,
+    /// This router's phase among all routers; see `apportion`.
+    pub(crate) phase: f64,
+    /// Threads that let sessions in; each may have a ring's thread beside it.
+    pub(crate) threads: usize,
+    /// Sessions held until a primary is known.
+    pub(crate) held: AtomicUsize,
+    /// Where the servers' host names lead.
+    pub(crate) names: Names,
+    /// Writes are held for a switchover, and no writer session is left on its server.
+    pub(crate) writes_drained: Arc<AtomicBool>,
+    /// TLS to the servers.
+    pub(crate) server_tls: ServerTlsState,
+    /// Sessions that should leave and have not yet.
+    pending_moves: Mutex<Vec<PendingMove>>,
+    /// What has changed.
+    history: Mutex<History>,
+    /// The names that the threads' ledgers share.
+    pub(crate) insight: Arc<insight::Shared>,
+    /// Whether somebody records.
+    pub(crate) recorder: Arc<Recorder>,
+    /// The thread that follows bypassed sessions, if there is one.
+    pub(crate) mirror: Arc<MirrorHandle>,
+    /// How the threads and tasks are.
+    pub(crate) health: Arc<Health>,
+    /// The rebalancer is to panic, for a test.
+    pub(crate) rebalancer_fails: AtomicBool,
+}
+
+/// What our own side knows; behind a lock that only new sessions, failures and the rebalancer take.
+#[derive(Debug)]
+struct Inputs {
+    config: Arc<RouterConfig>,
+    snapshot: Arc<Snapshot>,
+    drains: HashMap<ServerName, Drain>,
+    suspects: Suspects,
+    counters: HashMap<ServerName, Arc<ServerCounters>>,
+}
+
+/// A server being emptied by command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Drain {
+    pub(crate) since: Instant,
+    /// When what is left is cut.
+    pub(crate) deadline: Instant,
+    /// Whether that has been done and said.
+    pub(crate) cut: bool,
+}
+
+impl std::fmt::Debug for SharedState {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("SharedState")
+            .field("phase", &self.phase)
+            .field("threads", &self.threads)
+            .finish_non_exhaustive()
+    }
+}
+
+impl SharedState {
+    pub(crate) fn new(config: RouterConfig, snapshot: Arc<Snapshot>, threads: usize, report: Report) -> Self {
+        let insight = insight::Shared::new(config.insight.clone());
+        let mut inputs = Inputs {
+            config: Arc::new(config),
+            snapshot,
+            drains: HashMap::new(),
+            suspects: Suspects::default(),
+            counters: HashMap::new(),
+        };
+        let routing = inputs.routing(threads, Instant::now());
+        Self {
+            routing: ArcSwap::from_pointee(routing),
+            epoch: watch::Sender::new(0),
+            inputs: Mutex::new(inputs),
+            report,
+            phase: rand::random_range(0.0..1.0),
+            threads,
+            held: AtomicUsize::new(0),
+            names: Names::default(),
+            writes_drained: Arc::default(),
+            server_tls: ServerTlsState::default(),
+            pending_moves: Mutex::default(),
+            history: Mutex::default(),
+            insight,
+            recorder: Arc::default(),
+            mirror: Arc::default(),
+            health: Arc::default(),
+            rebalancer_fails: AtomicBool::new(false),
+        }
+    }
+
+    /// The routing state in force.
+    pub(crate) fn routing(&self) -> Arc<RoutingState> {
+        self.routing.load_full()
+    }
+
+    /// Is notified of every new routing state from now on.
+    pub(crate) fn changes(&self) -> watch::Receiver<u64> {
+        self.epoch.subscribe()
+    }
+
+    /// A server failed a session of ours: avoided from now on, and looked at by `observe` at once. Whether that is news: sessions
+    /// that fail together are one piece of it.
+    pub(crate) fn suspect(&self, server: &ServerName, why: &str) -> bool {
+        let new = {
+            let mut inputs = self.inputs();
+            let round = inputs.snapshot.round;
+            inputs.suspects.add(server, why, round, Instant::now())
+        };
+        if new {
+            self.renew(None);
+            (self.report)(server, why);
+        }
+        new
+    }
+
+    /// Something happened to a server that may mean nothing: `observe` looks at it at once.
+    pub(crate) fn request_check(&self, server: &ServerName, why: &str) {
+        (self.report)(server, why);
+    }
+
+    /// A server greeted a session of ours: nothing is held against it.
+    pub(crate) fn greeted(&self, server: &ServerName) {
+        let mut inputs = self.inputs();
+        if inputs.suspects.knows(server) {
+            inputs.suspects.clear(server);
+            drop(inputs);
+            self.renew(None);
+        }
+    }
+
+    /// Works out the routing state again, from a newer snapshot if there is one.
+    pub(crate) fn renew(&self, snapshot: Option<Arc<Snapshot>>) {
+        let now = Instant::now();
+        let mut inputs = self.inputs();
+        if let Some(snapshot) = snapshot {
+            inputs.snapshot = snapshot;
+        }
+        let snapshot = inputs.snapshot.clone();
+        inputs.suspects.review(&snapshot, now);
+        let routing = inputs.routing(self.threads, now);
+        let picture = Picture::of(&routing.view, &self.server_tls.without());
+        // Stored under the lock, so that of two renewals at once the later one stays; noted under it, so that
+        // the events stand in their order. The log may block and comes after.
+        self.routing.store(Arc::new(routing));
+        let events =
+            if snapshot.settled { self.history().note(picture, now, SystemTime::now()) } else { Vec::new() };
+        drop(inputs);
+        event::log(&events);
+        self.epoch.send_modify(|epoch| *epoch += 1);
+    }
+
+    pub(crate) fn reconfigure(&self, config: RouterConfig) {
+        self.inputs().config = Arc::new(config);
+        self.renew(None);
+    }
+
+    /// Starts to empty a server; a second call sets a new deadline.
+    pub(crate) fn drain(&self, server: &ServerName, deadline: Instant) {
+        let now = Instant::now();
+        let mut inputs = self.inputs();
+        let since = inputs.drains.get(server).map_or(now, |d| d.since);
+        inputs.drains.insert(server.clone(), Drain { since, deadline, cut: false });
+        drop(inputs);
+        self.renew(None);
+    }
+
+    /// Takes a server into service again; `false` when it was not being drained.
+    pub(crate) fn undrain(&self, server: &ServerName) -> bool {
+        let was = self.inputs().drains.remove(server).is_some();
+        self.renew(None);
+        was
+    }
+
+    /// The drains under way.
+    pub(crate) fn drains(&self) -> HashMap<ServerName, Drain> {
+        self.inputs().drains.clone()
+    }
+
+    /// The servers whose drain deadline has passed and whose sessions have not been cut yet; asked once each.
+    pub(crate) fn overdue_drains(&self, now: Instant) -> Vec<ServerName> {
+        let mut inputs = self.inputs();
+        let due = inputs.drains.iter_mut().filter(|(_, d)| !d.cut && d.deadline <= now);
+        due.map(|(name, drain)| {
+            drain.cut = true;
+            name.clone()
+        })
+        .collect()
+    }
+
+    /// Sessions that should leave and have not yet, as the rebalancer last found.
+    pub(crate) fn pending_moves(&self) -> Vec<PendingMove> {
+        self.pending_moves.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    pub(crate) fn set_pending_moves(&self, pending: Vec<PendingMove>) {
+        *self.pending_moves.lock().unwrap_or_else(PoisonError::into_inner) = pending;
+    }
+
+    /// What has changed, and since when things are as they are.
+    pub(crate) fn history(&self) -> MutexGuard<'_, History> {
+        self.history.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Counters of servers that are no longer in the fleet but still have sessions of ours.
+    pub(crate) fn departed(&self) -> Vec<Arc<ServerCounters>> {
+        let inputs = self.inputs();
+        let gone = inputs.counters.values().filter(|t| inputs.snapshot.server(&t.name).is_none());
+        gone.cloned().collect()
+    }
+
+    fn inputs(&self) -> MutexGuard<'_, Inputs> {
+        // A panic elsewhere leaves these maps whole: every change to them is one insertion or removal.
+        self.inputs.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Inputs {
+    fn routing(&mut self, threads: usize, now: Instant) -> RoutingState {
+        let own = OwnState {
+            draining: self.drains.keys().cloned().collect::<HashSet<_>>(),
+            suspects: self.suspects.clone(),
+        };
+        let view = View::new(self.snapshot.clone(), self.config.clone(), &own, now);
+        let snapshot = &self.snapshot;
+        let used =
+            |t: &ServerCounters| t.sessions(ListenerRole::Reader) + t.sessions(ListenerRole::Writer) > 0;
+        self.counters.retain(|name, counters| snapshot.server(name).is_some() || used(counters));
+        let counters = |name: &ServerName| {
+            let new = || Arc::new(ServerCounters::new(name.clone(), 2 * threads));
+            self.counters.entry(name.clone()).or_insert_with(new).clone()
+        };
+        let counters = view.candidates.iter().map(|c| &c.name).map(counters).collect();
+        RoutingState { view, counters }
+    }
+}
+
+impl RoutingState {
+    /// Our own reader sessions on each candidate.
+    pub(crate) fn readers(&self) -> Vec<u32> {
+        self.counters.iter().map(|t| t.sessions(ListenerRole::Reader)).collect()
+    }
+}

@@ -1,0 +1,369 @@
+//! Close: ends bypassed sessions that placement wants moved, as the relay does with its own.
+//!
+//! **A session is closed only when its state is known** (`mirror` has followed it from its first byte): it is idle, in no
+//! transaction, and holds no state that the request has to respect. That is true up to two byte counts; `zerohop::close` holds back what the
+//! client sends, looks whether the socket still has these counts and nothing under way, and only then ends it. So a
+//! statement that is sent in this moment is either seen, and the session stays, or never reaches the server.
+//!
+//! **What is not known stays**: sessions in TLS or compressed, those that began before this process came, and those of which
+//! the kernel lost a piece. They end by themselves, or at a deadline where they must go; the status says how many there are.
+//!
+//! **A server that does not answer** ends no session here either that is in use: only those that are idle.
+
+use super::count::KernelCounts;
+use super::mirror_handle::{ObservedState, States};
+use crate::close_quota::CloseRequest;
+use crate::closed::Closed;
+use crate::server_counters::ServerCounters;
+use crate::shared_state::{RoutingState, SharedState};
+use fleet::{ListenerRole, ServerName, State};
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+use tokio::sync::Notify;
+use zerohop::socket::Socket;
+use zerohop::{Bypass, CloseOutcome, Error, Session, close_session, socket};
+
+/// Quiet for so long, a session on a server that does not answer is ended.
+const QUIET_ON_SILENT: Duration = Duration::from_millis(200);
+/// Moves for balance ask for so many times the configured quiet at least; see [`careful`].
+const CAREFUL: f64 = 2.5;
+/// The program that holds sessions back looks at every packet: without a request for so long, it is taken out.
+const HOLD_AFTER: Duration = Duration::from_secs(10);
+/// Where it cannot be had, it is tried again after this long.
+const HOLD_AGAIN: Duration = Duration::from_secs(10);
+
+/// Closes bypassed sessions; what it carries from look to look.
+pub(super) struct BypassCloser {
+    asked: HashMap<(ServerName, ListenerRole), PendingStates>,
+    /// Sessions that should leave and whose state is not known, as last counted.
+    unknown: BTreeMap<(ServerName, ListenerRole), usize>,
+    since: HashMap<(ServerName, ListenerRole), Instant>,
+    cut: HashSet<(ServerName, Instant)>,
+    answered: Arc<Notify>,
+    /// When a session last should have left.
+    requested_at: Option<Instant>,
+    /// Why sessions cannot be held back, and since when.
+    cannot_hold: Option<(String, Instant)>,
+}
+
+/// What is known of a server's sessions, once it is there.
+type PendingStates = Arc<Mutex<Option<States>>>;
+
+/// Sessions of one role that should leave a server.
+struct CloseTask {
+    counters: Arc<ServerCounters>,
+    role: ListenerRole,
+    request: CloseRequest,
+    answers: bool,
+    /// They must go at the latest then, whatever they do.
+    deadline: Option<Instant>,
+}
+
+/// A session with its socket.
+struct LiveSession {
+    session: Session,
+    socket: Socket,
+}
+
+impl BypassCloser {
+    /// `answered` is notified when the state of sessions has come.
+    pub(super) fn new(answered: Arc<Notify>) -> Self {
+        Self {
+            asked: HashMap::new(),
+            unknown: BTreeMap::new(),
+            since: HashMap::new(),
+            cut: HashSet::new(),
+            answered,
+            requested_at: None,
+            cannot_hold: None,
+        }
+    }
+
+    /// One look; cheap while nobody should leave.
+    pub(super) fn look(
+        &mut self,
+        bypass: &mut Bypass,
+        shared: &SharedState,
+        counts: &KernelCounts,
+    ) -> Result<(), Error> {
+        let (routing, now) = (shared.routing(), Instant::now());
+        let overdue: Vec<ServerName> = self.overdue(shared, now);
+        let tasks = self.tasks(shared, &routing, now);
+        let wanted = |key: &(ServerName, ListenerRole)| {
+            tasks.iter().any(|w| w.counters.name == key.0 && w.role == key.1)
+        };
+        self.asked.retain(|key, _| wanted(key));
+        self.unknown.retain(|key, _| self.since.contains_key(key));
+        self.hold(bypass, !tasks.is_empty(), now);
+        if tasks.is_empty() && overdue.is_empty() {
+            return Ok(());
+        }
+        let live = live(bypass)?;
+        for name in overdue {
+            let of =
+                |l: &&LiveSession| counts.of(l.session.target).is_some_and(|(server, _)| *server == name);
+            let counters = routing.counters.iter().find(|t| t.name == name);
+            let ended = live.iter().filter(of).filter(|l| cut(bypass, l)).count();
+            if let Some(counters) = counters {
+                counters.bypassed.closed[Closed::DrainDeadline.index()].fetch_add(ended as u64, Relaxed);
+                counters.bypassed.ended_by_us.fetch_add(ended as u64, Relaxed);
+            }
+            if ended > 0 {
+                tracing::warn!(server = %name, sessions = ended, "bypassed sessions cut at the drain deadline");
+            }
+        }
+        for task in &tasks {
+            let is = |l: &&LiveSession| counts.of(l.session.target) == Some((&task.counters.name, task.role));
+            let theirs: Vec<&LiveSession> = live.iter().filter(is).collect();
+            self.one(bypass, shared, task, &theirs, now);
+        }
+        Ok(())
+    }
+
+    /// What keeps sessions where they are, for the status.
+    pub(super) fn limits(&self) -> Vec<String> {
+        let unknown = self.unknown.iter().filter(|(_, sessions)| **sessions > 0).map(|((server, _), n)| {
+            format!(
+                "{n} sessions should leave {server} and stay until they end or a deadline passes: what they hold is not known \
+                 (TLS, compression, or begun before this process)"
+            )
+        });
+        let hold =
+            self.cannot_hold.iter().map(|(why, _)| format!("bypassed sessions cannot be closed ({why})"));
+        unknown.chain(hold).collect()
+    }
+
+    /// Keeps the program in force that closing needs, while some session should leave.
+    fn hold(&mut self, bypass: &mut Bypass, requested: bool, now: Instant) {
+        if requested {
+            self.requested_at = Some(now);
+        }
+        let wanted = self.requested_at.is_some_and(|at| now.duration_since(at) < HOLD_AFTER);
+        let tired = self.cannot_hold.as_ref().is_some_and(|(_, at)| now.duration_since(*at) < HOLD_AGAIN);
+        if wanted && tired {
+            return;
+        }
+        let before = self.cannot_hold.take();
+        if let Err(error) = bypass.set_holding(wanted) {
+            let why = error.to_string();
+            if before.is_none() {
+                tracing::warn!(
+                    why,
+                    "bypassed sessions cannot be closed: they end by themselves or at deadlines"
+                );
+            }
+            self.cannot_hold = Some((why, now));
+        }
+    }
+
+    fn one(
+        &mut self,
+        bypass: &Bypass,
+        shared: &SharedState,
+        task: &CloseTask,
+        theirs: &[&LiveSession],
+        now: Instant,
+    ) {
+        if task.deadline.is_some_and(|deadline| deadline <= now) {
+            close(task, theirs.iter().copied(), |live| cut(bypass, live));
+            return;
+        }
+        let quiet = if task.answers { task.request.quiet } else { task.request.quiet.max(QUIET_ON_SILENT) };
+        let rests = |l: &LiveSession| !l.socket.busy && l.socket.quiet >= quiet;
+        let key = (task.counters.name.clone(), task.role);
+        let answer = self.asked.get(&key).map(|a| a.lock().unwrap_or_else(PoisonError::into_inner).take());
+        match answer {
+            Some(None) => {}
+            Some(Some(states)) => {
+                self.asked.remove(&key);
+                let known = |l: &LiveSession| states.get(&l.session.cookie).copied();
+                self.unknown.insert(key, theirs.iter().filter(|l| known(l).is_none()).count());
+                let may = |l: &&LiveSession| {
+                    rests(l)
+                        && known(l).is_some_and(|k| {
+                            may_close(k, l.socket.data_sent(), l.socket.received, task.request)
+                        })
+                };
+                close(task, theirs.iter().copied().filter(may), |live| close_held(bypass, live));
+            }
+            None if bypass.holds() && theirs.iter().any(|l| rests(l)) => {
+                let answer = PendingStates::default();
+                let (slot, done) = (answer.clone(), self.answered.clone());
+                let cookies = theirs.iter().map(|l| l.session.cookie).collect();
+                self.asked.insert(key, answer);
+                shared.mirror.states(cookies, move |states| {
+                    *slot.lock().unwrap_or_else(PoisonError::into_inner) = Some(states);
+                    done.notify_one();
+                });
+            }
+            None => {}
+        }
+    }
+
+    /// The sessions that should leave now.
+    fn tasks(&mut self, shared: &SharedState, routing: &RoutingState, now: Instant) -> Vec<CloseTask> {
+        let mut tasks = Vec::new();
+        let limit = routing.view.config.replace.drain_deadline;
+        let departed = shared.departed();
+        for counters in routing.counters.iter().chain(&departed) {
+            let at = routing.view.index(&counters.name);
+            let answers = at.is_some_and(|at| routing.view.snapshot.servers[at].state == State::Answering);
+            for role in [ListenerRole::Reader, ListenerRole::Writer] {
+                let Some(request) = counters.close_quota(role).now() else { continue };
+                // Bypassed sessions do not end when this process does: that is the point of them.
+                if counters.bypassed.sessions(role) == 0 || request.why == Closed::Stopping {
+                    continue;
+                }
+                let least = careful(request.why, routing.view.config.replace.quiet);
+                let request = CloseRequest { quiet: request.quiet.max(least), ..request };
+                let since = *self.since.entry((counters.name.clone(), role)).or_insert(now);
+                // For balance alone nobody is cut; a drain has a deadline of its own.
+                let must = matches!(request.why, Closed::NotEligible | Closed::NotPrimary);
+                let deadline = must.then(|| since + limit);
+                tasks.push(CloseTask { counters: counters.clone(), role, request, answers, deadline });
+            }
+        }
+        // A spent quota is not a withdrawn request: forgotten only when no session is left.
+        let has = |(name, role): &(ServerName, ListenerRole)| {
+            let mut all = routing.counters.iter().chain(&departed);
+            all.any(|t| {
+                t.name == *name && t.bypassed.sessions(*role) > 0 && self.asked_for(t, *role, routing)
+            })
+        };
+        let kept: Vec<_> = self.since.keys().filter(|key| has(key)).cloned().collect();
+        self.since.retain(|key, _| kept.contains(key));
+        tasks
+    }
+
+    /// Whether a server is still not where its sessions of this role should be.
+    fn asked_for(&self, counters: &ServerCounters, role: ListenerRole, routing: &RoutingState) -> bool {
+        let Some(at) = routing.view.index(&counters.name) else { return true };
+        let candidate = &routing.view.candidates[at];
+        match role {
+            ListenerRole::Reader => !candidate.reads.is_eligible(),
+            ListenerRole::Writer => !candidate.writes.is_eligible(),
+        }
+    }
+
+    /// Servers whose drain deadline has passed and whose bypassed sessions have not been cut yet.
+    fn overdue(&mut self, shared: &SharedState, now: Instant) -> Vec<ServerName> {
+        let drains = shared.drains();
+        self.cut.retain(|(name, deadline)| drains.get(name).is_some_and(|d| d.deadline == *deadline));
+        let due = drains.into_iter().filter(|(_, drain)| drain.deadline <= now);
+        due.filter_map(|(name, drain)| self.cut.insert((name.clone(), drain.deadline)).then_some(name))
+            .collect()
+    }
+}
+
+/// How quiet a session must have been at least. No statement is lost in a close, but its client meets an error; so a session
+/// that is closed only to be placed better should rather not be between two statements of a request. As in the relay, a move
+/// first looks for sessions that rest for long (see `rebalancer`) and takes what it finds after a while: a pool that hands its
+/// sessions out in turn has none that rests for long, and must not keep all of them where they are.
+fn careful(why: Closed, configured: Duration) -> Duration {
+    let for_balance = matches!(why, Closed::Balance | Closed::ReplicaBack);
+    if for_balance { configured.mul_f64(CAREFUL) } else { configured }
+}
+
+/// Whether what is known of a session is all that went either way (`sent`, `received`), and allows the close.
+fn may_close(known: ObservedState, sent: u64, received: u64, request: CloseRequest) -> bool {
+    (known.sent, known.received) == (sent, received) && known.facts.may_close(request)
+}
+
+/// Ends sessions in this way while the quota lasts, those that were quiet for longest first.
+fn close<'a>(
+    task: &CloseTask,
+    which: impl Iterator<Item = &'a LiveSession>,
+    how: impl Fn(&LiveSession) -> bool,
+) {
+    let mut which: Vec<&LiveSession> = which.collect();
+    which.sort_by_key(|l| std::cmp::Reverse(l.socket.quiet));
+    for live in which {
+        let quota = task.counters.close_quota(task.role);
+        if !quota.take() {
+            return;
+        }
+        if how(live) {
+            task.counters.bypassed.closed[task.request.why.index()].fetch_add(1, Relaxed);
+            task.counters.bypassed.ended_by_us.fetch_add(1, Relaxed);
+            tracing::debug!(server = %task.counters.name, why = task.request.why.words(), "bypassed session closed");
+        } else {
+            quota.put_back();
+        }
+    }
+}
+
+/// `false` when it had ended by itself, was used meanwhile, or cannot be ended.
+fn close_held(bypass: &Bypass, live: &LiveSession) -> bool {
+    match close_session(bypass, &live.session, &live.socket) {
+        Ok(CloseOutcome::Closed) => true,
+        Ok(CloseOutcome::ClosedBeforeStatement) => {
+            tracing::debug!(
+                "a statement came while its session was being closed: it has not reached the server"
+            );
+            true
+        }
+        Ok(CloseOutcome::InUse) => false,
+        Err(error) => {
+            tracing::debug!(%error, "a session could not be closed");
+            false
+        }
+    }
+}
+
+/// Ends it whatever it does: a deadline has passed. `false` when it had ended by itself, or cannot be ended.
+fn cut(bypass: &Bypass, live: &LiveSession) -> bool {
+    if !bypass.will_end(&live.session) {
+        return false;
+    }
+    let ended =
+        live.socket.end().inspect_err(|error| tracing::debug!(%error, "a session could not be ended"));
+    if ended.is_err() {
+        bypass.will_not_end(&live.session);
+    }
+    ended.is_ok()
+}
+
+fn live(bypass: &Bypass) -> Result<Vec<LiveSession>, Error> {
+    let mut sessions: HashMap<u64, Session> =
+        bypass.sessions()?.into_iter().filter(|s| s.open).map(|s| (s.cookie, s)).collect();
+    // Without the list nobody can be ended now; the next look tries again.
+    let sockets = socket::established().unwrap_or_default().into_iter();
+    Ok(sockets
+        .filter_map(|socket| Some(LiveSession { session: sessions.remove(&socket.cookie)?, socket }))
+        .collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::session_registry::Facts;
+    use wire::Sticky;
+
+    #[test]
+    fn a_session_may_be_closed_only_when_all_that_passed_is_known_and_it_holds_nothing() {
+        let request = CloseRequest {
+            quota: 1,
+            why: Closed::Balance,
+            quiet: Duration::ZERO,
+            prepared_too: false,
+            light_state_too: false,
+            all_state_too: false,
+        };
+        let idle = Facts { idle: true, in_transaction: false, sticky: Sticky::empty() };
+        let may = |facts, sent, received| {
+            may_close(ObservedState { facts, sent: 100, received: 200 }, sent, received, request)
+        };
+        assert!(may(idle, 100, 200));
+        assert!(!may(idle, 101, 200), "a statement has left that nobody has seen yet");
+        assert!(!may(idle, 100, 201), "a piece was lost");
+        assert!(!may(Facts { idle: false, ..idle }, 100, 200));
+        assert!(!may(Facts { in_transaction: true, ..idle }, 100, 200));
+        for held in
+            [Sticky::TEMPORARY_TABLE, Sticky::NAMED_LOCK, Sticky::PREPARED_STATEMENT, Sticky::USER_VARIABLE]
+        {
+            assert!(!may(Facts { sticky: held, ..idle }, 100, 200), "{held:?}");
+        }
+    }
+}

@@ -1,0 +1,293 @@
+//! Runner: the thread that keeps the kernel's programs in force, and tells them ten times a second what to do.
+
+use super::close::BypassCloser;
+use super::count::KernelCounts;
+use super::login_probe::{LoginProbes, wakeups};
+use super::mirror::Mirroring;
+use super::page::Pages;
+use super::{Identity, ListenerZeroHop, LoginProber, ZeroHopOverview, ZeroHopStatus};
+use crate::listener::Listener;
+use crate::shared_state::SharedState;
+use arc_swap::ArcSwap;
+use fleet::Address;
+use fleet::config::{RouterConfig, ZeroHop as Mode};
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::time::Duration;
+use tokio::sync::{Notify, watch};
+use tokio::time::MissedTickBehavior;
+use zerohop::{Bypass, Spec};
+
+/// Time between two looks.
+const TICK: Duration = Duration::from_millis(100);
+/// The kernel considers this process gone when it has been silent for so long: ten looks missed. For so long at most are
+/// writers sent to the primary that was known last.
+pub(super) const ALIVE: Duration = Duration::from_secs(1);
+/// Where it cannot be had, it is tried again after so many ticks: somebody may have mounted what was missing.
+const TRY_AGAIN: u32 = 100;
+
+/// Whether programs are in force.
+enum State {
+    /// Not asked for.
+    Off,
+    /// They cannot be had; taken out once it has been said.
+    Not(Option<zerohop::Error>),
+    On(Box<Bypass>),
+}
+
+/// Everything the thread carries from look to look.
+pub(super) struct Runner {
+    shared: Arc<SharedState>,
+    identity: Identity,
+    prober: Arc<dyn LoginProber>,
+    overview: Arc<ArcSwap<ZeroHopOverview>>,
+    leaving: Arc<AtomicBool>,
+    handed_over: Arc<AtomicBool>,
+    state: State,
+    why_not: String,
+    ticks: u32,
+    /// The addresses whose connections are ours to decide about.
+    claimed: Vec<SocketAddr>,
+    counts: KernelCounts,
+    pages: Pages,
+    mirroring: Mirroring,
+    login_probes: LoginProbes,
+    closer: BypassCloser,
+    /// A server has answered.
+    answered: Arc<Notify>,
+    /// The kernel has woken us.
+    woken: Arc<Notify>,
+}
+
+impl Runner {
+    pub(super) fn new(
+        shared: Arc<SharedState>,
+        identity: Identity,
+        prober: Arc<dyn LoginProber>,
+        overview: Arc<ArcSwap<ZeroHopOverview>>,
+        leaving: Arc<AtomicBool>,
+        handed_over: Arc<AtomicBool>,
+    ) -> Self {
+        let answered = Arc::new(Notify::new());
+        let mirroring = Mirroring::default();
+        Self {
+            shared,
+            identity,
+            prober,
+            overview,
+            leaving,
+            handed_over,
+            state: State::Off,
+            why_not: String::new(),
+            ticks: 0,
+            claimed: Vec::new(),
+            counts: KernelCounts::default(),
+            pages: Pages::new(mirroring.target_names()),
+            mirroring,
+            login_probes: LoginProbes::new(answered.clone()),
+            closer: BypassCloser::new(answered.clone()),
+            answered,
+            woken: Arc::default(),
+        }
+    }
+
+    /// The first look.
+    ///
+    /// # Errors
+    /// Zero-hop is required and cannot be had.
+    pub(super) fn begin(&mut self, listeners: &[Arc<Listener>]) -> Result<(), zerohop::Error> {
+        let config = self.shared.routing().view.config.clone();
+        self.open_or_close(&config, listeners);
+        if let (Mode::Require, State::Not(error)) = (config.zero_hop, &mut self.state) {
+            return Err(error.take().unwrap_or(zerohop::Error::Removed));
+        }
+        self.look(listeners);
+        Ok(())
+    }
+
+    pub(super) async fn run(mut self, mut listeners: watch::Receiver<Vec<Arc<Listener>>>) {
+        let mut changes = self.shared.changes();
+        let answered = self.answered.clone();
+        let mut ticks = tokio::time::interval(TICK);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            tokio::select! {
+                changed = listeners.changed() => if changed.is_err() { break },
+                () = answered.notified() => {}
+                changed = changes.changed() => if changed.is_err() { break },
+                () = self.woken.notified() => {}
+                _ = ticks.tick() => {
+                    self.ticks = self.ticks.wrapping_add(1);
+                    let config = self.shared.routing().view.config.clone();
+                    let now = listeners.borrow().clone();
+                    self.open_or_close(&config, &now);
+                }
+            }
+            let listeners = listeners.borrow_and_update().clone();
+            self.look(&listeners);
+        }
+        self.end();
+    }
+
+    /// This process ends on purpose, and nobody has taken over: nothing of it stays in force. Sessions do.
+    fn end(&mut self) {
+        if !matches!(self.state, State::On(_)) || self.handed_over.load(Relaxed) {
+            return;
+        }
+        self.state = State::Off;
+        self.why_not = "this router is stopping".to_owned();
+        self.counts.clear(&self.shared);
+        self.mirroring.stop(&self.shared);
+        match zerohop::pins::remove(std::slice::from_ref(&self.identity.name)) {
+            Ok(_) => tracing::info!("zero-hop is removed from the kernel; open sessions stay"),
+            Err(error) => tracing::warn!(%error, "zero-hop cannot be removed"),
+        }
+    }
+
+    /// Overrules what others have pinned for our addresses.
+    fn claim(&mut self, listeners: &[Arc<Listener>], take_over: bool) {
+        let bound: Vec<SocketAddr> = listeners.iter().filter_map(|listener| bound(&listener.bound)).collect();
+        if bound == self.claimed {
+            return;
+        }
+        match zerohop::pins::claim(&bound, &self.identity.name, take_over) {
+            Ok(claimed) => {
+                if let Some(from) = claimed.taken_over {
+                    tracing::info!(from, "took over what an earlier router had pinned for these addresses");
+                }
+                for from in claimed.overruled {
+                    tracing::warn!(from, "removed what another router had pinned for these addresses");
+                }
+                if claimed.remains > 0 {
+                    tracing::info!(
+                        remains = claimed.remains,
+                        "removed what routers left behind that ended long ago"
+                    );
+                }
+                self.claimed = bound;
+            }
+            Err(error) => {
+                tracing::warn!(%error, "what other routers have pinned for these addresses cannot be removed");
+                self.claimed = bound;
+            }
+        }
+    }
+
+    /// Brings the state to what the configuration asks for.
+    fn open_or_close(&mut self, config: &RouterConfig, listeners: &[Arc<Listener>]) {
+        if self.handed_over.load(Relaxed) || self.leaving.load(Relaxed) {
+            return;
+        }
+        match (&self.state, config.zero_hop) {
+            (State::Off, Mode::Off) if self.ticks > 0 => return,
+            (State::On(_), Mode::Auto | Mode::Require) => return,
+            (State::Not(_), Mode::Auto | Mode::Require) if !self.ticks.is_multiple_of(TRY_AGAIN) => return,
+            (_, Mode::Off) => {
+                self.state = State::Off;
+                self.why_not = "zero_hop = \"off\"".to_owned();
+                self.counts.clear(&self.shared);
+                self.mirroring.stop(&self.shared);
+                // Also what a process before us has left when it was on.
+                match zerohop::pins::remove(std::slice::from_ref(&self.identity.name)) {
+                    Ok(removed) if removed.names.is_empty() => {}
+                    Ok(_) => tracing::info!("zero-hop is off: what was pinned is removed, sessions stay"),
+                    Err(error) => tracing::warn!(%error, "zero-hop cannot be removed"),
+                }
+                return;
+            }
+            _ => {}
+        }
+        self.claim(listeners, true);
+        let spec = Spec {
+            name: self.identity.name.clone(),
+            title: self.identity.title.clone(),
+            cgroup: config.zero_hop_cgroup.clone(),
+        };
+        match Bypass::open(&spec) {
+            Ok(bypass) => {
+                let (cgroup, pins) = (bypass.cgroup().display(), bypass.directory().display());
+                let (inherited, mounted) = (bypass.inherited(), bypass.mounted());
+                tracing::info!(%cgroup, %pins, inherited, "zero-hop is in force");
+                if mounted {
+                    tracing::info!(
+                        "/sys/fs/bpf was not mounted: it is now (headroom zero-hop off unmounts it)"
+                    );
+                }
+                self.counts = KernelCounts::resume(&bypass);
+                self.pages = Pages::new(self.mirroring.target_names());
+                self.why_not.clear();
+                self.woken = wakeups(&bypass);
+                self.state = State::On(Box::new(bypass));
+            }
+            Err(error) => self.cannot(error),
+        }
+    }
+
+    /// No programs (any more), and why.
+    fn cannot(&mut self, error: zerohop::Error) {
+        let why = error.to_string();
+        if why != self.why_not {
+            tracing::warn!("no zero-hop: {why}; the ordinary listeners serve");
+        }
+        self.why_not = why;
+        self.counts.clear(&self.shared);
+        self.mirroring.stop(&self.shared);
+        self.state = State::Not(Some(error));
+    }
+
+    /// One look: counts, pages, sessions that should leave, what the status shows.
+    fn look(&mut self, listeners: &[Arc<Listener>]) {
+        if self.handed_over.load(Relaxed) {
+            self.mirroring.stop(&self.shared);
+            return;
+        }
+        if self.leaving.load(Relaxed) {
+            self.end();
+        } else {
+            self.claim(listeners, false);
+        }
+        if let State::On(bypass) = &mut self.state {
+            let config = &self.shared.routing().view.config;
+            let (keep, follow) = (config.zero_hop_keep, config.replace.enabled);
+            let shared = &self.shared;
+            let done = bypass.beat(ALIVE, keep).and_then(|()| {
+                let mirrors = self.mirroring.look(bypass, shared, listeners, follow);
+                let target_names = self.mirroring.target_names();
+                self.counts.take(bypass, shared, listeners, (mirrors, &target_names))?;
+                self.pages.write(bypass, shared, listeners, &self.counts, mirrors)?;
+                self.login_probes.look(bypass, &self.counts, &self.prober)?;
+                self.closer.look(bypass, shared, &self.counts)
+            });
+            if let Err(error) = done {
+                self.cannot(error);
+            }
+        }
+        self.overview.store(Arc::new(self.show(listeners)));
+    }
+
+    fn show(&self, listeners: &[Arc<Listener>]) -> ZeroHopOverview {
+        let State::On(bypass) = &self.state else {
+            let plain = ListenerZeroHop { words: self.why_not.clone(), ..ListenerZeroHop::default() };
+            let listeners =
+                listeners.iter().map(|listener| (listener.bound.clone(), plain.clone())).collect();
+            let whole = ZeroHopStatus { words: self.why_not.clone(), ..ZeroHopStatus::default() };
+            return ZeroHopOverview { whole, listeners };
+        };
+        let words = format!("in the kernel, for processes of {}", bypass.cgroup().display());
+        let limits = self.closer.limits();
+        let listeners = listeners
+            .iter()
+            .map(|listener| (listener.bound.clone(), self.pages.show(&listener.bound, bypass, &self.counts)))
+            .collect();
+        ZeroHopOverview { whole: ZeroHopStatus { in_force: true, words, limits }, listeners }
+    }
+}
+
+/// The address whose connections come to a listener; a unix socket has none.
+fn bound(address: &Address) -> Option<SocketAddr> {
+    match address {
+        Address::Tcp { host, port } => Some(SocketAddr::new(host.parse().ok()?, *port)),
+        Address::Unix { .. } => None,
+    }
+}

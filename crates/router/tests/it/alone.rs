@@ -1,0 +1,3 @@
+//! What needs the whole machine: nothing else runs beside these tests.
+
+mod idle;

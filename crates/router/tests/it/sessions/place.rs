@@ -1,0 +1,183 @@
+//! Sessions moved: when, and when not.
+
+use super::fake::{Client, Fake, Front, Script, defaults, within};
+use fleet::config::{Replace, RouterConfig};
+use fleet::{ListenerRole::Reader, ListenerRole::Writer, Role, Server};
+use std::time::Duration;
+use tokio::net::TcpStream;
+use wire::Command;
+
+/// Fast enough for a test; and no server is suspected because this machine stands still for a moment.
+fn eager() -> RouterConfig {
+    RouterConfig {
+        attempt_deadline: Duration::from_secs(20),
+        connect_deadline: Duration::from_secs(20),
+        replace: Replace { pace_per_second: 50.0, quiet: Duration::from_millis(10), ..Replace::default() },
+        ..defaults()
+    }
+}
+
+fn silent(mut server: Server) -> Server {
+    server.state = fleet::State::Silent { why: "no answer".to_owned() };
+    server
+}
+
+async fn sessions(front: &Front, n: usize) -> Vec<Client<TcpStream>> {
+    let mut clients = Vec::new();
+    for _ in 0..n {
+        clients.push(Client::login(front.port(0)).await);
+    }
+    clients
+}
+
+#[tokio::test]
+async fn when_a_server_comes_back_idle_sessions_make_room_for_it_and_no_more_than_needed() {
+    let (old, new) = (Fake::start("old", Script::Serves).await, Fake::start("new", Script::Serves).await);
+    let front = Front::start(eager(), &[Reader], vec![old.replica(), silent(new.replica())]);
+    let mut clients = sessions(&front, 8).await;
+    front.publish(vec![old.replica(), new.replica()]);
+    // As a pool does: whoever finds its connection closed opens a new one.
+    let mut reconnected = 0;
+    within(20, async {
+        while front.router.status().servers[1].readers < 4 {
+            for client in &mut clients {
+                let idle = tokio::time::timeout(Duration::from_millis(5), client.answer()).await;
+                if idle.is_ok() {
+                    *client = Client::login(front.port(0)).await;
+                    reconnected += 1;
+                }
+            }
+        }
+    })
+    .await;
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    let status = front.router.status();
+    assert_eq!((status.servers[0].readers, status.servers[1].readers), (4, 4));
+    assert_eq!(reconnected, 4, "each move put one session on the other server: {status:?}");
+    assert_eq!(status.servers[0].closed["moved: balance"], 4);
+    assert_eq!(old.saw(Command::Quit), 4, "the server is told as by any polite client");
+}
+
+#[tokio::test]
+async fn transactions_and_state_keep_a_session_where_it_is() {
+    let (old, new) = (Fake::start("old", Script::Serves).await, Fake::start("new", Script::Serves).await);
+    let front = Front::start(eager(), &[Reader], vec![old.replica(), silent(new.replica())]);
+    let mut clients = sessions(&front, 2).await;
+    clients[0].query("BEGIN").await.unwrap();
+    clients[1].query("SET @x = 1").await.unwrap();
+    let mut lagging = old.replica();
+    lagging.lag.as_mut().unwrap().at_least = Duration::from_secs(99);
+    front.publish(vec![lagging, new.replica()]);
+    front.until("seen", |s| s.round == 2).await;
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    assert_eq!(front.router.status().servers[0].readers, 2, "both have something to lose");
+    clients[0].query("COMMIT").await.unwrap();
+    within(10, clients[0].closed()).await;
+    assert_eq!(clients[1].query("SELECT 1").await.unwrap()[0], 0);
+    // A pool that resets its connection gives the state up by itself; the reset finds the session closed.
+    assert_eq!(within(10, clients[1].command(&[Command::ResetConnection.byte()])).await, None);
+    assert_eq!(old.saw(Command::ResetConnection), 0);
+}
+
+#[tokio::test]
+async fn a_session_that_is_never_quiet_goes_at_a_pools_own_check() {
+    let (old, new) = (Fake::start("old", Script::Serves).await, Fake::start("new", Script::Serves).await);
+    let mut config = eager();
+    config.replace.quiet = Duration::from_secs(3600);
+    let front = Front::start(config, &[Reader], vec![old.replica(), silent(new.replica())]);
+    let mut clients = sessions(&front, 4).await;
+    assert_eq!(clients[0].command(&[Command::Ping.byte()]).await.unwrap()[0], 0, "nobody wants it gone yet");
+    front.publish(vec![old.replica(), new.replica()]);
+    let mut gone = 0;
+    within(10, async {
+        while gone < 2 {
+            for client in &mut clients {
+                if client.query("SELECT 1").await.is_none()
+                    || client.command(&[Command::Ping.byte()]).await.is_none()
+                {
+                    *client = Client::login(front.port(0)).await;
+                    assert_eq!(client.server, "new");
+                    gone += 1;
+                }
+            }
+        }
+    })
+    .await;
+    for client in &mut clients {
+        assert_eq!(
+            client.command(&[Command::Ping.byte()]).await.unwrap()[0],
+            0,
+            "balanced: pings are answered"
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_drain_waits_for_the_transaction_until_its_deadline_and_then_cuts() {
+    let (one, two) = (Fake::start("one", Script::Serves).await, Fake::start("two", Script::Serves).await);
+    let front = Front::start(eager(), &[Reader], vec![one.replica(), silent(two.replica())]);
+    let mut clients = sessions(&front, 2).await;
+    clients[0].query("BEGIN").await.unwrap();
+    front.publish(vec![one.replica(), two.replica()]);
+    assert!(front.router.drain(&fleet::ServerName::new("one"), Some(Duration::from_secs(2))));
+    within(10, clients[1].closed()).await;
+    // A client may see its end before it is counted.
+    front.until("one counted as drained", |s| s.servers[0].closed.get("drained") == Some(&1)).await;
+    assert_eq!(
+        clients[0].query("SELECT 1").await.unwrap()[0],
+        0,
+        "before the deadline a transaction goes on"
+    );
+    assert_eq!(Client::login(front.port(0)).await.server, "two");
+    within(10, clients[0].closed()).await;
+    front
+        .until("one counted as cut", |s| s.servers[0].closed.get("cut at the drain deadline") == Some(&1))
+        .await;
+    assert!(front.router.status().servers[0].reads.reason.as_ref().unwrap().contains("drained"));
+    assert!(front.router.undrain(&fleet::ServerName::new("one")));
+    front.until("in service", |s| s.servers[0].reads.eligible).await;
+    assert!(!front.router.drain(&fleet::ServerName::new("nobody"), None));
+}
+
+#[tokio::test]
+async fn writer_sessions_leave_a_demoted_primary_when_idle() {
+    let (a, b) = (Fake::start("a", Script::Serves).await, Fake::start("b", Script::Serves).await);
+    let front = Front::start(defaults(), &[Writer], vec![a.server(Role::Primary), b.replica()]);
+    let mut clients = sessions(&front, 6).await;
+    clients[0].query("BEGIN").await.unwrap();
+    front.publish(vec![a.replica(), b.server(Role::Primary)]);
+    for client in &mut clients[1..] {
+        within(5, client.closed()).await;
+    }
+    assert_eq!(clients[0].query("SELECT 1").await.unwrap()[0], 0);
+    clients[0].query("COMMIT").await.unwrap();
+    within(5, clients[0].closed()).await;
+    assert_eq!(Client::login(front.port(0)).await.server, "b");
+    assert_eq!(front.router.status().servers[0].closed["moved: server is not the primary"], 6);
+}
+
+#[tokio::test]
+async fn idle_sessions_leave_a_silent_server_and_busy_ones_wait() {
+    let (one, two) = (Fake::start("one", Script::Serves).await, Fake::start("two", Script::Serves).await);
+    let front = Front::start(defaults(), &[Reader], vec![one.replica(), silent(two.replica())]);
+    let mut clients = sessions(&front, 4).await;
+    clients[0].query("BEGIN").await.unwrap();
+    front.publish(vec![silent(one.replica()), two.replica()]);
+    for client in &mut clients[1..] {
+        within(5, client.closed()).await;
+    }
+    assert_eq!(clients[0].query("SELECT 1").await.unwrap()[0], 0);
+}
+
+#[tokio::test]
+async fn switched_off_nobody_is_moved() {
+    let (old, new) = (Fake::start("old", Script::Serves).await, Fake::start("new", Script::Serves).await);
+    let mut config = eager();
+    config.replace.enabled = false;
+    let front = Front::start(config, &[Reader], vec![old.replica(), silent(new.replica())]);
+    let _clients = sessions(&front, 4).await;
+    front.publish(vec![old.replica(), new.replica()]);
+    front.until("seen", |s| s.servers[1].reads.eligible).await;
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    assert_eq!(front.router.status().servers[0].readers, 4);
+}

@@ -1,0 +1,171 @@
+//! A dead primary on real servers: nobody takes over while anybody is connected to it, whoever received most does, nothing
+//! acknowledged is lost with semi-sync, and the old one comes back only without anything of its own.
+
+use crate::moving::{DEADLINE, Fleet, quick};
+use fleet::ServerName;
+use lab::{Fault, Spec};
+use mysql_async::prelude::Queryable;
+use std::time::Duration;
+use switchover::Error;
+use switchover::facts;
+use switchover::failover::confirm::Rule;
+use switchover::failover::rejoin::{self, Rejoined};
+use switchover::failover::scene::Scene;
+use switchover::journal::Journal;
+use switchover::perform::{self, FenceBy, Outcome};
+use switchover::step::{State, Step};
+
+const RULE: Rule = Rule { looks: 3, over: Duration::from_millis(600) };
+
+/// Servers that come up read-only, and truncate what was never acknowledged when they crashed.
+fn three() -> Spec {
+    Spec::new(&[("a", 2), ("b", 1)])
+        .option("init_rpl_role", "SLAVE")
+        .option("rpl_semi_sync_slave_enabled", "ON")
+        .option("slave_net_timeout", "4")
+}
+
+async fn scene(fleet: &Fleet) -> Result<Scene, Error> {
+    Scene::read(&fleet.known(), Some(&ServerName::new("a1")), &fleet.logins().admin, Duration::from_secs(5))
+        .await
+}
+
+async fn take_over(fleet: &Fleet, scene: &Scene, fence: FenceBy) -> Outcome {
+    let candidate = scene.choose(None).unwrap();
+    let plan = scene.plan(&candidate, fence, quick(), "test").unwrap();
+    let mut journal = Journal::create(fleet.journals.path(), &plan).unwrap();
+    perform::run(&plan, &fleet.logins(), &mut journal, State::START, &|| false, &mut |_| ()).await.unwrap()
+}
+
+async fn rejoin(fleet: &Fleet, old: &str, new: &str) -> Rejoined {
+    let logins = fleet.logins();
+    let known = fleet.known();
+    let read = async |name: &str| {
+        let server = known.server(&ServerName::new(name)).unwrap();
+        facts::read(&server.name, &server.reach, &logins.admin, DEADLINE).await.unwrap()
+    };
+    rejoin::rejoin(&read(old).await, &read(new).await, &[], &logins, DEADLINE).await.unwrap()
+}
+
+async fn ids(fleet: &Fleet, server: &str) -> Vec<i64> {
+    let mut conn = fleet.lab.connect(server).await.unwrap();
+    conn.query("SELECT id FROM app.writes ORDER BY id").await.unwrap()
+}
+
+async fn receiver(fleet: &Fleet, server: &str, statement: &str) {
+    fleet.lab.connect(server).await.unwrap().query_drop(statement).await.unwrap();
+}
+
+#[tokio::test]
+async fn nothing_acknowledged_is_lost_with_semi_sync_and_the_old_primary_follows_afterwards() {
+    let fleet = Fleet::up(three()).await;
+    fleet.semi_sync("a1", &["a2", "b1"]).await;
+    let mut conn = fleet.lab.connect("a1").await.unwrap();
+    let writing = tokio::spawn(async move {
+        let mut acknowledged = Vec::new();
+        for number in 1i64.. {
+            if conn.query_drop(format!("INSERT INTO app.writes VALUES ({number})")).await.is_err() {
+                break;
+            }
+            acknowledged.push(number);
+        }
+        acknowledged
+    });
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    let alive = scene(&fleet).await.unwrap();
+    let refused = alive.confirm(&fleet.logins().admin, &RULE, DEADLINE).await.unwrap_err();
+    assert!(refused.to_string().contains("it is not dead"), "{refused}");
+    fleet.lab.fault("a1", Fault::Kill).await.unwrap();
+    let acknowledged = writing.await.unwrap();
+    assert!(!acknowledged.is_empty());
+    let confirmed = alive.confirm(&fleet.logins().admin, &RULE, DEADLINE).await.unwrap();
+    assert!(confirmed.took >= RULE.over);
+    let dead = scene(&fleet).await.unwrap();
+    let facts = dead.held().unwrap();
+    let outcome = take_over(&fleet, &dead, FenceBy::SemiSync { facts }).await;
+    assert_eq!(outcome.state, State::Done, "{outcome:#?}");
+    assert_eq!(outcome.remarks, Vec::<String>::new());
+    let new = dead.choose(None).unwrap().to_string();
+    let found = ids(&fleet, &new).await;
+    let lost: Vec<i64> = acknowledged.iter().copied().filter(|id| !found.contains(id)).collect();
+    assert_eq!(lost, Vec::<i64>::new());
+    assert!(!fleet.read_only(&new).await);
+    fleet.lab.heal("a1").await.unwrap();
+    assert_eq!(rejoin(&fleet, "a1", &new).await, Rejoined::Follows);
+    for server in ["a1", "a2", "b1"].iter().filter(|server| **server != new) {
+        fleet.lab.wait_applied(server, &new, DEADLINE).await.unwrap();
+        assert!(fleet.read_only(server).await, "{server}");
+        assert_eq!(ids(&fleet, server).await, found, "{server}");
+    }
+    fleet.lab.down().await.unwrap();
+}
+
+#[tokio::test]
+async fn whoever_received_most_takes_over_once_it_has_applied_it_and_what_nobody_else_has_is_shown() {
+    let fleet = Fleet::up(three()).await;
+    let mut a1 = fleet.lab.connect("a1").await.unwrap();
+    fleet.lab.fault("b1", Fault::Lag { seconds: 2 }).await.unwrap();
+    receiver(&fleet, "a2", "STOP SLAVE IO_THREAD").await;
+    a1.query_drop("INSERT INTO app.writes VALUES (1)").await.unwrap();
+    let position: Option<String> = a1.query_first("SELECT @@GLOBAL.gtid_binlog_pos").await.unwrap();
+    let until = std::time::Instant::now() + DEADLINE;
+    loop {
+        let now = scene(&fleet).await.unwrap();
+        let b1 = now.replicas.iter().find(|facts| facts.server.as_str() == "b1").unwrap();
+        if Some(&b1.channels[0].received) == position.as_ref() {
+            break;
+        }
+        assert!(std::time::Instant::now() < until, "b1 has not received it: {:?}", b1.channels);
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    receiver(&fleet, "b1", "STOP SLAVE IO_THREAD").await;
+    // Acknowledged, and on no replica: what asynchronous replication loses.
+    a1.query_drop("INSERT INTO app.writes VALUES (2)").await.unwrap();
+    fleet.lab.fault("a1", Fault::Kill).await.unwrap();
+    let stopped = scene(&fleet).await.unwrap();
+    let unseen = stopped.confirm(&fleet.logins().admin, &RULE, Duration::from_secs(2)).await.unwrap_err();
+    assert!(unseen.to_string().contains("0 of 2 replicas have lost it"), "{unseen}");
+    for replica in ["a2", "b1"] {
+        receiver(&fleet, replica, "START SLAVE IO_THREAD").await;
+    }
+    stopped.confirm(&fleet.logins().admin, &RULE, DEADLINE).await.unwrap();
+    let dead = scene(&fleet).await.unwrap();
+    let loss = dead.held().unwrap_err();
+    assert!(loss.contains("lost"), "{loss}");
+    assert_eq!(dead.choose(None).unwrap().as_str(), "b1");
+    let behind = dead.choose(Some(&ServerName::new("a2"))).unwrap_err();
+    assert!(behind.to_string().contains("has received less than b1"), "{behind}");
+    let outcome = take_over(&fleet, &dead, FenceBy::Nothing).await;
+    assert_eq!(outcome.state, State::Done, "{outcome:#?}");
+    assert_eq!(ids(&fleet, "b1").await, [1]);
+    fleet.lab.connect("b1").await.unwrap().query_drop("INSERT INTO app.writes VALUES (3)").await.unwrap();
+    fleet.lab.heal("a1").await.unwrap();
+    let Rejoined::Refused { own, mend } = rejoin(&fleet, "a1", "b1").await else {
+        panic!("2 is on a1 alone")
+    };
+    assert_eq!(own.count, 1, "{own:?}");
+    assert!(mend.contains("mariadb-backup"), "{mend}");
+    assert!(fleet.read_only("a1").await);
+    fleet.lab.down().await.unwrap();
+}
+
+#[tokio::test]
+async fn nothing_is_promoted_when_the_command_that_fences_fails() {
+    let fleet = Fleet::up(three()).await;
+    fleet.lab.fault("a1", Fault::Kill).await.unwrap();
+    let dead = scene(&fleet).await.unwrap();
+    let outcome = take_over(&fleet, &dead, FenceBy::Command { command: "exit 3".to_owned() }).await;
+    let State::Undone { why } = &outcome.state else { panic!("{outcome:#?}") };
+    assert!(why.contains("a1: is not fenced") && why.contains("3"), "{why}");
+    assert!(fleet.read_only("a2").await && fleet.read_only("b1").await);
+    let seen = fleet.journals.path().join("fenced");
+    let command = format!("echo \"$1 $HEADROOM_ADDRESS\" > '{}'", seen.display());
+    // Receivers try again: it can be confirmed and decided anew.
+    dead.confirm(&fleet.logins().admin, &RULE, DEADLINE).await.unwrap();
+    let outcome = take_over(&fleet, &dead, FenceBy::Command { command }).await;
+    assert_eq!(outcome.state, State::Done, "{outcome:#?}");
+    let address = fleet.lab.real("a1").unwrap();
+    assert_eq!(std::fs::read_to_string(seen).unwrap().trim(), format!("a1 {address}"));
+    assert!(outcome.steps.iter().all(|took| took.step != Step::Hold));
+    fleet.lab.down().await.unwrap();
+}

@@ -1,0 +1,9 @@
+//! Moves of the primary on real servers; `mysql` needs the mysqld that `make test-mysql` brings.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod failover;
+mod faults;
+mod mariadb;
+mod moving;
+mod mysql;

@@ -1,0 +1,201 @@
+//! A planned move of the primary on real servers: what was acknowledged is there, roles are as they should be, a failure
+//! before the point of no return leaves everything as it was.
+
+use crate::moving::{self, DEADLINE, Fleet, quick};
+use lab::Spec;
+use mysql_async::prelude::Queryable;
+use std::time::Duration;
+use switchover::journal::{self, Journal};
+use switchover::perform::{self, Deadlines};
+use switchover::step::{State, Step};
+
+fn three() -> Spec {
+    Spec::new(&[("a", 2), ("b", 1)])
+}
+
+#[tokio::test]
+async fn the_primary_moves_there_and_back_and_nothing_acknowledged_is_lost() {
+    moving::there_and_back(Fleet::up(three()).await, &["a2", "a1", "b1"]).await;
+}
+
+#[tokio::test]
+async fn replicas_of_replicas_keep_their_source_and_get_everything() {
+    let spec = three().replica_of("b1", "a2");
+    moving::there_and_back(Fleet::up(spec).await, &["a2", "a1"]).await;
+}
+
+#[tokio::test]
+async fn with_semi_sync_that_never_falls_back_the_first_write_does_not_wait_for_replicas_that_follow_nobody()
+{
+    let fleet = Fleet::up(three()).await;
+    fleet.semi_sync("a1", &["a2", "b1"]).await;
+    moving::there_and_back(fleet, &["a2", "a1", "b1"]).await;
+}
+
+#[tokio::test]
+async fn a_transaction_that_ends_in_time_does_not_stop_the_move() {
+    let fleet = Fleet::up(three()).await;
+    let survey = fleet.survey("a2").await;
+    let mut open = fleet.lab.connect("a1").await.unwrap();
+    open.query_drop("BEGIN").await.unwrap();
+    open.query_drop("INSERT INTO app.writes VALUES (1)").await.unwrap();
+    let plan = survey.plan(Deadlines { drain_ms: 5_000, ..quick() }, "test");
+    let mut journal = Journal::create(fleet.journals.path(), &plan).unwrap();
+    // It ends once the drain has seen it open.
+    let (drains, drained) = tokio::sync::oneshot::channel();
+    let mut drains = Some(drains);
+    let commit = async move {
+        drained.await.unwrap();
+        tokio::time::sleep(Duration::from_millis(250)).await;
+        open.query_drop("COMMIT").await.unwrap();
+    };
+    let logins = fleet.logins();
+    let mut progress = |progress: perform::Progress<'_>| {
+        if let perform::Progress::Begins { step: Step::Drain, .. } = progress {
+            let _ = drains.take().unwrap().send(());
+        }
+    };
+    let run = perform::run(&plan, &logins, &mut journal, State::START, &|| false, &mut progress);
+    let (outcome, ()) = tokio::join!(run, commit);
+    let outcome = outcome.unwrap();
+    assert_eq!(outcome.state, State::Done, "{outcome:#?}");
+    let mut conn = fleet.lab.connect("a2").await.unwrap();
+    let there: Option<i64> = conn.query_first("SELECT COUNT(*) FROM app.writes").await.unwrap();
+    assert_eq!(there, Some(1));
+    fleet.lab.down().await.unwrap();
+}
+
+#[tokio::test]
+async fn what_an_administrator_was_told_is_written_is_on_the_new_primary_and_nothing_else_on_the_old() {
+    let fleet = Fleet::up(three()).await;
+    let survey = fleet.survey("a2").await;
+    // root may write to a server that is read-only: only the read lock keeps it out, and its writes queue for it.
+    let mut root = fleet.lab.connect("a1").await.unwrap();
+    let stop = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(false));
+    let stopping = stop.clone();
+    let writing = tokio::spawn(async move {
+        let mut acknowledged = Vec::new();
+        for number in 1i64.. {
+            if stopping.load(std::sync::atomic::Ordering::Relaxed) {
+                break;
+            }
+            match root.query_drop(format!("INSERT INTO app.writes VALUES ({number})")).await {
+                Ok(()) => acknowledged.push(number),
+                Err(_) => break,
+            }
+        }
+        acknowledged
+    });
+    let plan = survey.plan(quick(), "test");
+    let mut journal = Journal::create(fleet.journals.path(), &plan).unwrap();
+    let outcome = perform::run(&plan, &fleet.logins(), &mut journal, State::START, &|| false, &mut |_| ())
+        .await
+        .unwrap();
+    stop.store(true, std::sync::atomic::Ordering::Relaxed);
+    let acknowledged = writing.await.unwrap();
+    assert_eq!(outcome.state, State::Done, "{outcome:#?}");
+    assert_eq!(outcome.remarks, Vec::<String>::new());
+    assert!(!acknowledged.is_empty());
+    for server in ["a1", "a2"] {
+        let mut conn = fleet.lab.connect(server).await.unwrap();
+        let there: Vec<i64> = conn.query("SELECT id FROM app.writes ORDER BY id").await.unwrap();
+        assert_eq!(there, acknowledged, "{server}");
+    }
+    fleet.lab.down().await.unwrap();
+}
+
+#[tokio::test]
+async fn the_old_primary_stays_closed_when_the_candidate_was_written_to_and_restarted_read_only() {
+    let fleet = Fleet::up(three()).await;
+    let plan = fleet.survey("a2").await.plan(quick(), "test");
+    let mut journal = Journal::create(fleet.journals.path(), &plan).unwrap();
+    let logins = fleet.logins();
+    let (begins, mut begun) = tokio::sync::mpsc::unbounded_channel();
+    let mut progress = |progress: perform::Progress<'_>| {
+        if let perform::Progress::Begins { step: Step::Release, .. } = progress {
+            let _ = begins.send(());
+        }
+    };
+    {
+        let run = perform::run(&plan, &logins, &mut journal, State::START, &|| false, &mut progress);
+        tokio::select! { _ = run => {}, _ = begun.recv() => {} }
+    }
+    let mut a2 = fleet.lab.connect("a2").await.unwrap();
+    a2.query_drop("INSERT INTO app.writes VALUES (1)").await.unwrap();
+    a2.query_drop("SET GLOBAL read_only = ON").await.unwrap();
+    // As if the journal had been lost from the promotion on: the candidate says that it refuses writes.
+    let state = State::resume(Step::Promote, None, perform::promoted(&plan, &logins).await);
+    assert!(matches!(state, State::Undoing { .. }));
+    let outcome = perform::run(&plan, &logins, &mut journal, state, &|| false, &mut |_| ()).await.unwrap();
+    let remark = outcome.remarks.iter().find(|remark| remark.starts_with("undoing freeze"));
+    assert!(remark.is_some_and(|remark| remark.contains("was promoted and written to")), "{outcome:#?}");
+    assert!(fleet.read_only("a1").await, "a second history would begin");
+    fleet.lab.down().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_transaction_that_never_ends_is_named_and_everything_is_as_before() {
+    let fleet = Fleet::up(three()).await;
+    let mut open = fleet.lab.connect("a1").await.unwrap();
+    let survey = fleet.survey("a2").await;
+    open.query_drop("BEGIN").await.unwrap();
+    open.query_drop("INSERT INTO app.writes VALUES (1)").await.unwrap();
+    let plan = survey.plan(Deadlines { drain_ms: 300, ..quick() }, "test");
+    let mut journal = Journal::create(fleet.journals.path(), &plan).unwrap();
+    let outcome = perform::run(&plan, &fleet.logins(), &mut journal, State::START, &|| false, &mut |_| ())
+        .await
+        .unwrap();
+    let State::Undone { why } = &outcome.state else { panic!("{outcome:#?}") };
+    assert!(why.contains(&format!("session {}", open.id())) && why.contains("root@"), "{why}");
+    assert!(!fleet.read_only("a1").await && fleet.read_only("a2").await);
+    open.query_drop("COMMIT").await.unwrap();
+    fleet.lab.wait_applied("a2", "a1", DEADLINE).await.unwrap();
+    fleet.lab.down().await.unwrap();
+}
+
+#[tokio::test]
+async fn killed_after_any_step_it_is_resumed_or_undone_from_the_journal() {
+    let fleet = Fleet::up(three()).await;
+    let mut primary = "a1";
+    for about in switchover::step::STEPS {
+        let candidate = if primary == "a1" { "a2" } else { "a1" };
+        let plan = fleet.survey(candidate).await.plan(quick(), "test");
+        let mut journal = Journal::create(fleet.journals.path(), &plan).unwrap();
+        let path = journal.path().to_owned();
+        // Whoever did it vanishes in the middle: the future is dropped where the step has just begun.
+        let (begins, mut begun) = tokio::sync::mpsc::unbounded_channel();
+        let logins = fleet.logins();
+        let mut progress = |progress: perform::Progress<'_>| {
+            if let perform::Progress::Begins { step, .. } = progress {
+                let _ = begins.send(step);
+            }
+        };
+        {
+            let run = perform::run(&plan, &logins, &mut journal, State::START, &|| false, &mut progress);
+            let until = async {
+                while begun.recv().await.is_some_and(|step| step != about.step) {}
+                tokio::time::sleep(Duration::from_millis(3)).await;
+            };
+            tokio::select! { _ = run => {}, () = until => {} }
+        }
+        drop(journal);
+        let (mut journal, lines) = Journal::reopen(&path).unwrap();
+        let (step, undo, ended) = journal::last(&lines).unwrap();
+        assert!(!undo);
+        let promoted = perform::promoted(&plan, &logins).await;
+        let state = State::resume(step, ended, promoted);
+        let outcome =
+            perform::run(&plan, &logins, &mut journal, state, &|| false, &mut |_| ()).await.unwrap();
+        match outcome.state {
+            State::Done => primary = candidate,
+            State::Undone { .. } => assert!(step <= Step::Promote),
+            _ => panic!("{outcome:#?}"),
+        }
+        let other = if primary == "a1" { "a2" } else { "a1" };
+        assert!(!fleet.read_only(primary).await && fleet.read_only(other).await, "{}", about.name);
+        for server in ["a1", "a2", "b1"].iter().filter(|server| **server != primary) {
+            fleet.lab.wait_applied(server, primary, DEADLINE).await.unwrap();
+        }
+    }
+    fleet.lab.down().await.unwrap();
+}

@@ -1,0 +1,129 @@
+//! What an observer hears: the same however the stream is split, with the counts of the script.
+
+use super::recordings::exchanges;
+use super::script::{IDLE, Script};
+use wire::{Capabilities, Command, Finish, Observer, Start, Status, Tracker, packet};
+
+const NO_EOF: Capabilities = Capabilities::ORDINARY.with(Capabilities::DEPRECATE_EOF);
+
+/// Everything heard, in words; texts whole.
+#[derive(Default)]
+struct Log {
+    heard: Vec<String>,
+    text: Vec<u8>,
+    open: Option<(Command, u64)>,
+}
+
+impl Log {
+    fn close(&mut self) {
+        if let Some((command, bytes)) = self.open.take() {
+            let text = String::from_utf8_lossy(&self.text).into_owned();
+            self.heard.push(format!("{command} of {bytes} bytes: {text:?}"));
+        }
+    }
+}
+
+impl Observer for Log {
+    fn started(&mut self, start: Start<'_>) {
+        self.text = start.body.to_vec();
+        self.open = Some((start.command, start.bytes));
+        if start.whole {
+            self.close();
+        }
+    }
+
+    fn more(&mut self, body: &[u8]) {
+        self.text.extend_from_slice(body);
+    }
+
+    fn whole(&mut self) {
+        self.close();
+    }
+
+    fn closed(&mut self, statement: u32) {
+        self.heard.push(format!("closed {statement}"));
+    }
+
+    fn answering(&mut self) {
+        self.heard.push("answering".to_owned());
+    }
+
+    fn finished(&mut self, finish: Finish) {
+        self.heard.push(format!("{finish:?}"));
+    }
+}
+
+#[test]
+fn recorded_sessions_sound_the_same_however_they_are_split() {
+    for (name, runs) in exchanges() {
+        let heard = |step: usize| {
+            let (mut tracker, mut log) = (Tracker::new(), Log::default());
+            for (client, bytes) in &runs {
+                for chunk in bytes.chunks(step) {
+                    if *client {
+                        tracker.client_bytes_heard(chunk, &mut log);
+                    } else {
+                        tracker.server_bytes_heard(chunk, &mut log);
+                    }
+                }
+            }
+            assert_eq!(
+                log.heard.iter().filter(|line| line.starts_with("Finish")).count() as u64,
+                tracker.progress().completed
+            );
+            log.heard
+        };
+        let whole = heard(usize::MAX);
+        for step in [1, 2, 3, 5, 64, 511, 513] {
+            assert_eq!(heard(step), whole, "{name} in steps of {step}");
+        }
+    }
+}
+
+#[test]
+fn rows_changes_errors_and_bytes_are_those_of_the_answer() {
+    for capabilities in [Capabilities::ORDINARY, NO_EOF] {
+        let mut finishes = Vec::new();
+        let mut s = Script::new(capabilities);
+        s.query("SELECT a FROM t; UPDATE t SET a = 1");
+        let mut answer = Vec::new();
+        let mut result = wire::response::TextResult {
+            status: IDLE | Status::MORE_RESULTS_EXISTS,
+            ..wire::response::TextResult::of(&["a"])
+        };
+        for _ in 0..3 {
+            result = result.row(&[Some("x")]);
+        }
+        let mut sequence = s.sequence;
+        result.write(&mut answer, &mut sequence, capabilities);
+        let ok = wire::response::OkPacket { affected_rows: 7, status: IDLE, ..Default::default() };
+        packet::write(&mut answer, &mut sequence, &ok.encode(capabilities));
+        hear(&mut s.tracker, &answer, &mut finishes);
+        assert_eq!(
+            finishes,
+            [Finish { rows: 3, affected: 7, bytes: answer.len() as u64, ..Finish::default() }]
+        );
+
+        s.query("SELECT oops");
+        let mut error = Vec::new();
+        packet::write(&mut error, &mut 1, &wire::ErrPacket::new(1054, b"42S22", "no").encode(capabilities));
+        finishes.clear();
+        hear(&mut s.tracker, &error, &mut finishes);
+        assert_eq!(finishes, [Finish { error: Some(1054), bytes: error.len() as u64, ..Finish::default() }]);
+    }
+}
+
+fn hear(tracker: &mut Tracker, bytes: &[u8], finishes: &mut Vec<Finish>) {
+    struct Only<'a>(&'a mut Vec<Finish>);
+    impl Observer for Only<'_> {
+        fn started(&mut self, _: Start<'_>) {}
+        fn more(&mut self, _: &[u8]) {}
+        fn whole(&mut self) {}
+        fn closed(&mut self, _: u32) {}
+        fn answering(&mut self) {}
+        fn finished(&mut self, finish: Finish) {
+            self.0.push(finish);
+        }
+    }
+    tracker.server_bytes_heard(bytes, &mut Only(finishes));
+}
