@@ -3,9 +3,9 @@
 //! One demo shows that a promise was met once. Repeated, its verdicts are counted and every figure of its report gets
 //! a median and a range. The report's shape is the demo's business: any number in it becomes a figure, named by its path.
 
-use crate::binary;
 use super::report::section::section;
 use super::{DemoBenchArgs, output};
+use crate::binary;
 use anyhow::{Context, bail};
 use lab::process;
 use plan::quantile::median;

@@ -13,10 +13,10 @@
 mod block;
 mod report;
 
-use crate::binary;
 use super::server::Server;
 use super::subject::{PORTS, Running, SubjectEnv, ports_are_free};
 use super::{output, schedule::Subject, sysbench};
+use crate::binary;
 use anyhow::{Context, anyhow};
 use block::{Pair, Side, TURNS, WARM_UP};
 use clap::{Args, ValueEnum};

@@ -1,6 +1,5 @@
 //! `headroom-bench relay`: the relay table, in one run on this machine.
 
-use crate::binary;
 use super::progress::Progress;
 use super::report::{Report, markdown};
 use super::sample::{Cost, Found, Sample};
@@ -8,6 +7,7 @@ use super::schedule::{Block, Condition, Plan, Subject};
 use super::server::Server;
 use super::subject::{self, Running, SubjectEnv};
 use super::{RelayArgs, client, load, output, process, sysbench};
+use crate::binary;
 use anyhow::{Context, anyhow};
 use lab::process::Process;
 use plan::quantile::{nearest_rank, sorted};

@@ -4,13 +4,13 @@
 
 mod target;
 
-use crate::binary;
 use super::output::{Directory, finish, scratch};
 use super::report::section::section;
-use console::admin_client::AdminClient;
-use console::insight_view::{By, Question, Sort};
+use crate::binary;
 use anyhow::{Context, anyhow, bail};
 use clap::Args;
+use console::admin_client::AdminClient;
+use console::insight_view::{By, Question, Sort};
 use fleet::Address;
 use insight::Since;
 use lab::app::{self, App, AppSpec, DataSize, Rates};
@@ -177,7 +177,8 @@ async fn recorded(lab: &Lab, seconds: u64, file: &Path) -> anyhow::Result<BTreeM
     let admin = addresses.admin.to_string();
     let client = AdminClient::new(Some(&admin));
     until(&client, "the router to know both servers", |status| {
-        let reads = |s: &console::status_view::ServerView| s.routing.as_ref().is_some_and(|r| r.reads.eligible);
+        let reads =
+            |s: &console::status_view::ServerView| s.routing.as_ref().is_some_and(|r| r.reads.eligible);
         status.fleet.writer.is_some() && status.fleet.servers.iter().any(reads)
     })
     .await?;

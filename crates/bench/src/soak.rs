@@ -14,11 +14,11 @@ mod timetable;
 mod watch;
 
 use super::output::{Directory, scratch};
-use console::status_view::StatusView;
 use anyhow::Context;
 use clap::Args;
 use client::{Done, Kind};
 use client_pool::ClientPool;
+use console::status_view::StatusView;
 use fixture::{PRIMARY, SoakFixture};
 use hdrhistogram::Histogram;
 use lab::{Change, DATABASE, Lab};

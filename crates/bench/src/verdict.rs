@@ -16,9 +16,9 @@ mod volume;
 
 use super::output::{Directory, finish, scratch};
 use agent::{Station, Watching};
-use console::watch_view::{VerdictView, WatchView, figure as words};
 use anyhow::Context;
 use clap::Args;
+use console::watch_view::{VerdictView, WatchView, figure as words};
 use fleet::Address;
 use fleet::config::{Credentials, FleetConfig, Matcher, OwnZone, ZoneRule};
 use lab::{Account, Lab, Spec};

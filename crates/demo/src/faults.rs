@@ -1,11 +1,11 @@
 //! Runs phase (e): steady traffic through the routers while a reader is killed, comes back, is blackholed and comes back.
 
 use crate::figures::FailedRequest;
-use crate::figures::{TimeSeries, FaultFigures, FaultKind, Fleet, Lapse, Mark, Probe, Observations};
-use crate::scenario::{FaultSchedule, Phase, Scenario, Policy, VICTIM};
+use crate::figures::{FaultFigures, FaultKind, Fleet, Lapse, Mark, Observations, Probe, TimeSeries};
+use crate::fixture::{Apps, Fixture, end};
 use crate::progress::Progress;
 use crate::routers::{Routers, Way};
-use crate::fixture::{Apps, Fixture, end};
+use crate::scenario::{FaultSchedule, Phase, Policy, Scenario, VICTIM};
 use lab::app::App;
 use lab::{Change, Fault};
 use std::sync::{Arc, Mutex, PoisonError};

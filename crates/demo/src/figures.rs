@@ -1,21 +1,21 @@
 //! From what was counted to figures, and from figures to "asked and measured". Pure: nothing here measures.
 
-mod series;
 mod fault;
-mod phase;
 mod observations;
+mod phase;
+mod series;
 mod verdict;
 
-pub(crate) use series::{TimeSeries, Mark};
 pub(crate) use fault::{FaultFigures, FaultKind, Lapse};
+pub(crate) use observations::{FailedRequest, Observations, Probe};
 pub(crate) use phase::{EndpointFigures, Fleet, PhaseFigures, Round};
-pub(crate) use observations::{FailedRequest, Probe, Observations};
+pub(crate) use series::{Mark, TimeSeries};
 pub(crate) use verdict::{Verdict, verdicts, won_back_by_slices};
 
 #[cfg(test)]
 pub(crate) use {
-    series::Point,
     phase::{FlowFigures, ServerFigures},
+    series::Point,
 };
 
 use serde::Serialize;

@@ -1,7 +1,7 @@
 //! The lab with its data, and the applications of a phase opened on it.
 
-use crate::scenario::{PRIMARY, Phase, Scenario, ZONES};
 use crate::routers::{Routers, address};
+use crate::scenario::{PRIMARY, Phase, Scenario, ZONES};
 use anyhow::{Context, anyhow, bail};
 use lab::app::{self, App, AppSpec, Rates, Tally, Traffic};
 use lab::{Account, Lab, Spec};
@@ -40,7 +40,9 @@ impl Fixture {
         let spec = Spec::new(&ZONES).primary(PRIMARY).round_trip(within, scenario.between_zones);
         let lab = Lab::up(&spec, base).await?;
         let fixture = Self { lab, epoch: Instant::now(), ways: Mutex::default() };
-        app::load(&mut fixture.lab.connect(PRIMARY).await?, scenario.data).await.context("loading the tables")?;
+        app::load(&mut fixture.lab.connect(PRIMARY).await?, scenario.data)
+            .await
+            .context("loading the tables")?;
         let deadline = Instant::now() + LOADED_WITHIN;
         for server in fixture.lab.servers() {
             let mut session = fixture.lab.connect(&server).await?;

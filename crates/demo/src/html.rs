@@ -3,11 +3,11 @@
 //! Charts are SVG written here; their colours are CSS variables, so that they follow the reader's light or dark. Each
 //! chart stands in a grid that becomes one column on a phone. Whatever was measured goes through [`escape`].
 
-mod series;
 mod crossing;
 mod latency;
 mod load;
 mod map;
+mod series;
 mod svg;
 mod tables;
 mod text;

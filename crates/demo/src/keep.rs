@@ -1,9 +1,9 @@
 //! `headroom demo --keep`: after the demo, the lab with data, a router per zone, their status pages and a little
 //! traffic stay until Ctrl-C.
 
-use crate::scenario::{PRIMARY, Phase, Scenario, Policy};
-use crate::routers::Routers;
 use crate::fixture::Fixture;
+use crate::routers::Routers;
+use crate::scenario::{PRIMARY, Phase, Policy, Scenario};
 use lab::{Account, DATABASE, Lab};
 use std::fmt::Write;
 use std::time::Duration;

@@ -1,10 +1,10 @@
 //! Runs the phases with traffic: opens the applications of a group, lets their slices alternate, adds up.
 
 use crate::figures::{Fleet, PhaseFigures, Round};
-use crate::scenario::{Group, Phase, Scenario, Policy};
+use crate::fixture::{Apps, Fixture, end};
 use crate::progress::Progress;
 use crate::routers::Routers;
-use crate::fixture::{Apps, Fixture, end};
+use crate::scenario::{Group, Phase, Policy, Scenario};
 use probe::machine::{busy, cpu_times};
 
 /// Runs one group and sums up each of its phases, in order.
@@ -45,7 +45,12 @@ pub(crate) async fn run(
 }
 
 /// Traffic that is not counted: caches fill, and the routers measure from where the reads come.
-async fn warm_up(fixture: &Fixture, scenario: &Scenario, group: &Group, progress: &Progress) -> anyhow::Result<()> {
+async fn warm_up(
+    fixture: &Fixture,
+    scenario: &Scenario,
+    group: &Group,
+    progress: &Progress,
+) -> anyhow::Result<()> {
     let even = Phase { policy: Policy::RoundRobin, ..group.phases[0].clone() };
     progress.say("warming up");
     let apps = fixture.open(scenario, &even, &group.readers, None).await?;

@@ -2,9 +2,9 @@
 //! an operator of that zone would write. They end with the demo, whatever happens to it.
 
 use crate::scenario::{PRIMARY, ZONES};
+use anyhow::{Context, bail};
 use console::admin_client::AdminClient;
 use console::status_view::StatusView;
-use anyhow::{Context, bail};
 use fleet::Address;
 use lab::process::Process;
 use lab::{Lab, RouterAddresses, RouterOptions, Status};

@@ -1,8 +1,8 @@
 //! A made-up report, for the tests of what shows one.
 
 use crate::figures::{
-    About, TimeSeries, EndpointFigures, FaultFigures, FaultKind, FlowFigures, Mark, PhaseFigures, Point, Report,
-    ServerFigures, verdicts,
+    About, EndpointFigures, FaultFigures, FaultKind, FlowFigures, Mark, PhaseFigures, Point, Report,
+    ServerFigures, TimeSeries, verdicts,
 };
 use crate::scenario::{Scenario, servers, zone_of};
 use lab::app::Endpoint;
@@ -78,7 +78,12 @@ fn even<'a>(readers: &[&'a str]) -> Vec<(&'static str, &'a str, f64)> {
     zones.flat_map(|z| readers.iter().map(move |r| (z, *r, 1.0 / 9.0))).collect()
 }
 
-fn phase(phase: &super::scenario::Phase, readers: &[&str], ms: f64, flows: &[(&str, &str, f64)]) -> PhaseFigures {
+fn phase(
+    phase: &super::scenario::Phase,
+    readers: &[&str],
+    ms: f64,
+    flows: &[(&str, &str, f64)],
+) -> PhaseFigures {
     let flow = |(from, server, share): &(&str, &str, f64)| FlowFigures {
         from: (*from).to_owned(),
         server: (*server).to_owned(),

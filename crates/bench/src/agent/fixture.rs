@@ -1,9 +1,9 @@
 //! The server with its tables and a little to do, and whoever watches it.
 
-use crate::binary;
 use super::super::output::scratch;
-use console::web::{Request, Url, Web};
+use crate::binary;
 use anyhow::{Context, bail};
+use console::web::{Request, Url, Web};
 use lab::process::Process;
 use lab::{Account, Lab, Spec};
 use mysql_async::Conn;

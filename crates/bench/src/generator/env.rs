@@ -1,11 +1,11 @@
 //! Where everything is measured: one load of one tool, run to its end, with what it said and what it cost.
 
-use crate::binary;
 use super::super::process::{self, Cpu};
 use super::super::server::{Server, null};
 use super::super::{stalls, sysbench};
 use super::promises::OWN_P99_US;
 use super::{CLIENTS, Case, GRACE, GeneratorArgs, MANY_CLIENTS, OwnLatency, Sample, Tool};
+use crate::binary;
 use anyhow::{Context, bail};
 use lab::null::{NullServer, Service};
 use lab::process::{Process, command, command_in_own_session};

@@ -1,11 +1,11 @@
 //! The fixture of a soak: a primary and two replicas, the tables, and `headroom route` in front of them.
 
-use crate::binary;
 use super::client_pool::ClientPool;
 use super::question::{Answers, fill};
+use crate::binary;
+use anyhow::{Context, bail};
 use console::admin_client::AdminClient;
 use console::status_view::StatusView;
-use anyhow::{Context, bail};
 use lab::process::Process;
 use lab::{Account, DATABASE, Lab, RouterOptions, Spec};
 use mysql_async::prelude::Queryable;

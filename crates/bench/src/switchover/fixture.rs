@@ -1,13 +1,13 @@
 //! Three servers in two zones and a router in each, and the moves between them.
 
-use crate::binary;
 use super::history::ServerContent;
-use console::admin_client::AdminClient;
+use crate::binary;
 use ::switchover::check::{Level, Limits};
 use ::switchover::journal::Journal;
 use ::switchover::perform::{self, Deadlines, Logins, Outcome};
 use ::switchover::survey::Survey;
 use anyhow::{Context, bail};
+use console::admin_client::AdminClient;
 use fleet::config::Credentials;
 use fleet::{Address, Role, Server, ServerName, Snapshot, State, WriterStatus};
 use lab::process::Process;

@@ -10,7 +10,7 @@
 //! - **cut**: a session that ended under a statement after the reader's return.
 
 use super::Fleet;
-use super::observations::{FailedRequest, Probe, Observations, between, tick_of, tick_s};
+use super::observations::{FailedRequest, Observations, Probe, between, tick_of, tick_s};
 use lab::app::{FailureKind, Tick};
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -137,7 +137,13 @@ impl FaultKind {
 
 impl FaultFigures {
     /// Looks at one fault. `back_share` is the share of the earlier traffic that counts as back.
-    pub(crate) fn new(lapse: &Lapse, server: &str, fleet: &Fleet, observed: &Observations, back_share: f64) -> Self {
+    pub(crate) fn new(
+        lapse: &Lapse,
+        server: &str,
+        fleet: &Fleet,
+        observed: &Observations,
+        back_share: f64,
+    ) -> Self {
         let victim = fleet.id(server);
         let limit = lapse.kind.on_it_until();
         let on_it =
@@ -149,7 +155,8 @@ impl FaultFigures {
         let (opening, other): (Vec<_>, Vec<_>) = rest.into_iter().partition(|f| lapse.was_opening(f));
         let (slow, avoided, probes) = avoided(lapse, &observed.probes);
         let slowest = probes.iter().map(|p| p.took).fold(0.0, f64::max);
-        let (first_read, back) = victim.map_or((None, None), |id| back(lapse, id, &observed.ticks, back_share));
+        let (first_read, back) =
+            victim.map_or((None, None), |id| back(lapse, id, &observed.ticks, back_share));
         let failures = other.iter().chain(&opening).chain(&after).copied().take(5);
         Self {
             kind: lapse.kind,

@@ -2,7 +2,7 @@
 
 use super::figure;
 use super::svg::{Anchor, Canvas, round_up};
-use crate::figures::{TimeSeries, FaultFigures};
+use crate::figures::{FaultFigures, TimeSeries};
 use std::fmt::Write;
 
 const WIDTH: f64 = 720.0;

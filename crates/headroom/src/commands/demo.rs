@@ -114,9 +114,8 @@ mod tests {
 
     #[test]
     fn zones_are_as_far_apart_as_in_the_lab_unless_told_otherwise() {
-        let round_trip = |flags: &[&str]| {
-            Wrapped::parse_from(std::iter::once(&"demo").chain(flags)).args.round_trip
-        };
+        let round_trip =
+            |flags: &[&str]| Wrapped::parse_from(std::iter::once(&"demo").chain(flags)).args.round_trip;
         assert_eq!(round_trip(&[]), lab::Network::default().between);
         assert_eq!(round_trip(&["--round-trip", "2ms"]), Duration::from_millis(2));
     }
