@@ -2,8 +2,8 @@
 //! whatever was read before.
 #![no_main]
 
-use insight::{Dialect, Digester};
 use libfuzzer_sys::fuzz_target;
+use sql::{Dialect, Digester};
 use std::cell::RefCell;
 
 thread_local! {

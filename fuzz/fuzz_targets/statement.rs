@@ -2,7 +2,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use wire::statement::{Scanner, scan, used_database};
+use sql::{Scanner, scan, used_database};
 
 fuzz_target!(|input: (u8, bool, &[u8])| {
     let (step, plain_backslash, text) = input;

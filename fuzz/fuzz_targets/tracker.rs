@@ -145,7 +145,7 @@ fn seen(tracker: &Tracker) -> impl PartialEq + std::fmt::Debug {
 fn log_in(tracker: &mut Tracker, bits: u8) {
     let chosen = OPTIONAL.iter().enumerate().filter(|(i, _)| bits & (1 << i) != 0);
     let capabilities = chosen
-        .fold(Capabilities::ORDINARY.without(Capabilities::LONG_PASSWORD), |all, (_, flag)| all | *flag);
+        .fold(Capabilities::ORDINARY.difference(Capabilities::LONG_PASSWORD), |all, (_, flag)| all | *flag);
     let greeting = Greeting {
         version: "8.4.3".into(),
         connection_id: 1,

@@ -21,8 +21,8 @@ pub use text::{Past, past, target, text};
 use crate::history::{Kept, gap, moment, seconds};
 use console::comparison_view::{ComparisonView, Estimate, RatioView, RowView, SideView};
 use console::history_view::{GapView, Subject};
-use observe::history::{GAP_MS, History, Point, Track};
-use observe::verdict::Unit;
+use diagnose::history::{GAP_MS, History, Point, Track};
+use diagnose::verdict::Unit;
 use plan::student;
 use serde::Deserialize;
 use std::time::Instant;
@@ -236,7 +236,7 @@ mod tests {
     use super::*;
     use crate::course::ServerNow;
     use console::watch_view::VerdictView;
-    use observe::server;
+    use diagnose::server;
     use std::time::{Duration, SystemTime};
 
     fn now(statements: f64, active: f64) -> ServerNow {

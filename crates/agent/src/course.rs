@@ -3,9 +3,9 @@
 
 use console::history_view::Subject;
 use console::insight_view::{FiguresView, RequestView};
-use observe::history::{Figures, WIDTH};
-use observe::verdict::Unit;
-use observe::{host, server};
+use diagnose::history::{Figures, WIDTH};
+use diagnose::verdict::Unit;
+use diagnose::{host, server};
 
 /// One figure.
 pub(crate) struct Course<T> {

@@ -6,8 +6,8 @@ use console::history_view::{
 };
 use console::watch_view::RouterWatch;
 use console::watch_view::VerdictView;
-use observe::history::{Gap, History, Said, Track};
-use observe::verdict::Unit;
+use diagnose::history::{Gap, History, Said, Track};
+use diagnose::verdict::Unit;
 use serde::Deserialize;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
@@ -163,7 +163,7 @@ fn subject_view(
         unit,
         values: means.iter().map(|cell| cell.map(|f| f[at]).filter(|f| f.is_finite()).map(short)).collect(),
     };
-    let said = |span: &observe::history::Span| {
+    let said = |span: &diagnose::history::Span| {
         let (name, called) = match span.said {
             Said::Nothing => return None,
             Said::Free => (None, "no bottleneck"),
@@ -220,7 +220,7 @@ fn short(value: f32) -> f32 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use observe::host;
+    use diagnose::host;
 
     fn busy(share: f64) -> HostNow {
         let mut sample = host::Sample::default();
@@ -235,16 +235,16 @@ mod tests {
         let kept = Kept::since(began, SystemTime::now() - ago);
         let free = VerdictView { text: "no bottleneck".to_owned(), ..VerdictView::default() };
         kept.host(began + Duration::from_secs(10), &busy(0.25), &free);
-        let locks = console::watch_view::verdict(&observe::verdict::Verdict {
-            bottleneck: Some(observe::verdict::Finding {
-                name: observe::verdict::Name::RowLocks,
+        let locks = console::watch_view::verdict(&diagnose::verdict::Verdict {
+            bottleneck: Some(diagnose::verdict::Finding {
+                name: diagnose::verdict::Name::RowLocks,
                 load: 1.0,
                 weight: 1.0,
                 ceiling: None,
                 evidence: Vec::new(),
                 who: None,
             }),
-            ..observe::verdict::Verdict::default()
+            ..diagnose::verdict::Verdict::default()
         });
         kept.host(began + Duration::from_secs(11), &busy(0.5), &locks);
         kept.host(began + Duration::from_secs(19), &busy(0.75), &free);

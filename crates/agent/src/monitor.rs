@@ -4,12 +4,12 @@
 use crate::EVERY;
 use crate::evaluator::Desk;
 use crate::history::Kept;
+use config::FleetConfig;
 use console::admin_client::AdminClient;
 use console::objectives::Objectives;
 use console::watch_view::WatchView;
-use fleet::config::FleetConfig;
+use diagnose::verdict::{Ceilings, Timing};
 use observe::Watcher;
-use observe::verdict::{Ceilings, Timing};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{mpsc, watch};

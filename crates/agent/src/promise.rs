@@ -1,11 +1,12 @@
 //! What is promised of a server's statements, held against the server's own count of how long they take: the objectives of a team
 //! without a router. What is promised of an endpoint or a listener only a router can count; it judges it, and what it says is shown.
 
+use config::{Objective, Target};
+use fleet::duration_text;
 use console::objectives::view::{ObjectiveView, WebhookView};
 use console::objectives::{Objectives, Seen};
 use console::watch_view::RouterWatch;
-use fleet::config::{Objective, Target, duration_text};
-use observe::server::{Histogram, Range, Reading};
+use diagnose::server::{Histogram, Range, Reading};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};

@@ -6,7 +6,7 @@ use console::admin_client::AdminClient;
 use console::insight_view::{By, InsightView, Question};
 use console::status_view::{FlowView, StatusView};
 use console::watch_view::{EndpointWatch, RouterWatch};
-use observe::verdict::{Requests, Spent};
+use diagnose::verdict::{Requests, Spent};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::sync::watch;

@@ -4,8 +4,8 @@ use console::insight_view::SPANS;
 use console::objectives;
 use console::watch_view::RouterWatch;
 use console::watch_view::{NamedView, ServerWatch, VerdictView, WatchView, figure};
-use observe::host::Sample;
-use observe::verdict::Unit;
+use diagnose::host::Sample;
+use diagnose::verdict::Unit;
 use term::{Paint, Table};
 
 const FIRST_WINDOW: &str = "the first window is being read";

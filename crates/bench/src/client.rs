@@ -42,7 +42,7 @@ impl Session {
         refused(greeting)?;
         Greeting::parse(greeting)?;
         let login = Login {
-            capabilities: Capabilities::ORDINARY.without(Capabilities::CONNECT_ATTRS),
+            capabilities: Capabilities::ORDINARY.difference(Capabilities::CONNECT_ATTRS),
             max_packet: 1 << 24,
             charset: 45,
             user: ACCOUNT.as_bytes(),

@@ -20,7 +20,7 @@ use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use axum::{Json, Router, middleware};
-use fleet::config::AdminAccess;
+use config::AdminAccess;
 use insight::Since;
 use std::net::SocketAddr;
 use std::sync::Arc;

@@ -3,7 +3,7 @@
 use crate::insight_view::{InsightView, Question};
 use crate::status_view::StatusView;
 use anyhow::{Context, bail};
-use fleet::config::Admin;
+use config::Admin;
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;

@@ -1,7 +1,7 @@
 //! What `/compare.json` shows: two stretches of the history side by side.
 
 use crate::history_view::Subject;
-use observe::verdict::Unit;
+use diagnose::verdict::Unit;
 use serde::{Deserialize, Serialize};
 
 /// The answer.

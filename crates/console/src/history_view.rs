@@ -1,6 +1,6 @@
 //! What `/history.json` shows: figures of a stretch on a grid, what was said, and the gaps.
 
-use observe::verdict::{Name, Unit};
+use diagnose::verdict::{Name, Unit};
 use serde::{Deserialize, Serialize};
 
 /// Of whom a course is.

@@ -7,7 +7,7 @@ mod webhook;
 
 use crate::PendingReport;
 use crate::objectives::view::{ObjectiveView, WebhookView};
-use fleet::config::{Objective, Target};
+use config::{Objective, Target};
 use insight::objective::Tracked;
 use insight::objective::incident::{Change, Open};
 use insight::{Dimension, Figures, Report};

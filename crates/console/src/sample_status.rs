@@ -4,7 +4,7 @@ use crate::PendingReport;
 use crate::admin::Live;
 use crate::objectives::view::{BurnView, IncidentView, ObjectiveView, WebhookView};
 use crate::status_view::*;
-use fleet::config::AdminAccess;
+use config::AdminAccess;
 use insight::Since;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};

@@ -4,8 +4,8 @@
 use crate::insight_view::{FiguresView, RequestView};
 use crate::objectives::view::{ObjectiveView, WebhookView};
 use crate::status_view::FlowView;
-use observe::verdict::{Figure, Finding, Name, Sure, Unit, Verdict};
-use observe::{host, server};
+use diagnose::verdict::{Figure, Finding, Name, Sure, Unit, Verdict};
+use diagnose::{host, server};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 

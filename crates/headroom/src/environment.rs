@@ -1,8 +1,8 @@
 //! The only place that reads the environment. Everything else gets values.
 
+use config::Webhook;
 use console::control::Directory;
 use console::objectives::Hook;
-use fleet::config::Webhook;
 use std::path::PathBuf;
 use std::time::Duration;
 

@@ -2,8 +2,8 @@
 
 use crate::commands::route::RouteArgs;
 use clap::Args;
+use config::{self, Admin, AdminAccess, Config, FleetConfig, Listener, OwnZone, RouterConfig};
 use console::control::stable_hash;
-use fleet::config::{self, Admin, AdminAccess, Config, FleetConfig, Listener, OwnZone, RouterConfig};
 use fleet::{Address, ListenerRole, Zone};
 use router::zero_hop::Identity;
 use std::net::SocketAddr;

@@ -11,7 +11,7 @@
 //! Assumption: what is seen at least every two minutes has no more than the places that there are. If it has,
 //! nobody gives up a place and the rest is `(other)`, as a note says.
 
-use crate::fold::Map;
+use sql::fold::Map;
 use std::time::{Duration, Instant};
 
 /// A name that was seen within this time keeps its place.

@@ -14,13 +14,12 @@
 //! what was measured, a report scales it ([`crate::sampling`]).
 
 use crate::aging::Doorkeeper;
-use crate::digest::{Dialect, Digester};
 use crate::figures::{Done, Figures};
-use crate::fold::{self, Map};
 use crate::registry::{Entry, Names, OTHER, Registry};
 use crate::request::{Open, Parts};
-use crate::tags::{Found, Keys, Value};
-use fleet::config::InsightConfig;
+use config::InsightConfig;
+use sql::fold::{self, Map};
+use sql::{Dialect, Digester, TagKeys, TagValue, Tags, last_comment};
 use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -44,7 +43,7 @@ const EXAMPLE: usize = 1024;
 pub struct Shared {
     /// The names.
     pub registry: Registry,
-    keys: Keys,
+    keys: TagKeys,
     config: InsightConfig,
     /// Grows each time that names gave up their places.
     pub(crate) era: AtomicU64,
@@ -171,7 +170,7 @@ impl Shared {
     /// Nothing known yet.
     pub fn new(config: InsightConfig) -> Arc<Self> {
         let registry = Registry::new(config.digests, config.endpoints);
-        let keys = Keys::new(&config.endpoint_keys, &config.request_keys);
+        let keys = TagKeys::new(&config.endpoint_keys, &config.request_keys);
         Arc::new(Self { registry, keys, config, era: AtomicU64::new(0), stretch: AtomicU64::new(0) })
     }
 
@@ -261,33 +260,33 @@ impl Ledger {
                 Entry { hash, name: self.digester.text(), example }
             }),
         };
-        let mut found = Found::default();
+        let mut tags = Tags::default();
         if let Some(attributes) = text.attributes {
-            note(&shared.keys, &mut found, attributes);
+            note(&shared.keys, &mut tags, attributes);
         }
         if let Some(comment) = last_comment(text.tail) {
-            shared.keys.read(&mut found, comment);
+            shared.keys.read(&mut tags, comment);
         }
         for (from, to) in self.digester.comments() {
-            shared.keys.read(&mut found, &text.start[from..to]);
+            shared.keys.read(&mut tags, &text.start[from..to]);
         }
-        Told { digest, tag: self.tag(&shared, &found) }
+        Told { digest, tag: self.tag(&shared, &tags) }
     }
 
     /// The tags of attributes alone.
     pub(crate) fn attributes(&mut self, attributes: Attributes<'_>) -> Tag {
         let shared = self.shared.clone();
-        let mut found = Found::default();
-        note(&shared.keys, &mut found, attributes);
-        self.tag(&shared, &found)
+        let mut tags = Tags::default();
+        note(&shared.keys, &mut tags, attributes);
+        self.tag(&shared, &tags)
     }
 
-    fn tag(&mut self, shared: &Shared, found: &Found<'_>) -> Tag {
-        let endpoint = shared.keys.endpoint(found).map(|value| self.endpoint(shared, value));
-        Tag { endpoint, request: shared.keys.request(found).map(|value| fold::hash(value.request_id())) }
+    fn tag(&mut self, shared: &Shared, tags: &Tags<'_>) -> Tag {
+        let endpoint = shared.keys.endpoint(tags).map(|value| self.endpoint(shared, value));
+        Tag { endpoint, request: shared.keys.request(tags).map(|value| fold::hash(value.request_id())) }
     }
 
-    fn endpoint(&mut self, shared: &Shared, value: Value<'_>) -> u32 {
+    fn endpoint(&mut self, shared: &Shared, value: TagValue<'_>) -> u32 {
         let (first, second) = value.raw();
         let raw = fold::mix(fold::hash(first), fold::hash(second) | 1);
         if let Some(number) = self.endpoints.get(&raw) {
@@ -477,17 +476,10 @@ fn known(mine: &mut Map<u64, u32>, names: &Names, hash: u64, entry: impl FnOnce(
     number
 }
 
-fn note<'t>(keys: &Keys, found: &mut Found<'t>, attributes: Attributes<'t>) {
+fn note<'t>(keys: &TagKeys, tags: &mut Tags<'t>, attributes: Attributes<'t>) {
     for (name, value) in attributes {
         if let Some(value) = value {
-            keys.note(found, name, value);
+            keys.note(tags, name, value);
         }
     }
-}
-
-/// The content of the comment that a text ends with.
-fn last_comment(tail: &[u8]) -> Option<&[u8]> {
-    let end = memchr::memmem::rfind(tail, b"*/")?;
-    let start = memchr::memmem::rfind(&tail[..end], b"/*")?;
-    Some(&tail[start + 2..end])
 }

@@ -17,9 +17,7 @@
 //! | when is a promise about statements broken | `objective` |
 
 mod aging;
-mod digest;
 mod figures;
-mod fold;
 mod histogram;
 mod ledger;
 pub mod objective;
@@ -28,9 +26,7 @@ mod report;
 mod request;
 mod sampling;
 mod session;
-mod tags;
 
-pub use digest::{Dialect, Digester, LIMIT, Span};
 pub use figures::Figures;
 pub use histogram::Histogram;
 pub use ledger::{Counts, Ledger, READ, Shared, Snapshot, TAIL};
@@ -38,4 +34,3 @@ pub use registry::{Entry, Names, OTHER, Registry};
 pub use report::{Collector, Dimension, Filter, MARK, Report, Room, Row, Sample, Since};
 pub use request::RequestFigures;
 pub use session::Session;
-pub use tags::{Found, Keys, Value};

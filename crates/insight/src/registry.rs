@@ -8,8 +8,8 @@
 //! `aging`'s to decide), and the kind is open again. A number is never given twice, so that whoever still
 //! holds a retired one cannot count for somebody else: what comes under it counts as [`OTHER`].
 
-use crate::fold::Map;
 use arc_swap::ArcSwapOption;
+use sql::fold::Map;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 

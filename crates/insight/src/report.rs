@@ -6,12 +6,12 @@
 
 use crate::aging::Seen;
 use crate::figures::Figures;
-use crate::fold::Map;
 use crate::ledger::{Cell, Counts, Numbers, Picked, Place, Shared, Snapshot};
 use crate::registry::{Entry, Names, OTHER};
 use crate::request::{RequestFigures, Requests};
 use crate::sampling::{self, Clusters};
 use serde::{Deserialize, Serialize};
+use sql::fold::Map;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;

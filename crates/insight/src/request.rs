@@ -17,8 +17,8 @@
 //! Both books are bounded. Requests for which there is no room are counted, and told.
 
 use crate::figures::nanoseconds;
-use crate::fold::Map;
 use crate::histogram::Histogram;
+use sql::fold::Map;
 use std::time::{Duration, Instant};
 
 /// Counts are recorded in a histogram made for nanoseconds from 1024 on: shifted by this, small ones are exact.

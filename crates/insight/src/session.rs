@@ -13,10 +13,10 @@ mod flight;
 mod hearing;
 mod life;
 
-use crate::digest::Dialect;
 use crate::ledger::{Ledger, Place, named};
 use hearing::Hearing;
 use life::Life;
+use sql::Dialect;
 use std::cell::RefCell;
 use std::rc::Rc;
 use std::time::Instant;

@@ -20,7 +20,7 @@ pub(crate) use shared::Shared;
 
 use crate::error::LoadError;
 use crate::tally::{Second, Tally};
-use fleet::config::DataPath;
+use config::DataPath;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;

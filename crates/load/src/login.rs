@@ -99,7 +99,7 @@ impl Handshake {
 
     /// The login as it would be without TLS and without a proof, for who follows the session and must not know of either.
     pub(crate) fn in_the_clear(&self, account: &Account) -> Vec<u8> {
-        let capabilities = self.capabilities.without(Capabilities::SSL);
+        let capabilities = self.capabilities.difference(Capabilities::SSL);
         self.login_with(account, capabilities, &[])
     }
 
@@ -162,19 +162,19 @@ impl Handshake {
     ) -> Result<LoginStep, LoginFailure> {
         self.greeted = true;
         let mut wanted = Capabilities::ORDINARY
-            .without(Capabilities::CONNECT_ATTRS)
-            .without(Capabilities::MULTI_STATEMENTS)
+            .difference(Capabilities::CONNECT_ATTRS)
+            .difference(Capabilities::MULTI_STATEMENTS)
             | Capabilities::DEPRECATE_EOF
             | Capabilities::MARIADB_CACHE_METADATA;
         if account.database.is_empty() {
-            wanted = wanted.without(Capabilities::CONNECT_WITH_DB);
+            wanted = wanted.difference(Capabilities::CONNECT_WITH_DB);
         }
         if greeting.flavour() == wire::greeting::Flavour::MariaDb {
             // Unset, it announces the flags that only MariaDB has.
-            wanted = wanted.without(Capabilities::LONG_PASSWORD);
+            wanted = wanted.difference(Capabilities::LONG_PASSWORD);
         }
         let offers_tls = greeting.capabilities.contains(Capabilities::SSL);
-        self.capabilities = (wanted & greeting.capabilities).without(Capabilities::SSL);
+        self.capabilities = (wanted & greeting.capabilities).difference(Capabilities::SSL);
         self.nonce = greeting.nonce;
         self.plugin = greeting.auth_plugin;
         match self.transport {

@@ -150,7 +150,7 @@ impl Objective {
         if !(percent > 0.0 && percent < 100.0) {
             return Err(wrong());
         }
-        let within = fleet::config::duration(within)?;
+        let within = fleet::parse_duration(within).map_err(|error| error.to_string())?;
         if within.is_zero() {
             return Err(wrong());
         }

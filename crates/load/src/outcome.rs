@@ -8,7 +8,7 @@ use crate::meaning::meaning;
 use crate::tally::{Count, Failure, Second, Tally};
 use crate::workload::{Protocol, Workload};
 use base64::Engine;
-use fleet::config::DataPath;
+use config::DataPath;
 use hdrhistogram::Histogram;
 use hdrhistogram::serialization::{Deserializer, Serializer, V2Serializer};
 use serde::{Deserialize, Serialize};

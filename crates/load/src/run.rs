@@ -8,7 +8,7 @@ use crate::session::Session;
 use crate::tally::Second;
 use crate::target::Target;
 use crate::workload::{Lane, Workload};
-use fleet::config::DataPath;
+use config::DataPath;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;

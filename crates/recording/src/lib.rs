@@ -2,7 +2,7 @@
 //!
 //! A recording is a sequence of [`Event`]s. A router tells them while sessions speak; [`log`] reads them from what a server has
 //! logged. [`Writer`] keeps them in a file that stays readable however the writing ends, sealed
-//! if a [`Key`] is given; [`Reader`] gives them back. No sockets, and nothing here knows what a statement means.
+//! if a [`Key`] is given; [`Reader`] gives them back. No sockets; which statements are never kept, `sql` says.
 //!
 //! | question | file |
 //! |---|---|
@@ -10,18 +10,15 @@
 //! | how is an event written | `event/code.rs` |
 //! | how is the file laid out, what survives a crash | `file` |
 //! | how is it sealed, which keys | `seal` |
-//! | which statements are never kept | `secret` |
-//! | how is a server's log read | `log` |
+//! //! | how is a server's log read | `log` |
 
 mod error;
 mod event;
 mod file;
 pub mod log;
 mod seal;
-mod secret;
 
 pub use error::RecordingError;
 pub use event::{Answer, Began, Closed, Event, Opened, Said, Stopped};
 pub use file::{Ending, Reader, Writer};
 pub use seal::Key;
-pub use secret::is_secret;

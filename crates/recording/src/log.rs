@@ -16,7 +16,7 @@ mod time;
 
 use crate::error::RecordingError;
 use crate::event::{Began, Event, Opened, Said, Stopped};
-use crate::secret::is_secret;
+use sql::is_secret;
 use std::collections::HashSet;
 use std::io::BufRead;
 

@@ -21,7 +21,7 @@ use crate::session_registry::{Registration, SessionHandle};
 use crate::stream::{Socket, Stream, Waiting};
 use crate::tls::{LoginKeys, ToServers};
 use crate::worker::context::WorkerContext;
-use fleet::config::ClientTlsMode;
+use config::ClientTlsMode;
 use fleet::{Address, ListenerRole};
 use std::net::SocketAddr;
 use std::rc::Rc;

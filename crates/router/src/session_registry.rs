@@ -21,10 +21,10 @@ use wire::{Sticky, Tracker};
 
 /// State that a pooled connection makes for itself again: lost without harm when the pool opens a new one between uses.
 pub(crate) const LIGHT: Sticky = Sticky::PREPARED_STATEMENT
-    .with(Sticky::LAST_INSERT_ID)
-    .with(Sticky::FOUND_ROWS)
-    .with(Sticky::USER_VARIABLE)
-    .with(Sticky::STORED_PROCEDURE);
+    .union(Sticky::LAST_INSERT_ID)
+    .union(Sticky::FOUND_ROWS)
+    .union(Sticky::USER_VARIABLE)
+    .union(Sticky::STORED_PROCEDURE);
 
 /// One session.
 pub(crate) struct SessionHandle {
@@ -108,8 +108,8 @@ impl Facts {
     /// Whether the session may be closed between two commands for this request.
     pub(crate) fn may_close(self, request: CloseRequest) -> bool {
         let held = match (request.light_state_too, request.prepared_too) {
-            (true, _) => self.sticky.without(LIGHT),
-            (false, true) => self.sticky.without(Sticky::PREPARED_STATEMENT),
+            (true, _) => self.sticky.difference(LIGHT),
+            (false, true) => self.sticky.difference(Sticky::PREPARED_STATEMENT),
             (false, false) => self.sticky,
         };
         self.idle && !self.in_transaction && (request.all_state_too || held.is_empty())

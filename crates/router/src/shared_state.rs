@@ -12,7 +12,7 @@ use crate::tls::ServerTlsState;
 use crate::view::{OwnState, View};
 use crate::zero_hop::mirror_handle::MirrorHandle;
 use arc_swap::ArcSwap;
-use fleet::config::RouterConfig;
+use config::RouterConfig;
 use fleet::{ListenerRole, ServerName, Snapshot};
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, AtomicUsize};

@@ -49,7 +49,7 @@ fn round_trips(text: &str, answer: &[u8], rounds: u32) -> f64 {
 fn scans(text: &[u8], rounds: u32) -> f64 {
     let start = Instant::now();
     for _ in 0..rounds {
-        black_box(wire::statement::scan(black_box(text), false));
+        black_box(sql::scan(black_box(text), false));
     }
     start.elapsed().as_nanos() as f64 / f64::from(rounds)
 }

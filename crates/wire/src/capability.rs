@@ -4,118 +4,121 @@
 //! does so by *not* setting the lowest classic flag ([`Capabilities::LONG_PASSWORD`], which MariaDB calls `CLIENT_MYSQL`).
 //! Those live in the high 32 bits here, as in MariaDB's own sources. What holds for a session is what both sides have.
 
-use crate::flags::flags;
-
-flags! {
+bitflags::bitflags! {
     /// The capability flags of one side, or of a session (the flags that both sides have).
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
     pub struct Capabilities: u64 {
         /// Always set by MySQL; unset by MariaDB to announce its own flags (`CLIENT_MYSQL`).
-        LONG_PASSWORD = 1, "long password";
+        const LONG_PASSWORD = 1;
         /// Affected rows count the rows found, not those changed.
-        FOUND_ROWS = 1 << 1, "found rows";
+        const FOUND_ROWS = 1 << 1;
         /// Long column flags.
-        LONG_FLAG = 1 << 2, "long flag";
+        const LONG_FLAG = 1 << 2;
         /// The login names a database.
-        CONNECT_WITH_DB = 1 << 3, "connect with db";
+        const CONNECT_WITH_DB = 1 << 3;
         /// `database.table.column` is not allowed.
-        NO_SCHEMA = 1 << 4, "no schema";
+        const NO_SCHEMA = 1 << 4;
         /// zlib compression after the handshake.
-        COMPRESS = 1 << 5, "compress";
+        const COMPRESS = 1 << 5;
         /// ODBC behaviour.
-        ODBC = 1 << 6, "odbc";
+        const ODBC = 1 << 6;
         /// The client may be asked for a file (`LOAD DATA LOCAL`).
-        LOCAL_FILES = 1 << 7, "local files";
+        const LOCAL_FILES = 1 << 7;
         /// Spaces before `(` are ignored.
-        IGNORE_SPACE = 1 << 8, "ignore space";
+        const IGNORE_SPACE = 1 << 8;
         /// The protocol of MySQL 4.1 and later.
-        PROTOCOL_41 = 1 << 9, "protocol 4.1";
+        const PROTOCOL_41 = 1 << 9;
         /// An interactive client (`interactive_timeout`).
-        INTERACTIVE = 1 << 10, "interactive";
+        const INTERACTIVE = 1 << 10;
         /// TLS: the rest of the session is opaque to us.
-        SSL = 1 << 11, "tls";
+        const SSL = 1 << 11;
         /// Do not signal when the peer goes away.
-        IGNORE_SIGPIPE = 1 << 12, "ignore sigpipe";
+        const IGNORE_SIGPIPE = 1 << 12;
         /// Transactions, and status flags in OK packets.
-        TRANSACTIONS = 1 << 13, "transactions";
+        const TRANSACTIONS = 1 << 13;
         /// Old name of the 4.1 protocol.
-        RESERVED = 1 << 14, "reserved";
+        const RESERVED = 1 << 14;
         /// 20-byte authentication data.
-        SECURE_CONNECTION = 1 << 15, "secure connection";
+        const SECURE_CONNECTION = 1 << 15;
         /// Several statements in one command.
-        MULTI_STATEMENTS = 1 << 16, "multi statements";
+        const MULTI_STATEMENTS = 1 << 16;
         /// Several results to one command.
-        MULTI_RESULTS = 1 << 17, "multi results";
+        const MULTI_RESULTS = 1 << 17;
         /// The same for prepared statements.
-        PS_MULTI_RESULTS = 1 << 18, "prepared multi results";
+        const PS_MULTI_RESULTS = 1 << 18;
         /// Authentication plugins.
-        PLUGIN_AUTH = 1 << 19, "plugin auth";
+        const PLUGIN_AUTH = 1 << 19;
         /// Connection attributes in the login.
-        CONNECT_ATTRS = 1 << 20, "connect attributes";
+        const CONNECT_ATTRS = 1 << 20;
         /// The authentication data may be longer than 255 bytes.
-        PLUGIN_AUTH_LENENC_DATA = 1 << 21, "long auth data";
+        const PLUGIN_AUTH_LENENC_DATA = 1 << 21;
         /// Expired passwords can be handled.
-        CAN_HANDLE_EXPIRED_PASSWORDS = 1 << 22, "expired passwords";
+        const CAN_HANDLE_EXPIRED_PASSWORDS = 1 << 22;
         /// OK packets tell changes of the session's state.
-        SESSION_TRACK = 1 << 23, "session track";
+        const SESSION_TRACK = 1 << 23;
         /// No EOF packets: an OK packet with the EOF byte ends rows.
-        DEPRECATE_EOF = 1 << 24, "deprecate eof";
+        const DEPRECATE_EOF = 1 << 24;
         /// The server may leave out column definitions (MySQL 8).
-        OPTIONAL_RESULTSET_METADATA = 1 << 25, "optional metadata";
+        const OPTIONAL_RESULTSET_METADATA = 1 << 25;
         /// zstd compression after the handshake (MySQL 8).
-        ZSTD_COMPRESSION = 1 << 26, "zstd";
+        const ZSTD_COMPRESSION = 1 << 26;
         /// Attributes before the statement text (MySQL 8.0.23).
-        QUERY_ATTRIBUTES = 1 << 27, "query attributes";
+        const QUERY_ATTRIBUTES = 1 << 27;
         /// Multi-factor authentication (MySQL 8).
-        MULTI_FACTOR_AUTHENTICATION = 1 << 28, "multi-factor auth";
+        const MULTI_FACTOR_AUTHENTICATION = 1 << 28;
         /// MariaDB before 10.2: progress reports. (MySQL: an extension of this field.)
-        PROGRESS_OLD = 1 << 29, "progress (old)";
+        const PROGRESS_OLD = 1 << 29;
         /// Check the server certificate.
-        SSL_VERIFY_SERVER_CERT = 1 << 30, "verify certificate";
+        const SSL_VERIFY_SERVER_CERT = 1 << 30;
         /// Remember options over a reconnect.
-        REMEMBER_OPTIONS = 1 << 31, "remember options";
+        const REMEMBER_OPTIONS = 1 << 31;
         /// MariaDB: progress reports as error packets with code 0xffff.
-        MARIADB_PROGRESS = 1 << 32, "mariadb progress";
+        const MARIADB_PROGRESS = 1 << 32;
         /// MariaDB: `COM_MULTI` (never released).
-        MARIADB_COM_MULTI = 1 << 33, "mariadb com_multi";
+        const MARIADB_COM_MULTI = 1 << 33;
         /// MariaDB: `COM_STMT_BULK_EXECUTE`.
-        MARIADB_BULK = 1 << 34, "mariadb bulk";
+        const MARIADB_BULK = 1 << 34;
         /// MariaDB: extended type information in column definitions.
-        MARIADB_EXTENDED_TYPES = 1 << 35, "mariadb extended types";
+        const MARIADB_EXTENDED_TYPES = 1 << 35;
         /// MariaDB: column definitions may be left out when the client has them already.
-        MARIADB_CACHE_METADATA = 1 << 36, "mariadb cache metadata";
+        const MARIADB_CACHE_METADATA = 1 << 36;
         /// MariaDB: a bulk execute may answer with a result set of one row per parameter set.
-        MARIADB_BULK_UNIT_RESULTS = 1 << 37, "mariadb bulk unit results";
+        const MARIADB_BULK_UNIT_RESULTS = 1 << 37;
     }
 }
 
 impl Capabilities {
     /// What a plain client or scripted server of today needs: 4.1 protocol, plugins, transactions, multi results.
     pub const ORDINARY: Self = Self::LONG_PASSWORD
-        .with(Self::LONG_FLAG)
-        .with(Self::CONNECT_WITH_DB)
-        .with(Self::PROTOCOL_41)
-        .with(Self::TRANSACTIONS)
-        .with(Self::SECURE_CONNECTION)
-        .with(Self::MULTI_STATEMENTS)
-        .with(Self::MULTI_RESULTS)
-        .with(Self::PS_MULTI_RESULTS)
-        .with(Self::PLUGIN_AUTH)
-        .with(Self::CONNECT_ATTRS)
-        .with(Self::PLUGIN_AUTH_LENENC_DATA);
+        .union(Self::LONG_FLAG)
+        .union(Self::CONNECT_WITH_DB)
+        .union(Self::PROTOCOL_41)
+        .union(Self::TRANSACTIONS)
+        .union(Self::SECURE_CONNECTION)
+        .union(Self::MULTI_STATEMENTS)
+        .union(Self::MULTI_RESULTS)
+        .union(Self::PS_MULTI_RESULTS)
+        .union(Self::PLUGIN_AUTH)
+        .union(Self::CONNECT_ATTRS)
+        .union(Self::PLUGIN_AUTH_LENENC_DATA);
 
     /// The classic half, as sent in greeting and login.
     pub(crate) const fn classic(self) -> u32 {
-        (self.0 & 0xffff_ffff) as u32
+        (self.bits() & 0xffff_ffff) as u32
     }
 
     /// MariaDB's half, as sent in the bytes that MySQL leaves zero.
     pub(crate) const fn extended(self) -> u32 {
-        (self.0 >> 32) as u32
+        (self.bits() >> 32) as u32
     }
 
     /// Both halves; the extended one counts only from a side that leaves [`Capabilities::LONG_PASSWORD`] unset.
     pub(crate) const fn from_halves(classic: u32, extended: u32) -> Self {
         let low = classic as u64;
-        if low & Self::LONG_PASSWORD.0 != 0 { Self(low) } else { Self(low | (extended as u64) << 32) }
+        if low & Self::LONG_PASSWORD.bits() != 0 {
+            Self::from_bits_retain(low)
+        } else {
+            Self::from_bits_retain(low | (extended as u64) << 32)
+        }
     }
 }

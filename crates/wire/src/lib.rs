@@ -5,9 +5,7 @@
 //! any input gives a value or an error, never a panic, and memory stays bounded whatever a peer sends.
 //!
 //! The way in: [`packet`] cuts a byte stream into packets; [`greeting`], [`login`] and [`response`] read and write the
-//! packets that matter to us; [`tracker`] follows a session; [`statement`] looks for state that a statement leaves behind.
-
-mod flags;
+//! packets that matter to us; [`tracker`] follows a session, and asks `sql` which state its statements leave behind.
 
 pub mod attributes;
 pub mod auth;
@@ -21,9 +19,7 @@ pub mod packet;
 pub mod proxy;
 pub mod read;
 pub mod response;
-pub mod statement;
 pub mod status;
-mod sticky;
 pub mod tracker;
 pub mod write;
 
@@ -33,6 +29,6 @@ pub use error::WireError;
 pub use greeting::Greeting;
 pub use login::Login;
 pub use response::ErrPacket;
+pub use sql::Sticky;
 pub use status::Status;
-pub use sticky::Sticky;
 pub use tracker::{Finish, Observer, Phase, Progress, Start, Tracker};

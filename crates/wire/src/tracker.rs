@@ -34,9 +34,9 @@ mod why;
 use crate::command::Command;
 use crate::packet::{Framer, Piece};
 use crate::status::Status;
-use crate::sticky::Sticky;
 pub use observer::{Finish, Observer, Start};
 use session::Session;
+use sql::Sticky;
 pub use why::{ClosedBecause, LostBecause, OpaqueBecause, Side};
 
 /// Where a session stands.

@@ -3,7 +3,7 @@
 use super::Question;
 use console::comparison_view::{ComparisonView, Estimate, RatioView, RowView};
 use console::watch_view::figure;
-use observe::verdict::Unit;
+use diagnose::verdict::Unit;
 use term::{Paint, Table};
 
 /// A stretch of the past on the command line: `20m..10m`, `10m..now`, or seconds of the Unix epoch.
@@ -111,7 +111,7 @@ fn moment(text: &str) -> Option<f64> {
     match text {
         "now" => Some(0.0),
         digits if digits.len() >= 10 && digits.bytes().all(|b| b.is_ascii_digit()) => digits.parse().ok(),
-        ago => fleet::config::duration(ago).ok().map(|ago| -ago.as_secs_f64()),
+        ago => fleet::parse_duration(ago).ok().map(|ago| -ago.as_secs_f64()),
     }
 }
 

@@ -65,7 +65,7 @@ pub(crate) struct ReplayArgs {
     #[arg(long, value_parser = clap::value_parser!(u16).range(1..=1024))]
     threads: Option<u16>,
     /// After the last moment, what is under way may take so long.
-    #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = fleet::config::duration)]
+    #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = fleet::parse_duration)]
     grace: Duration,
     /// The recording may take so many megabytes of memory.
     #[arg(long, value_name = "MB", default_value_t = 2048)]

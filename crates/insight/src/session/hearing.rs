@@ -2,10 +2,10 @@
 
 use super::flight::{Coming, Flight, text};
 use super::life::Life;
-use crate::digest::Dialect;
 use crate::figures::Done;
-use crate::fold::Map;
 use crate::ledger::{Ledger, Tag, Text, Told};
+use sql::Dialect;
+use sql::fold::Map;
 use std::time::Instant;
 use wire::{Command, Finish, Observer, Start, attributes};
 

@@ -2,8 +2,8 @@
 
 use super::flight::{Coming, Flight};
 use crate::figures::Done;
-use crate::fold::Map;
 use crate::ledger::{Cell, Ledger, Place, Sent, Tag, Told, named};
+use sql::fold::Map;
 use std::collections::VecDeque;
 use std::time::Instant;
 use wire::tracker::OpaqueBecause;

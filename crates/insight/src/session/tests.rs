@@ -1,17 +1,17 @@
 //! Scripted sessions, with the clock in the test's hand.
 
 use super::*;
-use crate::fold::Map;
 use crate::ledger::Shared;
 use crate::report::{Collector, Dimension, Filter, Report, Since};
-use fleet::config::InsightConfig;
+use config::InsightConfig;
+use sql::fold::Map;
 use std::time::Duration;
 use wire::response::{OkPacket, TextResult};
 use wire::{Capabilities, Greeting, Login, packet};
 
-const PLAIN: Capabilities = Capabilities::ORDINARY.with(Capabilities::DEPRECATE_EOF);
+const PLAIN: Capabilities = Capabilities::ORDINARY.union(Capabilities::DEPRECATE_EOF);
 const IDLE: Status = Status::AUTOCOMMIT;
-const OPEN: Status = Status::AUTOCOMMIT.with(Status::IN_TRANS);
+const OPEN: Status = Status::AUTOCOMMIT.union(Status::IN_TRANS);
 
 /// A session and its thread's ledger.
 struct Stand {
@@ -227,7 +227,7 @@ fn errors_are_counted_by_number() {
 
 #[test]
 fn query_attributes_name_endpoint_and_request() {
-    let mut s = Stand::new(PLAIN.with(Capabilities::QUERY_ATTRIBUTES), InsightConfig::default());
+    let mut s = Stand::new(PLAIN.union(Capabilities::QUERY_ATTRIBUTES), InsightConfig::default());
     let mut body = vec![3, 2, 1, 0, 1];
     for name in ["endpoint", "request_id"] {
         body.extend_from_slice(&[254, 0, name.len() as u8]);
@@ -268,7 +268,7 @@ fn a_request_spans_its_first_byte_to_its_last_answer_and_thinks_in_between() {
 
 #[test]
 fn a_session_that_cannot_be_read_is_relayed_and_counted() {
-    let mut s = Stand::new(PLAIN.with(Capabilities::COMPRESS), InsightConfig::default());
+    let mut s = Stand::new(PLAIN.union(Capabilities::COMPRESS), InsightConfig::default());
     s.client(b"anything at all");
     assert_eq!(
         (s.report().counts().opaque_compression, s.report().total(&Filter::default()).0.count),

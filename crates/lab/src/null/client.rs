@@ -139,7 +139,7 @@ fn reads(sql: &[u8]) -> bool {
 }
 
 fn offered() -> Capabilities {
-    Capabilities::ORDINARY.with(Capabilities::DEPRECATE_EOF)
+    Capabilities::ORDINARY.union(Capabilities::DEPRECATE_EOF)
 }
 
 /// What a new client is greeted with.

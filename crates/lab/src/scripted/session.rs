@@ -65,7 +65,7 @@ impl Connection {
             version: script.version.clone(),
             connection_id: number,
             nonce: NONCE.to_vec(),
-            capabilities: Capabilities::ORDINARY.with(Capabilities::DEPRECATE_EOF),
+            capabilities: Capabilities::ORDINARY.union(Capabilities::DEPRECATE_EOF),
             charset: 45,
             status: Status::AUTOCOMMIT,
             auth_plugin: auth::NATIVE_PASSWORD.to_owned(),
@@ -218,6 +218,6 @@ fn ok() -> OkPacket<'static> {
 }
 
 fn agreed(client: Capabilities) -> Capabilities {
-    let offered = Capabilities::ORDINARY.with(Capabilities::DEPRECATE_EOF);
-    Capabilities::from_bits(client.bits() & offered.bits())
+    let offered = Capabilities::ORDINARY.union(Capabilities::DEPRECATE_EOF);
+    Capabilities::from_bits_retain(client.bits() & offered.bits())
 }

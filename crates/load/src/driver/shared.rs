@@ -5,7 +5,7 @@ use crate::login::Account;
 use crate::run::Plan;
 use crate::target::{Peer, Secrecy};
 use crate::workload::{Lane, Protocol, Workload};
-use fleet::config::DataPath;
+use config::DataPath;
 use std::sync::Arc;
 use std::time::Instant;
 

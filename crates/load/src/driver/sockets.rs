@@ -10,7 +10,7 @@ mod stamped;
 
 use crate::error::LoadError;
 use crate::target::Place;
-use fleet::config::DataPath;
+use config::DataPath;
 use polled::Polled;
 use ring::Ringed;
 use rustix::io::Errno;

@@ -7,9 +7,9 @@
 #![allow(missing_docs, reason = "fields whose names say what they are have no other words")]
 
 use super::{LeftOut, Replayed, Script, Took, What};
-use insight::{Dialect, Digester};
 use plan::quantile::nearest_rank;
 use serde::Serialize;
+use sql::{Dialect, Digester};
 use std::collections::{BTreeMap, HashMap};
 
 /// Above this a replay did not keep its own moments, whatever the target did.

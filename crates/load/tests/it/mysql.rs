@@ -2,8 +2,8 @@
 //! way, from an empty cache and from a full one, and all workloads.
 
 use crate::server::stand::Stand;
+use config::{Tls, TlsMode};
 use fleet::Address;
-use fleet::config::{Tls, TlsMode};
 use lab::Spec;
 use load::workload::file::{BUILT_IN, File};
 use load::workload::{Protocol, sysbench};

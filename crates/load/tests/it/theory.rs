@@ -4,7 +4,7 @@
 //! time is `D + u D / 2 (1 - u)`. A run of seconds has too few arrivals to meet a mean; but its arrivals follow from the
 //! seed, so that each of its response times is known exactly, and a long row of those meets the mean of the books.
 
-use fleet::config::DataPath;
+use config::DataPath;
 use lab::null::{NullServer, Service, Time};
 use load::arrivals::{Open, Spacing};
 use load::workload::sysbench;

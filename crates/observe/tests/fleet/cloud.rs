@@ -1,7 +1,7 @@
 //! Managed clusters, played by scripted servers: Aurora MySQL and RDS Multi-AZ. And servers that misbehave.
 
 use crate::scene::writer;
-use fleet::config::{Credentials, FleetConfig, OwnZone};
+use config::{Credentials, FleetConfig, OwnZone};
 use fleet::{Address, LagSource, Replication, Role, Snapshot, State};
 use lab::scripted::{Opening, Reply, Script, ScriptedServer};
 use observe::Watcher;

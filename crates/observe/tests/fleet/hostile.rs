@@ -1,6 +1,6 @@
 //! Servers that send what no server should: they break nothing but the look at themselves.
 
-use fleet::config::{Credentials, FleetConfig, OwnZone, Tls, TlsMode};
+use config::{Credentials, FleetConfig, OwnZone, Tls, TlsMode};
 use fleet::{Address, Snapshot, State};
 use lab::scripted::{Opening, Reply, Script, ScriptedServer};
 use observe::Watcher;

@@ -1,7 +1,7 @@
 //! Discovery and roles.
 
 use crate::scene::{Scene, why_unknown, writer};
-use fleet::config::{Matcher, ServerRule};
+use config::{Matcher, ServerRule};
 use fleet::{Replication, Role, Thread, Zone, ZonedBy};
 use lab::{Fault, Spec};
 

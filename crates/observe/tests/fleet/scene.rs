@@ -1,6 +1,6 @@
 //! A lab, a watcher on it, and waiting for what the watcher should see.
 
-use fleet::config::{Credentials, FleetConfig, Matcher, OwnZone, ZoneRule};
+use config::{Credentials, FleetConfig, Matcher, OwnZone, ZoneRule};
 use fleet::{Address, Role, Server, Snapshot, WriterStatus, Zone};
 use lab::{Account, Lab, Spec};
 use mysql_async::prelude::Queryable;

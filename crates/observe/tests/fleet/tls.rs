@@ -1,8 +1,8 @@
 //! Control connections with TLS: what each `ssl_mode` asks of a real server's certificate.
 
 use crate::scene::Scene;
+use config::{Tls, TlsMode};
 use fleet::State;
-use fleet::config::{Tls, TlsMode};
 use lab::Spec;
 use testkit::certificate::Authority;
 

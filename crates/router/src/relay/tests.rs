@@ -6,7 +6,7 @@ use super::*;
 use crate::admission::Admission;
 use crate::server_counters::{ServerCounters, ServerSlot};
 use crate::stream::Stream;
-use fleet::config::InsightConfig;
+use config::InsightConfig;
 use fleet::{ListenerRole, ServerName};
 use std::sync::Arc;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -15,7 +15,7 @@ use tokio::task::LocalSet;
 use wire::response::OkPacket;
 use wire::{Capabilities, Greeting, Login, Status, packet};
 
-const CAPABILITIES: Capabilities = Capabilities::PROTOCOL_41.with(Capabilities::SECURE_CONNECTION);
+const CAPABILITIES: Capabilities = Capabilities::PROTOCOL_41.union(Capabilities::SECURE_CONNECTION);
 
 /// Who moves the bytes. What relay promises, each keeps.
 #[derive(Clone, Copy, Debug)]
@@ -194,7 +194,7 @@ async fn half_a_packet_a_statement_or_a_transaction_voids_the_order_too() {
         pass(&mut b.client, &mut b.server, &query[6..]).await;
         order(&b.handle);
         voided(&b.handle).await;
-        pass(&mut b.server, &mut b.client, &ok(1, Status::AUTOCOMMIT.with(Status::IN_TRANS))).await;
+        pass(&mut b.server, &mut b.client, &ok(1, Status::AUTOCOMMIT.union(Status::IN_TRANS))).await;
         order(&b.handle);
         voided(&b.handle).await;
         pass(&mut b.client, &mut b.server, &query).await;

@@ -64,7 +64,7 @@ impl<'a> OkPacket<'a> {
         }
         let affected_rows = within.need("affected rows", r.lenenc())?;
         let last_insert_id = within.need("insert id", r.lenenc())?;
-        let status = Status::from_bits(within.need("status", r.u16())?);
+        let status = Status::from_bits_retain(within.need("status", r.u16())?);
         let warnings = within.need("warnings", r.u16())?;
         let ok = Self { affected_rows, last_insert_id, status, warnings, info: &[], raw_changes: &[] };
         if !capabilities.contains(Capabilities::SESSION_TRACK) {
@@ -160,7 +160,7 @@ impl Eof {
             first => return Err(WireError::NotA { packet: "EOF", first }),
         }
         let warnings = within.need("warnings", r.u16())?;
-        Ok(Self { warnings, status: Status::from_bits(within.need("status", r.u16())?) })
+        Ok(Self { warnings, status: Status::from_bits_retain(within.need("status", r.u16())?) })
     }
 
     /// The payload of an EOF packet.

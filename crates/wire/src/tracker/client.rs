@@ -10,8 +10,8 @@ use crate::capability::Capabilities;
 use crate::command::Command;
 use crate::packet::{Framer, Head};
 use crate::read::Reader;
-use crate::statement::{Findings, Scanner, Verb, used_database};
 use crate::status::Status;
+use sql::{Findings, Scanner, Verb, used_database};
 
 impl Session {
     #[inline]

@@ -2,7 +2,7 @@
 
 use super::names::Identity;
 use crate::command::Command;
-use crate::sticky::Sticky;
+use sql::Sticky;
 use std::collections::VecDeque;
 
 /// A command that the server has not answered whole.

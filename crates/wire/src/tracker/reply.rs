@@ -68,7 +68,7 @@ impl ColumnCount {
     pub(super) fn parse(payload: &[u8], capabilities: Capabilities) -> Option<Self> {
         let mut r = Reader::new(payload);
         let columns = r.lenenc().filter(|n| *n > 0)?;
-        let optional = Capabilities::MARIADB_CACHE_METADATA.with(Capabilities::OPTIONAL_RESULTSET_METADATA);
+        let optional = Capabilities::MARIADB_CACHE_METADATA.union(Capabilities::OPTIONAL_RESULTSET_METADATA);
         let defined = !capabilities.intersects(optional) || r.u8().is_none_or(|flag| flag != 0);
         Some(Self { columns, defined })
     }

@@ -179,7 +179,7 @@ impl Session {
         } else {
             // MySQL says only here that a result follows the one with OUT parameters; the end of its rows lacks the flag.
             self.more_after_rows =
-                eof.status.contains(Status::PS_OUT_PARAMS.with(Status::MORE_RESULTS_EXISTS));
+                eof.status.contains(Status::PS_OUT_PARAMS.union(Status::MORE_RESULTS_EXISTS));
             self.reply = Some(Reply::Rows);
         }
     }

@@ -9,9 +9,8 @@ use crate::capability::Capabilities;
 use crate::command::Command;
 use crate::packet::Head;
 use crate::response::{OkPacket, SessionChange};
-use crate::statement::Scanner;
 use crate::status::Status;
-use crate::sticky::Sticky;
+use sql::{Scanner, Sticky};
 
 #[derive(Debug, Default)]
 pub(super) struct Session {
@@ -257,11 +256,11 @@ impl Session {
     fn succeed(&mut self, pending: Pending) {
         let left = &mut self.left;
         if pending.effect.makes_stale && !pending.gave_insert_id {
-            left.bits = left.bits.without(Sticky::LAST_INSERT_ID | Sticky::FOUND_ROWS);
+            left.bits = left.bits.difference(Sticky::LAST_INSERT_ID | Sticky::FOUND_ROWS);
         }
         // A prepared statement may take again what a text statement gives back.
         if left.prepared == 0 && left.text_prepared == 0 {
-            left.bits = left.bits.without(pending.effect.ends);
+            left.bits = left.bits.difference(pending.effect.ends);
         }
         if pending.effect.deallocates {
             left.text_prepared = left.text_prepared.saturating_sub(1);

@@ -2,7 +2,7 @@
 
 use crate::commands::report::moment;
 use console::watch_view::figure as words;
-use observe::verdict::Unit;
+use diagnose::verdict::Unit;
 use probe::{Disk, Probe, Step, knee, most};
 use term::Table;
 

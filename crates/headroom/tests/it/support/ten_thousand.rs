@@ -30,7 +30,7 @@ impl Session {
         let greeting = Greeting::parse(&greeting)
             .unwrap_or_else(|_| panic!("{:?} instead of a greeting", ErrPacket::parse(&greeting)));
         let login = Login {
-            capabilities: Capabilities::ORDINARY.without(Capabilities::CONNECT_ATTRS),
+            capabilities: Capabilities::ORDINARY.difference(Capabilities::CONNECT_ATTRS),
             max_packet: 1 << 24,
             charset: 45,
             user: Account::App.user().as_bytes(),

@@ -1,7 +1,7 @@
 //! TLS to a MariaDB server: what the server itself says of the connections.
 
 use super::stand::Stand;
-use fleet::config::{Tls, TlsMode};
+use config::{Tls, TlsMode};
 use lab::Spec;
 use load::replay::{Choice, ReplayPlan, Script};
 use load::{LoadError, Plan, Target};

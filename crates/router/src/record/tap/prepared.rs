@@ -9,7 +9,7 @@
 //! driver that prepares, executes and closes each statement allocates nothing either.
 
 use crate::record::Recorder;
-use recording::is_secret;
+use sql::is_secret;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use wire::read::Reader;

@@ -1,7 +1,7 @@
 //! Servers that follow a script, clients that speak raw packets, and a router in front of them. No real server.
 
 use crate::sight;
-use fleet::config::{Listener, RouterConfig};
+use config::{Listener, RouterConfig};
 use fleet::{
     Address, Lag, LagSource, ListenerRole, Replication, Role, Server, ServerName, Snapshot, State, Zone,
     Zoned, ZonedBy,

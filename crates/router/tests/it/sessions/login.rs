@@ -1,7 +1,7 @@
 //! Logins that do not come about: slow, senseless, broken off; and the limit on how many may be under way.
 
 use super::fake::{Client, Fake, Front, Script, defaults, within};
-use fleet::config::{ClientTls, ClientTlsMode, Listener, RouterConfig, ServerTls, Tls, TlsMode};
+use config::{ClientTls, ClientTlsMode, Listener, RouterConfig, ServerTls, Tls, TlsMode};
 use fleet::{Address, ListenerRole::Reader};
 use std::sync::atomic::Ordering::SeqCst;
 use std::time::Duration;

@@ -4,7 +4,7 @@ use super::recordings::exchanges;
 use super::script::{IDLE, Script};
 use wire::{Capabilities, Command, Finish, Observer, Start, Status, Tracker, packet};
 
-const NO_EOF: Capabilities = Capabilities::ORDINARY.with(Capabilities::DEPRECATE_EOF);
+const NO_EOF: Capabilities = Capabilities::ORDINARY.union(Capabilities::DEPRECATE_EOF);
 
 /// Everything heard, in words; texts whole.
 #[derive(Default)]

@@ -4,7 +4,6 @@ use super::script::{Script, greeting, login};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use wire::response::{Eof, ErrPacket, OkPacket};
-use wire::statement::{Scanner, scan};
 use wire::{Capabilities, Greeting, Login, Status, Tracker, packet, read::Reader, write};
 
 /// What can be seen of a tracker.
@@ -136,7 +135,7 @@ fn capabilities() -> impl Strategy<Value = Capabilities> {
         let chosen = optional.iter().enumerate().filter(|(i, _)| bits & (1 << i) != 0);
         chosen.fold(
             Capabilities::ORDINARY
-                .without(Capabilities::CONNECT_ATTRS | Capabilities::PLUGIN_AUTH_LENENC_DATA),
+                .difference(Capabilities::CONNECT_ATTRS | Capabilities::PLUGIN_AUTH_LENENC_DATA),
             |all, (_, flag)| all | *flag,
         )
     })
@@ -168,13 +167,6 @@ proptest! {
             }
             prop_assert_eq!(seen(&whole), seen(&cut));
         }
-    }
-
-    #[test]
-    fn the_split_makes_no_difference_to_the_scan(text in "[ -~]{0,60}|[-@'\"`/*!#;\\\\a \n]{0,40}", step in 1usize..9) {
-        let mut pieces = Scanner::new(false);
-        text.as_bytes().chunks(step).for_each(|piece| pieces.feed(piece));
-        prop_assert_eq!(pieces.finish(), scan(text.as_bytes(), false));
     }
 
     #[test]
@@ -212,8 +204,8 @@ proptest! {
     ) {
         let bits = bits & 0x3f_ffff_ffff | (Capabilities::PROTOCOL_41 | Capabilities::SECURE_CONNECTION | Capabilities::PLUGIN_AUTH).bits();
         // A side that sets the lowest flag has no extended ones.
-        let capabilities = Capabilities::from_bits(if bits & 1 == 1 { bits & 0xffff_ffff } else { bits });
-        let greeting = Greeting { version, connection_id, nonce, capabilities, charset, status: Status::from_bits(status), auth_plugin };
+        let capabilities = Capabilities::from_bits_retain(if bits & 1 == 1 { bits & 0xffff_ffff } else { bits });
+        let greeting = Greeting { version, connection_id, nonce, capabilities, charset, status: Status::from_bits_retain(status), auth_plugin };
         prop_assert_eq!(Greeting::parse(&greeting.encode()), Ok(greeting));
     }
 
@@ -244,7 +236,7 @@ proptest! {
 
     #[test]
     fn ok_and_error_packets_come_back(affected_rows: u64, last_insert_id: u64, bits: u16, warnings: u16, info in vec(any::<u8>(), 0..300), changes in vec(any::<u8>(), 0..300), code: u16, message in "[^#].{0,60}", capabilities in capabilities()) {
-        let status = Status::from_bits(bits);
+        let status = Status::from_bits_retain(bits);
         let tracks = capabilities.contains(Capabilities::SESSION_TRACK) && status.contains(Status::SESSION_STATE_CHANGED);
         let raw_changes = if tracks { changes.as_slice() } else { &[] };
         let ok = OkPacket { affected_rows, last_insert_id, status, warnings, info: &info, raw_changes };

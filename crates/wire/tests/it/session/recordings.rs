@@ -87,13 +87,19 @@ fn phase(tracker: &Tracker) -> &'static str {
     }
 }
 
+/// In the words of the recordings: those of the flags.
+fn sticky(tracker: &Tracker) -> String {
+    let words = |(name, _): (&str, _)| name.to_lowercase().replace('_', " ");
+    tracker.sticky().iter_names().map(words).collect::<Vec<_>>().join(", ")
+}
+
 fn fact(tracker: &Tracker, name: &str) -> String {
     match name {
         "phase" => phase(tracker).to_owned(),
         "completed" => tracker.commands_completed().to_string(),
         "failed" => tracker.progress().failed.to_string(),
         "transaction" => if tracker.in_transaction() { "yes" } else { "no" }.to_owned(),
-        "sticky" => tracker.sticky().to_string(),
+        "sticky" => sticky(tracker),
         "user" => tracker.user().unwrap_or_default().to_owned(),
         "database" => tracker.database().unwrap_or_default().to_owned(),
         other => panic!("a recording asks for {other:?}, which this test does not know"),

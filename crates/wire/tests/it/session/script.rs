@@ -4,7 +4,7 @@ use wire::response::{OkPacket, TextResult};
 use wire::{Capabilities, Greeting, Login, Phase, Status, Tracker, packet};
 
 /// What both ends offer as a rule.
-pub(crate) const PLAIN: Capabilities = Capabilities::ORDINARY.with(Capabilities::LOCAL_FILES);
+pub(crate) const PLAIN: Capabilities = Capabilities::ORDINARY.union(Capabilities::LOCAL_FILES);
 pub(crate) const IDLE: Status = Status::AUTOCOMMIT;
 
 /// A tracker and the sequence id of the exchange under way.

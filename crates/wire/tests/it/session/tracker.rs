@@ -3,8 +3,8 @@
 use super::script::{IDLE, PLAIN, Script, framed, greeting, login, ok};
 use wire::{Capabilities, Command, ErrPacket, Phase, Status, Sticky, Tracker};
 
-const NO_EOF: Capabilities = PLAIN.with(Capabilities::DEPRECATE_EOF);
-const MORE: Status = Status::AUTOCOMMIT.with(Status::MORE_RESULTS_EXISTS);
+const NO_EOF: Capabilities = PLAIN.union(Capabilities::DEPRECATE_EOF);
+const MORE: Status = Status::AUTOCOMMIT.union(Status::MORE_RESULTS_EXISTS);
 
 #[test]
 fn a_command_is_started_then_answered_then_completed() {

@@ -1,0 +1,197 @@
+//! Classify: a cheap look at a statement's text. Which state does it leave in the session?
+//!
+//! This is no parser. It walks over the text once, leaves out strings and comments ([`lexer`](crate::lexer)), and looks at
+//! words: the first of each statement, and a handful of others anywhere. The rule for doubt: a find too many only makes a
+//! session wait longer before it is moved; a find too few would lose state. So words count wherever they stand, and where
+//! quotes cannot be trusted the walk turns *wary*: from there on it reads strings as if they were code. That is so
+//! - in `PREPARE` and `EXECUTE IMMEDIATE`, whose strings are code, and in MariaDB's compound statements;
+//! - after a backslash that follows a byte above 0x7f inside a string: in GBK, Big5 and Shift-JIS it may be half a letter;
+//! - in text that does not start where it should (attributes that could not be read).
+//!
+//! Comments that servers execute (`/*! ... */`, `/*M! ... */`) are code. What stored programs and triggers do is not visible
+//! from here, except that `CALL` is noted. The text may come in any number of chunks, and none is kept.
+
+mod word;
+
+use crate::lexer::{CLASS, Class, Lexeme, Lexer, Rules, word_end};
+use crate::sticky::Sticky;
+pub use word::Verb;
+use word::Words;
+
+/// What the walk over a statement found.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Findings {
+    /// State that it leaves or may leave.
+    pub leaves: Sticky,
+    /// State that it ends, if it is answered without error. Empty when the text holds more than one statement.
+    pub ends: Sticky,
+    /// The first word of the (first) statement.
+    pub verb: Verb,
+    /// Number of statements in the text.
+    pub statements: u32,
+    /// `PREPARE`s in the text.
+    pub prepares: u32,
+    /// Does it close a text `PREPARE` (`DEALLOCATE PREPARE`, `DROP PREPARE`)? Only when it is the only statement.
+    pub deallocates: bool,
+    /// Does it ask for what the statement before it left (`LAST_INSERT_ID()`, `@@identity`), or leave such a thing itself?
+    pub asks_back: bool,
+}
+
+/// Walks over a statement's text; see the module's text.
+#[derive(Clone, Debug, Default)]
+pub struct Scanner {
+    lexer: Lexer,
+    /// The last chunk has ended in a word.
+    in_word: bool,
+    /// Read strings as code.
+    wary: bool,
+    words: Words,
+}
+
+/// Walks over a statement that lies whole in `text`. `plain_backslash`: the session's `NO_BACKSLASH_ESCAPES`.
+pub fn scan(text: &[u8], plain_backslash: bool) -> Findings {
+    let mut scanner = Scanner::new(plain_backslash);
+    scanner.feed(text);
+    scanner.finish()
+}
+
+/// The database that `USE name` names, or `None` for any other statement.
+pub fn used_database(text: &[u8]) -> Option<&[u8]> {
+    let text = text.trim_ascii();
+    let (verb, rest) = text.split_at_checked(3)?;
+    if !verb.eq_ignore_ascii_case(b"use")
+        || !rest.first()?.is_ascii_whitespace() && rest.first() != Some(&b'`')
+    {
+        return None;
+    }
+    let name = rest.trim_ascii().strip_suffix(b";").unwrap_or(rest.trim_ascii()).trim_ascii();
+    match name {
+        [b'`', quoted @ .., b'`'] => Some(quoted),
+        [] => None,
+        plain => Some(plain),
+    }
+}
+
+impl Scanner {
+    /// A walk that starts at the first byte of a text.
+    pub fn new(plain_backslash: bool) -> Self {
+        // Double quotes hold strings or names: read as strings they hide no less. The server may be MariaDB.
+        let rules = Rules { plain_backslash, ansi_quotes: false, mariadb: true, doubts: true };
+        Self { lexer: Lexer::new(rules), words: Words::at_start(), ..Self::default() }
+    }
+
+    /// A walk over bytes that may not start with the text.
+    pub fn wary(plain_backslash: bool) -> Self {
+        let mut scanner = Self::new(plain_backslash);
+        scanner.turn_wary();
+        scanner
+    }
+
+    /// Walks on over the next chunk of the text.
+    pub fn feed(&mut self, chunk: &[u8]) {
+        let mut at = 0;
+        while at < chunk.len() {
+            at = if !self.lexer.is_in_code() {
+                let (end, lexeme) = self.lexer.read(chunk, at);
+                self.take(lexeme);
+                end
+            } else if self.in_word {
+                self.word(chunk, at)
+            } else {
+                self.code(chunk, at)
+            };
+        }
+    }
+
+    /// What was found. Text that ends inside a string was not read as the server reads it.
+    pub fn finish(&mut self) -> Findings {
+        if self.in_word {
+            self.in_word = false;
+            self.end_word(&[]);
+        }
+        let open = self.lexer.finish();
+        self.take(open);
+        let mut findings = self.words.findings();
+        if open == Some(Lexeme::Quoted) {
+            findings.leaves |= Sticky::UNREAD;
+        }
+        findings
+    }
+
+    fn take(&mut self, lexeme: Option<Lexeme>) {
+        match lexeme {
+            Some(Lexeme::At) => self.words.user_variable(),
+            Some(Lexeme::Doubt) => self.turn_wary(),
+            _ => {}
+        }
+    }
+
+    fn turn_wary(&mut self) {
+        self.wary = true;
+        self.words.every_word_may_be_first();
+    }
+
+    /// Walks over code. The steady case takes no branch that depends on where words end, because those cannot be predicted:
+    /// a word is looked at only if one of its length is wanted.
+    fn code(&mut self, chunk: &[u8], from: usize) -> usize {
+        let mut wanted = self.words.wanted();
+        let (mut start, mut at) = (from, from);
+        while let Some(&byte) = chunk.get(at) {
+            let class = CLASS[byte as usize];
+            let ends = class != Class::Word;
+            if u32::from(ends) & wanted >> (at - start).min(31) != 0 {
+                self.end_word(&chunk[start..at]);
+                wanted = self.words.wanted();
+            }
+            at += 1;
+            if class.is_special() && self.special(byte, class) {
+                return at;
+            }
+            start = if ends { at } else { start };
+            if class == Class::Semicolon {
+                wanted = self.words.wanted();
+            }
+        }
+        if start < at {
+            self.words.keep(&chunk[start..]);
+            self.in_word = true;
+        }
+        at
+    }
+
+    /// A byte in code that is neither space nor word. Does it end the walk over code?
+    fn special(&mut self, byte: u8, class: Class) -> bool {
+        match class {
+            Class::Semicolon => {
+                self.words.end_statement();
+                false
+            }
+            Class::Quote if self.wary => false,
+            _ => {
+                self.lexer.begin(byte);
+                true
+            }
+        }
+    }
+
+    /// The rest of a word that a chunk has cut.
+    fn word(&mut self, chunk: &[u8], at: usize) -> usize {
+        let end = word_end(chunk, at);
+        if end == chunk.len() {
+            self.words.keep(&chunk[at..]);
+        } else {
+            self.in_word = false;
+            self.end_word(&chunk[at..end]);
+        }
+        end
+    }
+
+    fn end_word(&mut self, word: &[u8]) {
+        if self.words.end_word(word) {
+            self.turn_wary();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
