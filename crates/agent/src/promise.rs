@@ -2,11 +2,11 @@
 //! without a router. What is promised of an endpoint or a listener only a router can count; it judges it, and what it says is shown.
 
 use config::{Objective, Target};
-use fleet::duration_text;
 use console::objectives::view::{ObjectiveView, WebhookView};
 use console::objectives::{Objectives, Seen};
 use console::watch_view::RouterWatch;
 use diagnose::server::{Histogram, Range, Reading};
+use fleet::duration_text;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
