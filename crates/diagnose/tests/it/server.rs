@@ -1,13 +1,8 @@
 //! A real MariaDB under real waits, as its sampler sees it.
 
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-
-#[path = "server/gap.rs"]
 mod gap;
-#[path = "server/scene.rs"]
-mod scene;
-#[path = "server/waits.rs"]
-mod waits;
+pub(crate) mod scene;
+pub(crate) mod waits;
 
 use lab::Spec;
 use scene::Scene;
