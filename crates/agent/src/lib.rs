@@ -1,7 +1,7 @@
 //! The agent, and `watch`, as a library: this host and its servers are read once a second, judged, kept in a history and
 //! published as one view, which the terminal, JSON, metrics and the page show alike.
 //!
-//! It uses `fleet`, `observe`, `plan`, `console`, `term` and `tls`. Read first:
+//! It uses `fleet`, `config`, `observe`, `diagnose`, `plan`, `console`, `term` and `tls`. Read first:
 //!
 //! * `monitor.rs`: the loop, and who is asked;
 //! * `evaluator.rs`: what a tick does with what was read;

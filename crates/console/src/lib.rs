@@ -2,7 +2,7 @@
 //! see (a type for each JSON document, so that what is inside may change), the pages, the metrics, the admin address
 //! and its client, objectives with their webhook, commands to a running router.
 //!
-//! It uses `fleet`, `insight`, `observe`, `term` and `tls`, never `router`: whoever runs one fills the values in. Read
+//! It uses `fleet`, `config`, `insight`, `diagnose`, `term` and `tls`, never `router`: whoever runs one fills the values in. Read
 //! first:
 //!
 //! * `status_view.rs`: what `/status.json`, the page, the metrics and `headroom status` show;

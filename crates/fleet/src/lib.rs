@@ -4,6 +4,8 @@
 //! in these words, so a word means one thing in code, TOML, metrics, logs and docs. Read first: `server.rs` (a server as
 //! last seen), `snapshot.rs` (the whole fleet), `gtid.rs` (positions that can be compared).
 
+#![warn(missing_docs)]
+
 mod address;
 pub mod announcement;
 mod blame;
@@ -11,6 +13,7 @@ mod demand;
 mod duration;
 mod gtid;
 mod lag;
+mod lasting;
 mod position;
 mod role;
 mod server;
@@ -23,9 +26,10 @@ pub use address::{Address, AddressError, DEFAULT_PORT};
 pub use announcement::Announcement;
 pub use blame::Blame;
 pub use demand::{Demand, DemandSource, ZoneShare};
-pub use duration::{DurationError, duration_text, long, parse_duration};
+pub use duration::{DurationError, duration_text, parse_duration};
 pub use gtid::{GtidError, GtidPosition, GtidSet, GtidSource, Transaction};
 pub use lag::{Lag, LagSource, bounds};
+pub use lasting::long;
 pub use position::{FilePosition, Position};
 pub use role::{ListenerRole, Role};
 pub use server::{Load, Newcomer, Replication, Server, ServerName, State, Thread, Zoned, ZonedBy};
