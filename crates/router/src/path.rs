@@ -1,7 +1,7 @@
 //! Path: the way that sessions' bytes take through this process, and why that one.
 //!
-//! io_uring where the kernel allows it, because it costs least; else epoll, which works everywhere. Sessions with TLS
-//! that ends here take epoll in any case.
+//! io_uring where the kernel allows it, because it costs least; else epoll, which works everywhere. Sessions
+//! with TLS that ends here take epoll in any case.
 
 use crate::error::Error;
 use config::DataPath;
@@ -17,8 +17,9 @@ pub(crate) struct Path {
 
 /// Threads that let sessions in when none are asked for, on a machine with so many cores: one for every four.
 ///
-/// A thread relays more queries than a server answers on four cores (decision 9), and the fewer threads there are, the
-/// more sessions share a system call: with one thread for two cores a query cost a fifth less than with two.
+/// A thread relays more queries than a server answers on four cores (decision 9), and the fewer threads there
+/// are, the more sessions share a system call: with one thread for two cores a query cost a fifth less than
+/// with two.
 pub(crate) fn threads(cores: usize) -> usize {
     (cores / 4).max(1)
 }

@@ -1,12 +1,14 @@
-//! Reserve: file descriptors are counted ahead, and one is kept back, so that a client can be told that there are no more.
+//! Reserve: file descriptors are counted ahead, and one is kept back, so that a client can be told that there
+//! are no more.
 //!
-//! A session takes two. Beyond [`most_sessions`] clients are refused in words, while everything that runs still has the
-//! descriptors it needs. Should they run out all the same, because something else in this process or on this machine
-//! takes them, the reserve remains:
+//! A session takes two. Beyond [`most_sessions`] clients are refused in words, while everything that runs
+//! still has the descriptors it needs. Should they run out all the same, because something else in this
+//! process or on this machine takes them, the reserve remains:
 //!
-//! A process that has run out of descriptors cannot accept, and the client it cannot accept waits in the kernel's queue
-//! and keeps the listener readable: a loop that only tries again is either busy or blind. With one descriptor in
-//! reserve the client is accepted, told in MySQL's words and closed, each at the cost of one round of the loop.
+//! A process that has run out of descriptors cannot accept, and the client it cannot accept waits in the
+//! kernel's queue and keeps the listener readable: a loop that only tries again is either busy or blind. With
+//! one descriptor in reserve the client is accepted, told in MySQL's words and closed, each at the cost of
+//! one round of the loop.
 
 use crate::listener::{Listener, ListeningSocket};
 use crate::refuse;
@@ -17,12 +19,13 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
-/// Descriptors that are not for sessions: control connections to servers, the admin address (16 at most), files, and for each
-/// thread its runtime.
+/// Descriptors that are not for sessions: control connections to servers, the admin address (16 at most),
+/// files, and for each thread its runtime.
 const SPARE: usize = 48;
 const SPARE_A_THREAD: usize = 4;
 
-/// How many sessions the limit of descriptors leaves room for, with so many threads; `None` where there is no limit.
+/// How many sessions the limit of descriptors leaves room for, with so many threads; `None` where there is no
+/// limit.
 pub(crate) fn most_sessions(threads: usize) -> Option<usize> {
     let limit = getrlimit(Resource::Nofile).current.and_then(|n| usize::try_from(n).ok());
     limit.map(|limit| limit.saturating_sub(SPARE + SPARE_A_THREAD * threads) / 2)
@@ -49,8 +52,8 @@ impl Reserve {
         Self { kept: keep(), said: None, unsaid: 0 }
     }
 
-    /// Accepts one client with the descriptor in reserve, tells it, and takes the descriptor back. `false` when that is
-    /// not possible either: then only a pause helps.
+    /// Accepts one client with the descriptor in reserve, tells it, and takes the descriptor back. `false`
+    /// when that is not possible either: then only a pause helps.
     pub(crate) fn refuse_one(&mut self, socket: &ListeningSocket) -> bool {
         drop(self.kept.take());
         let accepted = socket.accept_now();
