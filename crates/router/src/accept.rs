@@ -79,10 +79,10 @@ async fn serve(
             Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
             Err(error) if is_exhausted(&error) && reserve.refuse_one(&listening) => {
                 listener.refusals.add(RefusalReason::NoDescriptor);
-                reserve.say(listener, &error);
+                reserve.log(listener, &error);
             }
             Err(error) => {
-                reserve.say(listener, &error);
+                reserve.log(listener, &error);
                 tokio::time::sleep(NO_DESCRIPTOR_PAUSE).await;
                 reserve.restock();
             }

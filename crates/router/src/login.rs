@@ -253,7 +253,9 @@ impl Exchange {
                     Ok(ReadOutcome::TooLong) => {
                         let proxy = self.from_client.header == wire::proxy::SIGNATURE[..HEADER];
                         let what = match proxy {
-                            true => "a PROXY protocol header from an address that is not in proxy_protocol_from",
+                            true => {
+                                "a PROXY protocol header from an address that is not in proxy_protocol_from"
+                            }
                             false => "a packet too long for a login",
                         };
                         return Err(LoginError::Refused(Refusal::BadHandshake { what }));
@@ -261,9 +263,13 @@ impl Exchange {
                     Ok(ReadOutcome::End) | Err(_) => return Err(LoginError::ClientLeft),
                 },
                 came = self.from_server.read(server) => match came {
-                    Ok(ReadOutcome::Packet(sequence)) => self.bridge.server(sequence, &self.from_server.take(), keys),
+                    Ok(ReadOutcome::Packet(sequence)) => {
+                        self.bridge.server(sequence, &self.from_server.take(), keys)
+                    }
                     Ok(ReadOutcome::TooLong) => return Err(LoginError::Refused(Refusal::BadServer)),
-                    Ok(ReadOutcome::End) => return Err(LoginError::Server("closed during a login".to_owned())),
+                    Ok(ReadOutcome::End) => {
+                        return Err(LoginError::Server("closed during a login".to_owned()));
+                    }
                     Err(error) => return Err(LoginError::Server(error.to_string())),
                 },
             };

@@ -146,8 +146,9 @@ async fn serve(
                     shared.renew(None);
                 }
                 for server in shared.overdue_drains(Instant::now()) {
+                    let cut = RebalanceCommand::Cut(server, Closed::DrainDeadline);
                     workers.iter().for_each(|w| {
-                        let _ = w.send(Message::Rebalance(RebalanceCommand::Cut(server.clone(), Closed::DrainDeadline)));
+                        let _ = w.send(Message::Rebalance(cut.clone()));
                     });
                 }
                 rebalancer.look_and_send(shared, workers, stopping);

@@ -31,14 +31,14 @@ pub(crate) fn most_sessions(threads: usize) -> Option<usize> {
     limit.map(|limit| limit.saturating_sub(SPARE + SPARE_A_THREAD * threads) / 2)
 }
 
-/// Said at most once in this time, with how often it came up.
-const SAY_EVERY: Duration = Duration::from_secs(5);
+/// Logged at most once in this time, with how often it happened.
+const LOG_EVERY: Duration = Duration::from_secs(5);
 
-/// The descriptor, and when its use was last told.
+/// The descriptor, and when its use was last logged.
 pub(crate) struct Reserve {
-    kept: Option<OwnedFd>,
-    said: Option<Instant>,
-    unsaid: u64,
+    descriptor: Option<OwnedFd>,
+    logged_at: Option<Instant>,
+    unlogged: u64,
 }
 
 /// Whether this process or this machine is out of descriptors.
@@ -49,15 +49,15 @@ pub(crate) fn is_exhausted(error: &io::Error) -> bool {
 
 impl Reserve {
     pub(crate) fn new() -> Self {
-        Self { kept: keep(), said: None, unsaid: 0 }
+        Self { descriptor: take(), logged_at: None, unlogged: 0 }
     }
 
     /// Accepts one client with the descriptor in reserve, tells it, and takes the descriptor back. `false`
     /// when that is not possible either: then only a pause helps.
     pub(crate) fn refuse_one(&mut self, socket: &ListeningSocket) -> bool {
-        drop(self.kept.take());
+        drop(self.descriptor.take());
         let accepted = socket.accept_now();
-        let told = match &accepted {
+        let refused = match &accepted {
             Ok(client) => {
                 let error = refuse::own_fault("no file descriptor is left (ulimit -n, LimitNOFILE=)");
                 // One small packet into a fresh socket always fits.
@@ -69,26 +69,26 @@ impl Reserve {
             Err(_) => false,
         };
         drop(accepted);
-        self.kept = keep();
-        told
+        self.descriptor = take();
+        refused
     }
 
     /// Takes a descriptor into reserve again, if somebody was faster the last time.
     pub(crate) fn restock(&mut self) {
-        self.kept = self.kept.take().or_else(keep);
+        self.descriptor = self.descriptor.take().or_else(take);
     }
 
-    /// Tells the log, now and then.
-    pub(crate) fn say(&mut self, listener: &Listener, error: &io::Error) {
-        self.unsaid += 1;
-        if self.said.is_none_or(|said| said.elapsed() >= SAY_EVERY) {
-            let times = std::mem::take(&mut self.unsaid);
-            self.said = Some(Instant::now());
+    /// Logs it, now and then.
+    pub(crate) fn log(&mut self, listener: &Listener, error: &io::Error) {
+        self.unlogged += 1;
+        if self.logged_at.is_none_or(|at| at.elapsed() >= LOG_EVERY) {
+            let times = std::mem::take(&mut self.unlogged);
+            self.logged_at = Some(Instant::now());
             tracing::warn!(address = %listener.address, %error, times, "cannot accept clients; those that come are refused");
         }
     }
 }
 
-fn keep() -> Option<OwnedFd> {
+fn take() -> Option<OwnedFd> {
     open("/dev/null", OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()).ok()
 }

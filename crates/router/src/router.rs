@@ -107,12 +107,12 @@ impl Router {
         let (to_servers, server_key) = (ToServers::load(&config.tls)?, ServerKey::load(&config.tls)?);
         let opened = open_all(listeners, sockets)?;
         let threads = config.threads.unwrap_or_else(|| path::threads(cores())).max(1);
-        let asked = config.data_path;
+        let data_path = config.data_path;
         let report: Report = Box::new(suspect);
         let snapshot = snapshots.borrow().clone();
         let shared = Arc::new(SharedState::new(config, snapshot, threads, report));
         begin_tls(&shared, to_servers, server_key);
-        let mut path = Path::asked(asked);
+        let mut path = Path::new(data_path);
         let (first, ready) = ready_worker(&shared, 0, &mut path)?;
         let (mut handles, mut joins) = (vec![first], Vec::new());
         for thread in 1..threads {

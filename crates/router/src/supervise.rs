@@ -3,10 +3,12 @@
 //!
 //! | part | when it panics | when it stands still |
 //! |---|---|---|
-//! | thread that lets sessions in | goes on with the next message; its sessions stay | new sessions go to other threads |
-//! | ring's thread | its sessions are cut, it starts again; after [`MOST_RESTARTS`](crate::health::MOST_RESTARTS) in a minute new sessions are polled | new sessions are polled |
+//! | thread that lets sessions in | takes the next message; its sessions stay | new sessions go to other threads |
+//! | ring's thread | its sessions are cut, it starts again; too often: new sessions are polled | new sessions are polled |
 //! | listener | accepts again, on the same socket | its thread stands still |
 //! | rebalancer | starts again | reported |
+//!
+//! Too often is more than [`MOST_RESTARTS`](crate::health::MOST_RESTARTS) times in a minute.
 //!
 //! A thread on which nothing can be started any more, or that stands still for
 //! [`HOPELESS`](crate::health::HOPELESS) beats, ends the process: its sessions hang, and whoever supervises
