@@ -1,24 +1,13 @@
 //! Who is who on a real mysqld, from target/mysql (`make test-mysql` brings it there): the same scenes in the other
 //! dialect.
 
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-
-#[path = "fleet/scene.rs"]
-mod scene;
-
+use crate::scene::{Scene, why_unknown, writer};
 use fleet::{DemandSource, LagSource, Replication, Role, State, Thread, Zone};
 use lab::{Account, Fault, Spec};
 use mysql_async::Conn;
 use mysql_async::prelude::Queryable;
-use scene::{Scene, why_unknown, writer};
-use std::path::PathBuf;
 use std::time::Duration;
-
-fn mysqld() -> PathBuf {
-    let path = PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../target/mysql/mysqld"));
-    assert!(path.exists(), "no mysqld in {}: run scripts/mysql-root.sh (or make test-mysql)", path.display());
-    path
-}
+use testkit::mysqld;
 
 #[tokio::test]
 async fn a_mysql_fleet_is_found_judged_and_followed() {

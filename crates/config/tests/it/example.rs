@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-const EXAMPLE: &str = include_str!("../../../headroom.example.toml");
+const EXAMPLE: &str = include_str!("../../../../headroom.example.toml");
 
 /// Every option switched on: the defaults only, or also what is marked as an example.
 fn uncommented(with_examples: bool) -> String {

@@ -1,18 +1,11 @@
 //! A real MariaDB under real waits, as its sampler sees it.
 
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-
-#[path = "server/gap.rs"]
 mod gap;
-#[path = "server/scene.rs"]
-mod scene;
-#[path = "server/waits.rs"]
-mod waits;
 
+use crate::scene::Scene;
+use crate::waits::{until, waits_are_seen_and_their_blocker_is_named};
 use lab::Spec;
-use scene::Scene;
 use std::time::Duration;
-use waits::{until, waits_are_seen_and_their_blocker_is_named};
 
 #[tokio::test]
 async fn mariadb_tells_what_its_sessions_wait_for_and_how_its_replica_does() {

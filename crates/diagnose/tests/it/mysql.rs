@@ -1,23 +1,10 @@
 //! A real mysqld (target/mysql, see mysql.rs) under real waits, as its sampler sees it.
 
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-
-#[path = "server/scene.rs"]
-mod scene;
-#[path = "server/waits.rs"]
-mod waits;
-
+use crate::scene::Scene;
+use crate::waits::{until, waits_are_seen_and_their_blocker_is_named};
 use lab::Spec;
-use scene::Scene;
-use std::path::PathBuf;
 use std::time::Duration;
-use waits::{until, waits_are_seen_and_their_blocker_is_named};
-
-fn mysqld() -> PathBuf {
-    let path = PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../target/mysql/mysqld"));
-    assert!(path.exists(), "no mysqld in {}: run scripts/mysql-root.sh (or make test-mysql)", path.display());
-    path
-}
+use testkit::mysqld;
 
 #[tokio::test]
 async fn mysql_tells_what_its_sessions_wait_for_with_quantiles() {

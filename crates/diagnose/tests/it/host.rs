@@ -1,24 +1,22 @@
 //! No bytes that a kernel (or something that looks like one) could hand over make a parser panic, and no two readings
 //! make a difference that is negative or no number.
 
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-
 use diagnose::host::{cgroup, cpu, disk, interrupt, memory, nic, pressure, softnet, table, tcp};
 use proptest::prelude::*;
 
 const RECORDED: [&[u8]; 12] = [
-    include_bytes!("recorded/linux-6.18/stat"),
-    include_bytes!("recorded/linux-6.18/diskstats"),
-    include_bytes!("recorded/linux-6.18/softirqs"),
-    include_bytes!("recorded/linux-6.18/interrupts"),
-    include_bytes!("recorded/linux-6.18/meminfo"),
-    include_bytes!("recorded/linux-6.18/vmstat"),
-    include_bytes!("recorded/linux-6.18/net_dev"),
-    include_bytes!("recorded/linux-6.18/net_softnet_stat"),
-    include_bytes!("recorded/linux-6.18/net_snmp"),
-    include_bytes!("recorded/linux-6.18/net_netstat"),
-    include_bytes!("recorded/linux-6.18/arp_cache"),
-    include_bytes!("recorded/linux-6.18/pressure_cpu"),
+    include_bytes!("../recorded/linux-6.18/stat"),
+    include_bytes!("../recorded/linux-6.18/diskstats"),
+    include_bytes!("../recorded/linux-6.18/softirqs"),
+    include_bytes!("../recorded/linux-6.18/interrupts"),
+    include_bytes!("../recorded/linux-6.18/meminfo"),
+    include_bytes!("../recorded/linux-6.18/vmstat"),
+    include_bytes!("../recorded/linux-6.18/net_dev"),
+    include_bytes!("../recorded/linux-6.18/net_softnet_stat"),
+    include_bytes!("../recorded/linux-6.18/net_snmp"),
+    include_bytes!("../recorded/linux-6.18/net_netstat"),
+    include_bytes!("../recorded/linux-6.18/arp_cache"),
+    include_bytes!("../recorded/linux-6.18/pressure_cpu"),
 ];
 
 /// Any bytes, or a recorded file with some bytes changed and its end cut off.

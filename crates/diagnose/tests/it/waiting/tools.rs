@@ -5,8 +5,6 @@
 //! may differ is that share of what can happen, and the tools' own rounding to two digits. A disk can do half of a minute's
 //! work in such a tenth; there what the tool saw must lie between what we saw within its minute and what we saw around it.
 
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-
 use diagnose::host::{Places, Sample, Sampler, disk};
 use serde_json::Value;
 use std::process::{Command, Output, Stdio};

@@ -1,7 +1,5 @@
 //! The guide's table of rules is the table of rules.
 
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-
 use diagnose::verdict::RULES;
 
 #[test]
