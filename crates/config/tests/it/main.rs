@@ -1,6 +1,4 @@
-//! The configuration file as operators write it: the example, and what is complained of.
+//! The configuration file: the example, and what a wrong one is answered with.
 
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-
-mod complaints;
-mod example;
+mod config_complaints;
+mod example_file;

@@ -1,11 +1,13 @@
 //! A real MariaDB under real waits, as its sampler sees it.
 
 mod gap;
+pub(crate) mod scene;
+pub(crate) mod waits;
 
-use crate::scene::Scene;
-use crate::waits::{until, waits_are_seen_and_their_blocker_is_named};
 use lab::Spec;
+use scene::Scene;
 use std::time::Duration;
+use waits::{until, waits_are_seen_and_their_blocker_is_named};
 
 #[tokio::test]
 async fn mariadb_tells_what_its_sessions_wait_for_and_how_its_replica_does() {

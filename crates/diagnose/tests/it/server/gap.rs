@@ -1,6 +1,6 @@
 //! A watched server is frozen, killed and started again: what was seen before it does not run on into what is seen after.
 
-use crate::scene::Scene;
+use super::scene::Scene;
 use diagnose::Recent;
 use diagnose::server::{Reading, Sample, Sampler};
 use lab::Fault;

@@ -1,6 +1,6 @@
 //! A server under real waits, as its sampler sees it: the same on either flavour.
 
-use crate::scene::Scene;
+use super::scene::Scene;
 use diagnose::server::{Held, Reading, Sample, Sampler};
 use lab::Account;
 use mysql_async::prelude::Queryable;
