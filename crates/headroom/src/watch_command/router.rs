@@ -6,7 +6,7 @@ use crate::admin_client::AdminClient;
 use crate::insight_view::{By, FiguresView, InsightView, Question, RequestView};
 use crate::objectives::view::ObjectiveView;
 use crate::view::{FlowView, StatusView};
-use diagnose::verdict::{Requests, Spent};
+use diagnose::verdict::{EndpointRequests, RequestTimes};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -63,12 +63,12 @@ pub(crate) struct EndpointWatch {
 
 impl RouterWatch {
     /// What requests spend where, by endpoint.
-    pub(crate) fn requests(&self) -> Vec<Requests> {
+    pub(crate) fn requests(&self) -> Vec<EndpointRequests> {
         let told = self.endpoints.iter().filter_map(|endpoint| endpoint.requests.as_ref());
-        told.map(|requests| Requests {
+        told.map(|requests| EndpointRequests {
             endpoint: requests.endpoint.clone(),
             count: requests.requests,
-            spent: Spent {
+            spent: RequestTimes {
                 span_p50_ms: requests.span_p50_ms,
                 span_ms: requests.span_mean_ms,
                 database_ms: requests.database_ms(),

@@ -3,7 +3,7 @@
 
 use super::router::RouterWatch;
 use crate::objectives::view::{ObjectiveView, WebhookView};
-use diagnose::verdict::{Figure, Finding, Name, Sure, Unit, Verdict};
+use diagnose::verdict::{Confidence, Figure, Finding, Name, Unit, Verdict};
 use diagnose::{host, server};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
@@ -104,7 +104,7 @@ pub(crate) struct VerdictView {
     /// The bottleneck.
     pub(crate) bottleneck: Option<NamedView>,
     /// How sure.
-    pub(crate) sure: Option<Sure>,
+    pub(crate) sure: Option<Confidence>,
     /// What would be next.
     pub(crate) runner_up: Option<NamedView>,
     /// The ceiling that is used most, and how much, 0 to 1.
@@ -192,9 +192,9 @@ fn sentence(verdict: &Verdict) -> String {
         };
     };
     let sure = match verdict.sure {
-        Some(Sure::Certain) => "certain",
-        Some(Sure::Likely) => "likely",
-        Some(Sure::Possible) | None => "possible",
+        Some(Confidence::Certain) => "certain",
+        Some(Confidence::Likely) => "likely",
+        Some(Confidence::Possible) | None => "possible",
     };
     let mut text = format!("{} ({sure})", first.name.rule().called);
     if let Some(who) = &first.who {
