@@ -1,9 +1,9 @@
 //! From the router's own status to what people see, joined with the snapshot it stands on.
 
-use crate::fleet_view;
-use crate::view::{
+use console::fleet_view;
+use console::status_view::{
     CountersView, EligibleView, EventView, FallbackView, FlowView, LeavingView, ListenerView,
-    ListenerZeroHopView, RecordingView, RoutingView, StatusView, ZeroHopView,
+    ListenerZeroHopView, NO_ZONE, RecordingView, RoutingView, StatusView, ZeroHopView,
 };
 use fleet::Snapshot;
 use router::event::EventRecord;
@@ -13,9 +13,6 @@ use router::zero_hop::ListenerZeroHop;
 use router::{Changes, RecordingStatus, Status};
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant, SystemTime};
-
-/// What clients and servers in no known zone are called.
-pub(crate) const NO_ZONE: &str = "(unknown)";
 
 /// Both together, as they look at `now`. What only the process knows is left empty.
 pub(crate) fn view(snapshot: &Snapshot, status: &Status, now: Instant) -> StatusView {
