@@ -12,7 +12,7 @@ mod verify;
 
 pub use error::TlsError;
 pub use sealed::{random, sealed};
-pub use verify::words;
+pub use verify::{AnyClientCertificate, words};
 
 use config::{Tls, TlsMode};
 use fleet::Address;
