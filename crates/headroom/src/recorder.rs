@@ -5,7 +5,7 @@
 //! | command | router |
 //! |---|---|
 //! | connects, sends a line of JSON: [`RecordRequest`] | answers a line of JSON: [`RecordAnswer`] |
-//! | reads events | sends events as they come, the last one [`recording::Event::Stopped`], and closes |
+//! | reads events | sends events as they come, the last one [`recording::Event::RecordingEnd`], and closes |
 //! | sends `S`: that is enough | stops at once, the same way |
 //! | closes | stops |
 //!
@@ -14,7 +14,7 @@
 
 use crate::control::server::{Controlled, Reached, Request, ask, readable, say};
 use crate::environment::Environment;
-use router::{Recording, Wanted};
+use router::{Recording, RecordingRequest};
 use serde::{Deserialize, Serialize};
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
@@ -70,8 +70,10 @@ pub(crate) fn record(
     controlled: &dyn Controlled,
     over: &AtomicBool,
 ) -> anyhow::Result<()> {
-    let wanted =
-        Wanted { one_in: request.one_in.max(1), time: Duration::from_millis(request.for_ms).min(LONGEST) };
+    let wanted = RecordingRequest {
+        one_in: request.one_in.max(1),
+        time: Duration::from_millis(request.for_ms).min(LONGEST),
+    };
     let begun = controlled.record(wanted);
     let (refused, missing) = match &begun {
         Ok((_, missing)) => (None, *missing),

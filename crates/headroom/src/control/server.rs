@@ -8,7 +8,7 @@ use crate::environment::Environment;
 use crate::recorder::{self, RecordRequest};
 use anyhow::Context;
 use fleet::config::Admin;
-use router::{Recording, Wanted};
+use router::{Recording, RecordingRequest};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -78,7 +78,7 @@ pub(crate) trait Controlled: Send + Sync + 'static {
     ///
     /// # Errors
     /// Why not, in words.
-    fn record(&self, wanted: Wanted) -> Result<(Recording, recorder::Missing), String>;
+    fn record(&self, wanted: RecordingRequest) -> Result<(Recording, recorder::Missing), String>;
 }
 
 /// Serves, on a thread of its own, until `over` is set.

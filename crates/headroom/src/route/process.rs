@@ -15,7 +15,7 @@ use crate::recorder::Missing;
 use crate::source::{self, Sourced};
 use crate::view::{ProcessView, ReloadView, StatusView};
 use fleet::config::AdminAccess;
-use router::{Recording, Wanted};
+use router::{Recording, RecordingRequest};
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -257,7 +257,7 @@ impl Controlled for Process {
         self.engine.undrain(server)
     }
 
-    fn record(&self, wanted: Wanted) -> Result<(Recording, Missing), String> {
+    fn record(&self, wanted: RecordingRequest) -> Result<(Recording, Missing), String> {
         self.engine.record(wanted)
     }
 }

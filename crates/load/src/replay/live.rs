@@ -12,7 +12,7 @@ use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, sockopt};
 use std::collections::VecDeque;
 use std::os::fd::OwnedFd;
-use wire::{Command, Finish, Observer, Start, Tracker, packet};
+use wire::{Command, Event, Finish, Observer, Tracker, packet};
 
 /// The server refuses what changes data, whatever the text says.
 const READ_ONLY: &[u8] = b"SET SESSION TRANSACTION READ ONLY";
@@ -78,23 +78,15 @@ pub(super) enum Got {
     Answered(u32, Took),
 }
 
-/// Hears the end of the answer that is due.
+/// The end of the answer that is due.
 #[derive(Default)]
-struct Heard(Option<Finish>);
+struct AnswerEnd(Option<Finish>);
 
-impl Observer for Heard {
-    fn started(&mut self, _: Start<'_>) {}
-
-    fn more(&mut self, _: &[u8]) {}
-
-    fn whole(&mut self) {}
-
-    fn closed(&mut self, _: u32) {}
-
-    fn answering(&mut self) {}
-
-    fn finished(&mut self, finish: Finish) {
-        self.0 = Some(finish);
+impl Observer for AnswerEnd {
+    fn event(&mut self, event: Event<'_>) {
+        if let Event::AnswerEnd(finish) = event {
+            self.0 = Some(finish);
+        }
     }
 }
 
@@ -204,9 +196,9 @@ impl<'a> Live<'a> {
         if matches!(self.stage, Stage::LoggingIn(..)) {
             return if self.log_in(bytes, poll, common)? { self.go_on(poll) } else { Ok(Got::Nothing) };
         }
-        let mut heard = Heard::default();
-        self.tracker.server_bytes_heard(bytes, &mut heard);
-        match heard.0 {
+        let mut end = AnswerEnd::default();
+        self.tracker.server_bytes_with(bytes, &mut end);
+        match end.0 {
             Some(finish) => self.answered(finish, poll, now()),
             None => Ok(Got::Nothing),
         }

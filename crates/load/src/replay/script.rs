@@ -4,7 +4,9 @@
 
 use super::kind::{Kind, kind};
 use crate::error::LoadError;
-use recording::{Answer, Began, Ending, Event, Opened, Reader, RecordingError, Said};
+use recording::{
+    Answer, Ending, Event, Reader, RecordedCommand, RecordingError, RecordingStart, SessionStart,
+};
 use std::collections::HashMap;
 use std::io::Read;
 use wire::Command;
@@ -36,7 +38,7 @@ pub struct Choice {
 #[derive(Debug, Default)]
 pub struct Script {
     /// Where it comes from.
-    pub began: Began,
+    pub began: RecordingStart,
     /// How it ended.
     pub ending: Ending,
     /// Sessions, in order of their first appearance.
@@ -144,12 +146,12 @@ impl Script {
         let mut held = 0;
         while let Some(event) = reader.next().map_err(LoadError::Recording)? {
             match event {
-                Event::Began(began) => script.began = began,
-                Event::Opened(opened) => {
+                Event::RecordingStart(began) => script.began = began,
+                Event::SessionStart(opened) => {
                     let reading = script.open(&opened);
                     readings.insert(opened.session, reading);
                 }
-                Event::Said(said) => {
+                Event::Command(said) => {
                     script.length_us = script.length_us.max(said.at_us);
                     script.commands += u64::from(!said.before);
                     held += said.body.len() as u64 + size_of::<Step>() as u64;
@@ -167,12 +169,12 @@ impl Script {
                     };
                     script.say(reading, said, choice, &mut group);
                 }
-                Event::Closed(closed) => {
+                Event::SessionEnd(closed) => {
                     if let Some(reading) = readings.remove(&closed.session) {
                         script.sessions[reading.place].closed_us = Some(closed.at_us);
                     }
                 }
-                Event::Stopped(stopped) => {
+                Event::RecordingEnd(stopped) => {
                     script.lost = stopped.lost;
                     script.length_us = script.length_us.max(stopped.at_us);
                 }
@@ -182,7 +184,7 @@ impl Script {
         Ok(script)
     }
 
-    fn open(&mut self, opened: &Opened) -> Reading {
+    fn open(&mut self, opened: &SessionStart) -> Reading {
         self.sessions.push(ScriptSession {
             at_us: opened.at_us,
             database: opened.database.clone(),
@@ -196,7 +198,7 @@ impl Script {
     fn say(
         &mut self,
         reading: &mut Reading,
-        said: Said,
+        said: RecordedCommand,
         choice: Choice,
         group: &mut impl FnMut(What<'_>) -> u32,
     ) {
@@ -232,7 +234,7 @@ impl Reading {
     /// The group that a command counts in, if it is sent.
     fn group(
         &mut self,
-        said: &Said,
+        said: &RecordedCommand,
         choice: Choice,
         group: &mut impl FnMut(What<'_>) -> u32,
     ) -> Result<u32, Not> {
@@ -272,7 +274,7 @@ impl Reading {
     /// The recorded number of a statement that was prepared before, if it is prepared again.
     fn prepared_before(
         &mut self,
-        said: &Said,
+        said: &RecordedCommand,
         choice: Choice,
         group: &mut impl FnMut(What<'_>) -> u32,
     ) -> Option<u32> {
@@ -312,24 +314,24 @@ impl From<RecordingError> for LoadError {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use recording::{Closed, Stopped, Writer};
+    use recording::{RecordingEnd, SessionEnd, Writer};
 
     fn said(at_us: u64, command: Command, body: &[u8], prepared: Option<u32>) -> Event {
         let answer = Some(Answer { prepared, ..Answer::default() });
-        Event::Said(Said {
+        Event::Command(RecordedCommand {
             session: 7,
             at_us,
             command: command.byte(),
             body: body.to_vec(),
             answer,
-            ..Said::default()
+            ..RecordedCommand::default()
         })
     }
 
     fn script(events: &[Event], read_only: bool) -> Script {
         let mut writer = Writer::new(Vec::new(), None).unwrap();
-        let opened = Opened { session: 7, database: "shop".into(), ..Opened::default() };
-        writer.push(&Event::Opened(opened)).unwrap();
+        let opened = SessionStart { session: 7, database: "shop".into(), ..SessionStart::default() };
+        writer.push(&Event::SessionStart(opened)).unwrap();
         for event in events {
             writer.push(event).unwrap();
         }
@@ -360,8 +362,8 @@ mod tests {
             said(6, Command::StmtClose, &[2, 0, 0, 0], None),
             said(7, Command::Query, b"SELECT a FROM t WHERE b = ?", None),
             said(8, Command::Query, b"SHUTDOWN", None),
-            Event::Closed(Closed { session: 7, at_us: 9 }),
-            Event::Stopped(Stopped { at_us: 10, ..Stopped::default() }),
+            Event::SessionEnd(SessionEnd { session: 7, at_us: 9 }),
+            Event::RecordingEnd(RecordingEnd { at_us: 10, ..RecordingEnd::default() }),
         ];
         let read = script(&events, true);
         assert_eq!(
@@ -378,7 +380,7 @@ mod tests {
     #[test]
     fn a_recording_that_takes_more_memory_than_it_may_is_refused_with_the_way_out() {
         let mut writer = Writer::new(Vec::new(), None).unwrap();
-        writer.push(&Event::Opened(Opened { session: 7, ..Opened::default() })).unwrap();
+        writer.push(&Event::SessionStart(SessionStart { session: 7, ..SessionStart::default() })).unwrap();
         writer.push(&said(1, Command::Query, &[b' '; 2000], None)).unwrap();
         let bytes = writer.finish().unwrap();
         let choice = Choice { read_only: true, memory: 1000 };

@@ -25,7 +25,7 @@ impl Controlled for Router {
         Ok(())
     }
 
-    fn record(&self, _: Wanted) -> Result<(Recording, recorder::Missing), String> {
+    fn record(&self, _: RecordingRequest) -> Result<(Recording, recorder::Missing), String> {
         Err("a recording is under way".to_owned())
     }
 }
