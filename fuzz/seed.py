@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Makes the first corpus of every target: recorded sessions of crates/wire/tests/recorded/, files of /proc of
-crates/observe/tests/recorded/."""
+crates/diagnose/tests/recorded/."""
 import hashlib, pathlib
 
 HERE = pathlib.Path(__file__).resolve().parent
@@ -48,7 +48,7 @@ for recording in sorted((HERE.parent / "crates/wire/tests/recorded").glob("*.txt
                 add("statement", payload[1:] + b"\0\1")
                 add("digest", payload[1:] + b"\0")
 
-for recording in sorted((HERE.parent / "crates/observe/tests/recorded").glob("*/*")):
+for recording in sorted((HERE.parent / "crates/diagnose/tests/recorded").glob("*/*")):
     data = recording.read_bytes()
     add("proc", data + b"\0" + data)
 

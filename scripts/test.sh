@@ -82,7 +82,7 @@ build() {
         broken build "it did not build (above)"
         tally "$@" build
     fi
-    sed -n 's|^{"reason":"compiler-artifact".*"manifest_path":"\([^"]*\)/Cargo.toml".*"kind":\["\([a-z]*\)".*"test":true}.*"executable":"\([^"]*\)".*|\1 \2 \3|p' \
+    sed -n 's|^{"reason":"compiler-artifact".*"manifest_path":"\([^"]*\)/Cargo.toml".*"kind":\["\([a-z]*\)".*"profile":{[^}]*"test":true}.*"executable":"\([^"]*\)".*|\1 \2 \3|p' \
         "$folder/build.json" | sort >"$folder/programs"
 }
 

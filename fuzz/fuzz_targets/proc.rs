@@ -2,7 +2,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use observe::host::{cgroup, cpu, disk, interrupt, memory, nic, pressure, softnet, table, tcp};
+use diagnose::host::{cgroup, cpu, disk, interrupt, memory, nic, pressure, softnet, table, tcp};
 
 fuzz_target!(|bytes: &[u8]| {
     let cut = bytes.iter().position(|byte| *byte == 0).unwrap_or(bytes.len() / 2);

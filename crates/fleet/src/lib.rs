@@ -1,12 +1,16 @@
-//! The nouns of Headroom: zones, servers, roles, lag, positions, versions and the checked configuration.
+//! The nouns of Headroom: zones, servers, roles, lag, positions, versions, units, and whose fault an error is.
 //!
-//! Nothing here does I/O, reads a clock or draws a random number. Every other crate speaks in these words, so a
-//! word means one thing in code, TOML, metrics, logs and docs.
+//! Uses no other crate of ours. Nothing here does I/O, reads a clock or draws a random number. Every other crate speaks
+//! in these words, so a word means one thing in code, TOML, metrics, logs and docs. Read first: `server.rs` (a server as
+//! last seen), `snapshot.rs` (the whole fleet), `gtid.rs` (positions that can be compared).
+
+#![warn(missing_docs)]
 
 mod address;
 pub mod announcement;
-pub mod config;
+mod blame;
 mod demand;
+mod duration;
 mod gtid;
 mod lag;
 mod position;
@@ -19,7 +23,9 @@ mod zone;
 
 pub use address::{Address, AddressError, DEFAULT_PORT};
 pub use announcement::Announcement;
+pub use blame::Blame;
 pub use demand::{Demand, DemandSource, ZoneShare};
+pub use duration::{DurationError, duration_text, parse_duration};
 pub use gtid::{GtidError, GtidPosition, GtidSet, GtidSource, Transaction};
 pub use lag::{Lag, LagSource, bounds};
 pub use position::{FilePosition, Position};

@@ -19,7 +19,7 @@ use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use axum::{Json, Router, middleware};
-use fleet::config::AdminAccess;
+use config::AdminAccess;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use tokio::net::TcpListener;

@@ -4,7 +4,7 @@ use crate::environment::Environment;
 use crate::insight_view::{InsightView, Question};
 use crate::view::StatusView;
 use anyhow::{Context, bail};
-use fleet::config::Admin;
+use config::Admin;
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;

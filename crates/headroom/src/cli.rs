@@ -232,7 +232,7 @@ pub(crate) struct DrainArgs {
     /// The server's name, as `headroom status` shows it.
     pub(crate) server: String,
     /// The server is empty after this long [default: drain_deadline of the configuration, 1m].
-    #[arg(long, value_name = "DURATION", value_parser = fleet::config::duration)]
+    #[arg(long, value_name = "DURATION", value_parser = fleet::parse_duration)]
     pub(crate) deadline: Option<Duration>,
     /// Also if it is the primary or the last server that takes reads: what that would end is said without it.
     #[arg(long)]

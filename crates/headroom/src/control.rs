@@ -23,7 +23,7 @@ pub(crate) mod server;
 pub(crate) use directory::Directory;
 
 use anyhow::Context;
-use fleet::config::Config;
+use config::Config;
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 use rustix::net::sockopt::socket_peercred;

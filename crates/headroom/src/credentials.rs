@@ -12,8 +12,8 @@
 use crate::environment::{self, Environment};
 use crate::option_files;
 use anyhow::{Context, bail};
-use fleet::config::{Config, Credentials, PasswordFrom};
-use observe::option_file::Login;
+use config::option_file::Login;
+use config::{Config, Credentials, PasswordFrom};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 

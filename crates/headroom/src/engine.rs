@@ -4,7 +4,7 @@ use crate::recorder::Missing;
 use crate::view::StatusView;
 use crate::{fleet_view, router_view};
 use anyhow::Context;
-use fleet::config::Config;
+use config::Config;
 use fleet::{ServerName, Snapshot, State};
 use observe::Watcher;
 use router::zero_hop::{Identity, LoginProber, LoginResult};
@@ -46,9 +46,9 @@ impl Engine {
         let suspect = move |server: &ServerName, why: &str| suspicion.suspect(server, why);
         let (router, listeners) = (config.router.clone(), config.listeners.clone());
         let started = Router::start_on(router, listeners, sockets, snapshots.clone(), suspect);
-        let idleness = watcher.idleness();
+        let logins = watcher.login_probe();
         let started = started.and_then(|router| {
-            router.start_zero_hop(identity, Arc::new(Prober(idleness)))?;
+            router.start_zero_hop(identity, Arc::new(Prober(logins)))?;
             Ok(router)
         });
         match started {
@@ -212,11 +212,11 @@ impl Engine {
 }
 
 /// Test logins, in the terms of the router.
-struct Prober(observe::Idleness);
+struct Prober(observe::LoginProbe);
 
 impl LoginProber for Prober {
     fn login(&self, server: &ServerName) -> LoginResult {
-        let (idleness, server) = (self.0.clone(), server.clone());
-        Box::pin(async move { idleness.login(&server).await.is_ok() })
+        let (logins, server) = (self.0.clone(), server.clone());
+        Box::pin(async move { logins.log_in(&server).await.is_ok() })
     }
 }

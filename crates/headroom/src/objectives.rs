@@ -6,7 +6,7 @@ pub(crate) mod view;
 mod webhook;
 
 use crate::objectives::view::{ObjectiveView, WebhookView};
-use fleet::config::{Objective, Target};
+use config::{Objective, Target};
 use insight::objective::Tracked;
 use insight::objective::incident::{Change, Open};
 use insight::{Dimension, Figures, Report, Since};

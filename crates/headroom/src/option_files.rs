@@ -1,8 +1,8 @@
 //! Option files in the format of `~/.my.cnf`, read from disk with what they include; what they mean is
-//! [`observe::option_file`]'s to say.
+//! [`config::option_file`]'s to say.
 
 use anyhow::Context;
-use observe::option_file::{self, GROUPS, Item, Login, Says};
+use config::option_file::{self, GROUPS, Item, Login, Says};
 use std::path::{Path, PathBuf};
 
 /// What a file, and the files that it includes, say of logging in.

@@ -1,7 +1,7 @@
 //! Where a configuration comes from: a file, or flags in its place. Read again on SIGHUP with the same flags on top.
 
 use crate::cli::{AdminFlag, RouteArgs, SourceArgs};
-use fleet::config::{self, Admin, AdminAccess, Config, FleetConfig, Listener, OwnZone, RouterConfig};
+use config::{self, Admin, AdminAccess, Config, FleetConfig, Listener, OwnZone, RouterConfig};
 use fleet::{Address, ListenerRole, Zone};
 use router::zero_hop::Identity;
 use std::path::{Path, PathBuf};

@@ -3,7 +3,7 @@
 use crate::admin::Live;
 use crate::objectives::view::{BurnView, IncidentView, ObjectiveView, WebhookView};
 use crate::view::*;
-use fleet::config::AdminAccess;
+use config::AdminAccess;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;

@@ -25,7 +25,7 @@ use crate::objectives::Objectives;
 use crate::{credentials, source};
 use anyhow::Context;
 use args::SightArgs;
-use fleet::config::{Config, FleetConfig, Objective, Webhook};
+use config::{Config, FleetConfig, Objective, Webhook};
 use hosts::{Agents, Followed};
 use std::io::{ErrorKind, IsTerminal};
 use std::process::ExitCode;

@@ -16,7 +16,7 @@ const ROUNDS: u32 = 2_000;
 const CAPABILITIES: Capabilities = Capabilities::ORDINARY.union(Capabilities::DEPRECATE_EOF);
 
 fn main() -> io::Result<()> {
-    let shared = Shared::new(fleet::config::InsightConfig::default());
+    let shared = Shared::new(config::InsightConfig::default());
     let ledger = Rc::new(RefCell::new(Ledger::new(shared)));
     let plain = "SELECT c FROM sbtest1 WHERE id=501234";
     let tagged = "SELECT c FROM sbtest1 WHERE id=501234 /*endpoint='timeline',\

@@ -17,7 +17,7 @@ use crate::aging::Doorkeeper;
 use crate::figures::{Figures, Measurement};
 use crate::registry::{Entry, Names, OTHER, Registry};
 use crate::request::{Open, Parts};
-use fleet::config::InsightConfig;
+use config::InsightConfig;
 use sql::fold::{self, Map};
 use sql::{Dialect, Digester, TagKeys, TagValue, Tags, last_comment};
 use std::collections::HashSet;

@@ -19,7 +19,7 @@ pub mod burn;
 pub mod incident;
 
 use burn::Windows;
-use fleet::config::Objective;
+use config::Objective;
 use incident::{Book, Change};
 use std::time::{Duration, Instant};
 

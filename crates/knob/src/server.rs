@@ -5,8 +5,8 @@
 
 use crate::error::Refusal;
 use crate::identity::{ADDRESS, Facts, STARTED, STARTED_SINCE_BOOT};
+use config::Credentials;
 use fleet::Address;
-use fleet::config::Credentials;
 use mysql_async::prelude::Queryable;
 use mysql_async::{Conn, Row, Value};
 use rustix::time::{ClockId, clock_gettime};

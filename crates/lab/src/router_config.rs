@@ -104,7 +104,7 @@ mod tests {
     use super::*;
     use crate::ProcessState;
     use crate::status::{Role, ServerStatus};
-    use fleet::config::Config;
+    use config::Config;
 
     #[test]
     fn the_configuration_of_every_zone_is_one_that_headroom_takes() {

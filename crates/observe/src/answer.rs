@@ -11,7 +11,7 @@ use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
 pub(crate) use managed::Managed;
-pub(crate) use replication::{Channel, Runs, Told, channels, client_host, dump_hosts, told_replicas};
+pub(crate) use replication::{Channel, RegisteredReplica, Runs, channels, dump_hosts, registered_replicas};
 
 /// One complete answer.
 #[derive(Clone, Debug)]
@@ -29,7 +29,7 @@ pub(crate) struct Answer {
     /// Where it replicates from, a channel each.
     pub(crate) channels: Channels,
     /// Who replicates from it, as far as known.
-    pub(crate) told: Vec<Told>,
+    pub(crate) replicas: Vec<RegisteredReplica>,
     /// What the cloud's own tables say of the whole cluster.
     pub(crate) managed: Option<Managed>,
     pub(crate) load: Option<Counters>,

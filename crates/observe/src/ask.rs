@@ -5,10 +5,11 @@
 
 mod transport;
 
+use crate::dialect::{self, Dialect};
+use crate::discovery_scope::DiscoveryScope;
 use crate::rows::Rows;
-use crate::within::Within;
-use fleet::Address;
-use fleet::config::{Credentials, TlsMode};
+use config::{Credentials, TlsMode};
+use fleet::{Address, Blame, Version, VersionError};
 use mysql_async::prelude::Queryable;
 use mysql_async::{Conn, Error as DriverFailure, IoError, OptsBuilder};
 use std::net::{IpAddr, SocketAddr, UdpSocket};
@@ -21,7 +22,7 @@ const MOST_ROWS: usize = 100_000;
 const MOST_BYTES: usize = 16 << 20;
 
 /// An open control connection.
-pub(crate) struct Line {
+pub struct ControlConnection {
     conn: Conn,
     /// What carries it, where TLS is wanted.
     transport: Option<Transport>,
@@ -31,6 +32,17 @@ pub(crate) struct Line {
     pub(crate) local: Option<IpAddr>,
     /// Set when TLS was preferred and the server offered none.
     pub(crate) plain_because: Option<String>,
+}
+
+/// Who answers on a connection.
+#[derive(Clone, Debug)]
+pub struct Recognized {
+    /// The statements it understands.
+    pub dialect: Dialect,
+    /// Its flavour and version, as people write them.
+    pub(crate) product: String,
+    /// The account that the connection got.
+    pub(crate) account: String,
 }
 
 /// Why a question has no answer.
@@ -106,9 +118,22 @@ impl From<DriverFailure> for AskError {
 
 impl AskError {
     /// Whether the connection is of no more use.
-    pub(crate) fn is_fatal(&self) -> bool {
+    pub fn is_fatal(&self) -> bool {
         // 1152 to 1161 and 1927, 3169: the server says that it ends the connection.
         !matches!(self, Self::Answered { code, .. } if ![1053, 1152, 1158, 1159, 1160, 1161, 1927, 3169].contains(code))
+    }
+
+    /// Whose fault it is. A server that refuses an account or lacks a privilege answers correctly.
+    pub fn blame(&self) -> Blame {
+        match self {
+            Self::Silent { .. } | Self::Overdue { .. } | Self::Broken { .. } => Blame::Network,
+            Self::Panicked { .. } => Blame::Bug,
+            Self::Outside { .. } | Self::Unresolved { .. } => Blame::Config,
+            Self::Answered { code: 1044 | 1045 | 1142 | 1143 | 1227 | 1370 | 1698 | 3118 | 3159, .. } => {
+                Blame::Config
+            }
+            Self::TooLong { .. } | Self::Answered { .. } => Blame::Server,
+        }
     }
 
     /// Whether the server understood and refused for want of a privilege.
@@ -117,9 +142,12 @@ impl AskError {
     }
 }
 
-impl Line {
+impl ControlConnection {
     /// Connects and authenticates within `deadline`.
-    pub(crate) async fn open(to: &Address, who: &Credentials, deadline: Duration) -> Result<Self, AskError> {
+    ///
+    /// # Errors
+    /// The server cannot be reached, refuses the account, or offers no TLS where it is asked for.
+    pub async fn open(to: &Address, who: &Credentials, deadline: Duration) -> Result<Self, AskError> {
         Self::open_inside(to, who, deadline, None).await
     }
 
@@ -128,7 +156,7 @@ impl Line {
         to: &Address,
         who: &Credentials,
         deadline: Duration,
-        inside: Option<&Within>,
+        inside: Option<&DiscoveryScope>,
     ) -> Result<Self, AskError> {
         let what = || format!("the connection attempt to {to}");
         within(deadline, what, Self::open_unbounded(to, who, inside)).await
@@ -137,7 +165,7 @@ impl Line {
     async fn open_unbounded(
         to: &Address,
         who: &Credentials,
-        inside: Option<&Within>,
+        inside: Option<&DiscoveryScope>,
     ) -> Result<Self, AskError> {
         let addresses = resolve(to).await?;
         if let Some(inside) = inside
@@ -160,8 +188,37 @@ impl Line {
         Ok(Self { conn, transport, peer, local: peer.and_then(local_address_towards), plain_because })
     }
 
-    /// Asks one statement.
-    pub(crate) async fn ask(&mut self, statement: &str, deadline: Duration) -> Result<Rows, AskError> {
+    /// Asks who answers: what else may be asked depends on it.
+    ///
+    /// # Errors
+    /// No answer in time, none that makes sense, or the connection broke.
+    pub async fn recognize(&mut self, deadline: Duration) -> Result<Recognized, AskError> {
+        let nonsense = |why: String| AskError::Broken { why };
+        let rows = self.ask(dialect::VERSION, deadline).await?;
+        let row = rows.first().ok_or_else(|| nonsense("it told no version".to_owned()))?;
+        let version: Version = row
+            .text(&["version"])
+            .unwrap_or_default()
+            .parse()
+            .map_err(|error: VersionError| nonsense(error.to_string()))?;
+        let account = row.text(&["account"]).unwrap_or_default().to_owned();
+        let mut dialect = Dialect { version, aurora: false };
+        let mut product = version.to_string();
+        if !dialect.is_mariadb() {
+            let rows = self.ask(dialect::AURORA_VERSION, deadline).await?;
+            if let Some(aurora) = rows.first().and_then(|row| row.filled(&["value"])) {
+                dialect.aurora = true;
+                product = format!("{product} (Aurora {aurora})");
+            }
+        }
+        Ok(Recognized { dialect, product, account })
+    }
+
+    /// Asks one statement, which must not write.
+    ///
+    /// # Errors
+    /// No answer in time, one longer than any honest one, an error of the server, or the connection broke.
+    pub async fn ask(&mut self, statement: &str, deadline: Duration) -> Result<Rows, AskError> {
         let what = || statement.chars().take(60).collect::<String>();
         within(deadline, what, async {
             let mut result = self.conn.query_iter(statement).await.map_err(failure)?;
@@ -191,15 +248,18 @@ impl Line {
     }
 
     /// Whether the server runs on the machine that asks: our packets to it leave from its own address, or from loopback.
-    pub(crate) fn is_on_this_host(&self) -> bool {
+    pub fn is_on_this_host(&self) -> bool {
         match (self.peer, self.local) {
             (Some(peer), local) => peer.is_loopback() || Some(peer) == local,
             (None, _) => true,
         }
     }
 
-    /// One cheap round trip, timed.
-    pub(crate) async fn ping(&mut self, deadline: Duration) -> Result<Duration, AskError> {
+    /// One round trip, timed: the server answers it without looking at any table.
+    ///
+    /// # Errors
+    /// No answer in time, or the connection broke.
+    pub async fn ping(&mut self, deadline: Duration) -> Result<Duration, AskError> {
         let start = Instant::now();
         within(deadline, || "a ping".to_owned(), async { self.conn.ping().await.map_err(failure) }).await?;
         Ok(start.elapsed())
@@ -211,7 +271,7 @@ impl Line {
 /// # Errors
 /// The server cannot be reached within `deadline`, refuses the account, or offers no TLS where it is asked for.
 pub async fn connect(to: &Address, who: &Credentials, deadline: Duration) -> Result<Conn, AskError> {
-    Ok(Line::open(to, who, deadline).await?.conn)
+    Ok(ControlConnection::open(to, who, deadline).await?.conn)
 }
 
 /// The addresses a host name leads to now, none for a unix socket.

@@ -2,10 +2,9 @@
 
 mod estimate;
 
-use crate::answer::client_host;
 use crate::dialect::Dialect;
-use crate::rows::Rows;
-use fleet::config::FleetConfig;
+use crate::rows::{Rows, client_host};
+use config::FleetConfig;
 use fleet::{Demand, DemandSource, Role, Server, Zone, ZoneShare};
 use std::collections::BTreeMap;
 use std::time::Instant;

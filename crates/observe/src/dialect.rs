@@ -34,9 +34,11 @@ pub(crate) const RDS_TOPOLOGY: &str = "SELECT id, endpoint, port FROM mysql.rds_
 
 /// The statements one server understands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Dialect {
-    pub(crate) version: Version,
-    pub(crate) aurora: bool,
+pub struct Dialect {
+    /// Flavour and version.
+    pub version: Version,
+    /// Whether it is Aurora.
+    pub aurora: bool,
 }
 
 /// When it blocks a host whose connections break off: a row a variable, none of those it does not have.
@@ -82,7 +84,7 @@ impl Dialect {
     }
 
     /// Its replication threads: a row a channel, none when it replicates from nobody. Every round.
-    pub(crate) fn replication(self) -> Option<&'static str> {
+    pub fn replication(self) -> Option<&'static str> {
         match (self.aurora, self.is_mariadb()) {
             (true, _) => None,
             (false, true) => Some("SHOW ALL REPLICAS STATUS"),
@@ -117,7 +119,7 @@ impl Dialect {
     }
 
     /// Whether it is MariaDB.
-    pub(crate) fn is_mariadb(self) -> bool {
+    pub fn is_mariadb(self) -> bool {
         self.version.flavour == fleet::Flavour::MariaDb
     }
 }

@@ -17,46 +17,17 @@
 //! only candidate, but db3 still points to db1 (5): unknown. db3 is pointed to db2: db2 is the writer (3).
 
 mod graph;
+mod member;
 mod words;
 
-use crate::answer::{Channel, Runs, Switches};
-use fleet::{Replication, Role, ServerName, Thread, WriterStatus};
+use crate::answer::Runs;
+use fleet::{Replication, Role, Thread, WriterStatus};
 use graph::Graph;
-
-/// What is known of one server.
-#[derive(Clone, Debug)]
-pub(crate) struct Seen {
-    pub(crate) name: ServerName,
-    /// Answered its last look within the deadline; otherwise `facts` are of before.
-    pub(crate) fresh: bool,
-    /// Why it does not answer, in words; empty while it does.
-    pub(crate) trouble: String,
-    /// `None` until it answered once.
-    pub(crate) facts: Option<Facts>,
-}
-
-/// What a server said of itself.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Facts {
-    pub(crate) switches: Switches,
-    pub(crate) channels: Vec<Channel>,
-    /// For each channel the place in the list of the server it leads to, if it is one of ours.
-    pub(crate) sources: Vec<Option<usize>>,
-    /// Set when its channels could not be asked.
-    pub(crate) channels_unknown: Option<String>,
-    /// They could not be asked for want of a privilege: it may be a replica as well as a primary.
-    pub(crate) channels_denied: bool,
-    /// What it has applied, in words.
-    pub(crate) stands_at: Option<String>,
-    /// A server that names this one as its replica.
-    pub(crate) told_by: Option<ServerName>,
-    /// In a cluster that manages its own replication: whether the cluster names it as the writer.
-    pub(crate) managed_writer: Option<bool>,
-}
+pub(crate) use member::{Facts, Member};
 
 /// The judgement on one server.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Judged {
+pub(crate) struct Judgement {
     pub(crate) role: Role,
     pub(crate) because: String,
     pub(crate) replication: Replication,
@@ -67,34 +38,34 @@ pub(crate) struct Judged {
     pub(crate) source_at: Option<usize>,
 }
 
-/// Judges all servers at once; the judgements are in the order of `seen`.
-pub(crate) fn judge(seen: &[Seen]) -> (Vec<Judged>, WriterStatus) {
-    let graph = Graph::new(seen);
-    let writer = writer(seen, &graph);
+/// Judges all servers at once; the judgements are in the order of `members`.
+pub(crate) fn judge(members: &[Member]) -> (Vec<Judgement>, WriterStatus) {
+    let graph = Graph::new(members);
+    let writer = writer(members, &graph);
     let chosen = writer.as_ref().ok().copied();
-    let judged = (0..seen.len()).map(|at| judge_one(seen, &graph, at, chosen)).collect();
+    let judged = (0..members.len()).map(|at| judge_one(members, &graph, at, chosen)).collect();
     let status = match writer {
-        Ok(at) => WriterStatus::Known { server: seen[at].name.clone() },
+        Ok(at) => WriterStatus::Known { server: members[at].name.clone() },
         Err(why) => WriterStatus::Unknown { why },
     };
     (judged, status)
 }
 
 /// Who takes writes, or why nobody can be named.
-fn writer(seen: &[Seen], graph: &Graph) -> Result<usize, String> {
-    let candidates: Vec<usize> = (0..seen.len()).filter(|&at| graph.is_candidate(seen, at)).collect();
-    let silent: Vec<usize> = (0..seen.len()).filter(|&at| graph.was_candidate(seen, at)).collect();
+fn writer(members: &[Member], graph: &Graph) -> Result<usize, String> {
+    let candidates: Vec<usize> = (0..members.len()).filter(|&at| graph.is_candidate(members, at)).collect();
+    let silent: Vec<usize> = (0..members.len()).filter(|&at| graph.was_candidate(members, at)).collect();
     let confirmed: Vec<usize> =
-        silent.iter().copied().filter(|&at| graph.receivers_running(seen, at) > 0).collect();
+        silent.iter().copied().filter(|&at| graph.receivers_running(members, at) > 0).collect();
     match (candidates.as_slice(), confirmed.as_slice()) {
         ([], [one]) => Ok(*one),
-        ([], _) => Err(words::nobody(seen, graph, &silent)),
+        ([], _) => Err(words::nobody(members, graph, &silent)),
         ([one], []) => {
             let rival = silent
                 .iter()
-                .find(|&&old| graph.followers(seen, old) > 0 && graph.followers(seen, *one) == 0);
+                .find(|&&old| graph.followers(members, old) > 0 && graph.followers(members, *one) == 0);
             match rival {
-                Some(&old) => Err(words::not_followed(seen, old, *one)),
+                Some(&old) => Err(words::not_followed(members, old, *one)),
                 None => Ok(*one),
             }
         }
@@ -108,22 +79,22 @@ fn writer(seen: &[Seen], graph: &Graph) -> Result<usize, String> {
                 [one] => Some(*one),
                 _ => None,
             };
-            only(&|at| graph.receivers_running(seen, at))
+            only(&|at| graph.receivers_running(members, at))
                 .or_else(|| {
-                    let running = all.iter().any(|&at| graph.receivers_running(seen, at) > 0);
-                    if running { None } else { only(&|at| graph.followers(seen, at)) }
+                    let running = all.iter().any(|&at| graph.receivers_running(members, at) > 0);
+                    if running { None } else { only(&|at| graph.followers(members, at)) }
                 })
-                .ok_or_else(|| words::ambiguous(seen, graph, &all))
+                .ok_or_else(|| words::ambiguous(members, graph, &all))
         }
     }
 }
 
-fn judge_one(seen: &[Seen], graph: &Graph, at: usize, chosen: Option<usize>) -> Judged {
-    let server = &seen[at];
+fn judge_one(members: &[Member], graph: &Graph, at: usize, chosen: Option<usize>) -> Judgement {
+    let server = &members[at];
     let Some(facts) = &server.facts else {
-        return Judged {
+        return Judgement {
             role: Role::Unknown,
-            because: words::never_answered(seen, graph, at),
+            because: words::never_answered(members, graph, at),
             replication: Replication::Unknown,
             source: None,
             channel: None,
@@ -133,30 +104,30 @@ fn judge_one(seen: &[Seen], graph: &Graph, at: usize, chosen: Option<usize>) -> 
     let channel = main_channel(facts, graph, chosen);
     let source_at = channel.and_then(|c| facts.sources[c]);
     let source = channel.map(|c| match facts.sources[c] {
-        Some(s) => seen[s].name.to_string(),
+        Some(s) => members[s].name.to_string(),
         None => facts.channels[c].source.to_string(),
     });
-    let role = role(seen, graph, at, facts, chosen);
-    let because = words::because(seen, graph, at, facts, role, chosen, source.as_deref());
+    let role = role(members, graph, at, facts, chosen);
+    let because = words::because(members, graph, at, facts, role, chosen, source.as_deref());
     let replication = replication(server, facts, channel);
-    Judged { role, because, replication, source, channel, source_at }
+    Judgement { role, because, replication, source, channel, source_at }
 }
 
-fn role(seen: &[Seen], graph: &Graph, at: usize, facts: &Facts, chosen: Option<usize>) -> Role {
+fn role(members: &[Member], graph: &Graph, at: usize, facts: &Facts, chosen: Option<usize>) -> Role {
     if chosen == Some(at) {
         return Role::Primary;
     }
     if facts.managed_writer == Some(false) {
         return Role::Replica;
     }
-    let below_somebody = !facts.channels.is_empty() && !graph.is_promoted(seen, at);
+    let below_somebody = !facts.channels.is_empty() && !graph.is_promoted(members, at);
     if below_somebody && !(graph.is_top(at) && facts.switches.writable()) {
         return Role::Replica;
     }
-    if facts.channels_unknown.is_some() && !facts.switches.writable() && facts.told_by.is_some() {
+    if facts.channels_unknown.is_some() && !facts.switches.writable() && facts.listed_by.is_some() {
         return Role::Replica;
     }
-    let follows = graph.followers(seen, at) > 0;
+    let follows = graph.followers(members, at) > 0;
     if facts.channels_denied && !follows {
         return Role::Unknown;
     }
@@ -178,7 +149,7 @@ fn main_channel(facts: &Facts, graph: &Graph, chosen: Option<usize>) -> Option<u
     facts.sources.iter().position(leads).or(if facts.channels.is_empty() { None } else { Some(0) })
 }
 
-fn replication(server: &Seen, facts: &Facts, channel: Option<usize>) -> Replication {
+fn replication(server: &Member, facts: &Facts, channel: Option<usize>) -> Replication {
     if !server.fresh || facts.channels_unknown.is_some() {
         return Replication::Unknown;
     }

@@ -60,7 +60,7 @@ struct Sample {
 
 /// What a track says of a replica.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Behind {
+pub(crate) enum LagBounds {
     /// Between these.
     Bounds { at_least: Duration, at_most: Duration },
     /// The oldest sample is already not applied: older than this, nobody knows by how much.
@@ -92,10 +92,10 @@ impl Track {
 
     /// How far behind this track a replica is that had applied `applied` at `when`. With `quiet` the primary does not
     /// answer: the time since its last sample is not counted.
-    pub(crate) fn behind(&self, applied: &Position, when: Window, quiet: bool) -> Behind {
-        let Some(newest) = self.samples.back() else { return Behind::Unknown };
+    pub(crate) fn behind(&self, applied: &Position, when: Window, quiet: bool) -> LagBounds {
+        let Some(newest) = self.samples.back() else { return LagBounds::Unknown };
         if applied.covers(&newest.position).is_none() {
-            return Behind::Unknown;
+            return LagBounds::Unknown;
         }
         let covered = self.samples.partition_point(|s| applied.covers(&s.position) == Some(true));
         let Some(missing) = self.samples.get(covered) else {
@@ -105,15 +105,15 @@ impl Track {
             } else {
                 when.answered.saturating_duration_since(newest.last.asked)
             };
-            return Behind::Bounds { at_least: Duration::ZERO, at_most };
+            return LagBounds::Bounds { at_least: Duration::ZERO, at_most };
         };
         let at_least = when.asked.saturating_duration_since(missing.first.answered);
         match covered.checked_sub(1).and_then(|before| self.samples.get(before)) {
             Some(before) => {
                 let at_most = when.answered.saturating_duration_since(before.last.asked).max(at_least);
-                Behind::Bounds { at_least, at_most }
+                LagBounds::Bounds { at_least, at_most }
             }
-            None => Behind::OlderThan(at_least),
+            None => LagBounds::OlderThan(at_least),
         }
     }
 
@@ -158,20 +158,20 @@ pub(crate) fn complete(applied: &Position, track: &Track, takes: impl Fn(u32) ->
 ///
 /// The server's own figure is in whole seconds and jumps, so it is used only where the track does not reach back far
 /// enough (we have just started) or there is none.
-pub(crate) fn lag(behind: Behind, source: LagSource, seconds_behind: Option<u64>) -> Option<Lag> {
+pub(crate) fn lag(behind: LagBounds, source: LagSource, seconds_behind: Option<u64>) -> Option<Lag> {
     let own = seconds_behind.map(Duration::from_secs);
     let second = Duration::from_secs(1);
     match (behind, own) {
-        (Behind::Bounds { at_least, at_most }, _) => {
+        (LagBounds::Bounds { at_least, at_most }, _) => {
             Some(Lag { at_least, uncertainty: at_most.saturating_sub(at_least), source })
         }
-        (Behind::OlderThan(least), Some(own)) => {
+        (LagBounds::OlderThan(least), Some(own)) => {
             Some(Lag { at_least: least.max(own), uncertainty: second, source: LagSource::SecondsBehind })
         }
-        (Behind::Unknown, Some(own)) => {
+        (LagBounds::Unknown, Some(own)) => {
             Some(Lag { at_least: own, uncertainty: second, source: LagSource::SecondsBehind })
         }
-        (Behind::OlderThan(_) | Behind::Unknown, None) => None,
+        (LagBounds::OlderThan(_) | LagBounds::Unknown, None) => None,
     }
 }
 

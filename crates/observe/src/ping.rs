@@ -1,13 +1,13 @@
 //! The way to a server, on a control connection that logs in (and begins TLS) as every other does.
 
-use crate::ask::{AskError, Line};
+use crate::ask::{AskError, ControlConnection};
+use config::Credentials;
 use fleet::Address;
-use fleet::config::Credentials;
 use std::time::Duration;
 
 /// An open connection for round trips.
 pub struct Pinger {
-    line: Line,
+    connection: ControlConnection,
     deadline: Duration,
 }
 
@@ -17,7 +17,7 @@ impl Pinger {
     /// # Errors
     /// The server cannot be reached, refuses the account, or offers no TLS where it is asked for.
     pub async fn open(to: &Address, who: &Credentials, deadline: Duration) -> Result<Self, AskError> {
-        Ok(Self { line: Line::open(to, who, deadline).await?, deadline })
+        Ok(Self { connection: ControlConnection::open(to, who, deadline).await?, deadline })
     }
 
     /// One round trip, timed: the server answers it without looking at any table.
@@ -25,6 +25,6 @@ impl Pinger {
     /// # Errors
     /// No answer in time, or the connection broke.
     pub async fn ping(&mut self) -> Result<Duration, AskError> {
-        self.line.ping(self.deadline).await
+        self.connection.ping(self.deadline).await
     }
 }

@@ -4,7 +4,7 @@ use crate::dialect::Dialect;
 
 /// What was refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Wanted {
+pub(crate) enum Purpose {
     /// The state of its replication threads.
     Replication,
     /// Who replicates from it.
@@ -22,43 +22,43 @@ pub(crate) enum Wanted {
 /// One missing privilege on one server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Missing {
-    pub(crate) wanted: Wanted,
+    pub(crate) purpose: Purpose,
     pub(crate) grant: String,
 }
 
 impl Missing {
     /// What to grant to `account` (as `CURRENT_USER()` shows it).
-    pub(crate) fn new(wanted: Wanted, dialect: Dialect, account: &str) -> Self {
-        Self { wanted, grant: format!("GRANT {} TO {}", privilege(wanted, dialect), quoted(account)) }
+    pub(crate) fn new(purpose: Purpose, dialect: Dialect, account: &str) -> Self {
+        Self { purpose, grant: format!("GRANT {} TO {}", privilege(purpose, dialect), quoted(account)) }
     }
 
     /// What is not known, and what mends it.
     pub(crate) fn words(&self) -> String {
-        let unknown = match self.wanted {
-            Wanted::Replication => "whether and how far it replicates is not known",
-            Wanted::Replicas => "the replicas it serves are not known from it",
-            Wanted::FilePosition => {
+        let unknown = match self.purpose {
+            Purpose::Replication => "whether and how far it replicates is not known",
+            Purpose::Replicas => "the replicas it serves are not known from it",
+            Purpose::FilePosition => {
                 "its binary log position is not known, so lag without GTIDs is not either"
             }
-            Wanted::Sessions => "the sessions of other accounts are not seen",
-            Wanted::Counters => "reads by client host are not counted",
-            Wanted::RdsTopology => "the other instances of its cluster are not known from it",
+            Purpose::Sessions => "the sessions of other accounts are not seen",
+            Purpose::Counters => "reads by client host are not counted",
+            Purpose::RdsTopology => "the other instances of its cluster are not known from it",
         };
         format!("{unknown}; to mend it: {};", self.grant)
     }
 }
 
-fn privilege(wanted: Wanted, dialect: Dialect) -> &'static str {
+fn privilege(purpose: Purpose, dialect: Dialect) -> &'static str {
     let mariadb = dialect.is_mariadb();
-    match wanted {
-        Wanted::Replication if dialect.version.mariadb_from((10, 5, 9)) => "SLAVE MONITOR ON *.*",
-        Wanted::FilePosition if mariadb => "BINLOG MONITOR ON *.*",
-        Wanted::Replication | Wanted::FilePosition => "REPLICATION CLIENT ON *.*",
-        Wanted::Replicas if mariadb => "REPLICATION MASTER ADMIN ON *.*",
-        Wanted::Replicas => "REPLICATION SLAVE ON *.*",
-        Wanted::Sessions if mariadb => "PROCESS ON *.*",
-        Wanted::Sessions | Wanted::Counters => "SELECT ON performance_schema.*",
-        Wanted::RdsTopology => "SELECT ON mysql.rds_topology",
+    match purpose {
+        Purpose::Replication if dialect.version.mariadb_from((10, 5, 9)) => "SLAVE MONITOR ON *.*",
+        Purpose::FilePosition if mariadb => "BINLOG MONITOR ON *.*",
+        Purpose::Replication | Purpose::FilePosition => "REPLICATION CLIENT ON *.*",
+        Purpose::Replicas if mariadb => "REPLICATION MASTER ADMIN ON *.*",
+        Purpose::Replicas => "REPLICATION SLAVE ON *.*",
+        Purpose::Sessions if mariadb => "PROCESS ON *.*",
+        Purpose::Sessions | Purpose::Counters => "SELECT ON performance_schema.*",
+        Purpose::RdsTopology => "SELECT ON mysql.rds_topology",
     }
 }
 
@@ -77,20 +77,20 @@ mod tests {
 
     #[test]
     fn the_grant_fits_flavour_and_version() {
-        let of = |version: &str, wanted| {
+        let of = |version: &str, purpose| {
             let dialect = Dialect { version: version.parse().unwrap(), aurora: false };
-            Missing::new(wanted, dialect, "watch@10.0.%").grant
+            Missing::new(purpose, dialect, "watch@10.0.%").grant
         };
         assert_eq!(
-            of("10.11.6-MariaDB", Wanted::Replication),
+            of("10.11.6-MariaDB", Purpose::Replication),
             "GRANT SLAVE MONITOR ON *.* TO 'watch'@'10.0.%'"
         );
-        assert_eq!(of("8.4.0", Wanted::Replication), "GRANT REPLICATION CLIENT ON *.* TO 'watch'@'10.0.%'");
+        assert_eq!(of("8.4.0", Purpose::Replication), "GRANT REPLICATION CLIENT ON *.* TO 'watch'@'10.0.%'");
         assert_eq!(
-            of("12.0.1-MariaDB", Wanted::Replicas),
+            of("12.0.1-MariaDB", Purpose::Replicas),
             "GRANT REPLICATION MASTER ADMIN ON *.* TO 'watch'@'10.0.%'"
         );
-        assert_eq!(of("9.1.0", Wanted::Replicas), "GRANT REPLICATION SLAVE ON *.* TO 'watch'@'10.0.%'");
+        assert_eq!(of("9.1.0", Purpose::Replicas), "GRANT REPLICATION SLAVE ON *.* TO 'watch'@'10.0.%'");
     }
 
     #[test]

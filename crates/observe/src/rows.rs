@@ -1,59 +1,69 @@
 //! What a statement returned, read by column name: servers add, rename and reorder columns, positions never hold.
 
+use std::net::IpAddr;
 use std::str::FromStr;
 
 /// A result set, every value as text.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(crate) struct Rows {
+pub struct Rows {
     columns: Vec<String>,
     rows: Vec<Vec<Option<String>>>,
 }
 
 /// One row of it.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Row<'a> {
+pub struct Row<'a> {
     columns: &'a [String],
     values: &'a [Option<String>],
 }
 
 impl Rows {
     /// Column names in any case, and rows of as many values.
-    pub(crate) fn new(columns: impl IntoIterator<Item = String>, rows: Vec<Vec<Option<String>>>) -> Self {
+    pub fn new(columns: impl IntoIterator<Item = String>, rows: Vec<Vec<Option<String>>>) -> Self {
         Self { columns: columns.into_iter().map(|name| name.to_ascii_lowercase()).collect(), rows }
     }
 
     /// The rows, in order.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = Row<'_>> {
+    pub fn iter(&self) -> impl Iterator<Item = Row<'_>> {
         self.rows.iter().map(|values| Row { columns: &self.columns, values })
     }
 
     /// The first row, if any.
-    pub(crate) fn first(&self) -> Option<Row<'_>> {
+    pub fn first(&self) -> Option<Row<'_>> {
         self.iter().next()
     }
 }
 
 impl<'a> Row<'a> {
     /// The value of the first of these columns (lower case) that exists; `None` for NULL or a missing column.
-    pub(crate) fn text(&self, names: &[&str]) -> Option<&'a str> {
+    pub fn text(&self, names: &[&str]) -> Option<&'a str> {
         let at = names.iter().find_map(|name| self.columns.iter().position(|column| column == name))?;
         self.values.get(at)?.as_deref()
     }
 
     /// The same, `None` also when empty.
-    pub(crate) fn filled(&self, names: &[&str]) -> Option<&'a str> {
+    pub fn filled(&self, names: &[&str]) -> Option<&'a str> {
         self.text(names).map(str::trim).filter(|text| !text.is_empty())
     }
 
     /// The same as a number (or whatever else parses).
-    pub(crate) fn parse<T: FromStr>(&self, names: &[&str]) -> Option<T> {
+    pub fn parse<T: FromStr>(&self, names: &[&str]) -> Option<T> {
         self.filled(names)?.parse().ok()
     }
 
     /// Whether a switch is on. MariaDB 12 gives some switches more than two values: all but off are on.
-    pub(crate) fn is_on(&self, names: &[&str]) -> bool {
+    pub fn is_on(&self, names: &[&str]) -> bool {
         self.filled(names)
             .is_some_and(|text| !["0", "off", "no", "false"].iter().any(|off| text.eq_ignore_ascii_case(off)))
+    }
+}
+
+/// The host part of a session's `host` or `host:port`; IPv6 addresses come without brackets.
+pub(crate) fn client_host(text: &str) -> &str {
+    match text.rsplit_once(':') {
+        _ if text.parse::<IpAddr>().is_ok() => text,
+        Some((host, port)) if port.bytes().all(|b| b.is_ascii_digit()) => host,
+        _ => text,
     }
 }
 

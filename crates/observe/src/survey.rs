@@ -1,4 +1,4 @@
-//! The book of servers: which we know, by which addresses, and what each last answered.
+//! The survey of servers: which we know, by which addresses, and what each last answered.
 //!
 //! From any one seed the whole fleet is found: upwards along `source_host`, downwards along the replicas that a server
 //! names, sideways along the tables of a managed cluster. Every address told goes through the address map. One server
@@ -12,11 +12,11 @@ mod entry;
 
 use crate::answer::{Answer, Channel, Managed, managed};
 use crate::ask::AskError;
+use crate::discovery_scope::{DiscoveryScope, Follow};
 use crate::lag::{Track, Window};
-use crate::within::{Follow, Within};
 use crate::zone::{self, Host};
+use config::{FleetConfig, TlsMode};
 use entry::name_of;
-use fleet::config::{FleetConfig, TlsMode};
 use fleet::{Address, ServerName, State};
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::time::{Duration, Instant};
@@ -41,7 +41,7 @@ const NOT_FOLLOWED_FOR: Duration = Duration::from_secs(60);
 const START: Duration = Duration::from_secs(10);
 
 /// All servers known.
-pub(crate) struct Book {
+pub(crate) struct Survey {
     pub(crate) config: FleetConfig,
     pub(crate) entries: BTreeMap<ServerId, Entry>,
     /// Every address (as we reach it) that is known to lead to a server.
@@ -51,7 +51,7 @@ pub(crate) struct Book {
     /// Guesses that led nowhere.
     dead_guesses: HashSet<Address>,
     /// Where discovery may go.
-    within: Within,
+    within: DiscoveryScope,
     /// Addresses that servers named and that are not asked: why, and when they were last named.
     not_followed: BTreeMap<Address, (String, Instant)>,
     next: ServerId,
@@ -59,11 +59,11 @@ pub(crate) struct Book {
     pub(crate) overflow: bool,
 }
 
-impl Book {
-    /// A book that holds the seeds.
+impl Survey {
+    /// A survey that holds the seeds.
     pub(crate) fn new(config: FleetConfig, now: Instant) -> Self {
-        let mut book = Self {
-            within: Within::new(&config),
+        let mut survey = Self {
+            within: DiscoveryScope::new(&config),
             not_followed: BTreeMap::new(),
             config,
             entries: BTreeMap::new(),
@@ -74,14 +74,14 @@ impl Book {
             started: now,
             overflow: false,
         };
-        book.add_seeds(now);
-        book
+        survey.add_seeds(now);
+        survey
     }
 
     /// Takes over a changed configuration; what it does not touch stays.
     pub(crate) fn reconfigure(&mut self, config: FleetConfig, now: Instant) {
         self.config = config;
-        self.within = Within::new(&self.config);
+        self.within = DiscoveryScope::new(&self.config);
         for (seed, peer) in self.entries.values().filter_map(|e| Some((e, e.answer.as_ref()?.peer?))) {
             if seed.origin == Origin::Seed {
                 self.within.reached(peer);
@@ -94,7 +94,7 @@ impl Book {
         for entry in self.entries.values_mut() {
             let is_seed = seeds.contains(&entry.reach) || seeds.contains(&reach(map, &entry.called));
             entry.origin = match entry.origin {
-                Origin::Seed if !is_seed => Origin::Told,
+                Origin::Seed if !is_seed => Origin::Discovered,
                 _ if is_seed => Origin::Seed,
                 other => other,
             };
@@ -163,7 +163,7 @@ impl Book {
 
     /// The networks that the addresses of a server must lie in, where its name does not say that it is one of
     /// ours.
-    pub(crate) fn must_lead_into(&self, entry: &Entry) -> Option<Within> {
+    pub(crate) fn must_lead_into(&self, entry: &Entry) -> Option<DiscoveryScope> {
         let unsure = entry.origin != Origin::Seed
             && !entry.by_the_cloud
             && self.within.follow(&entry.reach) == Follow::IfItLeadsInside;
@@ -247,19 +247,19 @@ impl Book {
         let Some(entry) = self.entries.get(&id) else { return };
         let Some(answer) = &entry.answer else { return };
         let by = entry.name.clone();
-        let mut told: Vec<(Address, Origin)> = Vec::new();
+        let mut mentioned: Vec<(Address, Origin)> = Vec::new();
         let mut by_the_cloud: Vec<Address> = Vec::new();
         for channel in answer.channels.list() {
             if self.source_of(id, channel).is_none() {
-                told.push((channel.source.clone(), Origin::Told));
+                mentioned.push((channel.source.clone(), Origin::Discovered));
             }
         }
-        for replica in &answer.told {
+        for replica in &answer.replicas {
             let Some(address) = &replica.address else { continue };
             if replica.guessed {
-                told.push((address.clone(), Origin::Guessed));
+                mentioned.push((address.clone(), Origin::Guessed));
             } else if self.by_server_id(replica.server_id, id).is_none() {
-                told.push((address.clone(), Origin::Told));
+                mentioned.push((address.clone(), Origin::Discovered));
             }
         }
         match &answer.managed {
@@ -274,14 +274,14 @@ impl Book {
                 );
             }
             Some(Managed::MultiAz { members }) => {
-                told.extend(members.iter().map(|(_, member)| (member.clone(), Origin::Told)));
+                mentioned.extend(members.iter().map(|(_, member)| (member.clone(), Origin::Discovered)));
             }
             None => {}
         }
         for address in by_the_cloud {
-            self.add(&address, Origin::Told, true, now);
+            self.add(&address, Origin::Discovered, true, now);
         }
-        for (address, origin) in told {
+        for (address, origin) in mentioned {
             match self.why_not_follow(&address, origin, &by) {
                 None => self.add(&address, origin, false, now),
                 Some(why) => self.do_not_follow(address, why, now),
@@ -343,7 +343,7 @@ impl Book {
         let reach = self.reach_of(called);
         if let Some(id) = self.aliases.get(&reach) {
             if let Some(entry) = self.entries.get_mut(id) {
-                entry.told_at = now;
+                entry.named_at = now;
             }
             return;
         }
@@ -395,7 +395,7 @@ impl Book {
             // An instance's own endpoint outlasts a cluster's, which leads elsewhere after a failover.
             _ if own.as_ref() == Some(&ours.called) => id,
             _ if own.as_ref() == Some(&theirs.called) => twin,
-            (Origin::Seed, Origin::Told | Origin::Guessed) => id,
+            (Origin::Seed, Origin::Discovered | Origin::Guessed) => id,
             // Which of two seeds answers first is chance; while we start, the one written first gives the name.
             (Origin::Seed, Origin::Seed) if at_start => id.min(twin),
             _ => twin,
@@ -435,8 +435,8 @@ impl Book {
             .filter(|e| {
                 let quiet = |at: Instant, long| now.saturating_duration_since(at) > long;
                 let forgotten = match e.answered_at {
-                    Some(at) => quiet(at, FORGET_AFTER) && quiet(e.told_at, FORGET_AFTER),
-                    None => e.failures > 0 && quiet(e.told_at, unseen),
+                    Some(at) => quiet(at, FORGET_AFTER) && quiet(e.named_at, FORGET_AFTER),
+                    None => e.failures > 0 && quiet(e.named_at, unseen),
                 };
                 e.origin != Origin::Seed && e.state != State::Answering && forgotten
             })
@@ -470,7 +470,7 @@ impl Book {
     }
 
     /// What the rules say of a server, and its zone by rule.
-    pub(crate) fn said(&self, entry: &Entry) -> (zone::Said, Option<fleet::Zone>) {
+    pub(crate) fn rule_outcome(&self, entry: &Entry) -> (zone::RuleOutcome, Option<fleet::Zone>) {
         let peer = entry.answer.as_ref().and_then(|a| a.peer);
         let mut host = Host::server(&entry.called, entry.reports(), &entry.reach, peer);
         host.names.push(entry.name.to_string());

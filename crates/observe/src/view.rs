@@ -1,17 +1,17 @@
-//! From the book to the snapshot that others decide on: judgement, lag, zones and demand put together.
+//! From the survey to the snapshot that others decide on: judgement, lag, zones and demand put together.
 
-pub(crate) mod place;
+pub(crate) mod zones;
 
 use crate::answer::{Channels, Managed};
 use crate::demand::Estimator;
-use crate::judge::{self, Facts, Judged, Seen};
+use crate::judge::{self, Facts, Judgement, Member};
 use crate::lag::{self, Track, Window};
-use crate::survey::{Book, Entry, ServerId};
+use crate::survey::{Entry, ServerId, Survey};
 use fleet::{Demand, Lag, LagSource, Role, Server, ServerName, Snapshot, State, WriterStatus, Zoned};
-use place::Placement;
 use std::collections::{BTreeMap, HashMap};
 use std::net::IpAddr;
 use std::time::Instant;
+use zones::ZonePlacement;
 
 /// What is remembered from one snapshot to the next.
 #[derive(Default)]
@@ -21,7 +21,7 @@ pub(crate) struct View {
     settled: bool,
     /// The last server known as primary: lag is counted against it also while the writer is unknown.
     reference: Option<ServerId>,
-    pub(crate) placement: Placement,
+    pub(crate) placement: ZonePlacement,
     pub(crate) estimator: Estimator,
     /// Addresses of client hosts that servers show by name.
     pub(crate) resolved: HashMap<String, Vec<IpAddr>>,
@@ -41,30 +41,30 @@ impl View {
     }
 
     /// Puts together what is known now.
-    pub(crate) fn snapshot(&mut self, book: &Book, now: Instant) -> Snapshot {
+    pub(crate) fn snapshot(&mut self, survey: &Survey, now: Instant) -> Snapshot {
         self.round += 1;
-        let shown: Vec<&Entry> = book.entries.values().filter(|e| e.is_shown()).collect();
-        let seen = seen(book, &shown);
+        let shown: Vec<&Entry> = survey.entries.values().filter(|e| e.is_shown()).collect();
+        let seen = seen(survey, &shown);
         let (mut judged, mut writer) = judge::judge(&seen);
-        self.hold_back_until_all_were_asked(book, &mut judged, &mut writer);
+        self.hold_back_until_all_were_asked(survey, &mut judged, &mut writer);
         if let Some(primary) = shown.iter().zip(&judged).find(|(_, j)| j.role == Role::Primary) {
             self.reference = Some(primary.0.id);
         }
-        let zones = self.placement.zones(book, &shown, now);
-        let own_zone = self.placement.own(book, &shown, &zones);
-        let lags = self.lags(book, &shown, &judged);
-        self.remember_lags(book, &shown, &lags, now);
+        let zones = self.placement.zones(survey, &shown, now);
+        let own_zone = self.placement.own(survey, &shown, &zones);
+        let lags = self.lags(survey, &shown, &judged);
+        self.remember_lags(survey, &shown, &lags, now);
         let servers: Vec<Server> = shown
             .iter()
             .zip(&judged)
             .zip(zones.into_iter().zip(lags))
             .map(|((entry, judged), (zone, lag))| Server {
                 last_lag: self.last_lags.get(&entry.id).copied(),
-                ..server(book, entry, judged, zone, lag)
+                ..server(survey, entry, judged, zone, lag)
             })
             .collect();
-        let (demand, mut remarks) = self.demand(book, &servers, own_zone.as_ref(), now);
-        remarks.extend(self.remarks(book, &shown, &servers, &writer));
+        let (demand, mut remarks) = self.demand(survey, &servers, own_zone.as_ref(), now);
+        remarks.extend(self.remarks(survey, &shown, &servers, &writer));
         remarks.sort();
         remarks.dedup();
         let (round, settled) = (self.round, self.settled);
@@ -75,15 +75,15 @@ impl View {
     /// every server known has been asked once.
     fn hold_back_until_all_were_asked(
         &mut self,
-        book: &Book,
-        judged: &mut [Judged],
+        survey: &Survey,
+        judged: &mut [Judgement],
         writer: &mut WriterStatus,
     ) {
-        self.settled |= book.entries.values().all(|entry| entry.looks > 0);
+        self.settled |= survey.entries.values().all(|entry| entry.looks > 0);
         if self.settled {
             return;
         }
-        let waiting = book.entries.values().filter(|e| e.looks == 0).map(|e| e.name.to_string());
+        let waiting = survey.entries.values().filter(|e| e.looks == 0).map(|e| e.name.to_string());
         let why = format!("still waiting for a first answer of {}", waiting.collect::<Vec<_>>().join(", "));
         for judged in judged.iter_mut().filter(|j| j.role == Role::Primary) {
             judged.role = Role::Unknown;
@@ -93,8 +93,8 @@ impl View {
     }
 
     /// The lag of each shown server, in order.
-    fn lags(&self, book: &Book, shown: &[&Entry], judged: &[Judged]) -> Vec<Option<Lag>> {
-        let reference = self.reference.and_then(|id| book.entries.get(&id));
+    fn lags(&self, survey: &Survey, shown: &[&Entry], judged: &[Judgement]) -> Vec<Option<Lag>> {
+        let reference = self.reference.and_then(|id| survey.entries.get(&id));
         let mut lags: BTreeMap<usize, Option<Lag>> = BTreeMap::new();
         // Sources before their replicas; a ring ends after as many rounds as there are servers.
         for _ in 0..shown.len() {
@@ -108,14 +108,14 @@ impl View {
                     Some(Some(above)) => *above,
                     None => None,
                 };
-                lags.insert(at, lag_of(book, shown, at, &judged[at], reference, above));
+                lags.insert(at, lag_of(survey, shown, at, &judged[at], reference, above));
             }
         }
         (0..shown.len()).map(|at| lags.remove(&at).flatten()).collect()
     }
 
-    fn remember_lags(&mut self, book: &Book, shown: &[&Entry], lags: &[Option<Lag>], now: Instant) {
-        self.last_lags.retain(|id, _| book.entries.contains_key(id));
+    fn remember_lags(&mut self, survey: &Survey, shown: &[&Entry], lags: &[Option<Lag>], now: Instant) {
+        self.last_lags.retain(|id, _| survey.entries.contains_key(id));
         for (entry, lag) in shown.iter().zip(lags) {
             if let Some(lag) = lag {
                 self.last_lags.insert(entry.id, (*lag, now));
@@ -125,13 +125,13 @@ impl View {
 
     fn demand(
         &self,
-        book: &Book,
+        survey: &Survey,
         servers: &[Server],
         own: Option<&Zoned>,
         now: Instant,
     ) -> (Demand, Vec<String>) {
         let by_name: HashMap<&ServerName, &Server> = servers.iter().map(|s| (&s.name, s)).collect();
-        let role = |id: ServerId| book.entries.get(&id).and_then(|e| by_name.get(&e.name));
+        let role = |id: ServerId| survey.entries.get(&id).and_then(|e| by_name.get(&e.name));
         let reads = |s: &Server| s.role == Role::Replica && s.reserved.is_none();
         let any_replica = servers.iter().any(|s| reads(s) && s.state == State::Answering);
         let counts = |id: ServerId| {
@@ -142,19 +142,17 @@ impl View {
         let place = |id: ServerId, host: &str| {
             let local = host == "localhost";
             let at_server = || role(id).and_then(|s| s.zone_name().cloned());
-            self.placement.client(book, host, self.resolved.get(host).map_or(&[], Vec::as_slice)).or_else(
-                || {
-                    if local { at_server() } else { None }
-                },
-            )
+            self.placement
+                .client(survey, host, self.resolved.get(host).map_or(&[], Vec::as_slice))
+                .or_else(|| if local { at_server() } else { None })
         };
         let estimate = self.estimator.measure(now, counts, place);
-        crate::demand::decide(estimate, &book.config, servers, own.map(|z| &z.zone))
+        crate::demand::decide(estimate, &survey.config, servers, own.map(|z| &z.zone))
     }
 
     fn remarks(
         &self,
-        book: &Book,
+        survey: &Survey,
         shown: &[&Entry],
         servers: &[Server],
         writer: &WriterStatus,
@@ -163,8 +161,8 @@ impl View {
         if let WriterStatus::Unknown { why } = writer {
             remarks.push(format!("no writer: {why}"));
         }
-        remarks.extend(book.not_followed());
-        if book.overflow {
+        remarks.extend(survey.not_followed());
+        if survey.overflow {
             remarks.push("more servers were named than one fleet may have; no more are added".to_owned());
         }
         for entry in shown {
@@ -178,7 +176,7 @@ impl View {
                 remarks.push(format!("{}: our questions travel unencrypted: {plain}", entry.name));
             }
         }
-        let primary = self.reference.and_then(|id| book.entries.get(&id));
+        let primary = self.reference.and_then(|id| survey.entries.get(&id));
         if let Some(primary) = primary.filter(|p| !p.is_fresh() && servers.iter().any(|s| s.lag.is_some())) {
             remarks.push(format!(
                 "{} does not answer: lag is counted against what it had when it last did",
@@ -190,7 +188,7 @@ impl View {
 }
 
 /// What the judge needs to know.
-fn seen(book: &Book, shown: &[&Entry]) -> Vec<Seen> {
+fn seen(survey: &Survey, shown: &[&Entry]) -> Vec<Member> {
     let place: HashMap<ServerId, usize> = shown.iter().enumerate().map(|(at, e)| (e.id, at)).collect();
     let writer = aurora_writer(shown);
     shown
@@ -199,7 +197,7 @@ fn seen(book: &Book, shown: &[&Entry]) -> Vec<Seen> {
             let facts = entry.answer.as_ref().map(|answer| {
                 let channels = answer.channels.list().to_vec();
                 let sources =
-                    channels.iter().map(|c| place.get(&book.source_of(entry.id, c)?).copied()).collect();
+                    channels.iter().map(|c| place.get(&survey.source_of(entry.id, c)?).copied()).collect();
                 Facts {
                     switches: answer.switches,
                     channels,
@@ -210,7 +208,7 @@ fn seen(book: &Book, shown: &[&Entry]) -> Vec<Seen> {
                     },
                     channels_denied: matches!(answer.channels, Channels::Unknown { denied: true, .. }),
                     stands_at: answer.applied.as_ref().map(short),
-                    told_by: told_by(shown, entry),
+                    listed_by: listed_by(shown, entry),
                     managed_writer: match &answer.managed {
                         Some(Managed::Aurora { own, .. }) => Some(writer.as_ref() == Some(own)),
                         _ => None,
@@ -221,7 +219,7 @@ fn seen(book: &Book, shown: &[&Entry]) -> Vec<Seen> {
                 State::Silent { why } | State::Failing { why } => why.clone(),
                 State::Answering | State::Unasked => String::new(),
             };
-            Seen { name: entry.name.clone(), fresh: entry.is_fresh(), trouble, facts }
+            Member { name: entry.name.clone(), fresh: entry.is_fresh(), trouble, facts }
         })
         .collect()
 }
@@ -251,22 +249,22 @@ fn aurora_writer(shown: &[&Entry]) -> Option<String> {
 }
 
 /// A server that names `entry` as its replica.
-fn told_by(shown: &[&Entry], entry: &Entry) -> Option<ServerName> {
-    let is_it = |told: &crate::answer::Told| {
+fn listed_by(shown: &[&Entry], entry: &Entry) -> Option<ServerName> {
+    let is_it = |told: &crate::answer::RegisteredReplica| {
         told.address.as_ref() == Some(&entry.called)
             || (told.server_id != 0 && Some(told.server_id) == entry.server_id())
     };
     shown
         .iter()
-        .find(|e| e.id != entry.id && e.answer.as_ref().is_some_and(|a| a.told.iter().any(is_it)))
+        .find(|e| e.id != entry.id && e.answer.as_ref().is_some_and(|a| a.replicas.iter().any(is_it)))
         .map(|e| e.name.clone())
 }
 
 fn lag_of(
-    book: &Book,
+    survey: &Survey,
     shown: &[&Entry],
     at: usize,
-    judged: &Judged,
+    judged: &Judgement,
     reference: Option<&Entry>,
     above: Option<Lag>,
 ) -> Option<Lag> {
@@ -274,12 +272,12 @@ fn lag_of(
     // What a server lacked when it last answered says nothing of what it lacks now.
     let answer = entry.answer.as_ref().filter(|_| entry.is_fresh())?;
     if let Some(Managed::Aurora { own, .. }) = &answer.managed {
-        return aurora_lag(shown, own, book);
+        return aurora_lag(shown, own, survey);
     }
     let when = Window { asked: answer.asked, answered: answer.answered };
     let channel = judged.channel.and_then(|c| answer.channels.list().get(c));
     let seconds = channel.and_then(|c| c.seconds_behind);
-    let track = |e: &Entry| book.tracks.get(&e.id);
+    let track = |e: &Entry| survey.tracks.get(&e.id);
     if let (Some(applied), Some(primary)) = (&answer.applied, reference)
         && primary.id != entry.id
         && let Some(track) = track(primary)
@@ -287,7 +285,7 @@ fn lag_of(
         let takes = |domain| answer.channels.list().iter().any(|c| c.domains.take(domain));
         let applied = lag::complete(applied, track, takes);
         let behind = track.behind(&applied, when, !primary.is_fresh());
-        if behind != lag::Behind::Unknown {
+        if behind != lag::LagBounds::Unknown {
             return lag::lag(behind, LagSource::GtidSamples, seconds);
         }
     }
@@ -299,16 +297,17 @@ fn lag_of(
     }
     let executed = channel.and_then(|c| c.executed.clone()).map(fleet::Position::File);
     let behind = match (source, &executed) {
-        (Some(source), Some(executed)) => track(source)
-            .map_or(lag::Behind::Unknown, |track: &Track| track.behind(executed, when, !source.is_fresh())),
-        _ => lag::Behind::Unknown,
+        (Some(source), Some(executed)) => track(source).map_or(lag::LagBounds::Unknown, |track: &Track| {
+            track.behind(executed, when, !source.is_fresh())
+        }),
+        _ => lag::LagBounds::Unknown,
     };
     let own = lag::lag(behind, LagSource::FileSamples, seconds)?;
     Some(above.map_or(own, |above| lag::through(above, own)))
 }
 
 /// Aurora's own figure, by the view of an instance that answers.
-fn aurora_lag(shown: &[&Entry], own: &str, book: &Book) -> Option<Lag> {
+fn aurora_lag(shown: &[&Entry], own: &str, survey: &Survey) -> Option<Lag> {
     let of = |e: &&&Entry| e.answer.as_ref()?.managed.as_ref()?.instance(own)?.lag;
     let writers_view = shown.iter().filter(|e| e.is_fresh()).find(|e| {
         matches!(e.answer.as_ref().and_then(|a| a.managed.as_ref()),
@@ -316,11 +315,17 @@ fn aurora_lag(shown: &[&Entry], own: &str, book: &Book) -> Option<Lag> {
     });
     let any_view = || shown.iter().filter(|e| e.is_fresh()).find(|e| of(e).is_some());
     let at_least = writers_view.as_ref().and_then(of).or_else(|| any_view().as_ref().and_then(of))?;
-    Some(Lag { at_least, uncertainty: book.config.interval, source: LagSource::Aurora })
+    Some(Lag { at_least, uncertainty: survey.config.interval, source: LagSource::Aurora })
 }
 
-fn server(book: &Book, entry: &Entry, judged: &Judged, zone: Option<Zoned>, lag: Option<Lag>) -> Server {
-    let (said, _) = book.said(entry);
+fn server(
+    survey: &Survey,
+    entry: &Entry,
+    judged: &Judgement,
+    zone: Option<Zoned>,
+    lag: Option<Lag>,
+) -> Server {
+    let (said, _) = survey.rule_outcome(entry);
     let answer = entry.answer.as_ref();
     let channel = judged.channel.and_then(|c| answer?.channels.list().get(c));
     Server {
@@ -343,7 +348,7 @@ fn server(book: &Book, entry: &Entry, judged: &Judged, zone: Option<Zoned>, lag:
         load: entry.load(),
         back_since: entry.back_since,
         answered_at: entry.answered_at,
-        answer_holds_until: entry.answered_at.map(|at| at + book.config.answer_holds()),
+        answer_holds_until: entry.answered_at.map(|at| at + survey.config.answer_holds()),
         newcomer: entry.newcomer(),
         round_trip: answer.and_then(|a| a.round_trip),
     }

@@ -1,20 +1,20 @@
-//! The thin loop around the decisions: one task a server asks it, one task keeps the book and publishes snapshots.
+//! The thin loop around the decisions: one task a server asks it, one task keeps the survey and publishes snapshots.
 //!
 //! A server that hangs delays nobody: its own task waits for it, up to the deadline. Whatever comes in is judged and
 //! published at once; a tick of one interval keeps the snapshot moving when nothing comes in.
 //!
 //! Nothing here may die unseen. A task that asks a server and ends or panics is started anew; one that is
 //! stuck leaves an answer that grows old, and an old answer is silence ([`FleetConfig::answer_holds`]), here
-//! and to whoever reads the snapshot. The task that keeps the book, too, begins anew after a panic.
+//! and to whoever reads the snapshot. The task that keeps the survey, too, begins anew after a panic.
 
-mod keeper;
-mod visiting;
+mod poll_task;
+mod publisher;
 
-use crate::announced::Announced;
-use crate::idle::Idleness;
-use fleet::config::FleetConfig;
+use crate::login::LoginProbe;
+use crate::switchover::SwitchoverState;
+use config::FleetConfig;
 use fleet::{ServerName, Snapshot};
-use keeper::{Command, Keeper};
+use publisher::{Command, Publisher};
 use std::net::SocketAddr;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -32,8 +32,8 @@ pub struct Watcher {
     commands: mpsc::UnboundedSender<Command>,
     tasks: TaskTracker,
     stop: CancellationToken,
-    idleness: Idleness,
-    announced: Arc<Announced>,
+    logins: LoginProbe,
+    announced: Arc<SwitchoverState>,
 }
 
 /// A handle to report servers that look ill; cheap to clone and to send.
@@ -52,13 +52,13 @@ impl Watcher {
     pub(crate) fn start_with(config: FleetConfig, metadata: SocketAddr) -> Self {
         let (commands, inbox) = mpsc::unbounded_channel();
         let (tasks, stop) = (TaskTracker::new(), CancellationToken::new());
-        let announced = Announced::new(Instant::now());
+        let announced = SwitchoverState::new(Instant::now());
         let (tell, ended, seen) = (commands.clone(), stop.clone(), announced.clone());
-        let (keeper, snapshots, rounds) =
-            Keeper::new(config.clone(), metadata, tell, tasks.clone(), ended, seen);
-        tasks.spawn(keep(keeper, inbox, stop.clone()));
-        let idleness = Idleness::new(config, snapshots.clone());
-        Self { snapshots, rounds, commands, tasks, stop, idleness, announced }
+        let (publisher, snapshots, rounds) =
+            Publisher::new(config.clone(), metadata, tell, tasks.clone(), ended, seen);
+        tasks.spawn(keep(publisher, inbox, stop.clone()));
+        let logins = LoginProbe::new(&config, snapshots.clone());
+        Self { snapshots, rounds, commands, tasks, stop, logins, announced }
     }
 
     /// The latest snapshot, and word of the next.
@@ -82,14 +82,14 @@ impl Watcher {
         self.announced.confirm_with(drained);
     }
 
-    /// A handle to ask servers which of their sessions are idle.
-    pub fn idleness(&self) -> Idleness {
-        self.idleness.clone()
+    /// A handle to try logins.
+    pub fn login_probe(&self) -> LoginProbe {
+        self.logins.clone()
     }
 
     /// Takes over a changed configuration. Servers and connections that it does not touch stay as they are.
     pub fn reconfigure(&self, config: FleetConfig) {
-        self.idleness.reconfigure(&config);
+        self.logins.reconfigure(&config);
         let _ = self.commands.send(Command::Reconfigure(Box::new(config)));
     }
 
@@ -101,12 +101,16 @@ impl Watcher {
     }
 }
 
-/// Keeps the book until it is stopped; after a panic with an empty book and the configuration in force.
-async fn keep(mut keeper: Keeper, mut inbox: mpsc::UnboundedReceiver<Command>, stop: CancellationToken) {
+/// Keeps the survey until it is stopped; after a panic with an empty survey and the configuration in force.
+async fn keep(
+    mut publisher: Publisher,
+    mut inbox: mpsc::UnboundedReceiver<Command>,
+    stop: CancellationToken,
+) {
     const PAUSE: Duration = Duration::from_millis(500);
-    while let Err(why) = caught(keeper.run(&mut inbox)).await {
-        tracing::error!(why, "keeping the book of servers failed; it begins anew");
-        keeper = keeper.anew();
+    while let Err(why) = caught(publisher.run(&mut inbox)).await {
+        tracing::error!(why, "keeping the survey of servers failed; it begins anew");
+        publisher = publisher.anew();
         tokio::select! {
             () = stop.cancelled() => break,
             () = tokio::time::sleep(PAUSE) => {}

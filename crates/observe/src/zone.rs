@@ -7,7 +7,7 @@
 pub(crate) mod metadata;
 pub(crate) mod round_trip;
 
-use fleet::config::{Matcher, ServerRule, ZoneRule};
+use config::{Matcher, ServerRule, ZoneRule};
 use fleet::{Address, Zone};
 use std::net::IpAddr;
 
@@ -24,7 +24,7 @@ pub(crate) struct Host {
 
 /// What the rules say of one server.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(crate) struct Said {
+pub(crate) struct RuleOutcome {
     pub(crate) name: Option<String>,
     pub(crate) weight: Option<fleet::Weight>,
     pub(crate) zone: Option<Zone>,
@@ -72,8 +72,8 @@ impl Host {
 
 /// Applies every rule that matches, in order; the first to state something wins. Labels that a rule gives are seen by
 /// the rules after it.
-pub(crate) fn apply(rules: &[ServerRule], host: &mut Host) -> Said {
-    let mut said = Said::default();
+pub(crate) fn apply(rules: &[ServerRule], host: &mut Host) -> RuleOutcome {
+    let mut said = RuleOutcome::default();
     for rule in rules {
         if !host.matches(&rule.matcher) {
             continue;

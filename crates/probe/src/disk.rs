@@ -4,7 +4,7 @@
 
 use crate::fio::{Job, Kind, Measured};
 use anyhow::{Context, bail};
-use observe::host::disk;
+use diagnose::host::disk;
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 

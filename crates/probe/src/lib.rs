@@ -19,10 +19,10 @@ pub use machine::Machine;
 pub use network::Way;
 
 use anyhow::Context;
+use config::Credentials;
+use diagnose::verdict::Ceilings;
 use fleet::Address;
-use fleet::config::Credentials;
 use load::store::Store;
-use observe::verdict::Ceilings;
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};

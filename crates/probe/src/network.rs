@@ -2,8 +2,8 @@
 //! server answers a ping without looking at any table, so that this is the way and little else.
 
 use anyhow::Context;
+use config::Credentials;
 use fleet::Address;
-use fleet::config::Credentials;
 use observe::Pinger;
 use plan::quantile::{nearest_rank, sorted};
 use serde::{Deserialize, Serialize};

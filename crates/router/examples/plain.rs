@@ -2,7 +2,7 @@
 //! `plain LISTEN SERVER [SERVER ...] [threads=N]` relays LISTEN to the servers as if each were a healthy replica, until
 //! killed.
 
-use fleet::config::{Listener, RouterConfig};
+use config::{Listener, RouterConfig};
 use fleet::{Address, Lag, LagSource, ListenerRole, Replication, Role, Server, ServerName, Snapshot, State};
 use router::Router;
 use std::sync::Arc;

@@ -54,7 +54,7 @@ impl AdmissionPermit {
     /// A permit of a listener on which nobody connects.
     #[cfg(test)]
     pub(crate) fn unused() -> Self {
-        let config = fleet::config::Listener::new(fleet::Address::tcp("127.0.0.1", 0), ListenerRole::Reader);
+        let config = config::Listener::new(fleet::Address::tcp("127.0.0.1", 0), ListenerRole::Reader);
         let opened = Listener::open(&config, &mut crate::sockets::Sockets::default());
         Self::take(&opened.expect("a free port").0, None).expect("the only client")
     }

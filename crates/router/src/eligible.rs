@@ -4,7 +4,7 @@
 //! the warm-up time, so that cold caches are filled before they matter.
 
 use crate::suspect::Suspect;
-use fleet::config::RouterConfig;
+use config::RouterConfig;
 use fleet::{Announcement, Lag, Newcomer, Replication, Role, Server, State, Thread, WriterStatus};
 use std::fmt;
 use std::time::{Duration, Instant};

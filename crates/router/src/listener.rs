@@ -8,7 +8,7 @@ use crate::sockets::Sockets;
 use crate::stream::Socket;
 use crate::tls::FromClients;
 use arc_swap::ArcSwap;
-use fleet::config::{Access, ClientTlsMode, Insight, Listener as ListenerConfig};
+use config::{Access, ClientTlsMode, Insight, Listener as ListenerConfig};
 use fleet::{Address, ListenerRole};
 use rustix::net::{SocketFlags, accept_with};
 use std::io;

@@ -4,7 +4,7 @@
 //! that ends here take epoll in any case.
 
 use crate::error::Error;
-use fleet::config::DataPath;
+use config::DataPath;
 use uring::Unavailable;
 
 /// The path in force for sessions that can take any.

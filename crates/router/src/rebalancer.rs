@@ -22,7 +22,7 @@ use crate::placement::{self, Held, Leave, PACED_AFTER, TRIM_AFTER, Urgency};
 use crate::server_counters::ServerCounters;
 use crate::shared_state::{RoutingState, SharedState};
 use crate::worker::{Message, RebalanceCommand, WorkerHandle};
-use fleet::config::Replace;
+use config::Replace;
 use fleet::{ListenerRole, ServerName, Snapshot};
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;

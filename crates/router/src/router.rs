@@ -18,7 +18,7 @@ use crate::supervise;
 use crate::tls::{FromClients, ServerKey, ToServers};
 use crate::worker::{self, Message, Ready, RebalanceCommand, WorkerHandle};
 use crate::zero_hop::{self, ZeroHop};
-use fleet::config::{Listener as ListenerConfig, RouterConfig};
+use config::{Listener as ListenerConfig, RouterConfig};
 use fleet::{Address, ServerName, Snapshot};
 use std::collections::HashSet;
 use std::os::fd::OwnedFd;

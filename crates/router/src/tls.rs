@@ -10,8 +10,8 @@ use crate::stream::Stream;
 use arc_swap::{ArcSwap, ArcSwapOption};
 pub(crate) use client_certificate::CertificateRejected;
 use client_certificate::Judge;
+use config::{ClientCert, ClientTls, ServerTls, TlsMode};
 use fleet::Address;
-use fleet::config::{ClientCert, ClientTls, ServerTls, TlsMode};
 pub use keys::passwords_in_clear;
 pub(crate) use keys::{LoginKeys, OwnKeys, ServerKey};
 use rustls::pki_types::ServerName;
@@ -160,7 +160,7 @@ impl ToServers {
 ///
 /// # Errors
 /// What cannot be used, with its file.
-pub fn check(listeners: &[fleet::config::Listener], servers: &ServerTls) -> Result<(), Error> {
+pub fn check(listeners: &[config::Listener], servers: &ServerTls) -> Result<(), Error> {
     listeners.iter().try_for_each(|listener| FromClients::load(&listener.tls).map(drop))?;
     ServerKey::load(servers)?;
     ToServers::load(servers).map(drop)

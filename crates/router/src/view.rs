@@ -7,7 +7,7 @@ use crate::apportion::{apportion, phase_within};
 use crate::eligible::{self, Own, Reason, Verdict};
 use crate::flow::{Flow, Place};
 use crate::suspect::Suspects;
-use fleet::config::RouterConfig;
+use config::RouterConfig;
 use fleet::{Address, Announcement, DemandSource, Role, ServerName, Snapshot, Zone};
 use std::collections::HashSet;
 use std::fmt;

@@ -1,7 +1,7 @@
 //! A connection that may write: each statement with a deadline, answers read by column name.
 
 use crate::Error;
-use fleet::config::Credentials;
+use config::Credentials;
 use fleet::{Address, ServerName};
 use mysql_async::prelude::Queryable;
 use mysql_async::{Conn, Row, Value};

@@ -3,7 +3,7 @@
 use crate::Error;
 use crate::connection::{BRIEFLY, Connection, Named};
 use crate::dialect::Dialect;
-use fleet::config::Credentials;
+use config::Credentials;
 use fleet::{Address, GtidPosition, GtidSet, ServerName, Version};
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};

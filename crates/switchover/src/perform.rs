@@ -10,7 +10,7 @@ mod undo;
 use crate::Error;
 use crate::journal::{self, Journal, Line};
 use crate::step::{Event, State, Step};
-use fleet::config::Credentials;
+use config::Credentials;
 use fleet::{Address, ServerName};
 use serde::{Deserialize, Serialize};
 use servers::Servers;

@@ -5,7 +5,7 @@ use crate::check::{self, Finding, Limits, Situation};
 use crate::connection::{BRIEFLY, Connection};
 use crate::facts::{self, Facts};
 use crate::perform::{Deadlines, Kind, Member, Plan};
-use fleet::config::Credentials;
+use config::Credentials;
 use fleet::{Address, ServerName, Snapshot, WriterStatus};
 use std::time::Duration;
 

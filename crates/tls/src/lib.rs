@@ -12,8 +12,8 @@ mod verify;
 pub use sealed::{random, sealed};
 pub use verify::words;
 
+use config::{Tls, TlsMode};
 use fleet::Address;
-use fleet::config::{Tls, TlsMode};
 use rustls::crypto::{CryptoProvider, ring};
 use rustls::pki_types::ServerName;
 use rustls::{ClientConfig, RootCertStore};

@@ -5,13 +5,13 @@ use crate::guard::Window;
 use crate::run::{Assignment, Rig, Stretch};
 use crate::spec::Point;
 use crate::store::{HostFigures, Second};
+use diagnose::host::{Places, Sample, Sampler};
 use knob::apply::{self, Change, Manner, Outcome, Status};
 use knob::item::Access;
 use knob::session::{RestoreOutcome, Which};
 use knob::{Host, Session, name, resolve, tuner};
 use load::arrivals::{Open, Spacing};
 use load::{Arrivals, Load, Plan, Target, Workload};
-use observe::host::{Places, Sample, Sampler};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -118,7 +118,7 @@ fn named(assignment: &Assignment) -> Vec<String> {
 }
 
 /// Share of this host's memory that is in use.
-fn memory(level: &observe::host::memory::Level) -> f64 {
+fn memory(level: &diagnose::host::memory::Level) -> f64 {
     if level.total == 0 { 0.0 } else { 1.0 - level.available as f64 / level.total as f64 }
 }
 
@@ -189,7 +189,7 @@ impl Rig for HostRig {
             read_only: false,
             threads: Plan::usual_threads(point.clients, cores),
             busy: false,
-            data_path: fleet::config::DataPath::default(),
+            data_path: config::DataPath::default(),
             arrivals: arrivals.clone(),
             warm_up: Duration::ZERO,
             time: SLICE,
@@ -253,7 +253,7 @@ fn stretch(outcome: load::Outcome, sample: &Sample) -> Stretch {
         missing: if open { share(totals.not_started + totals.unfinished) } else { 0.0 },
     };
     let each = |per_s: f64| per_s / totals.per_second.max(1e-9);
-    let disks = |of: fn(&observe::host::disk::Sample) -> f64| sample.disks.iter().map(of).sum::<f64>();
+    let disks = |of: fn(&diagnose::host::disk::Sample) -> f64| sample.disks.iter().map(of).sum::<f64>();
     let cpu = &sample.cpu.all;
     let host = HostFigures {
         cpu: cpu.busy(),

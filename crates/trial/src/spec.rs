@@ -41,7 +41,7 @@
 use crate::cost::Timing;
 use crate::halving::Stage;
 use crate::verdict::Good;
-use fleet::config::{Complaint, Complaints};
+use config::{Complaint, Complaints};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -377,10 +377,10 @@ impl Checker<'_> {
     }
 
     fn duration(&mut self, text: &Spanned<String>) -> Option<Duration> {
-        match fleet::config::duration(text.get_ref()) {
+        match fleet::parse_duration(text.get_ref()) {
             Ok(duration) => Some(duration),
             Err(wrong) => {
-                self.add(&text.span(), wrong, "a time such as \"90s\" or \"100m\"");
+                self.add(&text.span(), wrong.to_string(), "a time such as \"90s\" or \"100m\"");
                 None
             }
         }

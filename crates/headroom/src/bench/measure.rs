@@ -40,7 +40,7 @@ use super::server::Server;
 use super::{output, server, sysbench};
 use anyhow::{Context, anyhow};
 use clap::Args;
-use fleet::config::DataPath;
+use config::DataPath;
 use lab::null::{Service, Time, theory};
 use load::measure::{Capacity, Findings, Goal, Objective, Search, Trial};
 use load::workload::sysbench::Options;
@@ -84,7 +84,7 @@ const LOOK: Duration = Duration::from_millis(200);
 #[derive(Args, Clone, Debug)]
 pub(crate) struct MeasureBenchArgs {
     /// Length of a trial on the real server; four times that on the scripted ones.
-    #[arg(long, value_name = "DURATION", default_value = "5s", value_parser = fleet::config::duration)]
+    #[arg(long, value_name = "DURATION", default_value = "5s", value_parser = fleet::parse_duration)]
     trial: Duration,
     /// Searches on the real server; 0 leaves it out.
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(..=20))]

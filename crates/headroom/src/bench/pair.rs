@@ -19,7 +19,7 @@ use super::{output, plan::Subject, sysbench};
 use anyhow::{Context, anyhow};
 use block::{Pair, Side, TURNS, WARM_UP};
 use clap::{Args, ValueEnum};
-use fleet::config::DataPath;
+use config::DataPath;
 use load::workload::sysbench::Options;
 use load::{Arrivals, Plan, Workload};
 use plan::Ratio;

@@ -304,13 +304,13 @@ mod tests {
                 "127.0.0.1:23302".parse().unwrap(),
                 "127.0.0.1:23303".parse().unwrap(),
             );
-            let config = fleet::config::Config::parse(&text, "headroom.toml").unwrap();
+            let config = config::Config::parse(&text, "headroom.toml").unwrap();
             assert_eq!(config.listeners[0].address.to_string(), "127.0.0.1:23302");
             assert_eq!(config.listeners[0].max_sessions, 2016, "as many as the others take");
             assert_eq!(config.fleet.seeds[0].to_string(), "127.1.0.1:4000");
-            assert_eq!(config.router.zero_hop == fleet::config::ZeroHop::Off, !subject.goes_past());
+            assert_eq!(config.router.zero_hop == config::ZeroHop::Off, !subject.goes_past());
             assert_eq!(
-                config.listeners[0].insight == fleet::config::Insight::On,
+                config.listeners[0].insight == config::Insight::On,
                 matches!(subject, Subject::Headroom | Subject::HeadroomZeroHopInsight)
             );
         }

@@ -6,7 +6,7 @@ use crate::environment::Environment;
 use crate::{credentials, source};
 use anyhow::{Context, anyhow};
 use clap::Args;
-use fleet::config::FleetConfig;
+use config::FleetConfig;
 use fleet::{ServerName, Snapshot};
 use serde::Serialize;
 use std::process::ExitCode;
@@ -71,13 +71,13 @@ pub(crate) struct FailoverArgs {
     #[arg(long, short)]
     yes: bool,
     /// Our own looks must fail for at least this long.
-    #[arg(long, value_name = "TIME", default_value = "2s", value_parser = fleet::config::duration)]
+    #[arg(long, value_name = "TIME", default_value = "2s", value_parser = fleet::parse_duration)]
     confirm: Duration,
     /// How long replicas may take to notice (`replica_net_timeout`); then it is not confirmed.
-    #[arg(long, value_name = "TIME", default_value = "70s", value_parser = fleet::config::duration)]
+    #[arg(long, value_name = "TIME", default_value = "70s", value_parser = fleet::parse_duration)]
     within: Duration,
     /// How long the candidate may take to apply what it received.
-    #[arg(long, value_name = "TIME", default_value = "10m", value_parser = fleet::config::duration)]
+    #[arg(long, value_name = "TIME", default_value = "10m", value_parser = fleet::parse_duration)]
     apply: Duration,
     /// As whom, and where it is written down.
     #[command(flatten)]
@@ -201,7 +201,7 @@ impl FailoverArgs {
         old: &str,
         snapshot: &Snapshot,
         config: &FleetConfig,
-        admin: fleet::config::Credentials,
+        admin: config::Credentials,
         environment: &Environment,
     ) -> anyhow::Result<ExitCode> {
         let deadline = config.deadline.max(Duration::from_secs(20));

@@ -10,8 +10,8 @@ use crate::credentials;
 use crate::environment::Environment;
 use anyhow::Context;
 use clap::{Args, Subcommand};
+use config::{Admin, Config, FleetConfig, RouterConfig};
 use fleet::Address;
-use fleet::config::{Admin, Config, FleetConfig, RouterConfig};
 use knob::journal::{self, Journal};
 use knob::server::{Connection, Server, ServerError};
 use knob::session::{Connect, RestoreOutcome, Session, Which};
@@ -240,7 +240,7 @@ pub(crate) fn connect_as(
         fleet,
         router: RouterConfig::default(),
         listeners: Vec::new(),
-        admin_access: fleet::config::AdminAccess::default(),
+        admin_access: config::AdminAccess::default(),
         admin: Some(Admin::DEFAULT_ADDRESS),
         objectives: Vec::new(),
         webhook: None,

@@ -10,12 +10,12 @@ use crate::environment::Environment;
 use crate::{option_files, report_command};
 use anyhow::{Context, bail};
 use clap::{Args, Subcommand, ValueEnum};
+use config::option_file::Login;
+use config::{DataPath, Tls};
 use fleet::Address;
-use fleet::config::{DataPath, Tls};
 use load::arrivals::{Arrivals, Open, Spacing};
 use load::store::Store;
 use load::{Account, Plan, Target};
-use observe::option_file::Login;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -111,25 +111,25 @@ pub(crate) struct RunArgs {
     #[arg(long, value_name = "HOW", default_value = "poisson", requires = "rate")]
     arrivals: SpacingArg,
     /// The rate grows to its full height in this time.
-    #[arg(long, value_name = "DURATION", value_parser = fleet::config::duration, requires = "rate")]
+    #[arg(long, value_name = "DURATION", value_parser = fleet::parse_duration, requires = "rate")]
     ramp: Option<Duration>,
     /// Pause of a client between two transactions (closed loop).
-    #[arg(long, value_name = "DURATION", value_parser = fleet::config::duration, conflicts_with = "rate")]
+    #[arg(long, value_name = "DURATION", value_parser = fleet::parse_duration, conflicts_with = "rate")]
     think: Option<Duration>,
     /// How long is measured.
-    #[arg(long, short, value_name = "DURATION", default_value = "10s", value_parser = fleet::config::duration)]
+    #[arg(long, short, value_name = "DURATION", default_value = "10s", value_parser = fleet::parse_duration)]
     time: Duration,
     /// Load before that, not counted; its queue is drained.
-    #[arg(long, value_name = "DURATION", default_value = "1s", value_parser = fleet::config::duration)]
+    #[arg(long, value_name = "DURATION", default_value = "1s", value_parser = fleet::parse_duration)]
     warm_up: Duration,
     /// What was due before the end may be answered this much later.
-    #[arg(long, value_name = "DURATION", default_value = "1s", value_parser = fleet::config::duration)]
+    #[arg(long, value_name = "DURATION", default_value = "1s", value_parser = fleet::parse_duration)]
     grace: Duration,
     /// From which keys and moments follow.
     #[arg(long, default_value_t = 1)]
     seed: u64,
     /// Answers later than this are counted as late.
-    #[arg(long, value_name = "DURATION", value_parser = fleet::config::duration)]
+    #[arg(long, value_name = "DURATION", value_parser = fleet::parse_duration)]
     objective: Option<Duration>,
     /// Refuse workloads that change data; the sessions are read-only for the server too.
     #[arg(long)]

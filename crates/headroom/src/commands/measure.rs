@@ -7,8 +7,8 @@ mod text;
 use crate::commands::load::{TargetArgs, WorkloadArgs};
 use crate::environment::Environment;
 use clap::Args;
+use config::DataPath;
 use fleet::Address;
-use fleet::config::DataPath;
 use load::measure::{Capacity, Findings, Goal, Heading, Objective, Search, Trial, TrialFile, noise};
 use load::{Arrivals, Plan};
 use serde::Serialize;
@@ -60,7 +60,7 @@ pub(crate) struct MeasureArgs {
     #[arg(long, value_name = "ADDR", conflicts_with = "current")]
     current_from: Option<Address>,
     /// Length of a trial.
-    #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = fleet::config::duration)]
+    #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = fleet::parse_duration)]
     trial: Duration,
     /// How wide the interval may be in the end, in %: the narrower, the more trials.
     #[arg(long, value_name = "PERCENT", default_value_t = 4.0)]
@@ -69,7 +69,7 @@ pub(crate) struct MeasureArgs {
     #[arg(long, value_name = "N", default_value_t = 80, value_parser = clap::value_parser!(u32).range(6..=1000))]
     at_most: u32,
     /// Load before the first trial, not counted, at the first rate.
-    #[arg(long, value_name = "DURATION", default_value = "2s", value_parser = fleet::config::duration)]
+    #[arg(long, value_name = "DURATION", default_value = "2s", value_parser = fleet::parse_duration)]
     warm_up: Duration,
     /// The first rate that is tried.
     #[arg(long, value_name = "PER_SECOND", default_value_t = 100.0)]

@@ -42,7 +42,7 @@ pub(crate) struct RecordArgs {
     #[arg(long, value_name = "ADDR")]
     router: Option<String>,
     /// For how long, at most 24h.
-    #[arg(long = "for", value_name = "DURATION", default_value = "60s", value_parser = fleet::config::duration)]
+    #[arg(long = "for", value_name = "DURATION", default_value = "60s", value_parser = fleet::parse_duration)]
     time: Duration,
     /// One session in so many, as 1/N.
     #[arg(long, value_name = "1/N", default_value = "1/1", value_parser = sample)]

@@ -7,8 +7,8 @@ use crate::environment::Environment;
 use crate::{credentials, option_files, source};
 use anyhow::{Context, anyhow, bail};
 use clap::Args;
+use config::Credentials;
 use fleet::ServerName;
-use fleet::config::Credentials;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -70,19 +70,19 @@ pub(crate) struct SwitchoverArgs {
     #[command(flatten)]
     operator: OperatorArgs,
     /// How far behind the candidate may be when we begin.
-    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = fleet::config::duration)]
+    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = fleet::parse_duration)]
     max_lag: Duration,
     /// A transaction that is open for longer stops the switchover before it begins.
-    #[arg(long, value_name = "TIME", default_value = "5s", value_parser = fleet::config::duration)]
+    #[arg(long, value_name = "TIME", default_value = "5s", value_parser = fleet::parse_duration)]
     max_transaction: Duration,
     /// How long open transactions may take to end while writes wait; then everything is undone.
-    #[arg(long, value_name = "TIME", default_value = "2s", value_parser = fleet::config::duration)]
+    #[arg(long, value_name = "TIME", default_value = "2s", value_parser = fleet::parse_duration)]
     drain: Duration,
     /// How long the freeze may wait for a lock; then everything is undone and the holder named.
-    #[arg(long, value_name = "TIME", default_value = "2s", value_parser = fleet::config::duration)]
+    #[arg(long, value_name = "TIME", default_value = "2s", value_parser = fleet::parse_duration)]
     freeze: Duration,
     /// How long before the hold routers are told: at least two of their intervals.
-    #[arg(long, value_name = "TIME", default_value = "1500ms", value_parser = fleet::config::duration)]
+    #[arg(long, value_name = "TIME", default_value = "1500ms", value_parser = fleet::parse_duration)]
     prepare: Duration,
     /// Print JSON.
     #[arg(long)]

@@ -7,7 +7,7 @@ use super::{ControlListener, Directory, Purpose, Unavailable, check_peer, reach}
 use crate::environment::Environment;
 use crate::recorder::{self, RecordRequest};
 use anyhow::Context;
-use fleet::config::Admin;
+use config::Admin;
 use router::{Recording, RecordingRequest};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use serde::de::DeserializeOwned;

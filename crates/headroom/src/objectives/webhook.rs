@@ -5,7 +5,7 @@ use super::view::WebhookView;
 use crate::environment;
 use crate::web::{Request, Url, Web};
 use anyhow::{Context, bail};
-use fleet::config::{PasswordFrom, Webhook};
+use config::{PasswordFrom, Webhook};
 use serde::Serialize;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};

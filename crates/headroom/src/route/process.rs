@@ -14,7 +14,7 @@ use crate::objectives::{Hook, Objectives};
 use crate::recorder::Missing;
 use crate::source::{self, Sourced};
 use crate::view::{ProcessView, ReloadView, StatusView};
-use fleet::config::AdminAccess;
+use config::AdminAccess;
 use router::{Recording, RecordingRequest};
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;

@@ -100,7 +100,7 @@ pub(crate) struct AgentArgs {
 }
 
 fn window(text: &str) -> Result<Duration, String> {
-    let window = fleet::config::duration(text)?;
+    let window = fleet::parse_duration(text).map_err(|error| error.to_string())?;
     let sound = Duration::from_secs(2)..=Duration::from_secs(60);
     if sound.contains(&window) { Ok(window) } else { Err(format!("'{text}' is not between 2s and 60s")) }
 }

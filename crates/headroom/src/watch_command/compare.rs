@@ -20,8 +20,8 @@ pub(crate) use text::{Past, past, run};
 
 use super::course::Subject;
 use super::history::{GapView, Kept, gap, moment, seconds};
-use observe::history::{GAP_MS, History, Point, Track};
-use observe::verdict::Unit;
+use diagnose::history::{GAP_MS, History, Point, Track};
+use diagnose::verdict::Unit;
 use plan::student;
 use serde::{Deserialize, Serialize};
 use std::time::Instant;
@@ -293,7 +293,7 @@ mod tests {
     use super::*;
     use crate::watch_command::course::ServerNow;
     use crate::watch_command::view::VerdictView;
-    use observe::server;
+    use diagnose::server;
     use std::time::{Duration, SystemTime};
 
     fn now(statements: f64, active: f64) -> ServerNow {

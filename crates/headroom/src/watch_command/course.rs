@@ -2,9 +2,9 @@
 //! the charts of the page and the comparison of two windows.
 
 use crate::insight_view::{FiguresView, RequestView};
-use observe::history::{Figures, WIDTH};
-use observe::verdict::Unit;
-use observe::{host, server};
+use diagnose::history::{Figures, WIDTH};
+use diagnose::verdict::Unit;
+use diagnose::{host, server};
 use serde::{Deserialize, Serialize};
 
 /// Of whom a course is.

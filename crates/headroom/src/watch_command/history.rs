@@ -3,8 +3,8 @@
 use super::course::{self, HostNow, ServerNow, StatementsNow, Subject};
 use super::router::RouterWatch;
 use super::view::VerdictView;
-use observe::history::{Gap, History, Said, Track};
-use observe::verdict::Unit;
+use diagnose::history::{Gap, History, Said, Track};
+use diagnose::verdict::Unit;
 use serde::{Deserialize, Serialize};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
@@ -80,7 +80,7 @@ pub(crate) struct SpanView {
     pub(crate) from_s: f64,
     pub(crate) to_s: f64,
     /// The bottleneck; null where there was none.
-    pub(crate) name: Option<observe::verdict::Name>,
+    pub(crate) name: Option<diagnose::verdict::Name>,
     /// In words.
     pub(crate) called: &'static str,
 }
@@ -245,7 +245,7 @@ fn subject_view(
         unit,
         values: means.iter().map(|cell| cell.map(|f| f[at]).filter(|f| f.is_finite()).map(short)).collect(),
     };
-    let said = |span: &observe::history::Span| {
+    let said = |span: &diagnose::history::Span| {
         let (name, called) = match span.said {
             Said::Nothing => return None,
             Said::Free => (None, "no bottleneck"),
@@ -302,7 +302,7 @@ fn short(value: f32) -> f32 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use observe::host;
+    use diagnose::host;
 
     fn busy(share: f64) -> HostNow {
         let mut sample = host::Sample::default();
@@ -317,7 +317,7 @@ mod tests {
         let kept = Kept::since(began, SystemTime::now() - ago);
         let free = VerdictView { text: "no bottleneck".to_owned(), ..VerdictView::default() };
         kept.host(began + Duration::from_secs(10), &busy(0.25), &free);
-        let locks = super::super::view::tests::named(observe::verdict::Name::RowLocks);
+        let locks = super::super::view::tests::named(diagnose::verdict::Name::RowLocks);
         kept.host(began + Duration::from_secs(11), &busy(0.5), &locks);
         kept.host(began + Duration::from_secs(19), &busy(0.75), &free);
         let view = kept.view(&Stretch { from: -15.0, to: 0.0, step: 1.0 });

@@ -3,7 +3,7 @@
 
 use super::view::{VerdictView, WatchView};
 use crate::objectives;
-use observe::verdict::Name;
+use diagnose::verdict::Name;
 use prometheus_client::encoding::text::encode;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
@@ -73,7 +73,7 @@ fn host(view: &WatchView, sheet: &mut Sheet) {
         })
     });
     let disks: Vec<_> = disks.collect();
-    let each = |of: fn(&observe::host::disk::Work) -> Option<f64>| {
+    let each = |of: fn(&diagnose::host::disk::Work) -> Option<f64>| {
         disks.iter().filter_map(move |(labels, work)| Some((labels.clone(), of(work)?))).collect::<Vec<_>>()
     };
     sheet.gauge("host_disk_per_second", "Requests of a disk a second", each(|work| Some(work.per_s)));
@@ -89,7 +89,7 @@ fn host(view: &WatchView, sheet: &mut Sheet) {
 }
 
 fn servers(view: &WatchView, sheet: &mut Sheet) {
-    let each = |of: fn(&observe::server::Sample) -> Option<f64>| {
+    let each = |of: fn(&diagnose::server::Sample) -> Option<f64>| {
         view.servers
             .iter()
             .filter_map(|s| Some((vec![("server", s.name.clone())], of(s.sample.as_ref()?)?)))

@@ -4,8 +4,9 @@
 use super::router::RouterWatch;
 use crate::objectives::view::{ObjectiveView, WebhookView};
 use crate::objectives::{Objectives, Seen};
-use fleet::config::{Objective, Target, duration_text};
-use observe::server::{Histogram, Range, Reading};
+use config::{Objective, Target};
+use diagnose::server::{Histogram, Range, Reading};
+use fleet::duration_text;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};

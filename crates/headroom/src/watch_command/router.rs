@@ -6,7 +6,7 @@ use crate::admin_client::AdminClient;
 use crate::insight_view::{By, FiguresView, InsightView, Question, RequestView};
 use crate::objectives::view::ObjectiveView;
 use crate::view::{FlowView, StatusView};
-use observe::verdict::{Requests, Spent};
+use diagnose::verdict::{Requests, Spent};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 use std::time::{Duration, Instant};

@@ -4,8 +4,8 @@ use super::router::RouterWatch;
 use super::view::{NamedView, ServerWatch, VerdictView, WatchView, figure};
 use crate::insight_view::SPANS;
 use crate::objectives;
-use observe::host::Sample;
-use observe::verdict::Unit;
+use diagnose::host::Sample;
+use diagnose::verdict::Unit;
 use term::{Paint, Table};
 
 const FIRST_WINDOW: &str = "the first window is being read";

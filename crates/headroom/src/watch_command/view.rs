@@ -3,8 +3,8 @@
 
 use super::router::RouterWatch;
 use crate::objectives::view::{ObjectiveView, WebhookView};
-use observe::verdict::{Figure, Finding, Name, Sure, Unit, Verdict};
-use observe::{host, server};
+use diagnose::verdict::{Figure, Finding, Name, Sure, Unit, Verdict};
+use diagnose::{host, server};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 

@@ -1,7 +1,7 @@
 //! Properties of burn rates and incidents.
 
 use super::*;
-use fleet::config::Target;
+use config::Target;
 use proptest::prelude::*;
 
 fn objective(share: f64) -> Objective {

@@ -3,7 +3,7 @@
 use super::*;
 use crate::ledger::Shared;
 use crate::report::{Collector, Dimension, Filter, Report, Since};
-use fleet::config::InsightConfig;
+use config::InsightConfig;
 use sql::fold::Map;
 use std::time::Duration;
 use wire::response::{OkPacket, TextResult};

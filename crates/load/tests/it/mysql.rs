@@ -1,9 +1,9 @@
-//! The generator on a real mysqld, from target/mysql (`make test-mysql` brings it there): `caching_sha2_password` by every
-//! way, from an empty cache and from a full one, and all workloads.
+//! The generator on a real mysqld, from target/mysql (`make test-mysql` brings it there):
+//! `caching_sha2_password` by every way, from an empty cache and from a full one, and all workloads.
 
 use crate::server::stand::Stand;
+use config::{Tls, TlsMode};
 use fleet::Address;
-use fleet::config::{Tls, TlsMode};
 use lab::Spec;
 use load::workload::file::{BUILT_IN, File};
 use load::workload::{Protocol, sysbench};

@@ -6,7 +6,7 @@ mod mix;
 mod secret;
 pub(crate) mod stand;
 
-use fleet::config::DataPath;
+use config::DataPath;
 
 /// Demanded: a machine without it fails these tests.
 const DATA_PATH: DataPath = DataPath::IoUring;

@@ -9,6 +9,6 @@ mod secret;
 #[path = "server/stand.rs"]
 mod stand;
 
-use fleet::config::DataPath;
+use config::DataPath;
 
 const DATA_PATH: DataPath = DataPath::Epoll;

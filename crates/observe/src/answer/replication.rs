@@ -1,9 +1,8 @@
 //! `SHOW REPLICA STATUS` and its kin in every spelling: where a server replicates from, and who replicates from it.
 
-use crate::rows::{Row, Rows};
+use crate::rows::{Row, Rows, client_host};
 use fleet::{Address, FilePosition};
 use std::collections::BTreeSet;
-use std::net::IpAddr;
 
 /// One channel a server replicates through.
 #[derive(Clone, Debug, PartialEq)]
@@ -53,7 +52,7 @@ pub(crate) struct Domains {
 
 /// A replica that a server told of.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Told {
+pub(crate) struct RegisteredReplica {
     /// Its address; `None` when it says none (`report_host` is not set).
     pub(crate) address: Option<Address>,
     pub(crate) port: u16,
@@ -117,12 +116,12 @@ fn runs(row: Row<'_>, names: &[&str]) -> Runs {
 
 /// Reads who registered as a replica. Whoever registers with port 0 serves nobody: a client that reads the
 /// binary log (change data capture), not a server.
-pub(crate) fn told_replicas(rows: &Rows) -> Vec<Told> {
+pub(crate) fn registered_replicas(rows: &Rows) -> Vec<RegisteredReplica> {
     rows.iter()
         .filter(|row| row.parse::<u16>(&["port"]) != Some(0))
         .map(|row| {
             let port = row.parse(&["port"]).unwrap_or(fleet::DEFAULT_PORT);
-            Told {
+            RegisteredReplica {
                 address: row.filled(&["host"]).map(|host| Address::tcp(host, port)),
                 port,
                 server_id: row.parse(&["server_id"]).unwrap_or(0),
@@ -135,15 +134,6 @@ pub(crate) fn told_replicas(rows: &Rows) -> Vec<Told> {
 /// Reads the hosts that sessions reading the binary log come from: addresses only, without ports of their servers.
 pub(crate) fn dump_hosts(rows: &Rows) -> BTreeSet<String> {
     rows.iter().filter_map(|row| row.filled(&["host"])).map(client_host).map(str::to_owned).collect()
-}
-
-/// The host part of a session's `host` or `host:port`; IPv6 addresses come without brackets.
-pub(crate) fn client_host(text: &str) -> &str {
-    match text.rsplit_once(':') {
-        _ if text.parse::<IpAddr>().is_ok() => text,
-        Some((host, port)) if port.bytes().all(|b| b.is_ascii_digit()) => host,
-        _ => text,
-    }
 }
 
 #[cfg(test)]
@@ -191,8 +181,9 @@ mod tests {
 
     #[test]
     fn a_reader_of_the_binary_log_that_registers_with_port_0_is_no_server() {
-        let of =
-            |port: &str| told_replicas(&rows(&[("Server_id", "9"), ("Host", "10.0.0.9"), ("Port", port)]));
+        let of = |port: &str| {
+            registered_replicas(&rows(&[("Server_id", "9"), ("Host", "10.0.0.9"), ("Port", port)]))
+        };
         assert_eq!(of("0"), []);
         assert_eq!(of("3307")[0].address, Some(Address::tcp("10.0.0.9", 3307)));
     }

@@ -10,8 +10,8 @@
 //! (`SO_PEERCRED`). Nothing of it stays.
 
 use super::AskError;
+use config::{Tls, TlsMode};
 use fleet::Address;
-use fleet::config::{Tls, TlsMode};
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;

@@ -28,11 +28,11 @@ const LEAST_READS: f64 = 1.0;
 /// Smoothed counts of all servers.
 #[derive(Debug, Default)]
 pub(crate) struct Estimator {
-    servers: HashMap<ServerId, Server>,
+    servers: HashMap<ServerId, ServerRates>,
 }
 
 #[derive(Debug)]
-struct Server {
+struct ServerRates {
     last: Clients,
     /// Reads a second (or weighted sessions) by host; `None` until two samples exist.
     rates: Option<BTreeMap<String, f64>>,
@@ -46,12 +46,12 @@ pub(crate) enum Estimate {
     /// There is next to nothing to count.
     Idle,
     /// Shares, or that nearly nobody could be placed.
-    Measured(Measured),
+    Measured(Measurement),
 }
 
 /// What the counts add up to.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Measured {
+pub(crate) struct Measurement {
     /// By zone, summing to 1; empty when nobody could be placed.
     pub(crate) shares: BTreeMap<Zone, f64>,
     /// Reads a second (or weighted sessions) counted.
@@ -68,7 +68,7 @@ impl Estimator {
         let sample = bounded(sample);
         let Some(server) = self.servers.get_mut(&id) else {
             let rates = (sample.counting == Counting::Sessions).then(|| sample.hosts.clone());
-            self.servers.insert(id, Server { last: sample, rates });
+            self.servers.insert(id, ServerRates { last: sample, rates });
             return;
         };
         if server.last.at == sample.at {
@@ -131,7 +131,7 @@ impl Estimator {
         by_zone.retain(|_, rate| *rate > 0.0);
         by_zone.values_mut().for_each(|rate| *rate /= placed);
         let unplaced = ((total - placed) / total).clamp(0.0, 1.0);
-        Estimate::Measured(Measured { shares: by_zone, total, unplaced, reads })
+        Estimate::Measured(Measurement { shares: by_zone, total, unplaced, reads })
     }
 }
 
@@ -198,14 +198,14 @@ mod tests {
         (!host.starts_with('?')).then(|| Zone::new(host))
     }
 
-    fn measure(estimator: &Estimator, now: Instant) -> Option<Measured> {
+    fn measure(estimator: &Estimator, now: Instant) -> Option<Measurement> {
         match estimator.measure(now, |_| true, place) {
             Estimate::Measured(measured) => Some(measured),
             Estimate::Unknown | Estimate::Idle => None,
         }
     }
 
-    fn share(measured: &Measured, zone: &str) -> f64 {
+    fn share(measured: &Measurement, zone: &str) -> f64 {
         measured.shares.get(&Zone::new(zone)).copied().unwrap_or(0.0)
     }
 

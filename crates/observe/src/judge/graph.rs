@@ -1,6 +1,6 @@
 //! Who is above whom: the replication graph, by places in the list of servers.
 
-use super::{Facts, Seen};
+use super::member::{Facts, Member};
 use crate::answer::Runs;
 
 /// `above[a][b]`: changes of `a` reach `b`, directly or through others.
@@ -9,10 +9,10 @@ pub(super) struct Graph {
 }
 
 impl Graph {
-    pub(super) fn new(seen: &[Seen]) -> Self {
-        let n = seen.len();
+    pub(super) fn new(members: &[Member]) -> Self {
+        let n = members.len();
         let mut above = vec![vec![false; n]; n];
-        for (at, server) in seen.iter().enumerate() {
+        for (at, server) in members.iter().enumerate() {
             for source in server.facts.iter().flat_map(|f| &f.sources).flatten() {
                 above[*source][at] = true;
             }
@@ -37,28 +37,28 @@ impl Graph {
     }
 
     /// Answers, takes writes, and has nobody above it.
-    pub(super) fn is_candidate(&self, seen: &[Seen], at: usize) -> bool {
-        seen[at].fresh && self.could_write(seen, at)
+    pub(super) fn is_candidate(&self, members: &[Member], at: usize) -> bool {
+        members[at].fresh && self.could_write(members, at)
     }
 
     /// The same of a server that does not answer any more, by what it said last.
-    pub(super) fn was_candidate(&self, seen: &[Seen], at: usize) -> bool {
-        !seen[at].fresh && self.could_write(seen, at)
+    pub(super) fn was_candidate(&self, members: &[Member], at: usize) -> bool {
+        !members[at].fresh && self.could_write(members, at)
     }
 
-    fn could_write(&self, seen: &[Seen], at: usize) -> bool {
-        seen[at].facts.as_ref().is_some_and(|facts| {
+    fn could_write(&self, members: &[Member], at: usize) -> bool {
+        members[at].facts.as_ref().is_some_and(|facts| {
             facts.switches.writable()
                 && facts.managed_writer != Some(false)
-                && (!facts.channels_denied || self.followers(seen, at) > 0)
-                && (self.is_top(at) || self.is_promoted(seen, at))
+                && (!facts.channels_denied || self.followers(members, at) > 0)
+                && (self.is_top(at) || self.is_promoted(members, at))
         })
     }
 
     /// Writable, replication stopped by command on a silent source, and followed by others: promoted by hand, without
     /// the reset that would have made it plain.
-    pub(super) fn is_promoted(&self, seen: &[Seen], at: usize) -> bool {
-        let Some(facts) = &seen[at].facts else { return false };
+    pub(super) fn is_promoted(&self, members: &[Member], at: usize) -> bool {
+        let Some(facts) = &members[at].facts else { return false };
         let stopped = |f: &Facts| {
             f.channels.iter().all(|c| {
                 c.receiver == Runs::No
@@ -67,31 +67,32 @@ impl Graph {
                     && c.applier_error.is_empty()
             })
         };
-        let source_gone = facts.sources.iter().flatten().all(|&source| !seen[source].fresh);
-        seen[at].fresh
+        let source_gone = facts.sources.iter().flatten().all(|&source| !members[source].fresh);
+        members[at].fresh
             && facts.switches.writable()
             && !facts.channels.is_empty()
             && stopped(facts)
             && source_gone
-            && self.receivers_running(seen, at) > 0
+            && self.receivers_running(members, at) > 0
     }
 
     /// How many servers that answer have a channel to it, running or not.
-    pub(super) fn followers(&self, seen: &[Seen], at: usize) -> usize {
-        count(seen, at, |_| true)
+    pub(super) fn followers(&self, members: &[Member], at: usize) -> usize {
+        count(members, at, |_| true)
     }
 
     /// How many servers that answer receive from it now: they see it alive.
-    pub(super) fn receivers_running(&self, seen: &[Seen], at: usize) -> usize {
-        count(seen, at, |receiver| receiver == Runs::Yes)
+    pub(super) fn receivers_running(&self, members: &[Member], at: usize) -> usize {
+        count(members, at, |receiver| receiver == Runs::Yes)
     }
 }
 
-fn count(seen: &[Seen], at: usize, counts: impl Fn(Runs) -> bool) -> usize {
+fn count(members: &[Member], at: usize, counts: impl Fn(Runs) -> bool) -> usize {
     let follows = |facts: &Facts| {
         facts.sources.iter().zip(&facts.channels).any(|(source, c)| *source == Some(at) && counts(c.receiver))
     };
-    seen.iter()
+    members
+        .iter()
         .enumerate()
         .filter(|(i, s)| *i != at && s.fresh && s.facts.as_ref().is_some_and(follows))
         .count()

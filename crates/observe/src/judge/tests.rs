@@ -1,21 +1,22 @@
-//! Roles: who is primary among what was seen, and for which reason.
+//! Roles: who is primary among the servers of a fleet, and for which reason.
 
 use super::*;
-use fleet::Address;
+use crate::answer::Channel;
+use fleet::{Address, ServerName};
 
 /// A server that answers, writable, replicating from nobody.
-fn writable(name: &str) -> Seen {
-    Seen { name: ServerName::new(name), fresh: true, trouble: String::new(), facts: Some(Facts::default()) }
+fn writable(name: &str) -> Member {
+    Member { name: ServerName::new(name), fresh: true, trouble: String::new(), facts: Some(Facts::default()) }
 }
 
-fn read_only(name: &str) -> Seen {
+fn read_only(name: &str) -> Member {
     let mut server = writable(name);
     server.facts.as_mut().unwrap().switches.read_only = true;
     server
 }
 
 /// A read-only server that replicates from the one at `source`.
-fn replica(name: &str, source: usize) -> Seen {
+fn replica(name: &str, source: usize) -> Member {
     let mut server = read_only(name);
     let facts = server.facts.as_mut().unwrap();
     facts.channels.push(channel(Runs::Yes, Runs::Yes));
@@ -41,19 +42,19 @@ fn channel(receiver: Runs, applier: Runs) -> Channel {
     }
 }
 
-fn silent(mut server: Seen) -> Seen {
+fn silent(mut server: Member) -> Member {
     server.fresh = false;
     server.trouble = "no answer within 1000 ms".to_owned();
     server
 }
 
-fn with(mut server: Seen, change: impl FnOnce(&mut Facts)) -> Seen {
+fn with(mut server: Member, change: impl FnOnce(&mut Facts)) -> Member {
     change(server.facts.as_mut().unwrap());
     server
 }
 
-fn roles(seen: &[Seen]) -> (Vec<Role>, Option<String>) {
-    let (judged, writer) = judge(seen);
+fn roles(members: &[Member]) -> (Vec<Role>, Option<String>) {
+    let (judged, writer) = judge(members);
     let writer = match writer {
         WriterStatus::Known { server } => Some(server.to_string()),
         WriterStatus::Unknown { .. } => None,
@@ -61,8 +62,8 @@ fn roles(seen: &[Seen]) -> (Vec<Role>, Option<String>) {
     (judged.iter().map(|j| j.role).collect(), writer)
 }
 
-fn why_unknown(seen: &[Seen]) -> String {
-    match judge(seen).1 {
+fn why_unknown(members: &[Member]) -> String {
+    match judge(members).1 {
         WriterStatus::Unknown { why } => why,
         WriterStatus::Known { server } => panic!("{server} was named"),
     }
@@ -207,7 +208,7 @@ fn a_server_that_never_answered_is_unknown_with_its_trouble() {
 fn without_the_privilege_a_read_only_server_named_by_its_source_is_a_replica() {
     let refused = with(read_only("b"), |f| {
         f.channels_unknown = Some("its replication could not be asked".to_owned());
-        f.told_by = Some(ServerName::new("a"));
+        f.listed_by = Some(ServerName::new("a"));
     });
     let (judged, _) = judge(&[writable("a"), refused]);
     assert_eq!((judged[1].role, &judged[1].replication), (Replica, &Replication::Unknown));

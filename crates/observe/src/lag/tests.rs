@@ -13,8 +13,8 @@ fn place(offset: u64) -> Position {
     Position::File(FilePosition::new("bin.000001", offset))
 }
 
-fn ms(at_least: u64, at_most: u64) -> Behind {
-    Behind::Bounds { at_least: Duration::from_millis(at_least), at_most: Duration::from_millis(at_most) }
+fn ms(at_least: u64, at_most: u64) -> LagBounds {
+    LagBounds::Bounds { at_least: Duration::from_millis(at_least), at_most: Duration::from_millis(at_most) }
 }
 
 #[test]
@@ -58,7 +58,7 @@ fn before_the_track_reaches_back_the_servers_own_figure_counts() {
     let mut track = Track::default();
     track.push(place(100), at(start, 0));
     let behind = track.behind(&place(50), at(start, 250), false);
-    assert_eq!(behind, Behind::OlderThan(Duration::from_millis(250)));
+    assert_eq!(behind, LagBounds::OlderThan(Duration::from_millis(250)));
     assert_eq!(lag(behind, LagSource::FileSamples, None), None);
     let lag = lag(behind, LagSource::FileSamples, Some(42)).unwrap();
     assert_eq!((lag.at_least, lag.source), (Duration::from_secs(42), LagSource::SecondsBehind));
@@ -98,7 +98,7 @@ fn a_replica_of_a_replica_is_at_least_as_late_as_either_and_at_most_both() {
 }
 
 /// A primary that writes at the given times, sampled every `interval`; a replica that applies with a constant delay.
-fn truth_and_estimate(writes: &[u64], interval: u64, delay: u64, look: u64) -> (u64, Behind) {
+fn truth_and_estimate(writes: &[u64], interval: u64, delay: u64, look: u64) -> (u64, LagBounds) {
     let start = Instant::now();
     let written = |when: u64| writes.iter().filter(|w| **w <= when).count() as u64;
     let mut track = Track::default();
@@ -121,9 +121,9 @@ proptest! {
     ) {
         let writes: Vec<u64> = gaps.iter().scan(0, |t, gap| { *t += gap; Some(*t) }).collect();
         let (truth, behind) = truth_and_estimate(&writes, interval, delay, look);
-        let Behind::Bounds { at_least, at_most } = behind else {
+        let LagBounds::Bounds { at_least, at_most } = behind else {
             // Only when nothing at all of the track is applied.
-            prop_assert!(matches!(behind, Behind::OlderThan(_)));
+            prop_assert!(matches!(behind, LagBounds::OlderThan(_)));
             return Ok(());
         };
         let (least, most) = (at_least.as_millis() as u64, at_most.as_millis() as u64);
@@ -144,8 +144,8 @@ proptest! {
         }
         let (less, more) = (a.min(b), a.max(b));
         let least = |applied| match track.behind(&place(applied), at(start, look), false) {
-            Behind::Bounds { at_least, .. } | Behind::OlderThan(at_least) => at_least,
-            Behind::Unknown => unreachable!("the notations are equal"),
+            LagBounds::Bounds { at_least, .. } | LagBounds::OlderThan(at_least) => at_least,
+            LagBounds::Unknown => unreachable!("the notations are equal"),
         };
         prop_assert!(least(more) <= least(less));
     }
@@ -161,7 +161,7 @@ proptest! {
         for applied in [0, count / 3, count / 2, count - 1] {
             let truth = if applied == count - 1 { 0 } else { (count - 1 - (applied + 1)) * 100 };
             let now = at(start, (count - 1) * 100);
-            let Behind::Bounds { at_least, at_most } = track.behind(&place(applied), now, false) else {
+            let LagBounds::Bounds { at_least, at_most } = track.behind(&place(applied), now, false) else {
                 panic!("the oldest sample is kept");
             };
             prop_assert!(at_least.as_millis() as u64 <= truth && truth <= at_most.as_millis() as u64);

@@ -1,9 +1,9 @@
-//! One server in the book.
+//! One server in the survey.
 
 use crate::answer::{Answer, Counters, Runs};
 use crate::ask::AskError;
 use crate::zone::{self, Host};
-use fleet::config::FleetConfig;
+use config::FleetConfig;
 use fleet::{Address, Load, Newcomer, ServerName, State};
 use std::collections::HashSet;
 use std::time::Instant;
@@ -34,7 +34,7 @@ pub(crate) struct Entry {
     pub(crate) answered_at: Option<Instant>,
     pub(crate) back_since: Option<Instant>,
     /// When somebody last told of it.
-    pub(crate) told_at: Instant,
+    pub(crate) named_at: Instant,
     /// What is odd about its address, in words.
     pub(crate) remark: Option<String>,
     /// Found in the cloud's own table, at an address made of one that the operator wrote.
@@ -50,7 +50,7 @@ pub(crate) enum Origin {
     /// The configuration names it.
     Seed,
     /// Another server told of it.
-    Told,
+    Discovered,
     /// Concluded from a session: shown only once it answers.
     Guessed,
 }
@@ -76,7 +76,7 @@ impl Entry {
             failures: 0,
             answered_at: None,
             back_since: None,
-            told_at: now,
+            named_at: now,
             remark: None,
             by_the_cloud: false,
             agreeing: 0,
@@ -89,7 +89,7 @@ impl Entry {
     pub(crate) fn is_shown(&self) -> bool {
         match self.origin {
             Origin::Seed => true,
-            Origin::Told => self.looks > 0,
+            Origin::Discovered => self.looks > 0,
             Origin::Guessed => self.answer.is_some(),
         }
     }
@@ -192,7 +192,7 @@ impl Entry {
     pub(crate) fn load(&self) -> Load {
         let Some(answer) = &self.answer else { return Load::default() };
         let Some(counters) = answer.load else { return Load::default() };
-        let replicas = u32::try_from(answer.told.len()).unwrap_or(0);
+        let replicas = u32::try_from(answer.replicas.len()).unwrap_or(0);
         let threads = answer.channels.list().iter().flat_map(|c| [c.receiver, c.applier]);
         let replicating = threads.filter(|runs| answer.counts_replication && *runs != Runs::No).count();
         let own = 1 + u32::from(answer.identity.event_scheduler) + u32::try_from(replicating).unwrap_or(0);

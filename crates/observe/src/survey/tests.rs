@@ -1,9 +1,9 @@
-//! The book of servers: one server under several addresses, mentioned ones, and those that go.
+//! The survey of servers: one server under several addresses, mentioned ones, and those that go.
 
 use super::*;
-use crate::answer::{Channels, Identity, Runs, Switches, Told};
+use crate::answer::{Channels, Identity, RegisteredReplica, Runs, Switches};
+use config::Matcher;
 use fleet::Role;
-use fleet::config::Matcher;
 
 /// These tests are about what is found, not about where it may be: discovery may go to 10.0.0.0/8 and any
 /// name.
@@ -16,9 +16,9 @@ fn by_seeds(seeds: &[&str]) -> FleetConfig {
     FleetConfig { seeds: seeds.iter().map(|s| s.parse().unwrap()).collect(), ..FleetConfig::default() }
 }
 
-fn book(seeds: &[&str]) -> (Book, Instant) {
+fn survey(seeds: &[&str]) -> (Survey, Instant) {
     let now = Instant::now();
-    (Book::new(config(seeds), now), now)
+    (Survey::new(config(seeds), now), now)
 }
 
 /// A writable server of this identity that tells of nobody.
@@ -42,7 +42,7 @@ fn answer(key: &str, now: Instant) -> Answer {
         written: None,
         applied: None,
         channels: Channels::Known(Vec::new()),
-        told: Vec::new(),
+        replicas: Vec::new(),
         managed: None,
         load: None,
         counts_replication: false,
@@ -79,9 +79,9 @@ fn replicating(mut answer: Answer, source: &str) -> Answer {
 }
 
 fn telling(mut answer: Answer, addresses: &[&str], guessed: bool) -> Answer {
-    answer.told = addresses
+    answer.replicas = addresses
         .iter()
-        .map(|a| Told { address: Some(a.parse().unwrap()), port: 3306, server_id: 0, guessed })
+        .map(|a| RegisteredReplica { address: Some(a.parse().unwrap()), port: 3306, server_id: 0, guessed })
         .collect();
     answer
 }
@@ -90,24 +90,24 @@ fn refused() -> AskError {
     AskError::Broken { why: "connection refused".to_owned() }
 }
 
-fn names(book: &Book) -> Vec<String> {
-    book.entries.values().map(|e| e.name.to_string()).collect()
+fn names(survey: &Survey) -> Vec<String> {
+    survey.entries.values().map(|e| e.name.to_string()).collect()
 }
 
-fn id_of(book: &Book, name: &str) -> ServerId {
-    book.entries.values().find(|e| e.name.as_str() == name).unwrap_or_else(|| panic!("{name}")).id
+fn id_of(survey: &Survey, name: &str) -> ServerId {
+    survey.entries.values().find(|e| e.name.as_str() == name).unwrap_or_else(|| panic!("{name}")).id
 }
 
 #[test]
 fn the_fleet_is_found_upwards_and_downwards() {
-    let (mut book, now) = book(&["b"]);
-    book.take(0, Ok(replicating(telling(answer("B", now), &["c:3306"], false), "a")), now);
-    assert_eq!(names(&book), ["b:3306", "a:3306", "c:3306"]);
+    let (mut survey, now) = survey(&["b"]);
+    survey.take(0, Ok(replicating(telling(answer("B", now), &["c:3306"], false), "a")), now);
+    assert_eq!(names(&survey), ["b:3306", "a:3306", "c:3306"]);
     let mut alone = config(&["b"]);
     alone.discover = false;
-    let mut book = Book::new(alone, now);
-    book.take(0, Ok(replicating(answer("B", now), "a")), now);
-    assert_eq!(names(&book), ["b:3306"], "unless it is told not to");
+    let mut survey = Survey::new(alone, now);
+    survey.take(0, Ok(replicating(answer("B", now), "a")), now);
+    assert_eq!(names(&survey), ["b:3306"], "unless it is told not to");
 }
 
 #[test]
@@ -118,34 +118,34 @@ fn what_servers_call_each_other_goes_through_the_address_map() {
         ("db1:3306".parse().unwrap(), "tunnel:7001".parse().unwrap()),
         ("db2:3306".parse().unwrap(), "tunnel:7002".parse().unwrap()),
     ];
-    let mut book = Book::new(config, now);
-    book.take(0, Ok(telling(answer("A", now), &["db2:3306", "db1:3306"], false)), now);
+    let mut survey = Survey::new(config, now);
+    survey.take(0, Ok(telling(answer("A", now), &["db2:3306", "db1:3306"], false)), now);
     let reached: Vec<(String, String)> =
-        book.entries.values().map(|e| (e.name.to_string(), e.reach.to_string())).collect();
+        survey.entries.values().map(|e| (e.name.to_string(), e.reach.to_string())).collect();
     let wanted = [("db1:3306", "tunnel:7001"), ("db2:3306", "tunnel:7002")];
     assert_eq!(reached, wanted.map(|(name, reach)| (name.to_owned(), reach.to_owned())));
 }
 
 #[test]
 fn two_addresses_of_one_server_are_one_and_the_seed_gives_the_name() {
-    let (mut book, now) = book(&["db1", "vip"]);
-    book.take(1, Ok(telling(answer("A", now), &["10.0.0.1"], false)), now);
-    book.take(2, Ok(answer("A", now)), now);
-    assert_eq!(names(&book), ["db1:3306", "vip:3306"]);
-    book.take(0, Ok(answer("A", now)), now);
-    assert_eq!(names(&book), ["db1:3306"], "of two seeds the first");
-    book.take(0, Ok(telling(answer("A", now), &["vip", "10.0.0.1"], false)), now);
-    assert_eq!(names(&book), ["db1:3306"], "and the others stay known as its addresses");
+    let (mut survey, now) = survey(&["db1", "vip"]);
+    survey.take(1, Ok(telling(answer("A", now), &["10.0.0.1"], false)), now);
+    survey.take(2, Ok(answer("A", now)), now);
+    assert_eq!(names(&survey), ["db1:3306", "vip:3306"]);
+    survey.take(0, Ok(answer("A", now)), now);
+    assert_eq!(names(&survey), ["db1:3306"], "of two seeds the first");
+    survey.take(0, Ok(telling(answer("A", now), &["vip", "10.0.0.1"], false)), now);
+    assert_eq!(names(&survey), ["db1:3306"], "and the others stay known as its addresses");
 }
 
 #[test]
 fn a_server_that_answers_at_a_new_address_keeps_its_name() {
-    let (mut book, now) = book(&["db1", "db2"]);
-    book.take(0, Ok(answer("A", now)), now);
-    book.take(0, Err(refused()), now);
-    book.take(1, Ok(telling(answer("B", now), &["10.0.0.9"], false)), now);
-    book.take(2, Ok(answer("A", now)), now);
-    let moved = &book.entries[&0];
+    let (mut survey, now) = survey(&["db1", "db2"]);
+    survey.take(0, Ok(answer("A", now)), now);
+    survey.take(0, Err(refused()), now);
+    survey.take(1, Ok(telling(answer("B", now), &["10.0.0.9"], false)), now);
+    survey.take(2, Ok(answer("A", now)), now);
+    let moved = &survey.entries[&0];
     assert_eq!((moved.name.as_str(), moved.reach.to_string().as_str()), ("db1:3306", "10.0.0.9:3306"));
     assert!(moved.remark.as_deref().unwrap().contains("but at 10.0.0.9:3306"), "{:?}", moved.remark);
     assert_eq!(moved.state, State::Answering);
@@ -153,14 +153,14 @@ fn a_server_that_answers_at_a_new_address_keeps_its_name() {
 
 #[test]
 fn another_server_behind_the_same_address_is_noticed() {
-    let (mut book, now) = book(&["vip"]);
-    book.take(0, Ok(telling(answer("A", now), &["a"], false)), now);
+    let (mut survey, now) = survey(&["vip"]);
+    survey.take(0, Ok(telling(answer("A", now), &["a"], false)), now);
     // "a" turns out to be what "vip" leads to; then "vip" leads to another one.
-    book.take(1, Ok(answer("A", now)), now);
-    assert_eq!(names(&book), ["vip:3306"]);
-    book.take(0, Ok(telling(answer("B", now), &["a"], false)), now);
-    assert_eq!(names(&book), ["vip:3306", "a:3306"], "the old one is looked for anew");
-    assert!(book.entries[&0].remark.as_deref().unwrap().contains("another server answers"));
+    survey.take(1, Ok(answer("A", now)), now);
+    assert_eq!(names(&survey), ["vip:3306"]);
+    survey.take(0, Ok(telling(answer("B", now), &["a"], false)), now);
+    assert_eq!(names(&survey), ["vip:3306", "a:3306"], "the old one is looked for anew");
+    assert!(survey.entries[&0].remark.as_deref().unwrap().contains("another server answers"));
 }
 
 #[test]
@@ -168,53 +168,53 @@ fn a_guess_is_shown_only_once_it_answers_and_given_up_soon() {
     let now = Instant::now();
     let mut config = config(&["a"]);
     config.credentials.tls.mode = TlsMode::VerifyCa;
-    let mut book = Book::new(config, now);
+    let mut survey = Survey::new(config, now);
     let told = || telling(answer("A", Instant::now()), &["10.0.0.7:3306"], true);
-    book.take(0, Ok(told()), now);
-    assert!(!book.entries[&1].is_shown());
+    survey.take(0, Ok(told()), now);
+    assert!(!survey.entries[&1].is_shown());
     for _ in 0..GUESS_LOOKS {
-        book.take(1, Err(refused()), now);
+        survey.take(1, Err(refused()), now);
     }
-    book.take(0, Ok(told()), now);
-    assert_eq!(names(&book), ["a:3306"], "and not guessed again");
+    survey.take(0, Ok(told()), now);
+    assert_eq!(names(&survey), ["a:3306"], "and not guessed again");
 }
 
 #[test]
 fn a_told_server_goes_by_the_name_it_gives_itself_and_a_seed_by_the_operators() {
-    let (mut book, now) = book(&["seed"]);
+    let (mut survey, now) = survey(&["seed"]);
     let reporting = |key: &str, host: &str| {
         let mut answer = answer(key, now);
         answer.identity.reports = Some(Address::tcp(host, 3306));
         answer
     };
-    book.take(0, Ok(telling(reporting("A", "a.internal"), &["10.0.0.2"], false)), now);
-    book.take(1, Ok(reporting("B", "b.internal")), now);
-    assert_eq!(names(&book), ["seed:3306", "b.internal:3306"]);
-    assert_eq!(book.entries[&1].reach.to_string(), "10.0.0.2:3306", "reached where it answers");
+    survey.take(0, Ok(telling(reporting("A", "a.internal"), &["10.0.0.2"], false)), now);
+    survey.take(1, Ok(reporting("B", "b.internal")), now);
+    assert_eq!(names(&survey), ["seed:3306", "b.internal:3306"]);
+    assert_eq!(survey.entries[&1].reach.to_string(), "10.0.0.2:3306", "reached where it answers");
 }
 
 #[test]
 fn what_was_only_told_of_is_forgotten_when_it_is_gone_for_long() {
-    let (mut book, now) = book(&["a"]);
-    book.take(0, Ok(telling(answer("A", now), &["b"], false)), now);
-    let b = id_of(&book, "b:3306");
-    book.take(b, Err(refused()), now);
+    let (mut survey, now) = survey(&["a"]);
+    survey.take(0, Ok(telling(answer("A", now), &["b"], false)), now);
+    let b = id_of(&survey, "b:3306");
+    survey.take(b, Err(refused()), now);
     let later = now + FORGET_AFTER + Duration::from_secs(1);
-    book.take(0, Ok(answer("A", later)), later);
-    assert_eq!(names(&book), ["a:3306"]);
-    book.take(0, Err(refused()), later + FORGET_AFTER * 2);
-    assert_eq!(names(&book), ["a:3306"], "what the configuration names stays");
+    survey.take(0, Ok(answer("A", later)), later);
+    assert_eq!(names(&survey), ["a:3306"]);
+    survey.take(0, Err(refused()), later + FORGET_AFTER * 2);
+    assert_eq!(names(&survey), ["a:3306"], "what the configuration names stays");
 }
 
 #[test]
 fn reconfiguring_keeps_what_it_does_not_touch() {
-    let (mut book, now) = book(&["a"]);
-    book.take(0, Ok(telling(answer("A", now), &["b"], false)), now);
-    let b = id_of(&book, "b:3306");
-    book.take(b, Ok(answer("B", now)), now);
-    book.reconfigure(config(&["b", "c"]), now);
-    assert_eq!(names(&book), ["a:3306", "b:3306", "c:3306"]);
-    assert!(book.entries[&0].is_fresh() && book.entries[&b].origin == Origin::Seed);
+    let (mut survey, now) = survey(&["a"]);
+    survey.take(0, Ok(telling(answer("A", now), &["b"], false)), now);
+    let b = id_of(&survey, "b:3306");
+    survey.take(b, Ok(answer("B", now)), now);
+    survey.reconfigure(config(&["b", "c"]), now);
+    assert_eq!(names(&survey), ["a:3306", "b:3306", "c:3306"]);
+    assert!(survey.entries[&0].is_fresh() && survey.entries[&b].origin == Origin::Seed);
 }
 
 fn aurora(now: Instant, own: &str, writer: &str, lag_ms: u64) -> Answer {
@@ -234,18 +234,18 @@ fn aurora(now: Instant, own: &str, writer: &str, lag_ms: u64) -> Answer {
 #[test]
 fn an_aurora_cluster_is_known_by_its_instances_whatever_endpoint_led_there() {
     let domain = "h4sh.eu-west-1.rds.amazonaws.com";
-    let (mut book, now) = book(&[&format!("c.cluster-{domain}"), &format!("c.cluster-ro-{domain}")]);
+    let (mut survey, now) = survey(&[&format!("c.cluster-{domain}"), &format!("c.cluster-ro-{domain}")]);
     let mut view = crate::view::View::default();
     // Both endpoints answer, in this order; then the instance that the first told of.
-    book.take(0, Ok(aurora(now, "db-1", "db-1", 20)), now);
-    book.take(1, Ok(aurora(now, "db-2", "db-1", 20)), now);
-    if book.entries.contains_key(&2) {
-        book.take(2, Ok(aurora(now, "db-2", "db-1", 20)), now);
+    survey.take(0, Ok(aurora(now, "db-1", "db-1", 20)), now);
+    survey.take(1, Ok(aurora(now, "db-2", "db-1", 20)), now);
+    if survey.entries.contains_key(&2) {
+        survey.take(2, Ok(aurora(now, "db-2", "db-1", 20)), now);
     }
-    let names = names(&book);
+    let names = names(&survey);
     assert_eq!(names.len(), 2, "{names:?}");
     assert!(names.contains(&format!("db-1.{domain}:3306")) && names.contains(&format!("db-2.{domain}:3306")));
-    let snapshot = view.snapshot(&book, now);
+    let snapshot = view.snapshot(&survey, now);
     let of =
         |name: &str| snapshot.servers.iter().find(|s| s.name.as_str().starts_with(name)).unwrap().clone();
     assert_eq!((of("db-1").role, of("db-2").role), (Role::Primary, Role::Replica));
@@ -254,18 +254,18 @@ fn an_aurora_cluster_is_known_by_its_instances_whatever_endpoint_led_there() {
 
     // Failover: the old writer's own view is late, the new writer's is not.
     let (old, new) =
-        (id_of(&book, &format!("db-1.{domain}:3306")), id_of(&book, &format!("db-2.{domain}:3306")));
-    book.take(old, Ok(aurora(now, "db-1", "db-1", 20)), now);
-    book.take(new, Ok(aurora(now, "db-2", "db-2", 5)), now);
-    book.take(old, Ok(aurora(now, "db-1", "db-2", 5)), now);
-    let snapshot = view.snapshot(&book, now);
+        (id_of(&survey, &format!("db-1.{domain}:3306")), id_of(&survey, &format!("db-2.{domain}:3306")));
+    survey.take(old, Ok(aurora(now, "db-1", "db-1", 20)), now);
+    survey.take(new, Ok(aurora(now, "db-2", "db-2", 5)), now);
+    survey.take(old, Ok(aurora(now, "db-1", "db-2", 5)), now);
+    let snapshot = view.snapshot(&survey, now);
     assert_eq!(snapshot.primary().map(|p| p.name.to_string()), Some(format!("db-2.{domain}:3306")));
 }
 
 #[test]
 fn the_members_of_a_multi_az_cluster_are_found_and_go_by_their_endpoints() {
     let domain = "h4sh.eu-west-1.rds.amazonaws.com";
-    let (mut book, now) = book(&[&format!("c.cluster-{domain}")]);
+    let (mut survey, now) = survey(&[&format!("c.cluster-{domain}")]);
     let endpoint = |n: u32| Address::tcp(format!("i{n}.{domain}"), 3306);
     let member = |n: u32| {
         let mut answer = answer(&format!("uuid {n}"), now);
@@ -273,33 +273,33 @@ fn the_members_of_a_multi_az_cluster_are_found_and_go_by_their_endpoints() {
         answer.managed = Some(Managed::MultiAz { members: (1..4).map(|n| (n, endpoint(n))).collect() });
         answer
     };
-    book.take(0, Ok(member(2)), now);
-    let mut names = names(&book);
+    survey.take(0, Ok(member(2)), now);
+    let mut names = names(&survey);
     names.sort();
     assert_eq!(names, [1, 2, 3].map(|n| endpoint(n).to_string()));
 }
 
 #[test]
 fn nobody_is_named_as_the_writer_before_every_seed_was_asked_once() {
-    let (mut book, now) = book(&["old", "new"]);
+    let (mut survey, now) = survey(&["old", "new"]);
     let mut view = crate::view::View::default();
-    book.take(0, Ok(answer("OLD", now)), now);
-    let early = view.snapshot(&book, now);
+    survey.take(0, Ok(answer("OLD", now)), now);
+    let early = view.snapshot(&survey, now);
     assert!(early.primary().is_none() && early.servers.iter().all(|s| s.role == Role::Unknown));
-    book.take(1, Ok(telling(answer("NEW", now), &["replica"], false)), now);
-    let still = view.snapshot(&book, now);
+    survey.take(1, Ok(telling(answer("NEW", now), &["replica"], false)), now);
+    let still = view.snapshot(&survey, now);
     assert!(still.primary().is_none(), "the new one told of a replica that was not asked yet");
-    book.take(2, Ok(replicating(answer("REPLICA", now), "new")), now);
-    let all = view.snapshot(&book, now);
+    survey.take(2, Ok(replicating(answer("REPLICA", now), "new")), now);
+    let all = view.snapshot(&survey, now);
     assert_eq!(all.primary().map(|p| p.name.as_str()), Some("new:3306"));
     // From then on a server that is told of later makes nobody wait.
-    book.take(1, Ok(telling(answer("NEW", now), &["later"], false)), now);
-    assert!(view.snapshot(&book, now).primary().is_some());
+    survey.take(1, Ok(telling(answer("NEW", now), &["later"], false)), now);
+    assert!(view.snapshot(&survey, now).primary().is_some());
 }
 
 #[test]
 fn lag_through_files_adds_up_along_the_chain() {
-    let (mut book, now) = book(&["a", "b", "c"]);
+    let (mut survey, now) = survey(&["a", "b", "c"]);
     let mut view = crate::view::View::default();
     let at = |ms: u64| now + Duration::from_millis(ms);
     let place = |offset| fleet::FilePosition::new("bin.000001", offset);
@@ -315,11 +315,11 @@ fn lag_through_files_adds_up_along_the_chain() {
     };
     // b has all of a's 100 at 500 ms and lacks the 200 written by 1000 ms; c has all that b wrote to its own log.
     for (ms, offset) in [(0, 100), (500, 100), (1000, 200), (1500, 200)] {
-        book.take(0, Ok(look(ms, "A", Some(offset), None)), at(ms));
-        book.take(1, Ok(look(ms + 10, "B", Some(40), Some(("a", 100)))), at(ms + 10));
-        book.take(2, Ok(look(ms + 20, "C", None, Some(("b", 40)))), at(ms + 20));
+        survey.take(0, Ok(look(ms, "A", Some(offset), None)), at(ms));
+        survey.take(1, Ok(look(ms + 10, "B", Some(40), Some(("a", 100)))), at(ms + 10));
+        survey.take(2, Ok(look(ms + 20, "C", None, Some(("b", 40)))), at(ms + 20));
     }
-    let snapshot = view.snapshot(&book, at(1520));
+    let snapshot = view.snapshot(&survey, at(1520));
     let lag = |name: &str| snapshot.server(&ServerName::new(name)).unwrap().lag.unwrap();
     assert_eq!(lag("b:3306").source, fleet::LagSource::FileSamples);
     assert_eq!((lag("b:3306").at_least, lag("b:3306").at_most()), (at(510) - now, at(1010) - now));
@@ -329,102 +329,110 @@ fn lag_through_files_adds_up_along_the_chain() {
 #[test]
 fn an_address_outside_the_seeds_networks_and_domains_is_not_followed_and_is_named() {
     let now = Instant::now();
-    let mut book = Book::new(by_seeds(&["10.1.0.1"]), now);
+    let mut survey = Survey::new(by_seeds(&["10.1.0.1"]), now);
     let mut told = telling(answer("A", now), &["10.2.0.2", "198.51.100.7", "evil.example"], false);
-    told.told.push(Told { address: "10.1.0.9".parse().ok(), port: 3306, server_id: 0, guessed: true });
-    book.take(0, Ok(told), now);
-    assert_eq!(names(&book), ["10.1.0.1:3306", "10.2.0.2:3306", "evil.example:3306"]);
-    let refused: Vec<String> = book.not_followed().collect();
+    told.replicas.push(RegisteredReplica {
+        address: "10.1.0.9".parse().ok(),
+        port: 3306,
+        server_id: 0,
+        guessed: true,
+    });
+    survey.take(0, Ok(told), now);
+    assert_eq!(names(&survey), ["10.1.0.1:3306", "10.2.0.2:3306", "evil.example:3306"]);
+    let refused: Vec<String> = survey.not_followed().collect();
     assert_eq!(refused.len(), 2, "{refused:?}");
     let why = "198.51.100.7:3306 is not followed: 10.1.0.1:3306 names it, and it lies outside 10.0.0.0/8";
     assert!(refused.iter().any(|line| line.starts_with(why)), "{refused:?}");
     assert!(refused.iter().any(|line| line.starts_with("10.1.0.9:3306") && line.contains("report_host")));
     // A name says nothing: where it leads is looked at before each login.
-    let evil = &book.entries[&id_of(&book, "evil.example:3306")];
-    assert!(book.must_lead_into(evil).is_some_and(|within| !within.contains([198, 51, 100, 7].into())));
-    assert!(book.must_lead_into(&book.entries[&0]).is_none());
-    let snapshot = crate::view::View::default().snapshot(&book, now);
+    let evil = &survey.entries[&id_of(&survey, "evil.example:3306")];
+    assert!(survey.must_lead_into(evil).is_some_and(|within| !within.contains([198, 51, 100, 7].into())));
+    assert!(survey.must_lead_into(&survey.entries[&0]).is_none());
+    let snapshot = crate::view::View::default().snapshot(&survey, now);
     assert!(snapshot.remarks.iter().any(|r| r.contains("198.51.100.7:3306 is not followed")));
     let later = now + NOT_FOLLOWED_FOR * 2;
-    book.take(0, Ok(answer("A", later)), later);
-    assert_eq!(book.not_followed().count(), 0, "nobody names them any more");
+    survey.take(0, Ok(answer("A", later)), later);
+    assert_eq!(survey.not_followed().count(), 0, "nobody names them any more");
 }
 
 #[test]
 fn a_guessed_address_of_a_server_that_is_known_by_name_is_no_news() {
     let now = Instant::now();
-    let mut book = Book::new(by_seeds(&["a.internal", "b.internal"]), now);
+    let mut survey = Survey::new(by_seeds(&["a.internal", "b.internal"]), now);
     let reached = Answer { peer: Some([10, 0, 0, 2].into()), ..replicating(answer("B", now), "a.internal") };
-    book.take(1, Ok(reached), now);
-    book.take(0, Ok(telling(answer("A", now), &["10.0.0.2"], true)), now);
-    assert_eq!((book.entries.len(), book.not_followed().count()), (2, 0));
+    survey.take(1, Ok(reached), now);
+    survey.take(0, Ok(telling(answer("A", now), &["10.0.0.2"], true)), now);
+    assert_eq!((survey.entries.len(), survey.not_followed().count()), (2, 0));
 }
 
 #[test]
 fn a_server_that_leads_out_by_its_own_words_is_still_reached_where_it_answers() {
     let now = Instant::now();
-    let mut book = Book::new(by_seeds(&["10.0.0.1"]), now);
-    book.take(0, Ok(telling(answer("A", now), &["10.0.0.2"], false)), now);
+    let mut survey = Survey::new(by_seeds(&["10.0.0.1"]), now);
+    survey.take(0, Ok(telling(answer("A", now), &["10.0.0.2"], false)), now);
     let mut lies = answer("B", now);
     lies.identity.reports = Some(Address::tcp("evil.h4.eu-1.rds.amazonaws.com", 3306));
-    book.take(1, Ok(lies), now);
+    survey.take(1, Ok(lies), now);
     for _ in 0..TRY_OTHER_ADDRESS * 3 {
-        book.take(1, Err(refused()), now);
+        survey.take(1, Err(refused()), now);
     }
-    assert_eq!(book.entries[&1].reach.to_string(), "10.0.0.2:3306");
+    assert_eq!(survey.entries[&1].reach.to_string(), "10.0.0.2:3306");
 }
 
 #[test]
 fn a_discovered_server_is_a_newcomer_until_its_answers_have_agreed() {
-    let (mut book, now) = book(&["a"]);
-    book.take(0, Ok(telling(answer("A", now), &["b"], false)), now);
-    let left = |book: &Book, id: u32| book.entries[&id].newcomer().map(|n| n.agreeing);
-    assert_eq!(left(&book, 0), None, "the operator named it");
-    let look = |book: &mut Book, source: &str| {
-        book.take(1, Ok(replicating(answer("B", now), source)), now);
-        left(book, 1)
+    let (mut survey, now) = survey(&["a"]);
+    survey.take(0, Ok(telling(answer("A", now), &["b"], false)), now);
+    let left = |survey: &Survey, id: u32| survey.entries[&id].newcomer().map(|n| n.agreeing);
+    assert_eq!(left(&survey, 0), None, "the operator named it");
+    let look = |survey: &mut Survey, source: &str| {
+        survey.take(1, Ok(replicating(answer("B", now), source)), now);
+        left(survey, 1)
     };
-    assert_eq!(left(&book, 1), Some(0));
-    assert_eq!((look(&mut book, "a"), look(&mut book, "a")), (Some(1), Some(2)));
-    assert_eq!(look(&mut book, "elsewhere"), Some(1), "it contradicts itself");
-    book.take(1, Err(refused()), now);
-    assert_eq!((look(&mut book, "a"), look(&mut book, "a"), look(&mut book, "a")), (Some(1), Some(2), None));
-    assert_eq!(look(&mut book, "elsewhere"), None, "what changes from here on is judged");
+    assert_eq!(left(&survey, 1), Some(0));
+    assert_eq!((look(&mut survey, "a"), look(&mut survey, "a")), (Some(1), Some(2)));
+    assert_eq!(look(&mut survey, "elsewhere"), Some(1), "it contradicts itself");
+    survey.take(1, Err(refused()), now);
+    assert_eq!(
+        (look(&mut survey, "a"), look(&mut survey, "a"), look(&mut survey, "a")),
+        (Some(1), Some(2), None)
+    );
+    assert_eq!(look(&mut survey, "elsewhere"), None, "what changes from here on is judged");
 }
 
 #[test]
 fn an_answer_that_is_too_old_is_silence_for_roles_lag_and_state() {
-    let (mut book, now) = book(&["a", "b"]);
+    let (mut survey, now) = survey(&["a", "b"]);
     let mut view = crate::view::View::default();
     let at = |ms: u64| now + Duration::from_millis(ms);
     let gtid = |key: &str, ms: u64, text: &str| {
         let position = Some(fleet::Position::Domains(text.parse().unwrap()));
         Answer { written: position.clone(), applied: position, ..answer(key, at(ms)) }
     };
-    book.take(0, Ok(gtid("A", 0, "0-1-5")), at(0));
-    book.take(1, Ok(replicating(gtid("B", 10, "0-1-5"), "a")), at(10));
-    let lag = |view: &mut crate::view::View, book: &Book, ms: u64| {
-        let b = view.snapshot(book, at(ms)).server(&ServerName::new("b:3306")).unwrap().clone();
+    survey.take(0, Ok(gtid("A", 0, "0-1-5")), at(0));
+    survey.take(1, Ok(replicating(gtid("B", 10, "0-1-5"), "a")), at(10));
+    let lag = |view: &mut crate::view::View, survey: &Survey, ms: u64| {
+        let b = view.snapshot(survey, at(ms)).server(&ServerName::new("b:3306")).unwrap().clone();
         (b.state.clone(), b.lag.map(|lag| lag.at_least), b.last_lag.map(|(_, when)| when), b.seconds_behind)
     };
-    assert_eq!(lag(&mut view, &book, 20), (State::Answering, Some(Duration::ZERO), Some(at(20)), Some(0)));
+    assert_eq!(lag(&mut view, &survey, 20), (State::Answering, Some(Duration::ZERO), Some(at(20)), Some(0)));
     // a goes on answering; what asks b is stuck. 3 x (500 ms + 1 s) later its answer counts no more.
     for ms in [1000, 4000, 5000] {
-        book.take(0, Ok(gtid("A", ms, &format!("0-1-{ms}"))), at(ms));
+        survey.take(0, Ok(gtid("A", ms, &format!("0-1-{ms}"))), at(ms));
     }
-    assert!(book.overdue(at(4510)).is_empty());
-    assert_eq!(book.overdue(at(4511)), [1]);
-    assert!(book.overdue(at(4512)).is_empty(), "said once");
+    assert!(survey.overdue(at(4510)).is_empty());
+    assert_eq!(survey.overdue(at(4511)), [1]);
+    assert!(survey.overdue(at(4512)).is_empty(), "said once");
     let silent = State::Silent { why: "its last answer is 4.5 s old".to_owned() };
-    assert_eq!(lag(&mut view, &book, 5000), (silent, None, Some(at(20)), None));
+    assert_eq!(lag(&mut view, &survey, 5000), (silent, None, Some(at(20)), None));
     // The primary's, too: nobody is sent writes on an old answer.
-    assert_eq!(book.overdue(at(9501)), [0]);
-    assert!(view.snapshot(&book, at(9501)).primary().is_none());
+    assert_eq!(survey.overdue(at(9501)), [0]);
+    assert!(view.snapshot(&survey, at(9501)).primary().is_none());
 }
 
 #[test]
 fn lag_through_files_is_not_known_while_the_replica_between_is_silent() {
-    let (mut book, now) = book(&["a", "b", "c"]);
+    let (mut survey, now) = survey(&["a", "b", "c"]);
     let mut view = crate::view::View::default();
     let at_file = |mut answer: Answer, written: u64, executed: Option<u64>| {
         answer.written = Some(fleet::Position::File(fleet::FilePosition::new("bin.000001", written)));
@@ -434,15 +442,15 @@ fn lag_through_files_is_not_known_while_the_replica_between_is_silent() {
         }
         answer
     };
-    book.take(0, Ok(at_file(answer("A", now), 100, None)), now);
-    book.take(1, Ok(at_file(replicating(answer("B", now), "a"), 40, Some(100))), now);
-    book.take(2, Ok(at_file(replicating(answer("C", now), "b"), 7, Some(40))), now);
-    let c = |view: &mut crate::view::View, book: &Book| {
-        view.snapshot(book, now).server(&ServerName::new("c:3306")).unwrap().clone()
+    survey.take(0, Ok(at_file(answer("A", now), 100, None)), now);
+    survey.take(1, Ok(at_file(replicating(answer("B", now), "a"), 40, Some(100))), now);
+    survey.take(2, Ok(at_file(replicating(answer("C", now), "b"), 7, Some(40))), now);
+    let c = |view: &mut crate::view::View, survey: &Survey| {
+        view.snapshot(survey, now).server(&ServerName::new("c:3306")).unwrap().clone()
     };
-    assert!(c(&mut view, &book).lag.is_some());
-    book.take(1, Err(refused()), now);
-    let lost = c(&mut view, &book);
+    assert!(c(&mut view, &survey).lag.is_some());
+    survey.take(1, Err(refused()), now);
+    let lost = c(&mut view, &survey);
     assert_eq!(lost.lag, None);
     let words = "replicates from b:3306, itself a replica, which does not answer (connection refused)";
     assert!(lost.because.starts_with(words), "{}", lost.because);

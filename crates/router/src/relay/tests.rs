@@ -6,7 +6,7 @@ use super::*;
 use crate::admission::Admission;
 use crate::server_counters::{ServerCounters, ServerSlot};
 use crate::stream::Stream;
-use fleet::config::InsightConfig;
+use config::InsightConfig;
 use fleet::{ListenerRole, ServerName};
 use std::sync::Arc;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};

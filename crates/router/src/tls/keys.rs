@@ -5,8 +5,8 @@
 
 use crate::error::Error;
 use ::tls::random;
+use config::{ClientTlsMode, Listener, ServerTls, TlsMode};
 use fleet::Address;
-use fleet::config::{ClientTlsMode, Listener, ServerTls, TlsMode};
 use rsa::pkcs8::{DecodePublicKey, EncodePublicKey, LineEnding};
 use rsa::traits::PublicKeyParts;
 use rsa::{Oaep, PrivateKey, PublicKey};

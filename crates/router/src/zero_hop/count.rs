@@ -12,7 +12,7 @@ use crate::listener::Listener;
 use crate::names::Names;
 use crate::server_counters::ServerCounters;
 use crate::shared_state::{RoutingState, SharedState};
-use fleet::config::TlsMode;
+use config::TlsMode;
 use fleet::{ListenerRole, ServerName};
 use std::collections::HashMap;
 use std::net::SocketAddr;

@@ -1,7 +1,7 @@
 //! Fit: whether a listener's connections may bypass the router, and if not, why. Pure.
 
+use config::{ClientTlsMode, Insight, Listener as ListenerConfig, TlsMode};
 use fleet::Address;
-use fleet::config::{ClientTlsMode, Insight, Listener as ListenerConfig, TlsMode};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 /// What applications dial whose connections go bypassed.
@@ -139,7 +139,7 @@ mod tests {
         listener.access.allow = Some(vec!["10.0.0.0/8".parse().unwrap()]);
         let fitted = fit(&listener, &listener.address, TlsMode::Disabled, MirrorScope::All).unwrap();
         assert!(fitted.checks, "whoever is bound to another address is looked at");
-        listener.access = fleet::config::Access::default();
+        listener.access = config::Access::default();
         listener.tls.mode = ClientTlsMode::Required;
         assert!(words(&listener, TlsMode::Disabled).contains("tls = \"required\""));
     }

@@ -9,8 +9,8 @@ use super::{Identity, ListenerZeroHop, LoginProber, ZeroHopOverview, ZeroHopStat
 use crate::listener::Listener;
 use crate::shared_state::SharedState;
 use arc_swap::ArcSwap;
+use config::{RouterConfig, ZeroHop as Mode};
 use fleet::Address;
-use fleet::config::{RouterConfig, ZeroHop as Mode};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};

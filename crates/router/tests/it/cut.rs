@@ -2,7 +2,7 @@
 //! moving bytes.
 
 use crate::{sight, watching};
-use fleet::config::{DataPath, Listener, RouterConfig};
+use config::{DataPath, Listener, RouterConfig};
 use fleet::{Address, ListenerRole, Role, Server, ServerName, Snapshot, State};
 use lab::{Fault, Lab, Spec};
 use mysql_async::Conn;

@@ -1,7 +1,7 @@
 //! Who left is told right when the real client says goodbye.
 
 use crate::stand::Stand;
-use fleet::config::{ClientTlsMode, TlsMode};
+use config::{ClientTlsMode, TlsMode};
 
 #[tokio::test]
 async fn a_client_that_says_goodbye_is_the_one_that_left() {

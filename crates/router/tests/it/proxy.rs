@@ -1,7 +1,7 @@
 //! The client's address, told to a real mariadbd by a PROXY protocol header, with TLS after it and without.
 
 use crate::stand::{Stand, Way, log_in_at};
-use fleet::config::{ClientTlsMode, TlsMode};
+use config::{ClientTlsMode, TlsMode};
 use mysql_async::prelude::Queryable;
 use tokio::io::AsyncWriteExt;
 use tokio::net::{TcpListener, TcpStream};

@@ -3,7 +3,7 @@
 #![allow(clippy::print_stdout, reason = "its figures are shown")]
 
 use crate::watching;
-use fleet::config::{FleetConfig, Listener, Matcher, RouterConfig, ZoneRule};
+use config::{FleetConfig, Listener, Matcher, RouterConfig, ZoneRule};
 use fleet::{Address, ListenerRole, ServerName, Zone};
 use lab::{Fault, Lab, Spec};
 use mysql_async::prelude::Queryable;

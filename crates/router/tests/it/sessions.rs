@@ -1,7 +1,7 @@
 //! Whole sessions through the router, between scripted servers and raw clients; their bytes move on io_uring, which this
 //! machine must allow. `sessions_epoll` runs the same with epoll.
 
-use fleet::config::DataPath;
+use config::DataPath;
 
 mod bytes;
 mod change;

@@ -1,6 +1,6 @@
 //! The tests of `sessions` once more, with every byte moved by the polled driver.
 
-use fleet::config::DataPath;
+use config::DataPath;
 
 #[path = "sessions/bytes.rs"]
 mod bytes;

@@ -1,7 +1,7 @@
 //! One real server with a certificate, a router in front of it, and clients with and without TLS.
 
 use crate::sight;
-use fleet::config::{Access, ClientTls, ClientTlsMode, Listener, RouterConfig, ServerTls, Tls, TlsMode};
+use config::{Access, ClientTls, ClientTlsMode, Listener, RouterConfig, ServerTls, Tls, TlsMode};
 use fleet::{
     Address, Lag, LagSource, ListenerRole, Replication, Role, Server, ServerName, Snapshot, State, Zone,
     Zoned, ZonedBy,

@@ -1,8 +1,8 @@
 //! TLS on either side of a session with a real mariadbd: every combination, and what is verified and refused.
 
 use crate::stand::{Stand, Way, cipher, log_in};
+use config::{ClientCert, ClientTlsMode, TlsMode};
 use fleet::Address;
-use fleet::config::{ClientCert, ClientTlsMode, TlsMode};
 use mysql_async::prelude::Queryable;
 use std::sync::{Arc, Mutex};
 use testkit::certificate::Authority;

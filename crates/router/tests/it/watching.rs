@@ -1,6 +1,6 @@
 //! What watches a lab from one of its zones, and how its application connects to a router in front of it.
 
-use fleet::config::{Credentials, FleetConfig, OwnZone};
+use config::{Credentials, FleetConfig, OwnZone};
 use fleet::{Address, Zone};
 use lab::{Account, Lab};
 use mysql_async::OptsBuilder;

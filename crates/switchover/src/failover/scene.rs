@@ -9,7 +9,7 @@ use crate::dialect::Dialect;
 use crate::facts::{self, Channel, Facts};
 use crate::perform::{Deadlines, FenceBy, Kind, Member, Plan};
 use crate::survey;
-use fleet::config::Credentials;
+use config::Credentials;
 use fleet::{Address, ServerName, Snapshot};
 use observe::AskError;
 use std::time::{Duration, Instant};

@@ -1,6 +1,6 @@
 //! A lab on which a primary is moved, and what a test asks of it.
 
-use fleet::config::{Credentials, FleetConfig};
+use config::{Credentials, FleetConfig};
 use fleet::{Address, ServerName, Snapshot};
 use lab::{Account, Lab, Spec};
 use mysql_async::prelude::Queryable;

@@ -8,7 +8,7 @@ use ::switchover::journal::Journal;
 use ::switchover::perform::{self, Deadlines, Logins, Outcome};
 use ::switchover::survey::Survey;
 use anyhow::{Context, bail};
-use fleet::config::Credentials;
+use config::Credentials;
 use fleet::{Address, Role, Server, ServerName, Snapshot, State, WriterStatus};
 use lab::process::Process;
 use lab::{Account, DATABASE, Lab, RouterOptions, Spec};

@@ -1,9 +1,9 @@
 //! An application that is always there: requests of three point reads and a little work, a few each second, timed by
 //! itself. Made slow, it takes its time between its statements; the database has no part in that.
 
+use diagnose::verdict::Timing;
 use mysql_async::prelude::Queryable;
 use mysql_async::{Conn, Opts};
-use observe::verdict::Timing;
 use plan::quantile::{nearest_rank, sorted};
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -1,7 +1,7 @@
 //! The confusion table: what was made down, what was named across.
 
 use super::{Making, Outcome, Run};
-use observe::verdict::Name;
+use diagnose::verdict::Name;
 use plan::quantile::median;
 use std::collections::BTreeMap;
 
@@ -163,7 +163,7 @@ mod tests {
             seconds: 20,
             outcomes,
             capacity: 9000.0,
-            ceilings: observe::verdict::Ceilings::default(),
+            ceilings: diagnose::verdict::Ceilings::default(),
             watching_cpu_share: 0.01,
             watching_resident_bytes: 20 << 20,
         };

@@ -8,8 +8,8 @@
 //! [`PER_S`] is what AWS documents as the baseline of a gp3 volume.
 
 use anyhow::{Context, bail};
-use observe::host::disk;
-use observe::verdict::Ceilings;
+use diagnose::host::disk;
+use diagnose::verdict::Ceilings;
 use probe::fio::{Job, Kind};
 use std::path::{Path, PathBuf};
 use std::process::Command;

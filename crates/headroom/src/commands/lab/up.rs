@@ -38,7 +38,7 @@ pub(crate) struct UpArgs {
     #[arg(long, value_delimiter = ',', value_name = "NUMBERS", default_value = "1")]
     replicas: Vec<u8>,
     /// Round-trip time between zones, e.g. 2ms [default: 0.7ms, as between availability zones].
-    #[arg(long, value_name = "DURATION", value_parser = fleet::config::duration)]
+    #[arg(long, value_name = "DURATION", value_parser = fleet::parse_duration)]
     round_trip: Option<Duration>,
     /// Server program: mariadbd, mysqld, or a wrapper around one [default: the first on this machine].
     #[arg(long, value_name = "PROGRAM")]
@@ -136,7 +136,7 @@ async fn detached(args: &UpArgs, base: &Path, environment: &Environment) -> anyh
             let replicas: Vec<String> = args.replicas.iter().map(ToString::to_string).collect();
             command.args(["--zones", &args.zones.join(","), "--replicas", &replicas.join(",")]);
             if let Some(time) = args.round_trip {
-                command.args(["--round-trip", &fleet::config::duration_text(time)]);
+                command.args(["--round-trip", &fleet::duration_text(time)]);
             }
         }
     }

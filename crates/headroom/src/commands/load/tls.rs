@@ -1,8 +1,8 @@
 //! TLS of a load, in the words of MySQL's clients. Off unless asked for, as with sysbench: encrypting costs the client CPU.
 
 use clap::{Args, ValueEnum};
-use fleet::config::{Tls, TlsMode};
-use observe::option_file::Login;
+use config::option_file::Login;
+use config::{Tls, TlsMode};
 use std::path::PathBuf;
 use term::exit;
 

@@ -2,7 +2,7 @@
 
 use crate::report_command::moment;
 use crate::watch_command::words;
-use observe::verdict::Unit;
+use diagnose::verdict::Unit;
 use probe::{Disk, Probe, Step, knee, most};
 use term::Table;
 

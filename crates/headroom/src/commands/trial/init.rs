@@ -54,7 +54,7 @@ pub(crate) struct InitArgs {
     #[arg(long, default_value_t = 10_000)]
     table_size: u32,
     /// All of it is to take so long at most.
-    #[arg(long, value_name = "DURATION", default_value = "60m", value_parser = fleet::config::duration)]
+    #[arg(long, value_name = "DURATION", default_value = "60m", value_parser = fleet::parse_duration)]
     budget: Duration,
     /// Print JSON: the text, and what was left out.
     #[arg(long)]

@@ -6,7 +6,7 @@ use crate::watch_command::WatchArgs;
 use crate::watch_command::hosts;
 use crate::watch_command::view::figure;
 use anyhow::Context;
-use observe::verdict::Unit;
+use diagnose::verdict::Unit;
 use std::process::ExitCode;
 use term::{Paint, Table, exit, terminal};
 
@@ -135,7 +135,7 @@ fn moment(text: &str) -> Option<f64> {
     match text {
         "now" => Some(0.0),
         digits if digits.len() >= 10 && digits.bytes().all(|b| b.is_ascii_digit()) => digits.parse().ok(),
-        ago => fleet::config::duration(ago).ok().map(|ago| -ago.as_secs_f64()),
+        ago => fleet::parse_duration(ago).ok().map(|ago| -ago.as_secs_f64()),
     }
 }
 

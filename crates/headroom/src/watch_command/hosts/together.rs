@@ -110,7 +110,7 @@ fn is_same(one: &ServerWatch, other: &ServerWatch) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use observe::server::{Sample, Settings};
+    use diagnose::server::{Sample, Settings};
 
     fn server(name: &str, host: &str, here: bool) -> ServerWatch {
         let settings = Settings { hostname: host.to_owned(), port: 3306, ..Settings::default() };

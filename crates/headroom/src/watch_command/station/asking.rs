@@ -1,9 +1,9 @@
 //! One server is asked again and again, by a task of its own.
 
 use crate::watch_command::EVERY;
-use fleet::config::Credentials;
+use config::Credentials;
+use diagnose::server::{Reading, Sampler};
 use fleet::{Address, ServerName};
-use observe::server::{Reading, Sampler};
 use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;

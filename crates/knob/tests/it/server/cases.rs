@@ -1,7 +1,7 @@
 //! Variables of a real server: the cases that both flavours must meet.
 
+use config::Credentials;
 use fleet::Address;
-use fleet::config::Credentials;
 use knob::apply::{self, Change, Manner, Outcome};
 use knob::journal::{Author, End};
 use knob::server::{Connection, Server};

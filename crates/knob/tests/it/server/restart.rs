@@ -2,8 +2,8 @@
 //! the server.
 
 use super::cases::{check, manner, session};
+use config::Credentials;
 use fleet::Address;
-use fleet::config::Credentials;
 use knob::apply;
 use knob::journal::End;
 use knob::session::Which;

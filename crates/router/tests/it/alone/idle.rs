@@ -8,14 +8,14 @@
 #[allow(dead_code, reason = "the sessions use more of it")]
 mod fake;
 
+use config::Listener;
 use fake::{Client, Fake, Front, Script, within};
 use fleet::Address;
 use fleet::ListenerRole::Reader;
-use fleet::config::Listener;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 /// The default: io_uring where it can be had.
-const DATA_PATH: fleet::config::DataPath = fleet::config::DataPath::Auto;
+const DATA_PATH: config::DataPath = config::DataPath::Auto;
 const WANTED: usize = 10_000;
 /// Descriptors that are for nothing of the kind.
 const SPARE: u64 = 500;

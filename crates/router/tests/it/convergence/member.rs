@@ -1,7 +1,7 @@
 //! One of the routers: the real view, pick and placement, and simulated sessions.
 
 use super::PER_SECOND;
-use fleet::config::RouterConfig;
+use config::RouterConfig;
 use fleet::{ListenerRole, Snapshot, Zone, Zoned, ZonedBy};
 use rand::Rng;
 use rand::rngs::StdRng;

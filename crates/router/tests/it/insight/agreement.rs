@@ -1,7 +1,7 @@
 //! Digests, counts, errors, rows and times against the server's own performance_schema.
 
 use super::stand::Stand;
-use fleet::config::InsightConfig;
+use config::InsightConfig;
 use insight::{Dimension, Filter};
 use lab::Spec;
 use mysql_async::prelude::Queryable;

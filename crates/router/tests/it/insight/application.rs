@@ -1,7 +1,7 @@
 //! Endpoints, requests and times against what an application counted from its own side.
 
 use super::stand::Stand;
-use fleet::config::InsightConfig;
+use config::InsightConfig;
 use insight::{Dimension, Filter, Since};
 use lab::Spec;
 use lab::app::{self, App, AppSpec, DataSize, Rates};

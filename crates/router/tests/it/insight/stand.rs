@@ -1,7 +1,7 @@
 //! Real servers with performance_schema, and a router in front of them that measures.
 
 use crate::watching;
-use fleet::config::{InsightConfig, Listener, RouterConfig};
+use config::{InsightConfig, Listener, RouterConfig};
 use fleet::{Address, ListenerRole};
 use insight::{Dimension, Filter, Report, Since};
 use lab::{Lab, Spec};

@@ -2,8 +2,8 @@
 //! combination logs in by `caching_sha2_password`, from an empty cache and from a full one.
 
 use crate::stand::{Stand, Way, cipher, log_in};
+use config::{ClientTlsMode, ServerTls, TlsMode};
 use fleet::Address;
-use fleet::config::{ClientTlsMode, ServerTls, TlsMode};
 use mysql_async::ChangeUserOpts;
 use mysql_async::prelude::Queryable;
 use testkit::mysqld;

@@ -5,8 +5,8 @@
 //! has an `/etc/hosts` of its own, because only hosts whose name was found are counted.
 
 use crate::stand::{Stand, log_in};
+use config::{ClientTlsMode, TlsMode};
 use fleet::Address;
-use fleet::config::{ClientTlsMode, TlsMode};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};

@@ -1,7 +1,7 @@
 //! Listeners, reload and stop.
 
 use super::fake::{Client, Fake, Front, Script, defaults, within};
-use fleet::config::{Listener, RouterConfig};
+use config::{Listener, RouterConfig};
 use fleet::{Address, ListenerRole::Reader, ListenerRole::Writer, Role};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;

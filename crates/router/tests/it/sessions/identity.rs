@@ -1,7 +1,7 @@
 //! Who may come, and whose word counts for who somebody is.
 
 use super::fake::{Client, Fake, Front, Script, defaults, within};
-use fleet::config::{Access, Listener};
+use config::{Access, Listener};
 use fleet::{Address, ListenerRole::Reader};
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;

@@ -1,7 +1,7 @@
 //! Sessions moved: when, and when not.
 
 use super::fake::{Client, Fake, Front, Script, defaults, within};
-use fleet::config::{Replace, RouterConfig};
+use config::{Replace, RouterConfig};
 use fleet::{ListenerRole::Reader, ListenerRole::Writer, Role, Server};
 use std::time::Duration;
 use tokio::net::TcpStream;

@@ -1,7 +1,7 @@
 //! Servers that fail new sessions, and clients that get none.
 
 use super::fake::{Client, Fake, Front, Script, defaults, within};
-use fleet::config::{Listener, RouterConfig};
+use config::{Listener, RouterConfig};
 use fleet::{Address, ListenerRole::Reader, ListenerRole::Writer, Role};
 use std::sync::atomic::Ordering::SeqCst;
 use std::time::{Duration, Instant};

@@ -2,7 +2,7 @@
 //! clients that vanish.
 
 use super::fake::{Client, Fake, Front, Script, defaults, within};
-use fleet::config::{ClientTls, ClientTlsMode, Listener, Tls, TlsMode};
+use config::{ClientTls, ClientTlsMode, Listener, Tls, TlsMode};
 use fleet::{Address, ListenerRole::Reader};
 use testkit::certificate::Authority;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};

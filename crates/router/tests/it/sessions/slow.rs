@@ -2,8 +2,8 @@
 //! with real servers and the default of half a minute.)
 
 use super::fake::{Client, Fake, Front, Script, defaults, vanish, within};
+use config::RouterConfig;
 use fleet::ListenerRole::Reader;
-use fleet::config::RouterConfig;
 use std::sync::atomic::Ordering::SeqCst;
 use std::time::Duration;
 

@@ -1,7 +1,7 @@
 //! Clients that come all at once and leave as they like: nothing of them is left behind, and whoever was there is served.
 
 use super::fake::{Client, Fake, Front, Script, defaults, within};
-use fleet::config::Listener;
+use config::Listener;
 use fleet::{Address, ListenerRole::Reader};
 use std::time::Duration;
 use tokio::io::AsyncWriteExt;

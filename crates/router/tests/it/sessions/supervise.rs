@@ -2,8 +2,8 @@
 
 use super::DATA_PATH;
 use super::fake::{Client, Fake, Front, Script, defaults, within};
+use config::{DataPath, RouterConfig};
 use fleet::ListenerRole::Reader;
-use fleet::config::{DataPath, RouterConfig};
 use router::fault::{Fault, RingFault};
 use std::time::{Duration, Instant};
 

@@ -1,6 +1,6 @@
 //! The script, and who asks it: a session in raw packets, straight to a real server or through a router.
 
-use fleet::config::{ClientTls, ClientTlsMode, DataPath, Listener, RouterConfig, Tls, TlsMode};
+use config::{ClientTls, ClientTlsMode, DataPath, Listener, RouterConfig, Tls, TlsMode};
 use fleet::{
     Address, Demand, DemandSource, ListenerRole, Role, Server, ServerName, Snapshot, State, WriterStatus,
 };

@@ -1,0 +1,227 @@
+//! `[router]` and `[router.replace]`: the data plane.
+
+use super::section::Section;
+use super::{InsightConfig, OwnZone, ServerTls, insight, tls, value};
+use fleet::Zone;
+use serde::Serialize;
+use std::fmt;
+use std::ops::Range;
+use std::path::PathBuf;
+use std::time::Duration;
+
+const MOMENT: Duration = Duration::from_millis(1);
+
+/// The data plane.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RouterConfig {
+    /// `e` of the flow formula: how much more than its even share a zone may carry to keep reads at home. 0 is exact; the
+    /// default is about as much as measured demand is wrong, so that no read crosses zones for noise.
+    pub slack: f64,
+    /// A replica further behind than this is not eligible.
+    pub max_lag: Duration,
+    /// A server that came back grows from a tenth of its capacity to all of it in this time.
+    pub warm_up: Duration,
+    /// One server is given this long to greet before the next is tried.
+    pub attempt_deadline: Duration,
+    /// The client is told after this long.
+    pub connect_deadline: Duration,
+    /// New writer connections wait this long for a primary.
+    pub hold_deadline: Duration,
+    /// A client has this long from the server's greeting to the end of its login.
+    pub login_deadline: Duration,
+    /// A peer that owes an acknowledgement and has given none for this long is gone; its session ends.
+    pub peer_deadline: Duration,
+    /// Whether reads may go to the primary when no replica is eligible.
+    pub reads_on_primary: bool,
+    /// Placing sessions anew.
+    pub replace: Replace,
+    /// Threads of the data plane; `None` is one for every four cores, at least one.
+    pub threads: Option<usize>,
+    /// TLS to the servers.
+    pub tls: ServerTls,
+    /// The way of sessions' bytes.
+    pub data_path: DataPath,
+    /// What is learned from the statements that pass through.
+    pub insight: InsightConfig,
+    /// Whether connections go past the router where the kernel allows it.
+    pub zero_hop: ZeroHop,
+    /// Directory of the cgroup v2 whose processes' connections may go past; `None` is the root of its mount.
+    pub zero_hop_cgroup: Option<PathBuf>,
+    /// How long connections go on past after the router was last heard of.
+    pub zero_hop_keep: Duration,
+}
+
+/// Whether connections go straight to a server, past the router (`[router] zero_hop`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum ZeroHop {
+    /// Where the kernel allows it; else the ordinary listener serves, and the status says why.
+    #[default]
+    Auto,
+    /// Never.
+    Off,
+    /// The router does not start where the kernel does not allow it.
+    Require,
+}
+
+/// How sessions are moved when a better server is there.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Replace {
+    /// Off: sessions stay where they are until the client leaves.
+    pub enabled: bool,
+    /// At most this share of a router's sessions is closed per second.
+    pub pace_per_second: f64,
+    /// A session must have been quiet for this long.
+    pub quiet: Duration,
+    /// A session that holds state (temporary table, user variable, lock) is closed only after
+    /// this long on the wrong server; `None` never.
+    pub sticky_limit: Option<Duration>,
+    /// A server that is drained by command is empty after this long, whatever its sessions hold.
+    pub drain_deadline: Duration,
+}
+
+/// The way of sessions' bytes through the router.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum DataPath {
+    /// io_uring where the kernel allows it, else epoll.
+    #[default]
+    Auto,
+    /// io_uring, or the router does not start.
+    IoUring,
+    /// epoll.
+    Epoll,
+}
+
+impl Default for RouterConfig {
+    fn default() -> Self {
+        Self {
+            slack: 0.02,
+            max_lag: Duration::from_secs(10),
+            warm_up: Duration::from_secs(10),
+            attempt_deadline: Duration::from_millis(500),
+            connect_deadline: Duration::from_secs(5),
+            hold_deadline: Duration::from_secs(10),
+            login_deadline: Duration::from_secs(10),
+            peer_deadline: Duration::from_secs(30),
+            reads_on_primary: true,
+            replace: Replace::default(),
+            threads: None,
+            tls: ServerTls::default(),
+            data_path: DataPath::Auto,
+            insight: InsightConfig::default(),
+            zero_hop: ZeroHop::default(),
+            zero_hop_cgroup: None,
+            zero_hop_keep: Duration::from_secs(60),
+        }
+    }
+}
+
+impl Default for Replace {
+    fn default() -> Self {
+        Self {
+            enabled: true,
+            pace_per_second: 0.05,
+            quiet: Duration::from_millis(20),
+            sticky_limit: Some(Duration::from_secs(300)),
+            drain_deadline: Duration::from_secs(60),
+        }
+    }
+}
+
+impl ZeroHop {
+    /// Every setting with its word in the configuration.
+    pub const ALL: [(&str, Self); 3] = [("auto", Self::Auto), ("off", Self::Off), ("require", Self::Require)];
+}
+
+impl DataPath {
+    /// Every way with its word.
+    pub const ALL: [(&'static str, Self); 3] =
+        [("auto", Self::Auto), ("io_uring", Self::IoUring), ("epoll", Self::Epoll)];
+
+    /// Its word in configuration, status and metrics.
+    pub fn as_str(self) -> &'static str {
+        Self::ALL[self as usize].0
+    }
+}
+
+impl fmt::Display for DataPath {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// Reads `[router]`: the data plane, our own zone, and the place of `max_lag`.
+pub(super) fn read(document: &mut Section<'_>) -> (RouterConfig, OwnZone, Range<usize>) {
+    let default = RouterConfig::default();
+    let mut section = document.section("router");
+    let own_zone = section.plain("zone").map_or(OwnZone::Auto, |name| match name.as_str() {
+        "auto" => OwnZone::Auto,
+        name => OwnZone::Named(Zone::new(name)),
+    });
+    let short = Duration::from_millis(10);
+    let attempt_deadline = section.duration("attempt_deadline", short);
+    let connect_deadline = section.duration("connect_deadline", short).unwrap_or(default.connect_deadline);
+    let router = RouterConfig {
+        slack: section.number("slack", (0.0, 10.0)).unwrap_or(default.slack),
+        max_lag: section.duration("max_lag", MOMENT).unwrap_or(default.max_lag),
+        warm_up: section.duration("warm_up", Duration::ZERO).unwrap_or(default.warm_up),
+        // A short connect deadline alone must not contradict a default nobody wrote.
+        attempt_deadline: attempt_deadline.unwrap_or(default.attempt_deadline.min(connect_deadline)),
+        connect_deadline,
+        hold_deadline: section.duration("hold_deadline", Duration::ZERO).unwrap_or(default.hold_deadline),
+        login_deadline: section.duration("login_deadline", MOMENT).unwrap_or(default.login_deadline),
+        peer_deadline: section
+            .duration("peer_deadline", Duration::from_secs(1))
+            .unwrap_or(default.peer_deadline),
+        reads_on_primary: section.flag("reads_on_primary").unwrap_or(default.reads_on_primary),
+        threads: section.count("threads", (1, 1024)).map(|n| n as usize),
+        data_path: section.choice("data_path", &DataPath::ALL).unwrap_or(default.data_path),
+        replace: replace(&mut section),
+        tls: tls::to_servers(&mut section),
+        insight: insight::read(&mut section),
+        zero_hop: section.choice("zero_hop", &ZeroHop::ALL).unwrap_or(default.zero_hop),
+        zero_hop_cgroup: section.path("zero_hop_cgroup"),
+        zero_hop_keep: section.duration("zero_hop_keep", Duration::ZERO).unwrap_or(default.zero_hop_keep),
+    };
+    if router.attempt_deadline > router.connect_deadline {
+        let [attempt, connect] = [router.attempt_deadline, router.connect_deadline].map(fleet::duration_text);
+        let wrong = format!("one attempt may take {attempt}, longer than the whole connect ({connect})");
+        let right = format!("attempt_deadline must be at most connect_deadline = \"{connect}\"");
+        section.complain("attempt_deadline", wrong, right);
+    }
+    let max_lag_at = section.place_of("max_lag");
+    section.finish();
+    (router, own_zone, max_lag_at)
+}
+
+fn replace(router: &mut Section<'_>) -> Replace {
+    let default = Replace::default();
+    let mut section = router.section("replace");
+    let sticky_limit = section.text("sticky_limit", |text| match text {
+        "never" => Ok(None),
+        _ => value::duration(text)
+            .map(Some)
+            .map_err(|(wrong, right)| (wrong, format!("{right}, or \"never\""))),
+    });
+    let read = Replace {
+        enabled: section.flag("enabled").unwrap_or(default.enabled),
+        pace_per_second: section.number("pace", (0.0001, 1.0)).unwrap_or(default.pace_per_second),
+        quiet: section.duration("quiet", MOMENT).unwrap_or(default.quiet),
+        sticky_limit: sticky_limit.map_or(default.sticky_limit, toml::Spanned::into_inner),
+        drain_deadline: section.duration("drain_deadline", MOMENT).unwrap_or(default.drain_deadline),
+    };
+    section.finish();
+    read
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_way_has_its_word() {
+        for (word, way) in DataPath::ALL {
+            assert_eq!(way.as_str(), word);
+        }
+    }
+}

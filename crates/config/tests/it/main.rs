@@ -1,0 +1,4 @@
+//! The configuration file: the example, and what a wrong one is answered with.
+
+mod config_complaints;
+mod example_file;

@@ -1,0 +1,89 @@
+//! Who holds a lock that others wait for: the session to look at, by its number, account and place. The text of its
+//! statement is left out, because it may hold secrets.
+
+use observe::Rows;
+use serde::{Deserialize, Serialize};
+use std::fmt;
+
+/// A session that others wait for.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Blocker {
+    /// Its number on the server: what KILL takes.
+    pub id: u64,
+    /// Its account.
+    pub user: String,
+    /// Where it came from, without the port.
+    pub host: String,
+    /// Whether it is doing something or nothing.
+    pub held: Held,
+    /// How long its transaction has been open, seconds.
+    pub age_s: u64,
+    /// The table in question, where known.
+    pub table: Option<String>,
+    /// How many wait for it, at least; 0 when not known.
+    pub waiting: u64,
+    /// Whether it is the likeliest session instead of a known one.
+    pub guessed: bool,
+}
+
+/// What the blocker does meanwhile.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Held {
+    /// Its client has sent no statement: a transaction left open.
+    ByAnIdleClient,
+    /// A statement is running.
+    ByAStatement,
+}
+
+impl Blocker {
+    /// Reads the first row.
+    pub(super) fn read(rows: &Rows) -> Option<Self> {
+        let row = rows.first()?;
+        let host = row.text(&["host"]).unwrap_or_default();
+        let place = host.rsplit_once(':').map_or(host, |(place, _)| place);
+        let idle = row.text(&["command"]).is_some_and(|command| command.eq_ignore_ascii_case("Sleep"));
+        Some(Self {
+            id: row.parse(&["id"])?,
+            user: row.text(&["user"]).unwrap_or("?").to_owned(),
+            host: place.to_owned(),
+            held: if idle { Held::ByAnIdleClient } else { Held::ByAStatement },
+            age_s: row.parse(&["age_s"]).unwrap_or(0),
+            table: row.filled(&["held"]).map(|table| table.replace('`', "")),
+            waiting: row.parse(&["waiting"]).unwrap_or(0),
+            guessed: row.is_on(&["guessed"]),
+        })
+    }
+}
+
+impl fmt::Display for Blocker {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let likely = if self.guessed { "likely " } else { "" };
+        let Self { id, user, host, age_s, .. } = self;
+        write!(f, "{likely}session {id} of {user}@{host}, its transaction open for {age_s} s")?;
+        match self.held {
+            Held::ByAnIdleClient => write!(f, ", idle")?,
+            Held::ByAStatement => write!(f, ", in a statement")?,
+        }
+        match &self.table {
+            Some(table) => write!(f, ", on {table}"),
+            None => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_blocker_is_named_so_that_one_can_go_and_look() {
+        let names =
+            ["id", "user", "host", "command", "age_s", "held", "waiting", "guessed"].map(str::to_owned);
+        let row = ["42", "app", "10.0.0.7:51234", "Sleep", "31", "`shop`.`orders`", "9", "0"];
+        let rows = Rows::new(names, vec![row.iter().map(|text| Some((*text).to_owned())).collect()]);
+        let blocker = Blocker::read(&rows).unwrap();
+        let words = "session 42 of app@10.0.0.7, its transaction open for 31 s, idle, on shop.orders";
+        assert_eq!((blocker.to_string().as_str(), blocker.waiting), (words, 9));
+    }
+}

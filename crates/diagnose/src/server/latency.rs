@@ -1,0 +1,213 @@
+//! How long statements take, by the server's own count: a histogram over all, and the statements that take most time.
+//!
+//! MySQL 8 counts both always (`performance_schema`); MariaDB has the histogram with the plugin `query_response_time` and
+//! statements with `performance_schema` on, without quantiles. Where neither is there, the router's own timing is the
+//! only one.
+
+use observe::Rows;
+use serde::{Deserialize, Serialize};
+
+/// Statements by duration since some beginning, in ranges of rising limits.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Histogram(Vec<Range>);
+
+/// A range of durations, and how many statements it has.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Range {
+    /// They took more than this, milliseconds.
+    pub from_ms: f64,
+    /// And at most this; infinite for the last.
+    pub to_ms: f64,
+    /// How many.
+    pub statements: u64,
+}
+
+/// Statements that took at most some time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Within {
+    /// Those.
+    pub good: u64,
+    /// All.
+    pub all: u64,
+}
+
+/// A limit of a range that is so near is the time that was asked for; MySQL's ranges are 4.7 % wide.
+const NEAR: f64 = 1.05;
+
+/// Durations that a share of statements kept below, milliseconds: upper limits of the ranges they fall into.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Quantiles {
+    /// Statements counted.
+    pub statements: u64,
+    /// Half of them.
+    pub p50_ms: f64,
+    /// 95 of 100.
+    pub p95_ms: f64,
+    /// 99 of 100.
+    pub p99_ms: f64,
+}
+
+/// A kind of statement since the server's start.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Digest {
+    /// Its text with literals left out.
+    pub text: String,
+    /// How often.
+    pub calls: u64,
+    /// Mean duration, milliseconds.
+    pub mean_ms: f64,
+    /// 95 of 100 took at most so long.
+    pub p95_ms: Option<f64>,
+    /// 99 of 100.
+    pub p99_ms: Option<f64>,
+    /// Rows looked at, each time.
+    pub rows_examined: f64,
+}
+
+impl Histogram {
+    /// Reads rows of `upper_s`, `statements` and, where empty ranges are left out, `lower_s`; `None` when nothing was ever
+    /// counted (the plugin is loaded and off).
+    pub(super) fn read(rows: &Rows) -> Option<Self> {
+        let mut all: Vec<(Option<f64>, Range)> = rows
+            .iter()
+            .filter_map(|row| {
+                // MariaDB's last range has words in place of a limit.
+                let upper_s = row.parse::<f64>(&["upper_s"]).unwrap_or(f64::INFINITY);
+                let statements = row.parse::<u64>(&["statements"])?;
+                let range = Range { from_ms: 0.0, to_ms: upper_s * 1e3, statements };
+                Some((row.parse::<f64>(&["lower_s"]), range))
+            })
+            .collect();
+        all.sort_by(|a, b| a.1.to_ms.total_cmp(&b.1.to_ms));
+        let mut before_ms = 0.0;
+        let ranges: Vec<Range> = all
+            .into_iter()
+            .map(|(lower_s, range)| {
+                let from_ms = lower_s.map_or(before_ms, |lower| lower * 1e3);
+                before_ms = range.to_ms;
+                Range { from_ms, ..range }
+            })
+            .collect();
+        ranges.iter().any(|range| range.statements > 0).then_some(Self(ranges))
+    }
+
+    /// What was added since `before`; everything, if it was reset in between.
+    pub fn since(&self, before: &Self) -> Self {
+        let of = |all: &Self, to_ms: f64| {
+            all.0.iter().find(|range| range.to_ms == to_ms).map_or(0, |range| range.statements)
+        };
+        if before.0.iter().any(|range| of(self, range.to_ms) < range.statements) {
+            return self.clone();
+        }
+        let added =
+            |range: &Range| Range { statements: range.statements - of(before, range.to_ms), ..*range };
+        Self(self.0.iter().map(added).collect())
+    }
+
+    /// How many statements took at most `limit_ms`, known to 5 % of it.
+    ///
+    /// # Errors
+    /// The range that the limit lies in, when it is wider than that.
+    pub fn within(&self, limit_ms: f64) -> Result<Within, Range> {
+        let straddles = |range: &&Range| range.to_ms > limit_ms * NEAR && range.from_ms < limit_ms / NEAR;
+        if let Some(range) = self.0.iter().find(straddles) {
+            return Err(*range);
+        }
+        let good = self.0.iter().filter(|range| range.to_ms <= limit_ms * NEAR);
+        Ok(Within {
+            good: good.map(|range| range.statements).sum(),
+            all: self.0.iter().map(|range| range.statements).sum(),
+        })
+    }
+
+    /// Quantiles; `None` when nothing was counted.
+    pub fn quantiles(&self) -> Option<Quantiles> {
+        let statements: u64 = self.0.iter().map(|range| range.statements).sum();
+        if statements == 0 {
+            return None;
+        }
+        let longest = self.0.iter().rev().map(|range| range.to_ms).find(|to_ms| to_ms.is_finite());
+        let at = |share: f64| {
+            let wanted = (share * statements as f64).ceil() as u64;
+            let mut sum = 0;
+            let found = self.0.iter().find(|range| {
+                sum += range.statements;
+                sum >= wanted
+            });
+            found.map(|range| range.to_ms).filter(|to_ms| to_ms.is_finite()).or(longest).unwrap_or(0.0)
+        };
+        Some(Quantiles { statements, p50_ms: at(0.5), p95_ms: at(0.95), p99_ms: at(0.99) })
+    }
+}
+
+/// Reads rows of `text`, `calls`, `ms`, `p95_ms`, `p99_ms`, `examined`.
+pub(super) fn digests(rows: &Rows) -> Vec<Digest> {
+    rows.iter()
+        .filter_map(|row| {
+            let calls = row.parse::<u64>(&["calls"]).filter(|calls| *calls > 0)?;
+            Some(Digest {
+                text: row.text(&["text"]).unwrap_or("(statements beyond the table of digests)").to_owned(),
+                calls,
+                mean_ms: row.parse::<f64>(&["ms"]).unwrap_or(0.0) / calls as f64,
+                p95_ms: row.parse(&["p95_ms"]),
+                p99_ms: row.parse(&["p99_ms"]),
+                rows_examined: row.parse::<f64>(&["examined"]).unwrap_or(0.0) / calls as f64,
+            })
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn histogram(all: &[(&str, u64)]) -> Histogram {
+        let row = |(upper, count): &(&str, u64)| vec![Some((*upper).to_owned()), Some(count.to_string())];
+        let rows = Rows::new(["upper_s".to_owned(), "statements".to_owned()], all.iter().map(row).collect());
+        Histogram::read(&rows).unwrap()
+    }
+
+    #[test]
+    fn quantiles_are_of_what_was_added() {
+        let before = histogram(&[("0.001", 1000), ("0.01", 10)]);
+        let now = histogram(&[("0.001", 1050), ("0.01", 50), ("0.1", 9), ("TOO LONG", 1)]);
+        let quantiles = now.since(&before).quantiles().unwrap();
+        let expected = Quantiles { statements: 100, p50_ms: 1.0, p95_ms: 100.0, p99_ms: 100.0 };
+        assert_eq!(quantiles, expected);
+        assert_eq!(before.since(&now), before, "it was reset: what is there was all added since");
+        assert_eq!(now.since(&now).quantiles(), None);
+    }
+
+    #[test]
+    fn a_limit_between_two_ranges_is_known_and_one_within_a_wide_range_is_refused() {
+        let mariadb = histogram(&[("0.01", 90), ("0.1", 0), ("1", 6), ("TOO LONG", 4)]);
+        assert_eq!(mariadb.within(100.0), Ok(Within { good: 90, all: 100 }));
+        assert_eq!(mariadb.within(1000.0), Ok(Within { good: 96, all: 100 }));
+        let refused = mariadb.within(15.0).unwrap_err();
+        assert_eq!((refused.from_ms, refused.to_ms), (10.0, 100.0), "although it is empty now");
+        assert!(mariadb.within(5000.0).is_err());
+    }
+
+    proptest! {
+        /// Ranges of 4.7 %, as MySQL has them, empty ones left out: any limit is known, and to 5 %.
+        #[test]
+        fn fine_ranges_know_every_limit(
+            took_ms in prop::collection::vec(0.02f64..1e4, 1..200), limit_ms in 0.02f64..1e4,
+        ) {
+            const STEP: f64 = 1.047;
+            let mut counts = std::collections::BTreeMap::<i32, u64>::new();
+            for ms in &took_ms {
+                *counts.entry((ms / 0.01).log(STEP).ceil() as i32).or_default() += 1;
+            }
+            let limit = |number: i32| Some(format!("{:.9}", 0.01 * STEP.powi(number) / 1e3));
+            let row = |(number, count): (&i32, &u64)| vec![limit(number - 1), limit(*number), Some(count.to_string())];
+            let names = ["lower_s", "upper_s", "statements"].map(str::to_owned);
+            let within = Histogram::read(&Rows::new(names, counts.iter().map(row).collect())).unwrap().within(limit_ms);
+            let within = within.unwrap();
+            let at_most = |ms: f64| took_ms.iter().filter(|took| **took <= ms).count() as u64;
+            prop_assert_eq!(within.all, took_ms.len() as u64);
+            prop_assert!(within.good >= at_most(limit_ms / 1.06) && within.good <= at_most(limit_ms * 1.06));
+        }
+    }
+}

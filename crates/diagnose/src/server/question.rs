@@ -1,0 +1,128 @@
+//! Every statement that is sent to watch a server: what it costs there, and how often it is asked.
+//!
+//! | asked | how often | cost there |
+//! |---|---|---|
+//! | counters (`SHOW GLOBAL STATUS`, filtered) | each reading | adds up over all sessions: microseconds for each |
+//! | sessions, grouped | each reading | one walk over the sessions; no lock on MySQL (`performance_schema.threads`) |
+//! | replication | each reading, on a replica | its own threads only |
+//! | who holds a row lock | at most every 3 s, only while somebody waits | looks at the lock system |
+//! | who holds a metadata lock | likewise | |
+//! | durations | every 5 s, where counted | some hundred rows |
+//! | statements that take most time | every 10 s, where told apart | a scan of the digest table (10,000 rows at most by default) |
+//! | settings | every 60 s | |
+
+use observe::Dialect;
+
+/// Counters and levels. Names that a version does not know bring no row.
+pub(super) const STATUS: &str = "SHOW GLOBAL STATUS WHERE Variable_name IN (\
+    'Uptime', 'Questions', 'Com_select', 'Com_insert', 'Com_insert_select', 'Com_update', 'Com_update_multi', \
+    'Com_delete', 'Com_delete_multi', 'Com_replace', 'Com_replace_select', 'Com_load', 'Handler_commit', \
+    'Binlog_group_commits', 'Threads_connected', 'Threads_running', 'Threads_created', \
+    'Connection_errors_max_connections', 'Created_tmp_tables', 'Created_tmp_disk_tables', \
+    'Innodb_row_lock_current_waits', 'Innodb_row_lock_waits', 'Innodb_row_lock_time', \
+    'Innodb_buffer_pool_pages_total', 'Innodb_buffer_pool_pages_free', 'Innodb_buffer_pool_pages_dirty', \
+    'Innodb_buffer_pool_read_requests', 'Innodb_buffer_pool_reads', 'Innodb_buffer_pool_read_ahead', \
+    'Innodb_buffer_pool_read_ahead_evicted', 'Innodb_buffer_pool_pages_flushed', 'Innodb_buffer_pool_wait_free', \
+    'Innodb_buffer_pool_load_status', 'Innodb_os_log_written', 'Innodb_log_waits', 'Innodb_data_fsyncs', \
+    'Innodb_data_pending_fsyncs', 'Innodb_os_log_pending_fsyncs', 'Innodb_checkpoint_age', \
+    'Innodb_checkpoint_max_age', 'Innodb_redo_log_current_lsn', 'Innodb_redo_log_checkpoint_lsn', \
+    'Innodb_redo_log_capacity_resized')";
+
+/// Settings that verdicts need.
+pub(super) const SETTINGS: &str = "SHOW GLOBAL VARIABLES WHERE Variable_name IN (\
+    'max_connections', 'innodb_buffer_pool_size', 'innodb_flush_log_at_trx_commit', 'sync_binlog', 'log_bin', \
+    'slave_parallel_threads', 'slave_parallel_workers', 'replica_parallel_workers', 'performance_schema', \
+    'datadir', 'pid_file', 'innodb_lru_scan_depth', 'innodb_buffer_pool_instances', \
+    'hostname', 'port', 'server_id')";
+
+/// Aurora's own word on itself: CPU and lag.
+pub(super) const AURORA_SELF: &str = "SELECT CPU AS cpu, REPLICA_LAG_IN_MILLISECONDS AS lag_ms, \
+    SESSION_ID = 'MASTER_SESSION_ID' AS is_writer FROM information_schema.replica_host_status \
+    WHERE SERVER_ID = @@aurora_server_id";
+
+/// What its sessions do, grouped; ours is left out.
+pub(super) fn sessions(dialect: Dialect) -> &'static str {
+    if dialect.is_mariadb() {
+        "SELECT command AS command, state AS state, COUNT(*) AS sessions, MAX(time_ms) AS longest_ms \
+         FROM information_schema.PROCESSLIST WHERE command NOT IN ('Sleep', 'Daemon') \
+         AND command NOT LIKE 'Binlog Dump%' AND id <> CONNECTION_ID() GROUP BY command, state"
+    } else {
+        "SELECT IF(name LIKE '%/slave_sql' OR name LIKE '%/replica_sql', 'Slave_SQL', \
+         IF(name LIKE '%/slave_worker' OR name LIKE '%/replica_worker', 'Slave_worker', \
+         IF(name LIKE '%/slave_io' OR name LIKE '%/replica_io', 'Slave_IO', processlist_command))) AS command, \
+         processlist_state AS state, COUNT(*) AS sessions, MAX(processlist_time) * 1000 AS longest_ms \
+         FROM performance_schema.threads WHERE processlist_id IS NOT NULL \
+         AND processlist_command NOT IN ('Sleep', 'Daemon') AND processlist_command NOT LIKE 'Binlog Dump%' \
+         AND processlist_id <> CONNECTION_ID() GROUP BY 1, 2"
+    }
+}
+
+/// Who holds the row lock that most wait for and waits for none itself.
+pub(super) fn row_blocker(dialect: Dialect) -> &'static str {
+    if dialect.is_mariadb() {
+        "SELECT b.trx_mysql_thread_id AS id, p.user AS user, p.host AS host, p.command AS command, \
+         TIMESTAMPDIFF(SECOND, b.trx_started, NOW()) AS age_s, MAX(l.lock_table) AS held, COUNT(*) AS waiting \
+         FROM information_schema.INNODB_LOCK_WAITS w \
+         JOIN information_schema.INNODB_TRX b ON b.trx_id = w.blocking_trx_id \
+         LEFT JOIN information_schema.INNODB_LOCKS l ON l.lock_id = w.requested_lock_id \
+         LEFT JOIN information_schema.PROCESSLIST p ON p.id = b.trx_mysql_thread_id \
+         GROUP BY b.trx_id ORDER BY b.trx_wait_started IS NULL DESC, waiting DESC LIMIT 1"
+    } else {
+        "SELECT t.processlist_id AS id, t.processlist_user AS user, t.processlist_host AS host, \
+         t.processlist_command AS command, TIMESTAMPDIFF(SECOND, b.trx_started, NOW()) AS age_s, \
+         MAX(CONCAT(l.object_schema, '.', l.object_name)) AS held, COUNT(*) AS waiting \
+         FROM performance_schema.data_lock_waits w \
+         JOIN performance_schema.threads t ON t.thread_id = w.blocking_thread_id \
+         LEFT JOIN performance_schema.data_locks l ON l.engine_lock_id = w.requesting_engine_lock_id \
+         LEFT JOIN information_schema.INNODB_TRX b ON b.trx_mysql_thread_id = t.processlist_id \
+         GROUP BY t.thread_id, b.trx_started, b.trx_wait_started \
+         ORDER BY b.trx_wait_started IS NULL DESC, waiting DESC LIMIT 1"
+    }
+}
+
+/// Who holds the metadata lock that others wait for. MariaDB tells only with a plugin: there it is the oldest open
+/// transaction that does not wait itself, which is nearly always right and marked as a guess.
+pub(super) fn metadata_blocker(dialect: Dialect) -> &'static str {
+    if dialect.is_mariadb() {
+        "SELECT p.id AS id, p.user AS user, p.host AS host, p.command AS command, \
+         TIMESTAMPDIFF(SECOND, t.trx_started, NOW()) AS age_s, NULL AS held, 0 AS waiting, 1 AS guessed \
+         FROM information_schema.INNODB_TRX t JOIN information_schema.PROCESSLIST p ON p.id = t.trx_mysql_thread_id \
+         WHERE p.id <> CONNECTION_ID() AND t.trx_state <> 'LOCK WAIT' \
+         AND IFNULL(p.state, '') NOT LIKE 'Waiting for%' ORDER BY t.trx_started, t.trx_id LIMIT 1"
+    } else {
+        "SELECT t.processlist_id AS id, t.processlist_user AS user, t.processlist_host AS host, \
+         t.processlist_command AS command, t.processlist_time AS age_s, \
+         MAX(CONCAT(p.object_schema, '.', p.object_name)) AS held, COUNT(*) AS waiting, 0 AS guessed \
+         FROM performance_schema.metadata_locks p JOIN performance_schema.metadata_locks g \
+         ON g.object_type = p.object_type AND g.object_schema <=> p.object_schema \
+         AND g.object_name <=> p.object_name AND g.lock_status = 'GRANTED' \
+         AND g.owner_thread_id <> p.owner_thread_id \
+         JOIN performance_schema.threads t ON t.thread_id = g.owner_thread_id \
+         WHERE p.lock_status = 'PENDING' AND IFNULL(t.processlist_state, '') NOT LIKE 'Waiting for%' \
+         GROUP BY t.thread_id, t.processlist_id, t.processlist_user, t.processlist_host, t.processlist_command, \
+         t.processlist_time ORDER BY waiting DESC LIMIT 1"
+    }
+}
+
+/// How many statements took how long, since some beginning: limits of ranges in seconds.
+pub(super) fn durations(dialect: Dialect) -> &'static str {
+    if dialect.is_mariadb() {
+        "SELECT TIME AS upper_s, COUNT AS statements FROM information_schema.QUERY_RESPONSE_TIME"
+    } else {
+        "SELECT bucket_timer_low / 1e12 AS lower_s, bucket_timer_high / 1e12 AS upper_s, count_bucket AS statements \
+         FROM performance_schema.events_statements_histogram_global WHERE count_bucket > 0"
+    }
+}
+
+/// The statements that took most time, with quantiles where the server keeps them; `None` where it tells none apart.
+pub(super) fn digests(dialect: Dialect) -> &'static str {
+    if dialect.is_mariadb() {
+        "SELECT LEFT(digest_text, 200) AS text, count_star AS calls, sum_timer_wait / 1e9 AS ms, \
+         NULL AS p95_ms, NULL AS p99_ms, sum_rows_examined AS examined \
+         FROM performance_schema.events_statements_summary_by_digest ORDER BY sum_timer_wait DESC LIMIT 10"
+    } else {
+        "SELECT LEFT(digest_text, 200) AS text, count_star AS calls, sum_timer_wait / 1e9 AS ms, \
+         quantile_95 / 1e9 AS p95_ms, quantile_99 / 1e9 AS p99_ms, sum_rows_examined AS examined \
+         FROM performance_schema.events_statements_summary_by_digest ORDER BY sum_timer_wait DESC LIMIT 10"
+    }
+}

@@ -1,0 +1,278 @@
+//! Asks one server, again and again, on a connection of its own: few statements a reading, each with a deadline, the
+//! costly ones seldom, and the whole never more than about a hundredth of the time.
+
+use super::{Blocker, Cost, Histogram, Reading, Replica, Sessions, Settings, Status, latency, question};
+use config::Credentials;
+use fleet::Address;
+use observe::{AskError, ControlConnection, Dialect, Rows};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// How often who holds a lock may be asked.
+const BLOCKERS_EVERY: Duration = Duration::from_secs(3);
+/// How often durations are asked.
+const DURATIONS_EVERY: Duration = Duration::from_secs(5);
+/// How often the statements that take most time are asked.
+const DIGESTS_EVERY: Duration = Duration::from_secs(10);
+/// How often settings are asked.
+const SETTINGS_EVERY: Duration = Duration::from_secs(60);
+/// What was refused or is not there is asked again after this long.
+const REFUSED: Duration = Duration::from_secs(60);
+/// A reading whose answers took `t` of the server is followed by a pause of at least this many times `t` ...
+const SHARE: f64 = 100.0;
+/// ... but of no more than this, unless the interval is longer: a server that is slow to answer is the one whose bottleneck somebody wants
+/// named, and what it takes long over is waiting, not two statements.
+const LONGEST: Duration = Duration::from_secs(3);
+
+/// Asks one server.
+pub struct Sampler {
+    address: Address,
+    who: Credentials,
+    deadline: Duration,
+    open: Option<Open>,
+}
+
+struct Open {
+    connection: ControlConnection,
+    dialect: Dialect,
+    row_blocker: Due,
+    metadata_blocker: Due,
+    durations: Due,
+    digests: Due,
+    settings: Due,
+    seen: Seen,
+}
+
+/// What is asked seldom and remembered.
+#[derive(Default)]
+struct Seen {
+    histogram: Option<Arc<Histogram>>,
+    digests: Arc<Vec<super::Digest>>,
+    settings: Arc<Settings>,
+    missing: Arc<Vec<String>>,
+}
+
+/// When a question may be asked again.
+#[derive(Clone, Copy, Default)]
+struct Due(Option<Instant>);
+
+impl Due {
+    fn now(self) -> bool {
+        self.0.is_none_or(|at| Instant::now() >= at)
+    }
+
+    fn after(&mut self, pause: Duration) {
+        self.0 = Some(Instant::now() + pause);
+    }
+}
+
+impl Sampler {
+    /// A sampler of the server at `address`; nothing is asked yet. An answer that takes longer than `deadline` is none.
+    pub fn new(address: Address, who: Credentials, deadline: Duration) -> Self {
+        Self { address, who, deadline, open: None }
+    }
+
+    /// Asks now. After an error the next reading begins with a new connection.
+    ///
+    /// # Errors
+    /// The server cannot be reached, does not answer in time, or refuses what every reading needs.
+    pub async fn read(&mut self) -> Result<Reading, AskError> {
+        let mut open = match self.open.take() {
+            Some(open) => open,
+            None => Open::introduce(&self.address, &self.who, self.deadline).await?,
+        };
+        let reading = open.read(self.deadline).await?;
+        self.open = Some(open);
+        Ok(reading)
+    }
+
+    /// Whether the server runs on this machine, so that what is read of the host is its host; `None` while not connected.
+    /// A tunnel that ends on this machine looks the same.
+    pub fn is_on_this_host(&self) -> Option<bool> {
+        self.open.as_ref().map(|open| open.connection.is_on_this_host())
+    }
+
+    /// How long to wait after `reading`, at least `interval`.
+    pub fn pause(reading: &Reading, interval: Duration) -> Duration {
+        pause_after(reading.cost.server_ms, interval)
+    }
+
+    /// Ends the connection.
+    pub fn close(&mut self) {
+        self.open = None;
+    }
+}
+
+impl Open {
+    async fn introduce(to: &Address, who: &Credentials, deadline: Duration) -> Result<Self, AskError> {
+        let mut connection = ControlConnection::open(to, who, deadline).await?;
+        let dialect = connection.recognize(deadline).await?.dialect;
+        let now = Due::default();
+        Ok(Self {
+            connection,
+            dialect,
+            row_blocker: now,
+            metadata_blocker: now,
+            durations: now,
+            digests: now,
+            settings: now,
+            seen: Seen::default(),
+        })
+    }
+
+    async fn read(&mut self, deadline: Duration) -> Result<Reading, AskError> {
+        let at = Instant::now();
+        let round_trip = self.connection.ping(deadline).await?;
+        let mut asking =
+            Asking { connection: &mut self.connection, deadline, statements: 0, took: Duration::ZERO };
+        let mut missing = Vec::new();
+        let status = Status::read(&asking.must(question::STATUS).await?);
+        let sessions =
+            match asking.may(question::sessions(self.dialect), "its sessions", &mut missing).await? {
+                Some(rows) => Sessions::read(&rows),
+                // Without them the server's own count is left, ourselves taken out.
+                None => Sessions { active: status.running.saturating_sub(1), ..Sessions::default() },
+            };
+        let replica = asking.replica(self.dialect, &mut missing).await?;
+        let mut row_blocker = None;
+        if status.row_waits_now > 0 && self.row_blocker.now() {
+            self.row_blocker.after(BLOCKERS_EVERY);
+            let what = "who holds row locks";
+            let rows = asking.may(question::row_blocker(self.dialect), what, &mut missing).await?;
+            row_blocker = rows.as_ref().and_then(Blocker::read);
+        }
+        let mut metadata_blocker = None;
+        if sessions.metadata_lock > 0 && self.metadata_blocker.now() {
+            self.metadata_blocker.after(BLOCKERS_EVERY);
+            let what = "who holds metadata locks";
+            let rows = asking.may(question::metadata_blocker(self.dialect), what, &mut missing).await?;
+            metadata_blocker = rows.as_ref().and_then(Blocker::read);
+        }
+        let every_reading = (asking.statements, asking.took);
+        asking
+            .seldom(self.dialect, &mut self.seen, &mut self.durations, &mut self.digests, &mut self.settings)
+            .await?;
+        if !missing.is_empty() || !self.seen.missing.is_empty() {
+            self.seen.missing = Arc::new(missing);
+        }
+        let trips = round_trip * every_reading.0;
+        Ok(Reading {
+            at,
+            status,
+            sessions,
+            row_blocker,
+            metadata_blocker,
+            replica,
+            histogram: self.seen.histogram.clone(),
+            digests: self.seen.digests.clone(),
+            settings: self.seen.settings.clone(),
+            round_trip,
+            cost: Cost {
+                statements: every_reading.0,
+                server_ms: every_reading.1.saturating_sub(trips).as_secs_f64() * 1e3,
+            },
+            missing: self.seen.missing.clone(),
+        })
+    }
+}
+
+struct Asking<'a> {
+    connection: &'a mut ControlConnection,
+    deadline: Duration,
+    statements: u32,
+    took: Duration,
+}
+
+impl Asking<'_> {
+    async fn must(&mut self, statement: &str) -> Result<Rows, AskError> {
+        let start = Instant::now();
+        let answer = self.connection.ask(statement, self.deadline).await;
+        self.statements += 1;
+        self.took += start.elapsed();
+        answer
+    }
+
+    /// `None` when the server refuses or does not know; then it is said what is missing.
+    async fn may(
+        &mut self,
+        statement: &str,
+        what: &str,
+        missing: &mut Vec<String>,
+    ) -> Result<Option<Rows>, AskError> {
+        match self.must(statement).await {
+            Ok(rows) => Ok(Some(rows)),
+            Err(error) if error.is_fatal() => Err(error),
+            Err(error) => {
+                tracing::debug!(%error, statement, "not answered");
+                missing.push(format!("{what} could not be asked: {error}"));
+                Ok(None)
+            }
+        }
+    }
+
+    async fn replica(
+        &mut self,
+        dialect: Dialect,
+        missing: &mut Vec<String>,
+    ) -> Result<Option<Replica>, AskError> {
+        let what = "its replication";
+        if dialect.aurora {
+            let rows = self.may(question::AURORA_SELF, what, missing).await?;
+            return Ok(rows.as_ref().and_then(Replica::read_aurora));
+        }
+        let Some(statement) = dialect.replication() else { return Ok(None) };
+        let rows = self.may(statement, what, missing).await?;
+        Ok(rows.as_ref().and_then(Replica::read))
+    }
+
+    async fn seldom(
+        &mut self,
+        dialect: Dialect,
+        seen: &mut Seen,
+        durations: &mut Due,
+        digests: &mut Due,
+        settings: &mut Due,
+    ) -> Result<(), AskError> {
+        if settings.now() {
+            settings.after(SETTINGS_EVERY);
+            seen.settings = Arc::new(Settings::read(&self.must(question::SETTINGS).await?));
+        }
+        // What is not there is no lack: the router times statements itself.
+        let mut absent = Vec::new();
+        if durations.now() {
+            let rows = self.may(question::durations(dialect), "durations", &mut absent).await?;
+            durations.after(if rows.is_some() { DURATIONS_EVERY } else { REFUSED });
+            seen.histogram = rows.as_ref().and_then(Histogram::read).map(Arc::new);
+        }
+        if seen.settings.performance_schema && digests.now() {
+            let rows = self.may(question::digests(dialect), "digests", &mut absent).await?;
+            digests.after(if rows.is_some() { DIGESTS_EVERY } else { REFUSED });
+            seen.digests = Arc::new(rows.as_ref().map(latency::digests).unwrap_or_default());
+        }
+        Ok(())
+    }
+}
+
+impl std::fmt::Debug for Sampler {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Sampler").field("address", &self.address).finish_non_exhaustive()
+    }
+}
+
+/// The pause after answers that took this long.
+fn pause_after(server_ms: f64, interval: Duration) -> Duration {
+    interval.max(Duration::from_secs_f64(server_ms / 1e3 * SHARE).min(LONGEST))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_server_that_answers_slowly_is_spared_and_yet_read_every_few_seconds() {
+        let pause =
+            |server_ms, interval_s| pause_after(server_ms, Duration::from_secs(interval_s)).as_millis();
+        assert_eq!((pause(5.0, 1), pause(20.0, 1), pause(150.0, 1)), (1000, 2000, 3000));
+        assert_eq!(pause(150.0, 10), 10_000);
+    }
+}

@@ -1,0 +1,137 @@
+//! What the sessions of a server do at a moment, told apart by the words of their state.
+//!
+//! States are words that the servers have kept over the years; both spellings (slave, replica) are known. A session at
+//! work whose state says nothing is counted as at work, no more. `Threads_running` is not used: it counts ourselves and
+//! the server's own threads.
+
+use observe::Rows;
+
+/// How many do what.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Sessions {
+    /// Clients at work, whatever at.
+    pub active: u64,
+    /// Of those, waiting for a metadata lock, a table flush or a global lock.
+    pub metadata_lock: u64,
+    /// Of those, waiting for their commit to be durable or acknowledged.
+    pub commit: u64,
+    /// The longest that one of them has been at it, milliseconds.
+    pub longest_ms: f64,
+    /// Threads that apply changes of a source.
+    pub appliers: u64,
+    /// Of those, at work.
+    pub appliers_busy: u64,
+}
+
+/// States of a client that waits for another's metadata lock, table or global lock.
+const METADATA: [&str; 7] = [
+    "metadata lock",
+    "Waiting for table flush",
+    "Waiting for global read lock",
+    "Waiting for commit lock",
+    "Waiting for backup lock",
+    "Waiting for table level lock",
+    "Waiting for tables",
+];
+
+/// States of a client whose commit is on its way to disk or to a replica.
+const COMMIT: [&str; 6] = [
+    "Commit",
+    "Commit_implicit",
+    "waiting for handler commit",
+    "Waiting for prior transaction to commit",
+    "Waiting for semi-sync",
+    "Writing to binlog",
+];
+
+/// States of an applier that has nothing to do, or waits for another one.
+const IDLE: [&str; 8] = [
+    "has read all relay log",
+    "Waiting for an event from Coordinator",
+    "Waiting for work from",
+    "Waiting for room in worker thread",
+    "Waiting for dependent transaction",
+    "Waiting for prior transaction",
+    "Waiting until",
+    "Waiting for Replica Workers",
+];
+
+impl Sessions {
+    /// Reads rows of `command`, `state`, `sessions`, `longest_ms`.
+    pub(super) fn read(rows: &Rows) -> Self {
+        let mut sessions = Self::default();
+        for row in rows.iter() {
+            let command = row.text(&["command"]).unwrap_or_default();
+            let state = row.text(&["state"]).unwrap_or_default();
+            let count = row.parse::<u64>(&["sessions"]).unwrap_or(0);
+            match command {
+                "Slave_SQL" | "Slave_worker" => {
+                    sessions.appliers += count;
+                    if !state.is_empty() && !is_one_of(state, &IDLE) {
+                        sessions.appliers_busy += count;
+                    }
+                }
+                "Slave_IO" | "Connect" | "Sleep" | "Daemon" => {}
+                _ => {
+                    sessions.active += count;
+                    if is_one_of(state, &METADATA) {
+                        sessions.metadata_lock += count;
+                    } else if is_one_of(state, &COMMIT) {
+                        sessions.commit += count;
+                    }
+                    let longest = row.parse::<f64>(&["longest_ms"]).unwrap_or(0.0);
+                    sessions.longest_ms = sessions.longest_ms.max(longest);
+                }
+            }
+        }
+        sessions
+    }
+}
+
+fn is_one_of(state: &str, known: &[&str]) -> bool {
+    known.iter().any(|words| state.contains(words))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rows(all: &[(&str, &str, u64)]) -> Rows {
+        let names = ["command", "state", "sessions", "longest_ms"].map(str::to_owned);
+        let row = |(command, state, count): &(&str, &str, u64)| {
+            [command, state, &&*count.to_string(), &"2.5"]
+                .iter()
+                .map(|text| Some((**text).to_owned()))
+                .collect()
+        };
+        Rows::new(names, all.iter().map(row).collect())
+    }
+
+    #[test]
+    fn waits_of_mariadb_are_told_apart() {
+        let sessions = Sessions::read(&rows(&[
+            ("Query", "Waiting for table metadata lock", 7),
+            ("Query", "Commit", 3),
+            ("Query", "Updating", 2),
+            ("Slave_SQL", "Slave has read all relay log; waiting for more updates", 1),
+            ("Slave_worker", "Write_rows_log_event::write_row(-1)", 1),
+            ("Slave_IO", "Waiting for master to send event", 1),
+        ]));
+        assert_eq!((sessions.active, sessions.metadata_lock, sessions.commit), (12, 7, 3));
+        assert_eq!((sessions.appliers, sessions.appliers_busy, sessions.longest_ms), (2, 1, 2.5));
+    }
+
+    #[test]
+    fn waits_of_mysql_are_told_apart() {
+        let sessions = Sessions::read(&rows(&[
+            ("Query", "waiting for handler commit", 4),
+            ("Execute", "Waiting for schema metadata lock", 1),
+            ("Query", "executing", 1),
+            ("Slave_SQL", "Replica has read all relay log; waiting for more updates", 1),
+            ("Slave_worker", "Waiting for an event from Coordinator", 3),
+            ("Slave_worker", "Applying batch of row changes (write)", 1),
+        ]));
+        assert_eq!((sessions.active, sessions.metadata_lock, sessions.commit), (6, 1, 4));
+        assert_eq!((sessions.appliers, sessions.appliers_busy), (5, 1));
+    }
+}

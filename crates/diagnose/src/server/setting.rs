@@ -1,0 +1,73 @@
+//! Settings of a server that verdicts and their advice need.
+
+use observe::Rows;
+use serde::{Deserialize, Serialize};
+
+/// Some global variables.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Settings {
+    /// `max_connections`; 0 when not known.
+    pub max_connections: u64,
+    /// `innodb_buffer_pool_size`, bytes.
+    pub pool_size: u64,
+    /// Pages that each part of the pool keeps free ahead (`innodb_lru_scan_depth`).
+    pub kept_free: u64,
+    /// Parts of the pool (`innodb_buffer_pool_instances`); 0 where the version has but one.
+    pub pool_parts: u64,
+    /// `innodb_flush_log_at_trx_commit`
+    pub flush_log_at_commit: u64,
+    /// `sync_binlog`, 0 without a binary log.
+    pub sync_binlog: u64,
+    /// Threads that may apply changes in parallel; 0 and 1 both mean one.
+    pub parallel_appliers: u64,
+    /// Whether `performance_schema` is on.
+    pub performance_schema: bool,
+    /// `datadir`
+    pub datadir: String,
+    /// `pid_file`, as it is configured.
+    pub pid_file: String,
+    /// `hostname`, `port` and `server_id`: together they tell a server from every other, whatever it is reached by.
+    pub hostname: String,
+    /// `port`
+    pub port: u64,
+    /// `server_id`
+    pub server_id: u64,
+}
+
+impl Settings {
+    /// Reads rows of `variable_name`, `value`.
+    pub(super) fn read(rows: &Rows) -> Self {
+        let mut settings = Self::default();
+        for row in rows.iter() {
+            let value = row.text(&["value"]).unwrap_or_default();
+            let number = value.parse().unwrap_or(0);
+            let on = value.eq_ignore_ascii_case("on") || value == "1";
+            match row.text(&["variable_name"]).unwrap_or_default() {
+                "max_connections" => settings.max_connections = number,
+                "innodb_buffer_pool_size" => settings.pool_size = number,
+                "innodb_lru_scan_depth" => settings.kept_free = number,
+                "innodb_buffer_pool_instances" => settings.pool_parts = number,
+                "innodb_flush_log_at_trx_commit" => settings.flush_log_at_commit = number,
+                "sync_binlog" => settings.sync_binlog = number,
+                // MariaDB, MySQL before and after 8.0.26.
+                "slave_parallel_threads" | "slave_parallel_workers" | "replica_parallel_workers" => {
+                    settings.parallel_appliers = number;
+                }
+                "performance_schema" => settings.performance_schema = on,
+                "datadir" => value.clone_into(&mut settings.datadir),
+                "pid_file" => value.clone_into(&mut settings.pid_file),
+                "hostname" => value.clone_into(&mut settings.hostname),
+                "port" => settings.port = number,
+                "server_id" => settings.server_id = number,
+                _ => {}
+            }
+        }
+        settings
+    }
+
+    /// Whether a commit waits for the disk.
+    pub fn commits_are_durable(&self) -> bool {
+        self.flush_log_at_commit == 1 || self.sync_binlog == 1
+    }
+}

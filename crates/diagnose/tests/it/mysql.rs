@@ -1,0 +1,27 @@
+//! A real mysqld (target/mysql, see mysql.rs) under real waits, as its sampler sees it.
+
+use crate::server::scene::Scene;
+use crate::server::waits::{until, waits_are_seen_and_their_blocker_is_named};
+use lab::Spec;
+use std::time::Duration;
+
+#[tokio::test]
+async fn mysql_tells_what_its_sessions_wait_for_with_quantiles() {
+    let scene = Scene::up(&Spec::new(&[("a", 1), ("b", 1)]).program(testkit::mysqld())).await;
+    waits_are_seen_and_their_blocker_is_named(&scene, true).await;
+    let mut replica = scene.sampler("b1", Duration::from_secs(5));
+    let reading = until(&mut replica, "a replica that applies", |r| r.sessions.appliers > 0).await;
+    assert!(reading.replica.unwrap().receives);
+    if reading.settings.performance_schema {
+        let histogram = reading.histogram.unwrap();
+        let counted = histogram.quantiles().unwrap();
+        assert!(counted.p99_ms >= counted.p50_ms, "{counted:?}");
+        // Its ranges are so fine that any limit can be promised.
+        for limit_ms in [0.7, 15.0, 42.0, 3000.0] {
+            let within = histogram.within(limit_ms).unwrap();
+            assert!(within.good > 0 && within.all == counted.statements, "{limit_ms}: {within:?}");
+        }
+        assert!(!reading.digests.is_empty());
+    }
+    scene.lab.down().await.unwrap();
+}

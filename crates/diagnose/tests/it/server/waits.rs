@@ -1,0 +1,64 @@
+//! A server under real waits, as its sampler sees it: the same on either flavour.
+
+use super::scene::Scene;
+use diagnose::server::{Held, Reading, Sample, Sampler};
+use lab::Account;
+use mysql_async::prelude::Queryable;
+use mysql_async::{Conn, Opts};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+async fn app(scene: &Scene) -> Conn {
+    let opts: Opts = scene.lab.opts("a", "a1", Account::App).unwrap();
+    Conn::new(opts).await.unwrap()
+}
+
+/// Reads until a reading is as `holds` wants it.
+pub(crate) async fn until(sampler: &mut Sampler, what: &str, holds: impl Fn(&Reading) -> bool) -> Reading {
+    let deadline = Instant::now() + Duration::from_secs(30);
+    loop {
+        let reading = sampler.read().await.unwrap();
+        if holds(&reading) {
+            return reading;
+        }
+        assert!(Instant::now() < deadline, "never seen: {what}; last seen:\n{reading:#?}");
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+}
+
+pub(crate) async fn waits_are_seen_and_their_blocker_is_named(scene: &Scene, certain: bool) {
+    scene.run("a1", "CREATE TABLE app.stock (id INT PRIMARY KEY, n INT)").await;
+    scene.run("a1", "INSERT INTO app.stock VALUES (1, 1)").await;
+    let mut watching = scene.sampler("a1", Duration::from_secs(5));
+    let quiet = watching.read().await.unwrap();
+    assert_eq!(quiet.missing.as_slice(), [""; 0]);
+    assert_eq!((quiet.status.row_waits_now, quiet.sessions.metadata_lock), (0, 0));
+    assert!(quiet.settings.max_connections > 0 && quiet.settings.pool_size > 0 && quiet.replica.is_none());
+    assert!(quiet.cost.statements <= 4, "{:?}", quiet.cost);
+
+    let mut holder = app(scene).await;
+    holder.query_drop("BEGIN").await.unwrap();
+    holder.query_drop("UPDATE app.stock SET n = n + 1 WHERE id = 1").await.unwrap();
+    let mut waiter = app(scene).await;
+    let waits =
+        tokio::spawn(async move { waiter.query_drop("UPDATE app.stock SET n = n + 1 WHERE id = 1").await });
+    let locked = until(&mut watching, "a row lock and its blocker", |r| r.row_blocker.is_some()).await;
+    let blocker = locked.row_blocker.clone().unwrap();
+    assert_eq!((blocker.id, blocker.held), (u64::from(holder.id()), Held::ByAnIdleClient), "{blocker}");
+    assert_eq!(blocker.table.as_deref(), Some("app.stock"), "{blocker}");
+    let sample = Sample::over(&[Arc::new(quiet), Arc::new(locked)]).unwrap();
+    assert!(sample.in_row_lock > 0.0 && sample.row_waits_per_s > 0.0, "{sample:#?}");
+
+    let mut altering = app(scene).await;
+    let alters =
+        tokio::spawn(async move { altering.query_drop("ALTER TABLE app.stock ADD COLUMN m INT").await });
+    let locked =
+        until(&mut watching, "a metadata lock and its blocker", |r| r.metadata_blocker.is_some()).await;
+    let blocker = locked.metadata_blocker.unwrap();
+    assert_eq!((blocker.id, blocker.guessed), (u64::from(holder.id()), !certain), "{blocker}");
+    holder.query_drop("COMMIT").await.unwrap();
+    waits.await.unwrap().unwrap();
+    alters.await.unwrap().unwrap();
+    until(&mut watching, "nobody waits", |r| r.status.row_waits_now == 0 && r.sessions.metadata_lock == 0)
+        .await;
+}

@@ -1,0 +1,3 @@
+//! Tests that mostly wait: they run beside the others.
+
+mod tools;

@@ -1,0 +1,35 @@
+//! What the judge knows of each server.
+
+use crate::answer::{Channel, Switches};
+use fleet::ServerName;
+
+/// What is known of one server.
+#[derive(Clone, Debug)]
+pub(crate) struct Member {
+    pub(crate) name: ServerName,
+    /// Answered its last look within the deadline; otherwise `facts` are of before.
+    pub(crate) fresh: bool,
+    /// Why it does not answer, in words; empty while it does.
+    pub(crate) trouble: String,
+    /// `None` until it answered once.
+    pub(crate) facts: Option<Facts>,
+}
+
+/// What a server said of itself.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Facts {
+    pub(crate) switches: Switches,
+    pub(crate) channels: Vec<Channel>,
+    /// For each channel the place in the list of the server it leads to, if it is one of ours.
+    pub(crate) sources: Vec<Option<usize>>,
+    /// Set when its channels could not be asked.
+    pub(crate) channels_unknown: Option<String>,
+    /// They could not be asked for want of a privilege: it may be a replica as well as a primary.
+    pub(crate) channels_denied: bool,
+    /// What it has applied, in words.
+    pub(crate) stands_at: Option<String>,
+    /// A server that names this one as its replica.
+    pub(crate) listed_by: Option<ServerName>,
+    /// In a cluster that manages its own replication: whether the cluster names it as the writer.
+    pub(crate) managed_writer: Option<bool>,
+}

@@ -1,0 +1,293 @@
+//! One look at one server: which questions, in which order, and what is remembered between looks.
+//!
+//! Every round: a ping (for the round-trip time), switches and position, replication threads. Less often, because
+//! they cost a busy server something: sessions and statements, who replicates from it, reads by client host; each of
+//! these is spaced so that it takes at most a hundredth of the time.
+
+mod rare;
+
+use crate::answer::{self, Answer, Channels, Identity};
+use crate::ask::{AskError, ControlConnection, Recognized};
+use crate::dialect::{self, Dialect};
+use crate::discovery_scope::DiscoveryScope;
+use crate::privilege::{Missing, Purpose};
+use crate::switchover::{Acknowledgement, SwitchoverState};
+use config::Credentials;
+use fleet::Address;
+use rare::{AFTER_REFUSAL, RareQuestions};
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// How many pings the shortest round trip is taken from.
+const RECENT_PINGS: usize = 16;
+
+/// What asks one server, again and again.
+pub(crate) struct Poller {
+    called: Address,
+    reach: Address,
+    who: Credentials,
+    deadline: Duration,
+    /// Its name must lead into these networks.
+    inside: Option<DiscoveryScope>,
+    connection: Option<ControlConnection>,
+    introduction: Option<Introduction>,
+    pings: VecDeque<Duration>,
+    resolved_at: Option<Instant>,
+    opened_at: Option<Instant>,
+    /// A privilege was missing at the last look.
+    lacks: bool,
+    /// Noted once: that the host name led elsewhere.
+    moved: Option<String>,
+    /// A switchover that some server announces, and what this connection has answered.
+    announced: Arc<SwitchoverState>,
+    answered: Acknowledgement,
+}
+
+/// What is asked once a connection.
+struct Introduction {
+    dialect: Dialect,
+    product: String,
+    identity: Identity,
+    rare: RareQuestions,
+    /// It blocks hosts sooner than others, in words.
+    host_blocking: Option<String>,
+}
+
+impl Poller {
+    /// A poller for the server `called` so, at `reach`.
+    pub(crate) fn new(
+        called: Address,
+        reach: Address,
+        who: Credentials,
+        deadline: Duration,
+        inside: Option<DiscoveryScope>,
+        announced: Arc<SwitchoverState>,
+    ) -> Self {
+        let pings = VecDeque::with_capacity(RECENT_PINGS);
+        Self {
+            called,
+            reach,
+            who,
+            deadline,
+            inside,
+            connection: None,
+            introduction: None,
+            pings,
+            resolved_at: None,
+            opened_at: None,
+            lacks: false,
+            moved: None,
+            announced,
+            answered: Acknowledgement::default(),
+        }
+    }
+
+    /// Asks everything that is due. A connection that broke since the last look is no fault yet: one new one is tried.
+    pub(crate) async fn visit(&mut self) -> Result<Answer, AskError> {
+        self.follow_the_name().await;
+        self.try_new_privileges();
+        let was_open = self.connection.is_some();
+        let first = self.look().await;
+        let broken = matches!(&first, Err(e) if e.is_fatal() && !matches!(e, AskError::Silent { .. }));
+        if was_open && broken { self.look().await } else { first }
+    }
+
+    /// Closes the connection, so that nothing of it lingers on the server.
+    pub(crate) fn close(&mut self) {
+        self.connection = None;
+    }
+
+    /// What is granted to an account holds for its next connection. So while something is refused, the connection is
+    /// made anew from time to time.
+    fn try_new_privileges(&mut self) {
+        if self.lacks && self.opened_at.is_some_and(|at| at.elapsed() >= AFTER_REFUSAL) {
+            self.connection = None;
+        }
+    }
+
+    async fn look(&mut self) -> Result<Answer, AskError> {
+        let mut connection = match self.connection.take() {
+            Some(connection) => connection,
+            None => self.connect().await?,
+        };
+        let result = self.questions(&mut connection).await;
+        self.lacks = result.as_ref().is_ok_and(|answer| !answer.missing.is_empty());
+        if result.as_ref().err().is_none_or(|e| !e.is_fatal()) {
+            self.connection = Some(connection);
+        }
+        result
+    }
+
+    async fn connect(&mut self) -> Result<ControlConnection, AskError> {
+        let mut connection =
+            ControlConnection::open_inside(&self.reach, &self.who, self.deadline, self.inside.as_ref())
+                .await?;
+        let rare = self.introduction.take().map(|introduction| introduction.rare);
+        self.introduction = Some(self.introduce(&mut connection, rare).await?);
+        self.pings.clear();
+        self.answered = Acknowledgement::default();
+        self.opened_at = Some(Instant::now());
+        Ok(connection)
+    }
+
+    /// Who are you? Asked on each new connection: another server may stand behind the same address.
+    async fn introduce(
+        &self,
+        connection: &mut ControlConnection,
+        rare: Option<RareQuestions>,
+    ) -> Result<Introduction, AskError> {
+        let Recognized { dialect, product, account } = connection.recognize(self.deadline).await?;
+        let rows = connection.ask(dialect.identity(), self.deadline).await?;
+        let identity = answer::identity(&rows, dialect.version, &account)
+            .ok_or_else(|| AskError::Broken { why: "it told no identity".to_owned() })?;
+        // Counters of another server, or of one that was restarted, continue nothing.
+        let rare = match (&self.introduction, rare) {
+            (_, Some(mut rare)) if rare.of == identity.key => {
+                rare.ask_again_what_was_refused();
+                rare
+            }
+            _ => RareQuestions::new(identity.key.clone()),
+        };
+        // Nothing else depends on it: a server that does not say is one of which nothing is remarked.
+        let rows = connection.ask(dialect::HOST_BLOCKING, self.deadline).await.unwrap_or_default();
+        let host_blocking = answer::host_blocking(&rows);
+        Ok(Introduction { dialect, product, identity, rare, host_blocking })
+    }
+
+    async fn questions(&mut self, connection: &mut ControlConnection) -> Result<Answer, AskError> {
+        let ping = connection.ping(self.deadline).await?;
+        if self.pings.len() == RECENT_PINGS {
+            self.pings.pop_front();
+        }
+        self.pings.push_back(ping);
+        let introduction = self
+            .introduction
+            .as_mut()
+            .ok_or_else(|| AskError::Broken { why: "not introduced".to_owned() })?;
+        let (dialect, deadline) = (introduction.dialect, self.deadline);
+        let mut missing = Vec::new();
+
+        // The window that both positions (by file in the one answer, by GTID in the other) were read in.
+        let asked = Instant::now();
+        let (channels, lost) =
+            replication(connection, dialect, &introduction.identity, deadline, &mut missing).await;
+        if let Some(error) = lost {
+            return Err(error);
+        }
+        let vitals = connection.ask(dialect.vitals(), deadline).await?;
+        let announced = answer::announced(&vitals);
+        self.announced.saw(announced, Instant::now());
+        let connection_id = vitals.first().and_then(|row| row.parse(&["connection_id"]));
+        self.answered.answer(connection, announced, connection_id, &self.announced, deadline).await?;
+        let (mut written, applied) = answer::positions(&vitals, introduction.identity.gtid, channels.list());
+        if written.is_none() && !introduction.identity.gtid && !dialect.aurora {
+            written = optional(
+                connection,
+                dialect.file_position(),
+                Purpose::FilePosition,
+                introduction,
+                deadline,
+                &mut missing,
+            )
+            .await?
+            .and_then(|rows| answer::file_position(&rows));
+        }
+        let answered = Instant::now();
+        introduction
+            .rare
+            .ask_what_is_due(connection, dialect, &introduction.identity, &self.called, deadline)
+            .await?;
+        missing.extend(introduction.rare.missing.iter().cloned());
+        let mut remarks: Vec<String> = self.moved.iter().cloned().collect();
+        remarks.extend(introduction.rare.remarks.iter().chain(&introduction.host_blocking).cloned());
+        Ok(Answer {
+            product: introduction.product.clone(),
+            identity: introduction.identity.clone(),
+            switches: answer::switches(&vitals),
+            announced,
+            written,
+            applied,
+            channels,
+            replicas: introduction.rare.replicas.clone(),
+            managed: introduction.rare.managed.clone(),
+            load: introduction.rare.load,
+            counts_replication: dialect.is_mariadb(),
+            clients: introduction.rare.clients.clone(),
+            missing,
+            asked,
+            answered,
+            round_trip: self.pings.iter().min().copied(),
+            peer: connection.peer,
+            local: connection.local,
+            plain_because: connection.plain_because.clone(),
+            remarks,
+        })
+    }
+
+    /// Every few seconds: does the host name still lead to the server we talk to? If not, the connection is given up,
+    /// because everybody who connects now gets the other one.
+    async fn follow_the_name(&mut self) {
+        const EVERY: Duration = Duration::from_secs(2);
+        let Some(peer) = self.connection.as_ref().and_then(|connection| connection.peer) else { return };
+        if self.resolved_at.is_some_and(|at| at.elapsed() < EVERY) {
+            return;
+        }
+        self.resolved_at = Some(Instant::now());
+        let found = tokio::time::timeout(self.deadline, crate::ask::resolve(&self.reach)).await;
+        if let Ok(Ok(addresses)) = found
+            && !addresses.contains(&peer)
+            && let Some(new) = addresses.first()
+        {
+            tracing::info!(server = %self.reach, from = %peer, to = %new, "the host name leads elsewhere");
+            self.moved = Some(format!("{} led to {peer} and now leads to {new}", self.reach));
+            self.connection = None;
+        }
+    }
+}
+
+/// The replication threads. That this one statement hangs (it waits while replication is being stopped) or is refused
+/// says nothing against the server; that the connection is lost does.
+async fn replication(
+    connection: &mut ControlConnection,
+    dialect: Dialect,
+    identity: &Identity,
+    deadline: Duration,
+    missing: &mut Vec<Missing>,
+) -> (Channels, Option<AskError>) {
+    let Some(statement) = dialect.replication() else { return (Channels::Known(Vec::new()), None) };
+    match connection.ask(statement, deadline).await {
+        Ok(rows) => (Channels::Known(answer::channels(&rows)), None),
+        Err(error) if error.is_denied() => {
+            let lack = Missing::new(Purpose::Replication, dialect, &identity.account);
+            let why = format!("its replication could not be asked: {}", lack.words());
+            missing.push(lack);
+            (Channels::Unknown { why, denied: true }, None)
+        }
+        Err(error) if error.is_fatal() => (Channels::Known(Vec::new()), Some(error)),
+        Err(error) => {
+            let why = format!("its replication could not be asked: {error}");
+            (Channels::Unknown { why, denied: false }, None)
+        }
+    }
+}
+
+/// A question whose refusal for want of a privilege is an answer too.
+async fn optional(
+    connection: &mut ControlConnection,
+    statement: &str,
+    purpose: Purpose,
+    introduction: &Introduction,
+    deadline: Duration,
+    missing: &mut Vec<Missing>,
+) -> Result<Option<crate::rows::Rows>, AskError> {
+    match connection.ask(statement, deadline).await {
+        Ok(rows) => Ok(Some(rows)),
+        Err(error) if error.is_denied() => {
+            missing.push(Missing::new(purpose, introduction.dialect, &introduction.identity.account));
+            Ok(None)
+        }
+        Err(error) if error.is_fatal() => Err(error),
+        Err(_) => Ok(None),
+    }
+}

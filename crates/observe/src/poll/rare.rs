@@ -1,0 +1,203 @@
+//! The questions that are not asked every round, and what they last brought.
+
+use crate::answer::{self, Counters, Identity, Managed, RegisteredReplica, managed};
+use crate::ask::{AskError, ControlConnection};
+use crate::demand::{Clients, Counting};
+use crate::dialect::{self, Dialect};
+use crate::privilege::{Missing, Purpose};
+use crate::rows::Rows;
+use fleet::Address;
+use std::time::{Duration, Instant};
+
+/// The shortest time between two askings of the same seldom question.
+const EVERY: Duration = Duration::from_secs(1);
+/// A question that took `t` is not asked again before `SHARE * t` has passed: at most a hundredth of the time.
+const SHARE: u32 = 100;
+/// A question that was refused is tried again after this long: somebody may have granted it.
+pub(super) const AFTER_REFUSAL: Duration = Duration::from_secs(15);
+
+/// What the seldom questions brought.
+#[derive(Default)]
+pub(crate) struct RareQuestions {
+    /// The identity of the server it is about.
+    pub(crate) of: String,
+    pub(crate) replicas: Vec<RegisteredReplica>,
+    pub(crate) load: Option<Counters>,
+    pub(crate) clients: Option<Clients>,
+    pub(crate) managed: Option<Managed>,
+    pub(crate) missing: Vec<Missing>,
+    pub(crate) remarks: Vec<String>,
+    load_due: Due,
+    replicas_due: Due,
+    clients_due: Due,
+    rds_due: Due,
+    /// Ways to count reads that this server refused or does not have.
+    beyond: Vec<Counting>,
+}
+
+/// When a question may be asked again.
+#[derive(Clone, Copy, Default)]
+struct Due(Option<Instant>);
+
+impl Due {
+    fn now(self) -> bool {
+        self.0.is_none_or(|at| Instant::now() >= at)
+    }
+
+    fn after(&mut self, took: Duration, refused: bool) {
+        let pause = if refused { AFTER_REFUSAL } else { EVERY.max(took * SHARE) };
+        self.0 = Some(Instant::now() + pause);
+    }
+}
+
+impl RareQuestions {
+    pub(crate) fn new(of: String) -> Self {
+        Self { of, ..Self::default() }
+    }
+
+    /// On a new connection nothing is refused yet.
+    pub(crate) fn ask_again_what_was_refused(&mut self) {
+        if !self.missing.is_empty() {
+            let now = Due::default();
+            (self.load_due, self.replicas_due, self.clients_due, self.rds_due) = (now, now, now, now);
+            self.missing.clear();
+            self.beyond.clear();
+        }
+    }
+
+    /// Asks what is due. Only a lost connection is an error: what cannot be asked is remembered as missing.
+    pub(crate) async fn ask_what_is_due(
+        &mut self,
+        connection: &mut ControlConnection,
+        dialect: Dialect,
+        identity: &Identity,
+        called: &Address,
+        deadline: Duration,
+    ) -> Result<(), AskError> {
+        let mut ask = Asker { connection, dialect, identity, deadline };
+        let mut always = Due::default();
+        if dialect.aurora
+            && let Some(rows) =
+                ask.one(dialect::AURORA_TOPOLOGY, Purpose::Counters, &mut always, &mut self.missing).await?
+        {
+            let own = identity.key.trim_start_matches("aurora ").to_owned();
+            self.managed = Some(Managed::Aurora { own, instances: managed::aurora_instances(&rows) });
+        }
+        if self.load_due.now()
+            && let Some(rows) =
+                ask.one(dialect::LOAD, Purpose::Sessions, &mut self.load_due, &mut self.missing).await?
+        {
+            self.load = answer::counters(&rows, Instant::now());
+        }
+        if self.replicas_due.now() && dialect.replicas().is_some() {
+            self.ask_replicas(&mut ask).await?;
+        }
+        if self.clients_due.now() {
+            self.ask_clients(&mut ask).await?;
+        }
+        if self.rds_due.now()
+            && managed::is_cloud_name(called)
+            && !dialect.aurora
+            && !dialect.is_mariadb()
+            && let Some(rows) = ask
+                .one(dialect::RDS_TOPOLOGY, Purpose::RdsTopology, &mut self.rds_due, &mut self.missing)
+                .await?
+        {
+            self.managed = Some(Managed::MultiAz { members: managed::multi_az_members(&rows) });
+        }
+        Ok(())
+    }
+
+    /// Registered replicas; where some say no address, also the hosts that read the binary log.
+    async fn ask_replicas(&mut self, ask: &mut Asker<'_>) -> Result<(), AskError> {
+        let Some(statement) = ask.dialect.replicas() else { return Ok(()) };
+        let registered =
+            ask.one(statement, Purpose::Replicas, &mut self.replicas_due, &mut self.missing).await?;
+        let mut told = registered.as_ref().map(answer::registered_replicas).unwrap_or_default();
+        if registered.is_none() || told.iter().any(|t| t.address.is_none()) {
+            let mut due = Due::default();
+            let sessions =
+                ask.one(ask.dialect.dump_sessions(), Purpose::Sessions, &mut due, &mut self.missing).await?;
+            let hosts = sessions.as_ref().map(answer::dump_hosts).unwrap_or_default();
+            let mut ports: Vec<u16> = told.iter().filter(|t| t.address.is_none()).map(|t| t.port).collect();
+            if ports.is_empty() {
+                ports.push(ask.identity.port);
+            }
+            ports.sort_unstable();
+            ports.dedup();
+            told.retain(|t| t.address.is_some());
+            for host in hosts.iter().take(64) {
+                told.extend(ports.iter().map(|port| RegisteredReplica {
+                    address: Some(Address::tcp(host.clone(), *port)),
+                    port: *port,
+                    server_id: 0,
+                    guessed: true,
+                }));
+            }
+        }
+        self.replicas = told;
+        Ok(())
+    }
+
+    /// Reads by client host, by the best way this server has.
+    async fn ask_clients(&mut self, ask: &mut Asker<'_>) -> Result<(), AskError> {
+        let user = ask.identity.account.rsplit_once('@').map_or(&*ask.identity.account, |(user, _)| user);
+        for counting in Counting::BEST_FIRST {
+            let offered = match counting {
+                Counting::Statements => ask.identity.performance_schema,
+                Counting::UserStatistics => ask.identity.userstat,
+                Counting::Sessions => true,
+            };
+            if !offered || self.beyond.contains(&counting) {
+                continue;
+            }
+            let purpose =
+                if counting == Counting::Statements { Purpose::Counters } else { Purpose::Sessions };
+            let statement = counting.statement(ask.dialect, user);
+            match ask.one(&statement, purpose, &mut self.clients_due, &mut self.missing).await? {
+                Some(rows) => {
+                    self.clients = Some(Clients::read(counting, &rows, Instant::now()));
+                    return Ok(());
+                }
+                None => self.beyond.push(counting),
+            }
+        }
+        self.beyond.clear();
+        self.clients_due.after(Duration::ZERO, true);
+        Ok(())
+    }
+}
+
+struct Asker<'a> {
+    connection: &'a mut ControlConnection,
+    dialect: Dialect,
+    identity: &'a Identity,
+    deadline: Duration,
+}
+
+impl Asker<'_> {
+    /// `None` when the server refuses; then the privilege is named.
+    async fn one(
+        &mut self,
+        statement: &str,
+        purpose: Purpose,
+        due: &mut Due,
+        missing: &mut Vec<Missing>,
+    ) -> Result<Option<Rows>, AskError> {
+        missing.retain(|m| m.purpose != purpose);
+        let start = Instant::now();
+        let answer = self.connection.ask(statement, self.deadline).await;
+        due.after(start.elapsed(), answer.is_err());
+        match answer {
+            Ok(rows) => Ok(Some(rows)),
+            Err(error) if error.is_fatal() => Err(error),
+            Err(error) => {
+                if error.is_denied() {
+                    missing.push(Missing::new(purpose, self.dialect, &self.identity.account));
+                }
+                tracing::debug!(%error, statement, "not answered");
+                Ok(None)
+            }
+        }
+    }
+}

@@ -1,0 +1,204 @@
+//! The task that asks one server: ask, tell the publisher, wait, ask again.
+//!
+//! The driver reads what a server sends, and a server may be odd or hostile. So a look that panics, or that
+//! does not end, is a failed look and no more: the server is told to be failing, and is asked anew by a fresh
+//! poller.
+
+use super::caught;
+use super::publisher::Command;
+use crate::answer::Answer;
+use crate::ask::AskError;
+use crate::discovery_scope::DiscoveryScope;
+use crate::poll::Poller;
+use crate::survey::{AGREEING, Entry, Origin, ServerId};
+use crate::switchover::SwitchoverState;
+use config::{Credentials, FleetConfig};
+use fleet::Address;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::{Notify, mpsc};
+use tokio::task::AbortHandle;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+/// Even a server under suspicion is not asked more often than this.
+const SHORTEST_PAUSE: Duration = Duration::from_millis(50);
+/// A suspicion is followed up with a new connection, the way the suspecting client came, but not more often than this.
+const NEW_CONNECTION_EVERY: Duration = Duration::from_secs(1);
+/// The interval of the first answers of a server that was discovered, unless the configured one is shorter.
+const NEWCOMER_INTERVAL: Duration = Duration::from_millis(100);
+/// A server that does not answer is tried again after this long at the latest (or after an interval, if longer).
+const LONGEST_PAUSE: Duration = Duration::from_secs(2);
+
+/// A running task that asks one server.
+pub(super) struct PollTask {
+    pub(super) reach: Address,
+    pub(super) how: PollTerms,
+    poke: Arc<Notify>,
+    stop: CancellationToken,
+    /// Set once it is spawned: whether it still runs.
+    pub(super) task: Option<AbortHandle>,
+}
+
+/// What of the configuration a visiting task depends on.
+#[derive(Clone, PartialEq)]
+pub(super) struct PollTerms {
+    interval: Duration,
+    deadline: Duration,
+    /// A look that takes longer than an answer holds has failed.
+    longest: Duration,
+    who: Credentials,
+}
+
+impl PollTerms {
+    pub(super) fn of(config: &FleetConfig) -> Self {
+        Self {
+            interval: config.interval,
+            deadline: config.deadline,
+            longest: config.answer_holds(),
+            who: config.credentials.clone(),
+        }
+    }
+}
+
+impl PollTask {
+    /// Starts asking; returns the handle and the task to spawn.
+    pub(super) fn start(
+        entry: &Entry,
+        how: PollTerms,
+        inside: Option<DiscoveryScope>,
+        tell: mpsc::UnboundedSender<Command>,
+        announced: Arc<SwitchoverState>,
+        stop: CancellationToken,
+    ) -> (Self, impl Future<Output = ()> + Send + use<>) {
+        let poke = Arc::new(Notify::new());
+        let (id, reach) = (entry.id, entry.reach.clone());
+        let (called, to, who, deadline) =
+            (entry.called.clone(), reach.clone(), how.who.clone(), how.deadline);
+        let seen = announced.clone();
+        let poller = move || {
+            Poller::new(called.clone(), to.clone(), who.clone(), deadline, inside.clone(), seen.clone())
+        };
+        // One that was discovered must agree with itself a few times before it is picked: no reason to wait
+        // for that.
+        let newcomer_polls = if entry.origin == Origin::Seed { 0 } else { AGREEING };
+        let pace = Pace { interval: how.interval, longest: how.longest, newcomer_polls };
+        let task = visit_until(id, poller, pace, poke.clone(), tell, announced, stop.clone());
+        (Self { reach, how, poke, stop, task: None }, task)
+    }
+
+    /// Whether its task is over although nobody stopped it.
+    pub(super) fn has_ended(&self) -> bool {
+        self.task.as_ref().is_some_and(AbortHandle::is_finished)
+    }
+
+    /// Asks now.
+    pub(super) fn poke(&self) {
+        self.poke.notify_one();
+    }
+}
+
+impl Drop for PollTask {
+    fn drop(&mut self) {
+        self.stop.cancel();
+    }
+}
+
+/// How often, and how long a look may take.
+struct Pace {
+    interval: Duration,
+    longest: Duration,
+    /// So many first answers are asked for at a shorter interval.
+    newcomer_polls: u32,
+}
+
+async fn visit_until(
+    id: ServerId,
+    poller: impl Fn() -> Poller,
+    pace: Pace,
+    poke: Arc<Notify>,
+    tell: mpsc::UnboundedSender<Command>,
+    announced: Arc<SwitchoverState>,
+    stop: CancellationToken,
+) {
+    let (mut failures, mut answers) = (0u32, 0u32);
+    let mut last_new = None;
+    let mut asks = poller();
+    loop {
+        let start = Instant::now();
+        let outcome = tokio::select! {
+            () = stop.cancelled() => break,
+            outcome = bounded(asks.visit(), pace.longest) => outcome,
+        };
+        match &outcome {
+            Ok(_) => (failures, answers) = (0, answers.saturating_add(1)),
+            Err(error) => {
+                failures = failures.saturating_add(1);
+                // In which state the old one was left, nobody knows.
+                if matches!(error, AskError::Panicked { .. } | AskError::Overdue { .. }) {
+                    asks = poller();
+                }
+            }
+        }
+        if tell.send(Command::Visited { id, outcome: Box::new(outcome) }).is_err() {
+            break;
+        }
+        let interval =
+            if answers < pace.newcomer_polls { pace.interval.min(NEWCOMER_INTERVAL) } else { pace.interval };
+        let usual = pause(interval, failures).saturating_sub(start.elapsed()).max(SHORTEST_PAUSE);
+        let pause = announced.pause(usual, std::time::Instant::now());
+        tokio::select! {
+            () = stop.cancelled() => break,
+            () = tokio::time::sleep(pause) => {}
+            () = poke.notified() => {
+                tokio::time::sleep(SHORTEST_PAUSE).await;
+                if last_new.is_none_or(|at: Instant| at.elapsed() >= NEW_CONNECTION_EVERY) {
+                    last_new = Some(Instant::now());
+                    asks.close();
+                }
+            }
+        }
+    }
+    asks.close();
+}
+
+/// A look that panics or outlasts `longest` is a failed one.
+async fn bounded(
+    look: impl Future<Output = Result<Answer, AskError>>,
+    longest: Duration,
+) -> Result<Answer, AskError> {
+    match tokio::time::timeout(longest, caught(look)).await {
+        Ok(Ok(outcome)) => outcome,
+        Ok(Err(why)) => Err(AskError::Panicked { why }),
+        Err(_) => Err(AskError::Overdue { age: longest }),
+    }
+}
+
+/// Twice as long with every failure, up to the longest pause.
+fn pause(interval: Duration, failures: u32) -> Duration {
+    let longest = LONGEST_PAUSE.max(interval);
+    interval.saturating_mul(1 << failures.saturating_sub(1).min(8)).min(longest)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pauses_grow_with_failures_up_to_a_limit() {
+        let half = Duration::from_millis(500);
+        let pauses: Vec<u128> = (0..6).map(|failures| pause(half, failures).as_millis()).collect();
+        assert_eq!(pauses, [500, 500, 1000, 2000, 2000, 2000]);
+        assert_eq!(pause(Duration::from_secs(10), 9), Duration::from_secs(10));
+    }
+
+    #[tokio::test]
+    async fn a_look_that_panics_or_never_ends_is_a_failed_one() {
+        let longest = Duration::from_millis(20);
+        let panics = async { panic!("a server sent nonsense") };
+        let why = "a server sent nonsense".to_owned();
+        assert_eq!(bounded(panics, longest).await.unwrap_err(), AskError::Panicked { why });
+        let hangs = std::future::pending();
+        assert_eq!(bounded(hangs, longest).await.unwrap_err(), AskError::Overdue { age: longest });
+    }
+}

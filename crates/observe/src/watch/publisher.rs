@@ -1,0 +1,257 @@
+//! The task that keeps the survey: takes what comes in, publishes what follows, and sees to it that every server known
+//! is being asked.
+
+use super::poll_task::{PollTask, PollTerms};
+use crate::answer::Answer;
+use crate::ask::AskError;
+use crate::survey::{ServerId, Survey};
+use crate::switchover::SwitchoverState;
+use crate::view::View;
+use crate::view::zones::own_by_rule;
+use crate::zone::metadata::{self, MetadataError};
+use config::{FleetConfig, OwnZone};
+use fleet::{ServerName, Snapshot, Zone};
+use std::collections::HashMap;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use tokio::sync::{mpsc, watch};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+/// The metadata service answers in milliseconds or not at all.
+const METADATA_DEADLINE: Duration = Duration::from_millis(500);
+/// Client hosts that servers show by name, resolved at most so many at a time and kept so many.
+const MOST_RESOLVED: usize = 1024;
+
+/// Publishing takes at most one part in so many of the time.
+const PUBLISHING_SHARE: u32 = 20;
+
+/// What the publisher is told.
+pub(super) enum Command {
+    Visited {
+        id: ServerId,
+        outcome: Box<Result<Answer, AskError>>,
+    },
+    Suspect {
+        server: ServerName,
+        why: String,
+    },
+    Reconfigure(Box<FleetConfig>),
+    OwnZone(Result<Zone, MetadataError>),
+    Resolved {
+        host: String,
+        addresses: Vec<IpAddr>,
+    },
+    /// The publisher panics.
+    #[cfg(test)]
+    Panic,
+    /// Every task that asks a server ends without a word.
+    #[cfg(test)]
+    EndVisitors,
+}
+
+/// Keeps the survey.
+pub(super) struct Publisher {
+    survey: Survey,
+    view: View,
+    visiting: HashMap<ServerId, PollTask>,
+    metadata: SocketAddr,
+    metadata_asked: bool,
+    commands: mpsc::UnboundedSender<Command>,
+    snapshots: watch::Sender<Arc<Snapshot>>,
+    rounds: watch::Sender<u64>,
+    tasks: TaskTracker,
+    stop: CancellationToken,
+    announced: Arc<SwitchoverState>,
+}
+
+impl Publisher {
+    pub(super) fn new(
+        config: FleetConfig,
+        metadata: SocketAddr,
+        commands: mpsc::UnboundedSender<Command>,
+        tasks: TaskTracker,
+        stop: CancellationToken,
+        announced: Arc<SwitchoverState>,
+    ) -> (Self, watch::Receiver<Arc<Snapshot>>, watch::Receiver<u64>) {
+        let now = Instant::now();
+        let (survey, view) = (Survey::new(config, now), View::default());
+        let (snapshots, receiver) = watch::channel(Arc::new(Snapshot::empty(now)));
+        let (rounds, rounds_receiver) = watch::channel(0);
+        let visiting = HashMap::new();
+        let publisher = Self {
+            survey,
+            view,
+            visiting,
+            metadata,
+            metadata_asked: false,
+            commands,
+            snapshots,
+            rounds,
+            tasks,
+            stop,
+            announced,
+        };
+        (publisher, receiver, rounds_receiver)
+    }
+
+    /// An empty survey with the configuration and the readers of this one.
+    pub(super) fn anew(&self) -> Self {
+        Self {
+            survey: Survey::new(self.survey.config.clone(), Instant::now()),
+            view: View::after(self.view.round()),
+            visiting: HashMap::new(),
+            metadata: self.metadata,
+            metadata_asked: false,
+            commands: self.commands.clone(),
+            snapshots: self.snapshots.clone(),
+            rounds: self.rounds.clone(),
+            tasks: self.tasks.clone(),
+            stop: self.stop.clone(),
+            announced: self.announced.clone(),
+        }
+    }
+
+    pub(super) async fn run(&mut self, inbox: &mut mpsc::UnboundedReceiver<Command>) {
+        let stop = self.stop.clone();
+        self.send_visitors();
+        // What came in is published at once, unless publishing (a large fleet) would take more than its share of time.
+        let mut due = Some(tokio::time::Instant::now());
+        let mut earliest = tokio::time::Instant::now();
+        loop {
+            let next = due.unwrap_or(earliest + self.survey.config.interval);
+            tokio::select! {
+                () = stop.cancelled() => break,
+                Some(command) = inbox.recv() => {
+                    self.take(command);
+                    // What came in together is judged together.
+                    while let Ok(command) = inbox.try_recv() {
+                        self.take(command);
+                    }
+                    due = Some(earliest);
+                }
+                () = tokio::time::sleep_until(next) => {}
+            }
+            self.look_after_visitors();
+            let now = tokio::time::Instant::now();
+            if now >= due.unwrap_or(next) {
+                self.publish();
+                due = None;
+                let finished = tokio::time::Instant::now();
+                earliest = finished + (finished - now) * PUBLISHING_SHARE;
+            }
+        }
+    }
+
+    fn take(&mut self, command: Command) {
+        match command {
+            Command::Visited { id, outcome } => {
+                self.survey.take(id, *outcome, Instant::now());
+                self.count_clients(id);
+                self.ask_own_zone();
+            }
+            Command::Suspect { server, why } => {
+                let id = self.survey.entries.values().find(|e| e.name == server).map(|e| e.id);
+                if let Some(visiting) = id.and_then(|id| self.visiting.get(&id)) {
+                    tracing::debug!(%server, why, "under suspicion");
+                    visiting.poke();
+                }
+            }
+            Command::Reconfigure(config) => self.survey.reconfigure(*config, Instant::now()),
+            Command::OwnZone(outcome) => self.view.placement.metadata = Some(outcome),
+            Command::Resolved { host, addresses } => drop(self.view.resolved.insert(host, addresses)),
+            #[cfg(test)]
+            Command::Panic => panic!("a fault made on purpose"),
+            #[cfg(test)]
+            Command::EndVisitors => {
+                self.visiting
+                    .values()
+                    .filter_map(|v| v.task.as_ref())
+                    .for_each(tokio::task::AbortHandle::abort);
+            }
+        }
+    }
+
+    /// Ends visitors that are stuck, lets go of those that have ended, and starts those that are missing.
+    fn look_after_visitors(&mut self) {
+        for id in self.survey.overdue(Instant::now()) {
+            if let (Some(entry), Some(_)) = (self.survey.entries.get(&id), self.visiting.remove(&id)) {
+                tracing::warn!(server = %entry.name, "whatever asks it is stuck; another one begins");
+            }
+        }
+        self.visiting.retain(|_, visiting| !visiting.has_ended());
+        self.send_visitors();
+    }
+
+    /// Starts a task for every server that has none, ends those of servers that are gone, and starts anew those whose
+    /// address or account changed.
+    fn send_visitors(&mut self) {
+        let how = PollTerms::of(&self.survey.config);
+        let entries = &self.survey.entries;
+        self.visiting.retain(|id, visiting| {
+            entries.get(id).is_some_and(|entry| entry.reach == visiting.reach) && visiting.how == how
+        });
+        for (id, entry) in entries {
+            if !self.visiting.contains_key(id) {
+                let (stop, tell) = (self.stop.child_token(), self.commands.clone());
+                let inside = self.survey.must_lead_into(entry);
+                let announced = self.announced.clone();
+                let (mut visiting, task) = PollTask::start(entry, how.clone(), inside, tell, announced, stop);
+                visiting.task = Some(self.tasks.spawn(task).abort_handle());
+                self.visiting.insert(*id, visiting);
+            }
+        }
+    }
+
+    fn publish(&mut self) {
+        let snapshot = self.view.snapshot(&self.survey, Instant::now());
+        self.snapshots.send_replace(Arc::new(snapshot));
+        let rounds = self.survey.entries.values().map(|entry| entry.looks).min().unwrap_or(0);
+        self.rounds.send_replace(rounds);
+    }
+
+    fn count_clients(&mut self, id: ServerId) {
+        let known = &self.survey.entries;
+        self.view.estimator.keep(|id| known.contains_key(&id));
+        let clients = known.get(&id).and_then(|e| e.answer.as_ref()).and_then(|a| a.clients.as_ref());
+        let Some(clients) = clients else { return };
+        self.view.estimator.take(id, clients);
+        let unknown: Vec<String> = self
+            .view
+            .estimator
+            .hosts()
+            .filter(|host| host.parse::<IpAddr>().is_err() && *host != "localhost" && !host.starts_with('('))
+            .filter(|host| !self.view.resolved.contains_key(*host))
+            .map(str::to_owned)
+            .collect();
+        for host in unknown {
+            if self.view.resolved.len() >= MOST_RESOLVED {
+                break;
+            }
+            self.view.resolved.insert(host.clone(), Vec::new());
+            let tell = self.commands.clone();
+            self.tasks.spawn(async move {
+                let found = tokio::net::lookup_host((host.as_str(), 0)).await;
+                let addresses = found.map(|all| all.map(|a| a.ip()).collect()).unwrap_or_default();
+                let _ = tell.send(Command::Resolved { host, addresses });
+            });
+        }
+    }
+
+    /// Once the first server told how it sees us and no rule places us: asks the cloud. On a loopback there is none.
+    fn ask_own_zone(&mut self) {
+        let local: Vec<IpAddr> =
+            self.survey.entries.values().filter_map(|e| e.answer.as_ref()?.local).collect();
+        let auto = self.survey.config.own_zone == OwnZone::Auto;
+        let away = local.iter().any(|ip| !ip.is_loopback());
+        if self.metadata_asked || !auto || !away || own_by_rule(&self.survey).is_some() {
+            return;
+        }
+        self.metadata_asked = true;
+        let (at, tell) = (self.metadata, self.commands.clone());
+        self.tasks.spawn(async move {
+            let _ = tell.send(Command::OwnZone(metadata::own_zone(at, METADATA_DEADLINE).await));
+        });
+    }
+}
