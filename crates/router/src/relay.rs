@@ -14,7 +14,7 @@
 //!
 //! **Pool checks.** `COM_PING` and `COM_RESET_CONNECTION` are what pools send before they hand a connection out (or
 //! when they take it back), and they are ready for it to fail: then they open a new one and the application sees
-//! nothing. So a session that is request elsewhere is closed *in answer to* such a check, however busy it is otherwise.
+//! nothing. So a session that should move is closed *in answer to* such a check, however busy it is otherwise.
 //! After a reset the server would have dropped all state of the session anyway.
 //!
 //! **One side leaves.** A client that closes its half has said its last, and still gets its answer; with nothing to
@@ -160,7 +160,7 @@ impl Relay {
         outstanding: impl FnOnce() -> [Option<Outstanding>; 2],
     ) -> Option<Closed> {
         let facts = self.handle.facts();
-        match self.handle.ordered()? {
+        match self.handle.standing_order()? {
             Order::Cut(why) => Some(why),
             Order::CloseIfIdle(why) if facts.idle && !facts.in_transaction && silent() => Some(why),
             Order::CloseIfIdle(_) => {
@@ -168,7 +168,7 @@ impl Relay {
                 None
             }
             Order::AskAfterPeers(deadline) => {
-                self.handle.obeyed();
+                self.handle.order_done();
                 self.handle.gone(outstanding(), deadline, Instant::now())
             }
         }
@@ -204,7 +204,7 @@ impl Relay {
         &self.handle
     }
 
-    /// Whether these bytes are a pool's check on a session that is request elsewhere and may be closed instead of answered.
+    /// Whether these bytes are a pool's check on a session that should move and may be closed instead of answered.
     fn pool_check(&self, bytes: &[u8]) -> Option<Closed> {
         let [1, 0, 0, 0, command] = bytes else { return None };
         let reset = match Command::from_byte(*command) {

@@ -1,7 +1,7 @@
 //! Session: one client's life, from accepted to closed.
 //!
-//! A server is found for it (`find`): up to here the client has not seen a byte. Then the login is carried through, within a deadline
-//! of its own, and the relay takes over.
+//! A server is found for it (`find`): up to here the client has not seen a byte. Then the login is carried
+//! through, within a deadline of its own, and the relay takes over.
 
 use crate::abandon::abandon;
 use crate::admission::{Admission, AdmissionPermit, Arrival};
@@ -32,8 +32,8 @@ use tracing::{Instrument, Span};
 use wire::bridge::{Bridge, FromClient, Refusal, Terms};
 use wire::{ErrPacket, Phase, Tracker};
 
-/// The span in which everything about this session is logged: whose it is, where it came in, which server it got. It is
-/// entered while the client logs in and where a line is written, and never for a query.
+/// The span in which everything about this session is logged: whose it is, where it came in, which server it
+/// got. It is entered while the client logs in and where a line is written, and never for a query.
 pub(crate) fn span(id: u64, arrival: &Arrival) -> Span {
     let listener = &arrival.admission.permit.listener.address;
     tracing::info_span!("session", id, client = Empty, %listener, server = Empty)

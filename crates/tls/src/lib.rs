@@ -10,7 +10,7 @@ mod sealed;
 mod verify;
 
 pub use sealed::{random, sealed};
-pub use verify::words;
+pub use verify::{AnyClientCertificate, words};
 
 use config::{Tls, TlsMode};
 use fleet::Address;

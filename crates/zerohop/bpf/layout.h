@@ -1,5 +1,5 @@
-/* What the programs and src/layout.rs agree on, byte for byte. Any change here changes LAYOUT there: maps that an
- * older headroom pinned are then left alone, and new ones are made. */
+/* What the programs and src/layout.rs agree on, byte for byte. Any change here changes LAYOUT there: maps
+ * that an older headroom pinned are then left alone, and new ones are made. */
 
 #define SLOTS 256       /* picks in a page */
 #define LISTENERS 64    /* listener numbers */

@@ -25,7 +25,8 @@ const CGROUP_SOCK: u32 = 9;
 const SOCK_OPS: u32 = 13;
 const SOCK_ADDR: u32 = 18;
 
-/// Loads the programs, which are to use these maps, and links each to the cgroup. Only once all are loaded is any linked.
+/// Loads the programs, which are to use these maps, and links each to the cgroup. Only once all are loaded is
+/// any linked.
 pub(crate) fn put_in_force(
     programs: &[Program],
     maps: &[MapFd],

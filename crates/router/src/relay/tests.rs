@@ -148,7 +148,7 @@ fn order(handle: &SessionHandle) {
 
 /// Waits until the relay has found an order and not carried it out.
 async fn voided(handle: &SessionHandle) {
-    while handle.ordered().is_some() {
+    while handle.standing_order().is_some() {
         tokio::task::yield_now().await;
     }
 }
@@ -178,7 +178,7 @@ async fn a_byte_that_has_come_voids_the_order_and_gives_the_right_back() {
         assert_eq!(got, query);
         pass(&mut b.server, &mut b.client, &ok(1, Status::AUTOCOMMIT)).await;
         assert_eq!(b.handle.slot.counters.close_quota(ListenerRole::Reader).remaining(), 1);
-        assert_eq!(b.handle.ordered(), None);
+        assert_eq!(b.handle.standing_order(), None);
         assert!(!b.relay.is_finished());
     })
     .await;

@@ -3,8 +3,9 @@
 use super::output::Output;
 use super::{RecordArgs, Recorded};
 use crate::environment::Environment;
-use crate::recorder::{self, Asked, LONGEST, RecordRequest};
+use crate::recorder::{self, Asked, LONGEST};
 use anyhow::{Context, bail};
+use console::control::server::RecordRequest;
 use recording::{Event, Key, RecordingStart};
 use std::io::{ErrorKind, Read};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
