@@ -1,6 +1,6 @@
-//! TLS towards servers, as MySQL's `ssl-mode` defines it, and the key exchange of `caching_sha2_password` for where there
-//! is none. What holds for everybody who talks to servers himself: the router and the load generator. And TLS as HTTP has it
-//! ([`https`]), for the agent and its readers.
+//! TLS towards servers, as MySQL's `ssl-mode` defines it, and the key exchange of `caching_sha2_password` for
+//! where there is none. What holds for everybody who talks to servers himself: the router and the load
+//! generator. And TLS as HTTP has it ([`https`]), for the agent and its readers.
 //!
 //! Files in, a [`ClientConfig`] out; sockets and the moment at which TLS begins are the caller's.
 

@@ -1,7 +1,8 @@
 //! Mirror: what mirrored sessions do, as the kernel tells it.
 //!
-//! Of these sessions the router sees every byte without being in their way. Pieces are packets: they may come twice or
-//! out of order, and what the ring has no room for is lost. To put them in order is up to the reader.
+//! Of these sessions the router sees every byte without being in their way. Pieces are packets: they may come
+//! twice or out of order, and what the ring has no room for is lost. To put them in order is up to the
+//! reader.
 
 use crate::bypass::Bypass;
 use crate::bytes::{u32_at, u64_at};
