@@ -59,7 +59,7 @@ function too_wide(  text) {
 function comment() {
     if (FILENAME ~ /\.(rs|c|h|js|css)$/) return /^[^"'`]*(\/\/|\/\*)/ || /^ *\* /
     # What `make help` shows of a target is one line.
-    return /^[^"']*#/ && !/^[a-z-]+:.*##/
+    return /^([^"']*[ \t])?# / && !/^[a-z-]+:.*##/
 }
 
 function phrases(  words, word, text, i) {
