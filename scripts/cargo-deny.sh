@@ -1,9 +1,9 @@
 #!/bin/sh
-# Builds cargo-deny, by which lint checks licences, bans and sources, and audit the advisories. Silent when it is there:
-# one of your own is as good, whatever its version.
+# Builds cargo-deny, by which lint checks licences, bans and sources, and audit the advisories. Silent when it
+# is there: one of your own is as good, whatever its version.
 #
-# Without optimization, which takes a third of the time: what it does here takes two seconds all the same. Its program
-# goes where Cargo keeps those that it installs (~/.cargo/bin), so that this is once a machine.
+# Without optimization, which takes a third of the time: what it does here takes two seconds all the same. Its
+# program goes where Cargo keeps those that it installs (~/.cargo/bin), so that this is once a machine.
 set -eu
 cd "$(dirname "$0")/.."
 PATH=$PWD/target/rust/bin:${CARGO_HOME:-$HOME/.cargo}/bin:$PATH

@@ -4,6 +4,8 @@
 //! in these words, so a word means one thing in code, TOML, metrics, logs and docs. Read first: `server.rs` (a server as
 //! last seen), `snapshot.rs` (the whole fleet), `gtid.rs` (positions that can be compared).
 
+#![warn(missing_docs)]
+
 mod address;
 pub mod announcement;
 mod blame;

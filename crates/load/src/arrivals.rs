@@ -1,15 +1,17 @@
 //! When transactions begin.
 //!
-//! **Closed**: each client begins the next when the last has ended (after its think time). Simple, comparable with
-//! sysbench, and blind to stalls: while the server stands still nothing is asked, so nothing is measured.
+//! **Closed**: each client begins the next when the last has ended (after its think time). Simple, comparable
+//! with sysbench, and blind to stalls: while the server stands still nothing is asked, so nothing is
+//! measured.
 //!
-//! **Open**: transactions begin at moments fixed in advance, whatever the server does, as the users of a site do. The
-//! n-th moment follows from the seed alone, not from threads, clients or the server; two runs with the same seed ask
-//! the same things at the same times. Response time counts from that moment, so waiting for a free client is part of it.
+//! **Open**: transactions begin at moments fixed in advance, whatever the server does, as the users of a site
+//! do. The n-th moment follows from the seed alone, not from threads, clients or the server; two runs with
+//! the same seed ask the same things at the same times. Response time counts from that moment, so waiting for
+//! a free client is part of it.
 //!
-//! Poisson arrivals have exponential gaps. With a ramp the rate grows in a straight line from `from` to `rate` over the
-//! ramp's time T: the n-th moment is where `from t + (rate - from) t^2 / 2T` reaches the sum of n unit exponential
-//! gaps (of n ones for even arrivals).
+//! Poisson arrivals have exponential gaps. With a ramp the rate grows in a straight line from `from` to
+//! `rate` over the ramp's time T: the n-th moment is where `from t + (rate - from) t^2 / 2T` reaches the sum
+//! of n unit exponential gaps (of n ones for even arrivals).
 
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
@@ -50,8 +52,8 @@ pub enum Spacing {
     Poisson,
     /// Equal gaps.
     Even,
-    /// These moments, in order, counted from the start; repeated from the beginning when they are used up. `rate` is
-    /// not looked at.
+    /// These moments, in order, counted from the start; repeated from the beginning when they are used up.
+    /// `rate` is not looked at.
     #[serde(skip)]
     Recorded(Arc<[Duration]>),
 }
@@ -77,7 +79,7 @@ impl Open {
     /// The moments themselves, counted from the start, as they follow from a seed: endless.
     pub fn moments(&self, seed: u64) -> impl Iterator<Item = Duration> + use<> {
         let mut schedule = Schedule::new(self, seed, 0, 1);
-        std::iter::repeat_with(move || Duration::from_nanos(schedule.take().at))
+        std::iter::from_fn(move || Some(Duration::from_nanos(schedule.take()?.at_ns)))
     }
 }
 
@@ -86,8 +88,8 @@ impl Open {
 pub(crate) struct Arrival {
     /// Counts from 0 over all threads.
     pub(crate) number: u64,
-    /// After the start, in ns.
-    pub(crate) at: u64,
+    /// After the start.
+    pub(crate) at_ns: u64,
 }
 
 /// The arrivals that one of several threads takes, in order.
@@ -99,7 +101,8 @@ pub(crate) struct Schedule {
     /// Sum of the unit gaps so far.
     sum: f64,
     share: (u64, u64),
-    next: Arrival,
+    /// `None`: there are none.
+    next: Option<Arrival>,
 }
 
 impl Schedule {
@@ -112,7 +115,7 @@ impl Schedule {
             number: 0,
             sum: 0.0,
             share,
-            next: Arrival { number: 0, at: 0 },
+            next: None,
         };
         schedule.advance();
         schedule
@@ -120,12 +123,12 @@ impl Schedule {
 
     /// The next arrival, left where it is.
     #[inline]
-    pub(crate) fn peek(&self) -> Arrival {
+    pub(crate) fn peek(&self) -> Option<Arrival> {
         self.next
     }
 
     /// Takes the next arrival.
-    pub(crate) fn take(&mut self) -> Arrival {
+    pub(crate) fn take(&mut self) -> Option<Arrival> {
         let taken = self.next;
         self.advance();
         taken
@@ -133,27 +136,26 @@ impl Schedule {
 
     fn advance(&mut self) {
         loop {
-            let arrival = Arrival { number: self.number, at: self.moment() };
+            self.next = self.moment_ns().map(|at_ns| Arrival { number: self.number, at_ns });
             self.number += 1;
-            if arrival.number % self.share.1 == self.share.0 {
-                self.next = arrival;
+            if self.next.is_none_or(|arrival| arrival.number % self.share.1 == self.share.0) {
                 return;
             }
         }
     }
 
-    fn moment(&mut self) -> u64 {
+    fn moment_ns(&mut self) -> Option<u64> {
         if let Spacing::Recorded(moments) = &self.open.spacing {
-            let Some(last) = moments.last() else { return u64::MAX };
+            let last = moments.last()?;
             let length = moments.len() as u64;
-            let round = nanos(*last).saturating_mul(self.number / length);
-            return round.saturating_add(nanos(moments[(self.number % length) as usize]));
+            let round = as_ns(*last).saturating_mul(self.number / length);
+            return Some(round.saturating_add(as_ns(moments[(self.number % length) as usize])));
         }
         self.sum += match self.open.spacing {
             Spacing::Poisson => self.rng.sample::<f64, _>(Exp1),
             _ => 1.0,
         };
-        (self.time_of(self.sum) * 1e9) as u64
+        Some((self.time_of(self.sum) * 1e9) as u64)
     }
 
     /// When the expected number of arrivals reaches `n`, in seconds.
@@ -171,7 +173,7 @@ impl Schedule {
     }
 }
 
-fn nanos(time: Duration) -> u64 {
+fn as_ns(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 
@@ -181,7 +183,7 @@ mod tests {
 
     fn moments(open: &Open, count: usize, thread: usize, threads: usize) -> Vec<Arrival> {
         let mut schedule = Schedule::new(open, 5, thread, threads);
-        (0..count).map(|_| schedule.take()).collect()
+        (0..count).filter_map(|_| schedule.take()).collect()
     }
 
     fn open(rate: f64, spacing: Spacing) -> Open {
@@ -200,12 +202,12 @@ mod tests {
     #[test]
     fn poisson_gaps_are_exponential_and_even_gaps_equal() {
         let arrivals = moments(&open(1000.0, Spacing::Poisson), 100_000, 0, 1);
-        let gaps: Vec<f64> = arrivals.windows(2).map(|w| (w[1].at - w[0].at) as f64 / 1e6).collect();
+        let gaps: Vec<f64> = arrivals.windows(2).map(|w| (w[1].at_ns - w[0].at_ns) as f64 / 1e6).collect();
         let mean = gaps.iter().sum::<f64>() / gaps.len() as f64;
         let variance = gaps.iter().map(|g| (g - mean).powi(2)).sum::<f64>() / gaps.len() as f64;
         assert!((mean - 1.0).abs() < 0.02 && (variance - 1.0).abs() < 0.05, "{mean} {variance}");
         let even = moments(&open(1000.0, Spacing::Even), 10, 0, 1);
-        assert!(even.windows(2).all(|w| w[1].at - w[0].at == 1_000_000));
+        assert!(even.windows(2).all(|w| w[1].at_ns - w[0].at_ns == 1_000_000));
     }
 
     #[test]
@@ -213,17 +215,24 @@ mod tests {
         let ramp = Some((0.0, Duration::from_secs(10)));
         let open = Open { rate: 100.0, ramp, spacing: Spacing::Even };
         let arrivals = moments(&open, 1500, 0, 1);
-        let during = arrivals.iter().filter(|a| a.at <= 10_000_000_000).count();
+        let during = arrivals.iter().filter(|a| a.at_ns <= 10_000_000_000).count();
         assert!((499..=501).contains(&during), "{during}");
-        assert!(arrivals[600..].windows(2).all(|w| (w[1].at - w[0].at).abs_diff(10_000_000) < 10));
-        assert!(arrivals.windows(2).all(|w| w[0].at < w[1].at));
+        assert!(arrivals[600..].windows(2).all(|w| (w[1].at_ns - w[0].at_ns).abs_diff(10_000_000) < 10));
+        assert!(arrivals.windows(2).all(|w| w[0].at_ns < w[1].at_ns));
     }
 
     #[test]
     fn recorded_moments_begin_again_when_they_are_used_up() {
         let recorded = [1, 5, 10].map(Duration::from_millis);
         let open = open(1.0, Spacing::Recorded(recorded.as_slice().into()));
-        let at: Vec<u64> = moments(&open, 6, 0, 1).iter().map(|a| a.at / 1_000_000).collect();
+        let at: Vec<u64> = moments(&open, 6, 0, 1).iter().map(|a| a.at_ns / 1_000_000).collect();
         assert_eq!(at, [1, 5, 10, 11, 15, 20]);
+    }
+
+    #[test]
+    fn nothing_recorded_is_nothing_to_send() {
+        let open = open(1.0, Spacing::Recorded([].into()));
+        assert_eq!(moments(&open, 1, 0, 1), []);
+        assert_eq!(open.moments(1).next(), None);
     }
 }

@@ -10,8 +10,8 @@
 //! | pareto | `low + floor(n * u^p)` with `p = ln h / ln(1 - h)`: a share h of the keys gets 1 - h of the draws |
 //! | zipfian | the k-th key with probability proportional to `k^-s` |
 //!
-//! The special distribution follows sysbench 1.0.20 to the letter, including what looks unintended in it: the uniform
-//! part reuses the number that chose it, which lies above 1/4, so its first quarter is never hit.
+//! The special distribution follows sysbench 1.0.20 to the letter, including what looks unintended in it: the
+//! uniform part reuses the number that chose it, which lies above 1/4, so its first quarter is never hit.
 
 use rand::Rng;
 use rand_distr::{Distribution as _, Zipf};
@@ -70,7 +70,8 @@ impl Distribution {
         }
     }
 
-    /// Everything worked out for draws from `low` to `high`, both included. A range the wrong way round is its low end.
+    /// Everything worked out for draws from `low` to `high`, both included. A range the wrong way round is
+    /// its low end.
     pub fn over(self, low: u32, high: u32) -> Keys {
         let high = high.max(low);
         let n = f64::from(high - low) + 1.0;
@@ -149,7 +150,8 @@ mod tests {
         counts
     }
 
-    /// Chi-square over its degrees of freedom: about 1 when the law is right; 1.5 is out of reach by chance at 99 degrees.
+    /// Chi-square over its degrees of freedom: about 1 when the law is right; 1.5 is out of reach by chance
+    /// at 99 degrees.
     fn misfit(found: &[f64], expected: impl Fn(usize) -> f64) -> f64 {
         let draws: f64 = found.iter().sum();
         let weights: Vec<f64> = (0..found.len()).map(expected).collect();

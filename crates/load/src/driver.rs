@@ -1,39 +1,46 @@
 //! The threads that send: each has its own clients, sockets and counts, and shares nothing while it runs.
 //!
-//! A run is a sequence of phases (warm-up, measurement, or the trials of a search) over the same connections. Between
-//! phases nothing is in flight: every phase begins with an empty queue.
+//! A run is a sequence of phases (warm-up, measurement, or the trials of a search) over the same connections.
+//! Between phases nothing is in flight: every phase begins with an empty queue.
 
 mod client;
+mod clients;
 mod connection;
-mod giving_way;
+mod connection_error;
+mod connections;
+pub(crate) mod epoll;
 mod phase;
-pub(crate) mod poll;
-pub(crate) mod sealed;
+mod recorder;
 mod shared;
-mod slice;
 mod sockets;
 mod thread;
+pub(crate) mod tls_channel;
+mod transactions;
 
-pub use giving_way::GATHERING;
+pub(crate) use connection_error::ConnectionError;
 pub(crate) use phase::Phase;
 pub(crate) use shared::Shared;
+pub use tls_channel::TlsChannelError;
+pub(crate) use tls_channel::{TlsChannel, begin as begin_tls};
 
+use crate::counts::{PhaseCounts, Second};
 use crate::error::LoadError;
-use crate::tally::{Second, Tally};
 use config::DataPath;
+use rustix::time::{ClockId, clock_gettime};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
+use thread::Share;
 
-/// What a thread tells.
+/// What a thread reports.
 enum Message {
-    /// All its clients are connected, or cannot be; and why not over io_uring although that was wished for.
+    /// All its clients are connected, or cannot be; and why not over io_uring although that would be better.
     Connected(Result<Option<String>, LoadError>),
     /// A second is over.
     Second(Second),
     /// The phase is over.
-    Done(Box<Result<Tally, LoadError>>),
+    Done(Box<Result<PhaseCounts, LoadError>>),
 }
 
 /// The threads of a run.
@@ -57,13 +64,13 @@ impl Driver {
     /// The first thing that keeps a client from logging in.
     pub(crate) fn start(shared: Shared, threads: usize) -> Result<Self, LoadError> {
         let shared = Arc::new(shared);
-        let (tell, messages) = channel();
+        let (report, messages) = channel();
         let mut driver =
             Self { shared, commands: Vec::new(), messages, threads: Vec::new(), why_not_ring: None };
         for number in 0..threads {
             let (command, commands) = channel();
-            let (shared, tell) = (driver.shared.clone(), tell.clone());
-            let run = move || thread::run(&shared, (number, threads), &commands, &tell);
+            let (shared, report) = (driver.shared.clone(), report.clone());
+            let run = move || thread::run(&shared, Share { number, threads }, &commands, &report);
             let thread = std::thread::Builder::new().name(format!("load-{number}")).spawn(run);
             let doing = "starting a thread";
             driver.threads.push(thread.map_err(|source| LoadError::Io { doing, source })?);
@@ -81,21 +88,25 @@ impl Driver {
         Ok(driver)
     }
 
-    /// Runs a phase on all threads. `each_second` hears of every second as soon as a thread has told it.
+    /// Runs a phase on all threads. `each_second` gets every second as soon as a thread has reported it.
     ///
     /// # Errors
     /// A thread that ended.
-    pub(crate) fn run(&self, phase: &Phase, mut each_second: impl FnMut(Second)) -> Result<Tally, LoadError> {
+    pub(crate) fn run(
+        &self,
+        phase: &Phase,
+        mut each_second: impl FnMut(Second),
+    ) -> Result<PhaseCounts, LoadError> {
         for command in &self.commands {
             command.send(phase.clone()).map_err(|_| LoadError::ThreadLost)?;
         }
-        let mut whole = Tally::new(&self.shared.workload);
+        let mut whole = PhaseCounts::new(&self.shared.workload);
         let mut left = self.threads.len();
         while left > 0 {
             match self.messages.recv() {
                 Ok(Message::Second(second)) => each_second(second),
-                Ok(Message::Done(tally)) => {
-                    whole.add(&(*tally)?);
+                Ok(Message::Done(counts)) => {
+                    whole.add(&(*counts)?);
                     left -= 1;
                 }
                 _ => return Err(LoadError::ThreadLost),
@@ -132,4 +143,10 @@ impl Drop for Driver {
             let _ = thread.join();
         }
     }
+}
+
+/// CPU time of this thread.
+pub(crate) fn cpu_time_ns() -> u64 {
+    let time = clock_gettime(ClockId::ThreadCPUTime);
+    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }

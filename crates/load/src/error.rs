@@ -1,7 +1,10 @@
 //! What can keep a run from starting. Once it runs, nothing ends it early: errors are counted.
 
+use crate::driver::TlsChannelError;
+use crate::login::LoginError;
 use crate::measure::Heading;
-use fleet::Address;
+use crate::workload::{Lane, WorkloadError};
+use fleet::{Address, Blame};
 use std::io;
 use std::path::PathBuf;
 
@@ -9,126 +12,55 @@ use std::path::PathBuf;
 #[derive(Debug, thiserror::Error)]
 pub enum LoadError {
     /// The workload makes no sense.
-    #[error("workload {workload}: {what}")]
-    Workload {
-        /// Its name.
-        workload: String,
-        /// What is wrong with it.
-        what: String,
-    },
+    #[error("workload {workload}: {source}")]
+    Workload { workload: String, source: WorkloadError },
     /// An address that no connection can be made to.
     #[error("cannot connect to {address}: {source}")]
-    Connect {
-        /// The address.
-        address: Address,
-        /// Why.
-        source: io::Error,
-    },
+    Connect { address: Address, source: io::Error },
     /// The server said no before the load began.
     #[error("{address} refused: error {code}: {message}")]
-    Refused {
-        /// Who.
-        address: Address,
-        /// The error's number.
-        code: u16,
-        /// In its words.
-        message: String,
-    },
+    Refused { address: Address, code: u16, message: String },
     /// The server does not speak as it should.
     #[error("{address} does not speak the MySQL protocol as expected: {source}")]
-    Wire {
-        /// Who.
-        address: Address,
-        /// What is wrong.
-        source: wire::WireError,
-    },
+    Wire { address: Address, source: wire::WireError },
     /// A login that we cannot do.
-    #[error("cannot log in at {address}: {what}")]
-    Login {
-        /// Who asked for it.
-        address: Address,
-        /// What, and what to do.
-        what: String,
-    },
+    #[error("cannot log in at {address}: {source}")]
+    Login { address: Address, source: LoginError },
     /// TLS could not be begun, or broke.
-    #[error("TLS with {address}: {what}; see --ssl-mode and --ssl-ca")]
-    Tls {
-        /// With whom.
-        address: Address,
-        /// What went wrong.
-        what: String,
-    },
+    #[error("TLS with {address}: {source}; see --ssl-mode and --ssl-ca")]
+    Tls { address: Address, source: TlsChannelError },
     /// Nothing came of the connections in time.
     #[error(
         "only {ready} of {clients} connections were made after {seconds} s; does the server answer at all?"
     )]
-    NotReady {
-        /// Connections that are.
-        ready: usize,
-        /// Connections that should be.
-        clients: usize,
-        /// How long was waited.
-        seconds: u64,
-    },
+    NotReady { ready: usize, clients: usize, seconds: u64 },
     /// The run is asked for something impossible.
-    #[error("{0}")]
-    Plan(String),
+    #[error(transparent)]
+    Plan(#[from] PlanError),
     /// A recording cannot be read.
     #[error(transparent)]
-    Recording(recording::RecordingError),
+    Recording(#[from] recording::RecordingError),
     /// A file cannot be opened.
     #[error("cannot open {}: {source}", path.display())]
-    Open {
-        /// The file.
-        path: PathBuf,
-        /// Why.
-        source: io::Error,
-    },
+    Open { path: PathBuf, source: io::Error },
     /// A file's recording cannot be used.
     #[error("{}: {source}", path.display())]
-    RecordingFile {
-        /// The file.
-        path: PathBuf,
-        /// Why.
-        source: Box<LoadError>,
-    },
+    RecordingFile { path: PathBuf, source: Box<LoadError> },
     /// The file of a search's trials cannot be read or written.
     #[error("cannot use {} for trials: {source}", path.display())]
-    TrialFile {
-        /// The file.
-        path: PathBuf,
-        /// Why.
-        source: io::Error,
-    },
+    TrialFile { path: PathBuf, source: io::Error },
     /// A line of that file is none of ours.
     #[error("{}:{line}: not a line of a measurement: {source}", path.display())]
-    TrialLine {
-        /// The file.
-        path: PathBuf,
-        /// Which line, from 1.
-        line: usize,
-        /// What is wrong with it.
-        source: serde_json::Error,
-    },
+    TrialLine { path: PathBuf, line: usize, source: serde_json::Error },
     /// Trials of different measurements must not be mixed.
     #[error(
         "{} holds trials of {} at {} for p{} < {:?}, and this is another measurement; name another file",
         path.display(), found.workload, found.target, found.objective.percent(), found.objective.within
     )]
-    OtherMeasurement {
-        /// The file.
-        path: PathBuf,
-        /// What its trials are of.
-        found: Box<Heading>,
-    },
+    OtherMeasurement { path: PathBuf, found: Box<Heading> },
     /// The machine refused something.
     #[error("{doing}: {source}")]
-    Io {
-        /// What was being done.
-        doing: &'static str,
-        /// Why it failed.
-        source: io::Error,
-    },
+    Io { doing: &'static str, source: io::Error },
     /// io_uring was demanded.
     #[error("no io_uring: {0}; --data-path auto takes epoll instead")]
     NoRing(#[source] uring::Unavailable),
@@ -137,7 +69,51 @@ pub enum LoadError {
     ThreadLost,
 }
 
+/// Why a run cannot be as it is asked for.
+#[derive(Debug, thiserror::Error)]
+pub enum PlanError {
+    #[error("no clients: at least one is needed to send anything")]
+    NoClients,
+    #[error("no threads: at least one is needed to send anything")]
+    NoThreads,
+    #[error("{workload} changes data, and this load may only read")]
+    WritesRefused { workload: String },
+    #[error("a run of no time measures nothing")]
+    NoTime,
+    #[error("a rate must be above 0")]
+    Rate,
+    #[error("a speed must be above 0")]
+    Speed,
+    #[error("the workload {}, and no address is given for that", if *.lane == Lane::Reader { "reads" } else { "writes" })]
+    NoAddress { lane: Lane },
+    #[error(transparent)]
+    Tls(tls::TlsError),
+    /// Values of a workload are read by a query before the run.
+    #[error("'{sql}': its answer is larger than 64 MiB; give it a LIMIT")]
+    AnswerTooLarge { sql: String },
+    #[error(
+        "the recording takes more than {mib} MB of memory; allow more with --memory, or record a sample or a \
+         shorter time"
+    )]
+    RecordingTooLarge { mib: u64 },
+}
+
 impl LoadError {
+    /// Whose fault it is.
+    pub fn blame(&self) -> Blame {
+        match self {
+            Self::Workload { .. } | Self::Login { .. } | Self::Plan(_) | Self::NoRing(_) => Blame::Config,
+            Self::Refused { .. } | Self::Wire { .. } | Self::NotReady { .. } => Blame::Server,
+            Self::Connect { .. } | Self::Tls { .. } => Blame::Network,
+            Self::Recording(_) | Self::Open { .. } | Self::TrialFile { .. } | Self::TrialLine { .. } => {
+                Blame::Config
+            }
+            Self::OtherMeasurement { .. } | Self::Io { .. } => Blame::Config,
+            Self::RecordingFile { source, .. } => source.blame(),
+            Self::ThreadLost => Blame::Bug,
+        }
+    }
+
     pub(crate) fn io(doing: &'static str) -> impl Fn(rustix::io::Errno) -> Self {
         move |source| Self::Io { doing, source: source.into() }
     }

@@ -1,5 +1,5 @@
-//! The load generator: what is sent ([`workload`], [`distribution`]), when ([`arrivals`]), by whom (the driver), and
-//! what came of it ([`outcome`]).
+//! The load generator: what is sent ([`workload`], [`distribution`]), when ([`arrivals`]), by whom (the
+//! driver), and what came of it ([`outcome`]).
 //!
 //! ```no_run
 //! # fn example() -> Result<(), load::LoadError> {
@@ -27,10 +27,11 @@
 //! # Ok(())
 //! # }
 //! ```
-//! No client library is on the timed path: sessions are small state machines over non-blocking sockets, a query
-//! allocates nothing, and threads share nothing while they send.
+//! No client library is on the timed path: sessions are small state machines over non-blocking sockets, a
+//! query allocates nothing, and threads share nothing while they send.
 
 pub mod arrivals;
+mod counts;
 pub mod distribution;
 mod driver;
 mod error;
@@ -45,15 +46,14 @@ mod session;
 mod soundness;
 pub mod store;
 pub mod tables;
-mod tally;
 mod target;
 pub mod workload;
 
 pub use arrivals::Arrivals;
 pub use distribution::Distribution;
-pub use driver::GATHERING;
-pub use error::LoadError;
-pub use login::Account;
+pub use driver::TlsChannelError;
+pub use error::{LoadError, PlanError};
+pub use login::{Account, LoginError};
 pub use outcome::Outcome;
 pub use run::{Load, Plan, Progress, run};
 pub use target::Target;

@@ -1,13 +1,15 @@
 //! Logging in, as a state machine over packets: `mysql_native_password` and `caching_sha2_password`.
 //!
-//! `caching_sha2_password` first tries a proof that the server can check from its cache:
-//! `SHA256(password) xor SHA256(SHA256(SHA256(password)), nonce)`. When the server has not cached the password it wants
-//! it whole: in clear where nobody can listen (TLS, a unix socket), else `xor` the nonce and encrypted with the RSA key that
-//! it shows when asked.
+//! `caching_sha2_password` first tries a proof that the server can check from its cache: `SHA256(password)
+//! xor SHA256(SHA256(SHA256(password)), nonce)`. When the server has not cached the password it wants it
+//! whole: in clear where nobody can listen (TLS, a unix socket), else `xor` the nonce and encrypted with the
+//! RSA key that it shows when asked.
 //!
-//! With TLS the answer to the greeting is an SSLRequest; the login follows once [`Handshake::secured`] is told that TLS
-//! stands.
+//! With TLS the answer to the greeting is an SSLRequest; the login follows once [`Handshake::secured`] is
+//! told that TLS stands.
 
+use crate::error::LoadError;
+use fleet::Address;
 use sha2::{Digest, Sha256};
 use wire::auth::{NATIVE_PASSWORD, native_password};
 use wire::{Capabilities, ErrPacket, Greeting, Login, packet};
@@ -79,16 +81,39 @@ pub(crate) enum LoginStep {
 }
 
 /// Why a login failed.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub(crate) enum LoginFailure {
+    #[error("error {}: {}", .0.code, .0.message)]
     Refused(ErrPacket),
-    Wire(wire::WireError),
-    Impossible(String),
+    #[error(transparent)]
+    Wire(#[from] wire::WireError),
+    #[error(transparent)]
+    Impossible(#[from] LoginError),
 }
 
-impl From<wire::WireError> for LoginFailure {
-    fn from(error: wire::WireError) -> Self {
-        Self::Wire(error)
+/// Why we cannot log in as the server wants.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum LoginError {
+    #[error(
+        "it offers no TLS, and --ssl-mode demands it; give the server a certificate, or use --ssl-mode=DISABLED"
+    )]
+    NoTls,
+    #[error(
+        "the password of {user} cannot be encrypted with the key that the server shows; use --ssl-mode=REQUIRED"
+    )]
+    Key { user: String },
+    #[error("the account {user} uses {plugin}; headroom load knows {NATIVE_PASSWORD} and {CACHING_SHA2}")]
+    Plugin { user: String, plugin: String },
+}
+
+impl LoginFailure {
+    /// The error of a run that could not start because of it.
+    pub(crate) fn at(self, address: Address) -> LoadError {
+        match self {
+            Self::Refused(error) => LoadError::Refused { address, code: error.code, message: error.message },
+            Self::Wire(source) => LoadError::Wire { address, source },
+            Self::Impossible(source) => LoadError::Login { address, source },
+        }
     }
 }
 
@@ -97,7 +122,8 @@ impl Handshake {
         Self { transport, ..Self::default() }
     }
 
-    /// The login as it would be without TLS and without a proof, for who follows the session and must not know of either.
+    /// The login as it would be without TLS and without a proof, for who follows the session and must not
+    /// know of either.
     pub(crate) fn in_the_clear(&self, account: &Account) -> Vec<u8> {
         let capabilities = self.capabilities.difference(Capabilities::SSL);
         self.login_with(account, capabilities, &[])
@@ -143,7 +169,7 @@ impl Handshake {
             }
             [AUTH_MORE, key @ ..] if self.asked_for_key => {
                 self.asked_for_key = false;
-                packet::write(out, &mut next, &self.sealed_password(account, key)?);
+                packet::write(out, &mut next, &self.encrypted_password(account, key)?);
             }
             other => {
                 let first = other.first().copied().unwrap_or_default();
@@ -178,10 +204,7 @@ impl Handshake {
         self.nonce = greeting.nonce;
         self.plugin = greeting.auth_plugin;
         match self.transport {
-            Transport::TlsRequired if !offers_tls => Err(LoginFailure::Impossible(
-                "it offers no TLS, and --ssl-mode demands it; give the server a certificate, or use --ssl-mode=DISABLED"
-                    .to_owned(),
-            )),
+            Transport::TlsRequired if !offers_tls => Err(LoginError::NoTls.into()),
             Transport::TlsPreferred | Transport::TlsRequired if offers_tls => {
                 self.capabilities |= Capabilities::SSL;
                 // The first 32 bytes of the login to come.
@@ -237,25 +260,17 @@ impl Handshake {
     }
 
     /// The password as the server wants it where others can listen: `xor` the nonce, encrypted with its key.
-    fn sealed_password(&self, account: &Account, key: &[u8]) -> Result<Vec<u8>, LoginFailure> {
+    fn encrypted_password(&self, account: &Account, key: &[u8]) -> Result<Vec<u8>, LoginFailure> {
         let nonce = self.nonce.iter().cycle();
         let hidden: Vec<u8> = account.password.bytes().chain([0]).zip(nonce).map(|(a, b)| a ^ b).collect();
-        tls::sealed(key, &hidden).ok_or_else(|| {
-            LoginFailure::Impossible(format!(
-                "the password of {} cannot be encrypted with the key that the server shows; use --ssl-mode=REQUIRED",
-                account.user
-            ))
-        })
+        tls::sealed(key, &hidden).ok_or_else(|| LoginError::Key { user: account.user.clone() }.into())
     }
 
     fn proof(&self, account: &Account) -> Result<Vec<u8>, LoginFailure> {
         match self.plugin.as_str() {
             NATIVE_PASSWORD | "" => Ok(native_password(account.password.as_bytes(), &self.nonce)),
             CACHING_SHA2 => Ok(caching_sha2(account.password.as_bytes(), &self.nonce)),
-            other => Err(LoginFailure::Impossible(format!(
-                "the account {} uses {other}; headroom load knows {NATIVE_PASSWORD} and {CACHING_SHA2}",
-                account.user
-            ))),
+            other => Err(LoginError::Plugin { user: account.user.clone(), plugin: other.to_owned() }.into()),
         }
     }
 }

@@ -1,23 +1,26 @@
 //! The largest rate that still meets an objective, by counting losses and searching for a threshold.
 //!
-//! What counts as *lost* is a transaction that was answered later than the objective's time, failed, was not answered or
-//! was never begun (RFC 9971, adapted to transactions). Then `p99 <= 15 ms` is the same as `at most 1 % are lost`, and no
-//! percentile has to be estimated: each trial sends a rate for some seconds, and is *good* when it loses at most that.
+//! What counts as *lost* is a transaction that was answered later than the objective's time, failed, was not
+//! answered or was never begun (RFC 9971, adapted to transactions). Then `p99 <= 15 ms` is the same as `at
+//! most 1 % are lost`, and no percentile has to be estimated: each trial sends a rate for some seconds, and
+//! is *good* when it loses at most that.
 //!
-//! The *capacity* is the rate at which half of the trials are good. Near it the same rate is good in one trial and bad in
-//! the next, because something else took the CPU for a moment and the queue did not drain: over how wide a range is a
-//! property of the server and of its surroundings, and unknown. So the answer is an interval, and a search ends when
-//! that is narrow enough ([`belief`]).
+//! The *capacity* is the rate at which half of the trials are good. Near it the same rate is good in one
+//! trial and bad in the next, because something else took the CPU for a moment and the queue did not drain:
+//! over how wide a range is a property of the server and of its surroundings, and unknown. So the answer is
+//! an interval, and a search ends when that is narrow enough ([`belief`]).
 //!
-//! **Course.** Short trials double the rate from `start` until one is bad, or halve it until one is good; they tell where to
-//! look and weigh little. Then every trial of full length is sent where it will narrow the interval most, until
-//! its bounds lie at most `width` apart, or `trials` were sent.
+//! **How it goes.** Short trials double the rate from `start` until one is bad, or halve it until one is
+//! good; they tell where to look and weigh little. Then every trial of full length is sent where it will
+//! narrow the interval most, until its bounds lie at most `width` apart, or `trials` were sent.
 //!
-//! Example, a limit of 1000: short trials at 100, 200, 400, 800 are good, 1600 is bad. If it is sharp, some 20 full ones
-//! follow until it is known to 4 %; if nine of ten are good at 957 and one of ten at 1045, some 40; at 916 and 1092, some 60.
+//! Example, a limit of 1000: short trials at 100, 200, 400, 800 are good, 1600 is bad. If it is sharp, some
+//! 20 full ones follow until it is known to 4 %; if nine of ten are good at 957 and one of ten at 1045, some
+//! 40; at 916 and 1092, some 60.
 //!
-//! Everything here is a pure function of trials; whether a trial counts at all is judged when it is made ([`Trial::of`]),
-//! and whether the whole is sound when it has ended ([`Goal::doubt`]). What sends them is the loop in `search.rs`.
+//! Everything here is a pure function of trials; whether a trial counts at all is judged when it is made
+//! ([`Trial::of`]), and whether the whole is sound when it has ended ([`Goal::doubt`]). What sends them is the
+//! loop in `search.rs`.
 
 mod belief;
 mod doubt;
@@ -34,7 +37,7 @@ pub use sound::Unsound;
 pub use trial::Trial;
 pub use trial_file::{Heading, TrialFile};
 
-use belief::{Belief, Said};
+use belief::{Belief, Observation};
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
@@ -83,7 +86,8 @@ pub enum Next {
 /// The answer, in transactions a second. The capacity lies between its bounds with a probability of 90 %.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Capacity {
-    /// Half of the trials at this rate meet the objective. `None` when not even the lowest rate that was tried met it.
+    /// Half of the trials at this rate meet the objective. `None` when not even the lowest rate that was
+    /// tried met it.
     pub rate: Option<f64>,
     /// The capacity is larger with a probability of 95 %; `None` with `rate`.
     pub lower: Option<f64>,
@@ -115,7 +119,8 @@ const LAPSE_SHORT: f64 = 0.25;
 const BEYOND: f64 = 4.0;
 /// A search is given up when trials in a row that do not count took as long as so many full ones,
 const PATIENCE: f64 = 3.0;
-/// and, where the reason may pass by itself, at least so many seconds: a host's bad minute does not end a search of ten.
+/// and, where the reason may pass by itself, at least so many seconds: a host's bad minute does not end a
+/// search of ten.
 const PATIENCE_PASSING: f64 = 120.0;
 /// Odds of nine to one, as a logarithm.
 const NINE: f64 = 2.197_224_577_336_219_6;
@@ -185,8 +190,9 @@ impl Goal {
         Next::Send { rate: belief.most_telling(LAPSE).min(self.most), seconds: self.trial }
     }
 
-    /// How many trials of so many seconds in a row may not count before the search is given up, the last of them for this reason. The short
-    /// ones of its beginning get more chances, since one stall of the machine decides them.
+    /// How many trials of so many seconds in a row may not count before the search is given up, the last of
+    /// them for this reason. The short ones of its beginning get more chances, since one stall of the machine
+    /// decides them.
     pub fn chances(&self, seconds: f64, why: &Unsound) -> u32 {
         let patience = PATIENCE * self.trial;
         let patience = if why.lasts() { patience } else { patience.max(PATIENCE_PASSING) };
@@ -217,13 +223,13 @@ impl Goal {
         let around = self.full(trials).map(|trial| trial.rate).chain(good);
         let low = around.min_by(f64::total_cmp)?;
         let high = trials.iter().map(|trial| trial.rate).max_by(f64::total_cmp)?;
-        let said: Vec<Said> = trials.iter().map(|trial| self.said(trial)).collect();
-        Some(Belief::after(&said, (low / BEYOND, high * BEYOND), self.width / STEPS))
+        let observations: Vec<Observation> = trials.iter().map(|trial| self.observation(trial)).collect();
+        Some(Belief::after(&observations, (low / BEYOND, high * BEYOND), self.width / STEPS))
     }
 
-    fn said(&self, trial: &Trial) -> Said {
+    fn observation(&self, trial: &Trial) -> Observation {
         let lapse = if self.is_full(trial) { LAPSE } else { LAPSE_SHORT };
-        Said { rate: trial.rate, good: !self.is_bad(trial), lapse }
+        Observation { rate: trial.rate, good: !self.is_bad(trial), lapse }
     }
 
     fn capacity(&self, belief: &Belief) -> Capacity {
@@ -252,14 +258,15 @@ impl Goal {
         trial.seconds >= self.trial * 0.99
     }
 
-    /// Where the limit lies by these trials, with a probability of 90 %; `None` while they only look for the region.
+    /// Where the limit lies by these trials, with a probability of 90 %; `None` while they only look for the
+    /// region.
     pub fn interval(&self, trials: &[Trial]) -> Option<(f64, f64)> {
         self.full(trials).next()?;
         self.belief(trials).map(|belief| belief.interval(TAIL))
     }
 
-    /// Seconds that the search may still take, about: trials that halve what is not known down to the range over which good
-    /// and bad ones mix, and those that it takes within that range.
+    /// Seconds that the search may still take, about: trials that halve what is not known down to the range
+    /// over which good and bad ones mix, and those that it takes within that range.
     pub fn seconds_left(&self, trials: &[Trial]) -> f64 {
         if self.bracketing(trials).is_some() {
             let short = (USUAL_SHORT - trials.len() as f64).max(1.0);

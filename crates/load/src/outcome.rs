@@ -1,11 +1,11 @@
 //! What came of a run, as values: for tables, JSON, the history and the page alike.
 //!
-//! All times are in ms. Histograms are HdrHistogram's V2 encoding (not compressed), base64, values in ns: any tool that
-//! reads that format can merge them and take other percentiles.
+//! All times are in ms. Histograms are HdrHistogram's V2 encoding (not compressed), base64, values in ns: any
+//! tool that reads that format can merge them and take other percentiles.
 
 use crate::arrivals::Arrivals;
+use crate::counts::{Failure, KindCounts, PhaseCounts, Second};
 use crate::meaning::meaning;
-use crate::tally::{Count, Failure, Second, Tally};
 use crate::workload::{Protocol, Workload};
 use base64::Engine;
 use config::DataPath;
@@ -40,14 +40,15 @@ pub struct Outcome {
     pub notes: Vec<String>,
     /// All transactions together.
     pub totals: Totals,
-    /// Response time of all transactions: from the intended start in an open loop, from the actual in a closed one.
+    /// Response time of all transactions: from the intended start in an open loop, from the actual in a
+    /// closed one.
     pub response: Times,
     /// From the actual start; only in an open loop.
     pub service: Option<Times>,
     /// By transaction.
-    pub transactions: Vec<Kind>,
+    pub transactions: Vec<KindOutcome>,
     /// By statement.
-    pub statements: Vec<Kind>,
+    pub statements: Vec<KindOutcome>,
     /// Second by second.
     pub series: Vec<Moment>,
     /// What it cost to send.
@@ -71,7 +72,8 @@ pub struct Totals {
     pub failed: u64,
     /// Answered later than the objective.
     pub late: u64,
-    /// Of these, such as would have been in time without the generator's own lateness: theirs is the generator's fault.
+    /// Of these, such as would have been in time without the generator's own lateness: theirs is the
+    /// generator's fault.
     #[serde(default)]
     pub excused: u64,
     /// Begun and not answered by the end.
@@ -119,7 +121,8 @@ impl Times {
         Deserializer::new().deserialize(&mut bytes.as_slice()).ok()
     }
 
-    /// The time in ms below which this share lies, from the whole histogram; `None` when there is none or it is damaged.
+    /// The time in ms below which this share lies, from the whole histogram; `None` when there is none or it
+    /// is damaged.
     pub fn at(&self, quantiles: &[f64]) -> Option<Vec<f64>> {
         let histogram = self.whole()?;
         Some(quantiles.iter().map(|q| histogram.value_at_quantile(*q) as f64 / 1e6).collect())
@@ -128,7 +131,7 @@ impl Times {
 
 /// One kind of transaction or statement.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Kind {
+pub struct KindOutcome {
     /// Its name.
     pub name: String,
     /// Answered without error.
@@ -178,19 +181,17 @@ pub struct Generator {
     pub cpu_share: f64,
     /// By how much transactions began late although a client was free, in ms; only in an open loop.
     pub lateness: Option<Times>,
-    /// What it added itself to each response time, in ms: it began late although a client was free, and read answers later
-    /// than they had arrived by the kernel's time stamps. Known where it never sleeps, over TCP.
+    /// What it added itself to each response time, in ms: it began late although a client was free, and read
+    /// answers later than they had arrived by the kernel's time stamps. Known where it never sleeps, over
+    /// TCP.
     #[serde(default)]
     pub own: Option<Times>,
-    /// Share of the time in which its threads, in a closed loop, gave way to the servers: answers could gather for up to
-    /// [`crate::GATHERING`], which response times contain.
-    #[serde(default)]
-    pub gave_way: f64,
     /// Writes that found the send buffer full.
     pub saturated_sends: u64,
     /// Connections that were lost and made again.
     pub reconnects: u64,
-    /// How bytes got to the servers and back: `io_uring` or `epoll`. Empty in runs of a time when there was only epoll.
+    /// How bytes got to the servers and back: `io_uring` or `epoll`. Empty in runs of a time when there was
+    /// only epoll.
     #[serde(default)]
     pub data_path: String,
     /// Why that was not io_uring, although it costs less.
@@ -232,24 +233,26 @@ pub(crate) struct Facts<'a> {
     pub(crate) why_not_ring: Option<&'a str>,
     pub(crate) seed: u64,
     pub(crate) seconds: f64,
-    pub(crate) tally: &'a Tally,
+    pub(crate) counts: &'a PhaseCounts,
     pub(crate) series: &'a BTreeMap<u64, Second>,
 }
 
 impl Outcome {
     pub(crate) fn of(facts: &Facts<'_>) -> Self {
-        let tally = facts.tally;
+        let counts = facts.counts;
         let open = facts.arrivals.is_open();
-        let mut response = crate::tally::histogram();
-        let mut service = crate::tally::histogram();
-        for count in &tally.transactions {
+        let mut response = crate::counts::histogram();
+        let mut service = crate::counts::histogram();
+        for count in &counts.transactions {
             let _ = response.add(&count.response);
             let _ = service.add(&count.service);
         }
         let names = facts.workload.transactions.iter().map(|transaction| &transaction.name);
-        let transactions = names.zip(&tally.transactions).map(|(name, count)| Kind::of(name, count, open));
+        let transactions =
+            names.zip(&counts.transactions).map(|(name, count)| KindOutcome::of(name, count, open));
         let names = facts.workload.statements.iter().map(|statement| &statement.name);
-        let statements = names.zip(&tally.statements).map(|(name, count)| Kind::of(name, count, false));
+        let statements =
+            names.zip(&counts.statements).map(|(name, count)| KindOutcome::of(name, count, false));
         let mut outcome = Self {
             workload: facts.workload.name.clone(),
             arrivals: facts.arrivals.clone(),
@@ -261,7 +264,7 @@ impl Outcome {
             seconds: facts.seconds,
             void: Vec::new(),
             notes: Vec::new(),
-            totals: Totals::of(tally, response.len(), facts.seconds),
+            totals: Totals::of(counts, response.len(), facts.seconds),
             response: Times::of(&response),
             service: open.then(|| Times::of(&service)),
             transactions: transactions.collect(),
@@ -289,19 +292,19 @@ impl Totals {
         })
     }
 
-    fn of(tally: &Tally, done: u64, seconds: f64) -> Self {
+    fn of(counts: &PhaseCounts, done: u64, seconds: f64) -> Self {
         let mut totals = Self {
-            arrivals: tally.arrivals,
+            arrivals: counts.arrivals,
             done,
             per_second: done as f64 / seconds,
-            queries: tally.queries,
-            queries_per_second: tally.queries as f64 / seconds,
-            late: tally.late,
-            excused: tally.excused,
-            not_started: tally.not_started,
+            queries: counts.queries,
+            queries_per_second: counts.queries as f64 / seconds,
+            late: counts.late,
+            excused: counts.excused,
+            not_started: counts.not_started,
             ..Self::default()
         };
-        for (failure, times) in tally.transactions.iter().flat_map(|count| &count.failed) {
+        for (failure, times) in counts.transactions.iter().flat_map(|count| &count.failed) {
             if *failure == Failure::Unfinished {
                 totals.unfinished += times;
             } else {
@@ -318,8 +321,8 @@ impl Totals {
     }
 }
 
-impl Kind {
-    fn of(name: &str, count: &Count, with_service: bool) -> Self {
+impl KindOutcome {
+    fn of(name: &str, count: &KindCounts, with_service: bool) -> Self {
         Self {
             name: name.to_owned(),
             done: count.response.len(),
@@ -352,15 +355,14 @@ impl Moment {
 
 impl Generator {
     fn of(facts: &Facts<'_>) -> Self {
-        let tally = facts.tally;
+        let counts = facts.counts;
         Self {
-            cpu_us_per_query: tally.cpu as f64 / 1e3 / tally.queries.max(1) as f64,
-            cpu_share: tally.cpu as f64 / tally.wall.max(1) as f64,
-            lateness: facts.arrivals.is_open().then(|| Times::of(&tally.lateness)),
-            own: (!tally.own.is_empty()).then(|| Times::of(&tally.own)),
-            gave_way: tally.gave_way as f64 / tally.wall.max(1) as f64,
-            saturated_sends: tally.saturated_sends,
-            reconnects: tally.reconnects,
+            cpu_us_per_query: counts.cpu_ns as f64 / 1e3 / counts.queries.max(1) as f64,
+            cpu_share: counts.cpu_ns as f64 / counts.wall_ns.max(1) as f64,
+            lateness: facts.arrivals.is_open().then(|| Times::of(&counts.lateness)),
+            own: (!counts.own.is_empty()).then(|| Times::of(&counts.own)),
+            saturated_sends: counts.saturated_sends,
+            reconnects: counts.reconnects,
             data_path: facts.data_path.to_string(),
             why_not_ring: facts.why_not_ring.map(str::to_owned),
         }
@@ -390,7 +392,7 @@ mod tests {
 
     #[test]
     fn a_histogram_comes_back_from_its_encoding() {
-        let mut histogram = crate::tally::histogram();
+        let mut histogram = crate::counts::histogram();
         for value in [100_000, 200_000, 5_000_000_000] {
             histogram.saturating_record(value);
         }

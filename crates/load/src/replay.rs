@@ -1,29 +1,32 @@
 //! Replay: a recording sent again, at its own moments, to one server (or router).
 //!
-//! An open loop: each command is due at its recorded moment (divided by the speed), and its response time counts from there,
-//! whatever the target does. Within a session the order stays: a command is not sent before the one before it is answered,
-//! as no client would. So a target that is slower than the recorded one shows in the response time (from the intended
-//! start) and not in a lower rate; the service time (from sending) is beside it.
+//! An open loop: each command is due at its recorded moment (divided by the speed), and its response time
+//! counts from there, whatever the target does. Within a session the order stays: a command is not sent
+//! before the one before it is answered, as no client would. So a target that is slower than the recorded one
+//! shows in the response time (from the intended start) and not in a lower rate; the service time (from
+//! sending) is beside it.
 //!
-//! Sessions are opened so that they are logged in at their recorded moment, those that were there before recording began
-//! before the first command is due. Statements are prepared as recorded, and executions name what the target called them.
+//! Sessions are opened so that they are logged in at their recorded moment, those that were there before
+//! recording began before the first command is due. Statements are prepared as recorded, and executions name
+//! what the target called them.
 //!
-//! Worked example, speed 2: a command that came 10 s after recording began is due 5 s after the replay does. The one before
-//! it is answered at 5.2 s: it is sent then, 200 ms late, and answered 1 ms later: response 201 ms, service 1 ms.
+//! Worked example, speed 2: a command that came 10 s after recording began is due 5 s after the replay does.
+//! The one before it is answered at 5.2 s: it is sent then, 200 ms late, and answered 1 ms later: response
+//! 201 ms, service 1 ms.
 
 pub mod compare;
+mod connection;
 mod kind;
-mod live;
 mod player;
 mod prepared;
 mod script;
 
-pub use kind::{Kind, kind};
-pub use script::{Choice, LeftOut, Script, ScriptSession, Step, What};
+pub use kind::{StatementKind, kind};
+pub use script::{GroupBy, LeftOut, Script, ScriptOptions, ScriptSession, ScriptStep};
 
-use crate::error::LoadError;
+use crate::error::{LoadError, PlanError};
 use crate::login::Account;
-use crate::target::{Peer, Secrecy};
+use crate::target::{Peer, TlsClient};
 use config::Tls;
 use fleet::Address;
 use player::Player;
@@ -67,15 +70,14 @@ pub struct ReplayPlan {
 pub fn open(
     file: &Path,
     key: Option<&recording::Key>,
-    choice: Choice,
+    options: ScriptOptions,
 ) -> Result<(Script, compare::Groups), LoadError> {
     let opened = File::open(file);
     let opened = opened.map_err(|source| LoadError::Open { path: file.to_owned(), source })?;
     let unusable = |source| LoadError::RecordingFile { path: file.to_owned(), source: Box::new(source) };
-    let reader =
-        Reader::new(BufReader::new(opened), key).map_err(|error| unusable(LoadError::Recording(error)))?;
+    let reader = Reader::new(BufReader::new(opened), key).map_err(|error| unusable(error.into()))?;
     let mut groups = compare::Groups::default();
-    let script = Script::read(reader, choice, |what| groups.of(what)).map_err(unusable)?;
+    let script = Script::read(reader, options, |what| groups.of(what)).map_err(unusable)?;
     Ok((script, groups))
 }
 
@@ -90,17 +92,17 @@ pub struct ReplayProgress {
     pub failed: u64,
 }
 
-/// What came of one command. Times in nanoseconds.
+/// What came of one command.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Took {
-    /// Sent so long after it was due.
-    pub late: u64,
+pub struct CommandOutcome {
+    /// From due to sent.
+    pub late_ns: u64,
     /// The part of that in which the session was free: the generator's own.
-    pub own_late: u64,
+    pub own_late_ns: u64,
     /// From due to answered.
-    pub response: u64,
+    pub response_ns: u64,
     /// From sent to answered. 0 for commands that are not answered.
-    pub service: u64,
+    pub service_ns: u64,
     /// The number of the error, if it was one.
     pub error: Option<u16>,
     /// Rows sent.
@@ -111,9 +113,9 @@ pub struct Took {
 
 /// What came of a replay.
 #[derive(Debug, Default)]
-pub struct Replayed {
+pub struct ReplayOutcome {
     /// By step of the script; `None` for what was not sent or not answered.
-    pub took: Vec<Option<Took>>,
+    pub outcomes: Vec<Option<CommandOutcome>>,
     /// From the first moment to the last answer, seconds.
     pub seconds: f64,
     /// Share of the threads' time in which they ran.
@@ -125,12 +127,12 @@ pub struct Replayed {
 }
 
 /// What all threads share.
-struct Common<'a> {
+struct ReplayContext<'a> {
     script: &'a Script,
     plan: &'a ReplayPlan,
     peer: Peer,
     /// How TLS is begun; `None` where it never is.
-    secrecy: Option<Secrecy>,
+    tls: Option<TlsClient>,
     stop: &'a AtomicBool,
     done: AtomicU64,
     failed: AtomicU64,
@@ -138,60 +140,61 @@ struct Common<'a> {
 
 /// What a thread did.
 #[derive(Debug, Default)]
-struct Part {
-    took: Vec<(u32, Took)>,
+struct ThreadResult {
+    outcomes: Vec<(u32, CommandOutcome)>,
     lost: BTreeMap<String, u64>,
-    ended: u64,
-    cpu: u64,
+    ended_ns: u64,
+    cpu_ns: u64,
 }
 
-enum Told {
+enum Message {
     Connected(Result<(), LoadError>),
-    Over(Result<Part, LoadError>),
+    Over(Result<ThreadResult, LoadError>),
 }
 
 /// Sends it all.
 ///
 /// # Errors
-/// When sessions cannot be opened before the first command is due, or the machine refuses something. Later, errors are counted.
+/// When sessions cannot be opened before the first command is due, or the machine refuses something. Later,
+/// errors are counted.
 pub fn replay(
     script: &Script,
     plan: &ReplayPlan,
     stop: &AtomicBool,
     mut progress: impl FnMut(ReplayProgress),
-) -> Result<Replayed, LoadError> {
+) -> Result<ReplayOutcome, LoadError> {
     if !(plan.speed > 0.0 && plan.speed.is_finite()) {
-        return Err(LoadError::Plan("a speed must be above 0".to_owned()));
+        return Err(PlanError::Speed.into());
     }
     let peer = Peer::resolve(&plan.target)?;
     let (done, failed) = (AtomicU64::new(0), AtomicU64::new(0));
-    let secrecy = Secrecy::of(plan.tls.as_ref())?;
-    let common = Common { script, plan, peer, secrecy, stop, done, failed };
+    let tls = TlsClient::of(plan.tls.as_ref())?;
+    let context = ReplayContext { script, plan, peer, tls, stop, done, failed };
     let threads = plan.threads.clamp(1, script.sessions.len().max(1));
     std::thread::scope(|scope| {
-        let (tell, told) = channel();
+        let (sender, messages) = channel();
         let mut begins: Vec<Sender<Instant>> = Vec::new();
         for number in 0..threads {
             let (begin, begins_at) = channel();
             begins.push(begin);
-            let (tell, common) = (tell.clone(), &common);
+            let (sender, context) = (sender.clone(), &context);
             scope.spawn(move || {
-                let mut player = match Player::connect(common, (number, threads)) {
+                let mut player = match Player::connect(context, (number, threads)) {
                     Ok(player) => player,
-                    Err(error) => return drop(tell.send(Told::Connected(Err(error)))),
+                    Err(error) => return drop(sender.send(Message::Connected(Err(error)))),
                 };
                 // Whoever waits for either has failed elsewhere.
-                if tell.send(Told::Connected(Ok(()))).is_ok()
+                if sender.send(Message::Connected(Ok(()))).is_ok()
                     && let Ok(start) = begins_at.recv()
                 {
-                    let _ = tell.send(Told::Over(player.play(start)));
+                    let _ = sender.send(Message::Over(player.play(start)));
                 }
             });
         }
-        drop(tell);
+        drop(sender);
         for _ in 0..threads {
-            match told.recv() {
-                Ok(Told::Connected(connected)) => connected?,
+            match messages.recv() {
+                Ok(Message::Connected(connected)) => connected?,
                 _ => return Err(LoadError::ThreadLost),
             }
         }
@@ -199,39 +202,40 @@ pub fn replay(
         for begin in &begins {
             begin.send(start).map_err(|_| LoadError::ThreadLost)?;
         }
-        let mut replayed = Replayed { took: vec![None; script.steps.len()], ..Replayed::default() };
-        let (mut left, mut cpu) = (threads, 0);
+        let mut outcome =
+            ReplayOutcome { outcomes: vec![None; script.steps.len()], ..ReplayOutcome::default() };
+        let (mut left, mut cpu_ns) = (threads, 0);
         while left > 0 {
-            match told.recv_timeout(LOOK) {
-                Ok(Told::Over(part)) => {
+            match messages.recv_timeout(LOOK) {
+                Ok(Message::Over(result)) => {
                     left -= 1;
-                    cpu += replayed.add(part?);
+                    cpu_ns += outcome.add(result?);
                 }
-                Ok(Told::Connected(_)) | Err(RecvTimeoutError::Timeout) => {}
+                Ok(Message::Connected(_)) | Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => return Err(LoadError::ThreadLost),
             }
             progress(ReplayProgress {
                 seconds: start.elapsed().as_secs_f64(),
-                done: common.done.load(Relaxed),
-                failed: common.failed.load(Relaxed),
+                done: context.done.load(Relaxed),
+                failed: context.failed.load(Relaxed),
             });
         }
-        replayed.stopped = stop.load(Relaxed);
-        replayed.cpu_share = cpu as f64 / 1e9 / (replayed.seconds * threads as f64).max(1e-9);
-        Ok(replayed)
+        outcome.stopped = stop.load(Relaxed);
+        outcome.cpu_share = cpu_ns as f64 / 1e9 / (outcome.seconds * threads as f64).max(1e-9);
+        Ok(outcome)
     })
 }
 
-impl Replayed {
-    /// Adds a thread's part; returns its CPU time in nanoseconds.
-    fn add(&mut self, part: Part) -> u64 {
-        for (step, took) in part.took {
-            self.took[step as usize] = Some(took);
+impl ReplayOutcome {
+    /// Adds a thread's result; returns its CPU time in nanoseconds.
+    fn add(&mut self, result: ThreadResult) -> u64 {
+        for (step, command) in result.outcomes {
+            self.outcomes[step as usize] = Some(command);
         }
-        for (why, count) in part.lost {
+        for (why, count) in result.lost {
             *self.lost_sessions.entry(why).or_default() += count;
         }
-        self.seconds = self.seconds.max(part.ended as f64 / 1e9);
-        part.cpu
+        self.seconds = self.seconds.max(result.ended_ns as f64 / 1e9);
+        result.cpu_ns
     }
 }

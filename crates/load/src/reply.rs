@@ -1,15 +1,16 @@
-//! The server's answer to one command, read as it arrives: how it ended, and how many rows came. Rows are skipped.
+//! The server's answer to one command, read as it arrives: how it ended, and how many rows came. Rows are
+//! skipped.
 //!
-//! The reader is fed with whatever a socket gave and holds no payload, so that a result of any size costs the same
-//! memory. Which packet may come next follows from what came before:
+//! The reader is fed with whatever a socket gave and holds no payload, so that a result of any size costs the
+//! same memory. Which packet may come next follows from what came before:
 //!
 //! ```text
 //! command ─► OK or ERR                                                      the end, unless more results follow
 //!         └► column count ─► definitions ─► (EOF) ─► rows ─► EOF, OK or ERR
 //! prepare ─► OK of a prepare ─► parameter definitions ─► (EOF) ─► column definitions ─► (EOF)
 //! ```
-//! The EOF packets in brackets are left out with `DEPRECATE_EOF`; MariaDB leaves out definitions that we have already
-//! seen (`MARIADB_CACHE_METADATA`), which it says in a byte behind the column count.
+//! The EOF packets in brackets are left out with `DEPRECATE_EOF`; MariaDB leaves out definitions that we have
+//! already seen (`MARIADB_CACHE_METADATA`), which it says in a byte behind the column count.
 
 use wire::packet::{Framer, Head, MAX_PIECE, Piece};
 use wire::read::Reader;
@@ -51,15 +52,15 @@ enum Expect {
     /// So many definitions, then perhaps an EOF, then so many others of the same kind or rows.
     Definitions {
         left: u32,
-        then: Then,
+        then: AfterDefinitions,
     },
     /// The EOF behind definitions.
-    Eof(Then),
+    Eof(AfterDefinitions),
     Rows,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Then {
+enum AfterDefinitions {
     Rows,
     /// Column definitions of a prepared statement.
     Columns(u32),
@@ -67,7 +68,7 @@ enum Then {
 }
 
 /// What a packet means for the answer.
-enum Turn {
+enum Step {
     More,
     End,
 }
@@ -97,13 +98,13 @@ impl ReplyReader {
         while let Some(piece) = self.framer.next(bytes) {
             let over = match piece {
                 Piece::Head(head) => {
-                    let turn = Turning {
+                    let step = ReplyState {
                         capabilities: self.capabilities,
                         expect: &mut self.expect,
                         reply: &mut self.reply,
                     }
                     .take(&head)?;
-                    let ends = matches!(turn, Turn::End);
+                    let ends = matches!(step, Step::End);
                     self.ending = ends && !head.whole;
                     ends && head.whole
                 }
@@ -123,24 +124,24 @@ impl ReplyReader {
 }
 
 /// The part of a reader that a packet changes; apart from the framer, which lends the packet.
-struct Turning<'a> {
+struct ReplyState<'a> {
     capabilities: Capabilities,
     expect: &'a mut Expect,
     reply: &'a mut Reply,
 }
 
-impl Turning<'_> {
+impl ReplyState<'_> {
     #[inline]
-    fn take(&mut self, head: &Head<'_>) -> Result<Turn, WireError> {
+    fn take(&mut self, head: &Head<'_>) -> Result<Step, WireError> {
         let first = head.prefix.first().copied();
         if first == Some(0xff) && !matches!(self.expect, Expect::Definitions { .. } | Expect::Eof(_)) {
             let code = wire::response::error_code(head.prefix).unwrap_or_default();
             // MariaDB's progress reports look like errors.
             if code == 0xffff {
-                return Ok(Turn::More);
+                return Ok(Step::More);
             }
             self.reply.error = Some(code);
-            return Ok(Turn::End);
+            return Ok(Step::End);
         }
         match *self.expect {
             Expect::Rows => self.row(head, first),
@@ -150,12 +151,12 @@ impl Turning<'_> {
                     Ok(self.then(then))
                 } else {
                     *self.expect = Expect::Eof(then);
-                    Ok(Turn::More)
+                    Ok(Step::More)
                 }
             }
             Expect::Definitions { left, then } => {
                 *self.expect = Expect::Definitions { left: left.saturating_sub(1), then };
-                Ok(Turn::More)
+                Ok(Step::More)
             }
             Expect::Eof(then) => Ok(self.then(then)),
             Expect::Prepared => self.prepared(head),
@@ -163,12 +164,12 @@ impl Turning<'_> {
     }
 
     #[inline]
-    fn row(&mut self, head: &Head<'_>, first: Option<u8>) -> Result<Turn, WireError> {
+    fn row(&mut self, head: &Head<'_>, first: Option<u8>) -> Result<Step, WireError> {
         let deprecated = self.capabilities.contains(Capabilities::DEPRECATE_EOF);
         let shortest_row = if deprecated { MAX_PIECE as u32 } else { 9 };
         if first != Some(0xfe) || head.length >= shortest_row {
             self.reply.rows += 1;
-            return Ok(Turn::More);
+            return Ok(Step::More);
         }
         self.reply.status = if deprecated {
             OkPacket::parse(head.prefix, self.capabilities)?.status
@@ -178,7 +179,7 @@ impl Turning<'_> {
         Ok(self.more_results())
     }
 
-    fn first(&mut self, head: &Head<'_>, first: Option<u8>) -> Result<Turn, WireError> {
+    fn first(&mut self, head: &Head<'_>, first: Option<u8>) -> Result<Step, WireError> {
         match first {
             Some(0x00) => {
                 let ok = OkPacket::parse(head.prefix, self.capabilities)?;
@@ -194,17 +195,21 @@ impl Turning<'_> {
                 let optional = self.capabilities.contains(Capabilities::MARIADB_CACHE_METADATA);
                 let follow = !optional || reader.u8() != Some(0);
                 *self.expect = match u32::try_from(columns) {
-                    Ok(left) if follow && left > 0 => Expect::Definitions { left, then: Then::Rows },
+                    Ok(left) if follow && left > 0 => {
+                        Expect::Definitions { left, then: AfterDefinitions::Rows }
+                    }
                     // Without definitions there is still the EOF behind them.
-                    _ if !self.capabilities.contains(Capabilities::DEPRECATE_EOF) => Expect::Eof(Then::Rows),
+                    _ if !self.capabilities.contains(Capabilities::DEPRECATE_EOF) => {
+                        Expect::Eof(AfterDefinitions::Rows)
+                    }
                     _ => Expect::Rows,
                 };
-                Ok(Turn::More)
+                Ok(Step::More)
             }
         }
     }
 
-    fn prepared(&mut self, head: &Head<'_>) -> Result<Turn, WireError> {
+    fn prepared(&mut self, head: &Head<'_>) -> Result<Step, WireError> {
         let mut reader = Reader::new(head.prefix);
         let read = (|| {
             reader.u8()?;
@@ -215,29 +220,29 @@ impl Turning<'_> {
             return Err(WireError::NotA { packet: "answer to a prepare", first });
         };
         self.reply.statement = statement;
-        let columns = Then::Columns(u32::from(columns));
+        let columns = AfterDefinitions::Columns(u32::from(columns));
         if parameters == 0 {
             return Ok(self.then(columns));
         }
         *self.expect = Expect::Definitions { left: u32::from(parameters), then: columns };
-        Ok(Turn::More)
+        Ok(Step::More)
     }
 
-    fn then(&mut self, then: Then) -> Turn {
+    fn then(&mut self, then: AfterDefinitions) -> Step {
         *self.expect = match then {
-            Then::Rows => Expect::Rows,
-            Then::End | Then::Columns(0) => return Turn::End,
-            Then::Columns(left) => Expect::Definitions { left, then: Then::End },
+            AfterDefinitions::Rows => Expect::Rows,
+            AfterDefinitions::End | AfterDefinitions::Columns(0) => return Step::End,
+            AfterDefinitions::Columns(left) => Expect::Definitions { left, then: AfterDefinitions::End },
         };
-        Turn::More
+        Step::More
     }
 
-    fn more_results(&mut self) -> Turn {
+    fn more_results(&mut self) -> Step {
         if self.reply.status.contains(Status::MORE_RESULTS_EXISTS) {
             *self.expect = Expect::First;
-            Turn::More
+            Step::More
         } else {
-            Turn::End
+            Step::End
         }
     }
 }

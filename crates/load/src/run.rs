@@ -1,11 +1,11 @@
 //! A run: connect, warm up, drain, measure.
 
 use crate::arrivals::Arrivals;
+use crate::counts::Second;
 use crate::driver::{Driver, Phase, Shared};
-use crate::error::LoadError;
+use crate::error::{LoadError, PlanError};
 use crate::outcome::{Facts, Moment, Outcome};
 use crate::session::Session;
-use crate::tally::Second;
 use crate::target::Target;
 use crate::workload::{Lane, Workload};
 use config::DataPath;
@@ -29,8 +29,8 @@ pub struct Plan {
     pub read_only: bool,
     /// Threads that send; see [`Plan::usual_threads`].
     pub threads: usize,
-    /// Threads never sleep: each looks for answers and arrivals again and again, and needs a core of its own. A core that
-    /// sleeps takes some 50 us to wake up, and as long again when an answer comes.
+    /// Threads never sleep: each looks for answers and arrivals again and again, and needs a core of its own.
+    /// A core that sleeps takes some 50 us to wake up, and as long again when an answer comes.
     pub busy: bool,
     /// How bytes get to the servers and back; [`DataPath::Auto`] for all but tests and comparisons.
     pub data_path: DataPath,
@@ -59,43 +59,38 @@ pub enum Progress {
     Measuring(Moment),
 }
 
-/// Threads begin this long after they are told to, so that all begin together.
+/// Threads begin this long after they are reported to, so that all begin together.
 const LEAD: Duration = Duration::from_millis(5);
 
 impl Plan {
-    /// Threads for this many clients: one for every 64 clients, at most one a core and at least one. A single thread
-    /// serves many clients cheaper than several do, because one wait brings the answers of many.
+    /// Threads for this many clients: one for every 64 clients, at most one a core and at least one. A single
+    /// thread serves many clients cheaper than several do, because one wait brings the answers of many.
     pub fn usual_threads(clients: u32, cores: usize) -> usize {
         (clients as usize).div_ceil(64).clamp(1, cores.max(1))
     }
 
     fn check(&self) -> Result<(), LoadError> {
-        let wrong = |what: &str| Err(LoadError::Plan(what.to_owned()));
-        match &self.arrivals {
-            _ if self.clients == 0 => wrong("no clients: at least one is needed to send anything"),
-            _ if self.threads == 0 => wrong("no threads: at least one is needed to send anything"),
-            _ if self.read_only && self.workload.writes => Err(LoadError::Plan(format!(
-                "{} changes data, and this load may only read",
-                self.workload.name
-            ))),
-            _ if self.time.is_zero() => wrong("a run of no time measures nothing"),
-            Arrivals::Open(open) if !(open.rate > 0.0 && open.rate.is_finite()) => {
-                wrong("a rate must be above 0")
+        let fault = match &self.arrivals {
+            _ if self.clients == 0 => PlanError::NoClients,
+            _ if self.threads == 0 => PlanError::NoThreads,
+            _ if self.read_only && self.workload.writes => {
+                PlanError::WritesRefused { workload: self.workload.name.clone() }
             }
-            _ => Ok(()),
-        }
+            _ if self.time.is_zero() => PlanError::NoTime,
+            Arrivals::Open(open) if !(open.rate > 0.0 && open.rate.is_finite()) => PlanError::Rate,
+            _ => return Ok(()),
+        };
+        Err(fault.into())
     }
-}
 
-impl Plan {
     /// With the values that its workload takes from tables.
     fn filled(mut self) -> Result<Self, LoadError> {
         let mut workload = Workload::clone(&self.workload);
         if workload.has_columns() {
             let lane = if self.target.readers.is_empty() { Lane::Writer } else { Lane::Reader };
             let peers = self.target.resolve(lane)?;
-            let secrecy = self.target.secrecy()?;
-            let mut session = Session::connect(peers[0].clone(), &self.target.account, secrecy.as_ref())?;
+            let tls = self.target.tls_client()?;
+            let mut session = Session::connect(peers[0].clone(), &self.target.account, tls.as_ref())?;
             workload.fill(|sql| session.column(sql))?;
             self.workload = workload.into();
         }
@@ -136,29 +131,30 @@ impl Load {
         stop: &Arc<AtomicBool>,
         mut each_second: impl FnMut(Moment),
     ) -> Result<Outcome, LoadError> {
-        let start = self.driver.shared().now() + nanos(LEAD);
-        let end = start + nanos(time);
+        let start_ns = self.driver.shared().now_ns() + as_ns(LEAD);
+        let end_ns = start_ns + as_ns(time);
         let phase = Phase {
-            start,
-            end,
-            grace: end + nanos(self.plan.grace),
+            start_ns,
+            end_ns,
+            grace_ns: end_ns + as_ns(self.plan.grace),
             arrivals: arrivals.clone(),
             seed,
-            objective: self.plan.objective.map(nanos),
+            objective_ns: self.plan.objective.map(as_ns),
             stop: stop.clone(),
         };
         let mut series: BTreeMap<u64, (usize, Second)> = BTreeMap::new();
         let threads = self.plan.threads.min(self.plan.clients as usize);
-        let tally = self.driver.run(&phase, |second| {
-            let (told, whole) = series.entry(second.index).or_insert_with(|| (0, Second::new(second.index)));
+        let counts = self.driver.run(&phase, |second| {
+            let (reported, whole) =
+                series.entry(second.index).or_insert_with(|| (0, Second::new(second.index)));
             whole.add(&second);
-            *told += 1;
-            if *told == threads {
+            *reported += 1;
+            if *reported == threads {
                 each_second(Moment::of(whole));
             }
         })?;
         let series = series.into_iter().map(|(index, (_, second))| (index, second)).collect();
-        let seconds = tally.wall.min(nanos(time) * threads as u64) as f64 / threads as f64 / 1e9;
+        let seconds = counts.wall_ns.min(as_ns(time) * threads as u64) as f64 / threads as f64 / 1e9;
         Ok(Outcome::of(&Facts {
             workload: &self.plan.workload,
             arrivals,
@@ -169,7 +165,7 @@ impl Load {
             why_not_ring: self.driver.why_not_ring(),
             seed,
             seconds,
-            tally: &tally,
+            counts: &counts,
             series: &series,
         }))
     }
@@ -187,7 +183,8 @@ pub fn run(
     let load = Load::connect(plan.clone())?;
     progress(Progress::Connected);
     if !plan.warm_up.is_zero() {
-        // Other keys than the measurement's: a warm-up with the same ones would put exactly those into the cache.
+        // Other keys than the measurement's: a warm-up with the same ones would put exactly those into the
+        // cache.
         let seed = plan.seed.wrapping_add(1 << 32);
         load.send(&plan.arrivals, plan.warm_up, seed, stop, |second| {
             progress(Progress::WarmingUp(second));
@@ -196,6 +193,6 @@ pub fn run(
     load.send(&plan.arrivals, plan.time, plan.seed, stop, |second| progress(Progress::Measuring(second)))
 }
 
-fn nanos(time: Duration) -> u64 {
+fn as_ns(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }

@@ -1,10 +1,11 @@
-//! A plain blocking session, for what surrounds a run: making tables, asking the server something. Never on the timed
-//! path.
+//! A plain blocking session, for what surrounds a run: making tables, asking the server something. Never on
+//! the timed path.
 
-use crate::error::LoadError;
+use crate::driver::{ConnectionError, begin_tls};
+use crate::error::{LoadError, PlanError};
 use crate::login::{Account, Handshake, LoginFailure, LoginStep};
 use crate::reply::{Reply, ReplyReader};
-use crate::target::{Peer, Place, Secrecy};
+use crate::target::{Peer, SocketAddress, TlsClient};
 use crate::workload::Cells;
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -66,20 +67,16 @@ impl Session {
     ///
     /// # Errors
     /// As the server says.
-    pub(crate) fn connect(
-        peer: Peer,
-        account: &Account,
-        secrecy: Option<&Secrecy>,
-    ) -> Result<Self, LoadError> {
+    pub(crate) fn connect(peer: Peer, account: &Account, tls: Option<&TlsClient>) -> Result<Self, LoadError> {
         let failed = |source| LoadError::Connect { address: peer.address.clone(), source };
         let stream = open(&peer).map_err(failed)?;
         let mut session = Self { peer, stream: Channel::Plain(stream), reader: ReplyReader::default() };
-        session.log_in(account, secrecy)?;
+        session.log_in(account, tls)?;
         Ok(session)
     }
 
-    fn log_in(&mut self, account: &Account, secrecy: Option<&Secrecy>) -> Result<(), LoadError> {
-        let mut handshake = Handshake::new(self.peer.transport(secrecy));
+    fn log_in(&mut self, account: &Account, tls: Option<&TlsClient>) -> Result<(), LoadError> {
+        let mut handshake = Handshake::new(self.peer.transport(tls));
         let (mut input, mut out) = (Vec::new(), Vec::new());
         loop {
             let Some(found) = packet::first(&input) else {
@@ -102,7 +99,7 @@ impl Session {
                     input.drain(..used);
                     self.send(&out)?;
                     out.clear();
-                    self.begin_tls(secrecy)?;
+                    self.begin_tls(tls)?;
                     handshake.secured(account, &mut out).map_err(|failure| self.failure(failure))?;
                     self.send(&out)?;
                     out.clear();
@@ -111,12 +108,9 @@ impl Session {
         }
     }
 
-    fn begin_tls(&mut self, secrecy: Option<&Secrecy>) -> Result<(), LoadError> {
-        let address = self.peer.address.clone();
-        let failed = |what: String| LoadError::Tls { address: address.clone(), what };
-        let config = secrecy.ok_or_else(|| failed("it was not asked for".to_owned()))?.config.clone();
-        let name = tls::name_of(&address).map_err(|error| failed(error.to_string()))?;
-        let tls = rustls::ClientConnection::new(config, name).map_err(|error| failed(error.to_string()))?;
+    fn begin_tls(&mut self, tls: Option<&TlsClient>) -> Result<(), LoadError> {
+        let tls = begin_tls(tls, &self.peer.address)
+            .map_err(|source| LoadError::Tls { address: self.peer.address.clone(), source })?;
         if let Channel::Plain(stream) = std::mem::replace(&mut self.stream, Channel::Gone) {
             self.stream = Channel::Tls(Box::new(rustls::StreamOwned::new(tls, stream)));
         }
@@ -136,10 +130,11 @@ impl Session {
     /// # Errors
     /// As [`Session::query`], and more than [`MOST`] bytes.
     pub(crate) fn column(&mut self, sql: &str) -> Result<Cells, LoadError> {
-        let (mut answer, what) = (Vec::new(), "its answer is larger than 64 MiB; give it a LIMIT");
+        let mut answer = Vec::new();
         let reply = self.ask(sql, |bytes| {
             answer.extend_from_slice(bytes);
-            if answer.len() > MOST { Err(LoadError::Plan(format!("'{sql}': {what}"))) } else { Ok(()) }
+            let fits = answer.len() <= MOST;
+            fits.then_some(()).ok_or_else(|| PlanError::AnswerTooLarge { sql: sql.to_owned() }.into())
         })?;
         let mut packets = Packets(&answer);
         let columns = packets.next().and_then(|count| Reader::new(count).lenenc()).unwrap_or(0);
@@ -148,7 +143,7 @@ impl Session {
         Ok(rows.filter_map(|row| Reader::new(row).lenenc_bytes().map(Into::into)).collect())
     }
 
-    /// Asks; `keep` hears of all bytes of the answer.
+    /// Asks; `keep` gets all bytes of the answer.
     fn ask(
         &mut self,
         sql: &str,
@@ -183,7 +178,7 @@ impl Session {
     fn receive(&mut self, input: &mut Vec<u8>) -> Result<(), LoadError> {
         let mut chunk = [0; 16 * 1024];
         match self.stream.stream().and_then(|stream| stream.read(&mut chunk)) {
-            Ok(0) => Err(self.broken(std::io::Error::other("the server closed the connection"))),
+            Ok(0) => Err(self.broken(std::io::Error::other(ConnectionError::Closed))),
             Ok(count) => {
                 input.extend_from_slice(&chunk[..count]);
                 Ok(())
@@ -197,26 +192,19 @@ impl Session {
     }
 
     fn failure(&self, failure: LoginFailure) -> LoadError {
-        let address = self.peer.address.clone();
-        match failure {
-            LoginFailure::Refused(error) => {
-                LoadError::Refused { address, code: error.code, message: error.message }
-            }
-            LoginFailure::Wire(source) => LoadError::Wire { address, source },
-            LoginFailure::Impossible(what) => LoadError::Login { address, what },
-        }
+        failure.at(self.peer.address.clone())
     }
 }
 
 fn open(peer: &Peer) -> std::io::Result<Box<dyn Stream>> {
-    Ok(match &peer.at {
-        Place::Tcp(address) => {
+    Ok(match &peer.socket_address {
+        SocketAddress::Tcp(address) => {
             let stream = TcpStream::connect_timeout(address, CONNECT)?;
             stream.set_nodelay(true)?;
             stream.set_read_timeout(Some(PATIENCE))?;
             Box::new(stream)
         }
-        Place::Unix(path) => {
+        SocketAddress::Unix(path) => {
             let stream = UnixStream::connect(path)?;
             stream.set_read_timeout(Some(PATIENCE))?;
             Box::new(stream)

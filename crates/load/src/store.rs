@@ -1,7 +1,8 @@
 //! The history of runs: one SQLite file, one row a run.
 //!
-//! What is looked for stands in columns, the rest of a run is its [`Outcome`] as JSON, histograms included: an old file
-//! stays readable for any program that knows SQLite. Several processes may write at the same time.
+//! What is looked for stands in columns, the rest of a run is its [`Outcome`] as JSON, histograms included:
+//! an old file stays readable for any program that knows SQLite. Several processes may write at the same
+//! time.
 
 use crate::outcome::Outcome;
 use rusqlite::{Connection, OptionalExtension, params};
@@ -206,7 +207,7 @@ mod tests {
     use crate::workload::Protocol;
 
     fn outcome() -> Outcome {
-        let mut histogram = crate::tally::histogram();
+        let mut histogram = crate::counts::histogram();
         (1..=100_u64).for_each(|ms| histogram.saturating_record(ms * 1_000_000));
         Outcome {
             workload: "shop".into(),

@@ -1,5 +1,5 @@
-//! Tables, made and removed. sysbench's have the same columns, indexes and kind of contents as `sysbench prepare` makes, so
-//! that either tool can prepare and both can run.
+//! Tables, made and removed. sysbench's have the same columns, indexes and kind of contents as `sysbench
+//! prepare` makes, so that either tool can prepare and both can run.
 
 use crate::error::LoadError;
 use crate::login::Account;
@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 /// Bytes of an INSERT, about: below `max_allowed_packet` wherever that is not very small.
 const BATCH: usize = 512 * 1024;
 
-/// Makes and fills the tables, `sessions` at a time. `made` hears of each that is ready.
+/// Makes and fills the tables, `sessions` at a time. `made` is called for each that is ready.
 ///
 /// # Errors
 /// The server's words; error 1050 when a table is there already, which is left as it is.
@@ -39,7 +39,7 @@ pub fn prepare(
 /// The server's words to the first that fails.
 pub fn statements(target: &Target, statements: &[String]) -> Result<(), LoadError> {
     let peers = target.resolve(Lane::Writer)?;
-    let mut session = Session::connect(peers[0].clone(), &target.account, target.secrecy()?.as_ref())?;
+    let mut session = Session::connect(peers[0].clone(), &target.account, target.tls_client()?.as_ref())?;
     statements.iter().try_for_each(|sql| session.query(sql).map(|_| ()))
 }
 
@@ -60,10 +60,10 @@ fn each_table(
     work: impl Fn(&mut Session, u32) -> Result<(), LoadError> + Sync,
 ) -> Result<(), LoadError> {
     let peers = target.resolve(Lane::Writer)?;
-    let secrecy = target.secrecy()?;
+    let tls = target.tls_client()?;
     let next = AtomicU32::new(1);
     let one = |peer: &Peer, account: &Account| -> Result<(), LoadError> {
-        let mut session = Session::connect(peer.clone(), account, secrecy.as_ref())?;
+        let mut session = Session::connect(peer.clone(), account, tls.as_ref())?;
         loop {
             let table = next.fetch_add(1, Ordering::Relaxed);
             if table > options.tables {

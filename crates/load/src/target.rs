@@ -1,8 +1,7 @@
 //! Where the load goes: addresses for reads and for writes, resolved once before the run.
 
-use crate::error::LoadError;
-use crate::login::Account;
-use crate::login::Transport;
+use crate::error::{LoadError, PlanError};
+use crate::login::{Account, Transport};
 use crate::workload::Lane;
 use config::{Tls, TlsMode};
 use fleet::Address;
@@ -29,7 +28,7 @@ pub struct Target {
 
 /// How TLS is begun, for all connections of a run.
 #[derive(Clone, Debug)]
-pub(crate) struct Secrecy {
+pub(crate) struct TlsClient {
     pub(crate) config: Arc<ClientConfig>,
     mode: TlsMode,
 }
@@ -39,20 +38,20 @@ pub(crate) struct Secrecy {
 pub(crate) struct Peer {
     /// As it was given.
     pub(crate) address: Address,
-    pub(crate) at: Place,
+    pub(crate) socket_address: SocketAddress,
 }
 
 #[derive(Clone, Debug)]
-pub(crate) enum Place {
+pub(crate) enum SocketAddress {
     Tcp(SocketAddr),
     Unix(PathBuf),
 }
 
-impl Secrecy {
+impl TlsClient {
     /// How TLS is begun; `None` where it never is.
     pub(crate) fn of(tls: Option<&Tls>) -> Result<Option<Self>, LoadError> {
         let Some(tls) = tls else { return Ok(None) };
-        let config = tls::client(tls).map_err(|error| LoadError::Plan(error.to_string()))?;
+        let config = tls::client(tls).map_err(PlanError::Tls)?;
         Ok(config.map(|config| Self { config, mode: tls.mode }))
     }
 }
@@ -64,8 +63,8 @@ impl Target {
     }
 
     /// How TLS is begun; `None` where it never is.
-    pub(crate) fn secrecy(&self) -> Result<Option<Secrecy>, LoadError> {
-        Secrecy::of(self.tls.as_ref())
+    pub(crate) fn tls_client(&self) -> Result<Option<TlsClient>, LoadError> {
+        TlsClient::of(self.tls.as_ref())
     }
 
     /// The addresses of a lane.
@@ -79,8 +78,7 @@ impl Target {
     pub(crate) fn resolve(&self, lane: Lane) -> Result<Vec<Peer>, LoadError> {
         let peers: Vec<Peer> = self.of(lane).iter().map(Peer::resolve).collect::<Result<_, _>>()?;
         if peers.is_empty() {
-            let role = if lane == Lane::Reader { "reads" } else { "writes" };
-            return Err(LoadError::Plan(format!("the workload {role}, and no address is given for that")));
+            return Err(PlanError::NoAddress { lane }.into());
         }
         Ok(peers)
     }
@@ -88,22 +86,24 @@ impl Target {
 
 impl Peer {
     pub(crate) fn resolve(address: &Address) -> Result<Self, LoadError> {
-        let at = match address {
-            Address::Unix(path) => Place::Unix(path.clone()),
+        let socket_address = match address {
+            Address::Unix(path) => SocketAddress::Unix(path.clone()),
             Address::Tcp { host, port } => {
                 let failed = |source| LoadError::Connect { address: address.clone(), source };
                 let nothing = || std::io::Error::other("the name has no address");
                 let mut found = (host.as_str(), *port).to_socket_addrs().map_err(failed)?;
-                Place::Tcp(found.next().ok_or_else(nothing).map_err(failed)?)
+                SocketAddress::Tcp(found.next().ok_or_else(nothing).map_err(failed)?)
             }
         };
-        Ok(Self { address: address.clone(), at })
+        Ok(Self { address: address.clone(), socket_address })
     }
 
     /// What a login there is like. On a unix socket nobody can listen in, so that TLS has to be demanded.
-    pub(crate) fn transport(&self, secrecy: Option<&Secrecy>) -> Transport {
-        match (&self.at, secrecy.map(|secrecy| secrecy.mode)) {
-            (Place::Unix(_), None | Some(TlsMode::Disabled | TlsMode::Preferred)) => Transport::Private,
+    pub(crate) fn transport(&self, tls: Option<&TlsClient>) -> Transport {
+        match (&self.socket_address, tls.map(|tls| tls.mode)) {
+            (SocketAddress::Unix(_), None | Some(TlsMode::Disabled | TlsMode::Preferred)) => {
+                Transport::Private
+            }
             (_, None | Some(TlsMode::Disabled)) => Transport::Open,
             (_, Some(TlsMode::Preferred)) => Transport::TlsPreferred,
             (_, Some(_)) => Transport::TlsRequired,
@@ -111,7 +111,7 @@ impl Peer {
     }
 }
 
-impl Place {
+impl SocketAddress {
     /// A socket on its way there, without waiting until it is.
     pub(crate) fn connect(&self) -> rustix::io::Result<OwnedFd> {
         let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;

@@ -1,8 +1,9 @@
 //! What to send: transactions with weights, each a list of steps over statements with drawn parameters.
 //!
-//! A workload is data. It is worked out once (tables unrolled, ranges prepared) and then shared by all threads; a client
-//! walks through the steps of a transaction and draws as it goes, without allocating. Numbers that several statements of
-//! a transaction share (a table, a key that is deleted and inserted again) are drawn into **slots** first.
+//! A workload is data. It is worked out once (tables unrolled, ranges prepared) and then shared by all
+//! threads; a client walks through the steps of a transaction and draws as it goes, without allocating.
+//! Numbers that several statements of a transaction share (a table, a key that is deleted and inserted again)
+//! are drawn into **slots** first.
 
 mod column;
 pub mod draw;
@@ -85,21 +86,43 @@ pub enum Step {
     },
 }
 
+/// Why a workload makes no sense.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum WorkloadError {
+    #[error("it has no transaction with a weight above 0")]
+    NoWeight,
+    #[error("its transaction {transaction} sends nothing")]
+    SendsNothing { transaction: String },
+    #[error("its transaction {transaction} names what is not there")]
+    UnknownStep { transaction: String },
+    #[error("its statement {statement}: '{sql}' has {marks} question marks and {parameters} parameters")]
+    Parameters { statement: String, sql: String, marks: usize, parameters: usize },
+    #[error("its statement {statement}: it has no text")]
+    NoText { statement: String },
+    #[error("'{sql}' gives no row, and values are to be drawn from it")]
+    NoRow { sql: String },
+    #[error("'{sql}' gives something else than whole numbers; write 'text from'")]
+    NotNumbers { sql: String },
+}
+
 impl Workload {
     /// Refuses what could not run: no transaction, no weight, a step that names what is not there.
     ///
     /// # Errors
     /// [`LoadError::Workload`] says what.
     pub fn check(&self) -> Result<(), LoadError> {
-        let wrong = |what: String| Err(LoadError::Workload { workload: self.name.clone(), what });
+        self.fault().map_or(Ok(()), |source| Err(LoadError::Workload { workload: self.name.clone(), source }))
+    }
+
+    fn fault(&self) -> Option<WorkloadError> {
         if self.transactions.iter().map(|t| u64::from(t.weight)).sum::<u64>() == 0 {
-            return wrong("it has no transaction with a weight above 0".to_owned());
+            return Some(WorkloadError::NoWeight);
         }
-        for transaction in &self.transactions {
-            if !transaction.steps.iter().any(|step| matches!(step, Step::Send { .. })) {
-                return wrong(format!("its transaction {} sends nothing", transaction.name));
+        for Transaction { name, steps, .. } in &self.transactions {
+            if !steps.iter().any(|step| matches!(step, Step::Send { .. })) {
+                return Some(WorkloadError::SendsNothing { transaction: name.clone() });
             }
-            for step in &transaction.steps {
+            for step in steps {
                 let (known, slot) = match step {
                     Step::Draw { slot, .. } => (true, *slot),
                     Step::Send { statement, variant } => {
@@ -107,14 +130,11 @@ impl Workload {
                     }
                 };
                 if !known || slot >= self.slots.max(1) {
-                    return wrong(format!("its transaction {} names what is not there", transaction.name));
+                    return Some(WorkloadError::UnknownStep { transaction: name.clone() });
                 }
             }
         }
-        for statement in &self.statements {
-            statement.check().or_else(|what| wrong(format!("its statement {}: {what}", statement.name)))?;
-        }
-        Ok(())
+        self.statements.iter().find_map(Statement::fault)
     }
 
     /// Which lanes its statements need.
@@ -139,7 +159,8 @@ impl Workload {
         self.transactions.len() - 1
     }
 
-    /// Appends the command that asks `statement` now. `prepared` is its number on this connection; `None` sends text.
+    /// Appends the command that asks `statement` now. `prepared` is its number on this connection; `None`
+    /// sends text.
     pub(crate) fn encode(
         &self,
         statement: usize,

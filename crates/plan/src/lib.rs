@@ -6,6 +6,8 @@
 //! * [`multiplicity`]: several comparisons at once: Holm's adjustment, Dunnett's critical value;
 //! * [`quantile`]: quantiles of a sample.
 
+#![warn(missing_docs)]
+
 pub mod chi_square;
 pub mod comparison;
 pub mod multiplicity;

@@ -5,7 +5,7 @@
 
 use crate::names::Names;
 use crate::stream::Stream;
-use fleet::Address;
+use fleet::{Address, Blame};
 use std::io;
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -35,12 +35,37 @@ impl GreetedServer {
 /// Why an attempt failed, in words that may be shown to a client.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum ConnectError {
-    /// The server's doing, or the network's.
+    /// The server answered something else than a greeting.
     Server(String),
+    /// It refused, or the connection broke.
+    Network(String),
     /// It did not refuse, nor greet in time.
     Slow(String),
     /// This host has run out of descriptors or ports: no other server would do better.
     OwnHost(String),
+}
+
+impl ConnectError {
+    /// Whose fault it is; with that of servers and of the network the next server is tried.
+    pub(crate) fn blame(&self) -> Blame {
+        match self {
+            Self::Server(_) => Blame::Server,
+            Self::Network(_) | Self::Slow(_) => Blame::Network,
+            Self::OwnHost(_) => Blame::Config,
+        }
+    }
+
+    /// The server may do better with more time.
+    pub(crate) fn is_slow(&self) -> bool {
+        matches!(self, Self::Slow(_))
+    }
+
+    /// What happened, in words.
+    pub(crate) fn into_words(self) -> String {
+        match self {
+            Self::Server(why) | Self::Network(why) | Self::Slow(why) | Self::OwnHost(why) => why,
+        }
+    }
 }
 
 /// Connects and waits for the greeting, not beyond `until`.
@@ -134,7 +159,7 @@ fn classify(error: &io::Error) -> ConnectError {
     if error.raw_os_error().is_some_and(|e| own.contains(&Errno::from_raw_os_error(e))) {
         return ConnectError::OwnHost(error.to_string());
     }
-    ConnectError::Server(match error.kind() {
+    ConnectError::Network(match error.kind() {
         io::ErrorKind::ConnectionRefused => "connection refused".to_owned(),
         io::ErrorKind::ConnectionReset => "connection reset".to_owned(),
         _ => error.to_string(),

@@ -1,6 +1,6 @@
 //! What can go wrong in starting or changing the router. What clients are told is in `refuse`.
 
-use fleet::Address;
+use fleet::{Address, Blame};
 use std::io;
 
 /// Why the router could not start or be changed.
@@ -56,6 +56,23 @@ pub enum Error {
     /// The router has been stopped.
     #[error("the router has been stopped")]
     Stopped,
+}
+
+impl Error {
+    /// Whose fault it is: a start or a reload fails because of what it was asked for, in nearly all cases.
+    pub fn blame(&self) -> Blame {
+        match self {
+            Self::Listen { .. }
+            | Self::NotAnIp { .. }
+            | Self::SocketInUse { .. }
+            | Self::Tls(_)
+            | Self::Twice { .. }
+            | Self::Thread(_)
+            | Self::NoRing(_)
+            | Self::ZeroHop(_) => Blame::Config,
+            Self::Recording | Self::Stopped => Blame::Client,
+        }
+    }
 }
 
 /// What to do about an address that cannot be listened on.

@@ -31,14 +31,19 @@ pub enum RingFault {
     Refused,
 }
 
+/// Words that name no fault.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct UnknownFault(String);
+
 impl FromStr for Fault {
-    type Err = String;
+    type Err = UnknownFault;
 
     /// `ring 0 panics`, `thread 0 panics`, `listener 1 panics`, `rebalancer panics`, and `refused`, `ends`, `stalls MILLISECONDS`
     /// where they can be.
-    fn from_str(text: &str) -> Result<Self, String> {
+    fn from_str(text: &str) -> Result<Self, UnknownFault> {
         let words: Vec<&str> = text.split_whitespace().collect();
-        let number = |word: &str| word.parse().map_err(|_| format!("'{word}' is no number"));
+        let number = |word: &str| word.parse().map_err(|_| UnknownFault(format!("'{word}' is no number")));
         let time = |word: &str| number(word).map(|ms: usize| Duration::from_millis(ms as u64));
         Ok(match words.as_slice() {
             ["rebalancer", "panics"] => Self::RebalancerPanics,
@@ -49,7 +54,7 @@ impl FromStr for Fault {
             ["ring", at, "panics"] => Self::Ring(number(at)?, RingFault::Panics),
             ["ring", at, "refused"] => Self::Ring(number(at)?, RingFault::Refused),
             ["ring", at, "stalls", ms] => Self::Ring(number(at)?, RingFault::Stalls(time(ms)?)),
-            _ => return Err(format!("there is no fault '{text}'")),
+            _ => return Err(UnknownFault(format!("there is no fault '{text}'"))),
         })
     }
 }
@@ -64,7 +69,7 @@ mod tests {
         assert_eq!("ring 2 stalls 1500".parse(), Ok(stalls));
         assert_eq!("thread 0 panics".parse(), Ok(Fault::ThreadPanics(0)));
         assert_eq!("rebalancer panics".parse(), Ok(Fault::RebalancerPanics));
-        assert!("ring x panics".parse::<Fault>().unwrap_err().contains("'x' is no number"));
+        assert!("ring x panics".parse::<Fault>().unwrap_err().to_string().contains("'x' is no number"));
         assert!("disk full".parse::<Fault>().is_err());
     }
 }

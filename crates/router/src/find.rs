@@ -182,17 +182,16 @@ async fn attempt(
                 let because = picked.because;
                 return Ok(ServerConnection { slot, because, greeted, reach, send_client_address });
             }
-            Err(ConnectError::OwnHost(why)) => {
+            Err(error) if !error.blame().may_succeed_elsewhere() => {
+                let why = error.into_words();
                 tracing::warn!(server = %candidate.name, why, "cannot open a connection");
                 return Err(FindError::OwnHost(why));
             }
-            Err(ConnectError::Server(why)) => {
+            Err(error) => {
+                let slow = error.is_slow();
+                let why = error.into_words();
                 failed(worker, &candidate.name, &slot, &why);
-                tried.add(&candidate.name, why, false);
-            }
-            Err(ConnectError::Slow(why)) => {
-                failed(worker, &candidate.name, &slot, &why);
-                tried.add(&candidate.name, why, true);
+                tried.add(&candidate.name, why, slow);
             }
         }
         drop(slot);

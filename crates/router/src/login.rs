@@ -6,8 +6,9 @@
 
 use crate::stream::Stream;
 use crate::tls::{CertificateRejected, FromClients, LoginKeys, ToServers};
-use fleet::Address;
+use fleet::{Address, Blame};
 use std::io;
+use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::{Instant, timeout_at};
 use wire::bridge::{Bridge, Refusal, Step, Terms};
@@ -15,6 +16,8 @@ use wire::packet::{HEADER, Header};
 
 /// The longest packet of a login: a name, a proof, 64 KiB of connection attributes.
 const LONGEST: usize = 128 * 1024;
+/// How long a client has to send the packet that is due before it hears that its server has failed.
+const FAREWELL: Duration = Duration::from_secs(1);
 /// A packet's buffer grows in steps of this.
 const GROWTH: usize = 4096;
 
@@ -71,6 +74,21 @@ pub(crate) enum LoginError {
     ServerTls(io::Error),
     /// Refused by us.
     Refused(Refusal),
+}
+
+impl LoginError {
+    /// Whose fault it is: a server that is to blame is suspected, and has failed the session.
+    pub(crate) fn blame(&self) -> Blame {
+        match self {
+            Self::Denied
+            | Self::ClientLeft
+            | Self::ClientTls(_)
+            | Self::CertificateRejected(_)
+            | Self::ClientSlow
+            | Self::Refused(_) => Blame::Client,
+            Self::Server(_) | Self::ServerTls(_) => Blame::Server,
+        }
+    }
 }
 
 /// Whose packet is due.
@@ -165,6 +183,7 @@ async fn carry(
             }
             Ok(Stop::AcceptTls(left)) => {
                 steps = left;
+                exchange.turn = Turn::Client;
                 client = match accept_tls(client, means).await {
                     Ok(accepted) => accepted,
                     Err(why) => return Err(exchange.failed(None, Some(server), why)),
@@ -180,7 +199,12 @@ async fn carry(
                     Err(why) => return Err(exchange.failed(Some(client), None, why)),
                 }
             }
-            Err(why) => return Err(exchange.failed(Some(client), Some(server), why)),
+            Err(why) => {
+                if matches!(why, LoginError::Server(_)) {
+                    exchange.take_due_packet(&mut client, means.until.min(Instant::now() + FAREWELL)).await;
+                }
+                return Err(exchange.failed(Some(client), Some(server), why));
+            }
         }
     }
 }
@@ -222,8 +246,7 @@ impl Exchange {
                 biased;
                 came = self.from_client.read(client) => match came {
                     Ok(ReadOutcome::Packet(sequence)) => {
-                        self.next_to_client = sequence.wrapping_add(1);
-                        self.client_spoke = true;
+                        self.note_packet_of_client(sequence);
                         self.bridge.client(sequence, &self.from_client.take(), keys)
                     }
                     Ok(ReadOutcome::TooLong) => {
@@ -259,7 +282,7 @@ impl Exchange {
             match step {
                 Step::ToClient(packet) => {
                     self.next_to_client = packet.get(3).map_or(0, |sequence| sequence.wrapping_add(1));
-                    self.turn = Turn::Client;
+                    self.turn = turn_after(&packet);
                     send(client, &packet).await.map_err(|_| LoginError::ClientLeft)?;
                 }
                 Step::ToServer(packet) => {
@@ -276,7 +299,7 @@ impl Exchange {
                 Step::Open | Step::Opaque => return Ok(Some(Stop::Done)),
                 Step::Denied => return Err(LoginError::Denied),
                 Step::Refuse(refusal, sequence) => {
-                    self.next_to_client = sequence;
+                    (self.next_to_client, self.turn) = (sequence, Turn::Server);
                     return Err(LoginError::Refused(refusal));
                 }
             }
@@ -293,13 +316,36 @@ impl Exchange {
         unproven: CertificateRejected,
         until: Instant,
     ) -> FailedLogin {
-        if let Ok(Ok(ReadOutcome::Packet(sequence))) =
-            timeout_at(until, self.from_client.read(&mut client)).await
+        self.take_due_packet(&mut client, until).await;
+        self.failed(Some(client), Some(server), LoginError::CertificateRejected(unproven))
+    }
+
+    /// Takes the packet that is due of the client, if it is one of the client's, without a use for it: the client is in the
+    /// middle of sending it, and will not read an answer before.
+    async fn take_due_packet(&mut self, client: &mut Stream, until: Instant) {
+        if self.turn == Turn::Server {
+            return;
+        }
+        if let Ok(Ok(ReadOutcome::Packet(sequence))) = timeout_at(until, self.from_client.read(client)).await
         {
-            self.next_to_client = sequence.wrapping_add(1);
+            self.note_packet_of_client(sequence);
             drop(self.from_client.take());
         }
-        self.failed(Some(client), Some(server), LoginError::CertificateRejected(unproven))
+    }
+
+    /// The client has sent a packet with this sequence id.
+    fn note_packet_of_client(&mut self, sequence: u8) {
+        self.next_to_client = sequence.wrapping_add(1);
+        (self.client_spoke, self.turn) = (true, Turn::Server);
+    }
+
+    /// The sequence id of an error packet to the client now. A client whose packet is due reads nothing before it has sent
+    /// it, and counts it: what it reads then must have the number after that one.
+    fn error_sequence(&self) -> u8 {
+        match self.turn {
+            Turn::Client => self.next_to_client.wrapping_add(1),
+            Turn::Server => self.next_to_client,
+        }
     }
 
     fn late(&self) -> LoginError {
@@ -314,11 +360,20 @@ impl Exchange {
         let waits = !self.server_heard
             && !matches!(why, LoginError::Denied | LoginError::Server(_) | LoginError::ServerTls(_));
         FailedLogin {
-            client: client.filter(|_| hears).map(|client| (Box::new(client), self.next_to_client)),
+            client: client.filter(|_| hears).map(|client| (Box::new(client), self.error_sequence())),
             unused: server.filter(|_| waits).map(Box::new),
             silent: !self.client_spoke,
             why,
         }
+    }
+}
+
+/// Whose packet is due after this one of the server's: the client's, but for the news of `caching_sha2_password` that the proof
+/// was right, after which the server's OK follows.
+fn turn_after(packet: &[u8]) -> Turn {
+    match packet.get(HEADER..) {
+        Some([1, 3]) => Turn::Server,
+        _ => Turn::Client,
     }
 }
 
@@ -357,5 +412,19 @@ impl Inbox {
     fn take(&mut self) -> wire::bridge::Secret {
         (self.header_have, self.have) = (0, 0);
         wire::bridge::Secret::new(std::mem::take(&mut self.payload))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn after_a_packet_of_the_server_the_client_speaks_unless_its_proof_was_found_right() {
+        let after = |payload: &[u8]| turn_after(&[&[1, 0, 0, 2], payload].concat());
+        let greeting = b"\x0a8.4.3\0";
+        let (switch, full, fast): (&[u8], &[u8], &[u8]) = (b"\xfesha\0nonce", b"\x01\x04", b"\x01\x03");
+        assert!([greeting, switch, full].into_iter().all(|packet| after(packet) == Turn::Client));
+        assert!(after(fast) == Turn::Server);
     }
 }

@@ -3,7 +3,7 @@
 //! The log has one line a second at most for each reason at a listener, with how many there were and what the last one was: a
 //! storm of clients that may not come must not fill a disk, nor wait for it.
 
-use fleet::{Address, ServerName};
+use fleet::{Address, Blame, ServerName};
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -85,6 +85,23 @@ enum LogDecision {
 }
 
 impl RefusalReason {
+    /// Whose fault it is, and with that the level of its log line: what an application does wrong is news for its author,
+    /// all else for whoever runs the servers or this router.
+    pub fn blame(self) -> Blame {
+        match self {
+            Self::NotAllowed
+            | Self::ProxyHeader
+            | Self::LoginDeadline
+            | Self::BadLogin
+            | Self::TlsRequired
+            | Self::ClientTls
+            | Self::ClientCertificate
+            | Self::LeftAtOnce => Blame::Client,
+            Self::MaxSessions | Self::MaxConnecting | Self::NoDescriptor => Blame::Config,
+            Self::NoServer | Self::ServerTls | Self::ServerFailed => Blame::Server,
+        }
+    }
+
     /// Every reason as a label, in the order of the kinds.
     pub const WORDS: [&'static str; 14] = [
         "not_allowed",
@@ -192,11 +209,11 @@ fn write(listener: &Address, why: RefusalReason, clients: u64, last: &RefusalDet
     let reason = RefusalReason::WORDS[why as usize];
     let client = last.client.map_or_else(|| "(unix socket)".to_owned(), |client| client.to_string());
     let (code, text) = (last.code, last.text.as_str());
-    match &last.server {
-        Some(server) => {
-            tracing::info!(%listener, reason, clients, last = %client, %server, code, text, "clients refused");
-        }
-        None => tracing::info!(%listener, reason, clients, last = %client, code, text, "clients refused"),
+    let server = last.server.as_ref().map(tracing::field::display);
+    if why.blame() == Blame::Client {
+        tracing::info!(%listener, reason, clients, last = %client, server, code, text, "clients refused");
+    } else {
+        tracing::warn!(%listener, reason, clients, last = %client, server, code, text, "clients refused");
     }
 }
 
@@ -231,5 +248,30 @@ mod tests {
             LogDecision::Now(refused(8)),
             "after a pause the first is written at once"
         );
+    }
+
+    #[test]
+    fn what_an_application_does_wrong_is_logged_as_news_and_all_else_as_a_warning() {
+        let level = |why| {
+            let levels = std::sync::Arc::new(Mutex::new(Vec::new()));
+            let seen = Levels(levels.clone());
+            let log = tracing_subscriber::layer::SubscriberExt::with(tracing_subscriber::registry(), seen);
+            tracing::subscriber::with_default(log, || {
+                write(&Address::tcp("127.0.0.1", 1), why, 1, &refused(1))
+            });
+            levels.lock().unwrap().clone()
+        };
+        assert_eq!(level(RefusalReason::BadLogin), [tracing::Level::INFO]);
+        assert_eq!(level(RefusalReason::NoServer), [tracing::Level::WARN]);
+        assert_eq!(level(RefusalReason::MaxSessions), [tracing::Level::WARN]);
+    }
+
+    /// Takes the level of each line.
+    struct Levels(std::sync::Arc<Mutex<Vec<tracing::Level>>>);
+
+    impl<S: tracing::Subscriber> tracing_subscriber::Layer<S> for Levels {
+        fn on_event(&self, event: &tracing::Event<'_>, _: tracing_subscriber::layer::Context<'_, S>) {
+            self.0.lock().unwrap().push(*event.metadata().level());
+        }
     }
 }

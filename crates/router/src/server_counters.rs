@@ -11,6 +11,7 @@ use fleet::{ListenerRole, ServerName};
 use std::cell::Cell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
+use tracing::Span;
 
 /// Counters of one server.
 #[derive(Debug)]
@@ -93,6 +94,8 @@ pub(crate) struct ServerSlot {
     thread: usize,
     /// Told to leave, by right of the quota.
     leaving: Cell<bool>,
+    /// Says in each log line whose session it is.
+    span: Span,
 }
 
 /// Adds to a counter that only this thread writes: cheaper than a locked addition.
@@ -176,10 +179,10 @@ impl ServerCounters {
 }
 
 impl ServerSlot {
-    /// Takes a slot; counted from now on.
+    /// Takes a slot for the session in whose span this runs; counted from now on.
     pub(crate) fn take(counters: Arc<ServerCounters>, role: ListenerRole, thread: usize) -> Self {
         counters.shards[thread].sessions[index(role)].fetch_add(1, Relaxed);
-        Self { counters, role, thread, leaving: Cell::new(false) }
+        Self { counters, role, thread, leaving: Cell::new(false), span: Span::current() }
     }
 
     /// From here on another thread counts what this session does, in a shard of its own.
@@ -237,13 +240,18 @@ impl ServerSlot {
         bump(&self.shard().closed[why.index()], 1);
     }
 
+    /// The span of the session, for whatever is logged of it outside of its login.
+    pub(crate) fn span(&self) -> &Span {
+        &self.span
+    }
+
     /// The session is over: counted, and logged.
     pub(crate) fn ended(&self, why: Closed) {
         self.closed(why);
-        let server = &self.counters.name;
+        let (_session, server) = (self.span.enter(), &self.counters.name);
         match why {
             Closed::ClientLeft | Closed::ServerLeft => {
-                tracing::trace!(%server, why = why.words(), "session ends");
+                tracing::trace!(%server, why = why.words(), "session ended");
             }
             _ => tracing::debug!(%server, why = why.words(), "session closed"),
         }
@@ -293,5 +301,37 @@ mod tests {
         assert_eq!((counters.staying(role), counters.close_quota(role).remaining()), (2, 1));
         drop(slots);
         assert_eq!((counters.sessions(role), counters.staying(role)), (0, 0));
+    }
+
+    /// Takes the lines of a log.
+    #[derive(Clone, Default)]
+    struct Lines(Arc<std::sync::Mutex<Vec<u8>>>);
+
+    impl std::io::Write for Lines {
+        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+            self.0.lock().unwrap().extend_from_slice(bytes);
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> std::io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn what_is_logged_at_the_end_of_a_session_says_whose_it_is() {
+        let lines = Lines::default();
+        let writer = lines.clone();
+        let log = tracing_subscriber::fmt().with_max_level(tracing::Level::DEBUG).with_ansi(false);
+        let log = log.with_writer(move || writer.clone()).finish();
+        tracing::subscriber::with_default(log, || {
+            let counters = Arc::new(ServerCounters::new(ServerName::new("r1"), 1));
+            let span = tracing::info_span!("session", id = 7, client = "10.0.0.5:999");
+            let slot = span.in_scope(|| ServerSlot::take(counters, ListenerRole::Reader, 0));
+            slot.ended(Closed::Balance);
+        });
+        let text = String::from_utf8(lines.0.lock().unwrap().clone()).unwrap();
+        assert!(text.contains("session{id=7 client=\"10.0.0.5:999\"}"), "{text}");
+        assert!(text.contains("session closed server=r1 why=\"moved: balance\""), "{text}");
     }
 }

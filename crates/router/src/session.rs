@@ -22,15 +22,24 @@ use crate::stream::{Socket, Stream, Waiting};
 use crate::tls::{LoginKeys, ToServers};
 use crate::worker::context::WorkerContext;
 use config::ClientTlsMode;
-use fleet::{Address, ListenerRole};
+use fleet::{Address, Blame, ListenerRole};
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::atomic::Ordering::Relaxed;
 use tokio::time::Instant;
+use tracing::field::Empty;
+use tracing::{Instrument, Span};
 use wire::bridge::{Bridge, FromClient, Refusal, Terms};
 use wire::{ErrPacket, Phase, Tracker};
 
-/// Lets a client in: from accepted to relayed, or turned away.
+/// The span in which everything about this session is logged: whose it is, where it came in, which server it got. It is
+/// entered while the client logs in and where a line is written, and never for a query.
+pub(crate) fn span(id: u64, arrival: &Arrival) -> Span {
+    let listener = &arrival.admission.permit.listener.address;
+    tracing::info_span!("session", id, client = Empty, %listener, server = Empty)
+}
+
+/// Lets a client in: from accepted to relayed, or refused.
 pub(crate) async fn run(worker: Rc<WorkerContext>, arrival: Arrival) {
     let Arrival { socket, peer, role, at, mut admission } = arrival;
     let mut client = match socket.into_stream() {
@@ -46,6 +55,10 @@ pub(crate) async fn run(worker: Rc<WorkerContext>, arrival: Arrival) {
         Err((why, error)) => return refused(permit, &mut client, why, &error),
     };
     permit.client = peer.map(|peer| peer.ip());
+    match peer {
+        Some(peer) => Span::current().record("client", tracing::field::display(peer)),
+        None => Span::current().record("client", "(unix socket)"),
+    };
     // A health check is mostly gone by now. No server needs to hear of it.
     if client.waiting() == Waiting::End {
         return left_at_once(permit);
@@ -81,6 +94,7 @@ async fn begin(
     mut admission: Admission,
 ) {
     let ServerConnection { slot, because, mut greeted, reach, send_client_address } = connection;
+    Span::current().record("server", tracing::field::display(&slot.counters.name));
     if let (true, Some(client)) = (send_client_address, peer)
         && let Err(error) = identity::send_proxy_header(&mut greeted.server, client).await
     {
@@ -242,7 +256,8 @@ async fn translated(
         }
         (streams, relay) = polled.into_parts();
         bridge.change_user(relay.into_tracker());
-        match Box::pin(introduce_again(worker, permit, streams, bridge, reach)).await {
+        let login = introduce_again(worker, permit, streams, bridge, reach);
+        match Box::pin(login.instrument(handle.slot.span().clone())).await {
             Ok(opened) => (streams, bridge) = (opened.streams, opened.bridge),
             Err(failed) => return not_logged_in(worker, permit, &handle.slot, failed),
         }
@@ -286,7 +301,7 @@ fn count(permit: &AdmissionPermit, opened: &CompletedLogin) {
     counter.fetch_add(1, Relaxed);
 }
 
-/// Tells the client, the log and the counters why a login came to nothing.
+/// Sends the client, logs and counts why a login failed.
 fn not_logged_in(
     worker: &WorkerContext,
     permit: &AdmissionPermit,
@@ -295,10 +310,8 @@ fn not_logged_in(
 ) -> Closed {
     let server = &slot.counters.name;
     let deadline = worker.shared.routing().view.config.login_deadline;
-    let suspect = |why: &str| {
-        worker.shared.suspect(server, why);
-    };
-    let (refusals, error, closed) = match failed.why {
+    let is_servers_fault = failed.why.blame() == Blame::Server;
+    let (reason, error) = match failed.why {
         LoginError::Denied => return Closed::ServerLeft,
         LoginError::ClientLeft => {
             if failed.silent {
@@ -311,33 +324,32 @@ fn not_logged_in(
             permit.refuse(RefusalReason::ClientTls, RefusalDetails::because(happened).at(server));
             return Closed::ClientLeft;
         }
-        LoginError::CertificateRejected(why) => (
-            RefusalReason::ClientCertificate,
-            refuse::client_certificate(&why.to_string()),
-            Closed::NotLoggedIn,
-        ),
-        LoginError::ClientSlow => (RefusalReason::LoginDeadline, refuse::slow(deadline), Closed::NotLoggedIn),
-        LoginError::Refused(why) => (away(why), refuse::login(why), Closed::NotLoggedIn),
+        LoginError::CertificateRejected(why) => {
+            (RefusalReason::ClientCertificate, refuse::client_certificate(&why.to_string()))
+        }
+        LoginError::ClientSlow => (RefusalReason::LoginDeadline, refuse::slow(deadline)),
+        LoginError::Refused(why) => (refusal_reason(why), refuse::login(why)),
         LoginError::Server(why) => {
-            slot.failed();
-            suspect(&why);
-            (RefusalReason::ServerFailed, refuse::broke_off(server, &why), Closed::ServerLeft)
+            worker.shared.suspect(server, &why);
+            (RefusalReason::ServerFailed, refuse::broke_off(server, &why))
         }
         LoginError::ServerTls(error) => {
             let why = format!("TLS: {}", ::tls::words(&error));
-            slot.failed();
-            suspect(&why);
-            (RefusalReason::ServerTls, refuse::broke_off(server, &why), Closed::ServerLeft)
+            worker.shared.suspect(server, &why);
+            (RefusalReason::ServerTls, refuse::broke_off(server, &why))
         }
     };
-    permit.refuse(refusals, RefusalDetails::sent(&error).at(server));
+    if is_servers_fault {
+        slot.failed();
+    }
+    permit.refuse(reason, RefusalDetails::sent(&error).at(server));
     if let Some((mut client, sequence)) = failed.client {
         client.send_now(&error.packet(sequence, wire::Capabilities::PROTOCOL_41));
     }
-    closed
+    if is_servers_fault { Closed::ServerLeft } else { Closed::NotLoggedIn }
 }
 
-fn away(why: Refusal) -> RefusalReason {
+fn refusal_reason(why: Refusal) -> RefusalReason {
     match why {
         Refusal::TlsRequired => RefusalReason::TlsRequired,
         Refusal::BadHandshake { .. } | Refusal::OtherKey | Refusal::WouldLeak | Refusal::KeyInClear => {

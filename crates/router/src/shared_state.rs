@@ -15,7 +15,7 @@ use arc_swap::ArcSwap;
 use config::RouterConfig;
 use fleet::{ListenerRole, ServerName, Snapshot};
 use std::collections::{HashMap, HashSet};
-use std::sync::atomic::{AtomicBool, AtomicUsize};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Instant, SystemTime};
 use tokio::sync::watch;
@@ -41,6 +41,8 @@ pub(crate) struct SharedState {
     pub(crate) phase: f64,
     /// Threads that let sessions in; each may have a ring's thread beside it.
     pub(crate) threads: usize,
+    /// The number of the next session.
+    next_session: AtomicU64,
     /// Sessions held until a primary is known.
     pub(crate) held: AtomicUsize,
     /// Where the servers' host names lead.
@@ -112,6 +114,7 @@ impl SharedState {
             report,
             phase: rand::random_range(0.0..1.0),
             threads,
+            next_session: AtomicU64::new(1),
             held: AtomicUsize::new(0),
             names: Names::default(),
             writes_drained: Arc::default(),
@@ -124,6 +127,11 @@ impl SharedState {
             health: Arc::default(),
             rebalancer_fails: AtomicBool::new(false),
         }
+    }
+
+    /// A number for a session, by which its log lines are found.
+    pub(crate) fn next_session(&self) -> u64 {
+        self.next_session.fetch_add(1, Relaxed)
     }
 
     /// The routing state in force.

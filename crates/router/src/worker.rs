@@ -24,6 +24,7 @@ use std::thread::JoinHandle;
 use std::time::Instant;
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::task::LocalSet;
+use tracing::Instrument;
 use uring::Unavailable;
 
 /// A worker that has its handle and not yet its thread.
@@ -99,7 +100,8 @@ async fn serve(worker: &Rc<WorkerContext>, inbox: &mut UnboundedReceiver<Message
         match message {
             None => return,
             Some(Message::Arrival(arrival)) => {
-                tokio::task::spawn_local(session::run(worker.clone(), arrival));
+                let span = session::span(worker.shared.next_session(), &arrival);
+                tokio::task::spawn_local(session::run(worker.clone(), arrival).instrument(span));
             }
             Some(Message::Beat) => {
                 worker.heartbeat.answer();

@@ -1,8 +1,9 @@
-//! Chunks: memory that the kernel fills, from a ring of buffers that it chooses from (`IORING_REGISTER_PBUF_RING`).
+//! Chunks: memory that the kernel fills, from a ring of buffers that it chooses from
+//! (`IORING_REGISTER_PBUF_RING`).
 //!
-//! Two mappings: the chunks themselves, and the ring of entries in which we offer them. A chunk is ours or the kernel's,
-//! never both: it becomes ours when a completion names it, and the kernel's again when its entry is published.
-//! Pages that were never filled take no memory, so small packets touch one page a chunk.
+//! Two mappings: the chunks themselves, and the ring of entries in which we offer them. A chunk is ours or
+//! the kernel's, never both: it becomes ours when a completion names it, and the kernel's again when its
+//! entry is published. Pages that were never filled take no memory, so small packets touch one page a chunk.
 
 use io_uring::types::BufRingEntry;
 use io_uring::{IoUring, Submitter};
@@ -67,8 +68,9 @@ impl Deref for Chunk {
 
     fn deref(&self) -> &[u8] {
         let start = self.memory.mapping.start.cast::<u8>();
-        // SAFETY: `number` and `length` were checked against the mapping in `Chunks::take`; the mapping lives as long as
-        // `memory`; the kernel writes to a chunk only after its entry was published again, which happens after the drop.
+        // SAFETY: `number` and `length` were checked against the mapping in `Chunks::take`; the mapping lives
+        // as long as `memory`; the kernel writes to a chunk only after its entry was published again, which
+        // happens after the drop.
         unsafe {
             let chunk = start.add(usize::from(self.number) * self.memory.size);
             slice::from_raw_parts(chunk.as_ptr(), self.length)
@@ -106,8 +108,9 @@ impl Chunks {
     pub(crate) fn register(&mut self, ring: &IoUring) -> io::Result<()> {
         let submitter: Submitter<'_> = ring.submitter();
         let start = self.entries.start.as_ptr() as u64;
-        // SAFETY: the entries are page-aligned, as long as `count` says, and outlive the kernel's use of them: whoever
-        // owns the ring drops it before the chunks, and leaks both if the kernel has not let go.
+        // SAFETY: the entries are page-aligned, as long as `count` says, and outlive the kernel's use of
+        // them: whoever owns the ring drops it before the chunks, and leaks both if the kernel has not let
+        // go.
         unsafe { submitter.register_buf_ring_with_flags(start, self.count, GROUP, 0)? };
         self.publish();
         Ok(())
@@ -123,9 +126,10 @@ impl Chunks {
         for number in returned.drain(..) {
             let at = usize::from(self.tail & (self.count - 1));
             let offset = usize::from(number) * self.memory.size;
-            // SAFETY: `at` is below `count`, so the entry lies in the mapping; zeroed memory is a valid entry; the kernel
-            // does not read entries at or beyond the published tail, and at most `count` are ever published at a time.
-            // The setters leave the last field alone, in which the first entry carries the tail.
+            // SAFETY: `at` is below `count`, so the entry lies in the mapping; zeroed memory is a valid
+            // entry; the kernel does not read entries at or beyond the published tail, and at most `count`
+            // are ever published at a time. The setters leave the last field alone, in which the first entry
+            // carries the tail.
             let entry = unsafe { entries.add(at).as_mut() };
             entry.set_addr(self.memory.mapping.start.as_ptr() as u64 + offset as u64);
             entry.set_len(self.memory.size as u32);
@@ -137,7 +141,8 @@ impl Chunks {
         tail.store(self.tail, Release);
     }
 
-    /// The chunk that a completion names, with so many bytes in it: ours until dropped. `None` for what cannot be.
+    /// The chunk that a completion names, with so many bytes in it: ours until dropped. `None` for what
+    /// cannot be.
     pub(crate) fn take(&self, number: u16, length: usize) -> Option<Chunk> {
         let exists = number < self.count && length <= self.memory.size;
         exists.then(|| Chunk { memory: self.memory.clone(), number, length })

@@ -15,9 +15,10 @@ pub enum Event {
         /// Whose.
         owner: u32,
         /// With what.
-        got: Got,
+        incoming: Incoming,
     },
-    /// All has been taken by the kernel that was being sent when [`Ring::is_sending`] was last seen to be true.
+    /// All has been taken by the kernel that was being sent when [`Ring::is_sending`] was last seen to be
+    /// true.
     Sent {
         /// Whose.
         owner: u32,
@@ -27,13 +28,13 @@ pub enum Event {
         /// Whose.
         owner: u32,
     },
-    /// The bell was rung.
-    Rung,
+    /// [`Waker::wake`](crate::Waker::wake) was called.
+    Woken,
 }
 
 /// What a receive brought.
 #[derive(Debug)]
-pub enum Got {
+pub enum Incoming {
     /// Bytes; `more` when others wait behind them.
     Bytes {
         /// The bytes, at least one.
@@ -41,20 +42,20 @@ pub enum Got {
         /// Whether the next receive need not wait.
         more: bool,
     },
-    /// The peer has said its last.
+    /// The peer has closed its half.
     End,
     /// The connection is broken, or could not be made.
     Broken(Errno),
 }
 
-/// What a completion belongs to. A request's tag holds the kind in 2 bits, above them the socket's number in 32, above them the
-/// generation in 30: numbers of sockets come again, and one socket sends often.
+/// What a completion belongs to. A request's tag holds the kind in 2 bits, above them the socket's number in
+/// 32, above them the generation in 30: numbers of sockets come again, and one socket sends often.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     Receive,
     AtOnce,
     Patient,
-    Bell,
+    Wake,
 }
 
 /// Generations until they begin anew.
@@ -87,7 +88,7 @@ impl Kind {
             0 => Self::Receive,
             1 => Self::AtOnce,
             2 => Self::Patient,
-            _ => Self::Bell,
+            _ => Self::Wake,
         }
     }
 }

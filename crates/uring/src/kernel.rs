@@ -15,8 +15,9 @@ const GETEVENTS: u32 = 1;
 pub struct Size {
     /// Requests that are handed over at a time; more take another system call.
     pub requests: u32,
-    /// Completions the kernel has room for, at least as many as requests. More are kept by it until there is room, which costs one more
-    /// system call for so many: a queue that is too small is slow, and loses nothing.
+    /// Completions the kernel has room for, at least as many as requests. More are kept by it until there is
+    /// room, which costs one more system call for so many: a queue that is too small is slow, and loses
+    /// nothing.
     pub completions: u32,
     /// Chunks, a power of two.
     pub chunks: u16,
@@ -46,19 +47,6 @@ pub enum Unavailable {
 /// For `Debug`, which the kernel's side lacks.
 pub(crate) struct Uring(pub(crate) IoUring);
 
-/// How long a call sleeps.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Sleep {
-    /// Not at all.
-    Not,
-    /// Until something has happened.
-    Ever,
-    /// Until something has happened, at most this long.
-    AtMost(Duration),
-    /// Until so many things have happened; after the first time one is enough, and after the second none is needed.
-    Gathering(usize, Duration, Duration),
-}
-
 impl Uring {
     /// One for the current thread.
     pub(crate) fn new(size: Size) -> Result<Self, Unavailable> {
@@ -77,30 +65,20 @@ impl Uring {
         if complete { Ok(Self(uring)) } else { Err(Unavailable::TooOld) }
     }
 
-    /// Whether the kernel knows [`Sleep::Gathering`], as it does from Linux 6.12 on; else that sleeps until one thing has happened.
-    pub(crate) fn gathers(&self) -> bool {
-        self.0.params().is_feature_min_timeout()
-    }
-
     /// Whether completions wait in the kernel because there was no room for them.
     pub(crate) fn has_overflown(&mut self) -> bool {
         self.0.submission().cq_overflow()
     }
 
-    /// The system call.
-    pub(crate) fn enter(&mut self, sleep: Sleep) -> io::Result<()> {
-        let gathers = self.gathers();
+    /// The system call: sleeps until something has happened, at most for `patience`.
+    pub(crate) fn enter(&mut self, patience: Option<Duration>) -> io::Result<()> {
         let waiting = self.0.submission().len() as u32;
         let submitter = self.0.submitter();
-        let outcome = match sleep {
+        let outcome = match patience {
             // SAFETY: no argument is passed.
-            Sleep::Not => unsafe { submitter.enter::<u64>(waiting, 0, GETEVENTS, None) },
-            Sleep::Ever => submitter.submit_and_wait(1),
-            Sleep::Gathering(many, within, patience) if gathers && within < patience => {
-                let (limit, within) = (Timespec::from(patience), within.as_micros() as u32);
-                submitter.submit_with_args(many, &SubmitArgs::new().timespec(&limit).min_wait_usec(within))
-            }
-            Sleep::AtMost(patience) | Sleep::Gathering(_, _, patience) => {
+            Some(Duration::ZERO) => unsafe { submitter.enter::<u64>(waiting, 0, GETEVENTS, None) },
+            None => submitter.submit_and_wait(1),
+            Some(patience) => {
                 let limit = Timespec::from(patience);
                 submitter.submit_with_args(1, &SubmitArgs::new().timespec(&limit))
             }

@@ -1,4 +1,5 @@
-//! What is under way to a peer and not acknowledged (`TCP_INFO`): how a peer that is gone is told from one that does not read.
+//! What is under way to a peer and not acknowledged (`TCP_INFO`): how a peer that is gone is told from one
+//! that does not read.
 
 use std::os::fd::{AsFd, AsRawFd};
 use std::time::Duration;
@@ -8,7 +9,8 @@ use std::time::Duration;
 pub struct Outstanding {
     /// Segments that are sent and not acknowledged.
     pub segments: u32,
-    /// Questions whether the peer has room again, or is still there, that are not answered. A peer that does not read answers them.
+    /// Questions whether the peer has room again, or is still there, that are not answered. A peer that does
+    /// not read answers them.
     pub probes: u8,
     /// Bytes that wait here, because there is no room there or on the way.
     pub unsent: u32,

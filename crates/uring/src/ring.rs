@@ -1,18 +1,16 @@
 //! The ring itself: what is asked for, one call into the kernel, what came of it.
 
-mod near;
 mod sending;
 
-use crate::bell::Bell;
 use crate::chunk::{Chunks, GROUP};
-use crate::event::{Event, Got, Kind, Token};
-use crate::kernel::{Size, Sleep, Unavailable, Uring, unavailable};
+use crate::event::{Event, Incoming, Kind, Token};
+use crate::kernel::{Size, Unavailable, Uring, unavailable};
 use crate::outstanding::{Outstanding, outstanding};
 use crate::table::Table;
+use crate::waker::Waker;
 use io_uring::squeue::{Entry, Flags};
 use io_uring::types::Fd;
 use io_uring::{cqueue, opcode};
-use near::Order;
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, Shutdown};
 use std::collections::VecDeque;
@@ -35,12 +33,12 @@ pub struct Ring {
     // Declared after the kernel's side, and so dropped after it.
     chunks: Chunks,
     table: Table,
-    bell: Arc<Bell>,
-    /// Where the kernel writes the bell's count.
+    waker: Arc<Waker>,
+    /// Where the kernel writes the waker's count.
     count: Box<u64>,
-    bell_armed: bool,
-    /// The bell was heard out of turn: it is to be listened to again.
-    rung_early: bool,
+    waker_armed: bool,
+    /// The waker was used out of turn: it is to be listened to again.
+    woken_early: bool,
     /// What has happened and was not handed out, with the socket where there is one.
     events: VecDeque<(Option<u32>, Event)>,
     /// Sends to be settled: the number of the request, and the socket.
@@ -49,8 +47,8 @@ pub struct Ring {
     queued: u32,
     /// Receives that found no chunk, and wait for one.
     starved: Vec<u32>,
-    /// Sockets whose owner wants to hear of the next settlement.
-    told: usize,
+    /// Sockets whose owner waits for the end of a send.
+    awaited: usize,
     /// Closed sockets that may be released once all events have been handed out.
     leaving: Vec<u32>,
     /// Requests were handed over while there was no room for more: what came of them has not been fetched.
@@ -59,7 +57,6 @@ pub struct Ring {
     sends: u32,
     /// Sends that were not taken at once.
     slow_sends: u64,
-    order: Order,
 }
 
 impl Ring {
@@ -75,30 +72,30 @@ impl Ring {
             uring,
             chunks,
             table: Table::default(),
-            bell: Arc::new(Bell::new().map_err(Unavailable::Failed)?),
+            waker: Arc::new(Waker::new().map_err(Unavailable::Failed)?),
             count: Box::new(0),
-            bell_armed: false,
-            rung_early: false,
+            waker_armed: false,
+            woken_early: false,
             events: VecDeque::new(),
             at_once: VecDeque::new(),
             queued: 0,
             starved: Vec::new(),
-            told: 0,
+            awaited: 0,
             leaving: Vec::new(),
             unseen: false,
             sends: 0,
             slow_sends: 0,
-            order: Order::default(),
         };
         ring.listen();
-        // Where setting up is allowed and using is not (a container's seccomp profile), it is known before anybody depends on it.
+        // Where setting up is allowed and using is not (a container's seccomp profile), it is known before
+        // anybody depends on it.
         ring.enter(Some(Duration::ZERO)).map_err(unavailable)?;
         Ok(ring)
     }
 
     /// What wakes this ring from other threads.
-    pub fn bell(&self) -> Arc<Bell> {
-        self.bell.clone()
+    pub fn waker(&self) -> Arc<Waker> {
+        self.waker.clone()
     }
 
     /// Takes a connected stream socket over. Its events carry `owner`.
@@ -119,8 +116,8 @@ impl Ring {
         }
     }
 
-    /// Asks for all that comes from now on until the socket is closed, with one request. For owners who take what comes as it
-    /// comes: one socket may fill many chunks before the next call.
+    /// Asks for all that comes from now on until the socket is closed, with one request. For owners who take
+    /// what comes as it comes: one socket may fill many chunks before the next call.
     pub fn receive_all(&mut self, token: Token) {
         if let Some(socket) = self.table.at_mut(token.0) {
             socket.all = true;
@@ -128,8 +125,8 @@ impl Ring {
         }
     }
 
-    /// Whether the peer has sent nothing that was not handed out yet, and has not closed. Asks the kernel. No, where something
-    /// may have been received since the last [`Ring::enter`].
+    /// Whether the peer has sent nothing that was not handed out yet, and has not closed. Asks the kernel.
+    /// No, where something may have been received since the last [`Ring::enter`].
     pub fn is_silent(&self, token: Token) -> bool {
         if self.unseen {
             return false;
@@ -144,19 +141,20 @@ impl Ring {
         outstanding(&self.table.at(token.0)?.fd)
     }
 
-    /// Says our last to the peer. What is being sent must have been settled.
+    /// Ends our half of the connection. What is being sent must have been settled.
     pub fn close_half(&self, token: Token) {
         if let Some(socket) = self.table.at(token.0) {
             let _ = rustix::net::shutdown(&socket.fd, Shutdown::Write);
         }
     }
 
-    /// Closes a socket. The peer sees it now; what the kernel still does for it ends soon and is not reported.
+    /// Closes a socket. The peer sees it now; what the kernel still does for it ends soon and is not
+    /// reported.
     pub fn close(&mut self, token: Token) {
         let Some(socket) = self.table.at_mut(token.0) else { return };
         socket.closed = true;
-        if mem::take(&mut socket.tell) {
-            self.told -= 1;
+        if mem::take(&mut socket.notify) {
+            self.awaited -= 1;
         }
         // Ends what the kernel waits for on our behalf.
         let _ = rustix::net::shutdown(&socket.fd, Shutdown::Both);
@@ -175,46 +173,25 @@ impl Ring {
 
     /// Requests that the kernel does not know of yet.
     pub fn waiting_requests(&mut self) -> usize {
-        self.uring.0.submission().len() + self.order.waiting()
+        self.uring.0.submission().len()
     }
 
-    /// Starts everything that was asked for, sleeps until something has happened or `patience` is over, and fetches it.
-    /// Does not sleep while there are events to be handed out.
+    /// Starts everything that was asked for, sleeps until something has happened or `patience` is over, and
+    /// fetches it. Does not sleep while there are events to be handed out.
     ///
     /// # Errors
     /// When the kernel refuses; then the ring is of no more use.
     pub fn enter(&mut self, patience: Option<Duration>) -> io::Result<()> {
-        self.call(patience.map_or(Sleep::Ever, Sleep::AtMost))
-    }
-
-    /// The same, but sleeps until so many things have happened (at most as many as the ring has room for); after `within` one is
-    /// enough. Fewer, fuller turns of the thread for whoever has time. One is enough from the beginning on kernels before Linux
-    /// 6.12, and where `patience` is not longer than `within`.
-    ///
-    /// # Errors
-    /// As [`Ring::enter`].
-    pub fn enter_gathering(&mut self, many: usize, within: Duration, patience: Duration) -> io::Result<()> {
-        self.call(Sleep::Gathering(many.max(1), within, patience))
-    }
-
-    /// Whether the kernel lets things gather.
-    pub fn gathers(&self) -> bool {
-        self.uring.gathers()
-    }
-
-    fn call(&mut self, sleep: Sleep) -> io::Result<()> {
         if self.events.is_empty() {
             self.leaving.drain(..).for_each(|number| self.table.release(number));
         }
         self.chunks.publish();
-        self.queue_last();
-        let urgent = matches!(sleep, Sleep::AtMost(Duration::ZERO))
+        let urgent = patience == Some(Duration::ZERO)
             || !self.events.is_empty()
             || !self.starved.is_empty()
-            || self.told > 0;
-        self.uring.enter(if urgent { Sleep::Not } else { sleep })?;
-        self.order.follow();
-        if self.fetch_all()? | mem::take(&mut self.rung_early) {
+            || self.awaited > 0;
+        self.uring.enter(if urgent { Some(Duration::ZERO) } else { patience })?;
+        if self.fetch_all()? | mem::take(&mut self.woken_early) {
             self.listen();
         }
         self.settle();
@@ -236,36 +213,36 @@ impl Ring {
         }
     }
 
-    /// Fetches what there is, those completions too that the kernel had no room for: until all are seen, a send that failed
-    /// looks like one that was taken. Returns whether the bell was heard.
+    /// Fetches what there is, those completions too that the kernel had no room for: until all are seen, a
+    /// send that failed looks like one that was taken. Returns whether the waker was used.
     fn fetch_all(&mut self) -> io::Result<bool> {
-        let mut rung = self.fetch();
+        let mut woken = self.fetch();
         while self.uring.has_overflown() {
-            self.uring.enter(Sleep::Not)?;
-            rung |= self.fetch();
+            self.uring.enter(Some(Duration::ZERO))?;
+            woken |= self.fetch();
         }
         self.unseen = false;
-        Ok(rung)
+        Ok(woken)
     }
 
-    /// Turns completions into events. Returns whether the bell was heard.
+    /// Turns completions into events. Returns whether the waker was used.
     fn fetch(&mut self) -> bool {
-        let mut rung = false;
+        let mut woken = false;
         while let Some(done) = { self.uring.0.completion().next() } {
             let (number, result) = (Kind::number(done.user_data()), done.result());
             match Kind::of(done.user_data()) {
                 Kind::Receive => self.received(number, result, done.flags()),
                 Kind::Patient => self.sent(number, result),
                 Kind::AtOnce => self.not_taken(number, Kind::generation(done.user_data()), result),
-                Kind::Bell => {
-                    self.bell.heard();
-                    self.bell_armed = false;
-                    self.events.push_back((None, Event::Rung));
-                    rung = true;
+                Kind::Wake => {
+                    self.waker.reset();
+                    self.waker_armed = false;
+                    self.events.push_back((None, Event::Woken));
+                    woken = true;
                 }
             }
         }
-        rung
+        woken
     }
 
     fn received(&mut self, number: u32, result: i32, flags: u32) {
@@ -284,16 +261,16 @@ impl Ring {
             }
             return;
         }
-        let got = match (result, chunk) {
-            (1.., Some(chunk)) => Got::Bytes { chunk, more: cqueue::sock_nonempty(flags) },
-            (0, _) => Got::End,
-            (..0, _) => Got::Broken(Errno::from_raw_os_error(-result)),
+        let incoming = match (result, chunk) {
+            (1.., Some(chunk)) => Incoming::Bytes { chunk, more: cqueue::sock_nonempty(flags) },
+            (0, _) => Incoming::End,
+            (..0, _) => Incoming::Broken(Errno::from_raw_os_error(-result)),
             // A chunk that cannot be.
-            (1.., None) => Got::Broken(Errno::IO),
+            (1.., None) => Incoming::Broken(Errno::IO),
         };
         // The kernel ends a long row of receives now and then.
-        let again = socket.all && !socket.receiving && matches!(got, Got::Bytes { .. });
-        self.events.push_back((Some(number), Event::Received { owner: socket.owner, got }));
+        let again = socket.all && !socket.receiving && matches!(incoming, Incoming::Bytes { .. });
+        self.events.push_back((Some(number), Event::Received { owner: socket.owner, incoming }));
         if again {
             self.receive(Token(number), true);
         }
@@ -317,23 +294,24 @@ impl Ring {
 
     fn listen(&mut self) {
         let count: *mut u64 = &raw mut *self.count;
-        let request = opcode::Read::new(Fd(self.bell.descriptor()), count.cast(), size_of::<u64>() as u32)
+        let request = opcode::Read::new(Fd(self.waker.descriptor()), count.cast(), size_of::<u64>() as u32)
             .build()
-            .user_data(Kind::Bell.tag(0));
-        self.bell_armed = true;
+            .user_data(Kind::Wake.tag(0));
+        self.waker_armed = true;
         self.queue(&request);
     }
 
     /// Queues a request. What it points to belongs to the ring until its completion has been fetched.
     fn queue(&mut self, request: &Entry) {
-        // SAFETY: sockets stay in the table until their requests have completed; sends point into memory that the
-        // socket's `sending` holds until then, receives into chunks, the bell's read into `count`; a ring that is dropped
-        // waits for its requests, and leaks their memory if they do not end.
+        // SAFETY: sockets stay in the table until their requests have completed; sends point into memory that
+        // the socket's `sending` holds until then, receives into chunks, the waker's read into `count`; a
+        // ring that is dropped waits for its requests, and leaks their memory if they do not end.
         while unsafe { self.uring.0.submission().push(request) }.is_err() {
-            // Full: hand over what is there. Should the kernel want its completions fetched first, that is done too.
+            // Full: hand over what is there. Should the kernel want its completions fetched first, that is
+            // done too.
             self.unseen = true;
             if self.uring.0.submit().is_err() {
-                self.rung_early |= self.fetch();
+                self.woken_early |= self.fetch();
             }
         }
         self.queued = self.queued.wrapping_add(1);
@@ -341,17 +319,16 @@ impl Ring {
 
     /// Whether the kernel holds nothing of ours.
     fn is_idle(&self) -> bool {
-        self.table.is_idle() && !self.bell_armed
+        self.table.is_idle() && !self.waker_armed
     }
 }
 
 impl Drop for Ring {
     fn drop(&mut self) {
         self.table.close_all(&mem::take(&mut self.starved));
-        self.queue_last();
         for _ in 0..LAST_STEPS {
-            self.bell.ring();
-            let _ = self.uring.enter(Sleep::AtMost(LAST_STEP));
+            self.waker.wake();
+            let _ = self.uring.enter(Some(LAST_STEP));
             if self.fetch_all().is_err() {
                 break;
             }
@@ -360,7 +337,8 @@ impl Drop for Ring {
                 return;
             }
         }
-        // The kernel may still write there. What it reads or writes is leaked; descriptors it holds for itself.
+        // The kernel may still write there. What it reads or writes is leaked; descriptors it holds for
+        // itself.
         self.chunks.leak();
         self.table.leak();
         mem::forget(mem::take(&mut self.count));

@@ -16,12 +16,10 @@ pub(crate) struct Socket {
     pub(crate) sending: Sending,
     /// The owner has closed it; nothing more is reported.
     pub(crate) closed: bool,
-    /// The owner wants to hear the end of what is being sent.
-    pub(crate) tell: bool,
+    /// The owner waits for the end of what is being sent.
+    pub(crate) notify: bool,
     /// Empty memory for the next bytes to be sent.
     pub(crate) spare: Vec<u8>,
-    /// Where its peer was when it was looked for, if it is on this machine.
-    pub(crate) core: Option<u32>,
 }
 
 /// What is being sent on a socket.
@@ -81,9 +79,8 @@ impl Table {
             all: false,
             sending: Sending::Nothing,
             closed: false,
-            tell: false,
+            notify: false,
             spare: Vec::new(),
-            core: None,
         };
         match self.free.pop() {
             Some(number) => {
@@ -103,11 +100,6 @@ impl Table {
 
     pub(crate) fn at_mut(&mut self, number: u32) -> Option<&mut Socket> {
         self.sockets.get_mut(number as usize)?.as_mut()
-    }
-
-    /// All numbers are smaller.
-    pub(crate) fn numbers(&self) -> u32 {
-        self.sockets.len() as u32
     }
 
     /// Closes the descriptor of a socket that its owner and the kernel have let go of.
@@ -131,7 +123,8 @@ impl Table {
         }
     }
 
-    /// Forgets every socket, closing descriptors and leaking the memory that is being sent from: the kernel may still read it.
+    /// Forgets every socket, closing descriptors and leaking the memory that is being sent from: the kernel
+    /// may still read it.
     pub(crate) fn leak(&mut self) {
         for socket in self.sockets.drain(..).flatten() {
             std::mem::forget(socket.sending);

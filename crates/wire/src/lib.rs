@@ -7,6 +7,8 @@
 //! The way in: [`packet`] cuts a byte stream into packets; [`greeting`], [`login`] and [`response`] read and write the
 //! packets that matter to us; [`tracker`] follows a session, and asks `sql` which state its statements leave behind.
 
+#![warn(missing_docs)]
+
 pub mod attributes;
 pub mod auth;
 pub mod bridge;

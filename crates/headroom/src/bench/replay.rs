@@ -17,7 +17,7 @@ use lab::app::{self, App, AppSpec, DataSize, Rates};
 use lab::process::{self, Process};
 use lab::{Account, Lab, RouterOptions, Spec};
 use load::replay::compare::{self, ReplayView};
-use load::replay::{self, Choice, ReplayPlan, replay};
+use load::replay::{self, ReplayPlan, ScriptOptions, replay};
 use probe::machine;
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -228,7 +228,7 @@ async fn recorded(lab: &Lab, seconds: u64, file: &Path) -> anyhow::Result<BTreeM
 async fn send(lab: &Lab, file: &Path) -> anyhow::Result<(ReplayView, BTreeMap<String, u64>)> {
     load_rows(lab, &["a1"]).await?;
     let log = target::Log::begin(lab, "a1").await?;
-    let (script, groups) = replay::open(file, None, Choice { read_only: false, memory: 1 << 30 })?;
+    let (script, groups) = replay::open(file, None, ScriptOptions { read_only: false, memory: 1 << 30 })?;
     let at = lab.real("a1")?;
     let plan = ReplayPlan {
         target: Address::tcp(at.ip().to_string(), at.port()),

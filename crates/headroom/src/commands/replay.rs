@@ -10,7 +10,7 @@ use anyhow::bail;
 use clap::Args;
 use fleet::Address;
 use load::replay::compare::{self, ReplayView};
-use load::replay::{self, Choice, ReplayPlan, ReplayProgress, Replayed, Script, replay};
+use load::replay::{self, ReplayOutcome, ReplayPlan, ReplayProgress, Script, ScriptOptions, replay};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -88,7 +88,7 @@ pub(crate) async fn run(args: ReplayArgs, environment: &Environment) -> anyhow::
         &args.tls,
         environment,
     )?;
-    let choice = Choice { read_only: !args.write_too, memory: args.memory << 20 };
+    let choice = ScriptOptions { read_only: !args.write_too, memory: args.memory << 20 };
     let (script, groups) = replay::open(&args.file, key.as_ref(), choice)?;
     if script.steps.is_empty() {
         bail!("nothing of the recording can be sent: {}", compare::why_nothing(&script));
@@ -128,7 +128,7 @@ pub(crate) async fn run(args: ReplayArgs, environment: &Environment) -> anyhow::
     Ok(if view.void.is_empty() { exit::DONE } else { exit::no() })
 }
 
-fn send(script: &Script, plan: &ReplayPlan, stop: &AtomicBool) -> anyhow::Result<Replayed> {
+fn send(script: &Script, plan: &ReplayPlan, stop: &AtomicBool) -> anyhow::Result<ReplayOutcome> {
     let mut shown = Seconds::new(Duration::from_micros(script.length_us).div_f64(plan.speed));
     let total = script.steps.len();
     let replayed = replay(script, plan, stop, |progress: ReplayProgress| {

@@ -2,7 +2,7 @@
 
 use super::chart::{COLOURS, Line, chart};
 use load::arrivals::Arrivals;
-use load::outcome::{Kind, Moment, Outcome, Times};
+use load::outcome::{KindOutcome, Moment, Outcome, Times};
 use load::store::Run;
 use std::fmt::Write;
 use time::OffsetDateTime;
@@ -196,7 +196,7 @@ fn kinds(run: &Run, named: bool) -> String {
         let _ = write!(text, "<th>{name}</th>");
     }
     text.push_str("</tr>\n");
-    for Kind { name, done, failed, response, errors, .. } in
+    for KindOutcome { name, done, failed, response, errors, .. } in
         run.outcome.transactions.iter().chain(&run.outcome.statements)
     {
         let errors: Vec<String> = errors.iter().map(|(what, times)| format!("{what}: {times}")).collect();

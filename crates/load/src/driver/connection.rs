@@ -1,16 +1,13 @@
 //! One connection: from `connect` over TLS, login and prepares to answers, without ever blocking.
 
-mod trouble;
-
-use super::sealed::Sealed;
+use super::connection_error::ConnectionError;
 use super::shared::Shared;
 use super::sockets::Sockets;
+use super::tls_channel::TlsChannel;
 use crate::login::{Handshake, LoginStep};
 use crate::reply::{Reply, ReplyReader};
 use crate::target::Peer;
 use crate::workload::{Lane, Prepared};
-use std::sync::Arc;
-pub(super) use trouble::Trouble;
 use wire::{Command, packet};
 
 /// The server cannot prepare this statement (`BEGIN` on some MySQL versions): it is sent as text.
@@ -25,20 +22,20 @@ pub(super) struct Connection {
     lane: Lane,
     /// The number of its socket.
     number: usize,
-    stage: Stage,
+    state: State,
     /// What is still to be sent, from `sent` on; with TLS, what is still to be encrypted.
     out: Vec<u8>,
     sent: usize,
-    sealed: Option<Box<Sealed>>,
+    tls: Option<Box<TlsChannel>>,
     reader: ReplyReader,
-    /// By [`Shared::place`]; `None` is sent as text.
+    /// By [`Shared::variant_index`]; `None` is sent as text.
     prepared: Vec<Option<Prepared>>,
     /// Whether the server said that a transaction is open.
     pub(super) in_transaction: bool,
 }
 
 #[derive(Debug)]
-enum Stage {
+enum State {
     Down,
     /// From `connect` on: the server speaks first.
     LoggingIn(Handshake, Vec<u8>),
@@ -53,7 +50,7 @@ enum Stage {
 
 /// What came of an event.
 #[derive(Debug)]
-pub(super) enum Got {
+pub(super) enum Progress {
     /// It can be used now.
     Ready,
     /// The command that was out is answered.
@@ -66,10 +63,10 @@ impl Connection {
             peer,
             lane,
             number,
-            stage: Stage::Down,
+            state: State::Down,
             out: Vec::with_capacity(512),
             sent: 0,
-            sealed: None,
+            tls: None,
             reader: ReplyReader::default(),
             prepared: Vec::new(),
             in_transaction: false,
@@ -77,31 +74,30 @@ impl Connection {
     }
 
     pub(super) fn is_down(&self) -> bool {
-        matches!(self.stage, Stage::Down)
+        matches!(self.state, State::Down)
     }
 
     pub(super) fn is_ready(&self) -> bool {
-        matches!(self.stage, Stage::Ready)
+        matches!(self.state, State::Ready)
     }
 
     /// A command is out.
     pub(super) fn is_busy(&self) -> bool {
-        matches!(self.stage, Stage::Busy)
+        matches!(self.state, State::Busy)
     }
 
     /// On its way from `connect` to ready.
     pub(super) fn is_connecting(&self) -> bool {
-        matches!(self.stage, Stage::LoggingIn(..) | Stage::Guarding | Stage::Preparing(_))
+        matches!(self.state, State::LoggingIn(..) | State::Guarding | State::Preparing(_))
     }
 
     /// Begins to connect.
-    pub(super) fn open(&mut self, sockets: &mut Sockets, shared: &Shared) -> Result<(), Trouble> {
-        sockets.open(self.number, &self.peer.at).map_err(Trouble::Io)?;
-        self.stage =
-            Stage::LoggingIn(Handshake::new(self.peer.transport(shared.secrecy.as_ref())), Vec::new());
+    pub(super) fn open(&mut self, sockets: &mut Sockets, shared: &Shared) -> Result<(), ConnectionError> {
+        sockets.open(self.number, &self.peer.socket_address).map_err(ConnectionError::Io)?;
+        self.state = State::LoggingIn(Handshake::new(self.peer.transport(shared.tls.as_ref())), Vec::new());
         self.out.clear();
         self.sent = 0;
-        self.sealed = None;
+        self.tls = None;
         self.in_transaction = false;
         Ok(())
     }
@@ -109,7 +105,7 @@ impl Connection {
     /// Closes at once. The server ends what it was doing for us when it notices.
     pub(super) fn close(&mut self, sockets: &mut Sockets) {
         sockets.close(self.number);
-        self.stage = Stage::Down;
+        self.state = State::Down;
     }
 
     /// Says goodbye and closes.
@@ -117,7 +113,7 @@ impl Connection {
         if self.is_ready() {
             self.command(Command::Quit, &[]);
             let number = self.number;
-            if let Ok(out) = self.sealed_out() {
+            if let Ok(out) = self.encrypted_out() {
                 sockets.send_last(number, out);
             }
         }
@@ -133,20 +129,20 @@ impl Connection {
         statement: usize,
         variant: usize,
         draws: &mut crate::workload::ClientDraws<'_>,
-    ) -> Result<(), Trouble> {
-        let slot = &mut self.prepared[shared.place(statement, variant)];
+    ) -> Result<(), ConnectionError> {
+        let slot = &mut self.prepared[shared.variant_index(statement, variant)];
         shared.workload.encode(statement, variant, *slot, draws, &mut self.out);
         if let Some(prepared) = slot {
             prepared.bound = true;
         }
-        self.stage = Stage::Busy;
+        self.state = State::Busy;
         self.flush(sockets)
     }
 
     /// Sends a command as text.
-    pub(super) fn send_text(&mut self, sockets: &mut Sockets, text: &str) -> Result<(), Trouble> {
+    pub(super) fn send_text(&mut self, sockets: &mut Sockets, text: &str) -> Result<(), ConnectionError> {
         self.command(Command::Query, text.as_bytes());
-        self.stage = Stage::Busy;
+        self.state = State::Busy;
         self.flush(sockets)
     }
 
@@ -157,9 +153,9 @@ impl Connection {
         sockets: &mut Sockets,
         shared: &Shared,
         bytes: &[u8],
-    ) -> Result<Option<Got>, Trouble> {
-        if self.sealed.is_some() {
-            self.unseal(sockets, shared, bytes)
+    ) -> Result<Option<Progress>, ConnectionError> {
+        if self.tls.is_some() {
+            self.decrypt(sockets, shared, bytes)
         } else {
             self.understand(sockets, shared, bytes)
         }
@@ -171,11 +167,11 @@ impl Connection {
         sockets: &mut Sockets,
         shared: &Shared,
         mut bytes: &[u8],
-    ) -> Result<Option<Got>, Trouble> {
-        if let Stage::LoggingIn(..) = self.stage {
+    ) -> Result<Option<Progress>, ConnectionError> {
+        if let State::LoggingIn(..) = self.state {
             return self.log_in(sockets, shared, bytes);
         }
-        while let Some(reply) = self.reader.feed(&mut bytes).map_err(Trouble::Wire)? {
+        while let Some(reply) = self.reader.feed(&mut bytes).map_err(ConnectionError::Wire)? {
             if let Some(got) = self.answered(sockets, shared, reply)? {
                 return Ok(Some(got));
             }
@@ -184,18 +180,18 @@ impl Connection {
     }
 
     /// The same for bytes of TLS.
-    fn unseal(
+    fn decrypt(
         &mut self,
         sockets: &mut Sockets,
         shared: &Shared,
         bytes: &[u8],
-    ) -> Result<Option<Got>, Trouble> {
-        let Some(sealed) = &mut self.sealed else { return Ok(None) };
-        let mut plain = sealed.open(bytes).map_err(Trouble::Tls)?;
+    ) -> Result<Option<Progress>, ConnectionError> {
+        let Some(tls) = &mut self.tls else { return Ok(None) };
+        let mut plain = tls.decrypt(bytes).map_err(ConnectionError::Tls)?;
         let got = if plain.is_empty() { None } else { self.understand(sockets, shared, &plain)? };
         plain.clear();
-        if let Some(sealed) = &mut self.sealed {
-            sealed.give_back(plain);
+        if let Some(tls) = &mut self.tls {
+            tls.give_back(plain);
         }
         // The handshake has something to say, and so may a change of keys.
         self.flush(sockets)?;
@@ -208,28 +204,28 @@ impl Connection {
         sockets: &mut Sockets,
         shared: &Shared,
         reply: Reply,
-    ) -> Result<Option<Got>, Trouble> {
-        match self.stage {
-            Stage::Busy => {
-                self.stage = Stage::Ready;
+    ) -> Result<Option<Progress>, ConnectionError> {
+        match self.state {
+            State::Busy => {
+                self.state = State::Ready;
                 if reply.error.is_none() {
                     self.in_transaction = reply.status.contains(wire::Status::IN_TRANS);
                 }
-                Ok(Some(Got::Reply(reply)))
+                Ok(Some(Progress::Reply(reply)))
             }
-            Stage::Guarding => match reply.error {
+            State::Guarding => match reply.error {
                 None => self.prepare(sockets, shared, 0),
-                Some(code) => Err(Trouble::Prepare(code, READ_ONLY.to_owned())),
+                Some(code) => Err(ConnectionError::Prepare { code, sql: READ_ONLY.to_owned() }),
             },
-            Stage::Preparing(place) => {
+            State::Preparing(place) => {
                 let (statement, variant) = shared.prepares(self.lane)[place];
-                let slot = &mut self.prepared[shared.place(statement, variant)];
+                let slot = &mut self.prepared[shared.variant_index(statement, variant)];
                 *slot = match reply.error {
                     None => Some(Prepared { id: reply.statement, bound: false }),
                     Some(CANNOT_PREPARE) => None,
                     Some(code) => {
                         let sql = shared.workload.statements[statement].sql(variant).to_owned();
-                        return Err(Trouble::Prepare(code, sql));
+                        return Err(ConnectionError::Prepare { code, sql });
                     }
                 };
                 self.prepare(sockets, shared, place + 1)
@@ -243,22 +239,22 @@ impl Connection {
         sockets: &mut Sockets,
         shared: &Shared,
         bytes: &[u8],
-    ) -> Result<Option<Got>, Trouble> {
-        let Stage::LoggingIn(handshake, input) = &mut self.stage else { return Ok(None) };
+    ) -> Result<Option<Progress>, ConnectionError> {
+        let State::LoggingIn(handshake, input) = &mut self.state else { return Ok(None) };
         input.extend_from_slice(bytes);
         let mut done = None;
         let mut used = 0;
         while let Some(found) = packet::first(&input[used..]) {
             used += found.used;
             let step = handshake.packet(&shared.account, found.sequence, found.payload, &mut self.out);
-            match step.map_err(Trouble::Login)? {
+            match step.map_err(ConnectionError::Login)? {
                 LoginStep::Wait => {}
                 LoginStep::BeginTls => {
                     // The SSLRequest goes in the clear, what follows it does not.
                     let request = std::mem::take(&mut self.out);
-                    handshake.secured(&shared.account, &mut self.out).map_err(Trouble::Login)?;
-                    let sealed = Sealed::begin(shared.secrecy.as_ref(), &self.peer.address, request);
-                    self.sealed = Some(Box::new(sealed.map_err(Trouble::Tls)?));
+                    handshake.secured(&shared.account, &mut self.out).map_err(ConnectionError::Login)?;
+                    let tls = TlsChannel::begin(shared.tls.as_ref(), &self.peer.address, request);
+                    self.tls = Some(Box::new(tls.map_err(ConnectionError::Tls)?));
                 }
                 LoginStep::Done(capabilities) => done = Some(capabilities),
             }
@@ -267,12 +263,12 @@ impl Connection {
         if let Some(capabilities) = done {
             self.reader = ReplyReader::new(capabilities);
             self.prepared.clear();
-            self.prepared.resize(shared.places(), None);
+            self.prepared.resize(shared.variant_count(), None);
             if !shared.read_only {
                 return self.prepare(sockets, shared, 0);
             }
             self.command(Command::Query, READ_ONLY.as_bytes());
-            self.stage = Stage::Guarding;
+            self.state = State::Guarding;
         }
         self.flush(sockets)?;
         Ok(None)
@@ -283,15 +279,15 @@ impl Connection {
         sockets: &mut Sockets,
         shared: &Shared,
         place: usize,
-    ) -> Result<Option<Got>, Trouble> {
+    ) -> Result<Option<Progress>, ConnectionError> {
         let Some(&(statement, variant)) = shared.prepares(self.lane).get(place) else {
-            self.stage = Stage::Ready;
-            return Ok(Some(Got::Ready));
+            self.state = State::Ready;
+            return Ok(Some(Progress::Ready));
         };
-        self.stage = Stage::Preparing(place);
+        self.state = State::Preparing(place);
         self.reader.expect_prepared();
-        let shared: &Arc<crate::workload::Workload> = &shared.workload;
-        self.command(Command::StmtPrepare, shared.statements[statement].sql(variant).as_bytes());
+        let sql = shared.workload.statements[statement].sql(variant);
+        self.command(Command::StmtPrepare, sql.as_bytes());
         self.flush(sockets)?;
         Ok(None)
     }
@@ -302,13 +298,13 @@ impl Connection {
 
     /// Sends what is left to send. What is not taken goes with the next room.
     #[inline]
-    pub(super) fn flush(&mut self, sockets: &mut Sockets) -> Result<(), Trouble> {
+    pub(super) fn flush(&mut self, sockets: &mut Sockets) -> Result<(), ConnectionError> {
         let (number, sent) = (self.number, self.sent);
-        let out = self.sealed_out()?;
+        let out = self.encrypted_out()?;
         if sent == out.len() {
             return Ok(());
         }
-        let sent = sent + sockets.send(number, &out[sent..]).map_err(Trouble::Io)?;
+        let sent = sent + sockets.send(number, &out[sent..]).map_err(ConnectionError::Io)?;
         if sent < out.len() {
             self.sent = sent;
         } else {
@@ -320,13 +316,13 @@ impl Connection {
 
     /// What is to be sent, as it goes out.
     #[inline]
-    fn sealed_out(&mut self) -> Result<&mut Vec<u8>, Trouble> {
-        match &mut self.sealed {
+    fn encrypted_out(&mut self) -> Result<&mut Vec<u8>, ConnectionError> {
+        match &mut self.tls {
             None => Ok(&mut self.out),
-            Some(sealed) => {
-                sealed.seal(&self.out).map_err(Trouble::Tls)?;
+            Some(tls) => {
+                tls.encrypt(&self.out).map_err(ConnectionError::Tls)?;
                 self.out.clear();
-                Ok(sealed.out())
+                Ok(tls.out())
             }
         }
     }

@@ -4,18 +4,19 @@ use crate::arrivals::Arrivals;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-/// One stretch of load, the same for all threads. Moments are in ns from [`Shared::base`](super::Shared).
+/// One stretch of load, the same for all threads. Moments count from [`Shared::now_ns`](super::Shared)'s
+/// zero.
 #[derive(Clone, Debug)]
 pub(crate) struct Phase {
-    pub(crate) start: u64,
+    pub(crate) start_ns: u64,
     /// Nothing begins that was due later; in a closed loop nothing begins later.
-    pub(crate) end: u64,
+    pub(crate) end_ns: u64,
     /// What is due before the end may begin and be answered until here.
-    pub(crate) grace: u64,
+    pub(crate) grace_ns: u64,
     pub(crate) arrivals: Arrivals,
     pub(crate) seed: u64,
     /// Later answers than this are counted as late.
-    pub(crate) objective: Option<u64>,
+    pub(crate) objective_ns: Option<u64>,
     /// Set to end the phase early.
     pub(crate) stop: Arc<AtomicBool>,
 }

@@ -3,7 +3,7 @@
 use crate::error::LoadError;
 use crate::login::Account;
 use crate::run::Plan;
-use crate::target::{Peer, Secrecy};
+use crate::target::{Peer, TlsClient};
 use crate::workload::{Lane, Protocol, Workload};
 use config::DataPath;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ pub(crate) struct Shared {
     pub(crate) workload: Arc<Workload>,
     pub(crate) account: Account,
     /// How TLS is begun; `None` where it never is.
-    pub(crate) secrecy: Option<Secrecy>,
+    pub(crate) tls: Option<TlsClient>,
     /// Lanes that the workload uses, with the addresses of each.
     pub(crate) lanes: Vec<(Lane, Vec<Peer>)>,
     /// Transactions of all threads together, at most.
@@ -28,11 +28,11 @@ pub(crate) struct Shared {
     pub(crate) data_path: DataPath,
     /// Threads never sleep.
     pub(crate) busy: bool,
-    /// Moments are counted from here, in ns.
+    /// Moments are counted from here.
     pub(crate) base: Instant,
-    /// Where the variants of each statement begin among the places of prepared statements.
-    first: Vec<usize>,
-    places: usize,
+    /// The number of the first variant of each statement.
+    first_variant: Vec<usize>,
+    variant_count: usize,
     /// What is prepared on a connection of each lane.
     prepares: [Vec<(usize, usize)>; 2],
 }
@@ -43,11 +43,11 @@ impl Shared {
         workload.check()?;
         let lanes = workload.lanes().map(|lane| Ok((lane, target.resolve(lane)?)));
         let lanes = lanes.collect::<Result<Vec<_>, LoadError>>()?;
-        let (mut first, mut places) = (Vec::new(), 0);
+        let (mut first_variant, mut variant_count) = (Vec::new(), 0);
         let mut prepares = [Vec::new(), Vec::new()];
         for (number, statement) in workload.statements.iter().enumerate() {
-            first.push(places);
-            places += statement.variants();
+            first_variant.push(variant_count);
+            variant_count += statement.variants();
             if statement.protocol == Protocol::Prepared {
                 let variants = (0..statement.variants()).map(|variant| (number, variant));
                 prepares[statement.lane as usize].extend(variants);
@@ -58,7 +58,7 @@ impl Shared {
         Ok(Self {
             workload: workload.clone(),
             account: target.account.clone(),
-            secrecy: target.secrecy()?,
+            tls: target.tls_client()?,
             lanes,
             clients: *clients,
             connections: clients.saturating_add(*idle),
@@ -66,20 +66,20 @@ impl Shared {
             data_path,
             busy: *busy,
             base: Instant::now(),
-            first,
-            places,
+            first_variant,
+            variant_count,
             prepares,
         })
     }
 
-    /// The place of a variant of a statement among all.
+    /// The number of a variant of a statement among all variants of all statements.
     #[inline]
-    pub(crate) fn place(&self, statement: usize, variant: usize) -> usize {
-        self.first[statement] + variant
+    pub(crate) fn variant_index(&self, statement: usize, variant: usize) -> usize {
+        self.first_variant[statement] + variant
     }
 
-    pub(crate) fn places(&self) -> usize {
-        self.places
+    pub(crate) fn variant_count(&self) -> usize {
+        self.variant_count
     }
 
     /// What is prepared on a connection of this lane.
@@ -90,7 +90,7 @@ impl Shared {
 
     /// Now, in ns from the base.
     #[inline]
-    pub(crate) fn now(&self) -> u64 {
+    pub(crate) fn now_ns(&self) -> u64 {
         self.base.elapsed().as_nanos() as u64
     }
 }

@@ -1,18 +1,18 @@
-//! The sockets of a thread, by their connections' numbers: on io_uring, with one system call for all that is sent and
-//! received between two looks at the clock, or on epoll where io_uring is not to be had.
+//! The sockets of a thread, by their connections' numbers: on io_uring, with one system call for all that is
+//! sent and received between two looks at the clock, or on epoll where there is none.
 //!
-//! Both say the same in the same order, so that connections and clients need not know which it is: bytes as they come, room
-//! once what was not taken at once has gone out, and the end.
+//! Both say the same in the same order, so that connections and clients need not know which it is: bytes as
+//! they come, room once what was not taken at once has gone out, and the end.
 
-mod polled;
-mod ring;
-mod stamped;
+mod epoll;
+mod io_uring;
+mod timestamp;
 
 use crate::error::LoadError;
-use crate::target::Place;
+use crate::target::SocketAddress;
 use config::DataPath;
-use polled::Polled;
-use ring::Ringed;
+use epoll::EpollSockets;
+use io_uring::RingSockets;
 use rustix::io::Errno;
 use std::ops::Deref;
 use std::time::Duration;
@@ -21,32 +21,20 @@ use uring::Chunk;
 /// The sockets of a thread.
 #[derive(Debug)]
 pub(super) enum Sockets {
-    Ring(Box<Ringed>),
-    Polled(Box<Polled>),
-}
-
-/// For how many answers a call waits before one is enough, where answers can gather. Best not for all that are to come: while the
-/// last ones are made, the first are to be followed by the next statements.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Gather {
-    /// One is enough from the beginning.
-    One,
-    /// Most of as many as the call itself sends statements.
-    MostOfSent { within: Duration },
-    /// So many.
-    Many { many: usize, within: Duration },
+    Ring(Box<RingSockets>),
+    Epoll(Box<EpollSockets>),
 }
 
 /// What has happened to the socket with a number.
 #[derive(Debug)]
-pub(super) enum Event {
+pub(super) enum SocketEvent {
     /// Bytes came.
     Bytes {
         number: usize,
         /// To be given back with [`Sockets::give_back`].
         bytes: Bytes,
-        /// For how long, in ns, the last of them had been there, where that is known.
-        waited: Option<u64>,
+        /// For how long the last of them had been there, where that is known.
+        waited_ns: Option<u64>,
     },
     /// What was not taken at once has gone out.
     Room(usize),
@@ -74,38 +62,40 @@ impl Deref for Bytes {
 }
 
 impl Sockets {
-    /// The way that is asked for, or the next best, and then why it is not the best. `stamped`: bytes tell for how long they
-    /// had been there; on epoll and over TCP alone.
+    /// The way that is asked for, or the next best, and then why it is not the best. `timestamps`: bytes say
+    /// for how long they had been there; on epoll and over TCP alone.
     ///
     /// # Errors
-    /// io_uring was demanded and is not to be had; the system refuses even epoll.
-    pub(super) fn new(asked: DataPath, stamped: bool) -> Result<(Self, Option<String>), LoadError> {
+    /// io_uring was demanded and is not available; the system refuses even epoll.
+    pub(super) fn new(asked: DataPath, timestamps: bool) -> Result<(Self, Option<String>), LoadError> {
         let why = match asked {
             DataPath::Epoll => None,
-            DataPath::Auto | DataPath::IoUring => match Ringed::new() {
+            DataPath::Auto | DataPath::IoUring => match RingSockets::new() {
                 Ok(ring) => return Ok((Self::Ring(Box::new(ring)), None)),
                 Err(why) if asked == DataPath::IoUring => return Err(LoadError::NoRing(why)),
                 Err(why) => Some(why.to_string()),
             },
         };
-        Ok((Self::Polled(Box::new(Polled::new(stamped)?)), why))
+        Ok((Self::Epoll(Box::new(EpollSockets::new(timestamps)?)), why))
     }
 
-    /// Begins to connect. The first bytes, or the end, tell what has come of it: a server of MySQL speaks first.
-    pub(super) fn open(&mut self, number: usize, place: &Place) -> rustix::io::Result<()> {
-        let socket = place.connect()?;
+    /// Begins to connect. The first bytes, or the end, tell what has come of it: a server of MySQL speaks
+    /// first.
+    pub(super) fn open(&mut self, number: usize, address: &SocketAddress) -> rustix::io::Result<()> {
+        let socket = address.connect()?;
         match self {
             Self::Ring(ring) => ring.add(number, socket),
-            Self::Polled(polled) => polled.add(number, socket),
+            Self::Epoll(epoll) => epoll.add(number, socket),
         }
     }
 
-    /// Sends bytes; returns how many were taken. Those that were not are to be sent again after [`Event::Room`].
+    /// Sends bytes; returns how many were taken. Those that were not are to be sent again after
+    /// [`SocketEvent::Room`].
     #[inline]
     pub(super) fn send(&mut self, number: usize, bytes: &[u8]) -> rustix::io::Result<usize> {
         match self {
             Self::Ring(ring) => ring.send(number, bytes),
-            Self::Polled(polled) => polled.send(number, bytes),
+            Self::Epoll(epoll) => epoll.send(number, bytes),
         }
     }
 
@@ -114,7 +104,7 @@ impl Sockets {
         match self {
             Self::Ring(ring) => ring.send_last(number, bytes),
             // It goes away either way.
-            Self::Polled(polled) => drop(polled.send(number, bytes)),
+            Self::Epoll(epoll) => drop(epoll.send(number, bytes)),
         }
     }
 
@@ -122,57 +112,33 @@ impl Sockets {
     pub(super) fn close(&mut self, number: usize) {
         match self {
             Self::Ring(ring) => ring.close(number),
-            Self::Polled(polled) => polled.close(number),
+            Self::Epoll(epoll) => epoll.close(number),
         }
     }
 
-    /// Whether answers can gather: on io_uring, from Linux 6.12 on.
-    pub(super) fn gathers(&self) -> bool {
+    /// Sends what is to be sent, and waits until something happens or `longest` has passed. Returns whether
+    /// anything was sent or has happened.
+    pub(super) fn wait(&mut self, longest: Duration) -> Result<bool, LoadError> {
         match self {
-            Self::Ring(ring) => ring.gathers(),
-            Self::Polled(_) => false,
-        }
-    }
-
-    /// From now on what goes to servers on this thread's core is sent first, on io_uring; to be asked for again now and then, since threads
-    /// move. Returns whether it is known where any of them is.
-    pub(super) fn near_first(&mut self) -> bool {
-        match self {
-            Self::Ring(ring) => ring.near_first(),
-            Self::Polled(_) => false,
-        }
-    }
-
-    /// From now on everything is sent in the order in which it came.
-    pub(super) fn as_asked(&mut self) {
-        if let Self::Ring(ring) = self {
-            ring.as_asked();
-        }
-    }
-
-    /// Sends what is to be sent, and waits until something happens or `longest` has passed. Returns whether anything was
-    /// sent or has happened.
-    pub(super) fn wait(&mut self, longest: Duration, gather: Gather) -> Result<bool, LoadError> {
-        match self {
-            Self::Ring(ring) => ring.wait(longest, gather),
-            Self::Polled(polled) => polled.wait(longest),
+            Self::Ring(ring) => ring.wait(longest),
+            Self::Epoll(epoll) => epoll.wait(longest),
         }
     }
 
     /// The next thing that happened.
     #[inline]
-    pub(super) fn event(&mut self) -> Option<Event> {
+    pub(super) fn event(&mut self) -> Option<SocketEvent> {
         match self {
             Self::Ring(ring) => ring.event(),
-            Self::Polled(polled) => polled.event(),
+            Self::Epoll(epoll) => epoll.event(),
         }
     }
 
     /// Takes back the memory of bytes that were looked at.
     #[inline]
     pub(super) fn give_back(&mut self, bytes: Bytes) {
-        if let (Self::Polled(polled), Bytes::Buffer(buffer, _)) = (self, bytes) {
-            polled.give_back(buffer);
+        if let (Self::Epoll(epoll), Bytes::Buffer(buffer, _)) = (self, bytes) {
+            epoll.give_back(buffer);
         }
     }
 
@@ -180,7 +146,7 @@ impl Sockets {
     pub(super) fn saturated(&mut self) -> u64 {
         match self {
             Self::Ring(ring) => ring.saturated(),
-            Self::Polled(polled) => polled.saturated(),
+            Self::Epoll(epoll) => epoll.saturated(),
         }
     }
 }

@@ -6,23 +6,25 @@
 //! P(good) = lapse + (1 - 2 lapse) / (1 + (r / limit)^(1 / spread))
 //! ```
 //!
-//! The *limit* is the rate at which half of the trials are good; the *spread* says over how wide a range of rates good and
-//! bad ones mix: nine of ten are good at `limit * 9^-spread` and one of ten at `limit * 9^spread`. The *lapse* is the
-//! share of trials that something else than the rate decides. Both limit and spread are unknown, so that a server whose
-//! trials contradict each other gets a wider interval by itself, and more trials.
+//! The *limit* is the rate at which half of the trials are good; the *spread* says over how wide a range of
+//! rates good and bad ones mix: nine of ten are good at `limit * 9^-spread` and one of ten at `limit *
+//! 9^spread`. The *lapse* is the share of trials that something else than the rate decides. Both limit and
+//! spread are unknown, so that a server whose trials contradict each other gets a wider interval by itself,
+//! and more trials.
 //!
-//! This is how thresholds of perception are measured, where the same question is asked of a noisy observer: Watson and
-//! Pelli, *QUEST: a Bayesian adaptive psychometric method* (1983), for the posterior on a grid and the next trial from it;
-//! Kontsevich and Tyler, *Bayesian adaptive estimation of psychometric slope and threshold* (1999), for two unknowns and
-//! a look one trial ahead. Unlike there, what is made small is the variance of the logarithm of the limit.
+//! This is how thresholds of perception are measured, where the same question is asked of a noisy observer:
+//! Watson and Pelli, *QUEST: a Bayesian adaptive psychometric method* (1983), for the posterior on a grid and
+//! the next trial from it; Kontsevich and Tyler, *Bayesian adaptive estimation of psychometric slope and
+//! threshold* (1999), for two unknowns and a look one trial ahead. Unlike there, what is made small is the
+//! variance of the logarithm of the limit.
 //!
-//! Example, a spread of 4 % (nine of ten at 1289 and one of ten at 1528 where half are at 1400): a trial at the limit
-//! itself tells most, 1 / (4 spread^2), so that after n of them the limit is known to 2 spread / sqrt(n): 28 trials for
-//! a standard deviation of 1.5 %, which is an interval of 90 % that is 5 % wide.
+//! Example, a spread of 4 % (nine of ten at 1289 and one of ten at 1528 where half are at 1400): a trial at
+//! the limit itself tells most, 1 / (4 spread^2), so that after n of them the limit is known to 2 spread /
+//! sqrt(n): 28 trials for a standard deviation of 1.5 %, which is an interval of 90 % that is 5 % wide.
 
 /// What a trial says.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Said {
+pub(super) struct Observation {
     /// Transactions a second.
     pub(super) rate: f64,
     /// It met the objective.
@@ -42,8 +44,9 @@ pub(super) struct Belief {
 
 /// A factor of two apart: finer ones cannot be told apart by some dozens of trials.
 const SPREADS: [f64; 7] = [0.005, 0.01, 0.02, 0.04, 0.08, 0.16, 0.32];
-/// Before any trial a spread is as probable as this power of it: who takes a server for steadier than it is ends too early.
-/// Without it intervals of 90 % held the limit in as few as 80 of 100 simulated searches; with it see the table in the tests.
+/// Before any trial a spread is as probable as this power of it: who takes a server for steadier than it is
+/// ends too early. Without it intervals of 90 % held the limit in as few as 80 of 100 simulated searches;
+/// with it see the table in the tests.
 const PRIOR: f64 = 0.5;
 /// Where the next trial may lie, as shares of the belief that are below it.
 const CANDIDATES: [f64; 11] = [0.02, 0.05, 0.1, 0.2, 0.35, 0.5, 0.65, 0.8, 0.9, 0.95, 0.98];
@@ -51,14 +54,16 @@ const CANDIDATES: [f64; 11] = [0.02, 0.05, 0.1, 0.2, 0.35, 0.5, 0.65, 0.8, 0.9, 
 const NEGLIGIBLE: f64 = 1e-9;
 
 impl Belief {
-    /// What is believed after these trials by somebody who before thought every limit from `low` to `high` equally
-    /// probable (on the scale of logarithms), in steps of the factor 1 + `step`.
-    pub(super) fn after(said: &[Said], (low, high): (f64, f64), step: f64) -> Self {
-        let said: Vec<Said> = said.iter().map(|said| Said { rate: said.rate.ln(), ..*said }).collect();
+    /// What is believed after these trials by somebody who before thought every limit from `low` to `high`
+    /// equally probable (on the scale of logarithms), in steps of the factor 1 + `step`.
+    pub(super) fn after(observations: &[Observation], (low, high): (f64, f64), step: f64) -> Self {
+        let observations: Vec<Observation> =
+            observations.iter().map(|trial| Observation { rate: trial.rate.ln(), ..*trial }).collect();
         let width = step.ln_1p();
         let steps = ((high / low).ln() / width).ceil().max(1.0) as u32;
         let limits: Vec<f64> = (0..=steps).map(|n| f64::from(n).mul_add(width, low.ln())).collect();
-        let of = |limit: f64| SPREADS.map(|spread| likelihood(&said, limit, spread) + PRIOR * spread.ln());
+        let of =
+            |limit: f64| SPREADS.map(|spread| likelihood(&observations, limit, spread) + PRIOR * spread.ln());
         let mut mass: Vec<[f64; SPREADS.len()]> = limits.iter().map(|limit| of(*limit)).collect();
         let most = mass.iter().flatten().copied().fold(f64::NEG_INFINITY, f64::max);
         mass.iter_mut().flatten().for_each(|cell| *cell = (*cell - most).exp());
@@ -128,10 +133,10 @@ impl Belief {
 }
 
 /// The logarithm of the probability of exactly these trials; rates and limit as logarithms.
-fn likelihood(said: &[Said], limit: f64, spread: f64) -> f64 {
-    let each = said.iter().map(|said| {
-        let good = good_share(said.rate, limit, spread, said.lapse);
-        if said.good { good.ln() } else { (1.0 - good).ln() }
+fn likelihood(observations: &[Observation], limit: f64, spread: f64) -> f64 {
+    let each = observations.iter().map(|trial| {
+        let good = good_share(trial.rate, limit, spread, trial.lapse);
+        if trial.good { good.ln() } else { (1.0 - good).ln() }
     });
     each.sum()
 }
@@ -169,8 +174,8 @@ impl Moments {
 mod tests {
     use super::*;
 
-    fn said(rate: f64, good: bool) -> Said {
-        Said { rate, good, lapse: 0.02 }
+    fn observation(rate: f64, good: bool) -> Observation {
+        Observation { rate, good, lapse: 0.02 }
     }
 
     #[test]
@@ -184,10 +189,12 @@ mod tests {
 
     #[test]
     fn the_limit_lies_between_good_and_bad_trials_and_contradictions_widen_its_interval() {
-        let agreed: Vec<Said> = (0..8).flat_map(|_| [said(1000.0, true), said(1050.0, false)]).collect();
+        let agreed: Vec<Observation> =
+            (0..8).flat_map(|_| [observation(1000.0, true), observation(1050.0, false)]).collect();
         let agreed = Belief::after(&agreed, (250.0, 4000.0), 0.004);
         assert!(agreed.quantile(0.05) > 995.0 && agreed.quantile(0.95) < 1055.0);
-        let mixed: Vec<Said> = (0..16).map(|n| said(900.0 + 15.0 * f64::from(n), n % 2 == 0)).collect();
+        let mixed: Vec<Observation> =
+            (0..16).map(|n| observation(900.0 + 15.0 * f64::from(n), n % 2 == 0)).collect();
         let mixed = Belief::after(&mixed, (250.0, 4000.0), 0.004);
         assert!(mixed.spread() > 3.0 * agreed.spread(), "{} {}", mixed.spread(), agreed.spread());
         assert!(mixed.deviation() > 2.0 * agreed.deviation());
@@ -195,7 +202,8 @@ mod tests {
 
     #[test]
     fn the_next_trial_lies_where_nobody_knows_what_comes_of_it() {
-        let belief = Belief::after(&[said(800.0, true), said(1600.0, false)], (400.0, 3200.0), 0.004);
+        let belief =
+            Belief::after(&[observation(800.0, true), observation(1600.0, false)], (400.0, 3200.0), 0.004);
         let next = belief.most_telling(0.02);
         assert!((900.0..1400.0).contains(&next), "{next}");
     }

@@ -1,11 +1,12 @@
-//! Whether a search that has ended measured one thing: not when the limit moved meanwhile, nor when nobody could say where
-//! it is.
+//! Whether a search that has ended measured one thing: not when the limit moved meanwhile, nor when nobody
+//! could say where it is.
 
 use super::{Capacity, FEWEST, Goal, Trial};
 
 /// An interval wider than this says too little to be a figure.
 const COARSEST: f64 = 0.2;
-/// Intervals of 99 % are compared: where nothing moved two of them miss each other three times in ten thousand.
+/// Intervals of 99 % are compared: where nothing moved two of them miss each other three times in ten
+/// thousand.
 const TAIL: f64 = 0.005;
 /// At so many places the trials are divided into earlier and later ones.
 const DIVISIONS: usize = 12;

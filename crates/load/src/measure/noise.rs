@@ -1,7 +1,8 @@
-//! How late this machine wakes up who sleeps, while it has nothing to do for us: what no generator on it can be better than.
+//! How late this machine wakes up who sleeps, while it has nothing to do for us: what no generator on it can
+//! be better than.
 //!
-//! The probe sleeps a millisecond at a time, as an open loop does, and looks at the clock. Virtual machines whose host
-//! is busy, power saving and a neighbour's load all show.
+//! The probe sleeps a millisecond at a time, as an open loop does, and looks at the clock. Virtual machines
+//! whose host is busy, power saving and a neighbour's load all show.
 
 use super::Objective;
 use std::time::{Duration, Instant};

@@ -1,9 +1,10 @@
-//! Which trials count. A trial is one bit, good or bad, so that it is void only when something else than the server may
-//! have turned that bit.
+//! Which trials count. A trial is one bit, good or bad, so that it is void only when something else than the
+//! server may have turned that bit.
 //!
-//! Response time counts from the intended start: whatever the generator adds by its own lateness makes it longer and never
-//! shorter. (In a queue that serves first come, first served, who comes later leaves no earlier: Lindley 1952; Kiefer and
-//! Wolfowitz 1955 for several places.) So the losses counted are an **upper bound** of the server's, and
+//! Response time counts from the intended start: whatever the generator adds by its own lateness makes it
+//! longer and never shorter. (In a queue that serves first come, first served, who comes later leaves no
+//! earlier: Lindley 1952; Kiefer and Wolfowitz 1955 for several places.) So the losses counted are an **upper
+//! bound** of the server's, and
 //!
 //! | trial | counts |
 //! |---|---|
@@ -15,11 +16,12 @@
 //! | one in which half of the clients lost their connections | no: a server or a router was restarted |
 //!
 //! Losses are on their way when the seconds' median response times rise or fall beyond chance (1 in 100,
-//! [`trend`]) *and* that changes the answer: the last third by itself says the opposite of the whole, or, going on at
-//! this slope for the trial's length once more, the median itself would miss the objective.
+//! [`trend`]) *and* that changes the answer: the last third by itself says the opposite of the whole, or,
+//! going on at this slope for the trial's length once more, the median itself would miss the objective.
 //!
-//! Example: p99 < 15 ms, 10,000 due, 130 late, and the generator was up to 4 ms late around 50 of them, which were answered
-//! after 15 to 19 ms. 1.3 % is bad, 0.8 % would be good: void. With 10 of the 130 excused it is bad and counts.
+//! Example: p99 < 15 ms, 10,000 due, 130 late, and the generator was up to 4 ms late around 50 of them, which
+//! were answered after 15 to 19 ms. 1.3 % is bad, 0.8 % would be good: void. With 10 of the 130 excused it is
+//! bad and counts.
 
 use super::{Objective, Trial, trend};
 use crate::Outcome;
@@ -84,7 +86,8 @@ pub enum Unsound {
 }
 
 impl Unsound {
-    /// Whether the next trial will find the same: what is too small stays so, while noise, warming up and restarts pass.
+    /// Whether the next trial will find the same: what is too small stays so, while noise, warming up and
+    /// restarts pass.
     pub fn lasts(&self) -> bool {
         match self {
             Self::Busy { .. } | Self::Saturated { .. } => true,

@@ -1,5 +1,5 @@
-//! The search against queues with exact theory, and against worlds that contradict themselves: everything is simulated, no
-//! time passes.
+//! The search against queues with exact theory, and against worlds that contradict themselves: everything is
+//! simulated, no time passes.
 
 use super::*;
 use proptest::prelude::*;
@@ -56,7 +56,8 @@ fn queue(
 
 #[test]
 fn the_capacity_of_a_queue_with_exponential_service_is_found_within_three_percent() {
-    // M/M/1: P(T > t) = exp(-(m - r) t). With m = 1000 and 1 % above 20 ms: r = 1000 - ln(100) / 0.02 = 769.7.
+    // M/M/1: P(T > t) = exp(-(m - r) t). With m = 1000 and 1 % above 20 ms: r = 1000 - ln(100) / 0.02 =
+    // 769.7.
     let exact = 1000.0 - 100.0_f64.ln() / 0.02;
     for seed in 0..4 {
         let mut rng = SmallRng::seed_from_u64(seed);
@@ -140,7 +141,8 @@ fn a_trial_that_went_wrong_by_something_else_does_not_move_the_answer() {
     }
 }
 
-/// What a search costs and gives where trials contradict each other; `--nocapture` prints the table of decision 26.
+/// What a search costs and gives where trials contradict each other; `--nocapture` prints the table of
+/// decision 26.
 #[test]
 fn where_good_and_bad_trials_mix_the_limit_lies_in_nine_of_ten_intervals() {
     const SEARCHES: u64 = 40;

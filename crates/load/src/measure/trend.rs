@@ -1,17 +1,19 @@
-//! Whether a row of figures rises or falls, by the test of Mann and Kendall: it asks only which of each two is larger, so
-//! that neither outliers nor the form of the distribution matter.
+//! Whether a row of figures rises or falls, by the test of Mann and Kendall: it asks only which of each two
+//! is larger, so that neither outliers nor the form of the distribution matter.
 //!
-//! S = pairs that rise - pairs that fall. Without a trend S has mean 0 and variance n (n - 1) (2n + 5) / 18, and from 8
-//! figures on is nearly normal. The slope is that of Theil and Sen, the median over all pairs.
+//! S = pairs that rise - pairs that fall. Without a trend S has mean 0 and variance n (n - 1) (2n + 5) / 18,
+//! and from 8 figures on is nearly normal. The slope is that of Theil and Sen, the median over all pairs.
 //!
-//! Example: 1, 2, 3, 4, 5, 6, 7, 8 has S = 28 and z = 27 / sqrt(65.3) = 3.3: by chance once in a thousand times.
+//! Example: 1, 2, 3, 4, 5, 6, 7, 8 has S = 28 and z = 27 / sqrt(65.3) = 3.3: by chance once in a thousand
+//! times.
 
 /// From fewer figures nothing is said.
 pub(super) const FEWEST: usize = 8;
 /// Chance alone is beyond this z once in a hundred times.
 const SIGNIFICANT: f64 = 2.576;
 
-/// The slope of a row that rises or falls beyond chance, for each step; `None` where it does not, or is too short.
+/// The slope of a row that rises or falls beyond chance, for each step; `None` where it does not, or is too
+/// short.
 pub(super) fn slope(row: &[f64]) -> Option<f64> {
     if row.len() < FEWEST {
         return None;

@@ -1,12 +1,12 @@
-//! Compare: what came of a replay beside what was recorded, or of two replays beside each other, by digest. Pure.
+//! Compare: what came of a replay beside what was recorded, or of two replays beside each other, by digest.
+//! Pure.
 //!
-//! All times are of single commands, kept whole, so quantiles are exact (the least value that so many are not above).
-//! *Service* runs from sending to the last byte of the answer, as the recorded time does; *response* from the recorded
-//! moment. Row counts are compared command by command: two runs with equal sums and different rows are told apart.
+//! All times are of single commands, kept whole, so quantiles are exact (the least value that so many are not
+//! above). *Service* runs from sending to the last byte of the answer, as the recorded time does; *response*
+//! from the recorded moment. Row counts are compared command by command: two runs with equal sums and
+//! different rows are told apart.
 
-#![allow(missing_docs, reason = "fields whose names say what they are have no other words")]
-
-use super::{LeftOut, Replayed, Script, Took, What};
+use super::{CommandOutcome, GroupBy, LeftOut, ReplayOutcome, Script};
 use plan::quantile::nearest_rank;
 use serde::Serialize;
 use sql::{Dialect, Digester};
@@ -28,16 +28,16 @@ pub struct Groups {
 
 impl Groups {
     /// The number of a command's group.
-    pub fn of(&mut self, what: What<'_>) -> u32 {
+    pub fn of(&mut self, what: GroupBy<'_>) -> u32 {
         match what {
-            What::Statement { text, mariadb } => {
+            GroupBy::Statement { text, mariadb } => {
                 let hash = self.digester.read(text, Dialect { mariadb, ..Dialect::default() });
                 *self.numbers.entry(hash).or_insert_with(|| {
                     self.names.push(self.digester.text());
                     self.names.len() as u32 - 1
                 })
             }
-            What::Command(command) => *self.commands.entry(command.byte()).or_insert_with(|| {
+            GroupBy::Command(command) => *self.commands.entry(command.byte()).or_insert_with(|| {
                 self.names.push(command.to_string());
                 self.names.len() as u32 - 1
             }),
@@ -69,7 +69,8 @@ pub struct ReplayView {
     pub runs: Vec<RunView>,
     /// Digests and other commands, most time first.
     pub groups: Vec<GroupView>,
-    /// Commands that were answered with other rows than when recorded; of two targets, with other rows than each other.
+    /// Commands that were answered with other rows than when recorded; of two targets, with other rows than
+    /// each other.
     pub rows_differ: u64,
     /// The same of errors.
     pub errors_differ: u64,
@@ -158,7 +159,7 @@ fn reasons(left_out: &LeftOut) -> BTreeMap<&'static str, u64> {
 }
 
 /// Puts it together.
-pub fn view(script: &Script, groups: &Groups, speed: f64, runs: &[(String, Replayed)]) -> ReplayView {
+pub fn view(script: &Script, groups: &Groups, speed: f64, runs: &[(String, ReplayOutcome)]) -> ReplayView {
     let mut by_group: BTreeMap<u32, Vec<usize>> = BTreeMap::new();
     for (at, step) in script.steps.iter().enumerate() {
         by_group.entry(step.group).or_default().push(at);
@@ -187,18 +188,18 @@ pub fn view(script: &Script, groups: &Groups, speed: f64, runs: &[(String, Repla
     }
 }
 
-fn of_group(script: &Script, name: &str, steps: &[usize], runs: &[(String, Replayed)]) -> GroupView {
-    let recorded: Vec<Option<Took>> =
-        steps.iter().map(|at| script.steps[*at].recorded.map(as_took)).collect();
-    let of_run = |run: &Replayed| steps.iter().map(|at| run.took[*at]).collect::<Vec<_>>();
-    let replayed: Vec<Vec<Option<Took>>> = runs.iter().map(|(_, run)| of_run(run)).collect();
+fn of_group(script: &Script, name: &str, steps: &[usize], runs: &[(String, ReplayOutcome)]) -> GroupView {
+    let recorded: Vec<Option<CommandOutcome>> =
+        steps.iter().map(|at| script.steps[*at].recorded.map(as_outcome)).collect();
+    let of_run = |run: &ReplayOutcome| steps.iter().map(|at| run.outcomes[*at]).collect::<Vec<_>>();
+    let replayed: Vec<Vec<Option<CommandOutcome>>> = runs.iter().map(|(_, run)| of_run(run)).collect();
     let (before, after) = match replayed.as_slice() {
         [one, other] => (one, other),
         [one] => (&recorded, one),
         _ => (&recorded, &recorded),
     };
     let both = || before.iter().zip(after).filter_map(|(a, b)| Some(((*a)?, (*b)?)));
-    let rows = |took: &Took| (took.rows, took.affected);
+    let rows = |command: &CommandOutcome| (command.rows, command.affected);
     let differ = both().filter(|(a, b)| a.error == b.error && rows(a) != rows(b)).count();
     let errors = both().filter(|(a, b)| a.error != b.error).count();
     let (one, other) = (side(before, false), side(after, true));
@@ -207,7 +208,7 @@ fn of_group(script: &Script, name: &str, steps: &[usize], runs: &[(String, Repla
         name: name.to_owned(),
         commands: steps.len() as u64,
         recorded: side(&recorded, false),
-        replayed: replayed.iter().map(|took| side(took, true)).collect(),
+        replayed: replayed.iter().map(|command| side(command, true)).collect(),
         ratio_p50: ratio(one.service_p50_ms, other.service_p50_ms),
         ratio_p99: ratio(one.service_p99_ms, other.service_p99_ms),
         rows_differ: differ as u64,
@@ -215,47 +216,48 @@ fn of_group(script: &Script, name: &str, steps: &[usize], runs: &[(String, Repla
     }
 }
 
-fn as_took(answer: recording::Answer) -> Took {
-    Took {
-        service: answer.took_us * 1000,
+fn as_outcome(answer: recording::Answer) -> CommandOutcome {
+    CommandOutcome {
+        service_ns: answer.took_us * 1000,
         error: answer.error,
         rows: answer.rows,
         affected: answer.affected,
-        ..Took::default()
+        ..CommandOutcome::default()
     }
 }
 
-fn side(all: &[Option<Took>], with_response: bool) -> SideView {
-    let done: Vec<&Took> = all.iter().flatten().collect();
-    let times = |of: fn(&Took) -> u64| sorted(done.iter().filter(|t| t.service > 0).map(|t| of(t)));
-    let service = times(|took| took.service);
-    let response = if with_response { times(|took| took.response) } else { Vec::new() };
+fn side(all: &[Option<CommandOutcome>], with_response: bool) -> SideView {
+    let done: Vec<&CommandOutcome> = all.iter().flatten().collect();
+    let times =
+        |of: fn(&CommandOutcome) -> u64| sorted(done.iter().filter(|t| t.service_ns > 0).map(|t| of(t)));
+    let service = times(|command| command.service_ns);
+    let response = if with_response { times(|command| command.response_ns) } else { Vec::new() };
     let mut side = SideView {
         answered: done.len() as u64,
-        rows: done.iter().map(|took| took.rows).sum(),
-        affected: done.iter().map(|took| took.affected).sum(),
+        rows: done.iter().map(|command| command.rows).sum(),
+        affected: done.iter().map(|command| command.affected).sum(),
         service_p50_ms: quantile(&service, 0.5),
         service_p99_ms: quantile(&service, 0.99),
         response_p50_ms: quantile(&response, 0.5),
         response_p99_ms: quantile(&response, 0.99),
         ..SideView::default()
     };
-    for code in done.iter().filter_map(|took| took.error) {
+    for code in done.iter().filter_map(|command| command.error) {
         side.errors += 1;
         *side.error_codes.entry(code).or_default() += 1;
     }
     side
 }
 
-fn run_view(target: &str, run: &Replayed) -> RunView {
-    let late = sorted(run.took.iter().flatten().map(|took| took.late));
-    let own = sorted(run.took.iter().flatten().map(|took| took.own_late));
+fn run_view(target: &str, run: &ReplayOutcome) -> RunView {
+    let late = sorted(run.outcomes.iter().flatten().map(|command| command.late_ns));
+    let own = sorted(run.outcomes.iter().flatten().map(|command| command.own_late_ns));
     let of = |times: &[u64], q| quantile(times, q).unwrap_or(0.0);
     RunView {
         target: target.to_owned(),
         seconds: run.seconds,
         answered: late.len() as u64,
-        failed: run.took.iter().flatten().filter(|took| took.error.is_some()).count() as u64,
+        failed: run.outcomes.iter().flatten().filter(|command| command.error.is_some()).count() as u64,
         late_p50_ms: of(&late, 0.5),
         late_p99_ms: of(&late, 0.99),
         late_max_ms: of(&late, 1.0),
@@ -265,7 +267,7 @@ fn run_view(target: &str, run: &Replayed) -> RunView {
     }
 }
 
-fn void(views: &[RunView], runs: &[(String, Replayed)]) -> Vec<String> {
+fn void(views: &[RunView], runs: &[(String, ReplayOutcome)]) -> Vec<String> {
     let mut void = Vec::new();
     for (view, (target, run)) in views.iter().zip(runs) {
         if view.own_late_p99_ms > OWN_LATE_MS {
@@ -344,7 +346,7 @@ fn quantile(sorted: &[u64], q: f64) -> Option<f64> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::Step;
+    use super::super::ScriptStep;
     use super::*;
     use recording::Answer;
     use wire::Command;
@@ -353,19 +355,25 @@ mod tests {
         let mut groups = Groups::default();
         let mut script = Script::default();
         for (n, text) in ["SELECT 1", "SELECT 2", "SELECT a FROM t"].into_iter().enumerate() {
-            let group = groups.of(What::Statement { text: text.as_bytes(), mariadb: true });
+            let group = groups.of(GroupBy::Statement { text: text.as_bytes(), mariadb: true });
             let recorded = Some(Answer { took_us: 1000, rows: 1, ..Answer::default() });
             let (command, body) = (Command::Query, text.into());
-            script.steps.push(Step { session: 0, at_us: n as u64, command, body, group, recorded });
+            script.steps.push(ScriptStep { session: 0, at_us: n as u64, command, body, group, recorded });
         }
         (script, groups)
     }
 
-    fn run(all: [(u64, u64, Option<u16>); 3]) -> Replayed {
-        let took = all.map(|(service, rows, error)| {
-            Some(Took { service, response: 2 * service, rows, error, ..Took::default() })
+    fn run(all: [(u64, u64, Option<u16>); 3]) -> ReplayOutcome {
+        let outcomes = all.map(|(service_ns, rows, error)| {
+            Some(CommandOutcome {
+                service_ns,
+                response_ns: 2 * service_ns,
+                rows,
+                error,
+                ..CommandOutcome::default()
+            })
         });
-        Replayed { took: took.to_vec(), seconds: 1.0, ..Replayed::default() }
+        ReplayOutcome { outcomes: outcomes.to_vec(), seconds: 1.0, ..ReplayOutcome::default() }
     }
 
     #[test]
@@ -400,8 +408,8 @@ mod tests {
     fn a_replay_that_was_late_by_itself_is_void() {
         let (script, groups) = script();
         let mut replayed = run([(1, 1, None); 3]);
-        for took in replayed.took.iter_mut().flatten() {
-            took.own_late = 5_000_000;
+        for command in replayed.outcomes.iter_mut().flatten() {
+            command.own_late_ns = 5_000_000;
         }
         let void = view(&script, &groups, 1.0, &[("a".to_owned(), replayed)]).void;
         assert!(void[0].contains("late by ourselves"), "{void:?}");

@@ -1,15 +1,16 @@
-//! Kind: may a recorded statement be sent again? Pure.
+//! StatementKind: may a recorded statement be sent again? Pure.
 //!
-//! Read-only replays send what is known to read, and nothing else: in doubt a statement writes. (The sessions are read-only
-//! for the server too, which sees what functions and views hide from here.) What administers a server or its accounts is
-//! never sent again: it would end the target's sessions, its replication, or its users' access.
+//! Read-only replays send what is known to read, and nothing else: in doubt a statement writes. (The sessions
+//! are read-only for the server too, which sees what functions and views hide from here.) What administers a
+//! server or its accounts is never sent again: it would end the target's sessions, its replication, or its
+//! users' access.
 //!
-//! Worked example: `SELECT a INTO OUTFILE 'x' FROM t` writes a file; `/* note */ (SELECT 1)` reads; `SET NAMES utf8mb4` keeps
-//! the session as it was and reads; `SET GLOBAL x = 1` administers.
+//! Worked example: `SELECT a INTO OUTFILE 'x' FROM t` writes a file; `/* note */ (SELECT 1)` reads; `SET
+//! NAMES utf8mb4` keeps the session as it was and reads; `SET GLOBAL x = 1` administers.
 
 /// What a statement does, the least harmful first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Kind {
+pub enum StatementKind {
     /// It reads, or sets up its own session.
     Reads,
     /// It may change data.
@@ -19,11 +20,11 @@ pub enum Kind {
 }
 
 /// What this text does; of several statements the worst.
-pub fn kind(text: &[u8]) -> Kind {
-    statements(text).iter().map(|words| of(words)).max().unwrap_or(Kind::Reads)
+pub fn kind(text: &[u8]) -> StatementKind {
+    statements(text).iter().map(|words| of(words)).max().unwrap_or(StatementKind::Reads)
 }
 
-fn of(words: &[String]) -> Kind {
+fn of(words: &[String]) -> StatementKind {
     let word = |n: usize| words.get(n).map_or("", String::as_str);
     let has = |wanted: &[&str]| words.iter().any(|word| wanted.contains(&word.as_str()));
     let follows = |first: &str, then: &[&str]| {
@@ -32,35 +33,39 @@ fn of(words: &[String]) -> Kind {
     const DATA: [&str; 4] = ["INSERT", "UPDATE", "DELETE", "REPLACE"];
     match word(0) {
         "" | "SHOW" | "DESC" | "DESCRIBE" | "HELP" | "USE" | "VALUES" | "COMMIT" | "ROLLBACK"
-        | "SAVEPOINT" | "RELEASE" | "BEGIN" | "DO" => Kind::Reads,
-        "SELECT" | "TABLE" if follows("INTO", &["OUTFILE", "DUMPFILE"]) => Kind::Writes,
-        "SELECT" | "TABLE" => Kind::Reads,
-        "WITH" | "EXPLAIN" if has(&DATA) => Kind::Writes,
-        "WITH" | "EXPLAIN" => Kind::Reads,
-        "START" if word(1) != "TRANSACTION" => Kind::Administers,
-        "START" if follows("READ", &["WRITE"]) => Kind::Writes,
-        "START" => Kind::Reads,
-        "SET" if has(&["GLOBAL", "PERSIST", "PERSIST_ONLY", "PASSWORD", "ROLE"]) => Kind::Administers,
-        "SET" if follows("READ", &["WRITE"]) || has(&["TX_READ_ONLY", "TRANSACTION_READ_ONLY"]) => {
-            Kind::Writes
+        | "SAVEPOINT" | "RELEASE" | "BEGIN" | "DO" => StatementKind::Reads,
+        "SELECT" | "TABLE" if follows("INTO", &["OUTFILE", "DUMPFILE"]) => StatementKind::Writes,
+        "SELECT" | "TABLE" => StatementKind::Reads,
+        "WITH" | "EXPLAIN" if has(&DATA) => StatementKind::Writes,
+        "WITH" | "EXPLAIN" => StatementKind::Reads,
+        "START" if word(1) != "TRANSACTION" => StatementKind::Administers,
+        "START" if follows("READ", &["WRITE"]) => StatementKind::Writes,
+        "START" => StatementKind::Reads,
+        "SET" if has(&["GLOBAL", "PERSIST", "PERSIST_ONLY", "PASSWORD", "ROLE"]) => {
+            StatementKind::Administers
         }
-        "SET" => Kind::Reads,
+        "SET" if follows("READ", &["WRITE"]) || has(&["TX_READ_ONLY", "TRANSACTION_READ_ONLY"]) => {
+            StatementKind::Writes
+        }
+        "SET" => StatementKind::Reads,
         "KILL" | "SHUTDOWN" | "RESET" | "PURGE" | "CHANGE" | "STOP" | "INSTALL" | "UNINSTALL" | "FLUSH"
-        | "GRANT" | "REVOKE" | "LOAD" | "BINLOG" | "CLONE" | "RESTART" | "BACKUP" => Kind::Administers,
+        | "GRANT" | "REVOKE" | "LOAD" | "BINLOG" | "CLONE" | "RESTART" | "BACKUP" => {
+            StatementKind::Administers
+        }
         "CREATE" | "ALTER" | "DROP" | "RENAME"
             if words
                 .iter()
                 .take(5)
                 .any(|word| ["USER", "ROLE", "SERVER", "INSTANCE"].contains(&word.as_str())) =>
         {
-            Kind::Administers
+            StatementKind::Administers
         }
-        _ => Kind::Writes,
+        _ => StatementKind::Writes,
     }
 }
 
-/// The words of each statement in capitals, without strings, quoted names and comments. Comments that servers execute are
-/// code.
+/// The words of each statement in capitals, without strings, quoted names and comments. Comments that servers
+/// execute are code.
 fn statements(text: &[u8]) -> Vec<Vec<String>> {
     let mut all = vec![Vec::new()];
     let mut at = 0;
@@ -142,7 +147,7 @@ mod tests {
             "WITH x AS (SELECT 1) SELECT * FROM x",
             "SELECT 1; SELECT 2",
         ] {
-            assert_eq!(kind(reads.as_bytes()), Kind::Reads, "{reads}");
+            assert_eq!(kind(reads.as_bytes()), StatementKind::Reads, "{reads}");
         }
         for writes in [
             "INSERT INTO t VALUES (1)",
@@ -160,7 +165,7 @@ mod tests {
             "CREATE TABLE t (a INT)",
             "LOCK TABLES t WRITE",
         ] {
-            assert_eq!(kind(writes.as_bytes()), Kind::Writes, "{writes}");
+            assert_eq!(kind(writes.as_bytes()), StatementKind::Writes, "{writes}");
         }
     }
 
@@ -180,7 +185,7 @@ mod tests {
             "LOAD DATA LOCAL INFILE 'x' INTO TABLE t",
             "FLUSH TABLES",
         ] {
-            assert_eq!(kind(administers.as_bytes()), Kind::Administers, "{administers}");
+            assert_eq!(kind(administers.as_bytes()), StatementKind::Administers, "{administers}");
         }
     }
 }

@@ -1,6 +1,6 @@
 //! The numbers that the target gives to prepared statements, for those of the recording.
 
-use super::script::Step;
+use super::script::ScriptStep;
 use std::collections::HashMap;
 use wire::Command;
 
@@ -8,13 +8,13 @@ use wire::Command;
 const LAST: u32 = u32::MAX;
 
 /// One session's prepared statements.
-pub(super) struct Prepared {
+pub(super) struct PreparedNumbers {
     /// The target's, by the recorded ones.
     numbers: HashMap<u32, u32>,
     last: u32,
 }
 
-impl Prepared {
+impl PreparedNumbers {
     pub(super) fn new() -> Self {
         Self { numbers: HashMap::new(), last: LAST }
     }
@@ -34,9 +34,9 @@ impl Prepared {
         self.numbers.clear();
     }
 
-    /// A step that names a prepared statement, by the target's number; `None` for all others. A statement that is closed
-    /// is forgotten.
-    pub(super) fn translated(&mut self, step: &Step) -> Option<Vec<u8>> {
+    /// A step that names a prepared statement, by the target's number; `None` for all others. A statement
+    /// that is closed is forgotten.
+    pub(super) fn translated(&mut self, step: &ScriptStep) -> Option<Vec<u8>> {
         let names = matches!(
             step.command,
             Command::StmtExecute
@@ -62,15 +62,15 @@ impl Prepared {
 mod tests {
     use super::*;
 
-    fn step(command: Command, number: u32) -> Step {
+    fn step(command: Command, number: u32) -> ScriptStep {
         let body = [&number.to_le_bytes()[..], b"rest"].concat();
-        Step { session: 0, at_us: 0, command, body, group: 0, recorded: None }
+        ScriptStep { session: 0, at_us: 0, command, body, group: 0, recorded: None }
     }
 
     #[test]
     fn statements_are_named_as_the_target_numbered_them() {
-        let mut prepared = Prepared::new();
-        let named = |prepared: &mut Prepared, command, number: u32| {
+        let mut prepared = PreparedNumbers::new();
+        let named = |prepared: &mut PreparedNumbers, command, number: u32| {
             let body = prepared.translated(&step(command, number))?;
             assert_eq!(body[4..], *b"rest");
             body.first_chunk().map(|number| u32::from_le_bytes(*number))

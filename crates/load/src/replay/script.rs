@@ -1,17 +1,18 @@
 //! Script: a recording made ready to be sent again: which session sends what, and when, and what is left out.
 //!
-//! All of it is in memory, because nothing may be read from a disk while moments count; a limit says how much that may be.
+//! All of it is in memory, because nothing may be read from a disk while moments count; a limit says how much
+//! that may be.
 
-use super::kind::{Kind, kind};
-use crate::error::LoadError;
-use recording::{Answer, Began, Ending, Event, Opened, Reader, RecordingError, Said};
+use super::kind::{StatementKind, kind};
+use crate::error::{LoadError, PlanError};
+use recording::{Answer, Began, Ending, Event, Opened, Reader, Said};
 use std::collections::HashMap;
 use std::io::Read;
 use wire::Command;
 
-/// What a command is grouped by.
+/// GroupBy a command is grouped by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum What<'a> {
+pub enum GroupBy<'a> {
     /// A statement, as text or prepared; `mariadb`: by that server's rules.
     Statement {
         /// Its text.
@@ -23,9 +24,9 @@ pub enum What<'a> {
     Command(Command),
 }
 
-/// What may be sent, and how much may be held.
+/// GroupBy may be sent, and how much may be held.
 #[derive(Clone, Copy, Debug)]
-pub struct Choice {
+pub struct ScriptOptions {
     /// Only what reads.
     pub read_only: bool,
     /// Bytes of commands that may be held in memory.
@@ -42,8 +43,8 @@ pub struct Script {
     /// Sessions, in order of their first appearance.
     pub sessions: Vec<ScriptSession>,
     /// Everything that is sent, in the order of the recording.
-    pub steps: Vec<Step>,
-    /// What is not.
+    pub steps: Vec<ScriptStep>,
+    /// GroupBy is not.
     pub left_out: LeftOut,
     /// Commands in the recording.
     pub commands: u64,
@@ -66,7 +67,7 @@ pub struct ScriptSession {
     pub several_statements: bool,
     /// It was there before: what it had set is not known.
     pub joined: bool,
-    /// What it had prepared before, by the recorded numbers: prepared again before its first step.
+    /// GroupBy it had prepared before, by the recorded numbers: prepared again before its first step.
     pub prepared_before: Vec<(u32, Vec<u8>)>,
     /// Its steps.
     pub steps: Vec<u32>,
@@ -74,14 +75,14 @@ pub struct ScriptSession {
 
 /// A command to be sent.
 #[derive(Debug)]
-pub struct Step {
+pub struct ScriptStep {
     /// By this session of the script.
     pub session: u32,
     /// When.
     pub at_us: u64,
     /// Which.
     pub command: Command,
-    /// What follows the command byte, as recorded.
+    /// GroupBy follows the command byte, as recorded.
     pub body: Vec<u8>,
     /// Its group, as the caller numbers them.
     pub group: u32,
@@ -113,8 +114,8 @@ impl LeftOut {
 
 /// A session while the recording is read.
 #[derive(Default)]
-struct Reading {
-    place: usize,
+struct SessionReader {
+    session: usize,
     mariadb: bool,
     /// By their recorded numbers: the group of each prepared statement, `None` for those that are not sent.
     prepared: HashMap<u32, Option<u32>>,
@@ -122,27 +123,27 @@ struct Reading {
 }
 
 /// Why a command is not sent.
-enum Not {
-    Kind(Kind),
-    Kept,
-    Known,
-    Fit,
+enum Omission {
+    Kind(StatementKind),
+    NotKept,
+    NotKnown,
+    Unfit,
 }
 
 impl Script {
     /// Reads a recording to its end. `group` numbers what is sent.
     ///
     /// # Errors
-    /// What is wrong with the recording, or that it is larger than the memory it may take.
+    /// GroupBy is wrong with the recording, or that it is larger than the memory it may take.
     pub fn read<R: Read>(
         mut reader: Reader<R>,
-        choice: Choice,
-        mut group: impl FnMut(What<'_>) -> u32,
+        options: ScriptOptions,
+        mut group: impl FnMut(GroupBy<'_>) -> u32,
     ) -> Result<Self, LoadError> {
         let mut script = Self::default();
-        let mut readings: HashMap<u64, Reading> = HashMap::new();
+        let mut readings: HashMap<u64, SessionReader> = HashMap::new();
         let mut held = 0;
-        while let Some(event) = reader.next().map_err(LoadError::Recording)? {
+        while let Some(event) = reader.next()? {
             match event {
                 Event::Began(began) => script.began = began,
                 Event::Opened(opened) => {
@@ -152,24 +153,20 @@ impl Script {
                 Event::Said(said) => {
                     script.length_us = script.length_us.max(said.at_us);
                     script.commands += u64::from(!said.before);
-                    held += said.body.len() as u64 + size_of::<Step>() as u64;
-                    if held > choice.memory {
-                        return Err(LoadError::Plan(format!(
-                            "the recording takes more than {} MB of memory; allow more with --memory, or record a sample or a \
-                             shorter time",
-                            choice.memory >> 20
-                        )));
+                    held += said.body.len() as u64 + size_of::<ScriptStep>() as u64;
+                    if held > options.memory {
+                        return Err(PlanError::RecordingTooLarge { mib: options.memory >> 20 }.into());
                     }
                     let Some(reading) = readings.get_mut(&said.session) else {
                         // Its beginning was lost.
                         script.left_out.unfit += u64::from(!said.before);
                         continue;
                     };
-                    script.say(reading, said, choice, &mut group);
+                    script.say(reading, said, options, &mut group);
                 }
                 Event::Closed(closed) => {
                     if let Some(reading) = readings.remove(&closed.session) {
-                        script.sessions[reading.place].closed_us = Some(closed.at_us);
+                        script.sessions[reading.session].closed_us = Some(closed.at_us);
                     }
                 }
                 Event::Stopped(stopped) => {
@@ -182,7 +179,7 @@ impl Script {
         Ok(script)
     }
 
-    fn open(&mut self, opened: &Opened) -> Reading {
+    fn open(&mut self, opened: &Opened) -> SessionReader {
         self.sessions.push(ScriptSession {
             at_us: opened.at_us,
             database: opened.database.clone(),
@@ -190,82 +187,86 @@ impl Script {
             joined: !opened.fresh,
             ..ScriptSession::default()
         });
-        Reading { place: self.sessions.len() - 1, mariadb: opened.mariadb, ..Reading::default() }
+        SessionReader {
+            session: self.sessions.len() - 1,
+            mariadb: opened.mariadb,
+            ..SessionReader::default()
+        }
     }
 
     fn say(
         &mut self,
-        reading: &mut Reading,
+        reading: &mut SessionReader,
         said: Said,
-        choice: Choice,
-        group: &mut impl FnMut(What<'_>) -> u32,
+        options: ScriptOptions,
+        group: &mut impl FnMut(GroupBy<'_>) -> u32,
     ) {
         if said.before {
-            if let Some(id) = reading.prepared_before(&said, choice, group) {
-                self.sessions[reading.place].prepared_before.push((id, said.body));
+            if let Some(id) = reading.prepared_before(&said, options, group) {
+                self.sessions[reading.session].prepared_before.push((id, said.body));
             }
             return;
         }
-        match reading.group(&said, choice, group) {
+        match reading.group(&said, options, group) {
             Ok(group) => {
-                let step = Step {
-                    session: reading.place as u32,
+                let step = ScriptStep {
+                    session: reading.session as u32,
                     at_us: said.at_us,
                     command: Command::from_byte(said.command),
                     body: said.body,
                     group,
                     recorded: said.answer,
                 };
-                self.sessions[reading.place].steps.push(self.steps.len() as u32);
+                self.sessions[reading.session].steps.push(self.steps.len() as u32);
                 self.steps.push(step);
             }
-            Err(Not::Kind(Kind::Administers)) => self.left_out.administers += 1,
-            Err(Not::Kind(_)) => self.left_out.writes += 1,
-            Err(Not::Kept) => self.left_out.not_kept += 1,
-            Err(Not::Known) => self.left_out.prepared_before += 1,
-            Err(Not::Fit) => self.left_out.unfit += 1,
+            Err(Omission::Kind(StatementKind::Administers)) => self.left_out.administers += 1,
+            Err(Omission::Kind(_)) => self.left_out.writes += 1,
+            Err(Omission::NotKept) => self.left_out.not_kept += 1,
+            Err(Omission::NotKnown) => self.left_out.prepared_before += 1,
+            Err(Omission::Unfit) => self.left_out.unfit += 1,
         }
     }
 }
 
-impl Reading {
+impl SessionReader {
     /// The group that a command counts in, if it is sent.
     fn group(
         &mut self,
         said: &Said,
-        choice: Choice,
-        group: &mut impl FnMut(What<'_>) -> u32,
-    ) -> Result<u32, Not> {
+        options: ScriptOptions,
+        group: &mut impl FnMut(GroupBy<'_>) -> u32,
+    ) -> Result<u32, Omission> {
         let command = Command::from_byte(said.command);
         if said.left_out && command != Command::ChangeUser {
             if let Some(id) = said.answer.and_then(|answer| answer.prepared) {
                 self.prepared.insert(id, None);
             }
-            return Err(Not::Kept);
+            return Err(Omission::NotKept);
         }
         match command {
-            Command::Query => self.statement(&said.body, choice, group),
+            Command::Query => self.statement(&said.body, options, group),
             Command::StmtPrepare => {
-                let numbered = self.statement(&said.body, choice, group);
+                let numbered = self.statement(&said.body, options, group);
                 self.last = Some(numbered.as_ref().ok().copied());
                 if let Some(id) = said.answer.and_then(|answer| answer.prepared) {
                     self.prepared.insert(id, numbered.as_ref().ok().copied());
                 }
-                numbered.map(|_| group(What::Command(command)))
+                numbered.map(|_| group(GroupBy::Command(command)))
             }
-            Command::StmtExecute => self.known(&said.body)?.ok_or(Not::Kind(Kind::Writes)),
+            Command::StmtExecute => self.known(&said.body)?.ok_or(Omission::Kind(StatementKind::Writes)),
             Command::StmtClose | Command::StmtReset | Command::StmtSendLongData | Command::StmtFetch => {
-                self.known(&said.body)?.ok_or(Not::Kind(Kind::Writes))?;
-                Ok(group(What::Command(command)))
+                self.known(&said.body)?.ok_or(Omission::Kind(StatementKind::Writes))?;
+                Ok(group(GroupBy::Command(command)))
             }
             Command::ChangeUser | Command::ResetConnection => {
                 self.prepared.clear();
-                Ok(group(What::Command(command)))
+                Ok(group(GroupBy::Command(command)))
             }
             Command::InitDb | Command::Ping | Command::Statistics | Command::SetOption => {
-                Ok(group(What::Command(command)))
+                Ok(group(GroupBy::Command(command)))
             }
-            _ => Err(Not::Fit),
+            _ => Err(Omission::Unfit),
         }
     }
 
@@ -273,11 +274,11 @@ impl Reading {
     fn prepared_before(
         &mut self,
         said: &Said,
-        choice: Choice,
-        group: &mut impl FnMut(What<'_>) -> u32,
+        options: ScriptOptions,
+        group: &mut impl FnMut(GroupBy<'_>) -> u32,
     ) -> Option<u32> {
         let id = said.answer?.prepared?;
-        let numbered = self.statement(&said.body, choice, group).ok();
+        let numbered = self.statement(&said.body, options, group).ok();
         self.last = Some(numbered);
         self.prepared.insert(id, numbered);
         numbered.map(|_| id)
@@ -286,26 +287,24 @@ impl Reading {
     fn statement(
         &self,
         text: &[u8],
-        choice: Choice,
-        group: &mut impl FnMut(What<'_>) -> u32,
-    ) -> Result<u32, Not> {
+        options: ScriptOptions,
+        group: &mut impl FnMut(GroupBy<'_>) -> u32,
+    ) -> Result<u32, Omission> {
         let kind = kind(text);
-        let sent = kind == Kind::Reads || (kind == Kind::Writes && !choice.read_only);
-        if sent { Ok(group(What::Statement { text, mariadb: self.mariadb })) } else { Err(Not::Kind(kind)) }
+        let sent = kind == StatementKind::Reads || (kind == StatementKind::Writes && !options.read_only);
+        if sent {
+            Ok(group(GroupBy::Statement { text, mariadb: self.mariadb }))
+        } else {
+            Err(Omission::Kind(kind))
+        }
     }
 
     /// The group of the prepared statement that a body names; inner `None`: it is not sent.
-    fn known(&self, body: &[u8]) -> Result<Option<u32>, Not> {
-        let id = body.first_chunk().map(|id| u32::from_le_bytes(*id)).ok_or(Not::Fit)?;
+    fn known(&self, body: &[u8]) -> Result<Option<u32>, Omission> {
+        let id = body.first_chunk().map(|id| u32::from_le_bytes(*id)).ok_or(Omission::Unfit)?;
         // MariaDB's word for the one prepared last.
         let known = if id == u32::MAX { self.last } else { self.prepared.get(&id).copied() };
-        known.ok_or(Not::Known)
-    }
-}
-
-impl From<RecordingError> for LoadError {
-    fn from(error: RecordingError) -> Self {
-        Self::Recording(error)
+        known.ok_or(Omission::NotKnown)
     }
 }
 
@@ -335,18 +334,18 @@ mod tests {
         }
         let bytes = writer.finish().unwrap();
         let mut texts: Vec<String> = Vec::new();
-        let group = |what: What<'_>| {
+        let group = |what: GroupBy<'_>| {
             let name = match what {
-                What::Statement { text, .. } => String::from_utf8_lossy(text).into_owned(),
-                What::Command(command) => command.to_string(),
+                GroupBy::Statement { text, .. } => String::from_utf8_lossy(text).into_owned(),
+                GroupBy::Command(command) => command.to_string(),
             };
             texts.iter().position(|known| *known == name).unwrap_or_else(|| {
                 texts.push(name);
                 texts.len() - 1
             }) as u32
         };
-        let choice = Choice { read_only, memory: 1 << 20 };
-        Script::read(Reader::new(bytes.as_slice(), None).unwrap(), choice, group).unwrap()
+        let options = ScriptOptions { read_only, memory: 1 << 20 };
+        Script::read(Reader::new(bytes.as_slice(), None).unwrap(), options, group).unwrap()
     }
 
     #[test]
@@ -381,8 +380,8 @@ mod tests {
         writer.push(&Event::Opened(Opened { session: 7, ..Opened::default() })).unwrap();
         writer.push(&said(1, Command::Query, &[b' '; 2000], None)).unwrap();
         let bytes = writer.finish().unwrap();
-        let choice = Choice { read_only: true, memory: 1000 };
-        let refused = Script::read(Reader::new(bytes.as_slice(), None).unwrap(), choice, |_| 0).unwrap_err();
+        let options = ScriptOptions { read_only: true, memory: 1000 };
+        let refused = Script::read(Reader::new(bytes.as_slice(), None).unwrap(), options, |_| 0).unwrap_err();
         assert!(refused.to_string().contains("--memory"), "{refused}");
     }
 }

@@ -1,7 +1,8 @@
-//! Values that come from a table: a query is asked once before the run, and what its first column holds is drawn from.
+//! Values that come from a table: a query is asked once before the run, and what its first column holds is
+//! drawn from.
 
 use super::draw::{Draw, Parameter};
-use super::{Step, Workload};
+use super::{Step, Workload, WorkloadError};
 use crate::error::LoadError;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -53,7 +54,7 @@ impl Workload {
     ) -> Result<(), LoadError> {
         let mut asked: BTreeMap<Arc<str>, Cells> = BTreeMap::new();
         let workload = self.name.clone();
-        let wrong = |what: String| LoadError::Workload { workload: workload.clone(), what };
+        let wrong = |source| LoadError::Workload { workload: workload.clone(), source };
         for draw in self.draws() {
             let Some(sql) = source(draw) else { continue };
             let cells = match asked.get(&sql) {
@@ -61,13 +62,13 @@ impl Workload {
                 None => asked.entry(sql.clone()).or_insert(ask(&sql)?),
             };
             if cells.is_empty() {
-                return Err(wrong(format!("'{sql}' gives no row, and values are to be drawn from it")));
+                return Err(wrong(WorkloadError::NoRow { sql: sql.to_string() }));
             }
             match draw {
                 Draw::Number(column) => {
                     let numbers: Option<Vec<i64>> = cells.iter().map(|cell| number(cell)).collect();
-                    let words = "gives something else than whole numbers; write 'text from'";
-                    column.values = numbers.ok_or_else(|| wrong(format!("'{sql}' {words}")))?.into();
+                    let fault = || wrong(WorkloadError::NotNumbers { sql: sql.to_string() });
+                    column.values = numbers.ok_or_else(fault)?.into();
                 }
                 Draw::Text(column) => column.values = cells.clone().into(),
                 _ => {}

@@ -55,7 +55,7 @@ pub enum Parameter {
 
 /// What a parameter is to the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum ParameterType {
     /// A 64-bit integer.
     Number,
     /// Characters.
@@ -90,11 +90,11 @@ impl Draw {
     }
 
     /// What it gives.
-    pub fn kind(&self) -> Kind {
+    pub fn kind(&self) -> ParameterType {
         match self {
-            Self::Template(_) | Self::Text(_) => Kind::Text,
-            Self::Bytes(_) => Kind::Bytes,
-            _ => Kind::Number,
+            Self::Template(_) | Self::Text(_) => ParameterType::Text,
+            Self::Bytes(_) => ParameterType::Bytes,
+            _ => ParameterType::Number,
         }
     }
 
@@ -147,11 +147,11 @@ impl Draw {
 
 impl Parameter {
     /// What it gives.
-    pub fn kind(&self) -> Kind {
+    pub fn kind(&self) -> ParameterType {
         match self {
             Self::Draw(draw) => draw.kind(),
-            Self::Digest { .. } => Kind::Bytes,
-            Self::Slot(_) | Self::SlotPlus(..) => Kind::Number,
+            Self::Digest { .. } => ParameterType::Bytes,
+            Self::Slot(_) | Self::SlotPlus(..) => ParameterType::Number,
         }
     }
 

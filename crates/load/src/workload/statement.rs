@@ -1,7 +1,7 @@
 //! One statement: its text for each table, its parameters, and how both become a command.
 
-use super::draw::{Draws, Kind, Parameter, Value};
-use super::{Lane, Protocol};
+use super::draw::{Draws, Parameter, ParameterType, Value};
+use super::{Lane, Protocol, WorkloadError};
 use wire::{Command, packet, write};
 
 /// A statement with parameters, in one variant for each table it may be sent to.
@@ -62,17 +62,15 @@ impl Statement {
         &self.variants[variant].sql
     }
 
-    pub(super) fn check(&self) -> Result<(), String> {
+    pub(super) fn fault(&self) -> Option<WorkloadError> {
+        let (statement, parameters) = (self.name.clone(), self.parameters.len());
         let marks = |variant: &Variant| variant.pieces.len() - 1;
-        match self.variants.iter().find(|variant| marks(variant) != self.parameters.len()) {
-            Some(variant) => Err(format!(
-                "'{}' has {} question marks and {} parameters",
-                variant.sql,
-                marks(variant),
-                self.parameters.len()
-            )),
-            None if self.variants.is_empty() => Err("it has no text".to_owned()),
-            None => Ok(()),
+        match self.variants.iter().find(|variant| marks(variant) != parameters) {
+            Some(variant) => {
+                let (sql, marks) = (variant.sql.clone(), marks(variant));
+                Some(WorkloadError::Parameters { statement, sql, marks, parameters })
+            }
+            None => self.variants.is_empty().then_some(WorkloadError::NoText { statement }),
         }
     }
 
@@ -104,9 +102,9 @@ impl Statement {
             if !prepared.bound {
                 for parameter in &self.parameters {
                     let kind = match parameter.kind() {
-                        Kind::Number => LONGLONG,
-                        Kind::Text => VAR_STRING,
-                        Kind::Bytes => BLOB,
+                        ParameterType::Number => LONGLONG,
+                        ParameterType::Text => VAR_STRING,
+                        ParameterType::Bytes => BLOB,
                     };
                     out.extend_from_slice(&[kind, 0]);
                 }
@@ -238,7 +236,7 @@ mod tests {
     #[test]
     fn question_marks_in_quotes_are_no_parameters() {
         let statement = statement("SELECT '?' WHERE a=? AND b=? AND `?`=?");
-        assert_eq!(statement.check(), Ok(()));
+        assert_eq!(statement.fault(), None);
         let text = encoded(&statement, None);
         let expected = r"SELECT '?' WHERE a=-7 AND b='it\'s \\' AND `?`=-9223372036854775808";
         assert_eq!(String::from_utf8_lossy(&text[5..]), expected);

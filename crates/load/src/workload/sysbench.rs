@@ -1,13 +1,15 @@
-//! sysbench's workloads on sysbench's own tables: the same statements, in the same order, with the same keys in law.
+//! sysbench's workloads on sysbench's own tables: the same statements, in the same order, with the same keys
+//! in law.
 //!
 //! Either tool can prepare the tables and both can run on them. A transaction here is an *event* there. As in
-//! sysbench, a table is drawn once for each kind of statement of an event, uniformly; keys follow the distribution that
-//! was asked for.
+//! sysbench, a table is drawn once for each kind of statement of an event, uniformly; keys follow the
+//! distribution that was asked for.
 
 use super::{Draw, Lane, Parameter, Protocol, Statement, Step, Transaction, Workload};
 use crate::distribution::Distribution;
 
-/// sysbench's options, with its defaults (version 1.0; `--rand-type` is `special` there and `uniform` from 1.1 on).
+/// sysbench's options, with its defaults (version 1.0; `--rand-type` is `special` there and `uniform` from
+/// 1.1 on).
 #[derive(Clone, Debug, PartialEq, serde::Serialize)]
 pub struct Options {
     /// Tables `sbtest1` to `sbtestN`.
@@ -90,14 +92,14 @@ const ID: usize = 1;
 
 /// The workload of this name; `None` for a name that sysbench has not.
 pub fn workload(name: &str, options: &Options) -> Option<Workload> {
-    let mut event = Event { options, statements: Vec::new(), steps: Vec::new() };
+    let mut event = TransactionBuilder { options, statements: Vec::new(), steps: Vec::new() };
     let writes = match name {
         "oltp_point_select" => {
             event.point_selects(1);
             false
         }
         "oltp_read_only" => {
-            event.in_transaction(Event::reads);
+            event.in_transaction(TransactionBuilder::reads);
             false
         }
         "oltp_read_write" => {
@@ -108,7 +110,7 @@ pub fn workload(name: &str, options: &Options) -> Option<Workload> {
             true
         }
         "oltp_write_only" => {
-            event.in_transaction(Event::writes);
+            event.in_transaction(TransactionBuilder::writes);
             true
         }
         "oltp_insert" => {
@@ -137,7 +139,7 @@ pub fn workload(name: &str, options: &Options) -> Option<Workload> {
         }
         _ => return None,
     };
-    let Event { mut statements, steps, .. } = event;
+    let TransactionBuilder { mut statements, steps, .. } = event;
     if writes {
         // One session holds a whole transaction.
         for statement in &mut statements {
@@ -154,14 +156,14 @@ pub fn workload(name: &str, options: &Options) -> Option<Workload> {
     })
 }
 
-/// One event, being put together.
-struct Event<'a> {
+/// sysbench's event, being put together.
+struct TransactionBuilder<'a> {
     options: &'a Options,
     statements: Vec<Statement>,
     steps: Vec<Step>,
 }
 
-impl Event<'_> {
+impl TransactionBuilder<'_> {
     fn in_transaction(&mut self, body: impl FnOnce(&mut Self)) {
         if self.options.skip_trx {
             return body(self);

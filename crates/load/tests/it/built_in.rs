@@ -16,7 +16,8 @@ fn statements(workload: &Workload, transaction: &Transaction) -> Vec<(Lane, Stri
     sent.map(|statement| (statement.lane, statement.sql(0).to_owned())).collect()
 }
 
-/// Keys as question marks, and without the endpoint's tag. Limits, counts of lines and steps are the statement's own.
+/// Keys as question marks, and without the endpoint's tag. Limits, counts of lines and steps are the
+/// statement's own.
 fn plain(sql: &str) -> String {
     let mut before = "";
     let words = sql.split(" /*").next().unwrap().split(' ').map(|word| {

@@ -1,5 +1,5 @@
-//! The generator on a real mysqld, from target/mysql (`make test-mysql` brings it there): `caching_sha2_password` by every
-//! way, from an empty cache and from a full one, and all workloads.
+//! The generator on a real mysqld, from target/mysql (`make test-mysql` brings it there):
+//! `caching_sha2_password` by every way, from an empty cache and from a full one, and all workloads.
 
 use crate::server::stand::Stand;
 use config::{Tls, TlsMode};

@@ -1,8 +1,9 @@
 //! The generator against queues whose waiting times are known.
 //!
-//! Open loop, Poisson arrivals at rate r, one server with a constant time D, load u = r D: M/D/1, whose mean response
-//! time is `D + u D / 2 (1 - u)`. A run of seconds has too few arrivals to meet a mean; but its arrivals follow from the
-//! seed, so that each of its response times is known exactly, and a long row of those meets the mean of the books.
+//! Open loop, Poisson arrivals at rate r, one server with a constant time D, load u = r D: M/D/1, whose mean
+//! response time is `D + u D / 2 (1 - u)`. A run of seconds has too few arrivals to meet a mean; but its
+//! arrivals follow from the seed, so that each of its response times is known exactly, and a long row of
+//! those meets the mean of the books.
 
 use config::DataPath;
 use lab::null::{NullServer, Service, Time};
@@ -68,7 +69,8 @@ fn response_times_of_a_queue_with_constant_service_are_those_of_theory() {
         for (name, found, theory) in
             [("p50", found.p50_ms, at(0.5)), ("p90", found.p90_ms, at(0.9)), ("p95", found.p95_ms, at(0.95))]
         {
-            // What the machine adds is at most a wake-up or two; a loop that is not open would lack most of the wait.
+            // What the machine adds is at most a wake-up or two; a loop that is not open would lack most of
+            // the wait.
             let off = found - theory;
             assert!(
                 (-1.0..service / 2.0).contains(&off),
@@ -136,8 +138,8 @@ fn what_it_adds_itself_to_a_response_time_is_known_where_it_never_sleeps() {
     let outcome = load::run(&Plan { busy: true, ..plan.clone() }, &Default::default(), |_| ()).unwrap();
     let own = outcome.generator.own.as_ref().unwrap();
     assert_eq!(own.count, outcome.totals.done);
-    // All of it is in the response time, beside the server's 5 ms, which are not its own. What holds for every transaction
-    // holds for the quantiles, and those no clock that is set in between can move.
+    // All of it is in the response time, beside the server's 5 ms, which are not its own. What holds for
+    // every transaction holds for the quantiles, and those no clock that is set in between can move.
     let response = &outcome.response;
     for (of_all, of_own) in [(response.p50_ms, own.p50_ms), (response.p90_ms, own.p90_ms)] {
         assert!(of_all - of_own >= service_ms - 0.01, "{of_all} {of_own}: {own:?}");

@@ -22,7 +22,7 @@ use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use uring::{Chunk, Event, Got, Ring, Token};
+use uring::{Chunk, Event, Incoming, Ring, Token};
 use wire::Tracker;
 
 /// A session on its way here from the thread that let it in.
@@ -121,7 +121,7 @@ impl Driver {
         let (client, server) = match added {
             Ok(tokens) => tokens,
             Err(error) => {
-                tracing::warn!(%error, "a session's socket cannot be used");
+                handle.slot.span().in_scope(|| tracing::warn!(%error, "a session's socket cannot be used"));
                 handle.slot.ended(Closed::ServerLeft);
                 return self.free.push(at);
             }
@@ -145,7 +145,7 @@ impl Driver {
         self.ring.enter(patience)?;
         let mut rung = false;
         while let Some(event) = self.ring.event() {
-            rung |= matches!(event, Event::Rung);
+            rung |= matches!(event, Event::Woken);
             self.handle(event);
         }
         self.end_lingering();
@@ -191,10 +191,10 @@ impl Driver {
 
     fn handle(&mut self, event: Event) {
         let (owner, outcome) = match event {
-            Event::Received { owner, got } => (owner, self.received(owner, got)),
+            Event::Received { owner, incoming } => (owner, self.received(owner, incoming)),
             Event::Sent { owner } => (owner, self.sent(owner)),
             Event::Broken { owner } => (owner, self.broken(owner)),
-            Event::Rung => return,
+            Event::Woken => return,
         };
         let at = owner / 2;
         let outcome = outcome.or_else(|| self.after_an_end(at));
@@ -204,11 +204,11 @@ impl Driver {
     }
 
     /// A receive has ended. Returns why the session is to end, if it is.
-    fn received(&mut self, owner: u32, got: Got) -> Option<Closed> {
+    fn received(&mut self, owner: u32, incoming: Incoming) -> Option<Closed> {
         let session = self.sessions.get_mut(owner as usize / 2)?.as_mut()?;
         let side = Side::of(owner);
-        match got {
-            Got::Bytes { chunk, more } => {
+        match incoming {
+            Incoming::Bytes { chunk, more } => {
                 match side {
                     Side::Client => {
                         if let Seen::Close(why) = session.relay.client_bytes(&chunk) {
@@ -219,8 +219,8 @@ impl Driver {
                 }
                 session.pass(&mut self.ring, side, chunk, more);
             }
-            Got::End => session.half(side).ended = true,
-            Got::Broken(_) => {
+            Incoming::End => session.half(side).ended = true,
+            Incoming::Broken(_) => {
                 session.half(side).ended = true;
                 session.client_broken |= side == Side::Client;
             }
@@ -259,7 +259,7 @@ impl Driver {
             (session.holds(&self.ring, Side::Client), session.holds(&self.ring, Side::Server));
         if session.up.ended && !session.up.done {
             if to_server {
-                self.ring.tell_when_sent(session.server);
+                self.ring.notify_when_sent(session.server);
             } else if session.client_broken {
                 return Some(Closed::ClientLeft);
             } else {
@@ -269,7 +269,7 @@ impl Driver {
             }
         }
         if to_client {
-            self.ring.tell_when_sent(session.client);
+            self.ring.notify_when_sent(session.client);
             return None;
         }
         if session.down.ended {

@@ -2,7 +2,7 @@
 //!
 //! A thread of its own, because then the kernel's one call that sends, waits and receives is all it ever sleeps in: in a
 //! runtime's thread it would sleep in `epoll_wait`, and each batch would take two more system calls. Messages come
-//! through a channel, and the ring's bell.
+//! through a channel, and the ring's waker.
 
 use super::message::{LedgerRequest, RebalanceCommand, SHORTEST_LOOK};
 use crate::closed::Closed;
@@ -21,7 +21,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel, sync_channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
-use uring::{Bell, Ring, Size, Unavailable};
+use uring::{Ring, Size, Unavailable, Waker};
 
 /// Requests and completions at a time, beyond which the kernel is called again; chunks are touched one page at a time by small
 /// packets, and one after the other, so that they stay in the cache.
@@ -43,7 +43,7 @@ enum RingMessage {
 pub(crate) struct RingThread {
     messages: Option<Sender<RingMessage>>,
     /// Of the ring that the thread has now.
-    bell: Arc<ArcSwapOption<Bell>>,
+    waker: Arc<ArcSwapOption<Waker>>,
     /// The number of the thread that hands sessions over, for the shards of the counters.
     thread: usize,
     /// Its own: after those of the threads that let sessions in.
@@ -56,7 +56,7 @@ pub(crate) struct RingThread {
 struct RingWorker {
     shared: Arc<SharedState>,
     inbox: Receiver<RingMessage>,
-    bell: Arc<ArcSwapOption<Bell>>,
+    waker: Arc<ArcSwapOption<Waker>>,
     heartbeat: Arc<Heartbeat>,
 }
 
@@ -76,10 +76,10 @@ impl RingThread {
         let number = shared.threads + thread;
         let (messages, inbox) = channel();
         let (ready, outcome) = sync_channel(1);
-        let (bell, heartbeat) =
-            (Arc::<ArcSwapOption<Bell>>::default(), Heartbeat::new(format!("{RING} {thread}")));
+        let (waker, heartbeat) =
+            (Arc::<ArcSwapOption<Waker>>::default(), Heartbeat::new(format!("{RING} {thread}")));
         let worker =
-            RingWorker { shared: shared.clone(), inbox, bell: bell.clone(), heartbeat: heartbeat.clone() };
+            RingWorker { shared: shared.clone(), inbox, waker: waker.clone(), heartbeat: heartbeat.clone() };
         let run = move || match Ring::new(SIZE) {
             Ok(ring) => {
                 // Whoever started us waits for this; if it does not, nobody wants the thread.
@@ -92,7 +92,7 @@ impl RingThread {
         let join = std::thread::Builder::new().name(name).spawn(run).map_err(Unavailable::Failed)?;
         outcome.recv().map_err(|_| Unavailable::Failed(std::io::ErrorKind::BrokenPipe.into()))??;
         shared.health.watch(heartbeat.clone());
-        Ok(Self { messages: Some(messages), bell, thread, number, heartbeat, join: Some(join) })
+        Ok(Self { messages: Some(messages), waker, thread, number, heartbeat, join: Some(join) })
     }
 
     /// Whether it takes sessions: it has a ring, and does not stand still.
@@ -144,10 +144,10 @@ impl RingThread {
         Ok(())
     }
 
-    /// Wakes the thread. A bell that was exchanged since the message was sent need not be heard: with the new one the inbox is looked into.
+    /// Wakes the thread. A waker that was exchanged since the message was sent need not be heard: with the new one the inbox is looked into.
     fn ring(&self) {
-        if let Some(bell) = &*self.bell.load() {
-            bell.ring();
+        if let Some(waker) = &*self.waker.load() {
+            waker.wake();
         }
     }
 }
@@ -168,7 +168,7 @@ impl RingWorker {
     fn serve(self, mut ring: Ring) {
         let ledger = Rc::new(RefCell::new(Ledger::new(self.shared.insight.clone())));
         loop {
-            self.bell.store(Some(ring.bell()));
+            self.waker.store(Some(ring.waker()));
             let driver = Driver::new(ring, ledger.clone(), self.shared.recorder.clone());
             let RingEnd::Failed(why) = self.drive(driver) else { return };
             let part = &self.heartbeat.part;
@@ -211,7 +211,7 @@ impl RingWorker {
     fn give_up(self, why: &str) {
         self.heartbeat.retire();
         self.shared.health.ring_lost(&self.heartbeat.part, why);
-        self.bell.store(None);
+        self.waker.store(None);
         // Those that were handed over a moment ago.
         while let Ok(message) = self.inbox.try_recv() {
             if let RingMessage::Session(handed) = message {
@@ -230,7 +230,7 @@ fn serve(
 ) -> io::Result<()> {
     // The next look for quiet sessions, while some should leave.
     let mut look: Option<Instant> = None;
-    // What was sent while there was no bell to ring.
+    // What was sent while there was no waker to ring.
     if !take(inbox, heartbeat, driver, &mut look)? {
         return Ok(());
     }

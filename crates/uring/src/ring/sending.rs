@@ -1,4 +1,5 @@
-//! Sending: handed to the kernel with the next call, taken all at once as a rule, else kept and sent as the peer makes room.
+//! Sending: handed to the kernel with the next call, taken all at once as a rule, else kept and sent as the
+//! peer makes room.
 
 use super::Ring;
 use crate::chunk::Chunk;
@@ -16,8 +17,8 @@ use std::os::fd::AsRawFd;
 const WAITALL: i32 = RecvFlags::WAITALL.bits() as i32;
 
 impl Ring {
-    /// Sends a chunk. Only when [`Ring::is_sending`] says no: else the session would be sent out of order, so the chunk is
-    /// dropped and the socket reported as broken.
+    /// Sends a chunk. Only when [`Ring::is_sending`] says no: else the session would be sent out of order, so
+    /// the chunk is dropped and the socket reported as broken.
     pub fn send(&mut self, token: Token, chunk: Chunk) {
         if let Some(token) = self.may_send(token) {
             self.send_at_once(token, Outgoing::Chunk(chunk));
@@ -33,7 +34,8 @@ impl Ring {
         self.send_at_once(token, Outgoing::Bytes(copy));
     }
 
-    /// Sends bytes for as long as the peer takes; [`Event::Sent`] ends it. Only when [`Ring::is_sending`] says no.
+    /// Sends bytes for as long as the peer takes; [`Event::Sent`] ends it. Only when [`Ring::is_sending`]
+    /// says no.
     pub fn send_patiently(&mut self, token: Token, bytes: Vec<u8>) {
         let Some(token) = self.may_send(token) else { return };
         let Some(socket) = self.table.at_mut(token.0) else { return };
@@ -52,10 +54,10 @@ impl Ring {
     }
 
     /// The end of what is being sent is to be reported, even if the kernel takes it at once.
-    pub fn tell_when_sent(&mut self, token: Token) {
+    pub fn notify_when_sent(&mut self, token: Token) {
         let Some(socket) = self.table.at_mut(token.0) else { return };
-        if matches!(socket.sending, Sending::AtOnce { .. }) && !mem::replace(&mut socket.tell, true) {
-            self.told += 1;
+        if matches!(socket.sending, Sending::AtOnce { .. }) && !mem::replace(&mut socket.notify, true) {
+            self.awaited += 1;
         }
     }
 
@@ -88,15 +90,11 @@ impl Ring {
         let Some(socket) = self.table.at_mut(token.0) else { return };
         self.sends = (self.sends + 1) % GENERATIONS;
         socket.sending = Sending::AtOnce { bytes, generation: self.sends, outcome: None };
-        if self.order.is_for_the_end(socket.core) {
-            self.order.at_the_end(token.0);
-        } else {
-            self.queue_send(token.0);
-        }
+        self.queue_send(token.0);
     }
 
     /// Queues what a socket has to send at once.
-    pub(super) fn queue_send(&mut self, number: u32) {
+    fn queue_send(&mut self, number: u32) {
         let Some(socket) = self.table.at(number) else { return };
         let Sending::AtOnce { bytes, generation, .. } = &socket.sending else { return };
         let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
@@ -136,8 +134,8 @@ impl Ring {
         }
     }
 
-    /// Sends that the kernel has seen: those it did not complain of are done. Only when every completion has been fetched, those
-    /// that found no room in the queue too: a complaint may be among them.
+    /// Sends that the kernel has seen: those it did not complain of are done. Only when every completion has
+    /// been fetched, those that found no room in the queue too: a complaint may be among them.
     pub(super) fn settle(&mut self) {
         let unseen = self.uring.0.submission().len() as u32;
         while let Some((request, number)) = self.at_once.front().copied() {
@@ -176,8 +174,8 @@ impl Ring {
             bytes.clear();
             socket.spare = bytes;
         }
-        if mem::take(&mut socket.tell) {
-            self.told -= 1;
+        if mem::take(&mut socket.notify) {
+            self.awaited -= 1;
             if rest.is_empty() {
                 self.events.push_back((Some(number), Event::Sent { owner: socket.owner }));
             }

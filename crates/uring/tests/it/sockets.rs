@@ -1,9 +1,10 @@
-//! The ring against real sockets of this machine. Needs a kernel that allows io_uring, and fails loudly without.
+//! The ring against real sockets of this machine. Needs a kernel that allows io_uring, and fails loudly
+//! without.
 
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
-use uring::{Event, Got, Ring, Size, Token};
+use uring::{Event, Incoming, Ring, Size, Token};
 
 const SMALL: Size = Size { requests: 8, completions: 16, chunks: 4, chunk_bytes: 1024 };
 
@@ -33,7 +34,8 @@ fn bytes_that_come_are_handed_out_and_go_back_out_in_one_call() {
     for round in 0..100u8 {
         ring.receive(token, false);
         far.write_all(&[round; 100]).unwrap();
-        let Event::Received { owner: 7, got: Got::Bytes { chunk, more: _ } } = event(&mut ring) else {
+        let Event::Received { owner: 7, incoming: Incoming::Bytes { chunk, more: _ } } = event(&mut ring)
+        else {
             panic!("not the bytes")
         };
         assert_eq!(*chunk, [round; 100]);
@@ -64,7 +66,7 @@ fn a_peer_that_does_not_read_holds_no_chunk_and_gets_everything_in_the_end() {
     ring.receive(source, false);
     loop {
         match event(&mut ring) {
-            Event::Received { owner: 8, got: Got::Bytes { chunk, .. } } => {
+            Event::Received { owner: 8, incoming: Incoming::Bytes { chunk, .. } } => {
                 sent += chunk.len();
                 ring.send(token, chunk);
                 ring.enter(Some(Duration::ZERO)).unwrap();
@@ -84,7 +86,7 @@ fn a_peer_that_does_not_read_holds_no_chunk_and_gets_everything_in_the_end() {
     for _ in 0..2 {
         ring.receive(third, true);
         match event(&mut ring) {
-            Event::Received { owner: 9, got: Got::Bytes { chunk, .. } } => chunks.push(chunk),
+            Event::Received { owner: 9, incoming: Incoming::Bytes { chunk, .. } } => chunks.push(chunk),
             other => panic!("{other:?}"),
         }
     }
@@ -117,7 +119,7 @@ fn more_sockets_than_chunks_are_served_one_after_the_other() {
     }
     let mut seen = [false; 40];
     for _ in 0..40 {
-        let Event::Received { owner, got: Got::Bytes { chunk, .. } } = event(&mut ring) else {
+        let Event::Received { owner, incoming: Incoming::Bytes { chunk, .. } } = event(&mut ring) else {
             panic!("not bytes")
         };
         assert_eq!(*chunk, [owner as u8; 10]);
@@ -142,7 +144,7 @@ fn an_end_is_told_and_a_closed_socket_tells_nothing_more() {
     ring.enter(Some(Duration::ZERO)).unwrap();
     assert!(ring.is_silent(token));
     drop(far);
-    assert!(matches!(event(&mut ring), Event::Received { owner: 7, got: Got::End }));
+    assert!(matches!(event(&mut ring), Event::Received { owner: 7, incoming: Incoming::End }));
     assert!(!ring.is_silent(token));
     ring.receive(token, false);
     ring.close(token);
@@ -154,9 +156,11 @@ fn what_is_sent_last_arrives_before_the_end() {
     let (mut ring, token, mut far) = one(SMALL);
     ring.receive(token, false);
     far.write_all(b"last words").unwrap();
-    let Event::Received { got: Got::Bytes { chunk, .. }, .. } = event(&mut ring) else { panic!("not bytes") };
+    let Event::Received { incoming: Incoming::Bytes { chunk, .. }, .. } = event(&mut ring) else {
+        panic!("not bytes")
+    };
     ring.send(token, chunk);
-    ring.tell_when_sent(token);
+    ring.notify_when_sent(token);
     assert!(matches!(event(&mut ring), Event::Sent { owner: 7 }));
     ring.close_half(token);
     let mut got = Vec::new();
@@ -167,11 +171,11 @@ fn what_is_sent_last_arrives_before_the_end() {
 #[test]
 fn the_bell_wakes_a_ring_that_sleeps_and_rings_again() {
     let mut ring = Ring::new(SMALL).unwrap();
-    let bell = ring.bell();
+    let waker = ring.waker();
     for _ in 0..3 {
-        let bell = bell.clone();
-        let ringing = std::thread::spawn(move || bell.ring());
-        assert!(matches!(event(&mut ring), Event::Rung));
+        let waker = waker.clone();
+        let ringing = std::thread::spawn(move || waker.wake());
+        assert!(matches!(event(&mut ring), Event::Woken));
         ringing.join().unwrap();
     }
 }
@@ -199,7 +203,7 @@ fn one_request_receives_all_that_comes_and_copies_are_sent_from_memory_that_is_u
     ring.receive_all(token);
     for round in 0..100u8 {
         far.write_all(&[round; 100]).unwrap();
-        let Event::Received { owner: 7, got: Got::Bytes { chunk, .. } } = event(&mut ring) else {
+        let Event::Received { owner: 7, incoming: Incoming::Bytes { chunk, .. } } = event(&mut ring) else {
             panic!("not the bytes")
         };
         assert_eq!(*chunk, [round; 100]);
@@ -213,7 +217,7 @@ fn one_request_receives_all_that_comes_and_copies_are_sent_from_memory_that_is_u
         assert_eq!(back, answer);
     }
     drop(far);
-    assert!(matches!(event(&mut ring), Event::Received { owner: 7, got: Got::End }));
+    assert!(matches!(event(&mut ring), Event::Received { owner: 7, incoming: Incoming::End }));
     assert_eq!(ring.slow_sends(), 0);
 }
 
@@ -228,7 +232,7 @@ fn receiving_goes_on_when_all_chunks_were_out_and_after_more_than_all_hold() {
     });
     let (mut got, mut held) = (Vec::new(), Vec::new());
     while got.len() < 1_000_000 {
-        let Event::Received { owner: 7, got: Got::Bytes { chunk, .. } } = event(&mut ring) else {
+        let Event::Received { owner: 7, incoming: Incoming::Bytes { chunk, .. } } = event(&mut ring) else {
             panic!("not bytes after {}", got.len())
         };
         got.extend_from_slice(&chunk);
@@ -279,39 +283,14 @@ fn a_connection_that_is_refused_is_told_with_its_reason() {
     assert_eq!(connect(&socket, &free), Err(rustix::io::Errno::INPROGRESS));
     let token = ring.add(socket, 9).unwrap();
     ring.receive_all(token);
-    let Event::Received { owner: 9, got: Got::Broken(why) } = event(&mut ring) else { panic!("not refused") };
+    let Event::Received { owner: 9, incoming: Incoming::Broken(why) } = event(&mut ring) else {
+        panic!("not refused")
+    };
     assert_eq!(why, rustix::io::Errno::CONNREFUSED);
 }
 
-#[test]
-fn things_gather_until_there_are_enough_or_they_have_had_their_time() {
-    let (mut ring, first, mut far) = one(SMALL);
-    let (near, mut late) = UnixStream::pair().unwrap();
-    let second = ring.add(near.into(), 8).unwrap();
-    let long = Duration::from_secs(20);
-
-    ring.receive(first, false);
-    ring.receive(second, false);
-    far.write_all(b"at once").unwrap();
-    let writing = std::thread::spawn(move || {
-        std::thread::sleep(Duration::from_millis(50));
-        late.write_all(b"later").unwrap();
-        late
-    });
-    ring.enter_gathering(2, long, 2 * long).unwrap();
-    let came = std::iter::from_fn(|| ring.event()).count();
-    assert_eq!(came, if ring.gathers() { 2 } else { 1 });
-    let _late = writing.join().unwrap();
-
-    ring.receive(first, false);
-    far.write_all(b"alone").unwrap();
-    let begun = Instant::now();
-    // It would be 20 s without.
-    ring.enter_gathering(2, Duration::from_millis(1), long).unwrap();
-    assert!(ring.event().is_some() && begun.elapsed() < long);
-}
-
-/// More happens in one call than there is room for, and behind it stands what came of a send that was not taken.
+/// More happens in one call than there is room for, and behind it stands what came of a send that was not
+/// taken.
 #[test]
 fn a_send_that_fails_behind_more_completions_than_there_is_room_for_is_not_taken_for_done() {
     let tiny = Size { requests: 4, completions: 4, chunks: 64, chunk_bytes: 1024 };
@@ -339,7 +318,7 @@ fn a_send_that_fails_behind_more_completions_than_there_is_room_for_is_not_taken
     assert!(ring.is_sending(blocked), "nobody has read: it cannot have been taken");
     let mut ended = 0;
     while let Some(event) = ring.event() {
-        assert!(matches!(event, Event::Received { got: Got::End, .. }), "{event:?}");
+        assert!(matches!(event, Event::Received { incoming: Incoming::End, .. }), "{event:?}");
         ended += 1;
     }
     assert_eq!(ended, 64, "every end is seen by the call in which it happened or the next");
@@ -360,7 +339,8 @@ fn a_send_that_fails_behind_more_completions_than_there_is_room_for_is_not_taken
     assert!(more.is_empty(), "nothing twice: {more:?}");
 }
 
-/// A receive that the kernel carried out while more was being asked for has taken bytes off the socket that nobody has seen.
+/// A receive that the kernel carried out while more was being asked for has taken bytes off the socket that
+/// nobody has seen.
 #[test]
 fn no_peer_counts_as_silent_while_something_may_have_been_received_that_was_not_handed_out() {
     let tiny = Size { requests: 2, completions: 4, chunks: 64, chunk_bytes: 1024 };
@@ -377,7 +357,7 @@ fn no_peer_counts_as_silent_while_something_may_have_been_received_that_was_not_
     assert!(pairs.iter().all(|(token, _)| !ring.is_silent(*token)));
     let mut seen = 0;
     while seen < pairs.len() {
-        assert!(matches!(event(&mut ring), Event::Received { got: Got::Bytes { .. }, .. }));
+        assert!(matches!(event(&mut ring), Event::Received { incoming: Incoming::Bytes { .. }, .. }));
         seen += 1;
     }
     assert!(pairs.iter().all(|(token, _)| ring.is_silent(*token)));

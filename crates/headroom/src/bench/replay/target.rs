@@ -6,7 +6,7 @@
 
 use anyhow::Context;
 use lab::Lab;
-use load::replay::What;
+use load::replay::GroupBy;
 use load::replay::compare::Groups;
 use mysql_async::Conn;
 use mysql_async::prelude::Queryable;
@@ -61,7 +61,7 @@ fn counted(log: impl BufRead, mariadb: bool) -> Result<BTreeMap<String, u64>, Re
         if let Event::Said(said) = event
             && said.command == QUERY
         {
-            *counts.entry(groups.of(What::Statement { text: &said.body, mariadb })).or_default() += 1;
+            *counts.entry(groups.of(GroupBy::Statement { text: &said.body, mariadb })).or_default() += 1;
         }
         Ok::<(), RecordingError>(())
     })?;

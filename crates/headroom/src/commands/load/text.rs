@@ -2,7 +2,7 @@
 
 use load::Outcome;
 use load::arrivals::{Arrivals, Spacing};
-use load::outcome::{Kind, Times};
+use load::outcome::{KindOutcome, Times};
 use std::fmt::Write;
 use term::{Paint, Table};
 
@@ -36,7 +36,7 @@ pub(crate) fn outcome(outcome: &Outcome, paint: Paint) -> String {
     let generator = &outcome.generator;
     let _ = writeln!(
         text,
-        "\nThe generator used {:.2} us of CPU a query, {:.0} % of its threads{}{}{}.",
+        "\nThe generator used {:.2} us of CPU a query, {:.0} % of its threads{}{}.",
         generator.cpu_us_per_query,
         generator.cpu_share * 100.0,
         generator.lateness.as_ref().map_or_else(String::new, |late| format!(
@@ -46,15 +46,7 @@ pub(crate) fn outcome(outcome: &Outcome, paint: Paint) -> String {
         generator.own.as_ref().map_or_else(String::new, |own| format!(
             "; of each response time {:.3} ms at p99 are its own (begun late, read late)",
             own.p99_ms
-        )),
-        match generator.gave_way {
-            ..0.005 => String::new(),
-            share => format!(
-                "; in {:.0} % of the time it gave way to the servers (answers gather, for up to {:.2} ms)",
-                share * 100.0,
-                load::GATHERING.as_secs_f64() * 1e3
-            ),
-        }
+        ))
     );
     for note in &outcome.notes {
         let _ = writeln!(text, "{}", paint.yellow(&format!("note: {note}")));
@@ -109,7 +101,7 @@ fn times(outcome: &Outcome) -> String {
     }
     let several = outcome.transactions.len() > 1;
     let kinds = outcome.transactions.iter().filter(|_| several).chain(&outcome.statements);
-    for Kind { name, failed, response, .. } in kinds {
+    for KindOutcome { name, failed, response, .. } in kinds {
         row(format!("  {name}"), *failed, response);
     }
     table.text()

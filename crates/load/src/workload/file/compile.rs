@@ -1,9 +1,9 @@
-//! From a file's words to a workload. Each transaction gets statements of its own, because what a name means depends on
-//! what the transaction has set with `let`.
+//! From a file's words to a workload. Each transaction gets statements of its own, because what a name means
+//! depends on what the transaction has set with `let`.
 
 use super::value::{FORMS, Value};
 use super::{Raw, RawLane, RawProtocol, RawStatement, RawTransaction, Wrong};
-use crate::workload::draw::Kind;
+use crate::workload::draw::ParameterType;
 use crate::workload::{Lane, Parameter, Protocol, Statement, Step, Transaction, Workload};
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -31,7 +31,8 @@ pub(super) fn workload(raw: &Raw) -> Result<Workload, Wrong> {
     })
 }
 
-/// Everything but what plainly reads: a statement that is not understood is no reason to let it pass as reading.
+/// Everything but what plainly reads: a statement that is not understood is no reason to let it pass as
+/// reading.
 fn changes_data(sql: &str) -> bool {
     let sql = sql.trim_start().to_ascii_uppercase();
     let reads = ["SELECT", "SHOW", "BEGIN", "START", "COMMIT", "ROLLBACK", "SET @", "DO "];
@@ -81,7 +82,7 @@ impl<'a> Made<'a> {
 
     fn set(&self, name: &str, scope: &Scope<'_>, at: &Range<usize>) -> Result<Step, Wrong> {
         match self.values.get(name) {
-            Some(Value::Draw(draw)) if draw.kind() == Kind::Number => {
+            Some(Value::Draw(draw)) if draw.kind() == ParameterType::Number => {
                 Ok(Step::Draw { slot: scope.slots[name], draw: draw.clone() })
             }
             Some(_) => Err(Wrong {

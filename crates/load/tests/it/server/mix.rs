@@ -102,7 +102,8 @@ async fn keys(stand: &Stand) -> Vec<u32> {
     statements.iter().map(|sql| sql.rsplit_once('=').unwrap().1.trim().parse().unwrap()).collect()
 }
 
-/// Two samples in equal shares of the pooled keys: chi-square over its degrees of freedom, about 1 for the same law.
+/// Two samples in equal shares of the pooled keys: chi-square over its degrees of freedom, about 1 for the
+/// same law.
 fn misfit(a: &[u32], b: &[u32]) -> f64 {
     const BINS: usize = 25;
     let mut pooled: Vec<u32> = a.iter().chain(b).copied().collect();

@@ -3,7 +3,7 @@
 use super::stand::Stand;
 use config::{Tls, TlsMode};
 use lab::Spec;
-use load::replay::{Choice, ReplayPlan, Script};
+use load::replay::{ReplayPlan, Script, ScriptOptions};
 use load::{LoadError, Plan, Target};
 use mysql_async::prelude::Queryable;
 use recording::{Answer, Closed, Event, Opened, Reader, Said, Writer};
@@ -101,7 +101,7 @@ fn recorded() -> Script {
         writer.push(&Event::Closed(Closed { session, at_us: at + 5000 })).unwrap();
     }
     let bytes = writer.finish().unwrap();
-    let choice = Choice { read_only: true, memory: 1 << 20 };
+    let choice = ScriptOptions { read_only: true, memory: 1 << 20 };
     Script::read(Reader::new(bytes.as_slice(), None).unwrap(), choice, |_| 0).unwrap()
 }
 
@@ -130,10 +130,10 @@ async fn a_replay_is_encrypted_where_that_is_asked_and_its_answers_are_read_alik
         });
         let replayed = replayed.await.unwrap();
         assert!(replayed.lost_sessions.is_empty(), "{mode:?}: {:?}", replayed.lost_sessions);
-        let took: Vec<_> = replayed.took.iter().flatten().collect();
-        assert_eq!(took.len(), 15, "{mode:?}: {took:?}");
-        assert_eq!(took.iter().map(|took| took.rows).sum::<u64>(), 10, "{mode:?}: {took:?}");
-        assert!(took.iter().all(|took| took.error.is_none()), "{mode:?}: {took:?}");
+        let outcomes: Vec<_> = replayed.outcomes.iter().flatten().collect();
+        assert_eq!(outcomes.len(), 15, "{mode:?}: {outcomes:?}");
+        assert_eq!(outcomes.iter().map(|outcome| outcome.rows).sum::<u64>(), 10, "{mode:?}: {outcomes:?}");
+        assert!(outcomes.iter().all(|outcome| outcome.error.is_none()), "{mode:?}: {outcomes:?}");
         assert_eq!(accepts(&stand).await - before, encrypted, "{mode:?}");
     }
     let plan = ReplayPlan {

@@ -30,6 +30,8 @@ pub(crate) enum Script {
     Echoes,
     /// Greets, and never answers the login.
     Mute,
+    /// Greets and closes at once, as a server does that is shut down.
+    Leaves,
     /// Greets, takes the login, answers every command with so many mebibytes of random rows.
     Floods(usize),
     /// Serves the first command, and then its host is gone: nothing that is sent to it is acknowledged, and nothing comes.
@@ -139,6 +141,9 @@ async fn play(
         Script::Errs(code) => {
             let err = ErrPacket::new(code, b"08004", "scripted");
             let _ = stream.write_all(&err.before_greeting()).await;
+        }
+        Script::Leaves => {
+            let _ = stream.write_all(&greeting).await;
         }
         Script::Mute => {
             let _ = stream.write_all(&greeting).await;

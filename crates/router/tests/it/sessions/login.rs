@@ -1,6 +1,6 @@
 //! Logins that do not come about: slow, senseless, broken off; and the limit on how many may be under way.
 
-use super::fake::{Client, Fake, Front, Script, defaults, within};
+use super::fake::{Client, Fake, Front, Script, defaults, read_packet, within};
 use config::{ClientTls, ClientTlsMode, Listener, RouterConfig, ServerTls, Tls, TlsMode};
 use fleet::{Address, ListenerRole::Reader};
 use std::sync::atomic::Ordering::SeqCst;
@@ -83,6 +83,36 @@ async fn a_first_packet_that_cannot_be_read_reaches_no_server_where_tls_is_said_
     client.send(1, b"\x05\x80\0\0\x01app\0").await;
     assert_eq!(within(5, client.answer()).await.unwrap()[0], 0);
     assert_eq!(server.logins.load(SeqCst), 1);
+}
+
+/// Drivers read nothing before they have sent their login, and count packets: an answer with another number than the next is
+/// "packets out of sync" to them, whatever it says.
+#[tokio::test]
+async fn a_server_that_closes_before_the_login_came_is_named_in_a_packet_with_the_number_after_the_logins() {
+    let server = Fake::start("leaving", Script::Leaves).await;
+    let front = Front::start(defaults(), &[Reader], vec![server.replica()]);
+    for pause_ms in [0, 100] {
+        let mut client = within(5, Client::connect(front.port(0))).await.unwrap();
+        tokio::time::sleep(Duration::from_millis(pause_ms)).await;
+        client.send_login().await;
+        let (sequence, packet) = within(5, read_packet(&mut client.stream)).await.expect("an error packet");
+        let refusal = ErrPacket::parse(&packet).unwrap();
+        assert_eq!((sequence, refusal.code), (2, 1053), "{refusal:?}");
+        assert!(refusal.message.contains("leaving"), "{}", refusal.message);
+        within(5, client.closed()).await;
+    }
+    front.until("gone", |s| s.sessions == 0).await;
+    assert_eq!(front.router.status().servers[0].closed["server left"], 2);
+}
+
+/// A client that sends its login when its time is up may still do so after it was refused.
+#[tokio::test]
+async fn a_client_that_is_refused_for_its_slowness_can_read_why_after_its_login() {
+    let server = Fake::start("r", Script::Serves).await;
+    let front = Front::start(patient_for(200), &[Reader], vec![server.replica()]);
+    let mut slow = within(5, Client::connect(front.port(0))).await.unwrap();
+    let (sequence, packet) = within(5, read_packet(&mut slow.stream)).await.expect("an error packet");
+    assert_eq!((sequence, ErrPacket::parse(&packet).unwrap().code), (2, 1159));
 }
 
 #[tokio::test]

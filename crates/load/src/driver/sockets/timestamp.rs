@@ -1,8 +1,10 @@
-//! How long bytes had been there before they were read, by the time stamp that the kernel gives to what arrives
-//! (`SO_TIMESTAMPNS`): before TCP has looked at it, so that this is a little more than the reader's own delay, never less.
+//! How long bytes had been there before they were read, by the time stamp that the kernel gives to what
+//! arrives (`SO_TIMESTAMPNS`): before TCP has looked at it, so that this is a little more than the reader's
+//! own delay, never less.
 //!
-//! Unix sockets have no such stamp. While any socket of a host asks for stamps, its kernel reads the clock for each packet;
-//! it begins with that a moment after the first has asked, so that what arrives at once may have none.
+//! Unix sockets have no such stamp. While any socket of a host asks for stamps, its kernel reads the clock
+//! for each packet; it begins with that a moment after the first has asked, so that what arrives at once may
+//! have none.
 
 use nix::sys::socket::sockopt::ReceiveTimestampns;
 use nix::sys::socket::{ControlMessageOwned, MsgFlags, recvmsg, setsockopt};
@@ -16,11 +18,11 @@ const SECOND: i64 = 1_000_000_000;
 
 /// Receives with stamps.
 #[derive(Debug)]
-pub(super) struct Stamped {
+pub(super) struct TimestampedReceiver {
     control: Vec<u8>,
 }
 
-impl Stamped {
+impl TimestampedReceiver {
     pub(super) fn new() -> Self {
         Self { control: nix::cmsg_space!(TimeSpec) }
     }
@@ -30,7 +32,7 @@ impl Stamped {
         let _ = setsockopt(socket, ReceiveTimestampns, &true);
     }
 
-    /// Receives; for how long, in ns, the last of the bytes had been there.
+    /// Receives; for how many ns the last of the bytes had been there.
     #[inline]
     pub(super) fn receive(
         &mut self,
@@ -67,29 +69,29 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let mut ours = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let theirs: OwnedFd = listener.accept().unwrap().0.into();
-        Stamped::begin(&theirs);
+        TimestampedReceiver::begin(&theirs);
         let mut buffer = [0; 16];
         let stamped = (0..1000).any(|_| {
             ours.write_all(b"early").unwrap();
             std::thread::sleep(Duration::from_millis(1));
-            Stamped::new().receive(&theirs, &mut buffer).unwrap().1.is_some()
+            TimestampedReceiver::new().receive(&theirs, &mut buffer).unwrap().1.is_some()
         });
         assert!(stamped, "the kernel never began with stamps");
         ours.write_all(b"answer").unwrap();
         std::thread::sleep(Duration::from_millis(20));
-        let (count, waited) = Stamped::new().receive(&theirs, &mut buffer).unwrap();
+        let (count, waited) = TimestampedReceiver::new().receive(&theirs, &mut buffer).unwrap();
         assert_eq!(&buffer[..count], b"answer");
         assert!(waited.unwrap() >= 19_000_000, "{waited:?}");
         drop(ours);
-        assert_eq!(Stamped::new().receive(&theirs, &mut buffer).unwrap().0, 0, "the end");
+        assert_eq!(TimestampedReceiver::new().receive(&theirs, &mut buffer).unwrap().0, 0, "the end");
     }
 
     #[test]
     fn unix_sockets_have_no_stamp() {
         let (mut ours, theirs) = UnixStream::pair().unwrap();
         let theirs: OwnedFd = theirs.into();
-        Stamped::begin(&theirs);
+        TimestampedReceiver::begin(&theirs);
         ours.write_all(b"answer").unwrap();
-        assert_eq!(Stamped::new().receive(&theirs, &mut [0; 16]).unwrap(), (6, None));
+        assert_eq!(TimestampedReceiver::new().receive(&theirs, &mut [0; 16]).unwrap(), (6, None));
     }
 }

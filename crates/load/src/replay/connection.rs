@@ -1,12 +1,13 @@
-//! Live: one session of a replay, from `connect` over TLS and login to its end, without ever blocking. The tracker of `wire`
-//! reads its answers, as the router's did while recording, so that rows are counted alike.
+//! ReplayConnection: one session of a replay, from `connect` over TLS and login to its end, without ever
+//! blocking. The tracker of `wire` reads its answers, as the router's did while recording, so that rows are
+//! counted alike.
 
-use super::prepared::Prepared;
-use super::script::{ScriptSession, Step};
-use super::{Common, Took};
-use crate::driver::poll::Poll;
-use crate::driver::sealed::Sealed;
-use crate::login::{Account, Handshake, LoginFailure, LoginStep};
+use super::prepared::PreparedNumbers;
+use super::script::{ScriptSession, ScriptStep};
+use super::{CommandOutcome, ReplayContext};
+use crate::driver::epoll::Epoll;
+use crate::driver::{ConnectionError, TlsChannel};
+use crate::login::{Account, Handshake, LoginStep};
 use crate::target::Peer;
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, sockopt};
@@ -22,20 +23,20 @@ const REFUSED: u32 = u32::MAX - 1;
 const SEVERAL: [u8; 2] = [0, 0];
 
 /// One session.
-pub(super) struct Live<'a> {
+pub(super) struct ReplayConnection<'a> {
     pub(super) script: &'a ScriptSession,
     /// The step that comes next, as an index into the session's steps.
     pub(super) next: usize,
-    pub(super) stage: Stage,
+    pub(super) state: State,
     /// Since when it could send the next step.
-    pub(super) free_since: u64,
+    pub(super) free_since_ns: u64,
     token: u64,
     socket: Option<OwnedFd>,
     tracker: Tracker,
     /// What is still to be sent; with TLS, what is still to be encrypted.
     out: Vec<u8>,
     sent: usize,
-    sealed: Option<Box<Sealed>>,
+    tls: Option<Box<TlsChannel>>,
     /// The server's first packet.
     greeting: Vec<u8>,
     /// Registered for room to write.
@@ -44,12 +45,12 @@ pub(super) struct Live<'a> {
     pub(super) setup: VecDeque<(Command, Vec<u8>, Option<u32>)>,
     /// The number of the prepare that is out.
     preparing: Option<u32>,
-    pub(super) prepared: Prepared,
+    pub(super) prepared: PreparedNumbers,
     read_only: bool,
 }
 
 /// Where it stands.
-pub(super) enum Stage {
+pub(super) enum State {
     /// Not opened yet.
     Down,
     Connecting,
@@ -61,28 +62,28 @@ pub(super) enum Stage {
     /// This step is out: when it was due and when it was sent.
     Busy {
         step: u32,
-        due: u64,
-        sent: u64,
+        due_ns: u64,
+        sent_ns: u64,
     },
     /// It has ended.
     Over,
 }
 
 /// What came of an event.
-pub(super) enum Got {
+pub(super) enum Progress {
     /// Nothing that matters yet.
     Nothing,
     /// It can be used.
     Ready,
     /// A step was answered.
-    Answered(u32, Took),
+    Answered(u32, CommandOutcome),
 }
 
-/// Hears the end of the answer that is due.
+/// Catches the end of the answer that is due.
 #[derive(Default)]
-struct Heard(Option<Finish>);
+struct AnswerEnd(Option<Finish>);
 
-impl Observer for Heard {
+impl Observer for AnswerEnd {
     fn started(&mut self, _: Start<'_>) {}
 
     fn more(&mut self, _: &[u8]) {}
@@ -98,127 +99,136 @@ impl Observer for Heard {
     }
 }
 
-impl<'a> Live<'a> {
+impl<'a> ReplayConnection<'a> {
     pub(super) fn new(script: &'a ScriptSession, token: u64, read_only: bool) -> Self {
         Self {
             script,
             next: 0,
-            stage: Stage::Down,
-            free_since: 0,
+            state: State::Down,
+            free_since_ns: 0,
             token,
             socket: None,
             tracker: Tracker::new(),
             out: Vec::new(),
             sent: 0,
-            sealed: None,
+            tls: None,
             greeting: Vec::new(),
             writes: false,
             setup: VecDeque::new(),
             preparing: None,
-            prepared: Prepared::new(),
+            prepared: PreparedNumbers::new(),
             read_only,
         }
     }
 
     pub(super) fn is_connecting(&self) -> bool {
-        matches!(self.stage, Stage::Connecting | Stage::LoggingIn(..) | Stage::SettingUp)
+        matches!(self.state, State::Connecting | State::LoggingIn(..) | State::SettingUp)
     }
 
     /// Begins to connect.
-    pub(super) fn open(&mut self, peer: &Peer, poll: &Poll) -> Result<(), String> {
-        let socket = peer.at.connect().map_err(io)?;
-        poll.watch(&socket, self.token, true).map_err(io)?;
+    pub(super) fn open(&mut self, peer: &Peer, epoll: &Epoll) -> Result<(), ConnectionError> {
+        let socket = peer.socket_address.connect()?;
+        epoll.watch(&socket, self.token, true)?;
         self.writes = true;
         self.socket = Some(socket);
-        self.stage = Stage::Connecting;
+        self.state = State::Connecting;
         Ok(())
     }
 
     /// Ends it. A session that is free says goodbye.
-    pub(super) fn close(&mut self, poll: &Poll) {
-        if matches!(self.stage, Stage::Ready) {
+    pub(super) fn close(&mut self, epoll: &Epoll) {
+        if matches!(self.state, State::Ready) {
             self.command(Command::Quit, &[]);
             // It goes away either way.
-            let _ = self.flush(poll);
+            let _ = self.flush(epoll);
         }
         self.socket = None;
-        self.stage = Stage::Over;
+        self.state = State::Over;
     }
 
     /// The socket can be written.
-    pub(super) fn writable(&mut self, poll: &Poll, common: &Common<'_>) -> Result<(), String> {
-        if matches!(self.stage, Stage::Connecting) {
+    pub(super) fn writable(
+        &mut self,
+        epoll: &Epoll,
+        context: &ReplayContext<'_>,
+    ) -> Result<(), ConnectionError> {
+        if matches!(self.state, State::Connecting) {
             let Some(socket) = &self.socket else { return Ok(()) };
-            sockopt::socket_error(socket).map_err(io)?.map_err(io)?;
-            let transport = common.peer.transport(common.secrecy.as_ref());
-            self.stage = Stage::LoggingIn(Box::new(Handshake::new(transport)), Vec::new());
+            sockopt::socket_error(socket)??;
+            let transport = context.peer.transport(context.tls.as_ref());
+            self.state = State::LoggingIn(Box::new(Handshake::new(transport)), Vec::new());
         }
-        self.flush(poll)
+        self.flush(epoll)
     }
 
-    /// Reads what has come. `now` tells the time once an answer is whole.
+    /// Reads what has come. `now_ns` is asked for the time once an answer is whole.
     pub(super) fn readable(
         &mut self,
-        poll: &Poll,
-        common: &Common<'_>,
+        epoll: &Epoll,
+        context: &ReplayContext<'_>,
         buffer: &mut [u8],
-        now: impl Fn() -> u64,
-    ) -> Result<Got, String> {
-        let mut got = Got::Nothing;
+        now_ns: impl Fn() -> u64,
+    ) -> Result<Progress, ConnectionError> {
+        let mut progress = Progress::Nothing;
         loop {
-            let Some(socket) = &self.socket else { return Ok(got) };
+            let Some(socket) = &self.socket else { return Ok(progress) };
             let count = match rustix::net::recv(socket, &mut *buffer, RecvFlags::empty()) {
-                Ok((0, _)) => return Err("the server closed the connection".to_owned()),
+                Ok((0, _)) => return Err(ConnectionError::Closed),
                 Ok((count, _)) => count,
-                Err(Errno::AGAIN) => return Ok(got),
+                Err(Errno::AGAIN) => return Ok(progress),
                 Err(Errno::INTR) => continue,
-                Err(error) => return Err(io(error)),
+                Err(error) => return Err(error.into()),
             };
-            let found = match &mut self.sealed {
-                None => self.understand(poll, common, &buffer[..count], &now)?,
-                Some(sealed) => {
-                    let mut plain = sealed.open(&buffer[..count])?;
-                    let found = self.understand(poll, common, &plain, &now)?;
+            let found = match &mut self.tls {
+                None => self.understand(epoll, context, &buffer[..count], &now_ns)?,
+                Some(tls) => {
+                    let mut plain = tls.decrypt(&buffer[..count])?;
+                    let found = self.understand(epoll, context, &plain, &now_ns)?;
                     plain.clear();
-                    if let Some(sealed) = &mut self.sealed {
-                        sealed.give_back(plain);
+                    if let Some(tls) = &mut self.tls {
+                        tls.give_back(plain);
                     }
                     // The handshake has something to say, and so may a change of keys.
-                    self.flush(poll)?;
+                    self.flush(epoll)?;
                     found
                 }
             };
-            if !matches!(found, Got::Nothing) {
-                got = found;
+            if !matches!(found, Progress::Nothing) {
+                progress = found;
             }
         }
     }
 
     fn understand(
         &mut self,
-        poll: &Poll,
-        common: &Common<'_>,
+        epoll: &Epoll,
+        context: &ReplayContext<'_>,
         bytes: &[u8],
-        now: &impl Fn() -> u64,
-    ) -> Result<Got, String> {
-        if matches!(self.stage, Stage::LoggingIn(..)) {
-            return if self.log_in(bytes, poll, common)? { self.go_on(poll) } else { Ok(Got::Nothing) };
+        now_ns: &impl Fn() -> u64,
+    ) -> Result<Progress, ConnectionError> {
+        if matches!(self.state, State::LoggingIn(..)) {
+            return if self.log_in(bytes, epoll, context)? {
+                self.go_on(epoll)
+            } else {
+                Ok(Progress::Nothing)
+            };
         }
-        let mut heard = Heard::default();
-        self.tracker.server_bytes_heard(bytes, &mut heard);
-        match heard.0 {
-            Some(finish) => self.answered(finish, poll, now()),
-            None => Ok(Got::Nothing),
+        let mut end = AnswerEnd::default();
+        self.tracker.server_bytes_heard(bytes, &mut end);
+        match end.0 {
+            Some(finish) => self.answered(finish, epoll, now_ns()),
+            None => Ok(Progress::Nothing),
         }
     }
 
-    /// Sends a step, due at `due`. A command that is not answered is done at once: its figures are returned.
+    /// Sends a step, due at `due_ns`. A command that is not answered is done at once: its figures are
+    /// returned.
     pub(super) fn send(
         &mut self,
-        (number, step): (u32, &Step),
-        (due, now): (u64, u64),
-        poll: &Poll,
-    ) -> Result<Option<Took>, String> {
+        (number, step): (u32, &ScriptStep),
+        (due_ns, now_ns): (u64, u64),
+        epoll: &Epoll,
+    ) -> Result<Option<CommandOutcome>, ConnectionError> {
         self.next += 1;
         let changes_user = step.command == Command::ChangeUser;
         if changes_user || step.command == Command::ResetConnection {
@@ -229,16 +239,19 @@ impl<'a> Live<'a> {
         } else {
             self.step(step);
         }
-        self.flush(poll)?;
+        self.flush(epoll)?;
         if step.command.is_answered() {
-            self.stage = Stage::Busy { step: number, due, sent: now };
+            self.state = State::Busy { step: number, due_ns, sent_ns: now_ns };
             return Ok(None);
         }
-        let took = Took { late: now.saturating_sub(due), ..Took::default() };
-        Ok(Some(Took { own_late: now.saturating_sub(due.max(self.free_since)), ..took }))
+        Ok(Some(CommandOutcome {
+            late_ns: now_ns.saturating_sub(due_ns),
+            own_late_ns: now_ns.saturating_sub(due_ns.max(self.free_since_ns)),
+            ..CommandOutcome::default()
+        }))
     }
 
-    fn step(&mut self, step: &Step) {
+    fn step(&mut self, step: &ScriptStep) {
         match self.prepared.translated(step) {
             Some(body) => self.command(step.command, &body),
             None => self.command(step.command, &step.body),
@@ -260,25 +273,30 @@ impl<'a> Live<'a> {
     }
 
     /// Sends what has to be said, or is ready.
-    pub(super) fn go_on(&mut self, poll: &Poll) -> Result<Got, String> {
+    pub(super) fn go_on(&mut self, epoll: &Epoll) -> Result<Progress, ConnectionError> {
         let Some((command, body, preparing)) = self.setup.pop_front() else {
-            self.stage = Stage::Ready;
-            return Ok(Got::Ready);
+            self.state = State::Ready;
+            return Ok(Progress::Ready);
         };
         self.command(command, &body);
         self.preparing = preparing;
-        self.stage = Stage::SettingUp;
-        self.flush(poll)?;
-        Ok(Got::Nothing)
+        self.state = State::SettingUp;
+        self.flush(epoll)?;
+        Ok(Progress::Nothing)
     }
 
-    /// Returns whether it is logged in. The tracker is told of the login as it would be without TLS and proofs.
-    fn log_in(&mut self, bytes: &[u8], poll: &Poll, common: &Common<'_>) -> Result<bool, String> {
-        let Stage::LoggingIn(handshake, input) = &mut self.stage else { return Ok(false) };
+    /// Returns whether it is logged in. The tracker sees the login as it would be without TLS and proofs.
+    fn log_in(
+        &mut self,
+        bytes: &[u8],
+        epoll: &Epoll,
+        context: &ReplayContext<'_>,
+    ) -> Result<bool, ConnectionError> {
+        let State::LoggingIn(handshake, input) = &mut self.state else { return Ok(false) };
         input.extend_from_slice(bytes);
         let account = match self.script.database.as_str() {
-            "" => common.plan.account.clone(),
-            database => Account { database: database.to_owned(), ..common.plan.account.clone() },
+            "" => context.plan.account.clone(),
+            database => Account { database: database.to_owned(), ..context.plan.account.clone() },
         };
         let (mut used, mut done) = (0, false);
         while let Some(found) = packet::first(&input[used..]) {
@@ -286,14 +304,14 @@ impl<'a> Live<'a> {
                 self.greeting = input[used..used + found.used].to_vec();
             }
             used += found.used;
-            match handshake.packet(&account, found.sequence, found.payload, &mut self.out).map_err(refusal)? {
+            match handshake.packet(&account, found.sequence, found.payload, &mut self.out)? {
                 LoginStep::Wait => {}
                 LoginStep::BeginTls => {
                     // The SSLRequest goes in the clear, what follows it does not.
                     let request = std::mem::take(&mut self.out);
-                    handshake.secured(&account, &mut self.out).map_err(refusal)?;
-                    let sealed = Sealed::begin(common.secrecy.as_ref(), &common.peer.address, request)?;
-                    self.sealed = Some(Box::new(sealed));
+                    handshake.secured(&account, &mut self.out)?;
+                    let tls = TlsChannel::begin(context.tls.as_ref(), &context.peer.address, request)?;
+                    self.tls = Some(Box::new(tls));
                 }
                 LoginStep::Done(_) => {
                     let (mut login, mut ok) = (Vec::new(), Vec::new());
@@ -307,7 +325,7 @@ impl<'a> Live<'a> {
             }
         }
         input.drain(..used);
-        self.flush(poll)?;
+        self.flush(epoll)?;
         if done {
             self.set_up(false, &[]);
             let before = self.script.prepared_before.iter();
@@ -317,42 +335,42 @@ impl<'a> Live<'a> {
         Ok(done)
     }
 
-    fn answered(&mut self, finish: Finish, poll: &Poll, now: u64) -> Result<Got, String> {
-        match self.stage {
-            Stage::Busy { step, due, sent } => {
+    fn answered(&mut self, finish: Finish, epoll: &Epoll, now_ns: u64) -> Result<Progress, ConnectionError> {
+        match self.state {
+            State::Busy { step, due_ns, sent_ns } => {
                 if let Some(prepared) = finish.prepared {
                     self.prepared.last(prepared);
                 }
-                let took = Took {
-                    late: sent.saturating_sub(due),
-                    own_late: sent.saturating_sub(due.max(self.free_since)),
-                    response: now.saturating_sub(due),
-                    service: now.saturating_sub(sent),
+                let outcome = CommandOutcome {
+                    late_ns: sent_ns.saturating_sub(due_ns),
+                    own_late_ns: sent_ns.saturating_sub(due_ns.max(self.free_since_ns)),
+                    response_ns: now_ns.saturating_sub(due_ns),
+                    service_ns: now_ns.saturating_sub(sent_ns),
                     error: finish.error,
                     rows: finish.rows,
                     affected: finish.affected,
                 };
-                self.free_since = now;
-                self.stage = Stage::Ready;
-                Ok(Got::Answered(step, took))
+                self.free_since_ns = now_ns;
+                self.state = State::Ready;
+                Ok(Progress::Answered(step, outcome))
             }
-            Stage::SettingUp => match finish.error {
+            State::SettingUp => match finish.error {
                 error if self.preparing.is_some() => {
                     if let Some(number) = self.preparing.take() {
                         // Refused here, its executions have to fail, not to meet another statement.
                         self.prepared.last(finish.prepared.filter(|_| error.is_none()).unwrap_or(REFUSED));
                         self.prepared.recorded(number);
                     }
-                    self.free_since = now;
-                    self.go_on(poll)
+                    self.free_since_ns = now_ns;
+                    self.go_on(epoll)
                 }
-                Some(code) => Err(format!("the server refused to set a session up: error {code}")),
+                Some(code) => Err(ConnectionError::SetUp { code }),
                 None => {
-                    self.free_since = now;
-                    self.go_on(poll)
+                    self.free_since_ns = now_ns;
+                    self.go_on(epoll)
                 }
             },
-            _ => Ok(Got::Nothing),
+            _ => Ok(Progress::Nothing),
         }
     }
 
@@ -362,14 +380,14 @@ impl<'a> Live<'a> {
         self.tracker.client_bytes(&self.out[from..]);
     }
 
-    fn flush(&mut self, poll: &Poll) -> Result<(), String> {
+    fn flush(&mut self, epoll: &Epoll) -> Result<(), ConnectionError> {
         let Some(socket) = &self.socket else { return Ok(()) };
-        let out = match &mut self.sealed {
+        let out = match &mut self.tls {
             None => &mut self.out,
-            Some(sealed) => {
-                sealed.seal(&self.out)?;
+            Some(tls) => {
+                tls.encrypt(&self.out)?;
                 self.out.clear();
-                sealed.out()
+                tls.out()
             }
         };
         while self.sent < out.len() {
@@ -377,7 +395,7 @@ impl<'a> Live<'a> {
                 Ok(count) => self.sent += count,
                 Err(Errno::AGAIN) => break,
                 Err(Errno::INTR) => {}
-                Err(error) => return Err(io(error)),
+                Err(error) => return Err(error.into()),
             }
         }
         let full = self.sent < out.len();
@@ -386,21 +404,9 @@ impl<'a> Live<'a> {
             self.sent = 0;
         }
         if full != self.writes {
-            poll.rewatch(socket, self.token, full).map_err(io)?;
+            epoll.rewatch(socket, self.token, full)?;
             self.writes = full;
         }
         Ok(())
-    }
-}
-
-fn io(error: Errno) -> String {
-    std::io::Error::from(error).to_string()
-}
-
-fn refusal(failure: LoginFailure) -> String {
-    match failure {
-        LoginFailure::Refused(error) => format!("error {}: {}", error.code, error.message),
-        LoginFailure::Wire(error) => error.to_string(),
-        LoginFailure::Impossible(what) => what,
     }
 }

@@ -1,8 +1,8 @@
 //! Sockets on epoll: two system calls a statement, and one for each wait.
 
-use super::stamped::Stamped;
-use super::{Bytes, Event};
-use crate::driver::poll::{Happened, Poll};
+use super::timestamp::TimestampedReceiver;
+use super::{Bytes, SocketEvent};
+use crate::driver::epoll::{Epoll, Readiness};
 use crate::error::LoadError;
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, sockopt};
@@ -15,17 +15,17 @@ const BUFFER: usize = 64 * 1024;
 
 /// Sockets by number, and what the last wait has brought.
 #[derive(Debug)]
-pub(in super::super) struct Polled {
-    poll: Poll,
+pub(in super::super) struct EpollSockets {
+    epoll: Epoll,
     sockets: Vec<Option<Socket>>,
-    /// Things that the last wait has brought, and how many of them were looked at.
+    /// Sockets that the last wait has brought, and how many of them were looked at.
     count: usize,
     looked_at: usize,
     /// What of the last one that was looked at is still to be handed out.
-    left: Option<Happened>,
+    left: Option<Readiness>,
     buffer: Vec<u8>,
     /// Where it is to be known how long bytes had been there.
-    stamped: Option<Stamped>,
+    timestamps: Option<TimestampedReceiver>,
     saturated: u64,
 }
 
@@ -38,25 +38,25 @@ struct Socket {
     writes: bool,
 }
 
-impl Polled {
-    /// `stamped`: it is told how long bytes had been there before they were read.
-    pub(super) fn new(stamped: bool) -> Result<Self, LoadError> {
+impl EpollSockets {
+    /// `timestamps`: it is known how long bytes had been there before they were read.
+    pub(super) fn new(timestamps: bool) -> Result<Self, LoadError> {
         Ok(Self {
-            poll: Poll::new()?,
+            epoll: Epoll::new()?,
             sockets: Vec::new(),
             count: 0,
             looked_at: 0,
             left: None,
             buffer: vec![0; BUFFER],
-            stamped: stamped.then(Stamped::new),
+            timestamps: timestamps.then(TimestampedReceiver::new),
             saturated: 0,
         })
     }
 
     pub(super) fn add(&mut self, number: usize, fd: OwnedFd) -> rustix::io::Result<()> {
-        self.poll.watch(&fd, number as u64, true)?;
-        if self.stamped.is_some() {
-            Stamped::begin(&fd);
+        self.epoll.watch(&fd, number as u64, true)?;
+        if self.timestamps.is_some() {
+            TimestampedReceiver::begin(&fd);
         }
         if self.sockets.len() <= number {
             self.sockets.resize_with(number + 1, || None);
@@ -79,7 +79,7 @@ impl Polled {
         }
         let full = sent < bytes.len();
         self.saturated += u64::from(full);
-        socket.write(&self.poll, number, full)?;
+        socket.write(&self.epoll, number, full)?;
         Ok(sent)
     }
 
@@ -90,56 +90,56 @@ impl Polled {
     }
 
     pub(super) fn wait(&mut self, longest: Duration) -> Result<bool, LoadError> {
-        self.count = self.poll.wait(longest)?;
+        self.count = self.epoll.wait(longest)?;
         self.looked_at = 0;
         Ok(self.count > 0)
     }
 
     #[inline]
-    pub(super) fn event(&mut self) -> Option<Event> {
+    pub(super) fn event(&mut self) -> Option<SocketEvent> {
         loop {
-            let mut happened = self.left.take().or_else(|| self.look())?;
-            let number = happened.token as usize;
+            let mut ready = self.left.take().or_else(|| self.look())?;
+            let number = ready.token as usize;
             let Some(socket) = self.sockets.get_mut(number).and_then(Option::as_mut) else { continue };
-            if mem::take(&mut happened.writable) && socket.writes {
+            if mem::take(&mut ready.writable) && socket.writes {
                 if !mem::take(&mut socket.connecting) {
-                    self.left = Some(happened);
-                    return Some(Event::Room(number));
+                    self.left = Some(ready);
+                    return Some(SocketEvent::Room(number));
                 }
                 let connected = sockopt::socket_error(&socket.fd).and_then(|outcome| outcome);
-                if let Err(error) = connected.and_then(|()| socket.write(&self.poll, number, false)) {
-                    return Some(Event::Over(number, Some(error)));
+                if let Err(error) = connected.and_then(|()| socket.write(&self.epoll, number, false)) {
+                    return Some(SocketEvent::Over(number, Some(error)));
                 }
             }
-            if !happened.readable || socket.connecting {
+            if !ready.readable || socket.connecting {
                 continue;
             }
-            let received = match &mut self.stamped {
-                Some(stamped) => stamped.receive(&socket.fd, &mut self.buffer),
+            let received = match &mut self.timestamps {
+                Some(receiver) => receiver.receive(&socket.fd, &mut self.buffer),
                 // Goes to the socket directly, where `read` asks the file system layer first.
                 None => rustix::net::recv(&socket.fd, &mut *self.buffer, RecvFlags::empty())
                     .map(|(count, _)| (count, None)),
             };
             match received {
-                Ok((0, _)) => return Some(Event::Over(number, None)),
-                Ok((count, waited)) => {
+                Ok((0, _)) => return Some(SocketEvent::Over(number, None)),
+                Ok((count, waited_ns)) => {
                     // A short read has emptied the socket: the next bytes are a new event.
-                    self.left = (count == self.buffer.len()).then_some(happened);
+                    self.left = (count == self.buffer.len()).then_some(ready);
                     let bytes = Bytes::Buffer(mem::take(&mut self.buffer), count);
-                    return Some(Event::Bytes { number, bytes, waited });
+                    return Some(SocketEvent::Bytes { number, bytes, waited_ns });
                 }
                 Err(Errno::AGAIN) => {}
-                Err(Errno::INTR) => self.left = Some(happened),
-                Err(error) => return Some(Event::Over(number, Some(error))),
+                Err(Errno::INTR) => self.left = Some(ready),
+                Err(error) => return Some(SocketEvent::Over(number, Some(error))),
             }
         }
     }
 
-    fn look(&mut self) -> Option<Happened> {
+    fn look(&mut self) -> Option<Readiness> {
         let number = self.looked_at;
         (number < self.count).then(|| {
             self.looked_at += 1;
-            self.poll.happened(number)
+            self.epoll.ready(number)
         })
     }
 
@@ -156,9 +156,9 @@ impl Polled {
 impl Socket {
     /// Is to be told of room to write, or no longer.
     #[inline]
-    fn write(&mut self, poll: &Poll, number: usize, wants: bool) -> rustix::io::Result<()> {
+    fn write(&mut self, epoll: &Epoll, number: usize, wants: bool) -> rustix::io::Result<()> {
         if self.writes != wants {
-            poll.rewatch(&self.fd, number as u64, wants)?;
+            epoll.rewatch(&self.fd, number as u64, wants)?;
             self.writes = wants;
         }
         Ok(())

@@ -8,18 +8,19 @@ use std::time::Duration;
 
 /// Events that one wait may bring.
 const EVENTS: usize = 256;
-/// epoll itself counts whole milliseconds; what is nearer than this is waited for with `ppoll`, which counts ns.
+/// epoll itself counts whole milliseconds; what is nearer than this is waited for with `ppoll`, which counts
+/// ns.
 const FINE: Duration = Duration::from_millis(20);
 
-/// The sockets of a thread.
-pub(crate) struct Poll {
+/// What a thread waits with.
+pub(crate) struct Epoll {
     epoll: OwnedFd,
     events: Vec<Event>,
 }
 
-/// What happened on a socket.
+/// What a socket is ready for.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Happened {
+pub(crate) struct Readiness {
     /// What it was registered with.
     pub(crate) token: u64,
     /// Bytes, an end or an error can be read.
@@ -28,7 +29,7 @@ pub(crate) struct Happened {
     pub(crate) writable: bool,
 }
 
-impl Poll {
+impl Epoll {
     pub(crate) fn new() -> Result<Self, LoadError> {
         let epoll =
             epoll::create(CreateFlags::CLOEXEC).map_err(LoadError::io("creating an epoll instance"))?;
@@ -45,7 +46,7 @@ impl Poll {
         epoll::modify(&self.epoll, socket, EventData::new_u64(token), flags(write))
     }
 
-    /// Waits until something happens or `longest` has passed; returns how many things happened.
+    /// Waits until something happens or `longest` has passed; returns how many sockets are ready.
     pub(crate) fn wait(&mut self, longest: Duration) -> Result<usize, LoadError> {
         let failed = LoadError::io("waiting for sockets");
         let mut timeout = timespec(longest);
@@ -70,12 +71,12 @@ impl Poll {
         0
     }
 
-    /// The `n`-th thing that happened in the last wait.
-    pub(crate) fn happened(&self, n: usize) -> Happened {
+    /// The `n`-th socket that the last wait has brought.
+    pub(crate) fn ready(&self, n: usize) -> Readiness {
         let event = self.events[n];
         let flags = event.flags;
         let ends = EventFlags::HUP | EventFlags::ERR | EventFlags::RDHUP;
-        Happened {
+        Readiness {
             token: event.data.u64(),
             readable: flags.intersects(EventFlags::IN | ends),
             writable: flags.intersects(EventFlags::OUT | EventFlags::HUP | EventFlags::ERR),
@@ -95,8 +96,8 @@ fn timespec(time: Duration) -> Timespec {
     }
 }
 
-impl std::fmt::Debug for Poll {
+impl std::fmt::Debug for Epoll {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Poll").finish_non_exhaustive()
+        f.debug_struct("Epoll").finish_non_exhaustive()
     }
 }

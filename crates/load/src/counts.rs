@@ -1,5 +1,5 @@
-//! What a thread counts while it sends: histograms and errors, per transaction and per statement, and a series by the
-//! second. Each thread has its own; they are merged when a phase is over.
+//! What a thread counts while it sends: histograms and errors, per transaction and per statement, and a
+//! series by the second. Each thread has its own; they are merged when a phase is over.
 //!
 //! Histograms count nanoseconds with three significant digits from 100 ns to an hour.
 
@@ -7,12 +7,12 @@ use crate::workload::Workload;
 use hdrhistogram::Histogram;
 use std::collections::BTreeMap;
 
-/// Longest time that is told apart, in ns.
-const LONGEST: u64 = 3_600_000_000_000;
+/// Longest time that is distinguished.
+const LONGEST_NS: u64 = 3_600_000_000_000;
 
 /// A histogram of nanoseconds.
 pub(crate) fn histogram() -> Histogram<u64> {
-    Histogram::new_with_bounds(64, LONGEST, 3).expect("constant bounds that the crate documents as right")
+    Histogram::new_with_bounds(64, LONGEST_NS, 3).expect("constant bounds that the crate documents as right")
 }
 
 /// Why something failed.
@@ -28,7 +28,7 @@ pub(crate) enum Failure {
 
 /// Counts of one kind of transaction or statement.
 #[derive(Clone, Debug)]
-pub(crate) struct Count {
+pub(crate) struct KindCounts {
     /// From the intended start (open loop) or the actual (closed) to the last answer.
     pub(crate) response: Histogram<u64>,
     /// From the actual start; empty in a closed loop, where it is the same.
@@ -52,14 +52,16 @@ pub(crate) struct Second {
 
 /// Everything a thread counts in a phase.
 #[derive(Clone, Debug)]
-pub(crate) struct Tally {
-    pub(crate) transactions: Vec<Count>,
-    pub(crate) statements: Vec<Count>,
-    /// From the intended to the actual start while a client was free: the generator's own lateness. Open loop only.
+pub(crate) struct PhaseCounts {
+    pub(crate) transactions: Vec<KindCounts>,
+    pub(crate) statements: Vec<KindCounts>,
+    /// From the intended to the actual start while a client was free: the generator's own lateness. Open loop
+    /// only.
     pub(crate) lateness: Histogram<u64>,
     /// What the generator itself added to the response time of each transaction, where it is known.
     pub(crate) own: Histogram<u64>,
-    /// How long arrivals had waited that were never begun, or begun and not answered. Their response time is longer.
+    /// How long arrivals had waited that were never begun, or begun and not answered. Their response time is
+    /// longer.
     pub(crate) waiting: Histogram<u64>,
     pub(crate) arrivals: u64,
     pub(crate) not_started: u64,
@@ -70,14 +72,12 @@ pub(crate) struct Tally {
     pub(crate) queries: u64,
     pub(crate) reconnects: u64,
     pub(crate) saturated_sends: u64,
-    /// For how long threads gave way to the servers, in ns.
-    pub(crate) gave_way: u64,
-    /// CPU time and wall time of the thread in the phase, in ns.
-    pub(crate) cpu: u64,
-    pub(crate) wall: u64,
+    /// CPU time and wall time of the thread in the phase.
+    pub(crate) cpu_ns: u64,
+    pub(crate) wall_ns: u64,
 }
 
-impl Count {
+impl KindCounts {
     fn new() -> Self {
         Self { response: histogram(), service: histogram(), failed: BTreeMap::new(), rows: 0 }
     }
@@ -96,11 +96,11 @@ impl Count {
     }
 }
 
-impl Tally {
+impl PhaseCounts {
     pub(crate) fn new(workload: &Workload) -> Self {
         Self {
-            transactions: workload.transactions.iter().map(|_| Count::new()).collect(),
-            statements: workload.statements.iter().map(|_| Count::new()).collect(),
+            transactions: workload.transactions.iter().map(|_| KindCounts::new()).collect(),
+            statements: workload.statements.iter().map(|_| KindCounts::new()).collect(),
             lateness: histogram(),
             own: histogram(),
             waiting: histogram(),
@@ -111,9 +111,8 @@ impl Tally {
             queries: 0,
             reconnects: 0,
             saturated_sends: 0,
-            gave_way: 0,
-            cpu: 0,
-            wall: 0,
+            cpu_ns: 0,
+            wall_ns: 0,
         }
     }
 
@@ -135,9 +134,8 @@ impl Tally {
         self.queries += other.queries;
         self.reconnects += other.reconnects;
         self.saturated_sends += other.saturated_sends;
-        self.gave_way += other.gave_way;
-        self.cpu += other.cpu;
-        self.wall += other.wall;
+        self.cpu_ns += other.cpu_ns;
+        self.wall_ns += other.wall_ns;
     }
 }
 
@@ -169,14 +167,14 @@ mod tests {
     fn merged_histograms_hold_the_sum_of_both() {
         let (mut a, mut b) = (histogram(), histogram());
         a.saturating_record(1_000);
-        b.saturating_record(LONGEST * 2);
+        b.saturating_record(LONGEST_NS * 2);
         merge(&mut a, &b);
         assert_eq!(a.len(), 2);
-        assert!(a.max() >= LONGEST && a.min() <= 1_000);
+        assert!(a.max() >= LONGEST_NS && a.min() <= 1_000);
     }
 
     #[test]
-    fn a_tenth_of_a_millisecond_is_told_apart_to_a_thousandth() {
+    fn a_tenth_of_a_millisecond_is_distinguished_to_a_thousandth() {
         let mut found = histogram();
         found.saturating_record(100_000);
         assert!(found.value_at_quantile(0.5).abs_diff(100_000) <= 100);
