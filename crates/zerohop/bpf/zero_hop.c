@@ -21,10 +21,12 @@
 #define MAPPED __builtin_bswap32(0xffff)
 
 struct map;
-extern struct map about, listeners, active, pages, targets, target_counters, connect_counts, sessions, wakeups, mirrored, pieces, missed, held;
+extern struct map about, listeners, active, pages, targets, target_counters, connect_counts, sessions;
+extern struct map wakeups, mirrored, pieces, missed, held;
 
 static void *(*lookup)(void *map, const void *key) = (void *)BPF_FUNC_map_lookup_elem;
-static long (*update)(void *map, const void *key, const void *value, __u64 flags) = (void *)BPF_FUNC_map_update_elem;
+static long (*update)(void *map, const void *key, const void *value, __u64 flags) =
+	(void *)BPF_FUNC_map_update_elem;
 static long (*delete)(void *map, const void *key) = (void *)BPF_FUNC_map_delete_elem;
 static __u64 (*now)(void) = (void *)BPF_FUNC_ktime_get_ns;
 static __u64 (*cookie_of)(void *ctx) = (void *)BPF_FUNC_get_socket_cookie;
@@ -40,7 +42,8 @@ static long (*ring)(void *ring, void *data, __u64 size, __u64 flags) = (void *)B
 
 /* The target of the next pick, its number in `choice`; 0 where the ordinary listener is to have the
  * connection. `mirror`: of how many sessions one is mirrored. */
-INLINE struct target *next(struct about *us, __u32 listener, struct connect_counts *counts, __u64 time, __u32 *choice, __u32 *mirror)
+INLINE struct target *next(struct about *us, __u32 listener, struct connect_counts *counts, __u64 time,
+			   __u32 *choice, __u32 *mirror)
 {
 	__u32 *side = lookup(&active, &listener);
 	if (!side)
@@ -258,9 +261,8 @@ INLINE void changed(struct bpf_sock_ops *ctx, struct session *session, __u64 coo
 		ADD(counters->ended, 1);
 		if (!(session->state & SESSION_LEFT) && (to == BPF_TCP_CLOSE_WAIT || to == BPF_TCP_CLOSE)) {
 			ADD(counters->lost, 1);
-			/* A reset always means something. A close does on a session of some age; young
-			 * ones may be those of applications that connect for each request, say goodbye,
-			 * and let the server close. */
+			/* A reset always means something. A close does on a session of some age; young ones may be those of
+			 * applications that connect for each request, say goodbye, and let the server close. */
 			int grown = now() - session->since > GROWN;
 			if (to == BPF_TCP_CLOSE || (grown && !(target->flags & TARGET_CLOSES_MEAN_NOTHING)))
 				mark_suspect(counters, number);

@@ -73,7 +73,6 @@ pub struct Terms {
 /// A pair of a listener and a server, known to the kernel by a number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Target {
-    /// Its number.
     pub number: u32,
     /// Whether sessions that the server ends first are no sign of a failure.
     pub closes_mean_nothing: bool,
@@ -88,7 +87,7 @@ pub struct Page {
     pub picks: Vec<Option<u32>>,
     /// Where it goes on after the last pick.
     pub wrap: usize,
-    /// One in this many sessions is mirrored ([`Mirror`](crate::Mirror)); 0 is none.
+    /// One in so many sessions is mirrored ([`Mirror`](crate::Mirror)); 0 is none.
     pub mirror: u32,
 }
 

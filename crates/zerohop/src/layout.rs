@@ -187,7 +187,6 @@ pub struct Session {
     pub target: u32,
     /// The listener that was dialled.
     pub listener: u32,
-    /// What was dialled.
     pub dialled: SocketAddr,
     /// It is open: connected, and neither side has closed.
     pub open: bool,

@@ -37,7 +37,6 @@ pub struct Piece<'a> {
     pub cookie: u64,
     /// When, CLOCK_MONOTONIC in ns.
     pub at: u64,
-    /// What it did.
     pub kind: PieceKind<'a>,
 }
 
@@ -57,14 +56,12 @@ pub enum PieceKind<'a> {
     FromClient {
         /// Of the first.
         seq: u32,
-        /// The bytes.
         bytes: &'a [u8],
     },
     /// These came to the client's host, maybe not in order.
     FromServer {
         /// Of the first.
         seq: u32,
-        /// The bytes.
         bytes: &'a [u8],
     },
     /// It is over.

@@ -15,7 +15,6 @@ const TYPE_REL: u32 = 9;
 const TYPE_SYMBOLS: u32 = 2;
 const RELOCATE_MAP: u64 = 1;
 
-/// A program.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Program {
     pub(crate) name: String,

@@ -16,7 +16,6 @@ use std::time::Duration;
 /// Everything pinned under one name.
 #[derive(Clone, Debug, Serialize)]
 pub struct PinSet {
-    /// The name.
     pub name: String,
     /// The directory on bpffs.
     pub directory: PathBuf,
