@@ -16,8 +16,10 @@ use console::fleet_view;
 use console::sample_view::{HostSampleView, Shows};
 use console::watch_view::{self, RouterWatch, ServerWatch, VerdictView, WatchView};
 use diagnose::Recent;
-use diagnose::host::{Places, Sampler as HostSampler};
-use diagnose::verdict::{Compared, Place, Settling, Usual, UsualRequests, Verdict, Window};
+use diagnose::host::{Roots, Sampler as HostSampler};
+use diagnose::verdict::{
+    RequestBaseline, RequestComparison, Settler, TimingBaseline, Vantage, Verdict, Window,
+};
 use fleet::{Role, Server, ServerName, Snapshot};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -36,10 +38,10 @@ pub(crate) struct Evaluator {
     router_asked_by: CancellationToken,
     history: HistoryStore,
     promises: Promises,
-    usual: Usual,
-    usual_requests: UsualRequests,
+    usual: TimingBaseline,
+    usual_requests: RequestBaseline,
     /// By the router's last answer.
-    requests: Option<Compared>,
+    requests: Option<RequestComparison>,
     who: Credentials,
     tell: mpsc::Sender<Event>,
     stop: CancellationToken,
@@ -61,8 +63,8 @@ pub(crate) struct Windows {
 /// What has been named so far, so that an answer does not flap.
 #[derive(Default)]
 pub(crate) struct Settlings {
-    host: Settling,
-    servers: BTreeMap<ServerName, Settling>,
+    host: Settler,
+    servers: BTreeMap<ServerName, Settler>,
 }
 
 /// What is named now.
@@ -114,13 +116,13 @@ impl Evaluator {
             history,
             promises: Promises::new(options.objectives.clone()),
             options,
-            usual: Usual::default(),
-            usual_requests: UsualRequests::default(),
+            usual: TimingBaseline::default(),
+            usual_requests: RequestBaseline::default(),
             requests: None,
             who,
             tell,
             stop,
-            sampler: HostSampler::new(Places::default()),
+            sampler: HostSampler::new(Roots::default()),
             host: Recent::new(window),
             servers: BTreeMap::new(),
             settlings: Settlings::default(),
@@ -237,7 +239,7 @@ impl Evaluator {
             window.requests = self.requests.clone();
             window.data_disk = watched.data_disk(&window);
             window.lag_ms = known.and_then(|s| s.lag.as_ref()).map(|lag| lag.at_least.as_secs_f64() * 1e3);
-            window.place = known.and_then(|server| place(server, snapshot, &window));
+            window.vantage = known.and_then(|server| place(server, snapshot, &window));
             servers.insert(name.clone(), window);
         }
         Windows { at, host, servers }
@@ -330,10 +332,10 @@ fn lag_ms(window: &Window, known: Option<&Server>) -> Option<f64> {
 }
 
 /// Where we are, as seen from the server, if both zones are known.
-fn place(server: &Server, snapshot: Option<&Snapshot>, window: &Window) -> Option<Place> {
+fn place(server: &Server, snapshot: Option<&Snapshot>, window: &Window) -> Option<Vantage> {
     let own = &snapshot?.own_zone.as_ref()?.zone;
     let other_zone = server.zone_name()? != own;
-    Some(Place { other_zone, round_trip_ms: window.server.as_ref()?.round_trip_ms })
+    Some(Vantage { other_zone, round_trip_ms: window.server.as_ref()?.round_trip_ms })
 }
 
 #[cfg(test)]

@@ -79,7 +79,7 @@ fn host(view: &WatchView, sheet: &mut Sheet) {
     let each = |of: fn(&DiskWorkView) -> Option<f64>| {
         disks.iter().filter_map(move |(labels, work)| Some((labels.clone(), of(work)?))).collect::<Vec<_>>()
     };
-    sheet.gauge("host_disk_per_second", "Requests of a disk a second", each(|work| Some(work.per_s)));
+    sheet.gauge("host_disk_per_second", "EndpointRequests of a disk a second", each(|work| Some(work.per_s)));
     let seconds = each(|work| work.await_ms.map(|ms| ms / 1e3));
     sheet.gauge("host_disk_request_seconds", "Mean time of a request of a disk", seconds);
     let dropped = host.softnet.iter().map(|s| (vec![("cpu", s.cpu.to_string())], s.dropped_per_s));

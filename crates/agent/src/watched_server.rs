@@ -6,7 +6,7 @@ use crate::series::ServerNow;
 use console::sample_view::Shows;
 use console::watch_view::VerdictView;
 use diagnose::Recent;
-use diagnose::host::{Places, disk};
+use diagnose::host::{Roots, disk};
 use diagnose::verdict::Window;
 use fleet::{Address, ServerName};
 use std::path::Path;
@@ -75,7 +75,7 @@ impl WatchedServer {
     pub(crate) fn data_disk(&mut self, window: &Window) -> Option<String> {
         let directory = &window.server.as_ref().filter(|_| self.on_this_host)?.settings.datadir;
         if self.data_disk.as_ref().is_none_or(|(known, _)| known != directory) {
-            let disk = disk::holding(Path::new(directory), &Places::default().sys);
+            let disk = disk::holding(Path::new(directory), &Roots::default().sys);
             self.data_disk = Some((directory.clone(), disk));
         }
         self.known_disk()

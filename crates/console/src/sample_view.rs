@@ -2,7 +2,7 @@
 //! to whoever reads them; the samples that they are copied from are free to change.
 
 use diagnose::host::{self, Pressures};
-use diagnose::server::{self, Held};
+use diagnose::server::{self, HeldBy};
 use serde::{Deserialize, Serialize};
 
 /// A value that is shown, made of one that is not.
@@ -58,11 +58,11 @@ impl<A, B, S: Shows<A>, T: Shows<B>> Shows<(A, B)> for (S, T) {
     }
 }
 
-impl Shows<Held> for String {
-    fn of(held: &Held) -> Self {
+impl Shows<HeldBy> for String {
+    fn of(held: &HeldBy) -> Self {
         match held {
-            Held::ByAnIdleClient => "by-an-idle-client",
-            Held::ByAStatement => "by-a-statement",
+            HeldBy::ByAnIdleClient => "by-an-idle-client",
+            HeldBy::ByAStatement => "by-a-statement",
         }
         .to_owned()
     }
@@ -166,7 +166,7 @@ shows! {
         in_flight: u64,
     }
 
-    /// Requests of one kind.
+    /// EndpointRequests of one kind.
     DiskWorkView of host::disk::Work {
         per_s: f64,
         bytes_per_s: f64,

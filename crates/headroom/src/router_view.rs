@@ -145,11 +145,11 @@ fn eligible(eligibility: &Eligibility) -> EligibleView {
 
 fn flow(flow: &Flow) -> FlowView {
     let name =
-        |place: &router::flow::Place| place.zone.as_ref().map_or(NO_ZONE.to_owned(), ToString::to_string);
+        |load: &router::flow::ZoneLoad| load.zone.as_ref().map_or(NO_ZONE.to_owned(), ToString::to_string);
     FlowView {
-        zones: flow.places.iter().map(name).collect(),
-        demand: flow.places.iter().map(|place| place.demand).collect(),
-        capacity: flow.places.iter().map(|place| place.capacity).collect(),
+        zones: flow.zones.iter().map(name).collect(),
+        demand: flow.zones.iter().map(|zone| zone.demand).collect(),
+        capacity: flow.zones.iter().map(|zone| zone.capacity).collect(),
         rows: flow.rows.clone(),
     }
 }

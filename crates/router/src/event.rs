@@ -144,7 +144,7 @@ impl Picture {
             fallbacks.insert("server_without_tls", format!("{} offers no TLS", names.join(", ")));
         }
         let zone = |at: usize| {
-            view.flow.places[at].zone.as_ref().map_or_else(|| "(unknown)".to_owned(), ToString::to_string)
+            view.flow.zones[at].zone.as_ref().map_or_else(|| "(unknown)".to_owned(), ToString::to_string)
         };
         let cells = view.flow.rows.iter().enumerate().flat_map(|(from, row)| {
             row.iter().enumerate().map(move |(to, share)| ((zone(from), zone(to)), *share))
