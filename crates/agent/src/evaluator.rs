@@ -13,8 +13,8 @@ use console::admin_client::AdminClient;
 use console::watch_view::RouterWatch;
 use console::watch_view::{self, ServerWatch, WatchView};
 use diagnose::Recent;
-use diagnose::host::{Places, Sampler as HostSampler};
-use diagnose::verdict::{Compared, Place, Settling, Usual, UsualRequests, Window};
+use diagnose::host::{Roots, Sampler as HostSampler};
+use diagnose::verdict::{RequestBaseline, RequestComparison, Settler, TimingBaseline, Vantage, Window};
 use fleet::{Role, Server, ServerName, Snapshot};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -33,16 +33,16 @@ pub(crate) struct Desk {
     router_asked_by: CancellationToken,
     kept: Kept,
     promises: Promises,
-    usual: Usual,
-    usual_requests: UsualRequests,
+    usual: TimingBaseline,
+    usual_requests: RequestBaseline,
     /// By the router's last answer.
-    requests: Option<Compared>,
+    requests: Option<RequestComparison>,
     who: Credentials,
     tell: mpsc::Sender<News>,
     stop: CancellationToken,
     sampler: HostSampler,
     host: Recent,
-    host_settling: Settling,
+    host_settling: Settler,
     servers: BTreeMap<ServerName, Watched>,
     gaps: u64,
     cost: Meter,
@@ -65,15 +65,15 @@ impl Desk {
             kept,
             promises: Promises::new(watching.objectives.clone()),
             watching,
-            usual: Usual::default(),
-            usual_requests: UsualRequests::default(),
+            usual: TimingBaseline::default(),
+            usual_requests: RequestBaseline::default(),
             requests: None,
             who,
             tell,
             stop,
-            sampler: HostSampler::new(Places::default()),
+            sampler: HostSampler::new(Roots::default()),
             host: Recent::new(window),
-            host_settling: Settling::default(),
+            host_settling: Settler::default(),
             servers: BTreeMap::new(),
             gaps: 0,
             cost: Meter::start(),
@@ -149,7 +149,7 @@ impl Desk {
             let asked_by = server_task::begin(&server.name, &server.reach, &self.who, &self.tell, &self.stop);
             let watched = Watched {
                 recent: Recent::new(self.watching.window),
-                settling: Settling::default(),
+                settling: Settler::default(),
                 host_settled: false,
                 on_this_host: false,
                 data_disk: None,
@@ -207,7 +207,7 @@ impl Desk {
             window.requests = self.requests.clone();
             window.data_disk = watched.data_disk(&window);
             window.lag_ms = known.and_then(|s| s.lag.as_ref()).map(|lag| lag.at_least.as_secs_f64() * 1e3);
-            window.place = known.and_then(|server| place(server, snapshot, &window));
+            window.vantage = known.and_then(|server| place(server, snapshot, &window));
             if watched.on_this_host != watched.host_settled {
                 watched.settling.gap();
                 watched.host_settled = watched.on_this_host;
@@ -250,10 +250,10 @@ impl Desk {
 }
 
 /// Where we are, as seen from the server, if both zones are known.
-fn place(server: &Server, snapshot: Option<&Snapshot>, window: &Window) -> Option<Place> {
+fn place(server: &Server, snapshot: Option<&Snapshot>, window: &Window) -> Option<Vantage> {
     let own = &snapshot?.own_zone.as_ref()?.zone;
     let other_zone = server.zone_name()? != own;
-    Some(Place { other_zone, round_trip_ms: window.server.as_ref()?.round_trip_ms })
+    Some(Vantage { other_zone, round_trip_ms: window.server.as_ref()?.round_trip_ms })
 }
 
 fn unanswered(known: Option<&Server>) -> Option<String> {

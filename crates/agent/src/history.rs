@@ -6,7 +6,7 @@ use console::history_view::{
 };
 use console::watch_view::RouterWatch;
 use console::watch_view::VerdictView;
-use diagnose::history::{Gap, History, Said, Track};
+use diagnose::history::{Gap, History, Outcome, Track};
 use diagnose::verdict::Unit;
 use serde::Deserialize;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -91,12 +91,12 @@ impl Kept {
             return;
         }
         let now = StatementsNow { figures: watch.total.clone(), requests: None };
-        history.add(&Subject::Router, at, course::figures(course::STATEMENTS, &now), Said::Nothing);
+        history.add(&Subject::Router, at, course::figures(course::STATEMENTS, &now), Outcome::Nothing);
         for endpoint in &watch.endpoints {
             let now =
                 StatementsNow { figures: endpoint.figures.clone(), requests: endpoint.requests.clone() };
             let figures = course::figures(course::STATEMENTS, &now);
-            history.add(&Subject::Endpoint(endpoint.name.clone()), at, figures, Said::Nothing);
+            history.add(&Subject::Endpoint(endpoint.name.clone()), at, figures, Outcome::Nothing);
         }
     }
 
@@ -164,10 +164,10 @@ fn subject_view(
         values: means.iter().map(|cell| cell.map(|f| f[at]).filter(|f| f.is_finite()).map(short)).collect(),
     };
     let said = |span: &diagnose::history::Span| {
-        let (name, called) = match span.said {
-            Said::Nothing => return None,
-            Said::Free => (None, "no bottleneck"),
-            Said::Bottleneck(name) => (Some(name), name.rule().called),
+        let (name, called) = match span.outcome {
+            Outcome::Nothing => return None,
+            Outcome::Free => (None, "no bottleneck"),
+            Outcome::Bottleneck(name) => (Some(name), name.rule().called),
         };
         Some(SpanView { from_s: seconds(span.from_ms), to_s: seconds(span.to_ms), name, called })
     };
@@ -195,11 +195,11 @@ fn kept(history: &History<Subject>) -> KeptView {
 }
 
 /// What a verdict says, for the history.
-pub(crate) fn said(verdict: &VerdictView) -> Said {
+pub(crate) fn said(verdict: &VerdictView) -> Outcome {
     match &verdict.bottleneck {
-        Some(named) => Said::Bottleneck(named.name),
-        None if verdict.text.is_empty() => Said::Nothing,
-        None => Said::Free,
+        Some(named) => Outcome::Bottleneck(named.name),
+        None if verdict.text.is_empty() => Outcome::Nothing,
+        None => Outcome::Free,
     }
 }
 

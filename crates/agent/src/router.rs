@@ -6,7 +6,7 @@ use console::admin_client::AdminClient;
 use console::insight_view::{By, InsightView, Question};
 use console::status_view::{FlowView, StatusView};
 use console::watch_view::{EndpointWatch, RouterWatch};
-use diagnose::verdict::{Requests, Spent};
+use diagnose::verdict::{EndpointRequests, RequestTimes};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::sync::watch;
@@ -89,12 +89,12 @@ fn watched(address: &str, status: StatusView, insight: InsightView) -> RouterWat
 }
 
 /// What requests spend where, by endpoint.
-pub(crate) fn requests(router: &RouterWatch) -> Vec<Requests> {
+pub(crate) fn requests(router: &RouterWatch) -> Vec<EndpointRequests> {
     let told = router.endpoints.iter().filter_map(|endpoint| endpoint.requests.as_ref());
-    told.map(|requests| Requests {
+    told.map(|requests| EndpointRequests {
         endpoint: requests.endpoint.clone(),
         count: requests.requests,
-        spent: Spent {
+        spent: RequestTimes {
             span_p50_ms: requests.span_p50_ms,
             span_ms: requests.span_mean_ms,
             database_ms: requests.database_ms(),

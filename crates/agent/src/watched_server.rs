@@ -5,8 +5,8 @@ use crate::history::Kept;
 use crate::promise::Heard;
 use console::watch_view;
 use diagnose::Recent;
-use diagnose::host::{Places, disk};
-use diagnose::verdict::{Settling, Window};
+use diagnose::host::{Roots, disk};
+use diagnose::verdict::{Settler, Window};
 use fleet::{Address, ServerName};
 use std::path::Path;
 use std::time::Instant;
@@ -15,7 +15,7 @@ use tokio_util::sync::CancellationToken;
 /// One server, as the loop knows it.
 pub(crate) struct Watched {
     pub(crate) recent: Recent,
-    pub(crate) settling: Settling,
+    pub(crate) settling: Settler,
     pub(crate) host_settled: bool,
     pub(crate) on_this_host: bool,
     pub(crate) data_disk: Option<(String, Option<String>)>,
@@ -56,7 +56,7 @@ impl Watched {
     pub(crate) fn data_disk(&mut self, window: &Window) -> Option<String> {
         let directory = &window.server.as_ref().filter(|_| self.on_this_host)?.settings.datadir;
         if self.data_disk.as_ref().is_none_or(|(known, _)| known != directory) {
-            let disk = disk::holding(Path::new(directory), &Places::default().sys);
+            let disk = disk::holding(Path::new(directory), &Roots::default().sys);
             self.data_disk = Some((directory.clone(), disk));
         }
         self.data_disk.as_ref()?.1.clone()

@@ -4,7 +4,7 @@
 use crate::insight_view::{FiguresView, RequestView};
 use crate::objectives::view::{ObjectiveView, WebhookView};
 use crate::status_view::FlowView;
-use diagnose::verdict::{Figure, Finding, Name, Sure, Unit, Verdict};
+use diagnose::verdict::{Confidence, Figure, Finding, Name, Unit, Verdict};
 use diagnose::{host, server};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
@@ -148,7 +148,7 @@ pub struct VerdictView {
     /// The bottleneck.
     pub bottleneck: Option<NamedView>,
     /// How sure.
-    pub sure: Option<Sure>,
+    pub sure: Option<Confidence>,
     /// What would be next.
     pub runner_up: Option<NamedView>,
     /// The ceiling that is used most, and how much, 0 to 1.
@@ -236,9 +236,9 @@ fn sentence(verdict: &Verdict) -> String {
         };
     };
     let sure = match verdict.sure {
-        Some(Sure::Certain) => "certain",
-        Some(Sure::Likely) => "likely",
-        Some(Sure::Possible) | None => "possible",
+        Some(Confidence::Certain) => "certain",
+        Some(Confidence::Likely) => "likely",
+        Some(Confidence::Possible) | None => "possible",
     };
     let mut text = format!("{} ({sure})", first.name.rule().called);
     if let Some(who) = &first.who {

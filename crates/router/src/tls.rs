@@ -170,7 +170,7 @@ pub fn check(listeners: &[config::Listener], servers: &ServerTls) -> Result<(), 
 }
 
 fn failed(error: ::tls::TlsError) -> Error {
-    Error::Tls(error.0)
+    Error::Tls(error.to_string())
 }
 
 impl std::fmt::Debug for FromClients {

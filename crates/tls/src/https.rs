@@ -19,7 +19,7 @@ pub fn client(ca: Option<&Path>) -> Result<Arc<ClientConfig>, TlsError> {
     };
     let config = ClientConfig::builder_with_provider(provider())
         .with_safe_default_protocol_versions()
-        .map_err(|e| TlsError(e.to_string()))?
+        .map_err(|e| TlsError::Setup(e.to_string()))?
         .with_root_certificates(roots)
         .with_no_client_auth();
     Ok(Arc::new(config))
@@ -44,9 +44,9 @@ pub fn server_asking(
 ) -> Result<Arc<ServerConfig>, TlsError> {
     let config = ServerConfig::builder_with_provider(provider())
         .with_safe_default_protocol_versions()
-        .map_err(|e| TlsError(e.to_string()))?
+        .map_err(|e| TlsError::Setup(e.to_string()))?
         .with_client_cert_verifier(asks)
         .with_single_cert(files::certificates(cert)?, files::private_key(key)?)
-        .map_err(|e| TlsError(format!("{} and {}: {e}", cert.display(), key.display())))?;
+        .map_err(|source| TlsError::Pair { cert: cert.to_owned(), key: key.to_owned(), source })?;
     Ok(Arc::new(config))
 }

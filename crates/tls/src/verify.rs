@@ -38,7 +38,7 @@ pub(super) fn verifier(
         TlsMode::VerifyCa => Arc::new(Readable(Arc::new(Authority { roots: Some(roots), provider }))),
         TlsMode::VerifyIdentity => {
             let built_in = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider).build();
-            Arc::new(Readable(built_in.map_err(|e| TlsError(e.to_string()))?))
+            Arc::new(Readable(built_in.map_err(|e| TlsError::Setup(e.to_string()))?))
         }
     })
 }

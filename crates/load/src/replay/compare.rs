@@ -159,12 +159,7 @@ fn reasons(left_out: &LeftOut) -> BTreeMap<&'static str, u64> {
 }
 
 /// Puts it together.
-pub fn view(
-    script: &Script,
-    groups: &Groups,
-    speed: f64,
-    runs: &[(String, ReplayOutcome)],
-) -> ReplayView {
+pub fn view(script: &Script, groups: &Groups, speed: f64, runs: &[(String, ReplayOutcome)]) -> ReplayView {
     let mut by_group: BTreeMap<u32, Vec<usize>> = BTreeMap::new();
     for (at, step) in script.steps.iter().enumerate() {
         by_group.entry(step.group).or_default().push(at);
