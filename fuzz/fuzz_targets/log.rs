@@ -11,9 +11,9 @@ fuzz_target!(|text: &[u8]| {
         let mut open = HashSet::new();
         let _ = read(kind, text, "fuzz", |event: &Event| {
             match event {
-                Event::Opened(opened) => drop(open.insert(opened.session)),
-                Event::Said(said) => assert!(open.contains(&said.session)),
-                Event::Closed(closed) => assert!(open.remove(&closed.session)),
+                Event::SessionStart(opened) => drop(open.insert(opened.session)),
+                Event::Command(said) => assert!(open.contains(&said.session)),
+                Event::SessionEnd(closed) => assert!(open.remove(&closed.session)),
                 _ => {}
             }
             Ok::<(), RecordingError>(())

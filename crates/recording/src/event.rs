@@ -8,20 +8,20 @@ mod code;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
     /// Recording began: the first event.
-    Began(Began),
+    RecordingStart(RecordingStart),
     /// A session was there, or came.
-    Opened(Opened),
+    SessionStart(SessionStart),
     /// A client sent a command.
-    Said(Said),
+    Command(RecordedCommand),
     /// A session ended.
-    Closed(Closed),
+    SessionEnd(SessionEnd),
     /// Recording ended: the last event, where it ended in peace.
-    Stopped(Stopped),
+    RecordingEnd(RecordingEnd),
 }
 
 /// Where a recording comes from.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Began {
+pub struct RecordingStart {
     /// When, in microseconds since 1970.
     pub unix_us: u64,
     /// From what, in words: `router 127.0.0.1:9306`, `slow log /var/log/slow.log`.
@@ -36,7 +36,7 @@ pub struct Began {
 
 /// A session's first appearance.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Opened {
+pub struct SessionStart {
     /// Its number.
     pub session: u64,
     /// When it was there. 0 for those that were there before.
@@ -59,7 +59,7 @@ pub struct Opened {
 
 /// A command of a client.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Said {
+pub struct RecordedCommand {
     /// By this session.
     pub session: u64,
     /// When its first byte came.
@@ -77,7 +77,7 @@ pub struct Said {
     pub answer: Option<Answer>,
 }
 
-impl Said {
+impl RecordedCommand {
     /// Only the first `kept` bytes of the body stay.
     pub fn leave_out(&mut self, kept: usize) {
         self.body.truncate(kept);
@@ -102,7 +102,7 @@ pub struct Answer {
 
 /// The end of a session.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Closed {
+pub struct SessionEnd {
     /// Which.
     pub session: u64,
     /// When.
@@ -111,7 +111,7 @@ pub struct Closed {
 
 /// The end of a recording.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Stopped {
+pub struct RecordingEnd {
     /// When.
     pub at_us: u64,
     /// Commands that are recorded.

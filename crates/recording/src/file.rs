@@ -35,17 +35,23 @@ fn checksum(length: [u8; 4], bytes: &[u8]) -> [u8; 4] {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Began, Closed, Event, Key, RecordingError, Said, Stopped};
+    use crate::{Event, Key, RecordedCommand, RecordingEnd, RecordingError, RecordingStart, SessionEnd};
 
     fn events() -> Vec<Event> {
-        let began = Began { source: "a test".to_owned(), one_in: 1, ..Began::default() };
-        let mut events = vec![Event::Began(began)];
+        let began = RecordingStart { source: "a test".to_owned(), one_in: 1, ..RecordingStart::default() };
+        let mut events = vec![Event::RecordingStart(began)];
         for n in 0..40u64 {
             let body = format!("SELECT {n}").into_bytes();
-            events.push(Event::Said(Said { session: n % 3, at_us: n, command: 3, body, ..Said::default() }));
+            events.push(Event::Command(RecordedCommand {
+                session: n % 3,
+                at_us: n,
+                command: 3,
+                body,
+                ..RecordedCommand::default()
+            }));
         }
-        events.push(Event::Closed(Closed { session: 1, at_us: 41 }));
-        events.push(Event::Stopped(Stopped { commands: 40, ..Stopped::default() }));
+        events.push(Event::SessionEnd(SessionEnd { session: 1, at_us: 41 }));
+        events.push(Event::RecordingEnd(RecordingEnd { commands: 40, ..RecordingEnd::default() }));
         events
     }
 

@@ -19,6 +19,6 @@ pub mod log;
 mod seal;
 
 pub use error::RecordingError;
-pub use event::{Answer, Began, Closed, Event, Opened, Said, Stopped};
+pub use event::{Answer, Event, RecordedCommand, RecordingEnd, RecordingStart, SessionEnd, SessionStart};
 pub use file::{Ending, Reader, Writer};
 pub use seal::Key;
