@@ -4,7 +4,6 @@
 
 mod code;
 
-/// One thing that happened.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
     /// Recording began: the first event.
@@ -13,7 +12,6 @@ pub enum Event {
     SessionStart(SessionStart),
     /// A client sent a command.
     Command(RecordedCommand),
-    /// A session ended.
     SessionEnd(SessionEnd),
     /// Recording ended: the last event, where it ended in peace.
     RecordingEnd(RecordingEnd),
@@ -37,7 +35,6 @@ pub struct RecordingStart {
 /// A session's first appearance.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SessionStart {
-    /// Its number.
     pub session: u64,
     /// When it was there. 0 for those that were there before.
     pub at_us: u64,
@@ -57,10 +54,8 @@ pub struct SessionStart {
     pub server: String,
 }
 
-/// A command of a client.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RecordedCommand {
-    /// By this session.
     pub session: u64,
     /// When its first byte came.
     pub at_us: u64,
@@ -92,7 +87,6 @@ pub struct Answer {
     pub took_us: u64,
     /// The number of the error, if it is one.
     pub error: Option<u16>,
-    /// Rows sent.
     pub rows: u64,
     /// Rows changed, as the server counts them.
     pub affected: u64,
@@ -103,18 +97,14 @@ pub struct Answer {
 /// The end of a session.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SessionEnd {
-    /// Which.
     pub session: u64,
-    /// When.
     pub at_us: u64,
 }
 
 /// The end of a recording.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RecordingEnd {
-    /// When.
     pub at_us: u64,
-    /// Commands that are recorded.
     pub commands: u64,
     /// Events that were lost because the writer could not keep up.
     pub lost: u64,
