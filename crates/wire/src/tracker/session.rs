@@ -197,7 +197,7 @@ impl Session {
     pub(super) fn client_head(&mut self, head: Head<'_>) {
         match self.state {
             SessionState::Commands if head.sequence == 0 && self.infile == Infile::None => {
-                self.command_head(head)
+                self.command_head(head);
             }
             SessionState::Commands => self.continued(head),
             SessionState::Login => self.login(head),
