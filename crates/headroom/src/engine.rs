@@ -10,7 +10,7 @@ use fleet::{ServerName, Snapshot, State};
 use insight::Since;
 use observe::Watcher;
 use router::zero_hop::{Identity, LoginProber, LoginResult};
-use router::{Recording, Router, Sockets, Wanted};
+use router::{Recording, RecordingRequest, Router, Sockets};
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -132,7 +132,7 @@ impl Engine {
     ///
     /// # Errors
     /// Why not, in words.
-    pub(crate) fn record(&self, wanted: Wanted) -> Result<(Recording, Missing), String> {
+    pub(crate) fn record(&self, wanted: RecordingRequest) -> Result<(Recording, Missing), String> {
         let running = self.running();
         let running = running.as_ref().ok_or("the router is stopping")?;
         let recording = running.router.record(wanted).map_err(|error| error.to_string())?;

@@ -5,7 +5,7 @@
 //! | command | router |
 //! |---|---|
 //! | connects, sends a line of JSON: [`RecordRequest`] | answers a line of JSON: [`RecordAnswer`] |
-//! | reads events | sends events as they come, the last one [`recording::Event::Stopped`], and closes |
+//! | reads events | sends events as they come, the last one [`recording::Event::RecordingEnd`], and closes |
 //! | sends `S`: that is enough | stops at once, the same way |
 //! | closes | stops |
 //!
@@ -14,7 +14,7 @@
 
 use crate::environment::Environment;
 use console::control::server::{Reached, RecordRequest, Request, ask, readable, say};
-use router::{Recording, Wanted};
+use router::{Recording, RecordingRequest};
 use serde::{Deserialize, Serialize};
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
@@ -59,10 +59,12 @@ pub(crate) fn record(
     command: &UnixStream,
     request: &RecordRequest,
     over: &AtomicBool,
-    begin: impl FnOnce(Wanted) -> Result<(Recording, Missing), String>,
+    begin: impl FnOnce(RecordingRequest) -> Result<(Recording, Missing), String>,
 ) -> anyhow::Result<()> {
-    let wanted =
-        Wanted { one_in: request.one_in.max(1), time: Duration::from_millis(request.for_ms).min(LONGEST) };
+    let wanted = RecordingRequest {
+        one_in: request.one_in.max(1),
+        time: Duration::from_millis(request.for_ms).min(LONGEST),
+    };
     let begun = begin(wanted);
     let (refused, missing) = match &begun {
         Ok((_, missing)) => (None, *missing),

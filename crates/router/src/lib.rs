@@ -89,7 +89,7 @@ pub use crate::tls::{check as check_tls, passwords_in_clear};
 pub use collect::Insight;
 pub use error::Error;
 pub use pending_move::PendingMove;
-pub use record::{Recording, RecordingStatus, Wanted};
+pub use record::{Recording, RecordingRequest, RecordingStatus};
 pub use refusal::RefusalReason;
 pub use router::{Changes, Router};
 pub use sockets::Sockets;

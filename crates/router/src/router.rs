@@ -9,7 +9,7 @@ use crate::health::Health;
 use crate::listener::Listener;
 use crate::path::{self, Path};
 use crate::rebalancer;
-use crate::record::{Recording, Wanted};
+use crate::record::{Recording, RecordingRequest};
 use crate::reserve::most_sessions;
 use crate::shared_state::{Report, SharedState};
 use crate::sockets::Sockets;
@@ -267,7 +267,7 @@ impl Router {
     ///
     /// # Errors
     /// When a recording is under way.
-    pub fn record(&self, wanted: Wanted) -> Result<Recording, Error> {
+    pub fn record(&self, wanted: RecordingRequest) -> Result<Recording, Error> {
         self.shared.recorder.start(wanted)
     }
 

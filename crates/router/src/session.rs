@@ -15,7 +15,7 @@ use crate::refusal::{RefusalDetails, RefusalReason};
 use crate::refuse;
 use crate::relay::polled::Polled;
 use crate::relay::ring::Handed;
-use crate::relay::{Ended, Relay};
+use crate::relay::{Outcome, Relay};
 use crate::server_counters::ServerSlot;
 use crate::session_registry::{Registration, SessionHandle};
 use crate::stream::{Socket, Stream, Waiting};
@@ -215,8 +215,8 @@ fn poll(
     let polled = Polled::new(streams, Relay::new(tracker, handle), worker.pool.clone());
     tokio::task::spawn_local(async move {
         let closed = match polled.await {
-            Ended::Closed(why) => why,
-            Ended::ChangeUser => Closed::NotLoggedIn,
+            Outcome::Closed(why) => why,
+            Outcome::ChangeUser => Closed::NotLoggedIn,
         };
         let handle = registration.handle.clone();
         drop(registration);
@@ -251,7 +251,7 @@ async fn translated(
     let mut relay = Relay::new(bridge.take_tracker(), handle.clone()).handing_over();
     loop {
         let mut polled = Polled::new(streams, relay, worker.pool.clone());
-        if let Ended::Closed(why) = (&mut polled).await {
+        if let Outcome::Closed(why) = (&mut polled).await {
             return why;
         }
         (streams, relay) = polled.into_parts();

@@ -8,8 +8,7 @@ use crate::close_quota::CloseRequest;
 use crate::closed::Closed;
 use crate::listener::Listener;
 use crate::peer::{self, Debt};
-use crate::record::Recorder;
-use crate::record::tap::Tap;
+use crate::record::{Recorder, SessionRecorder};
 use crate::server_counters::ServerSlot;
 use insight::Ledger;
 use std::cell::{Cell, RefCell};
@@ -33,7 +32,7 @@ pub(crate) struct SessionHandle {
     /// Times the session's commands; the relay takes it.
     pub(crate) insight: Cell<insight::Session>,
     /// Its part in a recording; the relay takes it.
-    pub(crate) tap: Cell<Tap>,
+    pub(crate) recorder: Cell<SessionRecorder>,
     facts: Cell<Facts>,
     order: Cell<Option<Order>>,
     waker: RefCell<Option<Waker>>,
@@ -129,7 +128,7 @@ impl SessionHandle {
     /// A session that is not measured.
     #[cfg(test)]
     pub(crate) fn new(slot: ServerSlot) -> Rc<Self> {
-        Self::measured(slot, insight::Session::off(), Tap::default())
+        Self::measured(slot, insight::Session::off(), SessionRecorder::default())
     }
 
     /// A session of this listener, measured in the thread's ledger if the listener is.
@@ -143,15 +142,15 @@ impl SessionHandle {
             Some(listener) => insight::Session::begin(ledger.clone(), slot.counters.name.as_str(), &listener),
             None => insight::Session::off(),
         };
-        Self::measured(slot, insight, Tap::new(recorder, listener))
+        Self::measured(slot, insight, SessionRecorder::new(recorder, listener))
     }
 
-    fn measured(slot: ServerSlot, insight: insight::Session, tap: Tap) -> Rc<Self> {
+    fn measured(slot: ServerSlot, insight: insight::Session, recorder: SessionRecorder) -> Rc<Self> {
         let facts = Facts { idle: false, in_transaction: false, sticky: Sticky::empty() };
         Rc::new(Self {
             slot,
             insight: Cell::new(insight),
-            tap: Cell::new(tap),
+            recorder: Cell::new(recorder),
             facts: Cell::new(facts),
             order: Cell::new(None),
             waker: RefCell::new(None),

@@ -1,4 +1,5 @@
-//! TLS as HTTP wants it: whoever answers is verified, by name, always; and the two sides of one's own certificate.
+//! TLS as HTTP wants it: whoever answers is verified, by name, always; and the two sides of one's own
+//! certificate.
 
 use super::error::TlsError;
 use super::{files, provider};
@@ -8,8 +9,8 @@ use rustls::{ClientConfig, RootCertStore, ServerConfig};
 use std::path::Path;
 use std::sync::Arc;
 
-/// How TLS to an HTTPS address is begun: its certificate must be for its name, from the authorities in `ca`, or from one that
-/// the web trusts where there is no `ca`.
+/// How TLS to an HTTPS address is begun: its certificate must be for its name, from the authorities in `ca`,
+/// or from one that the web trusts where there is no `ca`.
 ///
 /// # Errors
 /// A file that cannot be read or used.

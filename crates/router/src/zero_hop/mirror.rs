@@ -19,7 +19,7 @@ use crate::session_registry::Facts;
 use crate::shared_state::SharedState;
 use fleet::ServerName;
 use in_order::InOrder;
-use insight::{Ledger, Session, Shared};
+use insight::{CommandObserver, Ledger, Session, Shared};
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::rc::Rc;
@@ -362,8 +362,16 @@ impl MirroredSessions {
         let at = self.clock.instant(at);
         let MirroredSession { tracker, insight, from_client: up, from_server: down, .. } = followed.as_mut();
         let taken = match from_client {
-            true => up.take(seq, bytes, |bytes| insight.client_bytes_at(tracker, bytes, at)),
-            false => down.take(seq, bytes, |bytes| insight.server_bytes_at(tracker, bytes, at)),
+            true => up.take(seq, bytes, |bytes| {
+                let mut observer = insight.observe(tracker, || at);
+                tracker.client_bytes_with(bytes, &mut observer);
+                CommandObserver::finish(observer, tracker);
+            }),
+            false => down.take(seq, bytes, |bytes| {
+                let mut observer = insight.observe(tracker, || at);
+                tracker.server_bytes_with(bytes, &mut observer);
+                CommandObserver::finish(observer, tracker);
+            }),
         };
         let lost = taken.is_err() || (self.holes_stay_until.is_some() && (up.has_hole() || down.has_hole()));
         if lost {

@@ -13,7 +13,7 @@ use sql::is_secret;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use wire::read::Reader;
-use wire::{Command, Finish, Observer, Progress, Start};
+use wire::{Command, Event, Finish, Observer, Progress, Start};
 
 /// Statements of one session, and bytes of their texts.
 const STATEMENTS: usize = 256;
@@ -186,9 +186,9 @@ fn say_types(start: &Start<'_>, parameters: usize, types: &mut Vec<u8>) -> Optio
     Some(())
 }
 
-impl Observer for Prepared {
+impl Prepared {
     #[inline]
-    fn started(&mut self, start: Start<'_>) {
+    fn command(&mut self, start: Start<'_>) {
         self.started += 1;
         let ahead = match start.command {
             Command::StmtPrepare => Ahead::Prepares(Some(self.take())),
@@ -207,23 +207,11 @@ impl Observer for Prepared {
         }
     }
 
-    fn more(&mut self, body: &[u8]) {
-        if self.coming {
-            self.add(body);
-        }
-    }
-
-    fn whole(&mut self) {
-        self.coming = false;
-    }
-
-    fn closed(&mut self, statement: u32) {
+    fn close(&mut self, statement: u32) {
         if let Ok(at) = self.known.binary_search_by_key(&statement, |known| known.id) {
             self.forget(at);
         }
     }
-
-    fn answering(&mut self) {}
 
     #[inline]
     fn finished(&mut self, finish: Finish) {
@@ -234,7 +222,7 @@ impl Observer for Prepared {
             let Some((number, ahead)) = self.ahead.pop_front() else { return };
             match (ahead, finish.prepared) {
                 (Ahead::Prepares(Some(text)), Some(id)) if number == self.completed => {
-                    self.closed(id);
+                    self.close(id);
                     self.keep(id, finish.parameters, text);
                 }
                 (Ahead::Prepares(Some(text)), _) => self.give(text),
@@ -245,6 +233,24 @@ impl Observer for Prepared {
                 }
                 _ => {}
             }
+        }
+    }
+}
+
+impl Observer for Prepared {
+    #[inline]
+    fn event(&mut self, event: Event<'_>) {
+        match event {
+            Event::Command(start) if start.command.is_answered() => self.command(start),
+            Event::Command(start) => {
+                if let Some(statement) = start.closes() {
+                    self.close(statement);
+                }
+            }
+            Event::Body(body) if self.coming => self.add(body),
+            Event::BodyEnd => self.coming = false,
+            Event::AnswerEnd(finish) => self.finished(finish),
+            Event::Packet | Event::Body(_) | Event::Answer => {}
         }
     }
 }

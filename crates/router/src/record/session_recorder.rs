@@ -1,26 +1,25 @@
-//! Tap: one session's part in a recording. Hears its tracker beside insight, and tells the recording.
+//! Session recorder: one session's part in a recording. Observes what its tracker finds, and tells the recording.
 //!
 //! A command is told when it has been answered, with how. One that is not answered (`COM_STMT_CLOSE`) waits for those before
 //! it, so that a session's commands stand in the recording in the order in which they were sent.
 //!
 //! **Sessions that are under way when recording begins** join at their next command outside a transaction: a transaction of which
-//! the beginning is missing is none. What they had prepared is told first, as far as it is kept ([`prepared`]), so that its executions
+//! the beginning is missing is none. What they had prepared is told first, as far as it is kept ([`super::prepared`]), so that its executions
 //! can be sent again. Those that never come out of a transaction, and those that cannot be read, are counted.
 
-mod prepared;
-
-use super::{Course, Recorder};
+use super::prepared::{Prepared, Statement, Types};
+use super::{Recorder, RecordingSink};
 use crate::listener::Listener;
 use crate::server_counters::ServerSlot;
-use insight::Session as Insight;
-use prepared::{Prepared, Statement, Types};
-use recording::{Answer, Closed, Event, Opened, Said};
+use recording::{Answer, Event, RecordedCommand, SessionEnd, SessionStart};
 use sql::is_secret;
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 use std::time::Instant;
 use wire::read::Reader;
-use wire::{Capabilities, Command, Finish, Observer, Phase, Progress, Start, Tracker, attributes};
+use wire::{
+    Capabilities, Command, Event as Found, Finish, Observer, Phase, Progress, Start, Tracker, attributes,
+};
 
 /// MariaDB's word for the statement prepared last.
 const LAST: u32 = u32::MAX;
@@ -29,36 +28,44 @@ const LONGEST: usize = 16 << 20;
 
 /// One session's part, whether somebody records or not.
 #[derive(Debug, Default)]
-pub(crate) struct Tap {
+pub(crate) struct SessionRecorder {
     recorder: Arc<Recorder>,
     listener: Option<Arc<Listener>>,
     /// The recording that this session knows of, 0 for none.
     seen: u64,
     /// It is to be recorded from its next command outside a transaction.
     joining: Option<Joining>,
-    recorded: Option<Box<Recorded>>,
+    recorded: Option<Box<RecordedSession>>,
     prepared: Prepared,
+}
+
+/// A session while one chunk of bytes is read.
+#[derive(Debug)]
+#[must_use = "a session's progress is kept once it is finished"]
+pub(crate) struct RecordingObserver<'a> {
+    recorded: Option<&'a mut RecordedSession>,
+    prepared: &'a mut Prepared,
 }
 
 /// A session that waits for the end of its transaction; counted while it does.
 #[derive(Debug)]
-struct Joining(Arc<Course>);
+struct Joining(Arc<RecordingSink>);
 
 /// A session that is recorded.
 #[derive(Debug)]
-struct Recorded {
-    course: Arc<Course>,
+struct RecordedSession {
+    sink: Arc<RecordingSink>,
     session: u64,
     /// When the chunk that is being read came.
     now: Instant,
     /// When the first bytes of a packet came that were too few to tell what it is.
     begun: Option<Instant>,
     /// Commands not told yet, oldest first.
-    flights: VecDeque<Flight>,
+    pending: VecDeque<PendingCommand>,
     /// The newest of them is coming in pieces.
     coming: bool,
-    /// Commands of which the start was heard and the end not: they were under way when recording began.
-    unheard: u64,
+    /// Commands of which the start was seen and the end not: they were under way when recording began.
+    unseen: u64,
     progress: Progress,
     /// Prepared statements whose text was left out.
     secret: HashSet<u32>,
@@ -70,8 +77,8 @@ struct Recorded {
 
 /// A command under way.
 #[derive(Debug)]
-struct Flight {
-    said: Said,
+struct PendingCommand {
+    record: RecordedCommand,
     at: Instant,
     command: Command,
     attributes: bool,
@@ -79,7 +86,7 @@ struct Flight {
     held: usize,
 }
 
-impl Tap {
+impl SessionRecorder {
     /// The tap of a session that came by this listener.
     pub(crate) fn new(recorder: &Arc<Recorder>, listener: &Arc<Listener>) -> Self {
         let prepared = Prepared::new(recorder);
@@ -93,51 +100,30 @@ impl Tap {
         }
     }
 
-    /// These bytes came from the client.
+    /// Observes the next bytes of either side, of which the first was read at `now`: the tracker is shown them with this
+    /// observer, which is then finished.
     #[inline]
-    pub(crate) fn client_bytes(
+    pub(crate) fn observe(
         &mut self,
-        insight: &mut Insight,
-        tracker: &mut Tracker,
-        bytes: &[u8],
+        tracker: &Tracker,
         slot: &ServerSlot,
-    ) {
+        now: impl FnOnce() -> Instant,
+    ) -> RecordingObserver<'_> {
         if self.recorder.number() != self.seen {
             self.change(tracker, slot, false);
         }
         if self.joining.is_some() {
             self.join(tracker, slot);
         }
-        self.prepared.catch_up(tracker.progress());
-        let Some(recorded) = &mut self.recorded else {
-            return insight.client_bytes_heard(tracker, bytes, &mut self.prepared);
-        };
-        recorded.now = Instant::now();
-        recorded.catch_up(tracker.progress());
-        insight.client_bytes_heard(tracker, bytes, &mut (&mut **recorded, &mut self.prepared));
-        recorded.progress = tracker.progress();
-    }
-
-    /// These bytes came from the server.
-    #[inline]
-    pub(crate) fn server_bytes(
-        &mut self,
-        insight: &mut Insight,
-        tracker: &mut Tracker,
-        bytes: &[u8],
-        slot: &ServerSlot,
-    ) {
-        if self.recorder.number() != self.seen {
-            self.change(tracker, slot, false);
-        }
-        self.prepared.catch_up(tracker.progress());
-        let Some(recorded) = &mut self.recorded else {
-            return insight.server_bytes_heard(tracker, bytes, &mut self.prepared);
-        };
-        recorded.now = Instant::now();
-        recorded.catch_up(tracker.progress());
-        insight.server_bytes_heard(tracker, bytes, &mut (&mut **recorded, &mut self.prepared));
-        recorded.progress = tracker.progress();
+        let progress = tracker.progress();
+        self.prepared.catch_up(progress);
+        let recorded = self.recorded.as_deref_mut();
+        let recorded = recorded.map(|recorded| {
+            recorded.now = now();
+            recorded.catch_up(progress);
+            recorded
+        });
+        RecordingObserver { recorded, prepared: &mut self.prepared }
     }
 
     /// A recording has begun or ended since the last look.
@@ -146,18 +132,18 @@ impl Tap {
         self.seen = self.recorder.number();
         self.recorded = None;
         self.joining = None;
-        let Some(course) = self.recorder.course(self.seen) else { return };
+        let Some(sink) = self.recorder.sink(self.seen) else { return };
         if matches!(tracker.phase(), Phase::Opaque(_) | Phase::Lost(_)) {
-            return course.cannot_be_read();
+            return sink.cannot_be_read();
         }
-        if !course.chooses() {
+        if !sink.chooses() {
             return;
         }
         if fresh {
-            return self.open(&course, tracker, slot, true);
+            return self.open(&sink, tracker, slot, true);
         }
-        course.waits(true);
-        self.joining = Some(Joining(course));
+        sink.waits(true);
+        self.joining = Some(Joining(sink));
     }
 
     /// The session is recorded from here on if it is in no transaction.
@@ -167,22 +153,22 @@ impl Tap {
             return;
         }
         let Some(joining) = self.joining.take() else { return };
-        let course = joining.0.clone();
+        let sink = joining.0.clone();
         drop(joining);
-        self.open(&course, tracker, slot, false);
+        self.open(&sink, tracker, slot, false);
         let Some(recorded) = &mut self.recorded else { return };
         for statement in self.prepared.known() {
             recorded.prepared_before(statement);
         }
     }
 
-    fn open(&mut self, course: &Arc<Course>, tracker: &Tracker, slot: &ServerSlot, fresh: bool) {
-        let (session, course) = (course.number_session(), course.clone());
+    fn open(&mut self, sink: &Arc<RecordingSink>, tracker: &Tracker, slot: &ServerSlot, fresh: bool) {
+        let (session, sink) = (sink.number_session(), sink.clone());
         let now = Instant::now();
         let progress = tracker.progress();
-        course.tell(&Event::Opened(Opened {
+        sink.push(&Event::SessionStart(SessionStart {
             session,
-            at_us: if fresh { course.micros(now) } else { 0 },
+            at_us: if fresh { sink.micros(now) } else { 0 },
             fresh,
             mariadb: tracker.is_mariadb(),
             several_statements: tracker.capabilities().contains(Capabilities::MULTI_STATEMENTS),
@@ -195,14 +181,14 @@ impl Tap {
                 .unwrap_or_default(),
             server: slot.counters.name.to_string(),
         }));
-        self.recorded = Some(Box::new(Recorded {
-            course,
+        self.recorded = Some(Box::new(RecordedSession {
+            sink,
             session,
             now,
             begun: None,
-            flights: VecDeque::new(),
+            pending: VecDeque::new(),
             coming: false,
-            unheard: progress.started - progress.completed,
+            unseen: progress.started - progress.completed,
             progress,
             secret: HashSet::new(),
             types: HashMap::new(),
@@ -217,16 +203,16 @@ impl Drop for Joining {
     }
 }
 
-impl Drop for Recorded {
+impl Drop for RecordedSession {
     fn drop(&mut self) {
-        let held = self.flights.iter().map(|flight| flight.held).sum();
-        self.course.release(held);
-        let at_us = self.course.micros(Instant::now());
-        self.course.tell(&Event::Closed(Closed { session: self.session, at_us }));
+        let held = self.pending.iter().map(|pending| pending.held).sum();
+        self.sink.release(held);
+        let at_us = self.sink.micros(Instant::now());
+        self.sink.push(&Event::SessionEnd(SessionEnd { session: self.session, at_us }));
     }
 }
 
-impl Recorded {
+impl RecordedSession {
     /// The tracker has been shown bytes elsewhere (a change of user that was carried through as a login): what was answered
     /// there is told without its answer.
     fn catch_up(&mut self, progress: Progress) {
@@ -234,27 +220,27 @@ impl Recorded {
             return;
         }
         let outstanding = (progress.started - progress.completed) as usize;
-        while self.flights.len() > outstanding {
-            let Some(flight) = self.flights.pop_front() else { break };
-            self.tell(flight);
+        while self.pending.len() > outstanding {
+            let Some(pending) = self.pending.pop_front() else { break };
+            self.tell(pending);
         }
-        self.unheard = self.unheard.min(outstanding as u64);
+        self.unseen = self.unseen.min(outstanding as u64);
         self.secret.clear();
         self.types.clear();
     }
 
-    fn flight(&mut self, start: &Start<'_>) -> Flight {
+    fn pending(&mut self, start: &Start<'_>) -> PendingCommand {
         let at = self.begun.take().unwrap_or(self.now);
-        let held = if self.course.hold(start.body.len()) { start.body.len() } else { 0 };
-        let said = Said {
+        let held = if self.sink.hold(start.body.len()) { start.body.len() } else { 0 };
+        let record = RecordedCommand {
             session: self.session,
-            at_us: self.course.micros(at),
+            at_us: self.sink.micros(at),
             command: start.command.byte(),
             body: start.body[..held].to_vec(),
             left_out: held < start.body.len(),
-            ..Said::default()
+            ..RecordedCommand::default()
         };
-        Flight { said, at, command: start.command, attributes: start.attributes, held }
+        PendingCommand { record, at, command: start.command, attributes: start.attributes, held }
     }
 
     /// What was prepared before is told by its text, so that its executions can be sent again.
@@ -268,62 +254,62 @@ impl Recorded {
             self.secret.insert(id);
             return;
         }
-        self.course.tell(&Event::Said(Said {
+        self.sink.push(&Event::Command(RecordedCommand {
             session: self.session,
-            at_us: self.course.micros(self.now),
+            at_us: self.sink.micros(self.now),
             command: Command::StmtPrepare.byte(),
             body: text.clone(),
             before: true,
             answer: Some(Answer { prepared: Some(id), ..Answer::default() }),
-            ..Said::default()
+            ..RecordedCommand::default()
         }));
     }
 
     fn add(&mut self, start: &Start<'_>) {
-        let flight = self.flight(start);
-        self.flights.push_back(flight);
+        let pending = self.pending(start);
+        self.pending.push_back(pending);
         self.coming = !start.whole;
         if start.whole {
-            self.came_whole();
+            self.finish_body();
         }
     }
 
-    fn comes(&mut self, body: &[u8]) {
-        let Some(flight) = self.flights.back_mut().filter(|_| self.coming) else { return };
-        if flight.said.left_out {
+    fn push_body(&mut self, body: &[u8]) {
+        let Some(pending) = self.pending.back_mut().filter(|_| self.coming) else { return };
+        if pending.record.left_out {
             return;
         }
-        if flight.said.body.len() + body.len() > LONGEST || !self.course.hold(body.len()) {
-            flight.said.body = Vec::new();
-            flight.said.left_out = true;
-            self.course.release(std::mem::take(&mut flight.held));
+        if pending.record.body.len() + body.len() > LONGEST || !self.sink.hold(body.len()) {
+            pending.record.body = Vec::new();
+            pending.record.left_out = true;
+            self.sink.release(std::mem::take(&mut pending.held));
             return;
         }
-        flight.held += body.len();
-        flight.said.body.extend_from_slice(body);
+        pending.held += body.len();
+        pending.record.body.extend_from_slice(body);
     }
 
     /// The newest command is there: only what may be kept of it stays.
-    fn came_whole(&mut self) {
+    fn finish_body(&mut self) {
         self.coming = false;
-        let Some(flight) = self.flights.back_mut() else { return };
-        let body = &mut flight.said.body;
-        match flight.command {
+        let Some(pending) = self.pending.back_mut() else { return };
+        let body = &mut pending.record.body;
+        match pending.command {
             // What did not fit is not known: in doubt it held a password.
-            Command::StmtPrepare if flight.said.left_out => self.last_is_secret = true,
-            _ if flight.said.left_out => {}
+            Command::StmtPrepare if pending.record.left_out => self.last_is_secret = true,
+            _ if pending.record.left_out => {}
             Command::Query | Command::StmtPrepare => {
-                if flight.attributes
-                    && flight.command == Command::Query
+                if pending.attributes
+                    && pending.command == Command::Query
                     && let Some((_, text)) = attributes::of_query(body)
                 {
                     *body = text.to_vec();
                 }
                 let secret = is_secret(body);
                 if secret {
-                    flight.said.leave_out(0);
+                    pending.record.leave_out(0);
                 }
-                if flight.command == Command::StmtPrepare {
+                if pending.command == Command::StmtPrepare {
                     self.last_is_secret = secret;
                 }
             }
@@ -336,108 +322,110 @@ impl Recorded {
                     None => false,
                 };
                 if secret {
-                    flight.said.leave_out(4);
-                } else if flight.attributes && flight.command == Command::StmtExecute {
+                    pending.record.leave_out(4);
+                } else if pending.attributes && pending.command == Command::StmtExecute {
                     match attributes::without(body) {
                         Some(plain) => *body = plain,
-                        None => flight.said.leave_out(4),
+                        None => pending.record.leave_out(4),
                     }
                 }
-                if !flight.said.left_out
-                    && flight.command == Command::StmtExecute
+                if !pending.record.left_out
+                    && pending.command == Command::StmtExecute
                     && let Some(types) = known.and_then(|id| self.types.remove(&id))
                 {
-                    types.put_into(&mut flight.said.body);
+                    types.put_into(&mut pending.record.body);
                 }
             }
             Command::ChangeUser => {
                 let database = changed_database(body).unwrap_or_default();
-                flight.said.body = database;
-                flight.said.left_out = true;
+                pending.record.body = database;
+                pending.record.left_out = true;
             }
             _ => {}
         }
-        if !flight.command.is_answered() && self.flights.len() == 1 {
+        if !pending.command.is_answered() && self.pending.len() == 1 {
             self.tell_unanswered();
         }
     }
 
     /// Tells the oldest commands that are whole and get no answer.
     fn tell_unanswered(&mut self) {
-        while let Some(flight) = self.flights.front() {
-            let still_coming = self.coming && self.flights.len() == 1;
-            if flight.command.is_answered() || still_coming {
+        while let Some(pending) = self.pending.front() {
+            let still_coming = self.coming && self.pending.len() == 1;
+            if pending.command.is_answered() || still_coming {
                 return;
             }
-            if let Some(flight) = self.flights.pop_front() {
-                self.tell(flight);
+            if let Some(pending) = self.pending.pop_front() {
+                self.tell(pending);
             }
         }
     }
 
-    fn tell(&self, flight: Flight) {
-        self.course.release(flight.held);
-        self.course.tell(&Event::Said(flight.said));
-    }
-}
-
-impl Observer for Recorded {
-    fn begins(&mut self) {
-        self.begun.get_or_insert(self.now);
-    }
-
-    fn started(&mut self, start: Start<'_>) {
-        self.add(&start);
-    }
-
-    fn more(&mut self, body: &[u8]) {
-        self.comes(body);
-    }
-
-    fn whole(&mut self) {
-        if self.coming {
-            self.came_whole();
-        }
-    }
-
-    fn closed(&mut self, statement: u32) {
-        self.secret.remove(&statement);
-        self.types.remove(&statement);
-    }
-
-    fn silent(&mut self, start: Start<'_>) {
-        self.add(&start);
-    }
-
-    fn silent_more(&mut self, body: &[u8]) {
-        self.comes(body);
-    }
-
-    fn silent_whole(&mut self) {
-        self.whole();
-    }
-
-    fn answering(&mut self) {}
-
     fn finished(&mut self, finish: Finish) {
-        if self.unheard > 0 {
-            self.unheard -= 1;
+        if self.unseen > 0 {
+            self.unseen -= 1;
             return;
         }
-        let Some(mut flight) = self.flights.pop_front() else { return };
-        let took = self.now.saturating_duration_since(flight.at);
-        flight.said.answer = Some(Answer {
+        let Some(mut pending) = self.pending.pop_front() else { return };
+        let took = self.now.saturating_duration_since(pending.at);
+        pending.record.answer = Some(Answer {
             took_us: took.as_micros() as u64,
             error: finish.error,
             rows: finish.rows,
             affected: finish.affected,
             prepared: finish.prepared,
         });
-        if let (Some(statement), true) = (finish.prepared, flight.said.left_out) {
+        if let (Some(statement), true) = (finish.prepared, pending.record.left_out) {
             self.secret.insert(statement);
         }
-        self.tell(flight);
+        self.tell(pending);
         self.tell_unanswered();
+    }
+
+    fn tell(&self, pending: PendingCommand) {
+        self.sink.release(pending.held);
+        self.sink.push(&Event::Command(pending.record));
+    }
+}
+
+impl RecordingObserver<'_> {
+    /// The tracker has read the bytes.
+    #[inline]
+    pub(crate) fn finish(self, tracker: &Tracker) {
+        if let Some(recorded) = self.recorded {
+            recorded.progress = tracker.progress();
+        }
+    }
+}
+
+impl Observer for RecordingObserver<'_> {
+    #[inline]
+    fn event(&mut self, event: Found<'_>) {
+        if let Some(recorded) = &mut self.recorded {
+            recorded.event(event);
+        }
+        self.prepared.event(event);
+    }
+}
+
+impl Observer for RecordedSession {
+    fn event(&mut self, event: Found<'_>) {
+        match event {
+            Found::Packet => {
+                self.begun.get_or_insert(self.now);
+            }
+            Found::Command(start) => {
+                if let Some(statement) = start.closes() {
+                    self.secret.remove(&statement);
+                    self.types.remove(&statement);
+                }
+                self.add(&start);
+            }
+            Found::Body(body) => self.push_body(body),
+            Found::BodyEnd if self.coming => self.finish_body(),
+            Found::BodyEnd | Found::Answer => {}
+            Found::AnswerEnd(finish) => self.finished(finish),
+        }
     }
 }
 
@@ -451,5 +439,4 @@ fn changed_database(body: &[u8]) -> Option<Vec<u8>> {
 }
 
 #[cfg(test)]
-#[path = "tap/tests.rs"]
 mod tests;

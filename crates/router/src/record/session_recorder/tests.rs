@@ -1,7 +1,7 @@
 //! Sessions as bytes, and what a recording hears of them.
 
 use super::*;
-use crate::record::{Recording, Wanted};
+use crate::record::{Recording, RecordingRequest};
 use crate::server_counters::ServerCounters;
 use fleet::{ListenerRole, ServerName};
 use recording::Event;
@@ -13,7 +13,7 @@ const CAPABILITIES: Capabilities = Capabilities::ORDINARY;
 
 struct Bench {
     recorder: Arc<Recorder>,
-    tap: Tap,
+    session: SessionRecorder,
     tracker: Tracker,
     slot: ServerSlot,
 }
@@ -79,20 +79,28 @@ impl Bench {
         let slot =
             ServerSlot::take(Arc::new(ServerCounters::new(ServerName::new("r"), 1)), ListenerRole::Reader, 0);
         let recorder = Arc::new(Recorder::default());
-        let tap = Tap { recorder: recorder.clone(), prepared: Prepared::new(&recorder), ..Tap::default() };
-        Self { recorder, tap, tracker, slot }
+        let session = SessionRecorder {
+            recorder: recorder.clone(),
+            prepared: Prepared::new(&recorder),
+            ..SessionRecorder::default()
+        };
+        Self { recorder, session, tracker, slot }
     }
 
     fn record(&self) -> Recording {
-        self.recorder.start(Wanted { one_in: 1, time: Duration::from_secs(60) }).unwrap()
+        self.recorder.start(RecordingRequest { one_in: 1, time: Duration::from_secs(60) }).unwrap()
     }
 
     fn client(&mut self, bytes: &[u8]) {
-        self.tap.client_bytes(&mut Insight::off(), &mut self.tracker, bytes, &self.slot);
+        let mut observer = self.session.observe(&self.tracker, &self.slot, Instant::now);
+        self.tracker.client_bytes_with(bytes, &mut observer);
+        observer.finish(&self.tracker);
     }
 
     fn server(&mut self, bytes: &[u8]) {
-        self.tap.server_bytes(&mut Insight::off(), &mut self.tracker, bytes, &self.slot);
+        let mut observer = self.session.observe(&self.tracker, &self.slot, Instant::now);
+        self.tracker.server_bytes_with(bytes, &mut observer);
+        observer.finish(&self.tracker);
     }
 }
 
@@ -104,8 +112,8 @@ fn events(recording: &Recording) -> Vec<Event> {
 }
 
 /// What was said, in the order of the recording.
-fn said(recording: &Recording) -> Vec<Said> {
-    let said = |event| if let Event::Said(said) = event { Some(said) } else { None };
+fn said(recording: &Recording) -> Vec<RecordedCommand> {
+    let said = |event| if let Event::Command(said) = event { Some(said) } else { None };
     events(recording).into_iter().filter_map(said).collect()
 }
 
@@ -121,10 +129,10 @@ fn a_statement_is_told_with_its_rows_and_its_error() {
     let error = ErrPacket::new(1064, b"42000", "no");
     bench.server(&error.packet(1, CAPABILITIES));
     let all = events(&recording);
-    let Event::Opened(opened) = &all[0] else { panic!("{all:?}") };
+    let Event::SessionStart(opened) = &all[0] else { panic!("{all:?}") };
     assert_eq!((opened.user.as_str(), opened.database.as_str(), opened.fresh), ("app", "shop", false));
     assert_eq!(opened.server, "r");
-    let [Event::Said(select), Event::Said(selec)] = &all[1..] else { panic!("{all:?}") };
+    let [Event::Command(select), Event::Command(selec)] = &all[1..] else { panic!("{all:?}") };
     assert_eq!((select.body.as_slice(), select.answer.unwrap().rows), (&b"SELECT 1"[..], 2));
     assert_eq!((selec.body.as_slice(), selec.answer.unwrap().error), (&b"SELEC"[..], Some(1064)));
 }
@@ -218,12 +226,12 @@ fn the_end_of_a_session_is_told_and_after_a_recording_nothing_is() {
     let recording = bench.record();
     bench.client(&command(Command::Ping, b""));
     bench.server(&ok(0));
-    bench.tap = Tap::default();
-    assert!(matches!(events(&recording).last(), Some(Event::Closed(closed)) if closed.session == 1));
+    bench.session = SessionRecorder::default();
+    assert!(matches!(events(&recording).last(), Some(Event::SessionEnd(closed)) if closed.session == 1));
     let mut bench = Bench::new();
     drop(bench.record());
     bench.client(&command(Command::Ping, b""));
-    assert!(bench.tap.recorded.is_none());
+    assert!(bench.session.recorded.is_none());
 }
 
 fn begin(status: Status) -> Vec<u8> {
@@ -274,7 +282,7 @@ fn a_session_in_a_transaction_joins_behind_it_and_one_that_stays_in_it_is_counte
     bench.server(&begin(Status::IN_TRANS));
     let end = recording.finish("over");
     let mut rest = end.as_slice();
-    let Some(Event::Stopped(stopped)) = Event::read(&mut rest) else { panic!("{end:?}") };
+    let Some(Event::RecordingEnd(stopped)) = Event::read(&mut rest) else { panic!("{end:?}") };
     assert!(stopped.why.starts_with("over; 1 sessions from before were in a transaction"), "{}", stopped.why);
 }
 
@@ -339,8 +347,8 @@ fn sessions_together_hold_no_more_than_the_recording_may_take() {
     let mut bench = Bench::new();
     let recording = bench.record();
     // A body that is still coming, of another session.
-    let course = bench.recorder.course(bench.recorder.number()).unwrap();
-    assert!(course.hold(crate::record::HELD - 600));
+    let sink = bench.recorder.sink(bench.recorder.number()).unwrap();
+    assert!(sink.hold(crate::record::HELD - 600));
     let long = vec![b'x'; 4000];
     bench.client(&command(Command::Query, &long));
     bench.client(&command(Command::Query, b"SELECT 1"));
@@ -349,13 +357,13 @@ fn sessions_together_hold_no_more_than_the_recording_may_take() {
     let all = said(&recording);
     assert_eq!((all[0].left_out, all[0].body.len()), (true, 0), "it does not fit");
     assert_eq!(all[1].body, b"SELECT 1", "and holds nothing back");
-    course.release(crate::record::HELD - 600);
+    sink.release(crate::record::HELD - 600);
     bench.client(&command(Command::Query, &long));
     bench.server(&ok(0));
     assert_eq!(said(&recording)[0].body, long);
     bench.client(&command(Command::Query, b"SELECT 'under way'"));
-    drop(bench.tap);
-    assert!(course.hold(crate::record::HELD), "a session that has ended holds nothing");
+    drop(bench.session);
+    assert!(sink.hold(crate::record::HELD), "a session that has ended holds nothing");
 }
 
 #[test]
@@ -366,20 +374,20 @@ fn a_driver_that_prepares_and_closes_each_statement_keeps_its_buffers_and_a_rese
         bench.server(&prepared(1));
         bench.client(&command(Command::StmtClose, &[1, 0, 0, 0]));
     }
-    assert!(bench.tap.prepared.known().is_empty());
+    assert!(bench.session.prepared.known().is_empty());
     bench.client(&command(Command::StmtPrepare, b"SELECT 1"));
     bench.server(&prepared(1));
-    assert_eq!(bench.tap.prepared.known().len(), 1);
+    assert_eq!(bench.session.prepared.known().len(), 1);
     bench.client(&command(Command::ResetConnection, b""));
     bench.server(&ok(0));
-    assert!(bench.tap.prepared.known().is_empty());
+    assert!(bench.session.prepared.known().is_empty());
     let huge = vec![b'x'; 100_000];
     bench.client(&command(Command::StmtPrepare, &huge));
     bench.server(&prepared(2));
-    assert!(bench.tap.prepared.known().is_empty(), "too long to be kept");
+    assert!(bench.session.prepared.known().is_empty(), "too long to be kept");
     for id in 3..200 {
         bench.client(&command(Command::StmtPrepare, &[b'y'; 1000]));
         bench.server(&prepared(id));
     }
-    assert_eq!(bench.tap.prepared.known().len(), 65, "64 KiB a session");
+    assert_eq!(bench.session.prepared.known().len(), 65, "64 KiB a session");
 }
