@@ -49,7 +49,7 @@ pub struct RouterConfig {
     pub zero_hop_keep: Duration,
 }
 
-/// Whether connections go straight to a server, past the router (`[router] zero_hop`).
+/// Whether connections go straight to a server and bypass the router (`[router] zero_hop`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum ZeroHop {
     /// Where the kernel allows it; else the ordinary listener serves, and the status says why.
