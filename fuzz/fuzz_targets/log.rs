@@ -1,4 +1,5 @@
-//! Log: any text is read as a general log and as a slow log, to its end or an error; sessions open before they speak.
+//! Log: any text is read as a general log and as a slow log, to its end or an error; sessions open before
+//! they speak.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -1,8 +1,9 @@
-//! A session, both directions interleaved: no panic, counts in order, the same state however the bytes are split, memory
-//! within its bound, and no byte of an answer or of a statement told that did not come.
+//! A session, both directions interleaved: no panic, counts in order, the same state however the bytes are
+//! split, memory within its bound, and no byte of an answer or of a statement told that did not come.
 //!
-//! The input is a byte that says where the session starts (0: before the greeting; else logged in, its bits are the optional
-//! capabilities), then turns: a kind, a length in two bytes, and so many bytes. Kinds with a frame let the fuzzer go deep without guessing sequence ids.
+//! The input is a byte that says where the session starts (0: before the greeting; else logged in, its bits
+//! are the optional capabilities), then turns: a kind, a length in two bytes, and this many bytes. Kinds with
+//! a frame let the fuzzer go deep without guessing sequence ids.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
@@ -11,8 +12,8 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use wire::response::OkPacket;
 use wire::{Capabilities, Event, Greeting, Login, Observer, Status, Tracker, packet};
 
-/// What a tracker may hold on the heap: so much, and so much more for each command that is not answered yet (of which
-/// there are 1024 at most; each may carry a user's and a database's name of 256 bytes).
+/// What a tracker may hold on the heap: a fixed amount, and more for each command that is not answered yet
+/// (at most 1024; each may carry a user's and a database's name of 256 bytes).
 const HELD: usize = 16 << 10;
 const HELD_FOR_A_COMMAND: usize = 2 << 10;
 

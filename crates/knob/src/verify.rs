@@ -48,7 +48,8 @@ pub(crate) fn effect(
         for number in &numbers {
             match judge(&deltas(&base, &now, &[*number]), &allowed) {
                 Landing::Right(count) => drop(right.insert(*number, count)),
-                // A change takes effect at the next interrupt: the first may still come where the last one went.
+                // A change takes effect at the next interrupt: the first may still come where the last one
+                // went.
                 Landing::Stray(_) if forgiven.insert(*number) => {
                     base.insert(*number, now.get(number).cloned().unwrap_or_default());
                 }

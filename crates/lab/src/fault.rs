@@ -1,7 +1,7 @@
 //! What a lab does to a server, or to the network between two zones, and how it is undone.
 //!
-//! Every fault has a word and a word that undoes it ([`FAULTS`] is the one table for parsing, help and docs). Faults in
-//! force on the same link add up: the strongest decides (see `link::Mode`).
+//! Every fault has a word and a word that undoes it ([`FAULTS`] is the one table for parsing, help and docs).
+//! Faults in force on the same link add up: the strongest decides (see `link::Mode`).
 
 use crate::Error;
 use crate::layout::Layout;
@@ -25,14 +25,14 @@ pub enum Fault {
     Stop,
     /// The process stands still (SIGSTOP): its system accepts connections, nobody answers.
     Freeze,
-    /// The links take connections and deliver nothing, in either direction. At a server this concerns who comes to it:
-    /// what it fetches itself from its source still flows.
+    /// The links take connections and deliver nothing, in either direction. At a server this concerns who
+    /// comes to it: what it fetches itself from its source still flows.
     Blackhole,
     /// The links do not answer connection attempts and deliver nothing.
     Drop,
     /// The links refuse connections; what is connected stays.
     Refuse,
-    /// A replica applies changes only so many seconds after they were made.
+    /// A replica applies changes only this many seconds after they were made.
     Lag {
         /// How many.
         seconds: u32,
@@ -43,7 +43,8 @@ pub enum Fault {
     Writable,
     /// A replica receives changes and does not apply them.
     StopApplier,
-    /// A replica becomes the primary, the others follow it; the old primary stays, refuses writes and follows nobody.
+    /// A replica becomes the primary, the others follow it; the old primary stays, refuses writes and follows
+    /// nobody.
     Promote,
     /// A replica thinks it is the primary and follows nobody; nobody else knows.
     PromoteAlone,

@@ -1,5 +1,5 @@
-//! The way to a server: how long one small packet takes there and back, and how many a second go through when many do. A
-//! server answers a ping without looking at any table, so that this is the way and little else.
+//! The way to a server: how long one small packet takes there and back, and how many a second go through when
+//! many do. A server answers a ping without looking at any table, so that this is the way and little else.
 
 use anyhow::Context;
 use config::Credentials;
@@ -20,7 +20,7 @@ const DEADLINE: Duration = Duration::from_secs(5);
 pub struct Way {
     /// Which server.
     pub server: String,
-    /// Round trips, one at a time: half of them took at most so long, milliseconds.
+    /// Round trips, one at a time: half of them took at most this long, milliseconds.
     pub round_trip_p50_ms: f64,
     /// 99 of 100.
     pub round_trip_p99_ms: f64,

@@ -1,6 +1,7 @@
 //! Event: one thing that happened while recording.
 //!
-//! Times are microseconds since recording began. Sessions have numbers that mean nothing outside their recording.
+//! Times are microseconds since recording began. Sessions have numbers that mean nothing outside their
+//! recording.
 
 mod code;
 
@@ -24,9 +25,9 @@ pub struct RecordingStart {
     pub unix_us: u64,
     /// From what, in words: `router 127.0.0.1:9306`, `slow log /var/log/slow.log`.
     pub source: String,
-    /// One session in so many was recorded.
+    /// One session in this many was recorded.
     pub one_in: u32,
-    /// Arrivals are known to within so many microseconds; logs often know whole seconds only.
+    /// Arrivals are known to within this many microseconds; logs often know whole seconds only.
     pub resolution_us: u64,
     /// The version of headroom that wrote it.
     pub headroom: String,
@@ -65,8 +66,8 @@ pub struct RecordedCommand {
     pub body: Vec<u8>,
     /// The body was left out: it held a password, or was too long.
     pub left_out: bool,
-    /// A statement that the session had prepared before it was recorded. Not a command of the recording: it stands there so that
-    /// the executions behind it can be sent again.
+    /// A statement that the session had prepared before it was recorded. Not a command of the recording: it
+    /// stands there so that the executions behind it can be sent again.
     pub before: bool,
     /// How it was answered, where it is answered and that is known.
     pub answer: Option<Answer>,

@@ -4,9 +4,10 @@
 //! head   "headrec\n"  version u16  flags u16 (1: sealed)  32 random bytes  crc32 of these        48 bytes
 //! frame  length u32   crc32 of length and bytes           events, sealed if the head says so
 //! ```
-//! Little-endian. A frame is written with one call and holds what came in about a fifth of a second, at most some 64 KiB (or
-//! one longer event). Whoever kills the writer or fills the disk tears the last frame at most: reading ends before it and
-//! says so ([`Ending::Torn`]). The checksum tells a torn or damaged frame from a wrong key.
+//! Little-endian. A frame is written with one call and holds what came in about a fifth of a second, at most
+//! some 64 KiB (or one longer event). Whoever kills the writer or fills the disk tears the last frame at
+//! most: reading ends before it and says so ([`Ending::Torn`]). The checksum tells a torn or damaged frame
+//! from a wrong key.
 
 mod layout;
 mod reader;

@@ -7,8 +7,8 @@
 //! | prepared statements | as text with their values | as text with their values |
 //! | sessions | begin and end | by their number; begin with their first statement |
 //!
-//! Where a log knows whole seconds only, what stands in one second is spread over it evenly, in order. Logs are read as a
-//! stream; what is held is a second of it.
+//! Where a log knows whole seconds only, what stands in one second is spread over it evenly, in order. Logs
+//! are read as a stream; what is held is a second of it.
 
 mod general;
 mod slow;

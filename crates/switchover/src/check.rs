@@ -1,7 +1,8 @@
 //! What must hold before a primary is moved: one table of checks, each a pure function of what was read.
 //!
-//! A check passes, warns (the switchover may go on, and somebody should know) or stops it. Each says its facts and the
-//! command that mends it. What could not be read is never a pass: it warns and says which privilege is missing.
+//! A check passes, warns (the switchover may go on, and somebody should know) or stops it. Each says its
+//! facts and the command that mends it. What could not be read is never a pass: it warns and says which
+//! privilege is missing.
 
 use crate::facts::Facts;
 use serde::Serialize;
@@ -94,7 +95,7 @@ pub const CHECKS: &[Check] = &[
     Check { name: "lag", why: "writes wait until the candidate has everything", run: lag },
     Check { name: "open transactions", why: "the freeze waits for them", run: transactions },
     Check { name: "XA", why: "a prepared transaction is not moved", run: prepared },
-    Check { name: "locks", why: "a backup or LOCK TABLES holds the freeze up", run: locks },
+    Check { name: "locks", why: "a backup or LOCK TABLES delays the freeze", run: locks },
     Check { name: "events", why: "they must run on the new primary only", run: events },
     Check { name: "accounts", why: "clients must be able to log in there", run: accounts },
     Check { name: "variables", why: "a primary behaves as its variables say", run: variables },
@@ -187,8 +188,8 @@ fn follows(s: &Situation<'_>) -> Outcome {
     }
 }
 
-/// Whether a channel reads from this server. Its number says so, whatever address leads there (NAT, tunnels); before the
-/// first contact only the address is known.
+/// Whether a channel reads from this server. Its number says so, whatever address leads there (NAT, tunnels);
+/// before the first contact only the address is known.
 pub(crate) fn is_source(server: &Facts, channel: &crate::facts::Channel) -> bool {
     if channel.source_id != 0 {
         return channel.source_id == server.server_id;
@@ -489,7 +490,8 @@ fn commit_order(s: &Situation<'_>) -> Outcome {
     )
 }
 
-/// Share of logical reads that went to disk since the server started: the only figure that both flavours always have.
+/// Share of logical reads that went to disk since the server started: the only figure that both flavours
+/// always have.
 fn miss_rate(facts: &Facts) -> Option<f64> {
     let requests = facts.counter("innodb_buffer_pool_read_requests")?;
     let reads = facts.counter("innodb_buffer_pool_reads")?;

@@ -1,8 +1,8 @@
 //! What was begun and how it ended, a JSON line each, on disk before the step is done.
 //!
-//! The file is created with its first line (the plan), flushed with its directory, and only ever appended to. A last
-//! line that is torn (power loss) is left out: the step it announced was not begun, because it is begun only after the
-//! line is on disk.
+//! The file is created with its first line (the plan), flushed with its directory, and only ever appended to.
+//! A last line that is torn (power loss) is left out: the step it announced was not begun, because it is
+//! begun only after the line is on disk.
 
 use crate::Error;
 use crate::step::{Event, State, Step};
@@ -147,7 +147,8 @@ fn parse(text: &str) -> Result<Vec<Line>, String> {
     Ok(lines)
 }
 
-/// Where a switchover stands by its journal: the last step begun and how it ended. `None` when none was begun.
+/// Where a switchover stands by its journal: the last step begun and how it ended. `None` when none was
+/// begun.
 pub fn last(lines: &[Line]) -> Option<(Step, bool, Option<Event>)> {
     let begun = lines.iter().rposition(|line| matches!(line, Line::Begun { .. }))?;
     let Line::Begun { step, undo, .. } = lines[begun] else { return None };

@@ -1,4 +1,5 @@
-//! The thin loop: does the step that [`crate::step`] names, writes down what came of it, and asks what follows.
+//! The thin loop: does the step that [`crate::step`] names, writes down what came of it, and asks what
+//! follows.
 //!
 //! What a step means on the servers stands in `perform/`: [`forward`] and [`undo`], one function a step.
 
@@ -16,7 +17,8 @@ use serde::{Deserialize, Serialize};
 use servers::Servers;
 use std::time::{Duration, Instant};
 
-/// What is to be done: written into the journal and onto the primary before anything changes. Holds no secret.
+/// What is to be done: written into the journal and onto the primary before anything changes. Holds no
+/// secret.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Plan {
     /// Whether the primary is moved, or dead and replaced.
@@ -76,7 +78,8 @@ pub enum FenceBy {
 }
 
 impl Kind {
-    /// Whether a step is part of it. Nobody can ask a dead primary, and routers hold by themselves while there is none.
+    /// Whether a step is part of it. Nobody can ask a dead primary, and routers hold by themselves while
+    /// there is none.
     pub fn has(&self, step: Step) -> bool {
         match self {
             Self::Switchover => true,
@@ -159,7 +162,8 @@ impl Default for Deadlines {
 }
 
 impl Deadlines {
-    /// How long a connection may rest while its locks must hold: as long as everything between two uses of it can take.
+    /// How long a connection may rest while its locks must hold: as long as everything between two uses of it
+    /// can take.
     fn idle(&self) -> Duration {
         let waits = [
             self.prepare_ms,
@@ -214,7 +218,8 @@ pub struct Outcome {
     pub state: State,
     /// Milliseconds of each step, in order; undone ones are marked.
     pub steps: Vec<Took>,
-    /// From the hold to the release, milliseconds: the longest a client's write had to wait for us. `None` when nothing was held.
+    /// From the hold to the release, milliseconds: the longest a client's write had to wait for us. `None`
+    /// when nothing was held.
     pub writes_held_ms: Option<f64>,
     /// Routers that said they were ready, and that held.
     pub routers: Routers,
@@ -242,7 +247,8 @@ pub struct Took {
     pub ms: f64,
 }
 
-/// Does or undoes everything from `state` on. `interrupted` is looked at between steps, and ends only what can be undone.
+/// Does or undoes everything from `state` on. `interrupted` is looked at between steps, and ends only what
+/// can be undone.
 ///
 /// # Errors
 /// Only when the journal cannot be written; what servers do is in the outcome.
@@ -330,7 +336,8 @@ impl Member {
     }
 
     pub(crate) fn dialect(&self) -> crate::dialect::Dialect {
-        // Written from a version that was read; a journal of other hands may hold anything, and then MySQL's words are refused.
+        // Written from a version that was read; a journal of other hands may hold anything, and then MySQL's
+        // words are refused.
         let fallback = fleet::Version::new(fleet::Flavour::MySql, 8, 0, 22);
         crate::dialect::Dialect(self.version.parse().unwrap_or(fallback))
     }

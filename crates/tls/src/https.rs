@@ -1,14 +1,16 @@
-//! TLS as HTTP wants it: whoever answers is verified, by name, always; and the two sides of one's own certificate.
+//! TLS as HTTP wants it: whoever answers is verified, by name, always; and the two sides of one's own
+//! certificate.
 
-use super::{TlsError, files, provider};
+use super::error::TlsError;
+use super::{files, provider};
 use rustls::server::WebPkiClientVerifier;
 use rustls::server::danger::ClientCertVerifier;
 use rustls::{ClientConfig, RootCertStore, ServerConfig};
 use std::path::Path;
 use std::sync::Arc;
 
-/// How TLS to an HTTPS address is begun: its certificate must be for its name, from the authorities in `ca`, or from one that
-/// the web trusts where there is no `ca`.
+/// How TLS to an HTTPS address is begun: its certificate must be for its name, from the authorities in `ca`,
+/// or from one that the web trusts where there is no `ca`.
 ///
 /// # Errors
 /// A file that cannot be read or used.

@@ -1,8 +1,9 @@
-//! TLS towards servers, as MySQL's `ssl-mode` defines it; the key exchange of `caching_sha2_password` where there is none;
-//! and TLS of HTTP, for the agent and its readers.
+//! TLS towards servers, as MySQL's `ssl-mode` defines it; the key exchange of `caching_sha2_password` where
+//! there is none; and TLS of HTTP, for the agent and its readers.
 //!
-//! Uses `fleet` and `config`. Files in, a [`ClientConfig`] out; sockets and the moment at which TLS begins are the caller's.
-//! Read first: `verify.rs` (what each `ssl-mode` asks of a certificate), `files.rs` (PEM files), `https.rs`.
+//! Uses `fleet` and `config`. Files in, a [`ClientConfig`] out; sockets and the moment at which TLS begins
+//! are the caller's. Read first: `verify.rs` (what each `ssl-mode` asks of a certificate), `files.rs` (PEM
+//! files), `https.rs`.
 
 mod error;
 pub mod files;

@@ -6,10 +6,11 @@
 //! | verify_ca | yes | no |
 //! | verify_identity | yes | yes |
 //!
-//! Certificates of X.509 version 1, as `openssl x509 -req` makes them without extensions, can be verified by no library that we use:
-//! where nothing is verified they pass like any other, elsewhere the refusal says what is wrong with them.
+//! Certificates of X.509 version 1, as `openssl x509 -req` makes them without extensions, can be verified by
+//! no library that we use: where nothing is verified they pass like any other, elsewhere the refusal says
+//! what is wrong with them.
 
-use super::TlsError;
+use super::error::TlsError;
 use config::TlsMode;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::client::{WebPkiServerVerifier, verify_server_cert_signed_by_trust_anchor};
@@ -87,8 +88,8 @@ macro_rules! signatures_by {
     };
 }
 
-/// Asks clients for a certificate in the handshake, and takes any whose key the client has: whether it lets the client in is
-/// decided once the client can be told.
+/// Asks clients for a certificate in the handshake, and takes any whose key the client has: whether it lets
+/// the client in is decided once the client can be told.
 #[derive(Debug)]
 pub struct AnyClientCertificate(pub Arc<dyn ClientCertVerifier>);
 
@@ -135,8 +136,8 @@ impl ServerCertVerifier for Readable {
     signatures_by!(0);
 }
 
-/// Whether a certificate is of version 1: it begins (X.690, RFC 5280 4.1) as a sequence in a sequence, whose first element is then
-/// the serial number, an integer; later versions say their own first, in context 0.
+/// Whether a certificate is of version 1: it begins (X.690, RFC 5280 4.1) as a sequence in a sequence, whose
+/// first element is then the serial number, an integer; later versions say their own first, in context 0.
 fn is_version_one(der: &[u8]) -> bool {
     let content = |bytes: &[u8]| {
         let [0x30, length, rest @ ..] = bytes else { return None };
@@ -146,8 +147,8 @@ fn is_version_one(der: &[u8]) -> bool {
     content(der).and_then(|certificate| content(&certificate)).is_some_and(|first| first.first() == Some(&2))
 }
 
-/// A certificate of one of `roots`, for whatever name. Without `roots`, whoever answers: certificates are then not even
-/// read, since old setups have made some that cannot be.
+/// A certificate of one of `roots`, for whatever name. Without `roots`, whoever answers: certificates are
+/// then not even read, since old setups have made some that cannot be.
 #[derive(Debug)]
 struct Authority {
     roots: Option<RootCertStore>,

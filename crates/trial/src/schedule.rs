@@ -2,8 +2,8 @@
 //! goes on from its lines on disk, and the same seed with the same figures is the same experiment.
 //!
 //! Loads are experiments of their own, one after the other; in each the stages, in each stage its blocks. The
-//! order of a block follows from the seed, the load, the stage and the block. A cell that was refused or given
-//! up is not tried again. A void trial is tried once more.
+//! order of a block follows from the seed, the load, the stage and the block. A cell that was refused or
+//! given up is not tried again. A void trial is tried once more.
 
 use crate::design::Design;
 use crate::halving::{self, Stage};
@@ -74,7 +74,7 @@ pub fn progress(spec: &Spec, design: &Design, possible: &[usize], trials: &[Tria
         let mut live = possible.to_vec();
         for (at, stage) in stages.iter().enumerate() {
             if progress.next.is_some() {
-                progress.left += (stage.cells.min(live.len()) + crate::cost::BESIDES) * stage.blocks as usize;
+                progress.left += (stage.cells.min(live.len()) + crate::cost::EXTRA) * stage.blocks as usize;
                 continue;
             }
             if at > 0 {

@@ -311,7 +311,7 @@ pub fn read(dir: &Path) -> Result<History, StoreError> {
             }
             Line::Begun(line) => begun = Some(line),
             Line::Trial(trial) => {
-                // It was gone on with.
+                // It was continued.
                 ended = None;
                 trials.push(trial);
             }
@@ -376,7 +376,7 @@ pub(crate) mod tests {
         let ended = Ended { at: 2, complete: true, differ: Vec::new(), back: vec![Some(1.0)] };
         store.end(&ended).unwrap();
         let read_back = read(dir.path()).unwrap();
-        assert_eq!((read_back.trials.len(), read_back.ended), (3, Some(ended)), "the torn line is gone");
+        assert_eq!((read_back.trials.len(), read_back.ended), (3, Some(ended)), "the torn line was dropped");
     }
 
     #[test]

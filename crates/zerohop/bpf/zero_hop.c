@@ -2,7 +2,7 @@
  *
  * Nothing is decided here. User space writes pages of upcoming picks; connect() takes the next one. What
  * is noticed here at once is a server that fails: its picks then go to the ordinary listener, which can
- * try others. When headroom itself is gone (it stamps `about` several times a second), there is no
+ * try others. When headroom itself has ended (it stamps `about` several times a second), there is no
  * ordinary listener, and reads take the next pick instead, until `keep_until`. Writes do not: who the
  * primary is may have changed since.
  *

@@ -65,7 +65,7 @@ pub(crate) fn put_out_of_force<'a>(names: impl Iterator<Item = &'a str>, directo
     for name in names {
         let path = directory.join(link_name(name));
         if let Ok(link) = sys::get(&path) {
-            // One whose cgroup is gone is detached already.
+            // One whose cgroup was removed is detached already.
             let _ = sys::detach(&link);
             let _ = std::fs::remove_file(&path);
         }

@@ -60,7 +60,7 @@ pub struct Bypass {
     holding: Option<bool>,
 }
 
-/// What the kernel has to know of a listener besides its address.
+/// What the kernel has to know of a listener apart from its address.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Terms {
     /// Its clients write: once this process has been silent for the time that [`Bypass::beat`] names, nobody
@@ -178,7 +178,7 @@ impl Bypass {
     }
 
     /// Says that the ordinary listener is there for `alive`, and that connections of readers may bypass it
-    /// for `keep` even when it is gone.
+    /// for `keep` even when it has ended.
     ///
     /// # Errors
     /// When another process has taken over or the pins were removed: this one has nothing to say any more.
@@ -405,7 +405,7 @@ impl Bypass {
 
     /// Takes that back for a session that has not been ended after all.
     pub fn will_not_end(&self, session: &Session) {
-        // It is gone if it has ended by itself meanwhile: nothing is owed to it then.
+        // It may have ended by itself meanwhile: nothing is owed to it then.
         let _ = self.map(Map::Sessions).update(&session.cookie.to_ne_bytes(), &session.bytes(), true);
     }
 

@@ -30,7 +30,7 @@ pub enum CloseOutcome {
     InUse,
 }
 
-/// Closes a session of which everything up to what `socket` says is known, unless it is used.
+/// Closes a session that is known up to what `socket` says, unless it is used.
 ///
 /// # Errors
 /// `Unsupported` without [`Bypass::set_holding`] or when the kernel cannot end sockets; whatever else the

@@ -1,4 +1,4 @@
-//! Why zero-hop cannot be had here, each with what to do about it. Ordinary listeners serve in all of these
+//! Why zero-hop is not available here, each with what to do about it. Ordinary listeners serve in all of these
 //! cases.
 
 use std::io;

@@ -72,7 +72,7 @@ pub(crate) enum Map {
     Sessions,
     /// Wakes user space when a server becomes suspect.
     Wakeups,
-    /// Sessions of which everything is told.
+    /// Sessions whose packets are all mirrored.
     Mirrored,
     /// What is told.
     Pieces,

@@ -116,7 +116,7 @@ const REMAINS_FOR: Duration = Duration::from_secs(3600);
 
 /// Whoever listens on an address decides where its connections go. What others have pinned for `bound` in
 /// this network namespace is taken over under the name `own` where that is possible (`take_over`; nothing is
-/// pinned under it, and the other process is gone), and otherwise removed, and so are the remains of
+/// pinned under it, and the other process has ended), and otherwise removed, and so are the remains of
 /// processes that ended long ago.
 ///
 /// # Errors

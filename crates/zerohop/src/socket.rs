@@ -29,7 +29,7 @@ const IDENTITY: usize = 48;
 /// A look usually takes 5 to 10 us. One that took longer than this was interrupted, or the machine is slow;
 /// the next may take twice as long.
 const QUICK: Duration = Duration::from_micros(25);
-/// So many times somebody looks before a connection is left alone.
+/// This many times somebody looks before a connection is left alone.
 const LOOKS: u32 = 6;
 
 /// An established TCP connection of this host.

@@ -1,4 +1,5 @@
-//! What the application saw go wrong, told apart by what it means for whoever stands between it and the servers.
+//! What the application saw go wrong, told apart by what it means for whoever stands between it and the
+//! servers.
 
 use serde::Serialize;
 use std::time::Instant;

@@ -1,9 +1,10 @@
 //! The front of a link: an address that takes connections, refuses them, or does not answer at all.
 //!
-//! The address stays bound whatever it does, so nobody else can take it meanwhile. Refusing is a bound socket that does
-//! not listen, and gives nobody the right to bind beside it (reuse is off; it is on while it listens, because
-//! connections of before the pause share the port). Not answering uses that Linux drops connection attempts when the queue of connections waiting to be
-//! accepted is full: the queue is made as short as possible and filled with a connection of our own.
+//! The address stays bound whatever it does, so nobody else can take it meanwhile. Refusing is a bound socket
+//! that does not listen, and gives nobody the right to bind beside it (reuse is off; it is on while it
+//! listens, because connections of before the pause share the port). Not answering uses that Linux drops
+//! connection attempts when the queue of connections waiting to be accepted is full: the queue is made as
+//! short as possible and filled with a connection of our own.
 
 use super::Mode;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -66,7 +67,7 @@ impl Listener {
             }
         }
         if mode == Mode::Refusing {
-            // Its queue is gone, and the plug with it.
+            // Its queue no longer exists, nor does the plug.
             self.plug = None;
         }
         self.mode = mode;
@@ -86,7 +87,7 @@ impl Listener {
                     let _ = set_tcp_nodelay(&client, true);
                     return Some((client, peer));
                 }
-                // That one was gone before we came.
+                // That one had been closed before.
                 Err(Errno::CONNABORTED | Errno::INTR) => {}
                 Err(Errno::AGAIN) => return None,
                 Err(error) => {

@@ -1,4 +1,5 @@
-//! One client of the null server: its login, its prepared statements, and its answers, which are always the same bytes.
+//! One client of the null server: its login, its prepared statements, and its answers, which are always the
+//! same bytes.
 
 use std::io::{self, Read, Write};
 use std::net::TcpStream;

@@ -1,7 +1,8 @@
-//! Code: events as bytes. Numbers have seven bits a byte, least first; texts and bodies their length in front.
+//! Code: events as bytes. Numbers have seven bits a byte, least first; texts and bodies their length in
+//! front.
 //!
-//! An event tells its own length, so a frame is events one behind the other. The first byte says which; one that is not
-//! known ends the reading with an error, so new kinds are a new version of the format.
+//! An event tells its own length, so a frame is events one behind the other. The first byte says which; one
+//! that is not known ends the reading with an error, so new kinds are a new version of the format.
 
 use super::{Answer, Event, RecordedCommand, RecordingEnd, RecordingStart, SessionEnd, SessionStart};
 

@@ -1,5 +1,5 @@
-//! General: `time, id, command, argument`, a line each; an argument may go on over further lines. MariaDB writes a time only
-//! when it differs from the one before.
+//! General: `time, id, command, argument`, a line each; an argument may go on over further lines. MariaDB
+//! writes a time only when it differs from the one before.
 
 use super::time::{moment, number};
 use super::{EventWriter, INIT_DB, Lines, QUERY, RecordingError};

@@ -40,7 +40,8 @@ pub(super) fn read<E: From<RecordingError>>(
         }
         let Some(entry) = &mut entry else { continue };
         if let Some(time) = line.strip_prefix(b"# Time: ") {
-            // MariaDB's knows seconds, and stands only where they change: SET timestamp knows as much, for each.
+            // MariaDB's knows seconds, and stands only where they change: SET timestamp knows as much, for
+            // each.
             entry.ended = moment(time).filter(|(.., coarse)| !coarse).map(|(at, ..)| at);
         } else if line.starts_with(b"# ") && entry.text.is_empty() {
             entry.facts(&String::from_utf8_lossy(line));

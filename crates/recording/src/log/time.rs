@@ -1,5 +1,5 @@
-//! Time: the moments that logs write. `2026-11-20T19:40:01.123456Z` (MySQL, with an offset or Z) and `261120 19:40:01` (MariaDB,
-//! local time, taken as it stands: only differences matter).
+//! Time: the moments that logs write. `2026-11-20T19:40:01.123456Z` (MySQL, with an offset or Z) and `261120
+//! 19:40:01` (MariaDB, local time, taken as it stands: only differences matter).
 
 use ::time::{Date, Month, UtcDateTime};
 

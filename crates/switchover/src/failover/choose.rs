@@ -1,8 +1,9 @@
-//! Who takes over: whoever *received* most, applied or not. Semi-sync says that one replica had a transaction, not which;
-//! a replica that acknowledges may be behind one that does not, so its state never decides.
+//! Who takes over: whoever *received* most, applied or not. Semi-sync says that one replica had a
+//! transaction, not which; a replica that acknowledges may be behind one that does not, so its state never
+//! decides.
 //!
-//! MariaDB says what its receiver has written to the relay log (`Gtid_IO_Pos`); MySQL the transactions received since the
-//! relay log began (`Retrieved_Gtid_Set`), to which what is executed belongs too.
+//! MariaDB says what its receiver has written to the relay log (`Gtid_IO_Pos`); MySQL the transactions
+//! received since the relay log began (`Retrieved_Gtid_Set`), to which what is executed belongs too.
 
 use fleet::{Flavour, GtidError, GtidPosition, GtidSet, ServerName, Version};
 use std::fmt;
@@ -24,7 +25,8 @@ impl Received {
     pub fn new(flavour: Flavour, received: &str, executed: &str) -> Result<Self, GtidError> {
         match flavour {
             Flavour::MySql => Ok(Self::MySql(received.parse::<GtidSet>()?.union(&executed.parse()?))),
-            // What is executed may hold transactions of the replica's own: it counts only where nothing was received.
+            // What is executed may hold transactions of the replica's own: it counts only where nothing was
+            // received.
             Flavour::MariaDb => {
                 let received: GtidPosition = received.parse()?;
                 Ok(Self::MariaDb(if received.is_empty() { executed.parse()? } else { received }))
@@ -102,7 +104,8 @@ pub enum NoChoice {
     },
 }
 
-/// The replica that takes over: one that has received all that anybody has; of several the oldest version, then the first.
+/// The replica that takes over: one that has received all that anybody has; of several the oldest version,
+/// then the first.
 ///
 /// # Errors
 /// [`NoChoice`]; never a replica that lacks what another has.

@@ -1,10 +1,11 @@
-//! The old primary comes back: as a replica when it has nothing of its own, else it stays closed to writes and what nobody
-//! else has is shown.
+//! The old primary comes back: as a replica when it has nothing of its own, else it stays closed to writes
+//! and what nobody else has is shown.
 //!
-//! What it has of its own are transactions that it wrote and no replica received. Without semi-sync clients may have been
-//! told that they are safe; with it they never were. They cannot be taken back on a running server: MariaDB truncates them
-//! when it is *started* after the crash with `--init-rpl-role=SLAVE` (they are then only prepared, never committed), and
-//! once committed only a rebuild from the new primary removes them, on MySQL always.
+//! What it has of its own are transactions that it wrote and no replica received. Without semi-sync clients
+//! may have been told that they are safe; with it they never were. They cannot be taken back on a running
+//! server: MariaDB truncates them when it is *started* after the crash with `--init-rpl-role=SLAVE` (they are
+//! then only prepared, never committed), and once committed only a rebuild from the new primary removes them,
+//! on MySQL always.
 
 use crate::Error;
 use crate::connection::{BRIEFLY, Connection};
@@ -29,9 +30,9 @@ pub struct Own {
 /// Each server's last transaction in each domain, as `gtid_binlog_state` lists it.
 type BinlogState = BTreeMap<(u32, u32), u64>;
 
-/// What `old` has and `new` does not, by MariaDB's `gtid_binlog_state` or MySQL's `gtid_executed`; `None` when nothing. The
-/// old one must be closed to writes when it is read. Comparing positions is not enough: the new primary has gone on, under
-/// higher numbers.
+/// What `old` has and `new` does not, by MariaDB's `gtid_binlog_state` or MySQL's `gtid_executed`; `None`
+/// when nothing. The old one must be closed to writes when it is read. Comparing positions is not enough: the
+/// new primary has gone on, under higher numbers.
 ///
 /// # Errors
 /// When one of the two cannot be read: then nothing is known.
@@ -48,7 +49,7 @@ pub fn own(flavour: Flavour, old: &str, new: &str) -> Result<Option<Own>, String
         let there = new.get(&(domain, server)).copied().unwrap_or(0);
         if last > there {
             transactions.push(format!("{domain}-{server}-{} to {domain}-{server}-{last}", there + 1));
-            // At most so many: other servers' transactions use numbers of the domain too.
+            // At most this many: other servers' transactions use numbers of the domain too.
             count += last - there;
         }
     }
@@ -81,8 +82,8 @@ pub enum Rejoined {
     },
 }
 
-/// Closes the old primary to writes, looks what nobody else has, and lets it follow the new one when there is nothing,
-/// protected as its replicas' connections are ([`facts::Channel::protection`]).
+/// Closes the old primary to writes, looks what nobody else has, and lets it follow the new one when there is
+/// nothing, protected as its replicas' connections are ([`facts::Channel::protection`]).
 ///
 /// # Errors
 /// When a server does not do what it should.
@@ -182,7 +183,7 @@ mod tests {
 
     #[test]
     fn a_new_primary_that_has_gone_on_hides_nothing() {
-        // 1 wrote up to 105, of which 2 received 100 and went on from there.
+        // 1 wrote up to 105; 2 received 100 of these and went on from there.
         let found = own(Flavour::MariaDb, "0-1-105", "0-1-100,0-2-300").unwrap().unwrap();
         assert_eq!((found.transactions.as_str(), found.count), ("0-1-101 to 0-1-105", 5));
         assert_eq!(own(Flavour::MariaDb, "0-1-100", "0-1-100,0-2-300"), Ok(None));

@@ -1,10 +1,11 @@
 //! What a failover could lose, and whether the old primary can still acknowledge writes. Pure.
 //!
-//! With semi-sync a commit is acknowledged only after a replica has received it. Once the receivers of *all* replicas are
-//! stopped, a primary that never falls back cannot acknowledge anything, wherever it is; and what it acknowledged before is
-//! on the replica that received most. The settings of a primary that does not answer cannot be read. What is looked at: a
-//! replica was connected as a semi-sync replica and acknowledged, and the replicas' own settings as a source, since a fleet
-//! that fails over runs its servers alike. A replica that does not answer may be the one that acknowledged.
+//! With semi-sync a commit is acknowledged only after a replica has received it. Once the receivers of *all*
+//! replicas are stopped, a primary that never falls back cannot acknowledge anything, wherever it is; and
+//! what it acknowledged before is on the replica that received most. The settings of a primary that does not
+//! answer cannot be read. What is looked at: a replica was connected as a semi-sync replica and acknowledged,
+//! and the replicas' own settings as a source, since a fleet that fails over runs its servers alike. A
+//! replica that does not answer may be the one that acknowledged.
 
 use fleet::ServerName;
 use serde::Serialize;
@@ -28,8 +29,8 @@ pub struct SemiSync {
     pub waits_without_replicas: Option<bool>,
 }
 
-/// Whether nothing acknowledged can be lost and nothing more can be acknowledged once all receivers are stopped: the facts
-/// for it, or else what could be lost.
+/// Whether nothing acknowledged can be lost and nothing more can be acknowledged once all receivers are
+/// stopped: the facts for it, or else what could be lost.
 ///
 /// # Errors
 /// What could be lost, in words.
@@ -86,7 +87,8 @@ pub enum Guard {
     Accepted,
 }
 
-/// Whether to go on: with a command that fences, with semi-sync that is held, or with the loss accepted by name.
+/// Whether to go on: with a command that fences, with semi-sync that is held, or with the loss accepted by
+/// name.
 ///
 /// # Errors
 /// What could be lost, and what to say to go on.

@@ -54,8 +54,8 @@ pub struct Confirmed {
 }
 
 impl Scene {
-    /// Reads all servers at once. The dead primary is the server that others follow and that does not answer; `primary`
-    /// names it where it is known.
+    /// Reads all servers at once. The dead primary is the server that others follow and that does not answer;
+    /// `primary` names it where it is known.
     ///
     /// # Errors
     /// When a server takes writes, or nobody or more than one is followed and does not answer.
@@ -322,8 +322,8 @@ fn split(answering: Vec<Facts>) -> Result<Split, Error> {
     Ok(((first.host, first.port), replicas, others))
 }
 
-/// The name of the dead one: by what the fleet's survey says that its replicas follow, by its address, or because no other
-/// server is silent.
+/// The name of the dead one: by what the fleet's survey says that its replicas follow, by its address, or
+/// because no other server is silent.
 fn named(
     snapshot: &Snapshot,
     source: &(String, u16),

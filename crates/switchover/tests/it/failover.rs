@@ -1,5 +1,6 @@
-//! A dead primary on real servers: nobody takes over while anybody is connected to it, whoever received most does, nothing
-//! acknowledged is lost with semi-sync, and the old one comes back only without anything of its own.
+//! A dead primary on real servers: nobody takes over while anybody is connected to it, whoever received most
+//! does, nothing acknowledged is lost with semi-sync, and the old one comes back only without anything of its
+//! own.
 
 use crate::moving::{DEADLINE, Fleet, quick};
 use fleet::ServerName;
