@@ -1,8 +1,8 @@
 //! The accounts of a lab, and the statements that make them. Pure.
 //!
-//! Every server gets the same accounts at its first start, from an init file and without the binary log: nothing about
-//! accounts is ever replicated, so a replica may be built from any primary at any time. Passwords are random for each
-//! lab and kept in option files that only the owner can read.
+//! Every server gets the same accounts at its first start, from an init file and without the binary log:
+//! nothing about accounts is ever replicated, so a replica may be built from any primary at any time.
+//! Passwords are random for each lab and kept in option files that only the owner can read.
 
 use crate::program::Flavour;
 use rand::Rng;

@@ -1,19 +1,20 @@
 //! An application simulator: what an API server in one zone does to its databases, counted from its own side.
 //!
-//! One [`App`] stands for the application hosts of one zone. It has the endpoints of [`endpoint`], a pool of reader
-//! sessions and a pool of writer sessions, and takes requests at a given rate. It behaves as applications on common
-//! drivers do, because a simulator that is kinder than they are would flatter whatever stands between it and the
-//! servers:
+//! One [`App`] stands for the application hosts of one zone. It has the endpoints of [`endpoint`], a pool of
+//! reader sessions and a pool of writer sessions, and takes requests at a given rate. It behaves as
+//! applications on common drivers do, because a simulator that is kinder than they are would flatter whatever
+//! stands between it and the servers:
 //!
 //! - Sessions are opened once and kept. Where a session landed is where its statements go for its whole life.
-//! - A statement outside a transaction checks out a session, runs, and gives it back; a transaction keeps one to its
-//!   end (`database/sql` of Go does the same). The longest-idle session is next, so that every session carries the same.
-//! - At check-out a session is looked at without a round trip, and opened anew if the other side has closed it
-//!   (go-sql-driver does the same). Nothing is retried: a statement that fails makes its request fail.
+//! - A statement outside a transaction checks out a session, runs, and gives it back; a transaction keeps one
+//!   to its end (`database/sql` of Go does the same). The longest-idle session is next, so that every session
+//!   carries the same.
+//! - At check-out a session is looked at without a round trip, and opened anew if the other side has closed
+//!   it (go-sql-driver does the same). Nothing is retried: a statement that fails makes its request fail.
 //! - Each statement says which endpoint sent it, as a comment tag (`/*endpoint='timeline'*/`).
 //!
-//! The driver is `mysql_async`, text protocol. Requests arrive on a schedule that does not wait for earlier ones
-//! (an open loop), and a request's time counts from when it was due.
+//! The driver is `mysql_async`, text protocol. Requests arrive on a schedule that does not wait for earlier
+//! ones (an open loop), and a request's time counts from when it was due.
 
 mod endpoint;
 mod failure;
@@ -102,13 +103,14 @@ impl App {
         std::mem::take(&mut *self.shared.tally.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Open reader sessions per `@@server_id`, as last seen (a session that was closed meanwhile still counts for
-    /// the server it was on until its next check-out).
+    /// Open reader sessions per `@@server_id`, as last seen (a session that was closed meanwhile still counts
+    /// for the server it was on until its next check-out).
     pub fn reader_sessions(&self) -> std::collections::BTreeMap<u32, usize> {
         self.shared.readers.sessions()
     }
 
-    /// Opens one session to the reader address outside the pools, asks it which server it is on, and closes it.
+    /// Opens one session to the reader address outside the pools, asks it which server it is on, and closes
+    /// it.
     ///
     /// # Errors
     /// The session could not be opened, or did not answer.

@@ -1,4 +1,5 @@
-//! Speaking to a lab that another process owns: a unix socket in its directory, one JSON object a line each way.
+//! Speaking to a lab that another process owns: a unix socket in its directory, one JSON object a line each
+//! way.
 
 use crate::running::Running;
 use crate::status::Status;

@@ -12,7 +12,8 @@ use std::process::{Command, Stdio};
 /// How many bytes of a failing program's output an error shows, from the end.
 const SAID_LIMIT: usize = 2000;
 
-/// Fills `template` (made here) with an empty server's data. Blocks: 0.5 s for MariaDB, some seconds for MySQL.
+/// Fills `template` (made here) with an empty server's data. Blocks: 0.5 s for MariaDB, some seconds for
+/// MySQL.
 pub(crate) fn bootstrap(program: &Program, template: &Path, option_file: &Path) -> Result<(), Error> {
     let defaults = format!("--defaults-file={}", option_file.display());
     let mut command = match program.flavour {
@@ -46,8 +47,8 @@ pub(crate) fn bootstrap(program: &Program, template: &Path, option_file: &Path) 
     Err(Error::Bootstrap { program: name, status: output.status.to_string(), said: said[start..].to_owned() })
 }
 
-/// `mariadb-install-db` that belongs to a server program: beside it, in the `bin` or `scripts` of its prefix, or the
-/// one on this machine.
+/// `mariadb-install-db` that belongs to a server program: beside it, in the `bin` or `scripts` of its prefix,
+/// or the one on this machine.
 fn install_program(server: &Path) -> PathBuf {
     let name = "mariadb-install-db";
     let own = server.parent().into_iter();
@@ -57,7 +58,8 @@ fn install_program(server: &Path) -> PathBuf {
     candidates.into_iter().find(|p| p.is_file()).unwrap_or_else(|| PathBuf::from(name))
 }
 
-/// Copies a directory tree, sharing blocks where the file system can (reflink) and keeping holes where it cannot.
+/// Copies a directory tree, sharing blocks where the file system can (reflink) and keeping holes where it
+/// cannot.
 pub(crate) fn copy(from: &Path, to: &Path) -> Result<(), Error> {
     copy_tree(from, to).map_err(Error::io(format!("copy {} to {}", from.display(), to.display())))
 }

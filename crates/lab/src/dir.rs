@@ -1,12 +1,13 @@
-//! The directory of a lab, so made that nothing of a lab outlives its owner for longer than until the next start.
+//! The directory of a lab, so made that nothing of a lab outlives its owner for longer than until the next
+//! start.
 //!
-//! `<base>/headroom-lab-<random>` holds data directories, sockets and credentials. Its file `lock` is held with
-//! flock by the owner for as long as it lives, however it ends. [`sweep`] finds directories whose lock is free, kills
-//! the servers that still run on them and removes them.
+//! `<base>/headroom-lab-<random>` holds data directories, sockets and credentials. Its file `lock` is held
+//! with flock by the owner for as long as it lives, however it ends. [`sweep`] finds directories whose lock
+//! is free, kills the servers that still run on them and removes them.
 //!
 //! A leftover server is recognised by its own command line: an argument that names this very directory. The
-//! directory's name is random and never used again, so no recycled process id can be mistaken for one. The process is
-//! pinned (pidfd) before it is looked at and killed through the pin.
+//! directory's name is random and never used again, so no recycled process id can be mistaken for one. The
+//! process is pinned (pidfd) before it is looked at and killed through the pin.
 
 use crate::Error;
 use rustix::fs::MetadataExt;
@@ -79,10 +80,12 @@ impl LabDir {
     }
 }
 
-/// Makes the directory that labs lie in, or takes the one that is there, if nobody else may rename what is in it.
+/// Makes the directory that labs lie in, or takes the one that is there, if nobody else may rename what is in
+/// it.
 ///
 /// # Errors
-/// It cannot be made, belongs to another user than us and root, or others may write to it and it is not sticky.
+/// It cannot be made, belongs to another user than us and root, or others may write to it and it is not
+/// sticky.
 pub fn make_base(base: &Path) -> Result<(), Error> {
     fs::create_dir_all(base).map_err(Error::io(format!("make directory {}", base.display())))?;
     let found = fs::metadata(base).map_err(Error::io(format!("look at {}", base.display())))?;
@@ -156,8 +159,8 @@ fn lock_new(dir: &Path) -> io::Result<File> {
     Ok(lock)
 }
 
-/// The lock of a directory nobody owns; `None` when its owner lives. A directory without the file lost it to a removal
-/// that did not finish.
+/// The lock of a directory nobody owns; `None` when its owner lives. A directory without the file lost it to
+/// a removal that did not finish.
 fn lock_of_the_dead(dir: &Path) -> Option<Option<File>> {
     match File::open(dir.join(LOCK)) {
         Ok(lock) => lock.try_lock().is_ok().then_some(Some(lock)),
@@ -166,7 +169,8 @@ fn lock_of_the_dead(dir: &Path) -> Option<Option<File>> {
     }
 }
 
-/// Removes a directory; the lock goes last, so that an interrupted removal is still recognised and never looks owned.
+/// Removes a directory; the lock goes last, so that an interrupted removal is still recognised and never
+/// looks owned.
 fn remove(dir: &Path) -> io::Result<()> {
     for entry in fs::read_dir(dir)?.flatten() {
         let path = entry.path();

@@ -1,7 +1,7 @@
 //! What a lab does to a server, or to the network between two zones, and how it is undone.
 //!
-//! Every fault has a word and a word that undoes it ([`FAULTS`] is the one table for parsing, help and docs). Faults in
-//! force on the same link add up: the strongest decides (see `link::Mode`).
+//! Every fault has a word and a word that undoes it ([`FAULTS`] is the one table for parsing, help and docs).
+//! Faults in force on the same link add up: the strongest decides (see `link::Mode`).
 
 use crate::Error;
 use crate::layout::Layout;
@@ -25,25 +25,23 @@ pub enum Fault {
     Stop,
     /// The process stands still (SIGSTOP): its system accepts connections, nobody answers.
     Freeze,
-    /// The links take connections and deliver nothing, in either direction. At a server this concerns who comes to it:
-    /// what it fetches itself from its source still flows.
+    /// The links take connections and deliver nothing, in either direction. At a server this concerns who
+    /// comes to it: what it fetches itself from its source still flows.
     Blackhole,
     /// The links do not answer connection attempts and deliver nothing.
     Drop,
     /// The links refuse connections; what is connected stays.
     Refuse,
     /// A replica applies changes only so many seconds after they were made.
-    Lag {
-        /// How many.
-        seconds: u32,
-    },
+    Lag { seconds: u32 },
     /// The primary refuses writes.
     ReadOnly,
     /// A replica takes writes beside the primary.
     Writable,
     /// A replica receives changes and does not apply them.
     StopApplier,
-    /// A replica becomes the primary, the others follow it; the old primary stays, refuses writes and follows nobody.
+    /// A replica becomes the primary, the others follow it; the old primary stays, refuses writes and follows
+    /// nobody.
     Promote,
     /// A replica thinks it is the primary and follows nobody; nobody else knows.
     PromoteAlone,
@@ -57,7 +55,6 @@ pub enum Fault {
 /// A fault begins or ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Change {
-    /// It begins.
     Begin(Fault),
     /// It ends; its numbers do not matter.
     End(Fault),

@@ -21,7 +21,8 @@ use std::time::{Duration, Instant};
 use tokio::sync::Notify;
 use tokio::task::AbortHandle;
 
-/// Real servers on this machine. Everything stops and disappears when this is dropped; [`Lab::down`] does it politely.
+/// Real servers on this machine. Everything stops and disappears when this is dropped; [`Lab::down`] does it
+/// politely.
 #[derive(Debug)]
 pub struct Lab {
     running: Arc<Running>,
@@ -30,8 +31,9 @@ pub struct Lab {
 }
 
 impl Lab {
-    /// Brings up everything below `base`: servers started, accounts made, replication running and caught up. Sweeps
-    /// what dead owners left there first. Takes some seconds; dropping the future takes down what was started.
+    /// Brings up everything below `base`: servers started, accounts made, replication running and caught up.
+    /// Sweeps what dead owners left there first. Takes some seconds; dropping the future takes down what was
+    /// started.
     pub async fn up(spec: &Spec, base: &Path) -> Result<Self, Error> {
         let started = Instant::now();
         let layout = spec.layout()?;
@@ -177,7 +179,8 @@ impl Lab {
         self.servers().iter().map(|s| Ok((self.real(s)?, self.reach(zone, s)?))).collect()
     }
 
-    /// The address client `k` of a zone binds as its source, so that servers see where it is. `k` is below 50.
+    /// The address client `k` of a zone binds as its source, so that servers see where it is. `k` is below
+    /// 50.
     pub fn client_address(&self, zone: &str, k: u8) -> Result<Ipv4Addr, Error> {
         Ok(layout::client(self.running.zone(zone)?, k))
     }
@@ -211,8 +214,8 @@ impl Lab {
         self.running.wait_for_all(replica, source, limit).await
     }
 
-    /// Waits until a user has no session on a server any more. Only then have all its statements been counted: the server counts one after it
-    /// has answered it, on a busy machine quite a while after.
+    /// Waits until a user has no session on a server any more. Only then have all its statements been
+    /// counted: the server counts one after it has answered it, on a busy machine quite a while after.
     ///
     /// # Errors
     /// There are some after `limit` still, or the server does not answer.
@@ -220,7 +223,8 @@ impl Lab {
         self.running.server(server)?.wait_gone(user, limit).await
     }
 
-    /// Options for a connection from a zone over its link. Its source is what the kernel chooses; servers see 127.F.0.254.
+    /// Options for a connection from a zone over its link. Its source is what the kernel chooses; servers see
+    /// 127.F.0.254.
     pub fn opts(&self, from: &str, server: &str, account: Account) -> Result<Opts, Error> {
         let address = self.reach(from, server)?;
         let opts = options().ip_or_hostname(address.ip().to_string()).tcp_port(address.port());

@@ -1,6 +1,8 @@
-//! Where everything of a lab stands: the addresses of servers, links and clients. Pure arithmetic on 127.0.0.0/8.
+//! Where everything of a lab stands: the addresses of servers, links and clients. Pure arithmetic on
+//! 127.0.0.0/8.
 //!
-//! Zones are numbered from 1 in the order given, servers from 1 within their zone. One port serves the whole lab.
+//! Zones are numbered from 1 in the order given, servers from 1 within their zone. One port serves the whole
+//! lab.
 //!
 //! | what | address |
 //! |---|---|
@@ -10,9 +12,8 @@
 //! | router of zone F: reads, writes, status | 127.F.0.251 to 127.F.0.253 |
 //! | whoever comes from zone F without an address of its own | 127.F.0.254 |
 //!
-//! So 127.F.0.0/24 is zone F, its servers and its clients; the rest of 127.F.0.0/16 is how it reaches servers, wherever
-//! they stand.
-//! F = Z is a link too, so that the cost of the relay is the same everywhere.
+//! So 127.F.0.0/24 is zone F, its servers and its clients; the rest of 127.F.0.0/16 is how it reaches
+//! servers, wherever they stand. F = Z is a link too, so that the cost of the relay is the same everywhere.
 
 use fleet::{ServerName, Zone};
 use std::net::Ipv4Addr;
@@ -95,8 +96,8 @@ pub(crate) fn block(zone: usize) -> String {
     format!("127.{}.0.0/24", zone_byte(zone))
 }
 
-/// What a link out of `zone` calls `peer` towards the server: its own address if it has one in the zone, else the
-/// address that stands for all who have none (the kernel gives 127.0.0.1 to sockets that did not choose).
+/// What a link out of `zone` calls `peer` towards the server: its own address if it has one in the zone, else
+/// the address that stands for all who have none (the kernel gives 127.0.0.1 to sockets that did not choose).
 pub(crate) fn source(zone: usize, peer: Ipv4Addr) -> Ipv4Addr {
     let own = peer.octets()[1] == zone_byte(zone);
     if own { peer } else { Ipv4Addr::new(127, zone_byte(zone), 0, ANY_CLIENT) }

@@ -1,4 +1,5 @@
-//! Real MariaDB or MySQL servers on this machine, with GTID replication, zones, links of simulated distance, and faults.
+//! Real MariaDB or MySQL servers on this machine, with GTID replication, zones, links of simulated distance,
+//! and faults.
 //!
 //! ```no_run
 //! # async fn example() -> Result<(), lab::Error> {
@@ -10,8 +11,9 @@
 //! lab.down().await
 //! # }
 //! ```
-//! Nothing is left behind: [`Lab`] stops everything when dropped, the kernel kills servers whose owner was killed, and
-//! the next [`Lab::up`] sweeps what is left all the same. Everything happens on 127.0.0.0/8 and in one directory.
+//! Nothing is left behind: [`Lab`] stops everything when dropped, the kernel kills servers whose owner was
+//! killed, and the next [`Lab::up`] sweeps what is left all the same. Everything happens on 127.0.0.0/8 and
+//! in one directory.
 
 mod account;
 pub mod app;

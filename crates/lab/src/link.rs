@@ -1,14 +1,17 @@
-//! Links: the simulated network. A link is the address by which one zone reaches one server; what passes takes time.
+//! Links: the simulated network. A link is the address by which one zone reaches one server; what passes
+//! takes time.
 //!
-//! A chunk that arrives at t is passed on at t + d, d = round trip / 2 x (1 + jitter x u) with u even in 0..1, never
-//! before a chunk that came earlier. So a round trip takes at least the configured time, plus what this machine needs
-//! to copy and to wake up (printed by the tests, some tens of microseconds). The end of a stream and a reset travel
-//! at the same pace. A connection reaches the server 1.5 round trips after the client called `connect`: on a real
-//! network the third packet of the handshake arrives then, and the server greets. What it does not simulate: the
-//! client's own `connect` returns at once, bandwidth is unlimited, nothing is lost.
+//! A chunk that arrives at t is passed on at t + d, d = round trip / 2 x (1 + jitter x u) with u even in
+//! 0..1, never before a chunk that came earlier. So a round trip takes at least the configured time, plus
+//! what this machine needs to copy and to wake up (printed by the tests, some tens of microseconds). The end
+//! of a stream and a reset travel at the same pace. A connection reaches the server 1.5 round trips after the
+//! client called `connect`: on a real network the third packet of the handshake arrives then, and the server
+//! greets. What it does not simulate: the client's own `connect` returns at once, bandwidth is unlimited,
+//! nothing is lost.
 //!
-//! All links of a lab share one thread (see `relay`). It works in user space on loopback addresses: no root, no kernel
-//! module, and both ends are ordinary sockets. The server sees the client's own address where that lies in the zone.
+//! All links of a lab share one thread (see `relay`). It works in user space on loopback addresses: no root,
+//! no kernel module, and both ends are ordinary sockets. The server sees the client's own address where that
+//! lies in the zone.
 
 use crate::layout::{self, Layout};
 use crate::{Error, Network};

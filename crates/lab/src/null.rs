@@ -1,10 +1,12 @@
-//! A server that does next to nothing, as fast as it can or after a time that is known exactly: what a load generator
-//! measures on it is either the generator's own error, or a queue whose waiting times theory gives to the digit.
+//! A server that does next to nothing, as fast as it can or after a time that is known exactly: what a load
+//! generator measures on it is either the generator's own error, or a queue whose waiting times theory gives
+//! to the digit.
 //!
-//! It greets, lets everybody in, prepares whatever it is asked to, answers reads with one row and all else with OK.
-//! With [`Service::Queue`] it is a queue with `servers` places: a statement that arrives at `a` is answered at
-//! `max(a, the moment the first place is free) + its time`. These moments are worked out, not waited for one after the
-//! other, so that a late wake-up delays one answer and shifts no other. One thread, epoll, no allocation a query.
+//! It greets, lets everybody in, prepares whatever it is asked to, answers reads with one row and all else
+//! with OK. With [`Service::Queue`] it is a queue with `servers` places: a statement that arrives at `a` is
+//! answered at `max(a, the moment the first place is free) + its time`. These moments are worked out, not
+//! waited for one after the other, so that a late wake-up delays one answer and shifts no other. One thread,
+//! epoll, no allocation a query.
 
 mod client;
 pub mod theory;
@@ -70,8 +72,8 @@ impl NullServer {
         Self::serve(service, None)
     }
 
-    /// The same on a core that nobody else needs: it never sleeps there, so that no statement waits for a core to wake up,
-    /// which takes longer than all the rest.
+    /// The same on a core that nobody else needs: it never sleeps there, so that no statement waits for a
+    /// core to wake up, which takes longer than all the rest.
     ///
     /// # Errors
     /// What the system refuses, among it a core that is not there.

@@ -18,8 +18,8 @@ pub(crate) struct Individual<'a> {
     pub(crate) read_only: bool,
 }
 
-/// What the data directory is made with and every server must repeat. Kernel AIO contexts are few on a machine, and a lab
-/// has many servers.
+/// What the data directory is made with and every server must repeat. Kernel AIO contexts are few on a
+/// machine, and a lab has many servers.
 const INNODB_FILES: &str =
     "innodb_data_file_path = ibdata1:12M:autoextend\ninnodb_autoextend_increment = 4\n";
 
@@ -44,8 +44,8 @@ pub(crate) fn server(program: &Program, spec: &ServerSpec, individual: &Individu
         let _ = writeln!(text, "{name} = {value}");
     };
     set("datadir", &format_args!("{dir}/data"));
-    // A server that starts deletes what looks like its own leftovers in its tmpdir: in a shared one, the temporary
-    // tables of a running neighbour.
+    // A server that starts deletes what looks like its own leftovers in its tmpdir: in a shared one, the
+    // temporary tables of a running neighbour.
     set("tmpdir", &format_args!("{dir}/tmp"));
     set("socket", &format_args!("{dir}/sock"));
     set("pid_file", &format_args!("{dir}/pid"));
@@ -56,13 +56,14 @@ pub(crate) fn server(program: &Program, spec: &ServerSpec, individual: &Individu
     set("report_port", &individual.real.port());
     set("read_only", &switch(individual.read_only));
     set("innodb_buffer_pool_size", &format_args!("{}M", spec.buffer_pool_mib));
-    // 2 leaves committed redo with the kernel: it survives a killed process, and a replica's position with it.
+    // 2 leaves committed redo with the kernel: it survives a killed process, and a replica's position with
+    // it.
     set("innodb_flush_log_at_trx_commit", &if spec.durable { 1 } else { 2 });
     set("sync_binlog", &u8::from(spec.durable));
     set("innodb_doublewrite", &switch(spec.durable));
     set("performance_schema", &switch(spec.performance_schema));
-    // An option that the description has is not written twice: mysqld keeps a side effect of `skip_name_resolve = ON` though the
-    // last line says OFF.
+    // An option that the description has is not written twice: mysqld keeps a side effect of
+    // `skip_name_resolve = ON` though the last line says OFF.
     let left = |(name, _): &&(&str, &str)| !spec.options.contains_key(*name);
     for (name, value) in COMMON.iter().filter(left) {
         set(name, value);
@@ -87,9 +88,9 @@ pub(crate) fn server(program: &Program, spec: &ServerSpec, individual: &Individu
 }
 
 const COMMON: &[(&str, &str)] = &[
-    // Users' servers look up names and block a host after `max_connect_errors`. A lab cannot by default: its addresses have no names,
-    // and a look-up of one waits for a resolver that a test machine may not have. `router/tests/it/probes.rs` gives them names
-    // and runs with both as users have them.
+    // Users' servers look up names and block a host after `max_connect_errors`. A lab cannot by default: its
+    // addresses have no names, and a look-up of one waits for a resolver that a test machine may not have.
+    // `router/tests/it/probes.rs` gives them names and runs with both as users have them.
     ("skip_name_resolve", "ON"),
     ("character_set_server", "utf8mb4"),
     ("log_bin", "binlog"),

@@ -11,8 +11,8 @@ use std::net::SocketAddrV4;
 const PORTS: std::ops::RangeInclusive<u16> = 20_000..=32_000;
 const ATTEMPTS: usize = 100;
 
-/// Finds a port and takes it on the links' addresses. They are held from here on, so that two labs never get the same
-/// port; the servers' addresses are free until the servers take them.
+/// Finds a port and takes it on the links' addresses. They are held from here on, so that two labs never get
+/// the same port; the servers' addresses are free until the servers take them.
 pub(crate) fn take(layout: &Layout, network: &Network) -> Result<(u16, Vec<LinkEnd>), Error> {
     let mut ports: Vec<u16> = PORTS.collect();
     ports.shuffle(&mut rand::rng());

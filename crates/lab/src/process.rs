@@ -1,6 +1,7 @@
-//! Programs that end with us, whatever happens: dropped (an error, a panic, Ctrl-C) they are killed; if we are killed
-//! ourselves the kernel kills them (`setpriv --pdeathsig` of util-linux, which then becomes the program, so its process
-//! id is the program's). The lab starts its servers so (`children.rs`), demo and bench their routers and clients.
+//! Programs that end with us, whatever happens: dropped (an error, a panic, Ctrl-C) they are killed; if we
+//! are killed ourselves the kernel kills them (`setpriv --pdeathsig` of util-linux, which then becomes the
+//! program, so its process id is the program's). The lab starts its servers so (`children.rs`), demo and
+//! bench their routers and clients.
 
 use crate::Error;
 use std::path::{Path, PathBuf};
@@ -126,16 +127,17 @@ impl Process {
     }
 }
 
-/// A command without input that ends with us. A Ctrl-C on the terminal is for us alone; we then stop it in order.
+/// A command without input that ends with us. A Ctrl-C on the terminal is for us alone; we then stop it in
+/// order.
 pub fn command(program: &Path) -> Command {
     let mut command = started_by(&ending_with_us(), program);
     command.process_group(0);
     command
 }
 
-/// The same as the head of a session, as a service is: with `sched_autogroup` the kernel shares the cores out between sessions first, and
-/// then within each. Not in a process group of its own: who leads one cannot begin a session, `setsid` would fork, and its
-/// process id would not be the program's.
+/// The same as the head of a session, as a service is: with `sched_autogroup` the kernel shares the cores out
+/// between sessions first, and then within each. Not in a process group of its own: who leads one cannot
+/// begin a session, `setsid` would fork, and its process id would not be the program's.
 pub fn command_in_own_session(program: &Path) -> Command {
     let mut starters = vec!["setsid"];
     starters.extend(ending_with_us());
@@ -150,8 +152,8 @@ fn started_by(starters: &[&str], program: &Path) -> Command {
     command
 }
 
-/// What stands before a program so that the kernel kills it when the thread that started it ends; nothing where setpriv is
-/// missing.
+/// What stands before a program so that the kernel kills it when the thread that started it ends; nothing
+/// where setpriv is missing.
 pub(crate) fn ending_with_us() -> Vec<&'static str> {
     let setpriv = SETPRIV.into_iter().find(|path| Path::new(path).exists());
     setpriv.map(|setpriv| vec![setpriv, "--pdeathsig", "KILL", "--"]).unwrap_or_default()

@@ -23,8 +23,8 @@ pub struct RouterOptions {
     pub writer_socket: Option<PathBuf>,
 }
 
-/// Where the router of a zone listens, unless its owner knows better: inside the zone, on the lab's own port, so that
-/// routers of several zones and several labs never clash.
+/// Where the router of a zone listens, unless its owner knows better: inside the zone, on the lab's own port,
+/// so that routers of several zones and several labs never clash.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RouterAddresses {
     /// Reads: 127.Z.0.251.
@@ -45,8 +45,9 @@ impl Status {
         Ok(RouterAddresses { reader: at(0), writer: at(1), admin: at(2) })
     }
 
-    /// The configuration of a router in a zone: who the servers are and how the zone reaches them, which addresses lie
-    /// in which zone, the account to ask with, and listeners at [`Status::router_addresses`]; and what `options` add.
+    /// The configuration of a router in a zone: who the servers are and how the zone reaches them, which
+    /// addresses lie in which zone, the account to ask with, and listeners at [`Status::router_addresses`];
+    /// and what `options` add.
     pub fn router_config(&self, zone: &str, options: &RouterOptions) -> Result<String, Error> {
         let addresses = self.router_addresses(zone)?;
         let quoted = |text: &dyn std::fmt::Display| toml::Value::String(text.to_string()).to_string();

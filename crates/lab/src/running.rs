@@ -21,7 +21,8 @@ pub(crate) const STOP_LIMIT: Duration = Duration::from_secs(10);
 pub(crate) const SQL_LIMIT: Duration = Duration::from_secs(60);
 pub(crate) const POLL: Duration = Duration::from_millis(10);
 
-/// What makes up a running lab. Fields are dropped in this order: servers, then what started them, then their files.
+/// What makes up a running lab. Fields are dropped in this order: servers, then what started them, then their
+/// files.
 #[derive(Debug)]
 pub(crate) struct Running {
     pub(crate) servers: Vec<Server>,
@@ -45,7 +46,8 @@ pub(crate) struct Running {
 }
 
 impl Running {
-    /// Data directories, processes, replication. On threads where it blocks; on failure everything is dropped.
+    /// Data directories, processes, replication. On threads where it blocks; on failure everything is
+    /// dropped.
     pub(crate) async fn start_all(self: Arc<Self>) -> Result<(), Error> {
         let lab = self.clone();
         blocking(move || lab.prepare_and_start()).await?;

@@ -1,7 +1,8 @@
 //! A server that plays a part: speaks the protocol on a real socket and answers what a script says.
 //!
-//! For servers that cannot run here (Aurora, RDS Multi-AZ clusters) and for those that misbehave: greet with garbage,
-//! refuse with error 1040, hang, close. It logs clients in with `mysql_native_password`, so any driver gets in.
+//! For servers that cannot run here (Aurora, RDS Multi-AZ clusters) and for those that misbehave: greet with
+//! garbage, refuse with error 1040, hang, close. It logs clients in with `mysql_native_password`, so any
+//! driver gets in.
 //!
 //! ```no_run
 //! # async fn example() -> std::io::Result<()> {
@@ -109,8 +110,8 @@ pub enum Reply {
     Close,
     /// The reply after a while.
     Delay(Duration, Box<Reply>),
-    /// What an ordinary server of this version answers: settings that drivers ask for at the start, `SET`, `SELECT 1`,
-    /// `SELECT VERSION()`; for all else a syntax error that says the script has no answer.
+    /// What an ordinary server of this version answers: settings that drivers ask for at the start, `SET`,
+    /// `SELECT 1`, `SELECT VERSION()`; for all else a syntax error that says the script has no answer.
     Usual,
 }
 
@@ -123,7 +124,8 @@ pub struct ScriptedServer {
 }
 
 impl Script {
-    /// A server of this version (`8.0.39`, `10.11.6-MariaDB`) that asks `answer` for every statement. Any user gets in.
+    /// A server of this version (`8.0.39`, `10.11.6-MariaDB`) that asks `answer` for every statement. Any
+    /// user gets in.
     pub fn new(version: &str, answer: impl Fn(&str, &Session) -> Reply + Send + Sync + 'static) -> Self {
         Self {
             version: version.to_owned(),
@@ -141,7 +143,8 @@ impl Script {
         self
     }
 
-    /// Listens here instead of on a free port of 127.0.0.1. Addresses outside 127.0.0.0/8 are refused at the start.
+    /// Listens here instead of on a free port of 127.0.0.1. Addresses outside 127.0.0.0/8 are refused at the
+    /// start.
     #[must_use]
     pub fn on(mut self, address: SocketAddrV4) -> Self {
         self.address = address;

@@ -228,8 +228,8 @@ impl Server {
         }
     }
 
-    /// Stops its process where it stands (SIGSTOP) and waits until all its threads do: a thread under way stops a moment after the
-    /// signal was sent. `false` when it does not run.
+    /// Stops its process where it stands (SIGSTOP) and waits until all its threads do: a thread under way
+    /// stops a moment after the signal was sent. `false` when it does not run.
     pub(crate) async fn freeze(&self) -> Result<bool, Error> {
         if self.state() == ProcessState::Dead || !self.signal(Signal::STOP) {
             return Ok(false);
@@ -350,7 +350,8 @@ impl Process {
     }
 }
 
-/// Connection options of the lab: nothing is asked of the server on its own account, and a TCP connection stays one.
+/// Connection options of the lab: nothing is asked of the server on its own account, and a TCP connection
+/// stays one.
 pub(crate) fn options() -> OptsBuilder {
     let opts = OptsBuilder::default().prefer_socket(false);
     opts.max_allowed_packet(Some(16 << 20)).wait_timeout(Some(28_800))

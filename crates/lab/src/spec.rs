@@ -31,8 +31,8 @@
 //! zones = ["a", "b"]
 //! round_trip_ms = 0.5
 //! ```
-//! The default distances are those that Slack measured on EC2: 0.12 ms within an availability zone, 0.41 to 0.7 ms
-//! between two.
+//! The default distances are those that Slack measured on EC2: 0.12 ms within an availability zone, 0.41 to
+//! 0.7 ms between two.
 
 use crate::layout::{Layout, MAX_SERVERS, MAX_ZONES, Place};
 use fleet::{ServerName, Zone};
@@ -67,8 +67,8 @@ pub struct ServerSpec {
     pub buffer_pool_mib: u32,
     /// Whether `performance_schema` is on.
     pub performance_schema: bool,
-    /// Whether redo log and binary log are synced at each commit; off, what a killed process acknowledged still
-    /// survives, what a lost machine acknowledged does not.
+    /// Whether redo log and binary log are synced at each commit; off, what a killed process acknowledged
+    /// still survives, what a lost machine acknowledged does not.
     pub durable: bool,
     /// Further options, as in the server's own option file.
     pub options: BTreeMap<String, String>,
@@ -126,8 +126,8 @@ pub(crate) enum Part {
 }
 
 impl Spec {
-    /// Zones with their numbers of servers, everything else as usual. `Spec::new(&[("a", 2), ("b", 1)])` has the
-    /// primary a1 and the replicas a2 and b1.
+    /// Zones with their numbers of servers, everything else as usual. `Spec::new(&[("a", 2), ("b", 1)])` has
+    /// the primary a1 and the replicas a2 and b1.
     pub fn new(zones: &[(&str, u8)]) -> Self {
         Self {
             zones: zones.iter().map(|(name, servers)| (Zone::new(name), *servers)).collect(),

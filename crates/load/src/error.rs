@@ -105,7 +105,9 @@ impl LoadError {
             Self::Workload { .. } | Self::Login { .. } | Self::Plan(_) | Self::NoRing(_) => Blame::Config,
             Self::Refused { .. } | Self::Wire { .. } | Self::NotReady { .. } => Blame::Server,
             Self::Connect { .. } | Self::Tls { .. } => Blame::Network,
-            Self::Recording(_) | Self::Open { .. } | Self::TrialFile { .. } | Self::TrialLine { .. } => Blame::Config,
+            Self::Recording(_) | Self::Open { .. } | Self::TrialFile { .. } | Self::TrialLine { .. } => {
+                Blame::Config
+            }
             Self::OtherMeasurement { .. } | Self::Io { .. } => Blame::Config,
             Self::RecordingFile { source, .. } => source.blame(),
             Self::ThreadLost => Blame::Bug,

@@ -47,7 +47,6 @@ const LOOK: Duration = Duration::from_millis(200);
 /// What a replay is asked for.
 #[derive(Clone, Debug)]
 pub struct ReplayPlan {
-    /// Where to.
     pub target: Address,
     /// TLS to it, as MySQL's clients understand these words; `None` is never.
     pub tls: Option<Tls>,
@@ -75,8 +74,7 @@ pub fn open(
     let opened = File::open(file);
     let opened = opened.map_err(|source| LoadError::Open { path: file.to_owned(), source })?;
     let unusable = |source| LoadError::RecordingFile { path: file.to_owned(), source: Box::new(source) };
-    let reader =
-        Reader::new(BufReader::new(opened), key).map_err(|error| unusable(error.into()))?;
+    let reader = Reader::new(BufReader::new(opened), key).map_err(|error| unusable(error.into()))?;
     let mut groups = compare::Groups::default();
     let script = Script::read(reader, options, |what| groups.of(what)).map_err(unusable)?;
     Ok((script, groups))

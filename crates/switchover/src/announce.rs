@@ -1,6 +1,7 @@
 //! The routers' answers to an announcement (see [`fleet::announcement`]), counted.
 
-/// Counts the routers that are ready and those that hold, by the locks of connections that are there now. Needs PROCESS.
+/// Counts the routers that are ready and those that hold, by the locks of connections that are there now.
+/// Needs PROCESS.
 pub(crate) const COUNT_ROUTERS: &str = "SELECT \
      COALESCE(SUM(IS_USED_LOCK(CONCAT('headroom.ready.', id)) = id), 0) AS ready, \
      COALESCE(SUM(IS_USED_LOCK(CONCAT('headroom.holding.', id)) = id), 0) AS holding \

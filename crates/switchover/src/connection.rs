@@ -22,8 +22,8 @@ pub(crate) const BRIEFLY: Duration = Duration::from_secs(30);
 pub(crate) type Named = BTreeMap<String, String>;
 
 impl Connection {
-    /// Connects. The session ends by itself after `idle` without a statement, so that its locks do not outlive us for long
-    /// when our host vanishes without a word.
+    /// Connects. The session ends by itself after `idle` without a statement, so that its locks do not
+    /// outlive us for long when our host vanishes without a word.
     pub(crate) async fn open(
         server: &ServerName,
         to: &Address,

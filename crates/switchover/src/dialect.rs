@@ -17,7 +17,8 @@ pub(crate) struct Source<'a> {
     pub(crate) port: u16,
     /// User and password; `None` keeps those that the server has.
     pub(crate) login: Option<(&'a str, &'a str)>,
-    /// How the connection is protected, see [`crate::facts::Channel::protection`]; empty keeps what the server has.
+    /// How the connection is protected, see [`crate::facts::Channel::protection`]; empty keeps what the
+    /// server has.
     pub(crate) protection: &'a [(String, String)],
 }
 

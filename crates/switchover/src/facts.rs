@@ -1,4 +1,5 @@
-//! What is read of a server before its role changes. Reading is one function ([`read`]), what it means is [`crate::check`].
+//! What is read of a server before its role changes. Reading is one function ([`read`]), what it means is
+//! [`crate::check`].
 
 use crate::Error;
 use crate::connection::{BRIEFLY, Connection, Named};
@@ -14,7 +15,6 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 pub struct Facts {
     /// What people call it.
     pub server: ServerName,
-    /// How we reach it.
     pub reach: Address,
     /// Flavour and numbers.
     #[serde(skip)]
@@ -50,7 +50,6 @@ pub struct Facts {
 pub struct Channel {
     /// Host of the source.
     pub host: String,
-    /// Its port.
     pub port: u16,
     /// `server_id` of the source as it says itself; 0 before the first contact.
     pub source_id: u32,
@@ -115,8 +114,9 @@ impl Facts {
         self.is_on(&["rpl_semi_sync_master_enabled", "rpl_semi_sync_source_enabled"]) == Some(true)
     }
 
-    /// Transactions of `self` that `other` does not have, in words; `None` when there are none. Of the two positions
-    /// that of `self` must have been read first, or what `other` wrote meanwhile looks as if it came from here.
+    /// Transactions of `self` that `other` does not have, in words; `None` when there are none. Of the two
+    /// positions that of `self` must have been read first, or what `other` wrote meanwhile looks as if it
+    /// came from here.
     pub fn lacking_in(&self, other: &Self) -> Option<String> {
         beyond(self.version.flavour, &self.position, &other.position)
     }
@@ -195,7 +195,8 @@ async fn read_from(conn: &mut Connection, reach: &Address, deadline: Duration) -
     })
 }
 
-/// Open transactions and locks at this moment, longest first; our own sessions are left out. Empty where it cannot be asked.
+/// Open transactions and locks at this moment, longest first; our own sessions are left out. Empty where it
+/// cannot be asked.
 pub(crate) async fn blockers(conn: &mut Connection, deadline: Duration) -> Vec<Blocker> {
     const ASK: &str = "SELECT p.id AS id, CONCAT(p.user, '@', p.host) AS who, \
         CONCAT(p.command, COALESCE(CONCAT(', ', p.state), '')) AS state, \
@@ -243,7 +244,8 @@ pub(crate) async fn open_transactions(
     Ok(rows.iter().filter_map(open).collect())
 }
 
-/// Sessions of clients that have changed something and not committed it, or wait for a global lock to change something.
+/// Sessions of clients that have changed something and not committed it, or wait for a global lock to change
+/// something.
 pub(crate) async fn queued_writes(conn: &mut Connection, deadline: Duration) -> Result<Vec<Blocker>, Error> {
     const ASK: &str = "SELECT p.id AS id, CONCAT(p.user, '@', p.host) AS who, COALESCE(p.state, '') AS what, \
         p.time AS seconds FROM information_schema.PROCESSLIST p \
@@ -316,7 +318,8 @@ fn channel(row: &Named) -> Channel {
     }
 }
 
-/// What whoever follows next in this channel's place must be told too, or it connects unprotected, or not at all.
+/// What whoever follows next in this channel's place must be told too, or it connects unprotected, or not at
+/// all.
 fn protection(row: &Named) -> Vec<(String, String)> {
     let value = |name: &str| {
         let names = [format!("source_{name}"), format!("master_{name}")];

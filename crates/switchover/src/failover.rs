@@ -6,8 +6,9 @@
 //!       relay logs) -> stop replication -> PROMOTE -> mark -> repoint -> verify
 //! ```
 //!
-//! [`confirm`], [`choose`] and [`risk`] are pure; [`scene`] reads what they decide on; the steps are those of a planned
-//! move, with the same journal. [`rejoin`] brings the old primary back as a replica, or says what nobody else has.
+//! [`confirm`], [`choose`] and [`risk`] are pure; [`scene`] reads what they decide on; the steps are those of
+//! a planned move, with the same journal. [`rejoin`] brings the old primary back as a replica, or says what
+//! nobody else has.
 
 pub mod choose;
 pub mod confirm;

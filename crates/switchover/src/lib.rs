@@ -1,11 +1,13 @@
-//! Moves the primary: checks, steps with undo, a journal. No acknowledged write is lost, and there are never two writers.
+//! Moves the primary: checks, steps with undo, a journal. No acknowledged write is lost, and there are never
+//! two writers.
 //!
 //! * [`step`]: the steps and what follows what, a pure state machine. Start here.
 //! * [`check`]: the table of checks before anything is touched, pure functions of [`facts`].
 //! * [`failover`]: a dead primary; who takes over, and what could be lost.
 //! * [`perform`]: the thin loop that does and undoes steps on the servers, and writes the [`journal`].
 //!
-//! Uses `fleet` (nouns) and `observe` (how a server is reached). With `knob` it is the only crate that writes to servers.
+//! Uses `fleet` (nouns) and `observe` (how a server is reached). With `knob` it is the only crate that writes
+//! to servers.
 
 mod announce;
 pub mod check;
@@ -19,4 +21,4 @@ pub mod perform;
 pub mod step;
 pub mod survey;
 
-pub use error::Error;
+pub use error::{Error, JournalError};

@@ -1,4 +1,5 @@
-//! The thin loop: does the step that [`crate::step`] names, writes down what came of it, and asks what follows.
+//! The thin loop: does the step that [`crate::step`] names, writes down what came of it, and asks what
+//! follows.
 //!
 //! What a step means on the servers stands in `perform/`: [`forward`] and [`undo`], one function a step.
 
@@ -8,7 +9,7 @@ mod takeover;
 mod undo;
 
 use crate::Error;
-use crate::journal::{self, Journal, Line};
+use crate::journal::{self, Journal, JournalRecord};
 use crate::step::{Event, State, Step};
 use config::Credentials;
 use fleet::{Address, ServerName};
@@ -16,7 +17,8 @@ use serde::{Deserialize, Serialize};
 use servers::Servers;
 use std::time::{Duration, Instant};
 
-/// What is to be done: written into the journal and onto the primary before anything changes. Holds no secret.
+/// What is to be done: written into the journal and onto the primary before anything changes. Holds no
+/// secret.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Plan {
     /// Whether the primary is moved, or dead and replaced.
@@ -76,7 +78,8 @@ pub enum FenceBy {
 }
 
 impl Kind {
-    /// Whether a step is part of it. Nobody can ask a dead primary, and routers hold by themselves while there is none.
+    /// Whether a step is part of it. Nobody can ask a dead primary, and routers hold by themselves while
+    /// there is none.
     pub fn has(&self, step: Step) -> bool {
         match self {
             Self::Switchover => true,
@@ -100,13 +103,11 @@ impl Kind {
 /// A server of the plan.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Member {
-    /// Its name.
     pub name: String,
     /// How this host reaches it: `host:port` or a socket path.
     pub reach: String,
     /// What replicas are told: the address under which it registered.
     pub host: String,
-    /// Its port there.
     pub port: u16,
     /// `@@version`.
     pub version: String,
@@ -159,7 +160,8 @@ impl Default for Deadlines {
 }
 
 impl Deadlines {
-    /// How long a connection may rest while its locks must hold: as long as everything between two uses of it can take.
+    /// How long a connection may rest while its locks must hold: as long as everything between two uses of it
+    /// can take.
     fn idle(&self) -> Duration {
         let waits = [
             self.prepare_ms,
@@ -189,18 +191,14 @@ pub struct Logins {
 pub enum Progress<'a> {
     /// A step begins.
     Begins {
-        /// Which.
         step: Step,
         /// Whether it is being undone.
         undo: bool,
     },
-    /// It ended.
     Ended {
-        /// Which.
         step: Step,
         /// Whether it was undone.
         undo: bool,
-        /// How.
         event: &'a Event,
         /// How long it took.
         took: Duration,
@@ -213,8 +211,9 @@ pub struct Outcome {
     /// How it ended.
     pub state: State,
     /// Milliseconds of each step, in order; undone ones are marked.
-    pub steps: Vec<Took>,
-    /// From the hold to the release, milliseconds: the longest a client's write had to wait for us. `None` when nothing was held.
+    pub steps: Vec<StepTime>,
+    /// From the hold to the release, milliseconds: the longest a client's write had to wait for us. `None`
+    /// when nothing was held.
     pub writes_held_ms: Option<f64>,
     /// Routers that said they were ready, and that held.
     pub routers: Routers,
@@ -233,8 +232,7 @@ pub struct Routers {
 
 /// One step's time.
 #[derive(Clone, Debug, Serialize)]
-pub struct Took {
-    /// Which.
+pub struct StepTime {
     pub step: Step,
     /// Whether it was undone.
     pub undo: bool,
@@ -242,7 +240,8 @@ pub struct Took {
     pub ms: f64,
 }
 
-/// Does or undoes everything from `state` on. `interrupted` is looked at between steps, and ends only what can be undone.
+/// Does or undoes everything from `state` on. `interrupted` is looked at between steps, and ends only what
+/// can be undone.
 ///
 /// # Errors
 /// Only when the journal cannot be written; what servers do is in the outcome.
@@ -273,7 +272,7 @@ pub async fn run(
             state = state.next(Event::Done);
             continue;
         }
-        journal.append(&Line::Begun { at_ms: journal::now_ms(), step, undo })?;
+        journal.append(&JournalRecord::Begun { at_ms: journal::now_ms(), step, undo })?;
         progress(Progress::Begins { step, undo });
         let begun = Instant::now();
         if step == Step::Hold && !undo {
@@ -287,9 +286,14 @@ pub async fn run(
             forward::forward(step, plan, &mut servers, &mut outcome).await
         };
         let took = begun.elapsed();
-        journal.append(&Line::Ended { at_ms: journal::now_ms(), step, undo, event: event.clone() })?;
+        journal.append(&JournalRecord::Ended {
+            at_ms: journal::now_ms(),
+            step,
+            undo,
+            event: event.clone(),
+        })?;
         progress(Progress::Ended { step, undo, event: &event, took });
-        outcome.steps.push(Took { step, undo, ms: took.as_secs_f64() * 1e3 });
+        outcome.steps.push(StepTime { step, undo, ms: took.as_secs_f64() * 1e3 });
         let releases = matches!((step, undo), (Step::Release, false) | (Step::Hold, true));
         if let Some(since) = held_since.filter(|_| releases) {
             outcome.writes_held_ms = Some(since.elapsed().as_secs_f64() * 1e3);
@@ -303,7 +307,7 @@ pub async fn run(
         state = state.next(event);
     }
     servers.close().await;
-    journal.append(&Line::Over { at_ms: journal::now_ms(), state: state.clone() })?;
+    journal.append(&JournalRecord::Over { at_ms: journal::now_ms(), state: state.clone() })?;
     outcome.state = state;
     Ok(outcome)
 }
@@ -330,7 +334,8 @@ impl Member {
     }
 
     pub(crate) fn dialect(&self) -> crate::dialect::Dialect {
-        // Written from a version that was read; a journal of other hands may hold anything, and then MySQL's words are refused.
+        // Written from a version that was read; a journal of other hands may hold anything, and then MySQL's
+        // words are refused.
         let fallback = fleet::Version::new(fleet::Flavour::MySql, 8, 0, 22);
         crate::dialect::Dialect(self.version.parse().unwrap_or(fallback))
     }

@@ -6,11 +6,11 @@
 //!    '--- any failure: undo in reverse order, the primary takes writes again         mark -> release -> repoint -> verify
 //! ```
 //!
-//! **Promote** is the point of no return: the candidate takes writes. Before it, a failure, a deadline or an interrupt
-//! undoes what was done, newest first, the failed step included because it may have happened by half. After it, a
-//! failure never goes back: the step is reported and the next one is done. Only the answer to *promote* itself can
-//! leave a doubt (the connection broke, and the candidate cannot be asked): then nothing moves, because whoever guesses
-//! may make two writers, and a person decides.
+//! **Promote** is the point of no return: the candidate takes writes. Before it, a failure, a deadline or an
+//! interrupt undoes what was done, newest first, the failed step included because it may have happened by
+//! half. After it, a failure never goes back: the step is reported and the next one is done. Only the answer
+//! to *promote* itself can leave a doubt (the connection broke, and the candidate cannot be asked): then
+//! nothing moves, because whoever guesses may make two writers, and a person decides.
 
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -52,7 +52,6 @@ pub enum Step {
 /// Facts about a step: one table drives execution, help and documentation.
 #[derive(Clone, Copy, Debug)]
 pub struct About {
-    /// The step.
     pub step: Step,
     /// As progress and the journal call it.
     pub name: &'static str,
@@ -89,13 +88,9 @@ const fn about(step: Step, name: &'static str, undo: Option<&'static str>, write
 #[serde(tag = "is", rename_all = "snake_case")]
 pub enum State {
     /// This step is to be done.
-    Forward {
-        /// Which.
-        step: Step,
-    },
+    Forward { step: Step },
     /// This step is to be undone, because of `why`.
     Undoing {
-        /// Which.
         step: Step,
         /// What failed first.
         why: String,
@@ -179,15 +174,16 @@ impl State {
                     forward(step)
                 }
             }
-            // What could not be undone is kept in the journal by whoever performs; the rest is undone all the same.
+            // What could not be undone is kept in the journal by whoever performs; the rest is undone all the
+            // same.
             (Self::Undoing { step, why }, _) => undo_before(step, why),
             (over, _) => over,
         }
     }
 
-    /// Where to go on after whoever did this was killed: `begun` is the last step of which the journal says that it was
-    /// begun, and `ended` how, if it says so. `Promote` without an end must be found out first: `promoted` is the
-    /// candidate's own answer, `None` when it gives none.
+    /// Where to go on after whoever did this was killed: `begun` is the last step of which the journal says
+    /// that it was begun, and `ended` how, if it says so. `Promote` without an end must be found out first:
+    /// `promoted` is the candidate's own answer, `None` when it gives none.
     pub fn resume(begun: Step, ended: Option<Event>, promoted: Option<bool>) -> Self {
         let why = || "whoever did this was stopped".to_owned();
         match (begun, ended) {
@@ -204,17 +200,24 @@ impl State {
     }
 }
 
-/// Undoing on demand what was left in doubt. Only a promotion that nobody knows the outcome of can be given up by a
-/// person: before it, resuming undoes anyway, and after it clients may have been told that their writes are safe.
+/// Why a switchover cannot be undone any more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "the candidate was promoted: clients may have written to it. Go on with --resume; if it is gone for good: \
+     headroom failover"
+)]
+pub struct AlreadyPromoted;
+
+/// Undoing on demand what was left in doubt. Only a promotion that nobody knows the outcome of can be given
+/// up by a person: before it, resuming undoes anyway, and after it clients may have been told that their
+/// writes are safe.
 ///
 /// # Errors
-/// Why not, and what to do instead.
-pub fn give_up(begun: Step, ended: Option<&Event>, promoted: Option<bool>) -> Result<State, String> {
+/// The candidate was promoted.
+pub fn give_up(begun: Step, ended: Option<&Event>, promoted: Option<bool>) -> Result<State, AlreadyPromoted> {
     let is_promoted = begun > Step::Promote || (begun == Step::Promote && ended == Some(&Event::Done));
     if promoted == Some(true) || is_promoted {
-        return Err("the candidate was promoted: clients may have written to it. Go on with --resume; if it is gone for \
-                    good: headroom failover"
-            .to_owned());
+        return Err(AlreadyPromoted);
     }
     let why = "asked for with --undo".to_owned();
     Ok(State::Undoing { step: begun.min(Step::StopReplication), why })

@@ -25,11 +25,12 @@ pub struct Survey {
 }
 
 impl Survey {
-    /// Reads the fleet of a snapshot. Replicas are read before the primary, so that what it writes meanwhile does not look
-    /// as if a replica had made it up.
+    /// Reads the fleet of a snapshot. Replicas are read before the primary, so that what it writes meanwhile
+    /// does not look as if a replica had made it up.
     ///
     /// # Errors
-    /// When no primary is known, the candidate is not known or is the primary, or one of the two does not answer.
+    /// When no primary is known, the candidate is not known or is the primary, or one of the two does not
+    /// answer.
     pub async fn read(
         snapshot: &Snapshot,
         candidate: &ServerName,

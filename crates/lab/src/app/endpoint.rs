@@ -1,5 +1,5 @@
-//! The endpoints of the simulated API, and the statements one request of each sends. Pure: data size and randomness
-//! are arguments.
+//! The endpoints of the simulated API, and the statements one request of each sends. Pure: data size and
+//! randomness are arguments.
 //!
 //! | endpoint | like | reads | writes |
 //! |---|---|---|---|

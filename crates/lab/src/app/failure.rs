@@ -1,4 +1,5 @@
-//! What the application saw go wrong, told apart by what it means for whoever stands between it and the servers.
+//! What the application saw go wrong, told apart by what it means for whoever stands between it and the
+//! servers.
 
 use serde::Serialize;
 use std::time::Instant;
@@ -6,7 +7,6 @@ use std::time::Instant;
 /// A statement or a new session that failed.
 #[derive(Clone, Debug)]
 pub struct Failure {
-    /// What kind.
     pub kind: FailureKind,
     /// `@@server_id` of the server the session was on; `None` if it never got one.
     pub server: Option<u32>,

@@ -1,8 +1,9 @@
 //! Sessions kept open, handed out longest-idle first.
 //!
-//! A slot is a `mysql_async` pool of one: its check-out looks at the socket without a round trip and connects anew when
-//! the other side has closed it. Our own queue of slots gives the order, which the driver's pool does not (it hands out
-//! the session returned last, so that a lightly used pool would put all load on a few sessions).
+//! A slot is a `mysql_async` pool of one: its check-out looks at the socket without a round trip and connects
+//! anew when the other side has closed it. Our own queue of slots gives the order, which the driver's pool
+//! does not (it hands out the session returned last, so that a lightly used pool would put all load on a few
+//! sessions).
 
 use super::tally::Pool as Name;
 use super::{AppSpec, Failure, FailureKind};
@@ -83,8 +84,8 @@ impl Pool {
         let Some(slot) = &session.slot else {
             return Err(failure(FailureKind::Connect, None, Instant::now(), "the pool is closed"));
         };
-        // The driver looks at what the runtime knows of the socket; this lets the runtime look first, so that a close
-        // that has arrived is seen, as the read that go-sql-driver tries would see it.
+        // The driver looks at what the runtime knows of the socket; this lets the runtime look first, so that
+        // a close that has arrived is seen, as the read that go-sql-driver tries would see it.
         tokio::task::yield_now().await;
         let asked = Instant::now();
         match timeout(self.connect_deadline, slot.one.get_conn()).await {
@@ -229,8 +230,8 @@ fn failure(kind: FailureKind, server: Option<u32>, sent: Instant, said: impl Int
     Failure { kind, server: server.filter(|s| *s != 0), sent, at: Instant::now(), said: said.into() }
 }
 
-/// Nothing but the login on the way in: no settings are asked for, no switch to the server's unix socket, no reset when
-/// a session is given back.
+/// Nothing but the login on the way in: no settings are asked for, no switch to the server's unix socket, no
+/// reset when a session is given back.
 fn options(spec: &AppSpec, address: &Address) -> OptsBuilder {
     let one = PoolOpts::default()
         .with_constraints(PoolConstraints::new(0, 1).unwrap_or_default())

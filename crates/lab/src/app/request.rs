@@ -7,7 +7,8 @@ use rand::SeedableRng;
 use rand::rngs::SmallRng;
 use std::time::{Duration, Instant};
 
-/// What one request did, gathered apart and added to the tally at its end, so that statements touch nothing shared.
+/// What one request did, gathered apart and added to the tally at its end, so that statements touch nothing
+/// shared.
 struct Course {
     statements: Vec<Done>,
     reads: Duration,

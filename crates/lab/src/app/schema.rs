@@ -5,7 +5,8 @@ use crate::DATABASE;
 use mysql_async::prelude::Queryable;
 use mysql_async::{Conn, Error};
 
-/// Creates the tables and their rows through a session on the primary. What was there of an earlier run is replaced.
+/// Creates the tables and their rows through a session on the primary. What was there of an earlier run is
+/// replaced.
 ///
 /// # Errors
 /// The server's answer to the statement that failed.
@@ -29,7 +30,8 @@ pub async fn is_ready(session: &mut Conn) -> Result<bool, Error> {
     Ok(there == Some(1))
 }
 
-/// Rows come from joined digits, which both flavours in all versions can do, unlike sequences or deep recursion.
+/// Rows come from joined digits, which both flavours in all versions can do, unlike sequences or deep
+/// recursion.
 fn statements(data: DataSize) -> Vec<String> {
     let DataSize { accounts, items } = data;
     let numbers = "(SELECT a.d + 10 * b.d + 100 * c.d + 1000 * e.d + 10000 * f.d AS n \

@@ -92,8 +92,9 @@ impl Gap {
         (per_second > 0.0).then(|| Self(Duration::from_secs_f64(1.0 / per_second)))
     }
 
-    /// When arrival `n` is due, after the start: anywhere within the n-th gap. So a span of whole gaps has exactly as
-    /// many arrivals as it should, no burst makes a queue of its own, and the zones do not march in step.
+    /// When arrival `n` is due, after the start: anywhere within the n-th gap. So a span of whole gaps has
+    /// exactly as many arrivals as it should, no burst makes a queue of its own, and the zones do not march
+    /// in step.
     fn due(self, n: u32, rng: &mut impl Rng) -> Duration {
         self.0 * n + self.0.mul_f64(rng.random_range(0.0..1.0))
     }

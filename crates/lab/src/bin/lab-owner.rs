@@ -1,5 +1,5 @@
-//! Brings up a small lab below the given directory, says where on standard output, and waits to be killed: what the
-//! test of a killed owner kills.
+//! Brings up a small lab below the given directory, says where on standard output, and waits to be killed:
+//! what the test of a killed owner kills.
 #![allow(clippy::print_stdout, reason = "it speaks to the test that started it")]
 
 use lab::{Lab, Spec};

@@ -9,8 +9,8 @@ use crate::{Error, replication};
 use std::time::{Duration, Instant};
 
 impl Running {
-    /// A replica becomes the primary. The old one, if it lives, refuses writes first, so that nothing is lost; it is
-    /// left without a source. Whoever followed the old one follows the new one.
+    /// A replica becomes the primary. The old one, if it lives, refuses writes first, so that nothing is
+    /// lost; it is left without a source. Whoever followed the old one follows the new one.
     pub(super) async fn promote(&self, new: usize) -> Result<(), Error> {
         let flavour = self.program.flavour;
         let old = self.primary();

@@ -1,9 +1,10 @@
 //! The front of a link: an address that takes connections, refuses them, or does not answer at all.
 //!
-//! The address stays bound whatever it does, so nobody else can take it meanwhile. Refusing is a bound socket that does
-//! not listen, and gives nobody the right to bind beside it (reuse is off; it is on while it listens, because
-//! connections of before the pause share the port). Not answering uses that Linux drops connection attempts when the queue of connections waiting to be
-//! accepted is full: the queue is made as short as possible and filled with a connection of our own.
+//! The address stays bound whatever it does, so nobody else can take it meanwhile. Refusing is a bound socket
+//! that does not listen, and gives nobody the right to bind beside it (reuse is off; it is on while it
+//! listens, because connections of before the pause share the port). Not answering uses that Linux drops
+//! connection attempts when the queue of connections waiting to be accepted is full: the queue is made as
+//! short as possible and filled with a connection of our own.
 
 use super::Mode;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};

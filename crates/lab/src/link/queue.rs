@@ -1,4 +1,5 @@
-//! What is under way in one direction: bytes and, at last, an end, each with the time at which it arrives. Pure.
+//! What is under way in one direction: bytes and, at last, an end, each with the time at which it arrives.
+//! Pure.
 
 use std::collections::VecDeque;
 

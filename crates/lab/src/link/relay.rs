@@ -1,9 +1,9 @@
 //! The thread that serves all links: one loop over what sockets report and what is due.
 //!
-//! What is due next is a timerfd among the sockets: precise to what the machine's timers are, where the timeout of
-//! `epoll_wait` is in milliseconds and other waits get the kernel's 50 us of slack, as long as the distances simulated
-//! here. Everything is registered once, edge-triggered; a round trip costs four wake-ups, two reads, two writes and two
-//! settings of the timer, and no allocation once the queues have grown.
+//! What is due next is a timerfd among the sockets: precise to what the machine's timers are, where the
+//! timeout of `epoll_wait` is in milliseconds and other waits get the kernel's 50 us of slack, as long as the
+//! distances simulated here. Everything is registered once, edge-triggered; a round trip costs four wake-ups,
+//! two reads, two writes and two settings of the timer, and no allocation once the queues have grown.
 
 use super::session::{Around, Next, Session, Side};
 use super::{Counters, LinkEnd, Mode, Order, Told, source};
@@ -42,7 +42,8 @@ pub(super) struct Relay {
     counters: Arc<[Counters]>,
     slots: Vec<Slot>,
     free: Vec<u32>,
-    /// Freed while events are handled: usable for others only afterwards, so that no event goes to a stranger.
+    /// Freed while events are handled: usable for others only afterwards, so that no event goes to a
+    /// stranger.
     freed: Vec<u32>,
     due: BinaryHeap<Reverse<Due>>,
     timer: OwnedFd,
@@ -136,8 +137,8 @@ impl Relay {
         now.tv_sec.unsigned_abs() * SECOND + now.tv_nsec.unsigned_abs()
     }
 
-    /// Sets the timer to what is due next. Returns how long to wait for events at most: not at all when something is
-    /// due already.
+    /// Sets the timer to what is due next. Returns how long to wait for events at most: not at all when
+    /// something is due already.
     fn set_timer(&mut self) -> Result<Option<Timespec>> {
         let Some(&Reverse((at, ..))) = self.due.peek() else { return Ok(None) };
         let now = self.now();

@@ -32,8 +32,8 @@ pub(super) struct Session {
 enum Upstream {
     /// The client's connection attempt is still on its way; it arrives at this time.
     Coming(u64),
-    /// Connected or being connected: until then the socket reports neither readable nor writable. A refusal shows as
-    /// an error when it is read, and travels back to the client as a reset.
+    /// Connected or being connected: until then the socket reports neither readable nor writable. A refusal
+    /// shows as an error when it is read, and travels back to the client as a reset.
     Socket(OwnedFd),
 }
 

@@ -221,7 +221,8 @@ fn the_server_sees_the_client_in_its_zone() {
     assert_eq!(said, "127.202.0.203");
 }
 
-/// How much CPU the relay's thread takes for a round trip, printed; asserts only that the link carried them all.
+/// How much CPU the relay's thread takes for a round trip, printed; asserts only that the link carried them
+/// all.
 #[test]
 fn many_clients_at_once_each_get_their_own_answers() {
     let rig = Rig::new(Duration::from_micros(700), 0.1, echo);

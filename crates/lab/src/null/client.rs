@@ -1,11 +1,11 @@
-//! One client of the null server: its login, its prepared statements, and its answers, which are always the same bytes.
+//! One client of the null server: its login, its prepared statements, and its answers, which are always the
+//! same bytes.
 
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
 use wire::response::{Column, OkPacket};
 use wire::{Capabilities, Command, Greeting, Login, Status, auth, packet, response, write};
 
-/// One client.
 pub(super) struct Client {
     stream: TcpStream,
     input: Vec<u8>,

@@ -3,16 +3,17 @@
 //! **M/M/1**, m served a second: the response time is exponential, `P(T > t) = exp(-(m - r) t)`, so that
 //! `r = m - ln(1 / (1 - q)) / t`. Example: m = 1000, p99 < 20 ms: 1000 - 4.605 / 0.02 = 769.7 a second.
 //!
-//! **M/D/c**, c places of constant time D. Within D exactly those leave that were served at its beginning, so that the
-//! number in the system follows `N(t + D) = max(N(t) - c, 0) + Poisson(r D)`; its steady state p is found by iterating.
-//! With `Q(m) = p(0) + ... + p(c + m)`, u = k D - x and k the whole number for which (k - 1) D <= x < k D, the waiting
-//! time has
+//! **M/D/c**, c places of constant time D. Within D exactly those leave that were served at its beginning, so
+//! that the number in the system follows `N(t + D) = max(N(t) - c, 0) + Poisson(r D)`; its steady state p is
+//! found by iterating. With `Q(m) = p(0) + ... + p(c + m)`, u = k D - x and k the whole number for which (k -
+//! 1) D <= x < k D, the waiting time has
 //!
 //! ```text
 //! P(W <= x) = exp(-r u) * sum over j from 0 to k c - 1 of Q(k c - 1 - j) (r u)^j / j!
 //! ```
-//! (G. J. Franx, A simple solution for the M/D/c waiting time distribution, Operations Research Letters 29, 2001.)
-//! Check for c = 1 and x = 0: exp(-r D) (p(0) + p(1)) = 1 - r D, as it must be. The rate is found by halving.
+//! (G. J. Franx, A simple solution for the M/D/c waiting time distribution, Operations Research Letters 29,
+//! 2001.) Check for c = 1 and x = 0: exp(-r D) (p(0) + p(1)) = 1 - r D, as it must be. The rate is found by
+//! halving.
 
 use super::{Service, Time};
 use std::time::Duration;
@@ -23,8 +24,9 @@ const LONGEST: usize = 400;
 const TAIL: usize = 120;
 const PRECISE: f64 = 1e-12;
 
-/// The largest rate, in statements a second, at which this share of answers comes within a time. `None` where there is no
-/// theory for the queue here (several places with exponential times, no queue at all) or no rate meets it.
+/// The largest rate, in statements a second, at which this share of answers comes within a time. `None` where
+/// there is no theory for the queue here (several places with exponential times, no queue at all) or no rate
+/// meets it.
 pub fn largest_rate(service: &Service, quantile: f64, within: Duration) -> Option<f64> {
     let within = within.as_secs_f64();
     let Service::Queue { servers, time } = service else { return None };

@@ -1,4 +1,5 @@
-//! The application simulator on real servers: it counts what it did, and notices what happened to its sessions.
+//! The application simulator on real servers: it counts what it did, and notices what happened to its
+//! sessions.
 
 use fleet::Address;
 use lab::app::{self, App, AppSpec, DataSize, Endpoint, FailureKind, Rates};

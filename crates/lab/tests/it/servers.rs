@@ -1,4 +1,5 @@
-//! The lab on real servers: they come up, replicate, see clients where they are, and disappear however the owner ends.
+//! The lab on real servers: they come up, replicate, see clients where they are, and disappear however the
+//! owner ends.
 
 use lab::{Account, Lab, Role, Spec, Status, control};
 use mysql_async::Conn;

@@ -55,7 +55,6 @@ impl Groups {
 pub struct ReplayView {
     /// Where the recording comes from.
     pub source: String,
-    /// Commands in it.
     pub recorded_commands: u64,
     /// Events that were lost while recording.
     pub lost_while_recording: u64,
@@ -105,7 +104,6 @@ pub struct GroupView {
     pub name: String,
     /// Commands that could be sent.
     pub commands: u64,
-    /// When it was recorded.
     pub recorded: SideView,
     /// At each target.
     pub replayed: Vec<SideView>,
@@ -159,12 +157,7 @@ fn reasons(left_out: &LeftOut) -> BTreeMap<&'static str, u64> {
 }
 
 /// Puts it together.
-pub fn view(
-    script: &Script,
-    groups: &Groups,
-    speed: f64,
-    runs: &[(String, ReplayOutcome)],
-) -> ReplayView {
+pub fn view(script: &Script, groups: &Groups, speed: f64, runs: &[(String, ReplayOutcome)]) -> ReplayView {
     let mut by_group: BTreeMap<u32, Vec<usize>> = BTreeMap::new();
     for (at, step) in script.steps.iter().enumerate() {
         by_group.entry(step.group).or_default().push(at);

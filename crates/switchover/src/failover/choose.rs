@@ -1,8 +1,9 @@
-//! Who takes over: whoever *received* most, applied or not. Semi-sync says that one replica had a transaction, not which;
-//! a replica that acknowledges may be behind one that does not, so its state never decides.
+//! Who takes over: whoever *received* most, applied or not. Semi-sync says that one replica had a
+//! transaction, not which; a replica that acknowledges may be behind one that does not, so its state never
+//! decides.
 //!
-//! MariaDB says what its receiver has written to the relay log (`Gtid_IO_Pos`); MySQL the transactions received since the
-//! relay log began (`Retrieved_Gtid_Set`), to which what is executed belongs too.
+//! MariaDB says what its receiver has written to the relay log (`Gtid_IO_Pos`); MySQL the transactions
+//! received since the relay log began (`Retrieved_Gtid_Set`), to which what is executed belongs too.
 
 use fleet::{Flavour, GtidError, GtidPosition, GtidSet, ServerName, Version};
 use std::fmt;
@@ -24,7 +25,8 @@ impl Received {
     pub fn new(flavour: Flavour, received: &str, executed: &str) -> Result<Self, GtidError> {
         match flavour {
             Flavour::MySql => Ok(Self::MySql(received.parse::<GtidSet>()?.union(&executed.parse()?))),
-            // What is executed may hold transactions of the replica's own: it counts only where nothing was received.
+            // What is executed may hold transactions of the replica's own: it counts only where nothing was
+            // received.
             Flavour::MariaDb => {
                 let received: GtidPosition = received.parse()?;
                 Ok(Self::MariaDb(if received.is_empty() { executed.parse()? } else { received }))
@@ -54,9 +56,7 @@ impl fmt::Display for Received {
 /// A replica that answers.
 #[derive(Clone, Debug)]
 pub struct Standing {
-    /// Its name.
     pub server: ServerName,
-    /// What it received.
     pub received: Received,
     /// Why it cannot be the primary, if so.
     pub unusable: Option<String>,
@@ -67,7 +67,6 @@ pub struct Standing {
 /// Why nobody is chosen.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NoChoice {
-    /// Nobody is there.
     #[error("no replica answers")]
     Nobody,
     /// Two have what the other has not.
@@ -75,7 +74,6 @@ pub enum NoChoice {
     Diverged {
         /// One of them.
         one: ServerName,
-        /// The other.
         other: ServerName,
     },
     /// The one that is wanted received less.
@@ -88,12 +86,7 @@ pub enum NoChoice {
     },
     /// The one with most cannot take over.
     #[error("{server} has received most and cannot take over: {why}")]
-    Unusable {
-        /// Which.
-        server: ServerName,
-        /// Why.
-        why: String,
-    },
+    Unusable { server: ServerName, why: String },
     /// There is no such replica.
     #[error("{wanted} is no replica of the dead primary that answers")]
     Unknown {
@@ -102,7 +95,8 @@ pub enum NoChoice {
     },
 }
 
-/// The replica that takes over: one that has received all that anybody has; of several the oldest version, then the first.
+/// The replica that takes over: one that has received all that anybody has; of several the oldest version,
+/// then the first.
 ///
 /// # Errors
 /// [`NoChoice`]; never a replica that lacks what another has.

@@ -1,11 +1,12 @@
-//! When a primary counts as dead: only when we cannot reach it several times over some time, and its replicas agree.
+//! When a primary counts as dead: only when we cannot reach it several times over some time, and its replicas
+//! agree.
 //!
-//! One's own look may fail because of one's own network; a replica's receiver may be stopped by hand. So both are asked,
-//! and a single replica that is connected is enough to keep everybody's hands off.
+//! One's own look may fail because of one's own network; a replica's receiver may be stopped by hand. So both
+//! are asked, and a single replica that is connected is enough to keep everybody's hands off.
 //!
-//! Worked example, three looks over 2 s: a1 is killed. Our looks are refused at 0, 0.2, ... 2.0 s; the receivers of a2 and
-//! b1 say that they try to connect: dead after 2.0 s. If b1 said that it is connected, a1 would not be dead, however often
-//! we fail: b1 waits until `replica_net_timeout` before it notices silence.
+//! Worked example, three looks over 2 s: a1 is killed. Our looks are refused at 0, 0.2, ... 2.0 s; the
+//! receivers of a2 and b1 say that they try to connect: dead after 2.0 s. If b1 said that it is connected, a1
+//! would not be dead, however often we fail: b1 waits until `replica_net_timeout` before it notices silence.
 
 use fleet::ServerName;
 use serde::Serialize;
@@ -52,7 +53,6 @@ pub enum View {
 /// What follows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// It is dead.
     Dead,
     /// Not sure: look again.
     NotYet {

@@ -12,8 +12,8 @@ use fleet::announcement::{HOLD, OPERATION, PREPARE};
 use std::time::{Duration, Instant};
 
 const POLL: Duration = Duration::from_millis(5);
-/// InnoDB answers `INNODB_TRX` from a cache that it refreshes only when nobody has read it for 100 ms: whoever asks more
-/// often sees a transaction that ended long ago for ever.
+/// InnoDB answers `INNODB_TRX` from a cache that it refreshes only when nobody has read it for 100 ms:
+/// whoever asks more often sees a transaction that ended long ago for ever.
 const TRANSACTIONS_POLL: Duration = Duration::from_millis(110);
 
 /// Does a step.
@@ -160,7 +160,8 @@ async fn position_of(member: &Member, servers: &mut Servers<'_>) -> Result<Strin
     Ok(position.unwrap_or_default().replace(['\n', ' '], ""))
 }
 
-/// Routers that were ready confirm; one that does not keeps its clients' writes going until the freeze refuses them.
+/// Routers that were ready confirm; one that does not keeps its clients' writes going until the freeze
+/// refuses them.
 async fn hold(plan: &Plan, servers: &mut Servers<'_>, outcome: &mut Outcome) -> Result<(), Error> {
     let deadline = servers.deadline();
     if let Some(announcer) = &mut servers.announcer {
@@ -200,8 +201,8 @@ async fn drain(plan: &Plan, servers: &mut Servers<'_>) -> Result<(), Error> {
     }
 }
 
-/// The freeze waits for commits under way. It runs on a connection of its own: when it takes too long that is killed, the
-/// switch taken back, and whoever stands in the way named.
+/// The freeze waits for commits under way. It runs on a connection of its own: when it takes too long that is
+/// killed, the switch taken back, and whoever stands in the way named.
 async fn freeze(plan: &Plan, servers: &mut Servers<'_>) -> Result<(), Error> {
     let (primary, limit) = (&plan.primary, Duration::from_millis(plan.deadlines.freeze_ms));
     let dialect = primary.dialect();
@@ -294,7 +295,8 @@ async fn promote(plan: &Plan, servers: &mut Servers<'_>) -> Event {
 
 async fn mark(plan: &Plan, servers: &mut Servers<'_>) -> Result<(), Error> {
     let candidate = &plan.candidate;
-    // Past the point of no return, and perhaps long ago: a candidate that restarted meanwhile may refuse writes again.
+    // Past the point of no return, and perhaps long ago: a candidate that restarted meanwhile may refuse
+    // writes again.
     servers.run(candidate, candidate.dialect().thaw()).await?;
     servers.run(candidate, candidate.dialect().forget_source()).await?;
     if plan.semi_sync {
@@ -314,7 +316,8 @@ async fn mark(plan: &Plan, servers: &mut Servers<'_>) -> Result<(), Error> {
     Ok(())
 }
 
-/// The locks end with their connection. The read lock of the former primary is given back later, once it replicates.
+/// The locks end with their connection. The read lock of the former primary is given back later, once it
+/// replicates.
 async fn release(_plan: &Plan, servers: &mut Servers<'_>) -> Result<(), Error> {
     if let Some(announcer) = servers.announcer.take() {
         announcer.close().await;
@@ -357,8 +360,8 @@ pub(super) async fn move_followers(plan: &Plan, servers: &mut Servers<'_>) -> Re
     Err(Error::Refused { server: plan.candidate.server(), why: failed.join("; ") })
 }
 
-/// Writes of administrators that wait for the read lock would happen on the former primary the moment it is given back, and
-/// be acknowledged there alone: their sessions end first. Whoever is only reading stays.
+/// Writes of administrators that wait for the read lock would happen on the former primary the moment it is
+/// given back, and be acknowledged there alone: their sessions end first. Whoever is only reading stays.
 async fn end_queued_writes(plan: &Plan, servers: &mut Servers<'_>) -> Result<(), Error> {
     let deadline = servers.deadline();
     let until = Instant::now() + deadline;

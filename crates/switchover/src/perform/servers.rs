@@ -1,5 +1,5 @@
-//! The connections of a switchover: one to each server for what is done, one more to the primary that holds the
-//! announcements, and one that holds the freeze.
+//! The connections of a switchover: one to each server for what is done, one more to the primary that holds
+//! the announcements, and one that holds the freeze.
 
 use super::{Logins, Member, Plan};
 use crate::Error;
@@ -68,7 +68,8 @@ impl<'a> Servers<'a> {
         answer
     }
 
-    /// Asked on a new connection, so that what is true of the server is heard and not what became of a session.
+    /// Asked on a new connection, so that what is true of the server is heard and not what became of a
+    /// session.
     pub(super) async fn candidate_takes_writes(&mut self) -> Result<bool, Error> {
         let limit = self.deadline();
         self.takes_writes(limit).await

@@ -1,5 +1,5 @@
-//! The steps of a failover that differ from those of a planned move: nobody can be asked to stop, so whoever could still
-//! write is fenced, and what the candidate received is applied.
+//! The steps of a failover that differ from those of a planned move: nobody can be asked to stop, so whoever
+//! could still write is fenced, and what the candidate received is applied.
 
 use super::forward::{move_followers, wait_for};
 use super::servers::Servers;
@@ -11,8 +11,8 @@ use crate::failover::choose::Received;
 use std::process::Stdio;
 use std::time::Duration;
 
-/// No replica receives any more: then the primary's semi-sync acknowledges nothing, and what each received is final. After
-/// that the command fences.
+/// No replica receives any more: then the primary's semi-sync acknowledges nothing, and what each received is
+/// final. After that the command fences.
 pub(super) async fn fence(plan: &Plan, fence: &FenceBy, servers: &mut Servers<'_>) -> Result<(), Error> {
     for member in direct(plan) {
         servers.run(member, member.dialect().stop_receiving()).await?;
@@ -23,7 +23,8 @@ pub(super) async fn fence(plan: &Plan, fence: &FenceBy, servers: &mut Servers<'_
     }
 }
 
-/// The command gets the name and the address of the server as `$1`, `$2`, and as HEADROOM_SERVER and HEADROOM_ADDRESS.
+/// The command gets the name and the address of the server as `$1`, `$2`, and as HEADROOM_SERVER and
+/// HEADROOM_ADDRESS.
 async fn run_command(plan: &Plan, command: &str) -> Result<(), Error> {
     let limit = Duration::from_millis(plan.deadlines.fence_ms);
     let (name, address) = (&plan.primary.name, &plan.primary.reach);

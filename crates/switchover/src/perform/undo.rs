@@ -1,4 +1,5 @@
-//! What takes each step back. A step may have happened by half or not at all: undoing it must be right in every case.
+//! What takes each step back. A step may have happened by half or not at all: undoing it must be right in
+//! every case.
 
 use super::forward::release_lock;
 use super::servers::Servers;
@@ -39,9 +40,9 @@ async fn start_replication(plan: &Plan, servers: &mut Servers<'_>) -> Result<(),
 
 /// Never while the candidate takes writes: whoever reads this journal late must not make a second writer.
 async fn thaw(plan: &Plan, servers: &mut Servers<'_>) -> Result<(), Error> {
-    // One that does not answer takes no writes that anybody could get an answer to, and comes back read-only as its
-    // option file says; one that answers must say that it refuses them, and have nothing of its own: it may have been
-    // promoted, written to, and restarted.
+    // One that does not answer takes no writes that anybody could get an answer to, and comes back read-only
+    // as its option file says; one that answers must say that it refuses them, and have nothing of its own:
+    // it may have been promoted, written to, and restarted.
     match servers.candidate_takes_writes_soon().await {
         Ok(true) => {
             let why = format!("takes writes already, so {} stays read-only", plan.primary.name);

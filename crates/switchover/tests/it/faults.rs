@@ -1,9 +1,9 @@
-//! Every step of a planned move x what can break there, on real servers: it ends undone or completed, there are never two
-//! writers (asked of the servers all the while), and never none for longer than [`NO_WRITER`].
+//! Every step of a planned move x what can break there, on real servers: it ends undone or completed, there
+//! are never two writers (asked of the servers all the while), and never none for longer than [`NO_WRITER`].
 //!
-//! A sample runs with the tests and is held against the table in docs/guide/switchover-faults.md. `make fault-matrix`
-//! (`HEADROOM_FAULTS=all`) runs everything and writes the table; `HEADROOM_FAULTS=freeze,await` runs these steps only and
-//! prints.
+//! A sample runs with the tests and is held against the table in docs/guide/switchover-faults.md. `make
+//! fault-matrix` (`HEADROOM_FAULTS=all`) runs everything and writes the table; `HEADROOM_FAULTS=freeze,await`
+//! runs these steps only and prints.
 
 #![allow(clippy::disallowed_methods, reason = "which cells run is told by the environment, as make does")]
 #![allow(clippy::print_stdout, reason = "the matrix shows each cell as it ends")]
@@ -20,7 +20,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 use switchover::facts;
 use switchover::failover::confirm::Rule;
-use switchover::failover::rejoin::{self, Rejoined};
+use switchover::failover::rejoin::{self, RejoinOutcome};
 use switchover::failover::scene::Scene;
 use switchover::journal::{self, Journal};
 use switchover::perform::{self, Deadlines, FenceBy, Plan, Progress};
@@ -203,8 +203,8 @@ fn words(state: &State) -> String {
     .to_owned()
 }
 
-/// Moves the primary; the fault happens as the step begins. `None` when it was the tool that was killed: its connections
-/// close as those of a killed process do.
+/// Moves the primary; the fault happens as the step begins. `None` when it was the tool that was killed: its
+/// connections close as those of a killed process do.
 async fn moved(
     fleet: &Fleet,
     plan: &Plan,
@@ -246,7 +246,8 @@ async fn inflict(fleet: &Fleet, breaks: Breaks) -> Option<Conn> {
         Breaks::CandidateKilled => fleet.lab.fault("a2", Fault::Kill).await.unwrap(),
         Breaks::CandidateFrozen => fleet.lab.fault("a2", Fault::Freeze).await.unwrap(),
         Breaks::Transaction => {
-            // Wherever the application would write: from the freeze on it is refused or waits, which is as good.
+            // Wherever the application would write: from the freeze on it is refused or waits, which is as
+            // good.
             let mut conn = Conn::new(fleet.lab.opts("a", "a1", Account::App).unwrap()).await.unwrap();
             conn.query_drop("BEGIN").await.unwrap();
             let insert = conn.query_drop("INSERT INTO app.writes VALUES (1000)");
@@ -319,9 +320,10 @@ async fn restored(fleet: &Fleet, step: Step, breaks: Breaks) {
         let follows = facts.channels.iter().any(|channel| channel.source_id == new.server_id);
         if !follows {
             let rejoined = rejoin::rejoin(&facts, &new, &[], &logins, DEADLINE).await.unwrap();
-            assert_eq!(rejoined, Rejoined::Follows, "{step} x {breaks:?}: {server}");
+            assert_eq!(rejoined, RejoinOutcome::Follows, "{step} x {breaks:?}: {server}");
         } else if facts.channels.iter().any(|channel| !channel.receiver_runs && !channel.receiver_tries) {
-            // It froze while its replication was being stopped, and stopped it when it woke up: the outcome says so.
+            // It froze while its replication was being stopped, and stopped it when it woke up: the outcome
+            // says so.
             let frozen = breaks == Breaks::CandidateFrozen && server == "a2";
             assert!(frozen, "{step} x {breaks:?}: {server}: {:?}", facts.channels);
             let mut conn = fleet.lab.connect(server).await.unwrap();

@@ -1,5 +1,5 @@
-//! A planned move of the primary on real servers: what was acknowledged is there, roles are as they should be, a failure
-//! before the point of no return leaves everything as it was.
+//! A planned move of the primary on real servers: what was acknowledged is there, roles are as they should
+//! be, a failure before the point of no return leaves everything as it was.
 
 use crate::moving::{self, DEADLINE, Fleet, quick};
 use lab::Spec;
@@ -69,7 +69,8 @@ async fn a_transaction_that_ends_in_time_does_not_stop_the_move() {
 async fn what_an_administrator_was_told_is_written_is_on_the_new_primary_and_nothing_else_on_the_old() {
     let fleet = Fleet::up(three()).await;
     let survey = fleet.survey("a2").await;
-    // root may write to a server that is read-only: only the read lock keeps it out, and its writes queue for it.
+    // root may write to a server that is read-only: only the read lock keeps it out, and its writes queue for
+    // it.
     let mut root = fleet.lab.connect("a1").await.unwrap();
     let stop = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(false));
     let stopping = stop.clone();
