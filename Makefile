@@ -1,4 +1,5 @@
-# `make` alone shows what there is. What a target needs and this machine lacks is installed first (scripts/install.sh).
+# `make` alone shows what there is. What a target needs and this machine lacks is installed first
+# (scripts/install.sh).
 SHELL := /bin/bash
 export PATH := $(CURDIR)/target/rust/bin:$(HOME)/.cargo/bin:$(PATH):/usr/local/go/bin:/usr/sbin:/sbin
 export CARGO_TERM_PROGRESS_WHEN ?= auto
@@ -90,7 +91,8 @@ lint: ## formatting, words, clippy, licences and bans
 	@scripts/install.sh build
 	@scripts/lint.sh
 
-audit: ## dependencies against the advisory database (cargo-deny and a network; before each release, and daily)
+audit: ## dependencies against the advisory database (wants a network; before each release, and daily)
+	-@scripts/install.sh deny
 	@scripts/audit.sh
 
 fuzz: ## a minute for each parser's fuzz target (FUZZ_SECONDS=60, or FUZZ_RUNS=1000000; nightly Rust and cargo-fuzz)

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Installs packages (arguments) with apt-get as root, without questions, and leaves no service started or enabled
-# that was not there before. Called by install.sh; runs alone so that one sudo covers all of it.
+# Installs packages (arguments) with apt-get as root, without questions, and leaves no service started or
+# enabled that was not there before. Called by install.sh; runs alone so that one sudo covers all of it.
 set -eu
 export DEBIAN_FRONTEND=noninteractive
 policy=/usr/sbin/policy-rc.d

@@ -15,7 +15,7 @@ PATH=$PWD/target/rust/bin:${CARGO_HOME:-$HOME/.cargo}/bin:$PATH
 
 main() {
     command -v cargo-deny >/dev/null 2>&1 ||
-        skipped "cargo-deny is not installed; install it: cargo install --locked cargo-deny"
+        skipped "cargo-deny is not installed; install it: scripts/install.sh deny"
     cargo-deny --locked fetch db || skipped "the advisory database could not be fetched (above); is there a network?"
     if cargo-deny --locked check --disable-fetch advisories; then
         close 1 0 0

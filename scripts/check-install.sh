@@ -1,13 +1,15 @@
 #!/bin/bash
-# Tries the installation where nothing is installed: a minimal Debian or Ubuntu in a chroot, a clean clone of HEAD in
-# it, and a newcomer with sudo who runs scripts/install.sh. Needs root, debootstrap, and a few minutes a suite.
+# Tries the installation where nothing is installed: a minimal Debian or Ubuntu in a chroot, a clean clone of
+# HEAD in it, and a newcomer with sudo who runs scripts/install.sh. Needs root, debootstrap, and a few minutes
+# a suite.
 #
 #   scripts/check-install.sh [bookworm|trixie|...] [newcomer|root]
-#   MIRROR=<address> KEYRING=<file> scripts/check-install.sh noble      (a suite that this machine's mirror has not)
+#   MIRROR=<address> KEYRING=<file> scripts/check-install.sh noble (a suite that this machine's mirror has
+#   not)
 #
-# Proves that what is wanted is there, Rust included; that a second run is silent; that no service was started or will
-# start at boot; that the drivers' runners build with this suite's Go, Python, Node and Java; and that a current mysqld starts.
-# The chroot is target/check-install/<suite>, made anew each time.
+# Proves that what is wanted is there, Rust included; that a second run is silent; that no service was started
+# or will start at boot; that the drivers' runners build with this suite's Go, Python, Node and Java; and that
+# a current mysqld starts. The chroot is target/check-install/<suite>, made anew each time.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -26,7 +28,8 @@ main() {
     }
     git clone --quiet --no-hardlinks . "$root/headroom"
     way_to_the_mirror
-    # Mounts and processes live in namespaces of their own: nothing is left mounted or running, whatever happens.
+    # Mounts and processes live in namespaces of their own: nothing is left mounted or running, whatever
+    # happens.
     export root who
     inside >"$root/check.sh"
     unshare --mount --pid --fork --kill-child --propagation private bash -c '
@@ -34,10 +37,11 @@ main() {
             exec chroot "$root" /usr/bin/env -i PATH=/usr/bin:/bin:/usr/sbin:/sbin HOME=/root TERM=dumb LC_ALL=C.UTF-8 \
                 PIP_CERT=/etc/ssl/certs/ca-certificates.crt NODE_EXTRA_CA_CERTS=/etc/ssl/certs/ca-certificates.crt bash /check.sh "$who"
     ' || stop "$suite, $who: failed"
-    say "$suite, $who: all is well"
+    say "$suite, $who: everything works"
 }
 
-# The first mirror that this machine's apt names; debootstrap keeps the suites of one distribution apart by itself.
+# The first mirror that this machine's apt names; debootstrap keeps the suites of one distribution apart by
+# itself.
 mirror() {
     . /etc/os-release
     apt-get indextargets --format '$(RELEASE) $(REPO_URI)' 'Created-By: Packages' |
@@ -54,7 +58,8 @@ recipe() {
     [ -e "/usr/share/debootstrap/scripts/$suite" ] || echo gutsy
 }
 
-# The way to the mirror is this machine's: its proxy, its own authorities, what it lets pass of a mirror that lags.
+# The way to the mirror is this machine's: its proxy, its own authorities, what it lets pass of a mirror that
+# lags.
 way_to_the_mirror() {
     cp --dereference /etc/resolv.conf "$root/etc/resolv.conf"
     apt-config dump | grep -E '^Acquire::(Check-Valid-Until|Check-Date|https?::)' >"$root/etc/apt/apt.conf.d/90way" || true
@@ -79,10 +84,10 @@ if [ "$1" = newcomer ]; then
 fi
 wrong() { echo "check-install: $*" >&2; exit 1; }
 
-as scripts/install.sh build servers bench drivers mysql || wrong "install.sh failed"
+as scripts/install.sh build servers bench drivers mysql deny || wrong "install.sh failed"
 
 began=$(date +%s%N)
-second=$(as scripts/install.sh build servers bench drivers mysql 2>&1)
+second=$(as scripts/install.sh build servers bench drivers mysql deny 2>&1)
 echo "second run: $((($(date +%s%N) - began) / 1000000)) ms"
 [ -z "$second" ] || wrong "the second run was not silent: $second"
 
@@ -105,6 +110,7 @@ as target/mysql/mysqld --version || wrong "mysqld does not start"
 channel=$(sed -n 's/^channel = "\(.*\)"/\1/p' rust-toolchain.toml)
 as 'PATH=$PWD/target/rust/bin:$HOME/.cargo/bin:$PATH cargo clippy --version && PATH=$PWD/target/rust/bin:$PATH cargo --version' |
     tee /dev/stderr | grep -q "cargo $channel" || wrong "no cargo $channel"
+as 'PATH=$PWD/target/rust/bin:$HOME/.cargo/bin:$PATH scripts/lint.sh deny' || wrong "cargo-deny does not run"
 INSIDE
 }
 

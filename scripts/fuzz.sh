@@ -1,14 +1,16 @@
 #!/bin/sh
-# Runs fuzz targets (fuzz/fuzz_targets), one after the other, and writes what came of it: executions, finds, the slowest.
+# Runs fuzz targets (fuzz/fuzz_targets), one after the other, and writes what came of it: executions, finds,
+# the slowest.
 #
 #   scripts/fuzz.sh [target ...]                     all of them when none is named
 #
-#   FUZZ_SECONDS=60     so long each; the summary goes to target/bench/
-#   FUZZ_RUNS=1000000   so many executions each instead; the summary goes to benchmarks/runs/YYYY-MM-DD-fuzz/
+#   FUZZ_SECONDS=60     this long each; the summary goes to target/bench/
+#   FUZZ_RUNS=1000000   this many executions each instead; summary: benchmarks/runs/YYYY-MM-DD-fuzz/
 #   FUZZ_OUT=folder     another folder; targets that were run before stay in its summary
 #
-# A find does not keep the other targets from running; the exit code is 1 then, and the input lies in fuzz/artifacts/.
-# Needs nightly Rust and cargo-fuzz, which nothing else here needs: both are asked for in one line, not installed.
+# A find does not keep the other targets from running; the exit code is 1 then, and the input lies in
+# fuzz/artifacts/. Needs nightly Rust and cargo-fuzz, which nothing else here needs: both are asked for in one
+# line, not installed.
 set -eu
 cd "$(dirname "$0")/.."
 PATH=${CARGO_HOME:-$HOME/.cargo}/bin:$PATH

@@ -2,11 +2,12 @@
 # Installs what a group of targets needs and this machine lacks, from the distribution's packages; says
 # nothing when nothing is missing. One line is printed for each package that was put in.
 #
-#   scripts/install.sh build servers bench exporters drivers mysql browser chroot
+#   scripts/install.sh build servers bench exporters drivers mysql browser deny chroot
 #
 # Looks for commands, not for packages: a MariaDB or a Go of your own is as good as the distribution's.
-# The distribution's services (mariadb, haproxy, the exporters) are neither started nor enabled: only their programs are wanted.
-# Uses sudo when not root. Where there is no apt-get it names what to install and exits with 1.
+# The distribution's services (mariadb, haproxy, the exporters) are neither started nor enabled: only their
+# programs are wanted. Uses sudo when not root. Where there is no apt-get it names what to install and exits
+# with 1.
 set -eu
 cd "$(dirname "$0")/.."
 PATH=$PATH:${CARGO_HOME:-$HOME/.cargo}/bin:/usr/local/go/bin:/usr/local/sbin:/usr/sbin:/sbin
@@ -24,15 +25,17 @@ main() {
             mysql) needs_of_mysql ;;
             browser) needs_of_browser ;;
             rustup) need rustup rustup ;;
+            deny) needs_of_build ;;
             chroot) need debootstrap debootstrap ;;
             *)
-                say "no group is called '$group': build, servers, bench, exporters, drivers, mysql, browser, chroot"
+                say "no group is called '$group': build, servers, bench, exporters, drivers, mysql, browser, deny, chroot"
                 exit 64
                 ;;
         esac
     done
     [ -z "$missing" ] || install_packages $missing
-    case " $* " in *" build "*) sh scripts/rust.sh ;; esac
+    case " $* " in *" build "* | *" deny "*) sh scripts/rust.sh ;; esac
+    case " $* " in *" deny "*) sh scripts/cargo-deny.sh ;; esac
 }
 
 needs_of_build() {
@@ -79,7 +82,8 @@ needs_of_drivers() {
     need javac default-jdk-headless
     need mvn maven
     need python3 python3-venv
-    # Debian splits venv from python3; asking for the module costs an interpreter start, so only without a venv of ours.
+    # Debian splits venv from python3; asking for the module costs an interpreter start, so only without a
+    # venv of ours.
     [ -x target/drivers/venv/bin/python ] || python3 -Ic 'import ensurepip, venv' 2>/dev/null || want python3-venv
 }
 

@@ -9,13 +9,15 @@
 #   haproxy  target/haproxy-new/haproxy
 #   rustup   target/rustup/rustup (for scripts/rust.sh, where the distribution's own suite has none)
 #
-# The packages of the distribution's unstable suite (Debian: unstable, Ubuntu: devel) are fetched by a private apt
-# from the mirror that this machine's apt already names, their signatures checked with the distribution's keyring.
-# They are unpacked, not installed: no script of theirs runs. Their C library is newer than this machine's, so each
-# program is started by the loader of its own root; the wrappers do that and name the folders that programs look for
-# under /usr. A wrapper reads no option file of this machine unless it is told one.
+# The packages of the distribution's unstable suite (Debian: unstable, Ubuntu: devel) are fetched by a private
+# apt from the mirror that this machine's apt already names, their signatures checked with the distribution's
+# keyring. They are unpacked, not installed: no script of theirs runs. Their C library is newer than this
+# machine's, so each program is started by the loader of its own root; the wrappers do that and name the
+# folders that programs look for under /usr. A wrapper reads no option file of this machine unless it is told
+# one.
 #
-# What is there is left alone: remove target/<name> to get a newer one. Packages stay in target/apt until clean.
+# What is there is left alone: remove target/<name> to get a newer one. Packages stay in target/apt until
+# clean.
 set -eu
 cd "$(dirname "$0")/.."
 target=$PWD/target
@@ -57,7 +59,8 @@ bring() {
     say "target/$folder/$program: $(echo "$version" | grep -Eo '[0-9]+\.[0-9]+\.[0-9]+[^ ]*' | head -n 1)"
 }
 
-# A private apt: its own package lists and an empty list of installed packages, so that it names every library.
+# A private apt: its own package lists and an empty list of installed packages, so that it names every
+# library.
 prepare_apt() {
     command -v apt-get >/dev/null 2>&1 || give_up "this is neither Debian nor Ubuntu: there is no package to unpack"
     . /etc/os-release
@@ -111,7 +114,8 @@ mirror_of_this_machine() {
         awk -v name="$1" '($1 == name || $1 ~ /^(stable|oldstable|testing|unstable|sid)$/) && !found { print $2; found = 1 }'
 }
 
-# Package names carry a version in some suites (mysql-server-core-8.4): the plain name first, else the highest.
+# Package names carry a version in some suites (mysql-server-core-8.4): the plain name first, else the
+# highest.
 fetch() {
     wanted=""
     for package in "$@"; do
@@ -138,8 +142,8 @@ unpack() {
     ) || give_up "a package could not be unpacked into $1"
 }
 
-# Every program in the root becomes a wrapper of the same name beside its own binary (<name>.elf), so that scripts of
-# the packages that call it by path work too; the ones people call get a second wrapper on top.
+# Every program in the root becomes a wrapper of the same name beside its own binary (<name>.elf), so that
+# scripts of the packages that call it by path work too; the ones people call get a second wrapper on top.
 wrap() {
     root=$1/root
     loader=$(find "$root" -name 'ld-linux*.so.*' ! -type d | head -n 1)
@@ -179,8 +183,8 @@ write_wrapper() {
     chmod 755 "$1"
 }
 
-# Options that say where things are come before the caller's (which win), but after --defaults-file and its kin,
-# which must stand first.
+# Options that say where things are come before the caller's (which win), but after --defaults-file and its
+# kin, which must stand first.
 options_of() {
     share='--character-sets-dir="$root/usr/share/SHARE/charsets"'
     where='--basedir="$root/usr" --lc-messages-dir="$root/usr/share/SHARE" --plugin-dir="$root/usr/lib/PLUGIN"'

@@ -1,10 +1,11 @@
 #!/bin/sh
 # Sees to it that the Rust that rust-toolchain.toml pins is there; silent when it is.
 #
-# In order: rustup (its own or the distribution's) fetches the pinned toolchain; a cargo without rustup will do when it
-# is new enough; else the distribution's rustup package is installed, and where its suite has none (Debian 12), the
-# unstable suite's is unpacked under target/ and keeps the toolchain there too: target/rust/bin, which the Makefile and
-# the scripts have in their PATH. Where none of this helps, one line says what to do.
+# In order: rustup (its own or the distribution's) fetches the pinned toolchain; a cargo without rustup will
+# do when it is new enough; else the distribution's rustup package is installed, and where its suite has none
+# (Debian 12), the unstable suite's is unpacked under target/ and keeps the toolchain there too:
+# target/rust/bin, which the Makefile and the scripts have in their PATH. Where none of this helps, one line
+# says what to do.
 set -eu
 cd "$(dirname "$0")/.."
 PATH=$PWD/target/rust/bin:$PATH:${CARGO_HOME:-$HOME/.cargo}/bin
@@ -39,7 +40,7 @@ pin_with() {
 }
 
 own_toolchain() {
-    sh scripts/mysql-root.sh rustup || give_up "no cargo $channel, and no rustup package could be had"
+    sh scripts/mysql-root.sh rustup || give_up "no cargo $channel, and no rustup package is available"
     export RUSTUP_HOME="$PWD/target/rust"
     pin_with target/rustup/rustup
     ln -sfn "$(toolchain)/bin" target/rust/bin

@@ -1,26 +1,29 @@
 #!/bin/bash
-# Runs the parts of the test suite, each to its end whatever became of the one before, and closes with one line:
+# Runs the parts of the test suite, each to its end whatever became of the one before, and closes with one
+# line:
 #
 #   212 passed, 0 failed, 0 skipped
 #
 #   scripts/test.sh [lint] [tests] [drivers] [mysql]      (nothing named: all four)
-#   scripts/test.sh count <file>                          what a log of test programs says: passed, failed, skipped
+#   scripts/test.sh count <file> what a log of test programs says: passed, failed, skipped
 #
 #   lint      formatting, words, clippy, licences and bans: each counts as one
 #   tests     unit, property, session and integration tests on MariaDB, doc examples
 #   drivers   real drivers and sysbench through the router (the module `drivers` of a crate's tests)
 #   mysql     the modules `mysql`, on the mysqld of scripts/mysql-root.sh
 #
-# Each crate has one program of unit tests and one of integration tests (crates/*/tests/it). They run in lanes:
+# Each crate has one program of unit tests and one of integration tests (crates/*/tests/it). They run in
+# lanes:
 #
 #   first     everything in no module named below, crate by crate
-#   beside    the modules `waiting` (they let a server stand still, or a minute pass, and look at what is reported), then
+#   beside the modules `waiting` (they let a server stand still, or a minute pass, and look at what is
+#   reported), then
 #             `mysql` and `drivers`, which mostly wait for servers
 #   idle      clippy, cargo-deny and doc examples, on what processor time the others leave
 #   alone     the modules `alone`, which need the whole machine: one at a time, when all else is done
 #
-# The counts are those that the test programs print themselves. A part that counts nothing, that ends with an error no
-# count explains, or that has no tests at all is a failure of its own and is named.
+# The counts are those that the test programs print themselves. A part that counts nothing, that ends with an
+# error no count explains, or that has no tests at all is a failure of its own and is named.
 #
 # A test that cannot run here (it needs root) says "NOT TESTED: <test>: <reason>" on standard error, once, and
 # returns. The test program calls that passed; here it is skipped. The line goes straight to the descriptor,
@@ -74,8 +77,8 @@ main() {
     tally "$@"
 }
 
-# Writes down the programs of all tests: crate's folder, kind (lib, bin or test), program. They are started without Cargo,
-# which lets one build at a time: clippy and doc examples are another.
+# Writes down the programs of all tests: crate's folder, kind (lib, bin or test), program. They are started
+# without Cargo, which lets one build at a time: clippy and doc examples are another.
 build() {
     announce "build"
     if ! cargo test --workspace --locked --no-run --message-format json-render-diagnostics >"$folder/build.json"; then
@@ -122,7 +125,7 @@ steps() {
             waiting) lane waiting 8 tests ;;
             drivers) lane drivers "$beside_threads" ;;
             mysql)
-                if sh scripts/mysql-root.sh mysql; then lane mysql "$beside_threads"; else broken mysql "no mysqld could be had (above)"; fi
+                if sh scripts/mysql-root.sh mysql; then lane mysql "$beside_threads"; else broken mysql "no mysqld is available (above)"; fi
                 ;;
             "lint "*) lint "${step#lint }" ;;
             doc) run tests . cargo test --workspace --locked --no-fail-fast --doc ;;
@@ -176,8 +179,8 @@ run() {
     (cd "$crate" && exec "$@") 2>&1 | tee "$log.now"
     local status=${PIPESTATUS[0]}
     cat "$log.now" >>"$folder/$part.log"
-    # A program exits with an error when a test failed; when none did, something else went wrong (it did not build,
-    # or a test program died), and that is one failure more.
+    # A program exits with an error when a test failed; when none did, something else went wrong (it did not
+    # build, or a test program died), and that is one failure more.
     count "$part" $(counts_of "$log.now") "$status"
     grep -ho 'NOT TESTED: .*' "$log.now" >>"$folder/not-tested"
     rm -f "$log.now"

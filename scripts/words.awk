@@ -32,7 +32,7 @@ FNR == 1 { code = 0; tail = "" }
 
 {
     markdown = FILENAME ~ /\.md$/
-    if (markdown && /^ *(```|~~~)/) { code = !code; tail = ""; next }
+    if (markdown && /^ *(```|~~~)/ || /^ *\/\/[\/!] *```/) { code = !code; tail = ""; next }
     if (width() > widest && too_wide()) found("wider than " widest " columns")
     phrases()
 }
@@ -58,7 +58,8 @@ function too_wide(  text) {
 # A comment from the line's start, or after code that holds no quote.
 function comment() {
     if (FILENAME ~ /\.(rs|c|h|js|css)$/) return /^[^"'`]*(\/\/|\/\*)/ || /^ *\* /
-    return /^[^"']*#/
+    # What `make help` shows of a target is one line.
+    return /^([^"']*[ \t])?# / && !/^[a-z-]+:.*##/
 }
 
 function phrases(  words, word, text, i) {

@@ -1,5 +1,5 @@
-//! Compiles the kernel's programs with clang, if there is one. Without, the build succeeds all the same: an empty file
-//! stands in for the programs, and the status of a router says why it has no zero-hop.
+//! Compiles the kernel's programs with clang, if there is one. Without, the build succeeds all the same: an
+//! empty file stands in for the programs, and the status of a router says why it has no zero-hop.
 
 #![allow(clippy::print_stdout, reason = "this is how a build script talks to cargo")]
 #![allow(clippy::disallowed_methods, reason = "cargo speaks to a build script by the environment")]
@@ -30,7 +30,8 @@ fn compile(object: &Path) -> Result<(), String> {
     }
     let target = if is("CARGO_CFG_TARGET_ENDIAN", "big") { "bpfeb" } else { "bpfel" };
     let machine = std::env::var("CARGO_CFG_TARGET_ARCH").unwrap_or_default();
-    // Debian and Ubuntu keep <asm/types.h> in a directory of the architecture, where clang for bpf does not look.
+    // Debian and Ubuntu keep <asm/types.h> in a directory of the architecture, where clang for bpf does not
+    // look.
     let headers = format!("/usr/include/{machine}-linux-gnu");
     let clang = Command::new("clang")
         .args(["-target", target, "-mcpu=v3", "-O2", "-Wall", "-Wextra", "-Werror", "-idirafter", &headers])

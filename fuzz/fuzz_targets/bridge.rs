@@ -1,13 +1,15 @@
-//! A login across transports: any greeting, then packets of both sides in any order. No panic, an end is an end, what is sent
-//! on is no more than what came and the fixed parts that the bridge adds, and there is no way around the terms:
+//! A login across transports: any greeting, then packets of both sides in any order. No panic, an end is an
+//! end, what is sent on is no more than what came and the fixed parts that the bridge adds, and there is no
+//! way around the terms:
 //!
-//! - only a session that passes through becomes opaque, and where TLS to the server is due, only by a request for TLS;
+//! - only a session that passes through becomes opaque, and where TLS to the server is due, only by a request
+//!   for TLS;
 //! - where the client must have TLS, no byte of it reaches the server before it has;
 //! - where the server offers TLS that is wanted, it gets a request for TLS before anything else;
 //! - a password is refused for want of a key only where none is known and none may be asked for.
 //!
-//! The input: a byte of terms, a byte of a kind of greeting, a length and so many bytes of greeting, then turns of a kind, a length and
-//! so many bytes.
+//! The input: a byte of terms, a byte of a kind of greeting, a length and this many bytes of greeting, then
+//! turns of a kind, a length and this many bytes.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
@@ -91,7 +93,8 @@ fuzz_target!(|input: &[u8]| {
     let offers = Greeting::parse(&greeting).is_ok_and(|g| g.capabilities.contains(Capabilities::SSL));
     let mut policy = Policy { terms, offers, pinned, client_has_tls: false, server_has_tls: false };
     let keys = Marks { pinned };
-    // The next sequence ids of client and server: most turns use them, so that more than the first packet is looked at.
+    // The next sequence ids of client and server: most turns use them, so that more than the first packet is
+    // looked at.
     let mut due = [1, 1];
     let mut came = greeting.len();
     while let [kind, length, after @ ..] = rest {
@@ -126,7 +129,8 @@ fuzz_target!(|input: &[u8]| {
     }
 });
 
-/// A greeting of these bytes, or a sound one with their capabilities: few inputs are a greeting by themselves.
+/// A greeting of these bytes, or a sound one with their capabilities: few inputs are a greeting by
+/// themselves.
 fn greeting(kind: u8, bytes: &[u8]) -> Vec<u8> {
     let plugin = match kind & 3 {
         0 => return bytes.to_vec(),

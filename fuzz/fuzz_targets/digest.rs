@@ -1,5 +1,5 @@
-//! Digests: any text of any dialect is read within the limit, its comments lie within it, and reading again finds the same,
-//! whatever was read before.
+//! Digests: any text of any dialect is read within the limit, its comments lie within it, and reading again
+//! finds the same, whatever was read before.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -7,7 +7,8 @@ use wire::{Capabilities, Greeting};
 fuzz_target!(|payload: &[u8]| {
     let Ok(greeting) = Greeting::parse(payload) else { return };
     let _ = (greeting.flavour(), greeting.plain_version());
-    // The writer cuts names at a NUL, makes the nonce whole, and cannot write a nonce longer than a byte counts.
+    // The writer cuts names at a NUL, makes the nonce whole, and cannot write a nonce longer than a byte
+    // counts.
     let writable = greeting.capabilities.contains(Capabilities::SECURE_CONNECTION)
         && (20..=246).contains(&greeting.nonce.len())
         && !greeting.auth_plugin.contains('\0');

@@ -1,4 +1,5 @@
-//! Log: any text is read as a general log and as a slow log, to its end or an error; sessions open before they speak.
+//! Log: any text is read as a general log and as a slow log, to its end or an error; sessions open before
+//! they speak.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
@@ -11,9 +12,9 @@ fuzz_target!(|text: &[u8]| {
         let mut open = HashSet::new();
         let _ = read(kind, text, "fuzz", |event: &Event| {
             match event {
-                Event::Opened(opened) => drop(open.insert(opened.session)),
-                Event::Said(said) => assert!(open.contains(&said.session)),
-                Event::Closed(closed) => assert!(open.remove(&closed.session)),
+                Event::SessionStart(opened) => drop(open.insert(opened.session)),
+                Event::Command(said) => assert!(open.contains(&said.session)),
+                Event::SessionEnd(closed) => assert!(open.remove(&closed.session)),
                 _ => {}
             }
             Ok::<(), RecordingError>(())

@@ -10,7 +10,8 @@ fuzz_target!(|payload: &[u8]| {
     let Ok(login) = Login::parse(payload) else { return };
     let _ = login.attributes().count();
     let written = login.encode();
-    // A string that lacked its NUL may hold what the writer takes for its end; then only the first writing may differ.
+    // A string that lacked its NUL may hold what the writer takes for its end; then only the first writing
+    // may differ.
     let once = Login::parse(&written).expect("what we wrote");
     assert_eq!(Login::parse(&once.encode()), Ok(once.clone()));
 });

@@ -1,4 +1,5 @@
-//! Files of /proc: any bytes are read, and any two readings have a difference. The bytes are cut in two at the first NUL.
+//! Files of /proc: any bytes are read, and any two readings have a difference. The bytes are cut in two at
+//! the first NUL.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

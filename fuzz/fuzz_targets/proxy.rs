@@ -1,4 +1,5 @@
-//! The PROXY protocol's header: any bytes are read or refused, and who was read is written and read back the same.
+//! The PROXY protocol's header: any bytes are read or refused, and who was read is written and read back the
+//! same.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

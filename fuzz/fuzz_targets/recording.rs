@@ -1,4 +1,5 @@
-//! Recording: any file is read to an end or an error, and an event that was read is written as it can be read again.
+//! Recording: any file is read to an end or an error, and an event that was read is written as it can be read
+//! again.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -1,4 +1,5 @@
-//! OK, EOF and ERR packets: any bytes are read or refused, and what was read is written and read back the same.
+//! OK, EOF and ERR packets: any bytes are read or refused, and what was read is written and read back the
+//! same.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

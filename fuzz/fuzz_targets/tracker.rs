@@ -1,18 +1,19 @@
-//! A session, both directions interleaved: no panic, counts in order, the same state however the bytes are split, memory
-//! within its bound, and no byte of an answer or of a statement told that did not come.
+//! A session, both directions interleaved: no panic, counts in order, the same state however the bytes are
+//! split, memory within its bound, and no byte of an answer or of a statement told that did not come.
 //!
-//! The input is a byte that says where the session starts (0: before the greeting; else logged in, its bits are the optional
-//! capabilities), then turns: a kind, a length in two bytes, and so many bytes. Kinds with a frame let the fuzzer go deep without guessing sequence ids.
+//! The input is a byte that says where the session starts (0: before the greeting; else logged in, its bits
+//! are the optional capabilities), then turns: a kind, a length in two bytes, and this many bytes. Kinds with
+//! a frame let the fuzzer go deep without guessing sequence ids.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use wire::response::OkPacket;
-use wire::{Capabilities, Finish, Greeting, Login, Observer, Start, Status, Tracker, packet};
+use wire::{Capabilities, Event, Greeting, Login, Observer, Status, Tracker, packet};
 
-/// What a tracker may hold on the heap: so much, and so much more for each command that is not answered yet (of which
-/// there are 1024 at most; each may carry a user's and a database's name of 256 bytes).
+/// What a tracker may hold on the heap: a fixed amount, and more for each command that is not answered yet
+/// (at most 1024; each may carry a user's and a database's name of 256 bytes).
 const HELD: usize = 16 << 10;
 const HELD_FOR_A_COMMAND: usize = 2 << 10;
 
@@ -42,8 +43,8 @@ fuzz_target!(|input: &[u8]| {
         let (from_client, bytes) = turn(*kind, payload, &mut sequence);
         let before = LIVE.load(Relaxed);
         match from_client {
-            true => whole.client_bytes_heard(&bytes, &mut told),
-            false => whole.server_bytes_heard(&bytes, &mut told),
+            true => whole.client_bytes_with(&bytes, &mut told),
+            false => whole.server_bytes_with(&bytes, &mut told),
         }
         held = (held + LIVE.load(Relaxed)).saturating_sub(before);
         *(if from_client { &mut came.0 } else { &mut came.1 }) += bytes.len() as u64;
@@ -68,24 +69,19 @@ struct Told {
 }
 
 impl Observer for Told {
-    fn started(&mut self, start: Start<'_>) {
-        self.started += 1;
-        self.texts += start.body.len() as u64;
-    }
-
-    fn more(&mut self, body: &[u8]) {
-        self.texts += body.len() as u64;
-    }
-
-    fn whole(&mut self) {}
-
-    fn closed(&mut self, _: u32) {}
-
-    fn answering(&mut self) {}
-
-    fn finished(&mut self, finish: Finish) {
-        self.finished += 1;
-        self.answers += finish.bytes;
+    fn event(&mut self, event: Event<'_>) {
+        match event {
+            Event::Command(start) => {
+                self.started += u64::from(start.command.is_answered());
+                self.texts += start.body.len() as u64;
+            }
+            Event::Body(body) => self.texts += body.len() as u64,
+            Event::AnswerEnd(finish) => {
+                self.finished += 1;
+                self.answers += finish.bytes;
+            }
+            Event::Packet | Event::BodyEnd | Event::Answer => {}
+        }
     }
 }
 

@@ -1,8 +1,9 @@
 #!/bin/bash
-# Starts one server on a loopback port, runs the drivers' work straight against it (reader = writer = direct), stops it:
-# tells whether a failure through the router is the router's or the runner's.
+# Starts one server on a loopback port, runs the drivers' work straight against it (reader = writer = direct),
+# stops it: tells whether a failure through the router is the router's or the runner's.
 #
-#   tests/drivers/direct.sh [mariadb|mysql] [<runner>...]     (run.sh names them; all but the drivers' own suites without)
+#   tests/drivers/direct.sh [mariadb|mysql] [<runner>...] (run.sh names them; all but the drivers' own suites
+#   without)
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 PATH=$PATH:/usr/sbin:/sbin

@@ -1,5 +1,6 @@
-//! mysql_async's work through a router, unchanged: what the other runners of this folder do for their drivers. It is compiled
-//! into the test that runs them all (`crates/headroom/tests/it/support/driven.rs`), by which the driver comes from its registry.
+//! mysql_async's work through a router, unchanged: what the other runners of this folder do for their
+//! drivers. It is compiled into the test that runs them all (`crates/headroom/tests/it/support/driven.rs`),
+//! by which the driver comes from its registry.
 
 use anyhow::{Context, Result, bail, ensure};
 use mysql_async::prelude::{FromRow, Queryable};
@@ -14,7 +15,8 @@ use std::time::{Duration, Instant};
 
 const SCHEMA: &str = "drivers_rust";
 const DEADLINE: Duration = Duration::from_secs(20);
-/// The reader leads to several replicas, and each is as late as it is: so many sessions in a row meet all of them.
+/// The reader leads to several replicas, and each is as late as it is: this many sessions in a row meet all
+/// of them.
 const IN_A_ROW: usize = 12;
 const BIG: usize = 17 << 20;
 

@@ -1,7 +1,7 @@
 #!/bin/sh
-# Makes what the runners need, under target/drivers: a venv with the Python drivers, the Go runner as one program, the
-# Node driver, the Java drivers and their runner, a certificate. Silent and quick when it is there.
-# The caches of all package clients stay in target/drivers too.
+# Makes what the runners need, under target/drivers: a venv with the Python drivers, the Go runner as one
+# program, the Node driver, the Java drivers and their runner, a certificate. Silent and quick when it is
+# there. The caches of all package clients stay in target/drivers too.
 set -eu
 cd "$(dirname "$0")/../.."
 target=$PWD/target/drivers

@@ -1,10 +1,11 @@
 #!/bin/bash
-# sysbench's work through a router, unchanged: read-only and point selects on the reader, read-write on the writer, with
-# prepared statements, without them, and with the compressed protocol; then the tables of the reader, the writer and the
-# primary must be the same. Says how many queries were answered, never how fast they were.
+# sysbench's work through a router, unchanged: read-only and point selects on the reader, read-write on the
+# writer, with prepared statements, without them, and with the compressed protocol; then the tables of the
+# reader, the writer and the primary must be the same. Says how many queries were answered, never how fast
+# they were.
 #
-# Prints one line of JSON; exit code 0 when every check passed, 1 when one failed, 64 on bad usage. Options are those of
-# the other runners, and --seconds (4) for each load. The schema drivers_sb is made and dropped.
+# Prints one line of JSON; exit code 0 when every check passed, 1 when one failed, 64 on bad usage. Options
+# are those of the other runners, and --seconds (4) for each load. The schema drivers_sb is made and dropped.
 set -uo pipefail
 
 schema=drivers_sb tables=4 rows=2000 threads=4 seconds=4 deadline_s=30
@@ -107,7 +108,8 @@ bench() {
 same_everywhere() {
     local end=$((SECONDS + deadline_s)) truth got via readers
     truth=$(checksums direct) || { echo "$truth"; return 1; }
-    # The reader leads to several replicas, and each is as late as it is: so many sessions in a row meet all of them.
+    # The reader leads to several replicas, and each is as late as it is: this many sessions in a row meet all
+    # of them.
     readers=$(printf 'reader %.0s' {1..12})
     for via in $readers writer; do
         until got=$(checksums "$via") && [ "$got" = "$truth" ]; do

@@ -1,5 +1,6 @@
 //! A complaint: one thing wrong with a configuration, with the place in the file and what would be right.
 
+use fleet::Blame;
 use std::cell::RefCell;
 use std::fmt;
 use std::ops::Range;
@@ -13,7 +14,6 @@ pub struct Complaint {
     pub line: usize,
     /// Column in characters, from 1.
     pub column: usize,
-    /// What is wrong.
     pub wrong: String,
     /// What would be right.
     pub right: String,
@@ -87,6 +87,13 @@ impl fmt::Display for Complaints {
 }
 
 impl std::error::Error for Complaints {}
+
+impl Complaints {
+    /// Whose fault it is: always the configuration's.
+    pub fn blame(&self) -> Blame {
+        Blame::Config
+    }
+}
 
 #[cfg(test)]
 mod tests {

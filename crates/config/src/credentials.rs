@@ -26,7 +26,6 @@ pub enum PasswordFrom {
     Written(String),
     /// The first line of this file.
     File(PathBuf),
-    /// This environment variable.
     Environment(String),
 }
 

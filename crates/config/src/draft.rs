@@ -2,10 +2,10 @@
 
 use super::section::Section;
 use super::{
-    Admin, Config, FleetConfig, Listener, Matcher, Objective, PasswordFrom, RouterConfig, ServerRule,
-    Webhook, ZoneRule, admin, credentials, fleet_section, listener, objective, router, server, webhook, zone,
+    Admin, Config, FleetConfig, Listener, Objective, PasswordFrom, RouterConfig, ServerRule, Webhook,
+    ZoneRule, admin, credentials, fleet_section, listener, objective, router, server, webhook, zone,
 };
-use fleet::{Address, Zone};
+use fleet::Address;
 use std::ops::Range;
 use toml::Spanned;
 
@@ -13,7 +13,7 @@ pub(super) struct Draft {
     pub(super) fleet: FleetConfig,
     pub(super) password_from: Option<PasswordFrom>,
     pub(super) zones: Vec<Spanned<ZoneRule>>,
-    pub(super) members: Vec<(Zone, Spanned<Matcher>)>,
+    pub(super) members: zone::Members,
     pub(super) servers: Vec<Spanned<ServerRule>>,
     pub(super) maps: Vec<Spanned<(Address, Address)>>,
     pub(super) router: RouterConfig,

@@ -20,7 +20,6 @@ pub struct Listener {
     pub max_sessions: usize,
     /// Clients that have come and are not logged in yet: beyond this they are refused with the same error.
     pub max_connecting: usize,
-    /// TLS from its clients.
     pub tls: ClientTls,
     /// Which of its sessions are measured.
     pub insight: Insight,

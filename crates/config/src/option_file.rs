@@ -25,18 +25,15 @@ pub use login::{GROUPS, Login};
 pub struct Item {
     /// Line in its file, counted from 1.
     pub line: usize,
-    /// What it says.
     pub says: Says,
 }
 
-/// What a line says.
 #[derive(Clone, PartialEq, Eq)]
 pub enum Says {
     /// `[group]`: what follows belongs to it.
     Group(String),
     /// `name` or `name=value`; the name with dashes and without `loose-`.
     Option {
-        /// Its name.
         name: String,
         /// Its value, unquoted; `None` when there is no equals sign.
         value: Option<String>,

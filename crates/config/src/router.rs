@@ -37,7 +37,6 @@ pub struct RouterConfig {
     pub replace: Replace,
     /// Threads of the data plane; `None` is one for every four cores, at least one.
     pub threads: Option<usize>,
-    /// TLS to the servers.
     pub tls: ServerTls,
     /// The way of sessions' bytes.
     pub data_path: DataPath,
@@ -57,7 +56,6 @@ pub enum ZeroHop {
     /// Where the kernel allows it; else the ordinary listener serves, and the status says why.
     #[default]
     Auto,
-    /// Never.
     Off,
     /// The router does not start where the kernel does not allow it.
     Require,
@@ -88,7 +86,6 @@ pub enum DataPath {
     Auto,
     /// io_uring, or the router does not start.
     IoUring,
-    /// epoll.
     Epoll,
 }
 

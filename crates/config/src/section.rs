@@ -21,7 +21,6 @@ pub(super) struct Section<'a> {
 }
 
 impl<'a> Section<'a> {
-    /// The document itself.
     pub(super) fn document(table: &'a DeTable<'a>, ledger: &'a Ledger<'a>) -> Self {
         Self::new("the file", Some(table), 0..0, ledger)
     }

@@ -9,13 +9,11 @@ use toml::Spanned;
 /// What the operator says of servers that match.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ServerRule {
-    /// Which servers.
     pub matcher: Matcher,
     /// How to call it (only with a rule that matches one server).
     pub name: Option<String>,
     /// Relative capacity.
     pub weight: Option<Weight>,
-    /// Its zone.
     pub zone: Option<Zone>,
     /// Kept out of routing: an admin or analytics node.
     pub reserved: bool,

@@ -23,7 +23,6 @@ pub struct Tls {
 /// `ssl-mode`, as MySQL defines it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum TlsMode {
-    /// Never.
     Disabled,
     /// When the server offers it, unverified. The default.
     #[default]
@@ -43,7 +42,6 @@ pub struct ClientTls {
     pub mode: ClientTlsMode,
     /// Our certificate with what links it to its authority, PEM; there in the modes that end TLS.
     pub cert: Option<PathBuf>,
-    /// Its key, PEM.
     pub key: Option<PathBuf>,
     /// Whether clients are asked for a certificate of their own.
     pub client_cert: ClientCert,

@@ -47,7 +47,6 @@ pub(super) fn numeric(text: &str) -> Cow<'_, str> {
     }
 }
 
-/// A host name alone.
 pub(super) fn host_name(text: &str) -> Result<String, Refusal> {
     let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
     if text.is_empty() || !text.chars().all(plain) {

@@ -9,7 +9,6 @@ use toml::Spanned;
 /// A zone and who belongs to it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ZoneRule {
-    /// The zone.
     pub zone: Zone,
     /// Servers and client hosts that belong to it.
     pub members: Vec<Matcher>,
@@ -22,12 +21,14 @@ pub struct ZoneRule {
 pub enum OwnZone {
     /// Asks the zone rules with this host's addresses, then the cloud's metadata service, then round-trip times.
     Auto,
-    /// Given.
     Named(Zone),
 }
 
+/// The matchers of all zones in the order of the file.
+pub(super) type Members = Vec<(Zone, Spanned<Matcher>)>;
+
 /// Reads every `[[zone]]`; their members once more with their places.
-pub(super) fn read(document: &mut Section<'_>) -> (Vec<Spanned<ZoneRule>>, Vec<(Zone, Spanned<Matcher>)>) {
+pub(super) fn read(document: &mut Section<'_>) -> (Vec<Spanned<ZoneRule>>, Members) {
     let (mut zones, mut placed) = (Vec::new(), Vec::new());
     for mut section in document.sections("zone") {
         let name = section.plain("name");

@@ -16,7 +16,7 @@ mod track;
 mod tests;
 
 pub use clock::{Clock, Jump};
-pub use track::{Figures, Point, Said, Span, Track, WIDTH};
+pub use track::{Figures, Outcome, Point, Span, Track, WIDTH};
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::{Duration, Instant, SystemTime};
@@ -48,7 +48,6 @@ pub struct Gap<K> {
     pub from_ms: u64,
     /// To the first one after it; `None` while it lasts.
     pub to_ms: Option<u64>,
-    /// Why, in words.
     pub why: String,
 }
 
@@ -82,7 +81,7 @@ impl<K: Ord + Clone> History<K> {
     }
 
     /// Adds a point; one that is not later than the last of its subject is left out, and so is a subject beyond the limit.
-    pub fn add(&mut self, of: &K, at: Instant, figures: Figures, said: Said) {
+    pub fn add(&mut self, of: &K, at: Instant, figures: Figures, outcome: Outcome) {
         let at_ms = self.ms(at);
         // Whoever comes first after the watcher stood still: it is a gap of all, not one of theirs.
         if self.ticked_ms.is_some_and(|before| at_ms > before) {
@@ -97,7 +96,7 @@ impl<K: Ord + Clone> History<K> {
         if before.is_some_and(|before| at_ms <= before) {
             return;
         }
-        track.push(Point { at_ms, count: 1, figures, said });
+        track.push(Point { at_ms, count: 1, figures, outcome });
         if let Some(gap) = self.open_gap(of) {
             gap.to_ms = Some(at_ms);
         } else if let Some(from_ms) = before.filter(|before| at_ms - before > GAP_MS) {
@@ -134,12 +133,10 @@ impl<K: Ord + Clone> History<K> {
         }
     }
 
-    /// All subjects, in order.
     pub fn subjects(&self) -> impl Iterator<Item = (&K, &Track)> {
         self.tracks.iter()
     }
 
-    /// One subject.
     pub fn track(&self, of: &K) -> Option<&Track> {
         self.tracks.get(of)
     }

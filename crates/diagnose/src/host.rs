@@ -17,7 +17,7 @@ pub mod table;
 pub mod tcp;
 mod text;
 
-pub use sampler::{Places, Sampler};
+pub use sampler::{Roots, Sampler};
 
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
@@ -39,7 +39,6 @@ pub struct Reading {
     pub cpu: cpu::Reading,
     /// The host's pressure.
     pub pressure: Pressures<pressure::Reading>,
-    /// Memory and reclaim.
     pub memory: memory::Reading,
     /// Disks, partitions left out.
     pub disks: disk::Reading,
@@ -47,7 +46,6 @@ pub struct Reading {
     pub nics: nic::Reading,
     /// Backlogs, by CPU.
     pub softnet: softnet::Reading,
-    /// TCP.
     pub tcp: tcp::Reading,
     /// Neighbours, IPv4.
     pub neighbours: table::Reading,
@@ -55,14 +53,12 @@ pub struct Reading {
     pub conntrack: Option<table::Reading>,
     /// The cgroup that is watched.
     pub cgroup: Option<(cgroup::Reading, Pressures<pressure::Reading>)>,
-    /// What is read seldom.
-    pub seldom: Arc<Seldom>,
+    pub seldom: Arc<SlowReading>,
 }
 
 /// What costs more to read and changes little.
 #[derive(Clone, Debug)]
-pub struct Seldom {
-    /// When.
+pub struct SlowReading {
     pub at: Instant,
     /// `/proc/interrupts`.
     pub interrupts: interrupt::Reading,
@@ -77,7 +73,6 @@ pub struct Seldom {
 pub struct Pressures<T> {
     /// Runnable but not running.
     pub cpu: Option<T>,
-    /// Waiting for memory.
     pub memory: Option<T>,
     /// Waiting for a disk.
     pub io: Option<T>,
@@ -90,19 +85,14 @@ pub struct Sample {
     pub seconds: f64,
     /// CPU time that reading it takes, milliseconds a reading.
     pub cost_ms: f64,
-    /// CPUs.
     pub cpu: cpu::Sample,
-    /// Pressure.
     pub pressure: Pressures<pressure::Sample>,
-    /// Memory.
     pub memory: memory::Sample,
-    /// Disks.
     pub disks: Vec<disk::Sample>,
     /// Network interfaces.
     pub nics: Vec<nic::Sample>,
     /// Backlogs, by CPU.
     pub softnet: Vec<softnet::Sample>,
-    /// TCP.
     pub tcp: tcp::Sample,
     /// Neighbours, IPv4.
     pub neighbours: table::Sample,
@@ -110,7 +100,6 @@ pub struct Sample {
     pub conntrack: Option<table::Sample>,
     /// The cgroup that is watched, and its pressure.
     pub cgroup: Option<(cgroup::Sample, Pressures<pressure::Sample>)>,
-    /// The busiest interrupts.
     pub interrupts: Vec<interrupt::Sample>,
     /// The busiest soft interrupts.
     pub softirqs: Vec<interrupt::Sample>,
@@ -124,7 +113,7 @@ impl Reading {
             return None;
         }
         let apart = self.seldom.at.saturating_duration_since(before.seldom.at).as_secs_f64();
-        let busiest = |of: fn(&Seldom) -> &interrupt::Reading| {
+        let busiest = |of: fn(&SlowReading) -> &interrupt::Reading| {
             if apart < 1e-3 {
                 return Vec::new();
             }

@@ -15,7 +15,6 @@ const GAP: f64 = 0.9;
 /// Readings kept at most, however fast they come.
 const MOST: usize = 64;
 
-/// Recent readings.
 #[derive(Debug)]
 pub struct Recent {
     span: Duration,
@@ -111,11 +110,11 @@ fn push<T>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::host::{Places, Sampler};
+    use crate::host::{Roots, Sampler};
 
     #[test]
     fn the_window_is_bounded_in_time_and_number_and_a_gap_ends_it() {
-        let reading = Sampler::new(Places::default()).read();
+        let reading = Sampler::new(Roots::default()).read();
         let start = reading.at;
         let at =
             |ms: u64| Arc::new(host::Reading { at: start + Duration::from_millis(ms), ..reading.clone() });

@@ -18,8 +18,8 @@ mod session;
 mod setting;
 mod status;
 
-pub use blocker::{Blocker, Held};
-pub use latency::{Digest, Histogram, Quantiles, Range, Within};
+pub use blocker::{Blocker, HeldBy};
+pub use latency::{Digest, Histogram, Quantiles, Range, WithinLimit};
 pub use replica::Replica;
 pub use sampler::Sampler;
 pub use session::Sessions;
@@ -40,7 +40,6 @@ pub struct Reading {
     pub at: Instant,
     /// Counters and levels.
     pub status: Status,
-    /// What its sessions do.
     pub sessions: Sessions,
     /// Whom row locks wait for, when any do.
     pub row_blocker: Option<Blocker>,
@@ -54,9 +53,7 @@ pub struct Reading {
     pub digests: Arc<Vec<Digest>>,
     /// Settings that matter here.
     pub settings: Arc<Settings>,
-    /// One round trip.
     pub round_trip: Duration,
-    /// What asking cost.
     pub cost: Cost,
     /// What could not be asked and why, in words.
     pub missing: Arc<Vec<String>>,
@@ -65,7 +62,6 @@ pub struct Reading {
 /// What asking cost in one reading.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Cost {
-    /// Statements sent.
     pub statements: u32,
     /// Time until the answers were there, round trips left out: what the server spent at most, milliseconds.
     pub server_ms: f64,
@@ -116,13 +112,11 @@ pub struct Sample {
     pub refused_per_s: f64,
     /// Threads started a second for new connections.
     pub threads_created_per_s: f64,
-    /// The buffer pool.
     pub pool: Pool,
     /// The redo log and the binary log.
     pub log: Log,
     /// Temporary tables made, and those that had to go to disk, a second.
     pub temporary_per_s: (f64, f64),
-    /// What it replicates.
     pub replica: Option<Replica>,
     /// Threads that apply changes, on average at work and in all.
     pub appliers: (f64, f64),
@@ -165,7 +159,6 @@ pub struct Pool {
     pub loading: bool,
 }
 
-/// Logs in a window.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Log {
     /// Bytes of redo a second.

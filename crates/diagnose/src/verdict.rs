@@ -35,11 +35,11 @@ mod storage;
 mod tests;
 mod usual;
 
-pub use elsewhere::{Application, Place};
-pub use request::{Compared, Requests, Spent, UsualRequests};
+pub use elsewhere::{Application, Vantage};
+pub use request::{EndpointRequests, RequestBaseline, RequestComparison, RequestTimes};
 pub use rule::{RULES, Rule};
-pub use settle::Settling;
-pub use usual::{Timing, Usual};
+pub use settle::Settler;
+pub use usual::{Timing, TimingBaseline};
 
 use crate::{host, server};
 use serde::{Deserialize, Serialize};
@@ -49,18 +49,17 @@ use serde::{Deserialize, Serialize};
 pub struct Window {
     /// The host that the server runs on.
     pub host: Option<host::Sample>,
-    /// The server.
     pub server: Option<server::Sample>,
     /// The disk that holds the server's data, by the name it has in the host's sample; without it any disk counts.
     pub data_disk: Option<String>,
     /// How far behind a replica is by positions, milliseconds.
     pub lag_ms: Option<f64>,
     /// Where we stand as seen from the server.
-    pub place: Option<Place>,
+    pub vantage: Option<Vantage>,
     /// How an application in front of the server does.
     pub application: Option<Application>,
     /// What its requests spend where, by a router that sees them: those of the endpoint that has slowed down most.
-    pub requests: Option<Compared>,
+    pub requests: Option<RequestComparison>,
     /// What this host can do at most, as measured.
     pub ceilings: Ceilings,
 }
@@ -103,7 +102,6 @@ pub enum Name {
     BufferPool,
     /// One CPU handles all packets.
     SoftirqOnOneCpu,
-    /// The host drops packets.
     PacketDrops,
     /// The network interface is full.
     Nic,
@@ -127,20 +125,15 @@ pub enum Name {
     NotTheDatabase,
 }
 
-/// One figure of evidence.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Figure {
-    /// What it is.
     pub what: String,
-    /// Its value.
     pub value: f64,
-    /// Its unit.
     pub unit: Unit,
     /// Where it begins to count, if it has such a place.
     pub threshold: Option<f64>,
 }
 
-/// Units of evidence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Unit {
@@ -152,18 +145,15 @@ pub enum Unit {
     PerSecond,
     /// Bytes a second.
     BytesPerSecond,
-    /// Bytes.
     Bytes,
     /// Milliseconds.
     Milliseconds,
-    /// Seconds.
     Seconds,
 }
 
 /// What one rule found.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Finding {
-    /// Which bottleneck.
     pub name: Name,
     /// How far towards it, 1 where it is called one.
     pub load: f64,
@@ -171,7 +161,6 @@ pub struct Finding {
     pub weight: f64,
     /// How much of something that has an end is used, 0 to 1.
     pub ceiling: Option<f64>,
-    /// The figures.
     pub evidence: Vec<Figure>,
     /// Who or what in particular: a session, a device, a CPU.
     pub who: Option<String>,
@@ -180,7 +169,7 @@ pub struct Finding {
 /// How sure a verdict is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Sure {
+pub enum Confidence {
     /// Thresholds are met, another explains nearly as much.
     Possible,
     /// It explains clearly more than any other.
@@ -194,8 +183,7 @@ pub enum Sure {
 pub struct Verdict {
     /// The bottleneck, if there is one.
     pub bottleneck: Option<Finding>,
-    /// How sure.
-    pub sure: Option<Sure>,
+    pub sure: Option<Confidence>,
     /// What would be next.
     pub runner_up: Option<Finding>,
     /// The ceiling that is used most, and how much, 0 to 1.
@@ -209,7 +197,7 @@ pub fn find(window: &Window) -> Vec<Finding> {
     RULES.iter().filter_map(|rule| (rule.judge)(window)).collect()
 }
 
-/// Judges a window by itself. [`Settling`] keeps verdicts of one window after another from flapping.
+/// Judges a window by itself. [`Settler`] keeps verdicts of one window after another from flapping.
 pub fn judge(window: &Window) -> Verdict {
     verdict(find(window))
 }
@@ -244,13 +232,13 @@ fn rank(mut findings: Vec<Finding>) -> Vec<Finding> {
     findings
 }
 
-fn sure(first: &Finding, second: Option<&Finding>) -> Sure {
+fn sure(first: &Finding, second: Option<&Finding>) -> Confidence {
     let explained = second.is_some_and(|second| rule::of(first.name).explains.contains(&second.name));
     let rival = second.filter(|second| second.load >= 1.0 && !explained).map_or(0.0, |second| second.weight);
     match (first.weight > rival * 1.3, first.load >= 1.5) {
-        (false, _) => Sure::Possible,
-        (true, false) => Sure::Likely,
-        (true, true) => Sure::Certain,
+        (false, _) => Confidence::Possible,
+        (true, false) => Confidence::Likely,
+        (true, true) => Confidence::Certain,
     }
 }
 

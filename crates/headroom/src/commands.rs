@@ -1,5 +1,7 @@
 //! One file a command: its flags, and what it does with the crates below.
 
+pub(crate) mod agent;
+pub(crate) mod drain;
 pub(crate) mod failover;
 pub(crate) mod fleet;
 pub(crate) mod knob;
@@ -9,6 +11,11 @@ pub(crate) mod measure;
 pub(crate) mod probe;
 pub(crate) mod record;
 pub(crate) mod replay;
+pub(crate) mod report;
+pub(crate) mod route;
+pub(crate) mod status;
 pub(crate) mod switchover;
+pub(crate) mod top;
 pub(crate) mod trial;
+pub(crate) mod watch;
 pub(crate) mod zero_hop;

@@ -1,14 +1,16 @@
 //! The watcher, which asks the servers, and the router, which relays clients: started, changed and stopped together.
 
 use crate::recorder::Missing;
-use crate::view::StatusView;
-use crate::{fleet_view, router_view};
+use crate::router_view;
 use anyhow::Context;
 use config::Config;
+use console::status_view::StatusView;
+use console::{PendingReport, fleet_view};
 use fleet::{ServerName, Snapshot, State};
+use insight::Since;
 use observe::Watcher;
 use router::zero_hop::{Identity, LoginProber, LoginResult};
-use router::{Recording, Router, Sockets, Wanted};
+use router::{Recording, RecordingRequest, Router, Sockets};
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -120,16 +122,17 @@ impl Engine {
         }
     }
 
-    /// Where to ask what statements tell; `None` when it has stopped.
-    pub(crate) fn insight(&self) -> Option<router::Insight> {
-        self.running().as_ref().map(|running| running.router.insight())
+    /// What statements tell since then; `None` when it has stopped.
+    pub(crate) fn report(&self, since: Since) -> PendingReport {
+        let insight = self.running().as_ref().map(|running| running.router.insight());
+        Box::pin(async move { insight?.report(since).await })
     }
 
     /// Begins a recording, and says which sessions bypass this process and which do not.
     ///
     /// # Errors
     /// Why not, in words.
-    pub(crate) fn record(&self, wanted: Wanted) -> Result<(Recording, Missing), String> {
+    pub(crate) fn record(&self, wanted: RecordingRequest) -> Result<(Recording, Missing), String> {
         let running = self.running();
         let running = running.as_ref().ok_or("the router is stopping")?;
         let recording = running.router.record(wanted).map_err(|error| error.to_string())?;

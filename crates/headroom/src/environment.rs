@@ -1,5 +1,8 @@
 //! The only place that reads the environment. Everything else gets values.
 
+use config::Webhook;
+use console::control::Directory;
+use console::objectives::Hook;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -39,6 +42,19 @@ pub(crate) struct Environment {
 }
 
 impl Environment {
+    /// The router that is meant: the flag, else the variable, else none in particular.
+    pub(crate) fn router<'a>(&'a self, flag: Option<&'a str>) -> Option<&'a str> {
+        flag.or(self.admin.as_deref())
+    }
+
+    /// Where routers of this user take commands.
+    ///
+    /// # Errors
+    /// The directory cannot be made, or is not ours alone.
+    pub(crate) fn control_directory(&self) -> anyhow::Result<Directory> {
+        Directory::of_this_user(self.runtime_dir.as_deref(), self.user_runtime_dir.as_deref())
+    }
+
     /// Reads it once.
     pub(crate) fn read() -> Self {
         let some = |name| variable(name).filter(|value| !value.is_empty());
@@ -77,6 +93,14 @@ pub(crate) fn command_line() -> Vec<std::ffi::OsString> {
 #[allow(clippy::disallowed_methods, reason = "this is the one place that reads the environment")]
 pub(crate) fn variable(name: &str) -> Option<String> {
     std::env::var(name).ok()
+}
+
+/// The webhook that the configuration names, ready to be called.
+///
+/// # Errors
+/// What it names cannot be used.
+pub(crate) fn hook(webhook: Option<&Webhook>) -> anyhow::Result<Option<Hook>> {
+    webhook.map(|webhook| Hook::start(webhook, variable)).transpose()
 }
 
 impl std::fmt::Debug for Environment {

@@ -2,8 +2,8 @@
 //! that holds so many. What finds no room there (nobody reads the pipe), or on a full disk, is counted, and told of by the first line
 //! that finds room again; see [`Lines`].
 
-use crate::cli::LogFormat;
 use crate::no_room::Lines;
+use clap::ValueEnum;
 use std::io::{self, Write};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -20,6 +20,15 @@ const FAREWELL: Duration = Duration::from_secs(1);
 /// What was dropped is told at the latest so long after there is room again.
 const TELL_WITHIN: Duration = Duration::from_secs(1);
 const NOBODY_READS: &str = "they came faster than they were taken";
+
+/// How log lines look.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum LogFormat {
+    /// For people.
+    Text,
+    /// One JSON object a line.
+    Json,
+}
 
 /// Writes what is queued before it goes, as far as somebody takes it.
 #[must_use]

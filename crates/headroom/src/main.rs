@@ -1,46 +1,26 @@
 //! The binary: flags, configuration file, terminal, status page, exit codes. Everything else is in the crates below.
 
-mod admin;
-mod admin_client;
 mod bench;
 mod cli;
 mod commands;
-mod control;
 mod core_dump;
 mod credentials;
 mod demo;
-mod drain;
 mod engine;
 mod environment;
-mod fleet_view;
 mod help_text;
-mod http;
-mod insight_metrics;
-mod insight_view;
 mod key;
 mod listen;
 mod log;
 mod log_filter;
-mod metrics;
 mod no_room;
 mod notify;
-mod objectives;
 mod option_files;
 mod recorder;
-mod report_command;
-mod route;
 mod router_view;
 mod source;
-mod status_command;
-#[cfg(test)]
-mod still_life;
-mod token;
-mod top;
 mod upgrade;
 mod version;
-mod view;
-mod watch_command;
-mod web;
 
 use std::process::ExitCode;
 use term::{exit, terminal};
@@ -69,15 +49,15 @@ async fn run() -> ExitCode {
     };
     let environment = environment::Environment::read();
     let outcome = match cli.command {
-        cli::Command::Route(args) => route::run(args, &environment).await,
+        cli::Command::Route(args) => commands::route::run(args, &environment).await,
         cli::Command::Fleet(args) => commands::fleet::run(args, &environment).await,
-        cli::Command::Status(args) => status_command::status(args, &environment).await,
-        cli::Command::Watch(args) => watch_command::run(args, &environment).await,
+        cli::Command::Status(args) => commands::status::run(args, &environment).await,
+        cli::Command::Watch(args) => commands::watch::run(args, &environment).await,
         cli::Command::Probe(args) => commands::probe::run(*args, &environment).await,
-        cli::Command::Agent(args) => watch_command::agent(args, &environment).await,
-        cli::Command::Top(args) => top::run(args, &environment).await,
-        cli::Command::Drain(args) => status_command::drain(args, &environment),
-        cli::Command::Undrain(args) => status_command::undrain(args, &environment),
+        cli::Command::Agent(args) => commands::agent::run(args, &environment).await,
+        cli::Command::Top(args) => commands::top::run(args, &environment).await,
+        cli::Command::Drain(args) => commands::drain::drain(args, &environment),
+        cli::Command::Undrain(args) => commands::drain::undrain(args, &environment),
         cli::Command::Switchover(args) => commands::switchover::run(*args, &environment).await,
         cli::Command::Failover(args) => commands::failover::run(*args, &environment).await,
         cli::Command::ZeroHop(command) => commands::zero_hop::run(command),
@@ -88,7 +68,7 @@ async fn run() -> ExitCode {
         cli::Command::Measure(args) => commands::measure::run(*args, &environment).await,
         cli::Command::Record(args) => commands::record::run(args, &environment).await,
         cli::Command::Replay(args) => commands::replay::run(*args, &environment).await,
-        cli::Command::Report(args) => report_command::run(&args, &environment),
+        cli::Command::Report(args) => commands::report::run(&args, &environment),
         cli::Command::Demo(args) => demo::run(args).await,
         cli::Command::Bench(args) => bench::run(args).await,
     };

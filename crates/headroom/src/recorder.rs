@@ -1,20 +1,20 @@
 //! Recorder: lets `headroom record` on this host take what clients send through a running router.
 //!
-//! Over the control socket ([`crate::control`]), which only the router's own user reaches: what is recorded are people's data.
+//! Over the control socket ([`console::control`]), which only the router's own user reaches: what is recorded are people's data.
 //!
 //! | command | router |
 //! |---|---|
 //! | connects, sends a line of JSON: [`RecordRequest`] | answers a line of JSON: [`RecordAnswer`] |
-//! | reads events | sends events as they come, the last one [`recording::Event::Stopped`], and closes |
+//! | reads events | sends events as they come, the last one [`recording::Event::RecordingEnd`], and closes |
 //! | sends `S`: that is enough | stops at once, the same way |
 //! | closes | stops |
 //!
 //! The command writes the file, so it belongs to whoever asked, its key never comes near the router, and a full disk ends the
 //! command and not the router. A command that does not read makes the queue overflow, which is counted.
 
-use crate::control::server::{Controlled, Reached, Request, ask, readable, say};
 use crate::environment::Environment;
-use router::{Recording, Wanted};
+use console::control::server::{Reached, RecordRequest, Request, ask, readable, say};
+use router::{Recording, RecordingRequest};
 use serde::{Deserialize, Serialize};
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
@@ -28,16 +28,6 @@ const LOOK: Duration = Duration::from_millis(4);
 /// Sent at once.
 const CHUNK: usize = 256 * 1024;
 const ENOUGH: u8 = b'S';
-
-/// What a command asks for.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct RecordRequest {
-    /// One session in so many.
-    pub(crate) one_in: u32,
-    /// For how long.
-    pub(crate) for_ms: u64,
-}
 
 /// What it is told.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -60,19 +50,22 @@ pub(crate) struct Missing {
     pub(crate) relayed: u64,
 }
 
-/// Records for the command at the other end, until it has enough.
+/// Records for the command at the other end, until it has enough; `begin` begins a recording, and says what it will not
+/// have or why there is none.
 ///
 /// # Errors
 /// The command is not reached any more.
 pub(crate) fn record(
     command: &UnixStream,
     request: &RecordRequest,
-    controlled: &dyn Controlled,
     over: &AtomicBool,
+    begin: impl FnOnce(RecordingRequest) -> Result<(Recording, Missing), String>,
 ) -> anyhow::Result<()> {
-    let wanted =
-        Wanted { one_in: request.one_in.max(1), time: Duration::from_millis(request.for_ms).min(LONGEST) };
-    let begun = controlled.record(wanted);
+    let wanted = RecordingRequest {
+        one_in: request.one_in.max(1),
+        time: Duration::from_millis(request.for_ms).min(LONGEST),
+    };
+    let begun = begin(wanted);
     let (refused, missing) = match &begun {
         Ok((_, missing)) => (None, *missing),
         Err(why) => (Some(why.clone()), Missing::default()),
@@ -131,8 +124,11 @@ pub(crate) fn begin(
     environment: &Environment,
     request: RecordRequest,
 ) -> anyhow::Result<Asked> {
-    let Reached { stream, address, answer } =
-        ask::<RecordAnswer>(router, environment, &Request::Record(request))?;
+    let Reached { stream, address, answer } = ask::<RecordAnswer>(
+        environment.router(router),
+        &environment.control_directory()?,
+        &Request::Record(request),
+    )?;
     if let Some(why) = answer.refused {
         anyhow::bail!("{why}");
     }

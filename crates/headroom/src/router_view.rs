@@ -1,9 +1,9 @@
 //! From the router's own status to what people see, joined with the snapshot it stands on.
 
-use crate::fleet_view;
-use crate::view::{
+use console::fleet_view;
+use console::status_view::{
     CountersView, EligibleView, EventView, FallbackView, FlowView, LeavingView, ListenerView,
-    ListenerZeroHopView, RecordingView, RoutingView, StatusView, ZeroHopView,
+    ListenerZeroHopView, NO_ZONE, RecordingView, RoutingView, StatusView, ZeroHopView,
 };
 use fleet::Snapshot;
 use router::event::EventRecord;
@@ -13,9 +13,6 @@ use router::zero_hop::ListenerZeroHop;
 use router::{Changes, RecordingStatus, Status};
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant, SystemTime};
-
-/// What clients and servers in no known zone are called.
-pub(crate) const NO_ZONE: &str = "(unknown)";
 
 /// Both together, as they look at `now`. What only the process knows is left empty.
 pub(crate) fn view(snapshot: &Snapshot, status: &Status, now: Instant) -> StatusView {
@@ -148,11 +145,11 @@ fn eligible(eligibility: &Eligibility) -> EligibleView {
 
 fn flow(flow: &Flow) -> FlowView {
     let name =
-        |place: &router::flow::Place| place.zone.as_ref().map_or(NO_ZONE.to_owned(), ToString::to_string);
+        |load: &router::flow::ZoneLoad| load.zone.as_ref().map_or(NO_ZONE.to_owned(), ToString::to_string);
     FlowView {
-        zones: flow.places.iter().map(name).collect(),
-        demand: flow.places.iter().map(|place| place.demand).collect(),
-        capacity: flow.places.iter().map(|place| place.capacity).collect(),
+        zones: flow.zones.iter().map(name).collect(),
+        demand: flow.zones.iter().map(|zone| zone.demand).collect(),
+        capacity: flow.zones.iter().map(|zone| zone.capacity).collect(),
         rows: flow.rows.clone(),
     }
 }

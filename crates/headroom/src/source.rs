@@ -1,13 +1,45 @@
 //! Where a configuration comes from: a file, or flags in its place. Read again on SIGHUP with the same flags on top.
 
-use crate::cli::{AdminFlag, RouteArgs, SourceArgs};
+use crate::commands::route::RouteArgs;
+use clap::Args;
 use config::{self, Admin, AdminAccess, Config, FleetConfig, Listener, OwnZone, RouterConfig};
+use console::control::stable_hash;
 use fleet::{Address, ListenerRole, Zone};
 use router::zero_hop::Identity;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 /// Where a file is looked for when none is named.
 const USUAL_PLACES: [&str; 2] = ["headroom.toml", "/etc/headroom/headroom.toml"];
+
+/// Where the fleet is found and who we are to it: the same for `route` and `fleet`.
+#[derive(Args, Debug, Clone)]
+pub(crate) struct SourceArgs {
+    /// Configuration file (see headroom.example.toml).
+    #[arg(long, short, value_name = "FILE", conflicts_with = "server")]
+    pub(crate) config: Option<PathBuf>,
+    /// A server to start from, in place of a file; the others are found by asking it. Repeatable.
+    #[arg(long, short, value_name = "HOST:PORT")]
+    pub(crate) server: Vec<Address>,
+    /// Our own zone [default: found out].
+    #[arg(long, value_name = "NAME")]
+    pub(crate) zone: Option<String>,
+    /// Account that asks the servers [default: from the option file, else $HEADROOM_USER, else headroom].
+    #[arg(long, short, value_name = "NAME")]
+    pub(crate) user: Option<String>,
+    /// Option file with user, password and TLS, in the format of ~/.my.cnf (which is the default).
+    #[arg(long, value_name = "FILE")]
+    pub(crate) option_file: Option<PathBuf>,
+}
+
+/// `--admin`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum AdminFlag {
+    /// No admin address.
+    Off,
+    /// Here.
+    At(SocketAddr),
+}
 
 /// Why there is no configuration.
 #[derive(Debug, thiserror::Error)]
@@ -65,16 +97,9 @@ impl Sourced {
         let stem = self.file.as_ref().and_then(|file| file.file_stem()?.to_str()).unwrap_or("flags");
         let plain = |c: char| if c.is_ascii_alphanumeric() || c == '-' { c } else { '_' };
         let stem: String = stem.chars().map(plain).take(32).collect();
-        let hash = fnv(format!("{title} {}", namespace.display()).as_bytes());
+        let hash = stable_hash(format!("{title} {}", namespace.display()).as_bytes());
         Identity { name: format!("{stem}-{hash:016x}"), title }
     }
-}
-
-/// FNV-1a: a name must be the same for every build of Headroom, which the standard library's hash does not promise.
-pub(crate) fn fnv(bytes: &[u8]) -> u64 {
-    bytes
-        .iter()
-        .fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3))
 }
 
 /// The configuration of `headroom route`.
@@ -200,5 +225,25 @@ fn apply(args: &SourceArgs, config: &mut Config) {
     }
     if let Some(path) = &args.option_file {
         config.fleet.credentials.option_file = Some(path.clone());
+    }
+}
+
+/// Reads `--admin`.
+pub(crate) fn admin_flag(text: &str) -> Result<AdminFlag, String> {
+    if text == "off" {
+        return Ok(AdminFlag::Off);
+    }
+    crate::listen::address(text).map(AdminFlag::At).map_err(|why| format!("{why}, or off"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn admin_takes_an_address_or_off() {
+        assert_eq!(admin_flag("off"), Ok(AdminFlag::Off));
+        assert!(admin_flag("9306").is_err());
+        assert!(matches!(admin_flag("localhost:9306"), Ok(AdminFlag::At(at)) if at.ip().is_loopback()));
     }
 }

@@ -1,6 +1,6 @@
 //! Upgrade: a new process takes the listening sockets over from the running one, so that no connect is refused.
 //!
-//! The running process waits at a control socket ([`crate::control`]), which only its own user reaches. A new one, started
+//! The running process waits at a control socket ([`console::control`]), which only its own user reaches. A new one, started
 //! with `--take-over`, connects there:
 //!
 //! | new process | running process |
@@ -16,8 +16,8 @@
 //!
 //! Sockets can also come from systemd (`LISTEN_FDS`): then they stay open whatever becomes of us.
 
-use crate::control::{ControlListener, Directory, Purpose, Unavailable, check_peer, reach};
 use anyhow::Context;
+use console::control::{ControlListener, Directory, Purpose, Unavailable, check_peer, reach};
 use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage,
     SendFlags, recvmsg, sendmsg,

@@ -2,7 +2,7 @@
 //!
 //! Not a test: a figure of this machine, at this moment. The best of many short runs.
 
-use insight::{Ledger, Session, Shared};
+use insight::{CommandObserver, Ledger, Session, Shared};
 use std::cell::RefCell;
 use std::hint::black_box;
 use std::io::{self, Write};
@@ -48,8 +48,8 @@ fn round_trips(mut session: Session, sql: &str) -> f64 {
     row.write(&mut answer, &mut 1, CAPABILITIES);
     let start = Instant::now();
     for _ in 0..ROUNDS {
-        session.client_bytes(&mut tracker, black_box(&command));
-        session.server_bytes(&mut tracker, black_box(&answer));
+        client_bytes(&mut session, &mut tracker, black_box(&command));
+        server_bytes(&mut session, &mut tracker, black_box(&answer));
     }
     start.elapsed().as_nanos() as f64 / f64::from(ROUNDS)
 }
@@ -66,9 +66,21 @@ fn log_in(session: &mut Session, tracker: &mut Tracker) {
     };
     let login = Login { capabilities: CAPABILITIES, user: b"shop", ..Login::default() };
     let ok = OkPacket { status: Status::AUTOCOMMIT, ..OkPacket::default() };
-    session.server_bytes(tracker, &framed(0, &greeting.encode()));
-    session.client_bytes(tracker, &framed(1, &login.encode()));
-    session.server_bytes(tracker, &framed(2, &ok.encode(CAPABILITIES)));
+    server_bytes(session, tracker, &framed(0, &greeting.encode()));
+    client_bytes(session, tracker, &framed(1, &login.encode()));
+    server_bytes(session, tracker, &framed(2, &ok.encode(CAPABILITIES)));
+}
+
+fn client_bytes(session: &mut Session, tracker: &mut Tracker, bytes: &[u8]) {
+    let mut observer = session.observe(tracker, Instant::now);
+    tracker.client_bytes_with(bytes, &mut observer);
+    CommandObserver::finish(observer, tracker);
+}
+
+fn server_bytes(session: &mut Session, tracker: &mut Tracker, bytes: &[u8]) {
+    let mut observer = session.observe(tracker, Instant::now);
+    tracker.server_bytes_with(bytes, &mut observer);
+    CommandObserver::finish(observer, tracker);
 }
 
 fn framed(mut sequence: u8, payload: &[u8]) -> Vec<u8> {

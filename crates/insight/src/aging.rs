@@ -21,7 +21,7 @@ const MET: usize = 4096;
 
 /// When each number was last seen, as far as a look every few seconds tells.
 #[derive(Debug, Default)]
-pub(crate) struct Seen(Map<u32, Instant>);
+pub(crate) struct LastSeen(Map<u32, Instant>);
 
 /// What was met once, a hash in each place: a later one with the same end drives the one before out. A steady
 /// name comes back before that: with 1,000 one-shot names a second, one that comes once a second does so with
@@ -43,7 +43,7 @@ impl Doorkeeper {
     }
 }
 
-impl Seen {
+impl LastSeen {
     /// These are in use at all; those not heard of before are new.
     pub(crate) fn follow(&mut self, numbers: impl Iterator<Item = u32>, now: Instant) {
         let before = std::mem::take(&mut self.0);

@@ -37,7 +37,7 @@ pub struct Figures {
 
 /// One answered command.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Done {
+pub(crate) struct Measurement {
     pub(crate) time: Duration,
     pub(crate) first_byte: Duration,
     pub(crate) bytes_to_server: u64,
@@ -45,18 +45,18 @@ pub(crate) struct Done {
 }
 
 impl Figures {
-    pub(crate) fn record(&mut self, done: &Done) {
-        let time = nanoseconds(done.time);
+    pub(crate) fn record(&mut self, measurement: &Measurement) {
+        let time = nanoseconds(measurement.time);
         self.count += 1;
-        self.rows += done.finish.rows;
-        self.affected = self.affected.saturating_add(done.finish.affected);
-        self.bytes_to_server += done.bytes_to_server;
-        self.bytes_to_client += done.finish.bytes;
+        self.rows += measurement.finish.rows;
+        self.affected = self.affected.saturating_add(measurement.finish.affected);
+        self.bytes_to_server += measurement.bytes_to_server;
+        self.bytes_to_client += measurement.finish.bytes;
         self.time_ns += time;
-        self.first_byte_ns += nanoseconds(done.first_byte);
+        self.first_byte_ns += nanoseconds(measurement.first_byte);
         self.longest_ns = self.longest_ns.max(time);
         self.latency.record(time);
-        if let Some(code) = done.finish.error {
+        if let Some(code) = measurement.finish.error {
             self.errors += 1;
             self.count_code(code, 1);
         }
@@ -147,18 +147,18 @@ pub(crate) fn nanoseconds(time: Duration) -> u64 {
 mod tests {
     use super::*;
 
-    fn done(us: u64, error: Option<u16>) -> Done {
+    fn measurement(us: u64, error: Option<u16>) -> Measurement {
         let time = Duration::from_micros(us);
         let finish = Finish { error, rows: 2, affected: 1, bytes: 100, ..Finish::default() };
-        Done { time, first_byte: time / 2, bytes_to_server: 40, finish }
+        Measurement { time, first_byte: time / 2, bytes_to_server: 40, finish }
     }
 
     #[test]
     fn what_is_merged_and_taken_off_again_is_as_before() {
         let (mut one, mut two) = (Figures::default(), Figures::default());
-        one.record(&done(100, None));
-        two.record(&done(300, Some(1062)));
-        two.record(&done(200, Some(1213)));
+        one.record(&measurement(100, None));
+        two.record(&measurement(300, Some(1062)));
+        two.record(&measurement(200, Some(1213)));
         let mut both = one.clone();
         both.merge(&two);
         assert_eq!((both.count, both.errors, both.rows, both.bytes_to_client), (3, 2, 6, 300));
@@ -172,7 +172,7 @@ mod tests {
     #[test]
     fn errors_beyond_the_limit_of_numbers_are_counted_together() {
         let mut figures = Figures::default();
-        (0..20).for_each(|code| figures.record(&done(1, Some(1000 + code))));
+        (0..20).for_each(|code| figures.record(&measurement(1, Some(1000 + code))));
         let (codes, other) = figures.codes();
         assert_eq!((codes.len(), other, figures.errors), (CODES, 12, 20));
     }

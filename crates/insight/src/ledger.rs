@@ -14,7 +14,7 @@
 //! what was measured, a report scales it ([`crate::sampling`]).
 
 use crate::aging::Doorkeeper;
-use crate::figures::{Done, Figures};
+use crate::figures::{Figures, Measurement};
 use crate::registry::{Entry, Names, OTHER, Registry};
 use crate::request::{Open, Parts};
 use config::InsightConfig;
@@ -58,7 +58,7 @@ pub(crate) struct Cell(u128);
 
 /// What is known of the sessions of a place that were picked as one in so many.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Picked {
+pub(crate) struct SampleSums {
     /// Their commands.
     pub(crate) commands: u64,
     /// The sum over sessions of their commands squared, ...
@@ -69,7 +69,7 @@ pub(crate) struct Picked {
 
 /// What one session of those has sent.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Sent {
+pub(crate) struct SessionCount {
     commands: u64,
     stretch: u64,
     of_stretch: u64,
@@ -77,7 +77,7 @@ pub(crate) struct Sent {
 
 /// Where a session's commands belong.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Place {
+pub(crate) struct Labels {
     pub(crate) server: u32,
     pub(crate) listener: u32,
     pub(crate) user: u32,
@@ -94,7 +94,7 @@ pub(crate) struct Tag {
 
 /// A statement, told by its digest and tags.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Told {
+pub(crate) struct StatementKey {
     pub(crate) digest: u32,
     pub(crate) tag: Tag,
 }
@@ -145,9 +145,9 @@ pub struct Ledger {
     endpoints: Map<u64, u32>,
     /// Numbers of commands that are no statements, by command byte.
     commands: [Option<u32>; 256],
-    places: Map<Cell, u32>,
+    cell_at: Map<Cell, u32>,
     cells: Vec<(Cell, Figures)>,
-    picked: Vec<(Place, Picked)>,
+    samples: Vec<(Labels, SampleSums)>,
     requests: Open,
     pub(crate) counts: Counts,
     /// The [`Shared::era`] that the numbers above are of.
@@ -161,7 +161,7 @@ pub struct Ledger {
 #[derive(Debug)]
 pub struct Snapshot {
     pub(crate) cells: Vec<(Cell, Figures)>,
-    pub(crate) picked: Vec<(Place, Picked)>,
+    pub(crate) samples: Vec<(Labels, SampleSums)>,
     pub(crate) counts: Counts,
     pub(crate) requests: Parts,
 }
@@ -191,9 +191,9 @@ impl Ledger {
             digests: Map::default(),
             endpoints: Map::default(),
             commands: [None; 256],
-            places: Map::default(),
+            cell_at: Map::default(),
             cells: Vec::new(),
-            picked: Vec::new(),
+            samples: Vec::new(),
             requests,
             counts: Counts::default(),
             era,
@@ -208,7 +208,7 @@ impl Ledger {
         self.forget_retired();
         let counts = Counts { without_request: self.requests.untold, ..self.counts };
         let cells = if cells { self.cells.clone() } else { Vec::new() };
-        Snapshot { cells, picked: self.picked.clone(), counts, requests: self.requests.take() }
+        Snapshot { cells, samples: self.samples.clone(), counts, requests: self.requests.take() }
     }
 
     /// Where names gave up their places since the last time: what they had counts for all others from now on.
@@ -223,10 +223,10 @@ impl Ledger {
         self.digests.retain(|_, number| numbers.digests.contains(number));
         self.endpoints.retain(|_, number| numbers.endpoints.contains(number));
         self.commands = [None; 256];
-        self.places.clear();
+        self.cell_at.clear();
         for (cell, figures) in std::mem::take(&mut self.cells) {
             let cell = numbers.cell(cell);
-            let at = *self.places.entry(cell).or_insert_with(|| {
+            let at = *self.cell_at.entry(cell).or_insert_with(|| {
                 self.cells.push((cell, Figures::default()));
                 self.cells.len() as u32 - 1
             });
@@ -245,7 +245,7 @@ impl Ledger {
 
     /// The digest and tags of a statement. One that is prepared is looked at only now, however often it is
     /// executed: `lasting`.
-    pub(crate) fn statement(&mut self, text: &Text<'_>, dialect: Dialect, lasting: bool) -> Told {
+    pub(crate) fn statement(&mut self, text: &Text<'_>, dialect: Dialect, lasting: bool) -> StatementKey {
         let hash = self.digester.read(text.start, dialect);
         let shared = self.shared.clone();
         let names = &shared.registry.digests;
@@ -270,7 +270,7 @@ impl Ledger {
         for (from, to) in self.digester.comments() {
             shared.keys.read(&mut tags, &text.start[from..to]);
         }
-        Told { digest, tag: self.tag(&shared, &tags) }
+        StatementKey { digest, tag: self.tag(&shared, &tags) }
     }
 
     /// The tags of attributes alone.
@@ -306,41 +306,41 @@ impl Ledger {
 
     /// The number that a command has that is no statement.
     pub(crate) fn command(&mut self, command: Command) -> u32 {
-        let place = usize::from(command.byte());
-        if let Some(number) = self.commands[place] {
+        let byte = usize::from(command.byte());
+        if let Some(number) = self.commands[byte] {
             return number;
         }
         let number = named(&self.shared.registry.digests, &format!("({command})"));
-        self.commands[place] = Some(number);
+        self.commands[byte] = Some(number);
         number
     }
 
     /// Counts an answered command.
-    pub(crate) fn record(&mut self, cell: Cell, done: &Done) {
-        let at = match self.places.get(&cell) {
+    pub(crate) fn record(&mut self, cell: Cell, measurement: &Measurement) {
+        let at = match self.cell_at.get(&cell) {
             Some(at) => *at,
             None => self.room(cell),
         };
-        self.cells[at as usize].1.record(done);
+        self.cells[at as usize].1.record(measurement);
     }
 
     /// Counts it for the sessions that were picked as one in so many, of which `sent` is one.
-    pub(crate) fn sample(&mut self, place: Place, sent: &mut Sent) {
+    pub(crate) fn sample(&mut self, labels: Labels, sent: &mut SessionCount) {
         let stretch = self.shared.stretch.load(Relaxed);
         if sent.stretch != stretch {
             (sent.stretch, sent.of_stretch) = (stretch, 0);
         }
         // Listeners times servers: a handful.
-        let place = Place { user: 0, ..place };
-        let at = self.picked.iter().position(|(known, _)| *known == place).unwrap_or_else(|| {
-            self.picked.push((place, Picked::default()));
-            self.picked.len() - 1
+        let labels = Labels { user: 0, ..labels };
+        let at = self.samples.iter().position(|(known, _)| *known == labels).unwrap_or_else(|| {
+            self.samples.push((labels, SampleSums::default()));
+            self.samples.len() - 1
         });
-        let picked = &mut self.picked[at].1;
-        picked.commands += 1;
+        let sums = &mut self.samples[at].1;
+        sums.commands += 1;
         // The square of one more is so much more.
-        picked.squares += 2 * sent.commands + 1;
-        picked.squares_by_stretch += 2 * sent.of_stretch + 1;
+        sums.squares += 2 * sent.commands + 1;
+        sums.squares_by_stretch += 2 * sent.of_stretch + 1;
         sent.commands += 1;
         sent.of_stretch += 1;
     }
@@ -352,16 +352,16 @@ impl Ledger {
 
     fn room(&mut self, cell: Cell) -> u32 {
         let limit = self.shared.config.digests.saturating_mul(CELLS_PER_DIGEST);
-        let cell = if self.cells.len() < limit { cell } else { cell.untold() };
-        if cell == cell.untold() && self.cells.len() >= limit {
+        let cell = if self.cells.len() < limit { cell } else { cell.others() };
+        if cell == cell.others() && self.cells.len() >= limit {
             self.counts.without_cell += 1;
         }
-        if let Some(at) = self.places.get(&cell) {
+        if let Some(at) = self.cell_at.get(&cell) {
             return *at;
         }
         let at = self.cells.len() as u32;
         self.cells.push((cell, Figures::default()));
-        self.places.insert(cell, at);
+        self.cell_at.insert(cell, at);
         at
     }
 
@@ -399,7 +399,7 @@ impl Numbers {
     /// The cell with all others in the place of what has given up its own.
     pub(crate) fn cell(&self, cell: Cell) -> Cell {
         let digest = if self.digests.contains(&cell.digest()) { cell.digest() } else { OTHER };
-        Cell::new(digest, self.endpoint(cell.endpoint()), cell.place())
+        Cell::new(digest, self.endpoint(cell.endpoint()), cell.labels())
     }
 }
 
@@ -410,14 +410,14 @@ impl Cell {
     const USER: u32 = 84;
     const ONE_IN: u32 = 92;
 
-    pub(crate) fn new(digest: u32, endpoint: u32, place: Place) -> Self {
+    pub(crate) fn new(digest: u32, endpoint: u32, labels: Labels) -> Self {
         Self(
             u128::from(digest)
                 | u128::from(endpoint) << Self::ENDPOINT
-                | u128::from(place.server) << Self::SERVER
-                | u128::from(place.listener) << Self::LISTENER
-                | u128::from(place.user) << Self::USER
-                | u128::from(place.one_in) << Self::ONE_IN,
+                | u128::from(labels.server) << Self::SERVER
+                | u128::from(labels.listener) << Self::LISTENER
+                | u128::from(labels.user) << Self::USER
+                | u128::from(labels.one_in) << Self::ONE_IN,
         )
     }
 
@@ -450,13 +450,13 @@ impl Cell {
         self.part(Self::ONE_IN, 32)
     }
 
-    pub(crate) fn place(self) -> Place {
-        Place { server: self.server(), listener: self.listener(), user: self.user(), one_in: self.one_in() }
+    pub(crate) fn labels(self) -> Labels {
+        Labels { server: self.server(), listener: self.listener(), user: self.user(), one_in: self.one_in() }
     }
 
     /// The cell of the same place for what there is no room to tell apart.
-    fn untold(self) -> Self {
-        Self::new(OTHER, OTHER, Place { user: OTHER, ..self.place() })
+    fn others(self) -> Self {
+        Self::new(OTHER, OTHER, Labels { user: OTHER, ..self.labels() })
     }
 }
 

@@ -33,4 +33,4 @@ pub use ledger::{Counts, Ledger, READ, Shared, Snapshot, TAIL};
 pub use registry::{Entry, Names, OTHER, Registry};
 pub use report::{Collector, Dimension, Filter, MARK, Report, Room, Row, Sample, Since};
 pub use request::RequestFigures;
-pub use session::Session;
+pub use session::{CommandObserver, Session};

@@ -4,9 +4,9 @@
 //! with the standard error that this has ([`crate::sampling`]); [`Report::measured`] has what was measured
 //! and no more.
 
-use crate::aging::Seen;
+use crate::aging::LastSeen;
 use crate::figures::Figures;
-use crate::ledger::{Cell, Counts, Numbers, Picked, Place, Shared, Snapshot};
+use crate::ledger::{Cell, Counts, Labels, Numbers, SampleSums, Shared, Snapshot};
 use crate::registry::{Entry, Names, OTHER};
 use crate::request::{RequestFigures, Requests};
 use crate::sampling::{self, Clusters};
@@ -67,7 +67,7 @@ pub struct Filter {
 #[derive(Clone, Debug, Default)]
 struct Sheet {
     cells: Map<Cell, Figures>,
-    picked: Map<Cell, Picked>,
+    samples: Map<Cell, SampleSums>,
     counts: Counts,
     requests: Map<u32, RequestFigures>,
 }
@@ -78,8 +78,8 @@ pub struct Collector {
     shared: Arc<Shared>,
     requests: Requests,
     marks: VecDeque<(Instant, Sheet)>,
-    digests: Seen,
-    endpoints: Seen,
+    digests: LastSeen,
+    endpoints: LastSeen,
 }
 
 /// Figures of a span of time, by any dimension.
@@ -152,7 +152,7 @@ impl Collector {
         let config = shared.config();
         let requests = Requests::new(config.requests * REQUESTS_PER_THREAD, config.request_quiet);
         let marks = VecDeque::from([(now, Sheet::default())]);
-        Self { shared, requests, marks, digests: Seen::default(), endpoints: Seen::default() }
+        Self { shared, requests, marks, digests: LastSeen::default(), endpoints: LastSeen::default() }
     }
 
     /// Takes over the requests of snapshots; do this every second or so.
@@ -219,7 +219,7 @@ impl Collector {
         let recent = Some(&self.marks).filter(|marks| since == Since::Recent && !marks.is_empty());
         let clusters = match recent {
             Some(marks) => recent_clusters(marks, &sheet, now),
-            None => sheet.picked.iter().map(|(place, picked)| (*place, picked.since_the_start())).collect(),
+            None => sheet.samples.iter().map(|(place, picked)| (*place, picked.since_the_start())).collect(),
         };
         let from = match recent.and_then(VecDeque::front) {
             Some((at, earlier)) => {
@@ -246,8 +246,8 @@ impl Collector {
             for (cell, figures) in &snapshot.cells {
                 sheet.cells.entry(numbers.cell(*cell)).or_default().merge(figures);
             }
-            for (place, picked) in &snapshot.picked {
-                sheet.picked.entry(at(*place)).or_default().add(picked);
+            for (place, picked) in &snapshot.samples {
+                sheet.samples.entry(at(*place)).or_default().add(picked);
             }
         }
         sheet
@@ -255,8 +255,8 @@ impl Collector {
 }
 
 /// The cell of a place without digest, endpoint and user.
-fn at(place: Place) -> Cell {
-    Cell::new(OTHER, OTHER, Place { user: OTHER, ..place })
+fn at(place: Labels) -> Cell {
+    Cell::new(OTHER, OTHER, Labels { user: OTHER, ..place })
 }
 
 /// What is known of sessions that stand for others, from the oldest mark on.
@@ -264,7 +264,7 @@ fn recent_clusters(marks: &VecDeque<(Instant, Sheet)>, sheet: &Sheet, now: Insta
     let points: Vec<(Instant, &Sheet)> =
         marks.iter().map(|(at, sheet)| (*at, sheet)).chain([(now, sheet)]).collect();
     let of = |place: &Cell| {
-        let known = |sheet: &Sheet| sheet.picked.get(place).copied().unwrap_or_default();
+        let known = |sheet: &Sheet| sheet.samples.get(place).copied().unwrap_or_default();
         let stretch = |pair: &[(Instant, &Sheet)]| {
             // A thread that did not answer in time is missing in one of them.
             let squares =
@@ -275,10 +275,10 @@ fn recent_clusters(marks: &VecDeque<(Instant, Sheet)>, sheet: &Sheet, now: Insta
         let commands = known(sheet).commands.saturating_sub(known(points[0].1).commands);
         Clusters { commands: commands as f64, squares: sampling::over(&stretches) }
     };
-    sheet.picked.keys().map(|place| (*place, of(place))).collect()
+    sheet.samples.keys().map(|place| (*place, of(place))).collect()
 }
 
-impl Picked {
+impl SampleSums {
     fn add(&mut self, other: &Self) {
         self.commands += other.commands;
         self.squares += other.squares;
@@ -328,7 +328,7 @@ struct Sum {
 impl Sum {
     fn add(&mut self, cell: Cell, figures: &Figures) {
         self.figures.merge_times(figures, cell.one_in());
-        *self.measured.entry(at(cell.place())).or_default() += figures.count;
+        *self.measured.entry(at(cell.labels())).or_default() += figures.count;
     }
 
     fn sample(&self, clusters: &Map<Cell, Clusters>) -> Sample {

@@ -302,7 +302,7 @@ pub(crate) fn state(access: &mut Access<'_>, items: &[crate::item::Item]) -> Res
     items.iter().map(read).collect()
 }
 
-/// What is written: for a mount all of its options, of which only some were named.
+/// What is written: for a mount all of its options, not only those that were named.
 fn writes(setting: &Setting, value: &str, current: &[ItemValue]) -> Result<Vec<ItemValue>, Refusal> {
     if setting.name.knob.place != Place::Mount {
         return Ok(setting.values(value));

@@ -197,7 +197,7 @@ pub enum Group {
     Alone,
     /// The scheduler of a disk, the scheduler's settings, `nr_requests` and `wbt_lat_usec`.
     Scheduler,
-    /// Sysctls of which setting one changes another: `dirty_bytes` and `dirty_ratio`. Those that are not zero
+    /// Sysctls where setting one changes another: `dirty_bytes` and `dirty_ratio`. Those that are not zero
     /// are put back first: writing one sets its twin to zero, and most kernels refuse to be told zero.
     Twins(&'static str, &'static [&'static str]),
     Files(&'static str, &'static [(&'static str, Shape)]),

@@ -59,7 +59,7 @@ pub struct Intent {
     pub value: String,
     /// The name of the state that the knob is part of.
     pub key: String,
-    /// Members of which writing one sets another to zero.
+    /// Members where writing one sets another to zero.
     pub twins: bool,
     /// Whether it lasts over a reboot.
     pub lasts: bool,
@@ -346,8 +346,8 @@ fn make_directory(directory: &Path) -> Result<(), Error> {
     File::open(parent).and_then(|parent| parent.sync_all()).map_err(failed)
 }
 
-/// The lock. It is given up in so many words: a child that another thread is starting just now has a copy of
-/// the descriptor until it runs its program, and would hold the lock meanwhile.
+/// The lock. It is released explicitly: a child that another thread is starting just now has a copy
+/// of the descriptor until it runs its program, and would hold the lock meanwhile.
 struct Lock(File);
 
 impl Drop for Lock {

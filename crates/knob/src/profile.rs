@@ -315,7 +315,7 @@ pub static PROFILES: [Profile; 2] = [
                 Some("block.scheduler@{disk}=none"),
                 "an SSD needs no sorting",
                 Replaced,
-                "noop is gone with the single-queue block layer (5.0): none is its successor",
+                "noop was removed with the single-queue block layer (5.0): none is its successor",
             ),
             row(
                 "RAID-0 with chunks of 64 KiB",

@@ -17,7 +17,7 @@ pub struct Setting {
     pub members: Vec<Item>,
     /// The name of that state: knobs with the same key share it.
     pub key: String,
-    /// Members of which writing one sets another to zero.
+    /// Members where writing one sets another to zero.
     pub twins: bool,
     /// Whether it lasts over a reboot.
     pub lasts: bool,

@@ -36,7 +36,7 @@ pub struct Undo {
     pub writes: Vec<ItemValue>,
     /// How far the last one has come.
     pub last: Entry,
-    /// Members of which writing one sets another to zero.
+    /// Members where writing one sets another to zero.
     pub twins: bool,
 }
 
@@ -108,7 +108,7 @@ pub fn judge(undo: &Undo, now: &[ItemValue]) -> Judgement {
         let was = |values: &[ItemValue]| {
             value_of(values, &one.item).is_some_and(|was| same(&one.item, was, found(&one.item)))
         };
-        // A setting of a scheduler that is gone again.
+        // A setting of a scheduler that was replaced again.
         let gone = value_of(now, &one.item).is_none() && value_of(&undo.before, &one.item).is_none();
         is(one) || gone || was(&undo.before) || was(&undo.last.intent.before)
     };

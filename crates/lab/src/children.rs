@@ -1,7 +1,7 @@
 //! Starts processes that die with us, even when we are killed.
 //!
 //! The kernel's parent-death signal is sent when the *thread* that started the child ends, so one thread of
-//! the lab starts all servers and does nothing else until the lab is gone. Where `setpriv` is missing
+//! the lab starts all servers and does nothing else until the lab has ended. Where `setpriv` is missing
 //! ([`ending_with_us`]), the next sweep kills what is left.
 
 use crate::process::ending_with_us;

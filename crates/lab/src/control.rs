@@ -15,7 +15,7 @@ use tokio::task::AbortHandle;
 const SOCKET: &str = "control";
 /// The longest a lab may take to do what it was asked: a restart and a promotion are within it.
 const ANSWER_LIMIT: Duration = Duration::from_secs(120);
-/// A lab that goes down may take this long to be gone.
+/// A lab that goes down may take this long.
 const DOWN_LIMIT: Duration = Duration::from_secs(60);
 
 /// What can be asked.
@@ -58,7 +58,7 @@ pub async fn change(lab: &Path, target: &str, change: Change) -> Result<(), Erro
     }
 }
 
-/// Asks a lab's owner to take it down and waits until it is gone.
+/// Asks a lab's owner to take it down and waits until that is done.
 pub async fn down(lab: &Path) -> Result<(), Error> {
     match ask(lab, &Request::Down).await? {
         Response::Done => {}
@@ -77,7 +77,7 @@ pub async fn down(lab: &Path) -> Result<(), Error> {
     tokio::time::timeout(DOWN_LIMIT, gone).await.map_err(late)
 }
 
-/// Serves a lab's control socket until the lab is gone or the task is aborted. Holds no lab alive.
+/// Serves a lab's control socket until the lab has ended or the task is aborted. Holds no lab alive.
 pub(crate) fn serve(running: &Arc<Running>) -> Result<AbortHandle, Error> {
     let path = running.dir.path().join(SOCKET);
     let listener = UnixListener::bind(&path).map_err(Error::io(format!("listen on {}", path.display())))?;

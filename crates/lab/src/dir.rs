@@ -25,7 +25,7 @@ const NEW_PREFIX: &str = "headroom-new-lab-";
 /// A directory that was not locked after this long never will be.
 const NEW_IS_ABANDONED: Duration = Duration::from_secs(60);
 const LOCK: &str = "lock";
-/// How long a killed process may take to be gone.
+/// How long a killed process may take to end.
 const GONE: Duration = Duration::from_secs(10);
 
 /// A lab's directory, removed when this is dropped.
@@ -183,7 +183,7 @@ fn remove(dir: &Path) -> io::Result<()> {
     fs::remove_dir_all(dir)
 }
 
-/// Kills every process that was started on a directory of ours and waits until they are gone.
+/// Kills every process that was started on a directory of ours and waits until they have ended.
 fn kill_all_on(dir: &Path) {
     let deadline = Instant::now() + GONE;
     loop {

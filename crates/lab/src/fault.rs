@@ -32,7 +32,7 @@ pub enum Fault {
     Drop,
     /// The links refuse connections; what is connected stays.
     Refuse,
-    /// A replica applies changes only so many seconds after they were made.
+    /// A replica applies changes only this many seconds after they were made.
     Lag { seconds: u32 },
     /// The primary refuses writes.
     ReadOnly,

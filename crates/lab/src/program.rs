@@ -69,7 +69,7 @@ fn search() -> Result<PathBuf, Error> {
     found.ok_or(Error::NoProgram { looked_in: directories })
 }
 
-/// Reads `<program>  Ver <version>[-<tag>...] for <os> on <machine> (<comment>)`. MariaDB tags its version,
+/// Reads `<program> Ver <version>[-<tag>...] for <os> on <machine> (<comment>)`. MariaDB tags its version,
 /// MySQL and Percona Server do not.
 fn parse_version(said: &str) -> Option<(Flavour, (u16, u16, u16))> {
     let mut words = said.split_whitespace();

@@ -65,7 +65,7 @@ pub(crate) fn start(flavour: Flavour) -> Vec<String> {
     each(flavour, &["START SLAVE"], &["START REPLICA"])
 }
 
-/// Delays applying by so many seconds (0: not at all).
+/// Delays applying by this many seconds (0: not at all).
 pub(crate) fn delay(flavour: Flavour, seconds: u32) -> Vec<String> {
     match flavour {
         Flavour::MariaDb => vec![

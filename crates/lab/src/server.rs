@@ -199,7 +199,7 @@ impl Server {
         Error::Sql { server: self.name().to_owned(), doing: doing.to_owned(), source }
     }
 
-    /// Kills it as a crash would (SIGKILL) and waits until it is gone.
+    /// Kills it as a crash would (SIGKILL) and waits until it has ended.
     pub(crate) fn kill(&self) {
         let mut process = self.lock();
         if let Some(child) = process.child() {

@@ -13,7 +13,6 @@ use std::time::{Duration, Instant};
 pub(crate) use managed::Managed;
 pub(crate) use replication::{Channel, RegisteredReplica, Runs, channels, dump_hosts, registered_replicas};
 
-/// One complete answer.
 #[derive(Clone, Debug)]
 pub(crate) struct Answer {
     /// Flavour and numbers in words.
@@ -127,7 +126,6 @@ impl Channels {
     }
 }
 
-/// Reads the identity row.
 pub(crate) fn identity(rows: &Rows, version: Version, account: &str) -> Option<Identity> {
     let row = rows.first()?;
     let port = row.parse::<u16>(&["port"]).unwrap_or(fleet::DEFAULT_PORT);

@@ -21,7 +21,6 @@ const MOST_ROWS: usize = 100_000;
 /// Nor more bytes.
 const MOST_BYTES: usize = 16 << 20;
 
-/// An open control connection.
 pub struct ControlConnection {
     conn: Conn,
     /// What carries it, where TLS is wanted.
@@ -53,15 +52,11 @@ pub enum AskError {
     Silent {
         /// What was waited for.
         what: String,
-        /// How long.
         deadline: Duration,
     },
     /// Its last answer is too old, and nothing came since, not even an error.
     #[error("its last answer is {:.1} s old", age.as_secs_f64())]
-    Overdue {
-        /// How old.
-        age: Duration,
-    },
+    Overdue { age: Duration },
     /// What it sent made the asking itself fail.
     #[error("what it answered broke the asking ({why}); please report it, with the server's version")]
     Panicked {
@@ -71,7 +66,6 @@ pub enum AskError {
     /// It was told of by another server, and its name leads out of the networks that discovery may go to.
     #[error("{host} leads to {ip}, outside {within}; if it is yours, add it to discover_within or seeds")]
     Outside {
-        /// The name.
         host: String,
         /// Where it leads.
         ip: IpAddr,
@@ -80,14 +74,10 @@ pub enum AskError {
     },
     /// The answer is longer than any honest one.
     #[error("the answer to {what} has more than {MOST_ROWS} rows or {} MiB and was not read further", MOST_BYTES >> 20)]
-    TooLong {
-        /// The statement.
-        what: String,
-    },
+    TooLong { what: String },
     /// The host name leads nowhere.
     #[error("the host name {host} cannot be resolved: {why}")]
     Unresolved {
-        /// The name.
         host: String,
         /// The resolver's words.
         why: String,
@@ -98,12 +88,22 @@ pub enum AskError {
         /// The system's or the driver's words.
         why: String,
     },
+    /// What the configuration gives cannot be used for TLS.
+    #[error("TLS: {why}")]
+    Tls {
+        /// The file or name, and why.
+        why: String,
+        /// Whose fault it is.
+        blame: Blame,
+    },
+    /// TLS is demanded, and the server has none.
+    #[error("the server offers no TLS, and ssl_mode demands it")]
+    NoTls,
     /// The server answered with an error.
     #[error("error {code} ({state}): {message}")]
     Answered {
         /// MySQL's error number.
         code: u16,
-        /// SQLSTATE.
         state: String,
         /// The server's words.
         message: String,
@@ -132,7 +132,8 @@ impl AskError {
             Self::Answered { code: 1044 | 1045 | 1142 | 1143 | 1227 | 1370 | 1698 | 3118 | 3159, .. } => {
                 Blame::Config
             }
-            Self::TooLong { .. } | Self::Answered { .. } => Blame::Server,
+            Self::Tls { blame, .. } => *blame,
+            Self::NoTls | Self::TooLong { .. } | Self::Answered { .. } => Blame::Server,
         }
     }
 

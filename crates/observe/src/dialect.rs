@@ -35,9 +35,7 @@ pub(crate) const RDS_TOPOLOGY: &str = "SELECT id, endpoint, port FROM mysql.rds_
 /// The statements one server understands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Dialect {
-    /// Flavour and version.
     pub version: Version,
-    /// Whether it is Aurora.
     pub aurora: bool,
 }
 
@@ -118,7 +116,6 @@ impl Dialect {
         }
     }
 
-    /// Whether it is MariaDB.
     pub fn is_mariadb(self) -> bool {
         self.version.flavour == fleet::Flavour::MariaDb
     }

@@ -61,8 +61,10 @@ struct Sample {
 /// What a track says of a replica.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum LagBounds {
-    /// Between these.
-    Bounds { at_least: Duration, at_most: Duration },
+    Bounds {
+        at_least: Duration,
+        at_most: Duration,
+    },
     /// The oldest sample is already not applied: older than this, nobody knows by how much.
     OlderThan(Duration),
     /// The positions do not compare, or there is no sample.
@@ -117,12 +119,10 @@ impl Track {
         }
     }
 
-    /// The newest position.
     pub(crate) fn newest(&self) -> Option<&Position> {
         self.samples.back().map(|s| &s.position)
     }
 
-    /// The oldest position kept.
     pub(crate) fn oldest(&self) -> Option<&Position> {
         self.samples.front().map(|s| &s.position)
     }

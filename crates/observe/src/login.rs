@@ -20,7 +20,6 @@ pub enum LoginError {
     /// It was left out since, by discovery or by the configuration.
     #[error("{0} is not part of the fleet any more")]
     NotInTheFleet(ServerName),
-    /// It was asked.
     #[error(transparent)]
     Asked(#[from] AskError),
 }
@@ -36,9 +35,12 @@ impl LoginError {
 }
 
 impl LoginProbe {
-    pub(crate) fn new(config: &FleetConfig, snapshots: watch::Receiver<Arc<Snapshot>>) -> Self {
-        let terms = (config.credentials.clone(), config.deadline);
-        Self { snapshots, terms: Arc::new(Mutex::new(terms)) }
+    pub(crate) fn new(
+        who: Credentials,
+        deadline: Duration,
+        snapshots: watch::Receiver<Arc<Snapshot>>,
+    ) -> Self {
+        Self { snapshots, terms: Arc::new(Mutex::new((who, deadline))) }
     }
 
     pub(crate) fn reconfigure(&self, config: &FleetConfig) {

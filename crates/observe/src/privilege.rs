@@ -11,9 +11,7 @@ pub(crate) enum Purpose {
     Replicas,
     /// File and offset of its binary log.
     FilePosition,
-    /// Sessions of others.
     Sessions,
-    /// Statement counters.
     Counters,
     /// `mysql.rds_topology`.
     RdsTopology,

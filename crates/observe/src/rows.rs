@@ -10,7 +10,6 @@ pub struct Rows {
     rows: Vec<Vec<Option<String>>>,
 }
 
-/// One row of it.
 #[derive(Clone, Copy, Debug)]
 pub struct Row<'a> {
     columns: &'a [String],
@@ -23,7 +22,6 @@ impl Rows {
         Self { columns: columns.into_iter().map(|name| name.to_ascii_lowercase()).collect(), rows }
     }
 
-    /// The rows, in order.
     pub fn iter(&self) -> impl Iterator<Item = Row<'_>> {
         self.rows.iter().map(|values| Row { columns: &self.columns, values })
     }

@@ -35,7 +35,6 @@ impl SwitchoverState {
         let _ = self.drained.set(drained);
     }
 
-    /// A server announced this.
     pub(crate) fn saw(&self, announced: Announcement, now: Instant) {
         if announced != Announcement::Nothing {
             self.often_until_ms.fetch_max(self.ms(now + LINGER), Relaxed);

@@ -54,10 +54,11 @@ impl Watcher {
         let (tasks, stop) = (TaskTracker::new(), CancellationToken::new());
         let announced = SwitchoverState::new(Instant::now());
         let (tell, ended, seen) = (commands.clone(), stop.clone(), announced.clone());
+        let (who, deadline) = (config.credentials.clone(), config.deadline);
         let (publisher, snapshots, rounds) =
-            Publisher::new(config.clone(), metadata, tell, tasks.clone(), ended, seen);
+            Publisher::new(config, metadata, tell, tasks.clone(), ended, seen);
         tasks.spawn(keep(publisher, inbox, stop.clone()));
-        let logins = LoginProbe::new(&config, snapshots.clone());
+        let logins = LoginProbe::new(who, deadline, snapshots.clone());
         Self { snapshots, rounds, commands, tasks, stop, logins, announced }
     }
 

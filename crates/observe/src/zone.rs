@@ -16,7 +16,6 @@ use std::net::IpAddr;
 pub(crate) struct Host {
     /// Every name it goes by: server name, host name, `host:port`.
     pub(crate) names: Vec<String>,
-    /// Its addresses.
     pub(crate) addresses: Vec<IpAddr>,
     /// `key=value`, given by rules.
     pub(crate) labels: Vec<(String, String)>,

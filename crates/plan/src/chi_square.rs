@@ -1,14 +1,14 @@
 //! Whether two samples come from one law: a chi-square test on shares of the pooled sample.
 //!
-//! The pooled values are cut into at most 25 parts of equal size; a value that is more frequent than a part is one by
-//! itself. With a(i) and b(i) of the n and m values in part i,
+//! The pooled values are cut into at most 25 parts of equal size; a value that is more frequent than a part
+//! is one by itself. With a(i) and b(i) of the n and m values in part i,
 //!
 //! ```text
 //! chi^2 = sum (a(i) sqrt(m/n) - b(i) sqrt(n/m))^2 / (a(i) + b(i))        degrees of freedom: parts - 1
 //! p     = Q(degrees / 2, chi^2 / 2)              the upper tail of the chi-square distribution
 //! ```
-//! p is how often two samples of one law differ by as much or more. Example: 21.03 at 12 degrees has p = 0.05.
-//! Assumes independent values and about five or more in each part.
+//! p is how often two samples of one law differ by as much or more. Example: 21.03 at 12 degrees has p =
+//! 0.05. Assumes independent values and about five or more in each part.
 
 use serde::Serialize;
 use statrs::distribution::{ChiSquared, ContinuousCDF};

@@ -1,8 +1,8 @@
-//! Arithmetic: quantiles, intervals, and the comparison of what was measured. No I/O; it uses no other crate of
-//! ours. Read first:
+//! Arithmetic: quantiles, intervals, and the comparison of what was measured. No I/O; it uses no other crate
+//! of ours. Read first:
 //!
-//! * [`comparison`]: a configuration beside the baseline, block by block: the ratio with its interval, whether it
-//!   differs, whether it is equivalent;
+//! * [`comparison`]: a configuration beside the baseline, block by block: the ratio with its interval,
+//!   whether it differs, whether it is equivalent;
 //! * [`multiplicity`]: several comparisons at once: Holm's adjustment, Dunnett's critical value;
 //! * [`quantile`]: quantiles of a sample.
 

@@ -1,6 +1,7 @@
-//! Quantiles of a sample. [`quantile`] interpolates linearly between order statistics: at `q` of `n` values the
-//! position is `q (n - 1)` from 0 (type 7 of Hyndman and Fan, *Sample Quantiles in Statistical Packages*, 1996).
-//! [`nearest_rank`] is a value of the sample itself (their type 1), as percentiles of response times are told.
+//! Quantiles of a sample. [`quantile`] interpolates linearly between order statistics: at `q` of `n` values
+//! the position is `q (n - 1)` from 0 (type 7 of Hyndman and Fan, *Sample Quantiles in Statistical Packages*,
+//! 1996). [`nearest_rank`] is a value of the sample itself (their type 1), as percentiles of response times
+//! are told.
 
 /// Sorts a sample; values that are no numbers go last.
 pub fn sorted(mut values: Vec<f64>) -> Vec<f64> {

@@ -1,8 +1,9 @@
 //! The ratio of two subjects that were measured side by side, round by round.
 //!
-//! Two subjects of the same round shared the machine's mood (temperature, neighbours, page cache), so what is compared
-//! is the ratio **within** a round, and what is averaged is its logarithm: a ratio of 2 and one of 1/2 cancel.
-//! With x(r) = ln(a(r) / b(r)) over n rounds, mean m and standard deviation s (n - 1 in its denominator):
+//! Two subjects of the same round shared the machine's mood (temperature, neighbours, page cache), so what is
+//! compared is the ratio **within** a round, and what is averaged is its logarithm: a ratio of 2 and one of
+//! 1/2 cancel. With x(r) = ln(a(r) / b(r)) over n rounds, mean m and standard deviation s (n - 1 in its
+//! denominator):
 //!
 //! ```text
 //! ratio    = exp(m)
@@ -11,8 +12,9 @@
 //!
 //! Example: ratios 1.30, 1.40, 1.35 have m = 0.3000, s = 0.0371, t(2) = 4.303: 1.35, from 1.23 to 1.48.
 //!
-//! Assumes that the log ratios of different rounds are independent and roughly normal. A bootstrap would be too
-//! narrow here: at five rounds its nominal 95 % interval covers about 83 % of the time, the t interval 94 to 96 %.
+//! Assumes that the log ratios of different rounds are independent and roughly normal. A bootstrap would be
+//! too narrow here: at five rounds its nominal 95 % interval covers about 83 % of the time, the t interval 94
+//! to 96 %.
 
 use crate::comparison::paired;
 use crate::quantile::median;
@@ -32,8 +34,8 @@ pub struct Ratio {
 }
 
 impl Ratio {
-    /// Compares pairs `(a, b)` of the same round as a / b. Pairs with a figure that is not positive are left out
-    /// (a logarithm would not exist); `None` when no pair is left.
+    /// Compares pairs `(a, b)` of the same round as a / b. Pairs with a figure that is not positive are left
+    /// out (a logarithm would not exist); `None` when no pair is left.
     pub fn of(pairs: &[(f64, f64)]) -> Option<Self> {
         let pairs: Vec<(f64, f64)> = pairs.iter().copied().filter(|(a, b)| *a > 0.0 && *b > 0.0).collect();
         let logs: Vec<f64> = pairs.iter().map(|(a, b)| (a / b).ln()).collect();

@@ -15,16 +15,17 @@ pub struct Slope {
 impl Slope {
     /// Blocks that a course is cut into.
     const BLOCKS: usize = 12;
-    /// The warm-up that is left out: so long, but not more than this share of the whole.
+    /// The warm-up that is left out: this long, but not more than this share of the whole.
     const WARM_UP: (f64, f64) = (300.0, 0.25);
-    /// A block holds at least so many points: buffers that fill up once would pass for growth in a shorter course.
+    /// A block holds at least this many points: buffers that fill up once would pass for growth in a shorter
+    /// course.
     const IN_A_BLOCK: usize = 60;
 
     /// The slope of `(seconds, figure)`, in order, without the warm-up; `None` for too few points to tell.
     ///
-    /// Points a second apart depend on each other, and a line through all of them would seem far surer than it is. So the
-    /// means of twelve blocks are fitted: with mean time t, residuals r and n = 12, slope ± t(n-2) * sqrt(sum r^2 / (n-2) /
-    /// sum (t - mean t)^2).
+    /// Points a second apart depend on each other, and a line through all of them would seem far surer than
+    /// it is. So the means of twelve blocks are fitted: with mean time t, residuals r and n = 12, slope ±
+    /// t(n-2) * sqrt(sum r^2 / (n-2) / sum (t - mean t)^2).
     pub fn after_warm_up(points: &[(f64, f64)]) -> Option<Self> {
         let (first, last) = (points.first()?.0, points.last()?.0);
         let from = first + Self::WARM_UP.0.min((last - first) * Self::WARM_UP.1);

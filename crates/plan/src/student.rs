@@ -2,7 +2,8 @@
 
 use statrs::distribution::{ContinuousCDF, StudentsT};
 
-/// The t below which the share `probability` of the distribution lies; without any degree of freedom it has no end.
+/// The t below which the share `probability` of the distribution lies; without any degree of freedom it has
+/// no end.
 pub fn quantile(probability: f64, degrees: f64) -> f64 {
     distribution(degrees).map_or(f64::INFINITY, |t| t.inverse_cdf(probability))
 }

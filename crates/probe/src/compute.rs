@@ -1,5 +1,5 @@
-//! What CPUs and memory can do: plain loops of fixed work, on one thread and on all. Figures to compare hosts by; no
-//! database does just this.
+//! What CPUs and memory can do: plain loops of fixed work, on one thread and on all. Figures to compare hosts
+//! by; no database does just this.
 
 use serde::{Deserialize, Serialize};
 use std::hint::black_box;
@@ -38,7 +38,7 @@ pub(crate) fn measure(each: Duration) -> Compute {
     }
 }
 
-/// The sum of what so many threads do at once.
+/// The sum of what this many threads do at once.
 fn together(threads: usize, work: impl Fn() -> f64 + Sync) -> f64 {
     thread::scope(|scope| {
         let all: Vec<_> = (0..threads).map(|_| scope.spawn(&work)).collect();

@@ -1,6 +1,7 @@
-//! What a disk can do: fio on one file, a few seconds a figure. Random 16 KiB requests (a page of InnoDB) at growing depth,
-//! to find the knee: the least number of requests under way at which the disk does nearly all it can; beyond it
-//! only the time of each grows. Small writes made durable one by one; large requests for the bandwidth.
+//! What a disk can do: fio on one file, a few seconds a figure. Random 16 KiB requests (a page of InnoDB) at
+//! growing depth, to find the knee: the least number of requests under way at which the disk does nearly all
+//! it can; beyond it only the time of each grows. Small writes made durable one by one; large requests for
+//! the bandwidth.
 
 use crate::fio::{Job, Kind, Measured};
 use anyhow::{Context, bail};
@@ -16,7 +17,7 @@ const PAGE: u32 = 16 << 10;
 const KNEE: f64 = 0.90;
 /// This many times the file must be free, so that the probe fills no disk.
 const ROOM: u64 = 4;
-/// The idle disk is measured at so many requests a second.
+/// The idle disk is measured at this many requests a second.
 const IDLE_PER_S: u32 = 200;
 
 /// What one directory's disk can do.
@@ -70,7 +71,8 @@ pub(crate) fn seconds(each: u32) -> u32 {
     each * (4 + 2 * DEPTHS.len() as u32) + each
 }
 
-/// Measures the disk of `directory` with a file of `mib`, `each` seconds a figure; `progress` is called with what comes next.
+/// Measures the disk of `directory` with a file of `mib`, `each` seconds a figure; `progress` is called with
+/// what comes next.
 ///
 /// # Errors
 /// Not a directory, too little room, or fio fails.

@@ -1,5 +1,5 @@
-//! fio, the disk probe of everybody: what it is asked, and what its JSON says. Always on a file of bounded size and for a
-//! bounded time, never on a raw device, past the page cache (`O_DIRECT`).
+//! fio, the disk probe of everybody: what it is asked, and what its JSON says. Always on a file of bounded
+//! size and for a bounded time, never on a raw device, past the page cache (`O_DIRECT`).
 
 use anyhow::{Context, bail};
 use serde::{Deserialize, Serialize};
@@ -39,7 +39,7 @@ pub struct Job {
     pub depth: u32,
     /// Requests a second at most; `None` is as fast as it goes.
     pub rate: Option<u32>,
-    /// How long; 0 is until the file was gone through once.
+    /// How long; 0 is until the file was read through once.
     pub seconds: u32,
 }
 
@@ -52,7 +52,7 @@ pub struct Measured {
     pub bytes_per_s: f64,
     /// Mean time of a request, or of making one durable, milliseconds.
     pub mean_ms: f64,
-    /// 99 of 100 took at most so long, milliseconds.
+    /// 99 of 100 took at most this long, milliseconds.
     pub p99_ms: f64,
 }
 

@@ -1,5 +1,6 @@
-//! Ceilings of a host: what its disk (by fio), its CPUs and memory, and the way to each server can do at most. With them
-//! "busy" is a share of what was measured here, and a figure of a bench says on what it was measured.
+//! Ceilings of a host: what its disk (by fio), its CPUs and memory, and the way to each server can do at
+//! most. With them "busy" is a share of what was measured here, and a figure of a bench says on what it was
+//! measured.
 //!
 //! It uses `fleet`, `plan`, `observe` and `load` (the history, where probes are kept). Read first:
 //!
@@ -79,10 +80,12 @@ impl Scope {
         self.seconds * 4 + if self.directory.is_some() { disk::seconds(self.seconds) } else { 0 }
     }
 
-    /// Measures all of it; `progress` is called with what comes next. `busy_before` is the share of CPU that others used.
+    /// Measures all of it; `progress` is called with what comes next. `busy_before` is the share of CPU that
+    /// others used.
     ///
     /// # Errors
-    /// A server cannot be reached or refuses the account; the directory is none, or has too little room; fio fails.
+    /// A server cannot be reached or refuses the account; the directory is none, or has too little room; fio
+    /// fails.
     pub async fn measure(
         &self,
         busy_before: f64,
@@ -119,7 +122,7 @@ impl Probe {
     }
 }
 
-/// The probes that the history has of this host, newest first, at most so many.
+/// The probes that the history has of this host, newest first, at most this many.
 ///
 /// # Errors
 /// The history cannot be read.

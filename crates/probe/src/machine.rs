@@ -1,5 +1,5 @@
-//! On what the figures were measured: enough to judge them and to repeat them, and nothing that names a host, a person
-//! or a directory.
+//! On what the figures were measured: enough to judge them and to repeat them, and nothing that names a host,
+//! a person or a directory.
 
 use anyhow::Context;
 use serde::Serialize;
@@ -30,8 +30,8 @@ pub struct Machine {
 }
 
 impl Machine {
-    /// Asks `programs` for their versions, and watches others use the CPU for a moment: the load average would still
-    /// remember the compiler that built us.
+    /// Asks `programs` for their versions, and watches others use the CPU for a moment: the load average
+    /// would still remember the compiler that built us.
     ///
     /// # Errors
     /// One of the programs does not start, or names no version.
@@ -99,7 +99,8 @@ fn version(program: &Path) -> anyhow::Result<String> {
     Ok(tidy_version(line))
 }
 
-/// `/usr/sbin/mariadbd  Ver 10.11.19-MariaDB for ...` -> `10.11.19-MariaDB for ...`; web addresses are left out.
+/// `/usr/sbin/mariadbd Ver 10.11.19-MariaDB for ...` -> `10.11.19-MariaDB for ...`; web addresses are left
+/// out.
 fn tidy_version(line: &str) -> String {
     let after = line.split_once("Ver ").map_or(line, |(_, version)| version);
     let words = after.split_whitespace().filter(|word| !word.contains("://") && !word.starts_with('/'));

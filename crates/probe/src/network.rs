@@ -1,10 +1,10 @@
-//! The way to a server: how long one small packet takes there and back, and how many a second go through when many do. A
-//! server answers a ping without looking at any table, so that this is the way and little else.
+//! The way to a server: how long one small packet takes there and back, and how many a second go through when
+//! many do. A server answers a ping without looking at any table, so that this is the way and little else.
 
 use anyhow::Context;
 use config::Credentials;
 use fleet::Address;
-use observe::Pinger;
+use observe::ControlConnection;
 use plan::quantile::{nearest_rank, sorted};
 use serde::{Deserialize, Serialize};
 use std::time::{Duration, Instant};
@@ -20,7 +20,7 @@ const DEADLINE: Duration = Duration::from_secs(5);
 pub struct Way {
     /// Which server.
     pub server: String,
-    /// Round trips, one at a time: half of them took at most so long, milliseconds.
+    /// Round trips, one at a time: half of them took at most this long, milliseconds.
     pub round_trip_p50_ms: f64,
     /// 99 of 100.
     pub round_trip_p99_ms: f64,
@@ -34,7 +34,7 @@ pub struct Way {
 /// The server cannot be reached or refuses the account.
 pub(crate) async fn measure(server: &Address, who: &Credentials, each: Duration) -> anyhow::Result<Way> {
     let connect = || async {
-        let way = Pinger::open(server, who, DEADLINE).await;
+        let way = ControlConnection::open(server, who, DEADLINE).await;
         way.with_context(|| format!("connecting to {server} for round trips"))
     };
     let alone = sorted(pings(connect().await?, each).await?);
@@ -55,10 +55,10 @@ pub(crate) async fn measure(server: &Address, who: &Credentials, each: Duration)
 }
 
 /// How long each took, milliseconds.
-async fn pings(mut way: Pinger, time: Duration) -> anyhow::Result<Vec<f64>> {
+async fn pings(mut way: ControlConnection, time: Duration) -> anyhow::Result<Vec<f64>> {
     let (start, mut took) = (Instant::now(), Vec::new());
     while start.elapsed() < time {
-        took.push(way.ping().await?.as_secs_f64() * 1e3);
+        took.push(way.ping(DEADLINE).await?.as_secs_f64() * 1e3);
     }
     Ok(took)
 }

@@ -1,6 +1,7 @@
 //! Event: one thing that happened while recording.
 //!
-//! Times are microseconds since recording began. Sessions have numbers that mean nothing outside their recording.
+//! Times are microseconds since recording began. Sessions have numbers that mean nothing outside their
+//! recording.
 
 mod code;
 
@@ -8,27 +9,27 @@ mod code;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
     /// Recording began: the first event.
-    Began(Began),
+    RecordingStart(RecordingStart),
     /// A session was there, or came.
-    Opened(Opened),
+    SessionStart(SessionStart),
     /// A client sent a command.
-    Said(Said),
+    Command(RecordedCommand),
     /// A session ended.
-    Closed(Closed),
+    SessionEnd(SessionEnd),
     /// Recording ended: the last event, where it ended in peace.
-    Stopped(Stopped),
+    RecordingEnd(RecordingEnd),
 }
 
 /// Where a recording comes from.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Began {
+pub struct RecordingStart {
     /// When, in microseconds since 1970.
     pub unix_us: u64,
     /// From what, in words: `router 127.0.0.1:9306`, `slow log /var/log/slow.log`.
     pub source: String,
-    /// One session in so many was recorded.
+    /// One session in this many was recorded.
     pub one_in: u32,
-    /// Arrivals are known to within so many microseconds; logs often know whole seconds only.
+    /// Arrivals are known to within this many microseconds; logs often know whole seconds only.
     pub resolution_us: u64,
     /// The version of headroom that wrote it.
     pub headroom: String,
@@ -36,7 +37,7 @@ pub struct Began {
 
 /// A session's first appearance.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Opened {
+pub struct SessionStart {
     /// Its number.
     pub session: u64,
     /// When it was there. 0 for those that were there before.
@@ -59,7 +60,7 @@ pub struct Opened {
 
 /// A command of a client.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Said {
+pub struct RecordedCommand {
     /// By this session.
     pub session: u64,
     /// When its first byte came.
@@ -70,14 +71,14 @@ pub struct Said {
     pub body: Vec<u8>,
     /// The body was left out: it held a password, or was too long.
     pub left_out: bool,
-    /// A statement that the session had prepared before it was recorded. Not a command of the recording: it stands there so that
-    /// the executions behind it can be sent again.
+    /// A statement that the session had prepared before it was recorded. Not a command of the recording: it
+    /// stands there so that the executions behind it can be sent again.
     pub before: bool,
     /// How it was answered, where it is answered and that is known.
     pub answer: Option<Answer>,
 }
 
-impl Said {
+impl RecordedCommand {
     /// Only the first `kept` bytes of the body stay.
     pub fn leave_out(&mut self, kept: usize) {
         self.body.truncate(kept);
@@ -102,7 +103,7 @@ pub struct Answer {
 
 /// The end of a session.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Closed {
+pub struct SessionEnd {
     /// Which.
     pub session: u64,
     /// When.
@@ -111,7 +112,7 @@ pub struct Closed {
 
 /// The end of a recording.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Stopped {
+pub struct RecordingEnd {
     /// When.
     pub at_us: u64,
     /// Commands that are recorded.

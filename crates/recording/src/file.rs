@@ -4,9 +4,10 @@
 //! head   "headrec\n"  version u16  flags u16 (1: sealed)  32 random bytes  crc32 of these        48 bytes
 //! frame  length u32   crc32 of length and bytes           events, sealed if the head says so
 //! ```
-//! Little-endian. A frame is written with one call and holds what came in about a fifth of a second, at most some 64 KiB (or
-//! one longer event). Whoever kills the writer or fills the disk tears the last frame at most: reading ends before it and
-//! says so ([`Ending::Torn`]). The checksum tells a torn or damaged frame from a wrong key.
+//! Little-endian. A frame is written with one call and holds what came in about a fifth of a second, at most
+//! some 64 KiB (or one longer event). Whoever kills the writer or fills the disk tears the last frame at
+//! most: reading ends before it and says so ([`Ending::Torn`]). The checksum tells a torn or damaged frame
+//! from a wrong key.
 
 mod reader;
 mod writer;
@@ -35,17 +36,23 @@ fn checksum(length: [u8; 4], bytes: &[u8]) -> [u8; 4] {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Began, Closed, Event, Key, RecordingError, Said, Stopped};
+    use crate::{Event, Key, RecordedCommand, RecordingEnd, RecordingError, RecordingStart, SessionEnd};
 
     fn events() -> Vec<Event> {
-        let began = Began { source: "a test".to_owned(), one_in: 1, ..Began::default() };
-        let mut events = vec![Event::Began(began)];
+        let began = RecordingStart { source: "a test".to_owned(), one_in: 1, ..RecordingStart::default() };
+        let mut events = vec![Event::RecordingStart(began)];
         for n in 0..40u64 {
             let body = format!("SELECT {n}").into_bytes();
-            events.push(Event::Said(Said { session: n % 3, at_us: n, command: 3, body, ..Said::default() }));
+            events.push(Event::Command(RecordedCommand {
+                session: n % 3,
+                at_us: n,
+                command: 3,
+                body,
+                ..RecordedCommand::default()
+            }));
         }
-        events.push(Event::Closed(Closed { session: 1, at_us: 41 }));
-        events.push(Event::Stopped(Stopped { commands: 40, ..Stopped::default() }));
+        events.push(Event::SessionEnd(SessionEnd { session: 1, at_us: 41 }));
+        events.push(Event::RecordingEnd(RecordingEnd { commands: 40, ..RecordingEnd::default() }));
         events
     }
 

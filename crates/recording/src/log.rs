@@ -7,15 +7,15 @@
 //! | prepared statements | as text with their values | as text with their values |
 //! | sessions | begin and end | by their number; begin with their first statement |
 //!
-//! Where a log knows whole seconds only, what stands in one second is spread over it evenly, in order. Logs are read as a
-//! stream; what is held is a second of it.
+//! Where a log knows whole seconds only, what stands in one second is spread over it evenly, in order. Logs
+//! are read as a stream; what is held is a second of it.
 
 mod general;
 mod slow;
 mod time;
 
 use crate::error::RecordingError;
-use crate::event::{Began, Event, Opened, Said, Stopped};
+use crate::event::{Event, RecordedCommand, RecordingEnd, RecordingStart, SessionStart};
 use sql::is_secret;
 use std::collections::HashSet;
 use std::io::BufRead;
@@ -46,13 +46,13 @@ pub fn read<E: From<RecordingError>>(
     source: &str,
     each: impl FnMut(&Event) -> Result<(), E>,
 ) -> Result<(), E> {
-    let mut telling = Telling::new(source, each);
+    let mut events = EventWriter::new(source, each);
     let mut lines = Lines { input, line: Vec::new() };
     match kind {
-        Kind::General => general::read(&mut lines, &mut telling)?,
-        Kind::Slow => slow::read(&mut lines, &mut telling)?,
+        Kind::General => general::read(&mut lines, &mut events)?,
+        Kind::Slow => slow::read(&mut lines, &mut events)?,
     }
-    telling.end(kind)
+    events.end(kind)
 }
 
 /// Lines, without their ends.
@@ -76,7 +76,7 @@ impl<R: BufRead> Lines<R> {
 }
 
 /// Turns what a log says into events, with moments.
-struct Telling<'a, F> {
+struct EventWriter<'a, F> {
     source: &'a str,
     each: F,
     began: Option<u64>,
@@ -88,7 +88,7 @@ struct Telling<'a, F> {
     commands: u64,
 }
 
-impl<'a, E: From<RecordingError>, F: FnMut(&Event) -> Result<(), E>> Telling<'a, F> {
+impl<'a, E: From<RecordingError>, F: FnMut(&Event) -> Result<(), E>> EventWriter<'a, F> {
     fn new(source: &'a str, each: F) -> Self {
         Self {
             source,
@@ -109,7 +109,7 @@ impl<'a, E: From<RecordingError>, F: FnMut(&Event) -> Result<(), E>> Telling<'a,
             None => {
                 self.began = Some(at);
                 self.coarse = coarse;
-                (self.each)(&Event::Began(Began {
+                (self.each)(&Event::RecordingStart(RecordingStart {
                     unix_us: at,
                     source: self.source.to_owned(),
                     one_in: 1,
@@ -129,31 +129,31 @@ impl<'a, E: From<RecordingError>, F: FnMut(&Event) -> Result<(), E>> Telling<'a,
     }
 
     /// The session is known from here on.
-    fn opens(&mut self, opened: Opened) -> Result<(), E> {
-        self.sessions.insert(opened.session);
-        self.tell(Event::Opened(opened))
+    fn open_session(&mut self, start: SessionStart) -> Result<(), E> {
+        self.sessions.insert(start.session);
+        self.push(Event::SessionStart(start))
     }
 
     fn knows(&self, session: u64) -> bool {
         self.sessions.contains(&session)
     }
 
-    fn closes(&mut self, session: u64, at_us: u64) -> Result<(), E> {
+    fn close_session(&mut self, session: u64, at_us: u64) -> Result<(), E> {
         match self.sessions.remove(&session) {
-            true => self.tell(Event::Closed(crate::event::Closed { session, at_us })),
+            true => self.push(Event::SessionEnd(crate::event::SessionEnd { session, at_us })),
             false => Ok(()),
         }
     }
 
-    fn says(&mut self, mut said: Said) -> Result<(), E> {
-        if is_secret(&said.body) || said.body.len() > LONGEST {
-            said.leave_out(0);
+    fn command(&mut self, mut command: RecordedCommand) -> Result<(), E> {
+        if is_secret(&command.body) || command.body.len() > LONGEST {
+            command.leave_out(0);
         }
         self.commands += 1;
-        self.tell(Event::Said(said))
+        self.push(Event::Command(command))
     }
 
-    fn tell(&mut self, event: Event) -> Result<(), E> {
+    fn push(&mut self, event: Event) -> Result<(), E> {
         if self.coarse {
             self.second.1.push(event);
             return Ok(());
@@ -168,9 +168,9 @@ impl<'a, E: From<RecordingError>, F: FnMut(&Event) -> Result<(), E>> Telling<'a,
         for (n, mut event) in events.into_iter().enumerate() {
             let at = second + n as u64 * SECOND / count;
             match &mut event {
-                Event::Opened(opened) if opened.at_us > 0 || opened.fresh => opened.at_us = at,
-                Event::Said(said) => said.at_us = at,
-                Event::Closed(closed) => closed.at_us = at,
+                Event::SessionStart(start) if start.at_us > 0 || start.fresh => start.at_us = at,
+                Event::Command(command) => command.at_us = at,
+                Event::SessionEnd(end) => end.at_us = at,
                 _ => {}
             }
             self.last = self.last.max(at);
@@ -189,7 +189,7 @@ impl<'a, E: From<RecordingError>, F: FnMut(&Event) -> Result<(), E>> Telling<'a,
         }
         self.spread()?;
         let (at_us, commands) = (self.last, self.commands);
-        (self.each)(&Event::Stopped(Stopped {
+        (self.each)(&Event::RecordingEnd(RecordingEnd {
             at_us,
             commands,
             lost: 0,

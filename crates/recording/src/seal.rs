@@ -1,9 +1,10 @@
 //! Seal: frames as sealed boxes, ChaCha20-Poly1305.
 //!
-//! A key is 32 bytes that people keep, and may use for many recordings. Each file gets a key of its own from it and from 32
-//! random bytes in its head (HKDF-SHA256, with the whole head as context), because two boxes with the same key and the same
-//! nonce would open each other; then a frame's number can be its nonce. Frames that are swapped, repeated or changed do
-//! not open. That the last ones were cut off is not noticed by the seal: an event at the end says that it is the end.
+//! A key is 32 bytes that people keep, and may use for many recordings. Each file gets a key of its own from
+//! it and from 32 random bytes in its head (HKDF-SHA256, with the whole head as context), because two boxes
+//! with the same key and the same nonce would open each other; then a frame's number can be its nonce. Frames
+//! that are swapped, repeated or changed do not open. That the last ones were cut off is not noticed by the
+//! seal: an event at the end says that it is the end.
 
 use crate::error::RecordingError;
 use ring::aead::{Aad, CHACHA20_POLY1305, LessSafeKey, Nonce, UnboundKey};
@@ -64,7 +65,7 @@ impl Key {
     }
 }
 
-/// So many random bytes.
+/// This many random bytes.
 pub(crate) fn random<const N: usize>() -> Result<[u8; N], RecordingError> {
     let mut bytes = [0; N];
     SystemRandom::new().fill(&mut bytes).map_err(|_| RecordingError::Seal)?;

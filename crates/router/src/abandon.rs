@@ -1,13 +1,14 @@
-//! Abandon: a server's connection that is not needed after all, because its client left or was refused before the server was
-//! sent anything.
+//! Abandon: a server's connection that is not needed after all, because its client left or was refused before
+//! the server was sent anything.
 //!
-//! A server that is left in the middle of a handshake counts that against this host, and blocks the host after
-//! `max_connect_errors` in a row (100 by default; error 1129 until `FLUSH HOSTS`). Health checks that connect and close would
-//! lead there in minutes. A login that is refused does not count. So the handshake is carried to its end, in the name of an account
-//! that no server has: the server says no, or lets its anonymous account in, and both sides have parted in order. HAProxy's
-//! `mysql-check user` does the same.
+//! A server that is left in the middle of a handshake counts that against this host, and blocks the host
+//! after `max_connect_errors` in a row (100 by default; error 1129 until `FLUSH HOSTS`). Health checks that
+//! connect and close would lead there in minutes. A login that is refused does not count. So the handshake is
+//! carried to its end, in the name of an account that no server has: the server says no, or lets its
+//! anonymous account in, and both sides have parted in order. HAProxy's `mysql-check user` does the same.
 //!
-//! The client never waits for this. The session's place among the listener's does, for a round trip, a second at most.
+//! The client never waits for this. The session's place among the listener's does, for a round trip, a second
+//! at most.
 
 use crate::stream::Stream;
 use std::io;
@@ -36,7 +37,8 @@ enum Reply {
     Nothing,
 }
 
-/// Ends the handshake that this greeting (payload) began. `false` when the server will count it as broken off.
+/// Ends the handshake that this greeting (payload) began. `false` when the server will count it as broken
+/// off.
 pub(crate) async fn abandon(mut server: Stream, greeting: &[u8]) -> bool {
     let Ok(greeting) = Greeting::parse(greeting) else { return false };
     let parting = async {

@@ -1,7 +1,8 @@
 //! Accept: takes clients off the listeners and hands each to the thread that has the fewest sessions.
 //!
-//! One thread, the first of the workers, accepts for all listeners. The hash of `SO_REUSEPORT` would leave cores
-//! idle with few clients; an accept and a hand-over cost a few microseconds a session, and nothing a query.
+//! One thread, the first of the workers, accepts for all listeners. The hash of `SO_REUSEPORT` would leave
+//! cores idle with few clients; an accept and a hand-over cost a few microseconds a session, and nothing a
+//! query.
 
 use crate::admission::{Admission, AdmissionPermit, Arrival};
 use crate::catch_panic::{PAUSE, Panicked, caught};
@@ -25,8 +26,8 @@ const NO_DESCRIPTOR_PAUSE: Duration = Duration::from_millis(50);
 /// Before a listener that cannot be watched is tried again.
 const WATCH_AGAIN: Duration = Duration::from_secs(1);
 
-/// Accepts until the listener is closed, and starts again after a panic or an error. All listeners together have at
-/// most `most_sessions`, where there is such a limit.
+/// Accepts until the listener is closed, and starts again after a panic or an error. All listeners together
+/// have at most `most_sessions`, where there is such a limit.
 pub(crate) async fn keep(
     listener: Arc<Listener>,
     fd: OwnedFd,
@@ -78,10 +79,10 @@ async fn serve(
             Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
             Err(error) if is_exhausted(&error) && reserve.refuse_one(&listening) => {
                 listener.refusals.add(RefusalReason::NoDescriptor);
-                reserve.say(listener, &error);
+                reserve.log(listener, &error);
             }
             Err(error) => {
-                reserve.say(listener, &error);
+                reserve.log(listener, &error);
                 tokio::time::sleep(NO_DESCRIPTOR_PAUSE).await;
                 reserve.restock();
             }

@@ -11,8 +11,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use tokio::time::Instant;
 
-/// Counts a client among the sessions of its listener until dropped, and among those that are logging in until
-/// [`AdmissionPermit::logged_in`].
+/// Counts a client among the sessions of its listener until dropped, and among those that are logging in
+/// until [`AdmissionPermit::logged_in`].
 #[derive(Debug)]
 pub(crate) struct AdmissionPermit {
     pub(crate) listener: Arc<Listener>,

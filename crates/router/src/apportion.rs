@@ -1,19 +1,20 @@
 //! Apportion: whole sessions from fractional shares, without bias and without coin flips.
 //!
-//! `n` sessions are laid side by side, each zone (or server) owns a stretch of the line of length `n * share`, and
-//! marks stand at `k - phase` for whole k: a stretch gets as many sessions as marks fall into it.
+//! `n` sessions are laid side by side, each zone (or server) owns a stretch of the line of length `n *
+//! share`, and marks stand at `k - phase` for whole k: a stretch gets as many sessions as marks fall into it.
 //!
 //! ```text
 //! C[j] = n * (share[0] + ... + share[j])         count[j] = floor(C[j] + phase) - floor(C[j-1] + phase)
 //! ```
 //!
-//! **Why.** Every count is `n * share` rounded down or up, so one router with 30 sessions is as even as whole numbers
-//! allow; independent coin flips would be off by 5 and more. And over routers that each drew their own `phase`
-//! uniformly from 0..1, the expected count is exactly `n * share`: twenty routers with one session each still spread by
-//! the shares, which rounding to the nearest would not do. (This is systematic sampling from survey statistics.)
+//! **Why.** Every count is `n * share` rounded down or up, so one router with 30 sessions is as even as whole
+//! numbers allow; independent coin flips would be off by 5 and more. And over routers that each drew their
+//! own `phase` uniformly from 0..1, the expected count is exactly `n * share`: twenty routers with one
+//! session each still spread by the shares, which rounding to the nearest would not do. (This is systematic
+//! sampling from survey statistics.)
 //!
-//! **Example.** Shares 0.5, 0.3, 0.2 and n = 1: phases from 0.5 up choose the first, 0.2 to 0.5 the second, those below
-//! 0.2 the third.
+//! **Example.** Shares 0.5, 0.3, 0.2 and n = 1: phases from 0.5 up choose the first, 0.2 to 0.5 the second,
+//! those below 0.2 the third.
 
 /// How many of `n` sessions belong to each share. Shares must sum to 1 (or be all 0: then nobody gets any).
 pub(crate) fn apportion(shares: &[f64], n: usize, phase: f64) -> Vec<u32> {
@@ -29,7 +30,8 @@ pub(crate) fn apportion(shares: &[f64], n: usize, phase: f64) -> Vec<u32> {
         .enumerate()
         .map(|(at, share)| {
             along += share / sum;
-            // The end of the line is exact by definition; adding up fractions may miss it by a rounding error.
+            // The end of the line is exact by definition; adding up fractions may miss it by a rounding
+            // error.
             let end =
                 if Some(at) == last { n as f64 + phase.floor() } else { (along * n as f64 + phase).floor() };
             let count = (end - before).max(0.0);

@@ -1,6 +1,7 @@
 //! Buffers: memory for bytes in flight, lent from a pool that each thread has for itself.
 //!
-//! A session has a buffer only while the other side has not taken all of it, so a thousand idle sessions have none.
+//! A session has a buffer only while the other side has not taken all of it, so a thousand idle sessions have
+//! none.
 
 use std::cell::RefCell;
 

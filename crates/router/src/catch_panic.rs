@@ -13,8 +13,9 @@ pub(crate) const PAUSE: Duration = Duration::from_millis(50);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Panicked;
 
-/// A future that ends with [`Panicked`] instead of taking its thread along. What it shares with others must bear being left in the
-/// middle of a poll: everything that uses this shares counters, channels and maps whose every change is one step.
+/// A future that ends with [`Panicked`] instead of taking its thread along. What it shares with others must
+/// bear being left in the middle of a poll: everything that uses this shares counters, channels and maps
+/// whose every change is one step.
 pub(crate) fn caught<F: Future>(future: F) -> CatchPanic<F> {
     CatchPanic(Box::pin(future))
 }

@@ -1,4 +1,5 @@
-//! Close quota: how many sessions of a role the rebalancer lets the data plane close on a server now, and which may go.
+//! Close quota: how many sessions of a role the rebalancer lets the data plane close on a server now, and
+//! which may go.
 
 use crate::closed::Closed;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering::Relaxed};
@@ -28,7 +29,6 @@ pub(crate) struct CloseQuota {
 pub(crate) struct CloseRequest {
     /// Sessions that may be closed right now.
     pub(crate) quota: u32,
-    /// Why.
     pub(crate) why: Closed,
     /// How long a session must have been quiet.
     pub(crate) quiet: Duration,

@@ -1,7 +1,9 @@
-//! Collect: requests the threads of the data plane what they have counted, once a second and whenever somebody wants to know.
+//! Collect: asks the threads of the data plane what they have counted, once a second and whenever somebody
+//! wants to know.
 //!
-//! On a thread of its own, because adding up takes milliseconds and nothing that serves clients should wait for that. A
-//! thread of the data plane is asked by a message like any other, and answers with a copy of its ledger.
+//! On a thread of its own, because adding up takes milliseconds and nothing that serves clients should wait
+//! for that. A thread of the data plane is asked by a message like any other, and answers with a copy of its
+//! ledger.
 
 use crate::worker::{LedgerRequest, Message, WorkerHandle};
 use crate::zero_hop::mirror_handle::MirrorHandle;
@@ -16,7 +18,7 @@ const EVERY: Duration = Duration::from_secs(1);
 /// A thread that has not answered after this long is stuck; its part is then missing.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Where to request what statements tell. Outlives the router, and then has nothing to say.
+/// Where to ask for the figures of statements. Outlives the router, and then has none.
 #[derive(Clone, Debug)]
 pub struct Insight {
     requests: Sender<ReportRequest>,
@@ -37,7 +39,7 @@ impl Insight {
     }
 }
 
-/// Starts the thread. It ends by itself when the threads it requests have.
+/// Starts the thread. It ends by itself when the threads it asks have.
 pub(crate) fn start(
     shared: Arc<Shared>,
     workers: &Arc<[WorkerHandle]>,

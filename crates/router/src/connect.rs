@@ -1,7 +1,8 @@
 //! Connect: one attempt at one server, up to and including its greeting.
 //!
-//! A server that accepts and then says nothing (frozen, blackholed behind a balancer), or says an error instead of a
-//! greeting, has failed just as one that refuses: the client has not seen a byte, so the next server can be tried.
+//! A server that accepts and then says nothing (frozen, blackholed behind a balancer), or says an error
+//! instead of a greeting, has failed just as one that refuses: the client has not seen a byte, so the next
+//! server can be tried.
 
 use crate::names::Names;
 use crate::stream::Stream;
@@ -17,7 +18,6 @@ use wire::{ErrPacket, packet};
 /// The longest greeting we wait for; real ones have about a hundred bytes.
 const LONGEST_GREETING: usize = 4096;
 
-/// A server that greeted.
 #[derive(Debug)]
 pub(crate) struct GreetedServer {
     pub(crate) server: Stream,

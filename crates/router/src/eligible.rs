@@ -1,7 +1,7 @@
 //! Eligible: whether a server may be picked for reads or writes now, and if not, why, in words.
 //!
-//! Capacity is `weight x warm-up`: a server that came back starts at a tenth of its weight and grows to all of it over
-//! the warm-up time, so that cold caches are filled before they matter.
+//! Capacity is `weight x warm-up`: a server that came back starts at a tenth of its weight and grows to all
+//! of it over the warm-up time, so that cold caches are filled before they matter.
 
 use crate::suspect::Suspect;
 use config::RouterConfig;
@@ -179,9 +179,9 @@ pub fn for_writes(server: &Server, own: Own<'_>, writer: &WriterStatus) -> Verdi
     }
 }
 
-/// May `server` serve reads when nobody is eligible? It failed a session of ours or gave no answer in time, which is also what
-/// a host looks like whose processes wait for a processor, ours included: to try it costs a client who would be refused
-/// nothing but time. Not one that refuses or is too far behind.
+/// May `server` serve reads when nobody is eligible? It failed a session of ours or gave no answer in time,
+/// which is also what a host looks like whose processes wait for a processor, ours included: to try it costs
+/// a client who would be refused nothing but time. Not one that refuses or is too far behind.
 pub fn in_the_last_resort(
     server: &Server,
     own: Own<'_>,
@@ -230,8 +230,8 @@ fn unfit_replica(server: &Server, lag: Option<Lag>, limit: Duration) -> Option<R
     if server.role == Role::Unknown {
         return Some(Reason::RoleUnknown { because: server.because.clone() });
     }
-    // A stopped receiver alone does not count: that is what every replica shows while the primary is down, and what
-    // has been received and applied is as fresh as anything left. Its lag decides.
+    // A stopped receiver alone does not count: that is what every replica shows while the primary is down,
+    // and what has been received and applied is as fresh as anything left. Its lag decides.
     if let Replication::Stopped { thread: Thread::Applier | Thread::Both, why } = &server.replication {
         return Some(Reason::Stopped { why: why.clone() });
     }

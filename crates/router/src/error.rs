@@ -9,7 +9,6 @@ pub enum Error {
     /// A listener's address cannot be listened on.
     #[error("cannot listen on {address}: {source}; {}", mend(.source))]
     Listen {
-        /// The address.
         address: Address,
         /// What the system said.
         source: io::Error,
@@ -18,25 +17,16 @@ pub enum Error {
     #[error(
         "cannot listen on {address}: write an IP address (0.0.0.0 opens it to the network) or a socket path"
     )]
-    NotAnIp {
-        /// The address.
-        address: Address,
-    },
+    NotAnIp { address: Address },
     /// Somebody already listens on a unix socket.
     #[error("cannot listen on {address}: another process listens there; stop it or choose another path")]
-    SocketInUse {
-        /// The address.
-        address: Address,
-    },
+    SocketInUse { address: Address },
     /// A certificate or key cannot be used.
     #[error("TLS: {0}")]
     Tls(String),
     /// Two listeners have the same address.
     #[error("two listeners have the address {address}; give each its own")]
-    Twice {
-        /// The address.
-        address: Address,
-    },
+    Twice { address: Address },
     /// A thread of the data plane could not be started.
     #[error("cannot start a thread of the data plane: {0}; look at the limit of processes (ulimit -u)")]
     Thread(#[source] io::Error),

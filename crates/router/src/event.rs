@@ -13,7 +13,7 @@
 
 use crate::eligible::Reason;
 use crate::view::View;
-use fleet::{Replication, Role, ServerName, State, WriterStatus};
+use fleet::{Replication, Role, ServerName, State, WriterStatus, long};
 use serde::Serialize;
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::time::{Duration, Instant, SystemTime};
@@ -144,7 +144,7 @@ impl Picture {
             fallbacks.insert("server_without_tls", format!("{} offers no TLS", names.join(", ")));
         }
         let zone = |at: usize| {
-            view.flow.places[at].zone.as_ref().map_or_else(|| "(unknown)".to_owned(), ToString::to_string)
+            view.flow.zones[at].zone.as_ref().map_or_else(|| "(unknown)".to_owned(), ToString::to_string)
         };
         let cells = view.flow.rows.iter().enumerate().flat_map(|(from, row)| {
             row.iter().enumerate().map(move |(to, share)| ((zone(from), zone(to)), *share))
@@ -394,18 +394,6 @@ pub fn log(events: &[EventRecord]) {
     }
 }
 
-/// A duration for people: `0.4 s`, `12 s`, `4 min 12 s`, `3 h 5 min`, `2 days 4 h`.
-pub fn long(duration: Duration) -> String {
-    let seconds = duration.as_secs();
-    match seconds {
-        0..10 => format!("{:.1} s", duration.as_secs_f64()),
-        10..60 => format!("{seconds} s"),
-        60..3600 => format!("{} min {} s", seconds / 60, seconds % 60),
-        3600..172_800 => format!("{} h {} min", seconds / 3600, seconds / 60 % 60),
-        _ => format!("{} days {} h", seconds / 86_400, seconds / 3600 % 24),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -565,14 +553,5 @@ mod tests {
         }
         assert_eq!(history.events().len(), KEPT);
         assert!(history.since.len() < 20, "{:?}", history.since);
-    }
-
-    #[test]
-    fn durations_are_said_in_two_units() {
-        let of = |s: u64| long(Duration::from_secs(s));
-        assert_eq!(
-            [of(7), of(42), of(252), of(11_100), of(187_200)],
-            ["7.0 s", "42 s", "4 min 12 s", "3 h 5 min", "2 days 4 h"]
-        );
     }
 }

@@ -1,4 +1,5 @@
-//! Faults that tests and the soak make, to see that they are made good. Nothing in the product makes them: who uses this crate does.
+//! Faults that tests and the soak make, to see that they are made good. Nothing in the product makes them:
+//! who uses this crate does.
 
 use std::str::FromStr;
 use std::time::Duration;
@@ -16,14 +17,12 @@ pub enum Fault {
     Ring(usize, RingFault),
     /// A listener's task panics.
     ListenerPanics(usize),
-    /// The rebalancer panics.
     RebalancerPanics,
 }
 
 /// What happens to a ring's thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RingFault {
-    /// It panics.
     Panics,
     /// It stands still for so long.
     Stalls(Duration),
@@ -39,8 +38,8 @@ pub struct UnknownFault(String);
 impl FromStr for Fault {
     type Err = UnknownFault;
 
-    /// `ring 0 panics`, `thread 0 panics`, `listener 1 panics`, `rebalancer panics`, and `refused`, `ends`, `stalls MILLISECONDS`
-    /// where they can be.
+    /// `ring 0 panics`, `thread 0 panics`, `listener 1 panics`, `rebalancer panics`, and `refused`, `ends`,
+    /// `stalls MILLISECONDS` where they can be.
     fn from_str(text: &str) -> Result<Self, UnknownFault> {
         let words: Vec<&str> = text.split_whitespace().collect();
         let number = |word: &str| word.parse().map_err(|_| UnknownFault(format!("'{word}' is no number")));

@@ -1,9 +1,10 @@
-//! Find: a server for a new session. Picked, connected to, its greeting awaited; when it fails, the next one, until the
-//! deadline. The client has not seen a byte, so none of this costs it an error.
+//! Find: a server for a new session. Picked, connected to, its greeting awaited; when it fails, the next one,
+//! until the deadline. The client has not seen a byte, so none of this costs it an error.
 //!
-//! **Slow is not dead.** A server that has not greeted within `attempt_deadline` is left for the next one. When nobody else is
-//! left, those that were only slow are tried again with twice the time, and again, until `connect_deadline`: on a host
-//! where everything waits for a processor all of them are slow, and a late session is better than none.
+//! **Slow is not dead.** A server that has not greeted within `attempt_deadline` is left for the next one.
+//! When nobody else is left, those that were only slow are tried again with twice the time, and again, until
+//! `connect_deadline`: on a host where everything waits for a processor all of them are slow, and a late
+//! session is better than none.
 
 use crate::connect::{ConnectError, GreetedServer, connect};
 use crate::hold::Hold;
@@ -83,7 +84,8 @@ impl Tried {
         NoEligibleServer { reasons }
     }
 
-    /// Forgets that those failed that were only slow, and gives them twice the time; `false` when there is none.
+    /// Forgets that those failed that were only slow, and gives them twice the time; `false` when there is
+    /// none.
     fn try_slow_ones_again(&mut self) -> bool {
         let slow = std::mem::take(&mut self.slow);
         self.failed.retain(|(server, _)| !slow.contains(server));
@@ -92,8 +94,8 @@ impl Tried {
     }
 }
 
-/// A server for reads. Refused as soon as nobody is left, but for those that were only slow, which are tried again
-/// until the deadline; waits for the very first look at the fleet.
+/// A server for reads. Refused as soon as nobody is left, but for those that were only slow, which are tried
+/// again until the deadline; waits for the very first look at the fleet.
 pub(crate) async fn reader(worker: &WorkerContext, at: Instant) -> Result<ServerConnection, FindError> {
     let mut changes = worker.shared.changes();
     let config = worker.shared.routing().view.config.clone();
@@ -116,7 +118,8 @@ pub(crate) async fn reader(worker: &WorkerContext, at: Instant) -> Result<Server
     }
 }
 
-/// The server that takes writes. While none is known, or it cannot be reached, the session is held up to a deadline.
+/// The server that takes writes. While none is known, or it cannot be reached, the session is held up to a
+/// deadline.
 pub(crate) async fn writer(
     worker: &WorkerContext,
     client: &Stream,
@@ -209,8 +212,8 @@ fn failed(worker: &WorkerContext, server: &ServerName, slot: &ServerSlot, why: &
     }
 }
 
-/// Refuses a server that offers no TLS where that is demanded, or that would not understand what it is to be told: the
-/// client has not seen a byte, so the next can be tried.
+/// Refuses a server that offers no TLS where that is demanded, or that would not understand what it is to be
+/// told: the client has not seen a byte, so the next can be tried.
 fn offers_enough(
     worker: &WorkerContext,
     server: &Candidate,

@@ -11,7 +11,8 @@ use tokio::sync::watch;
 const MISSED: u32 = 3;
 /// And it will not come back after so many (20 s).
 pub(crate) const HOPELESS: u32 = 80;
-/// A part that ended more often than this within [`LATELY`] is in trouble, although it was started again each time.
+/// A part that ended more often than this within [`LATELY`] is in trouble, although it was started again each
+/// time.
 pub(crate) const MOST_RESTARTS: usize = 3;
 const LATELY: Duration = Duration::from_secs(60);
 
@@ -45,7 +46,6 @@ enum Silence {
     Nothing,
     /// It has just become too long.
     Stalls,
-    /// It is over.
     Over,
     /// It will not end.
     Hopeless,
@@ -84,7 +84,7 @@ impl Health {
         held(&self.watched).push(WatchedPart { heartbeat, missed: 0 });
     }
 
-    /// A part has ended that should not, and starts anew. Returns whether it has done so too often lately.
+    /// A part has ended that should not, and starts again. Returns whether it has done so too often lately.
     pub(crate) fn ended(&self, part: &str, why: &str) -> bool {
         self.restarts.fetch_add(1, Relaxed);
         let now = Instant::now();
@@ -96,7 +96,7 @@ impl Health {
             part,
             why,
             times_lately = ends.len(),
-            "a part of the data plane ended and starts anew"
+            "a part of the data plane ended and starts again"
         );
         often
     }
@@ -165,8 +165,8 @@ impl Health {
         self.failure.subscribe()
     }
 
-    /// Looks which parts have answered, and asks those again that have a loop of their own; the others are asked by
-    /// messages.
+    /// Looks which parts have answered, and asks those again that have a loop of their own; the others are
+    /// asked by messages.
     pub(crate) fn beat(&self) {
         let mut all = true;
         for watched in held(&self.watched).iter_mut().filter(|w| !w.heartbeat.is_retired()) {

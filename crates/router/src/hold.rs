@@ -1,8 +1,9 @@
 //! Hold: new writer sessions wait while nobody is known to take writes, instead of failing.
 //!
-//! What happens to a write during a change of primary: sessions that have begun end when their old server closes them or
-//! when they are idle on a former primary; their clients come back as new sessions, and those wait here until
-//! `observe` names the new primary, at most `hold_deadline` and at most [`Hold::MOST`] of them.
+//! What happens to a write during a change of primary: sessions that have begun end when their old server
+//! closes them or when they are idle on a former primary; their clients come back as new sessions, and those
+//! wait here until `observe` names the new primary, at most `hold_deadline` and at most [`Hold::MOST`] of
+//! them.
 
 use crate::stream::{Stream, Waiting};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -57,7 +58,8 @@ impl Drop for Hold<'_> {
     }
 }
 
-/// Resolves when the client closes. Clients have nothing to say before the greeting; one that does is not listened to.
+/// Resolves when the client closes. Clients have nothing to say before the greeting; one that does is not
+/// listened to.
 async fn client_leaves(client: &Stream) {
     loop {
         if client.readable().await.is_err() || client.waiting() == Waiting::End {

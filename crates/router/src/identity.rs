@@ -1,7 +1,7 @@
 //! Identity: who the client is, as a proxy in front of us says, and as servers are sent it.
 //!
-//! Both ways it is a PROXY protocol header of version 2. It is taken only from addresses that the configuration names,
-//! and demanded of those; it is sent only to servers that the configuration names.
+//! Both ways it is a PROXY protocol header of version 2. It is taken only from addresses that the
+//! configuration names, and demanded of those; it is sent only to servers that the configuration names.
 
 use crate::stream::Stream;
 use std::net::SocketAddr;

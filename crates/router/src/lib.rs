@@ -1,16 +1,16 @@
 //! The data plane: which server the next session gets, the sessions themselves, and when one is moved.
 //!
-//! Decides on the snapshots that `observe` publishes and queries no server itself. It may use `fleet`, the configuration,
-//! the protocol (`wire`), `insight`, `recording`, `tls`, `uring` and `zerohop`, and neither `observe` nor anything that
-//! prints.
+//! Decides on the snapshots that `observe` publishes and queries no server itself. It may use `fleet`, the
+//! configuration, the protocol (`wire`), `insight`, `recording`, `tls`, `uring` and `zerohop`, and neither
+//! `observe` nor anything that prints.
 //!
-//! Start with [`pick`] (which server the next session gets: a pure function), `session` (one client's life, in order) and
-//! `rebalancer` (when a session is moved).
+//! Start with [`pick`] (which server the next session gets: a pure function), `session` (one client's life,
+//! in order) and `rebalancer` (when a session is moved).
 //!
-//! The way of a connection: `accept` takes it off a `listener` and hands it to a `worker` thread; `session` lets
-//! [`pick`](pick::pick) choose on the [`View`](view::View) in force, connects (`connect`), carries the `login` through,
-//! with `tls` where it is due, and starts the `relay`. Beside that, the `rebalancer` takes snapshots and lets
-//! `placement` decide which sessions should leave.
+//! The way of a connection: `accept` takes it off a `listener` and hands it to a `worker` thread; `session`
+//! lets [`pick`](pick::pick) choose on the [`View`](view::View) in force, connects (`connect`), carries the
+//! `login` through, with `tls` where it is due, and starts the `relay`. Beside that, the `rebalancer` takes
+//! snapshots and lets `placement` decide which sessions should leave.
 //!
 //! | question | file |
 //! |---|---|
@@ -32,6 +32,8 @@
 //! | which connections bypass this process, and how | `zero_hop` |
 //! | who records what clients send, and what is kept of it | `record` |
 //! | what statements tell | the `insight` crate; `collect` asks the threads |
+
+#![allow(missing_docs, reason = "for this workspace alone: a name that says it all needs no comment")]
 
 mod abandon;
 mod accept;
@@ -87,7 +89,7 @@ pub use crate::tls::{check as check_tls, passwords_in_clear};
 pub use collect::Insight;
 pub use error::Error;
 pub use pending_move::PendingMove;
-pub use record::{Recording, RecordingStatus, Wanted};
+pub use record::{Recording, RecordingRequest, RecordingStatus};
 pub use refusal::RefusalReason;
 pub use router::{Changes, Router};
 pub use sockets::Sockets;

@@ -1,6 +1,8 @@
-//! Listener: an address on which clients come in, with its limits, its terms and its counters; and its socket.
+//! Listener: an address on which clients come in, with its limits, its terms and its counters; and its
+//! socket.
 //!
-//! Who takes clients off the socket is in `accept`; how a client is counted against the limits in `admission`.
+//! Who takes clients off the socket is in `accept`; how a client is counted against the limits in
+//! `admission`.
 
 use crate::error::Error;
 use crate::refusal::{RefusalCounts, RefusalDetails, RefusalReason};
@@ -92,7 +94,8 @@ impl Terms {
 }
 
 impl Listener {
-    /// Opens a listener, by its socket among `sockets` where it has one there. Nobody is accepted before [`crate::accept`] serves it.
+    /// Opens a listener, by its socket among `sockets` where it has one there. Nobody is accepted before
+    /// [`crate::accept`] serves it.
     pub(crate) fn open(
         config: &ListenerConfig,
         sockets: &mut Sockets,
@@ -174,12 +177,12 @@ impl Listener {
         self.terms.load_full()
     }
 
-    /// Sessions now.
     pub(crate) fn sessions(&self) -> usize {
         self.taken.load(Relaxed)
     }
 
-    /// Takes over what a new configuration says; sessions that exist stay as they are. Returns whether anything changed.
+    /// Takes over what a new configuration says; sessions that exist stay as they are. Returns whether
+    /// anything changed.
     pub(crate) fn change(&self, config: &ListenerConfig, from_clients: Option<FromClients>) -> bool {
         let client_cert = self.config.swap(Arc::new(config.clone())).tls.client_cert;
         let writer = config.role == ListenerRole::Writer;
@@ -227,7 +230,6 @@ impl Listener {
         self.taken.fetch_sub(1, Relaxed);
     }
 
-    /// A login is over.
     pub(crate) fn login_over(&self) {
         self.connecting.fetch_sub(1, Relaxed);
     }
@@ -300,7 +302,8 @@ fn bind_tcp(address: SocketAddr) -> io::Result<(OwnedFd, Address)> {
     Ok((socket.into(), Address::tcp(bound.ip().to_string(), bound.port())))
 }
 
-/// Listens on a path, as mysqld does: open to every local user; a file that nobody listens on any more is replaced.
+/// Listens on a path, as mysqld does: open to every local user; a file that nobody listens on any more is
+/// replaced.
 fn bind_unix(path: &Path, address: &Address) -> Result<OwnedFd, Error> {
     let listen = |source| Error::Listen { address: address.clone(), source };
     if std::fs::symlink_metadata(path).is_ok_and(|m| m.file_type().is_socket()) {

@@ -1,8 +1,10 @@
-//! Login: from the server's greeting to its OK, one packet at a time, with TLS begun and ended where it is due.
+//! Login: from the server's greeting to its OK, one packet at a time, with TLS begun and ended where it is
+//! due.
 //!
-//! What each packet means is decided by [`wire::bridge`]; here packets are read whole and carried over. They are read to
-//! their last byte and no further, so that whatever comes next (TLS records, the first command) is still in the socket
-//! for whoever takes over. The whole of it has a deadline: a client that greets nobody holds no server's connection.
+//! What each packet means is decided by [`wire::bridge`]; here packets are read whole and carried over. They
+//! are read to their last byte and no further, so that whatever comes next (TLS records, the first command)
+//! is still in the socket for whoever takes over. The whole of it has a deadline: a client that greets nobody
+//! holds no server's connection.
 
 use crate::stream::Stream;
 use crate::tls::{CertificateRejected, FromClients, LoginKeys, ToServers};
@@ -72,7 +74,6 @@ pub(crate) enum LoginError {
     Server(String),
     /// TLS with the server did not come about.
     ServerTls(io::Error),
-    /// Refused by us.
     Refused(Refusal),
 }
 
@@ -252,7 +253,9 @@ impl Exchange {
                     Ok(ReadOutcome::TooLong) => {
                         let proxy = self.from_client.header == wire::proxy::SIGNATURE[..HEADER];
                         let what = match proxy {
-                            true => "a PROXY protocol header from an address that is not in proxy_protocol_from",
+                            true => {
+                                "a PROXY protocol header from an address that is not in proxy_protocol_from"
+                            }
                             false => "a packet too long for a login",
                         };
                         return Err(LoginError::Refused(Refusal::BadHandshake { what }));
@@ -260,9 +263,13 @@ impl Exchange {
                     Ok(ReadOutcome::End) | Err(_) => return Err(LoginError::ClientLeft),
                 },
                 came = self.from_server.read(server) => match came {
-                    Ok(ReadOutcome::Packet(sequence)) => self.bridge.server(sequence, &self.from_server.take(), keys),
+                    Ok(ReadOutcome::Packet(sequence)) => {
+                        self.bridge.server(sequence, &self.from_server.take(), keys)
+                    }
                     Ok(ReadOutcome::TooLong) => return Err(LoginError::Refused(Refusal::BadServer)),
-                    Ok(ReadOutcome::End) => return Err(LoginError::Server("closed during a login".to_owned())),
+                    Ok(ReadOutcome::End) => {
+                        return Err(LoginError::Server("closed during a login".to_owned()));
+                    }
                     Err(error) => return Err(LoginError::Server(error.to_string())),
                 },
             };
@@ -307,8 +314,8 @@ impl Exchange {
         Ok(None)
     }
 
-    /// A client whose certificate does not let it in. Its login is taken before it is told: what is said to somebody who is
-    /// still sending is lost with the connection.
+    /// A client whose certificate does not let it in. Its login is taken before it is told: what is said to
+    /// somebody who is still sending is lost with the connection.
     async fn turn_away(
         &mut self,
         mut client: Stream,
@@ -320,8 +327,8 @@ impl Exchange {
         self.failed(Some(client), Some(server), LoginError::CertificateRejected(unproven))
     }
 
-    /// Takes the packet that is due of the client, if it is one of the client's, without a use for it: the client is in the
-    /// middle of sending it, and will not read an answer before.
+    /// Takes the packet that is due, if it is the client's, and drops it: the client is in the middle of
+    /// sending it, and reads no answer before.
     async fn take_due_packet(&mut self, client: &mut Stream, until: Instant) {
         if self.turn == Turn::Server {
             return;
@@ -339,8 +346,8 @@ impl Exchange {
         (self.client_spoke, self.turn) = (true, Turn::Server);
     }
 
-    /// The sequence id of an error packet to the client now. A client whose packet is due reads nothing before it has sent
-    /// it, and counts it: what it reads then must have the number after that one.
+    /// The sequence id of an error packet to the client now. A client whose packet is due reads nothing
+    /// before it has sent it, and counts it: what it reads then must have the number after that one.
     fn error_sequence(&self) -> u8 {
         match self.turn {
             Turn::Client => self.next_to_client.wrapping_add(1),
@@ -368,8 +375,8 @@ impl Exchange {
     }
 }
 
-/// Whose packet is due after this one of the server's: the client's, but for the news of `caching_sha2_password` that the proof
-/// was right, after which the server's OK follows.
+/// Whose packet is due after this one of the server's: the client's, but for the news of
+/// `caching_sha2_password` that the proof was right, after which the server's OK follows.
 fn turn_after(packet: &[u8]) -> Turn {
     match packet.get(HEADER..) {
         Some([1, 3]) => Turn::Server,

@@ -1,8 +1,8 @@
 //! Names: where the host name of a server leads, shared by all sessions of a router.
 //!
-//! New sessions take the last good answer, so that none waits for a resolver, and none is refused while the resolver is out. The
-//! answer is renewed in the background while sessions ask: once a second, and at once when nobody answers at the addresses
-//! that it gave. A name that moves is followed within that time.
+//! New sessions take the last good answer, so that none waits for a resolver, and none is refused while the
+//! resolver is out. The answer is renewed in the background while sessions ask: once a second, and at once
+//! when nobody answers at the addresses that it gave. A name that moves is followed within that time.
 
 use fleet::Address;
 use std::collections::HashMap;
@@ -77,7 +77,8 @@ impl Names {
         }
     }
 
-    /// Where an address leads, as far as is known already; the answer is renewed in the background. Never for a unix socket.
+    /// Where an address leads, as far as is known already; the answer is renewed in the background. Never for
+    /// a unix socket.
     pub(crate) fn socket_address(&self, address: &Address) -> Option<SocketAddr> {
         let Address::Tcp { host, port } = address else { return None };
         if let Ok(ip) = host.parse::<IpAddr>() {

@@ -1,14 +1,16 @@
 //! Peer: when the other end of a connection is gone, although nobody has said so.
 //!
-//! The kernel asks an idle peer whether it is there (keepalive), but does not while something is under way to it: then it sends that
-//! again and again, for a quarter of an hour. So each thread looks at its sessions now and then, and ends those whose peer has owed
-//! an acknowledgement for the whole of `peer_deadline` and given none. A peer that is there and does not read acknowledges all
-//! that it has room for, and answers when it is asked whether it has room again: it owes nothing, however long it rests.
+//! The kernel asks an idle peer whether it is there (keepalive), but does not while something is under way to
+//! it: then it sends that again and again, for a quarter of an hour. So each thread looks at its sessions now
+//! and then, and ends those whose peer has owed an acknowledgement for the whole of `peer_deadline` and given
+//! none. A peer that is there and does not read acknowledges all that it has room for, and answers when it is
+//! asked whether it has room again: it owes nothing, however long it rests.
 //!
-//! The clock is the supervisor's beat: no turn of a thread is for this alone, and no query pays for it. A session of which no byte
-//! has moved since a look found nothing under way is not looked at.
+//! The clock is the supervisor's beat: no turn of a thread is for this alone, and no query pays for it. A
+//! session of which no byte has moved since a look found nothing under way is not looked at.
 //!
-//! A peer that vanishes while it has no room is asked at growing intervals, two minutes at most: so much later it is found.
+//! A peer that vanishes while it has no room is asked at growing intervals, two minutes at most: so much
+//! later it is found.
 
 use crate::heartbeat::BEAT;
 use std::time::{Duration, Instant};
@@ -22,7 +24,8 @@ const LOOKS: u32 = 4;
 pub(crate) struct Debt(Option<Instant>);
 
 impl Debt {
-    /// Takes note of what is under way now. Returns whether the peer has owed it for `deadline` without a sign of life.
+    /// Takes note of what is under way now. Returns whether the peer has owed it for `deadline` without a
+    /// sign of life.
     pub(crate) fn look(
         &mut self,
         outstanding: Option<Outstanding>,

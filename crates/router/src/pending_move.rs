@@ -8,7 +8,6 @@ use std::time::Duration;
 /// Sessions that should leave a server and have not yet, and what that waits for.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct PendingMove {
-    /// The server.
     pub server: ServerName,
     /// Which sessions.
     pub role: ListenerRole,

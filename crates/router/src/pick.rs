@@ -1,16 +1,20 @@
-//! Pick: which server the next session gets, and why. One pure function of the view and of our own session counts.
+//! Pick: which server the next session gets, and why. One pure function of the view and of our own session
+//! counts.
 //!
-//! 1. **Zone.** Our row of the flow table says which share of our sessions each zone should hold. With `n` sessions
-//!    now, [`apportion`](crate::apportion) turns the row into whole numbers for `n + 1`, and the new session goes to a
-//!    zone that is short of its number. Not a coin flip per session: a router with 30 sessions is then off by less
-//!    than one, and the random phase each router draws keeps many routers with one session each unbiased.
-//! 2. **Server.** Inside the zone the same by capacity, over our own counts, which are exact and ours alone. Where
-//!    several servers are equally short, two of them are drawn and the one that reports less work is more likely
-//!    taken. What servers report is as old as the snapshot and looks the same to every router: to follow it outright would make
-//!    all of them run to the same server at once, so a report never moves the odds beyond 3 : 1.
-//! 3. **Last resorts, in order:** any other zone (when the servers that should serve were tried and failed), the
-//!    primary (only if allowed), then servers in doubt: suspected ones, and those that gave no answer in time, none of them
-//!    further behind than allowed. Where everything waits for a processor, ours too, all look like that.
+//! 1. **Zone.** Our row of the flow table says which share of our sessions each zone should hold. With `n`
+//!    sessions now, [`apportion`](crate::apportion) turns the row into whole numbers for `n + 1`, and the new
+//!    session goes to a zone that is short of its number. Not a coin flip per session: a router with 30
+//!    sessions is then off by less than one, and the random phase each router draws keeps many routers with
+//!    one session each unbiased.
+//! 2. **Server.** Inside the zone the same by capacity, over our own counts, which are exact and ours alone.
+//!    Where several servers are equally short, two of them are drawn and the one that reports less work is
+//!    more likely taken. What servers report is as old as the snapshot and looks the same to every router: to
+//!    follow it outright would make all of them run to the same server at once, so a report never moves the
+//!    odds beyond 3 : 1.
+//! 3. **Last resorts, in order:** any other zone (when the servers that should serve were tried and failed),
+//!    the primary (only if allowed), then servers in doubt: suspected ones, and those that gave no answer in
+//!    time, none of them further behind than allowed. Where everything waits for a processor, ours too, all
+//!    look like that.
 
 mod because;
 
@@ -67,9 +71,9 @@ fn writer(view: &View, request: &PickRequest<'_>) -> Option<usize> {
 }
 
 fn reader(view: &View, request: &PickRequest<'_>, rng: &mut impl Rng) -> Option<Picked> {
-    if let Some(place) = choose_place(view, request, rng) {
-        let server = choose_member(view, request, place, rng)?;
-        return Some(Picked { server, because: because(view, request, place) });
+    if let Some(zone) = choose_zone(view, request, rng) {
+        let server = choose_member(view, request, zone, rng)?;
+        return Some(Picked { server, because: because(view, request, zone) });
     }
     if view.config.reads_on_primary
         && let Some(server) = writer(view, request)
@@ -98,43 +102,55 @@ fn usable(view: &View, request: &PickRequest<'_>, server: usize) -> bool {
     !request.tried.iter().any(|(name, _)| *name == view.candidates[server].name)
 }
 
-/// The zone that is short of sessions. When exclusions leave none of those: a zone the row names, then any with a server.
-fn choose_place(view: &View, request: &PickRequest<'_>, rng: &mut impl Rng) -> Option<usize> {
+/// The zone that is short of sessions. When exclusions leave none of those: a zone the row names, then any
+/// with a server.
+fn choose_zone(view: &View, request: &PickRequest<'_>, rng: &mut impl Rng) -> Option<usize> {
     let row = view.row(request.from);
     let have: Vec<u32> = view.members.iter().map(|m| m.iter().map(|s| held(request, *s)).sum()).collect();
     let want = apportion(&row, have.iter().sum::<u32>() as usize + 1, request.phase);
-    let open = |place: usize| view.members[place].iter().any(|s| usable(view, request, *s));
-    let weigh = |weight: &dyn Fn(usize) -> f64| -> Vec<f64> {
-        (0..row.len()).map(|place| if open(place) { weight(place) } else { 0.0 }).collect()
-    };
-    draw(&weigh(&|p| f64::from(want[p].saturating_sub(have[p]))), rng)
-        .or_else(|| draw(&weigh(&|p| row[p]), rng))
-        .or_else(|| draw(&weigh(&|p| view.flow.places[p].capacity), rng))
+    let open: Vec<bool> =
+        view.members.iter().map(|members| members.iter().any(|s| usable(view, request, *s))).collect();
+    let capacity: Vec<f64> = view.flow.zones.iter().map(|zone| zone.capacity).collect();
+    draw(&only(&open, shortfall(&want, &have)), rng)
+        .or_else(|| draw(&only(&open, row), rng))
+        .or_else(|| draw(&only(&open, capacity), rng))
 }
 
-/// The server of a zone that is short of sessions; of two drawn among those, rather the one that reports less work.
-fn choose_member(view: &View, request: &PickRequest<'_>, place: usize, rng: &mut impl Rng) -> Option<usize> {
-    let members = &view.members[place];
+/// The server of a zone that is short of sessions; of two drawn among those, rather the one that reports less
+/// work.
+fn choose_member(view: &View, request: &PickRequest<'_>, zone: usize, rng: &mut impl Rng) -> Option<usize> {
+    let members = &view.members[zone];
     let capacity: Vec<f64> = members.iter().map(|m| view.candidates[*m].reads.capacity()).collect();
     let have: Vec<u32> = members.iter().map(|m| held(request, *m)).collect();
     let n = have.iter().sum::<u32>() as usize + 1;
-    let want = apportion(&capacity, n, phase_within(request.phase, place));
-    let weigh = |weight: &dyn Fn(usize) -> f64| -> Vec<f64> {
-        (0..members.len()).map(|m| if usable(view, request, members[m]) { weight(m) } else { 0.0 }).collect()
-    };
-    let mut short = weigh(&|m| f64::from(want[m].saturating_sub(have[m])));
+    let want = apportion(&capacity, n, phase_within(request.phase, zone));
+    let open: Vec<bool> = members.iter().map(|m| usable(view, request, *m)).collect();
+    let mut short = only(&open, shortfall(&want, &have));
     if short.iter().all(|s| *s <= 0.0) {
         // Only exclusions lead here: the fullest of its kind still beats no server.
-        short = weigh(&|m| capacity[m] / f64::from(have[m] + 1));
+        let room =
+            capacity.iter().zip(&have).map(|(capacity, have)| capacity / f64::from(have + 1)).collect();
+        short = only(&open, room);
     }
     let first = draw(&short, rng)?;
-    let kept = std::mem::replace(&mut short[first], 0.0);
+    let firsts = std::mem::replace(&mut short[first], 0.0);
     // A rival must be just as short; else the counts have decided.
-    short.iter_mut().filter(|s| **s < kept).for_each(|s| *s = 0.0);
+    short.iter_mut().filter(|s| **s < firsts).for_each(|s| *s = 0.0);
     let Some(second) = draw(&short, rng) else { return Some(members[first]) };
     let work = |m: usize| f64::from(view.candidates[members[m]].running + 1) / capacity[m];
     let odds = (work(second) / (work(first) + work(second))).clamp(0.25, 0.75);
     Some(members[if rng.random_bool(odds) { first } else { second }])
+}
+
+/// How many sessions each is short of what it should hold.
+fn shortfall(want: &[u32], have: &[u32]) -> Vec<f64> {
+    want.iter().zip(have).map(|(want, have)| f64::from(want.saturating_sub(*have))).collect()
+}
+
+/// These weights, and 0 where there is nobody to pick.
+fn only(open: &[bool], mut weights: Vec<f64>) -> Vec<f64> {
+    weights.iter_mut().zip(open).filter(|(_, open)| !**open).for_each(|(weight, _)| *weight = 0.0);
+    weights
 }
 
 fn held(request: &PickRequest<'_>, server: usize) -> u32 {
@@ -157,13 +173,13 @@ fn draw(weights: &[f64], rng: &mut impl Rng) -> Option<usize> {
     weights.iter().rposition(|w| *w > 0.0)
 }
 
-fn because(view: &View, request: &PickRequest<'_>, place: usize) -> Because {
-    let to = view.flow.places[place].zone.clone();
+fn because(view: &View, request: &PickRequest<'_>, zone: usize) -> Because {
+    let to = view.flow.zones[zone].zone.clone();
     let Some(own) = request.from else { return Because::OwnZoneUnknown { to } };
     if to.as_ref() == Some(own) {
         return Because::OwnZone;
     }
-    let at_home: &[usize] = match view.flow.places.iter().position(|p| p.zone.as_ref() == Some(own)) {
+    let at_home: &[usize] = match view.flow.zones.iter().position(|p| p.zone.as_ref() == Some(own)) {
         Some(home) => &view.members[home],
         None => &[],
     };

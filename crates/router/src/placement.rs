@@ -1,18 +1,20 @@
-//! Placement: how many sessions should leave which server now, and how urgently. A pure function, run a few times a second.
+//! Placement: how many sessions should leave which server now, and how urgently. A pure function, run a few
+//! times a second.
 //!
-//! **Balance.** Of `n` reader sessions a server should hold `n x share`. Sessions leave when the server holds at least
-//! one more than that, and at least 3 % more: rounding to whole sessions and noise in the measured demand then move
-//! nobody. This is also what keeps a move from going back and forth: the server left behind still holds its share
-//! rounded up, so [`pick`](crate::pick) will not choose it for the session that returns.
+//! **Balance.** Of `n` reader sessions a server should hold `n x share`. Sessions leave when the server holds
+//! at least one more than that, and at least 3 % more: rounding to whole sessions and noise in the measured
+//! demand then move nobody. This is also what keeps a move from going back and forth: the server left behind
+//! still holds its share rounded up, so [`pick`](crate::pick) will not choose it for the session that
+//! returns.
 //!
-//! **Trim.** Less than one session too many is still too many when every router errs to the same side, as routers do that
-//! opened all their sessions before demand was measured: twenty of them with half a session each are ten. So a server
-//! that for a while holds more than the router's own whole number for it (see [`apportion`](crate::apportion): rounded
-//! down or up by a phase that differs from router to router, without bias over all of them) gives one up, unless it is
-//! within a quarter of a session of its share.
+//! **Trim.** Less than one session too many is still too many when every router errs to the same side, as
+//! routers do that opened all their sessions before demand was measured: twenty of them with half a session
+//! each are ten. So a server that for a while holds more than the router's own whole number for it (see
+//! [`apportion`](crate::apportion): rounded down or up by a phase that differs from router to router, without
+//! bias over all of them) gives one up, unless it is within a quarter of a session of its share.
 //!
-//! **`n` is remembered for a few seconds**: pools open what we close when they need it, not at once. If `n` fell with each
-//! close, the other servers would seem to hold too many.
+//! **`n` is remembered for a few seconds**: pools open what we close when they need it, not at once. If `n`
+//! fell with each close, the other servers would seem to hold too many.
 //!
 //! **Not eligible.** Sessions leave a server that lags, was reserved or lost its role at the ordinary pace; a
 //! server that does not answer, or a former primary in the case of writers, at once: their next statement
@@ -27,10 +29,12 @@ use crate::view::{Candidate, View};
 use fleet::ListenerRole;
 use std::time::Duration;
 
-/// What a server may hold beyond its share before anybody leaves, as a part of its share; one session at least.
+/// What a server may hold beyond its share before anybody leaves, as a part of its share; one session at
+/// least.
 const BAND: f64 = 0.03;
 
-/// How long a server must have held too many before sessions leave it for balance: one odd measurement moves nobody.
+/// How long a server must have held too many before sessions leave it for balance: one odd measurement moves
+/// nobody.
 pub const PACED_AFTER: Duration = Duration::from_secs(1);
 /// The same for less than a whole session too many.
 pub const TRIM_AFTER: Duration = Duration::from_secs(10);
@@ -53,7 +57,6 @@ pub struct Leave {
     pub role: ListenerRole,
     /// How many of them.
     pub sessions: u32,
-    /// Why.
     pub why: Closed,
     /// How fast.
     pub urgency: Urgency,
@@ -76,8 +79,8 @@ pub enum Urgency {
     AtOnce,
 }
 
-/// Who should leave. `remembered` is the number of reader sessions lately, at least as many as there are now; `phase` is this
-/// router's.
+/// Who should leave. `remembered` is the number of reader sessions lately, at least as many as there are now;
+/// `phase` is this router's.
 pub fn decide(view: &View, held: &[Held], remembered: u32, phase: f64) -> Vec<Leave> {
     let shares = view.shares(view.own_zone.as_ref());
     let targets = view.targets(view.own_zone.as_ref(), remembered as usize, phase);
@@ -180,7 +183,8 @@ mod tests {
     #[test]
     fn half_a_session_too_many_is_trimmed_in_half_of_the_routers() {
         let view = view(snapshot("a", &[("a", 1.0), ("b", 1.0)], &[("a", 0.6), ("b", 0.4)]));
-        // Share of a is 5/6: of nine sessions 7.5. Nine at home is one too many, eight is right for half of the phases.
+        // Share of a is 5/6: of nine sessions 7.5. Nine at home is one too many, eight is right for half of
+        // the phases.
         let at = |phase: f64, home: u32| decide(&view, &readers(&[0, home, 9 - home]), 9, phase);
         assert_eq!(at(0.1, 9)[0].urgency, Urgency::Paced);
         assert_eq!((at(0.1, 8)[0].sessions, at(0.1, 8)[0].urgency), (1, Urgency::Trim));

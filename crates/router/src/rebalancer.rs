@@ -1,12 +1,15 @@
-//! Rebalancer: the thin loop around `placement`: takes snapshots, says which sessions should leave, keeps the pace.
+//! Rebalancer: the thin loop around `placement`: takes snapshots, says which sessions should leave, keeps the
+//! pace.
 //!
-//! Ten times a second it compares what we hold with what we should hold, and leaves each server's counters a quota: so
-//! many sessions may be closed now. The threads of the data plane look for sessions that are idle and quiet and take
-//! from the quota. What they do not find, stays in the quota; nothing is closed to fulfil a plan.
+//! Ten times a second it compares what we hold with what we should hold, and leaves each server's counters a
+//! quota: so many sessions may be closed now. The threads of the data plane look for sessions that are idle
+//! and quiet and take from the quota. What they do not find, stays in the quota; nothing is closed to fulfil
+//! a plan.
 //!
-//! **How quiet is quiet.** A client that is in the middle of a request pauses as well, for as long as the request computes or its
-//! machine is short of processors. So a move for balance first looks for sessions that have been quiet for ten times the configured
-//! `quiet`, and comes down to it over five seconds in which none was found. Each session found takes back a fifth of that.
+//! **How quiet is quiet.** A client that is in the middle of a request pauses as well, for as long as the
+//! request computes or its machine is short of processors. So a move for balance first looks for sessions
+//! that have been quiet for ten times the configured `quiet`, and comes down to it over five seconds in which
+//! none was found. Each session found takes back a fifth of that.
 //!
 //! **Who goes first.** Servers that are not eligible before those that merely hold too many; among equals the
 //! fullest. One whose sessions have been looked at in vain for those five seconds comes after the others: its
@@ -33,7 +36,8 @@ use tokio::time::MissedTickBehavior;
 
 /// Time between two looks.
 const TICK: Duration = Duration::from_millis(100);
-/// The routing state is renewed at least once in so many ticks: warm-up grows and suspicions end by the clock.
+/// The routing state is renewed at least once in so many ticks: warm-up grows and suspicions end by the
+/// clock.
 const RENEW: u32 = 5;
 /// How long a number of sessions is remembered; see `placement`.
 const REMEMBER: Duration = Duration::from_secs(3);
@@ -93,7 +97,7 @@ struct Grant {
     paced: bool,
 }
 
-/// Runs until the task is dropped, and starts anew when it panics.
+/// Runs until the task is dropped, and starts again when it panics.
 pub(crate) async fn keep(
     shared: Arc<SharedState>,
     snapshots: watch::Receiver<Arc<Snapshot>>,
@@ -142,8 +146,9 @@ async fn serve(
                     shared.renew(None);
                 }
                 for server in shared.overdue_drains(Instant::now()) {
+                    let cut = RebalanceCommand::Cut(server, Closed::DrainDeadline);
                     workers.iter().for_each(|w| {
-                        let _ = w.send(Message::Rebalance(RebalanceCommand::Cut(server.clone(), Closed::DrainDeadline)));
+                        let _ = w.send(Message::Rebalance(cut.clone()));
                     });
                 }
                 rebalancer.look_and_send(shared, workers, stopping);
@@ -304,7 +309,8 @@ impl MoveTask {
     }
 }
 
-/// Whether writes are held and no writer session, relayed or bypassed, is left on the server that they are held from.
+/// Whether writes are held and no writer session, relayed or bypassed, is left on the server that they are
+/// held from.
 fn is_drained(routing: &RoutingState) -> bool {
     let held = routing.view.held_primary().and_then(|server| routing.counters.get(server));
     held.is_some_and(|counters| counters.sessions(ListenerRole::Writer) == 0)

@@ -1,16 +1,18 @@
 //! Record: what clients send, told to whoever asked for it, for a time.
 //!
-//! Sessions tell (`tap`) and one reader takes; between them stands a queue with a limit. When it is full, events are
+//! Sessions tell (`session_recorder`) and one reader takes; between them stands a queue with a limit. When it is full, events are
 //! dropped and counted: the data path never waits for a recording. The reader looks a few hundred times a second, so that nobody
 //! who tells has to wake it. While nothing is recorded a session compares one number a chunk, and that is all.
 //!
 //! One recording at a time. It ends when its time is over, when it is dropped, or with the router.
 
-pub(crate) mod tap;
+mod prepared;
+mod session_recorder;
 
 use crate::error::Error;
-use recording::{Event, Stopped};
+use recording::{Event, RecordingEnd};
 use serde::Serialize;
+pub(crate) use session_recorder::SessionRecorder;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -38,14 +40,14 @@ pub(crate) struct Recorder {
 #[derive(Debug, Default)]
 struct Current {
     last: u64,
-    course: Option<Arc<Course>>,
+    sink: Option<Arc<RecordingSink>>,
 }
 
 /// One recording, as sessions see it.
 #[derive(Debug)]
-pub(crate) struct Course {
+pub(crate) struct RecordingSink {
     number: u64,
-    wanted: Wanted,
+    wanted: RecordingRequest,
     began: Instant,
     queue: SyncSender<Vec<u8>>,
     queued: AtomicUsize,
@@ -65,7 +67,7 @@ pub(crate) struct Course {
 
 /// What is to be recorded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-pub struct Wanted {
+pub struct RecordingRequest {
     /// One session in so many.
     pub one_in: u32,
     /// For how long.
@@ -76,7 +78,7 @@ pub struct Wanted {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct RecordingStatus {
     /// What was asked for.
-    pub wanted: Wanted,
+    pub wanted: RecordingRequest,
     /// For how long it has been going on.
     pub since: Duration,
     /// Sessions recorded.
@@ -93,7 +95,7 @@ pub struct RecordingStatus {
 #[derive(Debug)]
 pub struct Recording {
     recorder: Arc<Recorder>,
-    course: Arc<Course>,
+    sink: Arc<RecordingSink>,
     inbox: Receiver<Vec<u8>>,
 }
 
@@ -102,16 +104,16 @@ impl Recorder {
     ///
     /// # Errors
     /// When one is under way.
-    pub(crate) fn start(self: &Arc<Self>, wanted: Wanted) -> Result<Recording, Error> {
+    pub(crate) fn start(self: &Arc<Self>, wanted: RecordingRequest) -> Result<Recording, Error> {
         let (queue, inbox) = sync_channel(EVENTS);
         let mut current = self.current();
-        if current.course.is_some() {
+        if current.sink.is_some() {
             return Err(Error::Recording);
         }
         current.last += 1;
-        let course = Arc::new(Course {
+        let sink = Arc::new(RecordingSink {
             number: current.last,
-            wanted: Wanted { one_in: wanted.one_in.max(1), ..wanted },
+            wanted: RecordingRequest { one_in: wanted.one_in.max(1), ..wanted },
             began: Instant::now(),
             queue,
             queued: AtomicUsize::new(0),
@@ -124,10 +126,10 @@ impl Recorder {
             waiting: AtomicU64::new(0),
             unreadable: AtomicU64::new(0),
         });
-        current.course = Some(course.clone());
-        self.on.store(course.number, Relaxed);
+        current.sink = Some(sink.clone());
+        self.on.store(sink.number, Relaxed);
         drop(current);
-        Ok(Recording { recorder: self.clone(), course, inbox })
+        Ok(Recording { recorder: self.clone(), sink, inbox })
     }
 
     /// Whether somebody records.
@@ -137,7 +139,7 @@ impl Recorder {
 
     /// How the recording under way stands.
     pub(crate) fn status(&self) -> Option<RecordingStatus> {
-        self.current().course.as_ref().map(|course| course.status())
+        self.current().sink.as_ref().map(|sink| sink.status())
     }
 
     /// The number of the recording under way, 0 for none.
@@ -147,8 +149,8 @@ impl Recorder {
     }
 
     /// The recording with this number, if it still goes on.
-    fn course(&self, number: u64) -> Option<Arc<Course>> {
-        self.current().course.clone().filter(|course| course.number == number)
+    fn sink(&self, number: u64) -> Option<Arc<RecordingSink>> {
+        self.current().sink.clone().filter(|sink| sink.number == number)
     }
 
     /// Whether so many bytes more of prepared statements may be remembered.
@@ -166,9 +168,9 @@ impl Recorder {
 
     fn stop(&self, number: u64) {
         let mut current = self.current();
-        if current.course.as_ref().is_some_and(|course| course.number == number) {
+        if current.sink.as_ref().is_some_and(|sink| sink.number == number) {
             self.on.store(0, Relaxed);
-            current.course = None;
+            current.sink = None;
         }
     }
 
@@ -178,7 +180,7 @@ impl Recorder {
     }
 }
 
-impl Course {
+impl RecordingSink {
     /// Whether a session that was met is to be recorded.
     fn chooses(&self) -> bool {
         self.met.fetch_add(1, Relaxed).is_multiple_of(u64::from(self.wanted.one_in))
@@ -200,7 +202,7 @@ impl Course {
         self.unreadable.fetch_add(1, Relaxed);
     }
 
-    /// Whether so many bytes more may be held until they are told; with [`Course::release`] for each that may.
+    /// Whether so many bytes more may be held until they are told; with [`RecordingSink::release`] for each that may.
     fn hold(&self, bytes: usize) -> bool {
         let fits = self.held.fetch_add(bytes, Relaxed) + bytes <= HELD;
         if !fits {
@@ -213,14 +215,14 @@ impl Course {
         self.held.fetch_sub(bytes, Relaxed);
     }
 
-    fn tell(&self, event: &Event) {
+    fn push(&self, event: &Event) {
         let mut bytes = Vec::with_capacity(96);
         event.write(&mut bytes);
         let length = bytes.len();
         let fits = self.queued.fetch_add(length, Relaxed) + length <= BYTES;
         if fits && self.queue.try_send(bytes).is_ok() {
             self.bytes.fetch_add(length as u64, Relaxed);
-            let is_command = matches!(event, Event::Said(said) if !said.before);
+            let is_command = matches!(event, Event::Command(command) if !command.before);
             self.commands.fetch_add(u64::from(is_command), Relaxed);
         } else {
             self.queued.fetch_sub(length, Relaxed);
@@ -249,29 +251,29 @@ impl Recording {
     pub fn drain(&self, out: &mut Vec<u8>, enough: usize) {
         while out.len() < enough {
             let Ok(bytes) = self.inbox.try_recv() else { return };
-            self.course.queued.fetch_sub(bytes.len(), Relaxed);
+            self.sink.queued.fetch_sub(bytes.len(), Relaxed);
             out.extend_from_slice(&bytes);
         }
     }
 
     /// Whether its time is over.
     pub fn is_over(&self) -> bool {
-        self.course.began.elapsed() >= self.course.wanted.time
+        self.sink.began.elapsed() >= self.sink.wanted.time
     }
 
     /// How it stands.
     pub fn status(&self) -> RecordingStatus {
-        self.course.status()
+        self.sink.status()
     }
 
     /// Ends it: what is still waiting, then the event that says that it is the end, and which sessions are not in it.
     pub fn finish(self, why: &str) -> Vec<u8> {
-        let at_us = self.course.micros(Instant::now());
+        let at_us = self.sink.micros(Instant::now());
         let mut why = why.to_owned();
         let missing = [
-            (&self.course.waiting, "were in a transaction or a stream all the time and are not in it"),
+            (&self.sink.waiting, "were in a transaction or a stream all the time and are not in it"),
             (
-                &self.course.unreadable,
+                &self.sink.unreadable,
                 "cannot be read (TLS that passes through, compression) and are not in it",
             ),
         ];
@@ -281,18 +283,18 @@ impl Recording {
                 count => why += &format!("; {count} sessions from before {words}"),
             }
         }
-        self.recorder.stop(self.course.number);
+        self.recorder.stop(self.sink.number);
         let mut rest = Vec::new();
         self.drain(&mut rest, usize::MAX);
         let RecordingStatus { commands, lost, .. } = self.status();
-        Event::Stopped(Stopped { at_us, commands, lost, why }).write(&mut rest);
+        Event::RecordingEnd(RecordingEnd { at_us, commands, lost, why }).write(&mut rest);
         rest
     }
 }
 
 impl Drop for Recording {
     fn drop(&mut self) {
-        self.recorder.stop(self.course.number);
+        self.recorder.stop(self.sink.number);
     }
 }
 
@@ -300,14 +302,14 @@ impl Drop for Recording {
 mod tests {
     use super::*;
 
-    const WANTED: Wanted = Wanted { one_in: 3, time: Duration::from_secs(1) };
+    const WANTED: RecordingRequest = RecordingRequest { one_in: 3, time: Duration::from_secs(1) };
 
     #[test]
     fn one_recording_at_a_time_and_dropping_it_ends_it() {
         let recorder = Arc::new(Recorder::default());
         let first = recorder.start(WANTED).unwrap();
         assert!(matches!(recorder.start(WANTED), Err(Error::Recording)));
-        assert!(recorder.is_on() && recorder.course(first.course.number).is_some());
+        assert!(recorder.is_on() && recorder.sink(first.sink.number).is_some());
         drop(first);
         assert!(!recorder.is_on() && recorder.status().is_none());
         assert!(recorder.start(WANTED).is_ok());
@@ -317,8 +319,8 @@ mod tests {
     fn one_session_in_three_is_chosen_and_numbers_have_no_holes() {
         let recorder = Arc::new(Recorder::default());
         let recording = recorder.start(WANTED).unwrap();
-        let course = &recording.course;
-        let chosen = (0..7).map(|_| course.chooses().then(|| course.number_session()));
+        let sink = &recording.sink;
+        let chosen = (0..7).map(|_| sink.chooses().then(|| sink.number_session()));
         assert_eq!(chosen.collect::<Vec<_>>(), [Some(1), None, None, Some(2), None, None, Some(3)]);
     }
 
@@ -326,14 +328,14 @@ mod tests {
     fn what_does_not_fit_into_the_queue_is_dropped_and_counted_and_nobody_waits() {
         let recorder = Arc::new(Recorder::default());
         let recording = recorder.start(WANTED).unwrap();
-        let event = Event::Closed(recording::Closed { session: 1, at_us: 1 });
+        let event = Event::SessionEnd(recording::SessionEnd { session: 1, at_us: 1 });
         for _ in 0..EVENTS + 5 {
-            recording.course.tell(&event);
+            recording.sink.push(&event);
         }
         assert_eq!(recording.status().lost, 5);
         let mut out = Vec::new();
         recording.drain(&mut out, 10);
-        recording.course.tell(&event);
+        recording.sink.push(&event);
         assert_eq!(recording.status().lost, 5, "there is room again");
         let rest = recording.finish("test");
         let mut rest = [out, rest].concat();
@@ -341,7 +343,7 @@ mod tests {
         while let Some(event) = Event::read(&mut read) {
             events.push(event);
         }
-        assert!(matches!(events.last(), Some(Event::Stopped(stopped)) if stopped.lost == 5));
+        assert!(matches!(events.last(), Some(Event::RecordingEnd(stopped)) if stopped.lost == 5));
         assert_eq!(events.len(), EVENTS + 2);
     }
 }

@@ -1,7 +1,8 @@
-//! Refusal: every way in which a client that came gets no session from us. The same words in metrics, status and log.
+//! Refusal: every way in which a client that came gets no session from us. The same words in metrics, status
+//! and log.
 //!
-//! The log has one line a second at most for each reason at a listener, with how many there were and what the last one was: a
-//! storm of clients that may not come must not fill a disk, nor wait for it.
+//! The log has one line a second at most for each reason at a listener, with how many there were and what the
+//! last one was: a storm of clients that may not come must not fill a disk, nor wait for it.
 
 use fleet::{Address, Blame, ServerName};
 use std::net::IpAddr;
@@ -85,8 +86,8 @@ enum LogDecision {
 }
 
 impl RefusalReason {
-    /// Whose fault it is, and with that the level of its log line: what an application does wrong is news for its author,
-    /// all else for whoever runs the servers or this router.
+    /// Whose fault it is, and with that the level of its log line: what an application does wrong is news for
+    /// its author, all else for whoever runs the servers or this router.
     pub fn blame(self) -> Blame {
         match self {
             Self::NotAllowed
@@ -175,7 +176,7 @@ impl RefusalCounts {
         self.counts[why as usize].fetch_add(1, Relaxed);
     }
 
-    /// RefusalCounts one, and logs it: now, or together with others within a second. On a thread of the data plane.
+    /// Counts one, and logs it: now, or together with others within a second. On a thread of the data plane.
     pub(crate) fn refuse(self: &Arc<Self>, listener: &Address, why: RefusalReason, refused: RefusalDetails) {
         self.add(why);
         match self.lines(why).add(refused, Instant::now()) {

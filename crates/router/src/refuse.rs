@@ -1,7 +1,7 @@
 //! Refuse: what a client may see when it gets no session. One function a case; no secrets; bounded length.
 //!
-//! Refusals are ERR packets in the place of the server's greeting, as servers send them themselves. Why these codes:
-//! docs/decisions/0005-what-a-refused-client-sees.md.
+//! Refusals are ERR packets in the place of the server's greeting, as servers send them themselves. Why these
+//! codes: docs/decisions/0005-what-a-refused-client-sees.md.
 
 use crate::find::FindError;
 use crate::hold::Hold;
@@ -13,8 +13,8 @@ use wire::ErrPacket;
 
 /// "Too many connections": the one code that every client library and pool takes for "come back later".
 const TOO_MANY: (u16, &[u8; 5]) = (1040, b"08004");
-/// "Server shutdown in progress", the one code of servers for "not here, not now": drivers file it under failures of the
-/// connection (08S01) and go on to the next address they have.
+/// "Server shutdown in progress", the one code of servers for "not here, not now": drivers file it under
+/// failures of the connection (08S01) and go on to the next address they have.
 const NOT_NOW: (u16, &[u8; 5]) = (1053, b"08S01");
 /// Clients keep at most 512 bytes of a message.
 const LONGEST: usize = 500;

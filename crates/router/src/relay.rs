@@ -14,7 +14,7 @@
 //!
 //! **Pool checks.** `COM_PING` and `COM_RESET_CONNECTION` are what pools send before they hand a connection out (or
 //! when they take it back), and they are ready for it to fail: then they open a new one and the application sees
-//! nothing. So a session that is request elsewhere is closed *in answer to* such a check, however busy it is otherwise.
+//! nothing. So a session that should move is closed *in answer to* such a check, however busy it is otherwise.
 //! After a reset the server would have dropped all state of the session anyway.
 //!
 //! **One side leaves.** A client that closes its half has said its last, and still gets its answer; with nothing to
@@ -28,12 +28,14 @@ mod tests;
 
 use crate::close_quota::CloseRequest;
 use crate::closed::Closed;
-use crate::record::tap::Tap;
+use crate::record::SessionRecorder;
 use crate::session_registry::{Facts, Order, SessionHandle};
+use insight::CommandObserver;
+use std::cell::LazyCell;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 use uring::Outstanding;
-use wire::tracker::ClosedBecause;
+use wire::tracker::{ClosedBecause, Side};
 use wire::{Command, Phase, Tracker};
 
 /// How long a server may take to close after its client has left, when we cannot see what it is doing.
@@ -49,7 +51,7 @@ pub(crate) struct Relay {
     /// Times the commands, where the listener is measured.
     insight: insight::Session,
     /// Tells a recording, while there is one.
-    tap: Tap,
+    recorder: SessionRecorder,
     handle: Rc<SessionHandle>,
     /// Commands already counted.
     counted: u64,
@@ -59,7 +61,7 @@ pub(crate) struct Relay {
 
 /// What to do with bytes that came in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Seen {
+pub(crate) enum Action {
     /// Pass them on.
     Pass,
     /// Pass them on, and read no more: a login begins that is not the relay's.
@@ -70,7 +72,7 @@ pub(crate) enum Seen {
 
 /// How a driver's work ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Ended {
+pub(crate) enum Outcome {
     /// The session is over.
     Closed(Closed),
     /// The server has been sent a `COM_CHANGE_USER`, and nothing is under way: `login` goes on.
@@ -93,9 +95,9 @@ impl Relay {
     pub(crate) fn new(tracker: Tracker, handle: Rc<SessionHandle>) -> Self {
         let counted = tracker.commands_completed();
         handle.moved(&tracker);
-        let mut tap = handle.tap.take();
-        tap.begins(&tracker, &handle.slot);
-        Self { tracker, insight: handle.insight.take(), tap, handle, counted, hands_over: false }
+        let mut recorder = handle.recorder.take();
+        recorder.begins(&tracker, &handle.slot);
+        Self { tracker, insight: handle.insight.take(), recorder, handle, counted, hands_over: false }
     }
 
     /// The same, with every change of user handed over. Only drivers that can do so may have it.
@@ -106,30 +108,47 @@ impl Relay {
     /// What is known of the session, for whoever goes on with it.
     pub(crate) fn into_tracker(self) -> Tracker {
         self.handle.insight.set(self.insight);
-        self.handle.tap.set(self.tap);
+        self.handle.recorder.set(self.recorder);
         self.tracker
     }
 
     /// These bytes came from the client. Every chunk once, before it is passed on.
-    pub(crate) fn client_bytes(&mut self, bytes: &[u8]) -> Seen {
+    pub(crate) fn client_bytes(&mut self, bytes: &[u8]) -> Action {
         if let Some(why) = self.pool_check(bytes) {
-            return Seen::Close(why);
+            return Action::Close(why);
         }
         self.handle.cancel();
-        self.tap.client_bytes(&mut self.insight, &mut self.tracker, bytes, &self.handle.slot);
+        self.read(Side::Client, bytes);
         self.handle.slot.to_server(bytes.len());
         self.handle.moved(&self.tracker);
-        if self.hands_over && self.tracker.changes_user() { Seen::PassAndHandOver } else { Seen::Pass }
+        if self.hands_over && self.tracker.changes_user() { Action::PassAndHandOver } else { Action::Pass }
     }
 
     /// These bytes came from the server. Every chunk once, before it is passed on.
     pub(crate) fn server_bytes(&mut self, bytes: &[u8]) {
         self.handle.cancel();
-        self.tap.server_bytes(&mut self.insight, &mut self.tracker, bytes, &self.handle.slot);
+        self.read(Side::Server, bytes);
         let completed = self.tracker.commands_completed();
         self.handle.slot.to_client(bytes.len(), completed - self.counted);
         self.counted = completed;
         self.handle.moved(&self.tracker);
+    }
+
+    /// Shows the bytes to the tracker, and what it finds in them to insight and to the recorder.
+    #[inline]
+    fn read(&mut self, side: Side, bytes: &[u8]) {
+        // Read by whoever needs it, once.
+        let now = LazyCell::new(Instant::now);
+        let Self { tracker, insight, recorder, handle, .. } = self;
+        let mut measured = insight.observe(tracker, || *now);
+        let mut recorded = recorder.observe(tracker, &handle.slot, || *now);
+        let mut observer = (&mut measured, &mut recorded);
+        match side {
+            Side::Client => tracker.client_bytes_with(bytes, &mut observer),
+            Side::Server => tracker.server_bytes_with(bytes, &mut observer),
+        }
+        CommandObserver::finish(measured, tracker);
+        recorded.finish(tracker);
     }
 
     /// Whether an order to close is to be carried out now. `silent` says whether nothing is under way in either direction
@@ -141,7 +160,7 @@ impl Relay {
         outstanding: impl FnOnce() -> [Option<Outstanding>; 2],
     ) -> Option<Closed> {
         let facts = self.handle.facts();
-        match self.handle.ordered()? {
+        match self.handle.standing_order()? {
             Order::Cut(why) => Some(why),
             Order::CloseIfIdle(why) if facts.idle && !facts.in_transaction && silent() => Some(why),
             Order::CloseIfIdle(_) => {
@@ -149,7 +168,7 @@ impl Relay {
                 None
             }
             Order::AskAfterPeers(deadline) => {
-                self.handle.obeyed();
+                self.handle.order_done();
                 self.handle.gone(outstanding(), deadline, Instant::now())
             }
         }
@@ -185,7 +204,7 @@ impl Relay {
         &self.handle
     }
 
-    /// Whether these bytes are a pool's check on a session that is request elsewhere and may be closed instead of answered.
+    /// Whether these bytes are a pool's check on a session that should move and may be closed instead of answered.
     fn pool_check(&self, bytes: &[u8]) -> Option<Closed> {
         let [1, 0, 0, 0, command] = bytes else { return None };
         let reset = match Command::from_byte(*command) {

@@ -1,12 +1,14 @@
-//! Reserve: file descriptors are counted ahead, and one is kept back, so that a client can be told that there are no more.
+//! Reserve: file descriptors are counted ahead, and one is kept back, so that a client can be told that there
+//! are no more.
 //!
-//! A session takes two. Beyond [`most_sessions`] clients are refused in words, while everything that runs still has the
-//! descriptors it needs. Should they run out all the same, because something else in this process or on this machine
-//! takes them, the reserve remains:
+//! A session takes two. Beyond [`most_sessions`] clients are refused in words, while everything that runs
+//! still has the descriptors it needs. Should they run out all the same, because something else in this
+//! process or on this machine takes them, the reserve remains:
 //!
-//! A process that has run out of descriptors cannot accept, and the client it cannot accept waits in the kernel's queue
-//! and keeps the listener readable: a loop that only tries again is either busy or blind. With one descriptor in
-//! reserve the client is accepted, told in MySQL's words and closed, each at the cost of one round of the loop.
+//! A process that has run out of descriptors cannot accept, and the client it cannot accept waits in the
+//! kernel's queue and keeps the listener readable: a loop that only tries again is either busy or blind. With
+//! one descriptor in reserve the client is accepted, told in MySQL's words and closed, each at the cost of
+//! one round of the loop.
 
 use crate::listener::{Listener, ListeningSocket};
 use crate::refuse;
@@ -17,25 +19,26 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
-/// Descriptors that are not for sessions: control connections to servers, the admin address (16 at most), files, and for each
-/// thread its runtime.
+/// Descriptors that are not for sessions: control connections to servers, the admin address (16 at most),
+/// files, and for each thread its runtime.
 const SPARE: usize = 48;
 const SPARE_A_THREAD: usize = 4;
 
-/// How many sessions the limit of descriptors leaves room for, with so many threads; `None` where there is no limit.
+/// How many sessions the limit of descriptors leaves room for, with so many threads; `None` where there is no
+/// limit.
 pub(crate) fn most_sessions(threads: usize) -> Option<usize> {
     let limit = getrlimit(Resource::Nofile).current.and_then(|n| usize::try_from(n).ok());
     limit.map(|limit| limit.saturating_sub(SPARE + SPARE_A_THREAD * threads) / 2)
 }
 
-/// Said at most once in this time, with how often it came up.
-const SAY_EVERY: Duration = Duration::from_secs(5);
+/// Logged at most once in this time, with how often it happened.
+const LOG_EVERY: Duration = Duration::from_secs(5);
 
-/// The descriptor, and when its use was last told.
+/// The descriptor, and when its use was last logged.
 pub(crate) struct Reserve {
-    kept: Option<OwnedFd>,
-    said: Option<Instant>,
-    unsaid: u64,
+    descriptor: Option<OwnedFd>,
+    logged_at: Option<Instant>,
+    unlogged: u64,
 }
 
 /// Whether this process or this machine is out of descriptors.
@@ -46,15 +49,15 @@ pub(crate) fn is_exhausted(error: &io::Error) -> bool {
 
 impl Reserve {
     pub(crate) fn new() -> Self {
-        Self { kept: keep(), said: None, unsaid: 0 }
+        Self { descriptor: take(), logged_at: None, unlogged: 0 }
     }
 
-    /// Accepts one client with the descriptor in reserve, tells it, and takes the descriptor back. `false` when that is
-    /// not possible either: then only a pause helps.
+    /// Accepts one client with the descriptor in reserve, tells it, and takes the descriptor back. `false`
+    /// when that is not possible either: then only a pause helps.
     pub(crate) fn refuse_one(&mut self, socket: &ListeningSocket) -> bool {
-        drop(self.kept.take());
+        drop(self.descriptor.take());
         let accepted = socket.accept_now();
-        let told = match &accepted {
+        let refused = match &accepted {
             Ok(client) => {
                 let error = refuse::own_fault("no file descriptor is left (ulimit -n, LimitNOFILE=)");
                 // One small packet into a fresh socket always fits.
@@ -66,26 +69,26 @@ impl Reserve {
             Err(_) => false,
         };
         drop(accepted);
-        self.kept = keep();
-        told
+        self.descriptor = take();
+        refused
     }
 
     /// Takes a descriptor into reserve again, if somebody was faster the last time.
     pub(crate) fn restock(&mut self) {
-        self.kept = self.kept.take().or_else(keep);
+        self.descriptor = self.descriptor.take().or_else(take);
     }
 
-    /// Tells the log, now and then.
-    pub(crate) fn say(&mut self, listener: &Listener, error: &io::Error) {
-        self.unsaid += 1;
-        if self.said.is_none_or(|said| said.elapsed() >= SAY_EVERY) {
-            let times = std::mem::take(&mut self.unsaid);
-            self.said = Some(Instant::now());
+    /// Logs it, now and then.
+    pub(crate) fn log(&mut self, listener: &Listener, error: &io::Error) {
+        self.unlogged += 1;
+        if self.logged_at.is_none_or(|at| at.elapsed() >= LOG_EVERY) {
+            let times = std::mem::take(&mut self.unlogged);
+            self.logged_at = Some(Instant::now());
             tracing::warn!(address = %listener.address, %error, times, "cannot accept clients; those that come are refused");
         }
     }
 }
 
-fn keep() -> Option<OwnedFd> {
+fn take() -> Option<OwnedFd> {
     open("/dev/null", OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()).ok()
 }

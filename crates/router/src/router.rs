@@ -9,7 +9,7 @@ use crate::health::Health;
 use crate::listener::Listener;
 use crate::path::{self, Path};
 use crate::rebalancer;
-use crate::record::{Recording, Wanted};
+use crate::record::{Recording, RecordingRequest};
 use crate::reserve::most_sessions;
 use crate::shared_state::{Report, SharedState};
 use crate::sockets::Sockets;
@@ -78,8 +78,8 @@ impl Router {
         self.shared.writes_drained.clone()
     }
 
-    /// Opens the listeners and starts the threads. `suspect` is called, from any thread, when a server failed a session.
-    /// Works inside a tokio runtime and outside of one.
+    /// Opens the listeners and starts the threads. `suspect` is called, from any thread, when a server failed
+    /// a session. Works inside a tokio runtime and outside of one.
     ///
     /// # Errors
     /// When a listener cannot be opened or a thread not be started; then nothing is left open.
@@ -107,12 +107,12 @@ impl Router {
         let (to_servers, server_key) = (ToServers::load(&config.tls)?, ServerKey::load(&config.tls)?);
         let opened = open_all(listeners, sockets)?;
         let threads = config.threads.unwrap_or_else(|| path::threads(cores())).max(1);
-        let asked = config.data_path;
+        let data_path = config.data_path;
         let report: Report = Box::new(suspect);
         let snapshot = snapshots.borrow().clone();
         let shared = Arc::new(SharedState::new(config, snapshot, threads, report));
         begin_tls(&shared, to_servers, server_key);
-        let mut path = Path::asked(asked);
+        let mut path = Path::new(data_path);
         let (first, ready) = ready_worker(&shared, 0, &mut path)?;
         let (mut handles, mut joins) = (vec![first], Vec::new());
         for thread in 1..threads {
@@ -141,8 +141,8 @@ impl Router {
         Ok(Self { shared, workers, path, most_sessions, stopping, insight, parts, open_listeners, zero_hop })
     }
 
-    /// Lets connections bypass this process where the configuration wants it and the kernel allows it, from now on and
-    /// through reloads. `prober` logs in to servers that the kernel found suspect.
+    /// Lets connections bypass this process where the configuration wants it and the kernel allows it, from
+    /// now on and through reloads. `prober` logs in to servers that the kernel found suspect.
     ///
     /// # Errors
     /// Where the configuration requires it and it cannot be had.
@@ -175,7 +175,8 @@ impl Router {
         unique(&listeners)?;
         let known = |address: &Address| parts.listeners.iter().any(|l| l.address == *address);
         let (kept, added): (Vec<_>, Vec<_>) = listeners.into_iter().partition(|l| known(&l.address));
-        // Everything that can fail comes before anything that changes. Files are read again: certificates are renewed.
+        // Everything that can fail comes before anything that changes. Files are read again: certificates are
+        // renewed.
         let (to_servers, server_key) = (ToServers::load(&config.tls)?, ServerKey::load(&config.tls)?);
         let mut from_clients = Vec::new();
         for listener in &kept {
@@ -223,8 +224,9 @@ impl Router {
         Ok(changes)
     }
 
-    /// Empties a server: no new sessions, those it has are closed when idle, and after `deadline` (the configured
-    /// drain deadline when `None`) what is left is cut. Lasts until [`Router::undrain`]. Returns whether the server is known.
+    /// Empties a server: no new sessions, those it has are closed when idle, and after `deadline` (the
+    /// configured drain deadline when `None`) what is left is cut. Lasts until [`Router::undrain`]. Returns
+    /// whether the server is known.
     pub fn drain(&self, server: &ServerName, deadline: Option<Duration>) -> bool {
         let view = self.shared.routing();
         let deadline = deadline.unwrap_or(view.view.config.replace.drain_deadline);
@@ -249,7 +251,8 @@ impl Router {
         Status { most_sessions: self.most_sessions, ..status }
     }
 
-    /// How many sessions of all listeners the limit of file descriptors leaves room for; `None` where there is no limit.
+    /// How many sessions of all listeners the limit of file descriptors leaves room for; `None` where there
+    /// is no limit.
     pub fn most_sessions(&self) -> Option<usize> {
         self.most_sessions
     }
@@ -259,21 +262,23 @@ impl Router {
         self.insight.clone()
     }
 
-    /// Records what clients send through here, until the time is over or the recording is dropped. While it goes on new
-    /// connections do not bypass this process.
+    /// Records what clients send through here, until the time is over or the recording is dropped. While it
+    /// goes on new connections do not bypass this process.
     ///
     /// # Errors
     /// When a recording is under way.
-    pub fn record(&self, wanted: Wanted) -> Result<Recording, Error> {
+    pub fn record(&self, wanted: RecordingRequest) -> Result<Recording, Error> {
         self.shared.recorder.start(wanted)
     }
 
-    /// Counts the times that every thread and ring has shown that it lives, four a second; stands still when one of them does.
+    /// Counts the times that every thread and ring has shown that it lives, four a second; stands still when
+    /// one of them does.
     pub fn rounds(&self) -> watch::Receiver<u64> {
         self.shared.health.rounds()
     }
 
-    /// Why this process had better end, as soon as there is a reason: a thread has ended or stands still for good, and its sessions hang.
+    /// Why this process had better end, as soon as there is a reason: a thread has ended or stands still for
+    /// good, and its sessions hang.
     pub fn failure(&self) -> watch::Receiver<Option<String>> {
         self.shared.health.failure()
     }
@@ -314,8 +319,8 @@ impl Router {
         self.parts().listeners.iter().filter_map(|listener| listener.socket()).collect()
     }
 
-    /// Another process listens on our sockets from now on: accepts nobody, and leaves what stands in the file system.
-    /// Sessions stay; end them with [`Router::empty`] or [`Router::stop`].
+    /// Another process listens on our sockets from now on: accepts nobody, and leaves what stands in the file
+    /// system. Sessions stay; end them with [`Router::empty`] or [`Router::stop`].
     pub fn hand_over(&self) {
         if let Some(zero_hop) = self.zero_hop.get() {
             zero_hop.hand_over();
@@ -333,8 +338,9 @@ impl Router {
         cut
     }
 
-    /// Accepts nobody any more, closes idle sessions outside transactions, waits for the others until `deadline`, then
-    /// cuts what is left and says so in the log. Returns how many were cut. [`Router::status`] goes on telling.
+    /// Accepts nobody any more, closes idle sessions outside transactions, waits for the others until
+    /// `deadline`, then cuts what is left and says so in the log. Returns how many were cut.
+    /// [`Router::status`] goes on telling.
     pub async fn empty(&self, deadline: Duration) -> usize {
         if !self.stopping.swap(true, Relaxed) {
             // From here on the kernel leaves out what would have come to a listener.
@@ -402,8 +408,8 @@ fn unique(listeners: &[ListenerConfig]) -> Result<(), Error> {
     }
 }
 
-/// From now on TLS to the servers is begun this way. Where it is, clients without it are given a key of ours for their
-/// passwords; making that takes a while.
+/// From now on TLS to the servers is begun this way. Where it is, clients without it are given a key of ours
+/// for their passwords; making that takes a while.
 fn begin_tls(shared: &Arc<SharedState>, to_servers: Option<ToServers>, server_key: ServerKey) {
     if to_servers.is_some() {
         let shared = shared.clone();
@@ -413,7 +419,8 @@ fn begin_tls(shared: &Arc<SharedState>, to_servers: Option<ToServers>, server_ke
     shared.server_tls.change(to_servers, server_key);
 }
 
-/// Makes a worker ready on the path in force, or on the next best if that is allowed and this one is not to be had.
+/// Makes a worker ready on the path in force, or on the next best if that is allowed and this one is not to
+/// be had.
 fn ready_worker(
     shared: &Arc<SharedState>,
     thread: usize,
@@ -428,8 +435,8 @@ fn ready_worker(
     }
 }
 
-/// The first thread: accepts for all listeners, runs the rebalancer, and is a worker like the others. A thread of its own for
-/// accepting would cost each new session a wake-up more.
+/// The first thread: accepts for all listeners, runs the rebalancer, and is a worker like the others. A
+/// thread of its own for accepting would cost each new session a wake-up more.
 fn start_accepting(
     ready: Ready,
     rebalancer: impl Future<Output = ()> + Send + 'static,

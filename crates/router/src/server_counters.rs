@@ -1,8 +1,8 @@
 //! Server counters: what this router has on one server, counted without locks.
 //!
-//! Each thread of the data plane writes only its own shard (padded to two cache lines, so that threads do not share
-//! one); whoever wants a sum adds the shards up. Sums are exact once the threads are quiet and otherwise as exact as
-//! reading several counters one after the other can be.
+//! Each thread of the data plane writes only its own shard (padded to two cache lines, so that threads do not
+//! share one); whoever wants a sum adds the shards up. Sums are exact once the threads are quiet and
+//! otherwise as exact as reading several counters one after the other can be.
 
 use crate::close_quota::CloseQuota;
 use crate::closed::Closed;
@@ -13,10 +13,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 use tracing::Span;
 
-/// Counters of one server.
 #[derive(Debug)]
 pub(crate) struct ServerCounters {
-    /// The server.
     pub(crate) name: ServerName,
     shards: Box<[ThreadShard]>,
     close_quotas: [CloseQuota; 2],
@@ -26,8 +24,8 @@ pub(crate) struct ServerCounters {
     broken_off: AtomicU32,
 }
 
-/// So many logins broken off in a row are time for one that ends well: a server blocks a host after `max_connect_errors`, 100 by
-/// default, and other routers of this host have their part in them.
+/// So many logins broken off in a row are time for one that ends well: a server blocks a host after
+/// `max_connect_errors`, 100 by default, and other routers of this host have their part in them.
 const BROKEN_OFF: u32 = 20;
 
 /// Sessions that went straight to the server, as the kernel counts them.
@@ -46,7 +44,6 @@ pub(crate) struct BypassCounters {
 }
 
 impl BypassCounters {
-    /// Sessions of one role now.
     pub(crate) fn sessions(&self, role: ListenerRole) -> u32 {
         self.sessions[index(role)].load(Relaxed)
     }
@@ -129,7 +126,8 @@ impl ServerCounters {
         }
     }
 
-    /// A login was broken off, which the server counts against this host. Whether it is time for one of ours that ends well.
+    /// A login was broken off, which the server counts against this host. Whether it is time for one of ours
+    /// that ends well.
     pub(crate) fn broken_off(&self) -> bool {
         (self.broken_off.fetch_add(1, Relaxed) + 1).is_multiple_of(BROKEN_OFF)
     }
@@ -140,8 +138,8 @@ impl ServerCounters {
         relayed + self.bypassed.sessions(role)
     }
 
-    /// Sessions of one role that have not been told to leave: closing one takes its time, and whoever counted it still would
-    /// close another for it.
+    /// Sessions of one role that have not been told to leave: closing one takes its time, and whoever counted
+    /// it still would close another for it.
     pub(crate) fn staying(&self, role: ListenerRole) -> u32 {
         self.sessions(role).saturating_sub(self.close_quota(role).leaving())
     }

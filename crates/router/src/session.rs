@@ -1,7 +1,7 @@
 //! Session: one client's life, from accepted to closed.
 //!
-//! A server is found for it (`find`): up to here the client has not seen a byte. Then the login is carried through, within a deadline
-//! of its own, and the relay takes over.
+//! A server is found for it (`find`): up to here the client has not seen a byte. Then the login is carried
+//! through, within a deadline of its own, and the relay takes over.
 
 use crate::abandon::abandon;
 use crate::admission::{Admission, AdmissionPermit, Arrival};
@@ -15,7 +15,7 @@ use crate::refusal::{RefusalDetails, RefusalReason};
 use crate::refuse;
 use crate::relay::polled::Polled;
 use crate::relay::ring::Handed;
-use crate::relay::{Ended, Relay};
+use crate::relay::{Outcome, Relay};
 use crate::server_counters::ServerSlot;
 use crate::session_registry::{Registration, SessionHandle};
 use crate::stream::{Socket, Stream, Waiting};
@@ -32,8 +32,8 @@ use tracing::{Instrument, Span};
 use wire::bridge::{Bridge, FromClient, Refusal, Terms};
 use wire::{ErrPacket, Phase, Tracker};
 
-/// The span in which everything about this session is logged: whose it is, where it came in, which server it got. It is
-/// entered while the client logs in and where a line is written, and never for a query.
+/// The span in which everything about this session is logged: whose it is, where it came in, which server it
+/// got. It is entered while the client logs in and where a line is written, and never for a query.
 pub(crate) fn span(id: u64, arrival: &Arrival) -> Span {
     let listener = &arrival.admission.permit.listener.address;
     tracing::info_span!("session", id, client = Empty, %listener, server = Empty)
@@ -215,8 +215,8 @@ fn poll(
     let polled = Polled::new(streams, Relay::new(tracker, handle), worker.pool.clone());
     tokio::task::spawn_local(async move {
         let closed = match polled.await {
-            Ended::Closed(why) => why,
-            Ended::ChangeUser => Closed::NotLoggedIn,
+            Outcome::Closed(why) => why,
+            Outcome::ChangeUser => Closed::NotLoggedIn,
         };
         let handle = registration.handle.clone();
         drop(registration);
@@ -251,7 +251,7 @@ async fn translated(
     let mut relay = Relay::new(bridge.take_tracker(), handle.clone()).handing_over();
     loop {
         let mut polled = Polled::new(streams, relay, worker.pool.clone());
-        if let Ended::Closed(why) = (&mut polled).await {
+        if let Outcome::Closed(why) = (&mut polled).await {
             return why;
         }
         (streams, relay) = polled.into_parts();

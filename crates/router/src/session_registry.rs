@@ -1,14 +1,14 @@
 //! Session registry: the sessions of one thread, as far as moving and ending them needs to know.
 //!
-//! The relay leaves a few facts in its [`SessionHandle`] whenever it has moved bytes (plain stores, same thread). The
-//! thread looks at them now and then for the rebalancer, and leaves an order that the relay finds when it is woken.
+//! The relay leaves a few facts in its [`SessionHandle`] whenever it has moved bytes (plain stores, same
+//! thread). The thread looks at them now and then for the rebalancer, and leaves an order that the relay
+//! finds when it is woken.
 
 use crate::close_quota::CloseRequest;
 use crate::closed::Closed;
 use crate::listener::Listener;
 use crate::peer::{self, Debt};
-use crate::record::Recorder;
-use crate::record::tap::Tap;
+use crate::record::{Recorder, SessionRecorder};
 use crate::server_counters::ServerSlot;
 use insight::Ledger;
 use std::cell::{Cell, RefCell};
@@ -19,21 +19,20 @@ use std::time::{Duration, Instant};
 use uring::Outstanding;
 use wire::{Sticky, Tracker};
 
-/// State that a pooled connection makes for itself again: lost without harm when the pool opens a new one between uses.
+/// State that a pooled connection makes for itself again: lost without harm when the pool opens a new one
+/// between uses.
 pub(crate) const LIGHT: Sticky = Sticky::PREPARED_STATEMENT
     .union(Sticky::LAST_INSERT_ID)
     .union(Sticky::FOUND_ROWS)
     .union(Sticky::USER_VARIABLE)
     .union(Sticky::STORED_PROCEDURE);
 
-/// One session.
 pub(crate) struct SessionHandle {
-    /// Its slot on its server.
     pub(crate) slot: ServerSlot,
     /// Times the session's commands; the relay takes it.
     pub(crate) insight: Cell<insight::Session>,
     /// Its part in a recording; the relay takes it.
-    pub(crate) tap: Cell<Tap>,
+    pub(crate) recorder: Cell<SessionRecorder>,
     facts: Cell<Facts>,
     order: Cell<Option<Order>>,
     waker: RefCell<Option<Waker>>,
@@ -129,7 +128,7 @@ impl SessionHandle {
     /// A session that is not measured.
     #[cfg(test)]
     pub(crate) fn new(slot: ServerSlot) -> Rc<Self> {
-        Self::measured(slot, insight::Session::off(), Tap::default())
+        Self::measured(slot, insight::Session::off(), SessionRecorder::default())
     }
 
     /// A session of this listener, measured in the thread's ledger if the listener is.
@@ -143,15 +142,15 @@ impl SessionHandle {
             Some(listener) => insight::Session::begin(ledger.clone(), slot.counters.name.as_str(), &listener),
             None => insight::Session::off(),
         };
-        Self::measured(slot, insight, Tap::new(recorder, listener))
+        Self::measured(slot, insight, SessionRecorder::new(recorder, listener))
     }
 
-    fn measured(slot: ServerSlot, insight: insight::Session, tap: Tap) -> Rc<Self> {
+    fn measured(slot: ServerSlot, insight: insight::Session, recorder: SessionRecorder) -> Rc<Self> {
         let facts = Facts { idle: false, in_transaction: false, sticky: Sticky::empty() };
         Rc::new(Self {
             slot,
             insight: Cell::new(insight),
-            tap: Cell::new(tap),
+            recorder: Cell::new(recorder),
             facts: Cell::new(facts),
             order: Cell::new(None),
             waker: RefCell::new(None),
@@ -182,12 +181,12 @@ impl SessionHandle {
     }
 
     /// The order that stands, if any.
-    pub(crate) fn ordered(&self) -> Option<Order> {
+    pub(crate) fn standing_order(&self) -> Option<Order> {
         self.order.get()
     }
 
     /// The order has been carried out.
-    pub(crate) fn obeyed(&self) {
+    pub(crate) fn order_done(&self) {
         self.order.set(None);
     }
 
@@ -272,8 +271,8 @@ impl SessionRegistry {
         self.sessions.borrow().first().cloned()
     }
 
-    /// Looks for sessions that are request elsewhere and quiet, and orders them to close. Returns whether anything is
-    /// still request here, so that another look is worth while.
+    /// Looks for sessions that should move and are quiet, and orders them to close. Returns whether any
+    /// should still move, so that another look is worth while.
     pub(crate) fn look(&self, now: Instant) -> bool {
         let mut more = false;
         for handle in self.sessions.borrow().iter() {

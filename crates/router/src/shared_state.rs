@@ -1,5 +1,5 @@
-//! Shared state: what the threads of the data plane share: the view in force with the counters of its servers, what
-//! our own side knows of servers, and the way to report a failure.
+//! Shared state: what the threads of the data plane share: the view in force with the counters of its
+//! servers, what our own side knows of servers, and the way to report a failure.
 
 use crate::event::{self, History, Picture};
 use crate::health::Health;
@@ -49,7 +49,6 @@ pub(crate) struct SharedState {
     pub(crate) names: Names,
     /// Writes are held for a switchover, and no writer session is left on its server.
     pub(crate) writes_drained: Arc<AtomicBool>,
-    /// TLS to the servers.
     pub(crate) server_tls: ServerTlsState,
     /// Sessions that should leave and have not yet.
     pending_moves: Mutex<Vec<PendingMove>>,
@@ -144,8 +143,8 @@ impl SharedState {
         self.epoch.subscribe()
     }
 
-    /// A server failed a session of ours: avoided from now on, and looked at by `observe` at once. Whether that is news: sessions
-    /// that fail together are one piece of it.
+    /// A server failed a session of ours: avoided from now on, and looked at by `observe` at once. Whether
+    /// that is news: sessions that fail together are one piece of it.
     pub(crate) fn suspect(&self, server: &ServerName, why: &str) -> bool {
         let new = {
             let mut inputs = self.inputs();

@@ -9,7 +9,8 @@ use std::net::{IpAddr, SocketAddr};
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 
-/// Listening sockets by the address they are bound to. Those that nobody takes are closed when this is dropped.
+/// Listening sockets by the address they are bound to. Those that nobody takes are closed when this is
+/// dropped.
 #[derive(Debug, Default)]
 pub struct Sockets(Vec<(Address, OwnedFd)>);
 

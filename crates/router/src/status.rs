@@ -65,14 +65,10 @@ pub struct Status {
     pub restarts: u64,
 }
 
-/// One server.
 #[derive(Clone, Debug, Serialize)]
 pub struct ServerStatus {
-    /// Its name.
     pub name: ServerName,
-    /// How we reach it.
     pub reach: Address,
-    /// What it is.
     pub role: Role,
     /// Why it has that role.
     pub because: String,
@@ -134,14 +130,12 @@ pub struct Eligibility {
     pub reason_name: Option<&'static str>,
 }
 
-/// One listener.
 #[derive(Clone, Debug, Serialize)]
 pub struct ListenerStatus {
     /// The address, as bound.
     pub address: Address,
     /// What its clients want.
     pub role: ListenerRole,
-    /// Sessions now.
     pub sessions: usize,
     /// Sessions beyond this are refused.
     pub max_sessions: usize,
@@ -155,8 +149,8 @@ pub struct ListenerStatus {
     pub tls: &'static str,
     /// Whether it asks them for a certificate: `off`, `wanted`, `required`.
     pub tls_client_cert: &'static str,
-    /// Logins by what carried them, ever: in the open (`plain`), in TLS that ends here (`tls`), in TLS that passes
-    /// through or another form that cannot be read (`opaque`).
+    /// Logins by what carried them, ever: in the open (`plain`), in TLS that ends here (`tls`), in TLS that
+    /// passes through or another form that cannot be read (`opaque`).
     pub logins: BTreeMap<&'static str, u64>,
     /// Clients that got no session, ever, by reason.
     pub refused: BTreeMap<&'static str, u64>,

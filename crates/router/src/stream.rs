@@ -11,14 +11,14 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpStream, UnixStream};
 use tokio_rustls::TlsStream;
 
-/// Silence after which the kernel asks whether the peer is still there, as long as nothing is under way to it; while something is, see
-/// `peer`. No `TCP_USER_TIMEOUT`: Linux ends a peer by it too that acknowledges everything and only does not read.
+/// Silence after which the kernel asks whether the peer is still there, as long as nothing is under way to
+/// it; while something is, see `peer`. No `TCP_USER_TIMEOUT`: Linux ends a peer by it too that acknowledges
+/// everything and only does not read.
 const KEEPALIVE: Duration = Duration::from_secs(30);
 
 /// A connected stream socket.
 #[derive(Debug)]
 pub(crate) enum Stream {
-    /// TCP.
     Tcp(TcpStream),
     /// A unix socket.
     Unix(UnixStream),
@@ -29,7 +29,6 @@ pub(crate) enum Stream {
 /// A connected socket that no runtime knows yet, on its way from the listener to a thread of the data plane.
 #[derive(Debug)]
 pub(crate) enum Socket {
-    /// TCP.
     Tcp(OwnedFd),
     /// A unix socket.
     Unix(OwnedFd),
@@ -40,7 +39,6 @@ pub(crate) enum Socket {
 pub(crate) enum Waiting {
     /// Nothing, and the peer may still send.
     Nothing,
-    /// Bytes.
     Bytes,
     /// The peer has closed, or the connection is broken.
     End,
@@ -166,7 +164,8 @@ impl AsyncRead for Stream {
             Self::Tcp(tcp) => Pin::new(tcp).poll_read(cx, buf),
             Self::Unix(unix) => Pin::new(unix).poll_read(cx, buf),
             Self::Tls(tls) => match Pin::new(tls).poll_read(cx, buf) {
-                // Most clients and servers leave without TLS's goodbye. Packets have lengths: nothing can be cut off unseen.
+                // Most clients and servers leave without TLS's goodbye. Packets have lengths: nothing can be
+                // cut off unseen.
                 Poll::Ready(Err(error)) if error.kind() == io::ErrorKind::UnexpectedEof => {
                     Poll::Ready(Ok(()))
                 }

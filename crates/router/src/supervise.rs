@@ -1,18 +1,22 @@
-//! Supervision: a part of the data plane that ends or stands still is seen within a second, and made good or said.
+//! Supervision: a part of the data plane that ends or stands still is seen within a second, and made good or
+//! said.
 //!
 //! | part | when it panics | when it stands still |
 //! |---|---|---|
-//! | thread that lets sessions in | goes on with the next message; its sessions stay | new sessions go to other threads |
-//! | ring's thread | its sessions are cut, it starts anew; after [`MOST_RESTARTS`](crate::health::MOST_RESTARTS) in a minute new sessions are polled | new sessions are polled |
+//! | thread that lets sessions in | takes the next message; its sessions stay | new sessions go to other threads |
+//! | ring's thread | its sessions are cut, it starts again; too often: new sessions are polled | new sessions are polled |
 //! | listener | accepts again, on the same socket | its thread stands still |
-//! | rebalancer | starts anew | said |
+//! | rebalancer | starts again | reported |
 //!
-//! A thread on which nothing can be started any more, or that stands still for [`HOPELESS`](crate::health::HOPELESS) beats, ends the process: its sessions hang,
-//! and whoever supervises the process (systemd, a container's runtime) starts it anew.
+//! Too often is more than [`MOST_RESTARTS`](crate::health::MOST_RESTARTS) times in a minute.
 //!
-//! A thread of its own asks each part for a sign of life, four times a second; an answer has been through the part's own loop. That
-//! beat is also the clock by which threads look after their sessions' peers (`peer`). When the whole process was stopped
-//! (a suspended machine) the beat was too, and nothing is missed.
+//! A thread on which nothing can be started any more, or that stands still for
+//! [`HOPELESS`](crate::health::HOPELESS) beats, ends the process: its sessions hang, and whoever supervises
+//! the process (systemd, a container's runtime) starts it anew.
+//!
+//! A thread of its own asks each part for a sign of life, four times a second; an answer has been through the
+//! part's own loop. That beat is also the clock by which threads look after their sessions' peers (`peer`).
+//! When the whole process was stopped (a suspended machine) the beat was too, and nothing is missed.
 
 use crate::health::Health;
 use crate::heartbeat::BEAT;

@@ -1,8 +1,10 @@
-//! Suspect: a server that failed one of our own sessions is avoided at once, before `observe` has looked again.
+//! Suspect: a server that failed one of our own sessions is avoided at once, before `observe` has looked
+//! again.
 //!
-//! A suspicion is lifted when a snapshot that must have been asked *after* the failure says the server answers, and
-//! not before a pause that doubles with each failure in a row: a server that answers our probes but fails sessions
-//! (its `max_connections` is reached, it blocks this host) would otherwise cost a new session every round.
+//! A suspicion is lifted when a snapshot that must have been asked *after* the failure says the server
+//! answers, and not before a pause that doubles with each failure in a row: a server that answers our probes
+//! but fails sessions (its `max_connections` is reached, it blocks this host) would otherwise cost a new
+//! session every round.
 
 use fleet::{ServerName, Snapshot, State};
 use std::collections::HashMap;
@@ -47,7 +49,8 @@ impl Suspect {
 }
 
 impl Suspects {
-    /// A session just failed on `server`. `false` when it was already avoided: sessions that fail together are one failure.
+    /// A session just failed on `server`. `false` when it was already avoided: sessions that fail together
+    /// are one failure.
     pub fn add(&mut self, server: &ServerName, why: &str, round: u64, now: Instant) -> bool {
         let known = self.of(server).is_some();
         let strikes = match self.0.get(server) {

@@ -1,6 +1,8 @@
-//! TLS on the two sides of a session: certificates and keys from files, checked once when the router starts or reloads.
+//! TLS on the two sides of a session: certificates and keys from files, checked once when the router starts
+//! or reloads.
 //!
-//! What the configuration's words mean is done in the crate `tls`; when TLS begins, in a MySQL session, `login` says.
+//! What the configuration's words mean is done in the crate `tls`; when TLS begins, in a MySQL session,
+//! `login` says.
 
 mod client_certificate;
 mod keys;
@@ -29,7 +31,8 @@ pub(crate) struct ServerTlsState {
     pub(crate) keys: OwnKeys,
     /// For those that go on over an open way.
     server_key: ArcSwap<ServerKey>,
-    /// Servers that offered none when it was preferred. Bounded by the fleet: a name goes when the server offers it.
+    /// Servers that offered none when it was preferred. Bounded by the fleet: a name goes when the server
+    /// offers it.
     unencrypted: Mutex<BTreeSet<fleet::ServerName>>,
 }
 
@@ -100,7 +103,7 @@ impl FromClients {
         };
         let judge = judge(from)?;
         let config = match &judge {
-            Some(judge) => ::tls::https::server_asking(cert, key, judge.ask()),
+            Some(judge) => ::tls::https::server_asking(cert, key, judge.request()),
             None => ::tls::https::server(cert, key),
         };
         Ok(Some(Self { acceptor: TlsAcceptor::from(config.map_err(failed)?), judge }))
@@ -167,7 +170,7 @@ pub fn check(listeners: &[config::Listener], servers: &ServerTls) -> Result<(), 
 }
 
 fn failed(error: ::tls::TlsError) -> Error {
-    Error::Tls(error.0)
+    Error::Tls(error.to_string())
 }
 
 impl std::fmt::Debug for FromClients {

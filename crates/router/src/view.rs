@@ -1,11 +1,11 @@
 //! The view: everything a pick needs, worked out once per snapshot and then only read.
 //!
-//! Built from the last snapshot and what our own side knows (drains, suspects); shared behind an `ArcSwap`, so that
-//! the data plane reads it without a lock. Built anew on every snapshot, suspicion, drain and reload.
+//! Built from the last snapshot and what our own side knows (drains, suspects); shared behind an `ArcSwap`,
+//! so that the data plane reads it without a lock. Built anew on every snapshot, suspicion, drain and reload.
 
 use crate::apportion::{apportion, phase_within};
 use crate::eligible::{self, Own, Reason, Verdict};
-use crate::flow::{Flow, Place};
+use crate::flow::{Flow, ZoneLoad};
 use crate::suspect::Suspects;
 use config::RouterConfig;
 use fleet::{Address, Announcement, DemandSource, Role, ServerName, Snapshot, Zone};
@@ -27,7 +27,7 @@ pub struct View {
     pub candidates: Vec<Candidate>,
     /// Which share of each zone's reads goes where.
     pub flow: Flow,
-    /// For each place of the flow table, the candidates eligible for reads there.
+    /// For each zone of the flow table, the candidates eligible for reads there.
     pub members: Vec<Vec<usize>>,
     /// What is done instead of what was asked for, each with a name.
     pub fallbacks: Vec<Fallback>,
@@ -36,13 +36,10 @@ pub struct View {
 /// A server as the pick sees it.
 #[derive(Clone, Debug)]
 pub struct Candidate {
-    /// Its name.
     pub name: ServerName,
-    /// How we reach it.
     pub reach: Address,
     /// Whether it is told the client's address by a PROXY protocol header.
     pub proxy_protocol: bool,
-    /// What it is.
     pub role: Role,
     /// Where it stands.
     pub zone: Option<Zone>,
@@ -68,10 +65,7 @@ pub enum Fallback {
     /// Replicas answer, and the lag limit excludes every one of them.
     LagLimitExcludesAll,
     /// Nobody takes writes: new writer sessions are held.
-    WriterUnknown {
-        /// Why.
-        why: String,
-    },
+    WriterUnknown { why: String },
     /// Demand is not measured by statement counters.
     DemandNotMeasured {
         /// What stands in.
@@ -80,10 +74,7 @@ pub enum Fallback {
     /// We do not know where we stand: our reads go where there is room.
     OwnZoneUnknown,
     /// Eligible servers that stand in no known zone.
-    ServersWithoutZone {
-        /// Which.
-        servers: Vec<ServerName>,
-    },
+    ServersWithoutZone { servers: Vec<ServerName> },
 }
 
 /// What our own side knows.
@@ -122,12 +113,12 @@ impl View {
             })
             .collect();
         let own_zone = snapshot.own_zone.as_ref().map(|z| z.zone.clone());
-        let flow = Flow::new(places(&candidates, &snapshot, own_zone.as_ref()), config.slack);
+        let flow = Flow::new(zone_loads(&candidates, &snapshot, own_zone.as_ref()), config.slack);
         let members = flow
-            .places
+            .zones
             .iter()
-            .map(|place| {
-                let here = |c: &Candidate| c.reads.is_eligible() && c.zone == place.zone;
+            .map(|load| {
+                let here = |c: &Candidate| c.reads.is_eligible() && c.zone == load.zone;
                 (0..candidates.len()).filter(|i| here(&candidates[*i])).collect()
             })
             .collect();
@@ -135,12 +126,12 @@ impl View {
         Self { snapshot, config, own_zone, candidates, flow, members, fallbacks }
     }
 
-    /// The share of the reads born in `from` that each candidate should serve: flow into its zone, divided inside the
-    /// zone by capacity. All 0 when no replica is eligible.
+    /// The share of the reads born in `from` that each candidate should serve: flow into its zone, divided
+    /// inside the zone by capacity. All 0 when no replica is eligible.
     pub fn shares(&self, from: Option<&Zone>) -> Vec<f64> {
         let mut shares = vec![0.0; self.candidates.len()];
-        for ((place, members), part) in self.flow.places.iter().zip(&self.members).zip(self.row(from)) {
-            debug_assert!(members.is_empty() || place.capacity > 0.0);
+        for ((load, members), part) in self.flow.zones.iter().zip(&self.members).zip(self.row(from)) {
+            debug_assert!(members.is_empty() || load.capacity > 0.0);
             let capacity: f64 = members.iter().map(|m| self.candidates[*m].reads.capacity()).sum();
             for member in members {
                 shares[*member] = part * self.candidates[*member].reads.capacity() / capacity;
@@ -149,24 +140,25 @@ impl View {
         shares
     }
 
-    /// Of `n` sessions born in `from`, how many each candidate should hold, in whole numbers: what [`pick`](crate::pick)
-    /// arrives at when it opens them one by one.
+    /// Of `n` sessions born in `from`, how many each candidate should hold, in whole numbers: what
+    /// [`pick`](crate::pick) arrives at when it opens them one by one.
     pub fn targets(&self, from: Option<&Zone>, n: usize, phase: f64) -> Vec<u32> {
         let mut targets = vec![0; self.candidates.len()];
-        let places = apportion(&self.row(from), n, phase);
-        for (place, (members, count)) in self.members.iter().zip(places).enumerate() {
+        let per_zone = apportion(&self.row(from), n, phase);
+        for (zone, (members, count)) in self.members.iter().zip(per_zone).enumerate() {
             let capacity: Vec<f64> = members.iter().map(|m| self.candidates[*m].reads.capacity()).collect();
-            let counts = apportion(&capacity, count as usize, phase_within(phase, place));
+            let counts = apportion(&capacity, count as usize, phase_within(phase, zone));
             members.iter().zip(counts).for_each(|(member, count)| targets[*member] = count);
         }
         targets
     }
 
-    /// The row of the flow table for reads born in `from`; an origin the table does not know goes by capacity.
+    /// The row of the flow table for reads born in `from`; an origin the table does not know goes by
+    /// capacity.
     pub fn row(&self, from: Option<&Zone>) -> Vec<f64> {
         match self.flow.row(from) {
             Some(row) => row.to_vec(),
-            None => self.flow.places.iter().map(|p| p.capacity).collect(),
+            None => self.flow.zones.iter().map(|p| p.capacity).collect(),
         }
     }
 
@@ -192,7 +184,7 @@ impl View {
 }
 
 /// Demand and capacity of every zone that has either, and of our own.
-fn places(candidates: &[Candidate], snapshot: &Snapshot, own: Option<&Zone>) -> Vec<Place> {
+fn zone_loads(candidates: &[Candidate], snapshot: &Snapshot, own: Option<&Zone>) -> Vec<ZoneLoad> {
     let mut zones: Vec<Option<Zone>> = Vec::new();
     let mut add = |zone: Option<Zone>| {
         if !zones.contains(&zone) {
@@ -221,7 +213,7 @@ fn places(candidates: &[Candidate], snapshot: &Snapshot, own: Option<&Zone>) -> 
                 Some(zone) => snapshot.demand.share(zone) * (1.0 - unplaced),
                 None => unplaced,
             };
-            Place { zone, demand, capacity }
+            ZoneLoad { zone, demand, capacity }
         })
         .collect()
 }

@@ -72,7 +72,7 @@ impl Ready {
         let (registry, pool) = (Rc::default(), Rc::default());
         let ledger = Rc::new(RefCell::new(Ledger::new(shared.insight.clone())));
         let worker = Rc::new(WorkerContext { shared, registry, pool, ledger, thread, ring, heartbeat });
-        // Sessions are tasks of their own, and admission whatever happens here; so does what is in the inbox.
+        // Sessions are tasks of their own, and stay whatever happens here; so does what is in the inbox.
         while caught(serve(&worker, &mut inbox)).await.is_err() {
             worker.shared.health.ended(&worker.heartbeat.part, "it panicked");
             tokio::time::sleep(PAUSE).await;

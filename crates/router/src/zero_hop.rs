@@ -1,30 +1,32 @@
-//! Zero-hop: where the kernel allows it, connections to a listener bypass this process and go straight to the picked
-//! server.
+//! Zero-hop: where the kernel allows it, connections to a listener bypass this process and go straight to the
+//! picked server.
 //!
-//! `zerohop` is the mechanism; here is what it is used for. Ten times a second, at every change of the view, and when the
-//! kernel wakes us because a server became suspect:
+//! `zerohop` is the mechanism; here is what it is used for. Ten times a second, at every change of the view,
+//! and when the kernel wakes us because a server became suspect:
 //!
-//! 1. `count`: what the kernel counted becomes part of the server counters, so that pick and placement see bypassed
-//!    sessions as they see those of the relay; a server that refused one is suspected as if it had refused us.
-//! 2. `page`: each listener's next picks, made by the same [`pick`](crate::pick) that places relayed sessions, are written
-//!    for the kernel to take one by one. It decides nothing itself.
-//! 3. `login_probe`: a server that is suspect because sessions ended gets a test login; if that succeeds it is healthy.
-//! 4. `mirror`: the kernel copies what passes on sessions, so that their state is known, and measured where insight asks
-//!    for it.
+//! 1. `count`: what the kernel counted becomes part of the server counters, so that pick and placement see
+//!    bypassed sessions as they see those of the relay; a server that refused one is suspected as if it had
+//!    refused us.
+//! 2. `page`: each listener's next picks, made by the same [`pick`](crate::pick) that places relayed
+//!    sessions, are written for the kernel to take one by one. It decides nothing itself.
+//! 3. `login_probe`: a server that is suspect because sessions ended gets a test login; if that succeeds it
+//!    is healthy.
+//! 4. `mirror`: the kernel copies what passes on sessions, so that their state is known, and measured where
+//!    insight asks for it.
 //! 5. `close`: sessions that placement wants moved are closed, when their state is known and allows it.
 //!
 //! `runner` is the thread that does this.
 //!
-//! **If in doubt, the ordinary listener** serves, which can wait, try other servers and refuse in words: when nobody is
-//! eligible, for a server that just failed, beyond `max_sessions`, for listeners whose options need the relay (`fit`), and
-//! for sessions that insight measures where the kernel cannot mirror them.
+//! **If in doubt, the ordinary listener** serves, which can wait, try other servers and refuse in words: when
+//! nobody is eligible, for a server that just failed, beyond `max_sessions`, for listeners whose options need
+//! the relay (`fit`), and for sessions that insight measures where the kernel cannot mirror them.
 //!
-//! **When this process is killed** all of it stays in the kernel: new readers go to the servers picked last for
-//! `zero_hop_keep`, new writers for one second ([`runner::ALIVE`]). When it ends on purpose and nobody takes over, it
-//! removes what it has pinned.
+//! **When this process is killed** all of it stays in the kernel: new readers go to the servers picked last
+//! for `zero_hop_keep`, new writers for one second ([`runner::ALIVE`]). When it ends on purpose and nobody
+//! takes over, it removes what it has pinned.
 //!
-//! **The process that listens on an address** decides about its connections: what another process has pinned for it is
-//! taken over or removed ([`zerohop::pins::claim`]), also where this one's zero-hop is off.
+//! **The process that listens on an address** decides about its connections: what another process has pinned
+//! for it is taken over or removed ([`zerohop::pins::claim`]), also where this one's zero-hop is off.
 
 mod close;
 mod count;
@@ -86,7 +88,6 @@ pub struct ListenerZeroHop {
     pub in_force: bool,
     /// Which, or why not.
     pub words: String,
-    /// Sessions now.
     pub sessions: usize,
     /// What became of connection attempts, ever.
     #[serde(rename = "fate")]
@@ -152,7 +153,8 @@ impl ZeroHop {
         self.leaving.store(true, Relaxed);
     }
 
-    /// Another process has taken over: what is in the kernel is its from now on, and is not touched here any more.
+    /// Another process has taken over: what is in the kernel is its from now on, and is not touched here any
+    /// more.
     pub(crate) fn hand_over(&self) {
         self.handed_over.store(true, Relaxed);
     }

@@ -94,7 +94,7 @@ pub const CHECKS: &[Check] = &[
     Check { name: "lag", why: "writes wait until the candidate has everything", run: lag },
     Check { name: "open transactions", why: "the freeze waits for them", run: transactions },
     Check { name: "XA", why: "a prepared transaction is not moved", run: prepared },
-    Check { name: "locks", why: "a backup or LOCK TABLES holds the freeze up", run: locks },
+    Check { name: "locks", why: "a backup or LOCK TABLES delays the freeze", run: locks },
     Check { name: "events", why: "they must run on the new primary only", run: events },
     Check { name: "accounts", why: "clients must be able to log in there", run: accounts },
     Check { name: "variables", why: "a primary behaves as its variables say", run: variables },

@@ -29,7 +29,7 @@ pub struct Facts {
     pub status: BTreeMap<String, String>,
     /// What it replicates from.
     pub channels: Vec<Channel>,
-    /// Sessions that would hold a freeze up, longest first.
+    /// Sessions that would delay a freeze, longest first.
     pub blockers: Vec<Blocker>,
     /// Prepared XA transactions.
     pub prepared: Vec<String>,

@@ -181,9 +181,9 @@ impl State {
         }
     }
 
-    /// Where to go on after whoever did this was killed: `begun` is the last step of which the journal says
-    /// that it was begun, and `ended` how, if it says so. `Promote` without an end must be found out first:
-    /// `promoted` is the candidate's own answer, `None` when it gives none.
+    /// Where to go on after whoever did this was killed: `begun` is the last step that the journal says was
+    /// begun, and `ended` how it ended, if the journal says so. `Promote` without an end must be found out
+    /// first: `promoted` is the candidate's own answer, `None` when it gives none.
     pub fn resume(begun: Step, ended: Option<Event>, promoted: Option<bool>) -> Self {
         let why = || "whoever did this was stopped".to_owned();
         match (begun, ended) {
@@ -203,7 +203,7 @@ impl State {
 /// Why a switchover cannot be undone any more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "the candidate was promoted: clients may have written to it. Go on with --resume; if it is gone for good: \
+    "the candidate was promoted: clients may have written to it. Go on with --resume; if it is lost for good: \
      headroom failover"
 )]
 pub struct AlreadyPromoted;

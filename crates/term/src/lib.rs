@@ -1,6 +1,6 @@
 //! What a person at a terminal sees: text on standard output, complaints on standard error, tables, colour,
-//! progress, and the exit codes. The only home of standard output besides the binaries, so that all commands
-//! print, colour and exit alike.
+//! progress, and the exit codes. The only home of standard output apart from the binaries, so that all
+//! commands print, colour and exit alike.
 //!
 //! It uses no other crate of ours. Read first:
 //!

@@ -69,7 +69,8 @@ impl Drop for Progress {
     }
 }
 
-/// The progress of what takes a known time: a bar of seconds on a terminal, a line every ten seconds elsewhere.
+/// The progress of what takes a known time: a bar of seconds on a terminal, a line every ten seconds
+/// elsewhere.
 #[derive(Debug)]
 pub struct Seconds {
     progress: Progress,

@@ -1,5 +1,5 @@
-//! A table of texts for the terminal: columns as wide as their widest cell, the last one free. Colour codes have no
-//! width.
+//! A table of texts for the terminal: columns as wide as their widest cell, the last one free. Colour codes
+//! have no width.
 
 /// Rows under headings.
 pub struct Table {

@@ -1,4 +1,5 @@
-//! What people read: standard output and standard error, colour only on a terminal, a closed pipe is no error.
+//! What people read: standard output and standard error, colour only on a terminal, a closed pipe is no
+//! error.
 
 use std::io::{IsTerminal, Write};
 

@@ -32,7 +32,8 @@ impl Authority {
         Self { issuer, dir: dir.to_owned(), ca }
     }
 
-    /// A certificate of X.509 version 1, as `openssl x509 -req` makes them: no extensions, and so for no name that anybody reads.
+    /// A certificate of X.509 version 1, as `openssl x509 -req` makes them: no extensions, and so for no name
+    /// that anybody reads.
     pub fn sign_version_one(&self, file: &str) -> Certificate {
         let (paths, der) = self.signed(file, &[]);
         let [certificate] = elements(&der)[..] else { panic!("one certificate") };

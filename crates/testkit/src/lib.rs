@@ -14,7 +14,8 @@ pub fn mysqld() -> PathBuf {
     path
 }
 
-/// Whether this is root. If not, says that the test of this thread was not made, and of what (`why`: "zero-hop needs root").
+/// Whether this is root. If not, says that the test of this thread was not made, and of what (`why`:
+/// "zero-hop needs root").
 ///
 /// The line goes straight to the descriptor: what a test that passes prints is not shown otherwise.
 pub fn root_or_not_tested(why: &str) -> bool {

@@ -11,11 +11,11 @@ use std::path::Path;
 /// # Errors
 /// A file that cannot be read, or holds none.
 pub fn certificates(file: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
-    let wrong = |e: rustls::pki_types::pem::Error| TlsError(format!("{}: {e}", file.display()));
+    let wrong = |source| TlsError::Pem { file: file.to_owned(), source };
     let found: Vec<_> =
         CertificateDer::pem_file_iter(file).map_err(wrong)?.collect::<Result<_, _>>().map_err(wrong)?;
     if found.is_empty() {
-        return Err(TlsError(format!("{} holds no certificate in PEM form", file.display())));
+        return Err(TlsError::NoCertificate { file: file.to_owned() });
     }
     Ok(found)
 }
@@ -27,7 +27,7 @@ pub fn certificates(file: &Path) -> Result<Vec<CertificateDer<'static>>, TlsErro
 pub fn authorities(file: &Path) -> Result<RootCertStore, TlsError> {
     let mut roots = RootCertStore::empty();
     for certificate in certificates(file)? {
-        roots.add(certificate).map_err(|e| TlsError(format!("{}: {e}", file.display())))?;
+        roots.add(certificate).map_err(|source| TlsError::Authority { file: file.to_owned(), source })?;
     }
     Ok(roots)
 }
@@ -37,5 +37,5 @@ pub fn authorities(file: &Path) -> Result<RootCertStore, TlsError> {
 /// # Errors
 /// A file that cannot be read, or holds none.
 pub fn private_key(file: &Path) -> Result<PrivateKeyDer<'static>, TlsError> {
-    PrivateKeyDer::from_pem_file(file).map_err(|e| TlsError(format!("{}: {e}", file.display())))
+    PrivateKeyDer::from_pem_file(file).map_err(|source| TlsError::Pem { file: file.to_owned(), source })
 }

@@ -1,4 +1,5 @@
-//! TLS as HTTP wants it: whoever answers is verified, by name, always; and the two sides of one's own certificate.
+//! TLS as HTTP wants it: whoever answers is verified, by name, always; and the two sides of one's own
+//! certificate.
 
 use super::{TlsError, files, provider};
 use rustls::server::WebPkiClientVerifier;
@@ -7,8 +8,8 @@ use rustls::{ClientConfig, RootCertStore, ServerConfig};
 use std::path::Path;
 use std::sync::Arc;
 
-/// How TLS to an HTTPS address is begun: its certificate must be for its name, from the authorities in `ca`, or from one that
-/// the web trusts where there is no `ca`.
+/// How TLS to an HTTPS address is begun: its certificate must be for its name, from the authorities in `ca`,
+/// or from one that the web trusts where there is no `ca`.
 ///
 /// # Errors
 /// A file that cannot be read or used.
@@ -19,7 +20,7 @@ pub fn client(ca: Option<&Path>) -> Result<Arc<ClientConfig>, TlsError> {
     };
     let config = ClientConfig::builder_with_provider(provider())
         .with_safe_default_protocol_versions()
-        .map_err(|e| TlsError(e.to_string()))?
+        .map_err(|e| TlsError::Setup(e.to_string()))?
         .with_root_certificates(roots)
         .with_no_client_auth();
     Ok(Arc::new(config))
@@ -44,9 +45,9 @@ pub fn server_asking(
 ) -> Result<Arc<ServerConfig>, TlsError> {
     let config = ServerConfig::builder_with_provider(provider())
         .with_safe_default_protocol_versions()
-        .map_err(|e| TlsError(e.to_string()))?
+        .map_err(|e| TlsError::Setup(e.to_string()))?
         .with_client_cert_verifier(asks)
         .with_single_cert(files::certificates(cert)?, files::private_key(key)?)
-        .map_err(|e| TlsError(format!("{} and {}: {e}", cert.display(), key.display())))?;
+        .map_err(|source| TlsError::Pair { cert: cert.to_owned(), key: key.to_owned(), source })?;
     Ok(Arc::new(config))
 }

@@ -6,8 +6,9 @@
 //! | verify_ca | yes | no |
 //! | verify_identity | yes | yes |
 //!
-//! Certificates of X.509 version 1, as `openssl x509 -req` makes them without extensions, can be verified by no library that we use:
-//! where nothing is verified they pass like any other, elsewhere the refusal says what is wrong with them.
+//! Certificates of X.509 version 1, as `openssl x509 -req` makes them without extensions, can be verified by
+//! no library that we use: where nothing is verified they pass like any other, elsewhere the refusal says
+//! what is wrong with them.
 
 use super::TlsError;
 use config::TlsMode;
@@ -18,7 +19,10 @@ use rustls::crypto::{
 };
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::server::ParsedCertificate;
-use rustls::{CertificateError, DigitallySignedStruct, OtherError, RootCertStore, SignatureScheme};
+use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
+use rustls::{
+    CertificateError, DigitallySignedStruct, DistinguishedName, OtherError, RootCertStore, SignatureScheme,
+};
 use std::sync::Arc;
 
 /// The verifier for a mode; `roots` are the authorities that may vouch.
@@ -35,7 +39,7 @@ pub(super) fn verifier(
         TlsMode::VerifyCa => Arc::new(Readable(Arc::new(Authority { roots: Some(roots), provider }))),
         TlsMode::VerifyIdentity => {
             let built_in = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider).build();
-            Arc::new(Readable(built_in.map_err(|e| TlsError(e.to_string()))?))
+            Arc::new(Readable(built_in.map_err(|e| TlsError::Setup(e.to_string()))?))
         }
     })
 }
@@ -57,6 +61,59 @@ pub fn words(error: &std::io::Error) -> String {
 )]
 struct VersionOne;
 
+/// Leaves the signatures of a handshake to another verifier, in this field.
+macro_rules! signatures_by {
+    ($field:tt) => {
+        fn verify_tls12_signature(
+            &self,
+            message: &[u8],
+            certificate: &CertificateDer<'_>,
+            signature: &DigitallySignedStruct,
+        ) -> Result<HandshakeSignatureValid, rustls::Error> {
+            self.$field.verify_tls12_signature(message, certificate, signature)
+        }
+
+        fn verify_tls13_signature(
+            &self,
+            message: &[u8],
+            certificate: &CertificateDer<'_>,
+            signature: &DigitallySignedStruct,
+        ) -> Result<HandshakeSignatureValid, rustls::Error> {
+            self.$field.verify_tls13_signature(message, certificate, signature)
+        }
+
+        fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+            self.$field.supported_verify_schemes()
+        }
+    };
+}
+
+/// Asks clients for a certificate in the handshake, and takes any whose key the client has: whether it lets
+/// the client in is decided once the client can be told.
+#[derive(Debug)]
+pub struct AnyClientCertificate(pub Arc<dyn ClientCertVerifier>);
+
+impl ClientCertVerifier for AnyClientCertificate {
+    fn client_auth_mandatory(&self) -> bool {
+        false
+    }
+
+    fn root_hint_subjects(&self) -> &[DistinguishedName] {
+        self.0.root_hint_subjects()
+    }
+
+    fn verify_client_cert(
+        &self,
+        _: &CertificateDer<'_>,
+        _: &[CertificateDer<'_>],
+        _: UnixTime,
+    ) -> Result<ClientCertVerified, rustls::Error> {
+        Ok(ClientCertVerified::assertion())
+    }
+
+    signatures_by!(0);
+}
+
 /// Says of a certificate that cannot be read why, before the other verifier stumbles over it.
 #[derive(Debug)]
 struct Readable(Arc<dyn ServerCertVerifier>);
@@ -76,31 +133,11 @@ impl ServerCertVerifier for Readable {
         self.0.verify_server_cert(certificate, intermediates, name, ocsp, now)
     }
 
-    fn verify_tls12_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signature: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        self.0.verify_tls12_signature(message, certificate, signature)
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signature: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        self.0.verify_tls13_signature(message, certificate, signature)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.0.supported_verify_schemes()
-    }
+    signatures_by!(0);
 }
 
-/// Whether a certificate is of version 1: it begins (X.690, RFC 5280 4.1) as a sequence in a sequence, whose first element is then
-/// the serial number, an integer; later versions say their own first, in context 0.
+/// Whether a certificate is of version 1: it begins (X.690, RFC 5280 4.1) as a sequence in a sequence, whose
+/// first element is then the serial number, an integer; later versions say their own first, in context 0.
 fn is_version_one(der: &[u8]) -> bool {
     let content = |bytes: &[u8]| {
         let [0x30, length, rest @ ..] = bytes else { return None };
@@ -110,8 +147,8 @@ fn is_version_one(der: &[u8]) -> bool {
     content(der).and_then(|certificate| content(&certificate)).is_some_and(|first| first.first() == Some(&2))
 }
 
-/// A certificate of one of `roots`, for whatever name. Without `roots`, whoever answers: certificates are then not even
-/// read, since old setups have made some that cannot be.
+/// A certificate of one of `roots`, for whatever name. Without `roots`, whoever answers: certificates are
+/// then not even read, since old setups have made some that cannot be.
 #[derive(Debug)]
 struct Authority {
     roots: Option<RootCertStore>,

@@ -10,7 +10,7 @@ use serde::Serialize;
 use std::time::Duration;
 
 /// Baselines of a block and its A/A cell.
-pub const BESIDES: usize = 3;
+pub const EXTRA: usize = 3;
 
 /// Times of one trial.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -38,7 +38,7 @@ pub fn cost(stages: &[Stage], timing: &Timing, loads: u32, restarts: u32) -> (us
     let mut time = Duration::ZERO;
     for stage in stages {
         let blocks = stage.blocks * loads;
-        let in_block = stage.cells + BESIDES;
+        let in_block = stage.cells + EXTRA;
         trials += in_block * blocks as usize;
         time += (timing.trial() * in_block as u32 + timing.restart * restarts) * blocks;
     }
@@ -54,7 +54,8 @@ pub struct Reach {
     pub found: f64,
 }
 
-/// The reach of so many blocks, with `cells` compared at once at `level`; `noise` of one trial (0.04 is 4 %).
+/// The reach of this many blocks, with `cells` compared at once at `level`; `noise` of one trial (0.04 is 4
+/// %).
 pub fn reach(noise: f64, blocks: u32, cells: u32, level: f64) -> Option<Reach> {
     if blocks < 2 || cells == 0 {
         return None;

@@ -4,7 +4,7 @@
 use crate::spec::Guard;
 use serde::{Deserialize, Serialize};
 
-/// So many windows must agree.
+/// This many windows must agree.
 const WINDOWS: usize = 3;
 /// Within this share of their mean.
 const AGREE: f64 = 0.10;

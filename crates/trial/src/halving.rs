@@ -10,7 +10,7 @@
 
 use serde::{Deserialize, Serialize};
 
-/// So many cells, each in so many blocks.
+/// This many cells, each in this many blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Stage {
@@ -22,7 +22,7 @@ pub struct Stage {
 /// noise, ten in 96.
 const LAST_BLOCKS: u32 = 10;
 
-/// Stages for so many cells: a third goes on, then a tenth, six at most; few cells go to the last stage at
+/// Stages for this many cells: a third goes on, then a tenth, six at most; few cells go to the last stage at
 /// once.
 pub fn stages(cells: usize) -> Vec<Stage> {
     let second = cells / 3;

@@ -7,8 +7,8 @@
 //!
 //! *Whole plots.* A factor that takes a restart or a new file system is not changed for every trial: within a
 //! block the cells that share its levels are a plot; plots are in random order, and the cells within each. It
-//! costs precision for that factor (its levels are compared by plots, of which there are few) and saves most
-//! of the restarts.
+//! costs precision for that factor (its levels are compared by plots, and there are few of them) and saves
+//! most of the restarts.
 
 use crate::design::Levels;
 use crate::spec::Factor;

@@ -5,7 +5,7 @@ use crate::guard::Window;
 use crate::run::{Assignment, Rig, RigError, Stretch};
 use crate::spec::Point;
 use crate::store::{HostFigures, Second};
-use diagnose::host::{Places, Sample, Sampler};
+use diagnose::host::{Roots, Sample, Sampler};
 use knob::apply::{self, Change, Manner, Outcome, Status};
 use knob::item::Access;
 use knob::session::{RestoreOutcome, Which};
@@ -60,7 +60,7 @@ impl HostRig {
         target: Target,
         stop: Arc<AtomicBool>,
     ) -> Self {
-        let sampler = Sampler::new(Places::default());
+        let sampler = Sampler::new(Roots::default());
         Self { session, host, server, manner, beside, workload, target, stop, sampler, load: None }
     }
 
@@ -213,7 +213,7 @@ impl Rig for HostRig {
         let before = self.sampler.read();
         // Its own flag, so that a guard can end this stretch and nothing else; Ctrl-C ends it too.
         let over = Arc::new(AtomicBool::new(self.stop.load(Ordering::Relaxed)));
-        let mut watcher = Sampler::new(Places::default());
+        let mut watcher = Sampler::new(Roots::default());
         let outcome = load.send(arrivals, time, seed, &over, |moment| {
             let second = Second { done: moment.done, failed: moment.failed, p99_ms: moment.p99_ms };
             let go_on = go_on(&second, memory(&watcher.read().memory.level));

@@ -99,7 +99,7 @@ pub struct Experiment {
     pub spec: Spec,
     /// Its cells.
     pub design: Design,
-    /// Cells of which no level was refused beforehand.
+    /// Cells whose levels were all accepted beforehand.
     pub possible: Vec<usize>,
     /// Factors that cannot be set at all, not even to their baseline: they stay as they are.
     left_out: Vec<usize>,

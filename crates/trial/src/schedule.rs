@@ -72,7 +72,7 @@ pub fn progress(spec: &Spec, design: &Design, possible: &[usize], trials: &[Tria
         let mut live = possible.to_vec();
         for (at, stage) in stages.iter().enumerate() {
             if progress.next.is_some() {
-                progress.left += (stage.cells.min(live.len()) + crate::cost::BESIDES) * stage.blocks as usize;
+                progress.left += (stage.cells.min(live.len()) + crate::cost::EXTRA) * stage.blocks as usize;
                 continue;
             }
             if at > 0 {

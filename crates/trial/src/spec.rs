@@ -113,9 +113,9 @@ impl Metric {
 pub struct Load {
     /// A built-in workload or a file.
     pub workload: String,
-    /// Closed loops of so many clients, each an experiment of its own.
+    /// Closed loops of this many clients, each an experiment of its own.
     pub threads: Vec<u32>,
-    /// Open loops of so many transactions a second, each an experiment of its own.
+    /// Open loops of this many transactions a second, each an experiment of its own.
     pub rates: Vec<f64>,
     /// Clients of an open loop: the most transactions at a time.
     pub clients: u32,
@@ -158,7 +158,7 @@ impl Point {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Guard {
-    /// Its p99 is above so many times the baseline's.
+    /// Its p99 is above this many times the baseline's.
     pub latency: f64,
     /// So large a share of its transactions fails, beyond the baseline's.
     pub errors: f64,

@@ -295,7 +295,7 @@ pub fn read(dir: &Path) -> Result<History, StoreError> {
             }
             Record::Begun(line) => begun = Some(line),
             Record::Trial(trial) => {
-                // It was gone on with.
+                // It was continued.
                 ended = None;
                 trials.push(trial);
             }
@@ -360,7 +360,7 @@ pub(crate) mod tests {
         let ended = Ended { at: 2, complete: true, differ: Vec::new(), back: vec![Some(1.0)] };
         store.end(&ended).unwrap();
         let read_back = read(dir.path()).unwrap();
-        assert_eq!((read_back.trials.len(), read_back.ended), (3, Some(ended)), "the torn line is gone");
+        assert_eq!((read_back.trials.len(), read_back.ended), (3, Some(ended)), "the torn line was dropped");
     }
 
     #[test]

@@ -33,4 +33,4 @@ pub use login::Login;
 pub use response::ErrPacket;
 pub use sql::Sticky;
 pub use status::Status;
-pub use tracker::{Finish, Observer, Phase, Progress, Start, Tracker};
+pub use tracker::{Event, Finish, Observer, Phase, Progress, Start, Tracker};

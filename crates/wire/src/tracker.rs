@@ -15,26 +15,24 @@
 //! would be worse than none. In both it costs nothing more.
 //!
 //! Whoever wants to know more of each command than the counts of [`Progress`] passes an [`Observer`] with the bytes. Without one
-//! (`()` hears nothing) none of it is compiled in.
+//! (`()` sees nothing) none of it is compiled in.
 //!
 //! Worked example, a point select: the client sends `COM_QUERY` (seq 0): queue 1, [`Progress::started`] 1, phase busy. The
 //! server sends a column count (seq 1: [`Progress::answering`] 1), a definition (2), a row (3) and the end of rows (4):
 //! [`Progress::completed`] 1, the queue is empty, the status flags of the last packet are the session's, phase idle.
 
-mod client;
-mod handshake;
 mod names;
 mod observer;
 mod pending;
 mod reply;
-mod server;
 mod session;
+mod sticky;
 mod why;
 
 use crate::command::Command;
-use crate::packet::{Framer, Piece};
+use crate::packet::{Framer, HEADER, Head, Piece};
 use crate::status::Status;
-pub use observer::{Finish, Observer, Start};
+pub use observer::{Event, Finish, Observer, Start};
 use session::Session;
 use sql::Sticky;
 pub use why::{ClosedBecause, LostBecause, OpaqueBecause, Side};
@@ -85,6 +83,16 @@ pub struct Tracker {
     client: Framer,
     server: Framer,
     session: Session,
+    answer_bytes: AnswerBytes,
+}
+
+/// Bytes that came from the server, kept only while somebody observes.
+#[derive(Debug, Default)]
+struct AnswerBytes {
+    /// So far.
+    position: u64,
+    /// That at the start of this answer, or the end of the last one.
+    from: u64,
 }
 
 impl Tracker {
@@ -95,59 +103,55 @@ impl Tracker {
 
     /// These bytes go from the client to the server.
     pub fn client_bytes(&mut self, bytes: &[u8]) {
-        self.client_bytes_heard(bytes, &mut ());
+        self.client_bytes_with(bytes, &mut ());
     }
 
-    /// These bytes go from the client to the server; `observer` hears what commands they hold.
-    pub fn client_bytes_heard<O: Observer>(&mut self, bytes: &[u8], observer: &mut O) {
+    /// These bytes go from the client to the server; `observer` sees which commands they hold.
+    pub fn client_bytes_with<O: Observer>(&mut self, bytes: &[u8], observer: &mut O) {
         let mut rest = bytes;
         while self.session.is_readable() {
             let Some(piece) = self.client.next(&mut rest) else { break };
             match piece {
-                Piece::Head(head) => observer::client_head(&mut self.session, head, observer),
+                Piece::Head(head) => client_head(&mut self.session, &mut self.answer_bytes, head, observer),
                 Piece::Body(more) => {
-                    if O::HEARS && self.session.receives_command() {
-                        observer.more(more);
-                    } else if O::HEARS && self.session.receives_silent_command() {
-                        observer.silent_more(more);
+                    if O::OBSERVES && self.session.receives_command() {
+                        observer.event(Event::Body(more));
                     }
                     self.session.client_body(more);
                 }
                 Piece::Tail { sequence } => {
-                    if O::HEARS && self.session.receives_command() {
-                        observer.whole();
-                    } else if O::HEARS && self.session.receives_silent_command() {
-                        observer.silent_whole();
+                    if O::OBSERVES && self.session.receives_command() {
+                        observer.event(Event::BodyEnd);
                     }
                     self.session.client_tail(sequence);
                 }
                 Piece::Broken { expected, got } => self.session.broken(Side::Client, expected, got),
             }
         }
-        if O::HEARS && self.client.is_before_head() && self.session.is_readable() {
-            observer.begins();
+        if O::OBSERVES && self.client.is_before_head() && self.session.is_readable() {
+            observer.event(Event::Packet);
         }
     }
 
     /// These bytes go from the server to the client.
     pub fn server_bytes(&mut self, bytes: &[u8]) {
-        self.server_bytes_heard(bytes, &mut ());
+        self.server_bytes_with(bytes, &mut ());
     }
 
-    /// These bytes go from the server to the client; `observer` hears which commands they answer.
-    pub fn server_bytes_heard<O: Observer>(&mut self, bytes: &[u8], observer: &mut O) {
+    /// These bytes go from the server to the client; `observer` sees which commands they answer.
+    pub fn server_bytes_with<O: Observer>(&mut self, bytes: &[u8], observer: &mut O) {
         let mut rest = bytes;
-        let before = self.session.answered.position;
+        let before = self.answer_bytes.position;
         while self.session.is_readable() {
             if self.server.is_between() {
                 self.session.skip_rows(&mut rest);
             }
             let Some(piece) = self.server.next(&mut rest) else { break };
-            if O::HEARS {
-                self.session.answered.position = before + (bytes.len() - rest.len()) as u64;
+            if O::OBSERVES {
+                self.answer_bytes.position = before + (bytes.len() - rest.len()) as u64;
             }
             match piece {
-                Piece::Head(head) => observer::server_head(&mut self.session, head, observer),
+                Piece::Head(head) => server_head(&mut self.session, &mut self.answer_bytes, head, observer),
                 Piece::Body(_) => {}
                 Piece::Tail { sequence } => self.session.server_tail(sequence),
                 Piece::Broken { expected, got } => self.session.broken(Side::Server, expected, got),
@@ -155,10 +159,14 @@ impl Tracker {
         }
         if self.server.is_before_head() && !bytes.is_empty() {
             // Even a part of a header begins an answer.
-            observer::hears_answering(&mut self.session, observer, Session::answer_begins);
+            let before = self.session.progress().answering;
+            self.session.answer_begins();
+            if O::OBSERVES && self.session.progress().answering != before {
+                observer.event(Event::Answer);
+            }
         }
-        if O::HEARS {
-            self.session.answered.position = before + bytes.len() as u64;
+        if O::OBSERVES {
+            self.answer_bytes.position = before + bytes.len() as u64;
         }
     }
 
@@ -221,17 +229,84 @@ impl Tracker {
 
     /// Does the server speak MariaDB's dialect, by its greeting?
     pub fn is_mariadb(&self) -> bool {
-        self.session.mariadb
+        self.session.is_mariadb()
     }
 
     /// The status flags that the server sent last.
     pub fn status(&self) -> Status {
-        self.session.status
+        self.session.status()
     }
 
     /// The sequence id that the server's next packet would carry if it answered now. For an ERR packet of our own to a client
     /// whose command was not relayed.
     pub fn next_sequence(&self) -> u8 {
         self.session.next_sequence()
+    }
+}
+
+/// Lets the session read a client's packet, and tells whether it is a command.
+#[inline]
+fn client_head<O: Observer>(
+    session: &mut Session,
+    answer_bytes: &mut AnswerBytes,
+    head: Head<'_>,
+    observer: &mut O,
+) {
+    if !O::OBSERVES {
+        return session.client_head(head);
+    }
+    let before = session.progress().started;
+    let (commands, first) = (session.expects_command(), head.prefix.first().copied());
+    session.client_head(head);
+    let start = Start {
+        command: Command::from_byte(first.unwrap_or(0)),
+        body: head.prefix.get(1..).unwrap_or_default(),
+        whole: head.whole,
+        attributes: session.has_query_attributes(),
+        bytes: u64::from(head.length) + HEADER as u64,
+    };
+    if session.progress().started != before {
+        if before == session.progress().completed {
+            // What came before belongs to no answer: the handshake, the rest of a last packet.
+            answer_bytes.from = answer_bytes.position;
+        }
+        observer.event(Event::Command(start));
+    } else if commands && head.sequence == 0 && !start.command.is_answered() {
+        observer.event(Event::Command(start));
+    }
+}
+
+/// Lets the session read a server's packet, and tells what it began and ended.
+#[inline]
+fn server_head<O: Observer>(
+    session: &mut Session,
+    answer_bytes: &mut AnswerBytes,
+    head: Head<'_>,
+    observer: &mut O,
+) {
+    if !O::OBSERVES {
+        return session.server_head(head);
+    }
+    let before = session.progress();
+    let preparing = session.command() == Some(Command::StmtPrepare);
+    session.server_head(head);
+    let after = session.progress();
+    if after.answering != before.answering {
+        observer.event(Event::Answer);
+    }
+    if after.completed != before.completed {
+        let failed = after.failed != before.failed;
+        let (facts, prepared) = (session.answer_facts(), session.last_prepared());
+        let prepared = (preparing && !failed).then_some(prepared);
+        let finish = Finish {
+            error: failed.then_some(facts.error),
+            rows: facts.rows,
+            affected: facts.affected,
+            bytes: answer_bytes.position - answer_bytes.from,
+            prepared: prepared.map(|(statement, _)| statement),
+            parameters: prepared.map_or(0, |(_, parameters)| parameters),
+        };
+        answer_bytes.from = answer_bytes.position;
+        observer.event(Event::AnswerEnd(finish));
     }
 }

@@ -1,7 +1,9 @@
-/* Hold: while user space looks whether a session may be closed, nothing that its client sends leaves the host.
+/* Hold: while user space looks whether a session may be closed, nothing that its client sends leaves the
+ * host.
  *
- * A dropped packet stays in the socket's queue. If the session is then closed, the server has never seen it; if not, TCP sends
- * it again. Packets without data pass: among them is the reset that closes the session at the server. */
+ * A dropped packet stays in the socket's queue. If the session is then closed, the server has never seen
+ * it; if not, TCP sends it again. Packets without data pass: among them is the reset that closes the
+ * session at the server. */
 
 #define DROP 0
 

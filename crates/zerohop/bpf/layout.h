@@ -1,5 +1,5 @@
-/* What the programs and src/layout.rs agree on, byte for byte. Any change here changes LAYOUT there: maps that an
- * older headroom pinned are then left alone, and new ones are made. */
+/* What the programs and src/layout.rs agree on, byte for byte. Any change here changes LAYOUT there: maps
+ * that an older headroom pinned are then left alone, and new ones are made. */
 
 #define SLOTS 256       /* picks in a page */
 #define LISTENERS 64    /* listener numbers */
@@ -15,7 +15,7 @@ struct key {
 /* The one entry of `about`: what holds for all listeners. Times are CLOCK_MONOTONIC, ns. */
 struct about {
 	__u64 alive_until;  /* headroom has spoken lately: until then the ordinary listener is there */
-	__u64 keep_until;   /* until then connections bypass although headroom is gone */
+	__u64 keep_until;   /* until then connections bypass although headroom has ended */
 	__u64 netns;        /* cookie of the network namespace in which the listeners are */
 	__u64 suspect;      /* how long a server that failed a connection is suspect, ns */
 	__u64 owner;        /* random, of the process that writes: process ids are the same in every container */
@@ -24,7 +24,7 @@ struct about {
 	char name[96];      /* for people */
 };
 
-#define LISTENER_WRITES 1 /* connections bypass only while headroom speaks: afterwards nobody knows the primary */
+#define LISTENER_WRITES 1 /* bypassed only while headroom speaks: afterwards nobody knows the primary */
 #define LISTENER_CHECKS 2 /* it has a list of clients: sockets bound to an address are left to it */
 
 /* A listener, by the address that it serves. */
@@ -38,7 +38,7 @@ struct page {
 	__u32 cursor;       /* picks taken, counted by the kernel */
 	__u32 slots;        /* slots in use, at most SLOTS */
 	__u32 wrap;         /* after the last slot it goes on here */
-	__u32 mirror;       /* one in so many sessions is mirrored; 0 is none */
+	__u32 mirror;       /* one in this many sessions is mirrored; 0 is none */
 	__u32 slot[SLOTS];
 };
 
@@ -90,7 +90,7 @@ struct session {
 
 /* A session whose data is held back while user space looks whether it may be closed. */
 struct held {
-	__u64 until;        /* CLOCK_MONOTONIC, ns; afterwards packets pass, should user space have died in between */
+	__u64 until;        /* CLOCK_MONOTONIC, ns; afterwards packets pass, should user space have died */
 	__u64 dropped;      /* packets with data that were dropped */
 };
 

@@ -1,9 +1,12 @@
-/* Mirror: what passes on chosen sessions is told to user space through a ring, as the bytes left and came at the client's host.
+/* Mirror: what passes on chosen sessions is told to user space through a ring, as the bytes left and came
+ * at the client's host.
  *
- * Pieces are packets as the kernel handles them, so one may come twice or out of order; each has its sequence number, and
- * user space puts them in order. Nothing waits for user space: what the ring has no room for is counted and lost.
+ * Pieces are packets as the kernel handles them, so one may come twice or out of order; each has its
+ * sequence number, and user space puts them in order. Nothing waits for user space: what the ring has no
+ * room for is counted and lost.
  *
- * Nobody is woken for a piece. User space looks by itself every few milliseconds, and is woken when the ring fills. */
+ * Nobody is woken for a piece. User space looks by itself every few milliseconds, and is woken when the
+ * ring fills. */
 
 #define WAKE_AT (PIECES_SIZE / 8)
 /* Pieces of one packet, at most. */
@@ -37,7 +40,8 @@ INLINE void tell(__u64 cookie, __u32 kind, __u32 seq, __u32 other, __u32 length)
 	submit(piece, wake());
 }
 
-/* A record's size must be known to the verifier, so there are a few sizes; a copy is made only of what is there. */
+/* A record's size must be known to the verifier, so there are a few sizes; a copy is made only of what is
+ * there. */
 #define COPY(size)                                                                                      \
 	INLINE int copy_##size(struct __sk_buff *packet, struct piece *head, __u32 at, __u32 length)    \
 	{                                                                                               \

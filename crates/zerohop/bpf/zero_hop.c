@@ -1,9 +1,10 @@
 /* Zero-hop: sends connect() on a listener's address straight to a server.
  *
- * Nothing is decided here. User space writes pages of upcoming picks; connect() takes the next one. What is noticed
- * here at once is a server that fails: its picks then go to the ordinary listener, which can try others. When headroom
- * itself is gone (it stamps `about` several times a second), there is no ordinary listener, and reads take the next pick
- * instead, until `keep_until`. Writes do not: who the primary is may have changed since.
+ * Nothing is decided here. User space writes pages of upcoming picks; connect() takes the next one. What
+ * is noticed here at once is a server that fails: its picks then go to the ordinary listener, which can
+ * try others. When headroom itself has ended (it stamps `about` several times a second), there is no
+ * ordinary listener, and reads take the next pick instead, until `keep_until`. Writes do not: who the
+ * primary is may have changed since.
  *
  * Only the kernel's public headers are used. Maps are declared without a definition: the loader makes them
  * (src/layout.rs) and puts their descriptors in. */
@@ -20,10 +21,12 @@
 #define MAPPED __builtin_bswap32(0xffff)
 
 struct map;
-extern struct map about, listeners, active, pages, targets, target_counters, connect_counts, sessions, wakeups, mirrored, pieces, missed, held;
+extern struct map about, listeners, active, pages, targets, target_counters, connect_counts, sessions;
+extern struct map wakeups, mirrored, pieces, missed, held;
 
 static void *(*lookup)(void *map, const void *key) = (void *)BPF_FUNC_map_lookup_elem;
-static long (*update)(void *map, const void *key, const void *value, __u64 flags) = (void *)BPF_FUNC_map_update_elem;
+static long (*update)(void *map, const void *key, const void *value, __u64 flags) =
+	(void *)BPF_FUNC_map_update_elem;
 static long (*delete)(void *map, const void *key) = (void *)BPF_FUNC_map_delete_elem;
 static __u64 (*now)(void) = (void *)BPF_FUNC_ktime_get_ns;
 static __u64 (*cookie_of)(void *ctx) = (void *)BPF_FUNC_get_socket_cookie;
@@ -37,9 +40,10 @@ static long (*ring)(void *ring, void *data, __u64 size, __u64 flags) = (void *)B
 #include "mirror.h"
 #include "hold.h"
 
-/* The target of the next pick, its number in `choice`; 0 where the ordinary listener is to have the connection. `mirror`: of
- * how many sessions one is mirrored. */
-INLINE struct target *next(struct about *us, __u32 listener, struct connect_counts *counts, __u64 time, __u32 *choice, __u32 *mirror)
+/* The target of the next pick, its number in `choice`; 0 where the ordinary listener is to have the
+ * connection. `mirror`: of how many sessions one is mirrored. */
+INLINE struct target *next(struct about *us, __u32 listener, struct connect_counts *counts, __u64 time,
+			   __u32 *choice, __u32 *mirror)
 {
 	__u32 *side = lookup(&active, &listener);
 	if (!side)
@@ -97,8 +101,9 @@ INLINE int bound(struct bpf_sock_addr *ctx, int v6)
 	return sk->src_ip6[0] || sk->src_ip6[1] || sk->src_ip6[2] || sk->src_ip6[3];
 }
 
-/* Whether the socket can reach `target`: not from a loopback address to another host, and not to an IPv4 server from a socket
- * that may be for IPv6 alone (IPV6_V6ONLY, which programs cannot ask for). Who dials a mapped address has one for both. */
+/* Whether the socket can reach `target`: not from a loopback address to another host, and not to an IPv4
+ * server from a socket that may be for IPv6 alone (IPV6_V6ONLY, which programs cannot ask for). Who dials
+ * a mapped address has one for both. */
 INLINE int fits(struct bpf_sock_addr *ctx, struct key *dialled, struct target *target, int v6)
 {
 	struct bpf_sock *sk = ctx->sk;
@@ -209,7 +214,8 @@ SEC("program/getpeername6") int getpeername6(struct bpf_sock_addr *ctx)
 	return PASS;
 }
 
-/* The client closes its socket: what ends from now on is the client's doing. One that never got under way is forgotten. */
+/* The client closes its socket: what ends from now on is the client's doing. One that never got under way
+ * is forgotten. */
 SEC("program/release") int release(struct bpf_sock *sk)
 {
 	__u64 cookie = cookie_of(sk);

@@ -1,6 +1,7 @@
-//! What it costs the kernel to mirror a session: round trips of a small statement and its answer, mirrored and not, in turn. As
-//! root: `cargo run --release -p zerohop --example mirror_cost`. Both ends run on this machine, so each packet is looked at
-//! twice; the reader of the ring runs beside them and looks at nothing in it.
+//! What it costs the kernel to mirror a session: round trips of a small statement and its answer, mirrored
+//! and not, in turn. As root: `cargo run --release -p zerohop --example mirror_cost`. Both ends run on this
+//! machine, so each packet is looked at twice; the reader of the ring runs beside them and looks at nothing
+//! in it.
 
 #![allow(clippy::unwrap_used, reason = "a measurement that cannot do its next step has failed")]
 #![allow(clippy::print_stdout, reason = "this is what it is for")]

@@ -25,7 +25,8 @@ const CGROUP_SOCK: u32 = 9;
 const SOCK_OPS: u32 = 13;
 const SOCK_ADDR: u32 = 18;
 
-/// Loads the programs, which are to use these maps, and links each to the cgroup. Only once all are loaded is any linked.
+/// Loads the programs, which are to use these maps, and links each to the cgroup. Only once all are loaded is
+/// any linked.
 pub(crate) fn put_in_force(
     programs: &[Program],
     maps: &[MapFd],
@@ -64,7 +65,7 @@ pub(crate) fn put_out_of_force<'a>(names: impl Iterator<Item = &'a str>, directo
     for name in names {
         let path = directory.join(link_name(name));
         if let Ok(link) = sys::get(&path) {
-            // One whose cgroup is gone is detached already.
+            // One whose cgroup was removed is detached already.
             let _ = sys::detach(&link);
             let _ = std::fs::remove_file(&path);
         }

@@ -1,11 +1,12 @@
-//! Programs, maps and links of one `headroom route`: brought into the kernel, or taken over from the process before.
+//! Programs, maps and links of one `headroom route`: brought into the kernel, or taken over from the process
+//! before.
 //!
-//! **Taking over** keeps maps and links and puts this build's programs into the links, each at once: no `connect()`
-//! meets a moment without a program, and sessions stay known. Maps of another layout are left out of it: all is made new,
-//! and then the old removed.
+//! **Taking over** keeps maps and links and puts this build's programs into the links, each at once: no
+//! `connect()` meets a moment without a program, and sessions stay known. Maps of another layout are left out
+//! of it: all is made new, and then the old removed.
 //!
-//! **Writing a page** never shows half of it: a listener has two, the one not in force is written, then the switch is set.
-//! A program that had read the old switch is done long before that page is written again.
+//! **Writing a page** never shows half of it: a listener has two, the one not in force is written, then the
+//! switch is set. A program that had read the old switch is done long before that page is written again.
 
 use crate::attach::{self, HOLD};
 use crate::bytes::{u32_at, u64_at};
@@ -25,8 +26,8 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// A process that dies between the hold and the end leaves a session held back for this long at most. One that is stopped
-/// for longer between the look and the end could end a session that is in use.
+/// A process that dies between the hold and the end leaves a session held back for this long at most. One
+/// that is stopped for longer between the look and the end could end a session that is in use.
 const HOLD_FOR: Duration = Duration::from_secs(30);
 
 /// Which programs are wanted where.
@@ -59,11 +60,11 @@ pub struct Bypass {
     holding: Option<bool>,
 }
 
-/// What the kernel has to know of a listener besides its address.
+/// What the kernel has to know of a listener apart from its address.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Terms {
-    /// Its clients write: once this process has been silent for the time that [`Bypass::beat`] names, nobody knows the primary,
-    /// and connections are left alone.
+    /// Its clients write: once this process has been silent for the time that [`Bypass::beat`] names, nobody
+    /// knows the primary, and connections are left alone.
     pub writes: bool,
     /// It has a list of clients: a socket that is bound to an address of its own is left to it.
     pub checks: bool,
@@ -72,7 +73,6 @@ pub struct Terms {
 /// A pair of a listener and a server, known to the kernel by a number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Target {
-    /// Its number.
     pub number: u32,
     /// Whether sessions that the server ends first are no sign of a failure.
     pub closes_mean_nothing: bool,
@@ -103,8 +103,8 @@ pub fn possible() -> Result<(), Error> {
 }
 
 impl Bypass {
-    /// Brings everything into the kernel, or takes over what is there under this name. Nothing bypasses before
-    /// [`Bypass::beat`] and [`Bypass::set_page`].
+    /// Brings everything into the kernel, or takes over what is there under this name. Nothing bypasses
+    /// before [`Bypass::beat`] and [`Bypass::set_page`].
     ///
     /// # Errors
     /// What is missing, in words. Nothing is left behind then that was not there before.
@@ -177,8 +177,8 @@ impl Bypass {
         self.mounted
     }
 
-    /// Says that the ordinary listener is there for `alive`, and that connections of readers may bypass it for `keep` even when it
-    /// is gone.
+    /// Says that the ordinary listener is there for `alive`, and that connections of readers may bypass it
+    /// for `keep` even when it has ended.
     ///
     /// # Errors
     /// When another process has taken over or the pins were removed: this one has nothing to say any more.
@@ -237,8 +237,8 @@ impl Bypass {
         Ok(number)
     }
 
-    /// Whether a listener that was entered has been removed from outside ([`crate::pins::remove_listeners`], or by a router that
-    /// listens on its address now).
+    /// Whether a listener that was entered has been removed from outside ([`crate::pins::remove_listeners`],
+    /// or by a router that listens on its address now).
     ///
     /// # Errors
     /// What the kernel said.
@@ -291,8 +291,8 @@ impl Bypass {
         Ok(number)
     }
 
-    /// The server was healthy at `healthy_at` (CLOCK_MONOTONIC, ns): it is not suspect for what was before. Nothing is done
-    /// where there is no such pair.
+    /// The server was healthy at `healthy_at` (CLOCK_MONOTONIC, ns): it is not suspect for what was before.
+    /// Nothing is done where there is no such pair.
     ///
     /// # Errors
     /// What the kernel said.
@@ -396,7 +396,8 @@ impl Bypass {
         sessions(self.map(Map::Sessions)).map_err(|e| Error::kernel("read its own maps", e))
     }
 
-    /// Notes that the end of this session will be our doing, no failure of its server. `false` when it is over already.
+    /// Notes that the end of this session will be our doing, no failure of its server. `false` when it is
+    /// over already.
     pub fn will_end(&self, session: &Session) -> bool {
         let marked = Session { state: session.state | SESSION_LEFT, ..*session };
         self.map(Map::Sessions).update(&session.cookie.to_ne_bytes(), &marked.bytes(), true).is_ok()
@@ -404,12 +405,12 @@ impl Bypass {
 
     /// Takes that back for a session that has not been ended after all.
     pub fn will_not_end(&self, session: &Session) {
-        // It is gone if it has ended by itself meanwhile: nothing is owed to it then.
+        // It may have ended by itself meanwhile: nothing is owed to it then.
         let _ = self.map(Map::Sessions).update(&session.cookie.to_ne_bytes(), &session.bytes(), true);
     }
 
-    /// Brings the programs that mirror sessions into the cgroup, or takes them out: as long as they are there, each of its
-    /// packets is looked at.
+    /// Brings the programs that mirror sessions into the cgroup, or takes them out: as long as they are
+    /// there, each of its packets is looked at.
     ///
     /// # Errors
     /// What the kernel said; then they are not there.
@@ -423,8 +424,8 @@ impl Bypass {
         done
     }
 
-    /// Brings the program that holds back what clients send into the cgroup, or takes it out: as long as it is there, each
-    /// packet of the cgroup is looked at.
+    /// Brings the program that holds back what clients send into the cgroup, or takes it out: as long as it
+    /// is there, each packet of the cgroup is looked at.
     ///
     /// # Errors
     /// What the kernel said; then it is not there.
@@ -468,7 +469,8 @@ impl Bypass {
         self.map(Map::Held).update(&session.cookie.to_ne_bytes(), &entry, false)
     }
 
-    /// Ends that. Returns how many packets with data were dropped: TCP sends them again if the session is still there.
+    /// Ends that. Returns how many packets with data were dropped: TCP sends them again if the session is
+    /// still there.
     pub fn release(&self, session: &Session) -> u64 {
         let key = session.cookie.to_ne_bytes();
         let entry = self.map(Map::Held).lookup(&key).ok().flatten();

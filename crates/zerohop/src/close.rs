@@ -1,16 +1,18 @@
 //! Close: ends a bypassed session so that no statement is executed and left without an answer.
 //!
-//! Somebody who knows what passed on the session (`Mirror`) says that it holds nothing, and up to which byte that is true. Then:
+//! Somebody who knows what passed on the session (`Mirror`) says that it holds nothing, and up to which byte
+//! that is true. Then:
 //!
 //! 1. The program `hold` drops what the client sends from now on, before it leaves the host.
-//! 2. The socket is looked at. The kernel reads the counts under the socket's lock, so a client that was sending when the
-//!    hold began is seen: its bytes are unacknowledged, unsent or counted. Only if both counts are those that were known,
-//!    and nothing is under way, everything that the session ever did is known, and the server has nothing of it left to do.
-//! 3. The socket is ended. What the client wrote after step 1 has not reached the server: it meets a reset, and may be sent again
-//!    on another connection. The reset itself carries no data and passes.
+//! 2. The socket is looked at. The kernel reads the counts under the socket's lock, so a client that was
+//!    sending when the hold began is seen: its bytes are unacknowledged, unsent or counted. Only if both
+//!    counts are those that were known, and nothing is under way, everything that the session ever did is
+//!    known, and the server has nothing of it left to do.
+//! 3. The socket is ended. What the client wrote after step 1 has not reached the server: it meets a reset,
+//!    and may be sent again on another connection. The reset itself carries no data and passes.
 //!
-//! A session that turns out to be in use is released; TCP sends what was dropped again (after its retransmission timeout,
-//! 200 ms at least), and nobody notices anything else.
+//! A session that turns out to be in use is released; TCP sends what was dropped again (after its
+//! retransmission timeout, 200 ms at least), and nobody notices anything else.
 
 use crate::bypass::Bypass;
 use crate::layout::Session;
@@ -28,11 +30,11 @@ pub enum CloseOutcome {
     InUse,
 }
 
-/// Closes a session of which everything up to what `socket` says is known, unless it is used.
+/// Closes a session that is known up to what `socket` says, unless it is used.
 ///
 /// # Errors
-/// `Unsupported` without [`Bypass::set_holding`] or when the kernel cannot end sockets; whatever else the system said.
-/// The session stays then.
+/// `Unsupported` without [`Bypass::set_holding`] or when the kernel cannot end sockets; whatever else the
+/// system said. The session stays then.
 pub fn close_session(bypass: &Bypass, session: &Session, socket: &Socket) -> io::Result<CloseOutcome> {
     if !bypass.holds() {
         return Err(io::Error::from(io::ErrorKind::Unsupported));

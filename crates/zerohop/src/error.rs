@@ -1,4 +1,5 @@
-//! Why zero-hop cannot be had here, each with what to do about it. Ordinary listeners serve in all of these cases.
+//! Why zero-hop is not available here, each with what to do about it. Ordinary listeners serve in all of these
+//! cases.
 
 use std::io;
 use std::path::PathBuf;
@@ -73,7 +74,6 @@ pub enum Error {
     /// More than fits.
     #[error("{what}: at most {most}")]
     TooMany {
-        /// Of what.
         what: &'static str,
         /// How many fit.
         most: usize,

@@ -1,5 +1,6 @@
-//! What is in the maps, as bytes: the twin of `bpf/layout.h`. A test compiles nothing but counts sizes; whoever changes a
-//! structure changes [`LAYOUT`], so that maps pinned by an older headroom are not taken for new ones.
+//! What is in the maps, as bytes: the twin of `bpf/layout.h`. A test compiles nothing but counts sizes;
+//! whoever changes a structure changes [`LAYOUT`], so that maps pinned by an older headroom are not taken for
+//! new ones.
 
 use crate::bytes::{u32_at, u64_at};
 use crate::clock::monotonic_ns;
@@ -71,7 +72,7 @@ pub(crate) enum Map {
     Sessions,
     /// Wakes user space when a server becomes suspect.
     Wakeups,
-    /// Sessions of which everything is told.
+    /// Sessions whose packets are all mirrored.
     Mirrored,
     /// What is told.
     Pieces,
@@ -172,7 +173,8 @@ pub struct ConnectCounts {
     /// Left to it because the picked server had just failed.
     #[serde(rename = "doubt")]
     pub suspect: u64,
-    /// Left to it because the table of sessions is full, or the client's socket cannot reach the server's address.
+    /// Left to it because the table of sessions is full, or the client's socket cannot reach the server's
+    /// address.
     pub unfit: u64,
 }
 
@@ -185,7 +187,6 @@ pub struct Session {
     pub target: u32,
     /// The listener that was dialled.
     pub listener: u32,
-    /// What was dialled.
     pub dialled: SocketAddr,
     /// It is open: connected, and neither side has closed.
     pub open: bool,
@@ -194,7 +195,8 @@ pub struct Session {
 }
 
 impl TargetCounters {
-    /// When it came to be suspect, if it still is by the clock: what user space has said since does not count here.
+    /// When it came to be suspect, if it still is by the clock: what user space has said since does not count
+    /// here.
     pub fn suspect_since(&self) -> Option<u64> {
         let since = self.suspect_until.saturating_sub(SUSPECT_FOR.as_nanos() as u64);
         (self.suspect_until > monotonic_ns()).then_some(since)
@@ -330,8 +332,8 @@ pub(crate) fn read_target(bytes: &[u8]) -> Option<(u32, SocketAddr)> {
     (address.port() != 0).then(|| (u32_at(bytes, 20), address))
 }
 
-/// A page with these picks, of whose sessions one in `mirror` is mirrored (0: none); the cursor starts at 0. `wrap` must be
-/// less than the number of picks.
+/// A page with these picks, of whose sessions one in `mirror` is mirrored (0: none); the cursor starts at 0.
+/// `wrap` must be less than the number of picks.
 pub(crate) fn page(picks: &[Option<u32>], wrap: usize, mirror: u32) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(PAGE_SIZE);
     for value in [0, picks.len() as u32, wrap as u32, mirror] {

@@ -1,16 +1,17 @@
 //! Zero-hop: `connect()` on a listener's address goes straight to a server, by programs in the kernel.
 //!
-//! The way of a connection: the application calls `connect()` on a listener's address; the program on `cgroup/connect4`
-//! or `connect6` takes the next pick of that listener from a page that user space has written, and puts the server's
-//! address in its place. `getpeername()` still says what was dialled. Where a page has no pick, or the picked server has
-//! just failed, the address stays as it is and the ordinary listener, on that very address, has the connection.
+//! The way of a connection: the application calls `connect()` on a listener's address; the program on
+//! `cgroup/connect4` or `connect6` takes the next pick of that listener from a page that user space has
+//! written, and puts the server's address in its place. `getpeername()` still says what was dialled. Where a
+//! page has no pick, or the picked server has just failed, the address stays as it is and the ordinary
+//! listener, on that very address, has the connection.
 //!
-//! This crate is the mechanism and decides nothing: which server is picked is its user's (`router`). All of it stays in
-//! the kernel, pinned, when this process ends, until it is taken over by the next one or removed. It uses no other crate
-//! of ours; `sys` and `sys/ring` are its only files with `unsafe`.
+//! This crate is the mechanism and decides nothing: which server is picked is its user's (`router`). All of
+//! it stays in the kernel, pinned, when this process ends, until it is taken over by the next one or removed.
+//! It uses no other crate of ours; `sys` and `sys/ring` are its only files with `unsafe`.
 //!
-//! Start with `bpf/zero_hop.c` (what the programs do), `bypass` (how they get into the kernel, are taken over and are
-//! told what to do) and `layout` (what both sides agree on, byte for byte).
+//! Start with `bpf/zero_hop.c` (what the programs do), `bypass` (how they get into the kernel, are taken over
+//! and are told what to do) and `layout` (what both sides agree on, byte for byte).
 //!
 //! | question | file |
 //! |---|---|
@@ -22,6 +23,8 @@
 //! | how bypassing sessions are followed | `bpf/mirror.h`, `mirror` |
 //! | how a connection is looked at and ended from outside | `socket` |
 //! | how a session is closed without losing a statement | `close`, `bpf/hold.h` |
+
+#![allow(missing_docs, reason = "for this workspace alone: a name that says it all needs no comment")]
 
 mod attach;
 mod bypass;

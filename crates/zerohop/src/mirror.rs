@@ -1,7 +1,8 @@
 //! Mirror: what mirrored sessions do, as the kernel tells it.
 //!
-//! Of these sessions the router sees every byte without being in their way. Pieces are packets: they may come twice or
-//! out of order, and what the ring has no room for is lost. To put them in order is up to the reader.
+//! Of these sessions the router sees every byte without being in their way. Pieces are packets: they may come
+//! twice or out of order, and what the ring has no room for is lost. To put them in order is up to the
+//! reader.
 
 use crate::bypass::Bypass;
 use crate::bytes::{u32_at, u64_at};
@@ -36,7 +37,6 @@ pub struct Piece<'a> {
     pub cookie: u64,
     /// When, CLOCK_MONOTONIC in ns.
     pub at: u64,
-    /// What it did.
     pub kind: PieceKind<'a>,
 }
 
@@ -56,14 +56,12 @@ pub enum PieceKind<'a> {
     FromClient {
         /// Of the first.
         seq: u32,
-        /// The bytes.
         bytes: &'a [u8],
     },
     /// These came to the client's host, maybe not in order.
     FromServer {
         /// Of the first.
         seq: u32,
-        /// The bytes.
         bytes: &'a [u8],
     },
     /// It is over.

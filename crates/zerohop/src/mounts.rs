@@ -13,7 +13,8 @@ const OURS: &str = "mounted_by_headroom";
 /// The directory of ours in it.
 const HOME: &str = "headroom";
 
-/// Our directory on bpffs, where there is a bpffs. It may be that of another user under whom a router runs; others cannot write it.
+/// Our directory on bpffs, where there is a bpffs. It may be that of another user under whom a router runs;
+/// others cannot write it.
 pub(crate) fn home() -> Option<PathBuf> {
     place()
         .filter(|home| home.symlink_metadata().is_ok_and(|found| found.is_dir() && found.mode() & 0o022 == 0))
@@ -44,8 +45,8 @@ fn trusted(home: &Path) -> Result<(), Error> {
     looked(home)
 }
 
-/// Why a directory cannot be trusted. In the one above ours, others may make directories of their own where the sticky bit keeps
-/// them from renaming ours.
+/// Why a directory cannot be trusted. In the one above ours, others may make directories of their own where
+/// the sticky bit keeps them from renaming ours.
 fn untrusted(is_directory: bool, uid: u32, mode: u32, ours: bool) -> Option<&'static str> {
     let owner = rustix::process::geteuid().as_raw();
     if !is_directory {
@@ -58,7 +59,8 @@ fn untrusted(is_directory: bool, uid: u32, mode: u32, ours: bool) -> Option<&'st
     (mode & 0o022 != 0 && (ours || !sticky)).then_some("can be written by other users")
 }
 
-/// The directory of one configuration on bpffs, made, and bpffs mounted if need be (which is said in the answer).
+/// The directory of one configuration on bpffs, made, and bpffs mounted if need be (which is said in the
+/// answer).
 pub(crate) fn make_directory(name: &str) -> Result<(PathBuf, bool), Error> {
     let _lock = lock();
     let (home, mounted) = make_home()?;
@@ -89,8 +91,8 @@ fn make_home() -> Result<(PathBuf, bool), Error> {
     Ok((home, true))
 }
 
-/// Removes our directory where nothing is left in it, and unmounts bpffs if it was us who mounted it and nobody else uses it.
-/// Returns whether it was unmounted.
+/// Removes our directory where nothing is left in it, and unmounts bpffs if it was us who mounted it and
+/// nobody else uses it. Returns whether it was unmounted.
 pub(crate) fn remove_home() -> bool {
     let _lock = lock();
     let Some(home) = home() else { return false };

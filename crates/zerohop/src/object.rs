@@ -1,5 +1,6 @@
-//! The compiled programs, read from the object file that clang made: instructions, and the places where the descriptor
-//! of a map belongs. Of ELF just what clang writes for BPF: 64 bits, this machine's byte order, `REL` sections.
+//! The compiled programs, read from the object file that clang made: instructions, and the places where the
+//! descriptor of a map belongs. Of ELF just what clang writes for BPF: 64 bits, this machine's byte order,
+//! `REL` sections.
 
 use crate::layout::MAPS;
 use crate::sys::INSTRUCTION;
@@ -14,7 +15,6 @@ const TYPE_REL: u32 = 9;
 const TYPE_SYMBOLS: u32 = 2;
 const RELOCATE_MAP: u64 = 1;
 
-/// A program.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Program {
     pub(crate) name: String,

@@ -23,7 +23,8 @@ pub(crate) fn clear(directory: &Path) {
     let _ = std::fs::remove_dir(directory);
 }
 
-/// Removes the pins: links first, so that no program runs on maps that are gone. When this returns, none runs any more.
+/// Removes the pins: links first, so that no program runs on maps that were removed. When this returns, none runs
+/// any more.
 pub(crate) fn clear_files(directory: &Path) {
     if !mounts::is_on_bpffs(directory) {
         return;
@@ -34,7 +35,7 @@ pub(crate) fn clear_files(directory: &Path) {
     for file in files {
         let is_link = file.file_name().is_some_and(|name| name.to_string_lossy().starts_with(LINK));
         if is_link && let Ok(link) = sys::get(&file) {
-            // One whose cgroup is gone is detached already.
+            // One whose cgroup was removed is detached already.
             let _ = sys::detach(&link);
         }
         let _ = std::fs::remove_file(file);

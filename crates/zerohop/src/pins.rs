@@ -16,7 +16,6 @@ use std::time::Duration;
 /// Everything pinned under one name.
 #[derive(Clone, Debug, Serialize)]
 pub struct PinSet {
-    /// The name.
     pub name: String,
     /// The directory on bpffs.
     pub directory: PathBuf,
@@ -78,8 +77,8 @@ pub fn list() -> Vec<PinSet> {
     all
 }
 
-/// Removes what is pinned under these names, or all of it where none is given. What ends here for applications: new
-/// connections go to the ordinary listener again. Sessions stay.
+/// Removes what is pinned under these names, or all of it where none is given. What ends here for
+/// applications: new connections go to the ordinary listener again. Sessions stay.
 ///
 /// # Errors
 /// A directory that cannot be removed, with its name.
@@ -111,12 +110,14 @@ pub struct Claim {
     pub remains: usize,
 }
 
-/// Without sessions, what a dead process has left is removed by the next start; with sessions after this long.
+/// Without sessions, what a dead process has left is removed by the next start; with sessions after this
+/// long.
 const REMAINS_FOR: Duration = Duration::from_secs(3600);
 
-/// Whoever listens on an address decides where its connections go. What others have pinned for `bound` in this network
-/// namespace is taken over under the name `own` where that is possible (`take_over`; nothing is pinned under it, and the
-/// other process is gone), and otherwise removed, and so are the remains of processes that ended long ago.
+/// Whoever listens on an address decides where its connections go. What others have pinned for `bound` in
+/// this network namespace is taken over under the name `own` where that is possible (`take_over`; nothing is
+/// pinned under it, and the other process has ended), and otherwise removed, and so are the remains of
+/// processes that ended long ago.
 ///
 /// # Errors
 /// What the system said.
@@ -152,7 +153,8 @@ pub fn claim(bound: &[SocketAddr], own: &str, take_over: bool) -> io::Result<Cla
     Ok(claimed)
 }
 
-/// Removes what is pinned for these listeners in this network namespace; what has no other is removed whole. Sessions stay.
+/// Removes what is pinned for these listeners in this network namespace; what has no other is removed whole.
+/// Sessions stay.
 ///
 /// # Errors
 /// What the system said.
@@ -187,7 +189,8 @@ fn covers(bound: SocketAddr, dialled: SocketAddr) -> bool {
     bound.port() == dialled.port() && (any || bound.ip() == dialled.ip())
 }
 
-/// Whether nobody will come back for this. What has never been in force may be just being made by another process.
+/// Whether nobody will come back for this. What has never been in force may be just being made by another
+/// process.
 fn remains(pinned: &PinSet, now: u64) -> bool {
     let long_ago = pinned.keep_until.saturating_add(REMAINS_FOR.as_nanos() as u64) < now;
     let over = pinned.keep_until != 0 && !pinned.alive && pinned.keep_until < now && !pinned.unreadable;

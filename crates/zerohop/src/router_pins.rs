@@ -3,7 +3,8 @@
 use crate::pins;
 use std::path::PathBuf;
 
-/// The pins of the router with one configuration file; removed when this is dropped, which is after the router itself.
+/// The pins of the router with one configuration file; removed when this is dropped, which is after the
+/// router itself.
 #[derive(Debug)]
 pub struct RouterPins {
     file: PathBuf,

@@ -1,5 +1,6 @@
-//! Connections as the kernel shows them to those who ask over netlink (`sock_diag`): bytes, how long quiet, and the way to
-//! end one from outside. Ending needs CAP_NET_ADMIN and a kernel with CONFIG_INET_DIAG_DESTROY.
+//! Connections as the kernel shows them to those who ask over netlink (`sock_diag`): bytes, how long quiet,
+//! and the way to end one from outside. Ending needs CAP_NET_ADMIN and a kernel with
+//! CONFIG_INET_DIAG_DESTROY.
 
 use crate::bytes::{u32_at, u64_at};
 use rustix::net::netlink::SOCK_DIAG;
@@ -25,10 +26,10 @@ const INFO: u16 = 2;
 const HEADER: usize = 16;
 const ANSWER: usize = 72;
 const IDENTITY: usize = 48;
-/// A look usually takes 5 to 10 us. One that took longer than this was interrupted, or the machine is slow; the next may take twice
-/// as long.
+/// A look usually takes 5 to 10 us. One that took longer than this was interrupted, or the machine is slow;
+/// the next may take twice as long.
 const QUICK: Duration = Duration::from_micros(25);
-/// So many times somebody looks before a connection is left alone.
+/// This many times somebody looks before a connection is left alone.
 const LOOKS: u32 = 6;
 
 /// An established TCP connection of this host.
@@ -86,11 +87,12 @@ impl Socket {
         self.sent.saturating_sub(1)
     }
 
-    /// Ends it as [`Socket::end`] does, but only if nothing has gone either way since this was read, and nothing is under way. Returns
-    /// whether it did; not where it had ended already, either.
+    /// Ends it as [`Socket::end`] does, but only if nothing has gone either way since this was read, and
+    /// nothing is under way. Returns whether it did; not where it had ended already, either.
     ///
-    /// What is sent between the last look and the end is lost, unless it is held back ([`crate::Bypass::close`]). That is some
-    /// 10 us, because a look that took long is none: who was interrupted looks again.
+    /// What is sent between the last look and the end is lost, unless it is held back
+    /// ([`crate::Bypass::close`]). That is some 10 us, because a look that took long is none: who was
+    /// interrupted looks again.
     ///
     /// # Errors
     /// `Unsupported` when the kernel was built without it; whatever else the system said.

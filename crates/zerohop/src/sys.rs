@@ -1,8 +1,8 @@
-//! What no safe crate offers: `bpf(2)`, one socket option, a descriptor that is known by its number alone; in `ring` the memory
-//! of a ring. Only these two files have `unsafe`.
+//! What no safe crate offers: `bpf(2)`, one socket option, a descriptor that is known by its number alone; in
+//! `ring` the memory of a ring. Only these two files have `unsafe`.
 //!
-//! `bpf(2)` takes a union whose members are numbers and pointers at fixed offsets. It is built as bytes by [`Attr`], which
-//! borrows the slices that its pointers name.
+//! `bpf(2)` takes a union whose members are numbers and pointers at fixed offsets. It is built as bytes by
+//! [`Attr`], which borrows the slices that its pointers name.
 
 #![allow(unsafe_code, reason = "bpf(2) has no safe wrapper; every call is made here")]
 
@@ -83,9 +83,10 @@ impl<'a> Attr<'a> {
     }
 
     fn call(mut self, command: Command) -> io::Result<libc::c_long> {
-        // SAFETY: the union is as long as is said; every pointer in it was made by `read` or `write` above from a slice
-        // that is borrowed for `'a`, so beyond this call, and whose length is what the kernel expects there (sizes of a
-        // map's key and value are asserted, lengths are passed along for the others).
+        // SAFETY: the union is as long as is said; every pointer in it was made by `read` or `write` above
+        // from a slice that is borrowed for `'a`, so beyond this call, and whose length is what the kernel
+        // expects there (sizes of a map's key and value are asserted, lengths are passed along for the
+        // others).
         let result =
             unsafe { libc::syscall(libc::SYS_bpf, command as libc::c_long, self.bytes.as_mut_ptr(), ATTR) };
         if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }
@@ -260,7 +261,8 @@ pub(crate) fn load(name: &str, kind: u32, attach: u32, code: &[u8]) -> io::Resul
     }
 }
 
-/// Attaches a program to a cgroup, beside those of others; ends when the last descriptor and pin of the link are gone.
+/// Attaches a program to a cgroup, beside those of others; ends when the last descriptor and pin of the link
+/// are gone.
 pub(crate) fn attach(program: &OwnedFd, cgroup: BorrowedFd<'_>, attach: u32) -> io::Result<OwnedFd> {
     Attr::new().fd(0, borrow(program)).fd(4, cgroup).u32(8, attach).descriptor(Command::LinkCreate)
 }
@@ -270,7 +272,8 @@ pub(crate) fn replace(link: &OwnedFd, program: &OwnedFd) -> io::Result<()> {
     Attr::new().fd(0, borrow(link)).fd(4, borrow(program)).call(Command::LinkUpdate).map(drop)
 }
 
-/// Takes the program of a link out of its cgroup, at once: without it, that happens some time after the last pin is gone.
+/// Takes the program of a link out of its cgroup, at once: without it, that happens some time after the last
+/// pin is gone.
 pub(crate) fn detach(link: &OwnedFd) -> io::Result<()> {
     Attr::new().fd(0, borrow(link)).call(Command::LinkDetach).map(drop)
 }

@@ -1,4 +1,5 @@
-//! Wakeup: the kernel wakes user space when a server becomes suspect, so that it looks now and not at its next tick.
+//! Wakeup: the kernel wakes user space when a server becomes suspect, so that it looks now and not at its
+//! next tick.
 
 use crate::bypass::Bypass;
 use crate::error::Error;

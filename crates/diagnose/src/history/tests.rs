@@ -36,7 +36,7 @@ impl Watched {
 
     fn add(&mut self, ms: u64, figure: f32) {
         self.tick(ms);
-        self.history.add(&"db1", self.at(ms), figures(figure), Said::Free);
+        self.history.add(&"db1", self.at(ms), figures(figure), Outcome::Free);
     }
 
     fn gaps(&self) -> Vec<(u64, Option<u64>, &str)> {
@@ -61,7 +61,7 @@ proptest! {
             if lost {
                 history.lose(&names[name].as_str(), now, "why");
             } else {
-                history.add(&names[name].as_str(), now, figures(1.0), Said::Free);
+                history.add(&names[name].as_str(), now, figures(1.0), Outcome::Free);
             }
             prop_assert!(history.subjects().count() <= MOST_SUBJECTS);
             prop_assert!(history.bytes() <= History::<&str>::most_bytes());
@@ -123,20 +123,20 @@ proptest! {
 
     #[test]
     fn spans_are_in_order_without_overlap_and_no_two_neighbours_say_the_same(
-        said in prop::collection::vec((1u64..9, 0u8..3), 1..400),
+        outcome in prop::collection::vec((1u64..9, 0u8..3), 1..400),
     ) {
         let mut watched = watched();
         let mut ms = 0;
-        for (pause, said) in said {
+        for (pause, outcome) in outcome {
             ms += pause * 1000;
             watched.tick(ms);
-            let said = [Said::Nothing, Said::Free, Said::Bottleneck(Name::Cpu)][usize::from(said)];
-            watched.history.add(&"db1", watched.at(ms), figures(1.0), said);
+            let outcome = [Outcome::Nothing, Outcome::Free, Outcome::Bottleneck(Name::Cpu)][usize::from(outcome)];
+            watched.history.add(&"db1", watched.at(ms), figures(1.0), outcome);
         }
         let spans = watched.history.track(&"db1").unwrap().spans(0, u64::MAX);
         for pair in spans.windows(2) {
             prop_assert!(pair[0].from_ms < pair[0].to_ms && pair[0].to_ms <= pair[1].from_ms);
-            prop_assert!(pair[0].said != pair[1].said || pair[0].to_ms < pair[1].from_ms);
+            prop_assert!(pair[0].outcome != pair[1].outcome || pair[0].to_ms < pair[1].from_ms);
         }
     }
 }
@@ -187,7 +187,7 @@ fn a_watcher_that_stood_still_is_one_gap_of_everybody() {
 fn whoever_is_read_first_after_the_watcher_stood_still_has_no_gap_of_its_own() {
     let mut watched = watched();
     watched.add(1_000, 1.0);
-    watched.history.add(&"db1", watched.at(61_000), figures(1.0), Said::Free);
+    watched.history.add(&"db1", watched.at(61_000), figures(1.0), Outcome::Free);
     watched.tick(61_200);
     let gaps = watched.gaps();
     assert_eq!(gaps.len(), 1, "{gaps:?}");
@@ -210,11 +210,11 @@ fn a_calendar_that_jumps_is_noted_and_moves_no_point() {
     watched.add(1_000, 1.0);
     let calendar = |ms: u64| SystemTime::UNIX_EPOCH + EPOCH + Duration::from_millis(ms);
     watched.history.tick(watched.at(2_000), calendar(3_602_000));
-    watched.history.add(&"db1", watched.at(2_000), figures(2.0), Said::Free);
+    watched.history.add(&"db1", watched.at(2_000), figures(2.0), Outcome::Free);
     // Slow drift is none.
     watched.history.tick(watched.at(3_000), calendar(3_603_500));
     watched.history.tick(watched.at(4_000), calendar(60_000));
-    watched.history.add(&"db1", watched.at(4_000), figures(3.0), Said::Free);
+    watched.history.add(&"db1", watched.at(4_000), figures(3.0), Outcome::Free);
     let jumps: Vec<_> = watched.history.clock().jumps().map(|jump| (jump.at_ms, jump.by_ms)).collect();
     assert_eq!(jumps, [(2_000, 3_600_000), (4_000, -3_544_500)]);
     let track = watched.history.track(&"db1").unwrap();
@@ -226,17 +226,17 @@ fn a_calendar_that_jumps_is_noted_and_moves_no_point() {
 }
 
 #[test]
-fn what_is_older_than_a_day_is_forgotten_and_a_minute_keeps_what_was_said_most() {
+fn what_is_older_than_a_day_is_forgotten_and_a_minute_keeps_the_most_frequent_verdict() {
     let mut watched = watched();
     for second in 0..90_000u64 {
         watched.tick(second * 1000);
-        let said = if second % 60 < 40 { Said::Bottleneck(Name::RowLocks) } else { Said::Free };
-        watched.history.add(&"db1", watched.at(second * 1000), figures(second as f32), said);
+        let outcome = if second % 60 < 40 { Outcome::Bottleneck(Name::RowLocks) } else { Outcome::Free };
+        watched.history.add(&"db1", watched.at(second * 1000), figures(second as f32), outcome);
     }
     let track = watched.history.track(&"db1").unwrap();
     let first = track.points(0, u64::MAX).next().unwrap();
     assert!(90_000_000 - first.at_ms <= Track::KEPT_MS + 60_000, "{first:?}");
-    assert_eq!((first.count, first.said), (60, Said::Bottleneck(Name::RowLocks)));
+    assert_eq!((first.count, first.outcome), (60, Outcome::Bottleneck(Name::RowLocks)));
     assert_eq!(track.fine_from_ms(), 90_000_000 - Track::FINE as u64 * 1000);
     (90_000..200_000u64).step_by(3).for_each(|second| watched.tick(second * 1000));
     assert_eq!(watched.history.subjects().count(), 0, "nobody has heard of it for a day");

@@ -15,15 +15,13 @@ const MINUTE_MS: u64 = 60_000;
 /// What a reading stands for when none follows, milliseconds.
 const OWN_MS: u64 = 1_000;
 
-/// What was said of a moment.
+/// The verdict of a moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Said {
-    /// Nothing.
+pub enum Outcome {
     #[default]
     Nothing,
     /// No bottleneck.
     Free,
-    /// This one.
     Bottleneck(Name),
 }
 
@@ -32,23 +30,19 @@ pub enum Said {
 pub struct Point {
     /// When, milliseconds of the history; of a mean the beginning of its minute, or its first reading if that is later.
     pub at_ms: u64,
-    /// Readings in it.
     pub count: u16,
-    /// Its figures.
     pub figures: Figures,
-    /// What was said; of a mean what was said most often.
-    pub said: Said,
+    /// The verdict then; of a mean the most frequent one.
+    pub outcome: Outcome,
 }
 
-/// A stretch of which the same was said, without a gap.
+/// A stretch with one verdict, without a gap.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Span {
     /// Its beginning, milliseconds of the history.
     pub from_ms: u64,
-    /// Its end.
     pub to_ms: u64,
-    /// What.
-    pub said: Said,
+    pub outcome: Outcome,
 }
 
 /// The course of one subject.
@@ -67,7 +61,7 @@ struct Minute {
     first_ms: u64,
     count: u16,
     sums: [(f64, u16); WIDTH],
-    said: Vec<(Said, u16)>,
+    outcome: Vec<(Outcome, u16)>,
 }
 
 impl Track {
@@ -126,8 +120,9 @@ impl Track {
 
     /// Memory taken, bytes.
     pub fn bytes(&self) -> usize {
-        let said = self.minute.as_ref().map_or(0, |minute| minute.said.capacity() * size_of::<(Said, u16)>());
-        (self.fine.capacity() + self.coarse.capacity()) * size_of::<Point>() + size_of::<Self>() + said
+        let outcome =
+            self.minute.as_ref().map_or(0, |minute| minute.outcome.capacity() * size_of::<(Outcome, u16)>());
+        (self.fine.capacity() + self.coarse.capacity()) * size_of::<Point>() + size_of::<Self>() + outcome
     }
 
     /// The points of a stretch, oldest first: minutes where not all of their readings are kept any more.
@@ -163,7 +158,7 @@ impl Track {
         means
     }
 
-    /// What was said over a stretch, oldest first.
+    /// The verdicts over a stretch, oldest first.
     pub fn spans(&self, from_ms: u64, to_ms: u64) -> Vec<Span> {
         let mut spans: Vec<Span> = Vec::new();
         let fine_from = self.fine_from_ms();
@@ -174,12 +169,12 @@ impl Track {
             if let Some(last) = spans.last_mut().filter(|last| point.at_ms.saturating_sub(last.to_ms) <= near)
             {
                 last.to_ms = point.at_ms;
-                if last.said == point.said {
+                if last.outcome == point.outcome {
                     last.to_ms += own;
                     continue;
                 }
             }
-            spans.push(Span { from_ms: point.at_ms, to_ms: point.at_ms + own, said: point.said });
+            spans.push(Span { from_ms: point.at_ms, to_ms: point.at_ms + own, outcome: point.outcome });
         }
         if let Some(last) = spans.last_mut() {
             last.to_ms = last.to_ms.min(to_ms);
@@ -190,7 +185,7 @@ impl Track {
 
 impl Minute {
     fn begin(number: u64, first_ms: u64) -> Self {
-        Self { number, first_ms, count: 0, sums: [(0.0, 0); WIDTH], said: Vec::new() }
+        Self { number, first_ms, count: 0, sums: [(0.0, 0); WIDTH], outcome: Vec::new() }
     }
 
     fn add(&mut self, point: &Point) {
@@ -201,16 +196,20 @@ impl Minute {
                 *count += point.count;
             }
         }
-        match self.said.iter_mut().find(|(said, _)| *said == point.said) {
+        match self.outcome.iter_mut().find(|(outcome, _)| *outcome == point.outcome) {
             Some((_, count)) => *count = count.saturating_add(point.count),
-            None => self.said.push((point.said, point.count)),
+            None => self.outcome.push((point.outcome, point.count)),
         }
     }
 
     fn point(&self) -> Point {
         let mean =
             |(sum, count): (f64, u16)| if count == 0 { f32::NAN } else { (sum / f64::from(count)) as f32 };
-        let said = self.said.iter().max_by_key(|(_, count)| *count).map_or(Said::Nothing, |(said, _)| *said);
-        Point { at_ms: self.first_ms, count: self.count, figures: self.sums.map(mean), said }
+        let outcome = self
+            .outcome
+            .iter()
+            .max_by_key(|(_, count)| *count)
+            .map_or(Outcome::Nothing, |(outcome, _)| *outcome);
+        Point { at_ms: self.first_ms, count: self.count, figures: self.sums.map(mean), outcome }
     }
 }

@@ -13,7 +13,6 @@ use serde::{Deserialize, Serialize};
 pub struct Ticks {
     /// Ordinary programs, niced ones included.
     pub user: u64,
-    /// The kernel for them.
     pub system: u64,
     /// Nothing to do.
     pub idle: u64,
@@ -49,7 +48,6 @@ pub struct Reading {
 pub struct Shares {
     /// Ordinary programs.
     pub user: f64,
-    /// The kernel for them.
     pub system: f64,
     /// Hard interrupts.
     pub irq: f64,
@@ -59,16 +57,13 @@ pub struct Shares {
     pub steal: f64,
     /// Idle while somebody waits for a disk.
     pub iowait: f64,
-    /// Idle.
     pub idle: f64,
 }
 
 /// CPUs between two readings.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Sample {
-    /// All together.
     pub all: Shares,
-    /// Each, with its number.
     pub each: Vec<(u32, Shares)>,
     /// Context switches a second.
     pub switches_per_s: f64,

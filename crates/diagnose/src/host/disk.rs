@@ -13,8 +13,7 @@ use std::path::Path;
 
 /// Requests of one kind since boot.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Done {
-    /// How many.
+pub struct Totals {
     pub requests: u64,
     /// 512 bytes each.
     pub sectors: u64,
@@ -27,12 +26,10 @@ pub struct Done {
 pub struct Device {
     /// `nvme0n1`, `dm-3`, partitions too.
     pub name: String,
-    /// Reads.
-    pub read: Done,
-    /// Writes.
-    pub written: Done,
+    pub read: Totals,
+    pub written: Totals,
     /// Flushes of its cache; `None` before Linux 5.5.
-    pub flushed: Option<Done>,
+    pub flushed: Option<Totals>,
     /// Requests under way now.
     pub in_flight: u64,
     /// Time with any request under way.
@@ -41,7 +38,6 @@ pub struct Device {
     pub queue_ms: u64,
 }
 
-/// All devices.
 pub type Reading = Vec<Device>;
 
 /// Requests of one kind between two readings.
@@ -60,11 +56,8 @@ pub struct Work {
 /// One device between two readings.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Sample {
-    /// Its name.
     pub name: String,
-    /// Reads.
     pub read: Work,
-    /// Writes.
     pub written: Work,
     /// Flushes; `None` where the kernel does not count them.
     pub flushed: Option<Work>,
@@ -105,7 +98,7 @@ fn device(line: &[u8]) -> Option<Device> {
     if count < 11 {
         return None;
     }
-    let done = |requests: u64, sectors: u64, ms: u64| Done { requests, sectors, ms };
+    let done = |requests: u64, sectors: u64, ms: u64| Totals { requests, sectors, ms };
     Some(Device {
         name,
         read: done(figures[0], figures[2], figures[3]),
@@ -140,7 +133,7 @@ impl Device {
     }
 }
 
-impl Done {
+impl Totals {
     fn since(self, before: Self, seconds: f64) -> Work {
         let requests = grown(self.requests, before.requests);
         let ms = grown_32(self.ms, before.ms) as f64;
@@ -169,8 +162,8 @@ mod tests {
         for (bytes, flushes) in KERNELS {
             let reading = parse(bytes);
             let sda = &reading[0];
-            assert_eq!(sda.read, Done { requests: 1000, sectors: 80_000, ms: 6000 });
-            assert_eq!(sda.written, Done { requests: 2000, sectors: 160_000, ms: 9000 });
+            assert_eq!(sda.read, Totals { requests: 1000, sectors: 80_000, ms: 6000 });
+            assert_eq!(sda.written, Totals { requests: 2000, sectors: 160_000, ms: 9000 });
             assert_eq!((sda.in_flight, sda.busy_ms, sda.queue_ms), (3, 4000, 15_000));
             assert_eq!(sda.flushed.is_some(), flushes);
         }

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 /// One interrupt, or one kind of soft interrupt, since boot.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Line {
+pub struct Interrupt {
     /// `36`, `NMI`, `NET_RX`.
     pub name: String,
     /// Device and controller as the kernel words them; empty for soft interrupts.
@@ -23,7 +23,7 @@ pub struct Reading {
     /// CPU numbers, in the order of the columns.
     pub cpus: Vec<u32>,
     /// The lines that have ever counted.
-    pub lines: Vec<Line>,
+    pub lines: Vec<Interrupt>,
 }
 
 /// How often one thing interrupted one CPU.
@@ -31,9 +31,7 @@ pub struct Reading {
 pub struct Sample {
     /// `36`, `NET_RX`.
     pub name: String,
-    /// What it is.
     pub what: String,
-    /// On which CPU.
     pub cpu: u32,
     /// Times a second.
     pub per_s: f64,
@@ -49,7 +47,7 @@ pub fn parse(bytes: &[u8]) -> Reading {
     Reading { cpus, lines }
 }
 
-fn counted(line: &[u8], cpus: usize) -> Option<Line> {
+fn counted(line: &[u8], cpus: usize) -> Option<Interrupt> {
     let (name, rest) = named(line)?;
     let mut words = words(rest);
     let counts: Vec<u64> = words.by_ref().take(cpus).map_while(decimal).collect();
@@ -57,7 +55,7 @@ fn counted(line: &[u8], cpus: usize) -> Option<Line> {
         return None;
     }
     let what: Vec<&[u8]> = words.collect();
-    Some(Line { name: text(name), what: text(&what.join(&b' ')), counts })
+    Some(Interrupt { name: text(name), what: text(&what.join(&b' ')), counts })
 }
 
 impl Reading {

@@ -10,7 +10,6 @@ use serde::{Deserialize, Serialize};
 /// What both files say.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Reading {
-    /// Levels now.
     pub level: Level,
     /// Counters since boot.
     pub reclaim: Reclaim,
@@ -19,9 +18,7 @@ pub struct Reading {
 /// Bytes now.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Level {
-    /// All memory.
     pub total: u64,
-    /// Unused.
     pub free: u64,
     /// What programs could still get without swapping; free plus caches before Linux 3.14.
     pub available: u64,
@@ -31,7 +28,6 @@ pub struct Level {
     pub dirty: u64,
     /// Is being written.
     pub writeback: u64,
-    /// Swap space.
     pub swap_total: u64,
     /// Swap space unused.
     pub swap_free: u64,

@@ -8,10 +8,8 @@ use serde::{Deserialize, Serialize};
 
 /// One direction of one interface since it came up.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Moved {
-    /// Bytes.
+pub struct Totals {
     pub bytes: u64,
-    /// Packets.
     pub packets: u64,
     /// Packets that were broken.
     pub errors: u64,
@@ -19,18 +17,14 @@ pub struct Moved {
     pub dropped: u64,
 }
 
-/// One interface.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Interface {
     /// `eth0`.
     pub name: String,
-    /// Received.
-    pub received: Moved,
-    /// Sent.
-    pub sent: Moved,
+    pub received: Totals,
+    pub sent: Totals,
 }
 
-/// All interfaces.
 pub type Reading = Vec<Interface>;
 
 /// One direction between two readings, a second.
@@ -49,11 +43,8 @@ pub struct Traffic {
 /// One interface between two readings.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Sample {
-    /// Its name.
     pub name: String,
-    /// Received.
     pub received: Traffic,
-    /// Sent.
     pub sent: Traffic,
     /// What it can carry each way, bytes a second, as the driver says; `None` where it does not (most virtual ones).
     pub link_bytes_per_s: Option<f64>,
@@ -78,7 +69,7 @@ fn interface(line: &[u8]) -> Option<Interface> {
         *figure = decimal(word)?;
         count += 1;
     }
-    let moved = |at: usize| Moved {
+    let moved = |at: usize| Totals {
         bytes: figures[at],
         packets: figures[at + 1],
         errors: figures[at + 2],
@@ -101,7 +92,7 @@ pub fn since(now: &Reading, before: &Reading, seconds: f64) -> Vec<Sample> {
     now.iter().filter_map(one).collect()
 }
 
-impl Moved {
+impl Totals {
     fn since(self, before: Self, seconds: f64) -> Traffic {
         let per_s = |now, before| grown(now, before) as f64 / seconds;
         Traffic {
@@ -126,7 +117,7 @@ mod tests {
             b"Inter-|   Receive  |  Transmit\n face |bytes packets errs\n\
               eth0:3534461631 91171 1 2 0 0 0 0 5195293 61152 3 4 0 0 0 0\n",
         );
-        assert_eq!(old[0].received, Moved { bytes: 3_534_461_631, packets: 91_171, errors: 1, dropped: 2 });
+        assert_eq!(old[0].received, Totals { bytes: 3_534_461_631, packets: 91_171, errors: 1, dropped: 2 });
         assert_eq!((old[0].sent.errors, old[0].sent.dropped), (3, 4));
     }
 

@@ -4,7 +4,7 @@
 //! A file that is not there (an old kernel, a container, conntrack not loaded) is tried again every [`SELDOM`].
 
 use super::{
-    Pressures, Reading, Seldom, cgroup, cpu, disk, interrupt, memory, nic, pressure, softnet, table, tcp,
+    Pressures, Reading, SlowReading, cgroup, cpu, disk, interrupt, memory, nic, pressure, softnet, table, tcp,
 };
 use rustix::time::{ClockId, clock_gettime};
 use std::fs::File;
@@ -20,7 +20,7 @@ const LONGEST: usize = 4 << 20;
 
 /// Where things are; elsewhere in tests.
 #[derive(Clone, Debug)]
-pub struct Places {
+pub struct Roots {
     /// `/proc`
     pub proc: PathBuf,
     /// `/sys`
@@ -29,7 +29,7 @@ pub struct Places {
     pub cgroup: Option<PathBuf>,
 }
 
-impl Default for Places {
+impl Default for Roots {
     fn default() -> Self {
         Self { proc: "/proc".into(), sys: "/sys".into(), cgroup: None }
     }
@@ -38,15 +38,15 @@ impl Default for Places {
 /// Open files and the buffer they are read into.
 #[derive(Debug)]
 pub struct Sampler {
-    places: Places,
+    places: Roots,
     buffer: Vec<u8>,
-    kept: Vec<Kept>,
+    kept: Vec<OpenFile>,
     disks: Vec<String>,
-    seldom: Option<Arc<Seldom>>,
+    seldom: Option<Arc<SlowReading>>,
 }
 
 #[derive(Debug)]
-struct Kept {
+struct OpenFile {
     path: PathBuf,
     file: Option<File>,
     looked: Instant,
@@ -54,7 +54,7 @@ struct Kept {
 
 impl Sampler {
     /// A sampler; nothing is opened yet.
-    pub fn new(places: Places) -> Self {
+    pub fn new(places: Roots) -> Self {
         let (buffer, kept, disks) = (vec![0; 64 << 10], Vec::new(), Vec::new());
         Self { places, buffer, kept, disks, seldom: None }
     }
@@ -130,7 +130,7 @@ impl Sampler {
         }
     }
 
-    fn seldom(&mut self, proc: &Path, now: Instant) -> Arc<Seldom> {
+    fn seldom(&mut self, proc: &Path, now: Instant) -> Arc<SlowReading> {
         if let Some(last) = &self.seldom
             && now.saturating_duration_since(last.at) < SELDOM
         {
@@ -143,7 +143,7 @@ impl Sampler {
             Some((name, nic::parse_speed(&speed)?))
         };
         let links = names(&net).into_iter().filter_map(speed).collect();
-        let seldom = Arc::new(Seldom {
+        let seldom = Arc::new(SlowReading {
             at: now,
             interrupts: interrupt::parse(self.bytes(&proc.join("interrupts"))),
             softirqs: interrupt::parse(self.bytes(&proc.join("softirqs"))),
@@ -159,14 +159,14 @@ impl Sampler {
             Some(at) => at,
             None => {
                 let kept =
-                    Kept { path: path.to_owned(), file: File::open(path).ok(), looked: Instant::now() };
+                    OpenFile { path: path.to_owned(), file: File::open(path).ok(), looked: Instant::now() };
                 self.kept.push(kept);
                 self.kept.len() - 1
             }
         };
         let kept = &mut self.kept[at];
         if kept.file.is_none() && kept.looked.elapsed() >= SELDOM {
-            *kept = Kept { path: path.to_owned(), file: File::open(path).ok(), looked: Instant::now() };
+            *kept = OpenFile { path: path.to_owned(), file: File::open(path).ok(), looked: Instant::now() };
         }
         let Some(file) = &kept.file else { return &[] };
         match read_whole(file, &mut self.buffer) {
@@ -214,7 +214,7 @@ mod tests {
 
     #[test]
     fn this_host_is_read_twice_and_the_shares_of_its_cpus_add_up() {
-        let mut sampler = Sampler::new(Places::default());
+        let mut sampler = Sampler::new(Roots::default());
         let before = sampler.read();
         let deadline = Instant::now() + Duration::from_secs(10);
         // Ticks are 10 ms: work until some have passed.
@@ -233,7 +233,7 @@ mod tests {
     #[test]
     fn a_host_without_any_file_is_empty_and_no_panic() {
         let nowhere = tempfile::tempdir().unwrap();
-        let places = Places {
+        let places = Roots {
             proc: nowhere.path().into(),
             sys: nowhere.path().into(),
             cgroup: Some("/nowhere".into()),

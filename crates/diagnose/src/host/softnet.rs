@@ -13,7 +13,6 @@ use serde::{Deserialize, Serialize};
 pub struct Backlog {
     /// The CPU's number (or the line's place on old kernels).
     pub cpu: u32,
-    /// Packets processed.
     pub processed: u64,
     /// Packets dropped: the backlog was full.
     pub dropped: u64,
@@ -21,7 +20,6 @@ pub struct Backlog {
     pub squeezed: u64,
 }
 
-/// All CPUs.
 pub type Reading = Vec<Backlog>;
 
 /// One CPU between two readings.

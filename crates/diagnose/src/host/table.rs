@@ -8,10 +8,8 @@
 use super::text::{decimal, grown, hexadecimal, lines, words};
 use serde::{Deserialize, Serialize};
 
-/// One table.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Reading {
-    /// Entries now.
     pub entries: u64,
     /// How many fit; 0 when not known.
     pub limit: u64,

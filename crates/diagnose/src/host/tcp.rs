@@ -9,9 +9,7 @@ use serde::{Deserialize, Serialize};
 /// Counters of this network namespace since it began.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Reading {
-    /// Segments sent.
     pub sent: u64,
-    /// Segments sent again.
     pub sent_again: u64,
     /// Connections now.
     pub established: u64,

@@ -10,12 +10,11 @@ use std::fmt;
 pub struct Blocker {
     /// Its number on the server: what KILL takes.
     pub id: u64,
-    /// Its account.
     pub user: String,
     /// Where it came from, without the port.
     pub host: String,
     /// Whether it is doing something or nothing.
-    pub held: Held,
+    pub held: HeldBy,
     /// How long its transaction has been open, seconds.
     pub age_s: u64,
     /// The table in question, where known.
@@ -29,15 +28,13 @@ pub struct Blocker {
 /// What the blocker does meanwhile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Held {
+pub enum HeldBy {
     /// Its client has sent no statement: a transaction left open.
     ByAnIdleClient,
-    /// A statement is running.
     ByAStatement,
 }
 
 impl Blocker {
-    /// Reads the first row.
     pub(super) fn read(rows: &Rows) -> Option<Self> {
         let row = rows.first()?;
         let host = row.text(&["host"]).unwrap_or_default();
@@ -47,7 +44,7 @@ impl Blocker {
             id: row.parse(&["id"])?,
             user: row.text(&["user"]).unwrap_or("?").to_owned(),
             host: place.to_owned(),
-            held: if idle { Held::ByAnIdleClient } else { Held::ByAStatement },
+            held: if idle { HeldBy::ByAnIdleClient } else { HeldBy::ByAStatement },
             age_s: row.parse(&["age_s"]).unwrap_or(0),
             table: row.filled(&["held"]).map(|table| table.replace('`', "")),
             waiting: row.parse(&["waiting"]).unwrap_or(0),
@@ -62,8 +59,8 @@ impl fmt::Display for Blocker {
         let Self { id, user, host, age_s, .. } = self;
         write!(f, "{likely}session {id} of {user}@{host}, its transaction open for {age_s} s")?;
         match self.held {
-            Held::ByAnIdleClient => write!(f, ", idle")?,
-            Held::ByAStatement => write!(f, ", in a statement")?,
+            HeldBy::ByAnIdleClient => write!(f, ", idle")?,
+            HeldBy::ByAStatement => write!(f, ", in a statement")?,
         }
         match &self.table {
             Some(table) => write!(f, ", on {table}"),

@@ -18,16 +18,13 @@ pub struct Range {
     pub from_ms: f64,
     /// And at most this; infinite for the last.
     pub to_ms: f64,
-    /// How many.
     pub statements: u64,
 }
 
 /// Statements that took at most some time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Within {
-    /// Those.
+pub struct WithinLimit {
     pub good: u64,
-    /// All.
     pub all: u64,
 }
 
@@ -37,9 +34,7 @@ const NEAR: f64 = 1.05;
 /// Durations that a share of statements kept below, milliseconds: upper limits of the ranges they fall into.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Quantiles {
-    /// Statements counted.
     pub statements: u64,
-    /// Half of them.
     pub p50_ms: f64,
     /// 95 of 100.
     pub p95_ms: f64,
@@ -52,7 +47,6 @@ pub struct Quantiles {
 pub struct Digest {
     /// Its text with literals left out.
     pub text: String,
-    /// How often.
     pub calls: u64,
     /// Mean duration, milliseconds.
     pub mean_ms: f64,
@@ -108,13 +102,13 @@ impl Histogram {
     ///
     /// # Errors
     /// The range that the limit lies in, when it is wider than that.
-    pub fn within(&self, limit_ms: f64) -> Result<Within, Range> {
+    pub fn within(&self, limit_ms: f64) -> Result<WithinLimit, Range> {
         let straddles = |range: &&Range| range.to_ms > limit_ms * NEAR && range.from_ms < limit_ms / NEAR;
         if let Some(range) = self.0.iter().find(straddles) {
             return Err(*range);
         }
         let good = self.0.iter().filter(|range| range.to_ms <= limit_ms * NEAR);
-        Ok(Within {
+        Ok(WithinLimit {
             good: good.map(|range| range.statements).sum(),
             all: self.0.iter().map(|range| range.statements).sum(),
         })
@@ -182,8 +176,8 @@ mod tests {
     #[test]
     fn a_limit_between_two_ranges_is_known_and_one_within_a_wide_range_is_refused() {
         let mariadb = histogram(&[("0.01", 90), ("0.1", 0), ("1", 6), ("TOO LONG", 4)]);
-        assert_eq!(mariadb.within(100.0), Ok(Within { good: 90, all: 100 }));
-        assert_eq!(mariadb.within(1000.0), Ok(Within { good: 96, all: 100 }));
+        assert_eq!(mariadb.within(100.0), Ok(WithinLimit { good: 90, all: 100 }));
+        assert_eq!(mariadb.within(1000.0), Ok(WithinLimit { good: 96, all: 100 }));
         let refused = mariadb.within(15.0).unwrap_err();
         assert_eq!((refused.from_ms, refused.to_ms), (10.0, 100.0), "although it is empty now");
         assert!(mariadb.within(5000.0).is_err());

@@ -11,7 +11,6 @@ pub struct Replica {
     pub lag_s: Option<f64>,
     /// How late it is on purpose, seconds.
     pub delay_s: f64,
-    /// Whether changes are received.
     pub receives: bool,
     /// Whether changes are applied.
     pub applies: bool,

@@ -40,12 +40,12 @@ struct Open {
     durations: Due,
     digests: Due,
     settings: Due,
-    seen: Seen,
+    seen: RareAnswers,
 }
 
 /// What is asked seldom and remembered.
 #[derive(Default)]
-struct Seen {
+struct RareAnswers {
     histogram: Option<Arc<Histogram>>,
     digests: Arc<Vec<super::Digest>>,
     settings: Arc<Settings>,
@@ -116,7 +116,7 @@ impl Open {
             durations: now,
             digests: now,
             settings: now,
-            seen: Seen::default(),
+            seen: RareAnswers::default(),
         })
     }
 
@@ -124,7 +124,7 @@ impl Open {
         let at = Instant::now();
         let round_trip = self.connection.ping(deadline).await?;
         let mut asking =
-            Asking { connection: &mut self.connection, deadline, statements: 0, took: Duration::ZERO };
+            Asker { connection: &mut self.connection, deadline, statements: 0, took: Duration::ZERO };
         let mut missing = Vec::new();
         let status = Status::read(&asking.must(question::STATUS).await?);
         let sessions =
@@ -176,14 +176,14 @@ impl Open {
     }
 }
 
-struct Asking<'a> {
+struct Asker<'a> {
     connection: &'a mut ControlConnection,
     deadline: Duration,
     statements: u32,
     took: Duration,
 }
 
-impl Asking<'_> {
+impl Asker<'_> {
     async fn must(&mut self, statement: &str) -> Result<Rows, AskError> {
         let start = Instant::now();
         let answer = self.connection.ask(statement, self.deadline).await;
@@ -228,7 +228,7 @@ impl Asking<'_> {
     async fn seldom(
         &mut self,
         dialect: Dialect,
-        seen: &mut Seen,
+        seen: &mut RareAnswers,
         durations: &mut Due,
         digests: &mut Due,
         settings: &mut Due,

@@ -6,7 +6,6 @@
 
 use observe::Rows;
 
-/// How many do what.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Sessions {
     /// Clients at work, whatever at.

@@ -11,7 +11,6 @@ pub struct Status {
     pub uptime_s: u64,
     /// Statements of clients.
     pub questions: u64,
-    /// SELECTs.
     pub selects: u64,
     /// INSERT, UPDATE, DELETE, REPLACE, LOAD.
     pub writes: u64,
@@ -27,9 +26,7 @@ pub struct Status {
     pub threads_created: u64,
     /// Connections refused because there were too many.
     pub refused: u64,
-    /// Temporary tables.
     pub temporary: u64,
-    /// Temporary tables on disk.
     pub temporary_on_disk: u64,
     /// Sessions that wait for a row lock now.
     pub row_waits_now: u64,
@@ -47,21 +44,17 @@ pub struct Status {
     pub page_requests: u64,
     /// Pages that had to be read while somebody waited.
     pub page_misses: u64,
-    /// Pages read ahead.
     pub read_ahead: u64,
     /// Pages read ahead and dropped unused.
     pub read_ahead_wasted: u64,
-    /// Pages written.
     pub pages_flushed: u64,
     /// Waits for a free page.
     pub waits_for_free: u64,
     /// Whether the pool is being filled from a dump.
     pub loading: bool,
-    /// Bytes of redo.
     pub redo_bytes: u64,
     /// Waits for room in the redo log's buffer.
     pub log_waits: u64,
-    /// Calls of fsync.
     pub fsyncs: u64,
     /// Calls of fsync under way.
     pub fsyncs_pending: u64,

@@ -25,7 +25,7 @@ const ENOUGH: f64 = 20.0;
 
 /// Where we stand as seen from the server.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub struct Place {
+pub struct Vantage {
     /// Whether it is in another zone.
     pub other_zone: bool,
     /// One round trip, milliseconds.
@@ -37,29 +37,27 @@ pub struct Place {
 pub struct Application {
     /// 99 of 100 requests take at most so long, milliseconds.
     pub request_p99_ms: f64,
-    /// What is usual.
     pub usual_request_p99_ms: f64,
     /// 99 of 100 statements.
     pub statement_p99_ms: f64,
-    /// What is usual.
     pub usual_statement_p99_ms: f64,
 }
 
 pub(super) fn cross_zone(window: &Window) -> Option<Finding> {
-    let (place, server) = (window.place?, window.server.as_ref()?);
+    let (vantage, server) = (window.vantage?, window.server.as_ref()?);
     let statement = statement_ms(server)?;
-    let load = if place.other_zone {
-        least([(place.round_trip_ms, ROUND_TRIP_MS), (place.round_trip_ms, statement.max(0.01) * TIMES)])
+    let load = if vantage.other_zone {
+        least([(vantage.round_trip_ms, ROUND_TRIP_MS), (vantage.round_trip_ms, statement.max(0.01) * TIMES)])
     } else {
         0.0
     };
-    let share = place.round_trip_ms / (place.round_trip_ms + statement).max(1e-6);
+    let share = vantage.round_trip_ms / (vantage.round_trip_ms + statement).max(1e-6);
     // It limits those who wait, not the server: any real bottleneck of the server goes first.
     Some(
         Finding::new(Name::CrossZone, load, share * 0.2)
             .figure(
                 "a round trip to the server's zone",
-                place.round_trip_ms,
+                vantage.round_trip_ms,
                 Unit::Milliseconds,
                 Some(ROUND_TRIP_MS),
             )

@@ -1,7 +1,7 @@
 //! What an application's requests spend where, by a router that sees their statements, and which endpoint's have become
 //! slower than usual. A router sees a request's *span*: from the start of its first statement to the end of its last.
 
-use super::usual::Past;
+use super::usual::RecentWindows;
 use std::collections::BTreeMap;
 
 /// Windows kept of an endpoint: a quarter of an hour, where the router is asked every three seconds.
@@ -13,18 +13,15 @@ const LEAST: u64 = 10;
 
 /// The requests of an endpoint that ended in one window.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Requests {
-    /// The endpoint.
+pub struct EndpointRequests {
     pub endpoint: String,
-    /// How many.
     pub count: u64,
-    /// What they spent.
-    pub spent: Spent,
+    pub spent: RequestTimes,
 }
 
 /// What requests spend where.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Spent {
+pub struct RequestTimes {
     /// Span of the median request, milliseconds.
     pub span_p50_ms: f64,
     /// Mean span, milliseconds.
@@ -37,39 +34,38 @@ pub struct Spent {
 
 /// Requests beside what is usual for their endpoint.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Compared {
-    /// Now.
-    pub now: Requests,
+pub struct RequestComparison {
+    pub now: EndpointRequests,
     /// Usually: the median of each figure.
-    pub usual: Spent,
+    pub usual: RequestTimes,
 }
 
 /// What is usual for each endpoint.
 #[derive(Clone, Debug, Default)]
-pub struct UsualRequests {
-    endpoints: BTreeMap<String, Known>,
+pub struct RequestBaseline {
+    endpoints: BTreeMap<String, EndpointHistory>,
     windows: u64,
 }
 
 #[derive(Clone, Debug)]
-struct Known {
-    past: Past<Spent>,
+struct EndpointHistory {
+    past: RecentWindows<RequestTimes>,
     /// The window it was last in.
     heard: u64,
 }
 
-impl UsualRequests {
+impl RequestBaseline {
     /// One more window. Of the endpoints for which something is usual, the one whose requests together take most time
     /// beyond that; `None` when there is none.
-    pub fn next(&mut self, window: &[Requests]) -> Option<Compared> {
+    pub fn next(&mut self, window: &[EndpointRequests]) -> Option<RequestComparison> {
         self.windows += 1;
         let enough = window.iter().filter(|requests| requests.count >= LEAST);
-        let compared: Vec<Compared> = enough.filter_map(|requests| self.compare(requests)).collect();
-        let beyond = |c: &Compared| c.now.count as f64 * (c.now.spent.span_ms - c.usual.span_ms);
+        let compared: Vec<RequestComparison> = enough.filter_map(|requests| self.compare(requests)).collect();
+        let beyond = |c: &RequestComparison| c.now.count as f64 * (c.now.spent.span_ms - c.usual.span_ms);
         compared.into_iter().max_by(|a, b| beyond(a).total_cmp(&beyond(b)))
     }
 
-    fn compare(&mut self, requests: &Requests) -> Option<Compared> {
+    fn compare(&mut self, requests: &EndpointRequests) -> Option<RequestComparison> {
         if !self.endpoints.contains_key(&requests.endpoint) && self.endpoints.len() >= ENDPOINTS {
             let oldest = self.endpoints.iter().min_by_key(|(_, known)| known.heard);
             let oldest = oldest.map(|(endpoint, _)| endpoint.clone())?;
@@ -78,20 +74,20 @@ impl UsualRequests {
         let known = self
             .endpoints
             .entry(requests.endpoint.clone())
-            .or_insert_with(|| Known { past: Past::new(MOST), heard: 0 });
+            .or_insert_with(|| EndpointHistory { past: RecentWindows::new(MOST), heard: 0 });
         known.heard = self.windows;
-        let usual = known.past.is_known().then(|| Spent {
+        let usual = known.past.is_known().then(|| RequestTimes {
             span_p50_ms: known.past.median(|spent| spent.span_p50_ms),
             span_ms: known.past.median(|spent| spent.span_ms),
             database_ms: known.past.median(|spent| spent.database_ms),
             statements: known.past.median(|spent| spent.statements),
         });
         known.past.push(requests.spent);
-        Some(Compared { now: requests.clone(), usual: usual? })
+        Some(RequestComparison { now: requests.clone(), usual: usual? })
     }
 }
 
-impl Compared {
+impl RequestComparison {
     /// How many times as long as usual the median request takes.
     pub fn times(&self) -> f64 {
         self.now.spent.span_p50_ms / self.usual.span_p50_ms.max(1e-3)
@@ -107,7 +103,7 @@ impl Compared {
     /// `of 120 ms a request of checkout, 9.0 ms are the database's`.
     pub fn text(&self) -> String {
         let ms = |ms: f64| if ms < 9.95 { format!("{ms:.1} ms") } else { format!("{ms:.0} ms") };
-        let Spent { span_ms, database_ms, .. } = self.now.spent;
+        let RequestTimes { span_ms, database_ms, .. } = self.now.spent;
         let endpoint = &self.now.endpoint;
         format!("of {} a request of {endpoint}, {} are the database's", ms(span_ms), ms(database_ms))
     }
@@ -117,14 +113,14 @@ impl Compared {
 mod tests {
     use super::*;
 
-    fn requests(endpoint: &str, span_ms: f64, database_ms: f64) -> Requests {
-        let spent = Spent { span_p50_ms: span_ms, span_ms, database_ms, statements: 3.0 };
-        Requests { endpoint: endpoint.to_owned(), count: 50, spent }
+    fn requests(endpoint: &str, span_ms: f64, database_ms: f64) -> EndpointRequests {
+        let spent = RequestTimes { span_p50_ms: span_ms, span_ms, database_ms, statements: 3.0 };
+        EndpointRequests { endpoint: endpoint.to_owned(), count: 50, spent }
     }
 
     #[test]
     fn the_endpoint_that_takes_most_beyond_the_usual_is_told_and_what_it_takes_more() {
-        let mut usual = UsualRequests::default();
+        let mut usual = RequestBaseline::default();
         let calm = [requests("cart", 20.0, 9.0), requests("search", 500.0, 400.0)];
         (0..10).for_each(|_| assert_eq!(usual.next(&calm), None, "nothing is usual yet"));
         let told = usual.next(&[requests("cart", 120.0, 9.0), requests("search", 510.0, 400.0)]).unwrap();
@@ -133,13 +129,13 @@ mod tests {
         // The database's time has grown along: that is not thinking.
         let told = usual.next(&[requests("search", 1000.0, 900.0)]).unwrap();
         assert_eq!((told.times(), told.thinking()), (2.0, 0.0));
-        let few = Requests { count: LEAST - 1, ..requests("cart", 900.0, 9.0) };
+        let few = EndpointRequests { count: LEAST - 1, ..requests("cart", 900.0, 9.0) };
         assert_eq!(usual.next(&[few]), None);
     }
 
     #[test]
     fn a_flood_of_endpoints_forgets_those_not_heard_of_for_longest() {
-        let mut usual = UsualRequests::default();
+        let mut usual = RequestBaseline::default();
         for n in 0..500 {
             usual.next(&[requests("kept", 20.0, 9.0), requests(&format!("e{n}"), 20.0, 9.0)]);
         }

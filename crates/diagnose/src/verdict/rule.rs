@@ -11,10 +11,8 @@ use Name::{
     SingleThreadedApply, SoftirqOnOneCpu, Steal,
 };
 
-/// One row.
 #[derive(Debug)]
 pub struct Rule {
-    /// Which bottleneck.
     pub name: Name,
     /// Its name for people.
     pub called: &'static str,

@@ -26,7 +26,7 @@ const CLEARLY: f64 = 1.25;
 
 /// The verdict in force, and what the last windows said.
 #[derive(Clone, Debug, Default)]
-pub struct Settling {
+pub struct Settler {
     named: Option<Name>,
     firsts: VecDeque<Option<Name>>,
     low: usize,
@@ -34,7 +34,7 @@ pub struct Settling {
     on_probation: bool,
 }
 
-impl Settling {
+impl Settler {
     /// The verdict in force after one more window.
     pub fn next(&mut self, window: &Window) -> Verdict {
         let findings = find(window);
@@ -84,7 +84,7 @@ impl Settling {
         }
         let kept = findings.into_iter().find(|finding| finding.name == name);
         let runner_up = fresh.bottleneck.or(fresh.runner_up).filter(|other| other.name != name);
-        let sure = kept.as_ref().map(|_| super::Sure::Possible);
+        let sure = kept.as_ref().map(|_| super::Confidence::Possible);
         Verdict { bottleneck: kept, sure, runner_up, ..fresh }
     }
 }

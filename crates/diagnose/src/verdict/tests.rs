@@ -169,8 +169,8 @@ fn each_bottleneck_is_named_when_only_it_is_there() {
             }),
         ),
         (Name::CrossZone, {
-            let place = Place { other_zone: true, round_trip_ms: 1.5 };
-            Window { place: Some(place), ..with(|_, server| server.mean_statement_ms = Some(0.2)) }
+            let vantage = Vantage { other_zone: true, round_trip_ms: 1.5 };
+            Window { vantage: Some(vantage), ..with(|_, server| server.mean_statement_ms = Some(0.2)) }
         }),
         (Name::NotTheDatabase, {
             let application = Application {
@@ -199,7 +199,7 @@ fn the_worked_example_names_row_locks_before_the_cpu() {
     let verdict = judge(&window);
     assert_eq!(verdict.bottleneck.as_ref().map(|f| f.name), Some(Name::RowLocks));
     assert_eq!(verdict.runner_up.as_ref().map(|f| f.name), Some(Name::Cpu));
-    assert_eq!(verdict.sure, Some(Sure::Certain));
+    assert_eq!(verdict.sure, Some(Confidence::Certain));
 }
 
 #[test]
@@ -240,9 +240,9 @@ fn what_has_no_evidence_is_not_judged_and_said_so() {
 
 #[test]
 fn a_verdict_is_named_within_three_windows_and_survives_a_short_dip() {
-    let mut settling = Settling::default();
+    let mut settling = Settler::default();
     let locked = with(|_, server| (server.active, server.in_row_lock) = (20.0, 18.0));
-    let names = |settling: &mut Settling, window: &Window, times: usize| {
+    let names = |settling: &mut Settler, window: &Window, times: usize| {
         (0..times).map(|_| settling.next(window).bottleneck.map(|f| f.name)).collect::<Vec<_>>()
     };
     let row = Some(Name::RowLocks);
@@ -259,7 +259,7 @@ fn after_a_gap_a_verdict_stays_only_if_the_next_evidence_bears_it_out() {
     let unread = Window::default();
     // What is in force at each of these windows after three of the convoy and a gap.
     let after = |windows: &[&Window]| {
-        let mut settling = Settling::default();
+        let mut settling = Settler::default();
         (0..3).for_each(|_| drop(settling.next(&locked)));
         settling.gap();
         windows.iter().map(|window| settling.next(window).bottleneck.map(|f| f.name)).collect::<Vec<_>>()
@@ -274,7 +274,7 @@ fn after_a_gap_a_verdict_stays_only_if_the_next_evidence_bears_it_out() {
 
 #[test]
 fn what_alternates_is_not_renamed_each_time() {
-    let mut settling = Settling::default();
+    let mut settling = Settler::default();
     let locked = with(|_, server| (server.active, server.in_row_lock) = (20.0, 12.0));
     let torn = with(|host, server| {
         busy(host);
@@ -370,7 +370,7 @@ proptest! {
     fn what_is_newly_named_was_first_in_three_of_the_last_four_windows(
         windows in prop::collection::vec(windows(), 1..60),
     ) {
-        let mut settling = Settling::default();
+        let mut settling = Settler::default();
         let (mut last, mut firsts) = (None, Vec::new());
         for window in &windows {
             firsts.push(named(window));

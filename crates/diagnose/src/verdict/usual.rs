@@ -13,7 +13,7 @@ const ENOUGH: usize = 10;
 
 /// The windows that were seen, a fixed number of them at most.
 #[derive(Clone, Debug)]
-pub(super) struct Past<T> {
+pub(super) struct RecentWindows<T> {
     seen: VecDeque<T>,
     most: usize,
 }
@@ -29,14 +29,13 @@ pub struct Timing {
 
 /// What is usual for an application.
 #[derive(Clone, Debug)]
-pub struct Usual(Past<Timing>);
+pub struct TimingBaseline(RecentWindows<Timing>);
 
-impl<T> Past<T> {
+impl<T> RecentWindows<T> {
     pub(super) fn new(most: usize) -> Self {
         Self { seen: VecDeque::new(), most }
     }
 
-    /// One more window.
     pub(super) fn push(&mut self, window: T) {
         self.seen.push_back(window);
         if self.seen.len() > self.most {
@@ -59,13 +58,13 @@ impl<T> Past<T> {
     }
 }
 
-impl Default for Usual {
+impl Default for TimingBaseline {
     fn default() -> Self {
-        Self(Past::new(MOST))
+        Self(RecentWindows::new(MOST))
     }
 }
 
-impl Usual {
+impl TimingBaseline {
     /// One more window; how it compares with what is usual, once that is known.
     pub fn next(&mut self, timing: Timing) -> Option<Application> {
         let usual = self.0.is_known().then(|| Application {
@@ -89,7 +88,7 @@ mod tests {
 
     #[test]
     fn nothing_is_usual_at_first_and_a_short_disturbance_does_not_become_it() {
-        let mut usual = Usual::default();
+        let mut usual = TimingBaseline::default();
         for _ in 0..ENOUGH {
             assert_eq!(usual.next(timing(20.0)), None);
         }

@@ -159,7 +159,7 @@ async fn scrape(watching: &mut Watching, times: u32) -> anyhow::Result<Scraped> 
         tick.tick().await;
         let mut bytes = 0;
         for web in watching.addresses() {
-            match web.ask(crate::web::Request { method: "GET", headers: &[], body: "" }).await {
+            match web.ask(console::web::Request { method: "GET", headers: &[], body: "" }).await {
                 Ok((200, body)) => bytes += body.len(),
                 Ok((code, _)) => bail!("{} answered {code}", web.url()),
                 Err(_) => scraped.failed += 1,

@@ -6,11 +6,10 @@ mod target;
 
 use super::output::{Directory, finish, scratch};
 use super::report::section::section;
-use crate::admin_client::AdminClient;
-use crate::environment::Environment;
-use crate::insight_view::{By, Question, Sort};
 use anyhow::{Context, anyhow, bail};
 use clap::Args;
+use console::admin_client::AdminClient;
+use console::insight_view::{By, Question, Sort};
 use fleet::Address;
 use insight::Since;
 use lab::app::{self, App, AppSpec, DataSize, Rates};
@@ -175,9 +174,10 @@ async fn recorded(lab: &Lab, seconds: u64, file: &Path) -> anyhow::Result<BTreeM
     let arguments = ["route", "--config", &config.display().to_string()].map(str::to_owned);
     let router = Process::start("headroom route", &binary, &arguments, &lab.dir().join("router.log"))?;
     let admin = addresses.admin.to_string();
-    let client = AdminClient::new(Some(&admin), &Environment::default());
+    let client = AdminClient::new(Some(&admin));
     until(&client, "the router to know both servers", |status| {
-        let reads = |s: &crate::view::ServerView| s.routing.as_ref().is_some_and(|r| r.reads.eligible);
+        let reads =
+            |s: &console::status_view::ServerView| s.routing.as_ref().is_some_and(|r| r.reads.eligible);
         status.fleet.writer.is_some() && status.fleet.servers.iter().any(reads)
     })
     .await?;
@@ -269,7 +269,7 @@ async fn load_rows(lab: &Lab, servers: &[&str]) -> anyhow::Result<()> {
 async fn until(
     client: &AdminClient,
     what: &str,
-    so: impl Fn(&crate::view::StatusView) -> bool,
+    so: impl Fn(&console::status_view::StatusView) -> bool,
 ) -> anyhow::Result<()> {
     let deadline = Instant::now() + LIMIT;
     loop {

@@ -14,10 +14,10 @@ mod timetable;
 mod watch;
 
 use super::output::{Directory, scratch};
-use crate::view::StatusView;
 use anyhow::Context;
 use clap::Args;
 use client::{Done, Kind};
+use console::status_view::StatusView;
 use crowd::Crowd;
 use hdrhistogram::Histogram;
 use lab::{Change, DATABASE, Lab};

@@ -15,10 +15,11 @@ mod table;
 mod volume;
 
 use super::output::{Directory, finish, scratch};
-use crate::watch_command::{Station, VerdictView, WatchView, Watching, words};
+use agent::{Station, Watching};
 use anyhow::Context;
 use clap::Args;
 use config::{Credentials, FleetConfig, Matcher, OwnZone, ZoneRule};
+use console::watch_view::{VerdictView, WatchView, figure as words};
 use diagnose::verdict::{Ceilings, Name};
 use fleet::Address;
 use lab::{Account, Lab, Spec};

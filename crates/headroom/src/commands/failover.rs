@@ -1,8 +1,8 @@
 //! `headroom failover`: a replica takes over from a dead primary, and the dead one comes back as a replica.
 
-use crate::cli::SourceArgs;
 use crate::commands::switchover::{OperatorArgs, asked, host, perform, resume};
 use crate::environment::Environment;
+use crate::source::SourceArgs;
 use crate::{credentials, source};
 use anyhow::{Context, anyhow};
 use clap::Args;

@@ -1,10 +1,11 @@
 //! `headroom fleet`: one look at the servers, printed.
 
-use crate::cli::SourceArgs;
 use crate::environment::Environment;
-use crate::view::{FleetView, ServerView};
-use crate::{credentials, fleet_view, source};
+use crate::source::SourceArgs;
+use crate::{credentials, source};
 use clap::Args;
+use console::fleet_view;
+use console::status_view::{FleetView, ServerView};
 use std::process::ExitCode;
 use std::time::Instant;
 use term::{Paint, exit, terminal};

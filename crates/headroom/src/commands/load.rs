@@ -6,8 +6,9 @@ mod text;
 pub(crate) mod tls;
 mod workload;
 
+use crate::commands::report;
 use crate::environment::Environment;
-use crate::{option_files, report_command};
+use crate::option_files;
 use anyhow::{Context, bail};
 use clap::{Args, Subcommand, ValueEnum};
 use config::option_file::Login;
@@ -292,7 +293,7 @@ impl RunArgs {
         if self.no_store {
             return Ok(None);
         }
-        let path = self.store.clone().or_else(|| report_command::usual_store(environment));
+        let path = self.store.clone().or_else(|| report::usual_store(environment));
         let path =
             path.context("no home directory is known; name a history with --store, or use --no-store")?;
         Ok(Some(Store::open(&path)?))

@@ -3,9 +3,9 @@
 
 mod text;
 
-use crate::cli::SourceArgs;
+use crate::commands::report::usual_store;
 use crate::environment::Environment;
-use crate::report_command::usual_store;
+use crate::source::SourceArgs;
 use crate::{credentials, source};
 use anyhow::{Context, bail};
 use clap::Args;

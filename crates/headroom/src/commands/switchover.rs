@@ -2,8 +2,8 @@
 
 mod text;
 
-use crate::cli::SourceArgs;
 use crate::environment::Environment;
+use crate::source::SourceArgs;
 use crate::{credentials, option_files, source};
 use anyhow::{Context, anyhow, bail};
 use clap::Args;

@@ -2,10 +2,9 @@
 //! an operator of that zone would write. They end with the demo, whatever happens to it.
 
 use super::plan::{PRIMARY, ZONES};
-use crate::admin_client::AdminClient;
-use crate::environment::Environment;
-use crate::view::StatusView;
 use anyhow::{Context, bail};
+use console::admin_client::AdminClient;
+use console::status_view::StatusView;
 use fleet::Address;
 use lab::process::Process;
 use lab::{Lab, RouterAddresses, RouterOptions, Status};
@@ -140,7 +139,7 @@ impl ZoneRouter {
         let log = dir.join(format!("router-{zone}.log"));
         let binary = std::env::current_exe().context("finding this program's own file")?;
         let program = Process::start("headroom route", &binary, &arguments.collect::<Vec<_>>(), &log)?;
-        let client = AdminClient::new(Some(&admin.to_string()), &Environment::default());
+        let client = AdminClient::new(Some(&admin.to_string()));
         let (way, pinned) = (Way::Through(String::new()), RouterPins::new(file, term::complain));
         Ok(Self { zone, reader, writer, reader_socket, writer_socket, admin, way, program, client, pinned })
     }

@@ -15,6 +15,7 @@ mod drivers;
 mod events;
 mod failover;
 mod fleet_page;
+mod help;
 mod knob;
 mod load;
 mod mysql;

@@ -5,7 +5,7 @@ use crate::support::one_server::{Alone, LIMIT, POLL};
 use lab::{Account, Lab, Spec};
 use mysql_async::Conn;
 use mysql_async::prelude::Queryable;
-use recording::{Ending, Event, Key, Reader, Said};
+use recording::{Ending, Event, Key, Reader, RecordedCommand};
 use rustix::process::Signal;
 use serde_json::Value;
 use std::os::unix::fs::PermissionsExt;
@@ -43,8 +43,11 @@ fn read(file: &Path, key: Option<&Key>) -> (Vec<Event>, Ending) {
     (events, reader.ending())
 }
 
-fn said(events: &[Event]) -> Vec<&Said> {
-    events.iter().filter_map(|event| if let Event::Said(said) = event { Some(said) } else { None }).collect()
+fn said(events: &[Event]) -> Vec<&RecordedCommand> {
+    events
+        .iter()
+        .filter_map(|event| if let Event::Command(said) = event { Some(said) } else { None })
+        .collect()
 }
 
 #[tokio::test]
@@ -104,7 +107,7 @@ async fn what_clients_send_is_in_the_file_and_everybody_can_see_that_it_is_recor
     assert_eq!(ran.answer.unwrap().affected, 1);
     let fresh: Vec<_> = events
         .iter()
-        .filter_map(|e| if let Event::Opened(opened) = e { Some(opened.fresh) } else { None })
+        .filter_map(|e| if let Event::SessionStart(opened) = e { Some(opened.fresh) } else { None })
         .collect();
     assert!(fresh.contains(&true) && fresh.contains(&false), "{fresh:?}");
     before.disconnect().await.unwrap();

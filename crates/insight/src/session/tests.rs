@@ -17,7 +17,7 @@ const OPEN: Status = Status::AUTOCOMMIT.union(Status::IN_TRANS);
 struct Stand {
     ledger: Rc<RefCell<Ledger>>,
     shared: std::sync::Arc<Shared>,
-    watch: Option<Box<Watch>>,
+    session: Session,
     tracker: Tracker,
     capabilities: Capabilities,
     start: Instant,
@@ -34,10 +34,10 @@ impl Stand {
     fn new(capabilities: Capabilities, config: InsightConfig) -> Self {
         let shared = Shared::new(config);
         let ledger = Rc::new(RefCell::new(Ledger::new(shared.clone())));
-        let Session(watch) = Session::begin(ledger.clone(), "db1", "reader 127.0.0.1:3306");
+        let session = Session::begin(ledger.clone(), "db1", "reader 127.0.0.1:3306");
         let start = Instant::now();
         let mut stand =
-            Self { ledger, shared, watch, tracker: Tracker::new(), capabilities, start, now: start };
+            Self { ledger, shared, session, tracker: Tracker::new(), capabilities, start, now: start };
         let greeting = Greeting {
             version: "8.4.3".into(),
             connection_id: 1,
@@ -58,13 +58,15 @@ impl Stand {
     }
 
     fn client(&mut self, bytes: &[u8]) {
-        let watch = self.watch.as_mut().expect("a session under way");
-        watch.client_bytes(&mut self.tracker, bytes, self.now, &mut ());
+        let mut observer = self.session.observe(&self.tracker, || self.now);
+        self.tracker.client_bytes_with(bytes, &mut observer);
+        CommandObserver::finish(observer, &self.tracker);
     }
 
     fn server(&mut self, bytes: &[u8]) {
-        let watch = self.watch.as_mut().expect("a session under way");
-        watch.server_bytes(&mut self.tracker, bytes, self.now, &mut ());
+        let mut observer = self.session.observe(&self.tracker, || self.now);
+        self.tracker.server_bytes_with(bytes, &mut observer);
+        CommandObserver::finish(observer, &self.tracker);
     }
 
     fn after(&mut self, ms: u64) {
@@ -211,7 +213,7 @@ fn a_transaction_belongs_to_the_endpoint_of_its_statements() {
     assert_eq!(s.counts(Dimension::Endpoint), named(&[("(user shop)", 3), ("orders", 4)]));
     // What waits for the next statement is counted when the session ends.
     s.run("BEGIN", OPEN);
-    s.watch = None;
+    s.session = Session::off();
     assert_eq!(s.counts(Dimension::Endpoint), named(&[("(user shop)", 4), ("orders", 4)]));
 }
 
@@ -305,8 +307,8 @@ fn no_literal_is_kept_unless_examples_are_asked_for() {
 /// A session that stands for `one_in`, logged in, on a ledger that others share.
 fn on(ledger: &Rc<RefCell<Ledger>>, shared: &std::sync::Arc<Shared>, one_in: u32) -> Stand {
     let mut stand = Stand::new(PLAIN, shared.config().clone());
-    let Session(watch) = Session::begin_one_in(one_in, ledger.clone(), "db1", "reader 127.0.0.1:3306");
-    stand.watch = watch;
+    let session = Session::begin_one_in(one_in, ledger.clone(), "db1", "reader 127.0.0.1:3306");
+    stand.session = session;
     (stand.ledger, stand.shared) = (ledger.clone(), shared.clone());
     stand
 }
@@ -321,7 +323,7 @@ fn a_session_that_stands_for_sixteen_counts_sixteen_times_with_its_error() {
     (0..60).for_each(|_| two.run("SELECT 1", IDLE));
     (0..5).for_each(|_| relayed.run("SELECT 1", IDLE));
     for stand in [&mut one, &mut two, &mut relayed] {
-        stand.watch = None;
+        stand.session = Session::off();
     }
     let (start, now) = (one.start, one.start + Duration::from_secs(10));
     let mut collector = Collector::new(shared.clone(), start);
@@ -432,7 +434,7 @@ mod aging {
                 }
             }
             for session in &mut sessions {
-                session.watch = None;
+                session.session = Session::off();
             }
             let snapshots: Vec<_> = ledgers.iter().map(|l| l.borrow_mut().snapshot(true)).collect();
             let report = collector.report(&snapshots, Since::Start, start, now);

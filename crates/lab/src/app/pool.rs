@@ -162,7 +162,7 @@ impl Session<'_> {
         let server = Some(self.server());
         let sent = Instant::now();
         let Some(conn) = self.conn.as_mut() else {
-            return Err(failure(FailureKind::Ended, server, sent, "the session is gone"));
+            return Err(failure(FailureKind::Ended, server, sent, "the session has ended"));
         };
         let (kind, said) = match timeout(self.pool.statement_deadline, conn.query_drop(sql)).await {
             Ok(Ok(())) => return Ok(()),

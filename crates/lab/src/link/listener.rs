@@ -67,7 +67,7 @@ impl Listener {
             }
         }
         if mode == Mode::Refusing {
-            // Its queue is gone, and the plug with it.
+            // Its queue no longer exists, nor does the plug.
             self.plug = None;
         }
         self.mode = mode;
@@ -87,7 +87,7 @@ impl Listener {
                     let _ = set_tcp_nodelay(&client, true);
                     return Some((client, peer));
                 }
-                // That one was gone before we came.
+                // That one had been closed before.
                 Err(Errno::CONNABORTED | Errno::INTR) => {}
                 Err(Errno::AGAIN) => return None,
                 Err(error) => {

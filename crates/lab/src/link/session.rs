@@ -161,7 +161,7 @@ impl Session {
     pub(super) fn close(self) {
         let reset = |socket: &OwnedFd, done: bool| {
             if !done {
-                // Fails only when it is gone already.
+                // Fails only when it is closed already.
                 let _ = set_socket_linger(socket, Some(Duration::ZERO));
             }
         };
@@ -200,7 +200,7 @@ impl Way {
         taken
     }
 
-    /// Writes what has arrived. An error says that the receiver is gone.
+    /// Writes what has arrived. An error says that the receiver has closed.
     fn deliver(&mut self, to: &OwnedFd, now: u64) -> Result<(), Errno> {
         while self.writable {
             let arrived = self.queue.arrived(now);
@@ -225,7 +225,7 @@ impl Way {
         }
         if !self.done && self.queue.ended(now) == Some(End::Finished) {
             self.done = true;
-            // Fails only when the receiver is gone, which its own direction tells.
+            // Fails only when the receiver has closed, which its own direction tells.
             let _ = shutdown(to, Shutdown::Write);
         }
         Ok(())

@@ -13,7 +13,7 @@ use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, sockopt};
 use std::collections::VecDeque;
 use std::os::fd::OwnedFd;
-use wire::{Command, Finish, Observer, Start, Tracker, packet};
+use wire::{Command, Event, Finish, Observer, Tracker, packet};
 
 /// The server refuses what changes data, whatever the text says.
 const READ_ONLY: &[u8] = b"SET SESSION TRANSACTION READ ONLY";
@@ -84,18 +84,10 @@ pub(super) enum Progress {
 struct AnswerEnd(Option<Finish>);
 
 impl Observer for AnswerEnd {
-    fn started(&mut self, _: Start<'_>) {}
-
-    fn more(&mut self, _: &[u8]) {}
-
-    fn whole(&mut self) {}
-
-    fn closed(&mut self, _: u32) {}
-
-    fn answering(&mut self) {}
-
-    fn finished(&mut self, finish: Finish) {
-        self.0 = Some(finish);
+    fn event(&mut self, event: Event<'_>) {
+        if let Event::AnswerEnd(finish) = event {
+            self.0 = Some(finish);
+        }
     }
 }
 
@@ -214,7 +206,7 @@ impl<'a> ReplayConnection<'a> {
             };
         }
         let mut end = AnswerEnd::default();
-        self.tracker.server_bytes_heard(bytes, &mut end);
+        self.tracker.server_bytes_with(bytes, &mut end);
         match end.0 {
             Some(finish) => self.answered(finish, epoll, now_ns()),
             None => Ok(Progress::Nothing),

@@ -5,7 +5,7 @@
 
 use super::kind::{StatementKind, kind};
 use crate::error::{LoadError, PlanError};
-use recording::{Answer, Began, Ending, Event, Opened, Reader, Said};
+use recording::{Answer, Ending, Event, Reader, RecordedCommand, RecordingStart, SessionStart};
 use std::collections::HashMap;
 use std::io::Read;
 use wire::Command;
@@ -35,7 +35,7 @@ pub struct ScriptOptions {
 #[derive(Debug, Default)]
 pub struct Script {
     /// Where it comes from.
-    pub began: Began,
+    pub began: RecordingStart,
     pub ending: Ending,
     /// Sessions, in order of their first appearance.
     pub sessions: Vec<ScriptSession>,
@@ -138,12 +138,12 @@ impl Script {
         let mut held = 0;
         while let Some(event) = reader.next()? {
             match event {
-                Event::Began(began) => script.began = began,
-                Event::Opened(opened) => {
+                Event::RecordingStart(began) => script.began = began,
+                Event::SessionStart(opened) => {
                     let reading = script.open(&opened);
                     readings.insert(opened.session, reading);
                 }
-                Event::Said(said) => {
+                Event::Command(said) => {
                     script.length_us = script.length_us.max(said.at_us);
                     script.commands += u64::from(!said.before);
                     held += said.body.len() as u64 + size_of::<ScriptStep>() as u64;
@@ -157,12 +157,12 @@ impl Script {
                     };
                     script.say(reading, said, options, &mut group);
                 }
-                Event::Closed(closed) => {
+                Event::SessionEnd(closed) => {
                     if let Some(reading) = readings.remove(&closed.session) {
                         script.sessions[reading.session].closed_us = Some(closed.at_us);
                     }
                 }
-                Event::Stopped(stopped) => {
+                Event::RecordingEnd(stopped) => {
                     script.lost = stopped.lost;
                     script.length_us = script.length_us.max(stopped.at_us);
                 }
@@ -172,7 +172,7 @@ impl Script {
         Ok(script)
     }
 
-    fn open(&mut self, opened: &Opened) -> SessionReader {
+    fn open(&mut self, opened: &SessionStart) -> SessionReader {
         self.sessions.push(ScriptSession {
             at_us: opened.at_us,
             database: opened.database.clone(),
@@ -190,7 +190,7 @@ impl Script {
     fn say(
         &mut self,
         reading: &mut SessionReader,
-        said: Said,
+        said: RecordedCommand,
         options: ScriptOptions,
         group: &mut impl FnMut(GroupBy<'_>) -> u32,
     ) {
@@ -226,7 +226,7 @@ impl SessionReader {
     /// The group that a command counts in, if it is sent.
     fn group(
         &mut self,
-        said: &Said,
+        said: &RecordedCommand,
         options: ScriptOptions,
         group: &mut impl FnMut(GroupBy<'_>) -> u32,
     ) -> Result<u32, Omission> {
@@ -266,7 +266,7 @@ impl SessionReader {
     /// The recorded number of a statement that was prepared before, if it is prepared again.
     fn prepared_before(
         &mut self,
-        said: &Said,
+        said: &RecordedCommand,
         options: ScriptOptions,
         group: &mut impl FnMut(GroupBy<'_>) -> u32,
     ) -> Option<u32> {
@@ -304,24 +304,24 @@ impl SessionReader {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use recording::{Closed, Stopped, Writer};
+    use recording::{RecordingEnd, SessionEnd, Writer};
 
     fn said(at_us: u64, command: Command, body: &[u8], prepared: Option<u32>) -> Event {
         let answer = Some(Answer { prepared, ..Answer::default() });
-        Event::Said(Said {
+        Event::Command(RecordedCommand {
             session: 7,
             at_us,
             command: command.byte(),
             body: body.to_vec(),
             answer,
-            ..Said::default()
+            ..RecordedCommand::default()
         })
     }
 
     fn script(events: &[Event], read_only: bool) -> Script {
         let mut writer = Writer::new(Vec::new(), None).unwrap();
-        let opened = Opened { session: 7, database: "shop".into(), ..Opened::default() };
-        writer.push(&Event::Opened(opened)).unwrap();
+        let opened = SessionStart { session: 7, database: "shop".into(), ..SessionStart::default() };
+        writer.push(&Event::SessionStart(opened)).unwrap();
         for event in events {
             writer.push(event).unwrap();
         }
@@ -352,8 +352,8 @@ mod tests {
             said(6, Command::StmtClose, &[2, 0, 0, 0], None),
             said(7, Command::Query, b"SELECT a FROM t WHERE b = ?", None),
             said(8, Command::Query, b"SHUTDOWN", None),
-            Event::Closed(Closed { session: 7, at_us: 9 }),
-            Event::Stopped(Stopped { at_us: 10, ..Stopped::default() }),
+            Event::SessionEnd(SessionEnd { session: 7, at_us: 9 }),
+            Event::RecordingEnd(RecordingEnd { at_us: 10, ..RecordingEnd::default() }),
         ];
         let read = script(&events, true);
         assert_eq!(
@@ -370,7 +370,7 @@ mod tests {
     #[test]
     fn a_recording_that_takes_more_memory_than_it_may_is_refused_with_the_way_out() {
         let mut writer = Writer::new(Vec::new(), None).unwrap();
-        writer.push(&Event::Opened(Opened { session: 7, ..Opened::default() })).unwrap();
+        writer.push(&Event::SessionStart(SessionStart { session: 7, ..SessionStart::default() })).unwrap();
         writer.push(&said(1, Command::Query, &[b' '; 2000], None)).unwrap();
         let bytes = writer.finish().unwrap();
         let options = ScriptOptions { read_only: true, memory: 1000 };

@@ -46,7 +46,6 @@ pub(crate) enum Runs {
 pub(crate) struct Domains {
     /// Only these, if any.
     pub(crate) only: BTreeSet<u32>,
-    /// Not these.
     pub(crate) ignored: BTreeSet<u32>,
 }
 

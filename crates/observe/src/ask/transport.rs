@@ -78,9 +78,7 @@ impl Transport {
         }
         let offers = Greeting::parse(&greeting).is_ok_and(|g| g.capabilities.contains(Capabilities::SSL));
         if !offers && tls.mode != TlsMode::Preferred {
-            return Err(AskError::Broken {
-                why: "the server offers no TLS, and ssl_mode demands it".to_owned(),
-            });
+            return Err(AskError::NoTls);
         }
         let client = tls::client(tls)?.ok_or_else(|| odd("TLS is off"))?;
         let connector = TlsConnector::from(client);
@@ -221,7 +219,7 @@ impl From<io::Error> for AskError {
 
 impl From<TlsError> for AskError {
     fn from(error: TlsError) -> Self {
-        Self::Broken { why: format!("TLS: {error}") }
+        Self::Tls { why: error.to_string(), blame: error.blame() }
     }
 }
 

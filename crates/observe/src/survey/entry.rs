@@ -15,7 +15,6 @@ pub(crate) const AGREEING: u32 = 3;
 /// What a server is called inside this crate; never used twice.
 pub(crate) type ServerId = u32;
 
-/// One server.
 #[derive(Clone, Debug)]
 pub(crate) struct Entry {
     pub(crate) id: ServerId,

@@ -43,7 +43,6 @@ pub(super) enum Command {
         host: String,
         addresses: Vec<IpAddr>,
     },
-    /// The publisher panics.
     #[cfg(test)]
     Panic,
     /// Every task that asks a server ends without a word.

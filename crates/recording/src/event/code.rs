@@ -1,24 +1,25 @@
-//! Code: events as bytes. Numbers have seven bits a byte, least first; texts and bodies their length in front.
+//! Code: events as bytes. Numbers have seven bits a byte, least first; texts and bodies their length in
+//! front.
 //!
-//! An event tells its own length, so a frame is events one behind the other. The first byte says which; one that is not
-//! known ends the reading with an error, so new kinds are a new version of the format.
+//! An event tells its own length, so a frame is events one behind the other. The first byte says which; one
+//! that is not known ends the reading with an error, so new kinds are a new version of the format.
 
-use super::{Answer, Began, Closed, Event, Opened, Said, Stopped};
+use super::{Answer, Event, RecordedCommand, RecordingEnd, RecordingStart, SessionEnd, SessionStart};
 
-const BEGAN: u8 = 1;
-const OPENED: u8 = 2;
-const SAID: u8 = 3;
-const CLOSED: u8 = 4;
-const STOPPED: u8 = 5;
+const RECORDING_START: u8 = 1;
+const SESSION_START: u8 = 2;
+const COMMAND: u8 = 3;
+const SESSION_END: u8 = 4;
+const RECORDING_END: u8 = 5;
 
-/// Bits of a [`Said`].
+/// Bits of a [`RecordedCommand`].
 const ANSWERED: u8 = 1;
 const LEFT_OUT: u8 = 2;
 const FAILED: u8 = 4;
 const PREPARED: u8 = 8;
 const BEFORE: u8 = 16;
 
-/// Bits of an [`Opened`].
+/// Bits of an [`SessionStart`].
 const FRESH: u8 = 1;
 const MARIADB: u8 = 2;
 const SEVERAL: u8 = 4;
@@ -27,27 +28,27 @@ impl Event {
     /// Appends it.
     pub fn write(&self, out: &mut Vec<u8>) {
         match self {
-            Self::Began(began) => {
-                out.push(BEGAN);
-                number(out, began.unix_us);
-                text(out, &began.source);
-                number(out, u64::from(began.one_in));
-                number(out, began.resolution_us);
-                text(out, &began.headroom);
+            Self::RecordingStart(start) => {
+                out.push(RECORDING_START);
+                number(out, start.unix_us);
+                text(out, &start.source);
+                number(out, u64::from(start.one_in));
+                number(out, start.resolution_us);
+                text(out, &start.headroom);
             }
-            Self::Opened(opened) => opened.write(out),
-            Self::Said(said) => said.write(out),
-            Self::Closed(closed) => {
-                out.push(CLOSED);
-                number(out, closed.session);
-                number(out, closed.at_us);
+            Self::SessionStart(start) => start.write(out),
+            Self::Command(command) => command.write(out),
+            Self::SessionEnd(end) => {
+                out.push(SESSION_END);
+                number(out, end.session);
+                number(out, end.at_us);
             }
-            Self::Stopped(stopped) => {
-                out.push(STOPPED);
-                number(out, stopped.at_us);
-                number(out, stopped.commands);
-                number(out, stopped.lost);
-                text(out, &stopped.why);
+            Self::RecordingEnd(end) => {
+                out.push(RECORDING_END);
+                number(out, end.at_us);
+                number(out, end.commands);
+                number(out, end.lost);
+                text(out, &end.why);
             }
         }
     }
@@ -57,17 +58,19 @@ impl Event {
         let mut rest = *bytes;
         let read = &mut rest;
         let event = match take(read, 1)?[0] {
-            BEGAN => Self::Began(Began {
+            RECORDING_START => Self::RecordingStart(RecordingStart {
                 unix_us: read_number(read)?,
                 source: read_text(read)?,
                 one_in: u32::try_from(read_number(read)?).ok()?,
                 resolution_us: read_number(read)?,
                 headroom: read_text(read)?,
             }),
-            OPENED => Self::Opened(Opened::read(read)?),
-            SAID => Self::Said(Said::read(read)?),
-            CLOSED => Self::Closed(Closed { session: read_number(read)?, at_us: read_number(read)? }),
-            STOPPED => Self::Stopped(Stopped {
+            SESSION_START => Self::SessionStart(SessionStart::read(read)?),
+            COMMAND => Self::Command(RecordedCommand::read(read)?),
+            SESSION_END => {
+                Self::SessionEnd(SessionEnd { session: read_number(read)?, at_us: read_number(read)? })
+            }
+            RECORDING_END => Self::RecordingEnd(RecordingEnd {
                 at_us: read_number(read)?,
                 commands: read_number(read)?,
                 lost: read_number(read)?,
@@ -80,10 +83,10 @@ impl Event {
     }
 }
 
-impl Opened {
+impl SessionStart {
     fn write(&self, out: &mut Vec<u8>) {
         let bit = |on: bool, bit: u8| if on { bit } else { 0 };
-        out.push(OPENED);
+        out.push(SESSION_START);
         out.push(bit(self.fresh, FRESH) | bit(self.mariadb, MARIADB) | bit(self.several_statements, SEVERAL));
         number(out, self.session);
         number(out, self.at_us);
@@ -108,7 +111,7 @@ impl Opened {
     }
 }
 
-impl Said {
+impl RecordedCommand {
     fn write(&self, out: &mut Vec<u8>) {
         let mut bits = if self.left_out { LEFT_OUT } else { 0 };
         bits |= if self.before { BEFORE } else { 0 };
@@ -117,7 +120,7 @@ impl Said {
             bits |= if answer.error.is_some() { FAILED } else { 0 };
             bits |= if answer.prepared.is_some() { PREPARED } else { 0 };
         }
-        out.extend_from_slice(&[SAID, bits, self.command]);
+        out.extend_from_slice(&[COMMAND, bits, self.command]);
         number(out, self.session);
         number(out, self.at_us);
         number(out, self.body.len() as u64);
@@ -140,7 +143,7 @@ impl Said {
         let length = usize::try_from(read_number(read)?).ok()?;
         let body = take(read, length)?.to_vec();
         let (left_out, before) = (bits & LEFT_OUT != 0, bits & BEFORE != 0);
-        let mut said = Self { session, at_us, command, body, left_out, before, answer: None };
+        let mut record = Self { session, at_us, command, body, left_out, before, answer: None };
         if bits & ANSWERED != 0 {
             let mut answer = Answer {
                 took_us: read_number(read)?,
@@ -154,9 +157,9 @@ impl Said {
             if bits & PREPARED != 0 {
                 answer.prepared = Some(u32::try_from(read_number(read)?).ok()?);
             }
-            said.answer = Some(answer);
+            record.answer = Some(answer);
         }
-        Some(said)
+        Some(record)
     }
 }
 
@@ -206,7 +209,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn said() -> impl Strategy<Value = Event> {
+    fn record() -> impl Strategy<Value = Event> {
         let answer = (any::<u64>(), any::<Option<u16>>(), any::<u64>(), any::<u64>(), any::<Option<u32>>());
         let answer = answer.prop_map(|(took_us, error, rows, affected, prepared)| Answer {
             took_us,
@@ -217,7 +220,7 @@ mod tests {
         });
         (any::<(u64, u64, u8, Vec<u8>, bool, bool)>(), proptest::option::of(answer)).prop_map(
             |((session, at_us, command, body, left_out, before), answer)| {
-                Event::Said(Said { session, at_us, command, body, left_out, before, answer })
+                Event::Command(RecordedCommand { session, at_us, command, body, left_out, before, answer })
             },
         )
     }
@@ -225,7 +228,7 @@ mod tests {
     fn opened() -> impl Strategy<Value = Event> {
         any::<((u64, u64), (bool, bool, bool), [String; 4])>().prop_map(
             |((session, at_us), (fresh, mariadb, several_statements), [user, database, listener, server])| {
-                Event::Opened(Opened {
+                Event::SessionStart(SessionStart {
                     session,
                     at_us,
                     fresh,
@@ -242,7 +245,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_written_is_read_again_and_nothing_shorter_is(event in prop_oneof![said(), opened()]) {
+        fn what_is_written_is_read_again_and_nothing_shorter_is(event in prop_oneof![record(), opened()]) {
             let mut bytes = Vec::new();
             event.write(&mut bytes);
             let mut rest = bytes.as_slice();

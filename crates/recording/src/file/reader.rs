@@ -80,7 +80,7 @@ impl<R: Read> Reader<R> {
         let mut rest = &self.frame[self.at..];
         let event = Event::read(&mut rest).ok_or(RecordingError::Frame { frame: self.frames - 1 })?;
         self.at = self.frame.len() - rest.len();
-        self.stopped |= matches!(event, Event::Stopped(_));
+        self.stopped |= matches!(event, Event::RecordingEnd(_));
         Ok(Some(event))
     }
 

@@ -1,9 +1,9 @@
-//! General: `time, id, command, argument`, a line each; an argument may go on over further lines. MariaDB writes a time only
-//! when it differs from the one before.
+//! General: `time, id, command, argument`, a line each; an argument may go on over further lines. MariaDB
+//! writes a time only when it differs from the one before.
 
 use super::time::{moment, number};
-use super::{INIT_DB, Lines, QUERY, RecordingError, Telling};
-use crate::event::{Event, Opened, Said};
+use super::{EventWriter, INIT_DB, Lines, QUERY, RecordingError};
+use crate::event::{Event, RecordedCommand, SessionStart};
 use std::io::BufRead;
 
 /// Words that stand for a command; longer ones first where one begins another.
@@ -42,7 +42,7 @@ struct Head {
 
 pub(super) fn read<E: From<RecordingError>>(
     lines: &mut Lines<impl BufRead>,
-    telling: &mut Telling<'_, impl FnMut(&Event) -> Result<(), E>>,
+    events: &mut EventWriter<'_, impl FnMut(&Event) -> Result<(), E>>,
 ) -> Result<(), E> {
     let mut entry: Option<Head> = None;
     let mut at = None;
@@ -50,7 +50,7 @@ pub(super) fn read<E: From<RecordingError>>(
         match head(line) {
             Some(next) => {
                 if let Some(entry) = entry.take() {
-                    tell(entry, &mut at, telling)?;
+                    tell(entry, &mut at, events)?;
                 }
                 entry = Some(next);
             }
@@ -63,7 +63,7 @@ pub(super) fn read<E: From<RecordingError>>(
         }
     }
     match entry {
-        Some(entry) => tell(entry, &mut at, telling),
+        Some(entry) => tell(entry, &mut at, events),
         None => Ok(()),
     }
 }
@@ -71,19 +71,26 @@ pub(super) fn read<E: From<RecordingError>>(
 fn tell<E: From<RecordingError>>(
     head: Head,
     at: &mut Option<(u64, bool)>,
-    telling: &mut Telling<'_, impl FnMut(&Event) -> Result<(), E>>,
+    events: &mut EventWriter<'_, impl FnMut(&Event) -> Result<(), E>>,
 ) -> Result<(), E> {
     *at = head.at.or(*at);
     // What stands before the first time belongs to the end of another log.
     let Some((moment, coarse)) = *at else { return Ok(()) };
-    let at_us = telling.moment(moment, coarse)?;
+    let at_us = events.moment(moment, coarse)?;
     let session = head.session;
     if head.command == "Connect" {
         let (user, database) = connected(&head.argument);
-        return telling.opens(Opened { session, at_us, fresh: true, user, database, ..Opened::default() });
+        return events.open_session(SessionStart {
+            session,
+            at_us,
+            fresh: true,
+            user,
+            database,
+            ..SessionStart::default()
+        });
     }
     if head.command == "Quit" {
-        return telling.closes(session, at_us);
+        return events.close_session(session, at_us);
     }
     let command = match head.command {
         // What is executed stands there with its values.
@@ -91,10 +98,16 @@ fn tell<E: From<RecordingError>>(
         "Init DB" => INIT_DB,
         _ => return Ok(()),
     };
-    if !telling.knows(session) {
-        telling.opens(Opened { session, ..Opened::default() })?;
+    if !events.knows(session) {
+        events.open_session(SessionStart { session, ..SessionStart::default() })?;
     }
-    telling.says(Said { session, at_us, command, body: head.argument, ..Said::default() })
+    events.command(RecordedCommand {
+        session,
+        at_us,
+        command,
+        body: head.argument,
+        ..RecordedCommand::default()
+    })
 }
 
 fn head(line: &[u8]) -> Option<Head> {

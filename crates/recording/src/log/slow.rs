@@ -1,8 +1,8 @@
 //! Slow: entries of lines that begin with `#`, then `use`, `SET timestamp`, and the statement.
 
 use super::time::{moment, number};
-use super::{INIT_DB, Lines, QUERY, RecordingError, Telling};
-use crate::event::{Answer, Event, Opened, Said};
+use super::{EventWriter, INIT_DB, Lines, QUERY, RecordingError};
+use crate::event::{Answer, Event, RecordedCommand, SessionStart};
 use std::collections::HashMap;
 use std::io::BufRead;
 
@@ -24,7 +24,7 @@ struct Entry {
 
 pub(super) fn read<E: From<RecordingError>>(
     lines: &mut Lines<impl BufRead>,
-    telling: &mut Telling<'_, impl FnMut(&Event) -> Result<(), E>>,
+    events: &mut EventWriter<'_, impl FnMut(&Event) -> Result<(), E>>,
 ) -> Result<(), E> {
     let mut entry: Option<Entry> = None;
     let mut databases = HashMap::new();
@@ -34,13 +34,14 @@ pub(super) fn read<E: From<RecordingError>>(
         let goes_on = entry.as_ref().is_some_and(|entry| entry.user.is_empty() && entry.text.is_empty());
         if new && !(goes_on && line.starts_with(b"# User@Host: ")) {
             if let Some(entry) = entry.take() {
-                tell(entry, &mut databases, telling)?;
+                tell(entry, &mut databases, events)?;
             }
             entry = Some(Entry::default());
         }
         let Some(entry) = &mut entry else { continue };
         if let Some(time) = line.strip_prefix(b"# Time: ") {
-            // MariaDB's knows seconds, and stands only where they change: SET timestamp knows as much, for each.
+            // MariaDB's knows seconds, and stands only where they change: SET timestamp knows as much, for
+            // each.
             entry.ended = moment(time).filter(|(.., coarse)| !coarse).map(|(at, ..)| at);
         } else if line.starts_with(b"# ") && entry.text.is_empty() {
             entry.facts(&String::from_utf8_lossy(line));
@@ -49,7 +50,7 @@ pub(super) fn read<E: From<RecordingError>>(
         }
     }
     match entry {
-        Some(entry) => tell(entry, &mut databases, telling),
+        Some(entry) => tell(entry, &mut databases, events),
         None => Ok(()),
     }
 }
@@ -96,7 +97,7 @@ impl Entry {
 fn tell<E: From<RecordingError>>(
     mut entry: Entry,
     databases: &mut HashMap<u64, String>,
-    telling: &mut Telling<'_, impl FnMut(&Event) -> Result<(), E>>,
+    events: &mut EventWriter<'_, impl FnMut(&Event) -> Result<(), E>>,
 ) -> Result<(), E> {
     if entry.text.ends_with(b";") {
         entry.text.pop();
@@ -111,19 +112,32 @@ fn tell<E: From<RecordingError>>(
         (None, Some(began)) => (began * super::SECOND, true),
         (None, None) => return Ok(()),
     };
-    let at_us = telling.moment(at, coarse)?;
+    let at_us = events.moment(at, coarse)?;
     let session = entry.session;
-    if !telling.knows(session) {
+    if !events.knows(session) {
         databases.insert(session, entry.database.clone());
         let (user, database) = (entry.user.clone(), entry.database.clone());
-        telling.opens(Opened { session, at_us, user, database, ..Opened::default() })?;
+        events.open_session(SessionStart { session, at_us, user, database, ..SessionStart::default() })?;
     } else if !entry.database.is_empty() && databases.get(&session) != Some(&entry.database) {
         databases.insert(session, entry.database.clone());
         let body = entry.database.clone().into_bytes();
-        telling.says(Said { session, at_us, command: INIT_DB, body, ..Said::default() })?;
+        events.command(RecordedCommand {
+            session,
+            at_us,
+            command: INIT_DB,
+            body,
+            ..RecordedCommand::default()
+        })?;
     }
     let answer =
         Answer { took_us: entry.took_us, rows: entry.rows, affected: entry.affected, ..Answer::default() };
     let body = text.to_vec();
-    telling.says(Said { session, at_us, command: QUERY, body, answer: Some(answer), ..Said::default() })
+    events.command(RecordedCommand {
+        session,
+        at_us,
+        command: QUERY,
+        body,
+        answer: Some(answer),
+        ..RecordedCommand::default()
+    })
 }

@@ -15,7 +15,7 @@ fn events(kind: Kind, text: &str) -> Vec<Event> {
 /// Moment in milliseconds, session, command and text of everything that was said.
 fn said(events: &[Event]) -> Vec<(u64, u64, u8, String)> {
     let said = |event: &Event| match event {
-        Event::Said(said) => {
+        Event::Command(said) => {
             let text = String::from_utf8_lossy(&said.body).into_owned();
             Some((said.at_us / 1000, said.session, said.command, text))
         }
@@ -42,7 +42,7 @@ Time\t\t    Id Command\tArgument
 #[test]
 fn a_general_log_of_mariadb_knows_seconds_that_are_spread() {
     let events = events(Kind::General, MARIADB_GENERAL);
-    let Event::Began(began) = &events[0] else { panic!("{events:?}") };
+    let Event::RecordingStart(began) = &events[0] else { panic!("{events:?}") };
     assert_eq!((began.resolution_us, began.one_in), (1_000_000, 1));
     let expected = [
         (333, 8, QUERY, "SELECT 1"),
@@ -57,12 +57,12 @@ fn a_general_log_of_mariadb_knows_seconds_that_are_spread() {
     let opened: Vec<_> = events
         .iter()
         .filter_map(|e| {
-            if let Event::Opened(o) = e { Some((o.user.as_str(), o.database.as_str())) } else { None }
+            if let Event::SessionStart(o) = e { Some((o.user.as_str(), o.database.as_str())) } else { None }
         })
         .collect();
     assert_eq!(opened, [("app", "shop"), ("app", "")]);
-    assert!(events.iter().any(|e| matches!(e, Event::Closed(closed) if closed.session == 8)));
-    assert!(matches!(events.last(), Some(Event::Stopped(stopped)) if stopped.commands == 4));
+    assert!(events.iter().any(|e| matches!(e, Event::SessionEnd(closed) if closed.session == 8)));
+    assert!(matches!(events.last(), Some(Event::RecordingEnd(stopped)) if stopped.commands == 4));
 }
 
 #[test]
@@ -73,7 +73,7 @@ fn a_general_log_of_mysql_knows_microseconds_and_sessions_that_were_there_before
 2026-11-20T19:40:01.500000Z\t    9 Query\tALTER USER a IDENTIFIED BY 'geheim'
 ";
     let events = events(Kind::General, text);
-    let Event::Opened(first) = &events[1] else { panic!("{events:?}") };
+    let Event::SessionStart(first) = &events[1] else { panic!("{events:?}") };
     assert_eq!((first.session, first.at_us, first.fresh), (8, 0, false));
     assert_eq!(said(&events)[1], (500, 9, QUERY, String::new()), "passwords are left out");
 }
@@ -118,7 +118,7 @@ SELECT 2;
     assert_eq!(texts, [(8, "SELECT a\nFROM t"), (9, "UPDATE x.t SET a = 1"), (8, "other"), (8, "SELECT 2")]);
     assert!(all[0].0 < all[1].0 && all[1].0 < 1000 && all[2].0 >= 1000, "{all:?}");
     let answers: Vec<_> =
-        events.iter().filter_map(|e| if let Event::Said(said) = e { said.answer } else { None }).collect();
+        events.iter().filter_map(|e| if let Event::Command(said) = e { said.answer } else { None }).collect();
     assert_eq!((answers[0].took_us, answers[0].rows, answers[1].affected), (1500, 2, 3));
 }
 
@@ -142,7 +142,7 @@ SELECT 2;
         said(&events),
         [(0, 8, QUERY, "SELECT 1".to_owned()), (1250, 8, QUERY, "SELECT 2".to_owned())]
     );
-    assert!(matches!(&events[1], Event::Opened(opened) if opened.database == "shop"));
+    assert!(matches!(&events[1], Event::SessionStart(opened) if opened.database == "shop"));
 }
 
 #[test]

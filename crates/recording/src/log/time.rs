@@ -1,5 +1,5 @@
-//! Time: the moments that logs write. `2026-11-20T19:40:01.123456Z` (MySQL, with an offset or Z) and `261120 19:40:01` (MariaDB,
-//! local time, taken as it stands: only differences matter).
+//! Time: the moments that logs write. `2026-11-20T19:40:01.123456Z` (MySQL, with an offset or Z) and `261120
+//! 19:40:01` (MariaDB, local time, taken as it stands: only differences matter).
 
 /// A moment in microseconds since 1970, how many bytes it took, and whether it knows whole seconds only.
 pub(super) fn moment(text: &[u8]) -> Option<(u64, usize, bool)> {

@@ -4,7 +4,8 @@ use fleet::Zone;
 use serde::{Serialize, Serializer};
 use std::fmt;
 
-/// Why a server was picked. `words` is the same in trace, metric label and status page; `Display` adds the zones.
+/// Why a server was picked. `words` is the same in trace, metric label and status page; `Display` adds the
+/// zones.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Because {
     /// It stands in our zone.
@@ -16,7 +17,7 @@ pub enum Because {
     },
     /// Our zone has no eligible reader.
     NoReaderInZone {
-        /// ServerCounters.
+        /// Ours.
         own: Zone,
         /// The zone whose share it is.
         to: Option<Zone>,

@@ -4,7 +4,7 @@
 //! What one read brought is written at once, without asking for readiness first; a direction is not read again before
 //! the other side has taken everything. Per query: two reads, two writes.
 
-use super::{AfterClient, Ended, LINGER, QUIT, Relay, Seen};
+use super::{Action, AfterClient, LINGER, Outcome, QUIT, Relay};
 use crate::buffer::Pool;
 use crate::closed::Closed;
 use crate::stream::{Stream, Waiting};
@@ -65,7 +65,7 @@ impl Polled {
         Self { relay, client, server, up, down, linger: None }
     }
 
-    /// Client, server and what is known of the session, after [`Ended::ChangeUser`].
+    /// Client, server and what is known of the session, after [`Outcome::ChangeUser`].
     pub(crate) fn into_parts(self) -> ((Stream, Stream), Relay) {
         ((self.client, self.server), self.relay)
     }
@@ -80,7 +80,7 @@ impl Polled {
         let relay = &mut self.relay;
         let see = |bytes: &[u8]| {
             relay.server_bytes(bytes);
-            Seen::Pass
+            Action::Pass
         };
         self.down.pump(cx, &mut self.server, &mut self.client, see)
     }
@@ -116,16 +116,16 @@ impl Polled {
 }
 
 impl Future for Polled {
-    type Output = Ended;
+    type Output = Outcome;
 
-    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Ended> {
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Outcome> {
         let this = self.get_mut();
-        let closed = |why| Poll::Ready(Ended::Closed(why));
+        let closed = |why| Poll::Ready(Outcome::Closed(why));
         if let Poll::Ready(stop) = this.client_to_server(cx) {
             match stop {
                 Stop::Done => {}
                 // The server has nothing to say before it has the whole command, but an older answer may be under way.
-                Stop::HandOver if this.down.left.is_none() => return Poll::Ready(Ended::ChangeUser),
+                Stop::HandOver if this.down.left.is_none() => return Poll::Ready(Outcome::ChangeUser),
                 Stop::HandOver => {}
                 Stop::Broken(Broken::Source) => return closed(Closed::ClientLeft),
                 Stop::Broken(Broken::Target) => return closed(this.relay.after_server()),
@@ -176,7 +176,7 @@ impl Half {
         cx: &mut Context<'_>,
         source: &mut Stream,
         target: &mut Stream,
-        mut see: impl FnMut(&[u8]) -> Seen,
+        mut see: impl FnMut(&[u8]) -> Action,
     ) -> Poll<Stop> {
         loop {
             if self.done {
@@ -211,9 +211,9 @@ impl Half {
                 }
             }
             match see(&buffer[..length]) {
-                Seen::Pass => {}
-                Seen::PassAndHandOver => self.hands_over = true,
-                Seen::Close(why) => {
+                Action::Pass => {}
+                Action::PassAndHandOver => self.hands_over = true,
+                Action::Close(why) => {
                     self.pool.give(buffer);
                     return Poll::Ready(Stop::Close(why));
                 }

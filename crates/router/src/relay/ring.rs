@@ -8,7 +8,7 @@
 //! A session comes here logged in, with nothing under way, and with both sockets off the runtime. Its end is told to the
 //! peers at once; what the kernel still holds of it the ring keeps until that ends.
 
-use super::{AfterClient, LINGER, QUIT, Relay, Seen};
+use super::{Action, AfterClient, LINGER, QUIT, Relay};
 use crate::admission::Admission;
 use crate::closed::Closed;
 use crate::peer;
@@ -211,7 +211,7 @@ impl Driver {
             Incoming::Bytes { chunk, more } => {
                 match side {
                     Side::Client => {
-                        if let Seen::Close(why) = session.relay.client_bytes(&chunk) {
+                        if let Action::Close(why) = session.relay.client_bytes(&chunk) {
                             return Some(why);
                         }
                     }

@@ -29,7 +29,7 @@ struct Bench {
     client: UnixStream,
     server: UnixStream,
     handle: Rc<SessionHandle>,
-    relay: tokio::task::JoinHandle<Ended>,
+    relay: tokio::task::JoinHandle<Outcome>,
 }
 
 /// Runs a test with each mover.
@@ -112,7 +112,7 @@ async fn bench(mover: Mover) -> Bench {
 }
 
 /// Moves a session's bytes on a ring that takes turns with the test, until the session has ended.
-fn on_a_ring(handed: Handed) -> (Rc<SessionHandle>, tokio::task::JoinHandle<Ended>) {
+fn on_a_ring(handed: Handed) -> (Rc<SessionHandle>, tokio::task::JoinHandle<Outcome>) {
     let size = uring::Size { requests: 8, completions: 16, chunks: 4, chunk_bytes: 1024 };
     let ledger = insight::Ledger::new(insight::Shared::new(InsightConfig::default()));
     let ledger = Rc::new(std::cell::RefCell::new(ledger));
@@ -128,7 +128,7 @@ fn on_a_ring(handed: Handed) -> (Rc<SessionHandle>, tokio::task::JoinHandle<Ende
             tokio::task::yield_now().await;
         }
         let closed = theirs.slot.counters.totals().closed;
-        Ended::Closed(Closed::from_index(closed.iter().position(|n| *n == 1).unwrap()))
+        Outcome::Closed(Closed::from_index(closed.iter().position(|n| *n == 1).unwrap()))
     };
     (handle, tokio::task::spawn_local(turns))
 }
@@ -148,7 +148,7 @@ fn order(handle: &SessionHandle) {
 
 /// Waits until the relay has found an order and not carried it out.
 async fn voided(handle: &SessionHandle) {
-    while handle.ordered().is_some() {
+    while handle.standing_order().is_some() {
         tokio::task::yield_now().await;
     }
 }
@@ -157,7 +157,7 @@ async fn voided(handle: &SessionHandle) {
 async fn an_idle_session_is_closed_in_peace() {
     with_each(async |mut b| {
         order(&b.handle);
-        assert_eq!(b.relay.await.unwrap(), Ended::Closed(Closed::Balance));
+        assert_eq!(b.relay.await.unwrap(), Outcome::Closed(Closed::Balance));
         let (mut to_server, mut to_client) = (Vec::new(), Vec::new());
         b.server.read_to_end(&mut to_server).await.unwrap();
         b.client.read_to_end(&mut to_client).await.unwrap();
@@ -178,7 +178,7 @@ async fn a_byte_that_has_come_voids_the_order_and_gives_the_right_back() {
         assert_eq!(got, query);
         pass(&mut b.server, &mut b.client, &ok(1, Status::AUTOCOMMIT)).await;
         assert_eq!(b.handle.slot.counters.close_quota(ListenerRole::Reader).remaining(), 1);
-        assert_eq!(b.handle.ordered(), None);
+        assert_eq!(b.handle.standing_order(), None);
         assert!(!b.relay.is_finished());
     })
     .await;
@@ -200,7 +200,7 @@ async fn half_a_packet_a_statement_or_a_transaction_voids_the_order_too() {
         pass(&mut b.client, &mut b.server, &query).await;
         pass(&mut b.server, &mut b.client, &ok(1, Status::AUTOCOMMIT)).await;
         order(&b.handle);
-        assert_eq!(b.relay.await.unwrap(), Ended::Closed(Closed::Balance));
+        assert_eq!(b.relay.await.unwrap(), Outcome::Closed(Closed::Balance));
     })
     .await;
 }
@@ -210,7 +210,7 @@ async fn an_order_to_cut_ends_even_a_statement() {
     with_each(async |mut b| {
         pass(&mut b.client, &mut b.server, &framed(0, b"\x03SELECT 1")).await;
         b.handle.order(Order::Cut(Closed::DrainDeadline));
-        assert_eq!(b.relay.await.unwrap(), Ended::Closed(Closed::DrainDeadline));
+        assert_eq!(b.relay.await.unwrap(), Outcome::Closed(Closed::DrainDeadline));
     })
     .await;
 }
@@ -223,7 +223,7 @@ async fn a_ping_is_answered_unless_the_session_is_wanted_elsewhere() {
         pass(&mut b.server, &mut b.client, &ok(1, Status::AUTOCOMMIT)).await;
         want_one(&b.handle);
         b.client.write_all(&ping).await.unwrap();
-        assert_eq!(b.relay.await.unwrap(), Ended::Closed(Closed::Balance));
+        assert_eq!(b.relay.await.unwrap(), Outcome::Closed(Closed::Balance));
     })
     .await;
 }
@@ -243,7 +243,7 @@ async fn a_client_that_has_said_its_last_gets_all_of_its_answer_however_late_it_
         let mut got = Vec::new();
         b.client.read_to_end(&mut got).await.unwrap();
         assert!(got == answer, "{} of {} bytes", got.len(), answer.len());
-        assert_eq!(b.relay.await.unwrap(), Ended::Closed(Closed::ClientLeft));
+        assert_eq!(b.relay.await.unwrap(), Outcome::Closed(Closed::ClientLeft));
     })
     .await;
 }
@@ -258,7 +258,7 @@ async fn a_server_that_dies_in_the_middle_of_a_result_ends_the_session_after_wha
         let mut got = Vec::new();
         b.client.read_to_end(&mut got).await.unwrap();
         assert!(got == half, "{} of {} bytes", got.len(), half.len());
-        assert_eq!(b.relay.await.unwrap(), Ended::Closed(Closed::ServerLeft));
+        assert_eq!(b.relay.await.unwrap(), Outcome::Closed(Closed::ServerLeft));
     })
     .await;
 }
@@ -269,7 +269,7 @@ async fn a_server_that_closes_after_a_goodbye_has_not_left() {
         pass(&mut b.client, &mut b.server, &QUIT).await;
         drop(b.server);
         assert_eq!(b.client.read(&mut [0]).await.unwrap(), 0);
-        assert_eq!(b.relay.await.unwrap(), Ended::Closed(Closed::ClientLeft));
+        assert_eq!(b.relay.await.unwrap(), Outcome::Closed(Closed::ClientLeft));
     })
     .await;
 }
@@ -293,7 +293,7 @@ async fn a_packet_of_more_than_sixteen_mebibytes_passes_and_the_session_is_idle_
         pass(&mut server, &mut client, &ok(2, Status::AUTOCOMMIT)).await;
         assert!(handle.facts().idle);
         order(&handle);
-        assert_eq!(relay.await.unwrap(), Ended::Closed(Closed::Balance));
+        assert_eq!(relay.await.unwrap(), Outcome::Closed(Closed::Balance));
     })
     .await;
 }

@@ -1,15 +1,15 @@
 //! Certificates of clients: asked for in the TLS handshake, judged right after it.
 //!
-//! A handshake that ends over a certificate tells the client so in an alert, which drivers report as a lost connection, if
-//! at all. So the handshake only proves that the client has the key of what it shows. Whether that lets it in is asked
-//! before anything else is said, and the answer is an error packet in words. Sessions that are resumed are judged anew, by
-//! the authorities of now.
+//! A handshake that ends over a certificate tells the client so in an alert, which drivers report as a lost
+//! connection, if at all. So the handshake only proves that the client has the key of what it shows. Whether
+//! that lets it in is asked before anything else is said, and the answer is an error packet in words.
+//! Sessions that are resumed are judged anew, by the authorities of now.
 
-use rustls::client::danger::HandshakeSignatureValid;
+use ::tls::AnyClientCertificate;
 use rustls::pki_types::{CertificateDer, UnixTime};
 use rustls::server::WebPkiClientVerifier;
-use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
-use rustls::{CertificateError, DigitallySignedStruct, DistinguishedName, RootCertStore, SignatureScheme};
+use rustls::server::danger::ClientCertVerifier;
+use rustls::{CertificateError, RootCertStore};
 use std::fmt;
 use std::sync::Arc;
 
@@ -30,10 +30,6 @@ pub(crate) enum CertificateRejected {
     Wrong(rustls::Error),
 }
 
-/// Asks for a certificate and takes any whose key the client has.
-#[derive(Debug)]
-pub(super) struct CertificateRequest(Arc<dyn ClientCertVerifier>);
-
 impl Judge {
     /// By these authorities.
     pub(super) fn new(roots: RootCertStore, required: bool) -> Result<Self, String> {
@@ -44,8 +40,8 @@ impl Judge {
     }
 
     /// What asks in the handshake.
-    pub(super) fn ask(&self) -> Arc<CertificateRequest> {
-        Arc::new(CertificateRequest(self.verifier.clone()))
+    pub(super) fn request(&self) -> Arc<AnyClientCertificate> {
+        Arc::new(AnyClientCertificate(self.verifier.clone()))
     }
 
     /// Whether what a client has shown, its own certificate first, lets it in now.
@@ -61,48 +57,6 @@ impl Judge {
     }
 }
 
-impl ClientCertVerifier for CertificateRequest {
-    fn client_auth_mandatory(&self) -> bool {
-        false
-    }
-
-    fn root_hint_subjects(&self) -> &[DistinguishedName] {
-        self.0.root_hint_subjects()
-    }
-
-    fn verify_client_cert(
-        &self,
-        _: &CertificateDer<'_>,
-        _: &[CertificateDer<'_>],
-        _: UnixTime,
-    ) -> Result<ClientCertVerified, rustls::Error> {
-        // Judge::judge decides, once the client can be told.
-        Ok(ClientCertVerified::assertion())
-    }
-
-    fn verify_tls12_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signature: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        self.0.verify_tls12_signature(message, certificate, signature)
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signature: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        self.0.verify_tls13_signature(message, certificate, signature)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.0.supported_verify_schemes()
-    }
-}
-
 impl fmt::Display for CertificateRejected {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         use CertificateError::{
@@ -112,7 +66,8 @@ impl fmt::Display for CertificateRejected {
             Self::Missing => {
                 f.write_str("clients need a certificate here and none was shown (ssl-cert, ssl-key)")
             }
-            // A bad signature: of an authority of the same name with another key, such as the one before a renewal.
+            // A bad signature: of an authority of the same name with another key, such as the one before a
+            // renewal.
             Self::Wrong(rustls::Error::InvalidCertificate(UnknownIssuer | BadSignature)) => {
                 f.write_str("the client's certificate is of no authority of this listener (tls_client_ca)")
             }

@@ -1,7 +1,8 @@
-//! RSA for the key exchange of `caching_sha2_password`: a pair of our own, made when it is first needed, and the
-//! servers' public keys. OAEP with SHA-1, as servers do it.
+//! RSA for the key exchange of `caching_sha2_password`: a pair of our own, made when it is first needed, and
+//! the servers' public keys. OAEP with SHA-1, as servers do it.
 //!
-//! Our pair lives as long as the process: clients ask for the public half in the login itself and keep it no longer.
+//! Our pair lives as long as the process: clients ask for the public half in the login itself and keep it no
+//! longer.
 
 use crate::error::Error;
 use ::tls::random;
@@ -18,8 +19,8 @@ use wire::bridge::{Keys, Secret};
 /// Bits of our pair; servers make theirs of the same size.
 const BITS: usize = 2048;
 
-/// Decryptions at the same time, over all threads. One takes some milliseconds of a core and costs whoever asks for it one
-/// packet, before any password is checked: more of them would only take cores from sessions.
+/// Decryptions at the same time, over all threads. One takes some milliseconds of a core and costs whoever
+/// asks for it one packet, before any password is checked: more of them would only take cores from sessions.
 const AT_ONCE: usize = 2;
 
 /// Our pair, made (0.1 s) when a client first asks for it or when [`OwnKeys::prepare`] is called.
@@ -37,7 +38,6 @@ pub(crate) struct ServerKey {
     pub(crate) retrieved: bool,
 }
 
-/// The keys of one login.
 pub(crate) struct LoginKeys<'a> {
     pub(crate) own: &'a OwnKeys,
     pub(crate) server: Arc<ServerKey>,
@@ -107,8 +107,8 @@ impl ServerKey {
     }
 }
 
-/// What happens to passwords that are asked for over an open way to the servers, in words, where the configuration leads there.
-/// A client's own way is secret where its TLS ends here, and on a unix socket.
+/// What happens to passwords that are asked for over an open way to the servers, in words, where the
+/// configuration leads there. A client's own way is secret where its TLS ends here, and on a unix socket.
 pub fn passwords_in_clear(listeners: &[Listener], servers: &ServerTls) -> Option<String> {
     let secret = |listener: &&Listener| {
         matches!(listener.tls.mode, ClientTlsMode::Preferred | ClientTlsMode::Required)

@@ -1,8 +1,9 @@
-//! The ring's thread: beside each thread that lets sessions in stands one that does nothing but move their bytes.
+//! The ring's thread: beside each thread that lets sessions in stands one that does nothing but move their
+//! bytes.
 //!
-//! A thread of its own, because then the kernel's one call that sends, waits and receives is all it ever sleeps in: in a
-//! runtime's thread it would sleep in `epoll_wait`, and each batch would take two more system calls. Messages come
-//! through a channel, and the ring's waker.
+//! A thread of its own, because then the kernel's one call that sends, waits and receives is all it ever
+//! sleeps in: in a runtime's thread it would sleep in `epoll_wait`, and each batch would take two more system
+//! calls. Messages come through a channel, and the ring's waker.
 
 use super::message::{LedgerRequest, RebalanceCommand, SHORTEST_LOOK};
 use crate::closed::Closed;
@@ -23,8 +24,8 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use uring::{Ring, Size, Unavailable, Waker};
 
-/// Requests and completions at a time, beyond which the kernel is called again; chunks are touched one page at a time by small
-/// packets, and one after the other, so that they stay in the cache.
+/// Requests and completions at a time, beyond which the kernel is called again; chunks are touched one page
+/// at a time by small packets, and one after the other, so that they stay in the cache.
 const SIZE: Size = Size { requests: 256, completions: 2048, chunks: 64, chunk_bytes: 16 * 1024 };
 
 /// What the thread is sent.
@@ -144,7 +145,8 @@ impl RingThread {
         Ok(())
     }
 
-    /// Wakes the thread. A waker that was exchanged since the message was sent need not be heard: with the new one the inbox is looked into.
+    /// Wakes the thread. A waker that was exchanged since the message was sent need not be heard: with the
+    /// new one the inbox is looked into.
     fn ring(&self) {
         if let Some(waker) = &*self.waker.load() {
             waker.wake();
@@ -164,7 +166,8 @@ impl Drop for RingThread {
 }
 
 impl RingWorker {
-    /// Moves bytes until nobody hands sessions over any more, with a new ring when one fails; or until there is none to be had.
+    /// Moves bytes until nobody hands sessions over any more, with a new ring when one fails; or until there
+    /// is none to be had.
     fn serve(self, mut ring: Ring) {
         let ledger = Rc::new(RefCell::new(Ledger::new(self.shared.insight.clone())));
         loop {
@@ -182,7 +185,8 @@ impl RingWorker {
         }
     }
 
-    /// Until the ring is of no more use. Its sessions end with it: what the kernel has taken or sent of them is not known any more.
+    /// Until the ring is of no more use. Its sessions end with it: what the kernel has taken or sent of them
+    /// is not known any more.
     fn drive(&self, mut driver: Driver) -> RingEnd {
         let served =
             catch_unwind(AssertUnwindSafe(|| serve(&self.shared, &self.inbox, &self.heartbeat, &mut driver)));

@@ -1,12 +1,14 @@
 //! Close: ends bypassed sessions that placement wants moved, as the relay does with its own.
 //!
-//! **A session is closed only when its state is known** (`mirror` has followed it from its first byte): it is idle, in no
-//! transaction, and holds no state that the request has to respect. That is true up to two byte counts; `zerohop::close` holds back what the
-//! client sends, looks whether the socket still has these counts and nothing under way, and only then ends it. So a
-//! statement that is sent in this moment is either seen, and the session stays, or never reaches the server.
+//! **A session is closed only when its state is known** (`mirror` has followed it from its first byte): it is
+//! idle, in no transaction, and holds no state that the request has to respect. That is true up to two byte
+//! counts; `zerohop::close` holds back what the client sends, looks whether the socket still has these counts
+//! and nothing under way, and only then ends it. So a statement that is sent in this moment is either seen,
+//! and the session stays, or never reaches the server.
 //!
-//! **What is not known stays**: sessions in TLS or compressed, those that began before this process came, and those of which
-//! the kernel lost a piece. They end by themselves, or at a deadline where they must go; the status says how many there are.
+//! **What is not known stays**: sessions in TLS or compressed, those that began before this process came, and
+//! those of which the kernel lost a piece. They end by themselves, or at a deadline where they must go; the
+//! status says how many there are.
 //!
 //! **A server that does not answer** ends no session here either that is in use: only those that are idle.
 
@@ -29,7 +31,8 @@ use zerohop::{Bypass, CloseOutcome, Error, Session, close_session, socket};
 const QUIET_ON_SILENT: Duration = Duration::from_millis(200);
 /// Moves for balance ask for so many times the configured quiet at least; see [`careful`].
 const CAREFUL: f64 = 2.5;
-/// The program that holds sessions back looks at every packet: without a request for so long, it is taken out.
+/// The program that holds sessions back looks at every packet: without a request for so long, it is taken
+/// out.
 const HOLD_AFTER: Duration = Duration::from_secs(10);
 /// Where it cannot be had, it is tried again after this long.
 const HOLD_AGAIN: Duration = Duration::from_secs(10);
@@ -257,10 +260,11 @@ impl BypassCloser {
     }
 }
 
-/// How quiet a session must have been at least. No statement is lost in a close, but its client meets an error; so a session
-/// that is closed only to be placed better should rather not be between two statements of a request. As in the relay, a move
-/// first looks for sessions that rest for long (see `rebalancer`) and takes what it finds after a while: a pool that hands its
-/// sessions out in turn has none that rests for long, and must not keep all of them where they are.
+/// How quiet a session must have been at least. No statement is lost in a close, but its client meets an
+/// error; so a session that is closed only to be placed better should rather not be between two statements of
+/// a request. As in the relay, a move first looks for sessions that rest for long (see `rebalancer`) and
+/// takes what it finds after a while: a pool that hands its sessions out in turn has none that rests for
+/// long, and must not keep all of them where they are.
 fn careful(why: Closed, configured: Duration) -> Duration {
     let for_balance = matches!(why, Closed::Balance | Closed::ReplicaBack);
     if for_balance { configured.mul_f64(CAREFUL) } else { configured }

@@ -1,8 +1,10 @@
-//! Count: what the kernel counted becomes part of our counters, and a server that failed a session is suspected.
+//! Count: what the kernel counted becomes part of our counters, and a server that failed a session is
+//! suspected.
 //!
-//! **Sessions that a server ends first** are a sign that it died: the kernel leaves the next connections to the ordinary
-//! listener for a second, in which `observe` looks. Where servers do that all the time and are healthy (drivers that wait
-//! for the server to close, a short `wait_timeout`), it means nothing, and is not minded there for a while.
+//! **Sessions that a server ends first** are a sign that it died: the kernel leaves the next connections to
+//! the ordinary listener for a second, in which `observe` looks. Where servers do that all the time and are
+//! healthy (drivers that wait for the server to close, a short `wait_timeout`), it means nothing, and is not
+//! minded there for a while.
 
 use super::fit::{MirrorScope, fit};
 use super::login_probe::SuspectTarget;
@@ -29,7 +31,8 @@ const LENIENT: Duration = Duration::from_secs(60);
 const LOOKED: Duration = Duration::from_secs(2);
 /// A server that failed a connection is not asked for a login so soon.
 const FAILED: Duration = Duration::from_secs(1);
-/// A pair that was of no use for so long stands in no page any more, and no `connect()` has just taken it from one.
+/// A pair that was of no use for so long stands in no page any more, and no `connect()` has just taken it
+/// from one.
 const UNUSED: Duration = Duration::from_secs(2);
 /// How often bytes of live sessions are looked up.
 const BYTES_EVERY: Duration = Duration::from_secs(5);
@@ -128,7 +131,6 @@ impl KernelCounts {
         self.publish(&shared.routing(), &shared.departed());
     }
 
-    /// Sessions of a listener now.
     pub(super) fn sessions_of(&self, listener: u32) -> usize {
         let of = |((number, _), record): (&(u32, SocketAddr), &TargetRecord)| {
             (*number == listener).then(|| record.counters.open())
@@ -158,8 +160,8 @@ impl KernelCounts {
         Some((record.server.as_ref()?, record.role))
     }
 
-    /// A server that accepts and says nothing fails new sessions as one that refuses does. Looked for only while sessions
-    /// are being opened.
+    /// A server that accepts and says nothing fails new sessions as one that refuses does. Looked for only
+    /// while sessions are being opened.
     fn look_for_greetings(
         &mut self,
         bypass: &Bypass,
@@ -279,7 +281,8 @@ impl TargetRecord {
         self.usual_closes(lost, routing.view.snapshot.servers[at].state == fleet::State::Answering, now);
     }
 
-    /// Whether its number may be given to another pair, if no session has it, connections under way among them.
+    /// Whether its number may be given to another pair, if no session has it, connections under way among
+    /// them.
     fn may_forget(&mut self, of_use: bool, now: Instant) -> bool {
         if of_use || self.counters.open() > 0 {
             self.unused_since = None;

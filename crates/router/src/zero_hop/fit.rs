@@ -4,7 +4,7 @@ use config::{ClientTlsMode, Insight, Listener as ListenerConfig, TlsMode};
 use fleet::Address;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
-/// What applications dial whose connections go bypassed.
+/// The addresses of a listener whose connections may bypass the router, and on what terms.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Fit {
     /// The addresses.
@@ -32,8 +32,8 @@ pub(super) enum MirrorScope {
     All,
 }
 
-/// Whether connections to `listener`, bound at `bound`, may bypass the router; `to_servers` is what the router does with TLS to
-/// servers, and `mirrors` which bypassed sessions the kernel mirrors.
+/// Whether connections to `listener`, bound at `bound`, may bypass the router; `to_servers` is what the
+/// router does with TLS to servers, and `mirrors` which bypassed sessions the kernel mirrors.
 pub(super) fn fit(
     listener: &ListenerConfig,
     bound: &Address,

@@ -1,10 +1,11 @@
-//! Login probe: a server that became suspect because sessions ended is asked for a login. If the login succeeds the server
-//! is healthy, and the close was a normal disconnect: a client that says goodbye lets the server close first, as a dying
-//! server does.
+//! Login probe: a server that became suspect because sessions ended is asked for a login. If the login
+//! succeeds the server is healthy, and the close was a normal disconnect: a client that says goodbye lets the
+//! server close first, as a dying server does.
 //!
-//! Without this, applications that end sessions and open others at once would get the ordinary listener for a second, for
-//! sessions that then stay relayed for all their life. A login, because a server that is being shut down still answers the
-//! sessions that it has. A server that refused a connection, or let one wait, stays suspect for its whole second.
+//! Without this, applications that end sessions and open others at once would get the ordinary listener for a
+//! second, for sessions that then stay relayed for all their life. A login, because a server that is being
+//! shut down still answers the sessions that it has. A server that refused a connection, or let one wait,
+//! stays suspect for its whole second.
 
 use super::LoginProber;
 use super::count::KernelCounts;
@@ -102,7 +103,8 @@ impl Probe {
     }
 }
 
-/// Notifies when the kernel wakes us, for as long as somebody holds what is returned. Without it the ticks must do.
+/// Notifies when the kernel wakes us, for as long as somebody holds what is returned. Without it the ticks
+/// must do.
 pub(super) fn wakeups(bypass: &Bypass) -> Arc<Notify> {
     /// The thread sees within this time that nobody listens any more.
     const LOOK_UP: Duration = Duration::from_secs(1);

@@ -1,12 +1,14 @@
-//! Mirror: what bypassed sessions do. The kernel copies what they send and receive (`zerohop::mirror`); here it is put in order
-//! and shown to a tracker, and of the sessions that insight measures to insight, as the relay shows what it moves.
+//! Mirror: what bypassed sessions do. The kernel copies what they send and receive (`zerohop::mirror`); here
+//! it is put in order and shown to a tracker, and of the sessions that insight measures to insight, as the
+//! relay shows what it moves.
 //!
-//! **State.** So it is known of each session whether it may be closed ([`ObservedState`]): idle, in a transaction, or holding something.
-//! That is true up to the byte counts that come with it, and only of a session that was followed from its first byte.
+//! **State.** So it is known of each session whether it may be closed ([`ObservedState`]): idle, in a
+//! transaction, or holding something. That is true up to the byte counts that come with it, and only of a
+//! session that was followed from its first byte.
 //!
-//! On a thread of its own, with a ledger of its own: nobody waits for it. It looks every few milliseconds, and the times
-//! of commands are those at which the kernel saw their bytes, at the client's host. When it cannot keep up, pieces are lost:
-//! their sessions go on as before and are counted as not followed any more.
+//! On a thread of its own, with a ledger of its own: nobody waits for it. It looks every few milliseconds,
+//! and the times of commands are those at which the kernel saw their bytes, at the client's host. When it
+//! cannot keep up, pieces are lost: their sessions go on as before and are counted as not followed any more.
 
 mod in_order;
 
@@ -17,7 +19,7 @@ use crate::session_registry::Facts;
 use crate::shared_state::SharedState;
 use fleet::ServerName;
 use in_order::InOrder;
-use insight::{Ledger, Session, Shared};
+use insight::{CommandObserver, Ledger, Session, Shared};
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::rc::Rc;
@@ -36,7 +38,8 @@ const LATER: Duration = Duration::from_millis(50);
 const IN_VAIN: u32 = 20;
 /// A process that was here before has stopped listening after this long.
 const HANDED_OVER: Duration = Duration::from_millis(500);
-/// For so long after pieces were lost, bytes that come too early are not waited for: those before them are gone.
+/// For so long after pieces were lost, bytes that come too early are not waited for: those before them are
+/// gone.
 const LOST: Duration = Duration::from_secs(1);
 /// How often sessions are looked for whose end was missed.
 const SWEEP: Duration = Duration::from_secs(60);
@@ -81,8 +84,8 @@ impl Mirroring {
         self.target_names.clone()
     }
 
-    /// Has sessions mirrored where insight measures any, or where their state decides whether they may be closed (`follow`); says
-    /// what the kernel does of it.
+    /// Has sessions mirrored where insight measures any, or where their state decides whether they may be
+    /// closed (`follow`); says what the kernel does of it.
     pub(super) fn look(
         &mut self,
         bypass: &mut Bypass,
@@ -186,7 +189,6 @@ fn serve(inbox: &Receiver<MirrorMessage>, insight: Arc<Shared>, target_names: Ta
     }
 }
 
-/// All mirrored sessions.
 struct MirroredSessions {
     ledger: Rc<RefCell<Ledger>>,
     target_names: TargetNames,
@@ -269,7 +271,8 @@ impl MirroredSessions {
         }
         if self.swept.elapsed() > SWEEP {
             self.swept = Instant::now();
-            // The end of a session may be among the pieces that were lost. What cannot be read now is read the next time.
+            // The end of a session may be among the pieces that were lost. What cannot be read now is read
+            // the next time.
             if let Ok(live) = mirror.live() {
                 self.sessions.retain(|cookie, _| live.contains(cookie));
             }
@@ -332,8 +335,8 @@ impl MirroredSessions {
         }
     }
 
-    /// Sessions that began before this process are not followed; as many of them would have been measured as of others. How
-    /// many that are is known once a page has been written.
+    /// Sessions that began before this process are not followed; as many of them would have been measured as
+    /// of others. How many that are is known once a page has been written.
     fn count_earlier(&mut self) {
         let target_names = self.target_names.lock().unwrap_or_else(PoisonError::into_inner);
         if target_names.is_empty() {
@@ -359,8 +362,16 @@ impl MirroredSessions {
         let at = self.clock.instant(at);
         let MirroredSession { tracker, insight, from_client: up, from_server: down, .. } = followed.as_mut();
         let taken = match from_client {
-            true => up.take(seq, bytes, |bytes| insight.client_bytes_at(tracker, bytes, at)),
-            false => down.take(seq, bytes, |bytes| insight.server_bytes_at(tracker, bytes, at)),
+            true => up.take(seq, bytes, |bytes| {
+                let mut observer = insight.observe(tracker, || at);
+                tracker.client_bytes_with(bytes, &mut observer);
+                CommandObserver::finish(observer, tracker);
+            }),
+            false => down.take(seq, bytes, |bytes| {
+                let mut observer = insight.observe(tracker, || at);
+                tracker.server_bytes_with(bytes, &mut observer);
+                CommandObserver::finish(observer, tracker);
+            }),
         };
         let lost = taken.is_err() || (self.holes_stay_until.is_some() && (up.has_hole() || down.has_hole()));
         if lost {

@@ -21,7 +21,8 @@ pub(crate) struct ObservedState {
 /// What is known of sessions, by the kernel's name of their sockets; those that are not in it are not known.
 pub(crate) type States = HashMap<u64, ObservedState>;
 
-/// Where the thread that follows mirrored sessions is reached, from when it is first needed to the end of the router.
+/// Where the thread that follows mirrored sessions is reached, from when it is first needed to the end of the
+/// router.
 #[derive(Debug, Default)]
 pub(crate) struct MirrorHandle(OnceLock<Sender<MirrorMessage>>);
 
@@ -50,7 +51,8 @@ impl MirrorHandle {
         }
     }
 
-    /// Listens to `mirror` from now on; `start` starts the thread if there is none and something to listen to.
+    /// Listens to `mirror` from now on; `start` starts the thread if there is none and something to listen
+    /// to.
     ///
     /// # Errors
     /// The thread cannot be started.

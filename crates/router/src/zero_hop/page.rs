@@ -1,10 +1,10 @@
 //! Page: a listener's next picks, written for the kernel to take one by one.
 //!
-//! Readers: [`pick`](crate::pick) is asked over and over, each time with one more session on the server it just named, so the
-//! kernel's next connections land exactly where the relay would have put them, also when a pool opens all of its sessions
-//! at once. What it cannot know between two looks (a tenth of a second) is who left meanwhile. When more connections
-//! come than a page has picks, its second half is taken again: by then the first has made up for what was uneven, and the
-//! second goes by the shares.
+//! Readers: [`pick`](crate::pick) is asked over and over, each time with one more session on the server it
+//! just named, so the kernel's next connections land exactly where the relay would have put them, also when a
+//! pool opens all of its sessions at once. What it cannot know between two looks (a tenth of a second) is who
+//! left meanwhile. When more connections come than a page has picks, its second half is taken again: by then
+//! the first has made up for what was uneven, and the second goes by the shares.
 
 use super::ListenerZeroHop;
 use super::count::KernelCounts;
@@ -194,7 +194,8 @@ impl Pages {
     }
 }
 
-/// The servers that the next sessions of this role would get, one after the other; nobody where it is not certain.
+/// The servers that the next sessions of this role would get, one after the other; nobody where it is not
+/// certain.
 fn picks(routing: &RoutingState, role: ListenerRole, phase: f64, rng: &mut impl Rng) -> Vec<Option<usize>> {
     let view = &routing.view;
     let mut have = routing.readers();
@@ -213,8 +214,8 @@ fn picks(routing: &RoutingState, role: ListenerRole, phase: f64, rng: &mut impl 
     servers
 }
 
-/// The picks with every `one_in`th left to the ordinary listener, counted over all sessions there have been, and all beyond
-/// `room`.
+/// The picks with every `one_in`th left to the ordinary listener, counted over all sessions there have been,
+/// and all beyond `room`.
 fn sampled(servers: &[Option<usize>], one_in: u32, before: u64, room: usize) -> Vec<Option<usize>> {
     let ordinary = |n: usize| one_in > 0 && (before + n as u64 + 1).is_multiple_of(u64::from(one_in));
     let pick = |(n, server): (usize, &Option<usize>)| server.filter(|_| n < room && !ordinary(n));

@@ -1,4 +1,5 @@
-//! Runner: the thread that keeps the kernel's programs in force, and tells them ten times a second what to do.
+//! Runner: the thread that keeps the kernel's programs in force, and tells them ten times a second what to
+//! do.
 
 use super::close::BypassCloser;
 use super::count::KernelCounts;
@@ -21,8 +22,8 @@ use zerohop::{Bypass, Spec};
 
 /// Time between two looks.
 const TICK: Duration = Duration::from_millis(100);
-/// The kernel considers this process gone when it has been silent for so long: ten looks missed. For so long at most are
-/// writers sent to the primary that was known last.
+/// The kernel considers this process gone when it has been silent for so long: ten looks missed. For so long
+/// at most are writers sent to the primary that was known last.
 pub(super) const ALIVE: Duration = Duration::from_secs(1);
 /// Where it cannot be had, it is tried again after so many ticks: somebody may have mounted what was missing.
 const TRY_AGAIN: u32 = 100;

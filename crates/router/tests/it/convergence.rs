@@ -1,11 +1,11 @@
 //! Twenty routers act at once on the same delayed, noisy measurements: load must become even, and stay.
 //!
-//! A simulation in virtual time: nothing sleeps, nothing is random beyond the seed. Every router uses the real view, pick and
-//! placement; the world around them (sessions, their rates, what servers report and when) is simulated. Routers see
-//! snapshots half a second old, each at its own moment, with demand smoothed over five seconds as `observe` does it, and 1 %
-//! noise left.
-//! Clients churn (a session lives two minutes on average) or do not, and a session that was moved returns after half a second to two
-//! seconds, as from a pool. Figures are printed: `cargo test -p router --test it convergence -- --nocapture`.
+//! A simulation in virtual time: nothing sleeps, nothing is random beyond the seed. Every router uses the
+//! real view, pick and placement; the world around them (sessions, their rates, what servers report and when)
+//! is simulated. Routers see snapshots half a second old, each at its own moment, with demand smoothed over
+//! five seconds as `observe` does it, and 1 % noise left. Clients churn (a session lives two minutes on
+//! average) or do not, and a session that was moved returns after half a second to two seconds, as from a
+//! pool. Figures are printed: `cargo test -p router --test it convergence -- --nocapture`.
 
 #![allow(clippy::print_stdout, reason = "the figures are what a reader wants to see")]
 

@@ -1,5 +1,5 @@
-//! Sessions that a real server ends, in the middle of a result or at rest, and one that never ends by itself: on both ways of
-//! moving bytes.
+//! Sessions that a real server ends, in the middle of a result or at rest, and one that never ends by itself:
+//! on both ways of moving bytes.
 
 use crate::{sight, watching};
 use config::{DataPath, Listener, RouterConfig};

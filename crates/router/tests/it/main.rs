@@ -1,5 +1,5 @@
-//! Whole sessions through the router. `alone` needs the whole machine, `waiting` mostly waits, `mysql` needs the mysqld that
-//! `make test-mysql` brings: scripts/test.sh runs each of them in its own lane.
+//! Whole sessions through the router. `alone` needs the whole machine, `waiting` mostly waits, `mysql` needs
+//! the mysqld that `make test-mysql` brings: scripts/test.sh runs each of them in its own lane.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 

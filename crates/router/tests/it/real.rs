@@ -1,4 +1,5 @@
-//! The router between a real driver's pool and real servers, with `observe` watching: readers die, freeze, return, are drained.
+//! The router between a real driver's pool and real servers, with `observe` watching: readers die, freeze,
+//! return, are drained.
 
 #![allow(clippy::print_stdout, reason = "its figures are shown")]
 

@@ -1,5 +1,5 @@
-//! Whole sessions through the router, between scripted servers and raw clients; their bytes move on io_uring, which this
-//! machine must allow. `sessions_epoll` runs the same with epoll.
+//! Whole sessions through the router, between scripted servers and raw clients; their bytes move on io_uring,
+//! which this machine must allow. `sessions_epoll` runs the same with epoll.
 
 use config::DataPath;
 

@@ -72,7 +72,8 @@ impl Stand {
         Self::with(spec, dir, authority, listener).await
     }
 
-    /// A server that looks up the names of hosts and blocks those that break off 100 connections in a row, as it does by default.
+    /// A server that looks up the names of hosts and blocks those that break off 100 connections in a row, as
+    /// it does by default.
     pub(crate) async fn with_defaults_of_servers(program: PathBuf) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let authority = Authority::new(dir.path(), "authority");

@@ -40,7 +40,8 @@ async fn native_and_ed25519_log_in_by_every_way_with_and_without_tls() {
                 for user in [USER, ("signed", USER.1)] {
                     let what = format!("{} {way:?} by {} with {mode:?}", user.0, client_mode.word());
                     let mut conn = match log_in(&stand, &front, *way, user).await {
-                        // mysql_async takes a last byte of zero for the end of the ed25519 nonce, once in 256 logins.
+                        // mysql_async takes a last byte of zero for the end of the ed25519 nonce, once in 256
+                        // logins.
                         Err(mysql_async::Error::Server(e)) if e.code == 1045 && user.0 == "signed" => {
                             log_in(&stand, &front, *way, user).await
                         }
@@ -147,7 +148,8 @@ async fn listeners_refuse_and_pass_through_as_they_are_told() {
     assert!(refused.contains("SSL"), "the client sees that none is offered: {refused}");
     none.down().await;
 
-    // End to end: the client verifies the server's own certificate, which is for another name than the listener's.
+    // End to end: the client verifies the server's own certificate, which is for another name than the
+    // listener's.
     let through = stand.front(stand.tcp(), &stand.tls_of_clients(ClientTlsMode::Passthrough), off());
     let refused = log_in(&stand, &through, Way::Tls, USER).await.err().unwrap().to_string();
     assert!(refused.contains("db.test"), "{refused}");
@@ -156,7 +158,8 @@ async fn listeners_refuse_and_pass_through_as_they_are_told() {
     stand.down().await;
 }
 
-/// A login of the protocol before 4.1 with a proof of `mysql_native_password`: flags, longest packet, user, proof.
+/// A login of the protocol before 4.1 with a proof of `mysql_native_password`: flags, longest packet, user,
+/// proof.
 fn login_before_41(user: &str, password: &str, nonce: &[u8]) -> Vec<u8> {
     let proof = wire::auth::native_password(password.as_bytes(), nonce);
     [&[5, 0x80, 0, 0, 1], user.as_bytes(), &[0, 20], &proof].concat()

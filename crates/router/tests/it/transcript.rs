@@ -1,5 +1,6 @@
-//! What a real server says is what the client hears, byte for byte: the same script of commands, straight to a MariaDB and
-//! through the router with each of its two ways of moving bytes, and inside TLS that ends at the router. Large and odd answers, files, cursors, long data.
+//! What a real server says is what the client hears, byte for byte: the same script of commands, straight to
+//! a MariaDB and through the router with each of its two ways of moving bytes, and inside TLS that ends at
+//! the router. Large and odd answers, files, cursors, long data.
 
 pub(crate) mod script;
 

@@ -15,7 +15,7 @@ use std::time::Duration;
 /// How sure is sure.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Rule {
-    /// So many looks in a row must fail.
+    /// This many looks in a row must fail.
     pub looks: usize,
     /// Spread over at least this time.
     pub over: Duration,

@@ -62,7 +62,7 @@ pub fn own_transactions(
         let there = new.get(&(domain, server)).copied().unwrap_or(0);
         if last > there {
             transactions.push(format!("{domain}-{server}-{} to {domain}-{server}-{last}", there + 1));
-            // At most so many: other servers' transactions use numbers of the domain too.
+            // At most this many: other servers' transactions use numbers of the domain too.
             count += last - there;
         }
     }
@@ -197,7 +197,7 @@ mod tests {
 
     #[test]
     fn a_new_primary_that_has_gone_on_hides_nothing() {
-        // 1 wrote up to 105, of which 2 received 100 and went on from there.
+        // 1 wrote up to 105; 2 received 100 of these and went on from there.
         let found = own_transactions(Flavour::MariaDb, "0-1-105", "0-1-100,0-2-300").unwrap().unwrap();
         assert_eq!((found.transactions.as_str(), found.count), ("0-1-101 to 0-1-105", 5));
         assert_eq!(own_transactions(Flavour::MariaDb, "0-1-100", "0-1-100,0-2-300"), Ok(None));

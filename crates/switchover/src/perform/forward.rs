@@ -286,7 +286,7 @@ async fn promote(plan: &Plan, servers: &mut Servers<'_>) -> Event {
         Err(again) => Event::Unknown {
             why: format!(
                 "{error}; asked again: {again}. The old primary stays frozen. When {} answers: headroom switchover --resume; \
-                 when it is gone for good and cannot come back writable: headroom switchover --undo",
+                 when it is lost for good and cannot come back writable: headroom switchover --undo",
                 candidate.name
             ),
         },

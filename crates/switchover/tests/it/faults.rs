@@ -26,7 +26,7 @@ use switchover::journal::{self, Journal};
 use switchover::perform::{self, Deadlines, FenceBy, Plan, Progress};
 use switchover::step::{self, STEPS, State, Step};
 
-/// Nobody takes writes for at most so long, the commands that somebody types afterwards included.
+/// Nobody takes writes for at most this long, the commands that somebody types afterwards included.
 const NO_WRITER: Duration = Duration::from_secs(30);
 /// A server that is asked all the while and does not answer by then takes no writes either.
 const LOOK: Duration = Duration::from_millis(500);

@@ -1,46 +1,35 @@
-//! What a tracker tells of each command, to whoever listens: its start with its text, its answer's start and its end.
+//! What a tracker finds in the bytes it is shown, for whoever wants to know more of each command than its counts: its start
+//! with its text, its answer's start and its end.
 //!
-//! Told while the bytes are read, in the order of the bytes. Ends come in the order of starts, one for each (but for
-//! commands that the session does not live to see answered).
+//! Told while the bytes are read, in the order of the bytes. Ends of answers come in the order of the commands, one for each
+//! (but for commands that the session does not live to see answered).
 
-use super::session::Session;
 use crate::command::Command;
-use crate::packet::{HEADER, Head};
 
-/// Hears what a session does. `()` hears nothing and costs nothing.
+/// Sees what happens in a session. `()` sees nothing and costs nothing, nor does `None`.
 pub trait Observer {
-    /// Whether anything is to be told.
-    const HEARS: bool = true;
+    /// Whether it looks at all; if not, nothing is worked out for it.
+    const OBSERVES: bool = true;
 
-    /// The first bytes of a packet of the client have come, too few to tell what it is. [`Observer::started`] may follow.
-    fn begins(&mut self) {}
+    /// Something was found.
+    fn event(&mut self, event: Event<'_>);
+}
 
-    /// A command that will be answered.
-    fn started(&mut self, start: Start<'_>);
-
-    /// More of the command that started last, which was not whole.
-    fn more(&mut self, body: &[u8]);
-
-    /// The end of the command that started last, which was not whole.
-    fn whole(&mut self);
-
-    /// The prepared statement with this id is forgotten.
-    fn closed(&mut self, statement: u32);
-
-    /// A command that will not be answered, `COM_STMT_CLOSE` among them.
-    fn silent(&mut self, _: Start<'_>) {}
-
-    /// More of the command that was told last by [`Observer::silent`], which was not whole.
-    fn silent_more(&mut self, _: &[u8]) {}
-
-    /// The end of that command.
-    fn silent_whole(&mut self) {}
-
+/// What a tracker has found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Event<'a> {
+    /// The first bytes of a packet of the client, too few to tell what it is. [`Event::Command`] may follow.
+    Packet,
+    /// A command. One that is not answered ([`Command::is_answered`]) has no [`Event::Answer`] and [`Event::AnswerEnd`].
+    Command(Start<'a>),
+    /// More of the body of the command that came last, which was not whole.
+    Body(&'a [u8]),
+    /// The end of that body.
+    BodyEnd,
     /// The first byte of the answer to the oldest command not answered yet.
-    fn answering(&mut self);
-
+    Answer,
     /// The end of that answer.
-    fn finished(&mut self, finish: Finish);
+    AnswerEnd(Finish),
 }
 
 /// The start of a command.
@@ -50,12 +39,26 @@ pub struct Start<'a> {
     pub command: Command,
     /// What follows the command byte: at least the first 511 bytes of it, or all.
     pub body: &'a [u8],
-    /// Is `body` all of it? Else [`Observer::more`] and [`Observer::whole`] follow.
+    /// Is `body` all of it? Else [`Event::Body`] and [`Event::BodyEnd`] follow.
     pub whole: bool,
     /// Does `COM_QUERY` carry query attributes, and `COM_STMT_EXECUTE` the names of its parameters?
     pub attributes: bool,
     /// Bytes of the packet with its header, as far as its header says: 16 MiB for longer ones.
     pub bytes: u64,
+}
+
+impl Start<'_> {
+    /// The prepared statement that most commands about such statements begin with.
+    #[inline]
+    pub fn statement(&self) -> Option<u32> {
+        self.body.first_chunk().map(|id| u32::from_le_bytes(*id))
+    }
+
+    /// The prepared statement that is forgotten with this command.
+    #[inline]
+    pub fn closes(&self) -> Option<u32> {
+        if self.command == Command::StmtClose { self.statement() } else { None }
+    }
 }
 
 /// The end of an answer.
@@ -75,158 +78,40 @@ pub struct Finish {
     pub parameters: u16,
 }
 
-/// Facts of the answer under way.
-#[derive(Debug, Default)]
-pub(super) struct Answered {
-    pub(super) rows: u64,
-    pub(super) affected: u64,
-    pub(super) error: u16,
-    /// Bytes that came from the server so far, kept only while somebody listens.
-    pub(super) position: u64,
-    /// That at the start of this answer, or the end of the last one.
-    pub(super) from: u64,
-}
-
 impl Observer for () {
-    const HEARS: bool = false;
+    const OBSERVES: bool = false;
 
-    fn started(&mut self, _: Start<'_>) {}
-
-    fn more(&mut self, _: &[u8]) {}
-
-    fn whole(&mut self) {}
-
-    fn closed(&mut self, _: u32) {}
-
-    fn answering(&mut self) {}
-
-    fn finished(&mut self, _: Finish) {}
+    #[inline]
+    fn event(&mut self, _: Event<'_>) {}
 }
 
-/// Two that hear the same, the first one first.
-impl<A: Observer, B: Observer> Observer for (&mut A, &mut B) {
-    const HEARS: bool = A::HEARS || B::HEARS;
+/// Two that see the same, the first one first.
+impl<A: Observer, B: Observer> Observer for (A, B) {
+    const OBSERVES: bool = A::OBSERVES || B::OBSERVES;
 
-    fn begins(&mut self) {
-        self.0.begins();
-        self.1.begins();
-    }
-
-    fn started(&mut self, start: Start<'_>) {
-        self.0.started(start);
-        self.1.started(start);
-    }
-
-    fn more(&mut self, body: &[u8]) {
-        self.0.more(body);
-        self.1.more(body);
-    }
-
-    fn whole(&mut self) {
-        self.0.whole();
-        self.1.whole();
-    }
-
-    fn closed(&mut self, statement: u32) {
-        self.0.closed(statement);
-        self.1.closed(statement);
-    }
-
-    fn silent(&mut self, start: Start<'_>) {
-        self.0.silent(start);
-        self.1.silent(start);
-    }
-
-    fn silent_more(&mut self, body: &[u8]) {
-        self.0.silent_more(body);
-        self.1.silent_more(body);
-    }
-
-    fn silent_whole(&mut self) {
-        self.0.silent_whole();
-        self.1.silent_whole();
-    }
-
-    fn answering(&mut self) {
-        self.0.answering();
-        self.1.answering();
-    }
-
-    fn finished(&mut self, finish: Finish) {
-        self.0.finished(finish);
-        self.1.finished(finish);
+    #[inline]
+    fn event(&mut self, event: Event<'_>) {
+        self.0.event(event);
+        self.1.event(event);
     }
 }
 
-/// Lets the session read a client's packet and tells whether it started a command.
-#[inline]
-pub(super) fn client_head<O: Observer>(session: &mut Session, head: Head<'_>, observer: &mut O) {
-    if !O::HEARS {
-        return session.client_head(head);
+impl<O: Observer> Observer for &mut O {
+    const OBSERVES: bool = O::OBSERVES;
+
+    #[inline]
+    fn event(&mut self, event: Event<'_>) {
+        (**self).event(event);
     }
-    let before = session.progress.started;
-    let (commands, first) = (session.expects_command(), head.prefix.first().copied());
-    session.client_head(head);
-    let start = Start {
-        command: Command::from_byte(first.unwrap_or(0)),
-        body: head.prefix.get(1..).unwrap_or_default(),
-        whole: head.whole,
-        attributes: session.has_query_attributes(),
-        bytes: u64::from(head.length) + HEADER as u64,
-    };
-    if session.progress.started != before {
-        if before == session.progress.completed {
-            // What came before belongs to no answer: the handshake, the rest of a last packet.
-            session.answered.from = session.answered.position;
+}
+
+impl<O: Observer> Observer for Option<O> {
+    const OBSERVES: bool = O::OBSERVES;
+
+    #[inline]
+    fn event(&mut self, event: Event<'_>) {
+        if let Some(observer) = self {
+            observer.event(event);
         }
-        observer.started(start);
-    } else if commands && head.sequence == 0 && !start.command.is_answered() {
-        if let [a, b, c, d, ..] = *start.body
-            && start.command == Command::StmtClose
-        {
-            observer.closed(u32::from_le_bytes([a, b, c, d]));
-        }
-        observer.silent(start);
-    }
-}
-
-/// Lets the session read a server's packet and tells what it began and ended.
-#[inline]
-pub(super) fn server_head<O: Observer>(session: &mut Session, head: Head<'_>, observer: &mut O) {
-    if !O::HEARS {
-        return session.server_head(head);
-    }
-    let before = session.progress;
-    let preparing = session.command() == Some(Command::StmtPrepare);
-    session.server_head(head);
-    if session.progress.answering != before.answering {
-        observer.answering();
-    }
-    if session.progress.completed != before.completed {
-        let failed = session.progress.failed != before.failed;
-        let answered = &mut session.answered;
-        let finish = Finish {
-            error: failed.then_some(answered.error),
-            rows: answered.rows,
-            affected: answered.affected,
-            bytes: answered.position - answered.from,
-            prepared: (preparing && !failed).then_some(session.left.last_prepared),
-            parameters: if preparing && !failed { session.left.last_parameters } else { 0 },
-        };
-        answered.from = answered.position;
-        observer.finished(finish);
-    }
-}
-
-/// The same for what begins an answer without a packet's head.
-pub(super) fn hears_answering<O: Observer>(
-    session: &mut Session,
-    observer: &mut O,
-    act: impl FnOnce(&mut Session),
-) {
-    let before = session.progress.answering;
-    act(session);
-    if O::HEARS && session.progress.answering != before {
-        observer.answering();
     }
 }

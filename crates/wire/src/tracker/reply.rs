@@ -54,7 +54,31 @@ impl Reply {
             _ => Self::Simple,
         }
     }
+
+    /// What follows a definition of a prepared statement, or the end of some (`ends`); `None` when that was all.
+    pub(super) const fn after_definition(
+        self,
+        deprecate_eof: bool,
+        ends: bool,
+    ) -> Result<Option<Self>, Unexpected> {
+        Ok(match self {
+            Self::PreparedParametersEnd(columns) if ends => prepared_columns(columns),
+            Self::PreparedEnds if ends => Some(Self::PreparedColumnsEnd),
+            Self::PreparedColumnsEnd if ends => None,
+            Self::PreparedParameters(1, columns) if deprecate_eof => prepared_columns(columns),
+            Self::PreparedParameters(1, columns) => Some(Self::PreparedParametersEnd(columns)),
+            Self::PreparedParameters(left, columns) => Some(Self::PreparedParameters(left - 1, columns)),
+            Self::PreparedColumns(1) if deprecate_eof => None,
+            Self::PreparedColumns(1) => Some(Self::PreparedColumnsEnd),
+            Self::PreparedColumns(left) => Some(Self::PreparedColumns(left - 1)),
+            _ => return Err(Unexpected),
+        })
+    }
 }
+
+/// A packet that the grammar has no place for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Unexpected;
 
 /// The first packet of a result set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -122,6 +146,6 @@ impl PreparedHead {
 }
 
 /// The columns of a prepared statement, if it has any.
-pub(super) const fn prepared_columns(columns: u16) -> Option<Reply> {
+const fn prepared_columns(columns: u16) -> Option<Reply> {
     if columns == 0 { None } else { Some(Reply::PreparedColumns(columns)) }
 }

@@ -9,8 +9,8 @@ use std::os::fd::{BorrowedFd, OwnedFd};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-/// The user's end of a ring in the kernel. One process reads it; where two do during a takeover, what they read may be
-/// nonsense, but is memory of the ring.
+/// The user's end of a ring in the kernel. One process reads it; where two do during a takeover, what they
+/// read may be nonsense, but is memory of the ring.
 #[derive(Debug)]
 pub(crate) struct Ring {
     fd: OwnedFd,
@@ -92,15 +92,16 @@ impl Mapping {
     }
 
     fn position(&self) -> &AtomicU64 {
-        // SAFETY: the memory lives as long as `self`, is aligned, and begins with a 64-bit position (kernel, ringbuf.c). The
-        // producer's is only read.
+        // SAFETY: the memory lives as long as `self`, is aligned, and begins with a 64-bit position (kernel,
+        // ringbuf.c). The producer's is only read.
         unsafe { self.start.as_ref() }
     }
 
     /// The first word of the record at this offset.
     fn head(&self, offset: usize) -> &AtomicU32 {
         assert!(offset.is_multiple_of(8) && offset + RECORD_HEAD <= self.length);
-        // SAFETY: inside the mapping and aligned, as was just asserted; written by the kernel, here only read.
+        // SAFETY: inside the mapping and aligned, as was just asserted; written by the kernel, here only
+        // read.
         unsafe { self.start.cast::<AtomicU32>().byte_add(offset).as_ref() }
     }
 
@@ -109,8 +110,8 @@ impl Mapping {
         assert!(offset + length <= self.length);
         to.clear();
         to.reserve(length);
-        // SAFETY: the source is inside the mapping, as was just asserted, the destination has room for as much; they cannot
-        // overlap. The kernel does not write a record again before it counts as read.
+        // SAFETY: the source is inside the mapping, as was just asserted, the destination has room for as
+        // much; they cannot overlap. The kernel does not write a record again before it counts as read.
         unsafe {
             std::ptr::copy_nonoverlapping(
                 self.start.as_ptr().cast::<u8>().add(offset),

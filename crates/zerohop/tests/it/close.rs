@@ -1,5 +1,5 @@
-//! Sessions that are closed in the very moment in which their clients send: each statement is executed and answered, or never
-//! reaches the server.
+//! Sessions that are closed in the very moment in which their clients send: each statement is executed and
+//! answered, or never reaches the server.
 
 use super::pinned::{Pinned, answers, root, three, wait_for, word};
 use std::collections::HashSet;

@@ -1,5 +1,5 @@
-//! On the real kernel: redirect, reverse lookup, doubt, takeover, removal. Needs root and a kernel with BPF, and fails
-//! loudly without: whoever is not root is told that nothing was tested.
+//! On the real kernel: redirect, reverse lookup, doubt, takeover, removal. Needs root and a kernel with BPF,
+//! and fails loudly without: whoever is not root is told that nothing was tested.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot do its next step has failed")]
 

@@ -77,7 +77,7 @@ fn statements_too_short_to_be_seen_still_show_that_the_way_to_them_is_long() {
             (server.active, server.mean_statement_ms, server.looks) = (0.0, None, 10);
             server.statements_per_s = statements_per_s;
         });
-        window.place = Some(Place { other_zone: true, round_trip_ms: 2.0 });
+        window.vantage = Some(Vantage { other_zone: true, round_trip_ms: 2.0 });
         window
     };
     assert_eq!(named(&window(500.0)), Some(Name::CrossZone), "0.2 ms at most");

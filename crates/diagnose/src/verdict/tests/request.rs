@@ -2,11 +2,11 @@
 
 use super::*;
 
-fn compared(now: (f64, f64), usual: (f64, f64)) -> Compared {
+fn compared(now: (f64, f64), usual: (f64, f64)) -> RequestComparison {
     let spent =
-        |(span_ms, database_ms)| Spent { span_p50_ms: span_ms, span_ms, database_ms, statements: 3.0 };
-    let now = Requests { endpoint: "checkout".to_owned(), count: 50, spent: spent(now) };
-    Compared { now, usual: spent(usual) }
+        |(span_ms, database_ms)| RequestTimes { span_p50_ms: span_ms, span_ms, database_ms, statements: 3.0 };
+    let now = EndpointRequests { endpoint: "checkout".to_owned(), count: 50, spent: spent(now) };
+    RequestComparison { now, usual: spent(usual) }
 }
 
 fn window(now: (f64, f64), usual: (f64, f64)) -> Window {
@@ -14,7 +14,7 @@ fn window(now: (f64, f64), usual: (f64, f64)) -> Window {
 }
 
 /// Any figures that a router can give, and none.
-pub(super) fn some() -> impl Strategy<Value = Option<Compared>> {
+pub(super) fn some() -> impl Strategy<Value = Option<RequestComparison>> {
     let spent = || (0.0f64..1e4, 0.0f64..=1.0).prop_map(|(span, database)| (span, span * database));
     prop::option::of((spent(), spent()).prop_map(|(now, usual)| compared(now, usual)))
 }
@@ -23,7 +23,7 @@ pub(super) fn some() -> impl Strategy<Value = Option<Compared>> {
 fn requests_that_think_longer_are_not_the_database_and_the_figures_say_so() {
     let verdict = judge(&window((120.0, 9.0), (20.0, 8.0)));
     let first = verdict.bottleneck.unwrap();
-    assert_eq!((first.name, verdict.sure), (Name::NotTheDatabase, Some(Sure::Certain)));
+    assert_eq!((first.name, verdict.sure), (Name::NotTheDatabase, Some(Confidence::Certain)));
     assert_eq!(first.who.as_deref(), Some("of 120 ms a request of checkout, 9.0 ms are the database's"));
     // A server elsewhere: of its host nothing is known, and nothing needs to be.
     let elsewhere = Window { host: None, ..window((120.0, 9.0), (20.0, 8.0)) };

@@ -1,7 +1,7 @@
 //! A server under real waits, as its sampler sees it: the same on either flavour.
 
 use super::scene::Scene;
-use diagnose::server::{Held, Reading, Sample, Sampler};
+use diagnose::server::{HeldBy, Reading, Sample, Sampler};
 use lab::Account;
 use mysql_async::prelude::Queryable;
 use mysql_async::{Conn, Opts};
@@ -44,7 +44,7 @@ pub(crate) async fn waits_are_seen_and_their_blocker_is_named(scene: &Scene, cer
         tokio::spawn(async move { waiter.query_drop("UPDATE app.stock SET n = n + 1 WHERE id = 1").await });
     let locked = until(&mut watching, "a row lock and its blocker", |r| r.row_blocker.is_some()).await;
     let blocker = locked.row_blocker.clone().unwrap();
-    assert_eq!((blocker.id, blocker.held), (u64::from(holder.id()), Held::ByAnIdleClient), "{blocker}");
+    assert_eq!((blocker.id, blocker.held), (u64::from(holder.id()), HeldBy::ByAnIdleClient), "{blocker}");
     assert_eq!(blocker.table.as_deref(), Some("app.stock"), "{blocker}");
     let sample = Sample::over(&[Arc::new(quiet), Arc::new(locked)]).unwrap();
     assert!(sample.in_row_lock > 0.0 && sample.row_waits_per_s > 0.0, "{sample:#?}");

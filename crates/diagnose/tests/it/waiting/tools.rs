@@ -5,7 +5,7 @@
 //! may differ is that share of what can happen, and the tools' own rounding to two digits. A disk can do half of a minute's
 //! work in such a tenth; there what the tool saw must lie between what we saw within its minute and what we saw around it.
 
-use diagnose::host::{Places, Sample, Sampler, disk};
+use diagnose::host::{Roots, Sample, Sampler, disk};
 use serde_json::Value;
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
@@ -19,7 +19,7 @@ const UNDER_WAY: Duration = Duration::from_secs(2);
 
 #[test]
 fn a_minute_of_this_machine_is_what_mpstat_and_iostat_and_ss_say_it_is() {
-    let mut sampler = Sampler::new(Places::default());
+    let mut sampler = Sampler::new(Roots::default());
     // The first opens the files.
     sampler.read();
     let tool = |program: &str, arguments: &[&str]| {

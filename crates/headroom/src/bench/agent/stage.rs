@@ -1,8 +1,8 @@
 //! The server with its tables and a little to do, and whoever watches it.
 
 use super::super::output::scratch;
-use crate::web::{Request, Url, Web};
 use anyhow::{Context, bail};
+use console::web::{Request, Url, Web};
 use lab::process::Process;
 use lab::{Account, Lab, Spec};
 use mysql_async::Conn;

@@ -58,7 +58,7 @@ impl Log {
 fn counted(log: impl BufRead, mariadb: bool) -> Result<BTreeMap<String, u64>, RecordingError> {
     let (mut groups, mut counts) = (Groups::default(), BTreeMap::<u32, u64>::new());
     log::read(Kind::General, log, "the target's general log", |event: &Event| {
-        if let Event::Said(said) = event
+        if let Event::Command(said) = event
             && said.command == QUERY
         {
             *counts.entry(groups.of(GroupBy::Statement { text: &said.body, mariadb })).or_default() += 1;

@@ -2,10 +2,9 @@
 
 use super::crowd::Crowd;
 use super::question::{Answers, fill};
-use crate::admin_client::AdminClient;
-use crate::environment::Environment;
-use crate::view::StatusView;
 use anyhow::{Context, bail};
+use console::admin_client::AdminClient;
+use console::status_view::StatusView;
 use lab::process::Process;
 use lab::{Account, DATABASE, Lab, RouterOptions, Spec};
 use mysql_async::prelude::Queryable;
@@ -63,7 +62,7 @@ impl Stage {
         let arguments: Vec<String> = arguments.into_iter().chain([file.display().to_string()]).collect();
         let binary = std::env::current_exe().context("finding this program's own file")?;
         let (route, faults) = Process::start_with_input("headroom route", &binary, &arguments, &log)?;
-        let client = AdminClient::new(Some(&addresses.admin.to_string()), &Environment::default());
+        let client = AdminClient::new(Some(&addresses.admin.to_string()));
         let (reader, writer) = (addresses.reader, addresses.writer);
         let (faults, pinned) = (Some(faults), RouterPins::new(file, term::complain));
         let mut stage = Self { lab, route, faults, client, log, reader, writer, pinned };
@@ -126,7 +125,7 @@ impl Stage {
         loop {
             self.route.alive()?;
             let eligible = self.client.status().await.map_or(0, |status| {
-                let reads = |s: &&crate::view::ServerView| {
+                let reads = |s: &&console::status_view::ServerView| {
                     s.routing.as_ref().is_some_and(|routing| routing.reads.eligible)
                 };
                 status.fleet.servers.iter().filter(reads).count()

@@ -1,14 +1,13 @@
 //! Three servers in two zones and a router in each, and the moves between them.
 
 use super::history::Final;
-use crate::admin_client::AdminClient;
-use crate::environment::Environment;
 use ::switchover::check::{Level, Limits};
 use ::switchover::journal::Journal;
 use ::switchover::perform::{self, Deadlines, Logins, Outcome};
 use ::switchover::survey::Survey;
 use anyhow::{Context, bail};
 use config::Credentials;
+use console::admin_client::AdminClient;
 use fleet::{Address, Role, Server, ServerName, Snapshot, State, WriterStatus};
 use lab::process::Process;
 use lab::{Account, DATABASE, Lab, RouterOptions, Spec};
@@ -103,7 +102,7 @@ impl Stage {
         let arguments = ["route".to_owned(), "--config".to_owned(), file.display().to_string()];
         let log = self.lab.dir().join(format!("bench-{zone}.log"));
         let mut program = Process::start("headroom route", &binary, &arguments, &log)?;
-        let client = AdminClient::new(Some(&addresses.admin.to_string()), &Environment::default());
+        let client = AdminClient::new(Some(&addresses.admin.to_string()));
         let deadline = Instant::now() + READY_WITHIN;
         loop {
             program.alive()?;

@@ -1,7 +1,7 @@
 //! A probe for people.
 
-use crate::report_command::moment;
-use crate::watch_command::words;
+use crate::commands::report::moment;
+use console::watch_view::figure as words;
 use diagnose::verdict::Unit;
 use probe::{Disk, Probe, Step, knee, most};
 use term::Table;

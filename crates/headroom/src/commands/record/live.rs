@@ -3,9 +3,10 @@
 use super::output::Output;
 use super::{RecordArgs, Recorded};
 use crate::environment::Environment;
-use crate::recorder::{self, Asked, LONGEST, RecordRequest};
+use crate::recorder::{self, Asked, LONGEST};
 use anyhow::{Context, bail};
-use recording::{Began, Event, Key};
+use console::control::server::RecordRequest;
+use recording::{Event, Key, RecordingStart};
 use std::io::{ErrorKind, Read};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use term::{Seconds, interrupted};
@@ -37,7 +38,7 @@ pub(super) async fn record(
         }
     };
     let unix_us = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_micros() as u64);
-    output.push(&Event::Began(Began {
+    output.push(&Event::RecordingStart(RecordingStart {
         unix_us,
         source: format!("router {}", asked.address),
         one_in: args.sample,
@@ -119,14 +120,14 @@ fn take(
 impl Recorded {
     pub(super) fn count(&mut self, event: &Event) {
         match event {
-            Event::Opened(_) => self.sessions += 1,
-            Event::Said(said) => self.commands += u64::from(!said.before),
-            Event::Stopped(stopped) => {
+            Event::SessionStart(_) => self.sessions += 1,
+            Event::Command(said) => self.commands += u64::from(!said.before),
+            Event::RecordingEnd(stopped) => {
                 self.lost = stopped.lost;
                 self.seconds = stopped.at_us as f64 / 1e6;
                 self.ended.clone_from(&stopped.why);
             }
-            Event::Began(_) | Event::Closed(_) => {}
+            Event::RecordingStart(_) | Event::SessionEnd(_) => {}
         }
     }
 }

@@ -12,7 +12,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 use term::{exit, terminal};
-use trial::cost::BESIDES;
+use trial::cost::EXTRA;
 use trial::halving;
 
 const EXAMPLES: &str = "\
@@ -193,7 +193,7 @@ fn host_factors(host: &Host) -> Vec<Factor> {
 fn spec(args: &InitArgs, factors: &[Factor], host: &[Factor]) -> String {
     let cells: usize = factors.iter().map(|factor| factor.levels.len() - 1).sum();
     let in_stages =
-        halving::stages(cells).into_iter().map(|stage| (stage.cells + BESIDES) * stage.blocks as usize);
+        halving::stages(cells).into_iter().map(|stage| (stage.cells + EXTRA) * stage.blocks as usize);
     let trials = in_stages.sum::<usize>() * args.threads.len();
     // A tenth for what is between the trials.
     let each = (args.budget.as_secs_f64() * 0.9 / trials as f64).clamp(1.0, 180.0);

@@ -39,7 +39,7 @@ pub(crate) const SETTINGS: [(&str, &str); 23] = [
 /// What lasts over a reboot.
 pub(crate) const LASTING: [&str; 2] = ["zfs/recordsize", "zfs/logbias"];
 
-/// What there is besides settings.
+/// What there is apart from settings.
 const SURROUNDINGS: [(&str, &str); 8] = [
     ("proc/sys/kernel/random/boot_id", "first boot"),
     ("sys/devices/system/cpu/possible", "0-3"),

@@ -6,7 +6,7 @@ use lab::Spec;
 use load::replay::{ReplayPlan, Script, ScriptOptions};
 use load::{LoadError, Plan, Target};
 use mysql_async::prelude::Queryable;
-use recording::{Answer, Closed, Event, Opened, Reader, Said, Writer};
+use recording::{Answer, Event, Reader, RecordedCommand, SessionEnd, SessionStart, Writer};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use wire::Command;
@@ -79,12 +79,17 @@ async fn a_server_without_tls_and_a_stranger_are_refused_where_that_is_asked() {
 fn recorded() -> Script {
     let mut writer = Writer::new(Vec::new(), None).unwrap();
     for session in 1..=5 {
-        let opened =
-            Opened { session, at_us: 1000 * session, fresh: true, mariadb: true, ..Opened::default() };
-        writer.push(&Event::Opened(opened)).unwrap();
+        let opened = SessionStart {
+            session,
+            at_us: 1000 * session,
+            fresh: true,
+            mariadb: true,
+            ..SessionStart::default()
+        };
+        writer.push(&Event::SessionStart(opened)).unwrap();
         let said = |at_us, command: Command, body: &[u8], prepared| {
             let answer = Some(Answer { rows: 1, prepared, ..Answer::default() });
-            Event::Said(Said {
+            Event::Command(RecordedCommand {
                 session,
                 at_us,
                 command: command.byte(),
@@ -98,7 +103,7 @@ fn recorded() -> Script {
         writer.push(&said(at, Command::Query, b"SELECT 'as text'", None)).unwrap();
         writer.push(&said(at + 1000, Command::StmtPrepare, b"SELECT 'prepared'", Some(9))).unwrap();
         writer.push(&said(at + 2000, Command::StmtExecute, &[9, 0, 0, 0, 0, 1, 0, 0, 0], None)).unwrap();
-        writer.push(&Event::Closed(Closed { session, at_us: at + 5000 })).unwrap();
+        writer.push(&Event::SessionEnd(SessionEnd { session, at_us: at + 5000 })).unwrap();
     }
     let bytes = writer.finish().unwrap();
     let choice = ScriptOptions { read_only: true, memory: 1 << 20 };

@@ -1,6 +1,8 @@
-//! In order: the bytes of one direction from packets that may come twice, overlap or overtake each other. Pure.
+//! In order: the bytes of one direction from packets that may come twice, overlap or overtake each other.
+//! Pure.
 
-/// Bytes that may wait for those before them: what 10 Gbit/s carry while a lost packet is sent again over 0.8 ms.
+/// Bytes that may wait for those before them: what 10 Gbit/s carry while a lost packet is sent again over 0.8
+/// ms.
 const WAITING: usize = 1 << 20;
 
 /// One direction of a connection.

@@ -1,4 +1,5 @@
-//! Ten thousand idle sessions through one router (as far as this machine has descriptors): all held, all still answer.
+//! Ten thousand idle sessions through one router (as far as this machine has descriptors): all held, all
+//! still answer.
 //!
 //! Client, router and server are one process here, so a session takes four descriptors.
 

@@ -188,8 +188,9 @@ impl World {
         demand.iter().map(|(zone, rate)| (rate / all - capacity(zone)).max(0.0)).sum()
     }
 
-    /// Load of the busiest live server relative to the mean, averaged over each ten seconds of the last `seconds`, worst of
-    /// these; the mean share that crossed zones; moves a minute and the widest swing of any server's load share.
+    /// Load of the busiest live server relative to the mean, averaged over each ten seconds of the last
+    /// `seconds`, worst of these; the mean share that crossed zones; moves a minute and the widest swing of
+    /// any server's load share.
     pub(super) fn figures(&self, seconds: u64) -> Figures {
         let from = self.now - seconds * PER_SECOND;
         let window: Vec<&Moment> = self.log.iter().filter(|m| m.tick > from).collect();

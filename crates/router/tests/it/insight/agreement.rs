@@ -138,7 +138,8 @@ pub(crate) async fn executions_agree(spec: Spec) {
         let rows: Vec<(u32, String)> = conn.exec(&select, (n % 2,)).await.unwrap();
         assert!(!rows.is_empty());
     }
-    // MariaDB shows executions of single statements only while P_S has instrumented them; the session's own counter always.
+    // MariaDB shows executions of single statements only while P_S has instrumented them; the session's own
+    // counter always.
     let executed: Option<(String, u64)> =
         conn.query_first("SHOW SESSION STATUS LIKE 'Com_stmt_execute'").await.unwrap();
     let ours = of_insight(&stand).await;

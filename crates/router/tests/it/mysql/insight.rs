@@ -1,4 +1,5 @@
-//! What insight counts, against MySQL's own performance_schema, from target/mysql (`make test-mysql` brings it there).
+//! What insight counts, against MySQL's own performance_schema, from target/mysql (`make test-mysql` brings
+//! it there).
 
 #![allow(clippy::print_stdout, reason = "its figures are shown")]
 

@@ -1,5 +1,5 @@
-//! Health checks that connect and close do not get the router's host blocked by a real mysqld, from target/mysql (`make test-mysql`
-//! brings it there).
+//! Health checks that connect and close do not get the router's host blocked by a real mysqld, from
+//! target/mysql (`make test-mysql` brings it there).
 
 use crate::probes::storm;
 

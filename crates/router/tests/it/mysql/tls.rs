@@ -1,5 +1,5 @@
-//! TLS on either side of a session with a real mysqld, from target/mysql (`make test-mysql` brings it there): every
-//! combination logs in by `caching_sha2_password`, from an empty cache and from a full one.
+//! TLS on either side of a session with a real mysqld, from target/mysql (`make test-mysql` brings it there):
+//! every combination logs in by `caching_sha2_password`, from an empty cache and from a full one.
 
 use crate::stand::{Stand, Way, cipher, log_in};
 use config::{ClientTlsMode, ServerTls, TlsMode};
@@ -155,7 +155,8 @@ async fn certificates_that_mysqld_made_for_itself_are_verified_by_their_authorit
     stand.down().await;
 }
 
-/// The server's own program, with TLS and without, from an empty cache: it asks for the key only when told to.
+/// The server's own program, with TLS and without, from an empty cache: it asks for the key only when told
+/// to.
 #[tokio::test]
 async fn mysqls_own_client_logs_in_from_an_empty_cache() {
     let stand = Stand::up(Some(mysqld())).await;

@@ -1,5 +1,6 @@
-//! What a real mysqld says is what the client hears, byte for byte: the script of `transcript.rs`, by a client of old and by
-//! one with session tracking, deprecated EOF and query attributes. On the mysqld of `make test-mysql`.
+//! What a real mysqld says is what the client hears, byte for byte: the script of `transcript.rs`, by a
+//! client of old and by one with session tracking, deprecated EOF and query attributes. On the mysqld of
+//! `make test-mysql`.
 
 use crate::transcript::script::{self, Kind};
 use lab::Spec;

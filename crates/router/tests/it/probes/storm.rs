@@ -1,8 +1,9 @@
-//! Health checks through a router to a server with the defaults that users have: names of hosts are looked up, and a host is blocked
-//! after 100 connections in a row that are broken off.
+//! Health checks through a router to a server with the defaults that users have: names of hosts are looked
+//! up, and a host is blocked after 100 connections in a row that are broken off.
 //!
-//! Servers spare 127.0.0.1, so the router's connections go by a link of the lab, which comes from an address of its own. The server
-//! has an `/etc/hosts` of its own, because only hosts whose name was found are counted.
+//! Servers spare 127.0.0.1, so the router's connections go by a link of the lab, which comes from an address
+//! of its own. The server has an `/etc/hosts` of its own, because only hosts whose name was found are
+//! counted.
 
 use crate::stand::{Stand, log_in};
 use config::{ClientTlsMode, TlsMode};

@@ -1,4 +1,5 @@
-//! Servers that follow a script, clients that speak raw packets, and a router in front of them. No real server.
+//! Servers that follow a script, clients that speak raw packets, and a router in front of them. No real
+//! server.
 
 use crate::sight;
 use config::{Listener, RouterConfig};
@@ -34,9 +35,11 @@ pub(crate) enum Script {
     Leaves,
     /// Greets, takes the login, answers every command with so many mebibytes of random rows.
     Floods(usize),
-    /// Serves the first command, and then its host is gone: nothing that is sent to it is acknowledged, and nothing comes.
+    /// Serves the first command, and then its host is gone: nothing that is sent to it is acknowledged, and
+    /// nothing comes.
     Vanishes,
-    /// The same as [`Script::Serves`], but greets only after so long, as a server does whose host has no processor free.
+    /// The same as [`Script::Serves`], but greets only after so long, as a server does whose host has no
+    /// processor free.
     ServesLate(Duration),
     /// Accepts and says nothing.
     Hangs,
@@ -205,7 +208,8 @@ async fn serve(
     }
 }
 
-/// From now on this end of a connection takes nothing in, not even for an acknowledgement: as if its host were gone.
+/// From now on this end of a connection takes nothing in, not even for an acknowledgement: as if its host
+/// were gone.
 pub(crate) fn vanish(stream: &TcpStream) {
     // BPF_RET | BPF_K: keep so many bytes of every packet.
     let nothing = [socket2::SockFilter::new(6, 0, 0, 0)];
@@ -285,7 +289,8 @@ impl<S: tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin> Client<S> {
         }
     }
 
-    /// Reads nothing of 64 MiB until the flood stands still, which it must do long before its end; then all, and its OK.
+    /// Reads nothing of 64 MiB until the flood stands still, which it must do long before its end; then all,
+    /// and its OK.
     pub(crate) async fn swallows_a_flood(&mut self, server: &Fake) {
         // The flood stands still once every kernel buffer on the way is full.
         let mut before = usize::MAX;

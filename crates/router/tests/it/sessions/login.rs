@@ -57,7 +57,8 @@ async fn garbage_in_place_of_a_login_is_a_bad_handshake_and_reaches_no_server() 
 #[tokio::test]
 async fn a_first_packet_that_cannot_be_read_reaches_no_server_where_tls_is_said_anything_about() {
     let server = Fake::start("r", Script::Serves).await;
-    // Sound packets with payloads of no, one, two and three bytes, a login of the protocol before 4.1, and one that is cut off.
+    // Sound packets with payloads of no, one, two and three bytes, a login of the protocol before 4.1, and
+    // one that is cut off.
     let short: [&[u8]; 6] =
         [b"", b"\x01", b"\x05\x80", b"\x05\x82\0", b"\x05\x80\0\0\x01app\0", b"\x05\x82\0\0\0\0\0\x01"];
     let tls = ClientTls { mode: ClientTlsMode::Off, ..ClientTls::default() };
@@ -85,8 +86,8 @@ async fn a_first_packet_that_cannot_be_read_reaches_no_server_where_tls_is_said_
     assert_eq!(server.logins.load(SeqCst), 1);
 }
 
-/// Drivers read nothing before they have sent their login, and count packets: an answer with another number than the next is
-/// "packets out of sync" to them, whatever it says.
+/// Drivers read nothing before they have sent their login, and count packets: an answer with another number
+/// than the next is "packets out of sync" to them, whatever it says.
 #[tokio::test]
 async fn a_server_that_closes_before_the_login_came_is_named_in_a_packet_with_the_number_after_the_logins() {
     let server = Fake::start("leaving", Script::Leaves).await;

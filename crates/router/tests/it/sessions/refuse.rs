@@ -17,7 +17,8 @@ fn quick() -> RouterConfig {
 
 #[tokio::test]
 async fn servers_that_are_all_slow_are_tried_again_with_more_time() {
-    // Far from the deadline on both sides: a machine that is busy elsewhere delays this process by some tenths of a second.
+    // Far from the deadline on both sides: a machine that is busy elsewhere delays this process by some
+    // tenths of a second.
     let config = RouterConfig { attempt_deadline: Duration::from_millis(500), ..quick() };
     let late = Script::ServesLate(config.attempt_deadline * 3 / 2);
     let (one, two) = (Fake::start("one", late).await, Fake::start("two", late).await);

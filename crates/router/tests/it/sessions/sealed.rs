@@ -1,5 +1,5 @@
-//! What holds for bytes in the open holds inside TLS that ends at the router: half-closed sockets, clients that do not read,
-//! clients that vanish.
+//! What holds for bytes in the open holds inside TLS that ends at the router: half-closed sockets, clients
+//! that do not read, clients that vanish.
 
 use super::fake::{Client, Fake, Front, Script, defaults, within};
 use config::{ClientTls, ClientTlsMode, Listener, Tls, TlsMode};

@@ -1,5 +1,5 @@
-//! Peers that rest and peers that are gone: the first keep their sessions, the second do not keep ours. (`slow_readers` is the same
-//! with real servers and the default of half a minute.)
+//! Peers that rest and peers that are gone: the first keep their sessions, the second do not keep ours.
+//! (`slow_readers` is the same with real servers and the default of half a minute.)
 
 use super::fake::{Client, Fake, Front, Script, defaults, vanish, within};
 use config::RouterConfig;

@@ -1,4 +1,5 @@
-//! Clients that come all at once and leave as they like: nothing of them is left behind, and whoever was there is served.
+//! Clients that come all at once and leave as they like: nothing of them is left behind, and whoever was
+//! there is served.
 
 use super::fake::{Client, Fake, Front, Script, defaults, within};
 use config::Listener;

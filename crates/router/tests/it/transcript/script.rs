@@ -169,7 +169,8 @@ impl Raw {
         self.answer(&what, &[]).await
     }
 
-    /// Comes as itself, again. Where the server sends a nonce first, that is new each time: what it says is forgotten.
+    /// Comes as itself, again. Where the server sends a nonce first, that is new each time: what it says is
+    /// forgotten.
     async fn change_user(&mut self) -> Answer {
         let body = [b"raw\0\0test\0\x2d\0", self.kind.plugin.as_bytes(), b"\0"].concat();
         self.command(Command::ChangeUser, &body).await;
@@ -259,7 +260,8 @@ async fn prepared(raw: &mut Raw, said: &mut Vec<Answer>) {
     said.push(raw.query("TRUNCATE test.blobs").await);
 }
 
-/// The id of the statement that was prepared last; forgotten in the transcript, because servers count all sessions'.
+/// The id of the statement that was prepared last; forgotten in the transcript, because servers count all
+/// sessions'.
 fn statement(said: &mut [Answer]) -> [u8; 4] {
     let prepared = said.last_mut().unwrap();
     prepared.hash = 0;
@@ -299,7 +301,8 @@ fn router(reach: Address, data_path: DataPath, tls: ClientTls) -> (Router, watch
     (Router::start(config, vec![listener], snapshots, |_, _| {}).unwrap(), keep)
 }
 
-/// Brings the server up, and holds what is said through the router by each of its ways against what it says directly.
+/// Brings the server up, and holds what is said through the router by each of its ways against what it says
+/// directly.
 pub(crate) async fn every_byte_is_the_servers(spec: Spec, tables: &[String], kinds: &[Kind]) {
     let dir = tempfile::tempdir().unwrap();
     let lab = Lab::up(&spec.option("local_infile", "ON"), dir.path()).await.unwrap();

@@ -1,5 +1,6 @@
-//! Real servers and clients that rest for three quarters of a minute in the middle of something: a client in a result, a server in a
-//! packet, a replica in a binlog. On both ways of moving bytes; all of them rest at the same time.
+//! Real servers and clients that rest for three quarters of a minute in the middle of something: a client in
+//! a result, a server in a packet, a replica in a binlog. On both ways of moving bytes; all of them rest at
+//! the same time.
 
 use crate::{sight, watching};
 use config::{DataPath, Listener, RouterConfig};
@@ -12,7 +13,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::sync::watch;
 
-/// Longer than the 30 s after which Linux gave up on a peer that does not read, less than the servers' own 60 s.
+/// Longer than the 30 s after which Linux gave up on a peer that does not read, less than the servers' own 60
+/// s.
 const REST: Duration = Duration::from_secs(45);
 /// 100 MB in all.
 const ROWS: u64 = 100_000;

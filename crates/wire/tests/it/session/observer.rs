@@ -2,7 +2,7 @@
 
 use super::recordings::exchanges;
 use super::script::{IDLE, Script};
-use wire::{Capabilities, Command, Finish, Observer, Start, Status, Tracker, packet};
+use wire::{Capabilities, Command, Event, Finish, Observer, Status, Tracker, packet};
 
 const NO_EOF: Capabilities = Capabilities::ORDINARY.union(Capabilities::DEPRECATE_EOF);
 
@@ -24,32 +24,24 @@ impl Log {
 }
 
 impl Observer for Log {
-    fn started(&mut self, start: Start<'_>) {
-        self.text = start.body.to_vec();
-        self.open = Some((start.command, start.bytes));
-        if start.whole {
-            self.close();
+    fn event(&mut self, event: Event<'_>) {
+        match event {
+            Event::Packet => {}
+            Event::Command(start) if !start.command.is_answered() => {
+                self.heard.extend(start.closes().map(|statement| format!("closed {statement}")));
+            }
+            Event::Command(start) => {
+                self.text = start.body.to_vec();
+                self.open = Some((start.command, start.bytes));
+                if start.whole {
+                    self.close();
+                }
+            }
+            Event::Body(body) => self.text.extend_from_slice(body),
+            Event::BodyEnd => self.close(),
+            Event::Answer => self.heard.push("answering".to_owned()),
+            Event::AnswerEnd(finish) => self.heard.push(format!("{finish:?}")),
         }
-    }
-
-    fn more(&mut self, body: &[u8]) {
-        self.text.extend_from_slice(body);
-    }
-
-    fn whole(&mut self) {
-        self.close();
-    }
-
-    fn closed(&mut self, statement: u32) {
-        self.heard.push(format!("closed {statement}"));
-    }
-
-    fn answering(&mut self) {
-        self.heard.push("answering".to_owned());
-    }
-
-    fn finished(&mut self, finish: Finish) {
-        self.heard.push(format!("{finish:?}"));
     }
 }
 
@@ -61,9 +53,9 @@ fn recorded_sessions_sound_the_same_however_they_are_split() {
             for (client, bytes) in &runs {
                 for chunk in bytes.chunks(step) {
                     if *client {
-                        tracker.client_bytes_heard(chunk, &mut log);
+                        tracker.client_bytes_with(chunk, &mut log);
                     } else {
-                        tracker.server_bytes_heard(chunk, &mut log);
+                        tracker.server_bytes_with(chunk, &mut log);
                     }
                 }
             }
@@ -116,14 +108,11 @@ fn rows_changes_errors_and_bytes_are_those_of_the_answer() {
 fn hear(tracker: &mut Tracker, bytes: &[u8], finishes: &mut Vec<Finish>) {
     struct Only<'a>(&'a mut Vec<Finish>);
     impl Observer for Only<'_> {
-        fn started(&mut self, _: Start<'_>) {}
-        fn more(&mut self, _: &[u8]) {}
-        fn whole(&mut self) {}
-        fn closed(&mut self, _: u32) {}
-        fn answering(&mut self) {}
-        fn finished(&mut self, finish: Finish) {
-            self.0.push(finish);
+        fn event(&mut self, event: Event<'_>) {
+            if let Event::AnswerEnd(finish) = event {
+                self.0.push(finish);
+            }
         }
     }
-    tracker.server_bytes_heard(bytes, &mut Only(finishes));
+    tracker.server_bytes_with(bytes, &mut Only(finishes));
 }

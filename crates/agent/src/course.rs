@@ -1,0 +1,247 @@
+//! Which figures have a course: of whom, what they are called and where they come from. These tables drive the history, its JSON,
+//! the charts of the page and the comparison of two windows.
+
+use console::history_view::Subject;
+use console::insight_view::{FiguresView, RequestView};
+use diagnose::history::{Figures, WIDTH};
+use diagnose::verdict::Unit;
+use diagnose::{host, server};
+
+/// One figure.
+pub(crate) struct Course<T> {
+    /// Its name in JSON.
+    pub(crate) name: &'static str,
+    /// What it is called.
+    pub(crate) label: &'static str,
+    /// Its unit.
+    pub(crate) unit: Unit,
+    of: fn(&T) -> Option<f64>,
+}
+
+/// What a host's figures are found from.
+pub(crate) struct HostNow {
+    /// Since the reading before.
+    pub(crate) sample: host::Sample,
+    /// The disk that holds a server's data, if one is here; else the busiest counts.
+    pub(crate) disk: Option<String>,
+}
+
+impl HostNow {
+    fn disk(&self) -> Option<&host::disk::Sample> {
+        let disks = &self.sample.disks;
+        let named = disks.iter().find(|disk| self.disk.as_ref() == Some(&disk.name));
+        named.or_else(|| disks.iter().max_by(|a, b| a.busy.total_cmp(&b.busy)))
+    }
+}
+
+/// What a server's figures are found from.
+pub(crate) struct ServerNow {
+    /// Since the reading before.
+    pub(crate) sample: server::Sample,
+    /// Of the window that verdicts are of: durations are told every few seconds only.
+    pub(crate) quantiles: Option<server::Quantiles>,
+    /// How far behind, milliseconds.
+    pub(crate) lag_ms: Option<f64>,
+}
+
+/// What a router's figures are found from.
+pub(crate) struct StatementsNow {
+    /// What it counted and timed.
+    pub(crate) figures: FiguresView,
+    /// The requests that it told apart.
+    pub(crate) requests: Option<RequestView>,
+}
+
+/// Figures of the host.
+pub(crate) const HOST: &[Course<HostNow>] = &[
+    Course { name: "cpu", label: "CPU, busy", unit: Unit::Share, of: |h| Some(h.sample.cpu.all.busy()) },
+    Course { name: "steal", label: "CPU, stolen", unit: Unit::Share, of: |h| Some(h.sample.cpu.all.steal) },
+    Course {
+        name: "softirq",
+        label: "CPU, interrupts",
+        unit: Unit::Share,
+        of: |h| Some(h.sample.cpu.all.softirq + h.sample.cpu.all.irq),
+    },
+    Course { name: "memory", label: "memory, in use", unit: Unit::Share, of: |h| memory(&h.sample) },
+    Course { name: "disk_busy", label: "disk, busy", unit: Unit::Share, of: |h| Some(h.disk()?.busy) },
+    Course { name: "reads", label: "disk reads", unit: Unit::PerSecond, of: |h| Some(h.disk()?.read.per_s) },
+    Course {
+        name: "writes",
+        label: "disk writes",
+        unit: Unit::PerSecond,
+        of: |h| Some(h.disk()?.written.per_s),
+    },
+    Course {
+        name: "flushes",
+        label: "disk flushes",
+        unit: Unit::PerSecond,
+        of: |h| Some(h.disk()?.flushed?.per_s),
+    },
+    Course {
+        name: "read_ms",
+        label: "a disk read",
+        unit: Unit::Milliseconds,
+        of: |h| h.disk()?.read.await_ms,
+    },
+    Course {
+        name: "flush_ms",
+        label: "a disk flush",
+        unit: Unit::Milliseconds,
+        of: |h| h.disk()?.flushed?.await_ms,
+    },
+    Course {
+        name: "received",
+        label: "network, in",
+        unit: Unit::BytesPerSecond,
+        of: |h| Some(network(&h.sample).0),
+    },
+    Course {
+        name: "sent",
+        label: "network, out",
+        unit: Unit::BytesPerSecond,
+        of: |h| Some(network(&h.sample).1),
+    },
+];
+
+/// Figures of a server.
+pub(crate) const SERVER: &[Course<ServerNow>] = &[
+    Course {
+        name: "statements",
+        label: "statements",
+        unit: Unit::PerSecond,
+        of: |s| Some(s.sample.statements_per_s),
+    },
+    Course { name: "changes", label: "changes", unit: Unit::PerSecond, of: |s| Some(s.sample.writes_per_s) },
+    Course {
+        name: "mean_ms",
+        label: "mean statement",
+        unit: Unit::Milliseconds,
+        of: |s| s.sample.mean_statement_ms,
+    },
+    Course { name: "p99_ms", label: "p99", unit: Unit::Milliseconds, of: |s| Some(s.quantiles?.p99_ms) },
+    Course { name: "at_work", label: "sessions at work", unit: Unit::Count, of: |s| Some(s.sample.active) },
+    Course {
+        name: "connected",
+        label: "sessions connected",
+        unit: Unit::Count,
+        of: |s| Some(s.sample.connected),
+    },
+    Course {
+        name: "in_locks",
+        label: "in locks",
+        unit: Unit::Count,
+        of: |s| Some(s.sample.in_row_lock + s.sample.in_metadata_lock),
+    },
+    Course { name: "in_commit", label: "in commit", unit: Unit::Count, of: |s| Some(s.sample.in_commit) },
+    Course {
+        name: "pool_misses",
+        label: "pool misses",
+        unit: Unit::PerSecond,
+        of: |s| Some(s.sample.pool.misses_per_s),
+    },
+    Course {
+        name: "fsyncs",
+        label: "fsyncs",
+        unit: Unit::PerSecond,
+        of: |s| Some(s.sample.log.fsyncs_per_s),
+    },
+    Course { name: "redo", label: "redo log in use", unit: Unit::Share, of: |s| s.sample.log.checkpoint_age },
+    Course { name: "lag_ms", label: "lag", unit: Unit::Milliseconds, of: |s| s.lag_ms },
+];
+
+/// Figures of a router, and of an endpoint.
+pub(crate) const STATEMENTS: &[Course<StatementsNow>] = &[
+    Course {
+        name: "statements",
+        label: "statements",
+        unit: Unit::PerSecond,
+        of: |s| Some(s.figures.per_second),
+    },
+    Course {
+        name: "p50_ms",
+        label: "median statement",
+        unit: Unit::Milliseconds,
+        of: |s| timed(s, |f| f.p50_ms),
+    },
+    Course {
+        name: "mean_ms",
+        label: "mean statement",
+        unit: Unit::Milliseconds,
+        of: |s| timed(s, |f| f.mean_ms),
+    },
+    Course { name: "p99_ms", label: "p99", unit: Unit::Milliseconds, of: |s| timed(s, |f| f.p99_ms) },
+    Course {
+        name: "at_work",
+        label: "statements under way",
+        unit: Unit::Count,
+        of: |s| Some(s.figures.load),
+    },
+    Course {
+        name: "request_ms",
+        label: "median request's time in the database",
+        unit: Unit::Milliseconds,
+        of: |s| requested(s, |r| r.time_p50_ms),
+    },
+    Course {
+        name: "queries",
+        label: "statements a request",
+        unit: Unit::Count,
+        of: |s| requested(s, |r| r.queries_mean),
+    },
+    Course {
+        name: "span_ms",
+        label: "median request",
+        unit: Unit::Milliseconds,
+        of: |s| requested(s, |r| r.span_p50_ms),
+    },
+    Course {
+        name: "thinking",
+        label: "requests, thinking between statements",
+        unit: Unit::Share,
+        of: |s| requested(s, |r| r.thinking),
+    },
+];
+
+/// All of a table, in its order.
+pub(crate) fn figures<T>(table: &[Course<T>], now: &T) -> Figures {
+    let mut figures = [f32::NAN; WIDTH];
+    for (place, course) in figures.iter_mut().zip(table) {
+        *place = (course.of)(now).map_or(f32::NAN, |figure| figure as f32);
+    }
+    figures
+}
+
+/// Names, words and units of a subject's figures, in their order.
+pub(crate) fn courses(subject: &Subject) -> Vec<(&'static str, &'static str, Unit)> {
+    fn all<T>(table: &[Course<T>]) -> Vec<(&'static str, &'static str, Unit)> {
+        table.iter().map(|course| (course.name, course.label, course.unit)).collect()
+    }
+    match subject {
+        Subject::Host | Subject::Agent(_) => all(HOST),
+        Subject::Server(_) => all(SERVER),
+        Subject::Router | Subject::Endpoint(_) => all(STATEMENTS),
+    }
+}
+
+fn memory(sample: &host::Sample) -> Option<f64> {
+    let level = sample.memory.level;
+    (level.total > 0).then(|| 1.0 - level.available as f64 / level.total as f64)
+}
+
+/// Bytes a second in and out, over all interfaces but the loopback.
+fn network(sample: &host::Sample) -> (f64, f64) {
+    let real = sample.nics.iter().filter(|nic| nic.name != "lo");
+    real.fold((0.0, 0.0), |(received, sent), nic| {
+        (received + nic.received.bytes_per_s, sent + nic.sent.bytes_per_s)
+    })
+}
+
+/// A time, where anything was timed.
+fn timed(now: &StatementsNow, of: fn(&FiguresView) -> f64) -> Option<f64> {
+    (now.figures.count > 0).then(|| of(&now.figures))
+}
+
+/// A figure of requests, where any have ended.
+fn requested(now: &StatementsNow, of: fn(&RequestView) -> f64) -> Option<f64> {
+    now.requests.as_ref().filter(|requests| requests.requests > 0).map(of)
+}

@@ -1,0 +1,127 @@
+//! Several hosts, each judged by the agent that runs on it, put together in one view.
+//!
+//! Agents see the same fleet. A server is told of by the agent on its own host, which has the host's evidence; those that no
+//! agent stands beside are told of by the first that knows them (`together.rs`). Each agent is asked at its own pace
+//! (`follow.rs`), so that one which is silent holds up nobody.
+
+mod follow;
+pub mod page;
+mod together;
+
+pub use follow::Followed;
+
+use anyhow::{Context, bail};
+use console::token::Token;
+use console::watch_view::WatchView;
+use console::web::{Request, Url, Web};
+use std::path::Path;
+use std::time::Duration;
+use together::{Told, together};
+use tokio::task::JoinSet;
+
+/// An agent that has not answered after this long is shown as such.
+const DEADLINE: Duration = Duration::from_secs(5);
+/// A view of the most servers that are watched takes less.
+const LARGEST: usize = 8 << 20;
+
+/// The agent of this machine, where none is named.
+pub const USUAL: &str = "http://127.0.0.1:9307";
+
+/// The agents that are asked.
+pub struct Agents {
+    each: Vec<Web>,
+    token: Option<Token>,
+}
+
+impl Agents {
+    /// Those at these addresses, whose certificates come from `authority`; `token` opens them.
+    ///
+    /// # Errors
+    /// An address that is none, or over which a token would go in the clear; a file that cannot be used.
+    pub fn new(addresses: &[String], authority: Option<&Path>, token: Option<Token>) -> anyhow::Result<Self> {
+        let mut each = Vec::new();
+        for text in addresses {
+            let url = Url::parse(text)
+                .map_err(|why| anyhow::anyhow!("--agent: {why}; write --agent https://host:9307"))?;
+            if !url.is_sealed() && !url.is_loopback() {
+                bail!(
+                    "--agent {url}: elsewhere than on this machine agents speak HTTPS only; write https://"
+                );
+            }
+            let web = Web::new(url.at("/watch.json"), authority, DEADLINE, LARGEST)
+                .with_context(|| format!("--agent {url}"))?;
+            each.push(web);
+        }
+        Ok(Self { each, token })
+    }
+
+    /// Asks all of them at once.
+    pub async fn ask(&self) -> WatchView {
+        let mut asked = JoinSet::new();
+        for (at, web) in self.each.iter().enumerate() {
+            let (web, token) = (web.clone(), self.token.clone());
+            asked.spawn(async move { (at, one(&web, token.as_ref()).await) });
+        }
+        let mut answers = asked.join_all().await;
+        answers.sort_by_key(|(at, _)| *at);
+        let told = |(at, answer): (usize, Result<WatchView, String>)| Told::now(self.name(at), answer);
+        together(answers.into_iter().map(told).collect())
+    }
+
+    /// What the only one answers there.
+    ///
+    /// # Errors
+    /// There are several, or it does not answer with what was asked for.
+    pub async fn ask_one(&self, target: &str) -> anyhow::Result<Vec<u8>> {
+        let [web] = &self.each[..] else { bail!("one agent's history is asked: name one with --agent") };
+        answer(&web.at(target), self.token.as_ref()).await.map_err(|why| anyhow::anyhow!(why))
+    }
+
+    /// What one of them answers there, in the order of the command line; `None` where there is none such.
+    async fn read(&self, at: usize, target: &str) -> Option<Result<Vec<u8>, String>> {
+        let web = self.each.get(at)?.at(target);
+        Some(answer(&web, self.token.as_ref()).await)
+    }
+
+    /// How one of them is called.
+    fn name(&self, at: usize) -> String {
+        self.each[at].url().to_string()
+    }
+}
+
+async fn one(web: &Web, token: Option<&Token>) -> Result<WatchView, String> {
+    serde_json::from_slice(&answer(web, token).await?)
+        .map_err(|_| format!("{} does not answer like headroom agent of this version", web.url()))
+}
+
+async fn answer(web: &Web, token: Option<&Token>) -> Result<Vec<u8>, String> {
+    let headers: Vec<String> = token.map(Token::header).into_iter().collect();
+    let request = Request { method: "GET", headers: &headers, body: "" };
+    let (code, body) = web.ask(request).await.map_err(|error| error.to_string())?;
+    match code {
+        200 => Ok(body),
+        401 => Err(match token {
+            Some(_) => format!("{} takes another token", web.url()),
+            None => format!(
+                "{} asks for its token: --agent-token-file FILE, or HEADROOM_AGENT_TOKEN in the environment",
+                web.url()
+            ),
+        }),
+        _ => Err(format!("{} answered {code}", web.url())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_token_is_never_sent_in_the_clear() {
+        let of =
+            |agent: &str| Agents::new(&[agent.to_owned()], None, None).map(|agents| agents.each.len() == 1);
+        assert!(of("http://10.0.0.5:9307").unwrap_err().to_string().contains("https://"));
+        assert!(of("http://127.0.0.1:9307").unwrap() && of("https://db1:9307").unwrap());
+        let said = of("https://me:secret@db1").unwrap_err().to_string();
+        assert!(!said.contains("secret"), "{said}");
+    }
+}

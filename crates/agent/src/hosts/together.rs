@@ -1,0 +1,167 @@
+//! One view of what several agents say. The same server is known by what it calls itself (its host's name, port and id), else by
+//! its name. Servers of an agent that has fallen silent stay in sight, as such.
+
+use console::watch_view::{HostWatch, ServerWatch, WatchView};
+
+/// What one agent says.
+pub(crate) struct Told {
+    /// Its address, without secrets.
+    pub(crate) agent: String,
+    /// What it answered last.
+    pub(crate) answer: Result<WatchView, String>,
+    /// The servers of its last whole answer, for when there is none now.
+    pub(crate) before: Vec<ServerWatch>,
+}
+
+impl Told {
+    /// Of an agent that was asked for the first time.
+    pub(crate) fn now(agent: String, answer: Result<WatchView, String>) -> Self {
+        Self { agent, answer, before: Vec::new() }
+    }
+}
+
+/// How good what is said of a server is: the order in which it is believed.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Word {
+    /// Of whoever stands beside it.
+    Beside,
+    /// Of whoever reads it.
+    Read,
+    /// Of whoever knows that it does not answer.
+    Unread,
+    /// Of whoever is silent now.
+    Past,
+}
+
+/// One view of what the agents say, in their order.
+pub(crate) fn together(all: Vec<Told>) -> WatchView {
+    let mut whole = WatchView { version: env!("CARGO_PKG_VERSION").to_owned(), ..WatchView::default() };
+    let mut told: Vec<(Word, ServerWatch)> = Vec::new();
+    for Told { agent, answer, before } in all {
+        let of_agent = |server: ServerWatch| ServerWatch { agent: Some(agent.clone()), ..server };
+        let view = match answer {
+            Ok(view) => view,
+            Err(why) => {
+                told.extend(before.into_iter().map(|server| (Word::Past, of_agent(server))));
+                whole.hosts.push(HostWatch { agent, unanswered: Some(why), ..HostWatch::default() });
+                continue;
+            }
+        };
+        whole.window_s = whole.window_s.max(view.window_s);
+        whole.gaps += view.gaps;
+        // Agents with the same file promise the same.
+        for objective in view.objectives {
+            if !whole.objectives.iter().any(|known| known.name == objective.name) {
+                whole.objectives.push(objective);
+            }
+        }
+        whole.writer = whole.writer.or(view.writer);
+        whole.router = match (whole.router, view.router) {
+            (Some(known), Some(other)) if known.unanswered.is_some() => Some(other),
+            (known, other) => known.or(other),
+        };
+        told.extend(view.servers.into_iter().map(|server| (word(&server), of_agent(server))));
+        let (host, verdict, cost) = (view.host, view.verdict, view.cost);
+        whole.hosts.push(HostWatch { agent, unanswered: None, host, verdict, cost });
+    }
+    // The order of the agents among those that are as good.
+    told.sort_by_key(|(word, _)| *word);
+    let mut known: Vec<(Word, ServerWatch)> = Vec::new();
+    for (word, server) in told {
+        if !known.iter().any(|(_, known)| is_same(known, &server)) {
+            known.push((word, server));
+        }
+    }
+    whole.servers = known.into_iter().map(|(word, server)| shown(word, server)).collect();
+    whole.servers.sort_by(|a, b| (a.role != "primary", &a.name).cmp(&(b.role != "primary", &b.name)));
+    whole
+}
+
+fn word(server: &ServerWatch) -> Word {
+    match (server.on_this_host, server.sample.is_some()) {
+        (true, true) => Word::Beside,
+        (false, true) => Word::Read,
+        (_, false) => Word::Unread,
+    }
+}
+
+fn shown(word: Word, server: ServerWatch) -> ServerWatch {
+    if word != Word::Past {
+        return server;
+    }
+    // Its figures are of the past; who it is has not changed.
+    let ServerWatch { name, role, zone, on_this_host, agent, source, .. } = server;
+    let unanswered = Some("its agent does not answer".to_owned());
+    ServerWatch { name, role, zone, on_this_host, agent, source, unanswered, ..ServerWatch::default() }
+}
+
+fn is_same(one: &ServerWatch, other: &ServerWatch) -> bool {
+    let identity = |server: &ServerWatch| {
+        let settings = &server.sample.as_ref()?.settings;
+        (!settings.hostname.is_empty())
+            .then(|| (settings.hostname.clone(), settings.port, settings.server_id))
+    };
+    match (identity(one), identity(other)) {
+        (Some(one), Some(other)) => one == other,
+        _ => one.name == other.name,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use diagnose::server::{Sample, Settings};
+
+    fn server(name: &str, host: &str, here: bool) -> ServerWatch {
+        let settings = Settings { hostname: host.to_owned(), port: 3306, ..Settings::default() };
+        ServerWatch {
+            name: name.to_owned(),
+            role: "replica".to_owned(),
+            on_this_host: here,
+            sample: Some(Sample { settings, ..Sample::default() }),
+            ..ServerWatch::default()
+        }
+    }
+
+    fn view(servers: Vec<ServerWatch>) -> WatchView {
+        WatchView { servers, gaps: 1, window_s: 10.0, ..WatchView::default() }
+    }
+
+    #[test]
+    fn each_server_is_told_of_by_the_agent_beside_it() {
+        let one = view(vec![server("127.0.0.1:3306", "db1", true), server("db2:3306", "db2", false)]);
+        let two = view(vec![server("db1:3306", "db1", false), server("127.0.0.1:3306", "db2", true)]);
+        let whole = together(vec![
+            Told::now("https://db1:9307".into(), Ok(one)),
+            Told::now("https://db2:9307".into(), Ok(two)),
+        ]);
+        let told: Vec<_> =
+            whole.servers.iter().map(|s| (s.on_this_host, s.agent.as_deref().unwrap())).collect();
+        assert_eq!(told, [(true, "https://db1:9307"), (true, "https://db2:9307")]);
+        assert_eq!((whole.hosts.len(), whole.gaps, whole.window_s), (2, 2, 10.0));
+    }
+
+    #[test]
+    fn an_agent_that_is_silent_is_shown_and_others_tell_of_its_server() {
+        let one = view(vec![server("db1:3306", "db1", true), server("db2:3306", "db2", false)]);
+        let whole = together(vec![
+            Told::now("https://db1".into(), Ok(one)),
+            Told::now("https://db2".into(), Err("late".into())),
+        ]);
+        assert_eq!(whole.hosts[1].unanswered.as_deref(), Some("late"));
+        let names: Vec<_> = whole.servers.iter().map(|s| (s.name.as_str(), s.on_this_host)).collect();
+        assert_eq!(names, [("db1:3306", true), ("db2:3306", false)]);
+    }
+
+    #[test]
+    fn servers_of_an_agent_that_fell_silent_stay_in_sight_unless_another_tells_of_them() {
+        let one = view(vec![server("db1:3306", "db1", true), server("db2:3306", "db2", false)]);
+        let before = vec![server("127.0.0.1:3306", "db2", true), server("db3:3306", "db3", true)];
+        let silent = Told { agent: "https://db2".into(), answer: Err("late".into()), before };
+        let whole = together(vec![Told::now("https://db1".into(), Ok(one)), silent]);
+        let told: Vec<_> = whole.servers.iter().map(|s| (s.name.as_str(), s.sample.is_some())).collect();
+        assert_eq!(told, [("db1:3306", true), ("db2:3306", true), ("db3:3306", false)]);
+        assert_eq!(whole.servers[2].unanswered.as_deref(), Some("its agent does not answer"));
+        assert_eq!(whole.servers[2].agent.as_deref(), Some("https://db2"));
+    }
+}

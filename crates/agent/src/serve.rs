@@ -1,0 +1,93 @@
+//! What an agent knows, for other programs, over HTTP. On loopback to everybody of this machine;
+//! beyond it with a token and TLS, and never with less.
+
+use crate::keys::Keys;
+use crate::monitor::Station;
+use crate::tls_acceptor::Sealed;
+use crate::{Views, guard, metrics, page};
+use anyhow::{Context, bail};
+use axum::Router;
+use axum::extract::{Request, State};
+use axum::http::{StatusCode, header};
+use axum::middleware::{self, Next};
+use axum::response::{IntoResponse, Response};
+use axum::routing::get;
+use console::admin::{answers_to, refuse_name};
+use console::http::{Bounded, Cache, Limits, cached};
+use std::net::SocketAddr;
+use tokio::net::TcpListener;
+
+/// An address that may be answered at, with what it takes to be let in.
+///
+/// # Errors
+/// Others can reach the address and a token or TLS is missing, or it is taken.
+pub async fn bind(listen: SocketAddr, keys: &Keys) -> anyhow::Result<TcpListener> {
+    if let Err(why) = guard::may_listen(listen, keys.token().is_some(), keys.config().is_some()) {
+        bail!("{why}");
+    }
+    TcpListener::bind(listen)
+        .await
+        .with_context(|| format!("cannot listen on {listen}: choose another with --listen"))
+}
+
+/// Serves what `station` publishes until `stop`.
+///
+/// # Errors
+/// The address stopped answering.
+pub async fn serve(
+    listener: TcpListener,
+    keys: &Keys,
+    station: &Station,
+    stop: impl Future<Output = ()> + Send + 'static,
+) -> anyhow::Result<()> {
+    let address = listener.local_addr()?;
+    let (tls, token) = (keys.config().is_some(), keys.token().is_some());
+    tracing::info!(%address, tls, token, "the agent answers: a page at /, /watch.json, /history.json, /metrics");
+    let routes = guard::guarded(routes(station, address.ip().is_loopback()), keys.tokens());
+    match keys.configs() {
+        Some(configs) => {
+            let door = Sealed::open(listener, configs)?;
+            axum::serve(door, routes).with_graceful_shutdown(stop).await?;
+        }
+        None => {
+            let listener = Bounded::new(listener, Limits::AGENT);
+            axum::serve(listener, routes).with_graceful_shutdown(stop).await?;
+        }
+    }
+    Ok(())
+}
+
+fn routes(station: &Station, loopback: bool) -> Router {
+    Router::new()
+        .route("/metrics", get(openmetrics))
+        .layer(middleware::from_fn_with_state(Cache::new(|| Cache::AGE), cached))
+        .route("/healthz", get(|| async { "ok\n" }))
+        .with_state(station.views())
+        .merge(page::routes(station.views(), station.history()))
+        .fallback(|| async {
+            (
+                StatusCode::NOT_FOUND,
+                "there are /, /watch.json, /history.json, /compare.json, /metrics and /healthz\n",
+            )
+        })
+        .layer(middleware::from_fn_with_state(loopback, this_machine))
+}
+
+/// On loopback a page from elsewhere must not read us by a name of its own; beyond it the token stands against that.
+pub(crate) async fn this_machine(State(loopback): State<bool>, request: Request, next: Next) -> Response {
+    if loopback && !answers_to(request.headers(), &[]) {
+        return refuse_name();
+    }
+    next.run(request).await
+}
+
+async fn openmetrics(State(views): State<Views>) -> Response {
+    let view = views.borrow().clone();
+    match metrics::text(&view) {
+        Ok(text) => {
+            let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+            ([(header::CONTENT_TYPE, kind)], text).into_response()
+        }
+        Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, error.to_string()).into_response(),
+    }
+}

@@ -1,0 +1,58 @@
+//! One server is asked again and again, by a task of its own.
+
+use crate::EVERY;
+use config::Credentials;
+use diagnose::server::{Reading, Sampler};
+use fleet::{Address, ServerName};
+use std::time::Duration;
+use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
+
+/// An answer that takes longer is none.
+const DEADLINE: Duration = Duration::from_secs(5);
+/// After a failed reading the next one waits so long.
+const AFTER_FAILURE: Duration = Duration::from_secs(2);
+/// What a server's task tells the loop.
+pub(crate) enum News {
+    Read { server: ServerName, reading: Box<Reading>, on_this_host: bool },
+    Failed { server: ServerName, why: String },
+}
+
+/// Begins to ask one server, until what is returned is cancelled.
+pub(crate) fn begin(
+    server: &ServerName,
+    reach: &Address,
+    who: &Credentials,
+    tell: &mpsc::Sender<News>,
+    stop: &CancellationToken,
+) -> CancellationToken {
+    let stop = stop.child_token();
+    let sampler = Sampler::new(reach.clone(), who.clone(), DEADLINE);
+    tokio::spawn(ask(server.clone(), sampler, tell.clone(), stop.clone()));
+    stop
+}
+
+/// Asks one server until it is told to stop.
+async fn ask(server: ServerName, mut sampler: Sampler, tell: mpsc::Sender<News>, stop: CancellationToken) {
+    loop {
+        let asked = tokio::select! {
+            () = stop.cancelled() => return,
+            asked = sampler.read() => asked,
+        };
+        let (news, pause) = match asked {
+            Ok(reading) => {
+                let pause = Sampler::pause(&reading, EVERY);
+                let on_this_host = sampler.is_on_this_host().unwrap_or(false);
+                (News::Read { server: server.clone(), reading: Box::new(reading), on_this_host }, pause)
+            }
+            Err(error) => (News::Failed { server: server.clone(), why: error.to_string() }, AFTER_FAILURE),
+        };
+        if tell.send(news).await.is_err() {
+            return;
+        }
+        tokio::select! {
+            () = stop.cancelled() => return,
+            () = tokio::time::sleep(pause) => {}
+        }
+    }
+}

@@ -1,0 +1,252 @@
+//! The terminal view of a watched host and its servers: a line of figures each, then the verdict with its evidence.
+
+use console::insight_view::SPANS;
+use console::objectives;
+use console::watch_view::RouterWatch;
+use console::watch_view::{NamedView, ServerWatch, VerdictView, WatchView, figure};
+use diagnose::host::Sample;
+use diagnose::verdict::Unit;
+use term::{Paint, Table};
+
+const FIRST_WINDOW: &str = "the first window is being read";
+/// Endpoints whose requests are shown; the page has them all.
+const REQUESTS: usize = 5;
+
+/// The whole page.
+pub fn text(view: &WatchView, paint: Paint) -> String {
+    let mut text = String::new();
+    let local = view.hosts.is_empty();
+    match &view.host {
+        Some(host) => text.push_str(&one_host("this host", host, paint)),
+        None if local => text.push_str(&format!("This host: {FIRST_WINDOW}.\n")),
+        None => {}
+    }
+    // A server here has the host's evidence in its own verdict.
+    let beside = |agent: Option<&str>| {
+        let here = |s: &&ServerWatch| s.on_this_host && s.sample.is_some() && s.agent.as_deref() == agent;
+        view.servers.iter().any(|server| here(&server))
+    };
+    if local && view.host.is_some() && !beside(None) {
+        text.push_str(&verdict(&view.verdict, paint));
+    }
+    for host in &view.hosts {
+        match (&host.host, &host.unanswered) {
+            (Some(sample), _) => text.push_str(&one_host(&host.agent, sample, paint)),
+            (None, Some(why)) => {
+                text.push_str(&format!("{}  {}\n", paint.bold(&host.agent), paint.yellow(why)));
+            }
+            (None, None) => text.push_str(&format!("{}: {FIRST_WINDOW}.\n", host.agent)),
+        }
+        if host.host.is_some() && !beside(Some(&host.agent)) {
+            text.push_str(&verdict(&host.verdict, paint));
+        }
+    }
+    for one in &view.servers {
+        text.push('\n');
+        text.push_str(&server(one, paint));
+        if one.sample.is_some() {
+            text.push_str(&verdict(&one.verdict, paint));
+        }
+    }
+    if let Some(router) = &view.router {
+        text.push_str(&requests(router, paint));
+    }
+    let of_router = view.router.iter().flat_map(|router| &router.objectives);
+    let promised: Vec<_> = view.objectives.iter().chain(of_router).cloned().collect();
+    if !promised.is_empty() {
+        text.push_str(&format!("\n{}", objectives::view::text(&promised, view.webhook.as_ref(), paint)));
+    }
+    if !local {
+        let gaps = if view.gaps > 0 { format!("; {} gaps in the samples", view.gaps) } else { String::new() };
+        text.push_str(&paint.dim(&format!("\nwindows of {:.0} s{gaps}\n", view.window_s)));
+        return text;
+    }
+    text.push_str(&paint.dim(&format!(
+        "\nwindows of {:.0} s; watching costs {:.2} % of a core and {} of memory{}\n",
+        view.window_s,
+        view.cost.cpu_share * 100.0,
+        figure(view.cost.resident_bytes as f64, Unit::Bytes),
+        if view.gaps > 0 { format!("; {} gaps in the samples", view.gaps) } else { String::new() },
+    )));
+    text
+}
+
+/// One line for the host and each server: for logs, printed when it changes.
+pub fn lines(view: &WatchView) -> String {
+    let mut text = String::new();
+    if view.hosts.is_empty() {
+        text.push_str(&format!("this host: {}\n", without_figures(&view.verdict, view.host.is_some())));
+    }
+    for host in &view.hosts {
+        let says =
+            host.unanswered.clone().unwrap_or_else(|| without_figures(&host.verdict, host.host.is_some()));
+        text.push_str(&format!("{}: {says}\n", host.agent));
+    }
+    for server in &view.servers {
+        let says = server
+            .unanswered
+            .clone()
+            .unwrap_or_else(|| without_figures(&server.verdict, server.sample.is_some()));
+        text.push_str(&format!("{}: {says}\n", server.name));
+    }
+    text
+}
+
+fn without_figures(verdict: &VerdictView, read: bool) -> String {
+    // Of what was not read yet nothing is known, least of all that it has no bottleneck.
+    if !read {
+        return FIRST_WINDOW.to_owned();
+    }
+    // A percentage that moves each second is no news.
+    if verdict.bottleneck.is_some() { verdict.text.clone() } else { "no bottleneck".to_owned() }
+}
+
+fn one_host(name: &str, host: &Sample, paint: Paint) -> String {
+    let share = |value: f64| figure(value, Unit::Share);
+    let all = host.cpu.all;
+    let level = host.memory.level;
+    let mut text = format!(
+        "{}  {} CPUs, {} busy (user {}, system {}, softirq {}, steal {}), memory {} available of {}\n",
+        paint.bold(name),
+        host.cpus(),
+        share(all.busy()),
+        share(all.user),
+        share(all.system),
+        share(all.softirq + all.irq),
+        share(all.steal),
+        figure(level.available as f64, Unit::Bytes),
+        figure(level.total as f64, Unit::Bytes),
+    );
+    let mut table =
+        Table::new(&["  disk", ">reads", ">each", ">writes", ">each", ">flushes", ">each", ">busy"]);
+    for disk in host.disks.iter().filter(|disk| disk.busy > 0.0).take(8) {
+        let ms = |ms: Option<f64>| ms.map_or("-".to_owned(), |ms| figure(ms, Unit::Milliseconds));
+        let flushed = disk.flushed.unwrap_or_default();
+        table.row(vec![
+            format!("  {}", disk.name),
+            figure(disk.read.per_s, Unit::PerSecond),
+            ms(disk.read.await_ms),
+            figure(disk.written.per_s, Unit::PerSecond),
+            ms(disk.written.await_ms),
+            figure(flushed.per_s, Unit::PerSecond),
+            ms(flushed.await_ms),
+            share(disk.busy),
+        ]);
+    }
+    text.push_str(&table.text());
+    text
+}
+
+fn server(server: &ServerWatch, paint: Paint) -> String {
+    let zone = server.zone.as_ref().map_or(String::new(), |zone| format!("  zone {zone}"));
+    let by = server.agent.as_ref().map_or(String::new(), |agent| match server.on_this_host {
+        true => format!("  beside {agent}"),
+        false => format!("  seen from {agent}"),
+    });
+    let head = format!("{}  {}{zone}{by}", paint.bold(&server.name), server.role);
+    let Some(sample) = &server.sample else {
+        let why = server.unanswered.as_deref().unwrap_or(FIRST_WINDOW);
+        return format!("{head}  {}\n", paint.yellow(why));
+    };
+    let mut text = format!(
+        "{head}  {} statements, {} at work, {} connected",
+        figure(sample.statements_per_s, Unit::PerSecond),
+        figure(sample.active, Unit::Count),
+        figure(sample.connected, Unit::Count),
+    );
+    if let Some(quantiles) = sample.quantiles {
+        text.push_str(&format!(", p99 {}", figure(quantiles.p99_ms, Unit::Milliseconds)));
+    } else if let Some(mean) = sample.mean_statement_ms {
+        text.push_str(&format!(", {} each", figure(mean, Unit::Milliseconds)));
+    }
+    if let Some(lag) = server.lag_ms {
+        text.push_str(&format!(", {} behind", figure(lag, Unit::Milliseconds)));
+    }
+    text.push_str(&format!(
+        "\n  pool {} with {} misses, {} dirty; redo {} since the checkpoint, {} fsyncs\n",
+        figure(sample.pool.size as f64, Unit::Bytes),
+        figure(sample.pool.misses_per_s, Unit::PerSecond),
+        figure(sample.pool.dirty, Unit::Share),
+        sample.log.checkpoint_age.map_or("?".to_owned(), |age| figure(age, Unit::Share)),
+        figure(sample.log.fsyncs_per_s, Unit::PerSecond),
+    ));
+    for missing in &sample.missing {
+        text.push_str(&format!("  {} {missing}\n", paint.yellow("!")));
+    }
+    text
+}
+
+/// What requests spend where, those of the endpoints that take most time.
+fn requests(router: &RouterWatch, paint: Paint) -> String {
+    let told: Vec<_> = router.endpoints.iter().filter_map(|endpoint| endpoint.requests.as_ref()).collect();
+    if told.is_empty() {
+        return String::new();
+    }
+    let mut table =
+        Table::new(&["REQUESTS OF", ">ENDED", ">MEDIAN", ">P99", ">MEAN", ">DATABASE", ">STATEMENTS"]);
+    for one in told.iter().take(REQUESTS) {
+        let ms = |ms: f64| figure(ms, Unit::Milliseconds);
+        table.row(vec![
+            paint.bold(&one.endpoint),
+            figure(one.requests as f64, Unit::Count),
+            ms(one.span_p50_ms),
+            ms(one.span_p99_ms),
+            ms(one.span_mean_ms),
+            ms(one.database_ms()),
+            figure(one.queries_mean, Unit::Count),
+        ]);
+    }
+    format!("\n{}{}\n", table.text(), paint.dim(SPANS))
+}
+
+fn verdict(verdict: &VerdictView, paint: Paint) -> String {
+    let Some(first) = &verdict.bottleneck else {
+        let mut text = format!("  {}\n", paint.green(&verdict.text));
+        if let Some(next) = verdict.runner_up.as_ref().filter(|next| next.load >= 0.5) {
+            text.push_str(&format!("  nearest    {}\n", near(next)));
+        }
+        return text;
+    };
+    let mut text = format!("  {} {}\n", paint.red("bottleneck"), paint.bold(&verdict.text));
+    let mut table = Table::new(&["", ">", ""]);
+    for one in &first.evidence {
+        let from = one.threshold.map_or(String::new(), |t| format!("(counts from {})", figure(t, one.unit)));
+        table.row(vec![format!("             {}", one.what), figure(one.value, one.unit), paint.dim(&from)]);
+    }
+    // The heading has no words here.
+    text.push_str(table.text().split_once('\n').map_or("", |(_, rows)| rows));
+    if let Some(next) = &verdict.runner_up {
+        text.push_str(&format!("  runner-up  {}\n", near(next)));
+    }
+    for (at, advice) in first.next.iter().enumerate() {
+        text.push_str(&format!("  {} {advice}\n", if at == 0 { "try next  " } else { "          " }));
+    }
+    text
+}
+
+fn near(next: &NamedView) -> String {
+    let far = if next.load >= 1.0 {
+        "its thresholds are met too".to_owned()
+    } else {
+        format!("{} of the way there", figure(next.load, Unit::Share))
+    };
+    format!("{}: {far}", next.called)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn before_the_first_window_nothing_is_said_of_a_bottleneck() {
+        let server = ServerWatch { name: "db1".to_owned(), ..ServerWatch::default() };
+        let view = WatchView { servers: vec![server], ..WatchView::default() };
+        assert_eq!(
+            lines(&view),
+            "this host: the first window is being read\ndb1: the first window is being read\n"
+        );
+        assert!(!text(&view, Paint::off()).contains("bottleneck"), "{}", text(&view, Paint::off()));
+        let read = WatchView { host: Some(Sample::default()), ..WatchView::default() };
+        assert_eq!(lines(&read), "this host: no bottleneck\n");
+    }
+}

@@ -1,0 +1,246 @@
+//! Objectives of a running router or agent: what insight or a server has counted is held against what was promised, as it comes; an
+//! incident that opens or closes is logged, shown and sent to the webhook. What an incident is, `insight::objective` says.
+
+pub mod metrics;
+pub mod view;
+mod webhook;
+
+use crate::PendingReport;
+use crate::objectives::view::{ObjectiveView, WebhookView};
+use config::{Objective, Target};
+use insight::objective::Tracked;
+use insight::objective::incident::{Change, Open};
+use insight::{Dimension, Figures, Report};
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use tokio_util::sync::CancellationToken;
+pub use webhook::Hook;
+use webhook::Told;
+
+/// With nothing promised: how soon that is looked at again.
+const IDLE: Duration = Duration::from_secs(1);
+
+/// What is promised, and how it is kept.
+#[derive(Clone, Default)]
+pub struct Objectives {
+    book: Arc<Mutex<Book>>,
+}
+
+#[derive(Default)]
+struct Book {
+    tracked: Vec<Tracked>,
+    /// Why an objective is not judged now, by its name.
+    why_not: BTreeMap<String, String>,
+    hook: Option<Hook>,
+}
+
+/// What is known of the statements that an objective is about.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Seen {
+    /// How many were good, of all, since the start of counting.
+    Counted { good: u64, all: u64 },
+    /// Nothing was counted since the last time.
+    Unchanged,
+    /// They cannot be judged; why, and what to do about it.
+    NotJudged(String),
+}
+
+/// An incident that opened or closed, for the log and the webhook.
+#[derive(Clone, Debug, PartialEq)]
+struct News {
+    objective: Objective,
+    opened: bool,
+    open: Open,
+    at: Instant,
+}
+
+impl Objectives {
+    /// Promises that nothing is held against yet.
+    pub fn new(objectives: &[Objective], hook: Option<Hook>) -> Self {
+        let new = Self::default();
+        new.change(objectives, hook);
+        new
+    }
+
+    /// Holds figures against `objectives` until `stop`; `reports` yields what was counted since the start,
+    /// `None` when nothing runs any more.
+    pub fn start(
+        objectives: &[Objective],
+        hook: Option<Hook>,
+        reports: impl Fn() -> PendingReport + Send + 'static,
+        stop: CancellationToken,
+    ) -> Self {
+        let started = Self::new(objectives, hook);
+        let judging = started.clone();
+        tokio::spawn(async move {
+            tokio::select! {
+                () = stop.cancelled() => {}
+                () = judging.judge(reports) => {}
+            }
+        });
+        started
+    }
+
+    /// Takes over what is promised now. What was promised before goes on with its past.
+    pub fn change(&self, objectives: &[Objective], hook: Option<Hook>) {
+        let mut book = self.book();
+        let mut before = std::mem::take(&mut book.tracked);
+        let track = |objective: &Objective| match before.iter().position(|t| t.objective() == objective) {
+            Some(at) => before.swap_remove(at),
+            None => Tracked::new(objective.clone()),
+        };
+        book.tracked = objectives.iter().map(track).collect();
+        book.why_not.clear();
+        // What waits to be told is told by the one before, which ends when it has nothing left.
+        if book.hook.as_ref().map(Hook::id) != hook.as_ref().map(Hook::id) {
+            book.hook = hook;
+        }
+    }
+
+    /// What people see.
+    pub fn view(&self) -> (Vec<ObjectiveView>, Option<WebhookView>) {
+        let (book, now) = (self.book(), Instant::now());
+        let view = |tracked: &Tracked| {
+            let not_judged = book.why_not.get(&tracked.objective().name).cloned();
+            ObjectiveView { not_judged, ..view::objective(tracked, now) }
+        };
+        (book.tracked.iter().map(view).collect(), book.hook.as_ref().map(Hook::view))
+    }
+
+    async fn judge(&self, reports: impl Fn() -> PendingReport) {
+        loop {
+            let every = self.book().tracked.iter().map(Tracked::every).min();
+            tokio::time::sleep(every.unwrap_or(IDLE)).await;
+            if every.is_none() {
+                continue;
+            }
+            let Some(report) = reports().await else { return };
+            self.hold_against(&report, Instant::now());
+        }
+    }
+
+    fn hold_against(&self, report: &Report, now: Instant) {
+        let targets: Vec<Target> = self.book().tracked.iter().map(|t| t.objective().target.clone()).collect();
+        let rows = Rows::of(report, &targets);
+        self.hold(now, |objective| {
+            let figures = rows.find(&objective.target);
+            let (good, all) = figures.map_or((0, 0), |figures| {
+                let limit = u64::try_from(objective.threshold.as_nanos()).unwrap_or(u64::MAX);
+                (figures.latency.at_most(limit), figures.latency.count())
+            });
+            Seen::Counted { good, all }
+        });
+    }
+
+    /// Holds what `seen` says of each objective against it.
+    pub fn hold(&self, now: Instant, seen: impl Fn(&Objective) -> Seen) {
+        let mut book = self.book();
+        let Book { tracked, why_not, hook } = &mut *book;
+        for tracked in tracked {
+            let name = tracked.objective().name.clone();
+            let (good, all) = match seen(tracked.objective()) {
+                Seen::Counted { good, all } => (good, all),
+                Seen::Unchanged => continue,
+                Seen::NotJudged(why) => {
+                    if why_not.get(&name) != Some(&why) {
+                        tracing::warn!("objective {name} is not judged: {why}");
+                    }
+                    why_not.insert(name, why);
+                    continue;
+                }
+            };
+            why_not.remove(&name);
+            let Some(change) = tracked.next(now, good, all) else { continue };
+            let (opened, open) = match change {
+                Change::Opened(open) => (true, open),
+                Change::Closed(open) => (false, open),
+            };
+            let news = News { objective: tracked.objective().clone(), opened, open, at: now };
+            if opened {
+                tracing::warn!("{}", news.text());
+            } else {
+                tracing::info!("{}", news.text());
+            }
+            if let Some(hook) = hook {
+                hook.tell(news.told());
+            }
+        }
+    }
+
+    fn book(&self) -> MutexGuard<'_, Book> {
+        self.book.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Figures by the dimensions that are asked for, as they were measured: a few statements are few, however
+/// many they stand for.
+struct Rows(Vec<(Dimension, Vec<(String, Figures)>)>);
+
+impl Rows {
+    fn of(report: &Report, targets: &[Target]) -> Self {
+        let mut wanted: Vec<Dimension> = targets.iter().map(|target| dimension(target).0).collect();
+        wanted.sort_by_key(|dimension| *dimension as u8);
+        wanted.dedup();
+        Self(wanted.into_iter().map(|by| (by, report.measured(by))).collect())
+    }
+
+    fn find(&self, target: &Target) -> Option<&Figures> {
+        let (by, name) = dimension(target);
+        let (_, rows) = self.0.iter().find(|(dimension, _)| *dimension == by)?;
+        // Insight calls a listener by its role and address.
+        let called = |row: &&(String, Figures)| match target {
+            Target::Listener(address) => row.0.split_once(' ').is_some_and(|(_, at)| at == address),
+            _ => row.0 == name,
+        };
+        rows.iter().find(called).map(|(_, figures)| figures)
+    }
+}
+
+fn dimension(target: &Target) -> (Dimension, &str) {
+    match target {
+        Target::Endpoint(name) => (Dimension::Endpoint, name),
+        Target::Server(name) => (Dimension::Server, name),
+        Target::Listener(name) => (Dimension::Listener, name),
+    }
+}
+
+impl News {
+    /// One sentence for the log and for people.
+    fn text(&self) -> String {
+        let Objective { name, .. } = &self.objective;
+        let promise = self.objective.text();
+        let lasted = self.at.saturating_duration_since(self.open.since).as_secs();
+        let worst = self.open.worst;
+        if self.opened {
+            let days = self.objective.window_days;
+            let gone = f64::from(days) * 24.0 / worst.max(1e-9);
+            format!(
+                "incident opened: {name}: {promise} is broken at {worst:.1} times the allowed rate \
+                 (the budget of {days} days would last {gone:.0} h)"
+            )
+        } else {
+            format!(
+                "incident closed: {name}: {promise}; it lasted {lasted} s, at worst {worst:.1} times the allowed rate"
+            )
+        }
+    }
+
+    /// What the webhook is sent. `text` is the key that chat programs show.
+    fn told(&self) -> Told {
+        let since = SystemTime::now() - self.at.saturating_duration_since(self.open.since);
+        let since = since.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+        Told {
+            event: if self.opened { "opened" } else { "closed" },
+            id: format!("{}-{since}", self.objective.name),
+            objective: self.objective.name.clone(),
+            promise: self.objective.text(),
+            text: self.text(),
+            pace: view::pace(self.open.pace),
+            worst_burn: self.open.worst,
+            since_unix_s: since,
+            lasted_s: self.at.saturating_duration_since(self.open.since).as_secs_f64(),
+            router: rustix::system::uname().nodename().to_string_lossy().into_owned(),
+        }
+    }
+}

@@ -1,0 +1,300 @@
+//! What people and programs see of a watched host and its servers: plain values, the same in the terminal, JSON and
+//! metrics.
+
+use crate::insight_view::{FiguresView, RequestView};
+use crate::objectives::view::{ObjectiveView, WebhookView};
+use crate::status_view::FlowView;
+use diagnose::verdict::{Confidence, Figure, Finding, Name, Unit, Verdict};
+use diagnose::{host, server};
+use serde::{Deserialize, Serialize};
+use std::sync::Arc;
+
+/// Everything, at one moment.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct WatchView {
+    /// Of Headroom.
+    pub version: String,
+    /// Length of the windows that samples and verdicts are of, seconds.
+    pub window_s: f64,
+    /// This host; absent until there are two readings.
+    pub host: Option<host::Sample>,
+    /// What holds this host up, whatever runs on it.
+    pub verdict: VerdictView,
+    /// Other hosts, as their agents judge them; this one is then not watched.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub hosts: Vec<HostWatch>,
+    /// The servers.
+    pub servers: Vec<ServerWatch>,
+    /// The server that takes writes; absent when none can be named.
+    #[serde(default)]
+    pub writer: Option<String>,
+    /// What a router in front of the servers says; absent when none is asked.
+    #[serde(default)]
+    pub router: Option<Arc<RouterWatch>>,
+    /// What is promised of servers, and whether it is kept; what the router promises is among what it says.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub objectives: Vec<ObjectiveView>,
+    /// Who is told of incidents.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub webhook: Option<WebhookView>,
+    /// How often samples had a gap since the start.
+    pub gaps: u64,
+    /// What watching costs this host.
+    pub cost: Cost,
+}
+
+/// What a process uses.
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
+pub struct Cost {
+    /// CPUs, on average since the start.
+    pub cpu_share: f64,
+    /// Bytes.
+    pub resident_bytes: u64,
+}
+
+/// One host, as an agent there sees it.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct HostWatch {
+    /// The agent, without secrets.
+    pub agent: String,
+    /// Why there is no sample, if so.
+    pub unanswered: Option<String>,
+    /// The host.
+    pub host: Option<host::Sample>,
+    /// What holds it up, whatever runs on it.
+    pub verdict: VerdictView,
+    /// What the agent costs it.
+    pub cost: Cost,
+}
+
+/// One server.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct ServerWatch {
+    /// Its name.
+    pub name: String,
+    /// `primary`, `replica`, ...
+    pub role: String,
+    /// Its zone.
+    pub zone: Option<String>,
+    /// Whether the host that is watched is its host.
+    pub on_this_host: bool,
+    /// The agent that says so, where several are asked.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub agent: Option<String>,
+    /// Where it replicates from, by name where it is one of the fleet.
+    #[serde(default)]
+    pub source: Option<String>,
+    /// State of its replication, in words; empty where there is none.
+    #[serde(default)]
+    pub replication: String,
+    /// Why there is no sample, if so.
+    pub unanswered: Option<String>,
+    /// How far behind, by positions.
+    pub lag_ms: Option<f64>,
+    /// The server.
+    pub sample: Option<server::Sample>,
+    /// What holds it up.
+    pub verdict: VerdictView,
+}
+
+/// A router, as it last answered.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct RouterWatch {
+    /// Its admin address.
+    pub address: String,
+    /// Why it says nothing, if so.
+    pub unanswered: Option<String>,
+    /// Its own zone.
+    pub own_zone: Option<String>,
+    /// The share of the reads born in each zone that goes to each zone.
+    pub flow: FlowView,
+    /// How the flow is known, in words.
+    pub demand_by: String,
+    /// Share of all reads that cross zones.
+    pub crossing: f64,
+    /// Span of the figures below, seconds.
+    pub span_s: f64,
+    /// All statements.
+    pub total: FiguresView,
+    /// By endpoint, those that take the most time first.
+    pub endpoints: Vec<EndpointWatch>,
+    /// Endpoints left out.
+    pub more: usize,
+    /// What is not seen or not told apart.
+    pub notes: Vec<String>,
+    /// What is promised of statements, and whether it is kept.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub objectives: Vec<ObjectiveView>,
+}
+
+/// One endpoint.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct EndpointWatch {
+    /// Its name.
+    pub name: String,
+    /// Its statements.
+    pub figures: FiguresView,
+    /// Its requests, where they are told apart.
+    pub requests: Option<RequestView>,
+}
+
+/// A verdict in words and figures.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct VerdictView {
+    /// One sentence.
+    pub text: String,
+    /// The bottleneck.
+    pub bottleneck: Option<NamedView>,
+    /// How sure.
+    pub sure: Option<Confidence>,
+    /// What would be next.
+    pub runner_up: Option<NamedView>,
+    /// The ceiling that is used most, and how much, 0 to 1.
+    pub tightest: Option<(Name, f64)>,
+    /// Rules that could not judge for want of evidence.
+    pub not_judged: Vec<Name>,
+}
+
+/// A bottleneck, or what would be one.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct NamedView {
+    /// Which.
+    pub name: Name,
+    /// Its name for people.
+    pub called: String,
+    /// Who or what in particular.
+    pub who: Option<String>,
+    /// How far towards it: 1 where it is called a bottleneck.
+    pub load: f64,
+    /// How much of the waiting it explains, 0 to 1.
+    pub weight: f64,
+    /// The evidence.
+    pub evidence: Vec<Figure>,
+    /// What to try, the cheapest first.
+    pub next: Vec<String>,
+}
+
+impl WatchView {
+    /// Why nothing is known of any of the servers that should be watched; `None` when something is, or when
+    /// there are none.
+    pub fn nothing_of_servers(&self) -> Option<String> {
+        let unknown = |server: &ServerWatch| server.sample.is_none();
+        if self.servers.is_empty() || !self.servers.iter().all(unknown) {
+            return None;
+        }
+        let why = |server: &ServerWatch| {
+            let why = server.unanswered.as_deref().unwrap_or("no answer within the window");
+            format!("{}: {why}", server.name)
+        };
+        Some(self.servers.iter().map(why).collect::<Vec<_>>().join("; "))
+    }
+
+    /// Whether any verdict names a bottleneck.
+    pub fn has_bottleneck(&self) -> bool {
+        let hosts = self.hosts.iter().map(|host| &host.verdict);
+        let servers = self.servers.iter().map(|server| &server.verdict);
+        std::iter::once(&self.verdict).chain(hosts).chain(servers).any(|v| v.bottleneck.is_some())
+    }
+}
+
+/// The verdict in words and figures.
+pub fn verdict(verdict: &Verdict) -> VerdictView {
+    VerdictView {
+        text: sentence(verdict),
+        bottleneck: verdict.bottleneck.as_ref().map(named),
+        sure: verdict.sure,
+        runner_up: verdict.runner_up.as_ref().map(named),
+        tightest: verdict.tightest,
+        not_judged: verdict.not_judged.clone(),
+    }
+}
+
+fn named(finding: &Finding) -> NamedView {
+    let rule = finding.name.rule();
+    NamedView {
+        name: finding.name,
+        called: rule.called.to_owned(),
+        who: finding.who.clone(),
+        load: finding.load,
+        weight: finding.weight,
+        evidence: finding.evidence.clone(),
+        next: rule.next.iter().map(ToString::to_string).collect(),
+    }
+}
+
+fn sentence(verdict: &Verdict) -> String {
+    let Some(first) = &verdict.bottleneck else {
+        return match verdict.tightest {
+            Some((name, used)) => format!(
+                "no bottleneck: {} of the tightest ceiling ({})",
+                figure(used, Unit::Share),
+                name.rule().called
+            ),
+            None => "no bottleneck is seen, and no ceiling is known".to_owned(),
+        };
+    };
+    let sure = match verdict.sure {
+        Some(Confidence::Certain) => "certain",
+        Some(Confidence::Likely) => "likely",
+        Some(Confidence::Possible) | None => "possible",
+    };
+    let mut text = format!("{} ({sure})", first.name.rule().called);
+    if let Some(who) = &first.who {
+        text.push_str(&format!(": {who}"));
+    }
+    text
+}
+
+/// A value with its unit.
+pub fn figure(value: f64, unit: Unit) -> String {
+    let short = |value: f64| match value.abs() {
+        v if v >= 100.0 || v == 0.0 => format!("{value:.0}"),
+        v if v >= 10.0 => format!("{value:.1}"),
+        _ => format!("{value:.2}"),
+    };
+    let bytes = |value: f64| {
+        let steps = ["B", "KiB", "MiB", "GiB", "TiB"];
+        let step = (value.max(1.0).log2() / 10.0).floor().min(4.0);
+        format!("{} {}", short(value / 1024f64.powf(step)), steps[step as usize])
+    };
+    match unit {
+        Unit::Share => format!("{:.0} %", value * 100.0),
+        Unit::Count => short(value),
+        Unit::PerSecond => format!("{}/s", short(value)),
+        Unit::BytesPerSecond => format!("{}/s", bytes(value)),
+        Unit::Bytes => bytes(value),
+        Unit::Milliseconds => format!("{} ms", short(value)),
+        Unit::Seconds => format!("{} s", short(value)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn servers_of_which_none_answered_are_told_from_a_host_alone() {
+        let server = |unanswered: Option<&str>| ServerWatch {
+            name: "db1".to_owned(),
+            unanswered: unanswered.map(str::to_owned),
+            sample: unanswered.is_none().then(server::Sample::default),
+            ..ServerWatch::default()
+        };
+        let view = |servers| WatchView { servers, ..WatchView::default() };
+        let refused = view(vec![server(Some("Access denied"))]).nothing_of_servers();
+        assert_eq!(refused.as_deref(), Some("db1: Access denied"));
+        assert_eq!(view(vec![server(Some("Access denied")), server(None)]).nothing_of_servers(), None);
+        assert_eq!(view(Vec::new()).nothing_of_servers(), None);
+    }
+
+    #[test]
+    fn figures_have_their_units_and_a_sensible_length() {
+        assert_eq!(figure(0.423, Unit::Share), "42 %");
+        assert_eq!(figure(1234.5, Unit::PerSecond), "1234/s");
+        assert_eq!(figure(128.0 * 1024.0 * 1024.0, Unit::Bytes), "128 MiB");
+        assert_eq!((figure(0.0, Unit::Bytes), figure(0.0, Unit::Count)), ("0 B".to_owned(), "0".to_owned()));
+        assert_eq!(figure(0.25, Unit::Milliseconds), "0.25 ms");
+    }
+}

@@ -1,0 +1,109 @@
+//! `headroom agent`: what `headroom watch` shows, for other programs, over HTTP.
+
+use super::watch::{Sight, SightArgs, sight_of};
+use crate::commands::probe::known_ceilings;
+use crate::core_dump;
+use crate::environment::{self, Environment};
+use crate::log::{self, LogFormat};
+use ::agent::{Asked, Files, Keys, Station, Watching};
+use anyhow::bail;
+use clap::Args;
+use console::objectives::Objectives;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use term::{exit, interrupted};
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::sync::mpsc;
+
+const AGENT_EXAMPLES: &str = "\
+Examples:
+  headroom agent                                     this host
+  headroom agent --server 127.0.0.1:3306             this host and the fleet of that server
+  curl -s http://127.0.0.1:9307/watch.json | jq -r .verdict.text
+  headroom agent --server 127.0.0.1:3306 --listen 0.0.0.0:9307 --tls-cert agent.pem --tls-key agent-key.pem --token-file token
+      Beyond loopback: with TLS and a token, never with less.
+
+Token: never on the command line, where every user of the machine could read it. From --token-file, else
+HEADROOM_AGENT_TOKEN. Certificate, key and token are read again when the files change, and on HUP, which reads the
+configuration file again too; bad ones are rejected and the previous ones stay in force.";
+
+/// What `watch` shows, for other programs: JSON and OpenMetrics, on loopback or with a token and TLS.
+#[derive(Args, Debug, Clone)]
+#[command(after_help = AGENT_EXAMPLES)]
+pub(crate) struct AgentArgs {
+    /// What is watched.
+    #[command(flatten)]
+    pub(crate) sight: SightArgs,
+    /// Answer here; an address that others can reach takes a token and a certificate.
+    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:9307", value_parser = crate::listen::address)]
+    pub(crate) listen: SocketAddr,
+    /// Certificate, with what links it to its authority, PEM: the agent then speaks HTTPS only.
+    #[arg(long, value_name = "FILE", requires = "tls_key")]
+    pub(crate) tls_cert: Option<PathBuf>,
+    /// Its key, PEM.
+    #[arg(long, value_name = "FILE", requires = "tls_cert")]
+    pub(crate) tls_key: Option<PathBuf>,
+    /// File whose first line is the token that every request must bring [default: $HEADROOM_AGENT_TOKEN].
+    #[arg(long, value_name = "FILE")]
+    pub(crate) token_file: Option<PathBuf>,
+    /// How log lines look on standard error.
+    #[arg(long, value_name = "FORMAT", default_value = "text")]
+    pub(crate) log_format: LogFormat,
+}
+
+/// Runs `headroom agent`.
+pub(crate) async fn run(args: AgentArgs, environment: &Environment) -> anyhow::Result<ExitCode> {
+    let _log = log::start(args.log_format, environment.log.as_deref())?;
+    core_dump::forbid(environment);
+    let keys = Keys::read(Files {
+        pair: args.tls_cert.clone().zip(args.tls_key.clone()),
+        token: args.token_file.clone(),
+        variable: environment.agent_token.clone(),
+    })?;
+    let listener = ::agent::bind(args.listen, &keys).await?;
+    let Sight { fleet, router, objectives, webhook } = sight_of(&args.sight, environment)?;
+    let hook = environment::hook(webhook.as_ref())?;
+    let objectives = Objectives::new(&objectives, hook);
+    let has_fleet = fleet.is_some();
+    let watching = Watching::against(known_ceilings(environment), args.sight.window)
+        .asking(router)
+        .promising(objectives.clone());
+    let station = Station::start(fleet, watching);
+    let hang_up = signal(SignalKind::hangup())?;
+    tokio::spawn(again(hang_up, args, environment.clone(), station.changes(), objectives, has_fleet));
+    let served = ::agent::serve(listener, &keys, &station, interrupted()).await;
+    station.stop().await;
+    served.map(|()| exit::DONE)
+}
+
+/// Reads the configuration again on HUP and takes it over, or says why not and changes nothing.
+async fn again(
+    mut hang_up: Signal,
+    args: AgentArgs,
+    environment: Environment,
+    changes: mpsc::Sender<Asked>,
+    objectives: Objectives,
+    mut has_fleet: bool,
+) {
+    while hang_up.recv().await.is_some() {
+        let read = sight_of(&args.sight, &environment).and_then(|sight| {
+            if has_fleet && sight.fleet.is_none() {
+                bail!("nothing says where the servers are any more");
+            }
+            let hook = environment::hook(sight.webhook.as_ref())?;
+            Ok((sight, hook))
+        });
+        match read {
+            Ok((Sight { fleet, router, objectives: promised, .. }, hook)) => {
+                has_fleet = fleet.is_some();
+                objectives.change(&promised, hook);
+                if changes.send(Asked { fleet, router }).await.is_err() {
+                    return;
+                }
+                tracing::info!("configuration read again");
+            }
+            Err(error) => tracing::error!("reload rejected, keeping the previous configuration: {error:#}"),
+        }
+    }
+}

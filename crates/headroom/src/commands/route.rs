@@ -1,0 +1,444 @@
+//! `headroom route`: from the configuration to a running router, and out again on a signal.
+
+mod process;
+mod signals;
+mod watchdog;
+
+use crate::engine::Engine;
+use crate::environment::{self, Environment};
+use crate::log::LogFormat;
+use crate::notify::notify;
+use crate::source::{self, AdminFlag, SourceArgs, SourceError, Sourced, admin_flag};
+use crate::upgrade::{self, Taken};
+use crate::{core_dump, credentials, log};
+use anyhow::Context;
+use clap::Args;
+use config::Config;
+use console::admin;
+use console::control::{self, Directory};
+use console::fleet_view;
+use fleet::{Address, duration_text};
+use ipnet::IpNet;
+use process::Process;
+use router::Sockets;
+use serde::Serialize;
+use signals::{Signal, Signals};
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use term::{Paint, exit, terminal};
+use tokio::net::TcpListener;
+use tokio::sync::Notify;
+use tokio_util::sync::CancellationToken;
+
+/// What was found is shown after this long at the latest; clients are served before that already.
+const FIRST_LOOK: Duration = Duration::from_secs(5);
+/// Why a process stops that another has taken over from; systemd hears nothing of it.
+const HANDED_OVER: &str = "handed over";
+
+const ROUTE_EXAMPLES: &str = "\
+Examples:
+  headroom route --server db1:3306 --reader 127.0.0.1:3306 --writer 127.0.0.1:3307
+      No file: from db1 the others are found; reads on port 3306, writes on 3307.
+  headroom route --config /etc/headroom/headroom.toml --zone us-east-1a
+      One file for all hosts, the zone from the command line.
+  headroom route --check --config headroom.toml
+      Is the file right? Complaints with line and column, exit code 2; says nothing more than 'right' otherwise.
+
+Password: never on the command line, where every user of the machine could read it. From the configuration
+(password_file, password_env), from the option file (~/.my.cnf or --option-file), from HEADROOM_PASSWORD or MYSQL_PWD.
+
+Signals: HUP reads the configuration file again (a bad one is rejected, keeping the previous one); USR2 starts this program
+again (a newer version, if it has been replaced), which takes over; TERM and INT stop taking connections and wait for
+sessions to become idle; a second one stops at once.";
+
+/// Give every new connection the nearest server that has room.
+///
+/// Accepts clients on reader and writer listeners and connects each to a server: readers to the nearest replica with
+/// room, writers to the primary. Without --config and --server, ./headroom.toml or /etc/headroom/headroom.toml is read.
+#[derive(Args, Debug, Clone)]
+#[command(after_help = ROUTE_EXAMPLES)]
+pub(crate) struct RouteArgs {
+    /// Where the fleet is found.
+    #[command(flatten)]
+    pub(crate) source: SourceArgs,
+    /// Accept readers here: an address (127.0.0.1:3306) or the path of a unix socket. Repeatable.
+    #[arg(long, value_name = "ADDR", conflicts_with = "config")]
+    pub(crate) reader: Vec<Address>,
+    /// Accept writers here. Repeatable.
+    #[arg(long, value_name = "ADDR", conflicts_with = "config")]
+    pub(crate) writer: Vec<Address>,
+    /// Who may come to --reader and --writer, as address blocks (10.0.0.0/8). Repeatable; needed where others than this
+    /// host can reach them.
+    #[arg(long, value_name = "CIDR", conflicts_with = "config")]
+    pub(crate) allow: Vec<IpNet>,
+    /// Status page, JSON and metrics here, or 'off' [default: 127.0.0.1:9306, or as the file says].
+    #[arg(long, value_name = "ADDR", value_parser = admin_flag)]
+    pub(crate) admin: Option<AdminFlag>,
+    /// Take the listening sockets over from the process that runs with the same admin address: no connect is refused.
+    /// That one lets its sessions end and exits. Without one, this is an ordinary start.
+    #[arg(long, conflicts_with = "check")]
+    pub(crate) take_over: bool,
+    /// Only check the configuration: exit code 0 if it is right, 2 with complaints if not.
+    #[arg(long)]
+    pub(crate) check: bool,
+    /// With --check: print the answer as JSON.
+    #[arg(long, requires = "check")]
+    pub(crate) json: bool,
+    /// Make the faults that standard input names, a line each: for the soak, which holds the other end.
+    #[arg(long, hide = true, conflicts_with = "check")]
+    pub(crate) faults_from_stdin: bool,
+    /// How log lines look on standard error.
+    #[arg(long, value_name = "FORMAT", default_value = "text")]
+    pub(crate) log_format: LogFormat,
+    /// What is logged: error, warn, info, debug, or per part (router=debug) [default: $HEADROOM_LOG, else info].
+    #[arg(long, value_name = "FILTER", value_parser = crate::log_filter::right)]
+    pub(crate) log: Option<String>,
+}
+
+/// Runs until a signal ends it.
+pub(crate) async fn run(args: RouteArgs, environment: &Environment) -> anyhow::Result<ExitCode> {
+    if args.check {
+        return check(source::for_route(&args), args.json);
+    }
+    let mut sourced = source::for_route(&args)?;
+    // What is still to be written when we leave is written then.
+    let _log = log::start(args.log_format, args.log.as_deref().or(environment.log.as_deref()))?;
+    core_dump::forbid(environment);
+    let signals = Signals::new()?;
+    sourced.config.fleet.credentials = credentials::resolve(&sourced.config, environment)?;
+    raise_descriptor_limit();
+    let hook = environment::hook(sourced.config.webhook.as_ref())?;
+    let address = control::address(&sourced.config);
+    let directory = environment.control_directory();
+    let taken = match &directory {
+        Ok(directory) if args.take_over => upgrade::take_over(directory, &address)?,
+        Err(error) if args.take_over => anyhow::bail!("--take-over: {error:#}"),
+        _ => None,
+    };
+    if args.take_over && taken.is_none() {
+        tracing::warn!("--take-over: no process runs with this admin address; this is an ordinary start");
+    }
+    let (mut sockets, before) = inherited(taken, environment)?;
+    let admin = match sourced.config.admin {
+        Some(address) => Some(ReadyAdmin::new(admin_listener(address, &mut sockets).await?, address)?),
+        None => None,
+    };
+    let engine = Engine::start(&sourced.config, sourced.identity(), &mut sockets).await?;
+    tell_room(&sourced.config, engine.most_sessions());
+    for address in sockets.addresses() {
+        tracing::warn!(%address, "an inherited socket is of no listener here; it is left alone");
+    }
+    drop(sockets);
+    let process = Arc::new(Process::new(engine, hook, args, environment.clone(), sourced.clone()));
+    if let Some(ready) = admin {
+        process.serve_admin(ready);
+    }
+    terminal::print(&opening(&sourced, process.admin_address()))?;
+    if let Some(before) = before {
+        // With the fleet known, so that whoever comes is served as fast as before.
+        process.engine().first_look(FIRST_LOOK).await;
+        before.ready()?;
+        tracing::info!("took over; the process before us lets its sessions end");
+    }
+    let handed_over = control_sockets(&process, &directory, &address)?;
+    let ready = format!("MAINPID={}\nREADY=1", std::process::id());
+    notify(environment.notify_socket.as_deref(), &ready);
+    if let Some((rounds, _)) = process.engine().life() {
+        watchdog::keep(environment, rounds);
+    }
+    if process.takes_faults() {
+        faults_from_stdin(process.clone());
+    }
+    let code = tokio::select! {
+        code = serve(&process, signals, handed_over) => code,
+        why = failed(&process) => {
+            tracing::error!("this process ends, so that it is started anew: {why}");
+            exit::error()
+        }
+        () = announce(&process, environment) => exit::error(),
+    };
+    if let Ok(directory) = &directory {
+        control::withdraw(directory, &address);
+    }
+    Ok(code)
+}
+
+/// Why the data plane cannot go on; never, where it can.
+async fn failed(process: &Process) -> String {
+    let Some((_, mut failure)) = process.engine().life() else { return std::future::pending().await };
+    match failure.wait_for(Option::is_some).await {
+        Ok(why) => why.clone().unwrap_or_default(),
+        // Stopped in order.
+        Err(_) => std::future::pending().await,
+    }
+}
+
+/// Makes the faults that standard input names, on a thread of its own.
+fn faults_from_stdin(process: Arc<Process>) {
+    tracing::warn!("--faults-from-stdin: parts of this router are made to fail on purpose");
+    std::thread::spawn(move || {
+        for line in std::io::stdin().lines().map_while(Result::ok) {
+            match line.parse() {
+                Ok(fault) => {
+                    tracing::warn!(fault = line, "made on purpose");
+                    process.engine().inject(fault);
+                }
+                Err(error) => tracing::warn!("{error}"),
+            }
+        }
+    });
+}
+
+/// The sockets of the process before us, or those that systemd opened.
+fn inherited(taken: Option<Taken>, environment: &Environment) -> anyhow::Result<(Sockets, Option<Taken>)> {
+    let (fds, before) = match (taken, environment.listen_fds) {
+        (Some(mut taken), _) => (std::mem::take(&mut taken.sockets), Some(taken)),
+        (None, Some(count)) => (upgrade::from_systemd(count)?, None),
+        (None, None) => (Vec::new(), None),
+    };
+    Ok((Sockets::new(fds).context("an inherited descriptor is no listening socket")?, before))
+}
+
+async fn admin_listener(address: SocketAddr, sockets: &mut Sockets) -> anyhow::Result<TcpListener> {
+    match sockets.remove(&Address::tcp(address.ip().to_string(), address.port())) {
+        Some(fd) => {
+            let listener = std::net::TcpListener::from(fd);
+            listener.set_nonblocking(true)?;
+            Ok(TcpListener::from_std(listener)?)
+        }
+        None => admin::bind(address).await,
+    }
+}
+
+/// Lets another process take over, and commands of our user reach us; tells when one has taken over. Clients are served
+/// without them, too.
+fn control_sockets(
+    process: &Arc<Process>,
+    directory: &anyhow::Result<Directory>,
+    address: &str,
+) -> anyhow::Result<Arc<Notify>> {
+    let told = Arc::new(Notify::new());
+    let directory = match directory {
+        Ok(directory) => directory,
+        Err(error) => {
+            tracing::error!(
+                "no command reaches this process (drain, undrain, record), and no other can take over from it: {error:#}"
+            );
+            return Ok(told);
+        }
+    };
+    process.serve_commands(directory.clone(), address.to_owned())?;
+    let (giving, leaving, telling) = (process.clone(), process.clone(), told.clone());
+    let tell = move || telling.notify_one();
+    upgrade::offer(
+        directory.clone(),
+        address.to_owned(),
+        move || giving.listening(),
+        move || leaving.hand_over(),
+        tell,
+    )?;
+    Ok(told)
+}
+
+/// Two descriptors a session: the soft limit that shells give is far below what the listeners allow.
+fn raise_descriptor_limit() {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let before = getrlimit(Resource::Nofile);
+    // Where even this is forbidden, what there is has to do: what it is enough for is told.
+    let _ = setrlimit(Resource::Nofile, Rlimit { current: before.maximum, maximum: before.maximum });
+}
+
+/// Says how many sessions the limit of file descriptors is enough for.
+fn tell_room(config: &Config, room: Option<usize>) {
+    let Some(room) = room else { return };
+    let wanted = config.listeners.iter().fold(0usize, |sum, l| sum.saturating_add(l.max_sessions));
+    if room < wanted {
+        tracing::warn!(
+            sessions = room,
+            max_sessions = wanted,
+            "the limit of file descriptors is below what max_sessions of all listeners takes; clients beyond it are \
+             refused (two descriptors a session: LimitNOFILE=, ulimit -Hn)"
+        );
+    } else {
+        tracing::debug!(
+            sessions = room,
+            "the limit of file descriptors is enough for max_sessions of all listeners"
+        );
+    }
+}
+
+/// What `--check --json` prints.
+#[derive(Debug, Default, Serialize)]
+struct Checked {
+    right: bool,
+    /// `null` when flags stood in its place, or when nothing could be read.
+    file: Option<PathBuf>,
+    seeds: usize,
+    zones: usize,
+    listeners: usize,
+    /// Each with file, line and column.
+    complaints: Vec<String>,
+    /// What is right and has consequences that its author may not expect.
+    notes: Vec<String>,
+}
+
+/// `--check`: the file is right, or we are not here any more.
+fn check(sourced: Result<Sourced, SourceError>, json: bool) -> anyhow::Result<ExitCode> {
+    let sourced = match sourced {
+        Ok(sourced) => sourced,
+        Err(error) if json && !error.is_usage() => {
+            let complaints = error.to_string().lines().map(str::to_owned).collect();
+            terminal::print_json(&Checked { complaints, ..Checked::default() })?;
+            return Ok(exit::error());
+        }
+        Err(error) => return Err(error.into()),
+    };
+    let config = &sourced.config;
+    if let Err(error) = router::check_tls(&config.listeners, &config.router.tls) {
+        if !json {
+            return Err(error.into());
+        }
+        terminal::print_json(&Checked { complaints: vec![error.to_string()], ..Checked::default() })?;
+        return Ok(exit::error());
+    }
+    let note = router::passwords_in_clear(&config.listeners, &config.router.tls);
+    if json {
+        terminal::print_json(&Checked {
+            right: true,
+            file: sourced.file,
+            seeds: config.fleet.seeds.len(),
+            zones: config.fleet.zones.len(),
+            listeners: config.listeners.len(),
+            complaints: Vec::new(),
+            notes: note.into_iter().collect(),
+        })?;
+        return Ok(exit::DONE);
+    }
+    let count = |n: usize, what: &str| format!("{n} {what}{}", if n == 1 { "" } else { "s" });
+    let parts = [
+        count(config.fleet.seeds.len(), "seed"),
+        count(config.fleet.zones.len(), "zone"),
+        count(config.listeners.len(), "listener"),
+    ];
+    let name = sourced.file.as_ref().map_or("the command line".to_owned(), |file| file.display().to_string());
+    let note = note.map_or_else(String::new, |note| format!("{note}.\n"));
+    terminal::print(&format!("{name} is right: {}.\n{note}", parts.join(", ")))?;
+    Ok(exit::DONE)
+}
+
+/// Shows the first look, then stays out of the way.
+async fn announce(process: &Process, environment: &Environment) {
+    let snapshot = process.engine().first_look(FIRST_LOOK).await;
+    let view = fleet_view::view(&snapshot, Instant::now());
+    // Nobody may be reading any more; routing goes on.
+    let _ = terminal::print(&fleet_view::text(&view, Paint::for_stdout(environment.no_colour)));
+    std::future::pending::<()>().await;
+}
+
+/// Answers signals until one of them says stop.
+async fn serve(process: &Arc<Process>, mut signals: Signals, handed_over: Arc<Notify>) -> ExitCode {
+    loop {
+        tokio::select! {
+            signal = signals.next() => match signal {
+                Signal::Reload => process.reload().await,
+                Signal::Renew => process.renew(),
+                Signal::Stop(name) => return stop(process, name, signals).await,
+            },
+            () = handed_over.notified() => return stop(process, HANDED_OVER, signals).await,
+        }
+    }
+}
+
+/// Lets sessions end while they are idle; a second signal ends them at once.
+async fn stop(process: &Arc<Process>, name: &str, mut signals: Signals) -> ExitCode {
+    let deadline = process.stop_deadline();
+    let sessions = process.sessions();
+    if name != HANDED_OVER {
+        notify(process.notify_socket(), "STOPPING=1");
+    }
+    tracing::info!(
+        sessions,
+        "{name}: no new clients; sessions end as they become idle, all of them within {} (a second signal: now)",
+        duration_text(deadline)
+    );
+    let impatient = async { while !matches!(signals.next().await, Signal::Stop(_)) {} };
+    tokio::select! {
+        cut = process.stop(deadline) => {
+            tracing::info!(cut, "stopped");
+            exit::DONE
+        }
+        () = impatient => {
+            tracing::warn!("stopped at once by a second signal");
+            exit::error()
+        }
+    }
+}
+
+/// Where clients and people come, as text.
+fn opening(sourced: &Sourced, admin: Option<SocketAddr>) -> String {
+    let mut text = format!("Headroom {} routes", env!("CARGO_PKG_VERSION"));
+    text.push_str(&match &sourced.file {
+        Some(file) => format!(" by {}:\n", file.display()),
+        None => ":\n".to_owned(),
+    });
+    for listener in &sourced.config.listeners {
+        text.push_str(&format!("  {}s  {}\n", listener.role, listener.address));
+    }
+    text.push_str(&match admin {
+        Some(address) => format!("  status   http://{address}/\n\n"),
+        None => "  status   switched off\n\n".to_owned(),
+    });
+    text
+}
+
+/// A token for the admin server, and what it serves at.
+struct AdminServer {
+    address: SocketAddr,
+    asked_for: SocketAddr,
+    stop: CancellationToken,
+    /// The listening socket once more.
+    ear: OwnedFd,
+}
+
+/// An admin server that cannot fail any more.
+struct ReadyAdmin {
+    listener: TcpListener,
+    server: AdminServer,
+}
+
+impl ReadyAdmin {
+    fn new(listener: TcpListener, asked_for: SocketAddr) -> std::io::Result<Self> {
+        let (address, ear) = (listener.local_addr()?, listener.as_fd().try_clone_to_owned()?);
+        Ok(Self { listener, server: AdminServer { address, asked_for, stop: CancellationToken::new(), ear } })
+    }
+}
+
+/// What changed between two configurations that the router does not report itself.
+fn changed(before: &Config, after: &Config) -> Vec<String> {
+    let mut notes = Vec::new();
+    let (a, b) = (&before.fleet, &after.fleet);
+    let mut note = |differs: bool, what: &str| {
+        if differs {
+            notes.push(format!("{what} changed"));
+        }
+    };
+    note(a.seeds != b.seeds, "seeds");
+    note(a.credentials != b.credentials, "credentials");
+    note(a.zones != b.zones || a.zones_by_round_trip != b.zones_by_round_trip, "zones");
+    note(a.own_zone != b.own_zone, "own zone");
+    note(a.servers != b.servers, "rules for servers");
+    note(a.address_map != b.address_map, "address map");
+    note(
+        (a.interval, a.deadline, a.discover) != (b.interval, b.deadline, b.discover),
+        "how the fleet is asked",
+    );
+    note(before.admin != after.admin, "admin address");
+    note(before.admin_access != after.admin_access, "names and cache of the admin address");
+    note(before.objectives != after.objectives, "objectives");
+    note(before.webhook != after.webhook, "webhook");
+    notes
+}

@@ -1,0 +1,298 @@
+//! The running process: the engine, the configuration in force, the admin server. Reload takes all of a new
+//! configuration or nothing of it, and remembers which for the status page.
+
+use super::{AdminServer, ReadyAdmin, RouteArgs, changed};
+use crate::commands::drain;
+use crate::credentials;
+use crate::engine::Engine;
+use crate::environment::{self, Environment};
+use crate::recorder;
+use crate::source::{self, Sourced};
+use config::AdminAccess;
+use console::PendingReport;
+use console::admin::{self, Live};
+use console::control::server::{Controlled, DrainRequest, RecordRequest};
+use console::control::{self, Directory};
+use console::objectives::{Hook, Objectives};
+use console::status_view::{ProcessView, ReloadView, StatusView};
+use insight::Since;
+use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+use tokio_util::sync::CancellationToken;
+
+/// Everything that lives from start to end.
+pub(super) struct Process {
+    engine: Arc<Engine>,
+    objectives: Objectives,
+    /// Cancelled when nobody judges objectives any more.
+    judging: CancellationToken,
+    args: RouteArgs,
+    environment: Environment,
+    started: Instant,
+    stopping: AtomicBool,
+    /// Nobody records from this process any more.
+    leaves: Arc<AtomicBool>,
+    changing: Mutex<Changing>,
+}
+
+/// What a reload changes. Locked for moments, never over an await.
+struct Changing {
+    sourced: Sourced,
+    access: Arc<AdminAccess>,
+    admin: Option<AdminServer>,
+    reload: Option<Reload>,
+}
+
+#[derive(Clone)]
+struct Reload {
+    accepted: bool,
+    at: Instant,
+    notes: Vec<String>,
+}
+
+impl Process {
+    pub(super) fn new(
+        engine: Engine,
+        hook: Option<Hook>,
+        args: RouteArgs,
+        environment: Environment,
+        sourced: Sourced,
+    ) -> Self {
+        let (engine, judging) = (Arc::new(engine), CancellationToken::new());
+        let asked = engine.clone();
+        let objectives = &sourced.config.objectives;
+        let objectives =
+            Objectives::start(objectives, hook, move || asked.report(Since::Start), judging.clone());
+        let access = Arc::new(sourced.config.admin_access.clone());
+        let changing = Mutex::new(Changing { sourced, access, admin: None, reload: None });
+        Self {
+            engine,
+            objectives,
+            judging,
+            args,
+            environment,
+            started: Instant::now(),
+            stopping: AtomicBool::new(false),
+            leaves: Arc::default(),
+            changing,
+        }
+    }
+
+    pub(super) fn engine(&self) -> &Engine {
+        &self.engine
+    }
+
+    /// Whether faults are made on purpose.
+    pub(super) fn takes_faults(&self) -> bool {
+        self.args.faults_from_stdin
+    }
+
+    pub(super) fn notify_socket(&self) -> Option<&str> {
+        self.environment.notify_socket.as_deref()
+    }
+
+    /// Carries out commands of this host's user (drain, record), until we stop.
+    pub(super) fn serve_commands(
+        self: &Arc<Self>,
+        directory: Directory,
+        address: String,
+    ) -> std::io::Result<()> {
+        control::server::serve(directory, address, self.clone(), self.leaves.clone())
+    }
+
+    /// Where the admin server really listens.
+    pub(super) fn admin_address(&self) -> Option<SocketAddr> {
+        self.changing().admin.as_ref().map(|admin| admin.address)
+    }
+
+    /// Sessions open now.
+    pub(super) fn sessions(&self) -> u64 {
+        self.engine.status().listeners.iter().map(|listener| listener.sessions).sum()
+    }
+
+    /// How long sessions may take to end when we stop.
+    pub(super) fn stop_deadline(&self) -> Duration {
+        self.changing().sourced.config.router.replace.drain_deadline
+    }
+
+    /// Serves the admin address in the background, in place of the one before.
+    pub(super) fn serve_admin(self: &Arc<Self>, ready: ReadyAdmin) {
+        let ReadyAdmin { listener, server } = ready;
+        tokio::spawn(admin::serve(listener, self.clone(), server.stop.clone()));
+        if let Some(before) = self.changing().admin.replace(server) {
+            before.stop.cancel();
+        }
+    }
+
+    /// Reads the configuration again and takes it over, or says why not and changes nothing.
+    pub(super) async fn reload(self: &Arc<Self>) {
+        let reload = match self.take_over().await {
+            Ok(notes) if notes.is_empty() => {
+                tracing::info!("configuration read again: nothing changed");
+                Reload { accepted: true, at: Instant::now(), notes: vec!["nothing changed".to_owned()] }
+            }
+            Ok(notes) => {
+                tracing::info!("configuration read again: {}", notes.join("; "));
+                Reload { accepted: true, at: Instant::now(), notes }
+            }
+            Err(error) => {
+                let notes: Vec<String> = format!("{error:#}").lines().map(str::to_owned).collect();
+                for note in &notes {
+                    tracing::error!("reload rejected, keeping the previous configuration: {note}");
+                }
+                Reload { accepted: false, at: Instant::now(), notes }
+            }
+        };
+        self.changing().reload = Some(reload);
+    }
+
+    async fn take_over(self: &Arc<Self>) -> anyhow::Result<Vec<String>> {
+        let before = self.changing().sourced.config.clone();
+        let mut sourced = source::for_route(&self.args)?;
+        sourced.config.fleet.credentials = credentials::resolve(&sourced.config, &self.environment)?;
+        let hook = environment::hook(sourced.config.webhook.as_ref())?;
+        let asked_for = self.changing().admin.as_ref().map(|admin| admin.asked_for);
+        let admin = match sourced.config.admin {
+            Some(address) if asked_for != Some(address) => {
+                Some(ReadyAdmin::new(admin::bind(address).await?, address)?)
+            }
+            _ => None,
+        };
+        // Nothing of the new configuration is in force up to here, and nothing below can fail but the first line, which then
+        // changes nothing.
+        let mut notes = self.engine.reconfigure(&sourced.config)?;
+        notes.extend(changed(&before, &sourced.config));
+        self.objectives.change(&sourced.config.objectives, hook);
+        let off = sourced.config.admin.is_none();
+        {
+            let mut changing = self.changing();
+            changing.access = Arc::new(sourced.config.admin_access.clone());
+            changing.sourced = sourced;
+        }
+        if let Some(ready) = admin {
+            self.serve_admin(ready);
+        } else if off && let Some(admin) = self.changing().admin.take() {
+            admin.stop.cancel();
+        }
+        Ok(notes)
+    }
+
+    /// Every listening socket once more, the admin address's too, for a process that takes over.
+    pub(super) fn listening(&self) -> Vec<OwnedFd> {
+        let mut sockets = self.engine.listening();
+        sockets.extend(self.changing().admin.as_ref().and_then(|admin| admin.ear.try_clone().ok()));
+        sockets
+    }
+
+    /// Another process serves our sockets from now on.
+    pub(super) fn hand_over(&self) {
+        // The one that takes over judges all new sessions; two would tell everything twice.
+        self.judging.cancel();
+        self.leaves.store(true, Relaxed);
+        self.engine.hand_over();
+        if let Some(admin) = self.changing().admin.take() {
+            admin.stop.cancel();
+        }
+    }
+
+    /// Starts this program anew, with the command line it had and the order to take over.
+    pub(super) fn renew(&self) {
+        let mut words = environment::command_line().into_iter();
+        let Some(program) = words.next() else { return };
+        let mut command = tokio::process::Command::new(&program);
+        command.args(words);
+        if !self.args.take_over {
+            command.arg("--take-over");
+        }
+        match command.spawn() {
+            Ok(mut child) => {
+                tracing::info!(
+                    pid = child.id(),
+                    "USR2: started the new process; it takes over when it is ready"
+                );
+                tokio::spawn(async move {
+                    if let Ok(status) = child.wait().await {
+                        tracing::error!(%status, "the process that was to take over has ended");
+                    }
+                });
+            }
+            Err(error) => {
+                tracing::error!(?program, %error, "USR2: the program cannot be started again; this process continues");
+            }
+        }
+    }
+
+    /// Ends everything, within `deadline`. Returns how many sessions had to be cut.
+    pub(super) async fn stop(&self, deadline: Duration) -> usize {
+        self.stopping.store(true, Relaxed);
+        let cut = self.engine.stop(deadline).await;
+        self.judging.cancel();
+        self.leaves.store(true, Relaxed);
+        if let Some(admin) = self.changing().admin.take() {
+            admin.stop.cancel();
+        }
+        cut
+    }
+
+    fn changing(&self) -> MutexGuard<'_, Changing> {
+        self.changing.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Controlled for Process {
+    fn drain(&self, request: &DrainRequest) -> Result<(), String> {
+        let DrainRequest { server, deadline_ms, force } = request;
+        if !force {
+            let reads_on_primary = self.changing().sourced.config.router.reads_on_primary;
+            if let Some(words) = drain::takes_away(&self.engine.status(), server, reads_on_primary) {
+                return Err(format!("{words}; --force drains it all the same"));
+            }
+        }
+        self.engine.drain(server, deadline_ms.map(Duration::from_millis))
+    }
+
+    fn undrain(&self, server: &str) -> Result<(), String> {
+        self.engine.undrain(server)
+    }
+
+    fn record(&self, command: &UnixStream, request: &RecordRequest, over: &AtomicBool) -> anyhow::Result<()> {
+        recorder::record(command, request, over, |wanted| self.engine.record(wanted))
+    }
+}
+
+impl Live for Process {
+    fn status(&self) -> StatusView {
+        let mut status = self.engine.status();
+        (status.objectives, status.webhook) = self.objectives.view();
+        let changing = self.changing();
+        status.process = ProcessView {
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            pid: std::process::id(),
+            stopping: self.stopping.load(Relaxed),
+            uptime_s: self.started.elapsed().as_secs_f64(),
+            config: changing.sourced.file.as_ref().map(|file| file.display().to_string()),
+            reload: changing.reload.as_ref().map(|reload| ReloadView {
+                accepted: reload.accepted,
+                age_s: reload.at.elapsed().as_secs_f64(),
+                notes: reload.notes.clone(),
+            }),
+        };
+        status
+    }
+
+    fn troubles(&self) -> Vec<String> {
+        self.engine.troubles()
+    }
+
+    fn report(&self, since: Since) -> PendingReport {
+        self.engine.report(since)
+    }
+
+    fn access(&self) -> Arc<AdminAccess> {
+        self.changing().access.clone()
+    }
+}
