@@ -3,7 +3,7 @@
 
 pub(crate) mod context;
 mod handle;
-mod message;
+pub(crate) mod message;
 pub(crate) mod ring;
 
 use crate::catch_panic::{PAUSE, caught};

@@ -3,10 +3,10 @@
 
 use super::close::BypassCloser;
 use super::count::KernelCounts;
-use super::login_probe::{LoginProbes, wakeups};
+use super::login_probe::{LoginProber, LoginProbes, wakeups};
 use super::mirror::Mirroring;
+use super::overview::{Identity, ListenerZeroHop, ZeroHopOverview, ZeroHopStatus};
 use super::page::Pages;
-use super::{Identity, ListenerZeroHop, LoginProber, ZeroHopOverview, ZeroHopStatus};
 use crate::listener::Listener;
 use crate::shared_state::SharedState;
 use arc_swap::ArcSwap;
