@@ -250,7 +250,7 @@ impl Runner {
         }
         if let State::On(bypass) = &mut self.state {
             let config = &self.shared.routing().view.config;
-            let (keep, follow) = (config.zero_hop_keep, config.replace.enabled);
+            let (keep, follow) = (config.zero_hop_keep, config.rebalance.enabled);
             let shared = &self.shared;
             let done = bypass.beat(ALIVE, keep).and_then(|()| {
                 let mirrors = self.mirroring.look(bypass, shared, listeners, follow);
