@@ -5,7 +5,7 @@
 
 use crate::token::Token;
 use http_body_util::{BodyExt, Full, Limited};
-use hyper::body::Bytes;
+use hyper::body::{Body, Bytes};
 use hyper::client::conn::http1;
 use hyper::header::{AUTHORIZATION, CONNECTION, CONTENT_TYPE, HOST, USER_AGENT};
 use hyper::http::request::Builder;
@@ -150,6 +150,9 @@ pub(crate) async fn exchange(
     let _connection = AbortOnDropHandle::new(tokio::spawn(connection));
     let answer = sender.send_request(request).await.map_err(words)?;
     let code = answer.status().as_u16();
+    if answer.body().size_hint().lower() > largest as u64 {
+        return Err(format!("it is longer than {largest} bytes"));
+    }
     let body = Limited::new(answer.into_body(), largest).collect().await;
     Ok((code, body.map_err(|error| error.to_string())?.to_bytes()))
 }

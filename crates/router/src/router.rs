@@ -229,11 +229,11 @@ impl Router {
     /// whether the server is known.
     pub fn drain(&self, server: &ServerName, deadline: Option<Duration>) -> bool {
         let view = self.shared.routing();
-        let deadline = deadline.unwrap_or(view.view.config.replace.drain_deadline);
+        let deadline = deadline.unwrap_or(view.view.config.rebalance.drain_deadline);
         if view.view.index(server).is_none() {
             return false;
         }
-        tracing::info!(%server, deadline_s = deadline.as_secs_f64(), "draining");
+        tracing::info!(%server, deadline_s = deadline.as_secs_f64(), "draining server");
         self.shared.drain(server, Instant::now() + deadline);
         true
     }

@@ -206,7 +206,7 @@ impl RingWorker {
             part = self.heartbeat.part,
             sessions,
             whole,
-            "sessions cut: what moved their bytes has failed"
+            "sessions cut: the io_uring thread that relayed them failed"
         );
         RingEnd::Failed(why)
     }
@@ -283,5 +283,5 @@ fn take(
 
 /// Between two looks for quiet sessions.
 fn pause(shared: &SharedState) -> Duration {
-    (shared.routing().view.config.replace.quiet / 2).max(SHORTEST_LOOK)
+    (shared.routing().view.config.rebalance.quiet / 2).max(SHORTEST_LOOK)
 }

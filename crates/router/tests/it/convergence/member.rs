@@ -84,7 +84,7 @@ impl Router {
         self.place(now, rng)
     }
 
-    /// The steward's loop with its pace; a session is idle at a look in one case of three.
+    /// The rebalancer's loop with its pace; a session is idle at a look in one case of three.
     fn place(&mut self, now: u64, rng: &mut StdRng) -> u64 {
         let view = self.view.as_ref().expect("heard once");
         let config = RouterConfig::default();
@@ -92,7 +92,7 @@ impl Router {
         self.recent.push_back((now, readers));
         self.recent.retain(|(at, _)| at + 3 * PER_SECOND >= now);
         let remembered = self.recent.iter().map(|r| r.1).max().unwrap_or(readers);
-        let pace = (config.replace.pace_per_second * f64::from(readers)).max(1.0);
+        let pace = (config.rebalance.pace_per_second * f64::from(readers)).max(1.0);
         self.tokens = (self.tokens + pace / PER_SECOND as f64).min((pace / 2.0).max(1.0));
         let held: Vec<Held> = held(&self.sessions, view.candidates.len())
             .into_iter()
