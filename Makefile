@@ -44,38 +44,38 @@ test-drivers: ## only real drivers and sysbench through the router
 bench: ## the relay beside HAProxy, MySQL Router and direct, what zero-hop and insight cost, then the demo's ratios
 	@scripts/install.sh build servers bench
 	-@scripts/mysql-root.sh haproxy router
-	cargo build --release --locked -p headroom
-	@status=0; for what in relay pair demo; do target/release/headroom bench $$what || status=1; done; exit $$status
+	cargo build --release --locked -p headroom -p bench
+	@status=0; for what in relay pair demo; do target/release/headroom-bench $$what || status=1; done; exit $$status
 
 bench-load: ## the load generator beside sysbench, then measure and replay against what is known
 	@scripts/install.sh build servers bench
-	cargo build --release --locked -p headroom
-	@status=0; for what in load measure replay; do target/release/headroom bench $$what || status=1; done; exit $$status
+	cargo build --release --locked -p headroom -p bench
+	@status=0; for what in load measure replay; do target/release/headroom-bench $$what || status=1; done; exit $$status
 
 bench-verdict: ## bottlenecks really made on a lab's servers, and which of them is named: the confusion table
 	@scripts/install.sh build servers bench
-	cargo build --release --locked -p headroom
-	target/release/headroom bench verdict
+	cargo build --release --locked -p headroom -p bench
+	target/release/headroom-bench verdict
 
 bench-agent: ## what headroom agent costs, beside node_exporter and mysqld_exporter, each scraped once a second
 	@scripts/install.sh build servers exporters
-	cargo build --release --locked -p headroom
-	target/release/headroom bench agent
+	cargo build --release --locked -p headroom -p bench
+	target/release/headroom-bench agent
 
 bench-switchover: ## the primary moved 200 times under writes, and 50 times on MySQL: waits, errors, nothing lost (SWITCHOVERS=200)
 	@scripts/install.sh build servers mysql
 	@sh scripts/mysql-root.sh mysql
-	cargo build --release --locked -p headroom
-	@status=0; moves=$${SWITCHOVERS:-200}; target/release/headroom bench switchover --moves $$moves || status=1; \
-	target/release/headroom bench switchover --moves $$(((moves + 3) / 4)) --program target/mysql/mysqld || status=1; \
+	cargo build --release --locked -p headroom -p bench
+	@status=0; moves=$${SWITCHOVERS:-200}; target/release/headroom-bench switchover --moves $$moves || status=1; \
+	target/release/headroom-bench switchover --moves $$(((moves + 3) / 4)) --program target/mysql/mysqld || status=1; \
 	exit $$status
 
 bench-failover: ## the primary killed 200 times under writes, frozen 20 times, and 20 times without semi-sync (FAILOVERS=200)
 	@scripts/install.sh build servers
-	cargo build --release --locked -p headroom
-	@status=0; times=$${FAILOVERS:-200}; target/release/headroom bench failover --times $$times || status=1; \
-	target/release/headroom bench failover --times $$(((times + 9) / 10)) --fault freeze || status=1; \
-	target/release/headroom bench failover --times $$(((times + 9) / 10)) --asynchronous || status=1; \
+	cargo build --release --locked -p headroom -p bench
+	@status=0; times=$${FAILOVERS:-200}; target/release/headroom-bench failover --times $$times || status=1; \
+	target/release/headroom-bench failover --times $$(((times + 9) / 10)) --fault freeze || status=1; \
+	target/release/headroom-bench failover --times $$(((times + 9) / 10)) --asynchronous || status=1; \
 	exit $$status
 
 fault-matrix: ## every step of a switchover x what can break there, on real servers; writes docs/guide/switchover-faults.md
@@ -84,8 +84,8 @@ fault-matrix: ## every step of a switchover x what can break there, on real serv
 
 bench-soak: ## an hour under load with faults: no byte changed, memory flat (SOAK_SECONDS=3600)
 	@scripts/install.sh build servers
-	cargo build --release --locked -p headroom
-	target/release/headroom bench soak --seconds $${SOAK_SECONDS:-3600}
+	cargo build --release --locked -p headroom -p bench
+	target/release/headroom-bench soak --seconds $${SOAK_SECONDS:-3600}
 
 lint: ## formatting, words, clippy, licences and bans
 	@scripts/install.sh build

@@ -29,7 +29,7 @@ pub struct InsightConfig {
 pub enum Insight {
     /// All of them; every session passes through the router.
     On,
-    /// All that pass through the router anyway. Where sessions could go past it, one new session in so many
+    /// All that pass through the router anyway. Where sessions could bypass it, one new session in so many
     /// ([`Listener::insight_one_in`]) passes through and is measured.
     #[default]
     Sampled,

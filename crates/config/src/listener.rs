@@ -23,7 +23,7 @@ pub struct Listener {
     pub tls: ClientTls,
     /// Which of its sessions are measured.
     pub insight: Insight,
-    /// With [`Insight::Sampled`], and only where sessions could go past the router: one new session in this many
+    /// With [`Insight::Sampled`], and only where sessions could bypass the router: one new session in this many
     /// passes through it and is measured. At least 1.
     pub insight_one_in: u32,
 }
@@ -33,7 +33,7 @@ impl Listener {
     pub const DEFAULT_MAX_SESSIONS: usize = 10_000;
     /// Clients that a listener lets log in at the same time unless told otherwise.
     pub const DEFAULT_MAX_CONNECTING: usize = 5_000;
-    /// One session in this many is measured where sessions go past the router, unless told otherwise.
+    /// One session in this many is measured where sessions bypass the router, unless told otherwise.
     pub const DEFAULT_INSIGHT_ONE_IN: u32 = 16;
 
     /// A listener with the default of everything but where and for whom.

@@ -1,4 +1,4 @@
-//! `[router]` and `[router.replace]`: the data plane.
+//! `[router]` and `[router.rebalance]`: the data plane.
 
 use super::section::Section;
 use super::{InsightConfig, OwnZone, ServerTls, insight, tls, value};
@@ -33,8 +33,7 @@ pub struct RouterConfig {
     pub peer_deadline: Duration,
     /// Whether reads may go to the primary when no replica is eligible.
     pub reads_on_primary: bool,
-    /// Placing sessions anew.
-    pub replace: Replace,
+    pub rebalance: Rebalance,
     /// Threads of the data plane; `None` is one for every four cores, at least one.
     pub threads: Option<usize>,
     pub tls: ServerTls,
@@ -42,15 +41,15 @@ pub struct RouterConfig {
     pub data_path: DataPath,
     /// What is learned from the statements that pass through.
     pub insight: InsightConfig,
-    /// Whether connections go past the router where the kernel allows it.
+    /// Whether connections bypass the router where the kernel allows it.
     pub zero_hop: ZeroHop,
-    /// Directory of the cgroup v2 whose processes' connections may go past; `None` is the root of its mount.
+    /// Directory of the cgroup v2 whose processes' connections may bypass it; `None` is the root of its mount.
     pub zero_hop_cgroup: Option<PathBuf>,
-    /// How long connections go on past after the router was last heard of.
+    /// How long connections go on bypassing it after the router was last heard of.
     pub zero_hop_keep: Duration,
 }
 
-/// Whether connections go straight to a server, past the router (`[router] zero_hop`).
+/// Whether connections go straight to a server and bypass the router (`[router] zero_hop`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum ZeroHop {
     /// Where the kernel allows it; else the ordinary listener serves, and the status says why.
@@ -63,7 +62,7 @@ pub enum ZeroHop {
 
 /// How sessions are moved when a better server is there.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Replace {
+pub struct Rebalance {
     /// Off: sessions stay where they are until the client leaves.
     pub enabled: bool,
     /// At most this share of a router's sessions is closed per second.
@@ -101,7 +100,7 @@ impl Default for RouterConfig {
             login_deadline: Duration::from_secs(10),
             peer_deadline: Duration::from_secs(30),
             reads_on_primary: true,
-            replace: Replace::default(),
+            rebalance: Rebalance::default(),
             threads: None,
             tls: ServerTls::default(),
             data_path: DataPath::Auto,
@@ -113,7 +112,7 @@ impl Default for RouterConfig {
     }
 }
 
-impl Default for Replace {
+impl Default for Rebalance {
     fn default() -> Self {
         Self {
             enabled: true,
@@ -173,7 +172,7 @@ pub(super) fn read(document: &mut Section<'_>) -> (RouterConfig, OwnZone, Range<
         reads_on_primary: section.flag("reads_on_primary").unwrap_or(default.reads_on_primary),
         threads: section.count("threads", (1, 1024)).map(|n| n as usize),
         data_path: section.choice("data_path", &DataPath::ALL).unwrap_or(default.data_path),
-        replace: replace(&mut section),
+        rebalance: rebalance(&mut section),
         tls: tls::to_servers(&mut section),
         insight: insight::read(&mut section),
         zero_hop: section.choice("zero_hop", &ZeroHop::ALL).unwrap_or(default.zero_hop),
@@ -191,16 +190,16 @@ pub(super) fn read(document: &mut Section<'_>) -> (RouterConfig, OwnZone, Range<
     (router, own_zone, max_lag_at)
 }
 
-fn replace(router: &mut Section<'_>) -> Replace {
-    let default = Replace::default();
-    let mut section = router.section("replace");
+fn rebalance(router: &mut Section<'_>) -> Rebalance {
+    let default = Rebalance::default();
+    let mut section = router.section("rebalance");
     let sticky_limit = section.text("sticky_limit", |text| match text {
         "never" => Ok(None),
         _ => value::duration(text)
             .map(Some)
             .map_err(|(wrong, right)| (wrong, format!("{right}, or \"never\""))),
     });
-    let read = Replace {
+    let read = Rebalance {
         enabled: section.flag("enabled").unwrap_or(default.enabled),
         pace_per_second: section.number("pace", (0.0001, 1.0)).unwrap_or(default.pace_per_second),
         quiet: section.duration("quiet", MOMENT).unwrap_or(default.quiet),

@@ -56,7 +56,7 @@ pub enum ClientCert {
     #[default]
     Off,
     /// Clients may do without; one that is shown must be right.
-    Wanted,
+    Optional,
     /// Clients that do without are refused with MySQL's error 1045.
     Required,
 }
@@ -112,7 +112,7 @@ impl ClientTlsMode {
 impl ClientCert {
     /// Every mode with its word in the configuration.
     pub const ALL: [(&str, Self); 3] =
-        [("off", Self::Off), ("wanted", Self::Wanted), ("required", Self::Required)];
+        [("off", Self::Off), ("optional", Self::Optional), ("required", Self::Required)];
 
     /// Its word in the configuration.
     pub fn word(self) -> &'static str {
@@ -187,7 +187,7 @@ fn client_certificates(tls: &ClientTls, section: &Section<'_>, address: Option<&
     if asked == ClientCert::Off {
         if tls.client_ca.is_some() {
             let wrong = "tls_client_ca has no use while tls_client_cert is \"off\"";
-            let right = "write tls_client_cert = \"required\" or \"wanted\", or remove it";
+            let right = "write tls_client_cert = \"required\" or \"optional\", or remove it";
             section.complain("tls_client_ca", wrong, right);
         }
         return;
@@ -214,7 +214,7 @@ fn client_certificates(tls: &ClientTls, section: &Section<'_>, address: Option<&
             format!(
                 "tls_client_cert is \"required\", and tls = \"{word}\" lets clients in that can show none"
             ),
-            "write tls = \"required\", or tls_client_cert = \"wanted\"",
+            "write tls = \"required\", or tls_client_cert = \"optional\"",
         );
     }
 }

@@ -349,7 +349,7 @@ pub struct ListenerView {
     pub max_connecting: u64,
     /// `passthrough`, `off`, `preferred` or `required`.
     pub tls: String,
-    /// Whether it asks clients for a certificate: `off`, `wanted` or `required`.
+    /// Whether it asks clients for a certificate: `off`, `optional` or `required`.
     pub tls_client_cert: String,
     /// Accepted by the router since the start.
     pub accepted: u64,

@@ -64,6 +64,7 @@ pub(crate) enum Command {
     #[command(subcommand)]
     Trial(commands::trial::TrialCommand),
     /// Real servers with replication, zones, distance and faults on this machine.
+    #[cfg(feature = "lab")]
     #[command(subcommand)]
     Lab(commands::lab::LabCommand),
     /// Send a workload to servers or routers and report rates, latencies and errors.
@@ -78,9 +79,8 @@ pub(crate) enum Command {
     /// Turn runs of the history into one HTML page.
     Report(commands::report::ReportArgs),
     /// Show the product's main job on real servers of this machine.
-    Demo(crate::demo::DemoArgs),
-    /// Measure the relay beside HAProxy and a direct connection.
-    Bench(crate::bench::BenchArgs),
+    #[cfg(feature = "lab")]
+    Demo(crate::commands::demo::DemoArgs),
 }
 
 #[cfg(test)]

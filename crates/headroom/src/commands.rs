@@ -1,10 +1,13 @@
 //! One file a command: its flags, and what it does with the crates below.
 
 pub(crate) mod agent;
+#[cfg(feature = "lab")]
+pub(crate) mod demo;
 pub(crate) mod drain;
 pub(crate) mod failover;
 pub(crate) mod fleet;
 pub(crate) mod knob;
+#[cfg(feature = "lab")]
 pub(crate) mod lab;
 pub(crate) mod load;
 pub(crate) mod measure;

@@ -1,11 +1,9 @@
 //! The binary: flags, configuration file, terminal, status page, exit codes. Everything else is in the crates below.
 
-mod bench;
 mod cli;
 mod commands;
 mod core_dump;
 mod credentials;
-mod demo;
 mod engine;
 mod environment;
 mod help_text;
@@ -63,14 +61,15 @@ async fn run() -> ExitCode {
         cli::Command::ZeroHop(command) => commands::zero_hop::run(command),
         cli::Command::Knob(command) => commands::knob::run(command, &environment).await,
         cli::Command::Trial(command) => commands::trial::run(command, &environment).await,
+        #[cfg(feature = "lab")]
         cli::Command::Lab(command) => commands::lab::run(command, &environment).await,
         cli::Command::Load(command) => commands::load::run(command, &environment).await,
         cli::Command::Measure(args) => commands::measure::run(*args, &environment).await,
         cli::Command::Record(args) => commands::record::run(args, &environment).await,
         cli::Command::Replay(args) => commands::replay::run(*args, &environment).await,
         cli::Command::Report(args) => commands::report::run(&args, &environment),
-        cli::Command::Demo(args) => demo::run(args).await,
-        cli::Command::Bench(args) => bench::run(args).await,
+        #[cfg(feature = "lab")]
+        cli::Command::Demo(args) => commands::demo::run(args, &environment).await,
     };
     outcome.unwrap_or_else(|error| {
         terminal::complain(&format!("headroom: {}", exit::reason(&error)));

@@ -1,15 +1,16 @@
 //! What one server answered, as facts. Reading only: what the facts mean is said in `judge`.
 
+mod clients;
 pub(crate) mod managed;
 mod replication;
 
-use crate::demand::Clients;
 use crate::privilege::Missing;
 use crate::rows::Rows;
 use fleet::{Address, FilePosition, Flavour, Position, Version};
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
+pub(crate) use clients::{Clients, Counting};
 pub(crate) use managed::Managed;
 pub(crate) use replication::{Channel, RegisteredReplica, Runs, channels, dump_hosts, registered_replicas};
 

@@ -7,19 +7,21 @@
 //! stuck leaves an answer that grows old, and an old answer is silence ([`FleetConfig::answer_holds`]), here
 //! and to whoever reads the snapshot. The task that keeps the survey, too, begins anew after a panic.
 
+mod caught;
+mod command;
 mod poll_task;
 mod publisher;
 
 use crate::login::LoginProbe;
 use crate::switchover::SwitchoverState;
+use caught::caught;
+use command::Command;
 use config::FleetConfig;
 use fleet::{ServerName, Snapshot};
-use publisher::{Command, Publisher};
+use publisher::Publisher;
 use std::net::SocketAddr;
-use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use std::task::Poll;
 use std::time::{Duration, Instant};
 use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
@@ -119,22 +121,6 @@ async fn keep(
     }
 }
 
-/// What a future comes to, or the words of its panic. What it left half done must not be used again.
-async fn caught<T>(future: impl Future<Output = T>) -> Result<T, String> {
-    let mut future = std::pin::pin!(future);
-    std::future::poll_fn(move |context| {
-        match std::panic::catch_unwind(AssertUnwindSafe(|| future.as_mut().poll(context))) {
-            Ok(poll) => poll.map(Ok),
-            Err(panic) => {
-                let words = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
-                let words = words.or_else(|| panic.downcast_ref::<String>().cloned());
-                Poll::Ready(Err(words.unwrap_or_else(|| "a panic without words".to_owned())))
-            }
-        }
-    })
-    .await
-}
-
 impl Drop for Watcher {
     fn drop(&mut self) {
         self.stop.cancel();
@@ -194,7 +180,7 @@ mod tests {
     async fn a_task_that_ends_is_started_anew() {
         let (server, watcher) = watched().await;
         asked_more(&server, 1).await;
-        watcher.commands.send(Command::EndVisitors).unwrap();
+        watcher.commands.send(Command::EndPolls).unwrap();
         // What was under way may still come; five more cannot be left over.
         asked_more(&server, server.connections() + 5).await;
         watcher.stop().await;

@@ -24,6 +24,9 @@ pub enum Error {
     /// A certificate or key cannot be used.
     #[error("TLS: {0}")]
     Tls(String),
+    /// A certificate, key or authority that the configuration names.
+    #[error("TLS: {0}")]
+    TlsFile(#[from] ::tls::TlsError),
     /// Two listeners have the same address.
     #[error("two listeners have the address {address}; give each its own")]
     Twice { address: Address },
@@ -52,6 +55,7 @@ impl Error {
     /// Whose fault it is: a start or a reload fails because of what it was asked for, in nearly all cases.
     pub fn blame(&self) -> Blame {
         match self {
+            Self::TlsFile(error) => error.blame(),
             Self::Listen { .. }
             | Self::NotAnIp { .. }
             | Self::SocketInUse { .. }

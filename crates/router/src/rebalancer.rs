@@ -25,7 +25,7 @@ use crate::placement::{self, Held, Leave, PACED_AFTER, TRIM_AFTER, Urgency};
 use crate::server_counters::ServerCounters;
 use crate::shared_state::{RoutingState, SharedState};
 use crate::worker::{Message, RebalanceCommand, WorkerHandle};
-use config::Replace;
+use config::Rebalance;
 use fleet::{ListenerRole, ServerName, Snapshot};
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -170,7 +170,7 @@ impl Rebalancer {
     /// Sets every quota anew; `true` when some session may be closed.
     fn look(&mut self, shared: &SharedState, stopping: bool, now: Instant) -> bool {
         let routing = shared.routing();
-        let replace = routing.view.config.replace;
+        let rebalance = routing.view.config.rebalance;
         let departed = shared.departed();
         let held: Vec<Held> = routing.counters.iter().map(held).collect();
         let all = || routing.counters.iter().chain(&departed);
@@ -178,7 +178,7 @@ impl Rebalancer {
             .map(|role| all().map(|counters| counters.sessions(role)).sum::<u32>());
         let elapsed =
             self.last.replace(now).map_or(TICK, |last| now.saturating_duration_since(last).min(TICK));
-        self.earn(&replace, readers + writers, elapsed);
+        self.earn(&rebalance, readers + writers, elapsed);
         let remembered = self.remember(readers, now);
         let mut tasks: Vec<MoveTask> = placement::decide(&routing.view, &held, remembered, shared.phase)
             .into_iter()
@@ -188,8 +188,8 @@ impl Rebalancer {
             )
             .collect();
         let mut pending = Vec::new();
-        if !replace.enabled {
-            let off = "[router.replace] enabled is false";
+        if !rebalance.enabled {
+            let off = "[router.rebalance] enabled is false";
             let stays = tasks.extract_if(.., |task| task.urgency != Urgency::Draining);
             pending.extend(stays.map(|task| task.pending(off.to_owned())));
         }
@@ -199,14 +199,14 @@ impl Rebalancer {
         }
         let drains = shared.drains();
         let ends = |counters: &ServerCounters| drains.get(&counters.name).map_or(now, |d| d.deadline);
-        let may_close = self.grant(tasks, &replace, stopping, ends, now);
+        let may_close = self.grant(tasks, &rebalance, stopping, ends, now);
         pending.append(&mut self.pending);
         shared.set_pending_moves(pending);
         may_close
     }
 
     /// Takes what was closed since the last look off the pace, and adds what time has earned.
-    fn earn(&mut self, replace: &Replace, sessions: u32, elapsed: Duration) {
+    fn earn(&mut self, rebalance: &Rebalance, sessions: u32, elapsed: Duration) {
         for grant in &self.grants {
             let closed = grant.quota.saturating_sub(grant.counters.close_quota(grant.role).remaining());
             if grant.paced {
@@ -219,7 +219,7 @@ impl Rebalancer {
                     if closed > 0 { search.searched * 4 / 5 } else { search.searched + elapsed };
             }
         }
-        let pace = (replace.pace_per_second * f64::from(sessions)).max(SLOWEST);
+        let pace = (rebalance.pace_per_second * f64::from(sessions)).max(SLOWEST);
         self.pace = pace;
         self.tokens = (self.tokens + pace * elapsed.as_secs_f64()).min((pace / 2.0).max(1.0));
     }
@@ -239,7 +239,7 @@ impl Rebalancer {
     fn grant(
         &mut self,
         mut tasks: Vec<MoveTask>,
-        replace: &Replace,
+        rebalance: &Rebalance,
         stopping: bool,
         drained_by: impl Fn(&ServerCounters) -> Instant,
         now: Instant,
@@ -276,13 +276,13 @@ impl Rebalancer {
             let request = CloseRequest {
                 quota,
                 why: task.why,
-                quiet: quiet(replace.quiet, task.urgency, search.searched),
+                quiet: quiet(rebalance.quiet, task.urgency, search.searched),
                 // Drivers prepare and keep the statement for the life of the connection: to spare such
                 // sessions for long means that an application that prepares is never moved. On a reader
                 // that may not be read from, not at all.
                 prepared_too: task.why == Closed::NotEligible || waited >= PREPARED_AFTER,
                 light_state_too: !paced,
-                all_state_too: stopping || replace.sticky_limit.is_some_and(|limit| waited >= limit),
+                all_state_too: stopping || rebalance.sticky_limit.is_some_and(|limit| waited >= limit),
             };
             let left = match task.urgency {
                 Urgency::Paced => PACED_AFTER.saturating_sub(waited),
@@ -366,9 +366,9 @@ mod tests {
         let (mut rebalancer, mut now, mut closed) = (Rebalancer::default(), Instant::now(), 0);
         for _ in 0..100 {
             now += TICK;
-            rebalancer.earn(&Replace::default(), 200, TICK);
+            rebalancer.earn(&Rebalance::default(), 200, TICK);
             let tasks = vec![task(&counters, 100)];
-            rebalancer.grant(tasks, &Replace::default(), false, |_| now, now);
+            rebalancer.grant(tasks, &Rebalance::default(), false, |_| now, now);
             while counters.close_quota(ListenerRole::Reader).take() {
                 slots.pop();
                 closed += 1;
@@ -386,9 +386,9 @@ mod tests {
         let mut closed_at = None;
         for tick in 1..200u32 {
             let now = start + TICK * tick;
-            rebalancer.earn(&Replace::default(), 20, TICK);
+            rebalancer.earn(&Rebalance::default(), 20, TICK);
             let tasks = vec![task(&stuck, 9), task(&free, 3)];
-            rebalancer.grant(tasks, &Replace::default(), false, |_| now, now);
+            rebalancer.grant(tasks, &Rebalance::default(), false, |_| now, now);
             if free.close_quota(ListenerRole::Reader).take() {
                 closed_at = Some(TICK * tick);
                 break;
@@ -406,7 +406,7 @@ mod tests {
         for now in [start, start + PACED_AFTER] {
             let not_eligible = MoveTask { why: Closed::NotEligible, ..task(&stale, 3) };
             let tasks = vec![task(&full, 40), not_eligible];
-            rebalancer.grant(tasks, &Replace::default(), false, |_| now, now);
+            rebalancer.grant(tasks, &Rebalance::default(), false, |_| now, now);
         }
         let request = stale.close_quota(ListenerRole::Reader).now().expect("it goes first");
         assert!(request.prepared_too && !request.light_state_too && !request.all_state_too);
@@ -429,7 +429,7 @@ mod tests {
         let (mut rebalancer, start) = (Rebalancer { tokens: 1.0, ..Rebalancer::default() }, Instant::now());
         let mut prepared_too = |after: u64| {
             let now = start + Duration::from_secs(after);
-            rebalancer.grant(vec![task(&counters, 1)], &Replace::default(), false, |_| now, now);
+            rebalancer.grant(vec![task(&counters, 1)], &Rebalance::default(), false, |_| now, now);
             counters
                 .close_quota(ListenerRole::Reader)
                 .now()
@@ -444,7 +444,7 @@ mod tests {
         let (mut rebalancer, start) = (Rebalancer { tokens: 1.0, ..Rebalancer::default() }, Instant::now());
         let mut state_too = |after: u64| {
             let now = start + Duration::from_secs(after);
-            rebalancer.grant(vec![task(&counters, 1)], &Replace::default(), false, |_| now, now);
+            rebalancer.grant(vec![task(&counters, 1)], &Rebalance::default(), false, |_| now, now);
             counters.close_quota(ListenerRole::Reader).now().is_some_and(|w| w.all_state_too)
         };
         assert!(!state_too(1) && !state_too(300) && state_too(301));

@@ -258,7 +258,7 @@ mod tests {
             let seen = Levels(levels.clone());
             let log = tracing_subscriber::layer::SubscriberExt::with(tracing_subscriber::registry(), seen);
             tracing::subscriber::with_default(log, || {
-                write(&Address::tcp("127.0.0.1", 1), why, 1, &refused(1))
+                write(&Address::tcp("127.0.0.1", 1), why, 1, &refused(1));
             });
             levels.lock().unwrap().clone()
         };

@@ -229,7 +229,7 @@ impl Router {
     /// whether the server is known.
     pub fn drain(&self, server: &ServerName, deadline: Option<Duration>) -> bool {
         let view = self.shared.routing();
-        let deadline = deadline.unwrap_or(view.view.config.replace.drain_deadline);
+        let deadline = deadline.unwrap_or(view.view.config.rebalance.drain_deadline);
         if view.view.index(server).is_none() {
             return false;
         }

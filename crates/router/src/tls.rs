@@ -106,7 +106,7 @@ impl FromClients {
             Some(judge) => ::tls::https::server_asking(cert, key, judge.request()),
             None => ::tls::https::server(cert, key),
         };
-        Ok(Some(Self { acceptor: TlsAcceptor::from(config.map_err(failed)?), judge }))
+        Ok(Some(Self { acceptor: TlsAcceptor::from(config?), judge }))
     }
 
     /// Ends the TLS that the client is about to begin.
@@ -129,7 +129,7 @@ fn judge(from: &ClientTls) -> Result<Option<Judge>, Error> {
     let Some(ca) = &from.client_ca else {
         return Err(Error::Tls("a listener that asks for certificates needs their authority".to_owned()));
     };
-    let roots = ::tls::files::authorities(ca).map_err(failed)?;
+    let roots = ::tls::files::authorities(ca)?;
     let judge = Judge::new(roots, from.client_cert == ClientCert::Required);
     judge.map(Some).map_err(|e| Error::Tls(format!("{}: {e}", ca.display())))
 }
@@ -137,7 +137,7 @@ fn judge(from: &ClientTls) -> Result<Option<Judge>, Error> {
 impl ToServers {
     /// Reads what `[router.tls]` names; `None` where it is off.
     pub(crate) fn load(config: &ServerTls) -> Result<Option<Self>, Error> {
-        let Some(client) = ::tls::client(&config.tls).map_err(failed)? else { return Ok(None) };
+        let Some(client) = ::tls::client(&config.tls)? else { return Ok(None) };
         let server_name = match &config.server_name {
             Some(name) => Some(ServerName::try_from(name.clone()).map_err(|_| {
                 Error::Tls(format!("server_name: '{name}' is neither a host name nor an address"))
@@ -167,10 +167,6 @@ pub fn check(listeners: &[config::Listener], servers: &ServerTls) -> Result<(), 
     listeners.iter().try_for_each(|listener| FromClients::load(&listener.tls).map(drop))?;
     ServerKey::load(servers)?;
     ToServers::load(servers).map(drop)
-}
-
-fn failed(error: ::tls::TlsError) -> Error {
-    Error::Tls(error.to_string())
 }
 
 impl std::fmt::Debug for FromClients {

@@ -3,7 +3,7 @@
 
 pub(crate) mod context;
 mod handle;
-mod message;
+pub(crate) mod message;
 pub(crate) mod ring;
 
 use crate::catch_panic::{PAUSE, caught};
@@ -84,7 +84,7 @@ impl Ready {
 async fn serve(worker: &Rc<WorkerContext>, inbox: &mut UnboundedReceiver<Message>) {
     let mut looking = false;
     loop {
-        let quiet = worker.shared.routing().view.config.replace.quiet;
+        let quiet = worker.shared.routing().view.config.rebalance.quiet;
         let pause = (quiet / 2).max(SHORTEST_LOOK);
         let message = if looking {
             match tokio::time::timeout(pause, inbox.recv()).await {

@@ -34,6 +34,7 @@ mod fit;
 mod login_probe;
 pub(crate) mod mirror;
 pub(crate) mod mirror_handle;
+mod overview;
 mod page;
 mod runner;
 
@@ -41,66 +42,14 @@ use crate::error::Error;
 use crate::listener::Listener;
 use crate::shared_state::SharedState;
 use arc_swap::ArcSwap;
-use fleet::{Address, ServerName};
+pub use login_probe::{LoginProber, LoginResult};
+pub(crate) use overview::ZeroHopOverview;
+pub use overview::{Identity, ListenerZeroHop, ZeroHopStatus};
 use runner::Runner;
-use serde::Serialize;
-use std::collections::HashMap;
-use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread::JoinHandle;
 use tokio::sync::watch;
-use zerohop::ConnectCounts;
-
-/// Tells one configuration's pins from another's.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Identity {
-    /// Letters, digits, `-` and `_`; the same for the next process of this configuration.
-    pub name: String,
-    /// For people: the configuration file, or the listeners.
-    pub title: String,
-}
-
-/// Whether a login succeeded, once that is known.
-pub type LoginResult = Pin<Box<dyn Future<Output = bool> + Send>>;
-
-/// Logs in to servers, to see whether they are healthy.
-pub trait LoginProber: Send + Sync {
-    /// Whether the server lets us log in now.
-    fn login(&self, server: &ServerName) -> LoginResult;
-}
-
-/// Whether connections bypass the router.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct ZeroHopStatus {
-    /// Programs are in force.
-    pub in_force: bool,
-    /// Which, or why not.
-    pub words: String,
-    /// What limits the closing of bypassed sessions, if anything.
-    pub limits: Vec<String>,
-}
-
-/// Whether a listener's connections bypass the router.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct ListenerZeroHop {
-    /// They do, with the exceptions that `words` names.
-    pub in_force: bool,
-    /// Which, or why not.
-    pub words: String,
-    pub sessions: usize,
-    /// What became of connection attempts, ever.
-    #[serde(rename = "fate")]
-    pub connects: ConnectCounts,
-}
-
-/// What the status shows.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct ZeroHopOverview {
-    pub(crate) whole: ZeroHopStatus,
-    /// By the address as bound.
-    pub(crate) listeners: HashMap<Address, ListenerZeroHop>,
-}
 
 /// The handle of the thread that does it.
 #[derive(Debug)]

@@ -1,7 +1,8 @@
 //! TLS as HTTP wants it: whoever answers is verified, by name, always; and the two sides of one's own
 //! certificate.
 
-use super::{TlsError, files, provider};
+use super::error::TlsError;
+use super::{files, provider};
 use rustls::server::WebPkiClientVerifier;
 use rustls::server::danger::ClientCertVerifier;
 use rustls::{ClientConfig, RootCertStore, ServerConfig};

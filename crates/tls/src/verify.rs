@@ -10,7 +10,7 @@
 //! no library that we use: where nothing is verified they pass like any other, elsewhere the refusal says
 //! what is wrong with them.
 
-use super::TlsError;
+use super::error::TlsError;
 use config::TlsMode;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::client::{WebPkiServerVerifier, verify_server_cert_signed_by_trust_anchor};

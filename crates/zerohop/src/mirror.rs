@@ -75,7 +75,7 @@ impl Mirror {
     /// What the kernel said.
     pub fn open(bypass: &Bypass) -> Result<Self, Error> {
         let open = || {
-            let ring = Ring::open(bypass.map(Map::Pieces))?;
+            let ring = bypass.map(Map::Pieces).ring()?;
             let waker = epoll::create(epoll::CreateFlags::CLOEXEC)?;
             let once = epoll::EventFlags::IN | epoll::EventFlags::ET;
             epoll::add(&waker, &ring, epoll::EventData::new_u64(0), once)?;

@@ -163,6 +163,11 @@ impl MapFd {
         Ok(Self { fd: self.fd.try_clone()?, ..*self })
     }
 
+    /// The user's end of a ring.
+    pub(crate) fn ring(&self) -> io::Result<Ring> {
+        Ring::open(self.fd.try_clone()?, self.entries)
+    }
+
     pub(crate) fn raw(&self) -> i32 {
         self.fd.as_raw_fd()
     }

@@ -21,8 +21,7 @@ impl Wakeup {
     /// # Errors
     /// What the kernel said.
     pub fn open(bypass: &Bypass) -> Result<Self, Error> {
-        let ring =
-            Ring::open(bypass.map(Map::Wakeups)).map_err(|e| Error::kernel("listen to its programs", e))?;
+        let ring = bypass.map(Map::Wakeups).ring().map_err(|e| Error::kernel("listen to its programs", e))?;
         Ok(Self { ring })
     }
 

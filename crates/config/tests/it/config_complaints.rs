@@ -40,8 +40,8 @@ fn unknown_keys_sections_and_words_are_answered_with_the_nearest_known_one() {
         "headroom.toml:6:8: role: 'raeder' is not known here; did you mean \"reader\"? It is one of \"reader\", \"writer\"",
     );
     answers(
-        "[router.replace]\ncolour = 1",
-        "headroom.toml:5:1: unknown key 'colour' in [router.replace]; [router.replace] knows sticky_limit, enabled, pace, quiet, drain_deadline",
+        "[router.rebalance]\ncolour = 1",
+        "headroom.toml:5:1: unknown key 'colour' in [router.rebalance]; [router.rebalance] knows sticky_limit, enabled, pace, quiet, drain_deadline",
     );
 }
 
@@ -56,7 +56,7 @@ fn impossible_values_are_refused_where_they_stand() {
         "headroom.toml:5:9: slack = -0.5 is out of range; it lies between 0 and 10",
     );
     answers(
-        "[router.replace]\npace = 2",
+        "[router.rebalance]\npace = 2",
         "headroom.toml:5:8: pace = 2 is out of range; it lies between 0.0001 and 1",
     );
     answers(
@@ -231,27 +231,27 @@ fn tls_settings_that_cannot_work_are_refused() {
     );
     let ended = "tls = \"preferred\"\ntls_cert = \"c.pem\"\ntls_key = \"k.pem\"";
     answers(
-        &format!("{ended}\ntls_client_cert = \"wanted\""),
-        "headroom.toml:7:19: tls_client_cert is \"wanted\", and nothing says who signs such certificates; \
+        &format!("{ended}\ntls_client_cert = \"optional\""),
+        "headroom.toml:7:19: tls_client_cert is \"optional\", and nothing says who signs such certificates; \
          write tls_client_ca = \"/path/to/clients-ca.pem\"",
     );
     answers(
         &format!("{ended}\ntls_client_ca = \"ca.pem\""),
         "headroom.toml:7:17: tls_client_ca has no use while tls_client_cert is \"off\"; \
-         write tls_client_cert = \"required\" or \"wanted\", or remove it",
+         write tls_client_cert = \"required\" or \"optional\", or remove it",
     );
     answers(
         &format!("{ended}\ntls_client_cert = \"required\"\ntls_client_ca = \"ca.pem\""),
         "headroom.toml:7:19: tls_client_cert is \"required\", and tls = \"preferred\" lets clients in that can show none; \
-         write tls = \"required\", or tls_client_cert = \"wanted\"",
+         write tls = \"required\", or tls_client_cert = \"optional\"",
     );
     answers(
-        "tls_client_cert = \"wanted\"\ntls_client_ca = \"ca.pem\"",
+        "tls_client_cert = \"optional\"\ntls_client_ca = \"ca.pem\"",
         "headroom.toml:4:19: tls_client_cert has no use while tls is \"passthrough\"; write tls = \"required\", or remove it",
     );
     answers(
         &format!(
-            "[[listener]]\naddress = \"/run/r.sock\"\nrole = \"reader\"\n{ended}\ntls_client_cert = \"wanted\"\n\
+            "[[listener]]\naddress = \"/run/r.sock\"\nrole = \"reader\"\n{ended}\ntls_client_cert = \"optional\"\n\
              tls_client_ca = \"ca.pem\""
         ),
         "headroom.toml:10:19: tls_client_cert has no use for a unix socket, whose clients need no TLS; \

@@ -1,6 +1,6 @@
 //! `headroom.example.toml` against the code: it loads, its defaults are the code's, and no option is missing.
 
-use config::{Admin, Config, Objective, Replace, RouterConfig, Target};
+use config::{Admin, Config, Objective, Rebalance, RouterConfig, Target};
 use proptest::prelude::*;
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -52,7 +52,7 @@ fn the_example_loads_as_it_stands() {
 fn every_default_in_the_example_is_the_default_of_the_code() {
     let as_it_stands = Config::parse(EXAMPLE, "example").unwrap();
     assert_eq!(as_it_stands.router, RouterConfig::default());
-    assert_eq!(as_it_stands.router.replace, Replace::default());
+    assert_eq!(as_it_stands.router.rebalance, Rebalance::default());
     assert_eq!(as_it_stands.admin, Some(Admin::DEFAULT_ADDRESS));
 
     // [[server]] weight and reserved are defaults inside a section that is itself an example.
@@ -122,7 +122,7 @@ fn every_option_of_the_code_is_in_the_example() {
         "[[server]]",
         "[[map]]",
         "[router]",
-        "[router.replace]",
+        "[router.rebalance]",
         "[router.insight]",
     ];
     for section in sections.into_iter().chain(["[[listener]]", "[admin]", "[[objective]]", "[webhook]"]) {

@@ -2,7 +2,7 @@
 //! try next. Help, docs and the terminal view are made from it.
 //!
 //! Sources: *N* Netdata's stock alarms (health.d), *K* the kernel's documentation, *I* reasoning that awaits
-//! calibration (`headroom bench verdict` on an idle machine).
+//! calibration (`headroom-bench verdict` on an idle machine).
 
 use super::{Finding, Name, Window, compute, elsewhere, lock, network, replication, storage};
 use Name::{

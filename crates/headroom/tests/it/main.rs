@@ -29,7 +29,6 @@ mod route;
 mod scripts;
 mod sealed_page;
 mod security_page;
-mod soak;
 mod supervise;
 mod support;
 mod trial;

@@ -9,7 +9,7 @@
 //! The socket has a random name in the abstract namespace and takes one connection: that of this process, by the kernel's word
 //! (`SO_PEERCRED`). Nothing of it stays.
 
-use super::AskError;
+use super::error::AskError;
 use config::{Tls, TlsMode};
 use fleet::Address;
 use std::io;

@@ -10,7 +10,7 @@
 //! A server that falls silent keeps its last rates, fading with the same time constant: its clients turn up elsewhere
 //! at the same pace, and the sum stays.
 
-use super::{Clients, Counting};
+use crate::answer::{Clients, Counting};
 use crate::survey::ServerId;
 use fleet::Zone;
 use std::collections::{BTreeMap, HashMap};

@@ -1,8 +1,7 @@
 //! The questions that are not asked every round, and what they last brought.
 
-use crate::answer::{self, Counters, Identity, Managed, RegisteredReplica, managed};
+use crate::answer::{self, Clients, Counters, Counting, Identity, Managed, RegisteredReplica, managed};
 use crate::ask::{AskError, ControlConnection};
-use crate::demand::{Clients, Counting};
 use crate::dialect::{self, Dialect};
 use crate::privilege::{Missing, Purpose};
 use crate::rows::Rows;

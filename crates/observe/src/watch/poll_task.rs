@@ -4,8 +4,8 @@
 //! does not end, is a failed look and no more: the server is told to be failing, and is asked anew by a fresh
 //! poller.
 
-use super::caught;
-use super::publisher::Command;
+use super::caught::caught;
+use super::command::Command;
 use crate::answer::Answer;
 use crate::ask::AskError;
 use crate::discovery_scope::DiscoveryScope;
@@ -40,7 +40,7 @@ pub(super) struct PollTask {
     pub(super) task: Option<AbortHandle>,
 }
 
-/// What of the configuration a visiting task depends on.
+/// What of the configuration a poll depends on.
 #[derive(Clone, PartialEq)]
 pub(super) struct PollTerms {
     interval: Duration,
@@ -140,7 +140,7 @@ async fn visit_until(
                 }
             }
         }
-        if tell.send(Command::Visited { id, outcome: Box::new(outcome) }).is_err() {
+        if tell.send(Command::Polled { id, outcome: Box::new(outcome) }).is_err() {
             break;
         }
         let interval =

@@ -1,16 +1,15 @@
 //! The task that keeps the survey: takes what comes in, publishes what follows, and sees to it that every server known
 //! is being asked.
 
+use super::command::Command;
 use super::poll_task::{PollTask, PollTerms};
-use crate::answer::Answer;
-use crate::ask::AskError;
 use crate::survey::{ServerId, Survey};
 use crate::switchover::SwitchoverState;
 use crate::view::View;
 use crate::view::zones::own_by_rule;
-use crate::zone::metadata::{self, MetadataError};
+use crate::zone::metadata;
 use config::{FleetConfig, OwnZone};
-use fleet::{ServerName, Snapshot, Zone};
+use fleet::Snapshot;
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -27,34 +26,11 @@ const MOST_RESOLVED: usize = 1024;
 /// Publishing takes at most one part in so many of the time.
 const PUBLISHING_SHARE: u32 = 20;
 
-/// What the publisher is told.
-pub(super) enum Command {
-    Visited {
-        id: ServerId,
-        outcome: Box<Result<Answer, AskError>>,
-    },
-    Suspect {
-        server: ServerName,
-        why: String,
-    },
-    Reconfigure(Box<FleetConfig>),
-    OwnZone(Result<Zone, MetadataError>),
-    Resolved {
-        host: String,
-        addresses: Vec<IpAddr>,
-    },
-    #[cfg(test)]
-    Panic,
-    /// Every task that asks a server ends without a word.
-    #[cfg(test)]
-    EndVisitors,
-}
-
 /// Keeps the survey.
 pub(super) struct Publisher {
     survey: Survey,
     view: View,
-    visiting: HashMap<ServerId, PollTask>,
+    polls: HashMap<ServerId, PollTask>,
     metadata: SocketAddr,
     metadata_asked: bool,
     commands: mpsc::UnboundedSender<Command>,
@@ -78,11 +54,11 @@ impl Publisher {
         let (survey, view) = (Survey::new(config, now), View::default());
         let (snapshots, receiver) = watch::channel(Arc::new(Snapshot::empty(now)));
         let (rounds, rounds_receiver) = watch::channel(0);
-        let visiting = HashMap::new();
+        let polls = HashMap::new();
         let publisher = Self {
             survey,
             view,
-            visiting,
+            polls,
             metadata,
             metadata_asked: false,
             commands,
@@ -100,7 +76,7 @@ impl Publisher {
         Self {
             survey: Survey::new(self.survey.config.clone(), Instant::now()),
             view: View::after(self.view.round()),
-            visiting: HashMap::new(),
+            polls: HashMap::new(),
             metadata: self.metadata,
             metadata_asked: false,
             commands: self.commands.clone(),
@@ -145,16 +121,16 @@ impl Publisher {
 
     fn take(&mut self, command: Command) {
         match command {
-            Command::Visited { id, outcome } => {
+            Command::Polled { id, outcome } => {
                 self.survey.take(id, *outcome, Instant::now());
                 self.count_clients(id);
                 self.ask_own_zone();
             }
             Command::Suspect { server, why } => {
                 let id = self.survey.entries.values().find(|e| e.name == server).map(|e| e.id);
-                if let Some(visiting) = id.and_then(|id| self.visiting.get(&id)) {
+                if let Some(polls) = id.and_then(|id| self.polls.get(&id)) {
                     tracing::debug!(%server, why, "under suspicion");
-                    visiting.poke();
+                    polls.poke();
                 }
             }
             Command::Reconfigure(config) => self.survey.reconfigure(*config, Instant::now()),
@@ -163,11 +139,8 @@ impl Publisher {
             #[cfg(test)]
             Command::Panic => panic!("a fault made on purpose"),
             #[cfg(test)]
-            Command::EndVisitors => {
-                self.visiting
-                    .values()
-                    .filter_map(|v| v.task.as_ref())
-                    .for_each(tokio::task::AbortHandle::abort);
+            Command::EndPolls => {
+                self.polls.values().filter_map(|v| v.task.as_ref()).for_each(tokio::task::AbortHandle::abort);
             }
         }
     }
@@ -175,11 +148,11 @@ impl Publisher {
     /// Ends visitors that are stuck, lets go of those that have ended, and starts those that are missing.
     fn look_after_visitors(&mut self) {
         for id in self.survey.overdue(Instant::now()) {
-            if let (Some(entry), Some(_)) = (self.survey.entries.get(&id), self.visiting.remove(&id)) {
+            if let (Some(entry), Some(_)) = (self.survey.entries.get(&id), self.polls.remove(&id)) {
                 tracing::warn!(server = %entry.name, "whatever asks it is stuck; another one begins");
             }
         }
-        self.visiting.retain(|_, visiting| !visiting.has_ended());
+        self.polls.retain(|_, polls| !polls.has_ended());
         self.send_visitors();
     }
 
@@ -188,17 +161,17 @@ impl Publisher {
     fn send_visitors(&mut self) {
         let how = PollTerms::of(&self.survey.config);
         let entries = &self.survey.entries;
-        self.visiting.retain(|id, visiting| {
-            entries.get(id).is_some_and(|entry| entry.reach == visiting.reach) && visiting.how == how
+        self.polls.retain(|id, polls| {
+            entries.get(id).is_some_and(|entry| entry.reach == polls.reach) && polls.how == how
         });
         for (id, entry) in entries {
-            if !self.visiting.contains_key(id) {
+            if !self.polls.contains_key(id) {
                 let (stop, tell) = (self.stop.child_token(), self.commands.clone());
                 let inside = self.survey.must_lead_into(entry);
                 let announced = self.announced.clone();
-                let (mut visiting, task) = PollTask::start(entry, how.clone(), inside, tell, announced, stop);
-                visiting.task = Some(self.tasks.spawn(task).abort_handle());
-                self.visiting.insert(*id, visiting);
+                let (mut polls, task) = PollTask::start(entry, how.clone(), inside, tell, announced, stop);
+                polls.task = Some(self.tasks.spawn(task).abort_handle());
+                self.polls.insert(*id, polls);
             }
         }
     }

@@ -283,5 +283,5 @@ fn take(
 
 /// Between two looks for quiet sessions.
 fn pause(shared: &SharedState) -> Duration {
-    (shared.routing().view.config.replace.quiet / 2).max(SHORTEST_LOOK)
+    (shared.routing().view.config.rebalance.quiet / 2).max(SHORTEST_LOOK)
 }

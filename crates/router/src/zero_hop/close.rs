@@ -208,7 +208,7 @@ impl BypassCloser {
     /// The sessions that should leave now.
     fn tasks(&mut self, shared: &SharedState, routing: &RoutingState, now: Instant) -> Vec<CloseTask> {
         let mut tasks = Vec::new();
-        let limit = routing.view.config.replace.drain_deadline;
+        let limit = routing.view.config.rebalance.drain_deadline;
         let departed = shared.departed();
         for counters in routing.counters.iter().chain(&departed) {
             let at = routing.view.index(&counters.name);
@@ -219,7 +219,7 @@ impl BypassCloser {
                 if counters.bypassed.sessions(role) == 0 || request.why == Closed::Stopping {
                     continue;
                 }
-                let least = careful(request.why, routing.view.config.replace.quiet);
+                let least = careful(request.why, routing.view.config.rebalance.quiet);
                 let request = CloseRequest { quiet: request.quiet.max(least), ..request };
                 let since = *self.since.entry((counters.name.clone(), role)).or_insert(now);
                 // For balance alone nobody is cut; a drain has a deadline of its own.

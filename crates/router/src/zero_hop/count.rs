@@ -7,7 +7,6 @@
 //! minded there for a while.
 
 use super::fit::{MirrorScope, fit};
-use super::login_probe::SuspectTarget;
 use super::mirror::TargetNames;
 use crate::closed::Closed;
 use crate::listener::Listener;
@@ -68,6 +67,15 @@ struct TargetRecord {
     lenient_until: Option<Instant>,
     /// Since when it has been of no use.
     unused_since: Option<Instant>,
+}
+
+/// A target that is suspect because sessions ended.
+pub(super) struct SuspectTarget {
+    pub(super) listener: u32,
+    pub(super) at: SocketAddr,
+    pub(super) server: ServerName,
+    /// CLOCK_MONOTONIC, ns.
+    pub(super) since: u64,
 }
 
 impl KernelCounts {

@@ -7,11 +7,10 @@
 //! shut down still answers the sessions that it has. A server that refused a connection, or let one wait,
 //! stays suspect for its whole second.
 
-use super::LoginProber;
-use super::count::KernelCounts;
+use super::count::{KernelCounts, SuspectTarget};
 use fleet::ServerName;
 use std::collections::HashMap;
-use std::net::SocketAddr;
+use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use tokio::sync::Notify;
@@ -20,13 +19,13 @@ use zerohop::{Bypass, Error, Wakeup, monotonic_ns};
 /// Least time between two logins to a server: a client that closes many sessions takes a moment over it.
 const PAUSE: Duration = Duration::from_millis(5);
 
-/// A target that is suspect because sessions ended.
-pub(super) struct SuspectTarget {
-    pub(super) listener: u32,
-    pub(super) at: SocketAddr,
-    pub(super) server: ServerName,
-    /// CLOCK_MONOTONIC, ns.
-    pub(super) since: u64,
+/// Whether a login succeeded, once that is known.
+pub type LoginResult = Pin<Box<dyn Future<Output = bool> + Send>>;
+
+/// Logs in to servers, to see whether they are healthy.
+pub trait LoginProber: Send + Sync {
+    /// Whether the server lets us log in now.
+    fn login(&self, server: &ServerName) -> LoginResult;
 }
 
 /// Which servers are being probed, and the results.

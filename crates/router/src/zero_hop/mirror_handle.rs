@@ -1,7 +1,7 @@
 //! Mirror handle: how the rest of the router reaches the thread that follows mirrored sessions (`mirror`).
 
 use crate::session_registry::Facts;
-use crate::worker::LedgerRequest;
+use crate::worker::message::LedgerRequest;
 use std::collections::HashMap;
 use std::io;
 use std::sync::OnceLock;

@@ -6,10 +6,10 @@
 //! left meanwhile. When more connections come than a page has picks, its second half is taken again: by then
 //! the first has made up for what was uneven, and the second goes by the shares.
 
-use super::ListenerZeroHop;
 use super::count::KernelCounts;
 use super::fit::{Fit, MirrorScope, fit};
 use super::mirror::{Target, TargetNames};
+use super::overview::ListenerZeroHop;
 use crate::listener::Listener;
 use crate::pick::{Because, PickRequest, pick};
 use crate::shared_state::{RoutingState, SharedState};

@@ -3,10 +3,10 @@
 
 use super::close::BypassCloser;
 use super::count::KernelCounts;
-use super::login_probe::{LoginProbes, wakeups};
+use super::login_probe::{LoginProber, LoginProbes, wakeups};
 use super::mirror::Mirroring;
+use super::overview::{Identity, ListenerZeroHop, ZeroHopOverview, ZeroHopStatus};
 use super::page::Pages;
-use super::{Identity, ListenerZeroHop, LoginProber, ZeroHopOverview, ZeroHopStatus};
 use crate::listener::Listener;
 use crate::shared_state::SharedState;
 use arc_swap::ArcSwap;
@@ -250,7 +250,7 @@ impl Runner {
         }
         if let State::On(bypass) = &mut self.state {
             let config = &self.shared.routing().view.config;
-            let (keep, follow) = (config.zero_hop_keep, config.replace.enabled);
+            let (keep, follow) = (config.zero_hop_keep, config.rebalance.enabled);
             let shared = &self.shared;
             let done = bypass.beat(ALIVE, keep).and_then(|()| {
                 let mirrors = self.mirroring.look(bypass, shared, listeners, follow);

@@ -2,7 +2,6 @@
 
 #![allow(unsafe_code, reason = "the memory of a ring has no safe wrapper; all access to it is here")]
 
-use super::MapFd;
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
@@ -36,9 +35,9 @@ const DISCARDED: u32 = 1 << 30;
 const RECORD_HEAD: usize = 8;
 
 impl Ring {
-    pub(crate) fn open(map: &MapFd) -> io::Result<Self> {
-        let fd = map.fd.try_clone()?;
-        let (page, size) = (rustix::param::page_size(), map.entries);
+    /// The ring of this map, which has so many bytes.
+    pub(super) fn open(fd: OwnedFd, size: usize) -> io::Result<Self> {
+        let page = rustix::param::page_size();
         let consumer = Mapping::new(&fd, 0, page, ProtFlags::READ | ProtFlags::WRITE)?;
         let producer = Mapping::new(&fd, page as u64, page + 2 * size, ProtFlags::READ)?;
         Ok(Self { fd, size, consumer, producer })

@@ -129,7 +129,7 @@ impl Heard {
             }
             PieceKind::FromClient { seq, bytes } => put(&mut self.up, seq.wrapping_sub(self.first.0), bytes),
             PieceKind::FromServer { seq, bytes } => {
-                put(&mut self.down, seq.wrapping_sub(self.first.1), bytes)
+                put(&mut self.down, seq.wrapping_sub(self.first.1), bytes);
             }
             PieceKind::Ends => self.ended = true,
         }

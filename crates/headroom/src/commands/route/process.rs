@@ -116,7 +116,7 @@ impl Process {
 
     /// How long sessions may take to end when we stop.
     pub(super) fn stop_deadline(&self) -> Duration {
-        self.changing().sourced.config.router.replace.drain_deadline
+        self.changing().sourced.config.router.rebalance.drain_deadline
     }
 
     /// Serves the admin address in the background, in place of the one before.

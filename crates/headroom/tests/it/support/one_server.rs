@@ -51,7 +51,7 @@ impl Alone {
         let socket = lab.dir().join("writer.sock");
         let text = format!(
             "[fleet]\nseeds = [\"{}\"]\ndiscover = false\n[credentials]\noption_file = \"{}\"\n\
-             [router]\nzero_hop = \"off\"\n[router.replace]\ndrain_deadline = \"15s\"\n[admin]\naddress = \"{admin}\"\ncache = \"0s\"\n\
+             [router]\nzero_hop = \"off\"\n[router.rebalance]\ndrain_deadline = \"15s\"\n[admin]\naddress = \"{admin}\"\ncache = \"0s\"\n\
              [[listener]]\naddress = \"{writer}\"\nrole = \"writer\"\n{more}\n\
              [[listener]]\naddress = \"{}\"\nrole = \"writer\"\n{more}\n",
             lab.real("a1").unwrap(),

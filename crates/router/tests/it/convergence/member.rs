@@ -92,7 +92,7 @@ impl Router {
         self.recent.push_back((now, readers));
         self.recent.retain(|(at, _)| at + 3 * PER_SECOND >= now);
         let remembered = self.recent.iter().map(|r| r.1).max().unwrap_or(readers);
-        let pace = (config.replace.pace_per_second * f64::from(readers)).max(1.0);
+        let pace = (config.rebalance.pace_per_second * f64::from(readers)).max(1.0);
         self.tokens = (self.tokens + pace / PER_SECOND as f64).min((pace / 2.0).max(1.0));
         let held: Vec<Held> = held(&self.sessions, view.candidates.len())
             .into_iter()

@@ -1,7 +1,7 @@
 //! Sessions moved: when, and when not.
 
 use super::fake::{Client, Fake, Front, Script, defaults, within};
-use config::{Replace, RouterConfig};
+use config::{Rebalance, RouterConfig};
 use fleet::{ListenerRole::Reader, ListenerRole::Writer, Role, Server};
 use std::time::Duration;
 use tokio::net::TcpStream;
@@ -12,7 +12,11 @@ fn eager() -> RouterConfig {
     RouterConfig {
         attempt_deadline: Duration::from_secs(20),
         connect_deadline: Duration::from_secs(20),
-        replace: Replace { pace_per_second: 50.0, quiet: Duration::from_millis(10), ..Replace::default() },
+        rebalance: Rebalance {
+            pace_per_second: 50.0,
+            quiet: Duration::from_millis(10),
+            ..Rebalance::default()
+        },
         ..defaults()
     }
 }
@@ -83,7 +87,7 @@ async fn transactions_and_state_keep_a_session_where_it_is() {
 async fn a_session_that_is_never_quiet_goes_at_a_pools_own_check() {
     let (old, new) = (Fake::start("old", Script::Serves).await, Fake::start("new", Script::Serves).await);
     let mut config = eager();
-    config.replace.quiet = Duration::from_secs(3600);
+    config.rebalance.quiet = Duration::from_secs(3600);
     let front = Front::start(config, &[Reader], vec![old.replica(), silent(new.replica())]);
     let mut clients = sessions(&front, 4).await;
     assert_eq!(clients[0].command(&[Command::Ping.byte()]).await.unwrap()[0], 0, "nobody wants it gone yet");
@@ -173,7 +177,7 @@ async fn idle_sessions_leave_a_silent_server_and_busy_ones_wait() {
 async fn switched_off_nobody_is_moved() {
     let (old, new) = (Fake::start("old", Script::Serves).await, Fake::start("new", Script::Serves).await);
     let mut config = eager();
-    config.replace.enabled = false;
+    config.rebalance.enabled = false;
     let front = Front::start(config, &[Reader], vec![old.replica(), silent(new.replica())]);
     let _clients = sessions(&front, 4).await;
     front.publish(vec![old.replica(), new.replica()]);

@@ -1,0 +1,157 @@
+//! The demo: the published experiment on real servers of this machine, start to finish, in under two minutes. What it
+//! shows and how each number is obtained: docs/guide/demo.md.
+//!
+//! It uses `fleet`, `lab`, `zerohop`, `probe`, `plan`, `console` and `term`, and starts `headroom route` as a child
+//! process. Read first:
+//!
+//! * `scenario.rs`: what happens, as data;
+//! * `routers.rs`: the product itself, one router per zone;
+//! * `figures.rs`: from what was counted to figures, and to "asked and measured".
+
+mod faults;
+mod figures;
+mod fixture;
+mod html;
+mod keep;
+mod phases;
+mod progress;
+mod routers;
+#[cfg(test)]
+mod sample_report;
+mod scenario;
+mod summary;
+
+use anyhow::Context;
+use figures::{About, PhaseFigures, Report, verdicts};
+use fixture::Fixture;
+use probe::machine::{Machine, today};
+use progress::Progress;
+use scenario::{PRIMARY, Scenario, ZONES};
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+use term::{Paint, exit, interrupted, print, print_json};
+
+/// What a demo is asked for.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Print the figures as JSON.
+    pub json: bool,
+    /// Where the page with charts goes.
+    pub report: PathBuf,
+    /// Leave everything up until Ctrl-C.
+    pub keep: bool,
+    /// How often the slices of each phase alternate.
+    pub rounds: u32,
+    /// Round-trip time between zones.
+    pub round_trip: Duration,
+    /// Requests per second of GET /timeline that each zone takes when demand is even; the others follow.
+    pub rate: f64,
+    /// Only these parts: c (with a and b), d, e.
+    pub parts: Vec<char>,
+    /// All sessions go through the routers.
+    pub relay: bool,
+    /// From which arrivals and keys are drawn.
+    pub seed: u64,
+    /// Where the servers' files go while it runs; `None` is the system's directory for temporary files.
+    pub dir: Option<PathBuf>,
+    /// How text is coloured.
+    pub paint: Paint,
+}
+
+impl Options {
+    fn scenario(&self) -> Scenario {
+        let mut scenario = Scenario::new(self.rounds, self.seed);
+        scenario.rates = scenario.rates.times(self.rate / scenario.rates.timeline);
+        scenario.between_zones = self.round_trip;
+        scenario.relay = self.relay;
+        scenario.keep_parts(&self.parts);
+        scenario
+    }
+}
+
+/// Runs the demo; Ctrl-C at any time takes everything down. "No" when something that was asked was not met.
+///
+/// # Errors
+/// Servers, routers or applications cannot be started, or end by themselves; the page cannot be written.
+pub async fn run(options: Options) -> anyhow::Result<ExitCode> {
+    tokio::select! {
+        outcome = shown(&options) => outcome,
+        () = interrupted() => {
+            term::complain("stopped; servers and routers are removed");
+            Ok(ExitCode::from(130))
+        }
+    }
+}
+
+async fn shown(options: &Options) -> anyhow::Result<ExitCode> {
+    let scenario = options.scenario();
+    let base = options.dir.clone().unwrap_or_else(std::env::temp_dir);
+    let began = Instant::now();
+    let progress = Progress::new(u64::from(scenario.slices()) + 7);
+    let machine = Machine::look(&[], Duration::from_millis(200)).await?;
+    progress.step("starting a primary and four replicas in three zones");
+    let fixture = Fixture::set(&scenario, &base).await?;
+    let mut report = measure(&fixture, &scenario, &machine, &progress).await?;
+    report.about.took_s = began.elapsed().as_secs_f64();
+    progress.done();
+    std::fs::write(&options.report, html::page(&report))
+        .with_context(|| format!("writing {}", options.report.display()))?;
+    if options.json {
+        print_json(&report)?;
+    } else {
+        print(&summary::text(&report, options.paint))?;
+        print(&format!("\nCharts, and how each number was obtained: {}\n", options.report.display()))?;
+    }
+    if options.keep {
+        keep::run(&fixture, &scenario).await?;
+    }
+    fixture.lab.down().await?;
+    Ok(if report.met() == report.verdicts.len() { exit::DONE } else { exit::no() })
+}
+
+/// Runs the whole scenario on a lab with data, with progress on standard error.
+async fn measure(
+    fixture: &Fixture,
+    scenario: &Scenario,
+    machine: &Machine,
+    progress: &Progress,
+) -> anyhow::Result<Report> {
+    let mut phases: Vec<PhaseFigures> = Vec::new();
+    for group in &scenario.groups {
+        phases.extend(phases::run(fixture, scenario, group, progress).await?);
+    }
+    let (faults, series) = match &scenario.faults {
+        Some(faults) => faults::run(fixture, scenario, faults, progress).await.map(|(f, c)| (f, Some(c)))?,
+        None => (Vec::new(), None),
+    };
+    let about = about(scenario, fixture, machine);
+    Ok(Report { about, verdicts: verdicts(&phases, &faults), phases, faults, series })
+}
+
+fn about(scenario: &Scenario, fixture: &Fixture, machine: &Machine) -> About {
+    let ms = |time: Duration| time.as_micros() as f64 / 1e3;
+    let headroom = machine.programs.iter().find(|(name, _)| name == "headroom");
+    let of_zone = |zone: &str| {
+        let servers = fixture.lab.servers().into_iter();
+        servers.filter(|s| scenario::zone_of(s) == zone).collect()
+    };
+    About {
+        date: today(),
+        servers: fixture.lab.version(),
+        headroom: headroom.map(|(_, version)| version.clone()).unwrap_or_default(),
+        cpu: machine.cpu.clone(),
+        cores: machine.cores,
+        within_zone_ms: ms(lab::Network::default().within),
+        between_zones_ms: ms(scenario.between_zones),
+        zones: ZONES.iter().map(|(zone, _)| ((*zone).to_owned(), of_zone(zone))).collect(),
+        primary: PRIMARY.to_owned(),
+        rounds: scenario.groups.first().map_or(0, |g| g.rounds),
+        slice_s: scenario.slice.as_secs_f64(),
+        reader_sessions: scenario.reader_sessions,
+        seed: scenario.seed,
+        sessions: fixture.ways(),
+        lab_up_s: fixture.lab.came_up_in().as_secs_f64(),
+        took_s: 0.0,
+    }
+}

@@ -1,0 +1,71 @@
+//! What a server counts of its client hosts: the question by the best way it has, and the answer.
+
+use crate::dialect::Dialect;
+use crate::rows::{Rows, client_host};
+use std::collections::BTreeMap;
+use std::time::Instant;
+
+/// How a server counts what its client hosts ask.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Counting {
+    /// performance_schema, statements by account and event: SELECT, and executions of prepared statements (which are
+    /// not counted under SELECT, in either flavour).
+    Statements,
+    /// MariaDB's `userstat`.
+    UserStatistics,
+    /// Sessions open now.
+    Sessions,
+}
+
+/// What one server counted, by client host.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Clients {
+    pub(crate) counting: Counting,
+    pub(crate) at: Instant,
+    /// Statements so far, or weighted sessions now.
+    pub(crate) hosts: BTreeMap<String, f64>,
+}
+
+impl Counting {
+    pub(crate) const BEST_FIRST: [Self; 3] = [Self::Statements, Self::UserStatistics, Self::Sessions];
+
+    /// The statement that asks it; `user` is our own account name, whose sessions do not count.
+    pub(crate) fn statement(self, dialect: Dialect, user: &str) -> String {
+        let own = user.replace('\\', "\\\\").replace('\'', "''");
+        match self {
+            Self::Statements => format!(
+                "SELECT host AS host, SUM(count_star) AS reads_or_sessions \
+                 FROM performance_schema.events_statements_summary_by_account_by_event_name \
+                 WHERE event_name IN ('statement/sql/select', 'statement/com/Execute') \
+                 AND host IS NOT NULL AND user <> '{own}' GROUP BY host"
+            ),
+            Self::UserStatistics => "SELECT client AS host, select_commands AS reads_or_sessions \
+                 FROM information_schema.CLIENT_STATISTICS"
+                .to_owned(),
+            Self::Sessions if dialect.is_mariadb() => format!(
+                "SELECT SUBSTRING_INDEX(host, ':', 1) AS host, SUM(IF(command = 'Sleep', 1, 5)) AS reads_or_sessions \
+                 FROM information_schema.PROCESSLIST WHERE host <> '' AND user NOT IN ('system user', '{own}') \
+                 AND command NOT LIKE 'Binlog Dump%' GROUP BY 1"
+            ),
+            Self::Sessions => format!(
+                "SELECT processlist_host AS host, SUM(IF(processlist_command = 'Sleep', 1, 5)) AS reads_or_sessions \
+                 FROM performance_schema.threads WHERE type = 'FOREGROUND' AND processlist_host IS NOT NULL \
+                 AND processlist_user <> '{own}' AND processlist_command NOT LIKE 'Binlog Dump%' GROUP BY 1"
+            ),
+        }
+    }
+}
+
+impl Clients {
+    pub(crate) fn read(counting: Counting, rows: &Rows, at: Instant) -> Self {
+        let mut hosts: BTreeMap<String, f64> = BTreeMap::new();
+        for row in rows.iter() {
+            if let (Some(host), Some(count)) =
+                (row.filled(&["host"]), row.parse::<f64>(&["reads_or_sessions"]))
+            {
+                *hosts.entry(client_host(host).to_owned()).or_default() += count;
+            }
+        }
+        Self { counting, at, hosts }
+    }
+}
