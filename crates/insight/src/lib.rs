@@ -1,8 +1,9 @@
-//! What the statements that pass through a router tell: which endpoint sends which queries, and how long they take where.
+//! What the statements that pass through a router tell: which endpoint sends which queries, and how long they
+//! take where.
 //!
-//! No sockets and no policy. Each thread of the data plane has a [`Ledger`]; each session shows it the bytes it relays
-//! through a [`Session`], which hears the tracker of `wire`. A [`Collector`] adds the ledgers up and makes [`Report`]s.
-//! Everything has a limit, and what is beyond it is counted and shown.
+//! No sockets and no policy. Each thread of the data plane has a [`Ledger`]; each session shows it the bytes
+//! it relays through a [`Session`], which hears the tracker of `wire`. A [`Collector`] adds the ledgers up
+//! and makes [`Report`]s. Everything has a limit, and what is beyond it is counted and shown.
 //!
 //! | question | file |
 //! |---|---|

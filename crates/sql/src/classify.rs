@@ -1,15 +1,18 @@
 //! Classify: a cheap look at a statement's text. Which state does it leave in the session?
 //!
 //! This is no parser. It walks over the text once, leaves out strings and comments ([`lexer`](crate::lexer)), and looks at
-//! words: the first of each statement, and a handful of others anywhere. The rule for doubt: a find too many only makes a
-//! session wait longer before it is moved; a find too few would lose state. So words count wherever they stand, and where
-//! quotes cannot be trusted the walk turns *wary*: from there on it reads strings as if they were code. That is so
+//! words: the first of each statement, and a handful of others anywhere. The rule for doubt: a find too many
+//! only makes a session wait longer before it is moved; a find too few would lose state. So words count
+//! wherever they stand, and where quotes cannot be trusted the walk turns *wary*: from there on it reads
+//! strings as if they were code. That is so
 //! - in `PREPARE` and `EXECUTE IMMEDIATE`, whose strings are code, and in MariaDB's compound statements;
-//! - after a backslash that follows a byte above 0x7f inside a string: in GBK, Big5 and Shift-JIS it may be half a letter;
+//! - after a backslash that follows a byte above 0x7f inside a string: in GBK, Big5 and Shift-JIS it may be
+//!   half a letter;
 //! - in text that does not start where it should (attributes that could not be read).
 //!
-//! Comments that servers execute (`/*! ... */`, `/*M! ... */`) are code. What stored programs and triggers do is not visible
-//! from here, except that `CALL` is noted. The text may come in any number of chunks, and none is kept.
+//! Comments that servers execute (`/*! ... */`, `/*M! ... */`) are code. What stored programs and triggers do
+//! is not visible from here, except that `CALL` is noted. The text may come in any number of chunks, and none
+//! is kept.
 
 mod word;
 
@@ -23,7 +26,8 @@ use word::Words;
 pub struct Findings {
     /// State that it leaves or may leave.
     pub leaves: Sticky,
-    /// State that it ends, if it is answered without error. Empty when the text holds more than one statement.
+    /// State that it ends, if it is answered without error. Empty when the text holds more than one
+    /// statement.
     pub ends: Sticky,
     /// The first word of the (first) statement.
     pub verb: Verb,
@@ -31,9 +35,11 @@ pub struct Findings {
     pub statements: u32,
     /// `PREPARE`s in the text.
     pub prepares: u32,
-    /// Does it close a text `PREPARE` (`DEALLOCATE PREPARE`, `DROP PREPARE`)? Only when it is the only statement.
+    /// Does it close a text `PREPARE` (`DEALLOCATE PREPARE`, `DROP PREPARE`)? Only when it is the only
+    /// statement.
     pub deallocates: bool,
-    /// Does it ask for what the statement before it left (`LAST_INSERT_ID()`, `@@identity`), or leave such a thing itself?
+    /// Does it ask for what the statement before it left (`LAST_INSERT_ID()`, `@@identity`), or leave such a
+    /// thing itself?
     pub asks_back: bool,
 }
 
@@ -131,8 +137,8 @@ impl Scanner {
         self.words.every_word_may_be_first();
     }
 
-    /// Walks over code. The steady case takes no branch that depends on where words end, because those cannot be predicted:
-    /// a word is looked at only if one of its length is wanted.
+    /// Walks over code. The steady case takes no branch that depends on where words end, because those cannot
+    /// be predicted: a word is looked at only if one of its length is wanted.
     fn code(&mut self, chunk: &[u8], from: usize) -> usize {
         let mut wanted = self.words.wanted();
         let (mut start, mut at) = (from, from);

@@ -23,7 +23,7 @@ pub enum Event {
         /// Whose.
         owner: u32,
     },
-    /// A send has failed: the peer is gone.
+    /// A send has failed: the peer is dead.
     Broken {
         /// Whose.
         owner: u32,
