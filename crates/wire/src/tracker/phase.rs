@@ -35,7 +35,7 @@ pub enum Phase {
 pub struct Progress {
     /// Commands whose start has come from the client.
     pub started: u64,
-    /// Commands of which the server has begun the answer.
+    /// Commands whose answer the server has begun.
     pub answering: u64,
     /// Commands answered whole.
     pub completed: u64,
