@@ -41,12 +41,10 @@ pub static CATALOGUE: LazyLock<Vec<&'static Knob>> = LazyLock::new(|| {
     families.into_iter().flatten().collect()
 });
 
-/// A row.
 #[derive(Clone, Copy, Debug)]
 pub struct Knob {
     /// `family.name`; ends in `*` where any name is taken.
     pub name: &'static str,
-    /// What it belongs to.
     pub family: Family,
     /// What stands behind `@`.
     pub target: Target,
@@ -72,23 +70,16 @@ pub struct Knob {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Family {
-    /// Block devices.
     Block,
-    /// Interrupts.
     Interrupt,
-    /// Network.
     Network,
-    /// Memory.
     Memory,
-    /// CPUs and their scheduler.
     Cpu,
     /// Any other sysctl.
     Sysctl,
     /// Mount options and file systems.
     Mount,
-    /// Limits of a cgroup.
     Cgroup,
-    /// OpenZFS.
     Zfs,
     /// MySQL and MariaDB.
     Server,
@@ -102,13 +93,11 @@ pub enum Target {
     None,
     /// A whole disk, by its name or `/dev/...`.
     Disk,
-    /// A network interface.
     Interface,
     /// An interrupt by its number or name, or a disk or interface for all of its interrupts.
     Interrupt,
     /// An idle state: `state2`.
     IdleState,
-    /// A mount point.
     Mount,
     /// A cgroup, by its path below the root of its hierarchy.
     Cgroup,
@@ -121,7 +110,6 @@ pub enum Target {
 }
 
 impl Target {
-    /// An example for messages.
     pub fn example(self) -> &'static str {
         match self {
             Self::None => "",
@@ -141,9 +129,7 @@ impl Target {
 /// How the text of a file stands for the value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shape {
-    /// As it is.
     Plain,
-    /// The word in brackets.
     Bracket,
     /// A hexadecimal mask of CPUs.
     Mask,
@@ -173,13 +159,11 @@ pub enum Place {
     AnySysctl,
     /// `smp_affinity_list` of one or several interrupts.
     Irq,
-    /// Whether a service runs.
     Service(&'static str),
     /// `ethtool -k`.
     Offload,
     /// `ethtool -c`.
     Coalesce,
-    /// Options of a mount.
     Mount,
     /// A limit of a cgroup, called as in v2.
     Cgroup(&'static str),
@@ -205,7 +189,6 @@ pub enum Group {
     /// Sysctls where setting one changes another: `dirty_bytes` and `dirty_ratio`. Those that are not zero
     /// are put back first: writing one sets its twin to zero, and most kernels refuse to be told zero.
     Twins(&'static str, &'static [&'static str]),
-    /// Files.
     Files(&'static str, &'static [(&'static str, Shape)]),
 }
 
@@ -226,7 +209,6 @@ pub enum Danger {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Change {
-    /// At once.
     Dynamic,
     /// By a remount, while in use.
     Remount,
@@ -239,7 +221,6 @@ pub enum Change {
 }
 
 impl Change {
-    /// For people.
     pub fn words(self) -> &'static str {
         match self {
             Self::Dynamic => "dynamic",
@@ -264,7 +245,6 @@ pub enum Proof {
 }
 
 impl Proof {
-    /// For people.
     pub fn words(self) -> &'static str {
         match self {
             Self::ReadBack => "read back",

@@ -61,13 +61,11 @@ pub trait Effects: Send + Sync {
     }
 }
 
-/// The real thing.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Real;
 
 impl Effects for Real {}
 
-/// A host.
 #[derive(Clone)]
 pub struct Host {
     root: PathBuf,
@@ -91,7 +89,6 @@ impl Host {
         Self { root: root.into(), effects }
     }
 
-    /// How effects leave.
     pub(crate) fn effects(&self) -> &Arc<dyn Effects> {
         &self.effects
     }

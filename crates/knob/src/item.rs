@@ -25,14 +25,12 @@ pub enum Item {
     },
     /// An offload, by `ethtool -k` and `-K`.
     Offload {
-        /// The interface.
         interface: String,
         /// As `-K` calls it: `gro`.
         feature: String,
     },
     /// An interrupt coalescing parameter, by `ethtool -c` and `-C`.
     Coalesce {
-        /// The interface.
         interface: String,
         /// As `-C` calls it: `rx-usecs`.
         parameter: String,
@@ -43,19 +41,9 @@ pub enum Item {
         point: String,
     },
     /// A property of a ZFS dataset.
-    Dataset {
-        /// The dataset.
-        dataset: String,
-        /// The property.
-        property: String,
-    },
+    Dataset { dataset: String, property: String },
     /// A property of a ZFS pool.
-    Pool {
-        /// The pool.
-        pool: String,
-        /// The property.
-        property: String,
-    },
+    Pool { pool: String, property: String },
     /// Whether a service runs, by `systemctl start` and `stop`.
     Service {
         /// Its name and its process's.
@@ -63,7 +51,6 @@ pub enum Item {
     },
     /// A global variable of the server.
     Variable {
-        /// Its name.
         variable: String,
         /// For one that needs a restart: the program that sets it and restarts the server (`PROGRAM NAME
         /// VALUE`).
@@ -97,7 +84,6 @@ impl fmt::Display for Item {
 /// An item and its canonical value.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ItemValue {
-    /// Where.
     pub item: Item,
     /// What is there, was there, or shall be there.
     pub value: String,
@@ -110,7 +96,6 @@ pub fn value_of<'a>(values: &'a [ItemValue], item: &Item) -> Option<&'a str> {
 
 /// Everything an item may lie in.
 pub struct Access<'a> {
-    /// The host.
     pub host: &'a Host,
     /// The server, where one was named.
     pub server: Option<&'a mut (dyn Server + 'static)>,

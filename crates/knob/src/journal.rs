@@ -44,7 +44,6 @@ const LONG: u64 = 1 << 20;
 pub struct Author {
     /// The user's name or number.
     pub user: String,
-    /// The process.
     pub pid: u32,
     /// What was run.
     pub command: String,
@@ -67,27 +66,21 @@ pub struct Intent {
     pub writes: Vec<ItemValue>,
     /// The whole state before, in the order in which it is put back.
     pub before: Vec<ItemValue>,
-    /// What the target is.
     pub facts: Facts,
     /// Which boot of the host.
     pub boot: String,
     /// When, seconds since 1970 UTC.
     pub at: u64,
-    /// Who.
     pub author: Author,
     /// Whether it stays when the process ends.
     pub keep: bool,
 }
 
-/// How an entry ended.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "how", rename_all = "snake_case")]
 pub enum End {
     /// The setting was refused, and what was there is there.
-    Refused {
-        /// Why.
-        why: String,
-    },
+    Refused { why: String },
     /// Put back.
     Restored,
     /// It was back already.
@@ -95,15 +88,9 @@ pub enum End {
     /// The host (or the server) has started anew since, which put it back.
     Restarted,
     /// Somebody else has changed it since: left as they set it.
-    Left {
-        /// What is different.
-        why: String,
-    },
+    Left { why: String },
     /// The thing it was made to is not there any more.
-    Gone {
-        /// What is different.
-        why: String,
-    },
+    Gone { why: String },
 }
 
 /// How far an entry has come.
@@ -122,9 +109,7 @@ pub enum Phase {
         /// The state as we left it, if it was known.
         after: Option<Vec<ItemValue>>,
     },
-    /// Over.
     Closed {
-        /// How.
         end: End,
         /// When, seconds since 1970 UTC.
         at: u64,

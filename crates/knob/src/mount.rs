@@ -13,13 +13,10 @@ const MOUNTINFO: &str = "/proc/self/mountinfo";
 /// A mounted file system.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mount {
-    /// Where.
     pub point: String,
     /// `major:minor` of its device.
     pub device: String,
-    /// Its type.
     pub kind: String,
-    /// What is mounted.
     pub source: String,
     /// The options shown, those of the mount first.
     pub options: Vec<String>,
@@ -45,7 +42,6 @@ pub fn mount(host: &Host, point: &str) -> Result<Mount, Refusal> {
     found.ok_or_else(|| Refusal::Absent { what: format!("a mount at {point}") })
 }
 
-/// Its options.
 pub(crate) fn options(host: &Host, point: &str) -> Result<Vec<String>, Refusal> {
     Ok(mount(host, point)?.options)
 }

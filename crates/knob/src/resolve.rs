@@ -10,7 +10,6 @@ use crate::value::{Form, NO_IO_LIMIT};
 /// A knob found on this host.
 #[derive(Clone, Debug)]
 pub struct Setting {
-    /// Its name.
     pub name: Name,
     /// What is written: one item, or one for each queue or CPU.
     pub written: Vec<Item>,

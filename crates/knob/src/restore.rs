@@ -26,7 +26,6 @@ use crate::{name, server, verify};
 /// Entries of one state, oldest first, to be put back together.
 #[derive(Clone, Debug)]
 pub struct Undo {
-    /// Their numbers.
     pub ids: Vec<u64>,
     /// The knobs, each once.
     pub knobs: Vec<String>,
@@ -78,17 +77,14 @@ pub fn plan<'a>(entries: impl Iterator<Item = &'a Entry>) -> Vec<Undo> {
 /// What is to be done with a state.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Judgement {
-    /// It is back.
     Back,
     /// It is as we left it: put it back.
     Ours,
     /// Somebody else changed it.
     Theirs {
-        /// Where.
         item: String,
         /// What we left there.
         left: String,
-        /// What is there.
         found: String,
     },
 }
@@ -122,7 +118,6 @@ pub fn judge(undo: &Undo, now: &[ItemValue]) -> Judgement {
 /// What became of a state.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Attempt {
-    /// It is over.
     Ended(End),
     /// It could not be put back, and stays in the journal.
     Failed(Refusal),

@@ -24,7 +24,6 @@ pub enum ServerError {
     /// No connection, or it broke.
     #[error("{address}: {why}")]
     Unreachable {
-        /// Where.
         address: String,
         /// In the system's words.
         why: String,
@@ -54,12 +53,7 @@ impl From<ServerError> for Refusal {
 #[derive(Clone, Debug, PartialEq)]
 pub enum Kind {
     /// A number in a range.
-    Number {
-        /// Least.
-        min: f64,
-        /// Greatest.
-        max: f64,
-    },
+    Number { min: f64, max: f64 },
     /// ON or OFF.
     Switch,
     /// One of these words (their numbers are taken too).
@@ -71,13 +65,11 @@ pub enum Kind {
 /// What the server says of a variable.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Variable {
-    /// What it takes.
     pub kind: Kind,
     /// Whether it can be set without a restart; `None` where only trying tells (MySQL).
     pub dynamic: Option<bool>,
 }
 
-/// A server.
 pub trait Server: Send {
     /// Who it is, where it was reached, and when it was started.
     ///

@@ -22,7 +22,6 @@ pub enum Error {
     /// The server program does not say what it is.
     #[error("{} does not work as a server program: {why}", program.display())]
     Program {
-        /// The program.
         program: PathBuf,
         /// What it did or said.
         why: String,
@@ -42,11 +41,8 @@ pub enum Error {
         base.display()
     )]
     BaseOfOthers {
-        /// The base directory.
         base: PathBuf,
-        /// Its owner.
         owner: u32,
-        /// Its permissions.
         mode: u32,
         /// Who we are.
         ours: u32,
@@ -54,7 +50,6 @@ pub enum Error {
     /// A unix socket in the lab would get a path longer than the system allows.
     #[error("{} makes socket paths of {length} bytes, 107 are possible; choose a shorter base directory", base.display())]
     BaseTooLong {
-        /// The base directory.
         base: PathBuf,
         /// Length of the longest socket path.
         length: usize,
@@ -76,9 +71,7 @@ pub enum Error {
     /// A program that prepares data directories failed.
     #[error("preparing a data directory with {} failed ({status}): {said}", program.display())]
     Bootstrap {
-        /// The program.
         program: PathBuf,
-        /// Its exit status.
         status: String,
         /// The end of what it said.
         said: String,
@@ -86,9 +79,7 @@ pub enum Error {
     /// A server ended while it was expected to run.
     #[error("server {server} ended ({status}); the end of its log:\n{log}")]
     Died {
-        /// Which one.
         server: String,
-        /// Its exit status.
         status: String,
         /// The last lines of its error log.
         log: String,
@@ -96,9 +87,7 @@ pub enum Error {
     /// A program that we started ended early, or without success.
     #[error("{program} ended ({status}): {said}")]
     Ended {
-        /// Which one.
         program: String,
-        /// Its exit status.
         status: String,
         /// The end of what it said.
         said: String,
@@ -108,7 +97,6 @@ pub enum Error {
     TooLate {
         /// What was waited for.
         what: String,
-        /// For how long.
         limit: Duration,
         /// The last thing seen.
         last: String,
@@ -116,11 +104,9 @@ pub enum Error {
     /// A server answered a statement of the lab with an error.
     #[error("server {server}: {doing}: {source}")]
     Sql {
-        /// Which one.
         server: String,
         /// What was being done.
         doing: String,
-        /// Its answer.
         source: mysql_async::Error,
     },
     /// No such server, zone or pair of zones in this lab.
@@ -128,13 +114,11 @@ pub enum Error {
     Unknown {
         /// What was asked for.
         name: String,
-        /// What exists.
         known: Vec<String>,
     },
     /// The fault makes no sense there or now.
     #[error("cannot {fault} {target}: {why}")]
     Fault {
-        /// The fault in words.
         fault: String,
         /// The server or pair of zones.
         target: String,
@@ -149,7 +133,6 @@ pub enum Error {
     Control {
         /// Directory of the lab.
         dir: PathBuf,
-        /// What happened.
         why: String,
     },
 }

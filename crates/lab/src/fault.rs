@@ -33,10 +33,7 @@ pub enum Fault {
     /// The links refuse connections; what is connected stays.
     Refuse,
     /// A replica applies changes only this many seconds after they were made.
-    Lag {
-        /// How many.
-        seconds: u32,
-    },
+    Lag { seconds: u32 },
     /// The primary refuses writes.
     ReadOnly,
     /// A replica takes writes beside the primary.
@@ -58,7 +55,6 @@ pub enum Fault {
 /// A fault begins or ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Change {
-    /// It begins.
     Begin(Fault),
     /// It ends; its numbers do not matter.
     End(Fault),
@@ -69,7 +65,6 @@ pub enum Change {
 /// Where something goes wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Target {
-    /// A server, by index.
     Server(usize),
     /// The network between two zones, by index, the smaller first.
     Zones(usize, usize),
@@ -80,11 +75,9 @@ pub(crate) enum Target {
 pub struct FaultWords {
     /// Makes it happen.
     pub begin: &'static str,
-    /// Undoes it.
     pub end: &'static str,
     /// The value that follows `begin`, if any, for help.
     pub value: Option<&'static str>,
-    /// What it does.
     pub means: &'static str,
     fault: Fault,
 }

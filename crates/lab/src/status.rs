@@ -26,9 +26,7 @@ pub struct Status {
     pub owner: u32,
     /// Flavour and version of the servers.
     pub version: String,
-    /// The one port.
     pub port: u16,
-    /// Zones in order.
     pub zones: Vec<String>,
     /// Servers, zone by zone.
     pub servers: Vec<ServerStatus>,
@@ -36,7 +34,6 @@ pub struct Status {
     pub links: Vec<LinkReport>,
     /// Faults between zones: (`a:b`, fault).
     pub network_faults: Vec<(String, Fault)>,
-    /// Database of the application.
     pub database: String,
     /// Option files with user and password.
     pub credentials: BTreeMap<Account, PathBuf>,
@@ -45,19 +42,15 @@ pub struct Status {
 /// A server as it is now.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ServerStatus {
-    /// Its name.
     pub name: String,
-    /// Its zone.
     pub zone: String,
     /// Where it really listens, and what it calls itself.
     pub real: SocketAddrV4,
     /// How each zone reaches it.
     pub reach: BTreeMap<String, SocketAddrV4>,
-    /// Its unix socket.
     pub socket: PathBuf,
     /// Its process, if it has one.
     pub pid: Option<u32>,
-    /// Whether the process runs.
     pub process: ProcessState,
     /// What the lab made it.
     pub role: Role,

@@ -10,7 +10,6 @@ pub enum Error {
     /// A server did not do what it was told.
     #[error("{server}: {what}: {source}")]
     Server {
-        /// Which.
         server: ServerName,
         /// The statement, without secrets.
         what: String,
@@ -20,7 +19,6 @@ pub enum Error {
     /// A condition did not come about in time.
     #[error("{server}: {what} within {seconds} s{detail}")]
     TooLate {
-        /// Which.
         server: ServerName,
         /// What was waited for.
         what: String,
@@ -32,7 +30,6 @@ pub enum Error {
     /// The server answered, and the answer rules this out.
     #[error("{server}: {why}")]
     Refused {
-        /// Which.
         server: ServerName,
         /// Why, and what to do.
         why: String,
@@ -40,7 +37,6 @@ pub enum Error {
     /// The journal cannot be read or written.
     #[error("the journal {path}: {why}")]
     Journal {
-        /// Its file.
         path: PathBuf,
         /// The system's words.
         why: String,

@@ -13,7 +13,6 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// One line.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "line", rename_all = "snake_case")]
 pub enum Line {
@@ -28,32 +27,25 @@ pub enum Line {
     Begun {
         /// Milliseconds since 1970.
         at_ms: u64,
-        /// Which.
         step: Step,
         /// Whether it is being undone.
         undo: bool,
     },
-    /// It ended.
     Ended {
         /// Milliseconds since 1970.
         at_ms: u64,
-        /// Which.
         step: Step,
         /// Whether it was undone.
         undo: bool,
-        /// How.
         event: Event,
     },
-    /// The switchover is over.
     Over {
         /// Milliseconds since 1970.
         at_ms: u64,
-        /// How.
         state: State,
     },
 }
 
-/// An open journal.
 #[derive(Debug)]
 pub struct Journal {
     file: File,
@@ -91,7 +83,6 @@ impl Journal {
         Ok((journal, lines))
     }
 
-    /// Its file.
     pub fn path(&self) -> &Path {
         &self.path
     }

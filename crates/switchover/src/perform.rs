@@ -49,7 +49,6 @@ pub struct Plan {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "is", rename_all = "snake_case")]
 pub enum Kind {
-    /// It is moved.
     #[default]
     Switchover,
     /// It is dead: somebody takes over.
@@ -69,10 +68,7 @@ pub enum FenceBy {
         command: String,
     },
     /// No replica receives any more, and semi-sync never falls back.
-    SemiSync {
-        /// By these facts.
-        facts: String,
-    },
+    SemiSync { facts: String },
     /// Nothing: accepted by name.
     Nothing,
 }
@@ -103,13 +99,11 @@ impl Kind {
 /// A server of the plan.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Member {
-    /// Its name.
     pub name: String,
     /// How this host reaches it: `host:port` or a socket path.
     pub reach: String,
     /// What replicas are told: the address under which it registered.
     pub host: String,
-    /// Its port there.
     pub port: u16,
     /// `@@version`.
     pub version: String,
@@ -191,30 +185,22 @@ pub struct Logins {
 /// Told while it goes on.
 #[derive(Clone, Debug)]
 pub enum Progress<'a> {
-    /// A step begins.
     Begins {
-        /// Which.
         step: Step,
         /// Whether it is being undone.
         undo: bool,
     },
-    /// It ended.
     Ended {
-        /// Which.
         step: Step,
         /// Whether it was undone.
         undo: bool,
-        /// How.
         event: &'a Event,
-        /// How long it took.
         took: Duration,
     },
 }
 
-/// What came of it.
 #[derive(Clone, Debug, Serialize)]
 pub struct Outcome {
-    /// How it ended.
     pub state: State,
     /// Milliseconds of each step, in order; undone ones are marked.
     pub steps: Vec<Took>,
@@ -239,7 +225,6 @@ pub struct Routers {
 /// One step's time.
 #[derive(Clone, Debug, Serialize)]
 pub struct Took {
-    /// Which.
     pub step: Step,
     /// Whether it was undone.
     pub undo: bool,

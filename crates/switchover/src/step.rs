@@ -52,7 +52,6 @@ pub enum Step {
 /// Facts about a step: one table drives execution, help and documentation.
 #[derive(Clone, Copy, Debug)]
 pub struct About {
-    /// The step.
     pub step: Step,
     /// As progress and the journal call it.
     pub name: &'static str,
@@ -89,13 +88,9 @@ const fn about(step: Step, name: &'static str, undo: Option<&'static str>, write
 #[serde(tag = "is", rename_all = "snake_case")]
 pub enum State {
     /// This step is to be done.
-    Forward {
-        /// Which.
-        step: Step,
-    },
+    Forward { step: Step },
     /// This step is to be undone, because of `why`.
     Undoing {
-        /// Which.
         step: Step,
         /// What failed first.
         why: String,
@@ -108,10 +103,7 @@ pub enum State {
         why: String,
     },
     /// Whether the candidate was promoted is not known; the old primary stays frozen.
-    Undecided {
-        /// What is known.
-        why: String,
-    },
+    Undecided { why: String },
 }
 
 /// How a step, or its undoing, ended.
@@ -121,15 +113,9 @@ pub enum Event {
     /// It did what it should.
     Done,
     /// It did not, or was interrupted.
-    Failed {
-        /// Why, in words.
-        why: String,
-    },
+    Failed { why: String },
     /// Whether it happened cannot be found out.
-    Unknown {
-        /// Why, in words.
-        why: String,
-    },
+    Unknown { why: String },
 }
 
 impl Step {
@@ -165,7 +151,6 @@ impl State {
         !matches!(self, Self::Forward { .. } | Self::Undoing { .. })
     }
 
-    /// What follows.
     #[must_use]
     pub fn next(self, event: Event) -> Self {
         match (self, event) {

@@ -21,10 +21,8 @@ use serde::Serialize;
 /// Of intervals.
 const CONFIDENCE: f64 = 0.95;
 
-/// An experiment.
 #[derive(Clone, Debug, Serialize)]
 pub struct Report {
-    /// Its name.
     pub name: String,
     /// What cells are judged by.
     pub metric: Metric,
@@ -32,9 +30,7 @@ pub struct Report {
     pub smallest_effect: f64,
     /// Share of experiments that may be wrong.
     pub level: f64,
-    /// The seed.
     pub seed: u64,
-    /// The server.
     pub server: String,
     /// The version of the program.
     pub version: String,
@@ -44,13 +40,11 @@ pub struct Report {
     pub seconds: f64,
     /// Trials that were run.
     pub trials: usize,
-    /// Trials that are left.
     pub left: usize,
     /// Whether it is over; else nothing is judged.
     pub ended: bool,
     /// Whether all of it was run.
     pub complete: bool,
-    /// The stages.
     pub stages: Vec<Stage>,
     /// The baseline: knob and value.
     pub baseline: Vec<(String, String)>,
@@ -64,12 +58,9 @@ pub struct Report {
     pub spec: String,
 }
 
-/// One load.
 #[derive(Clone, Debug, Serialize)]
 pub struct LoadReport {
-    /// Which.
     pub point: Point,
-    /// For people.
     pub words: String,
     /// The middle of all of the baseline's figures.
     pub baseline: Option<f64>,
@@ -77,7 +68,6 @@ pub struct LoadReport {
     pub baseline_range: Option<(f64, f64)>,
     /// Noise of a trial: how far the two baselines of a block are apart, as a share.
     pub noise: Option<f64>,
-    /// The A/A cell.
     pub same: Option<Same>,
     /// Whether the A/A cell shows an effect: then nothing here counts.
     pub void: bool,
@@ -91,25 +81,20 @@ pub struct LoadReport {
     pub back_differs: bool,
     /// The cells, the best first.
     pub cells: Vec<CellReport>,
-    /// What to set.
     pub winner: Option<Winner>,
 }
 
 /// The A/A cell, which differs in nothing.
 #[derive(Clone, Debug, Serialize)]
 pub struct Same {
-    /// Its effect.
     pub effect: Effect,
-    /// As a ratio.
     pub ratio: Interval,
     /// How probable so large an effect is if there is none.
     pub p_differs: f64,
 }
 
-/// A cell.
 #[derive(Clone, Debug, Serialize)]
 pub struct CellReport {
-    /// Its number.
     pub cell: usize,
     /// In what it differs from the baseline.
     pub settings: Vec<(String, String)>,
@@ -149,37 +134,25 @@ pub const HOST: [&str; 8] = [
 #[serde(tag = "standing", rename_all = "snake_case")]
 pub enum Standing {
     /// Compared in the last stage.
-    Judged {
-        /// What is said.
-        verdict: Verdict,
-    },
+    Judged { verdict: Verdict },
     /// Others were better in a stage.
     Dropped {
         /// Which, from 0.
         stage: usize,
     },
     /// A setting was refused.
-    Refused {
-        /// Why.
-        why: String,
-    },
+    Refused { why: String },
     /// A guard broke it off.
-    GivenUp {
-        /// Why.
-        why: String,
-    },
+    GivenUp { why: String },
     /// It has too few figures.
     TooFew,
     /// The experiment is not over.
     UnderWay,
 }
 
-/// The confirmed winner.
 #[derive(Clone, Debug, Serialize)]
 pub struct Winner {
-    /// Its number.
     pub cell: usize,
-    /// What it sets.
     pub settings: Vec<(String, String)>,
     /// Its figure over the baseline's.
     pub ratio: Interval,
@@ -187,7 +160,6 @@ pub struct Winner {
     pub snippet: String,
 }
 
-/// Makes the report.
 pub fn report(experiment: &Experiment, history: &History) -> Report {
     let spec = &experiment.spec;
     let History { begun, trials, ended, .. } = history;

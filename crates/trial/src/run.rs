@@ -21,7 +21,6 @@ const WINDOW: (Duration, Duration) = (Duration::from_millis(200), Duration::from
 pub struct Assignment {
     /// The knob with its target.
     pub knob: String,
-    /// Its value.
     pub value: String,
     /// Whether a dangerous value is meant.
     pub danger: bool,
@@ -30,7 +29,6 @@ pub struct Assignment {
 /// What came of sending for a while.
 #[derive(Clone, Debug, Default)]
 pub struct Stretch {
-    /// Figures.
     pub window: Window,
     /// Why they must not be used.
     pub void: Vec<String>,
@@ -38,7 +36,6 @@ pub struct Stretch {
     pub notes: Vec<String>,
     /// Second by second.
     pub series: Vec<Second>,
-    /// This host meanwhile.
     pub host: HostFigures,
 }
 
@@ -97,7 +94,6 @@ pub trait Rig {
 pub struct Experiment {
     /// What was asked for.
     pub spec: Spec,
-    /// Its cells.
     pub design: Design,
     /// Cells whose levels were all accepted beforehand.
     pub possible: Vec<usize>,
@@ -129,7 +125,6 @@ impl Experiment {
         Ok(Self { spec, design, possible, left_out })
     }
 
-    /// The levels of a run.
     pub fn levels(&self, run: Run) -> &Levels {
         match run {
             Run::Baseline | Run::Same => &self.design.baseline,
@@ -137,7 +132,6 @@ impl Experiment {
         }
     }
 
-    /// What a run sets.
     pub fn assignments(&self, run: Run) -> Vec<Assignment> {
         let set = |(at, level): (usize, &usize)| {
             let factor = &self.spec.factors[at];
@@ -156,7 +150,6 @@ impl Experiment {
             .collect()
     }
 
-    /// For people.
     pub fn words(&self, run: Run) -> String {
         match run {
             Run::Baseline => "baseline".to_owned(),
@@ -172,16 +165,12 @@ impl Experiment {
 /// How things go.
 #[derive(Clone, Debug)]
 pub enum Event<'a> {
-    /// A trial begins.
     Begins {
-        /// Which.
         next: Next,
         /// Trials left, with this one.
         left: usize,
-        /// Time left.
         time_left: Duration,
     },
-    /// A trial is over.
     Over(&'a Trial),
     /// The baseline is measured once more, to see whether everything is as it was.
     Returning,
@@ -208,7 +197,6 @@ pub enum RunError {
     /// Without a baseline nothing can be compared.
     #[error("the baseline cannot be measured: {0}")]
     Baseline(String),
-    /// The directory.
     #[error(transparent)]
     Store(#[from] StoreError),
 }

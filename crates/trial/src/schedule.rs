@@ -37,9 +37,7 @@ pub struct Place {
 /// What is to be run next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Next {
-    /// Where.
     pub place: Place,
-    /// What.
     pub run: Run,
 }
 

@@ -18,7 +18,6 @@ const FORMAT: u32 = 1;
 const LINES: &str = "trials.jsonl";
 const SPEC: &str = "spec.toml";
 
-/// A line.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "line", rename_all = "snake_case")]
 enum Line {
@@ -47,11 +46,8 @@ pub struct Begun {
 /// A level that cannot be set here.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RefusedLevel {
-    /// The knob.
     pub knob: String,
-    /// The level.
     pub level: String,
-    /// Why not.
     pub why: String,
 }
 
@@ -60,13 +56,11 @@ pub struct RefusedLevel {
 pub struct Trial {
     /// Where in the experiment.
     pub place: Place,
-    /// What was run.
     pub run: Run,
     /// When it began, seconds since 1970.
     pub at: u64,
     /// How long all of it took, seconds.
     pub seconds: f64,
-    /// What came of it.
     pub outcome: Outcome,
 }
 
@@ -77,20 +71,11 @@ pub enum Outcome {
     /// It has a figure.
     Measured(Box<Measured>),
     /// A setting was refused; it was not tried.
-    Refused {
-        /// Why.
-        why: String,
-    },
+    Refused { why: String },
     /// A guard broke it off.
-    GivenUp {
-        /// Why.
-        why: String,
-    },
+    GivenUp { why: String },
     /// Its figures must not be used.
-    Void {
-        /// Why.
-        why: String,
-    },
+    Void { why: String },
 }
 
 impl Outcome {
@@ -108,7 +93,6 @@ impl Outcome {
 pub struct Measured {
     /// The primary metric.
     pub figure: f64,
-    /// All of the measurement.
     pub window: Window,
     /// Length of the warm-up, seconds.
     pub warm_up_s: f64,
@@ -116,7 +100,6 @@ pub struct Measured {
     pub steady: bool,
     /// Second by second.
     pub series: Vec<Second>,
-    /// This host meanwhile.
     pub host: HostFigures,
     /// What else to know.
     pub notes: Vec<String>,
@@ -127,7 +110,6 @@ pub struct Measured {
 pub struct Second {
     /// Transactions that ended well.
     pub done: u64,
-    /// That failed.
     pub failed: u64,
     /// 99 % of response times are shorter, ms.
     pub p99_ms: f64,
@@ -158,7 +140,6 @@ pub struct HostFigures {
     pub memory: f64,
 }
 
-/// How an experiment ended.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Ended {
     /// Seconds since 1970.
@@ -186,11 +167,9 @@ pub enum StoreError {
     /// Damage before the last line.
     #[error("{path} is damaged at line {line}: {why}")]
     Damaged {
-        /// The file.
         path: PathBuf,
         /// From 1.
         line: usize,
-        /// What is wrong.
         why: String,
     },
     /// Reading or writing failed.
@@ -205,12 +184,10 @@ pub enum StoreError {
     },
 }
 
-/// What is on disk.
 #[derive(Clone, Debug, PartialEq)]
 pub struct History {
     /// The spec's text.
     pub spec: String,
-    /// How it was begun.
     pub begun: Begun,
     /// What was run, in order.
     pub trials: Vec<Trial>,

@@ -7,7 +7,6 @@ use std::time::Instant;
 /// A statement or a new session that failed.
 #[derive(Clone, Debug)]
 pub struct Failure {
-    /// What kind.
     pub kind: FailureKind,
     /// `@@server_id` of the server the session was on; `None` if it never got one.
     pub server: Option<u32>,
@@ -15,7 +14,6 @@ pub struct Failure {
     pub sent: Instant,
     /// When the failure was known.
     pub at: Instant,
-    /// What the driver said.
     pub said: String,
 }
 

@@ -13,7 +13,6 @@ use std::fmt;
 pub enum Received {
     /// Up to here in each domain.
     MariaDb(GtidPosition),
-    /// These.
     MySql(GtidSet),
 }
 
@@ -56,9 +55,7 @@ impl fmt::Display for Received {
 /// A replica that answers.
 #[derive(Clone, Debug)]
 pub struct Standing {
-    /// Its name.
     pub server: ServerName,
-    /// What it received.
     pub received: Received,
     /// Why it cannot be the primary, if so.
     pub unusable: Option<String>,
@@ -69,39 +66,24 @@ pub struct Standing {
 /// Why nobody is chosen.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NoChoice {
-    /// Nobody is there.
     #[error("no replica answers")]
     Nobody,
     /// Two have what the other has not.
     #[error("nobody has received everything: {one} and {other} each have what the other does not")]
-    Diverged {
-        /// One of them.
-        one: ServerName,
-        /// The other.
-        other: ServerName,
-    },
+    Diverged { one: ServerName, other: ServerName },
     /// The one that is wanted received less.
     #[error("{wanted} has received less than {ahead}: choose {ahead}, or nobody and the best is taken")]
     Behind {
-        /// Asked for.
         wanted: ServerName,
         /// Has more.
         ahead: ServerName,
     },
     /// The one with most cannot take over.
     #[error("{server} has received most and cannot take over: {why}")]
-    Unusable {
-        /// Which.
-        server: ServerName,
-        /// Why.
-        why: String,
-    },
+    Unusable { server: ServerName, why: String },
     /// There is no such replica.
     #[error("{wanted} is no replica of the dead primary that answers")]
-    Unknown {
-        /// Asked for.
-        wanted: ServerName,
-    },
+    Unknown { wanted: ServerName },
 }
 
 /// The replica that takes over: one that has received all that anybody has; of several the oldest version,

@@ -68,14 +68,12 @@ fn state(text: &str) -> Result<BinlogState, String> {
     text.split(',').map(str::trim).filter(|part| !part.is_empty()).map(one).collect()
 }
 
-/// What came of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Rejoined {
     /// It follows the new primary.
     Follows,
     /// It has something of its own; it is closed to writes and follows nobody.
     Refused {
-        /// What.
         own: Own,
         /// What to do, in words.
         mend: String,

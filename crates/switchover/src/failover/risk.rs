@@ -17,7 +17,6 @@ const NEVER: Duration = Duration::from_secs(3600);
 /// What a replica shows of semi-sync.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct SemiSync {
-    /// Its name.
     pub server: ServerName,
     /// Its receiver last spoke to the primary as a semi-sync replica.
     pub replica: bool,

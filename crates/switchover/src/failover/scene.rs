@@ -21,7 +21,6 @@ const PAUSE: Duration = Duration::from_millis(200);
 /// A server that is known by name and address.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Known {
-    /// Its name.
     pub name: ServerName,
     /// How we reach it.
     pub reach: Address,
@@ -49,7 +48,6 @@ pub struct Scene {
 pub struct Confirmed {
     /// Looks that were needed.
     pub looks: usize,
-    /// How long it took.
     pub took: Duration,
 }
 
