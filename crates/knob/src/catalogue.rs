@@ -182,7 +182,6 @@ pub enum Place {
 /// What is one state with a knob, saved and put back as a whole.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Group {
-    /// Only itself.
     Alone,
     /// The scheduler of a disk, the scheduler's settings, `nr_requests` and `wbt_lat_usec`.
     Scheduler,

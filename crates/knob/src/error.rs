@@ -1,5 +1,6 @@
 //! What can go wrong: [`Error`] before anything is touched, [`Refusal`] for one knob while the others go on.
 
+use fleet::Blame;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
@@ -23,18 +24,10 @@ pub enum Error {
     },
     /// Not of the form `NAME=VALUE`.
     #[error("'{text}' is not of the form NAME=VALUE, for example block.scheduler@vda=none")]
-    NotAnAssignment {
-        /// What was given.
-        text: String,
-    },
+    NotAnAssignment { text: String },
     /// The value is not one the knob can take.
-    #[error("{name}={value}: {why}")]
-    BadValue {
-        name: String,
-        value: String,
-        /// What would be right.
-        why: String,
-    },
+    #[error("{name}={value}: {source}")]
+    BadValue { name: String, value: String, source: crate::value::ValueError },
     /// A dangerous value that was not named.
     #[error("{name}={value} is dangerous: {why}; if that is meant, add --danger {flag}")]
     Danger {
@@ -97,6 +90,14 @@ pub enum Error {
 }
 
 impl Error {
+    /// Whose fault it is.
+    pub fn blame(&self) -> Blame {
+        match self {
+            Self::Server(_) => Blame::Server,
+            _ => Blame::Config,
+        }
+    }
+
     /// Whether the command line is to blame, as against the host.
     pub fn is_usage(&self) -> bool {
         use Error::{BadTarget, BadValue, NotAnAssignment, UnknownKnob};

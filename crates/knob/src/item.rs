@@ -148,7 +148,7 @@ impl Access<'_> {
                 Ok(if runs { "on" } else { "off" }.to_owned())
             }
             Item::Variable { variable, .. } => self.server()?.global(variable).map_err(Into::into),
-            Item::Action { knob, program } => self.action(knob, program.as_deref())?.read().map_err(denied),
+            Item::Action { knob, program } => self.action(knob, program.as_deref())?.read(),
         }
     }
 
@@ -168,7 +168,8 @@ impl Access<'_> {
             Item::Mount { point } => {
                 let now = mount::options(self.host, point)?;
                 let wanted: Vec<String> = value.split(',').map(str::to_owned).collect();
-                let options = mount::remount(&now, &wanted).map_err(|why| Refusal::OneWay { why })?;
+                let options = mount::remount(&now, &wanted)
+                    .map_err(|error| Refusal::OneWay { why: error.to_string() })?;
                 let options = format!("remount,{}", options.join(","));
                 // What fstab says must not be mixed in: the mount is what we were told to make of it.
                 self.host.order("mount", &["--options-mode", "ignore", "-o", &options, point])
@@ -194,7 +195,7 @@ impl Access<'_> {
             }
             Item::Action { knob, program } => {
                 self.step(Step::Write(knob))?;
-                self.action(knob, program.as_deref())?.apply(value).map_err(denied)?;
+                self.action(knob, program.as_deref())?.apply(value)?;
                 self.step(Step::Written(knob))
             }
         }

@@ -92,18 +92,25 @@ pub fn same(one: &str, other: &str) -> bool {
     sorted(one) == sorted(other)
 }
 
+/// A mount option that cannot be taken back.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("no remount turns the mount option {option} off")]
+pub struct NoOpposite {
+    pub option: String,
+}
+
 /// The options of a remount that makes `wanted` of `now`.
 ///
 /// # Errors
-/// An option has no opposite that a remount understands; in words.
-pub fn remount(now: &[String], wanted: &[String]) -> Result<Vec<String>, String> {
+/// An option has no opposite that a remount understands.
+pub fn remount(now: &[String], wanted: &[String]) -> Result<Vec<String>, NoOpposite> {
     let mut options = wanted.to_vec();
     for option in now {
         if wanted.iter().any(|other| family(other) == family(option)) {
             continue;
         }
         let opposite = opposite(option);
-        options.push(opposite.ok_or_else(|| format!("no remount turns the mount option {option} off"))?);
+        options.push(opposite.ok_or_else(|| NoOpposite { option: option.clone() })?);
     }
     Ok(options)
 }
@@ -177,6 +184,6 @@ mod tests {
     #[test]
     fn an_option_without_an_opposite_is_refused() {
         let wrong = remount(&list("rw,logbsize=256k"), &list("rw")).unwrap_err();
-        assert!(wrong.contains("logbsize"), "{wrong}");
+        assert!(wrong.option.contains("logbsize"), "{wrong}");
     }
 }

@@ -91,7 +91,6 @@ const fn row(
 
 use Today::{Current, Default, Disputed, Gone, Replaced};
 
-/// All profiles.
 pub static PROFILES: [Profile; 2] = [
     Profile {
         name: "letsencrypt",

@@ -83,7 +83,6 @@ pub enum Judgement {
     /// Somebody else changed it.
     Theirs {
         item: String,
-        /// What we left there.
         left: String,
         found: String,
     },

@@ -40,13 +40,7 @@ pub enum Error {
          name another base directory",
         base.display()
     )]
-    BaseOfOthers {
-        base: PathBuf,
-        owner: u32,
-        mode: u32,
-        /// Who we are.
-        ours: u32,
-    },
+    BaseOfOthers { base: PathBuf, owner: u32, mode: u32, ours: u32 },
     /// A unix socket in the lab would get a path longer than the system allows.
     #[error("{} makes socket paths of {length} bytes, 107 are possible; choose a shorter base directory", base.display())]
     BaseTooLong {

@@ -1,6 +1,6 @@
 //! What can go wrong, as facts.
 
-use fleet::ServerName;
+use fleet::{Blame, ServerName};
 use observe::AskError;
 use std::path::PathBuf;
 
@@ -35,10 +35,27 @@ pub enum Error {
         why: String,
     },
     /// The journal cannot be read or written.
-    #[error("the journal {path}: {why}")]
-    Journal {
-        path: PathBuf,
-        /// The system's words.
-        why: String,
-    },
+    #[error("the journal {path}: {source}")]
+    Journal { path: PathBuf, source: JournalError },
+}
+
+/// Why a journal cannot be read or written.
+#[derive(Debug, thiserror::Error)]
+pub enum JournalError {
+    #[error(transparent)]
+    Io(#[from] std::io::Error),
+    #[error(transparent)]
+    Json(#[from] serde_json::Error),
+    #[error("line {line}: {source}")]
+    Record { line: usize, source: serde_json::Error },
+}
+
+impl Error {
+    /// Whose fault it is.
+    pub fn blame(&self) -> Blame {
+        match self {
+            Self::Server { .. } | Self::TooLate { .. } | Self::Refused { .. } => Blame::Server,
+            Self::Journal { .. } => Blame::Config,
+        }
+    }
 }

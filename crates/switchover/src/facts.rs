@@ -14,7 +14,6 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 pub struct Facts {
     /// What people call it.
     pub server: ServerName,
-    /// How we reach it.
     pub reach: Address,
     /// Flavour and numbers.
     #[serde(skip)]

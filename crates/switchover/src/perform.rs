@@ -9,7 +9,7 @@ mod takeover;
 mod undo;
 
 use crate::Error;
-use crate::journal::{self, Journal, Line};
+use crate::journal::{self, Journal, JournalRecord};
 use crate::step::{Event, State, Step};
 use config::Credentials;
 use fleet::{Address, ServerName};
@@ -203,7 +203,7 @@ pub enum Progress<'a> {
 pub struct Outcome {
     pub state: State,
     /// Milliseconds of each step, in order; undone ones are marked.
-    pub steps: Vec<Took>,
+    pub steps: Vec<StepTime>,
     /// From the hold to the release, milliseconds: the longest a client's write had to wait for us. `None`
     /// when nothing was held.
     pub writes_held_ms: Option<f64>,
@@ -222,9 +222,8 @@ pub struct Routers {
     pub holding: u64,
 }
 
-/// One step's time.
 #[derive(Clone, Debug, Serialize)]
-pub struct Took {
+pub struct StepTime {
     pub step: Step,
     /// Whether it was undone.
     pub undo: bool,
@@ -264,7 +263,7 @@ pub async fn run(
             state = state.next(Event::Done);
             continue;
         }
-        journal.append(&Line::Begun { at_ms: journal::now_ms(), step, undo })?;
+        journal.append(&JournalRecord::Begun { at_ms: journal::now_ms(), step, undo })?;
         progress(Progress::Begins { step, undo });
         let begun = Instant::now();
         if step == Step::Hold && !undo {
@@ -278,9 +277,14 @@ pub async fn run(
             forward::forward(step, plan, &mut servers, &mut outcome).await
         };
         let took = begun.elapsed();
-        journal.append(&Line::Ended { at_ms: journal::now_ms(), step, undo, event: event.clone() })?;
+        journal.append(&JournalRecord::Ended {
+            at_ms: journal::now_ms(),
+            step,
+            undo,
+            event: event.clone(),
+        })?;
         progress(Progress::Ended { step, undo, event: &event, took });
-        outcome.steps.push(Took { step, undo, ms: took.as_secs_f64() * 1e3 });
+        outcome.steps.push(StepTime { step, undo, ms: took.as_secs_f64() * 1e3 });
         let releases = matches!((step, undo), (Step::Release, false) | (Step::Hold, true));
         if let Some(since) = held_since.filter(|_| releases) {
             outcome.writes_held_ms = Some(since.elapsed().as_secs_f64() * 1e3);
@@ -294,7 +298,7 @@ pub async fn run(
         state = state.next(event);
     }
     servers.close().await;
-    journal.append(&Line::Over { at_ms: journal::now_ms(), state: state.clone() })?;
+    journal.append(&JournalRecord::Over { at_ms: journal::now_ms(), state: state.clone() })?;
     outcome.state = state;
     Ok(outcome)
 }

@@ -190,18 +190,24 @@ impl State {
     }
 }
 
+/// Why a switchover cannot be undone any more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "the candidate was promoted: clients may have written to it. Go on with --resume; if it is lost for good: \
+     headroom failover"
+)]
+pub struct AlreadyPromoted;
+
 /// Undoing on demand what was left in doubt. Only a promotion that nobody knows the outcome of can be given
 /// up by a person: before it, resuming undoes anyway, and after it clients may have been told that their
 /// writes are safe.
 ///
 /// # Errors
-/// Why not, and what to do instead.
-pub fn give_up(begun: Step, ended: Option<&Event>, promoted: Option<bool>) -> Result<State, String> {
+/// The candidate was promoted.
+pub fn give_up(begun: Step, ended: Option<&Event>, promoted: Option<bool>) -> Result<State, AlreadyPromoted> {
     let is_promoted = begun > Step::Promote || (begun == Step::Promote && ended == Some(&Event::Done));
     if promoted == Some(true) || is_promoted {
-        return Err("the candidate was promoted: clients may have written to it. Go on with --resume; if it is lost for \
-                    good: headroom failover"
-            .to_owned());
+        return Err(AlreadyPromoted);
     }
     let why = "asked for with --undo".to_owned();
     Ok(State::Undoing { step: begun.min(Step::StopReplication), why })

@@ -6,7 +6,7 @@
 
 use crate::guard::Window;
 use crate::order::Run;
-use crate::schedule::Place;
+use crate::schedule::TrialSlot;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
@@ -20,7 +20,7 @@ const SPEC: &str = "spec.toml";
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "line", rename_all = "snake_case")]
-enum Line {
+enum Record {
     Begun(Begun),
     Trial(Trial),
     Ended(Ended),
@@ -55,7 +55,7 @@ pub struct RefusedLevel {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Trial {
     /// Where in the experiment.
-    pub place: Place,
+    pub place: TrialSlot,
     pub run: Run,
     /// When it began, seconds since 1970.
     pub at: u64,
@@ -98,7 +98,6 @@ pub struct Measured {
     pub warm_up_s: f64,
     /// Whether the warm-up ended because the load was steady, and not because its time was over.
     pub steady: bool,
-    /// Second by second.
     pub series: Vec<Second>,
     pub host: HostFigures,
     /// What else to know.
@@ -221,7 +220,7 @@ impl Store {
         std::fs::write(dir.join(SPEC), spec).map_err(io("write", &dir.join(SPEC)))?;
         let file = OpenOptions::new().append(true).create_new(true).open(&path);
         let mut store = Self { file: file.map_err(io("make", &path))?, path };
-        store.append(&Line::Begun(Begun { format: FORMAT, ..begun.clone() }))?;
+        store.append(&Record::Begun(Begun { format: FORMAT, ..begun.clone() }))?;
         Ok(store)
     }
 
@@ -247,7 +246,7 @@ impl Store {
     /// # Errors
     /// The disk's.
     pub fn keep(&mut self, trial: &Trial) -> Result<(), StoreError> {
-        self.append(&Line::Trial(trial.clone()))
+        self.append(&Record::Trial(trial.clone()))
     }
 
     /// Keeps how it ended.
@@ -255,10 +254,10 @@ impl Store {
     /// # Errors
     /// The disk's.
     pub fn end(&mut self, ended: &Ended) -> Result<(), StoreError> {
-        self.append(&Line::Ended(ended.clone()))
+        self.append(&Record::Ended(ended.clone()))
     }
 
-    fn append(&mut self, line: &Line) -> Result<(), StoreError> {
+    fn append(&mut self, line: &Record) -> Result<(), StoreError> {
         let text = serde_json::to_string(line).map_err(std::io::Error::other);
         let written = text.and_then(|text| self.file.write_all((text + "\n").as_bytes()));
         written.and_then(|()| self.file.sync_data()).map_err(io("write", &self.path))
@@ -283,16 +282,16 @@ pub fn read(dir: &Path) -> Result<History, StoreError> {
     // Without its line end the last one is torn.
     for (at, line) in text.split_inclusive('\n').filter(|line| line.ends_with('\n')).enumerate() {
         match serde_json::from_str(line).map_err(|error| damaged(at + 1, error.to_string()))? {
-            Line::Begun(Begun { format, .. }) if format > FORMAT => {
+            Record::Begun(Begun { format, .. }) if format > FORMAT => {
                 return Err(damaged(at + 1, format!("format {format} is of a newer version")));
             }
-            Line::Begun(line) => begun = Some(line),
-            Line::Trial(trial) => {
+            Record::Begun(line) => begun = Some(line),
+            Record::Trial(trial) => {
                 // It was continued.
                 ended = None;
                 trials.push(trial);
             }
-            Line::Ended(line) => ended = Some(line),
+            Record::Ended(line) => ended = Some(line),
         }
     }
     let begun = begun.ok_or_else(|| StoreError::Missing(dir.to_owned()))?;
@@ -331,7 +330,7 @@ pub(crate) mod tests {
     }
 
     fn first(outcome: Outcome) -> Trial {
-        let place = Place { load: 0, stage: 0, block: 0, position: 0, attempt: 0 };
+        let place = TrialSlot { load: 0, stage: 0, block: 0, position: 0, attempt: 0 };
         trial(Next { place, run: Run::Cell(3) }, outcome)
     }
 
