@@ -1,7 +1,7 @@
 //! Who may come to a listener, and whose word counts for who somebody is.
 //!
 //! A listener that others than this host can reach says who may come, or is refused: nothing is open to the
-//! network by omission. `["0.0.0.0/0", "::/0"]` is everyone, in this many words.
+//! network by omission. `["0.0.0.0/0", "::/0"]` is everyone, said explicitly.
 
 use super::matcher::block;
 use super::section::Section;

@@ -52,7 +52,7 @@ impl fmt::Debug for Credentials {
 }
 
 impl PasswordFrom {
-    /// Reads the three keys that may name a secret, of which one may be used. `what` is its name in the
+    /// Reads the three keys that may name a secret; one may be used. `what` is its name in the
     /// complaint.
     pub(super) fn read(
         section: &mut Section<'_>,
