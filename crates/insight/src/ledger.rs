@@ -1,8 +1,8 @@
 //! Ledger: what one thread of the data plane has counted, and what it knows by heart of the [`Registry`].
 //!
-//! Nothing here is shared: the thread that owns it writes, and hands out a copy when it is asked ([`Ledger::snapshot`]). A
-//! command costs one look-up for its digest, one for its endpoint and one for its cell; the only allocations are for
-//! what was not met before.
+//! Nothing here is shared: the thread that owns it writes, and hands out a copy when it is asked
+//! ([`Ledger::snapshot`]). A command costs one look-up for its digest, one for its endpoint and one for its
+//! cell; the only allocations are for what was not met before.
 //!
 //! A cell is a digest at an endpoint on a server, of one listener and user. Any grouping is a sum of cells,
 //! so the figures by digest, by endpoint and by server agree exactly. When a thread has no room for a new

@@ -281,7 +281,8 @@ impl SampleSums {
 }
 
 impl Sheet {
-    /// Figures of the span since `earlier`. Counts of sessions and of what is left out stay those since the start.
+    /// Figures of the span since `earlier`. Counts of sessions and of what is left out stay those since the
+    /// start.
     fn subtract(&mut self, earlier: &Self) {
         for (cell, figures) in &mut self.cells {
             if let Some(before) = earlier.cells.get(cell) {

@@ -1,8 +1,9 @@
 //! Record: what clients send, told to whoever asked for it, for a time.
 //!
-//! Sessions tell (`session_recorder`) and one reader takes; between them stands a queue with a limit. When it is full, events are
-//! dropped and counted: the data path never waits for a recording. The reader looks a few hundred times a second, so that nobody
-//! who tells has to wake it. While nothing is recorded a session compares one number a chunk, and that is all.
+//! Sessions tell (`session_recorder`) and one reader takes; between them stands a queue with a limit. When it
+//! is full, events are dropped and counted: the data path never waits for a recording. The reader looks a few
+//! hundred times a second, so that nobody who tells has to wake it. While nothing is recorded a session
+//! compares one number a chunk, and that is all.
 //!
 //! One recording at a time. It ends when its time is over, when it is dropped, or with the router.
 
@@ -202,7 +203,8 @@ impl RecordingSink {
         self.unreadable.fetch_add(1, Relaxed);
     }
 
-    /// Whether so many bytes more may be held until they are told; with [`RecordingSink::release`] for each that may.
+    /// Whether so many bytes more may be held until they are told; with [`RecordingSink::release`] for each
+    /// that may.
     fn hold(&self, bytes: usize) -> bool {
         let fits = self.held.fetch_add(bytes, Relaxed) + bytes <= HELD;
         if !fits {
@@ -266,7 +268,8 @@ impl Recording {
         self.sink.status()
     }
 
-    /// Ends it: what is still waiting, then the event that says that it is the end, and which sessions are not in it.
+    /// Ends it: what is still waiting, then the event that says that it is the end, and which sessions are
+    /// not in it.
     pub fn finish(self, why: &str) -> Vec<u8> {
         let at_us = self.sink.micros(Instant::now());
         let mut why = why.to_owned();

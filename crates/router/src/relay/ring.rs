@@ -1,12 +1,13 @@
-//! The ring driver: all sessions of a thread on one io_uring. The cheapest way through the kernel that we know: whatever has
-//! come for any session is sent on with one system call for all.
+//! The ring driver: all sessions of a thread on one io_uring. The cheapest way through the kernel that we
+//! know: whatever has come for any session is sent on with one system call for all.
 //!
-//! A direction has one receive under way, and it is asked for together with the send of the chunk before: so at most one
-//! further chunk comes while the other side has not taken the last, and it waits in memory of its own. Nearly always
-//! the kernel takes a chunk at once; then nothing waits, and an idle session is two receives without a buffer.
+//! A direction has one receive under way, and it is asked for together with the send of the chunk before: so
+//! at most one further chunk comes while the other side has not taken the last, and it waits in memory of its
+//! own. Nearly always the kernel takes a chunk at once; then nothing waits, and an idle session is two
+//! receives without a buffer.
 //!
-//! A session comes here logged in, with nothing under way, and with both sockets off the runtime. Its end is told to the
-//! peers at once; what the kernel still holds of it the ring keeps until that ends.
+//! A session comes here logged in, with nothing under way, and with both sockets off the runtime. Its end is
+//! told to the peers at once; what the kernel still holds of it the ring keeps until that ends.
 
 use super::{Action, AfterClient, LINGER, QUIT, Relay};
 use crate::admission::Admission;
@@ -136,8 +137,8 @@ impl Driver {
         self.ring.receive(server, false);
     }
 
-    /// Sends what is to be sent, waits for whatever comes, at most for `patience`, and handles it. Returns whether the
-    /// bell was rung.
+    /// Sends what is to be sent, waits for whatever comes, at most for `patience`, and handles it. Returns
+    /// whether the bell was rung.
     pub(crate) fn turn(&mut self, patience: Option<Duration>) -> io::Result<bool> {
         let linger = self.lingering.iter().map(|(until, _)| *until).min();
         let linger = linger.map(|until| until.saturating_duration_since(Instant::now()));
@@ -152,8 +153,8 @@ impl Driver {
         Ok(rung)
     }
 
-    /// Carries out the orders that stand. Only right after a turn: then everything that has come has been seen, and
-    /// what the kernel shows is the rest.
+    /// Carries out the orders that stand. Only right after a turn: then everything that has come has been
+    /// seen, and what the kernel shows is the rest.
     pub(crate) fn obey(&mut self) {
         for at in 0..self.sessions.len() as u32 {
             let Some(session) = &self.sessions[at as usize] else { continue };
@@ -389,7 +390,8 @@ mod tests {
 
     #[test]
     fn an_idle_session_takes_less_than_two_kibibytes() {
-        // Besides what the tracker keeps elsewhere (the names of user and database), and two sessions in the ring's table.
+        // Besides what the tracker keeps elsewhere (the names of user and database), and two sessions in the
+        // ring's table.
         let bytes = size_of::<Session>() + size_of::<SessionHandle>();
         assert!(bytes < 2048, "{bytes}");
     }

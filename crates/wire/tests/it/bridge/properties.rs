@@ -1,4 +1,5 @@
-//! Whatever comes, a bridge does not panic, always says what is next, and keeps to what its terms say about TLS.
+//! Whatever comes, a bridge does not panic, always says what is next, and keeps to what its terms say about
+//! TLS.
 
 use super::script::{GlassKeys, PASSWORD, greeting};
 use proptest::prelude::*;
