@@ -3,9 +3,9 @@
 //!
 //! Statements of one request carry the same id (a trace id, say) and may go over several sessions on several
 //! threads. Each thread keeps for each request it sees how many of its commands were answered and their time
-//! ([`Open`]), and hands that over every second. [`Requests`] adds the threads' parts up; a request of which
-//! nothing was heard for a while is over and counts for its endpoint. A trace that passes several endpoints
-//! is one request of each.
+//! ([`Open`]), and hands that over every second. [`Requests`] adds the threads' parts up; a request about
+//! which nothing was heard for a while is over and counts for its endpoint. A trace that passes several
+//! endpoints is one request of each.
 //!
 //! The time of a request is the sum of its commands' times. Commands that ran side by side count each, so it
 //! may be more than the request took. A request that pauses for longer than the limit counts as two.
@@ -13,7 +13,7 @@
 //! Its *span* runs from the first byte of its first command to the last byte of its last answer. Of that it
 //! was *thinking* for at least `span - time`: exactly so where no two commands ran side by side. What the
 //! request does before its first command and after its last one cannot be seen. Worked example: queries of 4,
-//! 3 and 2 ms with 50 ms and 61 ms between them: a span of 120 ms, of which 9 ms are the database's and 111
+//! 3 and 2 ms with 50 ms and 61 ms between them: a span of 120 ms: 9 ms are the database's and 111
 //! ms thinking.
 //!
 //! Both books are bounded. Requests for which there is no room are counted, and told.
@@ -145,7 +145,7 @@ impl Requests {
         }
     }
 
-    /// Counts the requests of which nothing was heard for long enough.
+    /// Counts the requests about which nothing was heard for long enough.
     pub(crate) fn close(&mut self, now: Instant) {
         let (quiet, over) = (self.quiet, &mut self.over);
         self.open.retain(|(_, endpoint), part| {

@@ -69,7 +69,7 @@ struct SessionState {
     era: u64,
     /// What it has sent, where it stands for others.
     sent: SessionCount,
-    /// Commands of which the start and the end was heard, or noticed later.
+    /// Commands whose start and the end was heard, or noticed later.
     progress: Progress,
 }
 
@@ -126,7 +126,7 @@ impl Session {
         Self(Some(Box::new(Measured { ledger, state })))
     }
 
-    /// Observes the next bytes of either side, of which the first was read at `now`: the tracker is shown
+    /// Observes the next bytes of either side; the first was read at `now`: the tracker is shown
     /// them with this observer, which is then finished. `None` when there is nothing to measure.
     #[inline]
     pub fn observe(

@@ -54,7 +54,7 @@ pub(crate) struct RecordingSink {
     queued: AtomicUsize,
     /// Bytes of commands that sessions hold because they are not answered, or not whole.
     held: AtomicUsize,
-    /// Sessions that were met; one in so many is recorded.
+    /// Sessions that were met; one in this many is recorded.
     met: AtomicU64,
     sessions: AtomicU64,
     commands: AtomicU64,
@@ -69,7 +69,7 @@ pub(crate) struct RecordingSink {
 /// What is to be recorded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct RecordingRequest {
-    /// One session in so many.
+    /// One session in this many.
     pub one_in: u32,
     /// For how long.
     pub time: Duration,
@@ -154,7 +154,7 @@ impl Recorder {
         self.current().sink.clone().filter(|sink| sink.number == number)
     }
 
-    /// Whether so many bytes more of prepared statements may be remembered.
+    /// Whether this many bytes more of prepared statements may be remembered.
     fn remembers(&self, bytes: usize) -> bool {
         let fits = self.prepared_bytes.fetch_add(bytes, Relaxed) + bytes <= PREPARED_BYTES;
         if !fits {
@@ -203,7 +203,7 @@ impl RecordingSink {
         self.unreadable.fetch_add(1, Relaxed);
     }
 
-    /// Whether so many bytes more may be held until they are told; with [`RecordingSink::release`] for each
+    /// Whether this many bytes more may be held until they are told; with [`RecordingSink::release`] for each
     /// that may.
     fn hold(&self, bytes: usize) -> bool {
         let fits = self.held.fetch_add(bytes, Relaxed) + bytes <= HELD;

@@ -92,7 +92,7 @@ pub(crate) enum AfterClient {
 }
 
 impl Relay {
-    /// Goes on with a session of which the tracker has seen the start.
+    /// Goes on with a session whose start the tracker has seen.
     pub(crate) fn new(tracker: Tracker, handle: Rc<SessionHandle>) -> Self {
         let counted = tracker.commands_completed();
         handle.moved(&tracker);

@@ -135,7 +135,7 @@ impl<'t> TagValue<'t> {
     }
 }
 
-/// The content of the comment that a text ends with, of which the beginning is not known.
+/// The content of the comment that a text ends with, whose beginning is not known.
 pub fn last_comment(tail: &[u8]) -> Option<&[u8]> {
     let end = memchr::memmem::rfind(tail, b"*/")?;
     let start = memchr::memmem::rfind(&tail[..end], b"/*")?;

@@ -50,7 +50,7 @@ fn relay(mark: char, mut from: TcpStream, mut to: TcpStream, file: &Mutex<File>)
             break;
         }
     }
-    // Either end may be gone already, which is what we wanted.
+    // Either end may have closed already, which is what we wanted.
     let _ = to.shutdown(Shutdown::Both);
     let _ = from.shutdown(Shutdown::Both);
     Ok(())

@@ -95,7 +95,7 @@ pub fn without(body: &[u8]) -> Option<Vec<u8>> {
 }
 
 impl<'a> Attributes<'a> {
-    /// Reads so many, and moves `r` behind them.
+    /// Reads this many, and moves `r` behind them.
     fn read(r: &mut Reader<'a>, count: usize) -> Option<Self> {
         let none = Self { types: *r, values: *r, nulls: &[], count: 0, index: 0 };
         if count == 0 {

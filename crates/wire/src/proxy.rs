@@ -68,7 +68,7 @@ pub fn length(fixed: &[u8; FIXED]) -> Result<usize, ProxyError> {
     }
 }
 
-/// Reads a header, of which [`length`] has checked the fixed part.
+/// Reads a header whose fixed part [`length`] has checked.
 ///
 /// # Errors
 /// [`ProxyError`] when the rest does not hold what the fixed part announces.

@@ -5,11 +5,11 @@
 //! it is idle (the only moment at which it may be moved or closed), whether a transaction is open, and what
 //! state it would lose ([`Sticky`]).
 //!
-//! How it works: [`Framer`]s cut both directions into packets. Every client packet with sequence id 0 is a
-//! command, and joins a queue of commands not yet answered (clients may send ahead). The server answers in
-//! order; `Reply` says what it may send next for the command in front: this is the grammar of the protocol,
-//! and needs of every packet the length, the sequence id and the first byte. Rows are skipped by arithmetic.
-//! Nothing is allocated for a command on the steady path.
+//! How it works: [`Framer`]s cut both directions into packets. Every client packet with sequence id 0
+//! is a command, and joins a queue of commands not yet answered (clients may send ahead). The server answers
+//! in order; `Reply` says what it may send next for the command in front: this is the grammar of the
+//! protocol, and needs of every packet the length, the sequence id and the first byte. Rows are skipped by
+//! arithmetic. Nothing is allocated for a command on the steady path.
 //!
 //! Where the protocol goes on in a form that cannot be read (TLS, compression) the tracker says
 //! [`Phase::Opaque`] and stays there. When the bytes make no sense it says [`Phase::Lost`] and stays there: a

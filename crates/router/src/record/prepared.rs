@@ -22,7 +22,7 @@ const BYTES: usize = 64 << 10;
 const LONGEST: usize = 16 << 10;
 /// Buffers kept for the next texts.
 const SPARE: usize = 4;
-/// Prepares of which the answer is due; of more the text is not known.
+/// Prepares whose answer is due; of more the text is not known.
 const AHEAD: usize = 64;
 
 /// What a session has prepared.

@@ -6,7 +6,7 @@
 //! sent.
 //!
 //! **Sessions that are under way when recording begins** join at their next command outside a transaction: a
-//! transaction of which the beginning is missing is none. What they had prepared is told first, as far as it
+//! transaction whose beginning is missing is none. What they had prepared is told first, as far as it
 //! is kept ([`super::prepared`]), so that its executions can be sent again. Those that never come out of a
 //! transaction, and those that cannot be read, are counted.
 
@@ -67,7 +67,7 @@ struct RecordedSession {
     pending: VecDeque<PendingCommand>,
     /// The newest of them is coming in pieces.
     coming: bool,
-    /// Commands of which the start was seen and the end not: they were under way when recording began.
+    /// Commands whose start was seen and the end not: they were under way when recording began.
     unseen: u64,
     progress: Progress,
     /// Prepared statements whose text was left out.
@@ -103,7 +103,7 @@ impl SessionRecorder {
         }
     }
 
-    /// Observes the next bytes of either side, of which the first was read at `now`: the tracker is shown
+    /// Observes the next bytes of either side; the first was read at `now`: the tracker is shown
     /// them with this observer, which is then finished.
     #[inline]
     pub(crate) fn observe(

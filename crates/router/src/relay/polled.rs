@@ -1,5 +1,5 @@
 //! The polled driver: one task a session polls both directions of two streams. For whatever tokio can read
-//! and write: TLS, and every session where io_uring is not to be had.
+//! and write: TLS, and every session where io_uring is not available.
 //!
 //! What one read brought is written at once, without asking for readiness first; a direction is not read
 //! again before the other side has taken everything. Per query: two reads, two writes.
@@ -190,7 +190,7 @@ impl Half {
                 return Poll::Ready(Stop::HandOver);
             }
             if self.ended {
-                // The target may be gone already; it has been told either way.
+                // The target may have closed already; it has been told either way.
                 let _ = ready!(Pin::new(&mut *target).poll_shutdown(cx));
                 self.done = true;
                 continue;

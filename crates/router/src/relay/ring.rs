@@ -47,7 +47,7 @@ pub(crate) struct Driver {
     sessions: Vec<Option<Box<Session>>>,
     free: Vec<u32>,
     count: usize,
-    /// Sessions whose servers have so long to close.
+    /// Sessions whose servers have this long to close.
     lingering: Vec<(Instant, u32)>,
     /// Where the next look after peers begins.
     next: usize,
@@ -165,7 +165,7 @@ impl Driver {
         }
     }
 
-    /// Ends those of the next few sessions whose peers have been gone for so long.
+    /// Ends those of the next few sessions whose peers have been dead for this long.
     pub(crate) fn ask_after_peers(&mut self, deadline: Duration) {
         let now = Instant::now();
         for _ in 0..peer::share(self.sessions.len(), deadline) {
@@ -250,7 +250,7 @@ impl Driver {
         None
     }
 
-    /// What becomes of a session of which a side has said its last. Asked again whenever something moves.
+    /// What becomes of a session after a side has sent its last byte. Asked again whenever something moves.
     fn after_an_end(&mut self, at: u32) -> Option<Closed> {
         let session = self.sessions.get_mut(at as usize)?.as_mut()?;
         if !session.up.ended && !session.down.ended {
@@ -390,8 +390,8 @@ mod tests {
 
     #[test]
     fn an_idle_session_takes_less_than_two_kibibytes() {
-        // Besides what the tracker keeps elsewhere (the names of user and database), and two sessions in the
-        // ring's table.
+        // Apart from what the tracker keeps elsewhere (the names of user and database), and two sessions in
+        // the ring's table.
         let bytes = size_of::<Session>() + size_of::<SessionHandle>();
         assert!(bytes < 2048, "{bytes}");
     }

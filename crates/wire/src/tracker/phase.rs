@@ -34,9 +34,9 @@ pub enum Phase {
 /// a stream.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Progress {
-    /// Commands of which the start has come from the client.
+    /// Commands whose start has come from the client.
     pub started: u64,
-    /// Commands of which the server has begun the answer.
+    /// Commands whose answer the server has begun.
     pub answering: u64,
     /// Commands answered whole.
     pub completed: u64,

@@ -64,7 +64,7 @@ pub(super) struct AnswerFacts {
     pub(super) error: u16,
 }
 
-/// The command of which a part has come.
+/// The command that has come in part.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Receiving {
     #[default]
