@@ -1,6 +1,7 @@
-//! What a tick does with what was read, in four steps: [`Evaluator::read`] takes the windows of this host and of every
-//! server, [`judge`] names the bottlenecks in them, [`Evaluator::store`] adds to the history and holds objectives
-//! against it, [`Evaluator::draw`] makes the view of it all. Only the first reads the clock and `/proc`.
+//! What a tick does with what was read, in four steps: [`Evaluator::read`] takes the windows of this host and
+//! of every server, [`judge`] names the bottlenecks in them, [`Evaluator::store`] adds to the history and
+//! holds objectives against it, [`Evaluator::draw`] makes the view of it all. Only the first reads the clock
+//! and `/proc`.
 
 use crate::history::HistoryStore;
 use crate::meter::Meter;
@@ -73,7 +74,8 @@ pub(crate) struct Verdicts {
     servers: BTreeMap<ServerName, VerdictView>,
 }
 
-/// Names the bottleneck of this host and of each server. The same windows after the same past give the same verdicts.
+/// Names the bottleneck of this host and of each server. The same windows after the same past give the same
+/// verdicts.
 pub(crate) fn judge(windows: &Windows, settlings: &mut Settlings) -> Verdicts {
     let shown = |verdict: &Verdict| watch_view::verdict(verdict);
     settlings.servers.retain(|name, _| windows.servers.contains_key(name));

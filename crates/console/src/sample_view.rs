@@ -1,5 +1,5 @@
-//! What a host and a server did in a window, as JSON, the page and the terminal show it. The field names are a promise
-//! to whoever reads them; the samples that they are copied from are free to change.
+//! What a host and a server did in a window, as JSON, the page and the terminal show it. The field names are
+//! a promise to whoever reads them; the samples that they are copied from are free to change.
 
 use diagnose::host::{self, Pressures};
 use diagnose::server::{self, HeldBy};

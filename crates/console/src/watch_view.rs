@@ -1,5 +1,5 @@
-//! What people and programs see of a watched host and its servers: plain values, the same in the terminal, JSON and
-//! metrics.
+//! What people and programs see of a watched host and its servers: plain values, the same in the terminal,
+//! JSON and metrics.
 
 use crate::insight_view::{FiguresView, RequestView};
 use crate::objectives::view::{ObjectiveView, WebhookView};

@@ -1,7 +1,8 @@
-//! One request to an HTTP or HTTPS address, one answer, a deadline: what reads agents and routers and calls webhooks.
+//! One request to an HTTP or HTTPS address, one answer, a deadline: what reads agents and routers and calls
+//! webhooks.
 //!
-//! No redirects, no cookies, no kept connections. Whoever answers over TLS is verified by name. An address may hold a
-//! secret in its path (webhooks do), so only `scheme://host:port` of it is ever shown.
+//! No redirects, no cookies, no kept connections. Whoever answers over TLS is verified by name. An address
+//! may hold a secret in its path (webhooks do), so only `scheme://host:port` of it is ever shown.
 
 use crate::token::Token;
 use http_body_util::{BodyExt, Full, Limited};
@@ -157,7 +158,8 @@ pub(crate) async fn exchange(
     Ok((code, body.map_err(|error| error.to_string())?.to_bytes()))
 }
 
-/// `http://` or `https://`, host, port, and what is asked for there. Shown without path and query: those may hold secrets.
+/// `http://` or `https://`, host, port, and what is asked for there. Shown without path and query: those may
+/// hold secrets.
 #[derive(Clone, PartialEq, Eq)]
 pub struct WebAddress(Url);
 

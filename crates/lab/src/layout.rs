@@ -34,17 +34,16 @@ pub(crate) struct Layout {
     /// Zone number is index + 1.
     pub(crate) zones: Vec<Zone>,
     /// All servers, zone by zone.
-    pub(crate) servers: Vec<Place>,
+    pub(crate) servers: Vec<ServerSlot>,
     /// Index of the server that takes writes at the start.
     pub(crate) primary: usize,
 }
 
 /// One server's place.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Place {
+pub(crate) struct ServerSlot {
     /// Zone name and number: `a1`.
     pub(crate) name: ServerName,
-    /// Index of its zone.
     pub(crate) zone: usize,
     /// From 1 within its zone.
     pub(crate) number: u8,
@@ -53,12 +52,10 @@ pub(crate) struct Place {
 }
 
 impl Layout {
-    /// Index of a zone.
     pub(crate) fn zone(&self, name: &str) -> Option<usize> {
         self.zones.iter().position(|z| z.as_str() == name)
     }
 
-    /// Index of a server.
     pub(crate) fn server(&self, name: &str) -> Option<usize> {
         self.servers.iter().position(|s| s.name.as_str() == name)
     }
