@@ -4,17 +4,17 @@
 
 use libfuzzer_sys::fuzz_target;
 use std::net::SocketAddr;
-use wire::proxy::{FIXED, Said, length, read, write};
+use wire::proxy::{FIXED, ProxySource, length, read, write};
 
 fuzz_target!(|bytes: &[u8]| {
     let Some((fixed, rest)) = bytes.split_first_chunk::<FIXED>() else { return };
     let Ok(announced) = length(fixed) else { return };
     let _ = read(fixed, &rest[..announced.min(rest.len())]);
-    if let Ok(Said::Client(client)) = read(fixed, rest) {
+    if let Ok(ProxySource::Client(client)) = read(fixed, rest) {
         let own = SocketAddr::from(([127, 0, 0, 1], 3306));
         let written = write(client, own);
         let (fixed, rest) = written.split_first_chunk::<FIXED>().expect("a whole header");
         assert_eq!(length(fixed), Ok(rest.len()));
-        assert_eq!(read(fixed, rest), Ok(Said::Client(client)));
+        assert_eq!(read(fixed, rest), Ok(ProxySource::Client(client)));
     }
 });

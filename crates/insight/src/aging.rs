@@ -50,7 +50,6 @@ impl LastSeen {
         self.0 = numbers.map(|number| (number, before.get(&number).copied().unwrap_or(now))).collect();
     }
 
-    /// This one was seen.
     pub(crate) fn see(&mut self, number: u32, now: Instant) {
         if let Some(at) = self.0.get_mut(&number) {
             *at = now;

@@ -10,17 +10,13 @@ const CODES: usize = 8;
 /// Counts of commands that have been answered.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Figures {
-    /// Commands answered.
     pub count: u64,
     /// Those answered with an error.
     pub errors: u64,
-    /// Rows sent to clients.
     pub rows: u64,
     /// Rows changed.
     pub affected: u64,
-    /// Bytes of commands.
     pub bytes_to_server: u64,
-    /// Bytes of answers.
     pub bytes_to_client: u64,
     /// Time from the first byte of a command to the last byte of its answer, summed, ns.
     pub time_ns: u64,
@@ -35,7 +31,6 @@ pub struct Figures {
     other_codes: u64,
 }
 
-/// One answered command.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Measurement {
     pub(crate) time: Duration,
@@ -62,7 +57,6 @@ impl Figures {
         }
     }
 
-    /// Adds another set.
     pub fn merge(&mut self, other: &Self) {
         self.merge_times(other, 1);
     }

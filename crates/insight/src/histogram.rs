@@ -29,7 +29,6 @@ pub struct Histogram {
 }
 
 impl Histogram {
-    /// Counts a value.
     #[inline]
     pub fn record(&mut self, value: u64) {
         let bucket = bucket(value);

@@ -41,7 +41,6 @@ const EXAMPLE: usize = 1024;
 /// What all threads share.
 #[derive(Debug)]
 pub struct Shared {
-    /// The names.
     pub registry: Registry,
     keys: TagKeys,
     config: InsightConfig,
@@ -59,7 +58,6 @@ pub(crate) struct Cell(u128);
 /// What is known of the sessions of a place that were picked as one in so many.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct SampleSums {
-    /// Their commands.
     pub(crate) commands: u64,
     /// The sum over sessions of their commands squared, ...
     pub(crate) squares: u64,
@@ -112,11 +110,9 @@ pub(crate) struct Text<'t> {
 /// What happened beside counted commands; sums since the start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Sessions measured.
     pub sessions: u64,
     /// Sessions that could not be read because of TLS between client and server.
     pub opaque_tls: u64,
-    /// Because of compression.
     pub opaque_compression: u64,
     /// Because of a protocol from before 4.1.
     pub opaque_old: u64,
@@ -136,7 +132,6 @@ pub struct Counts {
     pub without_request: u64,
 }
 
-/// One thread's ledger.
 #[derive(Debug)]
 pub struct Ledger {
     shared: Arc<Shared>,
@@ -167,7 +162,6 @@ pub struct Snapshot {
 }
 
 impl Shared {
-    /// Nothing known yet.
     pub fn new(config: InsightConfig) -> Arc<Self> {
         let registry = Registry::new(config.digests, config.endpoints);
         let keys = TagKeys::new(&config.endpoint_keys, &config.request_keys);
@@ -181,7 +175,6 @@ impl Shared {
 }
 
 impl Ledger {
-    /// An empty ledger.
     pub fn new(shared: Arc<Shared>) -> Self {
         let requests = Open::new(shared.config.requests);
         let era = shared.era.load(Relaxed);
@@ -315,7 +308,6 @@ impl Ledger {
         number
     }
 
-    /// Counts an answered command.
     pub(crate) fn record(&mut self, cell: Cell, measurement: &Measurement) {
         let at = match self.cell_at.get(&cell) {
             Some(at) => *at,
@@ -370,7 +362,6 @@ impl Ledger {
         self.spare.pop().unwrap_or_default()
     }
 
-    /// Takes it back.
     pub(crate) fn give(&mut self, mut buffer: Vec<u8>) {
         if self.spare.len() < SPARE {
             buffer.clear();

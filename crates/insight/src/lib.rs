@@ -1,13 +1,13 @@
 //! What the statements that pass through a router tell: which endpoint sends which queries, and how long they take where.
 //!
-//! No sockets and no policy. Each thread of the data plane has a [`Ledger`]; each session shows it the bytes it relays
-//! through a [`Session`], which hears the tracker of `wire`. A [`Collector`] adds the ledgers up and makes [`Report`]s.
-//! Everything has a limit, and what is beyond it is counted and shown.
+//! No sockets and no policy. Each thread of the data plane has a [`Ledger`]; each session has a [`Session`], which observes
+//! what the tracker of `wire` finds in its bytes. A [`Collector`] adds the ledgers up and makes [`Report`]s. Everything has a
+//! limit, and what is beyond it is counted and shown. May use `config`, `sql` (digests, tags) and `wire`. The three files to
+//! read first: `session.rs`, `ledger.rs`, `report.rs`.
 //!
 //! | question | file |
 //! |---|---|
-//! | when are two statements the same | `digest` |
-//! | whose is a statement | `tags`, `session` |
+//! | whose is a statement, how long did it take | `session` |
 //! | what is counted, and how are quantiles told | `figures`, `histogram` |
 //! | how many queries does a request send | `request` |
 //! | what is bounded, and how | `registry`, `ledger` |

@@ -20,6 +20,7 @@ pub mod incident;
 
 use burn::Windows;
 use config::Objective;
+pub use incident::Pace;
 use incident::{Book, Change};
 use std::time::{Duration, Instant};
 
@@ -27,15 +28,6 @@ use std::time::{Duration, Instant};
 pub const PART: u32 = 12;
 /// Fewer statements in a long window are too few to judge by.
 pub const LEAST: u64 = 20;
-
-/// Which of the two pairs of windows found it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Pace {
-    /// It burns so fast that somebody must look now.
-    Fast,
-    /// It burns for long.
-    Slow,
-}
 
 /// Burn rates at a moment; `None` where nothing, or too little, was seen.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -50,7 +42,6 @@ pub struct Burning {
     pub slow_short: Option<f64>,
 }
 
-/// One objective over time.
 #[derive(Debug)]
 pub struct Tracked {
     objective: Objective,
@@ -60,7 +51,6 @@ pub struct Tracked {
 }
 
 impl Tracked {
-    /// Nothing seen yet.
     pub fn new(objective: Objective) -> Self {
         // A short window of ten steps is told well enough, and no step is below a second: figures come no faster.
         let step = (objective.fast / PART / 10).max(Duration::from_millis(500));
@@ -82,7 +72,6 @@ impl Tracked {
         self.book.next(now, pace, calm, self.objective.calm, self.burning.fast_short)
     }
 
-    /// What is promised.
     pub fn objective(&self) -> &Objective {
         &self.objective
     }
@@ -92,7 +81,6 @@ impl Tracked {
         self.burning
     }
 
-    /// Its incidents.
     pub fn book(&self) -> &Book {
         &self.book
     }

@@ -16,18 +16,14 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 /// The number of everything beyond a limit.
 pub const OTHER: u32 = 0;
 
-/// All names.
 #[derive(Debug)]
 pub struct Registry {
     /// Statements without their literals.
     pub digests: Names,
     /// Endpoints: tags, or what stands in for them.
     pub endpoints: Names,
-    /// Database users.
     pub users: Names,
-    /// Servers.
     pub servers: Names,
-    /// Listeners.
     pub listeners: Names,
 }
 
@@ -55,12 +51,10 @@ struct Open {
     last: u32,
 }
 
-/// One name.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Entry {
     /// What identifies it, the same in every process.
     pub hash: u64,
-    /// The name.
     pub name: String,
     /// A statement as it came, where the operator asked for examples.
     pub example: Option<String>,

@@ -31,13 +31,9 @@ pub enum Dimension {
     /// Statements without their literals.
     #[default]
     Digest,
-    /// What sent them.
     Endpoint,
-    /// As whom.
     User,
-    /// Where they came in.
     Listener,
-    /// Who answered.
     Server,
 }
 
@@ -48,18 +44,14 @@ pub enum Since {
     /// The last ten to fifteen seconds, or since the start if that is less.
     #[default]
     Recent,
-    /// All of it.
     Start,
 }
 
 /// Leaves out what does not match; names are matched exactly, digests by their number.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Filter {
-    /// This digest only.
     pub digest: Option<String>,
-    /// This endpoint only.
     pub endpoint: Option<String>,
-    /// This server only.
     pub server: Option<String>,
 }
 
@@ -91,7 +83,6 @@ pub struct Report {
     clusters: Map<Cell, Clusters>,
     /// How long the span is.
     pub span: Duration,
-    /// Requests under way now.
     pub requests_under_way: usize,
     /// Requests that there was no room for, since the start.
     pub requests_untold: u64,
@@ -140,7 +131,6 @@ impl Sample {
 /// How many names there are of a kind with a limit, and whether any had to be left out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Room {
-    /// Names known.
     pub used: usize,
     /// Names that there is room for.
     pub limit: usize,

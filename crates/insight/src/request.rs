@@ -96,9 +96,7 @@ pub(crate) struct Requests {
 /// Finished requests of one endpoint.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RequestFigures {
-    /// Requests that are over.
     pub count: u64,
-    /// Their commands.
     pub commands: u64,
     /// Their commands' time, ns.
     pub time_ns: u64,
@@ -156,7 +154,6 @@ impl Requests {
         });
     }
 
-    /// Requests under way now.
     pub(crate) fn under_way(&self) -> usize {
         self.open.len()
     }
@@ -182,7 +179,6 @@ impl RequestFigures {
         self.span_each.record(span_ns);
     }
 
-    /// Adds another set.
     pub(crate) fn merge(&mut self, other: &Self) {
         self.count += other.count;
         self.commands += other.commands;
@@ -222,7 +218,6 @@ impl RequestFigures {
         self.span_each.quantile(q)
     }
 
-    /// The spans, ns.
     pub fn spans(&self) -> &Histogram {
         &self.span_each
     }

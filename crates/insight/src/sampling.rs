@@ -25,7 +25,6 @@
 /// Measured sessions that each stand for so many, over a span of time.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Clusters {
-    /// Their commands.
     pub(crate) commands: f64,
     /// The sum over the sessions of their commands squared.
     pub(crate) squares: f64,

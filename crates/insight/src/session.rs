@@ -299,6 +299,8 @@ impl Observer for CommandObserver<'_> {
             }
             Event::Command(start) if start.command.is_answered() => self.command(start),
             Event::Command(start) => {
+                // Its first byte is not that of the next command.
+                self.state.begun = None;
                 if let Some(statement) = start.closes() {
                     self.state.prepared.remove(&statement);
                 }

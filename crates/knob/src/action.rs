@@ -2,6 +2,7 @@
 //! allocator of a server (restarted with another `LD_PRELOAD`). Such a knob has values, danger and a journal
 //! entry as every other one, and an [`Action`] does the work.
 
+use crate::error::Refusal;
 use crate::host::Host;
 
 /// A change of the caller's own.
@@ -9,14 +10,14 @@ pub trait Action: Send {
     /// The present value.
     ///
     /// # Errors
-    /// It cannot be told; in words.
-    fn read(&mut self) -> Result<String, String>;
+    /// It cannot be read.
+    fn read(&mut self) -> Result<String, Refusal>;
 
     /// Makes it so.
     ///
     /// # Errors
-    /// It could not; in words.
-    fn apply(&mut self, value: &str) -> Result<(), String>;
+    /// It could not.
+    fn apply(&mut self, value: &str) -> Result<(), Refusal>;
 
     /// The program that does it, if a program does: what the journal keeps, so that a later process can put
     /// it back.
@@ -40,12 +41,12 @@ impl ProgramAction {
 }
 
 impl Action for ProgramAction {
-    fn read(&mut self) -> Result<String, String> {
-        self.host.ask(&self.program, &["read"]).map_err(|refusal| refusal.to_string())
+    fn read(&mut self) -> Result<String, Refusal> {
+        self.host.ask(&self.program, &["read"])
     }
 
-    fn apply(&mut self, value: &str) -> Result<(), String> {
-        self.host.ask(&self.program, &["apply", value]).map(drop).map_err(|refusal| refusal.to_string())
+    fn apply(&mut self, value: &str) -> Result<(), Refusal> {
+        self.host.ask(&self.program, &["apply", value]).map(drop)
     }
 
     fn program(&self) -> Option<String> {

@@ -11,7 +11,7 @@ use crate::name::{self, Name};
 use crate::resolve::{self, Setting, same};
 use crate::server::Server;
 use crate::tuner::Tuner;
-use crate::value::{self, Facts, Values};
+use crate::value::{self, Facts, ValueError, Values};
 use crate::{mount, restore, server, verify};
 use serde::Serialize;
 use std::time::Duration;
@@ -51,10 +51,7 @@ pub enum Status {
     /// It was so already; nothing was written.
     Already,
     /// It is not in force, and what was there is there.
-    Refused {
-        /// Why.
-        refusal: Refusal,
-    },
+    Refused { refusal: Refusal },
 }
 
 impl Outcome {
@@ -91,7 +88,7 @@ pub fn check(
     for assignment in assignments {
         let (name, text) = name::assignment(assignment)?;
         let name = name::parse(host, name)?;
-        let bad = |why: String| Error::BadValue { name: name.to_string(), value: text.to_owned(), why };
+        let bad = |source| Error::BadValue { name: name.to_string(), value: text.to_owned(), source };
         let value = match name.knob.values {
             Values::Server => of_server(server.as_deref_mut(), &name, text)?.map_err(bad)?,
             Values::IoMax => resolve::io_max(text).map_err(bad)?,
@@ -153,7 +150,7 @@ fn of_server(
     server: Option<&mut (dyn Server + 'static)>,
     name: &Name,
     text: &str,
-) -> Result<Result<String, String>, Error> {
+) -> Result<Result<String, ValueError>, Error> {
     let tidy = value::check(Values::Word, text, &Facts::default());
     let (Some(server), Ok(_)) = (server, &tidy) else { return Ok(tidy) };
     let plain = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '.';
@@ -262,9 +259,7 @@ fn prepare(access: &mut Access<'_>, change: &Change, manner: &Manner) -> Result<
 /// One write that a change would make.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Write {
-    /// Where.
     pub item: String,
-    /// What is there.
     pub from: String,
     /// What would be written.
     pub to: String,
@@ -315,7 +310,7 @@ fn writes(setting: &Setting, value: &str, current: &[ItemValue]) -> Result<Vec<I
     let list = |text: &str| text.split(',').map(|option| option.trim().to_owned()).collect::<Vec<_>>();
     let now = current.first().map(|one| list(&one.value)).unwrap_or_default();
     let wanted = mount::merge(&now, &list(value));
-    mount::remount(&wanted, &now).map_err(|why| Refusal::OneWay { why })?;
+    mount::remount(&wanted, &now).map_err(|error| Refusal::OneWay { why: error.to_string() })?;
     Ok(setting.values(&wanted.join(",")))
 }
 

@@ -74,11 +74,8 @@ pub struct Knob {
 pub enum Family {
     /// Block devices.
     Block,
-    /// Interrupts.
     Interrupt,
-    /// Network.
     Network,
-    /// Memory.
     Memory,
     /// CPUs and their scheduler.
     Cpu,
@@ -141,7 +138,6 @@ impl Target {
 /// How the text of a file stands for the value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shape {
-    /// As it is.
     Plain,
     /// The word in brackets.
     Bracket,
@@ -198,14 +194,12 @@ pub enum Place {
 /// What is one state with a knob, saved and put back as a whole.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Group {
-    /// Only itself.
     Alone,
     /// The scheduler of a disk, the scheduler's settings, `nr_requests` and `wbt_lat_usec`.
     Scheduler,
     /// Sysctls where setting one changes another: `dirty_bytes` and `dirty_ratio`. Those that are not zero
     /// are put back first: writing one sets its twin to zero, and most kernels refuse to be told zero.
     Twins(&'static str, &'static [&'static str]),
-    /// Files.
     Files(&'static str, &'static [(&'static str, Shape)]),
 }
 

@@ -1,5 +1,6 @@
 //! What can go wrong: [`Error`] before anything is touched, [`Refusal`] for one knob while the others go on.
 
+use fleet::Blame;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
@@ -24,26 +25,20 @@ pub enum Error {
     },
     /// Not of the form `NAME=VALUE`.
     #[error("'{text}' is not of the form NAME=VALUE, for example block.scheduler@vda=none")]
-    NotAnAssignment {
-        /// What was given.
-        text: String,
-    },
+    NotAnAssignment { text: String },
     /// The value is not one the knob can take.
-    #[error("{name}={value}: {why}")]
+    #[error("{name}={value}: {source}")]
     BadValue {
         /// The knob.
         name: String,
-        /// The value.
         value: String,
-        /// What would be right.
-        why: String,
+        source: crate::value::ValueError,
     },
     /// A dangerous value that was not named.
     #[error("{name}={value} is dangerous: {why}; if that is meant, add --danger {flag}")]
     Danger {
         /// The knob with its target.
         name: String,
-        /// The value.
         value: String,
         /// What can be lost.
         why: String,
@@ -112,6 +107,14 @@ pub enum Error {
 }
 
 impl Error {
+    /// Whose fault it is.
+    pub fn blame(&self) -> Blame {
+        match self {
+            Self::Server(_) => Blame::Server,
+            _ => Blame::Config,
+        }
+    }
+
     /// Whether the command line is to blame, as against the host.
     pub fn is_usage(&self) -> bool {
         use Error::{BadTarget, BadValue, NotAnAssignment, UnknownKnob};
@@ -137,14 +140,7 @@ pub enum Refusal {
     },
     /// It was written, and something else is there.
     #[error("wrote '{wrote}', but {item} reads back '{found}'")]
-    ReadsBack {
-        /// Where.
-        item: String,
-        /// What we wrote.
-        wrote: String,
-        /// What is there.
-        found: String,
-    },
+    ReadsBack { item: String, wrote: String, found: String },
     /// The setting reads back, but its effect does not show.
     #[error("it reads back, but has no effect: {why}")]
     NoEffect {

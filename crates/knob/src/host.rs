@@ -67,7 +67,6 @@ pub struct Real;
 
 impl Effects for Real {}
 
-/// A host.
 #[derive(Clone)]
 pub struct Host {
     root: PathBuf,

@@ -25,14 +25,12 @@ pub enum Item {
     },
     /// An offload, by `ethtool -k` and `-K`.
     Offload {
-        /// The interface.
         interface: String,
         /// As `-K` calls it: `gro`.
         feature: String,
     },
     /// An interrupt coalescing parameter, by `ethtool -c` and `-C`.
     Coalesce {
-        /// The interface.
         interface: String,
         /// As `-C` calls it: `rx-usecs`.
         parameter: String,
@@ -43,19 +41,9 @@ pub enum Item {
         point: String,
     },
     /// A property of a ZFS dataset.
-    Dataset {
-        /// The dataset.
-        dataset: String,
-        /// The property.
-        property: String,
-    },
+    Dataset { dataset: String, property: String },
     /// A property of a ZFS pool.
-    Pool {
-        /// The pool.
-        pool: String,
-        /// The property.
-        property: String,
-    },
+    Pool { pool: String, property: String },
     /// Whether a service runs, by `systemctl start` and `stop`.
     Service {
         /// Its name and its process's.
@@ -97,7 +85,6 @@ impl fmt::Display for Item {
 /// An item and its canonical value.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ItemValue {
-    /// Where.
     pub item: Item,
     /// What is there, was there, or shall be there.
     pub value: String,
@@ -110,7 +97,6 @@ pub fn value_of<'a>(values: &'a [ItemValue], item: &Item) -> Option<&'a str> {
 
 /// Everything an item may lie in.
 pub struct Access<'a> {
-    /// The host.
     pub host: &'a Host,
     /// The server, where one was named.
     pub server: Option<&'a mut (dyn Server + 'static)>,
@@ -163,7 +149,7 @@ impl Access<'_> {
                 Ok(if runs { "on" } else { "off" }.to_owned())
             }
             Item::Variable { variable, .. } => self.server()?.global(variable).map_err(Into::into),
-            Item::Action { knob, program } => self.action(knob, program.as_deref())?.read().map_err(denied),
+            Item::Action { knob, program } => self.action(knob, program.as_deref())?.read(),
         }
     }
 
@@ -183,7 +169,8 @@ impl Access<'_> {
             Item::Mount { point } => {
                 let now = mount::options(self.host, point)?;
                 let wanted: Vec<String> = value.split(',').map(str::to_owned).collect();
-                let options = mount::remount(&now, &wanted).map_err(|why| Refusal::OneWay { why })?;
+                let options = mount::remount(&now, &wanted)
+                    .map_err(|error| Refusal::OneWay { why: error.to_string() })?;
                 let options = format!("remount,{}", options.join(","));
                 // What fstab says must not be mixed in: the mount is what we were told to make of it.
                 self.host.order("mount", &["--options-mode", "ignore", "-o", &options, point])
@@ -209,7 +196,7 @@ impl Access<'_> {
             }
             Item::Action { knob, program } => {
                 self.step(Step::Write(knob))?;
-                self.action(knob, program.as_deref())?.apply(value).map_err(denied)?;
+                self.action(knob, program.as_deref())?.apply(value)?;
                 self.step(Step::Written(knob))
             }
         }

@@ -73,7 +73,6 @@ pub struct Intent {
     pub boot: String,
     /// When, seconds since 1970 UTC.
     pub at: u64,
-    /// Who.
     pub author: Author,
     /// Whether it stays when the process ends.
     pub keep: bool,
@@ -84,10 +83,7 @@ pub struct Intent {
 #[serde(tag = "how", rename_all = "snake_case")]
 pub enum End {
     /// The setting was refused, and what was there is there.
-    Refused {
-        /// Why.
-        why: String,
-    },
+    Refused { why: String },
     /// Put back.
     Restored,
     /// It was back already.
@@ -124,7 +120,6 @@ pub enum Phase {
     },
     /// Over.
     Closed {
-        /// How.
         end: End,
         /// When, seconds since 1970 UTC.
         at: u64,

@@ -13,7 +13,6 @@ const MOUNTINFO: &str = "/proc/self/mountinfo";
 /// A mounted file system.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mount {
-    /// Where.
     pub point: String,
     /// `major:minor` of its device.
     pub device: String,
@@ -45,7 +44,6 @@ pub fn mount(host: &Host, point: &str) -> Result<Mount, Refusal> {
     found.ok_or_else(|| Refusal::Absent { what: format!("a mount at {point}") })
 }
 
-/// Its options.
 pub(crate) fn options(host: &Host, point: &str) -> Result<Vec<String>, Refusal> {
     Ok(mount(host, point)?.options)
 }
@@ -96,18 +94,25 @@ pub fn same(one: &str, other: &str) -> bool {
     sorted(one) == sorted(other)
 }
 
+/// A mount option that cannot be taken back.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("no remount turns the mount option {option} off")]
+pub struct NoOpposite {
+    pub option: String,
+}
+
 /// The options of a remount that makes `wanted` of `now`.
 ///
 /// # Errors
-/// An option has no opposite that a remount understands; in words.
-pub fn remount(now: &[String], wanted: &[String]) -> Result<Vec<String>, String> {
+/// An option has no opposite that a remount understands.
+pub fn remount(now: &[String], wanted: &[String]) -> Result<Vec<String>, NoOpposite> {
     let mut options = wanted.to_vec();
     for option in now {
         if wanted.iter().any(|other| family(other) == family(option)) {
             continue;
         }
         let opposite = opposite(option);
-        options.push(opposite.ok_or_else(|| format!("no remount turns the mount option {option} off"))?);
+        options.push(opposite.ok_or_else(|| NoOpposite { option: option.clone() })?);
     }
     Ok(options)
 }
@@ -181,6 +186,6 @@ mod tests {
     #[test]
     fn an_option_without_an_opposite_is_refused() {
         let wrong = remount(&list("rw,logbsize=256k"), &list("rw")).unwrap_err();
-        assert!(wrong.contains("logbsize"), "{wrong}");
+        assert!(wrong.option.contains("logbsize"), "{wrong}");
     }
 }

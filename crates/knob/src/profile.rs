@@ -25,7 +25,6 @@ pub struct Profile {
 /// One published setting.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Row {
-    /// As it was published.
     pub published: &'static str,
     /// The same as a knob of today, with `{disk}`, `{interface}`, `{mount}`, `{dataset}`, `{parent}` and
     /// `{pool}` to fill in; `None` where no running host can change it.
@@ -94,7 +93,6 @@ const fn row(
 
 use Today::{Current, Default, Disputed, Gone, Replaced};
 
-/// All profiles.
 pub static PROFILES: [Profile; 2] = [
     Profile {
         name: "letsencrypt",

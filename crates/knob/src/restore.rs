@@ -78,17 +78,13 @@ pub fn plan<'a>(entries: impl Iterator<Item = &'a Entry>) -> Vec<Undo> {
 /// What is to be done with a state.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Judgement {
-    /// It is back.
     Back,
     /// It is as we left it: put it back.
     Ours,
     /// Somebody else changed it.
     Theirs {
-        /// Where.
         item: String,
-        /// What we left there.
         left: String,
-        /// What is there.
         found: String,
     },
 }

@@ -5,6 +5,7 @@
 
 use crate::error::Refusal;
 use crate::identity::{ADDRESS, Facts, STARTED, STARTED_SINCE_BOOT};
+use crate::value::ValueError;
 use config::Credentials;
 use fleet::Address;
 use mysql_async::prelude::Queryable;
@@ -24,7 +25,6 @@ pub enum ServerError {
     /// No connection, or it broke.
     #[error("{address}: {why}")]
     Unreachable {
-        /// Where.
         address: String,
         /// In the system's words.
         why: String,
@@ -77,7 +77,6 @@ pub struct Variable {
     pub dynamic: Option<bool>,
 }
 
-/// A server.
 pub trait Server: Send {
     /// Who it is, where it was reached, and when it was started.
     ///
@@ -114,18 +113,18 @@ pub trait Server: Send {
 ///
 /// # Errors
 /// What would be right, in words.
-pub fn check(variable: &Variable, value: &str) -> Result<String, String> {
+pub fn check(variable: &Variable, value: &str) -> Result<String, ValueError> {
     match &variable.kind {
         Kind::Number { min, max } => {
             let text = crate::value::size(value).map_or_else(|| value.to_owned(), |bytes| bytes.to_string());
-            let range = || format!("the server takes {min} to {max}");
-            let number: f64 = text.parse().map_err(|_| format!("not a number; {}", range()))?;
-            if (*min..=*max).contains(&number) { Ok(text) } else { Err(range()) }
+            let range = || format!("{min} to {max}");
+            let number: f64 = text.parse().map_err(|_| ValueError::NotANumber(range()))?;
+            if (*min..=*max).contains(&number) { Ok(text) } else { Err(ValueError::ServerTakes(range())) }
         }
         Kind::Switch => match value.to_ascii_lowercase().as_str() {
             "on" | "1" | "true" => Ok("ON".to_owned()),
             "off" | "0" | "false" => Ok("OFF".to_owned()),
-            _ => Err("the server takes ON or OFF".to_owned()),
+            _ => Err(ValueError::ServerTakes("ON or OFF".to_owned())),
         },
         Kind::Words(words) => {
             let number = value.parse::<usize>().ok().filter(|at| *at < words.len());
@@ -133,7 +132,7 @@ pub fn check(variable: &Variable, value: &str) -> Result<String, String> {
             if known {
                 Ok(value.to_owned())
             } else {
-                Err(format!("the server takes one of: {}", words.join(", ")))
+                Err(ValueError::ServerTakes(format!("one of: {}", words.join(", "))))
             }
         }
         Kind::Text => Ok(value.to_owned()),
@@ -408,12 +407,14 @@ mod tests {
         let ok = |kind, value| check(&Variable { kind, dynamic: None }, value);
         assert_eq!(ok(Kind::Number { min: 1.0, max: 1e12 }, "128M").as_deref(), Ok("134217728"));
         assert_eq!(ok(Kind::Number { min: 0.0, max: 99.9 }, "0.5").as_deref(), Ok("0.5"));
-        assert!(ok(Kind::Number { min: 100.0, max: 200.0 }, "5").unwrap_err().contains("100 to 200"));
+        assert!(
+            ok(Kind::Number { min: 100.0, max: 200.0 }, "5").unwrap_err().to_string().contains("100 to 200")
+        );
         assert_eq!(ok(Kind::Switch, "1").as_deref(), Ok("ON"));
         assert!(ok(Kind::Switch, "2").is_err());
         let words = Kind::Words(vec!["none".into(), "crc32".into()]);
         assert!(ok(words.clone(), "CRC32").is_ok() && ok(words.clone(), "1").is_ok());
-        assert!(ok(words, "md5").unwrap_err().contains("none, crc32"));
+        assert!(ok(words, "md5").unwrap_err().to_string().contains("none, crc32"));
     }
 
     #[test]

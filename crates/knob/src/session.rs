@@ -25,7 +25,6 @@ pub struct RestoreOutcome {
     pub knobs: Vec<String>,
     /// What was there before, by item.
     pub before: Vec<String>,
-    /// How it ended.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub end: Option<End>,
     /// Why it could not be put back; then it stays in the journal.
@@ -81,7 +80,6 @@ impl Session {
         Ok(Self { journal, host, connect, servers, actions, own })
     }
 
-    /// The journal.
     pub fn journal(&self) -> &Journal {
         &self.journal
     }

@@ -87,51 +87,88 @@ pub struct Facts<'a> {
     pub page: u64,
 }
 
+/// Why a value is not one that a knob can take, and what would be right.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ValueError {
+    #[error("the value is empty")]
+    Empty,
+    #[error("a value is one line of at most 4096 bytes")]
+    NotOneLine,
+    #[error("not a whole number; {takes}")]
+    NotWhole { takes: String },
+    #[error("it takes {0}")]
+    Takes(String),
+    #[error("'{word}': it takes rbps=N wbps=N riops=N wiops=N, or max")]
+    IoMax { word: String },
+    #[error("this host offers: {}", .0.join(", "))]
+    NotOffered(Vec<String>),
+    #[error("at least one CPU must be left")]
+    NoCpuLeft,
+    #[error("'{text}' is no set of CPUs: 0-3,8 or 0xff, all, none")]
+    NotCpus { text: String },
+    #[error("there is no CPU {cpu}; this host has {cpus}")]
+    NoSuchCpu { cpu: u32, cpus: u32 },
+    #[error("{bytes} is not a whole number of pages of {page} bytes")]
+    NotPages { bytes: u64, page: u64 },
+    #[error("quota is 1000 us or more, period 1000 to 1000000 us")]
+    CpuMaxRange,
+    #[error("the server takes {0}")]
+    ServerTakes(String),
+    #[error("not a number; the server takes {0}")]
+    NotANumber(String),
+}
+
+impl ValueError {
+    fn takes(what: impl Into<String>) -> Self {
+        Self::Takes(what.into())
+    }
+}
+
 /// The canonical text of a value, or what would be right. `Server`, `CpuMax` and `IoMax` are only tidied
 /// here.
 ///
 /// # Errors
 /// The value is not one the knob can take; in words.
-pub fn check(values: Values, text: &str, facts: &Facts<'_>) -> Result<String, String> {
+pub fn check(values: Values, text: &str, facts: &Facts<'_>) -> Result<String, ValueError> {
     let text = text.trim();
     if text.is_empty() && values != Values::Word {
-        return Err("the value is empty".to_owned());
+        return Err(ValueError::Empty);
     }
     if text.chars().any(char::is_control) || text.len() > 4096 {
-        return Err("a value is one line of at most 4096 bytes".to_owned());
+        return Err(ValueError::NotOneLine);
     }
     match values {
         Values::Whole { min, max, step } => {
-            let number: i64 = text.parse().map_err(|_| format!("not a whole number; {}", values.words()))?;
+            let number: i64 = text.parse().map_err(|_| ValueError::NotWhole { takes: values.words() })?;
             let fits = (min..=max).contains(&number) && number % step == 0;
-            if fits { Ok(number.to_string()) } else { Err(format!("it takes {}", values.words())) }
+            if fits { Ok(number.to_string()) } else { Err(ValueError::takes(values.words())) }
         }
         Values::PowerOfTwo { max } => {
-            let number: i64 = text.parse().map_err(|_| format!("not a whole number; {}", values.words()))?;
+            let number: i64 = text.parse().map_err(|_| ValueError::NotWhole { takes: values.words() })?;
             let fits = number == 0 || (number > 0 && number <= max && number.count_ones() == 1);
-            if fits { Ok(number.to_string()) } else { Err(format!("it takes {}", values.words())) }
+            if fits { Ok(number.to_string()) } else { Err(ValueError::takes(values.words())) }
         }
         Values::OneOf(words) => match words.iter().find(|word| **word == text) {
             Some(word) => Ok((*word).to_owned()),
-            None => Err(format!("it takes one of: {}", words.join(", "))),
+            None => Err(ValueError::takes(format!("one of: {}", words.join(", ")))),
         },
         Values::Offered | Values::OfferedBy(_) => {
             // Where nothing is known of the host, the kernel decides; it refuses in words of its own.
             if facts.offered.is_empty() || facts.offered.iter().any(|word| word == text) {
                 return single_word(text);
             }
-            Err(format!("this host offers: {}", facts.offered.join(", ")))
+            Err(ValueError::NotOffered(facts.offered.to_vec()))
         }
         Values::Cpus => cpu_set(text, facts.cpus).map(|set| cpu_list(&set)),
         Values::SomeCpus => match cpu_set(text, facts.cpus)? {
-            set if set.is_empty() => Err("at least one CPU must be left".to_owned()),
+            set if set.is_empty() => Err(ValueError::NoCpuLeft),
             set => Ok(cpu_list(&set)),
         },
         Values::Limit if text == "max" => Ok(text.to_owned()),
         Values::Limit => match size(text) {
             Some(bytes) if bytes.is_multiple_of(facts.page.max(1)) => Ok(bytes.to_string()),
-            Some(bytes) => Err(format!("{bytes} is not a whole number of pages of {} bytes", facts.page)),
-            None => Err("it takes bytes (512M), or max".to_owned()),
+            Some(bytes) => Err(ValueError::NotPages { bytes, page: facts.page }),
+            None => Err(ValueError::takes("bytes (512M), or max")),
         },
         Values::CpuMax => cpu_max(text),
         Values::LikeNow => like_now(text, facts.now),
@@ -140,12 +177,12 @@ pub fn check(values: Values, text: &str, facts: &Facts<'_>) -> Result<String, St
     }
 }
 
-fn single_word(text: &str) -> Result<String, String> {
+fn single_word(text: &str) -> Result<String, ValueError> {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_+".contains(c);
-    if text.chars().all(plain) { Ok(text.to_owned()) } else { Err("it takes one word".to_owned()) }
+    if text.chars().all(plain) { Ok(text.to_owned()) } else { Err(ValueError::takes("one word")) }
 }
 
-fn like_now(text: &str, now: Option<&str>) -> Result<String, String> {
+fn like_now(text: &str, now: Option<&str>) -> Result<String, ValueError> {
     let fields: Vec<&str> = text.split_whitespace().collect();
     let numbers = |fields: &[&str]| fields.iter().all(|field| field.parse::<i64>().is_ok());
     if let Some(now) = now {
@@ -153,16 +190,16 @@ fn like_now(text: &str, now: Option<&str>) -> Result<String, String> {
         if !present.is_empty() && numbers(&present) && !(numbers(&fields) && fields.len() == present.len()) {
             let what =
                 if present.len() == 1 { "a whole number" } else { "as many whole numbers as there are now" };
-            return Err(format!("it takes {what} (now: {})", present.join(" ")));
+            return Err(ValueError::takes(format!("{what} (now: {})", present.join(" "))));
         }
     }
     Ok(fields.join(" "))
 }
 
 /// `1.5` -> `150000 100000`; `50000 100000` and `max` stay. The period is 100 ms unless given.
-fn cpu_max(text: &str) -> Result<String, String> {
+fn cpu_max(text: &str) -> Result<String, ValueError> {
     const PERIOD: u64 = 100_000;
-    let wrong = || "it takes max, CPUs (1.5), or QUOTA PERIOD in microseconds (150000 100000)".to_owned();
+    let wrong = || ValueError::takes("max, CPUs (1.5), or QUOTA PERIOD in microseconds (150000 100000)");
     let fields: Vec<&str> = text.split_whitespace().collect();
     let (quota, period) = match fields.as_slice() {
         ["max"] => ("max".to_owned(), PERIOD),
@@ -184,7 +221,7 @@ fn cpu_max(text: &str) -> Result<String, String> {
     if fits || (quota == "max" && (1_000..=1_000_000).contains(&period)) {
         Ok(format!("{quota} {period}"))
     } else {
-        Err("quota is 1000 us or more, period 1000 to 1000000 us".to_owned())
+        Err(ValueError::CpuMaxRange)
     }
 }
 
@@ -210,8 +247,8 @@ pub fn size(text: &str) -> Option<u64> {
 ///
 /// # Errors
 /// Not a set, or CPUs that do not exist.
-pub fn cpu_set(text: &str, cpus: u32) -> Result<BTreeSet<u32>, String> {
-    let wrong = || format!("'{text}' is no set of CPUs: 0-3,8 or 0xff, all, none");
+pub fn cpu_set(text: &str, cpus: u32) -> Result<BTreeSet<u32>, ValueError> {
+    let wrong = || ValueError::NotCpus { text: text.to_owned() };
     let set = match text.trim() {
         "all" => (0..cpus).collect(),
         "none" | "" => BTreeSet::new(),
@@ -228,7 +265,7 @@ pub fn cpu_set(text: &str, cpus: u32) -> Result<BTreeSet<u32>, String> {
         }
     };
     match set.last() {
-        Some(last) if *last >= cpus => Err(format!("there is no CPU {last}; this host has {cpus}")),
+        Some(last) if *last >= cpus => Err(ValueError::NoSuchCpu { cpu: *last, cpus }),
         _ => Ok(set),
     }
 }
@@ -380,15 +417,15 @@ mod tests {
         assert_eq!(ok(Values::CpuMax, "max"), "max 100000");
         assert_eq!(ok(Values::Word, "16k"), "16384");
         let no = |values, text: &str| check(values, text, &facts()).unwrap_err();
-        assert!(no(whole, "333").contains("steps of 4"), "the kernel would make 332 of it");
-        assert!(no(whole, "-4").contains("0 to 4096"));
-        assert!(no(Values::PowerOfTwo { max: 32_768 }, "100").contains("power of two"));
-        assert!(no(Values::Cpus, "8").contains("no CPU 8"));
-        assert!(no(Values::SomeCpus, "none").contains("at least one"));
-        assert!(no(Values::Limit, "4097").contains("pages"));
-        assert!(no(Values::CpuMax, "1 2").contains("1000"));
-        assert!(no(Values::OneOf(&["0", "1"]), "2").contains("0, 1"));
-        assert!(no(Values::Word, "a\nb").contains("one line"));
+        assert!(no(whole, "333").to_string().contains("steps of 4"), "the kernel would make 332 of it");
+        assert!(no(whole, "-4").to_string().contains("0 to 4096"));
+        assert!(no(Values::PowerOfTwo { max: 32_768 }, "100").to_string().contains("power of two"));
+        assert!(no(Values::Cpus, "8").to_string().contains("no CPU 8"));
+        assert!(no(Values::SomeCpus, "none").to_string().contains("at least one"));
+        assert!(no(Values::Limit, "4097").to_string().contains("pages"));
+        assert!(no(Values::CpuMax, "1 2").to_string().contains("1000"));
+        assert!(no(Values::OneOf(&["0", "1"]), "2").to_string().contains("0, 1"));
+        assert!(no(Values::Word, "a\nb").to_string().contains("one line"));
     }
 
     #[test]
@@ -396,13 +433,13 @@ mod tests {
         let offered = ["none".to_owned(), "mq-deadline".to_owned()];
         let host = Facts { offered: &offered, now: Some("4096 131072 6291456"), ..facts() };
         assert!(check(Values::Offered, "none", &host).is_ok());
-        assert!(check(Values::Offered, "noop", &host).unwrap_err().contains("none, mq-deadline"));
+        assert!(check(Values::Offered, "noop", &host).unwrap_err().to_string().contains("none, mq-deadline"));
         assert_eq!(
             check(Values::LikeNow, "4096\t87380 \t4194304", &host).unwrap_err(),
-            "a value is one line of at most 4096 bytes"
+            ValueError::NotOneLine
         );
         assert_eq!(check(Values::LikeNow, "4096  87380 4194304", &host).unwrap(), "4096 87380 4194304");
-        assert!(check(Values::LikeNow, "4096", &host).unwrap_err().contains("as many"));
+        assert!(check(Values::LikeNow, "4096", &host).unwrap_err().to_string().contains("as many"));
     }
 
     #[test]

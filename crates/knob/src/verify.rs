@@ -39,7 +39,8 @@ pub(crate) fn effect(
         return Ok(None);
     }
     let numbers = interrupts(access.host, &setting.name.target)?;
-    let allowed = crate::value::cpu_set(value, u32::MAX).map_err(|why| Refusal::NoEffect { why })?;
+    let allowed = crate::value::cpu_set(value, u32::MAX)
+        .map_err(|error| Refusal::NoEffect { why: error.to_string() })?;
     let read = || access.host.read("/proc/interrupts").map(|text| counts(&text));
     let (mut base, begun) = (read()?, Instant::now());
     let (mut forgiven, mut right) = (BTreeSet::new(), BTreeMap::new());

@@ -22,7 +22,6 @@ pub enum Error {
     /// The server program does not say what it is.
     #[error("{} does not work as a server program: {why}", program.display())]
     Program {
-        /// The program.
         program: PathBuf,
         /// What it did or said.
         why: String,
@@ -44,11 +43,9 @@ pub enum Error {
     BaseOfOthers {
         /// The base directory.
         base: PathBuf,
-        /// Its owner.
         owner: u32,
         /// Its permissions.
         mode: u32,
-        /// Who we are.
         ours: u32,
     },
     /// A unix socket in the lab would get a path longer than the system allows.
@@ -76,7 +73,6 @@ pub enum Error {
     /// A program that prepares data directories failed.
     #[error("preparing a data directory with {} failed ({status}): {said}", program.display())]
     Bootstrap {
-        /// The program.
         program: PathBuf,
         /// Its exit status.
         status: String,
@@ -86,7 +82,6 @@ pub enum Error {
     /// A server ended while it was expected to run.
     #[error("server {server} ended ({status}); the end of its log:\n{log}")]
     Died {
-        /// Which one.
         server: String,
         /// Its exit status.
         status: String,
@@ -96,7 +91,6 @@ pub enum Error {
     /// A program that we started ended early, or without success.
     #[error("{program} ended by itself ({status}): {said}")]
     Ended {
-        /// Which one.
         program: String,
         /// Its exit status.
         status: String,
@@ -116,7 +110,6 @@ pub enum Error {
     /// A server answered a statement of the lab with an error.
     #[error("server {server}: {doing}: {source}")]
     Sql {
-        /// Which one.
         server: String,
         /// What was being done.
         doing: String,

@@ -33,10 +33,7 @@ pub enum Fault {
     /// The links refuse connections; what is connected stays.
     Refuse,
     /// A replica applies changes only this many seconds after they were made.
-    Lag {
-        /// How many.
-        seconds: u32,
-    },
+    Lag { seconds: u32 },
     /// The primary refuses writes.
     ReadOnly,
     /// A replica takes writes beside the primary.
@@ -58,7 +55,6 @@ pub enum Fault {
 /// A fault begins or ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Change {
-    /// It begins.
     Begin(Fault),
     /// It ends; its numbers do not matter.
     End(Fault),

@@ -26,7 +26,6 @@ pub struct Status {
     pub owner: u32,
     /// Flavour and version of the servers.
     pub version: String,
-    /// The one port.
     pub port: u16,
     /// Zones in order.
     pub zones: Vec<String>,
@@ -45,9 +44,7 @@ pub struct Status {
 /// A server as it is now.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ServerStatus {
-    /// Its name.
     pub name: String,
-    /// Its zone.
     pub zone: String,
     /// Where it really listens, and what it calls itself.
     pub real: SocketAddrV4,

@@ -83,7 +83,6 @@ impl Open {
     }
 }
 
-/// One arrival.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Arrival {
     /// Counts from 0 over all threads.

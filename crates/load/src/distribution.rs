@@ -59,7 +59,6 @@ impl Distribution {
         })
     }
 
-    /// Its name.
     pub fn name(self) -> &'static str {
         match self {
             Self::Uniform => "uniform",

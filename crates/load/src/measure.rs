@@ -72,7 +72,6 @@ pub struct Goal {
 /// What to do next.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub enum Next {
-    /// Send this.
     Send {
         /// Transactions a second.
         rate: f64,

@@ -21,9 +21,7 @@ use std::collections::BTreeMap;
 pub struct Outcome {
     /// What was sent.
     pub workload: String,
-    /// When.
     pub arrivals: Arrivals,
-    /// How.
     pub protocol: Protocol,
     /// Clients: the most transactions at a time.
     pub clients: u32,
@@ -47,9 +45,7 @@ pub struct Outcome {
     pub response: Times,
     /// From the actual start; only in an open loop.
     pub service: Option<Times>,
-    /// By transaction.
     pub transactions: Vec<KindOutcome>,
-    /// By statement.
     pub statements: Vec<KindOutcome>,
     /// Second by second.
     pub series: Vec<Moment>,
@@ -92,7 +88,6 @@ pub struct Totals {
 /// A distribution of times, in ms.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Times {
-    /// How many.
     pub count: u64,
     /// The shortest.
     pub min_ms: f64,
@@ -134,7 +129,6 @@ impl Times {
 /// One kind of transaction or statement.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct KindOutcome {
-    /// Its name.
     pub name: String,
     /// Answered without error.
     pub done: u64,

@@ -48,7 +48,6 @@ const LOOK: Duration = Duration::from_millis(200);
 /// What a replay is asked for.
 #[derive(Clone, Debug)]
 pub struct ReplayPlan {
-    /// Where to.
     pub target: Address,
     /// TLS to it, as MySQL's clients understand these words; `None` is never.
     pub tls: Option<Tls>,

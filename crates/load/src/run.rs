@@ -19,7 +19,6 @@ use std::time::Duration;
 pub struct Plan {
     /// What to send.
     pub workload: Arc<Workload>,
-    /// Where.
     pub target: Target,
     /// Clients: the most transactions at a time.
     pub clients: u32,
@@ -34,7 +33,6 @@ pub struct Plan {
     pub busy: bool,
     /// How bytes get to the servers and back; [`DataPath::Auto`] for all but tests and comparisons.
     pub data_path: DataPath,
-    /// When.
     pub arrivals: Arrivals,
     /// Load before the measurement, not counted; its queue is drained before the measurement begins.
     pub warm_up: Duration,

@@ -22,7 +22,6 @@ pub enum StoreError {
     Database {
         /// The file.
         path: PathBuf,
-        /// Why.
         source: rusqlite::Error,
     },
     /// Its directory cannot be made.
@@ -30,7 +29,6 @@ pub enum StoreError {
     Directory {
         /// The file.
         path: PathBuf,
-        /// Why.
         source: std::io::Error,
     },
     /// A newer program has written it.
@@ -48,9 +46,7 @@ pub enum StoreError {
     Damaged {
         /// The file.
         path: PathBuf,
-        /// The run.
         run: i64,
-        /// Why.
         source: serde_json::Error,
     },
 }

@@ -20,7 +20,6 @@ pub struct Target {
     pub readers: Vec<Address>,
     /// For statements that need the primary.
     pub writers: Vec<Address>,
-    /// Who we are.
     pub account: Account,
     /// TLS, as MySQL's clients understand these words; `None` is never.
     pub tls: Option<Tls>,
@@ -36,7 +35,6 @@ pub(crate) struct TlsClient {
 /// An address that a socket can be connected to.
 #[derive(Clone, Debug)]
 pub(crate) struct Peer {
-    /// As it was given.
     pub(crate) address: Address,
     pub(crate) socket_address: SocketAddress,
 }

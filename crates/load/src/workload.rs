@@ -59,7 +59,6 @@ pub struct Workload {
 /// A unit of work: begun, measured and counted as a whole.
 #[derive(Clone, Debug)]
 pub struct Transaction {
-    /// Its name.
     pub name: String,
     /// How often it is chosen: its weight over the sum of all.
     pub weight: u32,
@@ -71,12 +70,7 @@ pub struct Transaction {
 #[derive(Clone, Debug)]
 pub enum Step {
     /// Draws a number into a slot.
-    Draw {
-        /// The slot.
-        slot: usize,
-        /// How.
-        draw: Draw,
-    },
+    Draw { slot: usize, draw: Draw },
     /// Sends a statement and waits for its answer.
     Send {
         /// Its place in [`Workload::statements`].

@@ -1,5 +1,6 @@
 //! Why a recording cannot be written or read.
 
+use fleet::Blame;
 use std::io;
 
 /// What is wrong with a recording, or with the key to it.
@@ -7,13 +8,7 @@ use std::io;
 pub enum RecordingError {
     /// The file system said no.
     #[error("{doing} the recording: {source}")]
-    Io {
-        /// `writing` or `reading`.
-        doing: &'static str,
-        /// Why.
-        source: io::Error,
-    },
-    /// Another kind of file.
+    Io { doing: &'static str, source: io::Error },
     #[error("this is no recording of headroom: it does not begin as one")]
     NoRecording,
     /// Shorter than its own head.
@@ -24,20 +19,13 @@ pub enum RecordingError {
         /// Bytes that every recording has.
         needed: usize,
     },
-    /// Of a later version.
     #[error(
         "the recording has format {found}, and this headroom knows {known}; read it with the headroom that wrote it"
     )]
-    Version {
-        /// The file's.
-        found: u16,
-        /// Ours.
-        known: u16,
-    },
+    Version { found: u16, known: u16 },
     /// Sealed, and no key was given.
     #[error("the recording is sealed; name its key with --key-file or --key-env")]
     NeedsKey,
-    /// Sealed with another key.
     #[error("the key does not open this recording: it was sealed with another one, or its head was changed")]
     WrongKey,
     /// A frame that is whole and cannot be opened or understood.
@@ -48,13 +36,38 @@ pub enum RecordingError {
         /// Counted from 0.
         frame: u64,
     },
-    /// The text of a key.
-    #[error("{0}")]
-    BadKey(String),
+    /// A key that is too short or too long.
+    #[error(
+        "a key is {needed} hexadecimal digits and this one has {found} characters; make one with: openssl rand -hex {}",
+        needed / 2
+    )]
+    KeyLength { needed: usize, found: usize },
+    /// A key of other characters; they are not shown.
+    #[error("a key is hexadecimal digits only (0-9, a-f), and this one has others")]
+    KeyDigits,
     /// A log that is none.
-    #[error("{0}")]
-    BadLog(String),
+    #[error("this is no {kind} log of MariaDB or MySQL, or it is empty: no statement with a time was found")]
+    NoLog { kind: &'static str },
     /// The system has no random numbers, or the like.
     #[error("the recording cannot be sealed: the system gives no random numbers")]
     Seal,
+}
+
+impl RecordingError {
+    /// Whose fault it is: nearly always that of what was named: a file, a key, a log.
+    pub fn blame(&self) -> Blame {
+        match self {
+            Self::Io { .. }
+            | Self::NoRecording
+            | Self::NoHead { .. }
+            | Self::Version { .. }
+            | Self::NeedsKey
+            | Self::WrongKey
+            | Self::Frame { .. }
+            | Self::KeyLength { .. }
+            | Self::KeyDigits
+            | Self::NoLog { .. } => Blame::Config,
+            Self::Seal => Blame::Bug,
+        }
+    }
 }

@@ -5,7 +5,6 @@
 
 mod code;
 
-/// One thing that happened.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
     /// Recording began: the first event.
@@ -14,7 +13,6 @@ pub enum Event {
     SessionStart(SessionStart),
     /// A client sent a command.
     Command(RecordedCommand),
-    /// A session ended.
     SessionEnd(SessionEnd),
     /// Recording ended: the last event, where it ended in peace.
     RecordingEnd(RecordingEnd),
@@ -38,7 +36,6 @@ pub struct RecordingStart {
 /// A session's first appearance.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SessionStart {
-    /// Its number.
     pub session: u64,
     /// When it was there. 0 for those that were there before.
     pub at_us: u64,
@@ -58,10 +55,8 @@ pub struct SessionStart {
     pub server: String,
 }
 
-/// A command of a client.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RecordedCommand {
-    /// By this session.
     pub session: u64,
     /// When its first byte came.
     pub at_us: u64,
@@ -93,7 +88,6 @@ pub struct Answer {
     pub took_us: u64,
     /// The number of the error, if it is one.
     pub error: Option<u16>,
-    /// Rows sent.
     pub rows: u64,
     /// Rows changed, as the server counts them.
     pub affected: u64,
@@ -104,18 +98,14 @@ pub struct Answer {
 /// The end of a session.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SessionEnd {
-    /// Which.
     pub session: u64,
-    /// When.
     pub at_us: u64,
 }
 
 /// The end of a recording.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RecordingEnd {
-    /// When.
     pub at_us: u64,
-    /// Commands that are recorded.
     pub commands: u64,
     /// Events that were lost because the writer could not keep up.
     pub lost: u64,

@@ -9,32 +9,16 @@
 //! most: reading ends before it and says so ([`Ending::Torn`]). The checksum tells a torn or damaged frame
 //! from a wrong key.
 
+mod layout;
 mod reader;
 mod writer;
 
 pub use reader::{Ending, Reader};
 pub use writer::Writer;
 
-const MAGIC: [u8; 8] = *b"headrec\n";
-const VERSION: u16 = 1;
-const SEALED: u16 = 1;
-const SALT: usize = 32;
-/// Bytes of a head.
-const HEAD: usize = MAGIC.len() + 4 + SALT + 4;
-/// Bytes in front of a frame's events.
-const FRAME: usize = 8;
-/// No frame is longer: an event has at most a body of 16 MiB, or what [`Writer`] was given.
-const LONGEST: usize = 1 << 30;
-
-fn checksum(length: [u8; 4], bytes: &[u8]) -> [u8; 4] {
-    let mut hasher = crc32fast::Hasher::new();
-    hasher.update(&length);
-    hasher.update(bytes);
-    hasher.finalize().to_le_bytes()
-}
-
 #[cfg(test)]
 mod tests {
+    use super::layout::HEAD;
     use super::*;
     use crate::{Event, Key, RecordedCommand, RecordingEnd, RecordingError, RecordingStart, SessionEnd};
 

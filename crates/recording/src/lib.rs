@@ -1,9 +1,9 @@
 //! What clients sent and when, with what came of it: the material of a replay.
 //!
-//! A recording is a sequence of [`Event`]s. A router tells them while sessions speak; [`log`] reads them from
-//! what a server has logged. [`Writer`] keeps them in a file that stays readable however the writing ends,
-//! sealed if a [`Key`] is given; [`Reader`] gives them back. No sockets; which statements are never kept,
-//! `sql` says.
+//! A recording is a sequence of [`Event`]s. A router writes them while sessions are under way; [`log`] reads them from what a
+//! server has logged. [`Writer`] puts them into a file that stays readable however the writing ends, sealed if a [`Key`] is
+//! given; [`Reader`] gives them back. No sockets. May use `fleet` (whom to blame) and `sql` (which statements are never kept).
+//! The three files to read first: `event.rs`, `file.rs`, `log.rs`.
 //!
 //! | question | file |
 //! |---|---|
@@ -11,7 +11,7 @@
 //! | how is an event written | `event/code.rs` |
 //! | how is the file laid out, what survives a crash | `file` |
 //! | how is it sealed, which keys | `seal` |
-//! //! | how is a server's log read | `log` |
+//! | how is a server's log read | `log` |
 
 mod error;
 mod event;

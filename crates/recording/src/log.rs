@@ -27,13 +27,21 @@ const SECOND: u64 = 1_000_000;
 /// A statement that is longer is left out.
 const LONGEST: usize = 16 << 20;
 
-/// Which log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// Every statement.
     General,
     /// Statements that took long, or all with `long_query_time = 0`.
     Slow,
+}
+
+impl Kind {
+    fn name(self) -> &'static str {
+        match self {
+            Self::General => "general",
+            Self::Slow => "slow",
+        }
+    }
 }
 
 /// Reads a log to its end; `each` gets the events. `source` is what the recording is said to come from.
@@ -55,7 +63,6 @@ pub fn read<E: From<RecordingError>>(
     events.end(kind)
 }
 
-/// Lines, without their ends.
 struct Lines<R> {
     input: R,
     line: Vec<u8>,
@@ -181,11 +188,7 @@ impl<'a, E: From<RecordingError>, F: FnMut(&Event) -> Result<(), E>> EventWriter
 
     fn end(mut self, kind: Kind) -> Result<(), E> {
         if self.began.is_none() {
-            let name = if kind == Kind::General { "general" } else { "slow" };
-            let text = format!(
-                "this is no {name} log of MariaDB or MySQL, or it is empty: no statement with a time was found"
-            );
-            return Err(RecordingError::BadLog(text).into());
+            return Err(RecordingError::NoLog { kind: kind.name() }.into());
         }
         self.spread()?;
         let (at_us, commands) = (self.last, self.commands);

@@ -12,7 +12,6 @@ use ring::hkdf::{HKDF_SHA256, Salt};
 use ring::rand::{SecureRandom, SystemRandom};
 use zeroize::Zeroizing;
 
-/// Bytes of a key.
 const LENGTH: usize = 32;
 /// Says what the key is for, in front of the head.
 const PURPOSE: &[u8] = b"headroom recording";
@@ -21,7 +20,6 @@ const PURPOSE: &[u8] = b"headroom recording";
 #[derive(Clone)]
 pub struct Key(Zeroizing<[u8; LENGTH]>);
 
-/// One file's key.
 pub(crate) struct Seal(LessSafeKey);
 
 impl std::fmt::Debug for Key {
@@ -40,24 +38,18 @@ impl Key {
     /// Reads a key: 64 hexadecimal digits, with space around them.
     ///
     /// # Errors
-    /// [`RecordingError::BadKey`], which never shows what was read.
+    /// [`RecordingError::KeyLength`] and [`RecordingError::KeyDigits`], which never show what was read.
     pub fn parse(text: &str) -> Result<Self, RecordingError> {
         let digits = text.trim().as_bytes();
-        let bad = |what: String| RecordingError::BadKey(what);
-        if digits.len() != 2 * LENGTH {
-            return Err(bad(format!(
-                "a key is {} hexadecimal digits and this one has {} characters; make one with: openssl rand -hex {LENGTH}",
-                2 * LENGTH,
-                digits.len()
-            )));
+        let needed = 2 * LENGTH;
+        if digits.len() != needed {
+            return Err(RecordingError::KeyLength { needed, found: digits.len() });
         }
         let mut key = Zeroizing::new([0; LENGTH]);
         for (byte, pair) in key.iter_mut().zip(digits.chunks(2)) {
             let digit = |digit: u8| char::from(digit).to_digit(16);
             let (Some(high), Some(low)) = (digit(pair[0]), digit(pair[1])) else {
-                return Err(bad(
-                    "a key is hexadecimal digits only (0-9, a-f), and this one has others".to_owned()
-                ));
+                return Err(RecordingError::KeyDigits);
             };
             *byte = (high * 16 + low) as u8;
         }
@@ -65,7 +57,6 @@ impl Key {
     }
 }
 
-/// This many random bytes.
 pub(crate) fn random<const N: usize>() -> Result<[u8; N], RecordingError> {
     let mut bytes = [0; N];
     SystemRandom::new().fill(&mut bytes).map_err(|_| RecordingError::Seal)?;

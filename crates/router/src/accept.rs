@@ -42,7 +42,7 @@ pub(crate) async fn keep(
         match caught(serve(&listener, fd, &workers, most_sessions, || health.set_idle(&part, None))).await {
             Ok(Ok(())) => break,
             Ok(Err(error)) => {
-                tracing::error!(address = %listener.address, %error, "cannot watch the listener; trying again");
+                tracing::error!(address = %listener.address, %error, "cannot poll the listening socket, retrying");
                 health.set_idle(&part, Some(format!("it cannot be watched ({error}): nobody is accepted")));
                 tokio::time::sleep(WATCH_AGAIN).await;
             }

@@ -188,7 +188,7 @@ pub fn in_the_last_resort(
     config: &RouterConfig,
     writer: &WriterStatus,
 ) -> bool {
-    let doubted = match &server.state {
+    let suspect = match &server.state {
         State::Answering => own.suspect.is_some(),
         State::Silent { .. } => true,
         State::Failing { .. } | State::Unasked => false,
@@ -203,7 +203,7 @@ pub fn in_the_last_resort(
         }
         Role::Stray | Role::Unknown => false,
     };
-    doubted && fit && server.reserved.is_none() && !own.draining
+    suspect && fit && server.reserved.is_none() && !own.draining
 }
 
 /// What rules a server out whatever it is wanted for.

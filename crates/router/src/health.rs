@@ -92,12 +92,7 @@ impl Health {
         let ends = ends.entry(part.to_owned()).or_default();
         ends.push_back(now);
         let often = often(ends, now);
-        tracing::error!(
-            part,
-            why,
-            times_lately = ends.len(),
-            "a part of the data plane ended and starts again"
-        );
+        tracing::error!(part, why, times_lately = ends.len(), "part of the data plane failed, restarting it");
         often
     }
 
@@ -112,7 +107,11 @@ impl Health {
 
     /// This ring is gone for good.
     pub(crate) fn ring_lost(&self, part: &str, why: &str) {
-        tracing::error!(part, why, "no ring any more: new sessions are relayed with epoll, at a higher cost");
+        tracing::error!(
+            part,
+            why,
+            "io_uring thread lost: new sessions are relayed with epoll, at a higher cost"
+        );
         held(&self.rings_lost).insert(part.to_owned(), why.to_owned());
     }
 
@@ -176,11 +175,11 @@ impl Health {
                 Silence::Nothing => {}
                 Silence::Stalls => {
                     watched.heartbeat.set_stalled(true);
-                    tracing::error!(part, "does not answer: new sessions do not go to it");
+                    tracing::error!(part, "not responding: no new sessions are sent to it");
                 }
                 Silence::Over => {
                     watched.heartbeat.set_stalled(false);
-                    tracing::info!(part, "answers again");
+                    tracing::info!(part, "responding again");
                 }
                 Silence::Hopeless => {
                     self.fail(format!("{part} has not answered for {} s", (BEAT * HOPELESS).as_secs()));

@@ -7,7 +7,7 @@ use crate::stream::Stream;
 use std::net::SocketAddr;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::{Instant, timeout_at};
-use wire::proxy::{self, FIXED, Said};
+use wire::proxy::{self, FIXED, ProxySource};
 
 /// Why a trusted proxy's header could not be read.
 #[derive(Debug, thiserror::Error)]
@@ -38,8 +38,8 @@ pub(crate) async fn read_proxy_header(
         proxy::read(&fixed, &rest).map_err(|e| HeaderError::Wrong(e.to_string()))
     };
     match timeout_at(until, read).await {
-        Ok(Ok(Said::Client(client))) => Ok(Some(client)),
-        Ok(Ok(Said::Nobody)) => Ok(None),
+        Ok(Ok(ProxySource::Client(client))) => Ok(Some(client)),
+        Ok(Ok(ProxySource::Nobody)) => Ok(None),
         Ok(Err(why)) => Err(why),
         Err(_) => Err(HeaderError::Late),
     }

@@ -45,7 +45,7 @@ impl Path {
             return Err(Error::NoRing(unavailable));
         }
         let why = unavailable.to_string();
-        tracing::warn!(why, "sessions are relayed with epoll, at a higher cost");
+        tracing::warn!(why, "io_uring unavailable: sessions are relayed with epoll, at a higher cost");
         self.why_not_ring = Some(why);
         Ok(())
     }

@@ -84,7 +84,7 @@ impl Reserve {
         if self.logged_at.is_none_or(|at| at.elapsed() >= LOG_EVERY) {
             let times = std::mem::take(&mut self.unlogged);
             self.logged_at = Some(Instant::now());
-            tracing::warn!(address = %listener.address, %error, times, "cannot accept clients; those that come are refused");
+            tracing::warn!(address = %listener.address, %error, times, "cannot accept clients, refusing them");
         }
     }
 }

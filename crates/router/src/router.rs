@@ -233,7 +233,7 @@ impl Router {
         if view.view.index(server).is_none() {
             return false;
         }
-        tracing::info!(%server, deadline_s = deadline.as_secs_f64(), "draining");
+        tracing::info!(%server, deadline_s = deadline.as_secs_f64(), "draining server");
         self.shared.drain(server, Instant::now() + deadline);
         true
     }

@@ -89,7 +89,7 @@ pub(crate) struct ServerSlot {
     pub(crate) counters: Arc<ServerCounters>,
     pub(crate) role: ListenerRole,
     thread: usize,
-    /// Told to leave, by right of the quota.
+    /// It has claimed a right to close from the quota.
     leaving: Cell<bool>,
     /// Says in each log line whose session it is.
     span: Span,

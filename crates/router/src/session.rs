@@ -45,7 +45,7 @@ pub(crate) async fn run(worker: Rc<WorkerContext>, arrival: Arrival) {
     let mut client = match socket.into_stream() {
         Ok(client) => client,
         Err(error) => {
-            tracing::debug!(%error, "client left before its session began");
+            tracing::debug!(%error, "client disconnected before its session began");
             return;
         }
     };
@@ -98,7 +98,7 @@ async fn begin(
     if let (true, Some(client)) = (send_client_address, peer)
         && let Err(error) = identity::send_proxy_header(&mut greeted.server, client).await
     {
-        tracing::debug!(server = %slot.counters.name, %error, "the server left before its session began");
+        tracing::debug!(server = %slot.counters.name, %error, "server disconnected before the session began");
     }
     tracing::trace!(server = %slot.counters.name, %because, "session begins");
     let GreetedServer { server, greeting } = greeted;
@@ -188,7 +188,7 @@ fn relay(
     let handed = match (client.into_socket(), server.into_socket()) {
         (Ok(client), Ok(server)) => ring.hand(Handed { client, server, tracker, slot, admission }),
         (Err(error), _) | (_, Err(error)) => {
-            return tracing::warn!(%error, "a session cannot be handed over");
+            return tracing::warn!(%error, "cannot hand a session over to the io_uring thread");
         }
     };
     // The ring has ended this moment.
@@ -197,7 +197,9 @@ fn relay(
         let streams = [client, server].map(|fd| Socket::of(fd).into_stream());
         match streams {
             [Ok(client), Ok(server)] => poll(worker, (client, server), tracker, slot, admission),
-            [Err(error), _] | [_, Err(error)] => tracing::warn!(%error, "a session cannot be taken back"),
+            [Err(error), _] | [_, Err(error)] => {
+                tracing::warn!(%error, "cannot take a session back from the io_uring thread")
+            }
         }
     }
 }

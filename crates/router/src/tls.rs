@@ -78,7 +78,7 @@ impl ServerTlsState {
         if offered {
             unencrypted.remove(server);
         } else if unencrypted.insert(server.clone()) {
-            tracing::warn!(%server, "offers no TLS; its sessions are not encrypted");
+            tracing::warn!(%server, "server offers no TLS: its sessions are not encrypted");
         }
     }
 

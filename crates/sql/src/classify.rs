@@ -15,27 +15,8 @@ mod word;
 
 use crate::lexer::{CLASS, Class, Lexeme, Lexer, Rules, word_end};
 use crate::sticky::Sticky;
-pub use word::Verb;
 use word::Words;
-
-/// What the walk over a statement found.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Findings {
-    /// State that it leaves or may leave.
-    pub leaves: Sticky,
-    /// State that it ends, if it is answered without error. Empty when the text holds more than one statement.
-    pub ends: Sticky,
-    /// The first word of the (first) statement.
-    pub verb: Verb,
-    /// Number of statements in the text.
-    pub statements: u32,
-    /// `PREPARE`s in the text.
-    pub prepares: u32,
-    /// Does it close a text `PREPARE` (`DEALLOCATE PREPARE`, `DROP PREPARE`)? Only when it is the only statement.
-    pub deallocates: bool,
-    /// Does it ask for what the statement before it left (`LAST_INSERT_ID()`, `@@identity`), or leave such a thing itself?
-    pub asks_back: bool,
-}
+pub use word::{Findings, Verb};
 
 /// Walks over a statement's text; see the module's text.
 #[derive(Clone, Debug, Default)]

@@ -90,7 +90,7 @@ impl Digester {
 
     /// The text of the statement read last, its literals left out.
     pub fn text(&self) -> String {
-        self.tokens.text()
+        text::of(self.tokens.stored(), self.tokens.keywords())
     }
 
     /// The contents of the comments of the statement read last, the last one first; at most four.

@@ -21,7 +21,6 @@ pub(crate) enum Class {
     Symbol,
     /// Part of a word or of a number.
     Word,
-    /// Ends a statement.
     Semicolon,
     /// Begins a string or a quoted name.
     Quote,
@@ -95,7 +94,6 @@ pub(crate) enum Lexeme {
     AtAt,
     /// A string or a quoted name.
     Quoted,
-    /// A comment.
     Comment,
     /// The start of a comment that servers execute. What follows, from the version on, is code.
     Executable,

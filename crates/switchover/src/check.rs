@@ -23,7 +23,6 @@ pub enum Level {
 /// One check's outcome.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Finding {
-    /// The check.
     pub check: &'static str,
     /// How it came out.
     pub level: Level,
@@ -151,6 +150,22 @@ fn names<'a>(servers: impl IntoIterator<Item = &'a Facts>) -> String {
     servers.into_iter().map(|facts| facts.server.to_string()).collect::<Vec<_>>().join(", ")
 }
 
+/// Passes if no server is concerned; else what is said of those that are.
+fn nobody<'a>(
+    servers: impl Iterator<Item = &'a Facts>,
+    concerned: impl Fn(&Facts) -> bool,
+    otherwise: &str,
+    complaint: impl FnOnce(String) -> Outcome,
+) -> Outcome {
+    let concerned: Vec<&Facts> = servers.filter(|facts| concerned(facts)).collect();
+    if concerned.is_empty() { pass(otherwise) } else { complaint(names(concerned)) }
+}
+
+/// The primary, the candidate and all others.
+fn everybody<'a>(s: &'a Situation<'_>) -> impl Iterator<Item = &'a Facts> {
+    std::iter::once(s.primary).chain(replicas(s))
+}
+
 /// Candidate and all others.
 fn replicas<'a>(s: &'a Situation<'_>) -> impl Iterator<Item = &'a Facts> {
     std::iter::once(s.candidate).chain(s.others)
@@ -161,12 +176,15 @@ fn one_writer(s: &Situation<'_>) -> Outcome {
         let mend = format!("on {}: SET GLOBAL read_only = OFF", s.primary.server);
         return stop(format!("{} refuses writes", s.primary.server), mend);
     }
-    let writable: Vec<&Facts> = replicas(s).filter(|facts| !facts.refuses_writes()).collect();
-    if writable.is_empty() {
-        return pass(format!("{} alone takes writes", s.primary.server));
-    }
-    let mend = format!("on {}: SET GLOBAL read_only = ON", names(writable.iter().copied()));
-    stop(format!("{} take writes too", names(writable)), mend)
+    let alone = format!("{} alone takes writes", s.primary.server);
+    nobody(
+        replicas(s),
+        |facts| !facts.refuses_writes(),
+        &alone,
+        |writable| {
+            stop(format!("{writable} take writes too"), format!("on {writable}: SET GLOBAL read_only = ON"))
+        },
+    )
 }
 
 fn follows(s: &Situation<'_>) -> Outcome {
@@ -222,7 +240,7 @@ fn threads_run(s: &Situation<'_>) -> Outcome {
 }
 
 fn gtid(s: &Situation<'_>) -> Outcome {
-    for facts in std::iter::once(s.primary).chain(replicas(s)) {
+    for facts in everybody(s) {
         if !facts.dialect().is_mariadb() && facts.is_on(&["gtid_mode"]) != Some(true) {
             let mend = format!("on {}: gtid_mode = ON, enforce_gtid_consistency = ON", facts.server);
             return stop(format!("gtid_mode is off on {}", facts.server), mend);
@@ -237,17 +255,13 @@ fn gtid(s: &Situation<'_>) -> Outcome {
             return stop(text, format!("on {}: {mend}", facts.server));
         }
     }
-    let loose: Vec<&Facts> = std::iter::once(s.primary)
-        .chain(replicas(s))
-        .filter(|facts| facts.is_on(&["gtid_strict_mode"]) == Some(false))
-        .collect();
-    if !loose.is_empty() {
-        return warn(
-            format!("gtid_strict_mode is off on {}", names(loose)),
+    let loose = |facts: &Facts| facts.is_on(&["gtid_strict_mode"]) == Some(false);
+    nobody(everybody(s), loose, "all servers go by GTID", |loose| {
+        warn(
+            format!("gtid_strict_mode is off on {loose}"),
             "SET GLOBAL gtid_strict_mode = ON: out-of-order transactions are refused instead of mixed in",
-        );
-    }
-    pass("all servers go by GTID")
+        )
+    })
 }
 
 fn binary_log(s: &Situation<'_>) -> Outcome {
@@ -456,38 +470,32 @@ fn semi_sync(s: &Situation<'_>) -> Outcome {
 }
 
 fn net_timeout(s: &Situation<'_>) -> Outcome {
-    let long = |facts: &&Facts| {
+    let slow = |facts: &Facts| {
         let timeout =
             facts.variable(&["replica_net_timeout", "slave_net_timeout"]).and_then(|t| t.parse::<u64>().ok());
         timeout.is_none_or(|seconds| seconds > 10)
     };
-    let slow: Vec<&Facts> = replicas(s).filter(long).collect();
-    if slow.is_empty() {
-        return pass("replica_net_timeout is at most 10 s everywhere");
-    }
-    warn(
-        format!("replica_net_timeout is above 10 s on {}", names(slow)),
-        "SET GLOBAL replica_net_timeout (slave_net_timeout) = 8, and restart the threads",
-    )
+    nobody(replicas(s), slow, "replica_net_timeout is at most 10 s everywhere", |slow| {
+        warn(
+            format!("replica_net_timeout is above 10 s on {slow}"),
+            "SET GLOBAL replica_net_timeout (slave_net_timeout) = 8, and restart the threads",
+        )
+    })
 }
 
 fn commit_order(s: &Situation<'_>) -> Outcome {
-    let loose: Vec<&Facts> = replicas(s)
-        .filter(|facts| {
-            let parallel = facts.variable(&["replica_parallel_workers", "slave_parallel_workers"]);
-            !facts.dialect().is_mariadb()
-                && parallel.is_some_and(|workers| workers != "0" && workers != "1")
-                && facts.is_on(&["replica_preserve_commit_order", "slave_preserve_commit_order"])
-                    == Some(false)
-        })
-        .collect();
-    if loose.is_empty() {
-        return pass("replicas commit in the primary's order");
-    }
-    warn(
-        format!("replica_preserve_commit_order is off on {}", names(loose)),
-        "SET GLOBAL replica_preserve_commit_order = ON, with the applier stopped",
-    )
+    let loose = |facts: &Facts| {
+        let parallel = facts.variable(&["replica_parallel_workers", "slave_parallel_workers"]);
+        !facts.dialect().is_mariadb()
+            && parallel.is_some_and(|workers| workers != "0" && workers != "1")
+            && facts.is_on(&["replica_preserve_commit_order", "slave_preserve_commit_order"]) == Some(false)
+    };
+    nobody(replicas(s), loose, "replicas commit in the primary's order", |loose| {
+        warn(
+            format!("replica_preserve_commit_order is off on {loose}"),
+            "SET GLOBAL replica_preserve_commit_order = ON, with the applier stopped",
+        )
+    })
 }
 
 /// Share of logical reads that went to disk since the server started: the only figure that both flavours
@@ -518,7 +526,7 @@ fn warmth(s: &Situation<'_>) -> Outcome {
 }
 
 fn clocks(s: &Situation<'_>) -> Outcome {
-    let far = std::iter::once(s.primary).chain(replicas(s)).max_by_key(|facts| facts.clock_ahead_ms.abs());
+    let far = everybody(s).max_by_key(|facts| facts.clock_ahead_ms.abs());
     match far {
         Some(facts) if facts.clock_ahead_ms.abs() > 500 => warn(
             format!("{} is {} ms away from this host's clock", facts.server, facts.clock_ahead_ms),

@@ -1,6 +1,6 @@
 //! What can go wrong, as facts.
 
-use fleet::ServerName;
+use fleet::{Blame, ServerName};
 use observe::AskError;
 use std::path::PathBuf;
 
@@ -10,7 +10,6 @@ pub enum Error {
     /// A server did not do what it was told.
     #[error("{server}: {what}: {source}")]
     Server {
-        /// Which.
         server: ServerName,
         /// The statement, without secrets.
         what: String,
@@ -20,7 +19,6 @@ pub enum Error {
     /// A condition did not come about in time.
     #[error("{server}: {what} within {seconds} s{detail}")]
     TooLate {
-        /// Which.
         server: ServerName,
         /// What was waited for.
         what: String,
@@ -32,17 +30,32 @@ pub enum Error {
     /// The server answered, and the answer rules this out.
     #[error("{server}: {why}")]
     Refused {
-        /// Which.
         server: ServerName,
         /// Why, and what to do.
         why: String,
     },
     /// The journal cannot be read or written.
-    #[error("the journal {path}: {why}")]
-    Journal {
-        /// Its file.
-        path: PathBuf,
-        /// The system's words.
-        why: String,
-    },
+    #[error("the journal {path}: {source}")]
+    Journal { path: PathBuf, source: JournalError },
+}
+
+/// Why a journal cannot be read or written.
+#[derive(Debug, thiserror::Error)]
+pub enum JournalError {
+    #[error(transparent)]
+    Io(#[from] std::io::Error),
+    #[error(transparent)]
+    Json(#[from] serde_json::Error),
+    #[error("line {line}: {source}")]
+    Record { line: usize, source: serde_json::Error },
+}
+
+impl Error {
+    /// Whose fault it is.
+    pub fn blame(&self) -> Blame {
+        match self {
+            Self::Server { .. } | Self::TooLate { .. } | Self::Refused { .. } => Blame::Server,
+            Self::Journal { .. } => Blame::Config,
+        }
+    }
 }

@@ -15,7 +15,6 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 pub struct Facts {
     /// What people call it.
     pub server: ServerName,
-    /// How we reach it.
     pub reach: Address,
     /// Flavour and numbers.
     #[serde(skip)]
@@ -51,7 +50,6 @@ pub struct Facts {
 pub struct Channel {
     /// Host of the source.
     pub host: String,
-    /// Its port.
     pub port: u16,
     /// `server_id` of the source as it says itself; 0 before the first contact.
     pub source_id: u32,

@@ -5,6 +5,7 @@
 //! begun only after the line is on disk.
 
 use crate::Error;
+use crate::error::JournalError;
 use crate::step::{Event, State, Step};
 use serde::{Deserialize, Serialize};
 use std::fs::{File, OpenOptions};
@@ -13,10 +14,9 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// One line.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "line", rename_all = "snake_case")]
-pub enum Line {
+pub enum JournalRecord {
     /// The first: everything that undoing needs.
     Plan {
         /// Milliseconds since 1970.
@@ -28,27 +28,22 @@ pub enum Line {
     Begun {
         /// Milliseconds since 1970.
         at_ms: u64,
-        /// Which.
         step: Step,
         /// Whether it is being undone.
         undo: bool,
     },
-    /// It ended.
     Ended {
         /// Milliseconds since 1970.
         at_ms: u64,
-        /// Which.
         step: Step,
         /// Whether it was undone.
         undo: bool,
-        /// How.
         event: Event,
     },
     /// The switchover is over.
     Over {
         /// Milliseconds since 1970.
         at_ms: u64,
-        /// How.
         state: State,
     },
 }
@@ -68,11 +63,11 @@ impl Journal {
     pub fn create(directory: &Path, plan: &crate::perform::Plan) -> Result<Self, Error> {
         let at_ms = now_ms();
         let path = directory.join(format!("switchover-{at_ms}.jsonl"));
-        let wrong = |error: std::io::Error| Error::Journal { path: path.clone(), why: error.to_string() };
+        let wrong = |error: std::io::Error| Error::Journal { path: path.clone(), source: error.into() };
         std::fs::create_dir_all(directory).map_err(wrong)?;
         let options = OpenOptions::new().append(true).create_new(true).mode(0o600).open(&path);
         let mut journal = Self { file: options.map_err(wrong)?, path: path.clone() };
-        journal.append(&Line::Plan { at_ms, plan: Box::new(plan.clone()) })?;
+        journal.append(&JournalRecord::Plan { at_ms, plan: Box::new(plan.clone()) })?;
         File::open(directory).and_then(|folder| folder.sync_all()).map_err(wrong)?;
         Ok(journal)
     }
@@ -81,9 +76,9 @@ impl Journal {
     ///
     /// # Errors
     /// [`Error::Journal`] when it cannot be read, or a line other than the last is not one.
-    pub fn reopen(path: &Path) -> Result<(Self, Vec<Line>), Error> {
+    pub fn reopen(path: &Path) -> Result<(Self, Vec<JournalRecord>), Error> {
         let lines = read(path)?;
-        let wrong = |error: std::io::Error| Error::Journal { path: path.to_owned(), why: error.to_string() };
+        let wrong = |error: std::io::Error| Error::Journal { path: path.to_owned(), source: error.into() };
         let file = OpenOptions::new().append(true).open(path).map_err(wrong)?;
         let mut journal = Self { file, path: path.to_owned() };
         // Ends a torn line, so that the next one stands alone.
@@ -100,9 +95,8 @@ impl Journal {
     ///
     /// # Errors
     /// [`Error::Journal`].
-    pub fn append(&mut self, line: &Line) -> Result<(), Error> {
-        let why =
-            |error: serde_json::Error| Error::Journal { path: self.path.clone(), why: error.to_string() };
+    pub fn append(&mut self, line: &JournalRecord) -> Result<(), Error> {
+        let why = |error: serde_json::Error| Error::Journal { path: self.path.clone(), source: error.into() };
         let mut text = serde_json::to_string(line).map_err(why)?;
         text.push('\n');
         self.write(text.as_bytes())
@@ -110,7 +104,7 @@ impl Journal {
 
     fn write(&mut self, bytes: &[u8]) -> Result<(), Error> {
         let written = self.file.write_all(bytes).and_then(|()| self.file.sync_data());
-        written.map_err(|error| Error::Journal { path: self.path.clone(), why: error.to_string() })
+        written.map_err(|error| Error::Journal { path: self.path.clone(), source: error.into() })
     }
 }
 
@@ -128,20 +122,20 @@ pub fn newest(directory: &Path) -> Option<PathBuf> {
 ///
 /// # Errors
 /// [`Error::Journal`] when it cannot be read, or a line other than the last is not one.
-pub fn read(path: &Path) -> Result<Vec<Line>, Error> {
-    let wrong = |why: String| Error::Journal { path: path.to_owned(), why };
-    let text = std::fs::read_to_string(path).map_err(|error| wrong(error.to_string()))?;
+pub fn read(path: &Path) -> Result<Vec<JournalRecord>, Error> {
+    let wrong = |source: JournalError| Error::Journal { path: path.to_owned(), source };
+    let text = std::fs::read_to_string(path).map_err(|error| wrong(error.into()))?;
     parse(&text).map_err(wrong)
 }
 
-fn parse(text: &str) -> Result<Vec<Line>, String> {
+fn parse(text: &str) -> Result<Vec<JournalRecord>, JournalError> {
     let mut lines = Vec::new();
     let whole: Vec<(usize, &str)> = text.lines().enumerate().filter(|(_, line)| !line.is_empty()).collect();
     for (position, (number, line)) in whole.iter().enumerate() {
         match serde_json::from_str(line) {
             Ok(line) => lines.push(line),
             Err(_) if position + 1 == whole.len() => {}
-            Err(error) => return Err(format!("line {}: {error}", number + 1)),
+            Err(error) => return Err(JournalError::Record { line: number + 1, source: error }),
         }
     }
     Ok(lines)
@@ -149,11 +143,11 @@ fn parse(text: &str) -> Result<Vec<Line>, String> {
 
 /// Where a switchover stands by its journal: the last step begun and how it ended. `None` when none was
 /// begun.
-pub fn last(lines: &[Line]) -> Option<(Step, bool, Option<Event>)> {
-    let begun = lines.iter().rposition(|line| matches!(line, Line::Begun { .. }))?;
-    let Line::Begun { step, undo, .. } = lines[begun] else { return None };
+pub fn last(lines: &[JournalRecord]) -> Option<(Step, bool, Option<Event>)> {
+    let begun = lines.iter().rposition(|line| matches!(line, JournalRecord::Begun { .. }))?;
+    let JournalRecord::Begun { step, undo, .. } = lines[begun] else { return None };
     let ended = lines[begun..].iter().find_map(|line| match line {
-        Line::Ended { event, .. } => Some(event.clone()),
+        JournalRecord::Ended { event, .. } => Some(event.clone()),
         _ => None,
     });
     Some((step, undo, ended))

@@ -21,4 +21,4 @@ pub mod perform;
 pub mod step;
 pub mod survey;
 
-pub use error::Error;
+pub use error::{Error, JournalError};

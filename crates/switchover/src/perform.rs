@@ -9,7 +9,7 @@ mod takeover;
 mod undo;
 
 use crate::Error;
-use crate::journal::{self, Journal, Line};
+use crate::journal::{self, Journal, JournalRecord};
 use crate::step::{Event, State, Step};
 use config::Credentials;
 use fleet::{Address, ServerName};
@@ -103,13 +103,11 @@ impl Kind {
 /// A server of the plan.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Member {
-    /// Its name.
     pub name: String,
     /// How this host reaches it: `host:port` or a socket path.
     pub reach: String,
     /// What replicas are told: the address under which it registered.
     pub host: String,
-    /// Its port there.
     pub port: u16,
     /// `@@version`.
     pub version: String,
@@ -193,18 +191,14 @@ pub struct Logins {
 pub enum Progress<'a> {
     /// A step begins.
     Begins {
-        /// Which.
         step: Step,
         /// Whether it is being undone.
         undo: bool,
     },
-    /// It ended.
     Ended {
-        /// Which.
         step: Step,
         /// Whether it was undone.
         undo: bool,
-        /// How.
         event: &'a Event,
         /// How long it took.
         took: Duration,
@@ -217,7 +211,7 @@ pub struct Outcome {
     /// How it ended.
     pub state: State,
     /// Milliseconds of each step, in order; undone ones are marked.
-    pub steps: Vec<Took>,
+    pub steps: Vec<StepTime>,
     /// From the hold to the release, milliseconds: the longest a client's write had to wait for us. `None`
     /// when nothing was held.
     pub writes_held_ms: Option<f64>,
@@ -238,8 +232,7 @@ pub struct Routers {
 
 /// One step's time.
 #[derive(Clone, Debug, Serialize)]
-pub struct Took {
-    /// Which.
+pub struct StepTime {
     pub step: Step,
     /// Whether it was undone.
     pub undo: bool,
@@ -279,7 +272,7 @@ pub async fn run(
             state = state.next(Event::Done);
             continue;
         }
-        journal.append(&Line::Begun { at_ms: journal::now_ms(), step, undo })?;
+        journal.append(&JournalRecord::Begun { at_ms: journal::now_ms(), step, undo })?;
         progress(Progress::Begins { step, undo });
         let begun = Instant::now();
         if step == Step::Hold && !undo {
@@ -293,9 +286,14 @@ pub async fn run(
             forward::forward(step, plan, &mut servers, &mut outcome).await
         };
         let took = begun.elapsed();
-        journal.append(&Line::Ended { at_ms: journal::now_ms(), step, undo, event: event.clone() })?;
+        journal.append(&JournalRecord::Ended {
+            at_ms: journal::now_ms(),
+            step,
+            undo,
+            event: event.clone(),
+        })?;
         progress(Progress::Ended { step, undo, event: &event, took });
-        outcome.steps.push(Took { step, undo, ms: took.as_secs_f64() * 1e3 });
+        outcome.steps.push(StepTime { step, undo, ms: took.as_secs_f64() * 1e3 });
         let releases = matches!((step, undo), (Step::Release, false) | (Step::Hold, true));
         if let Some(since) = held_since.filter(|_| releases) {
             outcome.writes_held_ms = Some(since.elapsed().as_secs_f64() * 1e3);
@@ -309,7 +307,7 @@ pub async fn run(
         state = state.next(event);
     }
     servers.close().await;
-    journal.append(&Line::Over { at_ms: journal::now_ms(), state: state.clone() })?;
+    journal.append(&JournalRecord::Over { at_ms: journal::now_ms(), state: state.clone() })?;
     outcome.state = state;
     Ok(outcome)
 }

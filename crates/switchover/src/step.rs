@@ -52,7 +52,6 @@ pub enum Step {
 /// Facts about a step: one table drives execution, help and documentation.
 #[derive(Clone, Copy, Debug)]
 pub struct About {
-    /// The step.
     pub step: Step,
     /// As progress and the journal call it.
     pub name: &'static str,
@@ -89,13 +88,9 @@ const fn about(step: Step, name: &'static str, undo: Option<&'static str>, write
 #[serde(tag = "is", rename_all = "snake_case")]
 pub enum State {
     /// This step is to be done.
-    Forward {
-        /// Which.
-        step: Step,
-    },
+    Forward { step: Step },
     /// This step is to be undone, because of `why`.
     Undoing {
-        /// Which.
         step: Step,
         /// What failed first.
         why: String,
@@ -205,18 +200,24 @@ impl State {
     }
 }
 
+/// Why a switchover cannot be undone any more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "the candidate was promoted: clients may have written to it. Go on with --resume; if it is lost for good: \
+     headroom failover"
+)]
+pub struct AlreadyPromoted;
+
 /// Undoing on demand what was left in doubt. Only a promotion that nobody knows the outcome of can be given
 /// up by a person: before it, resuming undoes anyway, and after it clients may have been told that their
 /// writes are safe.
 ///
 /// # Errors
-/// Why not, and what to do instead.
-pub fn give_up(begun: Step, ended: Option<&Event>, promoted: Option<bool>) -> Result<State, String> {
+/// The candidate was promoted.
+pub fn give_up(begun: Step, ended: Option<&Event>, promoted: Option<bool>) -> Result<State, AlreadyPromoted> {
     let is_promoted = begun > Step::Promote || (begun == Step::Promote && ended == Some(&Event::Done));
     if promoted == Some(true) || is_promoted {
-        return Err("the candidate was promoted: clients may have written to it. Go on with --resume; if it is lost for \
-                    good: headroom failover"
-            .to_owned());
+        return Err(AlreadyPromoted);
     }
     let why = "asked for with --undo".to_owned();
     Ok(State::Undoing { step: begun.min(Step::StopReplication), why })

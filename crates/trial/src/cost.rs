@@ -26,7 +26,6 @@ pub struct Timing {
 }
 
 impl Timing {
-    /// One trial.
     pub fn trial(&self) -> Duration {
         self.reset + self.warm_up + self.measure
     }

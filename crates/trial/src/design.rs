@@ -23,7 +23,6 @@ pub type Levels = Vec<usize>;
 /// The cells of an experiment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Design {
-    /// The baseline.
     pub baseline: Levels,
     /// Every other cell, each once.
     pub cells: Vec<Levels>,
@@ -39,26 +38,15 @@ pub enum DesignError {
         "the factors have {cells} combinations, more than {MOST_CELLS}; take fewer levels, or design = \
          \"plackett-burman\""
     )]
-    TooMany {
-        /// How many.
-        cells: usize,
-    },
+    TooMany { cells: usize },
     /// A factor with another number of levels.
     #[error(
         "plackett-burman takes two levels for each factor, and {factor} has {levels}; take two, or design = \"full\""
     )]
-    NotTwoLevels {
-        /// Which.
-        factor: String,
-        /// How many it has.
-        levels: usize,
-    },
+    NotTwoLevels { factor: String, levels: usize },
     /// More factors than the largest generator has columns.
     #[error("plackett-burman is known here for up to 23 factors, and there are {factors}")]
-    TooManyFactors {
-        /// How many.
-        factors: usize,
-    },
+    TooManyFactors { factors: usize },
     /// Constraints leave nothing to compare.
     #[error("the constraints exclude {what}")]
     NothingLeft {

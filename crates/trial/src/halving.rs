@@ -14,9 +14,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Stage {
-    /// Cells.
     pub cells: usize,
-    /// Blocks.
     pub blocks: u32,
 }
 

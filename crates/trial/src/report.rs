@@ -24,7 +24,6 @@ const CONFIDENCE: f64 = 0.95;
 /// An experiment.
 #[derive(Clone, Debug, Serialize)]
 pub struct Report {
-    /// Its name.
     pub name: String,
     /// What cells are judged by.
     pub metric: Metric,
@@ -32,9 +31,7 @@ pub struct Report {
     pub smallest_effect: f64,
     /// Share of experiments that may be wrong.
     pub level: f64,
-    /// The seed.
     pub seed: u64,
-    /// The server.
     pub server: String,
     /// The version of the program.
     pub version: String,
@@ -50,7 +47,6 @@ pub struct Report {
     pub ended: bool,
     /// Whether all of it was run.
     pub complete: bool,
-    /// The stages.
     pub stages: Vec<Stage>,
     /// The baseline: knob and value.
     pub baseline: Vec<(String, String)>,
@@ -64,10 +60,8 @@ pub struct Report {
     pub spec: String,
 }
 
-/// One load.
 #[derive(Clone, Debug, Serialize)]
 pub struct LoadReport {
-    /// Which.
     pub point: Point,
     /// For people.
     pub words: String,
@@ -98,15 +92,12 @@ pub struct LoadReport {
 /// The A/A cell, which differs in nothing.
 #[derive(Clone, Debug, Serialize)]
 pub struct Same {
-    /// Its effect.
     pub effect: Effect,
-    /// As a ratio.
     pub ratio: Interval,
     /// How probable so large an effect is if there is none.
     pub p_differs: f64,
 }
 
-/// A cell.
 #[derive(Clone, Debug, Serialize)]
 pub struct CellReport {
     /// Its number.
@@ -159,15 +150,9 @@ pub enum Standing {
         stage: usize,
     },
     /// A setting was refused.
-    Refused {
-        /// Why.
-        why: String,
-    },
+    Refused { why: String },
     /// A guard broke it off.
-    GivenUp {
-        /// Why.
-        why: String,
-    },
+    GivenUp { why: String },
     /// It has too few figures.
     TooFew,
     /// The experiment is not over.

@@ -2,14 +2,14 @@
 //! `load`, in this process; this host's figures through `observe`.
 
 use crate::guard::Window;
-use crate::run::{Assignment, Rig, Stretch};
+use crate::run::{Assignment, Rig, RigError, Stretch};
 use crate::spec::Point;
 use crate::store::{HostFigures, Second};
 use diagnose::host::{Roots, Sample, Sampler};
 use knob::apply::{self, Change, Manner, Outcome, Status};
 use knob::item::Access;
 use knob::session::{RestoreOutcome, Which};
-use knob::{Host, Session, name, resolve, tuner};
+use knob::{Host, Refusal, Session, name, resolve, tuner};
 use load::arrivals::{Open, Spacing};
 use load::{Arrivals, Load, Plan, Target, Workload};
 use std::collections::BTreeMap;
@@ -34,7 +34,6 @@ pub struct HostRig {
     pub beside: Vec<String>,
     /// What is sent.
     pub workload: Arc<Workload>,
-    /// Where.
     pub target: Target,
     /// Everything is to end.
     pub stop: Arc<AtomicBool>,
@@ -65,22 +64,19 @@ impl HostRig {
         Self { session, host, server, manner, beside, workload, target, stop, sampler, load: None }
     }
 
-    fn checked(&mut self, assignments: &[Assignment]) -> Result<Vec<Change>, String> {
+    fn checked(&mut self, assignments: &[Assignment]) -> Result<Vec<Change>, RigError> {
         let dangers: Vec<String> = assignments.iter().filter(|one| one.danger).flat_map(named).collect();
         let texts: Vec<String> =
             assignments.iter().map(|one| format!("{}={}", one.knob, one.value)).collect();
         let server = match self.server.as_deref() {
-            Some(address) => Some(self.session.server(address).map_err(|error| error.to_string())?),
+            Some(address) => Some(self.session.server(address).map_err(knob::Error::Server)?),
             None => None,
         };
         let changes = apply::check(&self.host, server, &texts, &dangers).map_err(|error| match error {
-            knob::Error::Danger { name, value, why, .. } => format!(
-                "{name}={value} is dangerous: {why}; if that is meant, write danger = true into its [[factor]]"
-            ),
-            other => other.to_string(),
+            knob::Error::Danger { name, value, why, .. } => RigError::Danger { name, value, why },
+            other => RigError::Knob(other),
         })?;
-        apply::alone(&tuner::running(&self.host), &changes, &self.beside)
-            .map_err(|error| error.to_string())?;
+        apply::alone(&tuner::running(&self.host), &changes, &self.beside)?;
         Ok(changes)
     }
 
@@ -88,20 +84,25 @@ impl HostRig {
     ///
     /// # Errors
     /// The spec is wrong, or a knob would be refused.
-    pub fn writes(&mut self, assignments: &[Assignment]) -> Result<Vec<apply::Write>, String> {
+    pub fn writes(&mut self, assignments: &[Assignment]) -> Result<Vec<apply::Write>, RigError> {
         let changes = self.checked(assignments)?;
         let (host, manner) = (self.host.clone(), self.manner.clone());
         let mut writes = Vec::new();
         for change in &changes {
             let one = self.with_access(&host, |access| apply::preview(access, change, &manner));
-            writes.extend(one?.map_err(|refusal| format!("{}: {refusal}", change.name))?);
+            writes
+                .extend(one?.map_err(|refusal| RigError::Refused(vec![(change.name.to_string(), refusal)]))?);
         }
         Ok(writes)
     }
 
-    fn with_access<T>(&mut self, host: &Host, work: impl FnOnce(&mut Access<'_>) -> T) -> Result<T, String> {
+    fn with_access<T>(
+        &mut self,
+        host: &Host,
+        work: impl FnOnce(&mut Access<'_>) -> T,
+    ) -> Result<T, RigError> {
         let server = match self.server.as_deref() {
-            Some(address) => Some(self.session.server(address).map_err(|error| error.to_string())?),
+            Some(address) => Some(self.session.server(address).map_err(knob::Error::Server)?),
             None => None,
         };
         let mut actions = BTreeMap::new();
@@ -123,47 +124,47 @@ fn memory(level: &diagnose::host::memory::Level) -> f64 {
 }
 
 impl Rig for HostRig {
-    fn value(&mut self, knob: &str) -> Result<String, String> {
+    fn value(&mut self, knob: &str) -> Result<String, RigError> {
         let host = self.host.clone();
-        let name = name::parse(&host, knob).map_err(|error| error.to_string())?;
-        let setting = resolve::resolve(&host, &name, None).map_err(|refusal| refusal.to_string())?;
+        let name = name::parse(&host, knob)?;
+        let setting = resolve::resolve(&host, &name, None)?;
         let read = |access: &mut Access<'_>| {
             let values = setting.written.iter().map(|item| access.read(item));
             values.collect::<Result<Vec<_>, _>>()
         };
-        let values = self.with_access(&host, read)?.map_err(|refusal| refusal.to_string())?;
+        let values = self.with_access(&host, read)??;
         Ok(setting.together(&values))
     }
 
-    fn refusal(&mut self, level: &Assignment) -> Result<Option<String>, String> {
+    fn refusal(&mut self, level: &Assignment) -> Result<Option<Refusal>, RigError> {
         let changes = self.checked(std::slice::from_ref(level))?;
         let (host, manner) = (self.host.clone(), self.manner.clone());
         for change in &changes {
             let preview = self.with_access(&host, |access| apply::preview(access, change, &manner))?;
             if let Err(refusal) = preview {
-                return Ok(Some(refusal.to_string()));
+                return Ok(Some(refusal));
             }
         }
         Ok(None)
     }
 
-    fn apply(&mut self, assignments: &[Assignment]) -> Result<(), String> {
+    fn apply(&mut self, assignments: &[Assignment]) -> Result<(), RigError> {
         let changes = self.checked(assignments)?;
         let outcomes = self.session.apply(&changes, self.server.as_deref(), &self.manner);
         let refused = outcomes.iter().filter_map(|outcome| match outcome {
             Outcome { knob, value, status: Status::Refused { refusal }, .. } => {
-                Some(format!("{knob}={value}: {refusal}"))
+                Some((format!("{knob}={value}"), refusal.clone()))
             }
             _ => None,
         });
-        let refused: Vec<String> = refused.collect();
-        if refused.is_empty() { Ok(()) } else { Err(refused.join("; ")) }
+        let refused: Vec<_> = refused.collect();
+        if refused.is_empty() { Ok(()) } else { Err(RigError::Refused(refused)) }
     }
 
-    fn restore(&mut self) -> Result<(), String> {
+    fn restore(&mut self) -> Result<(), RigError> {
         let restored = self.session.restore(&Which::Own, false);
         let left: Vec<String> = restored.iter().filter(|one| !one.is_back()).map(words).collect();
-        if left.is_empty() { Ok(()) } else { Err(left.join("; ")) }
+        if left.is_empty() { Ok(()) } else { Err(RigError::NotBack(left)) }
     }
 
     fn pause(&mut self, time: Duration) {
@@ -175,7 +176,7 @@ impl Rig for HostRig {
         }
     }
 
-    fn connect(&mut self, point: Point) -> Result<(), String> {
+    fn connect(&mut self, point: Point) -> Result<(), RigError> {
         let arrivals = match point.rate {
             None => Arrivals::Closed { think: Duration::ZERO },
             Some(rate) => Arrivals::Open(Open { rate, ramp: None, spacing: Spacing::Poisson }),
@@ -197,7 +198,7 @@ impl Rig for HostRig {
             seed: 1,
             objective: None,
         };
-        let load = Load::connect(plan).map_err(|error| error.to_string())?;
+        let load = Load::connect(plan)?;
         self.load = Some((load, arrivals));
         Ok(())
     }
@@ -207,8 +208,8 @@ impl Rig for HostRig {
         time: Duration,
         seed: u64,
         go_on: &mut dyn FnMut(&Second, f64) -> bool,
-    ) -> Result<Stretch, String> {
-        let Some((load, arrivals)) = &self.load else { return Err("nothing is connected".to_owned()) };
+    ) -> Result<Stretch, RigError> {
+        let Some((load, arrivals)) = &self.load else { return Err(RigError::NotConnected) };
         let before = self.sampler.read();
         // Its own flag, so that a guard can end this stretch and nothing else; Ctrl-C ends it too.
         let over = Arc::new(AtomicBool::new(self.stop.load(Ordering::Relaxed)));
@@ -220,7 +221,7 @@ impl Rig for HostRig {
                 over.store(true, Ordering::Relaxed);
             }
         });
-        let outcome = outcome.map_err(|error| error.to_string())?;
+        let outcome = outcome?;
         let sample = self.sampler.read().since(&before).unwrap_or_default();
         Ok(stretch(outcome, &sample))
     }

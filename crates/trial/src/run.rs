@@ -9,6 +9,8 @@ use crate::spec::{Metric, Point, Spec};
 use crate::store::{
     Begun, Ended, HostFigures, Measured, Outcome, RefusedLevel, Second, Store, StoreError, Trial,
 };
+use fleet::Blame;
+use knob::Refusal;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -21,7 +23,6 @@ const WINDOW: (Duration, Duration) = (Duration::from_millis(200), Duration::from
 pub struct Assignment {
     /// The knob with its target.
     pub knob: String,
-    /// Its value.
     pub value: String,
     /// Whether a dangerous value is meant.
     pub danger: bool,
@@ -36,7 +37,6 @@ pub struct Stretch {
     pub void: Vec<String>,
     /// What else to know.
     pub notes: Vec<String>,
-    /// Second by second.
     pub series: Vec<Second>,
     /// This host meanwhile.
     pub host: HostFigures,
@@ -48,25 +48,25 @@ pub trait Rig {
     ///
     /// # Errors
     /// It cannot be read.
-    fn value(&mut self, knob: &str) -> Result<String, String>;
+    fn value(&mut self, knob: &str) -> Result<String, RigError>;
 
     /// Why a level cannot be set here, as far as that shows without trying.
     ///
     /// # Errors
     /// The spec is wrong: an unknown knob, an impossible value, a danger that is not named.
-    fn refusal(&mut self, level: &Assignment) -> Result<Option<String>, String>;
+    fn refusal(&mut self, level: &Assignment) -> Result<Option<Refusal>, RigError>;
 
     /// Sets everything and reads it back.
     ///
     /// # Errors
     /// What was refused; the rest may be set.
-    fn apply(&mut self, assignments: &[Assignment]) -> Result<(), String>;
+    fn apply(&mut self, assignments: &[Assignment]) -> Result<(), RigError>;
 
     /// Puts everything back.
     ///
     /// # Errors
     /// What is not back.
-    fn restore(&mut self) -> Result<(), String>;
+    fn restore(&mut self) -> Result<(), RigError>;
 
     /// Waits, unless everything is to end.
     fn pause(&mut self, time: Duration);
@@ -75,7 +75,7 @@ pub trait Rig {
     ///
     /// # Errors
     /// They cannot be connected.
-    fn connect(&mut self, point: Point) -> Result<(), String>;
+    fn connect(&mut self, point: Point) -> Result<(), RigError>;
 
     /// Sends for a while; `go_on` is asked every second, with the share of memory in use.
     ///
@@ -86,7 +86,7 @@ pub trait Rig {
         time: Duration,
         seed: u64,
         go_on: &mut dyn FnMut(&Second, f64) -> bool,
-    ) -> Result<Stretch, String>;
+    ) -> Result<Stretch, RigError>;
 
     /// Ends the clients.
     fn disconnect(&mut self);
@@ -174,14 +174,11 @@ impl Experiment {
 pub enum Event<'a> {
     /// A trial begins.
     Begins {
-        /// Which.
         next: Next,
         /// Trials left, with this one.
         left: usize,
-        /// Time left.
         time_left: Duration,
     },
-    /// A trial is over.
     Over(&'a Trial),
     /// The baseline is measured once more, to see whether everything is as it was.
     Returning,
@@ -201,16 +198,61 @@ pub enum End {
 pub enum RunError {
     /// The spec does not fit this host or server.
     #[error("{0}")]
-    Spec(String),
+    Spec(RigError),
     /// Something else than the experiment changed a setting, or it cannot be put back.
     #[error("a setting is not back as it was, so nothing more is tried: {0}")]
-    NotBack(String),
+    NotBack(RigError),
     /// Without a baseline nothing can be compared.
     #[error("the baseline cannot be measured: {0}")]
     Baseline(String),
     /// The directory.
     #[error(transparent)]
     Store(#[from] StoreError),
+}
+
+/// Why what an experiment is run on did not do what it was asked for.
+#[derive(Debug, thiserror::Error)]
+pub enum RigError {
+    #[error(transparent)]
+    Knob(#[from] knob::Error),
+    #[error("{name}={value} is dangerous: {why}; if that is meant, write danger = true into its [[factor]]")]
+    Danger { name: String, value: String, why: String },
+    /// A setting cannot be read.
+    #[error(transparent)]
+    Unreadable(#[from] Refusal),
+    /// Settings, or knobs, with why they were refused.
+    #[error("{}", .0.iter().map(|(what, why)| format!("{what}: {why}")).collect::<Vec<_>>().join("; "))]
+    Refused(Vec<(String, Refusal)>),
+    /// Settings that are not as they were, in words.
+    #[error("{}", .0.join("; "))]
+    NotBack(Vec<String>),
+    #[error(transparent)]
+    Load(#[from] load::LoadError),
+    #[error("nothing is connected")]
+    NotConnected,
+}
+
+impl RigError {
+    /// Whose fault it is.
+    pub fn blame(&self) -> Blame {
+        match self {
+            Self::Knob(error) => error.blame(),
+            Self::Load(error) => error.blame(),
+            Self::Danger { .. } | Self::Unreadable(_) | Self::Refused(_) | Self::NotBack(_) => Blame::Config,
+            Self::NotConnected => Blame::Bug,
+        }
+    }
+}
+
+impl RunError {
+    /// Whose fault it is.
+    pub fn blame(&self) -> Blame {
+        match self {
+            Self::Spec(error) | Self::NotBack(error) => error.blame(),
+            Self::Baseline(_) => Blame::Server,
+            Self::Store(_) => Blame::Config,
+        }
+    }
 }
 
 /// Looks at everything before anything is touched: what each knob is, and which levels cannot be set.
@@ -229,7 +271,8 @@ pub fn look(
         for level in &factor.levels {
             let (knob, value) = (factor.knob.clone(), level.clone());
             let level = Assignment { knob, value, danger: factor.danger };
-            if let Some(why) = rig.refusal(&level).map_err(RunError::Spec)? {
+            if let Some(refusal) = rig.refusal(&level).map_err(RunError::Spec)? {
+                let why = refusal.to_string();
                 refused.push(RefusedLevel { knob: level.knob, level: level.value, why });
             }
         }
@@ -335,7 +378,7 @@ fn trial(
         return Ok(None);
     }
     let outcome = match rig.apply(&experiment.assignments(run)) {
-        Err(why) => Outcome::Refused { why },
+        Err(error) => Outcome::Refused { why: error.to_string() },
         Ok(()) => {
             let measured = measure(&experiment.spec, point, seed, baseline, rig);
             rig.disconnect();
@@ -362,21 +405,22 @@ fn figures(
     rig: &mut dyn Rig,
 ) -> Result<Measured, Outcome> {
     let void = |why: String| Outcome::Void { why };
+    let failed = |error: RigError| void(error.to_string());
     let given_up = |why: String| Outcome::GivenUp { why };
     rig.pause(spec.timing.reset);
-    rig.connect(point).map_err(void)?;
+    rig.connect(point).map_err(failed)?;
     let full = std::cell::Cell::new(0.0_f64);
     let mut go_on = |_: &Second, memory: f64| {
         full.set(full.get().max(memory));
         memory <= spec.guard.memory
     };
-    let (windows, warm_up, steady) = warm_up(spec, seed, rig, &mut go_on).map_err(void)?;
+    let (windows, warm_up, steady) = warm_up(spec, seed, rig, &mut go_on).map_err(failed)?;
     if let Some(recent) = guard::recent(&windows)
         && let Some(why) = guard::gives_up(&spec.guard, &recent, full.get(), baseline)
     {
         return Err(given_up(format!("after the warm-up {why}")));
     }
-    let stretch = rig.send(spec.timing.measure, seed, &mut go_on).map_err(void)?;
+    let stretch = rig.send(spec.timing.measure, seed, &mut go_on).map_err(failed)?;
     let memory = full.get().max(stretch.host.memory);
     if let Some(why) = guard::gives_up(&spec.guard, &stretch.window, memory, baseline) {
         return Err(given_up(why));
@@ -403,7 +447,7 @@ fn warm_up(
     seed: u64,
     rig: &mut dyn Rig,
     go_on: &mut dyn FnMut(&Second, f64) -> bool,
-) -> Result<(Vec<Window>, Duration, bool), String> {
+) -> Result<(Vec<Window>, Duration, bool), RigError> {
     let length = (spec.timing.warm_up / 5).clamp(WINDOW.0, WINDOW.1);
     let (mut windows, mut sent) = (Vec::new(), Duration::ZERO);
     while sent + length <= spec.timing.warm_up {
@@ -446,28 +490,29 @@ mod tests {
     }
 
     impl Rig for Simulated {
-        fn value(&mut self, knob: &str) -> Result<String, String> {
-            self.now.get(knob).cloned().ok_or_else(|| "absent".to_owned())
+        fn value(&mut self, knob: &str) -> Result<String, RigError> {
+            self.now.get(knob).cloned().ok_or_else(|| Refusal::Absent { what: knob.to_owned() }.into())
         }
 
-        fn refusal(&mut self, level: &Assignment) -> Result<Option<String>, String> {
+        fn refusal(&mut self, level: &Assignment) -> Result<Option<Refusal>, RigError> {
             let refused = self.refuses == Some(&format!("{}={}", level.knob, level.value));
-            Ok(refused.then(|| "read only".to_owned()))
+            Ok(refused.then(|| Refusal::Denied { why: "read only".to_owned() }))
         }
 
-        fn apply(&mut self, assignments: &[Assignment]) -> Result<(), String> {
+        fn apply(&mut self, assignments: &[Assignment]) -> Result<(), RigError> {
             for one in assignments {
                 if self.refuses == Some(&format!("{}={}", one.knob, one.value)) {
-                    return Err(format!("{}: refused", one.knob));
+                    let refusal = Refusal::Denied { why: "refused".to_owned() };
+                    return Err(RigError::Refused(vec![(one.knob.clone(), refusal)]));
                 }
                 self.now.insert(one.knob.clone(), one.value.clone());
             }
             Ok(())
         }
 
-        fn restore(&mut self) -> Result<(), String> {
+        fn restore(&mut self) -> Result<(), RigError> {
             if self.stuck {
-                return Err("server.a: somebody changed it".to_owned());
+                return Err(RigError::NotBack(vec!["server.a: somebody changed it".to_owned()]));
             }
             self.now = begun().start;
             Ok(())
@@ -475,7 +520,7 @@ mod tests {
 
         fn pause(&mut self, _: Duration) {}
 
-        fn connect(&mut self, _: Point) -> Result<(), String> {
+        fn connect(&mut self, _: Point) -> Result<(), RigError> {
             Ok(())
         }
 
@@ -484,7 +529,7 @@ mod tests {
             _: Duration,
             _: u64,
             go_on: &mut dyn FnMut(&Second, f64) -> bool,
-        ) -> Result<Stretch, String> {
+        ) -> Result<Stretch, RigError> {
             go_on(&Second::default(), 0.5);
             self.sent += 1;
             if let Some((after, stop)) = &self.stops_after {

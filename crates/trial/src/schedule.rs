@@ -21,7 +21,7 @@ const ATTEMPTS: u32 = 2;
 
 /// Where in the experiment a trial stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub struct Place {
+pub struct TrialSlot {
     /// Which load, from 0.
     pub load: usize,
     /// Which stage, from 0.
@@ -37,9 +37,7 @@ pub struct Place {
 /// What is to be run next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Next {
-    /// Where.
-    pub place: Place,
-    /// What.
+    pub place: TrialSlot,
     pub run: Run,
 }
 
@@ -111,7 +109,7 @@ fn walk(
     let order = order::block(&design.cells, live, &spec.factors, &design.baseline, &mut rng);
     for (position, run) in order.into_iter().enumerate() {
         let here = |trial: &&&Trial| {
-            let Place { stage: s, block: b, position: p, .. } = trial.place;
+            let TrialSlot { stage: s, block: b, position: p, .. } = trial.place;
             (s, b, p) == (stage, block, position)
         };
         let attempts: Vec<&&Trial> = trials.iter().filter(here).collect();
@@ -121,7 +119,7 @@ fn walk(
             continue;
         }
         progress.left += 1;
-        let place = Place { load, stage, block, position, attempt };
+        let place = TrialSlot { load, stage, block, position, attempt };
         progress.next.get_or_insert(Next { place, run });
     }
 }
@@ -154,7 +152,7 @@ fn scores(spec: &Spec, live: &[usize], trials: &[&Trial]) -> Vec<(usize, Option<
 /// The figure of a run beside the mean of its block's baselines, for each block that has both. Of one stage,
 /// or of all.
 pub fn pairs(trials: &[&Trial], stage: Option<usize>, run: Run) -> Vec<(f64, f64)> {
-    let wanted = |place: &Place| stage.is_none_or(|stage| place.stage == stage);
+    let wanted = |place: &TrialSlot| stage.is_none_or(|stage| place.stage == stage);
     let blocks: BTreeSet<(usize, u32)> = trials
         .iter()
         .filter(|trial| wanted(&trial.place))

@@ -51,7 +51,6 @@ use toml::Spanned;
 /// A checked experiment.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Spec {
-    /// Its name.
     pub name: String,
     /// What cells are judged by.
     pub metric: Metric,
@@ -120,7 +119,6 @@ pub struct Load {
     pub rates: Vec<f64>,
     /// Clients of an open loop: the most transactions at a time.
     pub clients: u32,
-    /// The database.
     pub database: String,
     /// sysbench's tables.
     pub tables: u32,

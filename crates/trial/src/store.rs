@@ -6,7 +6,7 @@
 
 use crate::guard::Window;
 use crate::order::Run;
-use crate::schedule::Place;
+use crate::schedule::TrialSlot;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
@@ -18,10 +18,9 @@ const FORMAT: u32 = 1;
 const LINES: &str = "trials.jsonl";
 const SPEC: &str = "spec.toml";
 
-/// A line.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "line", rename_all = "snake_case")]
-enum Line {
+enum Record {
     Begun(Begun),
     Trial(Trial),
     Ended(Ended),
@@ -47,9 +46,7 @@ pub struct Begun {
 /// A level that cannot be set here.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RefusedLevel {
-    /// The knob.
     pub knob: String,
-    /// The level.
     pub level: String,
     /// Why not.
     pub why: String,
@@ -59,8 +56,7 @@ pub struct RefusedLevel {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Trial {
     /// Where in the experiment.
-    pub place: Place,
-    /// What was run.
+    pub place: TrialSlot,
     pub run: Run,
     /// When it began, seconds since 1970.
     pub at: u64,
@@ -77,20 +73,11 @@ pub enum Outcome {
     /// It has a figure.
     Measured(Box<Measured>),
     /// A setting was refused; it was not tried.
-    Refused {
-        /// Why.
-        why: String,
-    },
+    Refused { why: String },
     /// A guard broke it off.
-    GivenUp {
-        /// Why.
-        why: String,
-    },
+    GivenUp { why: String },
     /// Its figures must not be used.
-    Void {
-        /// Why.
-        why: String,
-    },
+    Void { why: String },
 }
 
 impl Outcome {
@@ -114,7 +101,6 @@ pub struct Measured {
     pub warm_up_s: f64,
     /// Whether the warm-up ended because the load was steady, and not because its time was over.
     pub steady: bool,
-    /// Second by second.
     pub series: Vec<Second>,
     /// This host meanwhile.
     pub host: HostFigures,
@@ -127,7 +113,6 @@ pub struct Measured {
 pub struct Second {
     /// Transactions that ended well.
     pub done: u64,
-    /// That failed.
     pub failed: u64,
     /// 99 % of response times are shorter, ms.
     pub p99_ms: f64,
@@ -210,7 +195,6 @@ pub enum StoreError {
 pub struct History {
     /// The spec's text.
     pub spec: String,
-    /// How it was begun.
     pub begun: Begun,
     /// What was run, in order.
     pub trials: Vec<Trial>,
@@ -244,7 +228,7 @@ impl Store {
         std::fs::write(dir.join(SPEC), spec).map_err(io("write", &dir.join(SPEC)))?;
         let file = OpenOptions::new().append(true).create_new(true).open(&path);
         let mut store = Self { file: file.map_err(io("make", &path))?, path };
-        store.append(&Line::Begun(Begun { format: FORMAT, ..begun.clone() }))?;
+        store.append(&Record::Begun(Begun { format: FORMAT, ..begun.clone() }))?;
         Ok(store)
     }
 
@@ -270,7 +254,7 @@ impl Store {
     /// # Errors
     /// The disk's.
     pub fn keep(&mut self, trial: &Trial) -> Result<(), StoreError> {
-        self.append(&Line::Trial(trial.clone()))
+        self.append(&Record::Trial(trial.clone()))
     }
 
     /// Keeps how it ended.
@@ -278,10 +262,10 @@ impl Store {
     /// # Errors
     /// The disk's.
     pub fn end(&mut self, ended: &Ended) -> Result<(), StoreError> {
-        self.append(&Line::Ended(ended.clone()))
+        self.append(&Record::Ended(ended.clone()))
     }
 
-    fn append(&mut self, line: &Line) -> Result<(), StoreError> {
+    fn append(&mut self, line: &Record) -> Result<(), StoreError> {
         let text = serde_json::to_string(line).map_err(std::io::Error::other);
         let written = text.and_then(|text| self.file.write_all((text + "\n").as_bytes()));
         written.and_then(|()| self.file.sync_data()).map_err(io("write", &self.path))
@@ -306,16 +290,16 @@ pub fn read(dir: &Path) -> Result<History, StoreError> {
     // Without its line end the last one is torn.
     for (at, line) in text.split_inclusive('\n').filter(|line| line.ends_with('\n')).enumerate() {
         match serde_json::from_str(line).map_err(|error| damaged(at + 1, error.to_string()))? {
-            Line::Begun(Begun { format, .. }) if format > FORMAT => {
+            Record::Begun(Begun { format, .. }) if format > FORMAT => {
                 return Err(damaged(at + 1, format!("format {format} is of a newer version")));
             }
-            Line::Begun(line) => begun = Some(line),
-            Line::Trial(trial) => {
+            Record::Begun(line) => begun = Some(line),
+            Record::Trial(trial) => {
                 // It was continued.
                 ended = None;
                 trials.push(trial);
             }
-            Line::Ended(line) => ended = Some(line),
+            Record::Ended(line) => ended = Some(line),
         }
     }
     let begun = begun.ok_or_else(|| StoreError::Missing(dir.to_owned()))?;
@@ -354,7 +338,7 @@ pub(crate) mod tests {
     }
 
     fn first(outcome: Outcome) -> Trial {
-        let place = Place { load: 0, stage: 0, block: 0, position: 0, attempt: 0 };
+        let place = TrialSlot { load: 0, stage: 0, block: 0, position: 0, attempt: 0 };
         trial(Next { place, run: Run::Cell(3) }, outcome)
     }
 

@@ -11,23 +11,12 @@ pub struct Token(pub(crate) u32);
 #[derive(Debug)]
 pub enum Event {
     /// A receive has ended.
-    Received {
-        /// Whose.
-        owner: u32,
-        /// With what.
-        incoming: Incoming,
-    },
+    Received { owner: u32, incoming: Incoming },
     /// All has been taken by the kernel that was being sent when [`Ring::is_sending`] was last seen to be
     /// true.
-    Sent {
-        /// Whose.
-        owner: u32,
-    },
+    Sent { owner: u32 },
     /// A send has failed: the peer is gone.
-    Broken {
-        /// Whose.
-        owner: u32,
-    },
+    Broken { owner: u32 },
     /// [`Waker::wake`](crate::Waker::wake) was called.
     Woken,
 }

@@ -21,7 +21,6 @@ pub struct Size {
     pub completions: u32,
     /// Chunks, a power of two.
     pub chunks: u16,
-    /// Bytes of a chunk.
     pub chunk_bytes: usize,
 }
 

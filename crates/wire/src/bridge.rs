@@ -107,7 +107,7 @@ pub enum Step {
 pub struct Bridge {
     terms: Terms,
     tracker: Tracker,
-    stage: Stage,
+    state: BridgeState,
     /// What the server offers; `None` when its greeting is of another protocol.
     offered: Option<Capabilities>,
     /// Whether each side's transport keeps secrets now.
@@ -123,7 +123,7 @@ pub struct Bridge {
 }
 
 #[derive(Debug)]
-enum Stage {
+enum BridgeState {
     /// The client's first packet is due.
     First,
     /// Its login is due, inside TLS.
@@ -155,7 +155,7 @@ impl Bridge {
         let bridge = Self {
             terms,
             tracker,
-            stage: Stage::First,
+            state: BridgeState::First,
             offered: parsed.as_ref().map(|greeting| greeting.capabilities),
             client_is_secret: terms.client_is_local,
             server_is_secret: terms.server_is_local,
@@ -186,7 +186,7 @@ impl Bridge {
     /// A `COM_CHANGE_USER` has been passed on, whole: what follows is a login again. `tracker` has seen the command.
     pub fn change_user(&mut self, tracker: Tracker) {
         self.tracker = tracker;
-        self.stage = Stage::Proofs;
+        self.state = BridgeState::Proofs;
         self.again = true;
         (self.client_next, self.server_next) = (1, 1);
     }
@@ -198,15 +198,15 @@ impl Bridge {
         if sequence != expected {
             return self.refuse(Refusal::BadHandshake { what: "a packet out of sequence" });
         }
-        match std::mem::replace(&mut self.stage, Stage::Proofs) {
-            Stage::First => self.first(payload),
-            Stage::Login => self.login(payload),
-            Stage::Password => self.password(payload, keys),
-            stage @ (Stage::ServerKey(_) | Stage::Decrypting | Stage::Done) => {
-                self.stage = stage;
+        match std::mem::replace(&mut self.state, BridgeState::Proofs) {
+            BridgeState::First => self.first(payload),
+            BridgeState::Login => self.login(payload),
+            BridgeState::Password => self.password(payload, keys),
+            state @ (BridgeState::ServerKey(_) | BridgeState::Decrypting | BridgeState::Done) => {
+                self.state = state;
                 self.refuse(Refusal::BadHandshake { what: "a packet before the answer to the last one" })
             }
-            Stage::Proofs => vec![self.tell_server(payload)],
+            BridgeState::Proofs => vec![self.tell_server(payload)],
         }
     }
 
@@ -221,7 +221,7 @@ impl Bridge {
             }
             (true, FromClient::Preferred | FromClient::Required) => {
                 self.client_is_secret = true;
-                self.stage = Stage::Login;
+                self.state = BridgeState::Login;
                 vec![Step::AcceptTls]
             }
             (false, FromClient::Required) if !self.client_is_secret => self.refuse(Refusal::TlsRequired),
@@ -278,23 +278,23 @@ impl Bridge {
             if !self.terms.retrieves_key {
                 return self.refuse(Refusal::KeyInClear);
             }
-            self.stage = Stage::ServerKey(password);
+            self.state = BridgeState::ServerKey(password);
             return vec![self.tell_server(&[ask])];
         }
         if payload == [ask] {
-            self.stage = Stage::Password;
+            self.state = BridgeState::Password;
             return vec![self.tell_client(&[&[1], keys.public_key()].concat())];
         }
         if payload.is_empty() || payload == [0] {
             return vec![self.tell_server(payload)];
         }
-        self.stage = Stage::Decrypting;
+        self.state = BridgeState::Decrypting;
         vec![Step::Decrypt(payload.to_vec())]
     }
 
     /// What [`Step::Decrypt`] came to; `None` when it was not encrypted with our key.
     pub fn decrypted(&mut self, password: Option<Secret>) -> Vec<Step> {
-        let Stage::Decrypting = std::mem::replace(&mut self.stage, Stage::Proofs) else {
+        let BridgeState::Decrypting = std::mem::replace(&mut self.state, BridgeState::Proofs) else {
             return self.refuse(Refusal::BadHandshake { what: "an answer that nobody asked for" });
         };
         let Some(mut password) = password else {
@@ -311,23 +311,25 @@ impl Bridge {
     pub fn server(&mut self, sequence: u8, payload: &[u8], keys: &dyn Keys) -> Vec<Step> {
         self.server_next = sequence.wrapping_add(1);
         if error_code(payload).is_some() {
-            self.stage = Stage::Done;
+            self.state = BridgeState::Done;
             self.track(payload);
             let verdict = if self.again { Step::Open } else { Step::Denied };
             return vec![self.tell_client(payload), verdict];
         }
-        match (&mut self.stage, payload.first()) {
-            (Stage::ServerKey(_), _) => self.server_key(payload, keys),
-            (Stage::Done | Stage::First | Stage::Login, _) => self.refuse(Refusal::BadServer),
+        match (&mut self.state, payload.first()) {
+            (BridgeState::ServerKey(_), _) => self.server_key(payload, keys),
+            (BridgeState::Done | BridgeState::First | BridgeState::Login, _) => {
+                self.refuse(Refusal::BadServer)
+            }
             (_, Some(0)) => {
-                self.stage = Stage::Done;
+                self.state = BridgeState::Done;
                 self.track(payload);
                 vec![self.tell_client(payload), Step::Open]
             }
             (_, Some(0xfe | 2)) if payload.len() > 1 => self.switch(payload),
             (_, _) => {
                 if self.translates() && self.plugin.asks_for_password(payload) {
-                    self.stage = Stage::Password;
+                    self.state = BridgeState::Password;
                 }
                 vec![self.tell_client(payload)]
             }
@@ -342,16 +344,17 @@ impl Bridge {
         if self.plugin.is_open_only() && self.leaks() {
             return self.refuse(Refusal::WouldLeak);
         }
-        self.stage = match self.plugin.puts_password_in_login() && self.translates() {
-            true => Stage::Password,
-            false => Stage::Proofs,
+        self.state = match self.plugin.puts_password_in_login() && self.translates() {
+            true => BridgeState::Password,
+            false => BridgeState::Proofs,
         };
         vec![self.tell_client(payload)]
     }
 
     /// The key we asked the server for.
     fn server_key(&mut self, payload: &[u8], keys: &dyn Keys) -> Vec<Step> {
-        let Stage::ServerKey(mut password) = std::mem::replace(&mut self.stage, Stage::Proofs) else {
+        let BridgeState::ServerKey(mut password) = std::mem::replace(&mut self.state, BridgeState::Proofs)
+        else {
             return self.refuse(Refusal::BadServer);
         };
         let pem = payload.strip_prefix(&[1]).unwrap_or(payload);
@@ -398,7 +401,7 @@ impl Bridge {
     }
 
     fn refuse(&mut self, why: Refusal) -> Vec<Step> {
-        self.stage = Stage::Done;
+        self.state = BridgeState::Done;
         self.nonce.zeroize();
         vec![Step::Refuse(why, self.client_next)]
     }
@@ -431,7 +434,7 @@ impl Bridge {
     }
 
     fn opaque(&mut self, payload: &[u8]) -> Vec<Step> {
-        self.stage = Stage::Done;
+        self.state = BridgeState::Done;
         let onward = self.tell_server(payload);
         if let Step::ToServer(packet) = &onward {
             self.tracker.client_bytes(packet);

@@ -1,5 +1,7 @@
 //! What can be wrong with bytes that claim to be a packet of the protocol.
 
+use crate::side::Side;
+use fleet::Blame;
 use thiserror::Error;
 
 /// Why a packet could not be read.
@@ -24,6 +26,13 @@ pub enum WireError {
     /// The peer speaks a protocol from before MySQL 4.1.
     #[error("the peer speaks the protocol from before MySQL 4.1; upgrade it")]
     TooOld,
+}
+
+impl WireError {
+    /// Whose fault it is: that of the side whose packet it is, whatever is wrong with it.
+    pub fn blame(&self, sender: Side) -> Blame {
+        sender.blame()
+    }
 }
 
 /// Names the packet once for a run of fields.

@@ -6,6 +6,9 @@
 //!
 //! The way in: [`packet`] cuts a byte stream into packets; [`greeting`], [`login`] and [`response`] read and write the
 //! packets that matter to us; [`tracker`] follows a session, and asks `sql` which state its statements leave behind.
+//!
+//! May use `fleet` (whom to blame) and `sql`. The three files to read first: `packet.rs`, `tracker.rs` with
+//! `tracker/session.rs`, `bridge.rs`.
 
 #![warn(missing_docs)]
 
@@ -21,6 +24,7 @@ pub mod packet;
 pub mod proxy;
 pub mod read;
 pub mod response;
+mod side;
 pub mod status;
 pub mod tracker;
 pub mod write;

@@ -116,12 +116,12 @@ pub struct Framer {
     left: u32,
     /// The current piece is full, so another follows.
     continues: bool,
-    place: Place,
+    state: FramerState,
     prefix: Vec<u8>,
 }
 
 #[derive(Debug, Default, PartialEq, Eq, Clone, Copy)]
-enum Place {
+enum FramerState {
     /// Between two packets.
     #[default]
     Between,
@@ -142,15 +142,15 @@ impl Framer {
 
     /// Is everything that came part of a complete packet?
     pub const fn is_between(&self) -> bool {
-        matches!(self.place, Place::Between) && self.header_have == 0
+        matches!(self.state, FramerState::Between) && self.header_have == 0
     }
 
     /// Has the start of a packet come, and not yet enough of it for its head?
     pub const fn is_before_head(&self) -> bool {
-        match self.place {
-            Place::Between => self.header_have > 0,
-            Place::Head => true,
-            Place::Body => false,
+        match self.state {
+            FramerState::Between => self.header_have > 0,
+            FramerState::Head => true,
+            FramerState::Body => false,
         }
     }
 
@@ -184,44 +184,44 @@ impl Framer {
             let taken = take(bytes, self.left as usize, self.room());
             self.left -= taken.len() as u32;
             let over = self.left == 0 && !self.continues;
-            match self.place {
-                Place::Body => {
+            match self.state {
+                FramerState::Body => {
                     if !taken.is_empty() {
                         return Some(Piece::Body(taken));
                     }
                     if over {
-                        self.place = Place::Between;
+                        self.state = FramerState::Between;
                         self.prefix.clear();
                         return Some(Piece::Tail { sequence: self.sequence });
                     }
                 }
-                Place::Head | Place::Between => {
+                FramerState::Head | FramerState::Between => {
                     self.prefix.extend_from_slice(taken);
                     if over || self.prefix.len() == Self::PREFIX {
                         return Some(self.head(over));
                     }
                 }
             }
-            if bytes.is_empty() && !(self.place == Place::Body && over) {
+            if bytes.is_empty() && !(self.state == FramerState::Body && over) {
                 return None;
             }
         }
     }
 
     fn head(&mut self, whole: bool) -> Piece<'_> {
-        self.place = if whole { Place::Between } else { Place::Body };
+        self.state = if whole { FramerState::Between } else { FramerState::Body };
         let (sequence, length) = self.first;
         Piece::Head(Head { sequence, length, prefix: &self.prefix, whole })
     }
 
     /// In a packet whose last byte has come, but whose tail has not been told?
     fn piece_is_over(&self) -> bool {
-        self.place == Place::Body && !self.continues && self.header_have == 0
+        self.state == FramerState::Body && !self.continues && self.header_have == 0
     }
 
     /// How much of the payload may be taken at once.
     fn room(&self) -> usize {
-        if self.place == Place::Body { usize::MAX } else { Self::PREFIX - self.prefix.len() }
+        if self.state == FramerState::Body { usize::MAX } else { Self::PREFIX - self.prefix.len() }
     }
 
     /// Completes a header; `None` when `bytes` does not hold its end.
@@ -236,10 +236,10 @@ impl Framer {
         self.header_have = 0;
         let Header { length, sequence } = Header::parse(self.header);
         let expected = self.sequence.wrapping_add(1);
-        if self.place == Place::Between {
+        if self.state == FramerState::Between {
             self.prefix.clear();
             self.first = (sequence, length);
-            self.place = Place::Head;
+            self.state = FramerState::Head;
         } else if sequence != expected {
             return Some(Some(Piece::Broken { expected, got: sequence }));
         }

@@ -3,6 +3,7 @@
 //! Twelve bytes that begin no other protocol, then version and command, family, length, addresses (network byte order),
 //! and extensions, which nobody needs to understand. `LOCAL` stands for a connection of the proxy itself.
 
+use fleet::Blame;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 /// How every header of version 2 starts.
@@ -20,7 +21,7 @@ const TCP_6: u8 = 0x21;
 
 /// Who a header says the client is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Said {
+pub enum ProxySource {
     /// A client at this address.
     Client(SocketAddr),
     /// The proxy itself, or a client without an IP address: the connection's own address counts.
@@ -39,6 +40,13 @@ pub enum ProxyError {
     /// Shorter than its family says, or longer than any.
     #[error("a PROXY protocol header of impossible length")]
     Length,
+}
+
+impl ProxyError {
+    /// Whose fault it is: whoever connects from an address that is configured as a proxy's has to send a header.
+    pub const fn blame(self) -> Blame {
+        Blame::Client
+    }
 }
 
 /// How many bytes follow the fixed part.
@@ -62,13 +70,13 @@ pub fn length(fixed: &[u8; FIXED]) -> Result<usize, ProxyError> {
 ///
 /// # Errors
 /// [`ProxyError`] when the rest does not hold what the fixed part announces.
-pub fn read(fixed: &[u8; FIXED], rest: &[u8]) -> Result<Said, ProxyError> {
+pub fn read(fixed: &[u8; FIXED], rest: &[u8]) -> Result<ProxySource, ProxyError> {
     let wanted = length(fixed)?;
     if rest.len() != wanted {
         return Err(ProxyError::Length);
     }
     if fixed[12] == VERSION_2 | LOCAL {
-        return Ok(Said::Nobody);
+        return Ok(ProxySource::Nobody);
     }
     match fixed[13] {
         TCP_4 => {
@@ -81,7 +89,7 @@ pub fn read(fixed: &[u8; FIXED], rest: &[u8]) -> Result<Said, ProxyError> {
             let ip = addresses.first_chunk::<16>().ok_or(ProxyError::Length)?;
             Ok(client(Ipv6Addr::from(*ip).to_canonical(), [addresses[32], addresses[33]]))
         }
-        _ => Ok(Said::Nobody),
+        _ => Ok(ProxySource::Nobody),
     }
 }
 
@@ -106,8 +114,8 @@ pub fn write(client: SocketAddr, own: SocketAddr) -> Vec<u8> {
     out
 }
 
-fn client(ip: IpAddr, port: [u8; 2]) -> Said {
-    Said::Client(SocketAddr::new(ip, u16::from_be_bytes(port)))
+fn client(ip: IpAddr, port: [u8; 2]) -> ProxySource {
+    ProxySource::Client(SocketAddr::new(ip, u16::from_be_bytes(port)))
 }
 
 fn six(ip: IpAddr) -> Ipv6Addr {
@@ -122,7 +130,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn read_whole(bytes: &[u8]) -> Result<Said, ProxyError> {
+    fn read_whole(bytes: &[u8]) -> Result<ProxySource, ProxyError> {
         let (fixed, rest) = bytes.split_first_chunk().expect("at least the fixed part");
         length(fixed).and_then(|_| read(fixed, rest))
     }
@@ -131,9 +139,9 @@ mod tests {
     fn a_header_as_haproxy_sends_it_is_read() {
         let header = b"\r\n\r\n\0\r\nQUIT\n\x21\x11\0\x0c\x0a\x01\x02\x03\x0a\0\0\x01\xc3\x50\x0c\xea";
         let client = "10.1.2.3:50000".parse().unwrap();
-        assert_eq!(read_whole(header), Ok(Said::Client(client)));
+        assert_eq!(read_whole(header), Ok(ProxySource::Client(client)));
         assert_eq!(write(client, "10.0.0.1:3306".parse().unwrap()), header);
-        assert_eq!(read_whole(b"\r\n\r\n\0\r\nQUIT\n\x20\0\0\0"), Ok(Said::Nobody));
+        assert_eq!(read_whole(b"\r\n\r\n\0\r\nQUIT\n\x20\0\0\0"), Ok(ProxySource::Nobody));
     }
 
     #[test]
@@ -147,7 +155,7 @@ mod tests {
     proptest! {
         #[test]
         fn headers_come_back_as_they_were_written(client: SocketAddr, own: SocketAddr) {
-            let said = Said::Client(SocketAddr::new(client.ip().to_canonical(), client.port()));
+            let said = ProxySource::Client(SocketAddr::new(client.ip().to_canonical(), client.port()));
             prop_assert_eq!(read_whole(&write(client, own)), Ok(said));
         }
 

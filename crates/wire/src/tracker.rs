@@ -24,6 +24,7 @@
 mod names;
 mod observer;
 mod pending;
+mod phase;
 mod reply;
 mod session;
 mod sticky;
@@ -31,51 +32,13 @@ mod why;
 
 use crate::command::Command;
 use crate::packet::{Framer, HEADER, Head, Piece};
+pub use crate::side::Side;
 use crate::status::Status;
 pub use observer::{Event, Finish, Observer, Start};
+pub use phase::{Phase, Progress};
 use session::Session;
 use sql::Sticky;
-pub use why::{ClosedBecause, LostBecause, OpaqueBecause, Side};
-
-/// Where a session stands.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Phase {
-    /// Nothing complete has come: the server speaks first.
-    Greeting,
-    /// The server has greeted; the client has not logged in.
-    Login,
-    /// Client and server exchange proofs.
-    Authenticating,
-    /// Logged in, no command outstanding. (See [`Tracker::is_idle`] for packets that have come in part.)
-    Idle,
-    /// A command is outstanding.
-    Busy,
-    /// The server waits for a file from the client (`LOAD DATA LOCAL`).
-    Infile,
-    /// The server streams its binary log: never idle again.
-    Streaming,
-    /// It ends: one side said so.
-    Closing(ClosedBecause),
-    /// It goes on in a form that cannot be read.
-    Opaque(OpaqueBecause),
-    /// The bytes made no sense; nothing is known from here on.
-    Lost(LostBecause),
-}
-
-/// Counts of answered commands, each only ever growing. The n-th command started is the n-th answered and the n-th completed,
-/// so a relay that compares them after each feed can time every command. Commands without an answer (`COM_QUIT`,
-/// `COM_STMT_CLOSE`, `COM_STMT_SEND_LONG_DATA`) are not counted, nor are those that start a stream.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Progress {
-    /// Commands of which the start has come from the client.
-    pub started: u64,
-    /// Commands of which the server has begun the answer.
-    pub answering: u64,
-    /// Commands answered whole.
-    pub completed: u64,
-    /// Commands answered with an error; part of `completed`.
-    pub failed: u64,
-}
+pub use why::{ClosedBecause, LostBecause, OpaqueBecause};
 
 /// Follows one session; see the module's text.
 #[derive(Debug, Default)]

@@ -13,7 +13,7 @@ use super::under_writes::{
 };
 use ::switchover::facts;
 use ::switchover::failover::confirm::Rule;
-use ::switchover::failover::rejoin::{Rejoined, rejoin};
+use ::switchover::failover::rejoin::{RejoinOutcome, rejoin};
 use ::switchover::failover::scene::Scene;
 use ::switchover::journal::Journal;
 use ::switchover::perform::{self, Deadlines, FenceBy, Progress};
@@ -242,7 +242,7 @@ async fn death(
     scene.confirm(&logins.admin, &Rule::default(), WITHIN).await?;
     let confirmed = Instant::now();
     let scene = Scene::read(&snapshot, Some(&name), &logins.admin, STATEMENT).await?;
-    let fence = match scene.held() {
+    let fence = match scene.rule_out_loss() {
         Ok(facts) => FenceBy::SemiSync { facts },
         Err(_) if args.asynchronous => FenceBy::Nothing,
         Err(loss) => bail!("death {number}: {loss}"),
@@ -298,9 +298,9 @@ async fn bring_back(
     };
     let (returned, new) = (read(old).await?, read(&fixture.primary).await?);
     match rejoin(&returned, &new, &[], &logins, READY).await? {
-        Rejoined::Follows => {}
-        Rejoined::Refused { own, .. } if args.asynchronous => return Ok(own.count),
-        Rejoined::Refused { own, .. } => bail!("{old} has {own} of its own: it cannot go on"),
+        RejoinOutcome::Follows => {}
+        RejoinOutcome::Refused { own, .. } if args.asynchronous => return Ok(own.count),
+        RejoinOutcome::Refused { own, .. } => bail!("{old} has {own} of its own: it cannot go on"),
     }
     if !args.asynchronous {
         remarks.extend(fixture.wrong().await?);

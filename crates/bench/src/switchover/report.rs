@@ -4,7 +4,7 @@ use super::super::promise::{self, Promise};
 use super::SwitchoverBenchArgs;
 use super::history::Anomalies;
 use super::under_writes::{errors_and_remarks, nothing_lost, quantile, times};
-use ::switchover::perform::{Routers, Took};
+use ::switchover::perform::{Routers, StepTime};
 use probe::Machine;
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -24,7 +24,7 @@ pub(super) struct Move {
     pub(super) held_ms: Option<f64>,
     /// What the client that fared worst waited for a transaction, from when it should have begun, milliseconds.
     pub(super) waited_ms: Option<f64>,
-    pub(super) steps: Vec<Took>,
+    pub(super) steps: Vec<StepTime>,
     pub(super) routers: Routers,
     pub(super) remarks: Vec<String>,
 }

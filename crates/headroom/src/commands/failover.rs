@@ -13,8 +13,8 @@ use std::process::ExitCode;
 use std::time::Duration;
 use switchover::facts;
 use switchover::failover::confirm::Rule;
-use switchover::failover::rejoin::{self, Rejoined};
-use switchover::failover::risk::{self, Guard};
+use switchover::failover::rejoin::{self, RejoinOutcome};
+use switchover::failover::risk::{self, Guard, LossRisk};
 use switchover::failover::scene::Scene;
 use switchover::journal::Journal;
 use switchover::perform::{Deadlines, FenceBy, Logins};
@@ -131,12 +131,12 @@ pub(crate) async fn run(args: FailoverArgs, environment: &Environment) -> anyhow
     // Again, now that it is dead: what was received is final only from here on.
     let scene = Scene::read(&snapshot, Some(&dead), &admin, deadline).await?;
     let chosen = scene.choose(args.candidate.as_deref().map(ServerName::new).as_ref());
-    let held = scene.held();
+    let loss = scene.rule_out_loss();
     if args.check {
-        return args.show(&scene, &chosen, &held, environment);
+        return args.show(&scene, &chosen, &loss, environment);
     }
     let candidate = chosen?;
-    let fence = match risk::decide(args.fence.is_some(), held, args.accept_loss) {
+    let fence = match risk::decide(args.fence.is_some(), loss, args.accept_loss) {
         Ok(Guard::Hook) => FenceBy::Command { command: args.fence.clone().unwrap_or_default() },
         Ok(Guard::SemiSync(facts)) => {
             terminal::complain(&facts);
@@ -164,17 +164,18 @@ impl FailoverArgs {
         &self,
         scene: &Scene,
         chosen: &Result<ServerName, switchover::Error>,
-        held: &Result<String, String>,
+        loss: &Result<String, LossRisk>,
         environment: &Environment,
     ) -> anyhow::Result<ExitCode> {
         let why_nobody = chosen.as_ref().err().map(ToString::to_string);
+        let risk = loss.as_ref().err().map(ToString::to_string);
         if self.json {
             terminal::print_json(&Checked {
                 dead: scene.primary.name.as_str(),
                 candidate: chosen.as_ref().ok().map(ServerName::as_str),
                 why_nobody: why_nobody.as_deref(),
-                nothing_lost_because: held.as_ref().ok().map(String::as_str),
-                could_be_lost: held.as_ref().err().map(String::as_str),
+                nothing_lost_because: loss.as_ref().ok().map(String::as_str),
+                could_be_lost: risk.as_deref(),
                 silent: &scene.silent,
             })?;
         } else {
@@ -184,7 +185,7 @@ impl FailoverArgs {
                 (Ok(candidate), _) => format!("takes over: {candidate}, it has received most\n"),
                 (Err(_), why) => format!("{} {}\n", paint.red("nobody takes over:"), why.unwrap_or_default()),
             });
-            text.push_str(&match held {
+            text.push_str(&match loss {
                 Ok(facts) => format!("{} {facts}\n", paint.green("nothing acknowledged is lost:")),
                 Err(loss) => format!("{} {loss}\n", paint.yellow("could be lost:")),
             });
@@ -193,7 +194,7 @@ impl FailoverArgs {
             }
             terminal::print(&text)?;
         }
-        Ok(if chosen.is_ok() && held.is_ok() { exit::DONE } else { exit::no() })
+        Ok(if chosen.is_ok() && loss.is_ok() { exit::DONE } else { exit::no() })
     }
 
     async fn rejoin(
@@ -237,11 +238,11 @@ impl FailoverArgs {
         let logins = Logins { admin, replication: self.operator.replication()? };
         let paint = Paint::for_stdout(environment.no_colour);
         match rejoin::rejoin(&facts, new, &protection, &logins, deadline).await? {
-            Rejoined::Follows => {
+            RejoinOutcome::Follows => {
                 terminal::print(&format!("{} {old} follows {}\n", paint.green("done:"), new.server))?;
                 Ok(exit::DONE)
             }
-            Rejoined::Refused { own, mend } => {
+            RejoinOutcome::Refused { own, mend } => {
                 terminal::print(&format!(
                     "{} {old} has {own} that {} does not have; it is closed to writes and follows nobody\n-> {mend}\n",
                     paint.red("not done:"),

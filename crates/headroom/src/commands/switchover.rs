@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 use switchover::check::{self, Level, Limits};
-use switchover::journal::{self, Journal, Line};
+use switchover::journal::{self, Journal, JournalRecord};
 use switchover::perform::{self, Deadlines, Logins, Outcome, Plan};
 use switchover::step::{self, State};
 use switchover::survey::Survey;
@@ -201,11 +201,11 @@ pub(crate) async fn resume(
         format!("there is no journal in {}; name its directory with --journal", directory.display())
     })?;
     let (mut journal, lines) = Journal::reopen(&path)?;
-    let Some(Line::Plan { plan, .. }) = lines.first() else {
+    let Some(JournalRecord::Plan { plan, .. }) = lines.first() else {
         bail!("{} does not begin with a plan", path.display())
     };
     let over = lines.iter().rev().find_map(|line| match line {
-        Line::Over { state, .. } => Some(state),
+        JournalRecord::Over { state, .. } => Some(state),
         _ => None,
     });
     if over.is_some_and(|state| !matches!(state, State::Undecided { .. })) {
@@ -223,9 +223,7 @@ pub(crate) async fn resume(
     let state = match journal::last(&lines) {
         None => State::Undone { why: "nothing was begun".to_owned() },
         Some((step, true, _)) => State::Undoing { step, why: "undoing was interrupted".to_owned() },
-        Some((step, false, ended)) if undo => {
-            step::give_up(step, ended.as_ref(), promoted).map_err(|why| anyhow!(why))?
-        }
+        Some((step, false, ended)) if undo => step::give_up(step, ended.as_ref(), promoted)?,
         Some((step, false, ended)) => State::resume(step, ended, promoted),
     };
     let plan = plan.clone();

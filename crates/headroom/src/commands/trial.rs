@@ -349,7 +349,7 @@ fn go(
 /// A spec that does not fit is a wrong command line.
 fn usage(error: RunError) -> anyhow::Error {
     match error {
-        RunError::Spec(words) => exit::usage_error(words),
+        RunError::Spec(error) => exit::usage_error(error.to_string()),
         other => other.into(),
     }
 }
@@ -370,7 +370,7 @@ fn dry_run(experiment: &Experiment, rig: &mut HostRig, json: bool) -> anyhow::Re
             Ok(writes) => (writes, None),
             Err(why) => (Vec::new(), Some(why)),
         };
-        all.push(Writes { run: experiment.words(run), writes, refused });
+        all.push(Writes { run: experiment.words(run), writes, refused: refused.map(|error| error.to_string()) });
     }
     if json {
         return terminal::print_json(&all);

@@ -1,13 +1,20 @@
 //! An incident from its opening to its end. It ends only after a calm of some length: one that comes and goes within that time is
 //! one incident, told once.
 
-use super::Pace;
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
+/// Which of the two pairs of windows found it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pace {
+    /// It burns so fast that somebody must look now.
+    Fast,
+    /// It burns for long.
+    Slow,
+}
+
 /// What is counted.
 const WEEK: Duration = Duration::from_secs(7 * 24 * 3600);
-/// Weeks that are counted.
 pub const WEEKS: usize = 4;
 /// Openings remembered at most.
 const MOST: usize = 4096;
@@ -21,12 +28,9 @@ pub struct Book {
     closed: u64,
 }
 
-/// The incident under way.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Open {
-    /// Since when.
     pub since: Instant,
-    /// What found it.
     pub pace: Pace,
     /// The greatest burn rate of the short window so far.
     pub worst: f64,
@@ -34,12 +38,9 @@ pub struct Open {
     pub calm_since: Option<Instant>,
 }
 
-/// What happened to it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Change {
-    /// It has begun.
     Opened(Open),
-    /// It is over.
     Closed(Open),
 }
 
@@ -72,7 +73,6 @@ impl Book {
         ended.then_some(Change::Closed(open))
     }
 
-    /// The incident under way.
     pub fn open(&self) -> Option<Open> {
         self.open
     }

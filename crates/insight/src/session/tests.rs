@@ -145,6 +145,18 @@ fn a_command_is_timed_from_its_first_byte_to_the_last_of_its_answer() {
 }
 
 #[test]
+fn a_command_that_is_not_answered_lends_its_first_byte_to_no_other() {
+    let mut s = Stand::plain();
+    let close = framed(0, &[0x19, 7, 0, 0, 0]);
+    s.client(&close[..3]);
+    s.after(10);
+    s.client(&close[3..]);
+    s.after(10);
+    s.run("SELECT 1", IDLE);
+    assert_eq!(s.report().total(&Filter::default()).0.time_ns, 1_000_000);
+}
+
+#[test]
 fn commands_sent_ahead_run_each_from_their_own_first_byte() {
     let mut s = Stand::plain();
     s.query("SELECT 1");

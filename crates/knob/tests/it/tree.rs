@@ -244,11 +244,11 @@ fn the_governor_of_every_cpu_is_one_knob_and_takes_what_the_kernel_offers() {
 struct Recorded(Arc<Mutex<Vec<String>>>);
 
 impl Action for Recorded {
-    fn read(&mut self) -> Result<String, String> {
+    fn read(&mut self) -> Result<String, knob::Refusal> {
         Ok(self.0.lock().unwrap().last().unwrap().clone())
     }
 
-    fn apply(&mut self, value: &str) -> Result<(), String> {
+    fn apply(&mut self, value: &str) -> Result<(), knob::Refusal> {
         self.0.lock().unwrap().push(value.to_owned());
         Ok(())
     }

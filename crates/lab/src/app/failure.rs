@@ -7,7 +7,6 @@ use std::time::Instant;
 /// A statement or a new session that failed.
 #[derive(Clone, Debug)]
 pub struct Failure {
-    /// What kind.
     pub kind: FailureKind,
     /// `@@server_id` of the server the session was on; `None` if it never got one.
     pub server: Option<u32>,

@@ -6,7 +6,6 @@ use std::net::TcpStream;
 use wire::response::{Column, OkPacket};
 use wire::{Capabilities, Command, Greeting, Login, Status, auth, packet, response, write};
 
-/// One client.
 pub(super) struct Client {
     stream: TcpStream,
     input: Vec<u8>,

@@ -3,7 +3,6 @@
 use rand::SeedableRng;
 use rand::rngs::SmallRng;
 
-/// One client.
 #[derive(Debug)]
 pub(super) struct Client {
     /// From 0 over all threads.

@@ -5,6 +5,7 @@
 //! whose host is busy, power saving and a neighbour's load all show.
 
 use super::Objective;
+use plan::quantile::{nearest_rank, sorted};
 use std::time::{Duration, Instant};
 
 const SLEEP: Duration = Duration::from_millis(1);
@@ -34,15 +35,13 @@ pub fn probe(time: Duration) -> Noise {
 }
 
 impl Noise {
-    fn of(mut late: Vec<f64>) -> Self {
-        late.sort_by(f64::total_cmp);
-        Self(late)
+    fn of(late: Vec<f64>) -> Self {
+        Self(sorted(late))
     }
 
     /// By how much wake-ups were late at most in this share of cases, in ms.
     pub fn at(&self, quantile: f64) -> f64 {
-        let place = (self.0.len() as f64 * quantile).ceil() as usize;
-        self.0.get(place.clamp(1, self.0.len().max(1)) - 1).copied().unwrap_or_default()
+        nearest_rank(&self.0, quantile).unwrap_or_default()
     }
 
     /// Why an objective cannot be measured on this machine, if so.

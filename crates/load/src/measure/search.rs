@@ -14,7 +14,6 @@ const SETTLE: Duration = Duration::from_secs(1);
 /// The warm-up's keys and moments: none that a trial has.
 const WARM_UP_SEED: u64 = 1 << 40;
 
-/// A search.
 pub struct Search {
     /// How precisely.
     pub goal: Goal,
@@ -44,7 +43,6 @@ pub struct SearchRun<'a> {
 pub struct Findings {
     /// `None` when it was given up.
     pub capacity: Option<Capacity>,
-    /// Why it was.
     pub refused: Option<String>,
     /// Trials that did not count, with the reason.
     pub voided: Vec<String>,

@@ -80,7 +80,6 @@ pub enum Unsound {
     Restarted {
         /// Connections that were lost.
         lost: u64,
-        /// Clients.
         clients: u32,
     },
 }

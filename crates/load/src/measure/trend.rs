@@ -26,9 +26,8 @@ pub(super) fn slope(row: &[f64]) -> Option<f64> {
     if z < SIGNIFICANT {
         return None;
     }
-    let mut slopes: Vec<f64> = pairs().map(|(i, j)| (row[j] - row[i]) / (j - i) as f64).collect();
-    slopes.sort_by(f64::total_cmp);
-    slopes.get(slopes.len() / 2).copied()
+    let slopes: Vec<f64> = pairs().map(|(i, j)| (row[j] - row[i]) / (j - i) as f64).collect();
+    plan::quantile::median(&slopes)
 }
 
 #[cfg(test)]

@@ -55,7 +55,6 @@ impl Groups {
 pub struct ReplayView {
     /// Where the recording comes from.
     pub source: String,
-    /// Commands in it.
     pub recorded_commands: u64,
     /// Events that were lost while recording.
     pub lost_while_recording: u64,
@@ -105,7 +104,6 @@ pub struct GroupView {
     pub name: String,
     /// Commands that could be sent.
     pub commands: u64,
-    /// When it was recorded.
     pub recorded: SideView,
     /// At each target.
     pub replayed: Vec<SideView>,

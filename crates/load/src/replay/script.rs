@@ -15,7 +15,6 @@ use wire::Command;
 pub enum GroupBy<'a> {
     /// A statement, as text or prepared; `mariadb`: by that server's rules.
     Statement {
-        /// Its text.
         text: &'a [u8],
         /// Whether its server was a MariaDB.
         mariadb: bool,
@@ -27,7 +26,6 @@ pub enum GroupBy<'a> {
 /// GroupBy may be sent, and how much may be held.
 #[derive(Clone, Copy, Debug)]
 pub struct ScriptOptions {
-    /// Only what reads.
     pub read_only: bool,
     /// Bytes of commands that may be held in memory.
     pub memory: u64,
@@ -38,7 +36,6 @@ pub struct ScriptOptions {
 pub struct Script {
     /// Where it comes from.
     pub began: RecordingStart,
-    /// How it ended.
     pub ending: Ending,
     /// Sessions, in order of their first appearance.
     pub sessions: Vec<ScriptSession>,
@@ -54,7 +51,6 @@ pub struct Script {
     pub length_us: u64,
 }
 
-/// One session of a script.
 #[derive(Debug, Default)]
 pub struct ScriptSession {
     /// When it was there; 0 for those that were there before.
@@ -69,7 +65,6 @@ pub struct ScriptSession {
     pub joined: bool,
     /// GroupBy it had prepared before, by the recorded numbers: prepared again before its first step.
     pub prepared_before: Vec<(u32, Vec<u8>)>,
-    /// Its steps.
     pub steps: Vec<u32>,
 }
 
@@ -78,9 +73,7 @@ pub struct ScriptSession {
 pub struct ScriptStep {
     /// By this session of the script.
     pub session: u32,
-    /// When.
     pub at_us: u64,
-    /// Which.
     pub command: Command,
     /// GroupBy follows the command byte, as recorded.
     pub body: Vec<u8>,

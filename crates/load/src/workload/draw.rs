@@ -44,7 +44,6 @@ pub enum Parameter {
     SlotPlus(usize, i64),
     /// Bytes that follow from what a slot holds: the same number always gives the same bytes.
     Digest {
-        /// The slot.
         slot: usize,
         /// How many bytes.
         length: usize,

@@ -52,7 +52,6 @@ impl Statement {
         Self { name: name.to_owned(), lane, protocol, parameters, variants }
     }
 
-    /// How many variants it has.
     pub fn variants(&self) -> usize {
         self.variants.len()
     }

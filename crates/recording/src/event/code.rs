@@ -25,7 +25,6 @@ const MARIADB: u8 = 2;
 const SEVERAL: u8 = 4;
 
 impl Event {
-    /// Appends it.
     pub fn write(&self, out: &mut Vec<u8>) {
         match self {
             Self::RecordingStart(start) => {

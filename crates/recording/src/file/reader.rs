@@ -1,6 +1,6 @@
 //! Reader: frames one after the other, as far as they are whole.
 
-use super::{FRAME, HEAD, LONGEST, MAGIC, SALT, SEALED, VERSION, checksum};
+use super::layout::{FRAME, HEAD, LONGEST, MAGIC, SALT, SEALED, VERSION, checksum};
 use crate::error::RecordingError;
 use crate::event::Event;
 use crate::seal::{Key, Seal};
@@ -84,7 +84,6 @@ impl<R: Read> Reader<R> {
         Ok(Some(event))
     }
 
-    /// How it ends.
     pub fn ending(&self) -> Ending {
         if self.stopped && self.ending == Ending::Unfinished { Ending::Whole } else { self.ending }
     }

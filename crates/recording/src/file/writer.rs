@@ -1,6 +1,6 @@
 //! Writer: events gathered into frames, and written whole.
 
-use super::{FRAME, HEAD, MAGIC, SEALED, VERSION, checksum};
+use super::layout::{FRAME, HEAD, MAGIC, SALT, SEALED, VERSION, checksum};
 use crate::error::RecordingError;
 use crate::event::Event;
 use crate::seal::{Key, Seal, random};
@@ -30,7 +30,7 @@ impl<W: Write> Writer<W> {
         head.extend_from_slice(&MAGIC);
         head.extend_from_slice(&VERSION.to_le_bytes());
         head.extend_from_slice(&if key.is_some() { SEALED } else { 0 }.to_le_bytes());
-        let salt: [u8; super::SALT] = random()?;
+        let salt: [u8; SALT] = random()?;
         head.extend_from_slice(&salt);
         let sum = crc32fast::hash(&head);
         head.extend_from_slice(&sum.to_le_bytes());

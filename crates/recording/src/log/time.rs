@@ -1,6 +1,8 @@
 //! Time: the moments that logs write. `2026-11-20T19:40:01.123456Z` (MySQL, with an offset or Z) and `261120
 //! 19:40:01` (MariaDB, local time, taken as it stands: only differences matter).
 
+use ::time::{Date, Month, UtcDateTime};
+
 /// A moment in microseconds since 1970, how many bytes it took, and whether it knows whole seconds only.
 pub(super) fn moment(text: &[u8]) -> Option<(u64, usize, bool)> {
     iso(text).or_else(|| short(text))
@@ -50,14 +52,9 @@ pub(super) fn number(text: &[u8]) -> Option<u64> {
 
 /// Days since 1970-01-01 of a date of the Gregorian calendar.
 fn days(year: u64, month: u64, day: u64) -> Option<u64> {
-    if !(1970..10_000).contains(&year) || !(1..=12).contains(&month) || !(1..=31).contains(&day) {
-        return None;
-    }
-    // Years that begin in March, so that the odd day comes last.
-    let year = if month <= 2 { year - 1 } else { year };
-    let of_year = (153 * ((month + 9) % 12) + 2) / 5 + day - 1;
-    let leap_days = year / 4 - year / 100 + year / 400;
-    Some(year * 365 + leap_days + of_year - 719_468)
+    let month = Month::try_from(u8::try_from(month).ok()?).ok()?;
+    let date = Date::from_calendar_date(i32::try_from(year).ok()?, month, u8::try_from(day).ok()?).ok()?;
+    u64::try_from((date - UtcDateTime::UNIX_EPOCH.date()).whole_days()).ok()
 }
 
 #[cfg(test)]
@@ -71,7 +68,9 @@ mod tests {
         assert_eq!(moment(b"2026-11-20T20:40:01+01:00"), Some((at, 25, false)));
         assert_eq!(moment(b"261120 19:40:01\t"), Some((at, 15, true)));
         assert_eq!(moment(b"261120  9:40:01"), Some((at - 36_000_000_000, 15, true)));
-        for wrong in ["", "2026-11-20", "SELECT 1", "261320 19:40:01", "2026-11-20T19:40:0"] {
+        for wrong in
+            ["", "2026-11-20", "SELECT 1", "261320 19:40:01", "260230 19:40:01", "2026-11-20T19:40:0"]
+        {
             assert_eq!(moment(wrong.as_bytes()), None, "{wrong}");
         }
     }

@@ -117,12 +117,11 @@ impl SessionRecorder {
         }
         let progress = tracker.progress();
         self.prepared.catch_up(progress);
-        let recorded = self.recorded.as_deref_mut();
-        let recorded = recorded.map(|recorded| {
+        let mut recorded = self.recorded.as_deref_mut();
+        if let Some(recorded) = &mut recorded {
             recorded.now = now();
             recorded.catch_up(progress);
-            recorded
-        });
+        }
         RecordingObserver { recorded, prepared: &mut self.prepared }
     }
 

@@ -137,7 +137,7 @@ impl Driver {
     }
 
     /// Sends what is to be sent, waits for whatever comes, at most for `patience`, and handles it. Returns whether the
-    /// bell was rung.
+    /// waker was used.
     pub(crate) fn turn(&mut self, patience: Option<Duration>) -> io::Result<bool> {
         let linger = self.lingering.iter().map(|(until, _)| *until).min();
         let linger = linger.map(|until| until.saturating_duration_since(Instant::now()));

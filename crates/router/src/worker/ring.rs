@@ -206,7 +206,7 @@ impl RingWorker {
             part = self.heartbeat.part,
             sessions,
             whole,
-            "sessions cut: what moved their bytes has failed"
+            "sessions cut: the io_uring thread that relayed them failed"
         );
         RingEnd::Failed(why)
     }

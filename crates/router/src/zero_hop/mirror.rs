@@ -287,7 +287,7 @@ impl MirroredSessions {
         if missed != self.missed {
             tracing::debug!(
                 pieces = missed.wrapping_sub(self.missed),
-                "the ring of mirrored sessions was full"
+                "packets of mirrored sessions lost: the ring buffer was full"
             );
             self.missed = missed;
             self.holes_stay_until = Some(now + LOST);

@@ -1,7 +1,25 @@
 //! The words of a statement that say which state it leaves.
 
-use super::Findings;
 use crate::sticky::Sticky;
+
+/// What the walk over a statement found.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Findings {
+    /// State that it leaves or may leave.
+    pub leaves: Sticky,
+    /// State that it ends, if it is answered without error. Empty when the text holds more than one statement.
+    pub ends: Sticky,
+    /// The first word of the (first) statement.
+    pub verb: Verb,
+    /// Number of statements in the text.
+    pub statements: u32,
+    /// `PREPARE`s in the text.
+    pub prepares: u32,
+    /// Does it close a text `PREPARE` (`DEALLOCATE PREPARE`, `DROP PREPARE`)? Only when it is the only statement.
+    pub deallocates: bool,
+    /// Does it ask for what the statement before it left (`LAST_INSERT_ID()`, `@@identity`), or leave such a thing itself?
+    pub asks_back: bool,
+}
 
 macro_rules! verbs {
     ($( $(#[$doc:meta])* $name:ident = $text:literal; )*) => {
@@ -34,63 +52,35 @@ macro_rules! verbs {
 const LONGEST_VERB: usize = 10;
 
 verbs! {
-    /// SELECT
     Select = b"SELECT";
-    /// INSERT
     Insert = b"INSERT";
-    /// UPDATE
     Update = b"UPDATE";
-    /// DELETE
     Delete = b"DELETE";
-    /// REPLACE
     Replace = b"REPLACE";
-    /// WITH
     With = b"WITH";
-    /// BEGIN
     Begin = b"BEGIN";
-    /// START
     Start = b"START";
-    /// COMMIT
     Commit = b"COMMIT";
-    /// ROLLBACK
     Rollback = b"ROLLBACK";
-    /// SET
     Set = b"SET";
-    /// USE
     Use = b"USE";
-    /// CALL
     Call = b"CALL";
-    /// LOCK
     Lock = b"LOCK";
-    /// UNLOCK
     Unlock = b"UNLOCK";
-    /// FLUSH
     Flush = b"FLUSH";
-    /// BACKUP
     Backup = b"BACKUP";
-    /// HANDLER
     Handler = b"HANDLER";
-    /// PREPARE
     Prepare = b"PREPARE";
-    /// EXECUTE
     Execute = b"EXECUTE";
-    /// DEALLOCATE
     Deallocate = b"DEALLOCATE";
-    /// DROP
     Drop = b"DROP";
-    /// XA
     Xa = b"XA";
     /// IF (MariaDB runs compound statements outside procedures too)
     If = b"IF";
-    /// CASE
     Case = b"CASE";
-    /// LOOP
     Loop = b"LOOP";
-    /// REPEAT
     Repeat = b"REPEAT";
-    /// WHILE
     While = b"WHILE";
-    /// FOR
     For = b"FOR";
 }
 

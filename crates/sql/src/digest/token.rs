@@ -2,7 +2,6 @@
 //! them, signs before numbers, `NULL`.
 
 use super::keyword::{FIRST, Keyword, Keywords};
-use super::text;
 
 /// Bytes of tokens that count, as on servers with their defaults (`max_digest_length`).
 pub const LIMIT: usize = 1024;
@@ -95,9 +94,9 @@ impl Tokens {
         &self.stored
     }
 
-    /// The digest for people.
-    pub(super) fn text(&self) -> String {
-        text::of(&self.stored, &self.keywords)
+    /// The words that the tokens stand for.
+    pub(super) fn keywords(&self) -> &Keywords {
+        &self.keywords
     }
 
     /// The keyword that a word is; `call` when a parenthesis follows at once.

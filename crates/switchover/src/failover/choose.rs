@@ -56,9 +56,7 @@ impl fmt::Display for Received {
 /// A replica that answers.
 #[derive(Clone, Debug)]
 pub struct Standing {
-    /// Its name.
     pub server: ServerName,
-    /// What it received.
     pub received: Received,
     /// Why it cannot be the primary, if so.
     pub unusable: Option<String>,
@@ -69,7 +67,6 @@ pub struct Standing {
 /// Why nobody is chosen.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NoChoice {
-    /// Nobody is there.
     #[error("no replica answers")]
     Nobody,
     /// Two have what the other has not.
@@ -77,7 +74,6 @@ pub enum NoChoice {
     Diverged {
         /// One of them.
         one: ServerName,
-        /// The other.
         other: ServerName,
     },
     /// The one that is wanted received less.
@@ -90,12 +86,7 @@ pub enum NoChoice {
     },
     /// The one with most cannot take over.
     #[error("{server} has received most and cannot take over: {why}")]
-    Unusable {
-        /// Which.
-        server: ServerName,
-        /// Why.
-        why: String,
-    },
+    Unusable { server: ServerName, why: String },
     /// There is no such replica.
     #[error("{wanted} is no replica of the dead primary that answers")]
     Unknown {

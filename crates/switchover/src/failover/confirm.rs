@@ -53,7 +53,6 @@ pub enum View {
 /// What follows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// It is dead.
     Dead,
     /// Not sure: look again.
     NotYet {

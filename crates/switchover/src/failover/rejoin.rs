@@ -20,11 +20,20 @@ use std::time::Duration;
 
 /// Transactions that the old primary has and the new one does not.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Own {
+pub struct OwnTransactions {
     /// In the server's words: `0-1-101..0-1-105`, or a GTID set.
     pub transactions: String,
     /// How many, where that can be counted.
     pub count: u64,
+}
+
+/// Why it cannot be said what a server has of its own.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum UnreadableGtid {
+    #[error("'{0}' is no GTID")]
+    Gtid(String),
+    #[error(transparent)]
+    Set(fleet::GtidError),
 }
 
 /// Each server's last transaction in each domain, as `gtid_binlog_state` lists it.
@@ -36,12 +45,16 @@ type BinlogState = BTreeMap<(u32, u32), u64>;
 ///
 /// # Errors
 /// When one of the two cannot be read: then nothing is known.
-pub fn own(flavour: Flavour, old: &str, new: &str) -> Result<Option<Own>, String> {
+pub fn own_transactions(
+    flavour: Flavour,
+    old: &str,
+    new: &str,
+) -> Result<Option<OwnTransactions>, UnreadableGtid> {
     if flavour == Flavour::MySql {
-        let read = |text: &str| text.parse::<GtidSet>().map_err(|error| error.to_string());
+        let read = |text: &str| text.parse::<GtidSet>().map_err(UnreadableGtid::Set);
         let own = read(old)?.minus(&read(new)?);
         let count = own.len();
-        return Ok((count > 0).then(|| Own { transactions: own.to_string(), count }));
+        return Ok((count > 0).then(|| OwnTransactions { transactions: own.to_string(), count }));
     }
     let (old, new) = (state(old)?, state(new)?);
     let (mut transactions, mut count) = (Vec::new(), 0);
@@ -54,15 +67,16 @@ pub fn own(flavour: Flavour, old: &str, new: &str) -> Result<Option<Own>, String
         }
     }
     let transactions = transactions.join(", ");
-    Ok((count > 0).then_some(Own { transactions, count }))
+    Ok((count > 0).then_some(OwnTransactions { transactions, count }))
 }
 
-fn state(text: &str) -> Result<BinlogState, String> {
+fn state(text: &str) -> Result<BinlogState, UnreadableGtid> {
     let one = |text: &str| {
+        let unreadable = || UnreadableGtid::Gtid(text.to_owned());
         let mut numbers = text.split('-').map(str::parse::<u64>);
-        let mut next = || numbers.next().and_then(Result::ok).ok_or_else(|| format!("'{text}' is no GTID"));
+        let mut next = || numbers.next().and_then(Result::ok).ok_or_else(unreadable);
         let (domain, server, sequence) = (next()?, next()?, next()?);
-        let narrow = |number: u64| u32::try_from(number).map_err(|_| format!("'{text}' is no GTID"));
+        let narrow = |number: u64| u32::try_from(number).map_err(|_| unreadable());
         Ok(((narrow(domain)?, narrow(server)?), sequence))
     };
     text.split(',').map(str::trim).filter(|part| !part.is_empty()).map(one).collect()
@@ -70,13 +84,12 @@ fn state(text: &str) -> Result<BinlogState, String> {
 
 /// What came of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Rejoined {
+pub enum RejoinOutcome {
     /// It follows the new primary.
     Follows,
     /// It has something of its own; it is closed to writes and follows nobody.
     Refused {
-        /// What.
-        own: Own,
+        own: OwnTransactions,
         /// What to do, in words.
         mend: String,
     },
@@ -93,7 +106,7 @@ pub async fn rejoin(
     protection: &[(String, String)],
     logins: &Logins,
     deadline: Duration,
-) -> Result<Rejoined, Error> {
+) -> Result<RejoinOutcome, Error> {
     let refused = |facts: &Facts, why: String| Error::Refused { server: facts.server.clone(), why };
     if new.refuses_writes() {
         return Err(refused(new, "refuses writes: it is not the primary".to_owned()));
@@ -109,10 +122,11 @@ pub async fn rejoin(
     ]
     .map(|text| text.replace(['\n', ' '], ""));
     let target = survey::member(new);
-    let own = own(old.version.flavour, &of_old, &of_new).map_err(|why| refused(old, why))?;
+    let own = own_transactions(old.version.flavour, &of_old, &of_new)
+        .map_err(|error| refused(old, error.to_string()))?;
     if let Some(own) = own {
         let mend = mend(dialect, &own, &target);
-        return Ok(Rejoined::Refused { own, mend });
+        return Ok(RejoinOutcome::Refused { own, mend });
     }
     if new.semi_sync_source() {
         let [source, replica] = dialect.semi_sync_switches();
@@ -145,7 +159,7 @@ pub async fn rejoin(
         });
     }
     returned.close().await;
-    Ok(Rejoined::Follows)
+    Ok(RejoinOutcome::Follows)
 }
 
 fn history(dialect: Dialect) -> &'static str {
@@ -153,7 +167,7 @@ fn history(dialect: Dialect) -> &'static str {
 }
 
 /// How to see what it has, and how to get rid of it.
-fn mend(dialect: Dialect, own: &Own, primary: &Member) -> String {
+fn mend(dialect: Dialect, own: &OwnTransactions, primary: &Member) -> String {
     let from = format!("{}:{}", primary.host, primary.port);
     if dialect.is_mariadb() {
         return format!(
@@ -170,7 +184,7 @@ fn mend(dialect: Dialect, own: &Own, primary: &Member) -> String {
     )
 }
 
-impl fmt::Display for Own {
+impl fmt::Display for OwnTransactions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} (at most {} transactions)", self.transactions, self.count)
     }
@@ -184,13 +198,18 @@ mod tests {
     #[test]
     fn a_new_primary_that_has_gone_on_hides_nothing() {
         // 1 wrote up to 105; 2 received 100 of these and went on from there.
-        let found = own(Flavour::MariaDb, "0-1-105", "0-1-100,0-2-300").unwrap().unwrap();
+        let found = own_transactions(Flavour::MariaDb, "0-1-105", "0-1-100,0-2-300").unwrap().unwrap();
         assert_eq!((found.transactions.as_str(), found.count), ("0-1-101 to 0-1-105", 5));
-        assert_eq!(own(Flavour::MariaDb, "0-1-100", "0-1-100,0-2-300"), Ok(None));
+        assert_eq!(own_transactions(Flavour::MariaDb, "0-1-100", "0-1-100,0-2-300"), Ok(None));
         let uuid = "3e11fa47-71ca-11e1-9e33-c80aa9429562";
-        let found = own(Flavour::MySql, &format!("{uuid}:1-9"), &format!("{uuid}:1-7")).unwrap().unwrap();
+        let found = own_transactions(Flavour::MySql, &format!("{uuid}:1-9"), &format!("{uuid}:1-7"))
+            .unwrap()
+            .unwrap();
         assert_eq!((found.transactions.as_str(), found.count), (format!("{uuid}:8-9").as_str(), 2));
-        assert!(own(Flavour::MariaDb, "nonsense", "").is_err(), "what cannot be read is not nothing");
+        assert!(
+            own_transactions(Flavour::MariaDb, "nonsense", "").is_err(),
+            "what cannot be read is not nothing"
+        );
     }
 
     proptest! {
@@ -203,7 +222,7 @@ mod tests {
                 state.iter().map(|((d, s), n)| format!("{d}-{s}-{n}")).collect::<Vec<_>>().join(",")
             };
             let lacks = old.iter().any(|(key, last)| new.get(key).copied().unwrap_or(0) < *last);
-            let found = own(Flavour::MariaDb, &text(&old), &text(&new)).unwrap();
+            let found = own_transactions(Flavour::MariaDb, &text(&old), &text(&new)).unwrap();
             prop_assert_eq!(found.is_some(), lacks);
         }
     }

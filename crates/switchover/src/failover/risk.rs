@@ -17,7 +17,6 @@ const NEVER: Duration = Duration::from_secs(3600);
 /// What a replica shows of semi-sync.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct SemiSync {
-    /// Its name.
     pub server: ServerName,
     /// Its receiver last spoke to the primary as a semi-sync replica.
     pub replica: bool,
@@ -29,43 +28,54 @@ pub struct SemiSync {
     pub waits_without_replicas: Option<bool>,
 }
 
+/// What could be lost, and why.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum LossRisk {
+    #[error(
+        "{} does not answer and may be the only one that received the last acknowledged writes",
+        .0.iter().map(ServerName::as_str).collect::<Vec<_>>().join(", ")
+    )]
+    Silent(Vec<ServerName>),
+    #[error("no replica acknowledged as a semi-sync replica: {LOST}")]
+    NotAcknowledged,
+    #[error(
+        "semi-sync falls back to asynchronous after {:.1} s (by the settings of {server}): if it did, {LOST}",
+        timeout.as_secs_f64()
+    )]
+    FallsBack { server: ServerName, timeout: Duration },
+    #[error("{server} does not say when semi-sync falls back: {LOST}")]
+    UnknownTimeout { server: ServerName },
+    #[error("a primary without replicas does not wait (by the settings of {server}): {LOST}")]
+    DoesNotWait { server: ServerName },
+}
+
+const LOST: &str = "what the old primary acknowledged and no replica received is lost";
+
 /// Whether nothing acknowledged can be lost and nothing more can be acknowledged once all receivers are
 /// stopped: the facts for it, or else what could be lost.
 ///
 /// # Errors
-/// What could be lost, in words.
-pub fn held(replicas: &[SemiSync], silent: &[ServerName]) -> Result<String, String> {
-    const LOST: &str = "what the old primary acknowledged and no replica received is lost";
+/// What could be lost.
+pub fn rule_out_loss(replicas: &[SemiSync], silent: &[ServerName]) -> Result<String, LossRisk> {
     if !silent.is_empty() {
-        let names = silent.iter().map(ServerName::as_str).collect::<Vec<_>>().join(", ");
-        return Err(format!(
-            "{names} does not answer and may be the only one that received the last acknowledged writes"
-        ));
+        return Err(LossRisk::Silent(silent.to_vec()));
     }
     // One is enough, since all answer: an asynchronous replica acknowledges nothing and takes nothing away.
     let acknowledges = |replica: &&SemiSync| replica.replica && replica.acknowledged != Some(0);
     let names: Vec<&str> =
         replicas.iter().filter(acknowledges).map(|replica| replica.server.as_str()).collect();
     if names.is_empty() {
-        return Err(format!("no replica acknowledged as a semi-sync replica: {LOST}"));
+        return Err(LossRisk::NotAcknowledged);
     }
     for replica in replicas {
+        let server = replica.server.clone();
         match replica.timeout {
             Some(timeout) if timeout >= NEVER => {}
-            Some(timeout) => {
-                return Err(format!(
-                    "semi-sync falls back to asynchronous after {:.1} s (by the settings of {}): if it did, {LOST}",
-                    timeout.as_secs_f64(),
-                    replica.server
-                ));
-            }
-            None => return Err(format!("{} does not say when semi-sync falls back: {LOST}", replica.server)),
+            Some(timeout) => return Err(LossRisk::FallsBack { server, timeout }),
+            None => return Err(LossRisk::UnknownTimeout { server }),
         }
         if replica.waits_without_replicas == Some(false) {
-            return Err(format!(
-                "a primary without replicas does not wait (by the settings of {}): {LOST}",
-                replica.server
-            ));
+            return Err(LossRisk::DoesNotWait { server });
         }
     }
     Ok(format!(
@@ -87,22 +97,31 @@ pub enum Guard {
     Accepted,
 }
 
-/// Whether to go on: with a command that fences, with semi-sync that is held, or with the loss accepted by
-/// name.
+/// Why a failover must not go on.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NotAllowed {
+    #[error("{0}. To go on all the same: --accept-loss")]
+    Fenced(LossRisk),
+    #[error(
+        "{0}. Nothing keeps the old primary from acknowledging more either: fence it with --fence COMMAND. To go on with \
+         both risks: --accept-loss"
+    )]
+    NotFenced(LossRisk),
+}
+
+/// Whether to go on: with a command that fences, with semi-sync by which nothing is lost, or with the loss
+/// accepted by name.
 ///
 /// # Errors
 /// What could be lost, and what to say to go on.
-pub fn decide(hook: bool, held: Result<String, String>, accepts_loss: bool) -> Result<Guard, String> {
-    match (hook, held) {
+pub fn decide(hook: bool, loss: Result<String, LossRisk>, accepts_loss: bool) -> Result<Guard, NotAllowed> {
+    match (hook, loss) {
         (true, Ok(_)) => Ok(Guard::Hook),
         (false, Ok(facts)) => Ok(Guard::SemiSync(facts)),
         (true, Err(_)) if accepts_loss => Ok(Guard::Hook),
         (false, Err(_)) if accepts_loss => Ok(Guard::Accepted),
-        (true, Err(loss)) => Err(format!("{loss}. To go on all the same: --accept-loss")),
-        (false, Err(loss)) => Err(format!(
-            "{loss}. Nothing keeps the old primary from acknowledging more either: fence it with --fence COMMAND. To go on \
-             with both risks: --accept-loss"
-        )),
+        (true, Err(risk)) => Err(NotAllowed::Fenced(risk)),
+        (false, Err(risk)) => Err(NotAllowed::NotFenced(risk)),
     }
 }
 
@@ -123,7 +142,7 @@ mod tests {
 
     #[test]
     fn each_doubt_is_a_loss_in_words() {
-        assert!(held(&[replica(), replica()], &[]).is_ok());
+        assert!(rule_out_loss(&[replica(), replica()], &[]).is_ok());
         let doubts = [
             SemiSync { replica: false, ..replica() },
             SemiSync { acknowledged: Some(0), ..replica() },
@@ -132,24 +151,26 @@ mod tests {
             SemiSync { waits_without_replicas: Some(false), ..replica() },
         ];
         for doubt in doubts {
-            let loss = held(std::slice::from_ref(&doubt), &[]).unwrap_err();
-            assert!(loss.contains("lost"), "{doubt:?}: {loss}");
+            let loss = rule_out_loss(std::slice::from_ref(&doubt), &[]).unwrap_err();
+            assert!(loss.to_string().contains("lost"), "{doubt:?}: {loss}");
         }
         let asynchronous = SemiSync { replica: false, ..replica() };
-        assert!(held(&[replica(), asynchronous], &[]).is_ok());
-        assert!(held(&[], &[]).is_err());
-        assert!(held(&[replica()], &[ServerName::new("b1")]).unwrap_err().contains("b1"));
+        assert!(rule_out_loss(&[replica(), asynchronous], &[]).is_ok());
+        assert!(rule_out_loss(&[], &[]).is_err());
+        assert!(
+            rule_out_loss(&[replica()], &[ServerName::new("b1")]).unwrap_err().to_string().contains("b1")
+        );
     }
 
     proptest! {
         #[test]
         fn a_loss_is_only_ever_accepted_by_name(hook: bool, safe: bool, accepts: bool) {
-            let facts = if safe { Ok("facts".to_owned()) } else { Err("loss".to_owned()) };
+            let facts = if safe { Ok("facts".to_owned()) } else { Err(LossRisk::NotAcknowledged) };
             match decide(hook, facts, accepts) {
                 Ok(Guard::Accepted) => prop_assert!(accepts && !hook && !safe),
                 Ok(Guard::Hook) => prop_assert!(hook && (safe || accepts)),
                 Ok(Guard::SemiSync(_)) => prop_assert!(safe && !hook),
-                Err(words) => prop_assert!(!accepts && !safe && words.contains("--accept-loss")),
+                Err(risk) => prop_assert!(!accepts && !safe && risk.to_string().contains("--accept-loss")),
             }
         }
     }

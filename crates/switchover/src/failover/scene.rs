@@ -2,7 +2,7 @@
 
 use super::choose::{NoChoice, Received, Standing, choose};
 use super::confirm::{Look, Rule, Verdict, View, confirm};
-use super::risk::{self, SemiSync};
+use super::risk::{self, LossRisk, SemiSync};
 use crate::Error;
 use crate::connection::{BRIEFLY, Connection};
 use crate::dialect::Dialect;
@@ -18,12 +18,10 @@ use tokio::task::JoinSet;
 /// Time between two looks.
 const PAUSE: Duration = Duration::from_millis(200);
 
-/// A server that is known by name and address.
+/// A server's name and address.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Known {
-    /// Its name.
+pub struct ServerAddress {
     pub name: ServerName,
-    /// How we reach it.
     pub reach: Address,
 }
 
@@ -31,7 +29,7 @@ pub struct Known {
 #[derive(Clone, Debug)]
 pub struct Scene {
     /// The primary that does not answer.
-    pub primary: Known,
+    pub primary: ServerAddress,
     /// Where its replicas look for it.
     pub source: (String, u16),
     /// Its direct replicas that answer.
@@ -46,7 +44,7 @@ pub struct Scene {
 
 /// How death was confirmed.
 #[derive(Clone, Debug)]
-pub struct Confirmed {
+pub struct Confirmation {
     /// Looks that were needed.
     pub looks: usize,
     /// How long it took.
@@ -97,7 +95,7 @@ impl Scene {
             .server(&primary)
             .map_or_else(|| Address::tcp(source.0.clone(), source.1), |server| server.reach.clone());
         silent.retain(|name| *name != primary);
-        Ok(Self { primary: Known { name: primary, reach }, source, replicas, others, silent, epoch })
+        Ok(Self { primary: ServerAddress { name: primary, reach }, source, replicas, others, silent, epoch })
     }
 
     /// Looks until the primary is confirmed dead by `rule`, at most `within`.
@@ -109,11 +107,13 @@ impl Scene {
         who: &Credentials,
         rule: &Rule,
         within: Duration,
-    ) -> Result<Confirmed, Error> {
-        let replicas: Vec<(Known, Dialect)> = self
+    ) -> Result<Confirmation, Error> {
+        let replicas: Vec<(ServerAddress, Dialect)> = self
             .replicas
             .iter()
-            .map(|facts| (Known { name: facts.server.clone(), reach: facts.reach.clone() }, facts.dialect()))
+            .map(|facts| {
+                (ServerAddress { name: facts.server.clone(), reach: facts.reach.clone() }, facts.dialect())
+            })
             .collect();
         confirm_death(&self.primary, replicas, &self.silent, who, rule, within).await
     }
@@ -126,9 +126,9 @@ impl Scene {
     /// What could be lost, or the facts by which nothing can.
     ///
     /// # Errors
-    /// What could be lost, in words.
-    pub fn held(&self) -> Result<String, String> {
-        risk::held(&self.semi_sync(), &self.silent)
+    /// What could be lost.
+    pub fn rule_out_loss(&self) -> Result<String, LossRisk> {
+        risk::rule_out_loss(&self.semi_sync(), &self.silent)
     }
 
     /// Who takes over.
@@ -196,18 +196,20 @@ impl Scene {
 /// # Errors
 /// When it answers, or not everything needed is seen in time.
 pub(crate) async fn confirm_death(
-    primary: &Known,
-    replicas: Vec<(Known, Dialect)>,
+    primary: &ServerAddress,
+    replicas: Vec<(ServerAddress, Dialect)>,
     silent: &[ServerName],
     who: &Credentials,
     rule: &Rule,
     within: Duration,
-) -> Result<Confirmed, Error> {
+) -> Result<Confirmation, Error> {
     const LOOK: Duration = Duration::from_secs(1);
     let began = Instant::now();
     let mut looks = Vec::new();
-    let mut lines: Vec<Line> =
-        replicas.into_iter().map(|(known, dialect)| Line { known, dialect, open: None }).collect();
+    let mut lines: Vec<ReplicaWatch> = replicas
+        .into_iter()
+        .map(|(replica, dialect)| ReplicaWatch { replica, dialect, open: None })
+        .collect();
     loop {
         let at = began.elapsed();
         let (to, login) = (primary.reach.clone(), who.clone());
@@ -223,12 +225,12 @@ pub(crate) async fn confirm_death(
         let mut views: Vec<(ServerName, View)> =
             silent.iter().map(|name| (name.clone(), View::Silent)).collect();
         while let Some(Ok((line, view))) = asked.join_next().await {
-            views.push((line.known.name.clone(), view));
+            views.push((line.replica.name.clone(), view));
             lines.push(line);
         }
         looks.push(Look { at, answered: look.await.unwrap_or(false) });
         match confirm(&looks, &views, rule) {
-            Verdict::Dead => return Ok(Confirmed { looks: looks.len(), took: began.elapsed() }),
+            Verdict::Dead => return Ok(Confirmation { looks: looks.len(), took: began.elapsed() }),
             Verdict::Alive => {
                 let why = "answers: it is not dead. A planned move is headroom switchover".to_owned();
                 return Err(Error::Refused { server: primary.name.clone(), why });
@@ -258,13 +260,13 @@ async fn answers(to: &Address, who: &Credentials, deadline: Duration) -> bool {
     }
 }
 
-struct Line {
-    known: Known,
+struct ReplicaWatch {
+    replica: ServerAddress,
     dialect: Dialect,
     open: Option<Connection>,
 }
 
-impl Line {
+impl ReplicaWatch {
     async fn view(&mut self, who: &Credentials, deadline: Duration) -> View {
         let Ok(channels) = self.channels(who, deadline).await else {
             self.open = None;
@@ -275,7 +277,7 @@ impl Line {
 
     async fn channels(&mut self, who: &Credentials, deadline: Duration) -> Result<Vec<Channel>, Error> {
         if self.open.is_none() {
-            let Known { name, reach } = &self.known;
+            let ServerAddress { name, reach } = &self.replica;
             self.open = Some(Connection::open(name, reach, who, deadline, BRIEFLY).await?);
         }
         match &mut self.open {

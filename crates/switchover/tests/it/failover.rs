@@ -10,7 +10,7 @@ use std::time::Duration;
 use switchover::Error;
 use switchover::facts;
 use switchover::failover::confirm::Rule;
-use switchover::failover::rejoin::{self, Rejoined};
+use switchover::failover::rejoin::{self, RejoinOutcome};
 use switchover::failover::scene::Scene;
 use switchover::journal::Journal;
 use switchover::perform::{self, FenceBy, Outcome};
@@ -38,7 +38,7 @@ async fn take_over(fleet: &Fleet, scene: &Scene, fence: FenceBy) -> Outcome {
     perform::run(&plan, &fleet.logins(), &mut journal, State::START, &|| false, &mut |_| ()).await.unwrap()
 }
 
-async fn rejoin(fleet: &Fleet, old: &str, new: &str) -> Rejoined {
+async fn rejoin(fleet: &Fleet, old: &str, new: &str) -> RejoinOutcome {
     let logins = fleet.logins();
     let known = fleet.known();
     let read = async |name: &str| {
@@ -82,7 +82,7 @@ async fn nothing_acknowledged_is_lost_with_semi_sync_and_the_old_primary_follows
     let confirmed = alive.confirm(&fleet.logins().admin, &RULE, DEADLINE).await.unwrap();
     assert!(confirmed.took >= RULE.over);
     let dead = scene(&fleet).await.unwrap();
-    let facts = dead.held().unwrap();
+    let facts = dead.rule_out_loss().unwrap();
     let outcome = take_over(&fleet, &dead, FenceBy::SemiSync { facts }).await;
     assert_eq!(outcome.state, State::Done, "{outcome:#?}");
     assert_eq!(outcome.remarks, Vec::<String>::new());
@@ -92,7 +92,7 @@ async fn nothing_acknowledged_is_lost_with_semi_sync_and_the_old_primary_follows
     assert_eq!(lost, Vec::<i64>::new());
     assert!(!fleet.read_only(&new).await);
     fleet.lab.heal("a1").await.unwrap();
-    assert_eq!(rejoin(&fleet, "a1", &new).await, Rejoined::Follows);
+    assert_eq!(rejoin(&fleet, "a1", &new).await, RejoinOutcome::Follows);
     for server in ["a1", "a2", "b1"].iter().filter(|server| **server != new) {
         fleet.lab.wait_applied(server, &new, DEADLINE).await.unwrap();
         assert!(fleet.read_only(server).await, "{server}");
@@ -131,8 +131,8 @@ async fn whoever_received_most_takes_over_once_it_has_applied_it_and_what_nobody
     }
     stopped.confirm(&fleet.logins().admin, &RULE, DEADLINE).await.unwrap();
     let dead = scene(&fleet).await.unwrap();
-    let loss = dead.held().unwrap_err();
-    assert!(loss.contains("lost"), "{loss}");
+    let loss = dead.rule_out_loss().unwrap_err();
+    assert!(loss.to_string().contains("lost"), "{loss}");
     assert_eq!(dead.choose(None).unwrap().as_str(), "b1");
     let behind = dead.choose(Some(&ServerName::new("a2"))).unwrap_err();
     assert!(behind.to_string().contains("has received less than b1"), "{behind}");
@@ -141,7 +141,7 @@ async fn whoever_received_most_takes_over_once_it_has_applied_it_and_what_nobody
     assert_eq!(ids(&fleet, "b1").await, [1]);
     fleet.lab.connect("b1").await.unwrap().query_drop("INSERT INTO app.writes VALUES (3)").await.unwrap();
     fleet.lab.heal("a1").await.unwrap();
-    let Rejoined::Refused { own, mend } = rejoin(&fleet, "a1", "b1").await else {
+    let RejoinOutcome::Refused { own, mend } = rejoin(&fleet, "a1", "b1").await else {
         panic!("2 is on a1 alone")
     };
     assert_eq!(own.count, 1, "{own:?}");

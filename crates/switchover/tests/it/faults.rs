@@ -20,7 +20,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 use switchover::facts;
 use switchover::failover::confirm::Rule;
-use switchover::failover::rejoin::{self, Rejoined};
+use switchover::failover::rejoin::{self, RejoinOutcome};
 use switchover::failover::scene::Scene;
 use switchover::journal::{self, Journal};
 use switchover::perform::{self, Deadlines, FenceBy, Plan, Progress};
@@ -320,7 +320,7 @@ async fn restored(fleet: &Fleet, step: Step, breaks: Breaks) {
         let follows = facts.channels.iter().any(|channel| channel.source_id == new.server_id);
         if !follows {
             let rejoined = rejoin::rejoin(&facts, &new, &[], &logins, DEADLINE).await.unwrap();
-            assert_eq!(rejoined, Rejoined::Follows, "{step} x {breaks:?}: {server}");
+            assert_eq!(rejoined, RejoinOutcome::Follows, "{step} x {breaks:?}: {server}");
         } else if facts.channels.iter().any(|channel| !channel.receiver_runs && !channel.receiver_tries) {
             // It froze while its replication was being stopped, and stopped it when it woke up: the outcome
             // says so.

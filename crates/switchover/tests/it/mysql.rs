@@ -7,7 +7,7 @@ use mysql_async::prelude::Queryable;
 use std::time::Duration;
 use switchover::facts;
 use switchover::failover::confirm::Rule;
-use switchover::failover::rejoin::{self, Rejoined};
+use switchover::failover::rejoin::{self, RejoinOutcome};
 use switchover::failover::scene::Scene;
 use switchover::journal::Journal;
 use switchover::perform::{self, FenceBy};
@@ -37,7 +37,7 @@ async fn a_replica_takes_over_from_a_dead_primary_that_comes_back_as_a_replica_o
     let rule = Rule { looks: 3, over: Duration::from_millis(600) };
     scene.confirm(&logins.admin, &rule, DEADLINE).await.unwrap();
     let scene = Scene::read(&known, Some(&a1), &logins.admin, DEADLINE).await.unwrap();
-    assert!(scene.held().unwrap_err().contains("no replica acknowledged"));
+    assert!(scene.rule_out_loss().unwrap_err().to_string().contains("no replica acknowledged"));
     let candidate = scene.choose(None).unwrap();
     let plan = scene.plan(&candidate, FenceBy::Nothing, quick(), "test").unwrap();
     let mut journal = Journal::create(fleet.journals.path(), &plan).unwrap();
@@ -57,7 +57,7 @@ async fn a_replica_takes_over_from_a_dead_primary_that_comes_back_as_a_replica_o
     assert!(protection.iter().any(|(option, _)| option == "GET_PUBLIC_KEY"), "{protection:?}");
     let (old, primary) = (read(&a1).await, read(&candidate).await);
     let rejoined = rejoin::rejoin(&old, &primary, protection, &logins, DEADLINE).await.unwrap();
-    assert_eq!(rejoined, Rejoined::Follows);
+    assert_eq!(rejoined, RejoinOutcome::Follows);
     let mut conn = fleet.lab.connect("a1").await.unwrap();
     let there: Vec<i64> = conn.query("SELECT id FROM app.writes ORDER BY id").await.unwrap();
     assert_eq!(there, [1, 2]);
@@ -67,7 +67,7 @@ async fn a_replica_takes_over_from_a_dead_primary_that_comes_back_as_a_replica_o
     conn.query_drop("SET GLOBAL read_only = OFF").await.unwrap();
     conn.query_drop("INSERT INTO app.writes VALUES (3)").await.unwrap();
     let refused = rejoin::rejoin(&read(&a1).await, &primary, protection, &logins, DEADLINE).await.unwrap();
-    assert!(matches!(&refused, Rejoined::Refused { own, .. } if own.count == 1), "{refused:?}");
+    assert!(matches!(&refused, RejoinOutcome::Refused { own, .. } if own.count == 1), "{refused:?}");
     assert!(fleet.read_only("a1").await);
     fleet.lab.down().await.unwrap();
 }

@@ -1,8 +1,8 @@
 //! Result sets in text form, written: for scripted servers and tests. (The tracker skips them without reading.)
 
+use super::ok::{Eof, OkPacket};
 use crate::capability::Capabilities;
 use crate::packet;
-use crate::response::{Eof, OkPacket};
 use crate::status::Status;
 use crate::write;
 

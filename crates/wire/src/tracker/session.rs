@@ -2,9 +2,10 @@
 
 use super::names::{Identity, name};
 use super::pending::{Becomes, Effect, Pending, Queue};
+use super::phase::{Phase, Progress};
 use super::reply::{ColumnCount, PreparedHead, Reply, Unexpected, after_columns};
 use super::sticky::StickyState;
-use super::{ClosedBecause, LostBecause, OpaqueBecause, Phase, Progress, Side};
+use super::why::{ClosedBecause, LostBecause, OpaqueBecause};
 use crate::attributes;
 use crate::capability::Capabilities;
 use crate::command::Command;
@@ -14,6 +15,7 @@ use crate::login::{Login, opening};
 use crate::packet::{Framer, HEADER, Head, MAX_PIECE};
 use crate::read::Reader;
 use crate::response::{Eof, OkPacket, SessionChange, error_code};
+use crate::side::Side;
 use crate::status::Status;
 use sql::{Findings, Scanner, Sticky, Verb, used_database};
 
@@ -28,7 +30,7 @@ const EOF_LENGTH: u32 = 5;
 
 #[derive(Debug, Default)]
 pub(super) struct Session {
-    state: State,
+    state: SessionState,
     /// What the server offers, then what both sides have.
     offered: Capabilities,
     capabilities: Capabilities,
@@ -74,7 +76,7 @@ enum Receiving {
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum State {
+enum SessionState {
     #[default]
     Greeting,
     Login,
@@ -100,22 +102,28 @@ enum Infile {
 impl Session {
     pub(super) fn phase(&self) -> Phase {
         match self.state {
-            State::Greeting => Phase::Greeting,
-            State::Login => Phase::Login,
-            State::Proofs => Phase::Authenticating,
-            State::Commands if self.infile == Infile::Wanted => Phase::Infile,
-            State::Commands if self.queue.is_empty() && self.infile == Infile::None => Phase::Idle,
-            State::Commands => Phase::Busy,
-            State::Streaming => Phase::Streaming,
-            State::Closing(because) => Phase::Closing(because),
-            State::Opaque(because) => Phase::Opaque(because),
-            State::Lost(because) => Phase::Lost(because),
+            SessionState::Greeting => Phase::Greeting,
+            SessionState::Login => Phase::Login,
+            SessionState::Proofs => Phase::Authenticating,
+            SessionState::Commands if self.infile == Infile::Wanted => Phase::Infile,
+            SessionState::Commands if self.queue.is_empty() && self.infile == Infile::None => Phase::Idle,
+            SessionState::Commands => Phase::Busy,
+            SessionState::Streaming => Phase::Streaming,
+            SessionState::Closing(because) => Phase::Closing(because),
+            SessionState::Opaque(because) => Phase::Opaque(because),
+            SessionState::Lost(because) => Phase::Lost(because),
         }
     }
 
     #[inline]
     pub(super) fn is_readable(&self) -> bool {
-        !matches!(self.state, State::Streaming | State::Closing(_) | State::Opaque(_) | State::Lost(_))
+        !matches!(
+            self.state,
+            SessionState::Streaming
+                | SessionState::Closing(_)
+                | SessionState::Opaque(_)
+                | SessionState::Lost(_)
+        )
     }
 
     pub(super) fn in_transaction(&self) -> bool {
@@ -155,7 +163,7 @@ impl Session {
 
     /// Would a client's packet with sequence id 0 be a command?
     pub(super) fn expects_command(&self) -> bool {
-        self.state == State::Commands && self.infile == Infile::None
+        self.state == SessionState::Commands && self.infile == Infile::None
     }
 
     /// Is a command coming in pieces?
@@ -188,11 +196,13 @@ impl Session {
     #[inline]
     pub(super) fn client_head(&mut self, head: Head<'_>) {
         match self.state {
-            State::Commands if head.sequence == 0 && self.infile == Infile::None => self.command_head(head),
-            State::Commands => self.continued(head),
-            State::Login => self.login(head),
-            State::Proofs => self.proof_from_client(head),
-            State::Greeting => self.unexpected(Side::Client, head),
+            SessionState::Commands if head.sequence == 0 && self.infile == Infile::None => {
+                self.command_head(head);
+            }
+            SessionState::Commands => self.continued(head),
+            SessionState::Login => self.login(head),
+            SessionState::Proofs => self.proof_from_client(head),
+            SessionState::Greeting => self.unexpected(Side::Client, head),
             _ => {}
         }
     }
@@ -227,13 +237,13 @@ impl Session {
         // Read no more than a split stream would show, so that the split makes no difference.
         head.prefix = &head.prefix[..head.prefix.len().min(Framer::PREFIX)];
         match self.state {
-            State::Commands => self.answer_head(head),
-            State::Greeting => self.greeting(head),
-            State::Login => match error_code(head.prefix) {
-                Some(code) => self.stop(State::Closing(ClosedBecause::Refused(code))),
+            SessionState::Commands => self.answer_head(head),
+            SessionState::Greeting => self.greeting(head),
+            SessionState::Login => match error_code(head.prefix) {
+                Some(code) => self.stop(SessionState::Closing(ClosedBecause::Refused(code))),
                 None => self.unexpected(Side::Server, head),
             },
-            State::Proofs => self.proof_from_server(head),
+            SessionState::Proofs => self.proof_from_server(head),
             _ => {}
         }
     }
@@ -276,7 +286,7 @@ impl Session {
 
     fn greeting(&mut self, head: Head<'_>) {
         if let Some(code) = error_code(head.prefix) {
-            return self.stop(State::Closing(ClosedBecause::Refused(code)));
+            return self.stop(SessionState::Closing(ClosedBecause::Refused(code)));
         }
         match Greeting::parse(head.prefix) {
             Ok(greeting) => {
@@ -284,9 +294,9 @@ impl Session {
                 self.status = greeting.status;
                 self.mariadb = greeting.flavour() == Flavour::MariaDb;
                 self.next_sequence = head.sequence.wrapping_add(1);
-                self.state = State::Login;
+                self.state = SessionState::Login;
             }
-            Err(WireError::TooOld) => self.stop(State::Opaque(OpaqueBecause::OldProtocol)),
+            Err(WireError::TooOld) => self.stop(SessionState::Opaque(OpaqueBecause::OldProtocol)),
             Err(_) => self.lose(LostBecause::Malformed { packet: "greeting" }),
         }
     }
@@ -296,8 +306,8 @@ impl Session {
             return;
         }
         match opening(head.prefix) {
-            None => return self.stop(State::Opaque(OpaqueBecause::OldProtocol)),
-            Some((_, true)) => return self.stop(State::Opaque(OpaqueBecause::Tls)),
+            None => return self.stop(SessionState::Opaque(OpaqueBecause::OldProtocol)),
+            Some((_, true)) => return self.stop(SessionState::Opaque(OpaqueBecause::Tls)),
             Some((_, false)) => {}
         }
         let Ok(login) = Login::parse(head.prefix) else {
@@ -305,7 +315,7 @@ impl Session {
         };
         self.capabilities = login.capabilities & self.offered;
         self.identity = Identity { user: name(login.user), database: name(login.database) };
-        self.state = State::Proofs;
+        self.state = SessionState::Proofs;
     }
 
     /// A packet of either side while proofs are exchanged: only the server's OK and ERR mean something to us.
@@ -315,7 +325,7 @@ impl Session {
 
     fn proof_from_server(&mut self, head: Head<'_>) {
         if let Some(code) = error_code(head.prefix) {
-            return self.stop(State::Closing(ClosedBecause::Refused(code)));
+            return self.stop(SessionState::Closing(ClosedBecause::Refused(code)));
         }
         if !self.in_sequence(Side::Server, head) || head.prefix.first() != Some(&0) {
             return;
@@ -326,9 +336,9 @@ impl Session {
         self.take_ok(&ok);
         let compressed = Capabilities::COMPRESS | Capabilities::ZSTD_COMPRESSION;
         if self.capabilities.intersects(compressed) {
-            return self.stop(State::Opaque(OpaqueBecause::Compression));
+            return self.stop(SessionState::Opaque(OpaqueBecause::Compression));
         }
-        self.state = State::Commands;
+        self.state = SessionState::Commands;
     }
 
     /// A packet that is no command: a piece of a file, or a proof for `COM_CHANGE_USER`.
@@ -354,10 +364,10 @@ impl Session {
         let (byte, body) = head.prefix.split_first().map_or((0, &[][..]), |(first, rest)| (*first, rest));
         let command = Command::from_byte(byte);
         if command.is_stream() {
-            return self.stop(State::Streaming);
+            return self.stop(SessionState::Streaming);
         }
         match command {
-            Command::Quit => self.stop(State::Closing(ClosedBecause::ClientQuit)),
+            Command::Quit => self.stop(SessionState::Closing(ClosedBecause::ClientQuit)),
             Command::StmtClose => self.sticky.close(statement_id(body)),
             _ if !command.is_answered() => {}
             _ => self.push(command, head, body),
@@ -444,7 +454,7 @@ impl Session {
     fn answer_head(&mut self, head: Head<'_>) {
         if self.queue.is_empty() {
             return match error_code(head.prefix) {
-                Some(code) => self.stop(State::Closing(ClosedBecause::ServerLeft(code))),
+                Some(code) => self.stop(SessionState::Closing(ClosedBecause::ServerLeft(code))),
                 None => self.unexpected(Side::Server, head),
             };
         }
@@ -641,7 +651,7 @@ impl Session {
     }
 
     fn lose(&mut self, because: LostBecause) {
-        self.stop(State::Lost(because));
+        self.stop(SessionState::Lost(because));
     }
 
     fn unexpected(&mut self, side: Side, head: Head<'_>) {
@@ -649,7 +659,7 @@ impl Session {
     }
 
     /// Nothing is read from here on; what is not needed any more is freed.
-    fn stop(&mut self, state: State) {
+    fn stop(&mut self, state: SessionState) {
         self.state = state;
         self.queue = Queue::default();
         self.scanner = None;

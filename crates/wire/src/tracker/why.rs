@@ -1,15 +1,8 @@
 //! Why a session ends or can no longer be followed, as facts and in words.
 
+use crate::side::Side;
+use fleet::Blame;
 use std::fmt;
-
-/// Which side sent a packet.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Side {
-    /// The client.
-    Client,
-    /// The server.
-    Server,
-}
 
 /// Why a session ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -64,12 +57,15 @@ pub enum LostBecause {
     },
 }
 
-impl fmt::Display for Side {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(match self {
-            Self::Client => "client",
-            Self::Server => "server",
-        })
+impl LostBecause {
+    /// Who is to blame: the side that broke the protocol. A packet that should be readable may be either side's, or one that
+    /// we do not know yet: those are ours.
+    pub const fn blame(self) -> Blame {
+        match self {
+            Self::OutOfSequence { side, .. } | Self::Unexpected { side, .. } => side.blame(),
+            Self::Malformed { .. } => Blame::Bug,
+            Self::TooManyCommands { .. } => Blame::Client,
+        }
     }
 }
 

@@ -21,7 +21,7 @@ const LONGEST: Duration = Duration::from_secs(300);
 
 /// What became of statements.
 #[derive(Default)]
-struct Seen {
+struct ServerLog {
     executed: Mutex<HashSet<u64>>,
     answered: AtomicU64,
     /// Of statements whose client met an error.
@@ -48,7 +48,7 @@ fn what_a_client_sends_to_a_session_that_is_held_back_reaches_the_server_only_if
         let before = look();
         pinned.bypass.hold(&session).unwrap();
         client.write_all(b"first").unwrap();
-        assert!(look().busy, "it is seen although nothing left");
+        assert!(look().busy, "it is server_log although nothing left");
         // What has left would be there: it is one machine.
         accepted.set_nonblocking(true).unwrap();
         assert_eq!(accepted.read(&mut [0; 1]).unwrap_err().kind(), std::io::ErrorKind::WouldBlock);
@@ -80,12 +80,12 @@ fn no_statement_is_executed_and_left_without_an_answer_however_often_sessions_ar
     let mut pinned = Pinned::new("closing");
     pinned.send(dialled, &[Some(at)]);
     pinned.bypass.set_holding(true).unwrap();
-    let seen = Arc::new(Seen::default());
-    serve(server, seen.clone());
+    let server_log = Arc::new(ServerLog::default());
+    serve(server, server_log.clone());
     let clients: Vec<_> = (0..CLIENTS as u64)
         .map(|n| {
-            let seen = seen.clone();
-            std::thread::spawn(move || ask(dialled, n << 32, &seen))
+            let server_log = server_log.clone();
+            std::thread::spawn(move || ask(dialled, n << 32, &server_log))
         })
         .collect();
     let (mut closed, mut refused, mut in_use) = (0u64, 0u64, 0u64);
@@ -108,30 +108,30 @@ fn no_statement_is_executed_and_left_without_an_answer_however_often_sessions_ar
         }
         std::thread::sleep(Duration::from_millis(1));
     }
-    seen.over.store(true, Relaxed);
+    server_log.over.store(true, Relaxed);
     clients.into_iter().for_each(|client| client.join().unwrap());
-    let (executed, unanswered) = (seen.executed.lock().unwrap(), seen.unanswered.lock().unwrap());
+    let (executed, unanswered) = (server_log.executed.lock().unwrap(), server_log.unanswered.lock().unwrap());
     let lost = unanswered.intersection(&executed).count();
     let words = format!(
         "{closed} sessions closed ({refused} with a statement that had not left the host), {in_use} found in use; {} \
          statements answered, {} refused before the server saw them, {lost} executed and unanswered",
-        seen.answered.load(Relaxed),
+        server_log.answered.load(Relaxed),
         unanswered.len() - lost,
     );
     std::io::stderr().write_all(format!("{words}\n").as_bytes()).unwrap();
     assert_eq!(lost, 0, "{words}");
-    assert!(closed >= AT_LEAST && seen.answered.load(Relaxed) > 0, "{words}");
+    assert!(closed >= AT_LEAST && server_log.answered.load(Relaxed) > 0, "{words}");
 }
 
 /// Executes and answers.
-fn serve(listener: TcpListener, seen: Arc<Seen>) {
+fn serve(listener: TcpListener, server_log: Arc<ServerLog>) {
     std::thread::spawn(move || {
         for mut session in listener.incoming().flatten() {
-            let seen = seen.clone();
+            let server_log = server_log.clone();
             std::thread::spawn(move || {
                 let mut statement = [0; 8];
                 while session.read_exact(&mut statement).is_ok() {
-                    seen.executed.lock().unwrap().insert(u64::from_ne_bytes(statement));
+                    server_log.executed.lock().unwrap().insert(u64::from_ne_bytes(statement));
                     if session.write_all(&statement).is_err() {
                         break;
                     }
@@ -142,8 +142,8 @@ fn serve(listener: TcpListener, seen: Arc<Seen>) {
 }
 
 /// Sends a statement each millisecond or so, and a new connection where one has ended.
-fn ask(to: SocketAddr, mut number: u64, seen: &Seen) {
-    while !seen.over.load(Relaxed) {
+fn ask(to: SocketAddr, mut number: u64, server_log: &ServerLog) {
+    while !server_log.over.load(Relaxed) {
         let mut session = TcpStream::connect(to).unwrap();
         session.set_nodelay(true).unwrap();
         loop {
@@ -152,11 +152,11 @@ fn ask(to: SocketAddr, mut number: u64, seen: &Seen) {
             let done =
                 session.write_all(&number.to_ne_bytes()).and_then(|()| session.read_exact(&mut answer));
             if done.is_err() {
-                seen.unanswered.lock().unwrap().insert(number);
+                server_log.unanswered.lock().unwrap().insert(number);
                 break;
             }
-            seen.answered.fetch_add(1, Relaxed);
-            if seen.over.load(Relaxed) {
+            server_log.answered.fetch_add(1, Relaxed);
+            if server_log.over.load(Relaxed) {
                 return;
             }
             // Of many lengths, so that statements and looks meet at every distance.

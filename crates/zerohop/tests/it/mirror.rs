@@ -27,7 +27,7 @@ fn what_passes_on_a_mirrored_session_is_told_to_the_byte() {
         assert_eq!(word(&client), "two..");
         // Sizes around those of the ring's records, and far more than a packet.
         let sizes = [1usize, 255, 256, 257, 1024, 1025, 4096, 4097, 16_384, 16_385, 65_536, 300_000];
-        let mut heard = Heard::default();
+        let mut received = Reassembled::default();
         for (n, size) in sizes.into_iter().enumerate() {
             let bytes: Vec<u8> = (0..size).map(|i| (i * 7 + n) as u8).collect();
             let mut read = vec![0; size];
@@ -41,17 +41,17 @@ fn what_passes_on_a_mirrored_session_is_told_to_the_byte() {
                 (&client).read_exact(&mut back).unwrap();
                 assert_eq!(back, bytes);
             });
-            heard.expect(&bytes);
-            mirror.read(|piece| heard.piece(piece, picks[0].unwrap()));
+            received.expect(&bytes);
+            mirror.read(|piece| received.piece(piece, picks[0].unwrap()));
         }
         drop(client);
         drop(accepted);
         wait_for("its end is told", || {
-            mirror.read(|piece| heard.piece(piece, picks[0].unwrap()));
-            heard.ended
+            mirror.read(|piece| received.piece(piece, picks[0].unwrap()));
+            received.ended
         });
-        same("what the client sent", &heard.up, &heard.expected);
-        same("what it was sent", &heard.down, &[b"two..".as_slice(), &heard.expected].concat());
+        same("what the client sent", &received.up, &received.expected);
+        same("what it was sent", &received.down, &[b"two..".as_slice(), &received.expected].concat());
         assert_eq!(mirror.missed().unwrap(), 0);
         assert_eq!(mirror.live().unwrap().len(), 1, "the one that is not told");
     }
@@ -101,14 +101,14 @@ fn a_session_that_was_stopped_or_came_when_nothing_is_mirrored_tells_nothing_and
     mirror.read(|piece| assert!(!matches!(piece.kind, PieceKind::FromServer { .. }), "{piece:?}"));
 }
 
-fn same(what: &str, heard: &[u8], expected: &[u8]) {
-    let first = heard.iter().zip(expected).position(|(a, b)| a != b);
-    assert_eq!((heard.len(), first), (expected.len(), None), "{what}");
+fn same(what: &str, received: &[u8], expected: &[u8]) {
+    let first = received.iter().zip(expected).position(|(a, b)| a != b);
+    assert_eq!((received.len(), first), (expected.len(), None), "{what}");
 }
 
 /// What was told of one session.
 #[derive(Default)]
-struct Heard {
+struct Reassembled {
     first: (u32, u32),
     up: Vec<u8>,
     down: Vec<u8>,
@@ -116,7 +116,7 @@ struct Heard {
     expected: Vec<u8>,
 }
 
-impl Heard {
+impl Reassembled {
     fn expect(&mut self, bytes: &[u8]) {
         self.expected.extend_from_slice(bytes);
     }

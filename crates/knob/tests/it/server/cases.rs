@@ -125,7 +125,7 @@ pub(crate) fn wrong_values_are_refused_in_words(scene: &Scene, restart_only: &st
     assert!(unnamed.contains("--danger sync_binlog"), "{unnamed}");
     let range = check(&mut session, &address, &["server.innodb_io_capacity=5"], &[]).unwrap_err();
     assert!(
-        matches!(&range, Error::BadValue { why, .. } if why.contains("the server takes 100 to")),
+        matches!(&range, Error::BadValue { source, .. } if source.to_string().contains("the server takes 100 to")),
         "{range}"
     );
     let outcomes = set(

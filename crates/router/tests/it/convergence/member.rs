@@ -84,7 +84,7 @@ impl Router {
         self.place(now, rng)
     }
 
-    /// The steward's loop with its pace; a session is idle at a look in one case of three.
+    /// The rebalancer's loop with its pace; a session is idle at a look in one case of three.
     fn place(&mut self, now: u64, rng: &mut StdRng) -> u64 {
         let view = self.view.as_ref().expect("heard once");
         let config = RouterConfig::default();
