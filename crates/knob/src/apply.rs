@@ -19,9 +19,7 @@ use std::time::Duration;
 /// A change that was checked: nothing but the host itself can refuse it.
 #[derive(Clone, Debug)]
 pub struct Change {
-    /// The knob.
     pub name: Name,
-    /// The value, canonical.
     pub value: String,
 }
 
@@ -34,7 +32,6 @@ pub struct Outcome {
     pub value: String,
     /// What was there; `None` where that could not be read.
     pub before: Option<String>,
-    /// What happened.
     #[serde(flatten)]
     pub status: Status,
 }
@@ -43,7 +40,6 @@ pub struct Outcome {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(tag = "status", rename_all = "snake_case")]
 pub enum Status {
-    /// It is in force.
     Applied {
         /// What else there is to know.
         note: Option<String>,

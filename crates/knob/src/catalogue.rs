@@ -41,12 +41,10 @@ pub static CATALOGUE: LazyLock<Vec<&'static Knob>> = LazyLock::new(|| {
     families.into_iter().flatten().collect()
 });
 
-/// A row.
 #[derive(Clone, Copy, Debug)]
 pub struct Knob {
     /// `family.name`; ends in `*` where any name is taken.
     pub name: &'static str,
-    /// What it belongs to.
     pub family: Family,
     /// What stands behind `@`.
     pub target: Target,
@@ -72,20 +70,16 @@ pub struct Knob {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Family {
-    /// Block devices.
     Block,
     Interrupt,
     Network,
     Memory,
-    /// CPUs and their scheduler.
     Cpu,
     /// Any other sysctl.
     Sysctl,
     /// Mount options and file systems.
     Mount,
-    /// Limits of a cgroup.
     Cgroup,
-    /// OpenZFS.
     Zfs,
     /// MySQL and MariaDB.
     Server,
@@ -99,13 +93,11 @@ pub enum Target {
     None,
     /// A whole disk, by its name or `/dev/...`.
     Disk,
-    /// A network interface.
     Interface,
     /// An interrupt by its number or name, or a disk or interface for all of its interrupts.
     Interrupt,
     /// An idle state: `state2`.
     IdleState,
-    /// A mount point.
     Mount,
     /// A cgroup, by its path below the root of its hierarchy.
     Cgroup,
@@ -118,7 +110,6 @@ pub enum Target {
 }
 
 impl Target {
-    /// An example for messages.
     pub fn example(self) -> &'static str {
         match self {
             Self::None => "",
@@ -139,7 +130,6 @@ impl Target {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shape {
     Plain,
-    /// The word in brackets.
     Bracket,
     /// A hexadecimal mask of CPUs.
     Mask,
@@ -169,13 +159,11 @@ pub enum Place {
     AnySysctl,
     /// `smp_affinity_list` of one or several interrupts.
     Irq,
-    /// Whether a service runs.
     Service(&'static str),
     /// `ethtool -k`.
     Offload,
     /// `ethtool -c`.
     Coalesce,
-    /// Options of a mount.
     Mount,
     /// A limit of a cgroup, called as in v2.
     Cgroup(&'static str),
@@ -220,7 +208,6 @@ pub enum Danger {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Change {
-    /// At once.
     Dynamic,
     /// By a remount, while in use.
     Remount,
@@ -233,7 +220,6 @@ pub enum Change {
 }
 
 impl Change {
-    /// For people.
     pub fn words(self) -> &'static str {
         match self {
             Self::Dynamic => "dynamic",
@@ -258,7 +244,6 @@ pub enum Proof {
 }
 
 impl Proof {
-    /// For people.
     pub fn words(self) -> &'static str {
         match self {
             Self::ReadBack => "read back",

@@ -18,7 +18,6 @@ pub enum Error {
     /// The part after `@` is missing, not wanted, or not a possible name.
     #[error("{name}: {why}")]
     BadTarget {
-        /// The knob.
         name: String,
         /// What would be right.
         why: String,
@@ -28,12 +27,7 @@ pub enum Error {
     NotAnAssignment { text: String },
     /// The value is not one the knob can take.
     #[error("{name}={value}: {source}")]
-    BadValue {
-        /// The knob.
-        name: String,
-        value: String,
-        source: crate::value::ValueError,
-    },
+    BadValue { name: String, value: String, source: crate::value::ValueError },
     /// A dangerous value that was not named.
     #[error("{name}={value} is dangerous: {why}; if that is meant, add --danger {flag}")]
     Danger {
@@ -50,7 +44,6 @@ pub enum Error {
         "{program} (process {pid}) runs and {why}; stop it, or add --beside {program} to go on beside it"
     )]
     Tuner {
-        /// Its name.
         program: String,
         /// Its process id.
         pid: u32,
@@ -60,7 +53,6 @@ pub enum Error {
     /// Somebody else holds the journal.
     #[error("the journal {dir} is in use by {holder}; one process at a time changes settings")]
     InUse {
-        /// Its directory.
         dir: PathBuf,
         /// Who, as the lock file says.
         holder: String,
@@ -71,11 +63,9 @@ pub enum Error {
          back, then move the file away. Nothing was changed"
     )]
     Corrupt {
-        /// The file.
         path: PathBuf,
         /// From 1.
         line: usize,
-        /// What is wrong.
         why: String,
     },
     /// Written by a newer version.
@@ -83,14 +73,7 @@ pub enum Error {
         "the journal {path} was written by a newer headroom (format {found}, we know {known}); use that \
          version"
     )]
-    Newer {
-        /// The file.
-        path: PathBuf,
-        /// Its format.
-        found: u32,
-        /// Ours.
-        known: u32,
-    },
+    Newer { path: PathBuf, found: u32, known: u32 },
     /// The journal cannot be read or written.
     #[error("cannot {what} {path}: {source}")]
     Journal {
@@ -128,16 +111,10 @@ impl Error {
 pub enum Refusal {
     /// This host does not have it.
     #[error("not here: {what}")]
-    Absent {
-        /// What is missing.
-        what: String,
-    },
+    Absent { what: String },
     /// The kernel, a program or the server said no.
     #[error("{why}")]
-    Denied {
-        /// In their words.
-        why: String,
-    },
+    Denied { why: String },
     /// It was written, and something else is there.
     #[error("wrote '{wrote}', but {item} reads back '{found}'")]
     ReadsBack { item: String, wrote: String, found: String },
@@ -149,20 +126,11 @@ pub enum Refusal {
     },
     /// Its original could not be put back, so it was not touched.
     #[error("not touched, because it could not be put back: {why}")]
-    OneWay {
-        /// Why not.
-        why: String,
-    },
+    OneWay { why: String },
     /// Something the caller must give first.
     #[error("{what}")]
-    Needs {
-        /// What, in words.
-        what: String,
-    },
+    Needs { what: String },
     /// The journal could not be written, so the setting was not touched.
     #[error("not touched, because the journal cannot be written: {why}")]
-    Journal {
-        /// Why not.
-        why: String,
-    },
+    Journal { why: String },
 }

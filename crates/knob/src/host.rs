@@ -61,7 +61,6 @@ pub trait Effects: Send + Sync {
     }
 }
 
-/// The real thing.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Real;
 
@@ -90,7 +89,6 @@ impl Host {
         Self { root: root.into(), effects }
     }
 
-    /// How effects leave.
     pub(crate) fn effects(&self) -> &Arc<dyn Effects> {
         &self.effects
     }

@@ -51,7 +51,6 @@ pub enum Item {
     },
     /// A global variable of the server.
     Variable {
-        /// Its name.
         variable: String,
         /// For one that needs a restart: the program that sets it and restarts the server (`PROGRAM NAME
         /// VALUE`).

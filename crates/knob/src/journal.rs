@@ -44,7 +44,6 @@ const LONG: u64 = 1 << 20;
 pub struct Author {
     /// The user's name or number.
     pub user: String,
-    /// The process.
     pub pid: u32,
     /// What was run.
     pub command: String,
@@ -67,7 +66,6 @@ pub struct Intent {
     pub writes: Vec<ItemValue>,
     /// The whole state before, in the order in which it is put back.
     pub before: Vec<ItemValue>,
-    /// What the target is.
     pub facts: Facts,
     /// Which boot of the host.
     pub boot: String,
@@ -78,7 +76,6 @@ pub struct Intent {
     pub keep: bool,
 }
 
-/// How an entry ended.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "how", rename_all = "snake_case")]
 pub enum End {
@@ -91,15 +88,9 @@ pub enum End {
     /// The host (or the server) has started anew since, which put it back.
     Restarted,
     /// Somebody else has changed it since: left as they set it.
-    Left {
-        /// What is different.
-        why: String,
-    },
+    Left { why: String },
     /// The thing it was made to is not there any more.
-    Gone {
-        /// What is different.
-        why: String,
-    },
+    Gone { why: String },
 }
 
 /// How far an entry has come.
@@ -118,7 +109,6 @@ pub enum Phase {
         /// The state as we left it, if it was known.
         after: Option<Vec<ItemValue>>,
     },
-    /// Over.
     Closed {
         end: End,
         /// When, seconds since 1970 UTC.

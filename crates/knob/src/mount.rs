@@ -16,9 +16,7 @@ pub struct Mount {
     pub point: String,
     /// `major:minor` of its device.
     pub device: String,
-    /// Its type.
     pub kind: String,
-    /// What is mounted.
     pub source: String,
     /// The options shown, those of the mount first.
     pub options: Vec<String>,

@@ -9,7 +9,6 @@ use std::fmt;
 /// A row of the catalogue, with what makes it one setting of this host.
 #[derive(Clone, Debug)]
 pub struct Name {
-    /// The row.
     pub knob: &'static Knob,
     /// What stands for the `*` of its name; empty where it has none.
     pub rest: String,

@@ -41,7 +41,6 @@ pub struct Row {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Today {
-    /// It does.
     Current,
     /// It does, and whether it helps is disputed: measure it.
     Disputed,
@@ -56,7 +55,6 @@ pub enum Today {
 /// What a row's placeholders stand for.
 pub const PLACEHOLDERS: [&str; 6] = ["disk", "interface", "mount", "dataset", "parent", "pool"];
 
-/// The profile of that name.
 pub fn find(name: &str) -> Option<&'static Profile> {
     PROFILES.iter().find(|profile| profile.name == name)
 }

@@ -26,7 +26,6 @@ use crate::{name, server, verify};
 /// Entries of one state, oldest first, to be put back together.
 #[derive(Clone, Debug)]
 pub struct Undo {
-    /// Their numbers.
     pub ids: Vec<u64>,
     /// The knobs, each once.
     pub knobs: Vec<String>,
@@ -118,7 +117,6 @@ pub fn judge(undo: &Undo, now: &[ItemValue]) -> Judgement {
 /// What became of a state.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Attempt {
-    /// It is over.
     Ended(End),
     /// It could not be put back, and stays in the journal.
     Failed(Refusal),

@@ -54,12 +54,7 @@ impl From<ServerError> for Refusal {
 #[derive(Clone, Debug, PartialEq)]
 pub enum Kind {
     /// A number in a range.
-    Number {
-        /// Least.
-        min: f64,
-        /// Greatest.
-        max: f64,
-    },
+    Number { min: f64, max: f64 },
     /// ON or OFF.
     Switch,
     /// One of these words (their numbers are taken too).
@@ -71,7 +66,6 @@ pub enum Kind {
 /// What the server says of a variable.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Variable {
-    /// What it takes.
     pub kind: Kind,
     /// Whether it can be set without a restart; `None` where only trying tells (MySQL).
     pub dynamic: Option<bool>,

@@ -42,7 +42,6 @@ impl RestoreOutcome {
 /// Which entries are put back.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Which {
-    /// All that are open.
     All,
     /// Those of these knobs, and what is one state with them.
     Knobs(Vec<String>),

@@ -50,11 +50,9 @@ const ROWS: [Row; 5] = [
 /// A running program that changes settings.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Tuner {
-    /// Its name.
     pub program: String,
     /// Its process id.
     pub pid: u32,
-    /// What it does.
     pub why: String,
     /// The families that it rewrites.
     #[serde(skip)]

@@ -13,19 +13,14 @@ pub enum Values {
     /// A whole number in a range, in steps: `read_ahead_kb` is rounded to pages by the kernel, so others are
     /// refused here.
     Whole {
-        /// Least.
         min: i64,
-        /// Greatest.
         max: i64,
-        /// A multiple of this.
         step: i64,
     },
     /// 0 or a power of two: others are rounded up by the kernel.
     PowerOfTwo {
-        /// Greatest.
         max: i64,
     },
-    /// One of these words.
     OneOf(&'static [&'static str]),
     /// One of the words that the file itself offers: `[none] mq-deadline`.
     Offered,
@@ -81,7 +76,6 @@ pub struct Facts<'a> {
     pub now: Option<&'a str>,
     /// Words that are offered, where the kernel offers some.
     pub offered: &'a [String],
-    /// CPUs that exist.
     pub cpus: u32,
     /// Bytes of a page.
     pub page: u64,
@@ -320,7 +314,6 @@ pub enum Form {
     Bracket,
     /// Hexadecimal CPU mask.
     Mask,
-    /// List of CPUs.
     List,
     /// cgroup v1: a number that means "no limit" when it is the greatest there is; written as -1.
     LimitV1,

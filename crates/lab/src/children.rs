@@ -20,7 +20,6 @@ pub(crate) struct Children {
 }
 
 impl Children {
-    /// Starts the thread.
     pub(crate) fn start() -> io::Result<Self> {
         let (requests, inbox) = mpsc::channel::<Request>();
         thread::Builder::new().name("lab-children".to_owned()).spawn(move || {

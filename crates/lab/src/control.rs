@@ -41,7 +41,6 @@ pub fn labs(base: &Path) -> Result<Vec<PathBuf>, Error> {
     dir::living(base)
 }
 
-/// How a lab is.
 pub async fn status(lab: &Path) -> Result<Status, Error> {
     match ask(lab, &Request::Status).await? {
         Response::Status { status } => Ok(*status),

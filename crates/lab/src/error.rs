@@ -40,18 +40,10 @@ pub enum Error {
          name another base directory",
         base.display()
     )]
-    BaseOfOthers {
-        /// The base directory.
-        base: PathBuf,
-        owner: u32,
-        /// Its permissions.
-        mode: u32,
-        ours: u32,
-    },
+    BaseOfOthers { base: PathBuf, owner: u32, mode: u32, ours: u32 },
     /// A unix socket in the lab would get a path longer than the system allows.
     #[error("{} makes socket paths of {length} bytes, 107 are possible; choose a shorter base directory", base.display())]
     BaseTooLong {
-        /// The base directory.
         base: PathBuf,
         /// Length of the longest socket path.
         length: usize,
@@ -74,7 +66,6 @@ pub enum Error {
     #[error("preparing a data directory with {} failed ({status}): {said}", program.display())]
     Bootstrap {
         program: PathBuf,
-        /// Its exit status.
         status: String,
         /// The end of what it said.
         said: String,
@@ -83,7 +74,6 @@ pub enum Error {
     #[error("server {server} ended ({status}); the end of its log:\n{log}")]
     Died {
         server: String,
-        /// Its exit status.
         status: String,
         /// The last lines of its error log.
         log: String,
@@ -92,7 +82,6 @@ pub enum Error {
     #[error("{program} ended ({status}): {said}")]
     Ended {
         program: String,
-        /// Its exit status.
         status: String,
         /// The end of what it said.
         said: String,
@@ -102,7 +91,6 @@ pub enum Error {
     TooLate {
         /// What was waited for.
         what: String,
-        /// For how long.
         limit: Duration,
         /// The last thing seen.
         last: String,
@@ -113,7 +101,6 @@ pub enum Error {
         server: String,
         /// What was being done.
         doing: String,
-        /// Its answer.
         source: mysql_async::Error,
     },
     /// No such server, zone or pair of zones in this lab.
@@ -121,13 +108,11 @@ pub enum Error {
     Unknown {
         /// What was asked for.
         name: String,
-        /// What exists.
         known: Vec<String>,
     },
     /// The fault makes no sense there or now.
     #[error("cannot {fault} {target}: {why}")]
     Fault {
-        /// The fault in words.
         fault: String,
         /// The server or pair of zones.
         target: String,
@@ -142,7 +127,6 @@ pub enum Error {
     Control {
         /// Directory of the lab.
         dir: PathBuf,
-        /// What happened.
         why: String,
     },
 }

@@ -65,7 +65,6 @@ pub enum Change {
 /// Where something goes wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Target {
-    /// A server, by index.
     Server(usize),
     /// The network between two zones, by index, the smaller first.
     Zones(usize, usize),
@@ -76,11 +75,9 @@ pub(crate) enum Target {
 pub struct FaultWords {
     /// Makes it happen.
     pub begin: &'static str,
-    /// Undoes it.
     pub end: &'static str,
     /// The value that follows `begin`, if any, for help.
     pub value: Option<&'static str>,
-    /// What it does.
     pub means: &'static str,
     fault: Fault,
 }

@@ -153,7 +153,6 @@ impl Lab {
         self.running.program.to_string()
     }
 
-    /// Zones in order.
     pub fn zones(&self) -> &[Zone] {
         &self.running.layout.zones
     }

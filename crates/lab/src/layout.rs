@@ -44,7 +44,6 @@ pub(crate) struct Layout {
 pub(crate) struct Place {
     /// Zone name and number: `a1`.
     pub(crate) name: ServerName,
-    /// Index of its zone.
     pub(crate) zone: usize,
     /// From 1 within its zone.
     pub(crate) number: u8,
@@ -53,12 +52,10 @@ pub(crate) struct Place {
 }
 
 impl Layout {
-    /// Index of a zone.
     pub(crate) fn zone(&self, name: &str) -> Option<usize> {
         self.zones.iter().position(|z| z.as_str() == name)
     }
 
-    /// Index of a server.
     pub(crate) fn server(&self, name: &str) -> Option<usize> {
         self.servers.iter().position(|s| s.name.as_str() == name)
     }

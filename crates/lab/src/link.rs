@@ -83,7 +83,6 @@ pub struct LinkReport {
     pub from: String,
     /// Zone it leads to.
     pub to: String,
-    /// Server it leads to.
     pub server: String,
     /// Connections so far.
     pub connections: u64,

@@ -34,7 +34,6 @@ pub(crate) fn template(program: &Program, tmpdir: &Path) -> String {
     text
 }
 
-/// For running a server.
 pub(crate) fn server(program: &Program, spec: &ServerSpec, individual: &Individual<'_>) -> String {
     let dir = individual.dir.display();
     let switch = |on: bool| if on { "ON" } else { "OFF" };

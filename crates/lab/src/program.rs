@@ -16,7 +16,6 @@ const NAMES: [&str; 2] = ["mariadbd", "mysqld"];
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Flavour {
-    /// MariaDB.
     MariaDb,
     /// MySQL and Percona Server.
     MySql,

@@ -47,7 +47,6 @@ pub enum Opening {
     /// Greets and logs in, as servers do.
     #[default]
     Greet,
-    /// Greets after a while.
     GreetAfter(Duration),
     /// Sends these bytes and waits.
     Garbage(Vec<u8>),
@@ -55,7 +54,6 @@ pub enum Opening {
     Refuse {
         /// The error's number.
         code: u16,
-        /// Its text.
         message: String,
     },
     /// Closes at once.
@@ -83,7 +81,6 @@ pub struct Session {
     pub statements: u64,
 }
 
-/// What is answered.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reply {
     /// A result set; `None` is NULL.
@@ -93,15 +90,11 @@ pub enum Reply {
         /// Their values in text form.
         rows: Vec<Vec<Option<String>>>,
     },
-    /// Done.
     Ok,
-    /// An error.
     Err {
-        /// Its number.
         code: u16,
         /// Five characters.
         sqlstate: [u8; 5],
-        /// Its text.
         message: String,
     },
     /// Nothing, ever; the connection stays.

@@ -52,13 +52,10 @@ pub struct Spec {
     pub primary: Option<String>,
     /// Servers that replicate from another one than the primary: (replica, its source).
     pub replicas: Vec<(String, String)>,
-    /// How servers are run.
     pub server: ServerSpec,
-    /// Distances.
     pub network: Network,
 }
 
-/// How servers are run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ServerSpec {
     /// `mariadbd`, `mysqld` or a wrapper around one; `None` searches this machine.
@@ -77,7 +74,6 @@ pub struct ServerSpec {
 /// Distances between zones, as round-trip times.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Network {
-    /// Within a zone.
     pub within: Duration,
     /// Between two zones.
     pub between: Duration,

@@ -27,7 +27,6 @@ pub struct Status {
     /// Flavour and version of the servers.
     pub version: String,
     pub port: u16,
-    /// Zones in order.
     pub zones: Vec<String>,
     /// Servers, zone by zone.
     pub servers: Vec<ServerStatus>,
@@ -35,7 +34,6 @@ pub struct Status {
     pub links: Vec<LinkReport>,
     /// Faults between zones: (`a:b`, fault).
     pub network_faults: Vec<(String, Fault)>,
-    /// Database of the application.
     pub database: String,
     /// Option files with user and password.
     pub credentials: BTreeMap<Account, PathBuf>,
@@ -50,11 +48,9 @@ pub struct ServerStatus {
     pub real: SocketAddrV4,
     /// How each zone reaches it.
     pub reach: BTreeMap<String, SocketAddrV4>,
-    /// Its unix socket.
     pub socket: PathBuf,
     /// Its process, if it has one.
     pub pid: Option<u32>,
-    /// Whether the process runs.
     pub process: ProcessState,
     /// What the lab made it.
     pub role: Role,

@@ -12,7 +12,6 @@ use std::time::Duration;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Level {
-    /// It holds.
     Pass,
     /// It does not, and that is a risk somebody should know.
     Warn,
@@ -48,7 +47,6 @@ pub struct Situation<'a> {
     pub has_replication_login: bool,
 }
 
-/// Limits of the checks.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Limits {
     /// The candidate may be this far behind before we begin.
@@ -127,7 +125,6 @@ pub fn all(situation: &Situation<'_>) -> Vec<Finding> {
     CHECKS.iter().map(run).collect()
 }
 
-/// The worst of them.
 pub fn worst(findings: &[Finding]) -> Level {
     findings.iter().map(|finding| finding.level).max().unwrap_or(Level::Pass)
 }

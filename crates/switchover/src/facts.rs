@@ -10,7 +10,6 @@ use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// One server.
 #[derive(Clone, Debug, Serialize)]
 pub struct Facts {
     /// What people call it.
@@ -21,10 +20,8 @@ pub struct Facts {
     pub version: Version,
     /// `server_id`.
     pub server_id: u32,
-    /// Its global variables.
     #[serde(skip)]
     pub variables: BTreeMap<String, String>,
-    /// Its global status.
     #[serde(skip)]
     pub status: BTreeMap<String, String>,
     /// What it replicates from.
@@ -45,10 +42,8 @@ pub struct Facts {
     pub replicas: Vec<(String, u16)>,
 }
 
-/// A replication channel.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Channel {
-    /// Host of the source.
     pub host: String,
     pub port: u16,
     /// `server_id` of the source as it says itself; 0 before the first contact.
@@ -104,7 +99,6 @@ impl Facts {
         self.is_on(&["read_only"]) == Some(true) || self.is_on(&["super_read_only"]) == Some(true)
     }
 
-    /// A status counter.
     pub fn counter(&self, name: &str) -> Option<u64> {
         self.status.get(&name.to_ascii_lowercase())?.parse().ok()
     }
@@ -285,7 +279,6 @@ async fn replicas(conn: &mut Connection, dialect: Dialect, deadline: Duration) -
     rows.iter().filter_map(replica).collect()
 }
 
-/// Its replication channels.
 pub(crate) async fn channels(
     conn: &mut Connection,
     dialect: Dialect,

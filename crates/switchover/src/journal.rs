@@ -40,7 +40,6 @@ pub enum JournalRecord {
         undo: bool,
         event: Event,
     },
-    /// The switchover is over.
     Over {
         /// Milliseconds since 1970.
         at_ms: u64,
@@ -48,7 +47,6 @@ pub enum JournalRecord {
     },
 }
 
-/// An open journal.
 #[derive(Debug)]
 pub struct Journal {
     file: File,
@@ -86,7 +84,6 @@ impl Journal {
         Ok((journal, lines))
     }
 
-    /// Its file.
     pub fn path(&self) -> &Path {
         &self.path
     }

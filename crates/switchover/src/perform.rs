@@ -49,7 +49,6 @@ pub struct Plan {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "is", rename_all = "snake_case")]
 pub enum Kind {
-    /// It is moved.
     #[default]
     Switchover,
     /// It is dead: somebody takes over.
@@ -69,10 +68,7 @@ pub enum FenceBy {
         command: String,
     },
     /// No replica receives any more, and semi-sync never falls back.
-    SemiSync {
-        /// By these facts.
-        facts: String,
-    },
+    SemiSync { facts: String },
     /// Nothing: accepted by name.
     Nothing,
 }
@@ -189,7 +185,6 @@ pub struct Logins {
 /// Told while it goes on.
 #[derive(Clone, Debug)]
 pub enum Progress<'a> {
-    /// A step begins.
     Begins {
         step: Step,
         /// Whether it is being undone.
@@ -200,15 +195,12 @@ pub enum Progress<'a> {
         /// Whether it was undone.
         undo: bool,
         event: &'a Event,
-        /// How long it took.
         took: Duration,
     },
 }
 
-/// What came of it.
 #[derive(Clone, Debug, Serialize)]
 pub struct Outcome {
-    /// How it ended.
     pub state: State,
     /// Milliseconds of each step, in order; undone ones are marked.
     pub steps: Vec<StepTime>,
@@ -230,7 +222,6 @@ pub struct Routers {
     pub holding: u64,
 }
 
-/// One step's time.
 #[derive(Clone, Debug, Serialize)]
 pub struct StepTime {
     pub step: Step,

@@ -103,10 +103,7 @@ pub enum State {
         why: String,
     },
     /// Whether the candidate was promoted is not known; the old primary stays frozen.
-    Undecided {
-        /// What is known.
-        why: String,
-    },
+    Undecided { why: String },
 }
 
 /// How a step, or its undoing, ended.
@@ -116,15 +113,9 @@ pub enum Event {
     /// It did what it should.
     Done,
     /// It did not, or was interrupted.
-    Failed {
-        /// Why, in words.
-        why: String,
-    },
+    Failed { why: String },
     /// Whether it happened cannot be found out.
-    Unknown {
-        /// Why, in words.
-        why: String,
-    },
+    Unknown { why: String },
 }
 
 impl Step {
@@ -160,7 +151,6 @@ impl State {
         !matches!(self, Self::Forward { .. } | Self::Undoing { .. })
     }
 
-    /// What follows.
     #[must_use]
     pub fn next(self, event: Event) -> Self {
         match (self, event) {

@@ -16,7 +16,6 @@ pub struct Survey {
     pub primary: Facts,
     /// Who shall.
     pub candidate: Facts,
-    /// All others that answered.
     pub others: Vec<Facts>,
     /// Servers that are known and did not answer, with the reason.
     pub silent: Vec<(ServerName, String)>,
@@ -66,7 +65,6 @@ impl Survey {
         Ok(Self { primary: primary_facts, candidate: candidate_facts, others, silent, epoch })
     }
 
-    /// Runs the checks.
     pub fn checks(&self, limits: Limits, has_replication_login: bool) -> Vec<Finding> {
         let (primary, candidate, others) = (&self.primary, &self.candidate, self.others.as_slice());
         check::all(&Situation { primary, candidate, others, limits, has_replication_login })

@@ -12,14 +12,12 @@ use std::time::Duration;
 /// Baselines of a block and its A/A cell.
 pub const EXTRA: usize = 3;
 
-/// Times of one trial.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Timing {
     /// Settings and data as they were.
     pub reset: Duration,
     /// Until the load is steady, at most.
     pub warm_up: Duration,
-    /// What is measured.
     pub measure: Duration,
     /// A restart of the server, or a new file system.
     pub restart: Duration,

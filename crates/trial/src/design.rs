@@ -49,10 +49,7 @@ pub enum DesignError {
     TooManyFactors { factors: usize },
     /// Constraints leave nothing to compare.
     #[error("the constraints exclude {what}")]
-    NothingLeft {
-        /// What they exclude.
-        what: &'static str,
-    },
+    NothingLeft { what: &'static str },
 }
 
 /// Makes the cells.

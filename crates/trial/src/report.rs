@@ -21,7 +21,6 @@ use serde::Serialize;
 /// Of intervals.
 const CONFIDENCE: f64 = 0.95;
 
-/// An experiment.
 #[derive(Clone, Debug, Serialize)]
 pub struct Report {
     pub name: String,
@@ -41,7 +40,6 @@ pub struct Report {
     pub seconds: f64,
     /// Trials that were run.
     pub trials: usize,
-    /// Trials that are left.
     pub left: usize,
     /// Whether it is over; else nothing is judged.
     pub ended: bool,
@@ -63,7 +61,6 @@ pub struct Report {
 #[derive(Clone, Debug, Serialize)]
 pub struct LoadReport {
     pub point: Point,
-    /// For people.
     pub words: String,
     /// The middle of all of the baseline's figures.
     pub baseline: Option<f64>,
@@ -71,7 +68,6 @@ pub struct LoadReport {
     pub baseline_range: Option<(f64, f64)>,
     /// Noise of a trial: how far the two baselines of a block are apart, as a share.
     pub noise: Option<f64>,
-    /// The A/A cell.
     pub same: Option<Same>,
     /// Whether the A/A cell shows an effect: then nothing here counts.
     pub void: bool,
@@ -85,7 +81,6 @@ pub struct LoadReport {
     pub back_differs: bool,
     /// The cells, the best first.
     pub cells: Vec<CellReport>,
-    /// What to set.
     pub winner: Option<Winner>,
 }
 
@@ -100,7 +95,6 @@ pub struct Same {
 
 #[derive(Clone, Debug, Serialize)]
 pub struct CellReport {
-    /// Its number.
     pub cell: usize,
     /// In what it differs from the baseline.
     pub settings: Vec<(String, String)>,
@@ -140,10 +134,7 @@ pub const HOST: [&str; 8] = [
 #[serde(tag = "standing", rename_all = "snake_case")]
 pub enum Standing {
     /// Compared in the last stage.
-    Judged {
-        /// What is said.
-        verdict: Verdict,
-    },
+    Judged { verdict: Verdict },
     /// Others were better in a stage.
     Dropped {
         /// Which, from 0.
@@ -159,12 +150,9 @@ pub enum Standing {
     UnderWay,
 }
 
-/// The confirmed winner.
 #[derive(Clone, Debug, Serialize)]
 pub struct Winner {
-    /// Its number.
     pub cell: usize,
-    /// What it sets.
     pub settings: Vec<(String, String)>,
     /// Its figure over the baseline's.
     pub ratio: Interval,
@@ -172,7 +160,6 @@ pub struct Winner {
     pub snippet: String,
 }
 
-/// Makes the report.
 pub fn report(experiment: &Experiment, history: &History) -> Report {
     let spec = &experiment.spec;
     let History { begun, trials, ended, .. } = history;

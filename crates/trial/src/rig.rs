@@ -22,7 +22,6 @@ const SLICE: Duration = Duration::from_millis(50);
 
 /// A host, a server and a load.
 pub struct HostRig {
-    /// Settings.
     pub session: Session,
     /// Whose settings.
     pub host: Host,
@@ -32,7 +31,6 @@ pub struct HostRig {
     pub manner: Manner,
     /// Programs that change the same settings and may go on.
     pub beside: Vec<String>,
-    /// What is sent.
     pub workload: Arc<Workload>,
     pub target: Target,
     /// Everything is to end.

@@ -31,14 +31,12 @@ pub struct Assignment {
 /// What came of sending for a while.
 #[derive(Clone, Debug, Default)]
 pub struct Stretch {
-    /// Figures.
     pub window: Window,
     /// Why they must not be used.
     pub void: Vec<String>,
     /// What else to know.
     pub notes: Vec<String>,
     pub series: Vec<Second>,
-    /// This host meanwhile.
     pub host: HostFigures,
 }
 
@@ -97,7 +95,6 @@ pub trait Rig {
 pub struct Experiment {
     /// What was asked for.
     pub spec: Spec,
-    /// Its cells.
     pub design: Design,
     /// Cells whose levels were all accepted beforehand.
     pub possible: Vec<usize>,
@@ -129,7 +126,6 @@ impl Experiment {
         Ok(Self { spec, design, possible, left_out })
     }
 
-    /// The levels of a run.
     pub fn levels(&self, run: Run) -> &Levels {
         match run {
             Run::Baseline | Run::Same => &self.design.baseline,
@@ -137,7 +133,6 @@ impl Experiment {
         }
     }
 
-    /// What a run sets.
     pub fn assignments(&self, run: Run) -> Vec<Assignment> {
         let set = |(at, level): (usize, &usize)| {
             let factor = &self.spec.factors[at];
@@ -156,7 +151,6 @@ impl Experiment {
             .collect()
     }
 
-    /// For people.
     pub fn words(&self, run: Run) -> String {
         match run {
             Run::Baseline => "baseline".to_owned(),
@@ -172,7 +166,6 @@ impl Experiment {
 /// How things go.
 #[derive(Clone, Debug)]
 pub enum Event<'a> {
-    /// A trial begins.
     Begins {
         next: Next,
         /// Trials left, with this one.
@@ -205,7 +198,6 @@ pub enum RunError {
     /// Without a baseline nothing can be compared.
     #[error("the baseline cannot be measured: {0}")]
     Baseline(String),
-    /// The directory.
     #[error(transparent)]
     Store(#[from] StoreError),
 }

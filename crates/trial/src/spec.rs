@@ -64,7 +64,6 @@ pub struct Spec {
     pub seed: u64,
     /// The server, unless the command line names one.
     pub server: Option<String>,
-    /// What is sent.
     pub load: Load,
     /// When a cell is given up.
     pub guard: Guard,
@@ -72,7 +71,6 @@ pub struct Spec {
     pub timing: Timing,
     /// How cells are made.
     pub design: Kind,
-    /// What is varied.
     pub factors: Vec<Factor>,
     /// What makes no sense.
     pub constraints: Vec<Constraint>,
@@ -99,7 +97,6 @@ impl Metric {
         }
     }
 
-    /// Which way is good.
     pub fn good(self) -> Good {
         match self {
             Self::Throughput => Good::More,
@@ -135,7 +132,6 @@ impl Load {
     }
 }
 
-/// One load.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Point {
     /// The most transactions at a time.
@@ -145,7 +141,6 @@ pub struct Point {
 }
 
 impl Point {
-    /// For people.
     pub fn words(self) -> String {
         match self.rate {
             None => format!("{} threads, closed loop", self.clients),
@@ -186,7 +181,6 @@ pub enum Kind {
     OneAtATime,
 }
 
-/// What is varied.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Factor {
     /// The knob with its target.
@@ -209,7 +203,6 @@ pub struct Constraint {
 }
 
 impl Constraint {
-    /// Whether it excludes a cell.
     pub fn excludes(&self, cell: &[usize]) -> bool {
         self.not.iter().all(|(factor, level)| cell.get(*factor) == Some(level))
     }

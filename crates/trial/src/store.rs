@@ -48,7 +48,6 @@ pub struct Begun {
 pub struct RefusedLevel {
     pub knob: String,
     pub level: String,
-    /// Why not.
     pub why: String,
 }
 
@@ -62,7 +61,6 @@ pub struct Trial {
     pub at: u64,
     /// How long all of it took, seconds.
     pub seconds: f64,
-    /// What came of it.
     pub outcome: Outcome,
 }
 
@@ -95,14 +93,12 @@ impl Outcome {
 pub struct Measured {
     /// The primary metric.
     pub figure: f64,
-    /// All of the measurement.
     pub window: Window,
     /// Length of the warm-up, seconds.
     pub warm_up_s: f64,
     /// Whether the warm-up ended because the load was steady, and not because its time was over.
     pub steady: bool,
     pub series: Vec<Second>,
-    /// This host meanwhile.
     pub host: HostFigures,
     /// What else to know.
     pub notes: Vec<String>,
@@ -143,7 +139,6 @@ pub struct HostFigures {
     pub memory: f64,
 }
 
-/// How an experiment ended.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Ended {
     /// Seconds since 1970.
@@ -171,11 +166,9 @@ pub enum StoreError {
     /// Damage before the last line.
     #[error("{path} is damaged at line {line}: {why}")]
     Damaged {
-        /// The file.
         path: PathBuf,
         /// From 1.
         line: usize,
-        /// What is wrong.
         why: String,
     },
     /// Reading or writing failed.
@@ -190,7 +183,6 @@ pub enum StoreError {
     },
 }
 
-/// What is on disk.
 #[derive(Clone, Debug, PartialEq)]
 pub struct History {
     /// The spec's text.

@@ -13,13 +13,10 @@ use plan::Effect;
 use plan::multiplicity::holm;
 use serde::{Deserialize, Serialize};
 
-/// Which way is good.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Good {
-    /// Throughput.
     More,
-    /// Latency.
     Less,
 }
 

@@ -15,7 +15,6 @@ pub(super) struct Lines {
     pub(super) dropped: Option<String>,
 }
 
-/// A record as a line.
 pub(super) fn line(record: &Record) -> Vec<u8> {
     let json = serde_json::to_string(record).expect("a record has only texts and numbers");
     format!("{:08x} {json}\n", crc32fast::hash(json.as_bytes())).into_bytes()

@@ -65,7 +65,6 @@ impl Endpoint {
         }
     }
 
-    /// The steps of one request.
     pub fn request(self, data: DataSize, rng: &mut impl Rng) -> Vec<Step> {
         let mut write = Writing { endpoint: self, data, rng };
         match self {

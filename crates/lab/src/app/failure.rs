@@ -14,7 +14,6 @@ pub struct Failure {
     pub sent: Instant,
     /// When the failure was known.
     pub at: Instant,
-    /// What the driver said.
     pub said: String,
 }
 

@@ -68,7 +68,6 @@ impl Pool {
         Ok(())
     }
 
-    /// Which pool it is.
     pub(super) fn name(&self) -> Name {
         self.name
     }

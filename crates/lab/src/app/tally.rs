@@ -10,16 +10,13 @@ use std::time::Duration;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Pool {
-    /// The reader address.
     Readers,
-    /// The writer address.
     Writers,
 }
 
 /// Everything one application counted in a span of time.
 #[derive(Clone, Debug, Default)]
 pub struct Tally {
-    /// Per endpoint.
     pub endpoints: BTreeMap<Endpoint, EndpointTally>,
     /// Statements answered, per pool and `@@server_id`.
     pub servers: BTreeMap<(Pool, u32), u64>,
@@ -34,7 +31,6 @@ pub struct Tally {
 pub struct EndpointTally {
     /// Requests answered in full.
     pub requests: u64,
-    /// Requests that failed.
     pub failed: u64,
     /// Statements answered, those of failed requests included.
     pub statements: u64,
@@ -49,7 +45,6 @@ pub struct EndpointTally {
 /// A tenth of a second.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Tick {
-    /// Requests answered in it.
     pub requests: u64,
     /// Requests that failed in it.
     pub failed: u64,
@@ -135,7 +130,6 @@ impl Tally {
         reads.map(|((_, server), count)| (*server, *count)).collect()
     }
 
-    /// Reads answered.
     pub fn reads(&self) -> u64 {
         self.reads_per_server().values().sum()
     }

@@ -29,7 +29,6 @@ pub(crate) struct Listener {
 }
 
 impl Listener {
-    /// Binds and listens.
     pub(crate) fn bind(address: SocketAddrV4) -> Result<Self> {
         let socket = stream_socket()?;
         set_socket_reuseaddr(&socket, true)?;
@@ -47,7 +46,6 @@ impl Listener {
         matches!(self.mode, Mode::Open | Mode::Silent)
     }
 
-    /// Changes the mode.
     pub(super) fn set_mode(&mut self, mode: Mode) -> Result<()> {
         if mode == self.mode {
             return Ok(());

@@ -8,7 +8,6 @@ const LIMIT: usize = 1 << 20;
 /// An empty queue keeps no more memory than this.
 const KEEP: usize = 16 << 10;
 
-/// How a stream ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum End {
     /// In order: everything before it was delivered.

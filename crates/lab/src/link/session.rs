@@ -15,7 +15,6 @@ use std::time::Duration;
 /// A way of 1.5 round trips: three times one way, until the handshake's last packet reaches the server.
 const HANDSHAKE_WAYS: u64 = 3;
 
-/// One connection.
 #[derive(Debug)]
 pub(super) struct Session {
     pub(super) link: usize,
@@ -37,7 +36,6 @@ enum Upstream {
     Socket(OwnedFd),
 }
 
-/// One direction.
 #[derive(Debug, Default)]
 struct Way {
     queue: Delayed,
@@ -65,7 +63,6 @@ pub(super) enum Next {
     Wait(Option<u64>),
     /// Connect to the server, for this client.
     Connect(SocketAddrV4),
-    /// It is over.
     Close,
 }
 

@@ -13,7 +13,6 @@ use std::fmt;
 pub enum Received {
     /// Up to here in each domain.
     MariaDb(GtidPosition),
-    /// These.
     MySql(GtidSet),
 }
 
@@ -71,15 +70,10 @@ pub enum NoChoice {
     Nobody,
     /// Two have what the other has not.
     #[error("nobody has received everything: {one} and {other} each have what the other does not")]
-    Diverged {
-        /// One of them.
-        one: ServerName,
-        other: ServerName,
-    },
+    Diverged { one: ServerName, other: ServerName },
     /// The one that is wanted received less.
     #[error("{wanted} has received less than {ahead}: choose {ahead}, or nobody and the best is taken")]
     Behind {
-        /// Asked for.
         wanted: ServerName,
         /// Has more.
         ahead: ServerName,
@@ -89,10 +83,7 @@ pub enum NoChoice {
     Unusable { server: ServerName, why: String },
     /// There is no such replica.
     #[error("{wanted} is no replica of the dead primary that answers")]
-    Unknown {
-        /// Asked for.
-        wanted: ServerName,
-    },
+    Unknown { wanted: ServerName },
 }
 
 /// The replica that takes over: one that has received all that anybody has; of several the oldest version,

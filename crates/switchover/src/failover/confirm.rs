@@ -40,7 +40,6 @@ pub struct Look {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum View {
-    /// Its receiver is connected.
     Connected,
     /// Its receiver has lost the primary and tries to reach it.
     Lost,
@@ -50,16 +49,13 @@ pub enum View {
     Silent,
 }
 
-/// What follows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
     Dead,
     /// Not sure: look again.
     NotYet {
-        /// What is missing.
         why: String,
     },
-    /// It answers.
     Alive,
 }
 

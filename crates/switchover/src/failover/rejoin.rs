@@ -82,7 +82,6 @@ fn state(text: &str) -> Result<BinlogState, UnreadableGtid> {
     text.split(',').map(str::trim).filter(|part| !part.is_empty()).map(one).collect()
 }
 
-/// What came of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RejoinOutcome {
     /// It follows the new primary.

@@ -47,7 +47,6 @@ pub struct Scene {
 pub struct Confirmation {
     /// Looks that were needed.
     pub looks: usize,
-    /// How long it took.
     pub took: Duration,
 }
 

@@ -7,7 +7,6 @@ use crate::connection::Connection;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// What is open.
 pub(super) struct Servers<'a> {
     plan: &'a Plan,
     pub(super) logins: &'a Logins,
