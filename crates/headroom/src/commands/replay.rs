@@ -1,5 +1,5 @@
-//! `headroom replay`: a recording sent again, and what is different now: per digest, errors, rows and times beside the
-//! recorded ones, or of two targets beside each other.
+//! `headroom replay`: a recording sent again, and what is different now: per digest, errors, rows and times
+//! beside the recorded ones, or of two targets beside each other.
 
 mod text;
 
@@ -64,10 +64,10 @@ pub(crate) struct ReplayArgs {
     /// Threads that send [default: one for every 64 sessions, at most one a core].
     #[arg(long, value_parser = clap::value_parser!(u16).range(1..=1024))]
     threads: Option<u16>,
-    /// After the last moment, what is under way may take so long.
+    /// After the last moment, what is under way may take this long.
     #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = fleet::parse_duration)]
     grace: Duration,
-    /// The recording may take so many megabytes of memory.
+    /// The recording may take this many megabytes of memory.
     #[arg(long, value_name = "MB", default_value_t = 2048)]
     memory: u64,
     /// Rows of the table.

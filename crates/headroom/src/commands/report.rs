@@ -1,5 +1,5 @@
-//! `headroom report`: runs of the history as one self-contained HTML page: courses over time, percentile curves, and
-//! two runs side by side. No script, nothing loaded from elsewhere: it can be mailed and kept.
+//! `headroom report`: runs of the history as one self-contained HTML page: courses over time, percentile
+//! curves, and two runs side by side. No script, nothing loaded from elsewhere: it can be mailed and kept.
 
 mod chart;
 mod page;

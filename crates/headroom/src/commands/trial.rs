@@ -75,8 +75,8 @@ pub(crate) struct PlanArgs {
 
 /// Run a spec, or go on with it.
 ///
-/// Warning: it changes settings of the server (and of this host, where the spec says so) again and again while
-/// it runs, and loads the server with all it has. Use a server that serves nobody else.
+/// Warning: it changes settings of the server (and of this host, where the spec says so) again and again
+/// while it runs, and loads the server with all it has. Use a server that serves nobody else.
 ///
 /// Each original is in the journal, on disk, before its setting is written, and is put back after each trial;
 /// after a crash or kill the next `headroom trial run --resume` or `headroom knob restore` puts it back.
