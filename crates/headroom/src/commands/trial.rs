@@ -372,7 +372,11 @@ fn dry_run(experiment: &Experiment, rig: &mut HostRig, json: bool) -> anyhow::Re
             Ok(writes) => (writes, None),
             Err(why) => (Vec::new(), Some(why)),
         };
-        all.push(Writes { run: experiment.words(run), writes, refused: refused.map(|error| error.to_string()) });
+        all.push(Writes {
+            run: experiment.words(run),
+            writes,
+            refused: refused.map(|error| error.to_string()),
+        });
     }
     if json {
         return terminal::print_json(&all);
