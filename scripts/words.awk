@@ -64,9 +64,10 @@ function comment() {
 
 function phrases(  words, word, text, i) {
     words = tolower($0)
-    # A link's address is no sentence, nor is an identifier.
+    # A link's address is no sentence, nor is an identifier. No phrase goes over a comma.
     gsub(/\]\([^)]*\)/, "]", words)
-    gsub(/[^a-z0-9_]+/, " ", words)
+    gsub(/[,.;:(){}]/, " , ", words)
+    gsub(/[^a-z0-9_,]+/, " ", words)
     gsub(/^ | $/, "", words)
     text = " " tail words " "
     for (i = 1; i <= n && text ~ any_phrase; i++)

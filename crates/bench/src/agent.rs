@@ -1,7 +1,7 @@
-//! `headroom-bench agent`: what the agent costs at one-second samples beside a server with a thousand tables, and what
-//! node_exporter and mysqld_exporter cost there, scraped once a second. One server, the two in turn (A B A B ...), each started afresh,
-//! scraped by the same client. CPU is user and system time of their processes over the measured time, as a share of one core;
-//! memory is the most that was resident.
+//! `headroom-bench agent`: what the agent costs at one-second samples beside a server with a thousand tables,
+//! and what node_exporter and mysqld_exporter cost there, scraped once a second. One server, the two in turn
+//! (A B A B ...), each started afresh, scraped by the same client. CPU is user and system time of their
+//! processes over the measured time, as a share of one core; memory is the most that was resident.
 
 mod fixture;
 mod report;
@@ -157,7 +157,7 @@ struct Scraped {
     anonymous_kib: u64,
 }
 
-/// Once a second so many times: every address, then a look at memory.
+/// Once a second this many times: every address, then a look at memory.
 async fn scrape(watching: &mut Watching, times: u32) -> anyhow::Result<Scraped> {
     let mut scraped = Scraped::default();
     let mut tick = tokio::time::interval(EVERY);

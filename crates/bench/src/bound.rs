@@ -1,7 +1,7 @@
 //! Bound: what is asked of a figure, and whether an interval says that it is so.
 //!
-//! It is met when all of the interval is on the right side, missed when all of it is on the wrong one. In between a run cannot
-//! tell, and says on which side the mean is: more rounds make the interval narrower.
+//! It is met when all of the interval is on the right side, missed when all of it is on the wrong one. In
+//! between a run cannot tell, and says on which side the mean is: more rounds make the interval narrower.
 
 /// What is asked of a figure.
 #[derive(Clone, Copy, Debug)]

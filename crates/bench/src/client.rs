@@ -1,6 +1,6 @@
 //! The smallest client there is: log in, ask, close. The same for every subject, so that the time of a
-//! connect-query-close cycle is the subject's and the server's, not a driver's; and cheap enough for 1,000 of them to
-//! sit idle. Blocking: call it from a thread of its own.
+//! connect-query-close cycle is the subject's and the server's, not a driver's; and cheap enough for 1,000 of
+//! them to sit idle. Blocking: call it from a thread of its own.
 
 use super::sysbench::{ACCOUNT, DATABASE};
 use anyhow::{Context, bail, ensure};
@@ -114,8 +114,8 @@ impl Session {
     }
 }
 
-/// How long one connect-query-close takes, `cycles` times one after the other; microseconds each. The first twentieth
-/// is warm-up and left out.
+/// How long one connect-query-close takes, `cycles` times one after the other; microseconds each. The first
+/// twentieth is warm-up and left out.
 pub(crate) fn connect_cycles(address: SocketAddr, cycles: u32) -> anyhow::Result<Vec<f64>> {
     let warm_up = cycles / 20;
     let mut times = Vec::with_capacity(cycles as usize);
@@ -162,7 +162,8 @@ mod tests {
     use std::net::TcpListener;
     use std::thread::{self, JoinHandle};
 
-    /// A server for one session that answers each packet it gets with the next of `answers`, after a greeting.
+    /// A server for one session that answers each packet it gets with the next of `answers`, after a
+    /// greeting.
     fn scripted(answers: Vec<Vec<u8>>) -> (SocketAddr, JoinHandle<()>) {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();

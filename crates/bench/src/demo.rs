@@ -1,7 +1,9 @@
-//! `headroom-bench demo`: the demo several times over, each in a process of its own, and how its figures vary.
+//! `headroom-bench demo`: the demo several times over, each in a process of its own, and how its figures
+//! vary.
 //!
-//! One demo shows that a promise was met once. Repeated, its verdicts are counted and every figure of its report gets
-//! a median and a range. The report's shape is the demo's business: any number in it becomes a figure, named by its path.
+//! One demo shows that a promise was met once. Repeated, its verdicts are counted and every figure of its
+//! report gets a median and a range. The report's shape is the demo's business: any number in it becomes a
+//! figure, named by its path.
 
 use super::report::section::section;
 use super::{DemoBenchArgs, output};
@@ -59,7 +61,8 @@ struct Figure {
     most: f64,
 }
 
-/// Runs the demo again and again, keeps what each gave, prints medians. "No" when a promise was missed most of the time.
+/// Runs the demo again and again, keeps what each gave, prints medians. "No" when a promise was missed most
+/// of the time.
 pub(crate) async fn run(args: DemoBenchArgs) -> anyhow::Result<ExitCode> {
     let directory = output::Directory::new(args.out.as_deref(), "demo", false)?;
     let date = directory.date().to_owned();
@@ -89,7 +92,8 @@ pub(crate) async fn run(args: DemoBenchArgs) -> anyhow::Result<ExitCode> {
     output::finish(&path, "medians.json", &repeated, &text, met, args.json)
 }
 
-/// One demo; its report as JSON. On Ctrl-C it is asked to end too, and given the time to take its servers down.
+/// One demo; its report as JSON. On Ctrl-C it is asked to end too, and given the time to take its servers
+/// down.
 async fn demo() -> anyhow::Result<String> {
     let program = binary::headroom()?;
     let mut command = process::command(&program);
@@ -115,7 +119,7 @@ async fn demo() -> anyhow::Result<String> {
 async fn end(demo: &mut Child) {
     let pid = demo.id().and_then(|id| Pid::from_raw(i32::try_from(id).ok()?));
     if let Some(pid) = pid {
-        // If it is gone already, all the better; if it does not listen, it is killed when dropped.
+        // If it has ended already, all the better; if it does not listen, it is killed when dropped.
         let _ = kill_process(pid, Signal::INT);
         let _ = tokio::time::timeout(FAREWELL, demo.wait()).await;
     }

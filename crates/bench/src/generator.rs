@@ -11,24 +11,27 @@
 //! | a server that stands still for 500 ms once (`freeze.rs`) | who sees it, and who does not |
 //! | statements by digest, keys by chi-square (`likeness.rs`) | that it is the same load |
 //!
-//! Of each latency at the null server the generator tells its own part: by how much it began late, and read the answer later
-//! than it had arrived by the kernel's time stamp. Beside it stands what the machine alone makes a thread wait that never
-//! sleeps (`stalls.rs`).
+//! Of each latency at the null server the generator tells its own part: by how much it began late, and read
+//! the answer later than it had arrived by the kernel's time stamp. Beside it stands what the machine alone
+//! makes a thread wait that never sleeps (`stalls.rs`).
 //!
-//! The null server has the last core to itself and never sleeps there, the client has the first: where both share cores, or a
-//! core has to wake up for each answer, it is the machine's scheduling that is measured.
+//! The null server has the last core to itself and never sleeps there, the client has the first: where both
+//! share cores, or a core has to wake up for each answer, it is the machine's scheduling that is measured.
 //!
-//! Where a server and its clients share cores, a client that has a thread for each connection profits: the kernel lets the two of a
-//! connection run on one core, and its packets wake nobody on another, which costs both sides where an interrupt from core to core
-//! goes by way of a host. Clients elsewhere never have that, so the pair is measured apart as well.
+//! Where a server and its clients share cores, a client that has a thread for each connection profits: the
+//! kernel lets the two of a connection run on one core, and its packets wake nobody on another, which costs
+//! both sides where an interrupt from core to core goes by way of a host. Clients elsewhere never have that,
+//! so the pair is measured apart as well.
 //!
-//! A server that is a service, or in a container, is in a scheduling group of its own (a session with `sched_autogroup`, a cgroup), and
-//! its clients in another: the kernel lets groups run in turn, so that a client gets a core sooner and for fewer answers at a time.
+//! A server that is a service, or in a container, is in a scheduling group of its own (a session with
+//! `sched_autogroup`, a cgroup), and its clients in another: the kernel lets groups run in turn, so that a
+//! client gets a core sooner and for fewer answers at a time.
 //!
-//! CPU is that of the whole client process from its start to its end, read from `/proc` when it has ended and before it
-//! is reaped: its start and the logins are on the bill, alike for both. How much of it is the client's own code stands
-//! beside it: the rest is the kernel's, which sends a packet and wakes a thread of the server for each statement. What the same
-//! query costs the server stands there too: who sends how decides also when the server's threads run, and beside whom.
+//! CPU is that of the whole client process from its start to its end, read from `/proc` when it has ended and
+//! before it is reaped: its start and the logins are on the bill, alike for both. How much of it is the
+//! client's own code stands beside it: the rest is the kernel's, which sends a packet and wakes a thread of
+//! the server for each statement. What the same query costs the server stands there too: who sends how
+//! decides also when the server's threads run, and beside whom.
 
 mod env;
 mod freeze;
@@ -120,7 +123,8 @@ enum Case {
     PointSelectsSocket,
     /// Point selects by 64 clients.
     PointSelectsMany,
-    /// 16 clients on one core, text, the null server; then, at a rate that takes half of the core, the generator's own latency.
+    /// 16 clients on one core, text, the null server; then, at a rate that takes half of the core, the
+    /// generator's own latency.
     OneCore,
 }
 

@@ -1,7 +1,7 @@
 //! One load: sysbench run to its end, while the processes that serve it are watched.
 //!
-//! CPU is counted from the moment all clients are connected to the end, so that connecting 256 clients is not put on
-//! the queries' bill.
+//! CPU is counted from the moment all clients are connected to the end, so that connecting 256 clients is not
+//! put on the queries' bill.
 
 use super::process::{self, Memory};
 use super::sysbench::{self, Outcome};

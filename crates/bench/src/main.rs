@@ -1,10 +1,10 @@
-//! `headroom-bench`: what proves the figures that Headroom publishes: the relay beside HAProxy and a direct connection, the
-//! load generator beside sysbench, the demo's ratios, switchovers under writes, verdicts on bottlenecks really made. Never
-//! shipped, and used by no crate; it starts `headroom` as a child process. What is measured and how to read it:
-//! docs/guide/benchmarks.md.
+//! `headroom-bench`: what proves the figures that Headroom publishes: the relay beside HAProxy and a direct
+//! connection, the load generator beside sysbench, the demo's ratios, switchovers under writes, verdicts on
+//! bottlenecks really made. Never shipped, and used by no crate; it starts `headroom` as a child process.
+//! What is measured and how to read it: docs/guide/benchmarks.md.
 //!
-//! It uses `agent`, `console`, `fleet`, `insight`, `lab`, `load`, `observe`, `plan`, `probe`, `switchover`, `term`, `wire` and
-//! `zerohop`. Read first:
+//! It uses `agent`, `console`, `fleet`, `insight`, `lab`, `load`, `observe`, `plan`, `probe`, `switchover`,
+//! `term`, `wire` and `zerohop`. Read first:
 //!
 //! * `output.rs`: where a run's files go, and how it ends;
 //! * `promise.rs`: what was asked beside what was measured;
@@ -76,7 +76,8 @@ enum What {
     Agent(agent::AgentBenchArgs),
     /// The primary moved again and again under writes: what clients waited, and whether anything was lost.
     Switchover(switchover::SwitchoverBenchArgs),
-    /// The primary dies again and again under writes: time to notice, decide, promote, first write; nothing lost.
+    /// The primary dies again and again under writes: time to notice, decide, promote, first write; nothing
+    /// lost.
     Failover(switchover::failover::FailoverBenchArgs),
     /// Verdicts: bottlenecks really made, and which is named.
     Verdict(verdict::VerdictArgs),
@@ -121,14 +122,17 @@ pub(crate) struct RelayArgs {
     /// HAProxy to compare with [default: the distribution's].
     #[arg(long)]
     haproxy: Option<PathBuf>,
-    /// A newer HAProxy, as a further subject [default: target/haproxy-new/haproxy where it is, not with --quick].
+    /// A newer HAProxy, as a further subject [default: target/haproxy-new/haproxy where it is, not with
+    /// --quick].
     #[arg(long)]
     haproxy_newer: Option<PathBuf>,
-    /// MySQL Router, as a further subject [default: target/mysqlrouter/mysqlrouter where it is, not with --quick].
+    /// MySQL Router, as a further subject [default: target/mysqlrouter/mysqlrouter where it is, not with
+    /// --quick].
     #[arg(long)]
     mysql_router: Option<PathBuf>,
-    /// Only these of the subjects, by name: direct, haproxy, haproxy-newer, mysql-router, headroom, headroom-insight-off,
-    /// headroom-zero-hop, headroom-zero-hop-insight. Fewer of them make more rounds possible, which narrow intervals need.
+    /// Only these of the subjects, by name: direct, haproxy, haproxy-newer, mysql-router, headroom,
+    /// headroom-insight-off, headroom-zero-hop, headroom-zero-hop-insight. Fewer of them make more rounds
+    /// possible, which narrow intervals need.
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     subjects: Vec<String>,
     /// Measure HAProxy twice: the second should differ by chance alone, which is a test of the method.

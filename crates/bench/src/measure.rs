@@ -7,30 +7,33 @@
 //! | a MariaDB server on this machine, read-only transactions: as much as the CPU gives | the repetitions within 5 % | themselves |
 //! | the same server 10 ms away, point selects: as much as a pool of 16 connections carries | the same | the same |
 //!
-//! The objectives are several milliseconds, so that wake-ups that are late by a tenth of one do not matter; the queues are
-//! worked out ahead, by a server that has the last core to itself and never sleeps there. The search is that of `headroom
-//! measure`, in this process.
+//! The objectives are several milliseconds, so that wake-ups that are late by a tenth of one do not matter;
+//! the queues are worked out ahead, by a server that has the last core to itself and never sleeps there. The
+//! search is that of `headroom measure`, in this process.
 //!
-//! The repetitions on the real server take turns, a trial of each: a shared machine's speed moves by a tenth and more within
-//! minutes, and one search after the other would find how the machine drifts, not how well the search repeats. Trials of
-//! 5 s, so that a round of five is over before the machine's mood is. Each search begins at a rate of its own: from the
-//! same one all would begin with the same trials.
+//! The repetitions on the real server take turns, a trial of each: a shared machine's speed moves by a tenth
+//! and more within minutes, and one search after the other would find how the machine drifts, not how well
+//! the search repeats. Trials of 5 s, so that a round of five is over before the machine's mood is. Each
+//! search begins at a rate of its own: from the same one all would begin with the same trials.
 //!
-//! What the machine alone makes a thread wait is looked at before each round (`stalls.rs`): a limit that the CPU sets moves
-//! with it. One that distance and connections set does not, and shows how well the search itself repeats.
+//! What the machine alone makes a thread wait is looked at before each round (`stalls.rs`): a limit that the
+//! CPU sets moves with it. One that distance and connections set does not, and shows how well the search
+//! itself repeats.
 //!
-//! **How long a trial has to be.** Theory speaks of an endless run. In an M/M/1 queue with m served a second and r asked
-//! for, answers that are late come in clusters: a busy period serves N with E[N^2] / E[N] = (1 + u^2) / (1 - u)^2 (u = r/m),
-//! about 30 at u = 0.77, and returns to the same height again and again. So k late answers scatter by about
-//! sqrt(55 k), and as their share falls by exp(-t) for each unit of m - r, a trial of T seconds knows the limit r only to
-//! within sqrt(55 / (s r T)) / (t r), where s is the share and t the objective's time (a simulated queue agrees):
+//! **How long a trial has to be.** Theory speaks of an endless run. In an M/M/1 queue with m served a second
+//! and r asked for, answers that are late come in clusters: a busy period serves N with E[N^2] / E[N] = (1 +
+//! u^2) / (1 - u)^2 (u = r/m), about 30 at u = 0.77, and returns to the same height again and again. So k
+//! late answers scatter by about sqrt(55 k), and as their share falls by exp(-t) for each unit of m - r, a
+//! trial of T seconds knows the limit r only to within sqrt(55 / (s r T)) / (t r), where s is the share and t
+//! the objective's time (a simulated queue agrees):
 //!
 //! | m | objective | T | one trial's scatter |
 //! |---|---|---|---|
 //! | 1000 | p99 < 20 ms | 10 s | 5.6 % |
 //! | 2000 | p95 < 6.5 ms | 20 s | 1.8 % |
 //!
-//! The first was asked here at first: its answers were as far off as they had to be. The scripted searches go on until 2 %.
+//! The first was asked here at first: its answers were as far off as they had to be. The scripted searches go
+//! on until 2 %.
 
 mod table;
 
@@ -56,27 +59,27 @@ use std::time::Duration;
 use term::terminal;
 
 const QUIET_LOOK: Duration = Duration::from_secs(2);
-/// Where the searches begin: they have to come the rest of the way by themselves. Repetitions begin at different rates, or
-/// all would try the same ones and agree to the digit.
+/// Where the searches begin: they have to come the rest of the way by themselves. Repetitions begin at
+/// different rates, or all would try the same ones and agree to the digit.
 const START: f64 = 200.0;
-/// Trials on the scripted servers are so many times as long.
+/// Trials on the scripted servers are this many times as long.
 const SCRIPTED_TRIALS: u32 = 4;
 /// `upper / lower` at the end of a scripted search, less 1.
 const SCRIPTED_WIDTH: f64 = 0.02;
-/// A search may take so many times as long as its trials: some do not count, and after bad ones it waits.
+/// A search may take this many times as long as its trials: some do not count, and after bad ones it waits.
 const PATIENCE: f64 = 1.5;
 /// Clients of a scripted search: the queue is the server's, as theory has it.
 const CLIENTS: u32 = 128;
-/// Clients of a search on the real server, as many as a pool for two cores has: who finds none free waits before the
-/// server. With 128 the server itself has the queue, runs slower the longer it is, and a stall of a moment decides
-/// whether a trial ever recovers: between 1300 and 2000 a second both happened.
+/// Clients of a search on the real server, as many as a pool for two cores has: who finds none free waits
+/// before the server. With 128 the server itself has the queue, runs slower the longer it is, and a stall of
+/// a moment decides whether a trial ever recovers: between 1300 and 2000 a second both happened.
 const LAB_CLIENTS: u32 = 16;
 const ROWS: u32 = 20_000;
 const LAB_WIDTH: f64 = 0.04;
 const LAB_OBJECTIVE: &str = "p99 < 15ms";
 /// How far away the distant server is, there and back, plus up to a tenth.
 const AWAY: Duration = Duration::from_millis(10);
-/// Before each round of trials the machine alone is looked at for so long.
+/// Before each round of trials the machine alone is looked at for this long.
 const LOOK: Duration = Duration::from_millis(200);
 /// A stall that is longer shows in a response time.
 const BEYOND_US: f64 = 50.0;
@@ -313,7 +316,7 @@ impl MeasureBenchArgs {
         Ok(asked.searched(tokio::task::spawn_blocking(run).await??))
     }
 
-    /// A search and what it sends; so many take turns, and share the time.
+    /// A search and what it sends; this many take turns, and share the time.
     fn prepared(&self, asked: &SearchCase, number: u32, in_turn: f64) -> anyhow::Result<(Search, Plan)> {
         let (wanted, mut goal) = asked.goal()?;
         goal.start *= (f64::from(number) / in_turn).fract().exp2();

@@ -61,8 +61,8 @@ impl Directory {
     }
 }
 
-/// Keeps a run in `directory`: its report as JSON in `file`, `text` as `summary.md`. Prints one of them. "No" unless all
-/// that was asked is met.
+/// Keeps a run in `directory`: its report as JSON in `file`, `text` as `summary.md`. Prints one of them. "No"
+/// unless all that was asked is met.
 pub(crate) fn finish(
     directory: &Path,
     file: &str,

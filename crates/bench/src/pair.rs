@@ -1,14 +1,16 @@
-//! `headroom-bench pair`: two ways to one server in turn, a fraction of a second each, over sessions that stay open.
+//! `headroom-bench pair`: two ways to one server in turn, a fraction of a second each, over sessions that
+//! stay open.
 //!
-//! A difference of a few per cent drowns between loads of seconds: a machine's mood changes faster. Here both ways have
-//! their sessions at the same time, and one load generator sends over the one and over the other in turn, A B B A, while
-//! the other rests. What is compared is a **block**: sessions made anew, then some turns; a block gives one ratio, because
-//! sessions that stay where the scheduler put them err alike in all turns of a block.
+//! A difference of a few per cent drowns between loads of seconds: a machine's mood changes faster. Here both
+//! ways have their sessions at the same time, and one load generator sends over the one and over the other in
+//! turn, A B B A, while the other rests. What is compared is a **block**: sessions made anew, then some
+//! turns; a block gives one ratio, because sessions that stay where the scheduler put them err alike in all
+//! turns of a block.
 //!
 //! With `--before` an earlier program is the other way: what a change costs, relayed and bypassed.
 //!
-//! The router of a way lives as long as its comparison. Its CPU is counted in both turns: what it uses while nothing comes by it is
-//! its own housekeeping, what it uses beyond that is the price of what goes by.
+//! The router of a way lives as long as its comparison. Its CPU is counted in both turns: what it uses while
+//! nothing comes by it is its own housekeeping, what it uses beyond that is the price of what goes by.
 
 mod block;
 mod report;
@@ -34,14 +36,14 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 use term::{interrupted, terminal};
 
-/// Before the sessions of a block are made. For some milliseconds after sessions have ended the kernel takes their server
-/// for one that may be dying, and leaves new ones to the relay (decision 7).
+/// Before the sessions of a block are made. For some milliseconds after sessions have ended the kernel takes
+/// their server for one that may be dying, and leaves new ones to the relay (decision 7).
 const REST: Duration = Duration::from_millis(100);
 /// Beside the turns: resting, making sessions, warming up.
 const BESIDE_S: f64 = 0.7;
 const GRACE: Duration = Duration::from_secs(5);
 const QUIET_LOOK: Duration = Duration::from_secs(2);
-/// A run that takes so many times as long as planned hangs.
+/// A run that takes this many times as long as planned hangs.
 const PATIENCE: f64 = 4.0;
 
 /// Flags of `headroom-bench pair`.
@@ -118,7 +120,8 @@ struct Block {
     comparison: Comparison,
     ours: Side,
     other: Side,
-    /// All sessions that should go past a router did. One in which some did not says what a relay costs, and is left out.
+    /// All sessions that should bypass a router did. One in which some did not says what a relay costs, and
+    /// is left out.
     as_meant: bool,
 }
 
@@ -281,7 +284,8 @@ impl PairArgs {
             let other_site = SubjectEnv { headroom: other_program, ..env(1)? };
             let other = match Running::start(other, &other_site).await {
                 Err(error) if matches!(comparison, Comparison::BeforeZeroHop { .. }) => {
-                    // What an earlier program pins may have another layout, and then nobody can say who bypasses it.
+                    // What an earlier program pins may have another layout, and then nobody can say who
+                    // bypasses it.
                     terminal::complain(&format!(
                         "bypassed sessions of the earlier program cannot be counted: {error:#}"
                     ));
@@ -401,7 +405,8 @@ impl Row {
         let ratio = |figure: fn(&Side) -> f64| {
             Ratio::of(&of.iter().map(|b| (figure(&b.ours), figure(&b.other))).collect::<Vec<_>>())
         };
-        // A mean and not a median: CPU time is counted in ticks, and most turns of a router that rests have none.
+        // A mean and not a median: CPU time is counted in ticks, and most turns of a router that rests have
+        // none.
         let mean = |side: fn(&Block) -> &Side| {
             let shares: Option<Vec<f64>> = of.iter().map(|block| side(block).router_cpu).collect();
             shares.map(|shares| shares.iter().sum::<f64>() / shares.len() as f64)

@@ -1,8 +1,8 @@
 //! What a process costs: CPU time and resident memory, from `/proc/<pid>`; and on which cores it runs.
 //!
-//! CPU is user + system time of all its threads, ended ones included, in ticks of 10 ms: over 8 s at half a core that
-//! is 400 ticks, 0.25 % each. Work that the kernel does for a packet in the receiver's stead (loopback delivers in the
-//! sender's system call) is charged to whoever sent it, alike for every subject.
+//! CPU is user + system time of all its threads, ended ones included, in ticks of 10 ms: over 8 s at half a
+//! core that is 400 ticks, 0.25 % each. Work that the kernel does for a packet in the receiver's stead
+//! (loopback delivers in the sender's system call) is charged to whoever sent it, alike for every subject.
 
 use anyhow::Context;
 use rustix::thread::{CpuSet, Pid, sched_setaffinity};
@@ -22,8 +22,8 @@ pub(crate) struct Memory {
     pub(crate) anonymous_kib: u64,
 }
 
-/// CPU time by where it went. The kernel knows the sum exactly and divides it by where its ticks found the process: the shares of
-/// n ticks are known to within about 1/sqrt(n), 5 % for 5 s of a core.
+/// CPU time by where it went. The kernel knows the sum exactly and divides it by where its ticks found the
+/// process: the shares of n ticks are known to within about 1/sqrt(n), 5 % for 5 s of a core.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Cpu {
     /// In the program's own code and its libraries.
@@ -86,7 +86,8 @@ fn set_of(cores: Range<usize>) -> CpuSet {
     set
 }
 
-/// Fields 14 and 15; the name in field 2 may hold spaces and brackets, so counting starts after its last bracket.
+/// Fields 14 and 15; the name in field 2 may hold spaces and brackets, so counting starts after its last
+/// bracket.
 fn parse_cpu(stat: &str) -> Option<Cpu> {
     let (_, after_name) = stat.rsplit_once(')')?;
     let mut fields = after_name.split_ascii_whitespace().skip(11);

@@ -26,7 +26,7 @@ const HAPROXY_NEWER: &str = "target/haproxy-new/haproxy";
 const MYSQL_ROUTER: &str = "target/mysqlrouter/mysqlrouter";
 /// Files a process has open beside its sessions.
 const SPARE_FILES: u64 = 200;
-/// So long we watch whether others use the machine.
+/// This long we watch whether others use the machine.
 const QUIET_LOOK: Duration = Duration::from_secs(2);
 /// A step that is not a load (logins, a stop) hangs when it takes longer.
 const STEP: Duration = Duration::from_secs(60);
@@ -120,7 +120,8 @@ fn allow_files(sessions: u64) -> anyhow::Result<()> {
         .context("raising the limit of open files")
 }
 
-/// The open files that a relay of so many sessions needs; in words what to do when at most `most` are allowed.
+/// The open files that a relay of this many sessions needs; in words what to do when at most `most` are
+/// allowed.
 fn files_for(sessions: u64, most: u64) -> Result<u64, String> {
     let needed = 2 * sessions + SPARE_FILES;
     if needed <= most {

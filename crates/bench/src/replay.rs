@@ -1,6 +1,6 @@
-//! `headroom-bench replay`: is what is replayed what was recorded? The demo's application through a router, recorded, sent again
-//! at its own pace to another lab with the same rows, and counted four times: by the router's insight, in the recording,
-//! by the replay, and in the target server's general log.
+//! `headroom-bench replay`: is what is replayed what was recorded? The demo's application through a router,
+//! recorded, sent again at its own pace to another lab with the same rows, and counted four times: by the
+//! router's insight, in the recording, by the replay, and in the target server's general log.
 
 mod target;
 
@@ -37,7 +37,7 @@ const LIMIT: Duration = Duration::from_secs(20);
 const POLL: Duration = Duration::from_millis(50);
 /// Before the first request and after the last one, so that all of them are recorded.
 const MARGIN: Duration = Duration::from_secs(5);
-/// Labs, routers and rows take so long beside the traffic, usually and at most.
+/// Labs, routers and rows take this long beside the traffic, usually and at most.
 const USUAL_BESIDE: Duration = Duration::from_secs(30);
 const MOST_BESIDE: Duration = Duration::from_secs(240);
 /// Arrivals within this at p99 is what is asked.
@@ -66,7 +66,7 @@ struct Run {
     lost_while_recording: u64,
     /// Every statement digest, with its four counts.
     digests: Vec<Counted>,
-    /// Digests of which the four are not the same.
+    /// Digests whose four figures are not the same.
     differing: usize,
     late_p50_ms: f64,
     late_p99_ms: f64,

@@ -68,7 +68,8 @@ impl Report {
         self.summary.iter().find(|row| row.condition == condition && row.subject == subject)
     }
 
-    /// Writes JSON with one sample a line: complete for programs, and readable as a difference between two runs.
+    /// Writes JSON with one sample a line: complete for programs, and readable as a difference between two
+    /// runs.
     pub(crate) fn write_json(&self, out: &mut impl Write) -> std::io::Result<()> {
         let head = Self { samples: Vec::new(), ..self.clone() };
         let head = serde_json::to_string_pretty(&head)?;
@@ -93,8 +94,8 @@ fn warnings(machine: &Machine, plan: &Plan) -> Vec<String> {
     warnings
 }
 
-/// The control is the same program as what it is compared with: an interval without 1 in it is a false alarm, about one
-/// time in twenty, or a fault of the method.
+/// The control is the same program as what it is compared with: an interval without 1 in it is a false alarm,
+/// about one time in twenty, or a fault of the method.
 fn control_failed(summary: &[Row]) -> Option<String> {
     let control = Condition::Load { clients: CONTROL_CLIENTS, idle: 0 };
     let row = summary.iter().find(|row| row.condition == control && row.subject == Subject::HaproxyAgain)?;

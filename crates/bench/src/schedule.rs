@@ -1,9 +1,10 @@
 //! What is measured, in which order and for how long: subjects x conditions x rounds.
 //!
-//! A **cell** is one subject under one condition in one round; a **block** is one condition of one round with every
-//! subject in it once. Subjects of a block follow each other directly, in an order drawn anew for each block, and so do
-//! the conditions of a round: slow changes of the machine (heat, neighbours, a growing undo log) meet all subjects alike
-//! instead of the one that happens to be last. Ratios are taken inside blocks only.
+//! A **cell** is one subject under one condition in one round; a **block** is one condition of one round with
+//! every subject in it once. Subjects of a block follow each other directly, in an order drawn anew for each
+//! block, and so do the conditions of a round: slow changes of the machine (heat, neighbours, a growing undo
+//! log) meet all subjects alike instead of the one that happens to be last. Ratios are taken inside blocks
+//! only.
 
 use rand::seq::SliceRandom;
 use rand::{Rng, SeedableRng, rngs::StdRng};
@@ -29,14 +30,15 @@ pub(crate) enum Subject {
     Headroom,
     /// The same with `insight = "off"`: what insight costs is the difference.
     HeadroomInsightOff,
-    /// `headroom route` with connections that go past it, where the kernel allows it: `zero_hop = "require"`, `insight = "off"`.
+    /// `headroom route` with connections that bypass it, where the kernel allows it: `zero_hop = "require"`,
+    /// `insight = "off"`.
     HeadroomZeroHop,
     /// The same with `insight = "on"`: the kernel mirrors every session, and every statement is timed.
     HeadroomZeroHopInsight,
 }
 
 impl Subject {
-    /// Whether connections go past it.
+    /// Whether connections bypass it.
     pub(crate) fn goes_past(self) -> bool {
         matches!(self, Self::HeadroomZeroHop | Self::HeadroomZeroHopInsight)
     }
@@ -120,7 +122,8 @@ pub(crate) struct Block {
     pub(crate) subjects: Vec<Subject>,
 }
 
-/// Start, readiness, sessions and stop of a subject, beside the load itself; measured on two cores, rounded up.
+/// Start, readiness, sessions and stop of a subject, beside the load itself; measured on two cores, rounded
+/// up.
 const CELL_OVERHEAD: Duration = Duration::from_secs(2);
 /// Server, table, and the ends of the run.
 const SET_UP: Duration = Duration::from_secs(20);

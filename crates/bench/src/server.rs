@@ -1,5 +1,5 @@
-//! The server behind all subjects: one mariadbd of a lab, reached at its real address (no link), all data in memory,
-//! nothing synced to disk.
+//! The server behind all subjects: one mariadbd of a lab, reached at its real address (no link), all data in
+//! memory, nothing synced to disk.
 
 use super::sysbench::{ACCOUNT, DATABASE};
 use anyhow::Context;
@@ -33,9 +33,11 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    /// Brings it up below `base` with an account and an empty database for the load; `sessions` may be open at once.
+    /// Brings it up below `base` with an account and an empty database for the load; `sessions` may be open
+    /// at once.
     pub(crate) async fn up(base: &Path, sessions: u32) -> anyhow::Result<Self> {
-        // As MariaDB comes: on, it takes a third of the CPU of a point select, and all subjects would look alike.
+        // As MariaDB comes: on, it takes a third of the CPU of a point select, and all subjects would look
+        // alike.
         Self::with(base, sessions, false).await
     }
 
@@ -109,7 +111,8 @@ impl Server {
     }
 }
 
-/// A null server on the last core, where there are several; only while it is measured, because it never sleeps there.
+/// A null server on the last core, where there are several; only while it is measured, because it never
+/// sleeps there.
 pub(crate) fn null(service: Service) -> anyhow::Result<NullServer> {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let server = match cores {

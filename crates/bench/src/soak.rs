@@ -1,8 +1,9 @@
 //! `headroom-bench soak`: the router under load for an hour while servers die, stand still and come back.
 //!
-//! Clients of several kinds ask what a server has answered directly before, and compare checksums of the result sets.
-//! Every failure is held against what was done to the servers (`soak/blame.rs`). The router's memory and descriptors are
-//! read once a second; all is written as it comes, so that a run that is ended early keeps what it has.
+//! Clients of several kinds ask what a server has answered directly before, and compare checksums of the
+//! result sets. Every failure is held against what was done to the servers (`soak/blame.rs`). The router's
+//! memory and descriptors are read once a second; all is written as it comes, so that a run that is ended
+//! early keeps what it has.
 
 mod blame;
 mod client;

@@ -1,14 +1,15 @@
 //! What the machine itself adds to a latency: how long threads that never sleep are kept from running.
 //!
-//! A request that comes at a moment of its own waits for what is left of a stall that it meets. With stalls of lengths `g`
-//! in a time `T`, the share of moments that wait longer than `x` is
+//! A request that comes at a moment of its own waits for what is left of a stall that it meets. With stalls
+//! of lengths `g` in a time `T`, the share of moments that wait longer than `x` is
 //!
 //! ```text
 //! sum of max(g - x, 0) / T
 //! ```
 //!
-//! and the p99 is the `x` at which that share is 1 %. A request meets the client's core and the server's, so their
-//! shares add up (for small shares). Requests that queue up behind a stall wait longer still: it is a lower bound.
+//! and the p99 is the `x` at which that share is 1 %. A request meets the client's core and the server's, so
+//! their shares add up (for small shares). Requests that queue up behind a stall wait longer still: it is a
+//! lower bound.
 
 use super::process::run_here_on;
 use anyhow::anyhow;
@@ -24,11 +25,11 @@ const BEYOND: f64 = 0.01;
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub(crate) struct MachineStalls {
     pub(crate) p99_us: f64,
-    /// The share of moments that wait longer than so many microseconds.
+    /// The share of moments that wait longer than this many microseconds.
     pub(crate) beyond: f64,
 }
 
-/// Looks for so long; `beyond_us` as in [`MachineStalls::beyond`].
+/// Looks for this long; `beyond_us` as in [`MachineStalls::beyond`].
 pub(crate) fn look(cores: [usize; 2], time: Duration, beyond_us: f64) -> anyhow::Result<MachineStalls> {
     let different = if cores[0] == cores[1] { &cores[..1] } else { &cores[..] };
     let spinning: Vec<_> =

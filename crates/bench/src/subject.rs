@@ -1,8 +1,9 @@
-//! Who carries the queries: started fresh for each cell, so that no cell inherits another's memory or sessions.
+//! Who carries the queries: started fresh for each cell, so that no cell inherits another's memory or
+//! sessions.
 //!
-//! HAProxy as one would write it down for MySQL: mode tcp, a thread a core, no logging, no health checks (headroom asks
-//! its servers twice a second all the while, and pays for it), long timeouts. MySQL Router with one static destination,
-//! a thread a core, sessions passed through. Headroom with its defaults.
+//! HAProxy as one would write it down for MySQL: mode tcp, a thread a core, no logging, no health checks
+//! (headroom asks its servers twice a second all the while, and pays for it), long timeouts. MySQL Router
+//! with one static destination, a thread a core, sessions passed through. Headroom with its defaults.
 
 use super::client::Session;
 use super::schedule::Subject;
@@ -94,7 +95,7 @@ impl Running {
         Ok(self.program.as_mut().map(Process::pid).transpose()?)
     }
 
-    /// How many connections have gone past it; `None` where none should.
+    /// How many connections have bypassed it; `None` where none should.
     pub(crate) fn past(&self) -> Option<u64> {
         self.pinned.as_ref().map(RouterPins::bypassed)
     }
@@ -201,7 +202,8 @@ listen mysql
     )
 }
 
-/// One destination that is always the same, so that it needs no metadata of an InnoDB cluster; what it logs goes to its output.
+/// One destination that is always the same, so that it needs no metadata of an InnoDB cluster; what it logs
+/// goes to its output.
 fn mysql_router_configuration(env: &SubjectEnv, address: SocketAddr) -> String {
     let SubjectEnv { server, cores, .. } = env;
     let directory = env.directory.display();
@@ -231,8 +233,8 @@ max_connections = {most}
     )
 }
 
-/// The reader listener: with a single server the primary answers reads, as it may by default. The zone is given, so that
-/// nobody outside this machine is asked for it.
+/// The reader listener: with a single server the primary answers reads, as it may by default. The zone is
+/// given, so that nobody outside this machine is asked for it.
 fn headroom_configuration(
     subject: Subject,
     env: &SubjectEnv,

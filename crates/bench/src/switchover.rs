@@ -1,5 +1,5 @@
-//! `headroom-bench switchover`: the primary is moved again and again while clients write through two routers; what they
-//! were told is held against what the servers have, and what they waited is told for each move.
+//! `headroom-bench switchover`: the primary is moved again and again while clients write through two routers;
+//! what they were told is held against what the servers have, and what they waited is told for each move.
 
 mod clients;
 pub(super) mod failover;

@@ -1,9 +1,9 @@
 //! sysbench as the load: its arguments, and what it says afterwards, as values.
 //!
-//! Point selects in the text protocol (`--db-ps-mode=disable`): one small packet there and one back is where a relay
-//! weighs most; prepared statements would make the server cheaper and change nothing for the relay, which sees packets.
-//! p50 and p99 come from the histogram of one run. Its buckets are 1.8 % wide, so a difference below 2 % between two
-//! percentiles of single runs means nothing.
+//! Point selects in the text protocol (`--db-ps-mode=disable`): one small packet there and one back is where
+//! a relay weighs most; prepared statements would make the server cheaper and change nothing for the relay,
+//! which sees packets. p50 and p99 come from the histogram of one run. Its buckets are 1.8 % wide, so a
+//! difference below 2 % between two percentiles of single runs means nothing.
 
 use load::{Account, Target};
 use serde::Serialize;
@@ -34,7 +34,8 @@ pub(crate) struct Outcome {
     pub(crate) p50_ms: f64,
     /// All but one in a hundred were.
     pub(crate) p99_ms: f64,
-    /// All but one in a thousand were. It prints one percentile a run, a whole number; this comes from its histogram.
+    /// All but one in a thousand were. It prints one percentile a run, a whole number; this comes from its
+    /// histogram.
     pub(crate) p999_ms: f64,
     /// The slowest.
     pub(crate) max_ms: f64,
@@ -64,7 +65,7 @@ pub(crate) enum Unreadable {
 /// Said once all clients are connected: the load begins.
 pub(crate) const STARTED: &str = "Threads started!";
 
-/// A number of events may take so long.
+/// A number of events may take this long.
 const EVENTS_SECONDS: u32 = 60;
 
 /// Arguments that create and fill the table.
@@ -87,7 +88,7 @@ pub(crate) fn run(target: SocketAddr, rows: u32, clients: u32, seconds: u32) -> 
     with_command(target, rows, &load, "run")
 }
 
-/// Arguments of so many events by one client, keys spread in one of its ways.
+/// Arguments of this many events by one client, keys spread in one of its ways.
 pub(crate) fn events(target: SocketAddr, rows: u32, script: &str, events: u32, keys: &str) -> Vec<String> {
     let mut arguments = run(target, rows, 1, EVENTS_SECONDS);
     script.clone_into(&mut arguments[0]);

@@ -1,11 +1,14 @@
-//! `headroom-bench verdict`: bottlenecks really made on a lab's servers, and which of them is named: the confusion table.
+//! `headroom-bench verdict`: bottlenecks really made on a lab's servers, and which of them is named: the
+//! confusion table.
 //!
-//! Each is made at some strengths, some times over, in an order drawn anew for each round. Every making is bounded in
-//! time and ends by itself; afterwards the verdict has to go before the next begins, else that is said. What counts is
-//! the verdict in force when the making ends; how long it took to be named first is measured beside it.
+//! Each is made at some strengths, some times over, in an order drawn anew for each round. Every making is
+//! bounded in time and ends by itself; afterwards the verdict has to go before the next begins, else that is
+//! said. What counts is the verdict in force when the making ends; how long it took to be named first is
+//! measured beside it.
 //!
-//! The host's own trouble is evidence too: on a machine that is busy with something else "the CPU" is a right answer. How
-//! busy it was before anything was made stands in the report, and the table is worth only what that figure allows.
+//! The host's own trouble is evidence too: on a machine that is busy with something else "the CPU" is a right
+//! answer. How busy it was before anything was made stands in the report, and the table is worth only what
+//! that figure allows.
 
 mod application;
 mod client;
@@ -42,9 +45,9 @@ const OUTCOMES: &str = "outcomes.json";
 const POOL_MIB: u32 = 48;
 /// Windows that are judged.
 const WINDOW: Duration = Duration::from_secs(10);
-/// How busy the machine is by itself is looked at for so long at least before each making.
+/// How busy the machine is by itself is looked at for this long at least before each making.
 const LOOK_BEFORE: Duration = Duration::from_secs(2);
-/// A verdict that is still in force so long after its cause has gone is noted.
+/// A verdict that is still in force this long after its cause has gone is noted.
 const GONE_WITHIN: Duration = Duration::from_secs(20);
 
 /// Flags of `headroom-bench verdict`.
@@ -272,7 +275,8 @@ async fn one(
 ) -> anyhow::Result<Outcome> {
     let mut views = station.views();
     let server = fixture.name(made.server());
-    // A window before, in which nothing of the last making is; much of it may have passed while its verdict went.
+    // A window before, in which nothing of the last making is; much of it may have passed while its verdict
+    // went.
     let rest = WINDOW.saturating_sub(ended.elapsed()).max(LOOK_BEFORE);
     let before = machine::cpu_times();
     tokio::time::sleep(rest).await;
@@ -356,7 +360,8 @@ fn evidence(verdict: &VerdictView) -> Vec<String> {
     lines.collect()
 }
 
-/// Both servers of the lab: the primary at its own address, the replica as it is seen from the primary's zone.
+/// Both servers of the lab: the primary at its own address, the replica as it is seen from the primary's
+/// zone.
 fn fleet(lab: &Lab) -> anyhow::Result<FleetConfig> {
     let address = |at: SocketAddrV4| Address::tcp(at.ip().to_string(), at.port());
     let (a1, b1) = (lab.real("a1")?, lab.real("b1")?);

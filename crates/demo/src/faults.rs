@@ -1,4 +1,5 @@
-//! Runs phase (e): steady traffic through the routers while a reader is killed, comes back, is blackholed and comes back.
+//! Runs phase (e): steady traffic through the routers while a reader is killed, comes back, is blackholed and
+//! comes back.
 
 use crate::figures::FailedRequest;
 use crate::figures::{FaultFigures, FaultKind, Fleet, Lapse, Mark, Observations, Probe, TimeSeries};
@@ -70,7 +71,7 @@ struct Watch<'a> {
     schedule: &'a FaultSchedule,
     progress: &'a Progress,
     apps: &'a Apps,
-    /// Sessions go past the routers.
+    /// Sessions bypass the routers.
     past: bool,
     observed: Observations,
     /// The slowest request since the last fault came.

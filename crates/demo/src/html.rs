@@ -1,7 +1,8 @@
 //! The page: everything the demo found in one file, without scripts and without anything from elsewhere.
 //!
-//! Charts are SVG written here; their colours are CSS variables, so that they follow the reader's light or dark. Each
-//! chart stands in a grid that becomes one column on a phone. Whatever was measured goes through [`escape`].
+//! Charts are SVG written here; their colours are CSS variables, so that they follow the reader's light or
+//! dark. Each chart stands in a grid that becomes one column on a phone. Whatever was measured goes through
+//! [`escape`].
 
 mod crossing;
 mod latency;

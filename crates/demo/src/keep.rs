@@ -1,5 +1,5 @@
-//! `headroom demo --keep`: after the demo, the lab with data, a router per zone, their status pages and a little
-//! traffic stay until Ctrl-C.
+//! `headroom demo --keep`: after the demo, the lab with data, a router per zone, their status pages and a
+//! little traffic stay until Ctrl-C.
 
 use crate::fixture::Fixture;
 use crate::routers::Routers;

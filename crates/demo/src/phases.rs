@@ -25,7 +25,8 @@ pub(crate) async fn run(
     for round in 0..group.rounds {
         for (n, phase) in group.phases.iter().enumerate() {
             progress.slice(phase, round + 1, group.rounds);
-            // Opened only now: hundreds of new sessions are statements too, and the routers would take them for demand.
+            // Opened only now: hundreds of new sessions are statements too, and the routers would take them
+            // for demand.
             let apps = match &mut apps[n] {
                 Some(open) => open,
                 none => none.insert(fixture.open(scenario, phase, &group.readers, routers.as_ref()).await?),

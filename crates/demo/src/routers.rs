@@ -1,5 +1,5 @@
-//! The product itself: one `headroom route` per zone, as child processes of this very binary, with the configuration
-//! an operator of that zone would write. They end with the demo, whatever happens to it.
+//! The product itself: one `headroom route` per zone, as child processes of this very binary, with the
+//! configuration an operator of that zone would write. They end with the demo, whatever happens to it.
 
 use crate::scenario::{PRIMARY, ZONES};
 use anyhow::{Context, bail};
@@ -50,7 +50,8 @@ pub(crate) struct ZoneRouter {
 /// Which way an application's sessions go.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Way {
-    /// Straight to the server that the router picked, by its TCP listeners' addresses; all but those it names.
+    /// Straight to the server that the router picked, by its TCP listeners' addresses; all but those it
+    /// names.
     Bypass(String),
     /// Through the router, by its unix sockets; and why.
     Relay(String),
@@ -76,8 +77,8 @@ impl Way {
 }
 
 impl Routers {
-    /// Starts one router per zone; replicas that are not among `readers` are reserved, so they get no reads. Returns
-    /// when each router may pick every reader.
+    /// Starts one router per zone; replicas that are not among `readers` are reserved, so they get no reads.
+    /// Returns when each router may pick every reader.
     pub(crate) async fn start(lab: &Lab, readers: &[&str], relay: bool) -> anyhow::Result<Self> {
         let mut routers = Self { routers: Vec::new() };
         let status = lab.status().await;

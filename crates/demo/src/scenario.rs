@@ -1,7 +1,9 @@
-//! What the demo does, as data: servers, phases, how sessions are placed in each, and how much of everything. Pure.
+//! What the demo does, as data: servers, phases, how sessions are placed in each, and how much of everything.
+//! Pure.
 //!
-//! One lab serves all phases. A group is a set of phases over the same readers that are compared with each other: their
-//! slices alternate (a b c, a b c, ...), so that whatever else the machine does meets all of them alike.
+//! One lab serves all phases. A group is a set of phases over the same readers that are compared with each
+//! other: their slices alternate (a b c, a b c, ...), so that whatever else the machine does meets all of
+//! them alike.
 //!
 //! | group | readers | phases |
 //! |---|---|---|
@@ -46,7 +48,7 @@ pub(crate) struct Scenario {
     pub(crate) faults: Option<FaultSchedule>,
     /// From which arrivals and keys are drawn.
     pub(crate) seed: u64,
-    /// All sessions go through the routers, also where the kernel would let them go past.
+    /// All sessions go through the routers, also where the kernel would let them bypass the routers.
     pub(crate) relay: bool,
 }
 
@@ -82,8 +84,8 @@ pub(crate) enum Policy {
     OwnReader,
     /// Straight to all readers in turn.
     RoundRobin,
-    /// Straight to the readers of the own zone in turn; a zone without one uses the first other reader and no further,
-    /// as HAProxy does with `backup` servers.
+    /// Straight to the readers of the own zone in turn; a zone without one uses the first other reader and no
+    /// further, as HAProxy does with `backup` servers.
     FirstBackup,
     /// Through the zone's own `headroom route`.
     Headroom,

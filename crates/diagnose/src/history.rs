@@ -1,13 +1,16 @@
-//! What was measured, kept for a day in bounded memory: each reading for an hour, the mean of each minute for a day.
+//! What was measured, kept for a day in bounded memory: each reading for an hour, the mean of each minute for
+//! a day.
 //!
-//! The order of things is that of the clock that neither jumps nor stops, in milliseconds since the history began. The
-//! calendar is only how moments are called: when it jumps, the points stay where they are and the jump is noted.
+//! The order of things is that of the clock that neither jumps nor stops, in milliseconds since the history
+//! began. The calendar is only how moments are called: when it jumps, the points stay where they are and the
+//! jump is noted.
 //!
-//! A gap is a stretch without readings, with its reason: a server that did not answer, a watcher that was stopped. Nothing
-//! is made up inside it; points before and after it are as good as ever. The history is never written to a disk, so a full one
-//! does not touch it, and it ends with its process.
+//! A gap is a stretch without readings, with its reason: a server that did not answer, a watcher that was
+//! stopped. Nothing is made up inside it; points before and after it are as good as before. The history is
+//! never written to a disk, so a full one does not touch it, and it ends with its process.
 //!
-//! Memory: a subject takes [`Track::BYTES`] at most, there are [`MOST_SUBJECTS`] at most, gaps and jumps are counted out too.
+//! Memory: a subject takes [`Track::BYTES`] at most, there are [`MOST_SUBJECTS`] at most, gaps and jumps are
+//! counted out too.
 
 mod clock;
 mod track;
@@ -42,7 +45,7 @@ pub struct History<K> {
 /// A stretch without readings.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Gap<K> {
-    /// Of whom; `None` when the watcher itself stood still: then of all.
+    /// Whose it is; `None` when the watcher itself stood still: then of all.
     pub of: Option<K>,
     /// From the last reading before it, milliseconds of the history.
     pub from_ms: u64,
@@ -69,7 +72,8 @@ impl<K: Ord + Clone> History<K> {
         u64::try_from(at.saturating_duration_since(self.began).as_millis()).unwrap_or(u64::MAX)
     }
 
-    /// To be called at least every few seconds: notes when the watcher stood still, and when the calendar jumped.
+    /// To be called at least every few seconds: notes when the watcher stood still, and when the calendar
+    /// jumped.
     pub fn tick(&mut self, now: Instant, calendar: SystemTime) {
         let now_ms = self.ms(now);
         self.is_alive(now_ms);
@@ -80,7 +84,8 @@ impl<K: Ord + Clone> History<K> {
         self.tracks.retain(|of, track| track.newest_ms() >= oldest || lost(of));
     }
 
-    /// Adds a point; one that is not later than the last of its subject is left out, and so is a subject beyond the limit.
+    /// Adds a point; one that is not later than the last of its subject is left out, and so is a subject
+    /// beyond the limit.
     pub fn add(&mut self, of: &K, at: Instant, figures: Figures, outcome: Outcome) {
         let at_ms = self.ms(at);
         // Whoever comes first after the watcher stood still: it is a gap of all, not one of theirs.
@@ -110,8 +115,8 @@ impl<K: Ord + Clone> History<K> {
         }
     }
 
-    /// A subject cannot be read: its gap begins with the last point, or now if there is none, and lasts until the next point.
-    /// One that never could is a subject too.
+    /// A subject cannot be read: its gap begins with the last point, or now if there is none, and lasts until
+    /// the next point. One that never could is a subject too.
     pub fn lose(&mut self, of: &K, now: Instant, why: &str) {
         if self.open_gap(of).is_some() {
             return;

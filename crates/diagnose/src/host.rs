@@ -1,8 +1,10 @@
-//! This host, from `/proc`, `/sys` and cgroups: one family a file, each a pure reading of bytes and a pure difference
-//! of two readings. `sampler` is the thin loop's hand: it keeps the files open and reads them all at once.
+//! This host, from `/proc`, `/sys` and cgroups: one family a file, each a pure reading of bytes and a pure
+//! difference of two readings. `sampler` is the thin loop's hand: it keeps the files open and reads them all
+//! at once.
 //!
-//! A [`Reading`] is counters at a moment; a [`Sample`] is what happened between two readings, as figures with units.
-//! What a kernel does not offer is `None` or empty, never zero in disguise where the difference matters.
+//! A [`Reading`] is counters at a moment; a [`Sample`] is what happened between two readings, as figures with
+//! units. What a kernel does not offer is `None` or empty, never zero in disguise where the difference
+//! matters.
 
 pub mod cgroup;
 pub mod cpu;

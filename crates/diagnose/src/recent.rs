@@ -1,7 +1,7 @@
 //! The last readings of a host and of a server, and the window that they make: bounded, with gaps noticed.
 //!
-//! A gap (we were stopped, the server was frozen or restarted, a reading failed) ends the window: what happened across it
-//! is nobody's rate. The clock of the readings neither jumps nor stops with the calendar.
+//! A gap (we were stopped, the server was frozen or restarted, a reading failed) ends the window: what
+//! happened across it is nobody's rate. The clock of the readings neither jumps nor stops with the calendar.
 
 use crate::verdict::Window;
 use crate::{host, server};
@@ -9,8 +9,8 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Two readings further apart than this many windows have a gap between them. A server that is only slow (a deadline of 5 s and
-/// a pause of 3 s at most, in a window of 10 s) makes none.
+/// Two readings further apart than this many windows have a gap between them. A server that is only slow (a
+/// deadline of 5 s and a pause of 3 s at most, in a window of 10 s) makes none.
 const GAP: f64 = 0.9;
 /// Readings kept at most, however fast they come.
 const MOST: usize = 64;
@@ -61,7 +61,8 @@ impl Recent {
         self.server.back().map(|last| last.at)
     }
 
-    /// What the server did between the last two readings. What it tells more seldom (durations) is rarely in it.
+    /// What the server did between the last two readings. What it tells more seldom (durations) is rarely in
+    /// it.
     pub fn latest_server(&self) -> Option<server::Sample> {
         let (last, before) = (self.server.back()?, self.server.iter().nth_back(1)?);
         server::Sample::over(&[before.clone(), last.clone()])

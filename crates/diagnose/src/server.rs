@@ -1,13 +1,14 @@
-//! One server from the inside: what it did, what its sessions wait for and who holds them up, how far its buffer pool,
-//! redo log and connections are used, how its applier keeps up. MySQL, MariaDB and Aurora; reads only.
+//! One server from the inside: what it did, what its sessions wait for and who blocks them, how far its
+//! buffer pool, redo log and connections are used, how its applier keeps up. MySQL, MariaDB and Aurora; reads
+//! only.
 //!
-//! A [`Reading`] is counters and states at a moment; a [`Sample`] is what a row of readings says about the window that they
-//! span: counters as rates, states as means. `sampler` asks; `question` has every statement that is sent; the rest are
-//! functions of values.
+//! A [`Reading`] is counters and states at a moment; a [`Sample`] is what a row of readings says about the
+//! window that they span: counters as rates, states as means. `sampler` asks; `question` has every statement
+//! that is sent; the rest are functions of values.
 //!
-//! What sessions wait for is seen by looking at them once a reading: with n readings a share is known to about
-//! 1/sqrt(n * sessions). The sum is the server's *load*: sessions at work on average, which is also statements per second
-//! times their mean duration (Little).
+//! What sessions wait for is seen by looking at them once a reading: with n readings a share is known to
+//! about 1/sqrt(n * sessions). The sum is the server's *load*: sessions at work on average, which is also
+//! statements per second times their mean duration (Little).
 
 mod blocker;
 mod latency;
@@ -30,7 +31,7 @@ use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Below so many statements a second their mean duration is not worked out: our own would weigh.
+/// Below this many statements a second their mean duration is not worked out: our own would weigh.
 const ENOUGH: f64 = 20.0;
 
 /// What a server said at a moment.
@@ -84,7 +85,8 @@ pub struct Sample {
     pub writes_per_s: f64,
     /// Transactions committed a second, as the engine counts them.
     pub commits_per_s: f64,
-    /// Mean duration of a statement, milliseconds: sessions at work over statements. `None` where too few were seen.
+    /// Mean duration of a statement, milliseconds: sessions at work over statements. `None` where too few
+    /// were seen.
     pub mean_statement_ms: Option<f64>,
     /// Durations of the statements that ended in the window, where the server counts them.
     pub quantiles: Option<Quantiles>,
@@ -163,7 +165,8 @@ pub struct Pool {
 pub struct Log {
     /// Bytes of redo a second.
     pub redo_bytes_per_s: f64,
-    /// Age of the checkpoint as a share of what the log can hold, 0 to 1; `None` where the server does not tell.
+    /// Age of the checkpoint as a share of what the log can hold, 0 to 1; `None` where the server does not
+    /// tell.
     pub checkpoint_age: Option<f64>,
     /// Times a second that somebody waited for room in the log's buffer.
     pub waits_per_s: f64,

@@ -1,26 +1,27 @@
-//! What holds a server up, with evidence: pure functions of samples and ceilings, one table of rules ([`RULES`]).
+//! The bottleneck of a server, with evidence: pure functions of samples and ceilings, one table of rules
+//! ([`RULES`]).
 //!
 //! Each rule looks at a window of some seconds and finds three figures:
-//! - `load`: how far things are towards what the rule calls a bottleneck, 1 where its thresholds are just met. Where all of
-//!   several must hold it is the least of value / threshold, where one is enough the greatest. It never falls when
-//!   evidence grows.
-//! - `weight`, 0 to 1: how much of the sessions' waiting it explains. Sessions at work are shared out: those in row locks,
-//!   metadata locks and commits are seen as such; only the rest can be waiting for a CPU, and of that
-//!   what reading missed pages takes is seen too. Named is the rule of
-//!   the greatest weight among those with a load of 1 or more, the next is the runner-up.
-//! - `ceiling`, 0 to 1: how much of something that has an end is used. Without a bottleneck the greatest of these is the
-//!   answer: "no bottleneck: 42 % of the tightest ceiling".
+//! - `load`: how far things are towards what the rule calls a bottleneck, 1 where its thresholds are just
+//!   met. Where all of several must hold it is the least of value / threshold, where one is enough the
+//!   greatest. It never falls when evidence grows.
+//! - `weight`, 0 to 1: how much of the sessions' waiting it explains. Sessions at work are shared out: those
+//!   in row locks, metadata locks and commits are seen as such; only the rest can be waiting for a CPU, and
+//!   of that what reading missed pages takes is seen too. Named is the rule of the greatest weight among
+//!   those with a load of 1 or more, the next is the runner-up.
+//! - `ceiling`, 0 to 1: how much of something that has an end is used. Without a bottleneck the greatest of
+//!   these is the answer: "no bottleneck: 42 % of the tightest ceiling".
 //!
-//! A cause goes before its effects: a full lock queue fills the connections, a thrashing host makes its disk slow. Such
-//! pairs stand in the table (`explains`); the effect can then be no more than the runner-up.
+//! A cause goes before its effects: a full lock queue fills the connections, a thrashing host makes its disk
+//! slow. Such pairs stand in the table (`explains`); the effect can then be no more than the runner-up.
 //!
-//! Worked example: 40 sessions at work, 32 in row locks, 2 in commits; two CPUs, 90 % busy, somebody waits for them 60 % of
-//! the time. Row locks: load 0.8 / 0.2 = 4, weight 0.8. CPU: load min(0.90 / 0.85, 0.6 / 0.2) = 1.06, weight
-//! 0.6 * (1 - 34 / 40) = 0.09. Named: row locks; runner-up: CPU.
+//! Worked example: 40 sessions at work, 32 in row locks, 2 in commits; two CPUs, 90 % busy, somebody waits
+//! for them 60 % of the time. Row locks: load 0.8 / 0.2 = 4, weight 0.8. CPU: load min(0.90 / 0.85, 0.6 /
+//! 0.2) = 1.06, weight 0.6 * (1 - 34 / 40) = 0.09. Named: row locks; runner-up: CPU.
 //!
-//! What is deliberately no evidence by itself: `iowait` and `pressure/io` (a thread that waits in an io_uring for nothing
-//! counts; MariaDB's do), a disk's `%util` (SSDs work in parallel), the load average (it mixes CPU and disk), the
-//! buffer pool's hit ratio.
+//! What is deliberately no evidence by itself: `iowait` and `pressure/io` (a thread that waits in an io_uring
+//! for nothing counts; MariaDB's do), a disk's `%util` (SSDs work in parallel), the load average (it mixes
+//! CPU and disk), the buffer pool's hit ratio.
 
 mod compute;
 mod elsewhere;
@@ -50,7 +51,8 @@ pub struct Window {
     /// The host that the server runs on.
     pub host: Option<host::Sample>,
     pub server: Option<server::Sample>,
-    /// The disk that holds the server's data, by the name it has in the host's sample; without it any disk counts.
+    /// The disk that holds the server's data, by the name it has in the host's sample; without it any disk
+    /// counts.
     pub data_disk: Option<String>,
     /// How far behind a replica is by positions, milliseconds.
     pub lag_ms: Option<f64>,
@@ -58,14 +60,15 @@ pub struct Window {
     pub vantage: Option<Vantage>,
     /// How an application in front of the server does.
     pub application: Option<Application>,
-    /// What its requests spend where, by a router that sees them: those of the endpoint that has slowed down most.
+    /// What its requests spend where, by a router that sees them: those of the endpoint that has slowed down
+    /// most.
     pub requests: Option<RequestComparison>,
     /// What this host can do at most, as measured.
     pub ceilings: Ceilings,
 }
 
-/// What this host can do at most. Nothing is assumed where nothing was measured: then rules fall back on thresholds that
-/// hold for any machine, and say so by being less sure.
+/// What this host can do at most. Nothing is assumed where nothing was measured: then rules fall back on
+/// thresholds that hold for any machine, and say so by being less sure.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Ceilings {
     /// The disk that the figures of a disk are of; without it they count for any.
@@ -243,7 +246,8 @@ fn sure(first: &Finding, second: Option<&Finding>) -> Confidence {
 }
 
 impl Window {
-    /// Share of the sessions at work that are not seen to wait for a lock or a commit, 0 to 1; 1 without a server.
+    /// Share of the sessions at work that are not seen to wait for a lock or a commit, 0 to 1; 1 without a
+    /// server.
     pub(crate) fn rest(&self) -> f64 {
         let Some(server) = self.server.as_ref().filter(|server| server.active > 0.0) else { return 1.0 };
         let seen = server.in_row_lock + server.in_metadata_lock + server.in_commit;

@@ -1,9 +1,9 @@
-//! How a switchover is announced, without a control plane: by user locks (`GET_LOCK`) on the server that all routers ask
-//! anyway.
+//! How a switchover is announced, without a control plane: by user locks (`GET_LOCK`) on the server that all
+//! routers ask anyway.
 //!
-//! A lock is held by a connection and ends with it: when whoever moves the primary is killed, the announcement is gone
-//! and routers go on as before. Any account may look (`IS_USED_LOCK`), on every version, on a read-only server too, and
-//! nothing is written to the binary log.
+//! A lock is held by a connection and ends with it: when whoever moves the primary is killed, the
+//! announcement ends and routers go on as before. Any account may look (`IS_USED_LOCK`), on every version, on
+//! a read-only server too, and nothing is written to the binary log.
 //!
 //! | lock | held by | on | means |
 //! |---|---|---|---|

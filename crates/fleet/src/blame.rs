@@ -1,5 +1,5 @@
-//! Whose fault an error is. Every error that can end a session, a command or a start answers `blame()` with one of these,
-//! and what happens next follows from it alone, never from the error's text:
+//! Whose fault an error is. Every error that can end a session, a command or a start answers `blame()` with
+//! one of these, and what happens next follows from it alone, never from the error's text:
 //!
 //! | blame | example | tried again elsewhere? | log level | a person who can help |
 //! |---|---|---|---|---|
@@ -11,10 +11,10 @@
 //!
 //! Three rules decide in doubt:
 //!
-//! - Who has to change something so that it works next time is to blame, not who noticed first. A server that refuses our
-//!   password answers correctly: the configuration is to blame.
-//! - A peer that is silent or gone is the network's fault until it says something: nobody can tell a dead host from a cut
-//!   cable.
+//! - Who has to change something so that it works next time is to blame, not who noticed first. A server that
+//!   refuses our password answers correctly: the configuration is to blame.
+//! - A peer that is silent or gone is the network's fault until it says something: nobody can tell a dead
+//!   host from a cut cable.
 //! - An error that wraps another has the inner one's blame.
 
 use serde::Serialize;

@@ -15,8 +15,8 @@ pub struct Demand {
     pub reads_per_second: f64,
     /// Share of reads whose client host lies in no known zone; they are left out of `zones`.
     pub unplaced: f64,
-    /// The servers count reads, and there are next to none: then shares are not measured because there is nothing to
-    /// measure, which is no fallback.
+    /// The servers count reads, and there are next to none: then shares are not measured because there is
+    /// nothing to measure, which is no fallback.
     pub idle: bool,
 }
 

@@ -1,7 +1,8 @@
 //! Global transaction ids: which transactions a server has. The two flavours count differently.
 //!
 //! * MySQL ([`GtidSet`]): the set of every transaction, as intervals per source: `uuid:1-5:7,uuid2:1-9`.
-//! * MariaDB ([`GtidPosition`]): the last transaction of each domain: `0-1-42,1-3-7` (domain-server-sequence).
+//! * MariaDB ([`GtidPosition`]): the last transaction of each domain: `0-1-42,1-3-7`
+//!   (domain-server-sequence).
 
 mod mariadb;
 mod mysql;

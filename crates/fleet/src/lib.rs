@@ -1,8 +1,10 @@
-//! The nouns of Headroom: zones, servers, roles, lag, positions, versions, units, and whose fault an error is.
+//! The nouns of Headroom: zones, servers, roles, lag, positions, versions, units, and whose fault an error
+//! is.
 //!
-//! Uses no other crate of ours. Nothing here does I/O, reads a clock or draws a random number. Every other crate speaks
-//! in these words, so a word means one thing in code, TOML, metrics, logs and docs. Read first: `server.rs` (a server as
-//! last seen), `snapshot.rs` (the whole fleet), `gtid.rs` (positions that can be compared).
+//! Uses no other crate of ours. Nothing here does I/O, reads a clock or draws a random number. Every other
+//! crate speaks in these words, so a word means one thing in code, TOML, metrics, logs and docs. Read first:
+//! `server.rs` (a server as last seen), `snapshot.rs` (the whole fleet), `gtid.rs` (positions that can be
+//! compared).
 
 #![warn(missing_docs)]
 

@@ -1,5 +1,5 @@
-//! How far a server has come: what its binary log holds, or what a replica has applied. Three notations; only equal
-//! notations compare.
+//! How far a server has come: what its binary log holds, or what a replica has applied. Three notations; only
+//! equal notations compare.
 
 use crate::{GtidPosition, GtidSet};
 use std::cmp::Ordering;
@@ -53,8 +53,8 @@ impl FilePosition {
     }
 }
 
-/// Files compare by the number behind the last dot (`binlog.1000000` comes after `binlog.999999`); files of different
-/// base names do not compare.
+/// Files compare by the number behind the last dot (`binlog.1000000` comes after `binlog.999999`); files of
+/// different base names do not compare.
 impl PartialOrd for FilePosition {
     fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
         let number = |file: &str| -> Option<(String, u64)> {

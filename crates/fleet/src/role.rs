@@ -11,7 +11,8 @@ pub enum Role {
     Primary,
     /// Applies another server's changes, directly or through another replica.
     Replica,
-    /// Claims to be writable beside the primary, or was the primary and still answers: gets neither writes nor reads.
+    /// Claims to be writable beside the primary, or was the primary and still answers: gets neither writes
+    /// nor reads.
     Stray,
     /// Not known (yet): it never answered, or the fleet contradicts itself.
     Unknown,

@@ -6,7 +6,8 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// What people call a server: the name from the configuration, else the `host:port` it calls itself. Cheap to clone.
+/// What people call a server: the name from the configuration, else the `host:port` it calls itself. Cheap to
+/// clone.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(transparent)]
 pub struct ServerName(Arc<str>);
@@ -50,8 +51,8 @@ pub struct Server {
     pub announced: crate::Announcement,
     /// What it carries, as it says itself.
     pub load: Load,
-    /// Since when it has been answering without a gap; warm-up counts from here. `None` while it does not answer,
-    /// and for a server that already answered when we started (it is warm as far as we know).
+    /// Since when it has been answering without a gap; warm-up counts from here. `None` while it does not
+    /// answer, and for a server that already answered when we started (it is warm as far as we know).
     #[serde(skip)]
     pub back_since: Option<Instant>,
     /// When it last answered.
@@ -182,7 +183,7 @@ impl fmt::Display for ServerName {
 }
 
 impl Server {
-    /// A server of which nothing is known but its address.
+    /// A server about which nothing is known but its address.
     pub fn unasked(name: ServerName, reach: Address) -> Self {
         Self {
             name,

@@ -1,5 +1,5 @@
-//! A snapshot: the whole fleet as it was last seen. `observe` publishes one after each round of questions; `router`
-//! decides on it. Immutable, shared behind an `Arc`.
+//! A snapshot: the whole fleet as it was last seen. `observe` publishes one after each round of questions;
+//! `router` decides on it. Immutable, shared behind an `Arc`.
 
 use crate::{Demand, KnownZone, Server, ServerName};
 use serde::Serialize;
@@ -13,7 +13,8 @@ pub struct Snapshot {
     pub at: Instant,
     /// Counts up with each snapshot.
     pub round: u64,
-    /// Every server that anybody named has been asked once. Before, no primary is named, and who finds no server waits.
+    /// Every server that anybody named has been asked once. Before, no primary is named, and who finds no
+    /// server waits.
     pub settled: bool,
     /// Every server known, by name.
     pub servers: Vec<Server>,
@@ -23,7 +24,8 @@ pub struct Snapshot {
     pub own_zone: Option<KnownZone>,
     /// Reads born per zone.
     pub demand: Demand,
-    /// What the operator should know: fallbacks in force, missing privileges with the statement that mends them.
+    /// What the operator should know: fallbacks in force, missing privileges with the statement that mends
+    /// them.
     pub remarks: Vec<String>,
 }
 

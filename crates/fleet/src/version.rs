@@ -1,9 +1,9 @@
-//! Which server software answers: flavour and numbers, parsed. What may be asked of a server is decided on these
-//! numbers, never by looking for words in a text.
+//! Which server software answers: flavour and numbers, parsed. What may be asked of a server is decided on
+//! these numbers, never by looking for words in a text.
 //!
 //! Texts seen in the field: `8.4.2`, `8.0.36-28` (Percona: build 28), `10.11.6-MariaDB-0+deb12u1-log`,
-//! `5.5.5-10.6.12-MariaDB` (the prefix that MariaDB sends to old replicas), `8.0.mysql_aurora.3.04.0`, `26.10.0`.
-//! There is no ceiling on the numbers: MySQL's manual already has a 26.10.
+//! `5.5.5-10.6.12-MariaDB` (the prefix that MariaDB sends to old replicas), `8.0.mysql_aurora.3.04.0`,
+//! `26.10.0`. There is no ceiling on the numbers: MySQL's manual already has a 26.10.
 
 use serde::{Serialize, Serializer};
 use std::fmt;

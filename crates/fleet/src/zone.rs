@@ -1,5 +1,5 @@
-//! A zone: a place whose members reach each other faster and cheaper than anybody else (an availability zone, a
-//! rack, a site). Zones are compared by name; the name is whatever the operator or the cloud calls it.
+//! A zone: a place whose members reach each other faster and cheaper than anybody else (an availability zone,
+//! a rack, a site). Zones are compared by name; the name is whatever the operator or the cloud calls it.
 
 use serde::{Deserialize, Serialize};
 use std::fmt;

@@ -3,10 +3,12 @@
 //! Names that come once (a temporary table with a number in its name) would take every place for good, and a
 //! new statement would be "(other)" from then on. So:
 //!
-//! - while half of the places are taken, a name gets one only when it comes a second time ([`Doorkeeper`]: the idea of
-//!   TinyLFU, Einziger, Friedman and Manes, *TinyLFU: A Highly Efficient Cache Admission Policy*, 2017);
-//! - when seven in eight are taken, those that were not seen for [`QUIET`] give theirs up, the longest unseen first, until
-//!   three in four are ([`retiring`]). What was counted for them counts as `(other)` from then on, so that every total stays.
+//! - while half of the places are taken, a name gets one only when it comes a second time ([`Doorkeeper`]:
+//!   the idea of TinyLFU, Einziger, Friedman and Manes, *TinyLFU: A Highly Efficient Cache Admission Policy*,
+//!   2017);
+//! - when seven in eight are taken, those that were not seen for [`QUIET`] give theirs up, the longest unseen
+//!   first, until three in four are ([`retiring`]). What was counted for them counts as `(other)` from then
+//!   on, so that every total stays.
 //!
 //! Assumption: what is seen at least every two minutes has no more than the places that there are. If it has,
 //! nobody gives up a place and the rest is `(other)`, as a note says.

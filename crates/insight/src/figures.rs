@@ -61,7 +61,7 @@ impl Figures {
         self.merge_times(other, 1);
     }
 
-    /// Adds another set `times` over: of sessions that each stand for so many. Times beyond the longest are
+    /// Adds another set `times` over: of sessions that each stand for this many. Times beyond the longest are
     /// not made up.
     pub fn merge_times(&mut self, other: &Self, times: u32) {
         let n = u64::from(times.max(1));

@@ -1,15 +1,18 @@
-//! Histogram: how often which value came, with buckets that grow with the value, so that any quantile is within 3 %.
+//! Histogram: how often which value came, with buckets that grow with the value, so that any quantile is
+//! within 3 %.
 //!
-//! Values are whole numbers; latencies are nanoseconds. An octave, from (not including) 2^k to (including) 2^(k+1), has
-//! [`STEPS`] buckets of equal width; 30 octaves reach from 2^10 (1.024 us) to 2^40 (1,100 s). What is smaller has one bucket
-//! before them, what is larger counts in the last. A value is told as the middle of its bucket: at most 1/33 of it wrong.
+//! Values are whole numbers; latencies are nanoseconds. An octave, from (not including) 2^k to (including)
+//! 2^(k+1), has [`STEPS`] buckets of equal width; 30 octaves reach from 2^10 (1.024 us) to 2^40 (1,100 s).
+//! What is smaller has one bucket before them, what is larger counts in the last. A value is told as the
+//! middle of its bucket: at most 1/33 of it wrong.
 //!
-//! Worked example: 1,500,000 ns lies in octave 20 (above 1,048,576), whose buckets are 65,536 wide; in the seventh of them
-//! (1,441,792 to 1,507,328); told as 1,474,560, which is 1.7 % off.
+//! Worked example: 1,500,000 ns lies in octave 20 (above 1,048,576), whose buckets are 65,536 wide; in the
+//! seventh of them (1,441,792 to 1,507,328); told as 1,474,560, which is 1.7 % off.
 //!
-//! Only the buckets between the smallest and the largest value seen are held, four bytes each: a statement whose times
-//! lie between 100 us and 10 ms takes about 450 bytes, and none takes more than 1,924. Histograms add up bucket by bucket,
-//! so that the sum over threads, hosts or time is what one histogram would have counted.
+//! Only the buckets between the smallest and the largest value seen are held, four bytes each: a statement
+//! whose times lie between 100 us and 10 ms takes about 450 bytes, and none takes more than 1,924. Histograms
+//! add up bucket by bucket, so that the sum over threads, hosts or time is what one histogram would have
+//! counted.
 
 /// Buckets of an octave.
 const STEPS: usize = 16;
@@ -66,12 +69,14 @@ impl Histogram {
         self.counts.iter().map(|count| u64::from(*count)).sum()
     }
 
-    /// The value that a share `q` (0 to 1) of all values does not exceed: the middle of its bucket. `None` when empty.
+    /// The value that a share `q` (0 to 1) of all values does not exceed: the middle of its bucket. `None`
+    /// when empty.
     pub fn quantile(&self, q: f64) -> Option<u64> {
         self.bucket_of(q).map(|bucket| (lower(bucket) + upper(bucket)) / 2)
     }
 
-    /// The same, as the largest value of its bucket: exact for small whole numbers that were recorded shifted by [`FIRST`].
+    /// The same, as the largest value of its bucket: exact for small whole numbers that were recorded shifted
+    /// by [`FIRST`].
     pub fn quantile_at_most(&self, q: f64) -> Option<u64> {
         self.bucket_of(q).map(upper)
     }

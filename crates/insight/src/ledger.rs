@@ -1,8 +1,8 @@
 //! Ledger: what one thread of the data plane has counted, and what it knows by heart of the [`Registry`].
 //!
-//! Nothing here is shared: the thread that owns it writes, and hands out a copy when it is asked ([`Ledger::snapshot`]). A
-//! command costs one look-up for its digest, one for its endpoint and one for its cell; the only allocations are for
-//! what was not met before.
+//! Nothing here is shared: the thread that owns it writes, and hands out a copy when it is asked
+//! ([`Ledger::snapshot`]). A command costs one look-up for its digest, one for its endpoint and one for its
+//! cell; the only allocations are for what was not met before.
 //!
 //! A cell is a digest at an endpoint on a server, of one listener and user. Any grouping is a sum of cells,
 //! so the figures by digest, by endpoint and by server agree exactly. When a thread has no room for a new
@@ -10,8 +10,8 @@
 //! names give up their places ([`crate::aging`]), the next copy puts their cells into those of all others
 //! too.
 //!
-//! A session that was picked as one in so many says so, and its cells stand for that many: the ledger counts
-//! what was measured, a report scales it ([`crate::sampling`]).
+//! A session that was picked as one in this many says so, and its cells stand for that many: the ledger
+//! counts what was measured, a report scales it ([`crate::sampling`]).
 
 use crate::aging::Doorkeeper;
 use crate::figures::{Figures, Measurement};
@@ -55,7 +55,7 @@ pub struct Shared {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Cell(u128);
 
-/// What is known of the sessions of a place that were picked as one in so many.
+/// What is known of the sessions of a place that were picked as one in this many.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct SampleSums {
     pub(crate) commands: u64,
@@ -79,7 +79,7 @@ pub(crate) struct Labels {
     pub(crate) server: u32,
     pub(crate) listener: u32,
     pub(crate) user: u32,
-    /// It was picked as one in so many; 0 and 1 are one that stands for itself.
+    /// It was picked as one in this many; 0 and 1 are one that stands for itself.
     pub(crate) one_in: u32,
 }
 
@@ -118,7 +118,7 @@ pub struct Counts {
     pub opaque_old: u64,
     /// Sessions that bypass the router that had begun before it came.
     pub opaque_earlier: u64,
-    /// Sessions whose bytes made no sense from some point on, or of which some were missed.
+    /// Sessions whose bytes made no sense from some point on, or that lost some.
     pub lost: u64,
     /// Commands whose session ended before they were answered.
     pub unanswered: u64,
@@ -316,7 +316,7 @@ impl Ledger {
         self.cells[at as usize].1.record(measurement);
     }
 
-    /// Counts it for the sessions that were picked as one in so many, of which `sent` is one.
+    /// Counts it for the sessions that were picked as one in this many; `sent` is one of them.
     pub(crate) fn sample(&mut self, labels: Labels, sent: &mut SessionCount) {
         let stretch = self.shared.stretch.load(Relaxed);
         if sent.stretch != stretch {

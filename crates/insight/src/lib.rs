@@ -1,9 +1,10 @@
-//! What the statements that pass through a router tell: which endpoint sends which queries, and how long they take where.
+//! What the statements that pass through a router tell: which endpoint sends which queries, and how long they
+//! take where.
 //!
-//! No sockets and no policy. Each thread of the data plane has a [`Ledger`]; each session has a [`Session`], which observes
-//! what the tracker of `wire` finds in its bytes. A [`Collector`] adds the ledgers up and makes [`Report`]s. Everything has a
-//! limit, and what is beyond it is counted and shown. May use `config`, `sql` (digests, tags) and `wire`. The three files to
-//! read first: `session.rs`, `ledger.rs`, `report.rs`.
+//! No sockets and no policy. Each thread of the data plane has a [`Ledger`]; each session has a [`Session`],
+//! which observes what the tracker of `wire` finds in its bytes. A [`Collector`] adds the ledgers up and
+//! makes [`Report`]s. Everything has a limit, and what is beyond it is counted and shown. May use `config`,
+//! `sql` (digests, tags) and `wire`. The three files to read first: `session.rs`, `ledger.rs`, `report.rs`.
 //!
 //! | question | file |
 //! |---|---|

@@ -1,8 +1,9 @@
 //! Registry: the numbers that digests, endpoints, users, servers and listeners have while the router runs.
 //!
-//! Shared by all threads and asked only about what a thread has not met before; what each is asked about often it keeps
-//! itself. Each kind has a limit. What comes beyond it gets [`OTHER`], the number under which everything untold is counted;
-//! from then on the kind is closed, and asking takes no lock, so that a flood of new names costs no more than old ones.
+//! Shared by all threads and asked only about what a thread has not met before; what each is asked about
+//! often it keeps itself. Each kind has a limit. What comes beyond it gets [`OTHER`], the number under which
+//! everything untold is counted; from then on the kind is closed, and asking takes no lock, so that a flood
+//! of new names costs no more than old ones.
 //!
 //! Places that were not used for a while are given up when they run short ([`Names::retire`]; which ones is
 //! `aging`'s to decide), and the kind is open again. A number is never given twice, so that whoever still
@@ -29,7 +30,8 @@ pub struct Registry {
 
 /// Users told apart.
 const USERS: usize = 200;
-/// Servers and listeners told apart: far beyond any fleet, so that churn of names cannot grow the book for ever.
+/// Servers and listeners told apart: far beyond any fleet, so that churn of names cannot grow the book for
+/// ever.
 const PLACES: usize = 500;
 
 /// The names of one kind.
@@ -83,7 +85,8 @@ impl Names {
         }
     }
 
-    /// The number of a name, given one if there is room; [`OTHER`] if not. `entry` is asked only for a new name.
+    /// The number of a name, given one if there is room; [`OTHER`] if not. `entry` is asked only for a new
+    /// name.
     pub fn number(&self, hash: u64, entry: impl FnOnce() -> Entry) -> u32 {
         if let Some(closed) = self.closed.load().as_ref() {
             return closed.get(&hash).copied().unwrap_or(OTHER);
@@ -143,7 +146,8 @@ impl Names {
     }
 
     fn open(&self) -> MutexGuard<'_, Open> {
-        // A panic elsewhere leaves the two in step but for one entry without a number, which nobody can reach.
+        // A panic elsewhere leaves the two in step but for one entry without a number, which nobody can
+        // reach.
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -1,6 +1,6 @@
 //! Report: the ledgers of all threads added up, named, and grouped by whatever is asked.
 //!
-//! Sessions that were picked as one in so many count for as many in [`Report::rows`] and [`Report::total`],
+//! Sessions that were picked as one in this many count for as many in [`Report::rows`] and [`Report::total`],
 //! with the standard error that this has ([`crate::sampling`]); [`Report::measured`] has what was measured
 //! and no more.
 
@@ -108,7 +108,7 @@ pub struct Row {
 pub struct Sample {
     /// Commands measured.
     pub measured: u64,
-    /// They came of one session in so many at the most; 1 when all sessions were measured.
+    /// They came of one session in this many at the most; 1 when all sessions were measured.
     pub one_in: u32,
     /// The variance of the number of commands.
     variance: f64,
@@ -281,7 +281,8 @@ impl SampleSums {
 }
 
 impl Sheet {
-    /// Figures of the span since `earlier`. Counts of sessions and of what is left out stay those since the start.
+    /// Figures of the span since `earlier`. Counts of sessions and of what is left out stay those since the
+    /// start.
     fn subtract(&mut self, earlier: &Self) {
         for (cell, figures) in &mut self.cells {
             if let Some(before) = earlier.cells.get(cell) {

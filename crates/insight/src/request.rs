@@ -1,18 +1,20 @@
-//! Request: how many queries one request of the application sends, how long they take together (the N+1 finder), and how
-//! long the request thinks between them.
+//! Request: how many queries one request of the application sends, how long they take together (the N+1
+//! finder), and how long the request thinks between them.
 //!
-//! Statements of one request carry the same id (a trace id, say) and may go over several sessions on several threads. Each
-//! thread keeps for each request it sees how many of its commands were answered and their time ([`Open`]), and hands that
-//! over every second. [`Requests`] adds the threads' parts up; a request of which nothing was heard for a while is over and
-//! counts for its endpoint. A trace that passes several endpoints is one request of each.
+//! Statements of one request carry the same id (a trace id, say) and may go over several sessions on several
+//! threads. Each thread keeps for each request it sees how many of its commands were answered and their time
+//! ([`Open`]), and hands that over every second. [`Requests`] adds the threads' parts up; a request about
+//! which nothing was heard for a while is over and counts for its endpoint. A trace that passes several
+//! endpoints is one request of each.
 //!
-//! The time of a request is the sum of its commands' times. Commands that ran side by side count each, so it may be more than
-//! the request took. A request that pauses for longer than the limit counts as two.
+//! The time of a request is the sum of its commands' times. Commands that ran side by side count each, so it
+//! may be more than the request took. A request that pauses for longer than the limit counts as two.
 //!
-//! Its *span* runs from the first byte of its first command to the last byte of its last answer. Of that it was *thinking* for
-//! at least `span - time`: exactly so where no two commands ran side by side. What the request does before its
-//! first command and after its last one cannot be seen. Worked example: queries of 4, 3 and 2 ms with 50 ms and 61 ms between
-//! them: a span of 120 ms, of which 9 ms are the database's and 111 ms thinking.
+//! Its *span* runs from the first byte of its first command to the last byte of its last answer. Of that it
+//! was *thinking* for at least `span - time`: exactly so where no two commands ran side by side. What the
+//! request does before its first command and after its last one cannot be seen. Worked example: queries of 4,
+//! 3 and 2 ms with 50 ms and 61 ms between them: a span of 120 ms: 9 ms are the database's and 111
+//! ms thinking.
 //!
 //! Both books are bounded. Requests for which there is no room are counted, and told.
 
@@ -21,7 +23,8 @@ use crate::histogram::Histogram;
 use sql::fold::Map;
 use std::time::{Duration, Instant};
 
-/// Counts are recorded in a histogram made for nanoseconds from 1024 on: shifted by this, small ones are exact.
+/// Counts are recorded in a histogram made for nanoseconds from 1024 on: shifted by this, small ones are
+/// exact.
 const SHIFT: u32 = 10;
 
 /// Which request, at which endpoint.
@@ -142,7 +145,7 @@ impl Requests {
         }
     }
 
-    /// Counts the requests of which nothing was heard for long enough.
+    /// Counts the requests about which nothing was heard for long enough.
     pub(crate) fn close(&mut self, now: Instant) {
         let (quiet, over) = (self.quiet, &mut self.over);
         self.open.retain(|(_, endpoint), part| {
@@ -203,7 +206,8 @@ impl RequestFigures {
         self.span_each.subtract(&earlier.span_each);
     }
 
-    /// The number of commands that a share `q` of requests does not exceed: exact up to 32, else at most 6 % too large.
+    /// The number of commands that a share `q` of requests does not exceed: exact up to 32, else at most 6 %
+    /// too large.
     pub fn commands_quantile(&self, q: f64) -> Option<u64> {
         self.commands_each.quantile_at_most(q).map(|shifted| (shifted >> SHIFT).min(self.most_commands))
     }
@@ -281,7 +285,8 @@ mod tests {
     }
 
     proptest! {
-        /// Which thread saw a command, and which was handed over first, changes nothing; thinking is never more than there was.
+        /// Which thread saw a command, and which was handed over first, changes nothing; thinking is never
+        /// more than there was.
         #[test]
         fn a_span_is_the_same_however_its_commands_are_spread(
             commands in prop::collection::vec((0u64..5000, 0u32..2000, 0usize..4), 1..40),

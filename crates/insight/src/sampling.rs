@@ -10,19 +10,19 @@
 //!
 //! (Sarndal, Swensson and Wretman, *Model Assisted Survey Sampling*, 1992, section 2.8 with Bernoulli
 //! sampling; every `n`th is taken here, which is no worse unless the application's sessions have a period of
-//! `n` themselves.) Of a part of the commands (one digest, say) `sum(y_s^2)` is not known for each part. With `q` the part's share of the
-//! commands of these sessions, and each command in the part as likely as another, a session has
-//! `q^2 y^2 + q (1 - q) y` in the mean square.
+//! `n` themselves.) Of a part of the commands (one digest, say) `sum(y_s^2)` is not known for each part. With
+//! `q` the part's share of the commands of these sessions, and each command in the part as likely as another,
+//! a session has `q^2 y^2 + q (1 - q) y` in the mean square.
 //!
 //! A span of several stretches: what is known is the sum of squares within each. As
-//! `(sum y_e)^2 <= T sum(y_e^2 / t_e)` for stretches of the lengths `t_e` that fill a span `T` (Cauchy and Schwarz), with
-//! equality for a session at a steady rate, the error told is at most a little too large.
+//! `(sum y_e)^2 <= T sum(y_e^2 / t_e)` for stretches of the lengths `t_e` that fill a span `T` (Cauchy and
+//! Schwarz), with equality for a session at a steady rate, the error told is at most a little too large.
 //!
 //! Worked example: one in 16, two sessions measured with 40 and 60 commands in 10 s: 16 x 100 = 1,600
 //! commands, 160/s. The variance is 16 x 15 x (1,600 + 3,600) = 1,248,000, the standard error 1,117 commands:
 //! 160/s +- 112/s. Two sessions are few.
 
-/// Measured sessions that each stand for so many, over a span of time.
+/// Measured sessions that each stand for this many, over a span of time.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Clusters {
     pub(crate) commands: f64,
@@ -30,7 +30,7 @@ pub(crate) struct Clusters {
     pub(crate) squares: f64,
 }
 
-/// The variance of the estimate of a part of the commands of all sessions: those of which `part` were
+/// The variance of the estimate of a part of the commands of all sessions: those that `part` were
 /// measured.
 pub(crate) fn variance(one_in: u32, part: f64, clusters: &Clusters) -> f64 {
     let n = f64::from(one_in);

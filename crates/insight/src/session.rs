@@ -1,16 +1,18 @@
-//! Session: observes what a tracker finds in one session, times its commands and hands them to the thread's ledger.
+//! Session: observes what a tracker finds in one session, times its commands and hands them to the thread's
+//! ledger.
 //!
-//! Whoever feeds the tracker takes a [`CommandObserver`] for each chunk of bytes, shows the tracker the chunk with it, and
-//! ends it with [`CommandObserver::finish`].
+//! Whoever feeds the tracker takes a [`CommandObserver`] for each chunk of bytes, shows the tracker the chunk
+//! with it, and ends it with [`CommandObserver::finish`].
 //!
-//! A command's time runs from the moment at which its first byte was read from the client to that at which the last byte of
-//! its answer was read from the server. Commands sent ahead run each from their own first byte, so they overlap. The clock
-//! is read once for each chunk of bytes.
+//! A command's time runs from the moment at which its first byte was read from the client to that at which
+//! the last byte of its answer was read from the server. Commands sent ahead run each from their own first
+//! byte, so they overlap. The clock is read once for each chunk of bytes.
 //!
-//! **Whose a command is.** A tag in its text or attributes says the endpoint; for a prepared statement the tags of its text.
-//! In a transaction a statement without tags belongs to the endpoint of the tagged one before it, so that `COMMIT` counts
-//! where its transaction does; the statement that opens a transaction waits for the next one and goes with that. What
-//! is left belongs to its user, or, when that has no name, to its listener.
+//! **Whose a command is.** A tag in its text or attributes says the endpoint; for a prepared statement the
+//! tags of its text. In a transaction a statement without tags belongs to the endpoint of the tagged one
+//! before it, so that `COMMIT` counts where its transaction does; the statement that opens a transaction
+//! waits for the next one and goes with that. What is left belongs to its user, or, when that has no name, to
+//! its listener.
 
 mod text;
 
@@ -67,7 +69,7 @@ struct SessionState {
     era: u64,
     /// What it has sent, where it stands for others.
     sent: SessionCount,
-    /// Commands of which the start and the end was heard, or noticed later.
+    /// Commands whose start and the end was heard, or noticed later.
     progress: Progress,
 }
 
@@ -124,8 +126,8 @@ impl Session {
         Self(Some(Box::new(Measured { ledger, state })))
     }
 
-    /// Observes the next bytes of either side, of which the first was read at `now`: the tracker is shown them with this
-    /// observer, which is then finished. `None` when there is nothing to measure.
+    /// Observes the next bytes of either side; the first was read at `now`: the tracker is shown
+    /// them with this observer, which is then finished. `None` when there is nothing to measure.
     #[inline]
     pub fn observe(
         &mut self,
@@ -354,8 +356,8 @@ impl SessionState {
         };
     }
 
-    /// The tracker has been shown bytes elsewhere (a change of user that was carried through as a login): commands that
-    /// were answered meanwhile are let go, uncounted.
+    /// The tracker has been shown bytes elsewhere (a change of user that was carried through as a login):
+    /// commands that were answered meanwhile are let go, uncounted.
     fn catch_up(&mut self, progress: Progress) {
         if progress == self.progress {
             return;

@@ -49,7 +49,7 @@ enum Expect {
     First,
     /// The answer to a prepare.
     Prepared,
-    /// So many definitions, then perhaps an EOF, then so many others of the same kind or rows.
+    /// This many definitions, then perhaps an EOF, then this many others of the same kind or rows.
     Definitions {
         left: u32,
         then: AfterDefinitions,

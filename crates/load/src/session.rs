@@ -14,11 +14,11 @@ use std::time::Duration;
 use wire::read::Reader;
 use wire::{Command, ErrPacket, packet};
 
-/// Making an index on a large table takes long; a server that is gone is noticed by TCP.
+/// Making an index on a large table takes long; a dead server is noticed by TCP.
 const PATIENCE: Duration = Duration::from_secs(3600);
 const CONNECT: Duration = Duration::from_secs(10);
 
-/// The most that an answer of which values are kept may be.
+/// The most that an answer whose values are kept may be.
 const MOST: usize = 64 << 20;
 
 /// The payloads of packets in a row.

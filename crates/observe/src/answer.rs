@@ -137,7 +137,8 @@ pub(crate) fn identity(rows: &Rows, version: Version, account: &str) -> Option<I
     let key = match (row.filled(&["aurora_server_id"]), &uuid, version.flavour) {
         (Some(instance), _, _) => format!("aurora {instance}"),
         (None, Some(uuid), _) => format!("uuid {uuid}"),
-        // MariaDB gives a server no identity of its own; within a fleet this is one, also for several on one host.
+        // MariaDB gives a server no identity of its own; within a fleet this is one, also for several on one
+        // host.
         (None, None, Flavour::MariaDb | Flavour::MySql) => format!(
             "host {hostname}:{port} id {server_id} data {} reports {}",
             row.filled(&["datadir"]).unwrap_or_default(),
@@ -162,7 +163,8 @@ pub(crate) fn identity(rows: &Rows, version: Version, account: &str) -> Option<I
 /// A server's default for `max_connect_errors`.
 const USUAL_CONNECT_ERRORS: u64 = 100;
 
-/// Whether it blocks hosts sooner than servers do by default, in words. One that looks up no names keeps no account of hosts.
+/// Whether it blocks hosts sooner than servers do by default, in words. One that looks up no names keeps no
+/// account of hosts.
 pub(crate) fn host_blocking(rows: &Rows) -> Option<String> {
     let value = |name: &str| {
         let of =
@@ -200,8 +202,8 @@ pub(crate) fn switches(rows: &Rows) -> Switches {
 
 /// Reads what the binary log holds and what has been applied: (written, applied).
 ///
-/// A MariaDB replica that replicates with `current_pos` counts its own former writes as applied; one with `slave_pos`
-/// does not. An empty position is no position: such a server has no GTIDs yet.
+/// A MariaDB replica that replicates with `current_pos` counts its own former writes as applied; one with
+/// `slave_pos` does not. An empty position is no position: such a server has no GTIDs yet.
 pub(crate) fn positions(
     rows: &Rows,
     gtid: bool,

@@ -1,7 +1,7 @@
 //! A control connection to one server: opened once, kept open, every question with a deadline.
 //!
-//! A host name is resolved by us, so that we know which address we talk to and notice when the name moves. The plain
-//! text protocol is used throughout: no statement is prepared, nothing is written.
+//! A host name is resolved by us, so that we know which address we talk to and notice when the name moves.
+//! The plain text protocol is used throughout: no statement is prepared, nothing is written.
 
 mod error;
 mod transport;
@@ -147,14 +147,15 @@ impl ControlConnection {
 
     /// Says goodbye.
     pub(crate) async fn close(self) {
-        // A server that is gone by now hears nothing.
+        // A server that has closed by now hears nothing.
         let _ = self.conn.disconnect().await;
         if let Some(transport) = self.transport {
             transport.finish().await;
         }
     }
 
-    /// Whether the server runs on the machine that asks: our packets to it leave from its own address, or from loopback.
+    /// Whether the server runs on the machine that asks: our packets to it leave from its own address, or
+    /// from loopback.
     pub fn is_on_this_host(&self) -> bool {
         match (self.peer, self.local) {
             (Some(peer), local) => peer.is_loopback() || Some(peer) == local,
@@ -173,10 +174,12 @@ impl ControlConnection {
     }
 }
 
-/// A control connection for a crate that may do more than read: opened, with TLS and a login, as every other one.
+/// A control connection for a crate that may do more than read: opened, with TLS and a login, as every other
+/// one.
 ///
 /// # Errors
-/// The server cannot be reached within `deadline`, refuses the account, or offers no TLS where it is asked for.
+/// The server cannot be reached within `deadline`, refuses the account, or offers no TLS where it is asked
+/// for.
 pub async fn connect(to: &Address, who: &Credentials, deadline: Duration) -> Result<Conn, AskError> {
     Ok(ControlConnection::open(to, who, deadline).await?.conn)
 }
@@ -243,7 +246,8 @@ async fn within<T>(
 fn failure(error: DriverFailure) -> AskError {
     match error {
         DriverFailure::Server(e) => AskError::Answered { code: e.code, state: e.state, message: e.message },
-        // The driver speaks through a socket pair here: what it calls a broken pipe is a connection that the server ended.
+        // The driver speaks through a socket pair here: what it calls a broken pipe is a connection that the
+        // server ended.
         DriverFailure::Io(IoError::Io(e)) if e.kind() == std::io::ErrorKind::BrokenPipe => {
             AskError::Broken { why: "the server closed the connection".to_owned() }
         }

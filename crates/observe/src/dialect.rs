@@ -7,9 +7,9 @@
 //! | who replicates | `SHOW REPLICA HOSTS` | `SHOW REPLICAS` (8.0.22) | `replica_host_status` |
 //! | file and offset | `SHOW MASTER STATUS` | `SHOW BINARY LOG STATUS` (8.2) | - |
 //!
-//! The statements that say `SLAVE` went away in MySQL 8.4; MariaDB has had both words since 10.5.1. What is asked every
-//! round is cheap on a busy server: variables, and the state of its own replication threads. What walks over all
-//! sessions (`SHOW GLOBAL STATUS`, the process list) is asked more seldom.
+//! The statements that say `SLAVE` went away in MySQL 8.4; MariaDB has had both words since 10.5.1. What is
+//! asked every round is cheap on a busy server: variables, and the state of its own replication threads. What
+//! walks over all sessions (`SHOW GLOBAL STATUS`, the process list) is asked more seldom.
 
 use fleet::Version;
 

@@ -1,20 +1,24 @@
 //! Who is who: from what all servers answered to a role for each, in words, and the writer.
 //!
-//! A pure function of the last answers. Rules, in order (docs/decisions/0002-roles-and-writer.md has the reasons):
+//! A pure function of the last answers. Rules, in order (docs/decisions/0002-roles-and-writer.md has the
+//! reasons):
 //!
-//! 1. A server that replicates from another one we know is a replica, whatever its switches say. In a ring of servers
-//!    that replicate from each other, the writable one is at the top.
+//! 1. A server that replicates from another one we know is a replica, whatever its switches say. In a ring of
+//!    servers that replicate from each other, the writable one is at the top.
 //! 2. A writable server that answers and has nobody above it is a candidate. One candidate is the primary.
-//! 3. Of several candidates the one that others replicate from is the primary and the rest are strays. If that does
-//!    not tell, the writer is unknown and all are named: writing to the wrong one would be worse than to wait.
-//! 4. A primary that stops answering us stays the writer as long as a replica that answers still receives from it.
-//!    A writable server that would not say whether it replicates (a missing privilege) is a candidate only while others
-//!    replicate from it.
-//! 5. A lone candidate does not take over from a silent primary that replicas still point to while none points to it.
+//! 3. Of several candidates the one that others replicate from is the primary and the rest are strays. If
+//!    that does not tell, the writer is unknown and all are named: writing to the wrong one would be worse
+//!    than to wait.
+//! 4. A primary that stops answering us stays the writer as long as a replica that answers still receives
+//!    from it. A writable server that would not say whether it replicates (a missing privilege) is a
+//!    candidate only while others replicate from it.
+//! 5. A lone candidate does not take over from a silent primary that replicas still point to while none
+//!    points to it.
 //!
-//! Worked example: db1 (writable, silent), db2 and db3 replicate from db1 and their receivers run: db1 stays the
-//! writer (4). Their receivers lose it: the writer is unknown. db2 becomes writable and stops replicating: it is the
-//! only candidate, but db3 still points to db1 (5): unknown. db3 is pointed to db2: db2 is the writer (3).
+//! Worked example: db1 (writable, silent), db2 and db3 replicate from db1 and their receivers run: db1 stays
+//! the writer (4). Their receivers lose it: the writer is unknown. db2 becomes writable and stops
+//! replicating: it is the only candidate, but db3 still points to db1 (5): unknown. db3 is pointed to db2:
+//! db2 is the writer (3).
 
 mod graph;
 mod member;

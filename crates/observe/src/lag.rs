@@ -1,32 +1,35 @@
 //! Lag without a heartbeat table: how old is the oldest change of the primary that a replica has not applied?
 //!
-//! We sample the primary's position; a sample knows when that position was first seen and when it was last seen. When
-//! a replica tells what it has applied, the samples that it does not cover are behind it, and because positions only
-//! grow, they are the last ones. Let `u` be the first uncovered sample and `c` the last covered one. The oldest change
-//! not applied was written after `c` was last seen and before `u` was first seen, so at the time of the replica's
-//! answer its age was
+//! We sample the primary's position; a sample knows when that position was first seen and when it was last
+//! seen. When a replica tells what it has applied, the samples that it does not cover are behind it, and
+//! because positions only grow, they are the last ones. Let `u` be the first uncovered sample and `c` the
+//! last covered one. The oldest change not applied was written after `c` was last seen and before `u` was
+//! first seen, so at the time of the replica's answer its age was
 //!
 //! ```text
 //! at least   replica.asked    - u.first_seen.answered
 //! at most    replica.answered - c.last_seen.asked
 //! ```
 //!
-//! (a question was answered somewhere between being asked and being answered; each bound takes the worse end).
+//! (a question was answered somewhere between being asked and being answered; each bound takes the worse
+//! end).
 //!
-//! Worked example, primary sampled each 500 ms at 0, 500, 1000, 1500 with positions 10, 20, 30, 40, and a replica at
-//! 1600 that has applied 25: `c` = 20 (500), `u` = 30 (1000): the oldest missing change is 600 to 1100 ms old.
+//! Worked example, primary sampled each 500 ms at 0, 500, 1000, 1500 with positions 10, 20, 30, 40, and a
+//! replica at 1600 that has applied 25: `c` = 20 (500), `u` = 30 (1000): the oldest missing change is 600 to
+//! 1100 ms old.
 //!
-//! **Order of asking.** If the primary is read first and the replica second, what was written in between is in no
-//! sample yet: the estimate can be too low, by that time at most. If the replica is read first, the estimate can only
-//! be too high. Both happen, because every server is asked by a task of its own; so a sample taken after the replica's
-//! answer never makes it look late (its `at least` would be negative and is 0), and until such a sample shows that
-//! nothing was missing, the time since the last sample stays in the uncertainty. An idle primary gives 0.
+//! **Order of asking.** If the primary is read first and the replica second, what was written in between is
+//! in no sample yet: the estimate can be too low, by that time at most. If the replica is read first, the
+//! estimate can only be too high. Both happen, because every server is asked by a task of its own; so a
+//! sample taken after the replica's answer never makes it look late (its `at least` would be negative and is
+//! 0), and until such a sample shows that nothing was missing, the time since the last sample stays in the
+//! uncertainty. An idle primary gives 0.
 //!
-//! While the primary does not answer, lag is counted against what it was last seen to have: nobody can know what it
-//! wrote since, and replicas of a dead primary are as fresh as data gets.
+//! While the primary does not answer, lag is counted against what it was last seen to have: nobody can know
+//! what it wrote since, and replicas of a dead primary are as fresh as data gets.
 //!
-//! Memory is bounded: equal positions are one sample; when a track is full, every other sample of its older half is
-//! dropped, which makes old lags less precise in proportion to their age.
+//! Memory is bounded: equal positions are one sample; when a track is full, every other sample of its older
+//! half is dropped, which makes old lags less precise in proportion to their age.
 
 use fleet::{Lag, LagSource, Position};
 use std::collections::VecDeque;
@@ -72,8 +75,8 @@ pub(crate) enum LagBounds {
 }
 
 impl Track {
-    /// Adds what the server had at `when`. A position that does not contain the last one (the server was reset or
-    /// exchanged) starts a new track.
+    /// Adds what the server had at `when`. A position that does not contain the last one (the server was
+    /// reset or exchanged) starts a new track.
     pub(crate) fn push(&mut self, position: Position, when: Window) {
         if let Some(last) = self.samples.back_mut() {
             if last.position == position {
@@ -92,8 +95,8 @@ impl Track {
         }
     }
 
-    /// How far behind this track a replica is that had applied `applied` at `when`. With `quiet` the primary does not
-    /// answer: the time since its last sample is not counted.
+    /// How far behind this track a replica is that had applied `applied` at `when`. With `quiet` the primary
+    /// does not answer: the time since its last sample is not counted.
     pub(crate) fn behind(&self, applied: &Position, when: Window, quiet: bool) -> LagBounds {
         let Some(newest) = self.samples.back() else { return LagBounds::Unknown };
         if applied.covers(&newest.position).is_none() {
@@ -101,7 +104,8 @@ impl Track {
         }
         let covered = self.samples.partition_point(|s| applied.covers(&s.position) == Some(true));
         let Some(missing) = self.samples.get(covered) else {
-            // Has all that we saw. What came after the last look at the primary can be no older than that look.
+            // Has all that we saw. What came after the last look at the primary can be no older than that
+            // look.
             let at_most = if quiet {
                 Duration::ZERO
             } else {
@@ -142,8 +146,9 @@ impl Track {
     }
 }
 
-/// What a replica has applied, completed by the domains that never come to it: those its filters leave out, and those
-/// it has nothing of although the primary had them before we began to watch. They cannot make it late.
+/// What a replica has applied, completed by the domains that never come to it: those its filters leave out,
+/// and those it has nothing of although the primary had them before we began to watch. They cannot make it
+/// late.
 pub(crate) fn complete(applied: &Position, track: &Track, takes: impl Fn(u32) -> bool) -> Position {
     let (Position::Domains(ours), Some(Position::Domains(newest))) = (applied, track.newest()) else {
         return applied.clone();
@@ -156,8 +161,8 @@ pub(crate) fn complete(applied: &Position, track: &Track, takes: impl Fn(u32) ->
 
 /// Makes a lag of what a track says, of the server's own figure, or of both.
 ///
-/// The server's own figure is in whole seconds and jumps, so it is used only where the track does not reach back far
-/// enough (we have just started) or there is none.
+/// The server's own figure is in whole seconds and jumps, so it is used only where the track does not reach
+/// back far enough (we have just started) or there is none.
 pub(crate) fn lag(behind: LagBounds, source: LagSource, seconds_behind: Option<u64>) -> Option<Lag> {
     let own = seconds_behind.map(Duration::from_secs);
     let second = Duration::from_secs(1);
@@ -175,8 +180,8 @@ pub(crate) fn lag(behind: LagBounds, source: LagSource, seconds_behind: Option<u
     }
 }
 
-/// The lag of a replica of a replica by files and offsets, which mean something only to the two of them: what it lacks
-/// of its source, plus what its source lacks. At least the longer of the two, at most both together.
+/// The lag of a replica of a replica by files and offsets, which mean something only to the two of them: what
+/// it lacks of its source, plus what its source lacks. At least the longer of the two, at most both together.
 pub(crate) fn through(source: Lag, own: Lag) -> Lag {
     let at_least = source.at_least.max(own.at_least);
     let at_most = source.at_most().saturating_add(own.at_most());

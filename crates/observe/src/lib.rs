@@ -1,13 +1,14 @@
-//! Who is who in a fleet: which server is primary, how far behind the others are, in which zone, under what demand. Only
-//! reads.
+//! Who is who in a fleet: which server is primary, how far behind the others are, in which zone, under what
+//! demand. Only reads.
 //!
-//! Uses `fleet`, `config`, `tls` and `wire`. Read first: `judge.rs` (who has which role, and why), `survey.rs` (the whole
-//! fleet from any one seed), `watch.rs` (the loop: one task a server, one that publishes snapshots).
+//! Uses `fleet`, `config`, `tls` and `wire`. Read first: `judge.rs` (who has which role, and why),
+//! `survey.rs` (the whole fleet from any one seed), `watch.rs` (the loop: one task a server, one that
+//! publishes snapshots).
 //!
-//! * `ask` opens control connections and puts questions with deadlines; `dialect` knows which statement a version
-//!   understands; `answer` reads what came back.
-//! * `survey` finds the fleet; `judge` says who is who; `lag`, `zone` and `demand` estimate. These are functions of values,
-//!   without clock or socket.
+//! * `ask` opens control connections and puts questions with deadlines; `dialect` knows which statement a
+//!   version understands; `answer` reads what came back.
+//! * `survey` finds the fleet; `judge` says who is who; `lag`, `zone` and `demand` estimate. These are
+//!   functions of values, without clock or socket.
 //! * `visit` asks one server what is due; `watch` is the thin loop around all of them.
 
 mod answer;

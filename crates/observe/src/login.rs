@@ -1,4 +1,5 @@
-//! Whether a server lets us log in now: for whoever sees connections to it end and wants to know if it is the server.
+//! Whether a server lets us log in now: for whoever sees connections to it end and wants to know if it is the
+//! server.
 
 use crate::ask::{AskError, ControlConnection};
 use config::{Credentials, FleetConfig};

@@ -1,8 +1,8 @@
 //! One look at one server: which questions, in which order, and what is remembered between looks.
 //!
-//! Every round: a ping (for the round-trip time), switches and position, replication threads. Less often, because
-//! they cost a busy server something: sessions and statements, who replicates from it, reads by client host; each of
-//! these is spaced so that it takes at most a hundredth of the time.
+//! Every round: a ping (for the round-trip time), switches and position, replication threads. Less often,
+//! because they cost a busy server something: sessions and statements, who replicates from it, reads by
+//! client host; each of these is spaced so that it takes at most a hundredth of the time.
 
 mod rare;
 
@@ -83,7 +83,8 @@ impl Poller {
         }
     }
 
-    /// Asks everything that is due. A connection that broke since the last look is no fault yet: one new one is tried.
+    /// Asks everything that is due. A connection that broke since the last look is no fault yet: one new one
+    /// is tried.
     pub(crate) async fn visit(&mut self) -> Result<Answer, AskError> {
         self.follow_the_name().await;
         self.try_new_privileges();
@@ -98,8 +99,8 @@ impl Poller {
         self.connection = None;
     }
 
-    /// What is granted to an account holds for its next connection. So while something is refused, the connection is
-    /// made anew from time to time.
+    /// What is granted to an account holds for its next connection. So while something is refused, the
+    /// connection is made anew from time to time.
     fn try_new_privileges(&mut self) {
         if self.lacks && self.opened_at.is_some_and(|at| at.elapsed() >= AFTER_REFUSAL) {
             self.connection = None;
@@ -149,7 +150,7 @@ impl Poller {
             }
             _ => RareQuestions::new(identity.key.clone()),
         };
-        // Nothing else depends on it: a server that does not say is one of which nothing is remarked.
+        // Nothing else depends on it: a server that does not say is one about which nothing is remarked.
         let rows = connection.ask(dialect::HOST_BLOCKING, self.deadline).await.unwrap_or_default();
         let host_blocking = answer::host_blocking(&rows);
         Ok(Introduction { dialect, product, identity, rare, host_blocking })
@@ -225,8 +226,8 @@ impl Poller {
         })
     }
 
-    /// Every few seconds: does the host name still lead to the server we talk to? If not, the connection is given up,
-    /// because everybody who connects now gets the other one.
+    /// Every few seconds: does the host name still lead to the server we talk to? If not, the connection is
+    /// given up, because everybody who connects now gets the other one.
     async fn follow_the_name(&mut self) {
         const EVERY: Duration = Duration::from_secs(2);
         let Some(peer) = self.connection.as_ref().and_then(|connection| connection.peer) else { return };
@@ -246,8 +247,8 @@ impl Poller {
     }
 }
 
-/// The replication threads. That this one statement hangs (it waits while replication is being stopped) or is refused
-/// says nothing against the server; that the connection is lost does.
+/// The replication threads. That this one statement hangs (it waits while replication is being stopped) or is
+/// refused says nothing against the server; that the connection is lost does.
 async fn replication(
     connection: &mut ControlConnection,
     dialect: Dialect,

@@ -1,4 +1,5 @@
-//! What a statement returned, read by column name: servers add, rename and reorder columns, positions never hold.
+//! What a statement returned, read by column name: servers add, rename and reorder columns, positions never
+//! hold.
 
 use std::net::IpAddr;
 use std::str::FromStr;

@@ -1,12 +1,13 @@
 //! The survey of servers: which we know, by which addresses, and what each last answered.
 //!
-//! From any one seed the whole fleet is found: upwards along `source_host`, downwards along the replicas that a server
-//! names, sideways along the tables of a managed cluster. Every address told goes through the address map. One server
-//! seen under several addresses is one: servers are compared by identity (MySQL's `server_uuid`; in MariaDB host name,
-//! port, `server_id` and data directory together), not by address.
+//! From any one seed the whole fleet is found: upwards along `source_host`, downwards along the replicas that
+//! a server names, sideways along the tables of a managed cluster. Every address told goes through the
+//! address map. One server seen under several addresses is one: servers are compared by identity (MySQL's
+//! `server_uuid`; in MariaDB host name, port, `server_id` and data directory together), not by address.
 //!
-//! What the configuration names stays known, answering or not. What was only told of is forgotten when it has not
-//! answered for ten minutes (or never) and nobody tells of it any more; an address that was guessed is shown only once it answers.
+//! What the configuration names stays known, answering or not. What was only told of is forgotten when it has
+//! not answered for ten minutes (or never) and nobody tells of it any more; an address that was guessed is
+//! shown only once it answers.
 
 mod entry;
 
@@ -27,7 +28,8 @@ pub(crate) use entry::{AGREEING, Entry, Origin, ServerId};
 const MOST_SERVERS: usize = 256;
 /// A server that was only told of is forgotten after this long without answer or mention.
 const FORGET_AFTER: Duration = Duration::from_secs(600);
-/// One that never answered: an address that means nothing to us, or means a server that we know by another one.
+/// One that never answered: an address that means nothing to us, or means a server that we know by another
+/// one.
 const FORGET_UNSEEN_AFTER: Duration = Duration::from_secs(5);
 /// Looks that a guessed address is given.
 const GUESS_LOOKS: u32 = 2;
@@ -35,7 +37,7 @@ const GUESS_LOOKS: u32 = 2;
 const TRY_OTHER_ADDRESS: u32 = 3;
 /// Addresses that are not followed, remembered to be shown.
 const MOST_NOT_FOLLOWED: usize = 32;
-/// For so long after they were last named.
+/// For this long after they were last named.
 const NOT_FOLLOWED_FOR: Duration = Duration::from_secs(60);
 /// What answers within this time after we started is taken as warm.
 const START: Duration = Duration::from_secs(10);
@@ -186,8 +188,8 @@ impl Survey {
         self.aliases.get(&self.reach_of(called)).or_else(|| self.aliases.get(called)).copied()
     }
 
-    /// In one fleet `server_id` is unique, so where only one other server has it, that is meant. For MariaDB, which has
-    /// no uuid.
+    /// In one fleet `server_id` is unique, so where only one other server has it, that is meant. For MariaDB,
+    /// which has no uuid.
     fn by_server_id(&self, server_id: u32, not: ServerId) -> Option<ServerId> {
         let mut found = self.entries.values().filter(|e| {
             e.id != not && server_id != 0 && e.uuid().is_none() && e.server_id() == Some(server_id)
@@ -220,9 +222,10 @@ impl Survey {
         }
     }
 
-    /// A server that others told of by some address goes by the one it gives itself, from its first answer on. It is
-    /// reached there, too, where the address map says how; else where it answers. A seed keeps the name the operator
-    /// wrote, except where the cloud names the instance: a cluster's endpoint leads to another instance tomorrow.
+    /// A server that others told of by some address goes by the one it gives itself, from its first answer
+    /// on. It is reached there, too, where the address map says how; else where it answers. A seed keeps the
+    /// name the operator wrote, except where the cloud names the instance: a cluster's endpoint leads to
+    /// another instance tomorrow.
     fn call_it_as_it_says(&mut self, id: ServerId, reports: &Address) {
         let mapped = self.reach_of(reports);
         let is_instance = managed::is_cloud_name(reports);
@@ -396,7 +399,8 @@ impl Survey {
             _ if own.as_ref() == Some(&ours.called) => id,
             _ if own.as_ref() == Some(&theirs.called) => twin,
             (Origin::Seed, Origin::Discovered | Origin::Guessed) => id,
-            // Which of two seeds answers first is chance; while we start, the one written first gives the name.
+            // Which of two seeds answers first is chance; while we start, the one written first gives the
+            // name.
             (Origin::Seed, Origin::Seed) if at_start => id.min(twin),
             _ => twin,
         };

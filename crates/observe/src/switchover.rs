@@ -1,7 +1,9 @@
-//! While a server announces that its role moves: all servers are asked often, and we answer with locks of our own.
+//! While a server announces that its role moves: all servers are asked often, and we answer with locks of our
+//! own.
 //!
-//! What is announced, and why by locks: [`fleet::announcement`]. The locks are those of the control connection that saw the
-//! announcement; they end with it at the latest, and nothing on the server is changed by them.
+//! What is announced, and why by locks: [`fleet::announcement`]. The locks are those of the control
+//! connection that saw the announcement; they end with it at the latest, and nothing on the server is changed
+//! by them.
 
 use crate::ask::{AskError, ControlConnection};
 use fleet::Announcement;
@@ -12,7 +14,8 @@ use std::time::{Duration, Instant};
 
 /// Time between two looks at each server while a switchover is announced.
 pub(crate) const OFTEN: Duration = Duration::from_millis(20);
-/// Asked often for this long after the last announcement was seen: the end of one is as interesting as its beginning.
+/// Asked often for this long after the last announcement was seen: the end of one is as interesting as its
+/// beginning.
 const LINGER: Duration = Duration::from_secs(2);
 
 /// Shared by all tasks that ask servers.
@@ -41,7 +44,7 @@ impl SwitchoverState {
         }
     }
 
-    /// Time until the next look at a server, of which the usual is `usual`.
+    /// Time until the next look at a server; `usual` otherwise.
     pub(crate) fn pause(&self, usual: Duration, now: Instant) -> Duration {
         if self.ms(now) < self.often_until_ms.load(Relaxed) { usual.min(OFTEN) } else { usual }
     }
@@ -64,7 +67,8 @@ pub(crate) struct Acknowledgement {
 }
 
 impl Acknowledgement {
-    /// What to say next to a server that announces this: statements, and what will have been answered then. Pure.
+    /// What to say next to a server that announces this: statements, and what will have been answered then.
+    /// Pure.
     fn next(self, announced: Announcement, drained: bool, connection: u64) -> (Vec<String>, Self) {
         let wanted = Self {
             ready: announced != Announcement::Nothing,

@@ -71,8 +71,8 @@ impl View {
         Snapshot { at: now, round, settled, servers, writer, own_zone, demand, remarks }
     }
 
-    /// At the start, the first that answers may be a former primary that still takes writes. So nobody is named before
-    /// every server known has been asked once.
+    /// At the start, the first that answers may be a former primary that still takes writes. So nobody is
+    /// named before every server known has been asked once.
     fn hold_back_until_all_were_asked(
         &mut self,
         survey: &Survey,

@@ -1,7 +1,8 @@
-//! The thin loop around the decisions: one task a server asks it, one task keeps the survey and publishes snapshots.
+//! The thin loop around the decisions: one task a server asks it, one task keeps the survey and publishes
+//! snapshots.
 //!
-//! A server that hangs delays nobody: its own task waits for it, up to the deadline. Whatever comes in is judged and
-//! published at once; a tick of one interval keeps the snapshot moving when nothing comes in.
+//! A server that hangs delays nobody: its own task waits for it, up to the deadline. Whatever comes in is
+//! judged and published at once; a tick of one interval keeps the snapshot moving when nothing comes in.
 //!
 //! Nothing here may die unseen. A task that asks a server and ends or panics is started anew; one that is
 //! stuck leaves an answer that grows old, and an old answer is silence ([`FleetConfig::answer_holds`]), here
@@ -79,8 +80,8 @@ impl Watcher {
         Suspicion { commands: self.commands.clone() }
     }
 
-    /// When a switchover is announced and `drained` is set, the server is told that writes are held here. Set by whoever
-    /// routes them, once no writer session is left on the server that announces.
+    /// When a switchover is announced and `drained` is set, the server is told that writes are held here. Set
+    /// by whoever routes them, once no writer session is left on the server that announces.
     pub fn confirm_hold_with(&self, drained: Arc<AtomicBool>) {
         self.announced.confirm_with(drained);
     }
@@ -128,14 +129,15 @@ impl Drop for Watcher {
 }
 
 impl Suspicion {
-    /// `server` failed somebody; `why` goes to the log. Asked too often it is still asked only once at a time.
+    /// `server` failed somebody; `why` goes to the log. Asked too often it is still asked only once at a
+    /// time.
     pub fn suspect(&self, server: &ServerName, why: &str) {
         let _ = self.commands.send(Command::Suspect { server: server.clone(), why: why.to_owned() });
     }
 }
 
-/// One complete look at the fleet: every server found is asked twice (lag and rates need two samples), then the
-/// watching ends. Servers that do not answer do not prolong it beyond a few deadlines.
+/// One complete look at the fleet: every server found is asked twice (lag and rates need two samples), then
+/// the watching ends. Servers that do not answer do not prolong it beyond a few deadlines.
 pub async fn survey(config: &FleetConfig) -> Snapshot {
     const ROUNDS: u64 = 3;
     let patience = (config.deadline + config.interval) * 6 + Duration::from_secs(1);

@@ -1,8 +1,8 @@
-//! Where hosts stand: by the rules of the configuration, else by what the cloud says of our own host, else by measured
-//! round-trip time.
+//! Where hosts stand: by the rules of the configuration, else by what the cloud says of our own host, else by
+//! measured round-trip time.
 //!
-//! A rule is matched with what a server is called, not with how we reach it: behind an address map the address we dial
-//! belongs to the tunnel, not to the server.
+//! A rule is matched with what a server is called, not with how we reach it: behind an address map the
+//! address we dial belongs to the tunnel, not to the server.
 
 pub(crate) mod metadata;
 pub(crate) mod round_trip;
@@ -34,8 +34,8 @@ pub(crate) struct RuleOutcome {
 }
 
 impl Host {
-    /// A server: what it is called, what it says it is called (`report_host`), and the address its name led to. An
-    /// address that it says itself counts before one that we see, which may be the end of a tunnel.
+    /// A server: what it is called, what it says it is called (`report_host`), and the address its name led
+    /// to. An address that it says itself counts before one that we see, which may be the end of a tunnel.
     pub(crate) fn server(
         called: &Address,
         reports: Option<&Address>,
@@ -69,8 +69,8 @@ impl Host {
     }
 }
 
-/// Applies every rule that matches, in order; the first to state something wins. Labels that a rule gives are seen by
-/// the rules after it.
+/// Applies every rule that matches, in order; the first to state something wins. Labels that a rule gives are
+/// seen by the rules after it.
 pub(crate) fn apply(rules: &[ServerRule], host: &mut Host) -> RuleOutcome {
     let mut said = RuleOutcome::default();
     for rule in rules {

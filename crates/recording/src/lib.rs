@@ -1,9 +1,10 @@
 //! What clients sent and when, with what came of it: the material of a replay.
 //!
-//! A recording is a sequence of [`Event`]s. A router writes them while sessions are under way; [`log`] reads them from what a
-//! server has logged. [`Writer`] puts them into a file that stays readable however the writing ends, sealed if a [`Key`] is
-//! given; [`Reader`] gives them back. No sockets. May use `fleet` (whom to blame) and `sql` (which statements are never kept).
-//! The three files to read first: `event.rs`, `file.rs`, `log.rs`.
+//! A recording is a sequence of [`Event`]s. A router writes them while sessions are under way; [`log`] reads
+//! them from what a server has logged. [`Writer`] puts them into a file that stays readable however the
+//! writing ends, sealed if a [`Key`] is given; [`Reader`] gives them back. No sockets. May use `fleet` (whom
+//! to blame) and `sql` (which statements are never kept). The three files to read first: `event.rs`,
+//! `file.rs`, `log.rs`.
 //!
 //! | question | file |
 //! |---|---|

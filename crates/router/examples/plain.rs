@@ -1,6 +1,6 @@
 //! The data plane alone in front of fixed servers, for measuring it beside other relays:
-//! `plain LISTEN SERVER [SERVER ...] [threads=N]` relays LISTEN to the servers as if each were a healthy replica, until
-//! killed.
+//! `plain LISTEN SERVER [SERVER ...] [threads=N]` relays LISTEN to the servers as if each were a healthy
+//! replica, until killed.
 
 use config::{Listener, RouterConfig};
 use fleet::{Address, Lag, LagSource, ListenerRole, Replication, Role, Server, ServerName, Snapshot, State};

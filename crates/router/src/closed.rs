@@ -29,9 +29,9 @@ pub enum Closed {
     Switchover,
     /// Refused by us after the server had greeted: no login in time, or none that can go on.
     NotLoggedIn,
-    /// The client's host or network is gone: it acknowledged nothing any more.
+    /// The client's host or network is dead: it acknowledged nothing any more.
     ClientSilent,
-    /// The server's host or network is gone: it acknowledged nothing any more.
+    /// The server's host or network is dead: it acknowledged nothing any more.
     ServerSilent,
     /// Cut: a thread of ours that had it has failed.
     ThreadFailed,

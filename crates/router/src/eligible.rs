@@ -354,7 +354,7 @@ mod tests {
     fn a_stopped_receiver_leaves_the_decision_to_the_lag() {
         let mut server = replica(100);
         server.replication =
-            Replication::Stopped { thread: Thread::Receiver, why: "primary is gone".to_owned() };
+            Replication::Stopped { thread: Thread::Receiver, why: "primary is dead".to_owned() };
         assert_eq!(words(&server, Own::default()), "");
     }
 

@@ -33,12 +33,12 @@ pub enum Error {
     /// A thread of the data plane could not be started.
     #[error("cannot start a thread of the data plane: {0}; look at the limit of processes (ulimit -u)")]
     Thread(#[source] io::Error),
-    /// io_uring was asked for and is not to be had.
+    /// io_uring was asked for and is not available.
     #[error(
         "{0}; allow it, or write data_path = \"auto\" under [router]: sessions are then relayed with epoll"
     )]
     NoRing(#[source] uring::Unavailable),
-    /// Zero-hop is required and cannot be had.
+    /// Zero-hop is required and is not available.
     #[error("zero_hop = \"require\", but {0}; with zero_hop = \"auto\" the ordinary listeners would serve")]
     ZeroHop(#[source] zerohop::Error),
     /// One recording at a time.

@@ -9,7 +9,7 @@ use std::time::Duration;
 pub enum Fault {
     /// A thread that lets sessions in panics.
     ThreadPanics(usize),
-    /// It stands still for so long.
+    /// It stands still for this long.
     ThreadStalls(usize, Duration),
     /// It ends, as if it could not be started anew.
     ThreadEnds(usize),
@@ -24,7 +24,7 @@ pub enum Fault {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RingFault {
     Panics,
-    /// It stands still for so long.
+    /// It stands still for this long.
     Stalls(Duration),
     /// The kernel refuses the ring.
     Refused,

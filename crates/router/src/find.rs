@@ -118,7 +118,7 @@ pub(crate) async fn reader(worker: &WorkerContext, at: Instant) -> Result<Server
     }
 }
 
-/// The server that takes writes. While none is known, or it cannot be reached, the session is held up to a
+/// The server that takes writes. While none is known, or it cannot be reached, the session waits up to a
 /// deadline.
 pub(crate) async fn writer(
     worker: &WorkerContext,

@@ -1,4 +1,4 @@
-//! Flow: which share of the reads born in each zone goes to the servers of which zone.
+//! Flow: how the reads born in each zone are shared among the zones' servers.
 //!
 //! With `d[z]` the measured share of reads born in zone z, `c[z]` its share of the eligible capacity and `e`
 //! the slack an operator grants to keep reads at home:

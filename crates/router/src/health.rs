@@ -7,9 +7,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use tokio::sync::watch;
 
-/// A part stands still that has not answered after so many beats.
+/// A part stands still that has not answered after this many beats.
 const MISSED: u32 = 3;
-/// And it will not come back after so many (20 s).
+/// And it will not come back after this many (20 s).
 pub(crate) const HOPELESS: u32 = 80;
 /// A part that ended more often than this within [`LATELY`] is in trouble, although it was started again each
 /// time.
@@ -24,7 +24,7 @@ pub(crate) struct Health {
     ends: Mutex<BTreeMap<String, VecDeque<Instant>>>,
     /// Parts that do nothing, and why.
     idle: Mutex<BTreeMap<String, String>>,
-    /// Rings that are gone for good, and why.
+    /// Rings that have ended for good, and why.
     rings_lost: Mutex<BTreeMap<String, String>>,
     restarts: AtomicU64,
     /// Beats that every part has answered.
@@ -105,7 +105,7 @@ impl Health {
         }
     }
 
-    /// This ring is gone for good.
+    /// This ring has ended for good.
     pub(crate) fn ring_lost(&self, part: &str, why: &str) {
         tracing::error!(
             part,
@@ -115,7 +115,7 @@ impl Health {
         held(&self.rings_lost).insert(part.to_owned(), why.to_owned());
     }
 
-    /// Rings that are gone for good, and why.
+    /// Rings that have ended for good, and why.
     pub(crate) fn rings_lost(&self) -> Vec<(String, String)> {
         held(&self.rings_lost).iter().map(|(part, why)| (part.clone(), why.clone())).collect()
     }
@@ -131,7 +131,7 @@ impl Health {
         });
     }
 
-    /// What is wrong now, in words; nothing when all is well.
+    /// What is wrong now, in words; empty when nothing is.
     pub(crate) fn troubles(&self) -> Vec<String> {
         let now = Instant::now();
         let mut troubles: Vec<String> = self.failure.borrow().iter().cloned().collect();

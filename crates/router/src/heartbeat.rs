@@ -18,7 +18,7 @@ pub(crate) struct Heartbeat {
     asked: AtomicU64,
     answered: AtomicU64,
     stalled: AtomicBool,
-    /// It is gone for good, and that is known.
+    /// It has ended for good, and that is known.
     retired: AtomicBool,
 }
 
@@ -65,7 +65,7 @@ impl Heartbeat {
         self.stalled.load(Relaxed) || self.retired.load(Relaxed)
     }
 
-    /// It is gone for good.
+    /// It has ended for good.
     pub(crate) fn retire(&self) {
         self.retired.store(true, Relaxed);
         self.stalled.store(false, Relaxed);

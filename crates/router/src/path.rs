@@ -15,7 +15,8 @@ pub(crate) struct Path {
     pub(crate) why_not_ring: Option<String>,
 }
 
-/// Threads that let sessions in when none are asked for, on a machine with so many cores: one for every four.
+/// Threads that let sessions in when none are asked for, on a machine with this many cores: one for every
+/// four.
 ///
 /// A thread relays more queries than a server answers on four cores (decision 9), and the fewer threads there
 /// are, the more sessions share a system call: with one thread for two cores a query cost a fifth less than

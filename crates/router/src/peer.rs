@@ -1,4 +1,4 @@
-//! Peer: when the other end of a connection is gone, although nobody has said so.
+//! Peer: when the other end of a connection is dead, although nobody has said so.
 //!
 //! The kernel asks an idle peer whether it is there (keepalive), but does not while something is under way to
 //! it: then it sends that again and again, for a quarter of an hour. So each thread looks at its sessions now
@@ -7,7 +7,7 @@
 //! asked whether it has room again: it owes nothing, however long it rests.
 //!
 //! The clock is the supervisor's beat: no turn of a thread is for this alone, and no query pays for it. A
-//! session of which no byte has moved since a look found nothing under way is not looked at.
+//! session on which no byte has moved since a look found nothing under way is not looked at.
 //!
 //! A peer that vanishes while it has no room is asked at growing intervals, two minutes at most: so much
 //! later it is found.
@@ -16,7 +16,7 @@ use crate::heartbeat::BEAT;
 use std::time::{Duration, Instant};
 use uring::Outstanding;
 
-/// All sessions are looked at so many times in a `peer_deadline`.
+/// All sessions are looked at this many times in a `peer_deadline`.
 const LOOKS: u32 = 4;
 
 /// Since when a peer owes an acknowledgement, as far as looks have shown.
@@ -44,7 +44,7 @@ impl Debt {
     }
 }
 
-/// How many of so many sessions are looked at with one beat.
+/// How many of this many sessions are looked at with one beat.
 pub(crate) fn share(sessions: usize, deadline: Duration) -> usize {
     let beats = (deadline / LOOKS).as_millis() / BEAT.as_millis();
     sessions.div_ceil((beats as usize).max(1))

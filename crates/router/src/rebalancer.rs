@@ -2,7 +2,7 @@
 //! pace.
 //!
 //! Ten times a second it compares what we hold with what we should hold, and leaves each server's counters a
-//! quota: so many sessions may be closed now. The threads of the data plane look for sessions that are idle
+//! quota: this many sessions may be closed now. The threads of the data plane look for sessions that are idle
 //! and quiet and take from the quota. What they do not find, stays in the quota; nothing is closed to fulfil
 //! a plan.
 //!
@@ -36,12 +36,12 @@ use tokio::time::MissedTickBehavior;
 
 /// Time between two looks.
 const TICK: Duration = Duration::from_millis(100);
-/// The routing state is renewed at least once in so many ticks: warm-up grows and suspicions end by the
+/// The routing state is renewed at least once in this many ticks: warm-up grows and suspicions end by the
 /// clock.
 const RENEW: u32 = 5;
 /// How long a number of sessions is remembered; see `placement`.
 const REMEMBER: Duration = Duration::from_secs(3);
-/// A move first looks for sessions that were quiet for so many times the configured time ...
+/// A move first looks for sessions that were quiet for this many times the configured time ...
 const MOST_QUIET: f64 = 10.0;
 /// ... and comes down to it over this time.
 const PATIENCE: Duration = Duration::from_secs(5);

@@ -1,8 +1,9 @@
 //! Record: what clients send, told to whoever asked for it, for a time.
 //!
-//! Sessions tell (`session_recorder`) and one reader takes; between them stands a queue with a limit. When it is full, events are
-//! dropped and counted: the data path never waits for a recording. The reader looks a few hundred times a second, so that nobody
-//! who tells has to wake it. While nothing is recorded a session compares one number a chunk, and that is all.
+//! Sessions tell (`session_recorder`) and one reader takes; between them stands a queue with a limit. When it
+//! is full, events are dropped and counted: the data path never waits for a recording. The reader looks a few
+//! hundred times a second, so that nobody who tells has to wake it. While nothing is recorded a session
+//! compares one number a chunk, and that is all.
 //!
 //! One recording at a time. It ends when its time is over, when it is dropped, or with the router.
 
@@ -53,7 +54,7 @@ pub(crate) struct RecordingSink {
     queued: AtomicUsize,
     /// Bytes of commands that sessions hold because they are not answered, or not whole.
     held: AtomicUsize,
-    /// Sessions that were met; one in so many is recorded.
+    /// Sessions that were met; one in this many is recorded.
     met: AtomicU64,
     sessions: AtomicU64,
     commands: AtomicU64,
@@ -68,7 +69,7 @@ pub(crate) struct RecordingSink {
 /// What is to be recorded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct RecordingRequest {
-    /// One session in so many.
+    /// One session in this many.
     pub one_in: u32,
     /// For how long.
     pub time: Duration,
@@ -153,7 +154,7 @@ impl Recorder {
         self.current().sink.clone().filter(|sink| sink.number == number)
     }
 
-    /// Whether so many bytes more of prepared statements may be remembered.
+    /// Whether this many bytes more of prepared statements may be remembered.
     fn remembers(&self, bytes: usize) -> bool {
         let fits = self.prepared_bytes.fetch_add(bytes, Relaxed) + bytes <= PREPARED_BYTES;
         if !fits {
@@ -202,7 +203,8 @@ impl RecordingSink {
         self.unreadable.fetch_add(1, Relaxed);
     }
 
-    /// Whether so many bytes more may be held until they are told; with [`RecordingSink::release`] for each that may.
+    /// Whether this many bytes more may be held until they are told; with [`RecordingSink::release`] for each
+    /// that may.
     fn hold(&self, bytes: usize) -> bool {
         let fits = self.held.fetch_add(bytes, Relaxed) + bytes <= HELD;
         if !fits {
@@ -266,7 +268,8 @@ impl Recording {
         self.sink.status()
     }
 
-    /// Ends it: what is still waiting, then the event that says that it is the end, and which sessions are not in it.
+    /// Ends it: what is still waiting, then the event that says that it is the end, and which sessions are
+    /// not in it.
     pub fn finish(self, why: &str) -> Vec<u8> {
         let at_us = self.sink.micros(Instant::now());
         let mut why = why.to_owned();

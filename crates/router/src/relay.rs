@@ -1,25 +1,26 @@
 //! Relay: what one session's bytes mean while they pass, until one side leaves or placement says so.
 //!
-//! Moves no byte itself: a driver does ([`polled`], [`ring`]), and shows every chunk here exactly once, before it passes it on:
-//! [`Relay::client_bytes`] what comes from the client, [`Relay::server_bytes`] what comes from the server. All drivers
-//! owe the same: a direction is not read again before the other side has taken everything but one further chunk, so that
-//! a session never holds more than two chunks a direction, and none while nothing is under way; and per query no
-//! allocation and no lock; the clock is read once a chunk, and only where the listener is measured.
+//! Moves no byte itself: a driver does ([`polled`], [`ring`]), and shows every chunk here exactly once,
+//! before it passes it on: [`Relay::client_bytes`] what comes from the client, [`Relay::server_bytes`] what
+//! comes from the server. All drivers owe the same: a direction is not read again before the other side has
+//! taken everything but one further chunk, so that a session never holds more than two chunks a direction,
+//! and none while nothing is under way; and per query no allocation and no lock; the clock is read once a
+//! chunk, and only where the listener is measured.
 //!
-//! **Closing in peace.** An order to close is carried out only when the tracker says idle, nothing is under way, and
-//! the kernel holds no byte from either side. Then the server gets `COM_QUIT`, as from any polite client, and both
-//! sockets are closed. A byte that has come voids the order. What remains is a request that the client sends in the
-//! microseconds between our look and its seeing the end; a pool that checks its connections does not meet it, because
-//! of the quiet time.
+//! **Closing in peace.** An order to close is carried out only when the tracker says idle, nothing is under
+//! way, and the kernel holds no byte from either side. Then the server gets `COM_QUIT`, as from any polite
+//! client, and both sockets are closed. A byte that has come voids the order. What remains is a request that
+//! the client sends in the microseconds between our look and its seeing the end; a pool that checks its
+//! connections does not meet it, because of the quiet time.
 //!
-//! **Pool checks.** `COM_PING` and `COM_RESET_CONNECTION` are what pools send before they hand a connection out (or
-//! when they take it back), and they are ready for it to fail: then they open a new one and the application sees
-//! nothing. So a session that should move is closed *in answer to* such a check, however busy it is otherwise.
-//! After a reset the server would have dropped all state of the session anyway.
+//! **Pool checks.** `COM_PING` and `COM_RESET_CONNECTION` are what pools send before they hand a connection
+//! out (or when they take it back), and they are ready for it to fail: then they open a new one and the
+//! application sees nothing. So a session that should move is closed *in answer to* such a check, however
+//! busy it is otherwise. After a reset the server would have dropped all state of the session anyway.
 //!
-//! **One side leaves.** A client that closes its half has said its last, and still gets its answer; with nothing to
-//! answer the session is over. A server that closes ends the session once the client has been given what it said. After a
-//! `COM_QUIT` it closes because its client leaves, and is not the one that left.
+//! **One side leaves.** A client that closes its half has said its last, and still gets its answer; with
+//! nothing to answer the session is over. A server that closes ends the session once the client has been
+//! given what it said. After a `COM_QUIT` it closes because its client leaves, and is not the one that left.
 
 pub(crate) mod polled;
 pub(crate) mod ring;
@@ -91,7 +92,7 @@ pub(crate) enum AfterClient {
 }
 
 impl Relay {
-    /// Goes on with a session of which the tracker has seen the start.
+    /// Goes on with a session whose start the tracker has seen.
     pub(crate) fn new(tracker: Tracker, handle: Rc<SessionHandle>) -> Self {
         let counted = tracker.commands_completed();
         handle.moved(&tracker);
@@ -151,9 +152,10 @@ impl Relay {
         recorded.finish(tracker);
     }
 
-    /// Whether an order to close is to be carried out now. `silent` says whether nothing is under way in either direction
-    /// and the kernel holds nothing from either side; it is asked only when all else allows the close. `outstanding` tells what is under
-    /// way to client and server; it is asked only when the order is to look after them.
+    /// Whether an order to close is to be carried out now. `silent` says whether nothing is under way in
+    /// either direction and the kernel holds nothing from either side; it is asked only when all else allows
+    /// the close. `outstanding` tells what is under way to client and server; it is asked only when the order
+    /// is to look after them.
     pub(crate) fn due(
         &self,
         silent: impl FnOnce() -> bool,
@@ -174,7 +176,8 @@ impl Relay {
         }
     }
 
-    /// Whether the server can be told goodbye as a client would. One small packet into an idle connection always fits.
+    /// Whether the server can be told goodbye as a client would. One small packet into an idle connection
+    /// always fits.
     pub(crate) fn may_say_goodbye(&self) -> bool {
         self.handle.facts().idle
     }
@@ -190,8 +193,8 @@ impl Relay {
         }
     }
 
-    /// Who left, now that the server has closed: the client, when it had said goodbye (`COM_QUIT`). A server closes in answer to
-    /// that, mostly before the client does.
+    /// Who left, now that the server has closed: the client, when it had said goodbye (`COM_QUIT`). A server
+    /// closes in answer to that, mostly before the client does.
     pub(crate) fn after_server(&self) -> Closed {
         match self.tracker.phase() {
             Phase::Closing(ClosedBecause::ClientQuit) => Closed::ClientLeft,
@@ -204,7 +207,8 @@ impl Relay {
         &self.handle
     }
 
-    /// Whether these bytes are a pool's check on a session that should move and may be closed instead of answered.
+    /// Whether these bytes are a pool's check on a session that should move and may be closed instead of
+    /// answered.
     fn pool_check(&self, bytes: &[u8]) -> Option<Closed> {
         let [1, 0, 0, 0, command] = bytes else { return None };
         let reset = match Command::from_byte(*command) {
@@ -213,7 +217,8 @@ impl Relay {
             _ => return None,
         };
         let slot = &self.handle.slot;
-        // State that a pool makes for itself again does not outlive a check; a reset ends all state, transactions too.
+        // State that a pool makes for itself again does not outlive a check; a reset ends all state,
+        // transactions too.
         let request = CloseRequest {
             light_state_too: true,
             all_state_too: reset,

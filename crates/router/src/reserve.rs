@@ -24,8 +24,8 @@ use std::time::{Duration, Instant};
 const SPARE: usize = 48;
 const SPARE_A_THREAD: usize = 4;
 
-/// How many sessions the limit of descriptors leaves room for, with so many threads; `None` where there is no
-/// limit.
+/// How many sessions the limit of descriptors leaves room for, with this many threads; `None` where there is
+/// no limit.
 pub(crate) fn most_sessions(threads: usize) -> Option<usize> {
     let limit = getrlimit(Resource::Nofile).current.and_then(|n| usize::try_from(n).ok());
     limit.map(|limit| limit.saturating_sub(SPARE + SPARE_A_THREAD * threads) / 2)

@@ -145,7 +145,7 @@ impl Router {
     /// now on and through reloads. `prober` logs in to servers that the kernel found suspect.
     ///
     /// # Errors
-    /// Where the configuration requires it and it cannot be had.
+    /// Where the configuration requires it and it is not available.
     pub fn start_zero_hop(
         &self,
         identity: zero_hop::Identity,
@@ -283,7 +283,7 @@ impl Router {
         self.shared.health.failure()
     }
 
-    /// What is wrong with our own threads and tasks now, in words; nothing when all is well.
+    /// What is wrong with our own threads and tasks now, in words; empty when nothing is.
     pub fn troubles(&self) -> Vec<String> {
         self.shared.health.troubles()
     }
@@ -413,14 +413,14 @@ fn unique(listeners: &[ListenerConfig]) -> Result<(), Error> {
 fn begin_tls(shared: &Arc<SharedState>, to_servers: Option<ToServers>, server_key: ServerKey) {
     if to_servers.is_some() {
         let shared = shared.clone();
-        // A thread that cannot be had now is one the first such client pays for.
+        // A thread that is not available now is one the first such client pays for.
         let _ = std::thread::Builder::new().spawn(move || shared.server_tls.keys.prepare());
     }
     shared.server_tls.change(to_servers, server_key);
 }
 
-/// Makes a worker ready on the path in force, or on the next best if that is allowed and this one is not to
-/// be had.
+/// Makes a worker ready on the path in force, or on the next best if that is allowed and this one is not
+/// available.
 fn ready_worker(
     shared: &Arc<SharedState>,
     thread: usize,

@@ -24,7 +24,7 @@ pub(crate) struct ServerCounters {
     broken_off: AtomicU32,
 }
 
-/// So many logins broken off in a row are time for one that ends well: a server blocks a host after
+/// This many logins broken off in a row are time for one that ends well: a server blocks a host after
 /// `max_connect_errors`, 100 by default, and other routers of this host have their part in them.
 const BROKEN_OFF: u32 = 20;
 
@@ -227,7 +227,7 @@ impl ServerSlot {
         bump(&self.shard().bytes_to_server, bytes as u64);
     }
 
-    /// Bytes were relayed to the client, and so many commands were answered whole.
+    /// Bytes were relayed to the client, and this many commands were answered whole.
     pub(crate) fn to_client(&self, bytes: usize, commands: u64) {
         bump(&self.shard().bytes_to_client, bytes as u64);
         bump(&self.shard().commands, commands);

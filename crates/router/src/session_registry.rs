@@ -66,7 +66,7 @@ pub(crate) enum Order {
     CloseIfIdle(Closed),
     /// Close now, whatever it does: a deadline has passed.
     Cut(Closed),
-    /// Look whether a peer has been gone for so long.
+    /// Look whether a peer has been dead for this long.
     AskAfterPeers(Duration),
 }
 
@@ -200,7 +200,7 @@ impl SessionHandle {
         self.settled.get() == Some(self.activity.get())
     }
 
-    /// Whether one of the peers is gone, by what is under way to the client and to the server.
+    /// Whether one of the peers is dead, by what is under way to the client and to the server.
     pub(crate) fn gone(
         &self,
         outstanding: [Option<Outstanding>; 2],
@@ -286,7 +286,7 @@ impl SessionRegistry {
         more
     }
 
-    /// Lets the next few sessions look whether a peer is gone.
+    /// Lets the next few sessions look whether a peer is dead.
     pub(crate) fn ask_after_peers(&self, deadline: Duration) {
         let sessions = self.sessions.borrow();
         for _ in 0..peer::share(sessions.len(), deadline) {

@@ -59,7 +59,7 @@ pub struct Status {
     pub zero_hop: ZeroHopStatus,
     /// The recording under way.
     pub recording: Option<RecordingStatus>,
-    /// What is wrong with our own threads and tasks, in words; nothing when all is well.
+    /// What is wrong with our own threads and tasks, in words; empty when nothing is.
     pub troubles: Vec<String>,
     /// Threads and tasks of ours that ended and were started anew, ever.
     pub restarts: u64,
@@ -143,7 +143,7 @@ pub struct ListenerStatus {
     pub accepted: u64,
     /// Clients that are logging in now.
     pub connecting: usize,
-    /// Clients beyond this are refused while so many are logging in.
+    /// Clients beyond this are refused while this many are logging in.
     pub max_connecting: usize,
     /// What it does with TLS from its clients.
     pub tls: &'static str,
@@ -238,7 +238,7 @@ fn fallbacks(shared: &SharedState, view: &View, path: &Path) -> Vec<FallbackStat
     let of_rings = of_rings.into_iter().map(|(ring, why)| FallbackStatus {
         name: "epoll",
         words: format!(
-            "{ring} is gone ({why}): its thread relays new sessions with epoll, at a higher cost, until the next start"
+            "{ring} has ended ({why}): its thread relays new sessions with epoll, at a higher cost, until the next start"
         ),
     });
     of_view.chain(of_path).chain(of_rings).chain(unencrypted(shared)).collect()

@@ -114,7 +114,7 @@ impl Stream {
 
     /// Sends one small packet if the kernel takes it at once, asking the kernel and not the runtime.
     pub(crate) fn send_now(&mut self, packet: &[u8]) {
-        // Whoever does not take it is gone or does not read: nothing is owed to them.
+        // Whoever does not take it has closed or does not read: nothing is owed to them.
         match self {
             Self::Tls(tls) => {
                 let mut nobody = Context::from_waker(std::task::Waker::noop());

@@ -77,7 +77,7 @@ impl Suspects {
         self.0.get(server).filter(|s| s.avoided)
     }
 
-    /// Lifts what a newer snapshot has answered and forgets servers that are gone.
+    /// Lifts what a newer snapshot has answered and forgets servers that no longer exist.
     pub fn review(&mut self, snapshot: &Snapshot, now: Instant) {
         self.0.retain(|name, suspect| {
             let Some(server) = snapshot.server(name) else { return false };

@@ -40,7 +40,7 @@ pub(crate) struct Ready {
 /// Makes worker number `thread` ready, and starts the ring's thread beside it if one is wanted.
 ///
 /// # Errors
-/// When there is no ring to be had.
+/// When there is no ring.
 pub(crate) fn ready(
     shared: Arc<SharedState>,
     thread: usize,
@@ -60,7 +60,7 @@ impl Ready {
         let name = format!("headroom-{}", self.thread);
         let run = move || {
             LocalSet::new().block_on(&runtime, self.serve());
-            // A name that is being looked up holds nobody up.
+            // A name that is being looked up delays nobody.
             runtime.shutdown_background();
         };
         std::thread::Builder::new().name(name).spawn(run)

@@ -1,15 +1,18 @@
 //! Classify: a cheap look at a statement's text. Which state does it leave in the session?
 //!
 //! This is no parser. It walks over the text once, leaves out strings and comments ([`lexer`](crate::lexer)), and looks at
-//! words: the first of each statement, and a handful of others anywhere. The rule for doubt: a find too many only makes a
-//! session wait longer before it is moved; a find too few would lose state. So words count wherever they stand, and where
-//! quotes cannot be trusted the walk turns *wary*: from there on it reads strings as if they were code. That is so
+//! words: the first of each statement, and a handful of others anywhere. The rule for doubt: a find too many
+//! only makes a session wait longer before it is moved; a find too few would lose state. So words count
+//! wherever they stand, and where quotes cannot be trusted the walk turns *wary*: from there on it reads
+//! strings as if they were code. That is so
 //! - in `PREPARE` and `EXECUTE IMMEDIATE`, whose strings are code, and in MariaDB's compound statements;
-//! - after a backslash that follows a byte above 0x7f inside a string: in GBK, Big5 and Shift-JIS it may be half a letter;
+//! - after a backslash that follows a byte above 0x7f inside a string: in GBK, Big5 and Shift-JIS it may be
+//!   half a letter;
 //! - in text that does not start where it should (attributes that could not be read).
 //!
-//! Comments that servers execute (`/*! ... */`, `/*M! ... */`) are code. What stored programs and triggers do is not visible
-//! from here, except that `CALL` is noted. The text may come in any number of chunks, and none is kept.
+//! Comments that servers execute (`/*! ... */`, `/*M! ... */`) are code. What stored programs and triggers do
+//! is not visible from here, except that `CALL` is noted. The text may come in any number of chunks, and none
+//! is kept.
 
 mod word;
 
@@ -112,8 +115,8 @@ impl Scanner {
         self.words.every_word_may_be_first();
     }
 
-    /// Walks over code. The steady case takes no branch that depends on where words end, because those cannot be predicted:
-    /// a word is looked at only if one of its length is wanted.
+    /// Walks over code. The steady case takes no branch that depends on where words end, because those cannot
+    /// be predicted: a word is looked at only if one of its length is wanted.
     fn code(&mut self, chunk: &[u8], from: usize) -> usize {
         let mut wanted = self.words.wanted();
         let (mut start, mut at) = (from, from);

@@ -1,21 +1,22 @@
 //! Digest: what a statement is when its literals are left out, and when two statements are the same.
 //!
-//! Two statements have the same digest here if and only if they have the same digest on the server, whose rules these
-//! are (performance_schema's, of either flavour): literals become `?`; `?, ?` becomes `?, ...`; `(?)` and `(?, ...)` are one
-//! token each, and a list of such rows is one token again, so that `VALUES (1),(2)` and `VALUES (3),(4),(5)` are the same
-//! and `VALUES (1)` is not; keywords fold their case and their synonyms, names do not; comments and space do not count; a
-//! sign before a number belongs to it where no operand can stand before it. MySQL makes one thing of `IN (1)` and
-//! `IN (1, 2)`, MariaDB two.
+//! Two statements have the same digest here if and only if they have the same digest on the server, whose
+//! rules these are (performance_schema's, of either flavour): literals become `?`; `?, ?` becomes `?, ...`;
+//! `(?)` and `(?, ...)` are one token each, and a list of such rows is one token again, so that `VALUES
+//! (1),(2)` and `VALUES (3),(4),(5)` are the same and `VALUES (1)` is not; keywords fold their case and their
+//! synonyms, names do not; comments and space do not count; a sign before a number belongs to it where no
+//! operand can stand before it. MySQL makes one thing of `IN (1)` and `IN (1, 2)`, MariaDB two.
 //!
-//! Worked example: `select a from t where id in (1, 2) -- x` is read as the tokens `SELECT`, name `a`, `FROM`, name `t`,
-//! `WHERE`, name `id`, `IN`, `(`, `?`; then `, 2` turns `? , ?` into `?, ...`, and `)` turns the parenthesis into `(...)`.
+//! Worked example: `select a from t where id in (1, 2) -- x` is read as the tokens `SELECT`, name `a`,
+//! `FROM`, name `t`, `WHERE`, name `id`, `IN`, `(`, `?`; then `, 2` turns `? , ?` into `?, ...`, and `)`
+//! turns the parenthesis into `(...)`.
 //!
-//! As on the servers, tokens beyond [`LIMIT`] bytes do not count. The text is made only for a digest not seen before;
-//! reading and hashing allocate nothing.
+//! As on the servers, tokens beyond [`LIMIT`] bytes do not count. The text is made only for a digest not seen
+//! before; reading and hashing allocate nothing.
 //!
-//! Not seen from here, so grouped apart from the server: what stored programs run, text beyond what was kept of a
-//! very long statement, several statements in one packet (one digest for us, one each for the server), and double quotes
-//! as names where MySQL does not say that they are (`ANSI_QUOTES`).
+//! Not seen from here, so grouped apart from the server: what stored programs run, text beyond what was kept
+//! of a very long statement, several statements in one packet (one digest for us, one each for the server),
+//! and double quotes as names where MySQL does not say that they are (`ANSI_QUOTES`).
 
 mod keyword;
 mod text;
@@ -108,8 +109,8 @@ impl std::fmt::Debug for Digester {
 
 /// One walk over a statement's bytes, telling [`Tokens`] what comes: names, keywords, values, punctuation.
 ///
-/// What is a word or a number follows the servers' scanner: a word after a dot is a name whatever it spells, digits that run
-/// into letters are a name, `@x` is a value.
+/// What is a word or a number follows the servers' scanner: a word after a dot is a name whatever it spells,
+/// digits that run into letters are a name, `@x` is a value.
 struct Walk<'a> {
     tokens: &'a mut Tokens,
     comments: &'a mut Comments,
@@ -271,7 +272,8 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// From the opening quote, with which the lexer is to `begin`, to behind the closing one; a doubled quote does not close.
+    /// From the opening quote, with which the lexer is to `begin`, to behind the closing one; a doubled quote
+    /// does not close.
     fn skip_quoted(&mut self, quote: u8, begin: fn(&mut Lexer, u8)) {
         loop {
             begin(&mut self.lexer, quote);
@@ -393,8 +395,8 @@ fn is_verb(word: &[u8]) -> bool {
         .any(|verb| word.eq_ignore_ascii_case(verb))
 }
 
-/// `_utf8mb4 'x'`, `_latin1 0x41`: a name with an underscore, directly before a literal. Servers know their character sets;
-/// we take what stands in that place.
+/// `_utf8mb4 'x'`, `_latin1 0x41`: a name with an underscore, directly before a literal. Servers know their
+/// character sets; we take what stands in that place.
 fn is_charset(word: &[u8], rest: &[u8]) -> bool {
     let behind = rest[word.len()..].trim_ascii_start();
     matches!(behind, [b'\'' | b'"', ..] | [b'x' | b'X' | b'b' | b'B', b'\'', ..])

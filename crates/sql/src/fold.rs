@@ -1,7 +1,8 @@
 //! Fold: a 64-bit number for bytes, the same in every process and on every machine.
 //!
-//! Multiply and fold the 128-bit product, eight bytes at a time (the idea of wyhash). Not for adversaries: whoever can
-//! send statements can make two of them share a number, and all they get is a wrong row in their own statistics.
+//! Multiply and fold the 128-bit product, eight bytes at a time (the idea of wyhash). Not for adversaries:
+//! whoever can send statements can make two of them share a number, and all they get is a wrong row in their
+//! own statistics.
 
 const SEEDS: [u64; 2] = [0xa076_1d64_78bd_642f, 0xe703_7ed1_a0b4_28db];
 

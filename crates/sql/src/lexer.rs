@@ -1,16 +1,19 @@
-//! Lexer: where words, strings, quoted names and comments of a statement begin and end. The one place that knows; what
-//! they mean is for its readers ([`classify`](crate::classify), [`digest`](crate::digest)) to say.
+//! Lexer: where words, strings, quoted names and comments of a statement begin and end. The one place that
+//! knows; what they mean is for its readers ([`classify`](crate::classify), [`digest`](crate::digest)) to
+//! say.
 //!
-//! A reader walks over code by itself, with [`CLASS`] for each byte. At a byte that may begin something else it calls
-//! [`Lexer::begin`], then [`Lexer::read`] with what follows, until the lexer says what it was. A text may come in any
-//! number of chunks, cut anywhere; nothing of it is kept and nothing is allocated.
+//! A reader walks over code by itself, with [`CLASS`] for each byte. At a byte that may begin something else
+//! it calls [`Lexer::begin`], then [`Lexer::read`] with what follows, until the lexer says what it was. A
+//! text may come in any number of chunks, cut anywhere; nothing of it is kept and nothing is allocated.
 //!
-//! The rules are the servers': a comment is `/* ... */`, `# ...`, or `-- ...` with a space or a control character behind
-//! the dashes; `/*! ... */` and MariaDB's `/*M! ... */` are code; in strings a backslash takes the next byte as it is,
-//! unless the session says `NO_BACKSLASH_ESCAPES`; in names in backticks it does not. A doubled quote ends a string and begins the next.
+//! The rules are the servers': a comment is `/* ... */`, `# ...`, or `-- ...` with a space or a control
+//! character behind the dashes; `/*! ... */` and MariaDB's `/*M! ... */` are code; in strings a backslash
+//! takes the next byte as it is, unless the session says `NO_BACKSLASH_ESCAPES`; in names in backticks it
+//! does not. A doubled quote ends a string and begins the next.
 //!
-//! Worked example, `a-1/*x*/`: the word `a` is the reader's. `-` may begin a comment: `begin`, and `read` sees `1` and
-//! says [`Lexeme::Symbol`], without taking the `1`. At `/` the same, and `read` says [`Lexeme::Comment`] behind `*/`.
+//! Worked example, `a-1/*x*/`: the word `a` is the reader's. `-` may begin a comment: `begin`, and `read`
+//! sees `1` and says [`Lexeme::Symbol`], without taking the `1`. At `/` the same, and `read` says
+//! [`Lexeme::Comment`] behind `*/`.
 
 /// What a byte is in code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -86,7 +89,8 @@ pub(crate) struct Rules {
 /// What [`Lexer::read`] has come to the end of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Lexeme {
-    /// The byte stands for itself. What follows has not been taken, but for a second dash, with which the next has begun.
+    /// The byte stands for itself. What follows has not been taken, but for a second dash, with which the
+    /// next has begun.
     Symbol,
     /// One `@`: a user's variable or a host follows.
     At,
@@ -99,8 +103,8 @@ pub(crate) enum Lexeme {
     Executable,
     /// The end of one.
     ExecutableEnd,
-    /// In a string, a backslash behind a byte above 0x7f: in GBK, Big5 and Shift-JIS the two may be one letter. What
-    /// follows may be string or code; it is read as code.
+    /// In a string, a backslash behind a byte above 0x7f: in GBK, Big5 and Shift-JIS the two may be one
+    /// letter. What follows may be string or code; it is read as code.
     Doubt,
 }
 
@@ -171,7 +175,8 @@ impl Lexer {
         };
     }
 
-    /// A quote in code behind which backslash is no escape, whatever the session says: of a hexadecimal literal.
+    /// A quote in code behind which backslash is no escape, whatever the session says: of a hexadecimal
+    /// literal.
     pub(crate) fn begin_without_escapes(&mut self, quote: u8) {
         self.state = State::Quoted { quote, escapes: false };
     }
@@ -181,8 +186,8 @@ impl Lexer {
         self.executable = true;
     }
 
-    /// Reads on at `at` to the end of what was begun. Returns where it ends and what it was, or the end of the chunk and
-    /// `None` while it goes on.
+    /// Reads on at `at` to the end of what was begun. Returns where it ends and what it was, or the end of
+    /// the chunk and `None` while it goes on.
     pub(crate) fn read(&mut self, chunk: &[u8], mut at: usize) -> (usize, Option<Lexeme>) {
         while at < chunk.len() {
             let lexeme;

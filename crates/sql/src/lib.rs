@@ -1,8 +1,9 @@
-//! SQL text, as far as a proxy has to understand it: one lexer, and what is read with it. It parses nothing, keeps nothing of
-//! a text but what it is asked for, and allocates nothing for a statement.
+//! SQL text, as far as a proxy has to understand it: one lexer, and what is read with it. It parses nothing,
+//! keeps nothing of a text but what it is asked for, and allocates nothing for a statement.
 //!
-//! Uses no crate of ours, has no I/O. `wire` classifies the statements that pass, `insight` asks for digests and tags, whoever
-//! records asks what is secret. The three files to read first: `lexer.rs`, `classify.rs`, `digest.rs`.
+//! Uses no crate of ours, has no I/O. `wire` classifies the statements that pass, `insight` asks for digests
+//! and tags, whoever records asks what is secret. The three files to read first: `lexer.rs`, `classify.rs`,
+//! `digest.rs`.
 //!
 //! | question | file |
 //! |---|---|

@@ -1,11 +1,12 @@
 //! Secret: which statements hold a password and are not recorded. In doubt one is.
 //!
-//! Passwords stand in `CREATE USER ... IDENTIFIED BY`, `SET PASSWORD`, `CHANGE MASTER TO ... MASTER_PASSWORD`, `CREATE SERVER
-//! ... PASSWORD`, and in the `CONNECTION` of a table that lives elsewhere. Statements about rows may name a column `password`
-//! and are data like any other, unless others stand beside them in the same text.
+//! Passwords stand in `CREATE USER ... IDENTIFIED BY`, `SET PASSWORD`, `CHANGE MASTER TO ...
+//! MASTER_PASSWORD`, `CREATE SERVER ... PASSWORD`, and in the `CONNECTION` of a table that lives elsewhere.
+//! Statements about rows may name a column `password` and are data like any other, unless others stand beside
+//! them in the same text.
 //!
-//! Does not ask the lexer, on purpose: a word counts wherever it stands, in strings (`PREPARE`), comments (that servers may
-//! execute) and parts of words (`MASTER_PASSWORD`), so that no way of quoting can hide it.
+//! Does not ask the lexer, on purpose: a word counts wherever it stands, in strings (`PREPARE`), comments
+//! (that servers may execute) and parts of words (`MASTER_PASSWORD`), so that no way of quoting can hide it.
 
 const WORDS: [&[u8]; 3] = [b"IDENTIFIED", b"PASSWORD", b"CONNECTION"];
 const DATA: [&[u8]; 5] = [b"SELECT", b"INSERT", b"UPDATE", b"DELETE", b"REPLACE"];

@@ -1,11 +1,11 @@
 //! State that a session keeps on its server and would lose if it were moved or closed.
 //!
-//! Not counted: session variables, `SET NAMES`, the default database, roles. Pools set them up on every new connection, and
-//! do so again; if they counted, every session would be sticky from its first statement on.
+//! Not counted: session variables, `SET NAMES`, the default database, roles. Pools set them up on every new
+//! connection, and do so again; if they counted, every session would be sticky from its first statement on.
 
 bitflags::bitflags! {
-    /// Why a session should rather wait for a better moment. When in doubt a bit is set: that makes a session wait longer,
-    /// while a missing bit would lose state.
+    /// Why a session should rather wait for a better moment. When in doubt a bit is set: that makes a session
+    /// wait longer, while a missing bit would lose state.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
     pub struct Sticky: u16 {
         /// `CREATE TEMPORARY TABLE` was seen. Not cleared by `DROP`: we do not follow names.
@@ -30,7 +30,8 @@ bitflags::bitflags! {
         const XA = 1 << 9;
         /// `CALL`: the procedure may have left any of the above, which is not visible from here.
         const STORED_PROCEDURE = 1 << 10;
-        /// A statement's text could not be read to its end (an unbalanced quote, attributes that do not parse).
+        /// A statement's text could not be read to its end (an unbalanced quote, attributes that do not
+        /// parse).
         const UNREAD = 1 << 11;
     }
 }

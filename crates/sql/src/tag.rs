@@ -1,8 +1,9 @@
 //! Tags: what a client writes into comments of a statement to say which endpoint or request it belongs to.
 //!
-//! Understood are sqlcommenter (`/*endpoint='%2Fcart',traceparent='00-...-01'*/`), plain pairs (`/* endpoint=cart */`)
-//! and Ruby on Rails' query logs (`/*controller:carts,action:show*/`). Values in quotes are URL-encoded; a backslash takes the
-//! next character as it is. Which keys matter is configured; everything else in comments is passed over.
+//! Understood are sqlcommenter (`/*endpoint='%2Fcart',traceparent='00-...-01'*/`), plain pairs (`/*
+//! endpoint=cart */`) and Ruby on Rails' query logs (`/*controller:carts,action:show*/`). Values in quotes
+//! are URL-encoded; a backslash takes the next character as it is. Which keys matter is configured;
+//! everything else in comments is passed over.
 
 use std::borrow::Cow;
 
@@ -134,7 +135,7 @@ impl<'t> TagValue<'t> {
     }
 }
 
-/// The content of the comment that a text ends with, of which the beginning is not known.
+/// The content of the comment that a text ends with, whose beginning is not known.
 pub fn last_comment(tail: &[u8]) -> Option<&[u8]> {
     let end = memchr::memmem::rfind(tail, b"*/")?;
     let start = memchr::memmem::rfind(&tail[..end], b"/*")?;

@@ -1,4 +1,4 @@
-//! What is under way to a peer and not acknowledged (`TCP_INFO`): how a peer that is gone is told from one
+//! What is under way to a peer and not acknowledged (`TCP_INFO`): how a dead peer is told from one
 //! that does not read.
 
 use std::os::fd::{AsFd, AsRawFd};

@@ -1,8 +1,9 @@
 //! Records one session between a real client and a real server, for `tests/recorded/`.
 //!
-//! `record SERVER FILE` listens on a free loopback port, prints it, relays one connection to SERVER and writes to FILE
-//! what passes, in the order in which it passes: `C` (client) or `S` (server) and the bytes in hexadecimal. Lines from
-//! standard input are written between them and answered with `ok`: that is how the driver of a recording puts down what holds at a point.
+//! `record SERVER FILE` listens on a free loopback port, prints it, relays one connection to SERVER and
+//! writes to FILE what passes, in the order in which it passes: `C` (client) or `S` (server) and the bytes in
+//! hexadecimal. Lines from standard input are written between them and answered with `ok`: that is how the
+//! driver of a recording puts down what holds at a point.
 
 use std::fs::File;
 use std::io::{self, BufRead, Read, Write};
@@ -49,7 +50,7 @@ fn relay(mark: char, mut from: TcpStream, mut to: TcpStream, file: &Mutex<File>)
             break;
         }
     }
-    // Either end may be gone already, which is what we wanted.
+    // Either end may have closed already, which is what we wanted.
     let _ = to.shutdown(Shutdown::Both);
     let _ = from.shutdown(Shutdown::Both);
     Ok(())

@@ -1,8 +1,9 @@
 //! Query attributes: names and values that a client sends beside a statement
 //! ([`Capabilities::QUERY_ATTRIBUTES`](crate::Capabilities::QUERY_ATTRIBUTES)).
 //!
-//! In front of the text of `COM_QUERY` stand their number, a 1, and for a number above 0 a bitmap of NULLs, a 1, for each
-//! its type and name, then for each its value. `COM_STMT_EXECUTE` has the same behind its parameters, whose names are empty.
+//! In front of the text of `COM_QUERY` stand their number, a 1, and for a number above 0 a bitmap of NULLs, a
+//! 1, for each its type and name, then for each its value. `COM_STMT_EXECUTE` has the same behind its
+//! parameters, whose names are empty.
 
 use crate::read::Reader;
 
@@ -19,7 +20,8 @@ pub struct Attributes<'a> {
 /// Bit of `COM_STMT_EXECUTE`'s flags: the number of parameters is there.
 const PARAMETER_COUNT_AVAILABLE: u8 = 8;
 
-/// The attributes of a `COM_QUERY` and its text, from what follows the command byte. `None` when they do not parse.
+/// The attributes of a `COM_QUERY` and its text, from what follows the command byte. `None` when they do not
+/// parse.
 pub fn of_query(body: &[u8]) -> Option<(Attributes<'_>, &[u8])> {
     let mut r = Reader::new(body);
     let count = usize::try_from(r.lenenc()?).ok()?;
@@ -28,7 +30,8 @@ pub fn of_query(body: &[u8]) -> Option<(Attributes<'_>, &[u8])> {
     Some((attributes, r.rest()))
 }
 
-/// The parameters and attributes of a `COM_STMT_EXECUTE`, from what follows the command byte; only where they carry names.
+/// The parameters and attributes of a `COM_STMT_EXECUTE`, from what follows the command byte; only where they
+/// carry names.
 pub fn of_execute(body: &[u8]) -> Option<Attributes<'_>> {
     let mut r = Reader::new(body);
     r.skip(4)?;
@@ -41,8 +44,8 @@ pub fn of_execute(body: &[u8]) -> Option<Attributes<'_>> {
     Attributes::read(&mut r, count)
 }
 
-/// A `COM_STMT_EXECUTE` of a session with attributes (from what follows the command byte) as one without would send it:
-/// parameters have no names, and what has one is left out. `None` when it does not parse.
+/// A `COM_STMT_EXECUTE` of a session with attributes (from what follows the command byte) as one without
+/// would send it: parameters have no names, and what has one is left out. `None` when it does not parse.
 pub fn without(body: &[u8]) -> Option<Vec<u8>> {
     let mut r = Reader::new(body);
     let id = r.bytes(4)?;
@@ -68,7 +71,8 @@ pub fn without(body: &[u8]) -> Option<Vec<u8>> {
         kinds.push(kind[0]);
     }
     if new_types != 1 {
-        // Types as before, names too: then nothing tells where attributes begin, and there are none that matter.
+        // Types as before, names too: then nothing tells where attributes begin, and there are none that
+        // matter.
         plain.extend_from_slice(nulls);
         plain.push(new_types);
         plain.extend_from_slice(r.rest());
@@ -91,7 +95,7 @@ pub fn without(body: &[u8]) -> Option<Vec<u8>> {
 }
 
 impl<'a> Attributes<'a> {
-    /// Reads so many, and moves `r` behind them.
+    /// Reads this many, and moves `r` behind them.
     fn read(r: &mut Reader<'a>, count: usize) -> Option<Self> {
         let none = Self { types: *r, values: *r, nulls: &[], count: 0, index: 0 };
         if count == 0 {

@@ -1,7 +1,9 @@
-//! `mysql_native_password`, for scripted servers and simple clients. Sessions of real clients pass through unread.
+//! `mysql_native_password`, for scripted servers and simple clients. Sessions of real clients pass through
+//! unread.
 //!
 //! The client proves that it knows the password without sending it: with `H = SHA1`,
-//! `answer = H(password) xor H(nonce + H(H(password)))`. The server stores `H(H(password))`; no password is an empty answer.
+//! `answer = H(password) xor H(nonce + H(H(password)))`. The server stores `H(H(password))`; no password is
+//! an empty answer.
 
 use sha1::{Digest, Sha1};
 

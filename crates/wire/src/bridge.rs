@@ -1,13 +1,16 @@
-//! Bridge: one login across two transports that differ in TLS. Packets in, [`Step`]s out; no sockets, no randomness.
+//! Bridge: one login across two transports that differ in TLS. Packets in, [`Step`]s out; no sockets, no
+//! randomness.
 //!
-//! The password is never known to us beforehand, and most of a login passes through: the server's nonce, the client's
-//! proof and the server's verdict. Three things do not, once TLS ends at the router on either side:
+//! The password is never known to us beforehand, and most of a login passes through: the server's nonce, the
+//! client's proof and the server's verdict. Three things do not, once TLS ends at the router on either side:
 //!
-//! - **Flags.** The greeting offers TLS as the listener does, and the login that goes on says what holds towards the server.
+//! - **Flags.** The greeting offers TLS as the listener does, and the login that goes on says what holds
+//!   towards the server.
 //! - **Sequence ids.** An SSLRequest is a packet of its own, so the two sides count apart.
-//! - **Passwords.** `caching_sha2_password` (and `sha256_password`) ask for the password itself when the server has not
-//!   cached it. A client sends it in the clear where its transport keeps secrets (TLS, a unix socket), else encrypted
-//!   with the server's RSA key, after `xor` with the nonce. The server expects the one or the other by *its* transport:
+//! - **Passwords.** `caching_sha2_password` (and `sha256_password`) ask for the password itself when the
+//!   server has not cached it. A client sends it in the clear where its transport keeps secrets (TLS, a unix
+//!   socket), else encrypted with the server's RSA key, after `xor` with the nonce. The server expects the
+//!   one or the other by *its* transport:
 //!
 //! | client's side | server's side | then |
 //! |---|---|---|
@@ -15,12 +18,12 @@
 //! | open | secret | the client is given a key of ours, and the password goes on in the clear, inside TLS |
 //! | alike | alike | everything passes through |
 //!
-//! **What cannot be read goes nowhere**, unless nothing is asked of TLS on either side (passthrough, and none to the server): a
-//! first packet that we do not understand is one whose TLS, and whose account, we cannot judge. Servers do understand some that we
-//! do not, such as a login of the protocol before 4.1.
+//! **What cannot be read goes nowhere**, unless nothing is asked of TLS on either side (passthrough, and none
+//! to the server): a first packet that we do not understand is one whose TLS, and whose account, we cannot
+//! judge. Servers do understand some that we do not, such as a login of the protocol before 4.1.
 //!
-//! A password that passes this way is wiped as soon as it has been handed on. Plugins that send it in the clear by
-//! themselves (`mysql_clear_password`, `dialog`) are refused from a secret side to an open one.
+//! A password that passes this way is wiped as soon as it has been handed on. Plugins that send it in the
+//! clear by themselves (`mysql_clear_password`, `dialog`) are refused from a secret side to an open one.
 //!
 //! `COM_CHANGE_USER` is a login too: [`Bridge::change_user`] starts over with its answer.
 
@@ -64,12 +67,13 @@ pub struct Terms {
     pub client_is_local: bool,
     /// So does the server's.
     pub server_is_local: bool,
-    /// A server whose transport keeps no secrets may be asked for its RSA key for a password that came in secret. Whoever can change
-    /// packets on the way answers with a key of his own and reads the password.
+    /// A server whose transport keeps no secrets may be asked for its RSA key for a password that came in
+    /// secret. Whoever can change packets on the way answers with a key of his own and reads the password.
     pub retrieves_key: bool,
 }
 
-/// Public-key cryptography of the exchange (RSA with OAEP and SHA-1, as servers do), by whoever has keys and randomness.
+/// Public-key cryptography of the exchange (RSA with OAEP and SHA-1, as servers do), by whoever has keys and
+/// randomness.
 pub trait Keys {
     /// Our own public key, PEM.
     fn public_key(&self) -> &[u8];
@@ -90,11 +94,13 @@ pub enum Step {
     AcceptTls,
     /// Begin TLS with the server now; the next packet to it goes inside.
     BeginTls,
-    /// Decrypt this with our own key, which takes some milliseconds, and say what it was: [`Bridge::decrypted`].
+    /// Decrypt this with our own key, which takes some milliseconds, and say what it was:
+    /// [`Bridge::decrypted`].
     Decrypt(Vec<u8>),
     /// From here on both sides go on by themselves, and we cannot read them.
     Opaque,
-    /// Logged in, and the client knows. (A change of user that the server refused: the session goes on as before.)
+    /// Logged in, and the client knows. (A change of user that the server refused: the session goes on as
+    /// before.)
     Open,
     /// The server has refused, and the client knows.
     Denied,
@@ -139,7 +145,8 @@ enum BridgeState {
 }
 
 impl Bridge {
-    /// A login that begins with this greeting (payload). Returns the greeting to show to the client, as a whole packet.
+    /// A login that begins with this greeting (payload). Returns the greeting to show to the client, as a
+    /// whole packet.
     pub fn new(terms: Terms, server_greeting: &[u8]) -> (Self, Vec<u8>) {
         let mut shown = server_greeting.to_vec();
         let parsed = Greeting::parse(server_greeting).ok();
@@ -178,12 +185,14 @@ impl Bridge {
         std::mem::take(&mut self.tracker)
     }
 
-    /// Whether passwords have to be translated, because one side's transport keeps secrets and the other's does not.
+    /// Whether passwords have to be translated, because one side's transport keeps secrets and the other's
+    /// does not.
     pub fn translates(&self) -> bool {
         self.client_is_secret != self.server_is_secret
     }
 
-    /// A `COM_CHANGE_USER` has been passed on, whole: what follows is a login again. `tracker` has seen the command.
+    /// A `COM_CHANGE_USER` has been passed on, whole: what follows is a login again. `tracker` has seen the
+    /// command.
     pub fn change_user(&mut self, tracker: Tracker) {
         self.tracker = tracker;
         self.state = BridgeState::Proofs;
@@ -229,7 +238,8 @@ impl Bridge {
         }
     }
 
-    /// The login itself: goes on with what holds towards the server, after a request for TLS where that begins here.
+    /// The login itself: goes on with what holds towards the server, after a request for TLS where that
+    /// begins here.
     fn login(&mut self, payload: &[u8]) -> Vec<Step> {
         let mut payload = Zeroizing::new(payload.to_vec());
         login::ask_tls(&mut payload, false);
@@ -406,8 +416,8 @@ impl Bridge {
         vec![Step::Refuse(why, self.client_next)]
     }
 
-    /// A request for TLS that is to go to the server end to end. Where we would have begun TLS ourselves, it has to be just that, and
-    /// to a server that offers TLS: a login in the open with the flag set is none.
+    /// A request for TLS that is to go to the server end to end. Where we would have begun TLS ourselves, it
+    /// has to be just that, and to a server that offers TLS: a login in the open with the flag set is none.
     fn end_to_end(&mut self, payload: &[u8]) -> Vec<Step> {
         if self.terms.to_server && !self.offers_tls() {
             return self.refuse(Refusal::BadHandshake { what: "a request for TLS, which was not offered" });
@@ -418,7 +428,8 @@ impl Bridge {
         self.opaque(payload)
     }
 
-    /// What we cannot read goes on as it is only where nothing is asked of either side: else nobody could say what it does.
+    /// What we cannot read goes on as it is only where nothing is asked of either side: else nobody could say
+    /// what it does.
     fn unreadable(&mut self, payload: &[u8], what: &'static str) -> Vec<Step> {
         let nothing_asked = self.terms.from_client == FromClient::Passthrough && !self.terms.to_server;
         let as_it_is = self.server_next == self.client_next.wrapping_sub(1) && !self.translates();

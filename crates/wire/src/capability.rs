@@ -1,8 +1,9 @@
 //! What client and server say they can do. Both flavours, in one set of 64 bits.
 //!
-//! The low 32 bits are the classic flags. MariaDB announces 32 more in bytes that MySQL leaves zero, and shows that it
-//! does so by *not* setting the lowest classic flag ([`Capabilities::LONG_PASSWORD`], which MariaDB calls `CLIENT_MYSQL`).
-//! Those live in the high 32 bits here, as in MariaDB's own sources. What holds for a session is what both sides have.
+//! The low 32 bits are the classic flags. MariaDB announces 32 more in bytes that MySQL leaves zero, and
+//! shows that it does so by *not* setting the lowest classic flag ([`Capabilities::LONG_PASSWORD`], which
+//! MariaDB calls `CLIENT_MYSQL`). Those live in the high 32 bits here, as in MariaDB's own sources. What
+//! holds for a session is what both sides have.
 
 bitflags::bitflags! {
     /// The capability flags of one side, or of a session (the flags that both sides have).
@@ -88,7 +89,8 @@ bitflags::bitflags! {
 }
 
 impl Capabilities {
-    /// What a plain client or scripted server of today needs: 4.1 protocol, plugins, transactions, multi results.
+    /// What a plain client or scripted server of today needs: 4.1 protocol, plugins, transactions, multi
+    /// results.
     pub const ORDINARY: Self = Self::LONG_PASSWORD
         .union(Self::LONG_FLAG)
         .union(Self::CONNECT_WITH_DB)
@@ -112,7 +114,8 @@ impl Capabilities {
         (self.bits() >> 32) as u32
     }
 
-    /// Both halves; the extended one counts only from a side that leaves [`Capabilities::LONG_PASSWORD`] unset.
+    /// Both halves; the extended one counts only from a side that leaves [`Capabilities::LONG_PASSWORD`]
+    /// unset.
     pub(crate) const fn from_halves(classic: u32, extended: u32) -> Self {
         let low = classic as u64;
         if low & Self::LONG_PASSWORD.bits() != 0 {

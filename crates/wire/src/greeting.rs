@@ -1,7 +1,8 @@
 //! The server's first packet (HandshakeV10), read and written, both flavours.
 //!
-//! MariaDB up to 10.x sends its version with the prefix `5.5.5-`, because old replicas of MySQL refuse a first number above 5;
-//! [`Greeting::plain_version`] leaves it out. Its own capability flags travel in four of the ten bytes that MySQL reserves.
+//! MariaDB up to 10.x sends its version with the prefix `5.5.5-`, because old replicas of MySQL refuse a
+//! first number above 5; [`Greeting::plain_version`] leaves it out. Its own capability flags travel in four
+//! of the ten bytes that MySQL reserves.
 
 use crate::capability::Capabilities;
 use crate::error::{WireError, Within};
@@ -82,8 +83,8 @@ impl Greeting {
         Ok(Self { version, connection_id, nonce, capabilities, charset, status, auth_plugin })
     }
 
-    /// Writes the payload of a greeting; [`Greeting::parse`] reads it back. A nonce of 20 bytes is what every plugin expects;
-    /// shorter ones are filled with `x`, longer than 246 cut.
+    /// Writes the payload of a greeting; [`Greeting::parse`] reads it back. A nonce of 20 bytes is what every
+    /// plugin expects; shorter ones are filled with `x`, longer than 246 cut.
     pub fn encode(&self) -> Vec<u8> {
         let mut nonce = self.nonce.clone();
         nonce.truncate(246);
@@ -115,15 +116,16 @@ impl Greeting {
         self.version.strip_prefix(VERSION_PREFIX).unwrap_or(&self.version)
     }
 
-    /// Who speaks: MariaDB shows itself by its capability flags, or (before 10.2) by the prefix of its version.
+    /// Who speaks: MariaDB shows itself by its capability flags, or (before 10.2) by the prefix of its
+    /// version.
     pub fn flavour(&self) -> Flavour {
         let extended = !self.capabilities.contains(Capabilities::LONG_PASSWORD);
         if extended || self.version.starts_with(VERSION_PREFIX) { Flavour::MariaDb } else { Flavour::MySql }
     }
 }
 
-/// Says in the payload of a greeting whether TLS is offered, and leaves every other byte alone. Does nothing to what is
-/// no greeting of the 4.1 protocol.
+/// Says in the payload of a greeting whether TLS is offered, and leaves every other byte alone. Does nothing
+/// to what is no greeting of the 4.1 protocol.
 pub fn offer_tls(payload: &mut [u8], offered: bool) {
     let Some(end_of_version) = memchr::memchr(0, payload) else { return };
     // Behind the version: connection id, nonce, filler; then the low half of the flags.

@@ -1,11 +1,12 @@
 //! The MySQL and MariaDB client/server protocol as bytes.
 //!
 //! No sockets, no clock and no policy: functions from bytes to values and back, and one state machine, the
-//! [`Tracker`], that is fed with what a relay passes on and knows where the session stands. Every parser is total:
-//! any input gives a value or an error, never a panic, and memory stays bounded whatever a peer sends.
+//! [`Tracker`], that is fed with what a relay passes on and knows where the session stands. Every parser is
+//! total: any input gives a value or an error, never a panic, and memory stays bounded whatever a peer sends.
 //!
-//! The way in: [`packet`] cuts a byte stream into packets; [`greeting`], [`login`] and [`response`] read and write the
-//! packets that matter to us; [`tracker`] follows a session, and asks `sql` which state its statements leave behind.
+//! The way in: [`packet`] cuts a byte stream into packets; [`greeting`], [`login`] and [`response`] read and
+//! write the packets that matter to us; [`tracker`] follows a session, and asks `sql` which state its
+//! statements leave behind.
 //!
 //! May use `fleet` (whom to blame) and `sql`. The three files to read first: `packet.rs`, `tracker.rs` with
 //! `tracker/session.rs`, `bridge.rs`.

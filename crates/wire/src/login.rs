@@ -1,7 +1,9 @@
-//! The client's first packet: the login (HandshakeResponse41), or the request to speak TLS first (SSLRequest).
+//! The client's first packet: the login (HandshakeResponse41), or the request to speak TLS first
+//! (SSLRequest).
 //!
-//! An SSLRequest is the first 32 bytes of a login with [`Capabilities::SSL`] set; after it come TLS records. Servers look only
-//! at the flag, and so do we. The reader is as lenient as servers are: what is missing at the end counts as empty.
+//! An SSLRequest is the first 32 bytes of a login with [`Capabilities::SSL`] set; after it come TLS records.
+//! Servers look only at the flag, and so do we. The reader is as lenient as servers are: what is missing at
+//! the end counts as empty.
 
 use crate::capability::Capabilities;
 use crate::error::{WireError, Within};
@@ -32,8 +34,8 @@ pub struct Login<'a> {
 /// The fixed part: flags, longest packet, collation, 23 reserved bytes.
 pub(crate) const FIXED: usize = 32;
 
-/// The capabilities of a client's first packet, and whether it asks for TLS (then nothing after it can be read).
-/// `None` when it is too short or speaks the protocol before 4.1.
+/// The capabilities of a client's first packet, and whether it asks for TLS (then nothing after it can be
+/// read). `None` when it is too short or speaks the protocol before 4.1.
 pub fn opening(payload: &[u8]) -> Option<(Capabilities, bool)> {
     let mut r = Reader::new(payload);
     let low = r.u32()?;
@@ -48,7 +50,8 @@ pub fn is_ssl_request(payload: &[u8]) -> bool {
     payload.len() <= FIXED && opening(payload).is_some_and(|(_, wants_tls)| wants_tls)
 }
 
-/// Says in the payload of a login (or a request for TLS) whether TLS is asked for, and leaves every other byte alone.
+/// Says in the payload of a login (or a request for TLS) whether TLS is asked for, and leaves every other
+/// byte alone.
 pub(crate) fn ask_tls(payload: &mut [u8], asked: bool) {
     let bit = (Capabilities::SSL.classic() >> 8) as u8;
     if let Some(byte) = payload.get_mut(1) {
@@ -130,13 +133,15 @@ impl<'a> Login<'a> {
         Self { auth_response: &[], ..self.clone() }
     }
 
-    /// The same login in the name of a plugin that does not exist: the server names the account's own and asks anew.
+    /// The same login in the name of a plugin that does not exist: the server names the account's own and
+    /// asks anew.
     pub(crate) fn asking_anew(&self, plugin: &'a [u8]) -> Self {
         let capabilities = self.capabilities | Capabilities::PLUGIN_AUTH;
         Self { capabilities, auth_response: &[], auth_plugin: plugin, ..self.clone() }
     }
 
-    /// The connection's attributes (`program_name`, `_client_name`, ...) as name and value; ends at the first that is malformed.
+    /// The connection's attributes (`program_name`, `_client_name`, ...) as name and value; ends at the first
+    /// that is malformed.
     pub fn attributes(&self) -> impl Iterator<Item = (&'a [u8], &'a [u8])> + use<'a> {
         let mut r = Reader::new(self.raw_attributes);
         std::iter::from_fn(move || Some((r.lenenc_bytes()?, r.lenenc_bytes()?)))

@@ -1,9 +1,10 @@
 //! Packets: a header of four bytes (length in three, sequence id in one), then the payload.
 //!
-//! A payload of 16 MiB - 1 or more is cut: every piece but the last is exactly [`MAX_PIECE`] bytes long, has a header of its
-//! own with the next sequence id, and a last piece shorter than that (maybe empty) ends it. [`Framer`] follows this over a
-//! byte stream that arrives in arbitrary chunks. It never holds a payload: only the first [`Framer::PREFIX`] bytes of a
-//! packet that a chunk has cut in two. Everything else is lent from the chunk, and what nobody asks for costs nothing.
+//! A payload of 16 MiB - 1 or more is cut: every piece but the last is exactly [`MAX_PIECE`] bytes long, has
+//! a header of its own with the next sequence id, and a last piece shorter than that (maybe empty) ends it.
+//! [`Framer`] follows this over a byte stream that arrives in arbitrary chunks. It never holds a payload:
+//! only the first [`Framer::PREFIX`] bytes of a packet that a chunk has cut in two. Everything else is lent
+//! from the chunk, and what nobody asks for costs nothing.
 
 /// Bytes of a header.
 pub const HEADER: usize = 4;
@@ -60,7 +61,8 @@ pub struct Packet<'a> {
     pub used: usize,
 }
 
-/// The first packet of `buffer`, if it is there whole. Payloads of 16 MiB and more come as the pieces they are.
+/// The first packet of `buffer`, if it is there whole. Payloads of 16 MiB and more come as the pieces they
+/// are.
 pub fn first(buffer: &[u8]) -> Option<Packet<'_>> {
     let (head, rest) = buffer.split_first_chunk::<HEADER>()?;
     let header = Header::parse(*head);
@@ -71,7 +73,8 @@ pub fn first(buffer: &[u8]) -> Option<Packet<'_>> {
 /// What [`Framer::next`] found.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Piece<'a> {
-    /// A packet starts. Comes once a packet, as soon as its first [`Framer::PREFIX`] bytes or all of it are there.
+    /// A packet starts. Comes once a packet, as soon as its first [`Framer::PREFIX`] bytes or all of it are
+    /// there.
     Head(Head<'a>),
     /// More payload of a packet whose head was not whole.
     Body(&'a [u8]),

@@ -1,7 +1,8 @@
 //! The PROXY protocol, version 2: the address of a client, told by whoever connects in its name.
 //!
-//! Twelve bytes that begin no other protocol, then version and command, family, length, addresses (network byte order),
-//! and extensions, which nobody needs to understand. `LOCAL` stands for a connection of the proxy itself.
+//! Twelve bytes that begin no other protocol, then version and command, family, length, addresses (network
+//! byte order), and extensions, which nobody needs to understand. `LOCAL` stands for a connection of the
+//! proxy itself.
 
 use fleet::Blame;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -43,7 +44,8 @@ pub enum ProxyError {
 }
 
 impl ProxyError {
-    /// Whose fault it is: whoever connects from an address that is configured as a proxy's has to send a header.
+    /// Whose fault it is: whoever connects from an address that is configured as a proxy's has to send a
+    /// header.
     pub const fn blame(self) -> Blame {
         Blame::Client
     }
@@ -66,7 +68,7 @@ pub fn length(fixed: &[u8; FIXED]) -> Result<usize, ProxyError> {
     }
 }
 
-/// Reads a header, of which [`length`] has checked the fixed part.
+/// Reads a header whose fixed part [`length`] has checked.
 ///
 /// # Errors
 /// [`ProxyError`] when the rest does not hold what the fixed part announces.

@@ -1,5 +1,5 @@
-//! A cursor over the payload of a packet. Every read is total: `None` when the bytes do not hold it, and then the
-//! cursor stays where it was.
+//! A cursor over the payload of a packet. Every read is total: `None` when the bytes do not hold it, and then
+//! the cursor stays where it was.
 
 /// Reads the protocol's integers and strings from a byte slice, front to back.
 #[derive(Clone, Copy, Debug)]
@@ -65,7 +65,8 @@ impl<'a> Reader<'a> {
         self.array().map(u64::from_le_bytes)
     }
 
-    /// A length-encoded integer. `None` also for 0xfb (NULL) and 0xff (an error packet), which are no integers.
+    /// A length-encoded integer. `None` also for 0xfb (NULL) and 0xff (an error packet), which are no
+    /// integers.
     pub fn lenenc(&mut self) -> Option<u64> {
         let before = self.rest;
         let value = match self.u8()? {

@@ -1,25 +1,27 @@
 //! Follows one session through the bytes that a relay passes on.
 //!
-//! The relay feeds [`Tracker::client_bytes`] and [`Tracker::server_bytes`] with exactly what it relays, in the order in which
-//! it does so, in chunks of any size. The tracker then knows the session's phase, whether it is idle (the only moment
-//! at which it may be moved or closed), whether a transaction is open, and what state it would lose ([`Sticky`]).
+//! The relay feeds [`Tracker::client_bytes`] and [`Tracker::server_bytes`] with exactly what it relays, in
+//! the order in which it does so, in chunks of any size. The tracker then knows the session's phase, whether
+//! it is idle (the only moment at which it may be moved or closed), whether a transaction is open, and what
+//! state it would lose ([`Sticky`]).
 //!
 //! How it works: [`Framer`]s cut both directions into packets. Every client packet with sequence id 0
-//! is a command, and joins a queue of commands not yet answered (clients may send ahead). The server answers in order;
-//! `Reply` says what it may send next for the command in front: this is the grammar of the protocol, and
-//! needs of every packet the length, the sequence id and the first byte. Rows are skipped by arithmetic. Nothing is
-//! allocated for a command on the steady path.
+//! is a command, and joins a queue of commands not yet answered (clients may send ahead). The server answers
+//! in order; `Reply` says what it may send next for the command in front: this is the grammar of the
+//! protocol, and needs of every packet the length, the sequence id and the first byte. Rows are skipped by
+//! arithmetic. Nothing is allocated for a command on the steady path.
 //!
-//! Where the protocol goes on in a form that cannot be read (TLS, compression) the tracker says [`Phase::Opaque`] and stays
-//! there. When the bytes make no sense it says [`Phase::Lost`] and stays there: a wrong idea of a session's state
-//! would be worse than none. In both it costs nothing more.
+//! Where the protocol goes on in a form that cannot be read (TLS, compression) the tracker says
+//! [`Phase::Opaque`] and stays there. When the bytes make no sense it says [`Phase::Lost`] and stays there: a
+//! wrong idea of a session's state would be worse than none. In both it costs nothing more.
 //!
-//! Whoever wants to know more of each command than the counts of [`Progress`] passes an [`Observer`] with the bytes. Without one
-//! (`()` sees nothing) none of it is compiled in.
+//! Whoever wants to know more of each command than the counts of [`Progress`] passes an [`Observer`] with the
+//! bytes. Without one (`()` sees nothing) none of it is compiled in.
 //!
-//! Worked example, a point select: the client sends `COM_QUERY` (seq 0): queue 1, [`Progress::started`] 1, phase busy. The
-//! server sends a column count (seq 1: [`Progress::answering`] 1), a definition (2), a row (3) and the end of rows (4):
-//! [`Progress::completed`] 1, the queue is empty, the status flags of the last packet are the session's, phase idle.
+//! Worked example, a point select: the client sends `COM_QUERY` (seq 0): queue 1, [`Progress::started`] 1,
+//! phase busy. The server sends a column count (seq 1: [`Progress::answering`] 1), a definition (2), a row
+//! (3) and the end of rows (4): [`Progress::completed`] 1, the queue is empty, the status flags of the last
+//! packet are the session's, phase idle.
 
 mod names;
 mod observer;
@@ -138,14 +140,15 @@ impl Tracker {
         self.session.phase()
     }
 
-    /// Is the session logged in, every command answered, and no packet under way in either direction? Only then may it be
-    /// closed or moved without cutting a statement. What it would lose then, [`Tracker::in_transaction`] and [`Tracker::sticky`] say.
+    /// Is the session logged in, every command answered, and no packet under way in either direction? Only
+    /// then may it be closed or moved without cutting a statement. What it would lose then,
+    /// [`Tracker::in_transaction`] and [`Tracker::sticky`] say.
     pub fn is_idle(&self) -> bool {
         self.phase() == Phase::Idle && self.client.is_between() && self.server.is_between()
     }
 
-    /// Is a transaction open, by the server's last word? With `autocommit` off also after an error, which carries no status.
-    /// While a command is outstanding this is the state before it.
+    /// Is a transaction open, by the server's last word? With `autocommit` off also after an error, which
+    /// carries no status. While a command is outstanding this is the state before it.
     pub fn in_transaction(&self) -> bool {
         self.session.in_transaction()
     }
@@ -200,8 +203,8 @@ impl Tracker {
         self.session.status()
     }
 
-    /// The sequence id that the server's next packet would carry if it answered now. For an ERR packet of our own to a client
-    /// whose command was not relayed.
+    /// The sequence id that the server's next packet would carry if it answered now. For an ERR packet of our
+    /// own to a client whose command was not relayed.
     pub fn next_sequence(&self) -> u8 {
         self.session.next_sequence()
     }

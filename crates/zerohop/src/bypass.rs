@@ -87,7 +87,7 @@ pub struct Page {
     pub picks: Vec<Option<u32>>,
     /// Where it goes on after the last pick.
     pub wrap: usize,
-    /// One in so many sessions is mirrored ([`Mirror`](crate::Mirror)); 0 is none.
+    /// One in this many sessions is mirrored ([`Mirror`](crate::Mirror)); 0 is none.
     pub mirror: u32,
 }
 

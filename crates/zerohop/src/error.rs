@@ -1,5 +1,5 @@
-//! Why zero-hop is not available here, each with what to do about it. Ordinary listeners serve in all of these
-//! cases.
+//! Why zero-hop is not available here, each with what to do about it. Ordinary listeners serve in all of
+//! these cases.
 
 use std::io;
 use std::path::PathBuf;

@@ -23,8 +23,8 @@ pub(crate) fn clear(directory: &Path) {
     let _ = std::fs::remove_dir(directory);
 }
 
-/// Removes the pins: links first, so that no program runs on maps that were removed. When this returns, none runs
-/// any more.
+/// Removes the pins: links first, so that no program runs on maps that were removed. When this returns, none
+/// runs any more.
 pub(crate) fn clear_files(directory: &Path) {
     if !mounts::is_on_bpffs(directory) {
         return;

@@ -267,7 +267,7 @@ pub(crate) fn load(name: &str, kind: u32, attach: u32, code: &[u8]) -> io::Resul
 }
 
 /// Attaches a program to a cgroup, beside those of others; ends when the last descriptor and pin of the link
-/// are gone.
+/// are closed.
 pub(crate) fn attach(program: &OwnedFd, cgroup: BorrowedFd<'_>, attach: u32) -> io::Result<OwnedFd> {
     Attr::new().fd(0, borrow(program)).fd(4, cgroup).u32(8, attach).descriptor(Command::LinkCreate)
 }
@@ -278,7 +278,7 @@ pub(crate) fn replace(link: &OwnedFd, program: &OwnedFd) -> io::Result<()> {
 }
 
 /// Takes the program of a link out of its cgroup, at once: without it, that happens some time after the last
-/// pin is gone.
+/// pin is removed.
 pub(crate) fn detach(link: &OwnedFd) -> io::Result<()> {
     Attr::new().fd(0, borrow(link)).call(Command::LinkDetach).map(drop)
 }

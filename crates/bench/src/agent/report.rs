@@ -1,4 +1,5 @@
-//! What was measured: every trial as it was, medians with their range, ratios within rounds, what is asked beside what came of it.
+//! What was measured: every trial as it was, medians with their range, ratios within rounds, what is asked
+//! beside what came of it.
 
 use super::super::report::section::section;
 use super::fixture::Subject;

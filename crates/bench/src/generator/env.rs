@@ -111,7 +111,7 @@ impl BenchEnv<'_> {
         })
     }
 
-    /// What headroom says of an open loop of so many a second.
+    /// What headroom says of an open loop of this many a second.
     async fn open_loop(
         &self,
         null: SocketAddr,
@@ -219,7 +219,7 @@ fn clients(case: Case) -> u32 {
     if case == Case::PointSelectsMany { MANY_CLIENTS } else { CLIENTS }
 }
 
-/// Runs a client for about so many seconds, to its end: what it said, and its CPU time.
+/// Runs a client for about this many seconds, to its end: what it said, and its CPU time.
 pub(super) async fn client(
     command: Command,
     arguments: &[String],
@@ -238,7 +238,8 @@ pub(super) async fn client(
         process::cpu_by_place(pid)
     });
     let cpu = ended.await.with_context(|| format!("the load did not end within {deadline:?}"))??;
-    // What it said is looked at; exit code 1 is headroom's word that its figures are its own limit, as asked here.
+    // What it said is looked at; exit code 1 is headroom's word that its figures are its own limit, as asked
+    // here.
     let finished = client.finish(GRACE).await;
     if text.trim().is_empty() {
         finished?;

@@ -1,5 +1,6 @@
-//! A server that stands still for half a second once (SIGSTOP), as three clients see it: the tail of an open loop has it in
-//! full, that of a closed loop hardly, because while nothing is answered a closed loop asks nothing.
+//! A server that stands still for half a second once (SIGSTOP), as three clients see it: the tail of an open
+//! loop has it in full, that of a closed loop hardly, because while nothing is answered a closed loop asks
+//! nothing.
 
 use super::super::report::section::section;
 use super::super::sysbench;
@@ -18,8 +19,8 @@ pub(super) const SECONDS: u32 = 10;
 const RATE: u32 = 500;
 /// Those who come during the stall need a client each, and some more.
 pub(super) const OPEN_CLIENTS: u32 = 350;
-/// What of the stall must show at p99.9 to be called in full: with one in twenty arrivals in it, the last of a thousand
-/// came within the first hundredth of a second.
+/// What of the stall must show at p99.9 to be called in full: with one in twenty arrivals in it, the last of
+/// a thousand came within the first hundredth of a second.
 const IN_FULL: f64 = 0.9;
 /// What may show of it at most to be called hidden.
 const HIDDEN: f64 = 0.2;

@@ -1,5 +1,5 @@
-//! Is it the same load as sysbench's? Statements by the server's own digest counts, per event; keys of point selects, as they
-//! stand in the server's general log, by a chi-square test.
+//! Is it the same load as sysbench's? Statements by the server's own digest counts, per event; keys of point
+//! selects, as they stand in the server's general log, by a chi-square test.
 //!
 //! zipfian is not compared: sysbench 1.0, which distributions of Linux ship, does not know it.
 //!

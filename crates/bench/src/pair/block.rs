@@ -9,7 +9,8 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-/// Whose turn it is in a block, the way whose sessions were made first or the other: each has half of the turns.
+/// Whose turn it is in a block, the way whose sessions were made first or the other: each has half of the
+/// turns.
 pub(super) const TURNS: [usize; 8] = [0, 1, 1, 0, 1, 0, 0, 1];
 /// Sent over each way before a block's turns, not counted.
 pub(super) const WARM_UP: Duration = Duration::from_millis(150);

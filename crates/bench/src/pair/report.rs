@@ -108,7 +108,7 @@ pub(super) fn markdown(report: &Report) -> String {
     });
     text.push_str(&section("Ratios within a block", &head, rows));
     text.push_str(
-        "Left out are blocks of which some sessions that should have bypassed the router were relayed.\n",
+        "Left out are blocks in which sessions that should have bypassed the router were relayed.\n",
     );
     text
 }

@@ -1,8 +1,9 @@
 //! The fourth count: what the target server itself saw, from its general log.
 //!
-//! Not from `performance_schema.events_statements_summary_by_digest`: its counters are shared by all sessions and raised
-//! without a lock (`count++` on two cores at once counts once), so that a few of ten thousand statements are missing there
-//! whenever sessions run at the same time. The general log is written under a lock, a line a statement.
+//! Not from `performance_schema.events_statements_summary_by_digest`: its counters are shared by all sessions
+//! and raised without a lock (`count++` on two cores at once counts once), so that a few of ten thousand
+//! statements are missing there whenever sessions run at the same time. The general log is written under a
+//! lock, a line a statement.
 
 use anyhow::Context;
 use lab::Lab;

@@ -1,5 +1,6 @@
-//! Goals: what the relay and zero-hop are to reach beside others on the same cores, as data; and whether a run says so. What
-//! zero-hop and insight cost is a few per cent, for which rounds are too coarse: see `bench/pair.rs`.
+//! Goals: what the relay and zero-hop are to reach beside others on the same cores, as data; and whether a
+//! run says so. What zero-hop and insight cost is a few per cent, for which rounds are too coarse: see
+//! `bench/pair.rs`.
 
 use super::{Report, shown};
 use crate::bound::Bound;
@@ -34,8 +35,8 @@ use Metric::{ConnectP50Us, CpuUs, IdleKib, IdleSessionKib, P99Ms, Qps};
 use Subject::{Haproxy, HaproxyNewer, Headroom, HeadroomZeroHop, HeadroomZeroHopInsight, MysqlRouter};
 use When::{Clients, Connects, Idle};
 
-/// Insight is fully on past the router ([`Subject::HeadroomZeroHopInsight`]) and in the relay ([`Subject::Headroom`]), which is
-/// what remains where the kernel does not allow the one.
+/// Insight is fully on past the router ([`Subject::HeadroomZeroHopInsight`]) and in the relay
+/// ([`Subject::Headroom`]), which is what remains where the kernel does not allow the one.
 const GOALS: [Goal; 17] = [
     goal(HeadroomZeroHopInsight, Clients(16), Qps, Some(Haproxy), AtLeast(1.4)),
     goal(HeadroomZeroHopInsight, Clients(1), Qps, Some(Haproxy), AtLeast(1.05)),

@@ -2,8 +2,8 @@
 
 use std::fmt::Write;
 
-/// The text, or nothing when there are no rows. A heading that begins with `>` names a column of figures, set to the
-/// right. Bars in cells would end them, so they are written as slashes.
+/// The text, or nothing when there are no rows. A heading that begins with `>` names a column of figures, set
+/// to the right. Bars in cells would end them, so they are written as slashes.
 pub(crate) fn section(title: &str, head: &[&str], rows: impl Iterator<Item = Vec<String>>) -> String {
     let right: Vec<bool> = head.iter().map(|heading| heading.starts_with('>')).collect();
     let mut lines = vec![head.iter().map(|heading| heading.trim_start_matches('>').to_owned()).collect()];

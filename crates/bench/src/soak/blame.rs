@@ -1,4 +1,5 @@
-//! Which failure is whose: one that a fault explains, one that the router announced, and one that nothing explains.
+//! Which failure is whose: one that a fault explains, one that the router announced, and one that nothing
+//! explains.
 //!
 //! | how a statement or a login failed | sort |
 //! |---|---|
@@ -8,17 +9,18 @@
 //! | the connection ended before a byte of the answer, outside a transaction, no fault | moved, if the router counted it |
 //! | anything else: an error with a number, an end inside a transaction or a result set, nothing for too long | unexplained |
 //!
-//! A router may end a session that rests (decision 5 and the guide say when), and a statement may be on its way just then:
-//! what pools are written for. So "moved" is no failure, but there must not be more of it than the router says it did.
-//! While a server is gone a *login* must still succeed elsewhere: only one that the fault struck is explained. (A client that
-//! has seen a server's greeting cannot be given to another, so the router has to tell it so, with error 1053.)
+//! A router may end a session that rests (decision 5 and the guide say when), and a statement may be on its
+//! way just then: what pools are written for. So "moved" is no failure, but there must not be more of it than
+//! the router says it did. While a server is down a *login* must still succeed elsewhere: only one that the
+//! fault struck is explained. (A client that has seen a server's greeting cannot be given to another, so the
+//! router has to tell it so, with error 1053.)
 
 use super::timetable::ROUTER;
 use serde::Serialize;
 use std::time::Duration;
 
-/// A fault's traces are looked for until so long after its end: a session may notice only with its next answer that never
-/// comes, and the router gives up on a server that hangs after its own deadlines.
+/// A fault's traces are looked for until this long after its end: a session may notice only with its next
+/// answer that never comes, and the router gives up on a server that hangs after its own deadlines.
 const AFTERMATH: Duration = Duration::from_secs(5);
 
 /// A fault that was made, in seconds since the start of the load.
@@ -65,8 +67,8 @@ pub(super) enum Sort {
     Unexplained,
 }
 
-/// Sorts a failure. `server` is its session's, `None` before the login is through. `since_s` is when all was well with it
-/// last, `at_s` when it failed.
+/// Sorts a failure. `server` is its session's, `None` before the login is through. `since_s` is when all was
+/// well with it last, `at_s` when it failed.
 pub(super) fn sort(how: How, server: Option<&str>, since_s: f64, at_s: f64, lapses: &[Lapse]) -> Sort {
     let concerns = |lapse: &Lapse| {
         // What happens to the router happens to every session.

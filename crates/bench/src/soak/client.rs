@@ -16,13 +16,14 @@ use std::time::{Duration, Instant};
 
 /// An answer that takes longer will not come: longer than every fault with its consequences.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// A session is kept so long, seconds, from and to.
+/// A session is kept this long, seconds, from and to.
 const LIFE_S: (f64, f64) = (1.0, 40.0);
-/// Who reads slowly rests so long, seconds, from and to: at most as long as a server waits (its `net_write_timeout` is 60 s).
+/// Who reads slowly rests this long, seconds, from and to: at most as long as a server waits (its
+/// `net_write_timeout` is 60 s).
 const REST_S: (f64, f64) = (32.0, 50.0);
 /// After a failure, so that a router which is down is not stormed.
 const BREATH: Duration = Duration::from_millis(50);
-/// Every so many of the large answers is one of more than 16 MiB in a row.
+/// Every this many of the large answers is one of more than 16 MiB in a row.
 const WIDE_EVERY: u32 = 40;
 
 /// What a client does.
@@ -98,7 +99,7 @@ pub(super) struct Done {
     pub(super) times: Histogram<u64>,
     /// Rows it tried to write, numbered from 0.
     pub(super) written: u32,
-    /// Those of which it never heard.
+    /// Those it never heard about.
     pub(super) doubtful: Vec<u32>,
 }
 

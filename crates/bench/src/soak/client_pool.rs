@@ -1,4 +1,5 @@
-//! What all clients of a soak share: where to go, what to compare with, what is counted, and what has gone wrong so far.
+//! What all clients of a soak share: where to go, what to compare with, what is counted, and what has gone
+//! wrong so far.
 
 use super::blame::{How, Lapse, Sort, sort};
 use super::client::Kind;

@@ -81,7 +81,8 @@ impl SoakFixture {
         self.client.status().await
     }
 
-    /// What clients share; every question is asked of the primary first, and of each replica, which must agree.
+    /// What clients share; every question is asked of the primary first, and of each replica, which must
+    /// agree.
     pub(super) async fn pool(&self, interval: Duration, seed: u64) -> anyhow::Result<ClientPool> {
         let mut names = HashMap::new();
         for server in self.lab.servers() {

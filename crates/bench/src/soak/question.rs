@@ -1,8 +1,8 @@
-//! What clients ask: statements on tables that never change, each with the checksum of its result set as a server gave it
-//! directly, before anything went wrong.
+//! What clients ask: statements on tables that never change, each with the checksum of its result set as a
+//! server gave it directly, before anything went wrong.
 //!
-//! A checksum is over the names of all columns and every value of every row, with lengths, in order. Text and prepared
-//! statements have checksums of their own, since the same number comes in other bytes.
+//! A checksum is over the names of all columns and every value of every row, with lengths, in order. Text and
+//! prepared statements have checksums of their own, since the same number comes in other bytes.
 
 use lab::DATABASE;
 use mysql_async::prelude::Queryable;
@@ -12,13 +12,13 @@ use std::hash::{DefaultHasher, Hasher};
 
 /// Rows of the table.
 pub(super) const ROWS: u32 = 20_000;
-/// Statements of each kind that there are: so many are asked directly first.
+/// Statements of each kind that there are: this many are asked directly first.
 const EACH: u32 = 400;
 /// A row too large for one packet: 17 MiB of a few bytes, over and over.
 const WIDE_BYTES: u32 = 17 << 20;
-/// The whole table so many times over is a long answer.
+/// The whole table this many times over is a long answer.
 const LONG_TIMES: usize = 6;
-/// Who rests in the middle of an answer does so after so many rows.
+/// Who rests in the middle of an answer does so after this many rows.
 const RESTS_AFTER: u64 = 1000;
 
 /// How a statement is sent.

@@ -12,13 +12,13 @@ use serde::Serialize;
 use std::collections::BTreeMap;
 use std::path::Path;
 
-/// Memory that grows by less is flat, MiB an hour: a session more or less is 4 KiB, a leak of 100 bytes a session at 50
-/// sessions a second is 17 MiB.
+/// Memory that grows by less is flat, MiB an hour: a session more or less is 4 KiB, a leak of 100 bytes a
+/// session at 50 sessions a second is 17 MiB.
 const FLAT_MIB_AN_HOUR: f64 = 1.0;
-/// Sockets to servers come and go: so many may be on their way.
+/// Sockets to servers come and go: this many may be on their way.
 const SPARE_DESCRIPTORS: u64 = 6;
-/// A statement whose server has no fault is answered within this: longer than a result set of many MiB takes on a busy
-/// machine, and shorter than any deadline.
+/// A statement whose server has no fault is answered within this: longer than a result set of many MiB takes
+/// on a busy machine, and shorter than any deadline.
 const SLOWEST_S: f64 = 5.0;
 
 /// Everything a soak found.

@@ -1,8 +1,9 @@
 //! What goes wrong and when: drawn from a seed, one fault at a time, so that a run can be repeated.
 //!
-//! One server at a time, and time to come back in between: a reader that cannot be served then is no one's fault but the
-//! router's. Replicas meet everything; so do parts of the router itself, which are made to panic (one fault in five); the primary only stands still for a moment, for who is to take its place when it
-//! dies is another question than this one.
+//! One server at a time, and time to come back in between: a reader that cannot be served then is no one's
+//! fault but the router's. Replicas meet everything; so do parts of the router itself, which are made to
+//! panic (one fault in five); the primary only stands still for a moment, for who is to take its place when
+//! it dies is another question than this one.
 
 use lab::Fault;
 use rand::rngs::StdRng;
@@ -15,7 +16,7 @@ use std::time::Duration;
 const QUIET: Duration = Duration::from_secs(10);
 /// Between the end of one fault and the next, from and to.
 const BETWEEN_S: (f64, f64) = (12.0, 30.0);
-/// A killed server stays away for so long, from and to; starting it takes some more.
+/// A killed server stays away for this long, from and to; starting it takes some more.
 const AWAY_S: (f64, f64) = (1.0, 6.0);
 
 /// A fault that is to come.
@@ -46,7 +47,7 @@ pub(super) enum Trouble {
 pub(super) const ROUTER: &str = "router";
 /// What happens to the router: one of its parts panics.
 const PARTS: [&str; 4] = ["ring 0 panics", "thread 0 panics", "listener 0 panics", "rebalancer panics"];
-/// One fault in so many is the router's.
+/// One fault in this many is the router's.
 const OF_ROUTER: f64 = 0.2;
 
 /// All that goes wrong in a run of this length. `servers` begins with the primary.

@@ -1,5 +1,5 @@
-//! Writers with an ordinary pool each router: sessions are looked at when they are handed out and reset when they come
-//! back. Arrivals are open-loop: a transaction that is late counts from when it should have begun.
+//! Writers with an ordinary pool each router: sessions are looked at when they are handed out and reset when
+//! they come back. Arrivals are open-loop: a transaction that is late counts from when it should have begun.
 
 use super::history::{Answer, Client};
 use mysql_async::prelude::Queryable;
@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 use tokio::task::JoinSet;
 
-/// A client reads its register back after so many transactions.
+/// A client reads its register back after this many transactions.
 const READ_EVERY: u64 = 4;
 
 /// One transaction as its client saw it.
@@ -29,7 +29,8 @@ pub(super) struct Response {
 pub(super) struct ClientReport {
     pub(super) clients: BTreeMap<u32, Client>,
     pub(super) responses: Vec<Response>,
-    /// Errors by what was being done and the server's or driver's words, with how often and when the first was seen.
+    /// Errors by what was being done and the server's or driver's words, with how often and when the first
+    /// was seen.
     pub(super) errors: BTreeMap<String, u64>,
 }
 
@@ -40,8 +41,8 @@ pub(super) struct Writers {
 }
 
 impl Writers {
-    /// `clients` writers, spread over `routers`, that together begin `rate` transactions a second. A transaction that takes
-    /// longer than `patience` is given up: whether it happened is not known then.
+    /// `clients` writers, spread over `routers`, that together begin `rate` transactions a second. A
+    /// transaction that takes longer than `patience` is given up: whether it happened is not known then.
     pub(super) fn start(routers: &[OptsBuilder], clients: u32, rate: f64, patience: Duration) -> Self {
         let stop = Arc::new(AtomicBool::new(false));
         let pools: Vec<Pool> = routers
@@ -115,7 +116,8 @@ async fn write(
     (name, client, responses, errors)
 }
 
-/// One transaction. What fails before the commit is sent did not happen; a commit whose answer is lost may have.
+/// One transaction. What fails before the commit is sent did not happen; a commit whose answer is lost may
+/// have.
 async fn append(pool: &Pool, name: u32, number: u64) -> Result<(), (Answer, String)> {
     let failed = |doing: &'static str| {
         move |error: mysql_async::Error| (Answer::Failed, format!("{doing}: {}", words(&error)))

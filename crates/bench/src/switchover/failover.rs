@@ -1,7 +1,8 @@
-//! `headroom-bench failover`: the primary is killed, or frozen, at a random moment while clients write through two routers;
-//! a replica takes over, the old primary comes back as a replica, and again. Each part of the time is told apart, from the
-//! fault on: until it is confirmed dead, until it is decided who takes over, until that server takes writes, and until the
-//! first client's write is acknowledged. What clients were told is held against what the servers have.
+//! `headroom-bench failover`: the primary is killed, or frozen, at a random moment while clients write
+//! through two routers; a replica takes over, the old primary comes back as a replica, and again. Each part
+//! of the time is told apart, from the fault on: until it is confirmed dead, until it is decided who takes
+//! over, until that server takes writes, and until the first client's write is acknowledged. What clients
+//! were told is held against what the servers have.
 
 use super::super::output;
 use super::super::promise::{self, Promise};

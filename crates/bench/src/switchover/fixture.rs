@@ -31,8 +31,8 @@ pub(super) struct FixtureSpec {
     pub(super) clients: u32,
     pub(super) zero_hop: bool,
     pub(super) program: Option<PathBuf>,
-    /// Servers come up read-only and truncate what was never acknowledged; every commit waits for a replica, for a day if
-    /// need be.
+    /// Servers come up read-only and truncate what was never acknowledged; every commit waits for a replica,
+    /// for a day if need be.
     pub(super) semi_sync: bool,
 }
 

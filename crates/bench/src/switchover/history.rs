@@ -1,10 +1,11 @@
-//! The checker of histories: what clients were told against what the servers have. Knows nothing of how the primary was
-//! moved, only what a client may rely on.
+//! The checker of histories: what clients were told against what the servers have. Knows nothing of how the
+//! primary was moved, only what a client may rely on.
 //!
-//! Each client is one writer. It **appends** its own numbers 1, 2, 3 ... to a table, a transaction each, and in the same
-//! transaction sets its own **register** to that number; between, it reads its register back from the primary. A commit
-//! is *acknowledged*, *failed* (an error that says that it did not happen, or before the commit was sent) or *unknown*
-//! (the connection broke while the commit was under way). Then, of what the servers have at the end:
+//! Each client is one writer. It **appends** its own numbers 1, 2, 3 ... to a table, a transaction each, and
+//! in the same transaction sets its own **register** to that number; between, it reads its register back from
+//! the primary. A commit is *acknowledged*, *failed* (an error that says that it did not happen, or before
+//! the commit was sent) or *unknown* (the connection broke while the commit was under way). Then, of what the
+//! servers have at the end:
 //!
 //! | anomaly | is |
 //! |---|---|

@@ -22,7 +22,8 @@ pub(super) struct Move {
     pub(super) done: bool,
     /// From the hold to the release, milliseconds.
     pub(super) held_ms: Option<f64>,
-    /// What the client that fared worst waited for a transaction, from when it should have begun, milliseconds.
+    /// What the client that fared worst waited for a transaction, from when it should have begun,
+    /// milliseconds.
     pub(super) waited_ms: Option<f64>,
     pub(super) steps: Vec<StepTime>,
     pub(super) routers: Routers,

@@ -1,5 +1,5 @@
-//! What the benches of a primary that moves and of one that dies share: the flags of the writers, and how what clients
-//! were told is held against the rows of every server.
+//! What the benches of a primary that moves and of one that dies share: the flags of the writers, and how
+//! what clients were told is held against the rows of every server.
 
 use super::super::promise::Promise;
 use super::super::report::section::section;

@@ -1,5 +1,5 @@
-//! An application that is always there: requests of three point reads and a little work, a few each second, timed by
-//! itself. Made slow, it takes its time between its statements; the database has no part in that.
+//! An application that is always there: requests of three point reads and a little work, a few each second,
+//! timed by itself. Made slow, it takes its time between its statements; the database has no part in that.
 
 use diagnose::verdict::Timing;
 use mysql_async::prelude::Queryable;
@@ -70,9 +70,9 @@ impl Application {
         self.timings.clone()
     }
 
-    /// What it does besides, between its statements; dropped, it is as fast as ever.
-    pub(super) fn slow(&self, besides: Duration) -> Slow {
-        self.slow_ms.store(u64::try_from(besides.as_millis()).unwrap_or(u64::MAX), Ordering::Relaxed);
+    /// What else it does between its statements; dropped, it is as fast as before.
+    pub(super) fn slow(&self, extra: Duration) -> Slow {
+        self.slow_ms.store(u64::try_from(extra.as_millis()).unwrap_or(u64::MAX), Ordering::Relaxed);
         Slow(self.slow_ms.clone())
     }
 }

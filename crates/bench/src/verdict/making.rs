@@ -1,4 +1,5 @@
-//! How each bottleneck is made: real sessions, threads and statements, bounded in time. Dropping a making ends it.
+//! How each bottleneck is made: real sessions, threads and statements, bounded in time. Dropping a making
+//! ends it.
 
 use super::application::{Application, Slow};
 use super::client;
@@ -32,12 +33,12 @@ pub(super) const NEAR: Duration = Duration::from_micros(50);
 const LOADED_WITHIN: Duration = Duration::from_secs(120);
 /// What the replica has yet to apply after a making must be applied by then.
 const APPLIED_WITHIN: Duration = Duration::from_secs(120);
-/// A statement that is slow to apply takes so long, seconds.
+/// A statement that is slow to apply takes this long, seconds.
 const SLOW_S: f64 = 0.05;
 
 /// Clients that a rate is shared out among.
 const PACED: u32 = 8;
-/// The capacity is found with so many clients in so many seconds.
+/// The capacity is found with this many clients in this many seconds.
 const CAPACITY: (u32, f64) = (4, 3.0);
 
 /// What is made.
@@ -256,8 +257,8 @@ impl<'a> VerdictFixture<'a> {
                 }
             }
             Making::SlowApplication => {
-                let besides = Duration::from_millis([40, 80, 160][strength.min(2) as usize]);
-                made.slow = Some(self.application.slow(besides));
+                let extra = Duration::from_millis([40, 80, 160][strength.min(2) as usize]);
+                made.slow = Some(self.application.slow(extra));
             }
         }
         Ok(made)
@@ -284,8 +285,8 @@ impl<'a> VerdictFixture<'a> {
         made.clients(self, readers, until, client::read_the_shape).await
     }
 
-    /// Undoes what does not end with its making: the distance, and what the replica has yet to apply. That may be minutes of slow
-    /// statements, which would be named in whatever is made next.
+    /// Undoes what does not end with its making: the distance, and what the replica has yet to apply. That
+    /// may be minutes of slow statements, which would be named in whatever is made next.
     pub(super) async fn tidy(&self) -> anyhow::Result<()> {
         self.lab.set_round_trip("a", "b", NEAR).await?;
         let mut replica = self.lab.connect("b1").await?;

@@ -1,8 +1,10 @@
-//! Small packets over a veth pair, all of which one CPU has to handle: the peer's only queue goes to CPU 0, as the one
-//! interrupt of a network card without several queues does. A sender on the last CPU sends to a multicast group, and each
-//! packet is handed to every socket of the group in the soft interrupt: the more sockets, the more work for CPU 0.
+//! Small packets over a veth pair that one CPU has to handle alone: the peer's only queue goes to CPU 0,
+//! as the one interrupt of a network card without several queues does. A sender on the last CPU sends to a
+//! multicast group, and each packet is handed to every socket of the group in the soft interrupt: the more
+//! sockets, the more work for CPU 0.
 //!
-//! The pair's far end is in a network namespace of its own; addresses are from the block for benchmarks (RFC 2544).
+//! The pair's far end is in a network namespace of its own; addresses are from the block for benchmarks (RFC
+//! 2544).
 
 use super::super::process::run_here_on;
 use anyhow::{Context, bail};
@@ -25,7 +27,7 @@ const PORT: u16 = 9;
 /// Packets between two looks at the clock.
 const BURST: u32 = 256;
 
-/// A stream of packets; dropped, it ends and the pair is gone.
+/// A stream of packets; dropped, it ends and the pair is removed.
 pub(super) struct Packets {
     stop: Arc<AtomicBool>,
     sender: Option<JoinHandle<()>>,

@@ -1,9 +1,10 @@
-//! A disk of the bench's own: a file system in an image of bounded size, on a loop device, whose requests of some
-//! processes are limited as a cloud volume's are. So a saturated disk is saturated at a known rate and at little CPU, and
-//! nobody else's disk is.
+//! A disk of the bench's own: a file system in an image of bounded size, on a loop device, whose requests of
+//! some processes are limited as a cloud volume's are. So a saturated disk is saturated at a known rate and
+//! at little CPU, and nobody else's disk is.
 //!
-//! The limit sits on the disk below the image (cgroup v1 `blkio.throttle`, v2 `io.max`), by the process that asked: a request
-//! that has to wait is under way on the loop device meanwhile, as it would be on a provisioned volume.
+//! The limit sits on the disk below the image (cgroup v1 `blkio.throttle`, v2 `io.max`), by the process that
+//! asked: a request that has to wait is under way on the loop device meanwhile, as it would be on a
+//! provisioned volume.
 //!
 //! [`PER_S`] is what AWS documents as the baseline of a gp3 volume.
 
@@ -23,7 +24,7 @@ const MIB: u64 = 3 * 1024;
 const IDLE_MIB: u32 = 256;
 const IDLE_PER_S: u32 = 200;
 const IDLE_S: u32 = 3;
-/// What is ended may hold the disk for so long.
+/// What is ended may hold the disk for this long.
 const LET_GO: Duration = Duration::from_secs(5);
 const CGROUP: &str = "headroom-bench-disk";
 
@@ -179,7 +180,8 @@ fn is_mounted(path: &Path) -> bool {
     mounts.lines().any(|line| line.split(' ').nth(1) == Some(&*path))
 }
 
-/// Processes that were told to end may hold it for a moment; after a while it is detached for them to let go of.
+/// Processes that were told to end may hold it for a moment; after a while it is detached for them to let go
+/// of.
 fn unmount(path: &Path) -> anyhow::Result<String> {
     let until = Instant::now() + LET_GO;
     while run("umount", &[path.as_os_str()]).is_err() {

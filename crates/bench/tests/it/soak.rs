@@ -1,4 +1,5 @@
-//! `headroom-bench soak` on real servers, ended early as a person would: it finds nothing wrong, and keeps what there is.
+//! `headroom-bench soak` on real servers, ended early as a person would: it finds nothing wrong, and keeps
+//! what there is.
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
@@ -8,7 +9,7 @@ use std::time::{Duration, Instant};
 
 /// Servers come up, the load begins, and the first fault comes after ten seconds of it.
 const LIMIT: Duration = Duration::from_secs(120);
-/// So many seconds of load, the first fault among them.
+/// This many seconds of load, the first fault among them.
 const LOOKED: usize = 18;
 
 /// Ended when dropped: its lab and its router end with it.

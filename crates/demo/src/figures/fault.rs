@@ -2,11 +2,13 @@
 //!
 //! All times are seconds since traffic began. What counts as what:
 //!
-//! - **on it**: the failed statement was under way on the reader when the fault came, or was sent to it until a limit: a
-//!   killed process needs a moment until its sockets are closed, a silent one is silent until somebody has waited.
-//! - **avoided**: the last new session that failed, or took several times as long as before, was asked for this long
-//!   after the fault. New sessions are opened in each zone at a steady pace only to see this.
-//! - **back**: from the reader's return until it answers, over one second, a given share of what it answered before.
+//! - **on it**: the failed statement was under way on the reader when the fault came, or was sent to it until
+//!   a limit: a killed process needs a moment until its sockets are closed, a silent one is silent until
+//!   somebody has waited.
+//! - **avoided**: the last new session that failed, or took several times as long as before, was asked for
+//!   this long after the fault. New sessions are opened in each zone at a steady pace only to see this.
+//! - **back**: from the reader's return until it answers, over one second, a given share of what it answered
+//!   before.
 //! - **cut**: a session that ended under a statement after the reader's return.
 
 use super::Fleet;
@@ -41,7 +43,7 @@ pub(crate) struct Lapse {
     pub(crate) ended: f64,
     /// The slowest request answered from `begun` to `ended`, s.
     pub(crate) slowest_request: f64,
-    /// Sessions go past the routers, which then cannot try another server for one that is being opened.
+    /// Sessions bypass the routers, which then cannot try another server for one that is being opened.
     pub(crate) past: bool,
 }
 
@@ -66,14 +68,14 @@ pub(crate) struct FaultFigures {
     pub(crate) failed_on_it: u64,
     /// Statements sent up to this long after the fault count as on it.
     pub(crate) on_it_until_s: f64,
-    /// Sessions go past the routers.
+    /// Sessions bypass the routers.
     pub(crate) past: bool,
-    /// Requests that failed because their session was being opened to the reader as long as nobody could know; only past the
-    /// routers.
+    /// Requests that failed because their session was being opened to the reader as long as nobody could
+    /// know; only past the routers.
     pub(crate) failed_opening: u64,
     /// Requests that failed otherwise until the return.
     pub(crate) failed_other: u64,
-    /// Requests that failed because a session ended or could not be had after the return.
+    /// Requests that failed because a session ended or none was available after the return.
     pub(crate) cut_after_return: u64,
     /// What failed otherwise or after the return, at most five.
     pub(crate) failures: Vec<String>,
@@ -108,8 +110,8 @@ impl Lapse {
         }
     }
 
-    /// Whether this request failed because its session was on its way to the silent reader, where no router was on the way
-    /// that could have tried another.
+    /// Whether this request failed because its session was on its way to the silent reader, where no router
+    /// was on the way that could have tried another.
     fn was_opening(&self, failed: &FailedRequest) -> bool {
         let silent = self.past && self.kind == FaultKind::Blackholed;
         silent && failed.kind == FailureKind::Connect && failed.sent <= self.begun + self.kind.on_it_until()

@@ -1,8 +1,10 @@
-//! One phase: times per endpoint, load per server, reads that cross zones, against the least that could cross.
+//! One phase: times per endpoint, load per server, reads that cross zones, against the least that could
+//! cross.
 //!
-//! With d[z] the share of reads born in zone z, as this run's applications counted them, and c[z] the share of readers
-//! that stand there, the least share that must cross for every reader to carry the same is sum max(0, d[z] - c[z]).
-//! Example: readers A2 B1 C0 and even demand: d = 1/3 each, c = 2/3, 1/3, 0; the least is 1/3: the reads of zone c.
+//! With d[z] the share of reads born in zone z, as this run's applications counted them, and c[z] the share
+//! of readers that stand there, the least share that must cross for every reader to carry the same is sum
+//! max(0, d[z] - c[z]). Example: readers A2 B1 C0 and even demand: d = 1/3 each, c = 2/3, 1/3, 0; the least
+//! is 1/3: the reads of zone c.
 
 use crate::scenario::{Phase, zone_of};
 use hdrhistogram::Histogram;
@@ -35,8 +37,8 @@ pub(crate) struct PhaseFigures {
     pub(crate) placement: String,
     /// Slices.
     pub(crate) rounds: usize,
-    /// Share of the machine's CPU time that was used in the busiest of them, by anybody: near 1, times show queueing
-    /// for the CPU and not distance.
+    /// Share of the machine's CPU time that was used in the busiest of them, by anybody: near 1, times show
+    /// queueing for the CPU and not distance.
     pub(crate) cpu_busy: f64,
     /// Reads answered.
     pub(crate) reads: u64,

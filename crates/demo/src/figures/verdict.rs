@@ -53,8 +53,9 @@ pub(crate) fn verdicts(phases: &[PhaseFigures], faults: &[FaultFigures]) -> Vec<
     all
 }
 
-/// The share of what round robin over zones lost that Headroom wins back: (b - c) / (b - a), on the median time that a
-/// request of the read-heavy endpoint spends in reads. `None` when (b) lost nothing, so that there is nothing to win.
+/// The share of what round robin over zones lost that Headroom wins back: (b - c) / (b - a), on the median
+/// time that a request of the read-heavy endpoint spends in reads. `None` when (b) lost nothing, so that
+/// there is nothing to win.
 fn share_won_back(a_ms: f64, b_ms: f64, c_ms: f64) -> Option<f64> {
     (b_ms > a_ms && a_ms > 0.0).then(|| (b_ms - c_ms) / (b_ms - a_ms))
 }
@@ -88,8 +89,8 @@ fn won_back(a: &PhaseFigures, b: &PhaseFigures, c: &PhaseFigures) -> Option<Verd
     Some(Verdict { part: 'c', asked, measured, met: share >= WON_BACK, how })
 }
 
-/// The share won back, and the times of (a), (b), (c) it stands on: for each the median of its slices, so that one
-/// disturbed slice decides nothing. `None` when nothing was lost.
+/// The share won back, and the times of (a), (b), (c) it stands on: for each the median of its slices, so
+/// that one disturbed slice decides nothing. `None` when nothing was lost.
 pub(crate) fn won_back_by_slices(abc: [&EndpointFigures; 3]) -> Option<(f64, [f64; 3])> {
     let [a, b, c] = abc.map(|endpoint| median(&endpoint.reads_p50_by_round_ms));
     let times = [a?, b?, c?];

@@ -1,4 +1,5 @@
-//! Zones side by side: the application on top, its replicas below, a band for each flow of reads, as wide as its share.
+//! Zones side by side: the application on top, its replicas below, a band for each flow of reads, as wide as
+//! its share.
 
 use super::svg::{Anchor, Canvas};
 use super::{PhaseFigures, figure, name};

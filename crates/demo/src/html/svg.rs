@@ -1,4 +1,5 @@
-//! Just enough SVG: a canvas with a view box, shapes with classes (the style sheet has the colours), escaped text.
+//! Just enough SVG: a canvas with a view box, shapes with classes (the style sheet has the colours), escaped
+//! text.
 
 use std::fmt::{Display, Write};
 

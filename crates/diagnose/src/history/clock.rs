@@ -3,7 +3,8 @@
 use std::collections::VecDeque;
 use std::time::{Duration, SystemTime};
 
-/// The calendar and the steady clock drift apart by less than this between two ticks, milliseconds; more is a jump.
+/// The calendar and the steady clock drift apart by less than this between two ticks, milliseconds; more is a
+/// jump.
 const JUMP_MS: i64 = 2_000;
 /// Jumps kept at most.
 const MOST: usize = 64;

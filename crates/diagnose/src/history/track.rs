@@ -28,7 +28,8 @@ pub enum Outcome {
 /// A reading, or the mean of some.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Point {
-    /// When, milliseconds of the history; of a mean the beginning of its minute, or its first reading if that is later.
+    /// When, milliseconds of the history; of a mean the beginning of its minute, or its first reading if that
+    /// is later.
     pub at_ms: u64,
     pub count: u16,
     pub figures: Figures,
@@ -75,8 +76,8 @@ impl Track {
     pub const BYTES: usize = (Self::FINE + Self::COARSE) * size_of::<Point>() + size_of::<Self>() + 512;
 
     pub(super) fn new() -> Self {
-        // At once and exactly: a ring that doubles when it is full would take up to twice as much. Pages that hold nothing
-        // yet are not resident.
+        // At once and exactly: a ring that doubles when it is full would take up to twice as much. Pages that
+        // hold nothing yet are not resident.
         let (fine, coarse) = (VecDeque::with_capacity(Self::FINE), VecDeque::with_capacity(Self::COARSE));
         Self { fine, coarse, minute: None, newest_ms: 0 }
     }

@@ -1,5 +1,5 @@
-//! A cgroup (version 2): the limits that a container or service lives under, and how often it met them. `cpu.stat`,
-//! `memory.current`, `memory.max`, `memory.events`; its pressure files are read as the host's.
+//! A cgroup (version 2): the limits that a container or service lives under, and how often it met them.
+//! `cpu.stat`, `memory.current`, `memory.max`, `memory.events`; its pressure files are read as the host's.
 
 use super::text::{decimal, grown, lines, words};
 use serde::{Deserialize, Serialize};

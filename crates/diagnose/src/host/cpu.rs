@@ -1,9 +1,9 @@
 //! `/proc/stat`: where the time of each CPU went, how many tasks run and how many wait for a disk.
 //!
-//! A line is `cpu3 user nice system idle iowait irq softirq steal guest guest_nice`, in ticks since boot. Kernels before
-//! 2.6.33 have no `guest_nice`, before 2.6.24 no `guest`, before 2.6.11 no `steal`: what is absent is 0. `guest` is counted
-//! in `user` already. `iowait` is idle time and may go back; it is never evidence by itself (an io_uring that waits for
-//! nothing counts as iowait too).
+//! A line is `cpu3 user nice system idle iowait irq softirq steal guest guest_nice`, in ticks since boot.
+//! Kernels before 2.6.33 have no `guest_nice`, before 2.6.24 no `guest`, before 2.6.11 no `steal`: what is
+//! absent is 0. `guest` is counted in `user` already. `iowait` is idle time and may go back; it is never
+//! evidence by itself (an io_uring that waits for nothing counts as iowait too).
 
 use super::text::{decimal, grown, lines, ratio, words};
 use serde::{Deserialize, Serialize};

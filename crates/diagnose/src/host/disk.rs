@@ -1,10 +1,11 @@
-//! `/proc/diskstats`: how many reads, writes and flushes a device did, how long each took, how many are under way.
+//! `/proc/diskstats`: how many reads, writes and flushes a device did, how long each took, how many are under
+//! way.
 //!
-//! A line is `major minor name` and then 11 numbers; from 4.18 on 4 more (discards), from 5.5 on 2 more (flushes). Times
-//! are sums over requests in milliseconds: the mean of a window is its growth over the growth of the count (`await`).
-//! The kernel lets one flush of a device run at a time, so that a flush may wait for another and its mean time double.
-//! `busy` (time with any request under way) is no measure of what a device can do at most: SSDs and arrays work in
-//! parallel.
+//! A line is `major minor name` and then 11 numbers; from 4.18 on 4 more (discards), from 5.5 on 2 more
+//! (flushes). Times are sums over requests in milliseconds: the mean of a window is its growth over the
+//! growth of the count (`await`). The kernel lets one flush of a device run at a time, so that a flush may
+//! wait for another and its mean time double. `busy` (time with any request under way) is no measure of what
+//! a device can do at most: SSDs and arrays work in parallel.
 
 use super::text::{decimal, grown, grown_32, lines, text, words};
 use rustix::fs::{major, minor, stat};
@@ -74,8 +75,9 @@ pub fn parse(bytes: &[u8]) -> Reading {
     lines(bytes).filter_map(device).filter(|d| d.read.requests > 0 || d.written.requests > 0).collect()
 }
 
-/// The device that holds `path`, by the name it has in a reading; `None` where that is no device of this machine (a
-/// network or ZFS file system, a path that we may not look at). `sys` is `/sys`, elsewhere in tests.
+/// The device that holds `path`, by the name it has in a reading; `None` where that is no device of this
+/// machine (a network or ZFS file system, a path that we may not look at). `sys` is `/sys`, elsewhere in
+/// tests.
 pub fn holding(path: &Path, sys: &Path) -> Option<String> {
     let device = stat(path).ok()?.st_dev;
     let node = sys.join(format!("dev/block/{}:{}", major(device), minor(device)));

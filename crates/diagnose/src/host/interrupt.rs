@@ -1,7 +1,7 @@
 //! `/proc/interrupts` and `/proc/softirqs`: which CPU is interrupted by what.
 //!
-//! The first line names the CPUs that have a column, `CPU0 CPU2 ...`; each further line is `36: 0 3455485 ... what it
-//! is`. Lines such as `ERR:` have one figure only. Costly on machines with many CPUs: read seldom.
+//! The first line names the CPUs that have a column, `CPU0 CPU2 ...`; each further line is `36: 0 3455485 ...
+//! what it is`. Lines such as `ERR:` have one figure only. Costly on machines with many CPUs: read seldom.
 
 use super::text::{decimal, grown, lines, named, text, words};
 use serde::{Deserialize, Serialize};

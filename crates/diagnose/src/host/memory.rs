@@ -1,8 +1,8 @@
 //! `/proc/meminfo` and `/proc/vmstat`: how much memory is left, and whether the kernel has to search for it.
 //!
-//! Names moved over the years: `pgscan_direct_normal` and its sisters became `pgscan_direct` in 4.8, `allocstall`
-//! became `allocstall_normal` and sisters in 4.10, `workingset_refault` became `workingset_refault_file` in 5.9. All
-//! are read; sisters are added up.
+//! Names moved over the years: `pgscan_direct_normal` and its sisters became `pgscan_direct` in 4.8,
+//! `allocstall` became `allocstall_normal` and sisters in 4.10, `workingset_refault` became
+//! `workingset_refault_file` in 5.9. All are read; sisters are added up.
 
 use super::text::{decimal, grown, lines, named, words};
 use serde::{Deserialize, Serialize};

@@ -1,7 +1,7 @@
 //! `/proc/net/dev`: bytes, packets, drops and errors of each network interface.
 //!
-//! A line is `eth0: ` and 8 figures received, 8 sent; kernels before 2.6.39 write no blank after the colon. Drops of the
-//! backlog between the driver and TCP do not show here; they are in `softnet`.
+//! A line is `eth0: ` and 8 figures received, 8 sent; kernels before 2.6.39 write no blank after the colon.
+//! Drops of the backlog between the driver and TCP do not show here; they are in `softnet`.
 
 use super::text::{decimal, grown, lines, named, text, words};
 use serde::{Deserialize, Serialize};
@@ -46,7 +46,8 @@ pub struct Sample {
     pub name: String,
     pub received: Traffic,
     pub sent: Traffic,
-    /// What it can carry each way, bytes a second, as the driver says; `None` where it does not (most virtual ones).
+    /// What it can carry each way, bytes a second, as the driver says; `None` where it does not (most virtual
+    /// ones).
     pub link_bytes_per_s: Option<f64>,
 }
 

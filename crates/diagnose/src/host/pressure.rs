@@ -1,9 +1,10 @@
-//! `/proc/pressure/{cpu,memory,io}` and the same files of a cgroup: the share of time in which somebody (`some`) or
-//! everybody (`full`) who could work waited for that resource. From Linux 4.20; `full` of the CPU from 5.13.
+//! `/proc/pressure/{cpu,memory,io}` and the same files of a cgroup: the share of time in which somebody
+//! (`some`) or everybody (`full`) who could work waited for that resource. From Linux 4.20; `full` of the CPU
+//! from 5.13.
 //!
-//! The shares are worked out from the totals over our own window, so that they are exact for it; the kernel's `avg10` to
-//! `avg300` decay and lag. `io` alone is no evidence: a thread that waits in an io_uring for nothing counts (MariaDB's
-//! own does), and so an idle server can show 100 %.
+//! The shares are worked out from the totals over our own window, so that they are exact for it; the kernel's
+//! `avg10` to `avg300` decay and lag. `io` alone is no evidence: a thread that waits in an io_uring for
+//! nothing counts (MariaDB's own does), and so an idle server can show 100 %.
 
 use super::text::{decimal, grown, lines, words};
 use serde::{Deserialize, Serialize};

@@ -1,7 +1,8 @@
-//! Reads everything about this host at once, cheaply: each file stays open and is read from its start again (`pread`),
-//! into one buffer that is kept. Interrupts and link speeds are read only every [`SELDOM`].
+//! Reads everything about this host at once, cheaply: each file stays open and is read from its start again
+//! (`pread`), into one buffer that is kept. Interrupts and link speeds are read only every [`SELDOM`].
 //!
-//! A file that is not there (an old kernel, a container, conntrack not loaded) is tried again every [`SELDOM`].
+//! A file that is not there (an old kernel, a container, conntrack not loaded) is tried again every
+//! [`SELDOM`].
 
 use super::{
     Pressures, Reading, SlowReading, cgroup, cpu, disk, interrupt, memory, nic, pressure, softnet, table, tcp,
@@ -25,7 +26,7 @@ pub struct Roots {
     pub proc: PathBuf,
     /// `/sys`
     pub sys: PathBuf,
-    /// The directory of the cgroup to watch besides the host.
+    /// The directory of the cgroup to watch apart from the host.
     pub cgroup: Option<PathBuf>,
 }
 

@@ -1,9 +1,9 @@
 //! `/proc/net/softnet_stat`: packets that each CPU took from its backlog, dropped because it was full
 //! (`net.core.netdev_max_backlog`), and times it stopped with packets left (`net.core.netdev_budget`).
 //!
-//! Hexadecimal, a line a CPU that is online: 9 columns (2.6.32), 10 and 11 with receive steering and flow limits (2.6.35,
-//! 3.11), 13 with the length of the backlog and the CPU's number (5.10, 5.14), 15 (6.4). Before the number was there, the
-//! line's place is all there is. The counters have 32 bits.
+//! Hexadecimal, a line a CPU that is online: 9 columns (2.6.32), 10 and 11 with receive steering and flow
+//! limits (2.6.35, 3.11), 13 with the length of the backlog and the CPU's number (5.10, 5.14), 15 (6.4).
+//! Before the number was there, the line's place is all there is. The counters have 32 bits.
 
 use super::text::{grown_32, hexadecimal, lines, words};
 use serde::{Deserialize, Serialize};

@@ -1,9 +1,9 @@
 //! Tables of the kernel that can be full: neighbours (`/proc/net/stat/arp_cache`, `ndisc_cache`) and tracked
 //! connections (`/proc/net/stat/nf_conntrack`, `/proc/sys/net/netfilter/nf_conntrack_{count,max}`).
 //!
-//! The `stat` files have a line of names and then a line a CPU, hexadecimal. `entries` is the same on each line and is
-//! taken once; counters are added up. A full table refuses silently: packets to addresses that are not in it vanish, new
-//! connections hang.
+//! The `stat` files have a line of names and then a line a CPU, hexadecimal. `entries` is the same on each
+//! line and is taken once; counters are added up. A full table refuses silently: packets to addresses that
+//! are not in it vanish, new connections hang.
 
 use super::text::{decimal, grown, hexadecimal, lines, words};
 use serde::{Deserialize, Serialize};

@@ -1,7 +1,7 @@
 //! `/proc/net/snmp` and `/proc/net/netstat`: what TCP had to send twice, and connections that found no room.
 //!
-//! Pairs of lines, `Tcp: name name ...` and `Tcp: figure figure ...`: columns are found by name, because every kernel
-//! adds some.
+//! Pairs of lines, `Tcp: name name ...` and `Tcp: figure figure ...`: columns are found by name, because
+//! every kernel adds some.
 
 use super::text::{decimal, grown, lines, named, ratio, words};
 use serde::{Deserialize, Serialize};

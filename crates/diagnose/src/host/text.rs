@@ -1,4 +1,5 @@
-//! Words and numbers of a `/proc` text, as bytes: what is no number is `None`, nothing panics, nothing is copied.
+//! Words and numbers of a `/proc` text, as bytes: what is no number is `None`, nothing panics, nothing is
+//! copied.
 
 /// The lines, without their ends.
 pub(super) fn lines(bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
@@ -24,8 +25,8 @@ pub(super) fn text(word: &[u8]) -> String {
     String::from_utf8_lossy(word).into_owned()
 }
 
-/// `name: rest` of a line, blanks around the name left out. The last colon before a blank counts: device names may
-/// have one of their own.
+/// `name: rest` of a line, blanks around the name left out. The last colon before a blank counts: device
+/// names may have one of their own.
 pub(super) fn named(line: &[u8]) -> Option<(&[u8], &[u8])> {
     let start = line.iter().position(|byte| !byte.is_ascii_whitespace())?;
     let line = &line[start..];
@@ -34,13 +35,14 @@ pub(super) fn named(line: &[u8]) -> Option<(&[u8], &[u8])> {
     Some((&line[..colon], &line[colon + 1..]))
 }
 
-/// How much a counter of 64 bits has grown; 0 when it went back (a device that came anew, `iowait` on some kernels).
+/// How much a counter of 64 bits has grown; 0 when it went back (a device that came anew, `iowait` on some
+/// kernels).
 pub(super) fn grown(now: u64, before: u64) -> u64 {
     now.saturating_sub(before)
 }
 
-/// How much a counter of 32 bits has grown, over its wrap. A fall from below three quarters of its range is no wrap:
-/// it came anew, and counts 0.
+/// How much a counter of 32 bits has grown, over its wrap. A fall from below three quarters of its range is
+/// no wrap: it came anew, and counts 0.
 pub(super) fn grown_32(now: u64, before: u64) -> u64 {
     const RANGE: u64 = 1 << 32;
     match now.checked_sub(before) {

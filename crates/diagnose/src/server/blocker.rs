@@ -1,5 +1,5 @@
-//! Who holds a lock that others wait for: the session to look at, by its number, account and place. The text of its
-//! statement is left out, because it may hold secrets.
+//! Who holds a lock that others wait for: the session to look at, by its number, account and place. The text
+//! of its statement is left out, because it may hold secrets.
 
 use observe::Rows;
 use serde::{Deserialize, Serialize};

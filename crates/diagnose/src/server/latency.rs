@@ -1,8 +1,9 @@
-//! How long statements take, by the server's own count: a histogram over all, and the statements that take most time.
+//! How long statements take, by the server's own count: a histogram over all, and the statements that take
+//! most time.
 //!
-//! MySQL 8 counts both always (`performance_schema`); MariaDB has the histogram with the plugin `query_response_time` and
-//! statements with `performance_schema` on, without quantiles. Where neither is there, the router's own timing is the
-//! only one.
+//! MySQL 8 counts both always (`performance_schema`); MariaDB has the histogram with the plugin
+//! `query_response_time` and statements with `performance_schema` on, without quantiles. Where neither is
+//! there, the router's own timing is the only one.
 
 use observe::Rows;
 use serde::{Deserialize, Serialize};
@@ -50,7 +51,7 @@ pub struct Digest {
     pub calls: u64,
     /// Mean duration, milliseconds.
     pub mean_ms: f64,
-    /// 95 of 100 took at most so long.
+    /// 95 of 100 took at most this long.
     pub p95_ms: Option<f64>,
     /// 99 of 100.
     pub p99_ms: Option<f64>,
@@ -59,8 +60,8 @@ pub struct Digest {
 }
 
 impl Histogram {
-    /// Reads rows of `upper_s`, `statements` and, where empty ranges are left out, `lower_s`; `None` when nothing was ever
-    /// counted (the plugin is loaded and off).
+    /// Reads rows of `upper_s`, `statements` and, where empty ranges are left out, `lower_s`; `None` when
+    /// nothing was ever counted (the plugin is loaded and off).
     pub(super) fn read(rows: &Rows) -> Option<Self> {
         let mut all: Vec<(Option<f64>, Range)> = rows
             .iter()

@@ -80,8 +80,8 @@ pub(super) fn row_blocker(dialect: Dialect) -> &'static str {
     }
 }
 
-/// Who holds the metadata lock that others wait for. MariaDB tells only with a plugin: there it is the oldest open
-/// transaction that does not wait itself, which is nearly always right and marked as a guess.
+/// Who holds the metadata lock that others wait for. MariaDB tells only with a plugin: there it is the oldest
+/// open transaction that does not wait itself, which is nearly always right and marked as a guess.
 pub(super) fn metadata_blocker(dialect: Dialect) -> &'static str {
     if dialect.is_mariadb() {
         "SELECT p.id AS id, p.user AS user, p.host AS host, p.command AS command, \
@@ -114,7 +114,8 @@ pub(super) fn durations(dialect: Dialect) -> &'static str {
     }
 }
 
-/// The statements that took most time, with quantiles where the server keeps them; `None` where it tells none apart.
+/// The statements that took most time, with quantiles where the server keeps them; `None` where it tells none
+/// apart.
 pub(super) fn digests(dialect: Dialect) -> &'static str {
     if dialect.is_mariadb() {
         "SELECT LEFT(digest_text, 200) AS text, count_star AS calls, sum_timer_wait / 1e9 AS ms, \

@@ -1,5 +1,5 @@
-//! Asks one server, again and again, on a connection of its own: few statements a reading, each with a deadline, the
-//! costly ones seldom, and the whole never more than about a hundredth of the time.
+//! Asks one server, again and again, on a connection of its own: few statements a reading, each with a
+//! deadline, the costly ones seldom, and the whole never more than about a hundredth of the time.
 
 use super::{Blocker, Cost, Histogram, Reading, Replica, Sessions, Settings, Status, latency, question};
 use config::Credentials;
@@ -20,8 +20,8 @@ const SETTINGS_EVERY: Duration = Duration::from_secs(60);
 const REFUSED: Duration = Duration::from_secs(60);
 /// A reading whose answers took `t` of the server is followed by a pause of at least this many times `t` ...
 const SHARE: f64 = 100.0;
-/// ... but of no more than this, unless the interval is longer: a server that is slow to answer is the one whose bottleneck somebody wants
-/// named, and what it takes long over is waiting, not two statements.
+/// ... but of no more than this, unless the interval is longer: a server that is slow to answer is the one
+/// whose bottleneck somebody wants named, and what it takes long over is waiting, not two statements.
 const LONGEST: Duration = Duration::from_secs(3);
 
 /// Asks one server.
@@ -67,7 +67,8 @@ impl Due {
 }
 
 impl Sampler {
-    /// A sampler of the server at `address`; nothing is asked yet. An answer that takes longer than `deadline` is none.
+    /// A sampler of the server at `address`; nothing is asked yet. An answer that takes longer than
+    /// `deadline` is none.
     pub fn new(address: Address, who: Credentials, deadline: Duration) -> Self {
         Self { address, who, deadline, open: None }
     }
@@ -86,8 +87,8 @@ impl Sampler {
         Ok(reading)
     }
 
-    /// Whether the server runs on this machine, so that what is read of the host is its host; `None` while not connected.
-    /// A tunnel that ends on this machine looks the same.
+    /// Whether the server runs on this machine, so that what is read of the host is its host; `None` while
+    /// not connected. A tunnel that ends on this machine looks the same.
     pub fn is_on_this_host(&self) -> Option<bool> {
         self.open.as_ref().map(|open| open.connection.is_on_this_host())
     }

@@ -1,8 +1,8 @@
 //! What the sessions of a server do at a moment, told apart by the words of their state.
 //!
-//! States are words that the servers have kept over the years; both spellings (slave, replica) are known. A session at
-//! work whose state says nothing is counted as at work, no more. `Threads_running` is not used: it counts ourselves and
-//! the server's own threads.
+//! States are words that the servers have kept over the years; both spellings (slave, replica) are known. A
+//! session at work whose state says nothing is counted as at work, no more. `Threads_running` is not used: it
+//! counts ourselves and the server's own threads.
 
 use observe::Rows;
 

@@ -27,7 +27,8 @@ pub struct Settings {
     pub datadir: String,
     /// `pid_file`, as it is configured.
     pub pid_file: String,
-    /// `hostname`, `port` and `server_id`: together they tell a server from every other, whatever it is reached by.
+    /// `hostname`, `port` and `server_id`: together they tell a server from every other, whatever it is
+    /// reached by.
     pub hostname: String,
     /// `port`
     pub port: u64,

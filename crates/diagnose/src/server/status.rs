@@ -1,5 +1,5 @@
-//! Counters and levels of `SHOW GLOBAL STATUS`, by the names that either flavour gives them. What a version does not
-//! have is 0; where that would mislead (the checkpoint's age), the answer is `None`.
+//! Counters and levels of `SHOW GLOBAL STATUS`, by the names that either flavour gives them. What a version
+//! does not have is 0; where that would mislead (the checkpoint's age), the answer is `None`.
 
 use observe::Rows;
 use std::collections::HashMap;

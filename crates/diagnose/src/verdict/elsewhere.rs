@@ -20,7 +20,7 @@ const THINKING: f64 = 0.8;
 /// It explains why requests are slow, not what sessions of the server wait for.
 const WEIGHT: f64 = 0.5;
 
-/// Below so many statements a second their duration is not worked out from looks.
+/// Below this many statements a second their duration is not worked out from looks.
 const ENOUGH: f64 = 20.0;
 
 /// Where we stand as seen from the server.
@@ -35,7 +35,7 @@ pub struct Vantage {
 /// How an application does, by its own or the router's timing.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Application {
-    /// 99 of 100 requests take at most so long, milliseconds.
+    /// 99 of 100 requests take at most this long, milliseconds.
     pub request_p99_ms: f64,
     pub usual_request_p99_ms: f64,
     /// 99 of 100 statements.
@@ -65,8 +65,8 @@ pub(super) fn cross_zone(window: &Window) -> Option<Finding> {
     )
 }
 
-/// How long a statement takes on the server, or how long it takes at most: where no look found a session at work, less
-/// than one of them was on average.
+/// How long a statement takes on the server, or how long it takes at most: where no look found a session at
+/// work, less than one of them was on average.
 fn statement_ms(server: &server::Sample) -> Option<f64> {
     let counted = server.quantiles.map(|quantiles| quantiles.p50_ms);
     let at_most = (server.statements_per_s >= ENOUGH && server.looks > 0)

@@ -5,7 +5,7 @@ use crate::server::Blocker;
 
 /// Of the sessions at work.
 const WAITING: f64 = 0.20;
-/// At least so many sessions, on average.
+/// At least this many sessions, on average.
 const SESSIONS: f64 = 1.0;
 /// Of `max_connections`.
 const CONNECTIONS: f64 = 0.90;

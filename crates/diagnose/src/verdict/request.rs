@@ -1,5 +1,6 @@
-//! What an application's requests spend where, by a router that sees their statements, and which endpoint's have become
-//! slower than usual. A router sees a request's *span*: from the start of its first statement to the end of its last.
+//! What an application's requests spend where, by a router that sees their statements, and which endpoint's
+//! have become slower than usual. A router sees a request's *span*: from the start of its first statement to
+//! the end of its last.
 
 use super::usual::RecentWindows;
 use std::collections::BTreeMap;
@@ -55,8 +56,8 @@ struct EndpointHistory {
 }
 
 impl RequestBaseline {
-    /// One more window. Of the endpoints for which something is usual, the one whose requests together take most time
-    /// beyond that; `None` when there is none.
+    /// One more window. Of the endpoints for which something is usual, the one whose requests together take
+    /// most time beyond that; `None` when there is none.
     pub fn next(&mut self, window: &[EndpointRequests]) -> Option<RequestComparison> {
         self.windows += 1;
         let enough = window.iter().filter(|requests| requests.count >= LEAST);
@@ -93,7 +94,8 @@ impl RequestComparison {
         self.now.spent.span_p50_ms / self.usual.span_p50_ms.max(1e-3)
     }
 
-    /// Of what requests take more than usual, the share that they think between statements, 0 to 1; 0 where they take no more.
+    /// Of what requests take more than usual, the share that they think between statements, 0 to 1; 0 where
+    /// they take no more.
     pub fn thinking(&self) -> f64 {
         let more = self.now.spent.span_ms - self.usual.span_ms;
         let of_that_database = self.now.spent.database_ms - self.usual.database_ms;

@@ -1,5 +1,5 @@
-//! The table of rules: what each is called, what must hold, where its thresholds come from, what it explains, what to
-//! try next. Help, docs and the terminal view are made from it.
+//! The table of rules: what each is called, what must hold, where its thresholds come from, what it explains,
+//! what to try next. Help, docs and the terminal view are made from it.
 //!
 //! Sources: *N* Netdata's stock alarms (health.d), *K* the kernel's documentation, *I* reasoning that awaits
 //! calibration (`headroom-bench verdict` on an idle machine).

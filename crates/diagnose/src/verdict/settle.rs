@@ -2,12 +2,15 @@
 //!
 //! - Named: the first of the ranking in [`NAMED_AFTER`] windows of the last [`OF`].
 //! - Kept: while its load is [`KEPT_ABOVE`] or more; below that for [`GONE_AFTER`] windows it ends.
-//! - Replaced: another one is first for [`NAMED_AFTER`] windows of the last [`OF`] and explains [`CLEARLY`] times as much.
-//! - After a gap in the samples: what was named is on probation. It stays if the first window with evidence of it bears it out,
-//!   ends with the first that does not, and ends after [`GONE_AFTER`] windows without any. A machine so starved that a
-//!   reading comes late does not lose its verdict by that, and one that was frozen does not keep a stale one.
+//! - Replaced: another one is first for [`NAMED_AFTER`] windows of the last [`OF`] and explains [`CLEARLY`]
+//!   times as much.
+//! - After a gap in the samples: what was named is on probation. It stays if the first window with evidence
+//!   of it bears it out, ends with the first that does not, and ends after [`GONE_AFTER`] windows without
+//!   any. A machine so starved that a reading comes late does not lose its verdict by that, and one that was
+//!   frozen does not keep a stale one.
 //!
-//! With a window a second and windows of ten seconds a bottleneck is named at the latest 13 seconds after it began.
+//! With a window a second and windows of ten seconds a bottleneck is named at the latest 13 seconds after it
+//! began.
 
 use super::{Finding, Name, Verdict, find, verdict};
 use crate::verdict::Window;
@@ -15,7 +18,7 @@ use std::collections::VecDeque;
 
 /// Windows in which it must be first.
 const NAMED_AFTER: usize = 3;
-/// Of so many.
+/// Of this many.
 const OF: usize = 4;
 /// Load at which a named one is kept.
 const KEPT_ABOVE: f64 = 0.8;

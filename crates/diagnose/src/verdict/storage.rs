@@ -9,12 +9,13 @@ const IN_COMMIT: (f64, f64) = (0.30, 0.50);
 const FLUSHES: f64 = 0.30;
 /// Reading missed pages, as a share of the sessions' time.
 const MISSES: f64 = 0.20;
-/// A pool with more room than this is not too small. What the page cleaner keeps free ahead is not counted as room: on
-/// MariaDB 10.11 that is up to 1,536 pages, all of a small pool.
+/// A pool with more room than this is not too small. What the page cleaner keeps free ahead is not counted as
+/// room: on MariaDB 10.11 that is up to 1,536 pages, all of a small pool.
 const ROOM: f64 = 0.05;
 /// A server younger than this is cold.
 const COLD_S: u64 = 300;
-/// Of all reads of the disk, those of missed pages: with less, a larger pool would not take away the most of its work.
+/// Of all reads of the disk, those of missed pages: with less, a larger pool would not take away the most of
+/// its work.
 const OWN_READS: f64 = 0.50;
 /// Times of an idle disk.
 const SLOWER: f64 = 3.0;
@@ -24,8 +25,9 @@ const SLOW_MS: f64 = 10.0;
 const UNDER_WAY: f64 = 2.0;
 /// Somebody waits for the disk ...
 const WAITS: f64 = 0.10;
-/// ... or it does this much of what it was measured to do. Who waits for asynchronous requests (a database's writers, its log) often
-/// counts as waiting for nothing in the kernel's pressure figures: a disk at its end needs no witness.
+/// ... or it does this much of what it was measured to do. Who waits for asynchronous requests (a database's
+/// writers, its log) often counts as waiting for nothing in the kernel's pressure figures: a disk at its end
+/// needs no witness.
 const FULL: f64 = 0.85;
 
 pub(super) fn flush_bound(window: &Window) -> Option<Finding> {
@@ -93,8 +95,9 @@ pub(super) fn buffer_pool(window: &Window) -> Option<Finding> {
     )
 }
 
-/// Share of the sessions' time that reading missed pages takes: how many, and how long the disk takes for one. Measured,
-/// as waits for locks and commits are; may be more than 1 where reads are merged or several go at a time.
+/// Share of the sessions' time that reading missed pages takes: how many, and how long the disk takes for
+/// one. Measured, as waits for locks and commits are; may be more than 1 where reads are merged or several go
+/// at a time.
 pub(super) fn page_reads(window: &Window) -> f64 {
     let reading = busiest(window, |disk| disk.read.under_way);
     let (Some(server), Some(disk)) = (&window.server, reading) else { return 0.0 };

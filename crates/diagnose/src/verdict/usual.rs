@@ -1,7 +1,8 @@
 //! What is usual: the median of what the windows of the last quarter of an hour showed.
 //!
-//! A median, so that a disturbance shorter than half of that time does not become usual while it lasts; one that stays
-//! longer is how things are now, and is no news. Nothing is called usual before [`ENOUGH`] windows were seen.
+//! A median, so that a disturbance shorter than half of that time does not become usual while it lasts; one
+//! that stays longer is how things are now, and is no news. Nothing is called usual before [`ENOUGH`] windows
+//! were seen.
 
 use super::Application;
 use std::collections::VecDeque;
@@ -21,7 +22,7 @@ pub(super) struct RecentWindows<T> {
 /// What an application's requests and statements took in one window, by its own or the router's timing.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Timing {
-    /// 99 of 100 requests took at most so long, milliseconds.
+    /// 99 of 100 requests took at most this long, milliseconds.
     pub request_p99_ms: f64,
     /// 99 of 100 statements.
     pub statement_p99_ms: f64,

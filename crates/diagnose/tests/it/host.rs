@@ -1,5 +1,5 @@
-//! No bytes that a kernel (or something that looks like one) could hand over make a parser panic, and no two readings
-//! make a difference that is negative or no number.
+//! No bytes that a kernel (or something that looks like one) could hand over make a parser panic, and no two
+//! readings make a difference that is negative or no number.
 
 use diagnose::host::{cgroup, cpu, disk, interrupt, memory, nic, pressure, softnet, table, tcp};
 use proptest::prelude::*;

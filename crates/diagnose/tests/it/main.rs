@@ -1,5 +1,5 @@
-//! Readings of real servers and of this host, and what is made of them. `waiting` mostly waits, `mysql` needs the mysqld that
-//! `make test-mysql` brings.
+//! Readings of real servers and of this host, and what is made of them. `waiting` mostly waits, `mysql` needs
+//! the mysqld that `make test-mysql` brings.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 

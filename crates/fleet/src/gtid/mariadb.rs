@@ -1,5 +1,5 @@
-//! MariaDB's position: the last transaction of each replication domain. Within a domain the sequence number grows, so
-//! a position has everything that a position with a smaller or equal number has.
+//! MariaDB's position: the last transaction of each replication domain. Within a domain the sequence number
+//! grows, so a position has everything that a position with a smaller or equal number has.
 
 use super::GtidError;
 use std::collections::BTreeMap;

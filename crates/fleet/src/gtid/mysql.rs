@@ -1,8 +1,8 @@
-//! MySQL's GTID sets: for each source (a server's uuid, since 8.3 with an optional tag) the transaction numbers it
-//! has, as sorted, disjoint, half-open intervals that never touch.
+//! MySQL's GTID sets: for each source (a server's uuid, since 8.3 with an optional tag) the transaction
+//! numbers it has, as sorted, disjoint, half-open intervals that never touch.
 //!
-//! `3e11fa47-71ca-11e1-9e33-c80aa9429562:1-3:11:backup:1-2` is 1, 2, 3 and 11 of that server, and 1 and 2 with the
-//! tag `backup`.
+//! `3e11fa47-71ca-11e1-9e33-c80aa9429562:1-3:11:backup:1-2` is 1, 2, 3 and 11 of that server, and 1 and 2
+//! with the tag `backup`.
 
 use super::GtidError;
 use std::collections::BTreeMap;
@@ -63,7 +63,8 @@ impl GtidSet {
         Self(all)
     }
 
-    /// What is in `self` and not in `other`: the errant transactions of a replica when `other` is its primary's set.
+    /// What is in `self` and not in `other`: the errant transactions of a replica when `other` is its
+    /// primary's set.
     #[must_use]
     pub fn minus(&self, other: &Self) -> Self {
         let left = self.0.iter().filter_map(|(source, ours)| {

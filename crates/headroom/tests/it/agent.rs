@@ -1,4 +1,5 @@
-//! `headroom agent` beyond loopback, over real sockets: who may read it, and what `headroom watch --agent` makes of several.
+//! `headroom agent` beyond loopback, over real sockets: who may read it, and what `headroom watch --agent`
+//! makes of several.
 
 use crate::support::agent::{Agent, LIMIT, TOKEN, headroom, words};
 use crate::support::secrets::Secrets;
@@ -53,7 +54,7 @@ fn only_whoever_brings_the_token_over_tls_reads_it_and_no_secret_is_shown() {
     let ca = &secrets.authority.ca;
     let ask = |path: &str, headers: &str| agent.sealed(ca, "localhost", path, headers).unwrap();
 
-    // Somebody who dawdles over his handshake holds up nobody.
+    // Somebody who dawdles over his handshake delays nobody.
     let dawdles = TcpStream::connect(agent.address).unwrap();
     for path in ["/watch.json", "/metrics", "/healthz", "/nowhere"] {
         let without = ask(path, "");

@@ -1,9 +1,9 @@
-//! The table of crates in ARCHITECTURE.md is the design, `cargo metadata` is the code: here they are compared, so that
-//! neither can move without the other.
+//! The table of crates in ARCHITECTURE.md is the design, `cargo metadata` is the code: here they are
+//! compared, so that neither can move without the other.
 //!
-//! Only arrows between our own crates count. Those of the product are exactly what the table grants: one that is granted
-//! and not used is an error too. Tests (dev-dependencies) may use what the table grants, `lab`, `testkit`, and what
-//! [`ONLY_TESTS`] says.
+//! Only arrows between our own crates count. Those of the product are exactly what the table grants: one that
+//! is granted and not used is an error too. Tests (dev-dependencies) may use what the table grants, `lab`,
+//! `testkit`, and what [`ONLY_TESTS`] says.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};

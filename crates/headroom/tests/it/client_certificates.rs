@@ -1,5 +1,5 @@
-//! Certificates from clients, with the server's own command-line client: who is let in, what the others are told, and a
-//! renewed authority.
+//! Certificates from clients, with the server's own command-line client: who is let in, what the others are
+//! told, and a renewed authority.
 
 use crate::support::route::Route;
 use crate::support::told;

@@ -1,5 +1,5 @@
-//! Time that jumps: a wall clock that is set forward and back by years, and a process that stood still. Nobody's session is
-//! cut, no server is given up, and everything goes on.
+//! Time that jumps: a wall clock that is set forward and back by years, and a process that stood still.
+//! Nobody's session is cut, no server is given up, and everything goes on.
 
 use crate::support::one_server::{Alone, LIMIT};
 use crate::support::time::{Clock, YEAR, stands_still};
@@ -36,7 +36,7 @@ fn is_well(status: &Value) -> bool {
     !status["writer"].is_null() && server["state"] == "answering" && routing["writes"]["eligible"] == true
 }
 
-/// Three rounds of questions later than now, all is well.
+/// Three rounds of questions later than now, everything works.
 async fn goes_on(alone: &Alone) -> Value {
     let round = alone.status()["round"].as_u64().unwrap();
     let status = alone.wait_for("three more rounds", |s| s["round"].as_u64() >= Some(round + 3)).await;
@@ -90,7 +90,8 @@ async fn a_router_that_stood_still_goes_on_where_it_was() {
     let pid = u64::from(child.id());
     alone.signal(pid, Signal::STOP);
     stands_still(child.id()).await;
-    // A client that comes meanwhile waits in the kernel's queue; a statement that is sent meanwhile in the socket.
+    // A client that comes meanwhile waits in the kernel's queue; a statement that is sent meanwhile in the
+    // socket.
     let opts = alone.opts();
     let coming = tokio::spawn(Conn::new(opts));
     let mut first = sessions.0[0].query_iter("SELECT SLEEP(0), 7");

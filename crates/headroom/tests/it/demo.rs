@@ -1,5 +1,5 @@
-//! The demo leaves nothing behind when it is interrupted. What it measures is not asserted here: figures depend on the
-//! machine, and the demo says itself which promises it met.
+//! The demo leaves nothing behind when it is interrupted. What it measures is not asserted here: figures
+//! depend on the machine, and the demo says itself which promises it met.
 
 use rustix::process::{Pid, Signal, kill_process};
 use std::io::{BufRead, BufReader};

@@ -1,5 +1,5 @@
-//! `headroom failover` as it is typed: it stops where something could be lost, says what, promotes when that is accepted,
-//! and brings the old primary back.
+//! `headroom failover` as it is typed: it stops where something could be lost, says what, promotes when that
+//! is accepted, and brings the old primary back.
 
 use lab::{Account, Fault, Lab, RouterOptions, Spec};
 use mysql_async::prelude::Queryable;

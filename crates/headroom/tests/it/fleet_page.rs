@@ -1,5 +1,5 @@
-//! Several agents on one page, `headroom watch --listen`, in a real browser: all hosts at a glance, one to choose, and an agent that
-//! is silent or frozen holds up nobody and has its gap.
+//! Several agents on one page, `headroom watch --listen`, in a real browser: all hosts at a glance, one to
+//! choose, and an agent that is silent or frozen delays nobody and has its gap.
 
 use crate::support::agent::{Agent, LIMIT, TOKEN, headroom, words};
 use crate::support::browser::{Browser, Page};

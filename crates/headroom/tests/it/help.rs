@@ -1,6 +1,6 @@
-//! Every help text as a user reads it, held against the one that was reviewed: `snapshots/` has a file for each command, with
-//! those of its subcommands below it. After a change: `INSTA_UPDATE=always cargo test -p headroom --test it help::`, and
-//! read the difference.
+//! Every help text as a user reads it, held against the one that was reviewed: `snapshots/` has a file for
+//! each command, with those of its subcommands below it. After a change: `INSTA_UPDATE=always cargo test -p
+//! headroom --test it help::`, and read the difference.
 
 use std::process::Command;
 

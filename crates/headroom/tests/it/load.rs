@@ -1,5 +1,5 @@
-//! `headroom load` as the guide shows it, on a real server: the example is copied out of the page, prepared, sent and removed,
-//! and the server's own counters say what came.
+//! `headroom load` as the guide shows it, on a real server: the example is copied out of the page, prepared,
+//! sent and removed, and the server's own counters say what came.
 
 use lab::{Account, DATABASE, Lab, Spec};
 use mysql_async::Conn;

@@ -1,5 +1,6 @@
-//! The binary `headroom` as a child process, on real servers of a lab. `alone` needs the whole machine, `waiting` mostly waits,
-//! `mysql` and `drivers` need what `make test` brings: scripts/test.sh runs each of them in its own lane.
+//! The binary `headroom` as a child process, on real servers of a lab. `alone` needs the whole machine,
+//! `waiting` mostly waits, `mysql` and `drivers` need what `make test` brings: scripts/test.sh runs each of
+//! them in its own lane.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot do its next step has failed")]
 

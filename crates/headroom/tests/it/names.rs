@@ -1,5 +1,5 @@
-//! A host name that changes its address, as names of managed services do when the primary moves: `headroom route` with a
-//! `/etc/hosts` of its own, in a mount namespace of its own.
+//! A host name that changes its address, as names of managed services do when the primary moves: `headroom
+//! route` with a `/etc/hosts` of its own, in a mount namespace of its own.
 
 use crate::support::route::{Route, connect};
 use crate::support::told::server_of;

@@ -1,5 +1,5 @@
-//! Objectives end to end on a lab: an endpoint made slow opens an incident, the webhook hears of it over TLS although it fails at
-//! first, what recovers is closed, and nothing shows the webhook's secret.
+//! Objectives end to end on a lab: an endpoint made slow opens an incident, the webhook hears of it over TLS
+//! although it fails at first, what recovers is closed, and nothing shows the webhook's secret.
 
 use crate::support::receiving::{Receiving, SECRET};
 use crate::support::route::{Route, connect};

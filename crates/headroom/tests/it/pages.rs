@@ -1,5 +1,5 @@
 //! The pages in a real browser on facts that never change (tests/pages/: a router in zone a, of whose
-//! sessions most bypass it; the primary a1, replicas a2, b1 and c1, of which b1 is frozen; a host short of
+//! sessions most bypass it; the primary a1, replicas a2, b1 and c1, with b1 frozen; a host short of
 //! CPU): what a person sees at three widths and in both colour schemes. That live facts arrive is for
 //! `watch_page.rs` and `fleet_page.rs`.
 

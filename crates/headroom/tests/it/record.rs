@@ -1,5 +1,5 @@
-//! `headroom record` beside a running `headroom route` on a real server: what clients sent is in the file, sealed or not, and
-//! while it goes on everybody can see it.
+//! `headroom record` beside a running `headroom route` on a real server: what clients sent is in the file,
+//! sealed or not, and while it goes on everybody can see it.
 
 use crate::support::one_server::{Alone, LIMIT, POLL};
 use lab::{Account, Lab, Spec};

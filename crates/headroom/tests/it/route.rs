@@ -1,4 +1,5 @@
-//! `headroom route` as a child process on a lab of real servers: clients, status, metrics, drain, reload, end.
+//! `headroom route` as a child process on a lab of real servers: clients, status, metrics, drain, reload,
+//! end.
 
 use crate::support::route::{Route, connect};
 use crate::support::told::{routing, server_of};

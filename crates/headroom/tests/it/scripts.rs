@@ -1,4 +1,4 @@
-//! What the scripts of this repository count, on inputs of which the answer is known.
+//! What the scripts of this repository count, on inputs whose answer is known.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};

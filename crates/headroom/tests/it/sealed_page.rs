@@ -1,5 +1,5 @@
-//! The agent's page behind TLS and a token, in a real browser: whoever trusts the certificate and types the token sees it whole, and
-//! nobody else sees anything of it.
+//! The agent's page behind TLS and a token, in a real browser: whoever trusts the certificate and types the
+//! token sees it whole, and nobody else sees anything of it.
 
 use crate::support::agent::{Agent, TOKEN};
 use crate::support::browser::Browser;

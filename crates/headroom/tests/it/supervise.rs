@@ -1,5 +1,5 @@
-//! `headroom route` when something of its own fails: it says so where people and machines look, it goes on or it ends, and what it
-//! tells never holds it up.
+//! `headroom route` when something of its own fails: it says so where people and machines look, it goes on or
+//! it ends, and what it tells never delays it.
 
 use crate::support::one_server::{Alone, LIMIT};
 use mysql_async::prelude::Queryable;

@@ -1,5 +1,5 @@
-//! `headroom trial` on a real MariaDB: an experiment that is killed in the middle and goes on, finds a setting
-//! that is worse, and leaves the server as it was.
+//! `headroom trial` on a real MariaDB: an experiment that is killed in the middle and goes on, finds a
+//! setting that is worse, and leaves the server as it was.
 
 use lab::{Account, DATABASE, Lab, Spec};
 use mysql_async::prelude::Queryable;
@@ -50,7 +50,7 @@ fn text(output: &Output) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr)
 }
 
-/// A commit that waits up to 100 ms for a hundred others, of which there are not as many, is harmful on
+/// A commit that waits up to 100 ms for a hundred others, when there are not as many, is harmful on
 /// purpose, however busy this machine is.
 const SPEC: &str = "\
 name = \"short\"

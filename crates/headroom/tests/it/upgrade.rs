@@ -51,8 +51,8 @@ impl Stream {
     }
 }
 
-/// What a pool does for a statement on a new connection. The statement may meet the end of the session's process, when
-/// a session is closed between two uses; here it follows the connect at once, so it must not.
+/// What a pool does for a statement on a new connection. The statement may meet the end of the session's
+/// process, when a session is closed between two uses; here it follows the connect at once, so it must not.
 async fn once(opts: OptsBuilder) -> mysql_async::Result<()> {
     let mut conn = Conn::new(opts).await?;
     conn.query_drop("BEGIN").await?;
@@ -141,7 +141,8 @@ async fn a_control_directory_that_others_may_enter_is_refused_in_words_and_clien
     alone.signal(u64::from(first.id()), Signal::TERM);
     assert_eq!(alone.ended(&mut first).await.code(), Some(0));
 
-    // With the mode that it asks for, the sockets are there, and a killed process leaves only what the next one replaces.
+    // With the mode that it asks for, the sockets are there, and a killed process leaves only what the next
+    // one replaces.
     std::fs::set_permissions(&directory, std::os::unix::fs::PermissionsExt::from_mode(0o700)).unwrap();
     let sockets = |alone: &Alone| {
         let names =

@@ -1,5 +1,6 @@
-//! The live page of `headroom agent` in a real browser, on a lab's servers and a router in front of them: figures, verdict, map and
-//! gaps are there after its scripts ran, in both colour schemes, on a desk and on a phone.
+//! The live page of `headroom agent` in a real browser, on a lab's servers and a router in front of them:
+//! figures, verdict, map and gaps are there after its scripts ran, in both colour schemes, on a desk and on a
+//! phone.
 
 use crate::support::browser::{Browser, Page};
 use crate::support::convoy::wait_for_a_row;
@@ -186,7 +187,8 @@ async fn it_can_be_used_without_a_mouse(page: &mut Page<'_>) {
         .await;
 }
 
-/// Clients of both zones that read all the while, through the router and past it; their endpoint's name is no markup.
+/// Clients of both zones that read all the while, through the router and past it; their endpoint's name is no
+/// markup.
 fn read_through(agent: &Watched, lab: &Lab) -> Vec<JoinHandle<()>> {
     let routed = agent.route.told_options(lab);
     let direct = lab.opts("a", "b1", Account::App).unwrap();

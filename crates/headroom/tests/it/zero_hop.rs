@@ -1,5 +1,6 @@
-//! Zero-hop on a lab of real servers: `headroom route` as a child process, programs in the real kernel. Needs root and a
-//! kernel with BPF, and fails loudly without; only who is not root is told that nothing was tested.
+//! Zero-hop on a lab of real servers: `headroom route` as a child process, programs in the real kernel. Needs
+//! root and a kernel with BPF, and fails loudly without; only who is not root is told that nothing was
+//! tested.
 
 use crate::support::past;
 use crate::support::past::{in_zone_a, ready, root};

@@ -1,4 +1,5 @@
-//! Counts over sliding windows, from a total that only grows: a ring of totals, one a step, whose length is fixed.
+//! Counts over sliding windows, from a total that only grows: a ring of totals, one a step, whose length is
+//! fixed.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -44,7 +45,8 @@ impl Windows {
         }
     }
 
-    /// Good ones and all of the last `window`, and how much of it there is a past of, 0 to 1; `None` before there is any.
+    /// Good ones and all of the last `window`, and how much of it there is a past of, 0 to 1; `None` before
+    /// there is any.
     pub fn over(&self, now: Instant, window: Duration) -> Option<(u64, u64, f64)> {
         let (_, good, all) = self.newest?;
         let old_enough = |(at, _, _): &&(Instant, u64, u64)| now.saturating_duration_since(*at) >= window;

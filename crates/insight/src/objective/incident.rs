@@ -1,5 +1,5 @@
-//! An incident from its opening to its end. It ends only after a calm of some length: one that comes and goes within that time is
-//! one incident, told once.
+//! An incident from its opening to its end. It ends only after a calm of some length: one that comes and goes
+//! within that time is one incident, told once.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};

@@ -1,5 +1,5 @@
-//! The loop of a search: asks what to send, sends it, judges it, keeps it; until the answer is known or the measurement
-//! proves unsound.
+//! The loop of a search: asks what to send, sends it, judges it, keeps it; until the answer is known or the
+//! measurement proves unsound.
 
 use super::trial_file::TrialFile;
 use super::{Capacity, Goal, Next, Objective, Trial};

@@ -1,4 +1,5 @@
-//! The file of trials: a line of JSON that says what is measured, then one for each trial. A search goes on from it.
+//! The file of trials: a line of JSON that says what is measured, then one for each trial. A search goes on
+//! from it.
 
 use super::{Objective, Trial};
 use crate::LoadError;
@@ -29,7 +30,8 @@ impl TrialFile {
     /// Opens a file or makes it; what is in it already.
     ///
     /// # Errors
-    /// A file that cannot be read or written, one that holds something else, and trials of another measurement.
+    /// A file that cannot be read or written, one that holds something else, and trials of another
+    /// measurement.
     pub fn open(path: &Path, heading: &Heading) -> Result<(Self, Vec<Trial>), LoadError> {
         let failed = |source| LoadError::TrialFile { path: path.to_owned(), source };
         let text = match std::fs::read_to_string(path) {

@@ -29,7 +29,7 @@ impl PreparedNumbers {
         self.numbers.insert(number, self.last);
     }
 
-    /// All are gone.
+    /// All have been deallocated.
     pub(super) fn forget(&mut self) {
         self.numbers.clear();
     }

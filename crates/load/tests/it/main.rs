@@ -1,4 +1,5 @@
-//! The generator against queues that are known, and on real servers; `mysql` needs the mysqld that `make test-mysql` brings.
+//! The generator against queues that are known, and on real servers; `mysql` needs the mysqld that `make
+//! test-mysql` brings.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 

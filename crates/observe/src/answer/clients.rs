@@ -8,8 +8,8 @@ use std::time::Instant;
 /// How a server counts what its client hosts ask.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Counting {
-    /// performance_schema, statements by account and event: SELECT, and executions of prepared statements (which are
-    /// not counted under SELECT, in either flavour).
+    /// performance_schema, statements by account and event: SELECT, and executions of prepared statements
+    /// (which are not counted under SELECT, in either flavour).
     Statements,
     /// MariaDB's `userstat`.
     UserStatistics,

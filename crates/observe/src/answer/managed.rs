@@ -1,7 +1,9 @@
-//! What the cloud's own tables say of a cluster: Aurora's `replica_host_status`, RDS Multi-AZ's `rds_topology`.
+//! What the cloud's own tables say of a cluster: Aurora's `replica_host_status`, RDS Multi-AZ's
+//! `rds_topology`.
 //!
-//! Aurora: during a failover the old writer's row can keep `MASTER_SESSION_ID` for a while, so the writer is the row
-//! with that session id **and the latest update**. Reader rows older than five minutes are instances that are gone.
+//! Aurora: during a failover the old writer's row can keep `MASTER_SESSION_ID` for a while, so the writer is
+//! the row with that session id **and the latest update**. Reader rows older than five minutes are instances
+//! that no longer exist.
 
 use crate::rows::Rows;
 use fleet::Address;
@@ -9,7 +11,7 @@ use std::time::Duration;
 
 /// Aurora's mark on the writer's row.
 const WRITER_SESSION: &str = "MASTER_SESSION_ID";
-/// A row not updated for this long is an instance that is gone.
+/// A row not updated for this long is an instance that no longer exists.
 const GONE_AFTER_S: f64 = 300.0;
 
 /// A cluster as its own tables show it.
@@ -88,8 +90,8 @@ pub(crate) fn is_cloud_name(address: &Address) -> bool {
 /// The address of an Aurora instance, from the address of any endpoint of its cluster.
 ///
 /// `mycluster.cluster-abc123.eu-west-1.rds.amazonaws.com` (also `cluster-ro-`, `cluster-custom-`) and
-/// `other.abc123.eu-west-1.rds.amazonaws.com` both lead to `<id>.abc123.eu-west-1.rds.amazonaws.com`. `None` for any
-/// other name: an address map or seeds must say how instances are reached.
+/// `other.abc123.eu-west-1.rds.amazonaws.com` both lead to `<id>.abc123.eu-west-1.rds.amazonaws.com`. `None`
+/// for any other name: an address map or seeds must say how instances are reached.
 pub(crate) fn aurora_address(endpoint: &Address, id: &str) -> Option<Address> {
     let Address::Tcp { host, port } = endpoint else { return None };
     let (_, domain) = host.split_once('.')?;

@@ -1,4 +1,5 @@
-//! `SHOW REPLICA STATUS` and its kin in every spelling: where a server replicates from, and who replicates from it.
+//! `SHOW REPLICA STATUS` and its kin in every spelling: where a server replicates from, and who replicates
+//! from it.
 
 use crate::rows::{Row, Rows, client_host};
 use fleet::{Address, FilePosition};
@@ -130,7 +131,8 @@ pub(crate) fn registered_replicas(rows: &Rows) -> Vec<RegisteredReplica> {
         .collect()
 }
 
-/// Reads the hosts that sessions reading the binary log come from: addresses only, without ports of their servers.
+/// Reads the hosts that sessions reading the binary log come from: addresses only, without ports of their
+/// servers.
 pub(crate) fn dump_hosts(rows: &Rows) -> BTreeSet<String> {
     rows.iter().filter_map(|row| row.filled(&["host"])).map(client_host).map(str::to_owned).collect()
 }

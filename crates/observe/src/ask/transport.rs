@@ -1,13 +1,14 @@
-//! The way of a control connection where TLS is wanted: TLS and what depends on it are ours, the driver speaks through a socket
-//! within this process.
+//! The way of a control connection where TLS is wanted: TLS and what depends on it are ours, the driver
+//! speaks through a socket within this process.
 //!
-//! The driver (mysql_async 0.37.1) reads a server's certificate even where nothing is verified, and fails on what it cannot read, such
-//! as a certificate of X.509 version 1; told not to compare names, it compares them. The router and the load generator have none
-//! of this, and now all three mean the same by `ssl_mode`: the crate `tls` says it. What a login is between a side that keeps secrets
-//! (the socket) and the server's, `wire::bridge` says, as it does for clients of the router.
+//! The driver (mysql_async 0.37.1) reads a server's certificate even where nothing is verified, and fails on
+//! what it cannot read, such as a certificate of X.509 version 1; told not to compare names, it compares
+//! them. The router and the load generator have none of this, and now all three mean the same by `ssl_mode`:
+//! the crate `tls` says it. What a login is between a side that keeps secrets (the socket) and the server's,
+//! `wire::bridge` says, as it does for clients of the router.
 //!
-//! The socket has a random name in the abstract namespace and takes one connection: that of this process, by the kernel's word
-//! (`SO_PEERCRED`). Nothing of it stays.
+//! The socket has a random name in the abstract namespace and takes one connection: that of this process, by
+//! the kernel's word (`SO_PEERCRED`). Nothing of it stays.
 
 use super::error::AskError;
 use config::{Tls, TlsMode};
@@ -65,7 +66,8 @@ impl Keys for ServersKey {
 }
 
 impl Transport {
-    /// Connects, reads the greeting, and waits for the driver. The port of `to` at one of `addresses`; `tls` is not off.
+    /// Connects, reads the greeting, and waits for the driver. The port of `to` at one of `addresses`; `tls`
+    /// is not off.
     pub(super) async fn open(to: &Address, addresses: &[IpAddr], tls: &Tls) -> Result<Self, AskError> {
         let Address::Tcp { port, .. } = to else { return Err(odd("a unix socket needs no TLS")) };
         let at: Vec<SocketAddr> = addresses.iter().map(|ip| SocketAddr::new(*ip, *port)).collect();
@@ -94,8 +96,8 @@ impl Transport {
                 to_server: true,
                 client_is_local: true,
                 server_is_local: false,
-                // Only `preferred` leads to a server without TLS, and against somebody who can change packets it protects nothing: he
-                // could as well offer TLS of his own.
+                // Only `preferred` leads to a server without TLS, and against somebody who can change packets
+                // it protects nothing: he could as well offer TLS of his own.
                 retrieves_key: true,
             };
             let (bridge, shown) = Bridge::new(terms, &greeting);
@@ -144,8 +146,8 @@ async fn log_in(
 ) -> Result<(UnixStream, Box<dyn Duplex>), AskError> {
     client.write_all(&greeting).await?;
     loop {
-        // A packet that is half read when the other side's is whole is lost. In a login nobody speaks out of turn, so that
-        // happens only to one that has failed.
+        // A packet that is half read when the other side's is whole is lost. In a login nobody speaks out of
+        // turn, so that happens only to one that has failed.
         let steps = tokio::select! {
             came = packet(&mut client) => {
                 let (sequence, payload) = came?;
@@ -183,7 +185,7 @@ async fn relay(mut client: UnixStream, mut server: Box<dyn Duplex>) {
     let (mut from_client, mut to_client) = client.split();
     let (mut from_server, mut to_server) = tokio::io::split(&mut server);
     let up = async {
-        // Whoever of the two is gone, there is nobody left to tell.
+        // Whichever of the two has closed, there is nobody left to tell.
         let _ = tokio::io::copy(&mut from_client, &mut to_server).await;
         let _ = to_server.shutdown().await;
     };

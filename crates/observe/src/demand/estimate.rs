@@ -1,14 +1,16 @@
 //! From counts by client host to the share of reads born in each zone.
 //!
-//! Each server's counts are turned into rates by host and smoothed: with `dt` the time between two samples and a time
-//! constant of 5 s, `rate += (1 - exp(-dt / 5 s)) * (new - rate)`; the first rate is taken as it is. A changed demand is
-//! 86 % visible after 10 s; with 1,000 reads a second the noise of a share is below 1 %.
+//! Each server's counts are turned into rates by host and smoothed: with `dt` the time between two samples
+//! and a time constant of 5 s, `rate += (1 - exp(-dt / 5 s)) * (new - rate)`; the first rate is taken as it
+//! is. A changed demand is 86 % visible after 10 s; with 1,000 reads a second the noise of a share is below 1
+//! %.
 //!
-//! Rates add over servers, so it does not matter which server a zone's reads went to: a router that moves reads from
-//! one replica to another changes no sum. That is why routers acting on these figures do not chase each other.
+//! Rates add over servers, so it does not matter which server a zone's reads went to: a router that moves
+//! reads from one replica to another changes no sum. That is why routers acting on these figures do not chase
+//! each other.
 //!
-//! A server that falls silent keeps its last rates, fading with the same time constant: its clients turn up elsewhere
-//! at the same pace, and the sum stays.
+//! A server that falls silent keeps its last rates, fading with the same time constant: its clients turn up
+//! elsewhere at the same pace, and the sum stays.
 
 use crate::answer::{Clients, Counting};
 use crate::survey::ServerId;
@@ -88,7 +90,7 @@ impl Estimator {
         server.last = sample;
     }
 
-    /// Forgets servers that are gone.
+    /// Forgets servers that no longer exist.
     pub(crate) fn keep(&mut self, known: impl Fn(ServerId) -> bool) {
         self.servers.retain(|id, _| known(*id));
     }
@@ -98,8 +100,8 @@ impl Estimator {
         self.servers.values().flat_map(|server| server.last.hosts.keys().map(String::as_str))
     }
 
-    /// Adds up the servers that `counts` says yes to. Counted reads come before sessions: where one server counts
-    /// reads, servers that do not are left out. `place` says where a client host of a server stands.
+    /// Adds up the servers that `counts` says yes to. Counted reads come before sessions: where one server
+    /// counts reads, servers that do not are left out. `place` says where a client host of a server stands.
     pub(crate) fn measure(
         &self,
         now: Instant,
@@ -220,7 +222,8 @@ mod tests {
         assert!((share(&measured, "a") - 0.9).abs() < 1e-9 && (measured.total - 1000.0).abs() < 1e-6);
     }
 
-    /// Two replicas, total demand 60/40; `split` says how a zone's reads spread over the replicas in a given second.
+    /// Two replicas, total demand 60/40; `split` says how a zone's reads spread over the replicas in a given
+    /// second.
     fn run(seconds: u64, demand: impl Fn(u64) -> [f64; 2], split: impl Fn(u64) -> f64) -> Vec<f64> {
         let (start, mut estimator) = (Instant::now(), Estimator::default());
         let mut counts = [[0.0; 2]; 2];

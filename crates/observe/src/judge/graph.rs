@@ -55,8 +55,8 @@ impl Graph {
         })
     }
 
-    /// Writable, replication stopped by command on a silent source, and followed by others: promoted by hand, without
-    /// the reset that would have made it plain.
+    /// Writable, replication stopped by command on a silent source, and followed by others: promoted by hand,
+    /// without the reset that would have made it plain.
     pub(super) fn is_promoted(&self, members: &[Member], at: usize) -> bool {
         let Some(facts) = &members[at].facts else { return false };
         let stopped = |f: &Facts| {

@@ -90,7 +90,7 @@ pub(super) fn stopped(channel: &Channel) -> String {
     }
 }
 
-/// Why a server of which nothing is known has no role.
+/// Why a server about which nothing is known has no role.
 pub(super) fn never_answered(members: &[Member], graph: &Graph, at: usize) -> String {
     let trouble = &members[at].trouble;
     match (trouble.is_empty(), graph.followers(members, at)) {

@@ -97,7 +97,8 @@ fn a_replica_of_a_replica_is_at_least_as_late_as_either_and_at_most_both() {
     assert_eq!((both.at_least, both.at_most()), (Duration::from_millis(300), Duration::from_millis(430)));
 }
 
-/// A primary that writes at the given times, sampled every `interval`; a replica that applies with a constant delay.
+/// A primary that writes at the given times, sampled every `interval`; a replica that applies with a constant
+/// delay.
 fn truth_and_estimate(writes: &[u64], interval: u64, delay: u64, look: u64) -> (u64, LagBounds) {
     let start = Instant::now();
     let written = |when: u64| writes.iter().filter(|w| **w <= when).count() as u64;

@@ -10,7 +10,8 @@ use std::time::{Duration, Instant};
 
 /// The shortest time between two askings of the same seldom question.
 const EVERY: Duration = Duration::from_secs(1);
-/// A question that took `t` is not asked again before `SHARE * t` has passed: at most a hundredth of the time.
+/// A question that took `t` is not asked again before `SHARE * t` has passed: at most a hundredth of the
+/// time.
 const SHARE: u32 = 100;
 /// A question that was refused is tried again after this long: somebody may have granted it.
 pub(super) const AFTER_REFUSAL: Duration = Duration::from_secs(15);

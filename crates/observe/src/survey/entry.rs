@@ -8,7 +8,7 @@ use fleet::{Address, Load, Newcomer, ServerName, State};
 use std::collections::HashSet;
 use std::time::Instant;
 
-/// A discovered server is picked only after so many answers in a row that agree on who it is and what it
+/// A discovered server is picked only after this many answers in a row that agree on who it is and what it
 /// does.
 pub(crate) const AGREEING: u32 = 3;
 
@@ -83,8 +83,8 @@ impl Entry {
         }
     }
 
-    /// Whether it is shown: named by the configuration, or looked at once (an address may turn out to be another one
-    /// of a server we know).
+    /// Whether it is shown: named by the configuration, or looked at once (an address may turn out to be
+    /// another one of a server we know).
     pub(crate) fn is_shown(&self) -> bool {
         match self.origin {
             Origin::Seed => true,
@@ -109,7 +109,8 @@ impl Entry {
         self.answer.as_ref().map(|a| a.identity.server_id)
     }
 
-    /// It answered. What answers from the start on counts as warm; what comes later or comes back warms up from here.
+    /// It answered. What answers from the start on counts as warm; what comes later or comes back warms up
+    /// from here.
     pub(super) fn accept(&mut self, answer: Answer, now: Instant, at_start: bool) {
         let was_away = self.failures > 0 || (self.answer.is_none() && !at_start);
         if was_away {
@@ -186,8 +187,8 @@ impl Entry {
         }
     }
 
-    /// What it carries. Our own session and statement, the sessions of its replicas, and the server's own threads do
-    /// not count; MariaDB counts its replication threads as running, MySQL does not.
+    /// What it carries. Our own session and statement, the sessions of its replicas, and the server's own
+    /// threads do not count; MariaDB counts its replication threads as running, MySQL does not.
     pub(crate) fn load(&self) -> Load {
         let Some(answer) = &self.answer else { return Load::default() };
         let Some(counters) = answer.load else { return Load::default() };

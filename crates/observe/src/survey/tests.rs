@@ -313,7 +313,8 @@ fn lag_through_files_adds_up_along_the_chain() {
         }
         answer
     };
-    // b has all of a's 100 at 500 ms and lacks the 200 written by 1000 ms; c has all that b wrote to its own log.
+    // b has all of a's 100 at 500 ms and lacks the 200 written by 1000 ms; c has all that b wrote to its own
+    // log.
     for (ms, offset) in [(0, 100), (500, 100), (1000, 200), (1500, 200)] {
         survey.take(0, Ok(look(ms, "A", Some(offset), None)), at(ms));
         survey.take(1, Ok(look(ms + 10, "B", Some(40), Some(("a", 100)))), at(ms + 10));

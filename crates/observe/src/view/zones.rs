@@ -9,11 +9,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
-/// Groups by round-trip time are made anew only this often: a zone that flickers is worse than one found late.
+/// Groups by round-trip time are made anew only this often: a zone that flickers is worse than one found
+/// late.
 const REGROUP_EVERY: Duration = Duration::from_secs(10);
 
-/// A server moves to another group only when so many groupings in a row say so: half a minute. A busy machine
-/// or a slow minute of the network is no other place, and every move of a server moves sessions.
+/// A server moves to another group only when this many groupings in a row say so: half a minute. A busy
+/// machine or a slow minute of the network is no other place, and every move of a server moves sessions.
 const SAID_IN_A_ROW: u32 = 4;
 
 /// What is remembered about places.
@@ -70,8 +71,8 @@ impl ZonePlacement {
             return;
         }
         let times: Vec<Duration> = timed.iter().map(|(_, time)| *time).collect();
-        // The nearest group stands where we stand, as far as times can tell; it takes the name of our zone where that
-        // is known, unless rules place other servers (then our zone has its members already).
+        // The nearest group stands where we stand, as far as times can tell; it takes the name of our zone
+        // where that is known, unless rules place other servers (then our zone has its members already).
         let ours = self.named_own(survey).filter(|_| !rules_place_others);
         let name = |zone: Zone| match &ours {
             Some(own) if zone.as_str() == round_trip::NEAR => own.clone(),

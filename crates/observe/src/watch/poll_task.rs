@@ -23,11 +23,13 @@ use tokio_util::sync::CancellationToken;
 
 /// Even a server under suspicion is not asked more often than this.
 const SHORTEST_PAUSE: Duration = Duration::from_millis(50);
-/// A suspicion is followed up with a new connection, the way the suspecting client came, but not more often than this.
+/// A suspicion is followed up with a new connection, the way the suspecting client came, but not more often
+/// than this.
 const NEW_CONNECTION_EVERY: Duration = Duration::from_secs(1);
 /// The interval of the first answers of a server that was discovered, unless the configured one is shorter.
 const NEWCOMER_INTERVAL: Duration = Duration::from_millis(100);
-/// A server that does not answer is tried again after this long at the latest (or after an interval, if longer).
+/// A server that does not answer is tried again after this long at the latest (or after an interval, if
+/// longer).
 const LONGEST_PAUSE: Duration = Duration::from_secs(2);
 
 /// A running task that asks one server.
@@ -108,7 +110,7 @@ impl Drop for PollTask {
 struct Pace {
     interval: Duration,
     longest: Duration,
-    /// So many first answers are asked for at a shorter interval.
+    /// This many first answers are asked for at a shorter interval.
     newcomer_polls: u32,
 }
 

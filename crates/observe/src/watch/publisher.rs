@@ -1,5 +1,5 @@
-//! The task that keeps the survey: takes what comes in, publishes what follows, and sees to it that every server known
-//! is being asked.
+//! The task that keeps the survey: takes what comes in, publishes what follows, and sees to it that every
+//! server known is being asked.
 
 use super::command::Command;
 use super::poll_task::{PollTask, PollTerms};
@@ -20,10 +20,10 @@ use tokio_util::task::TaskTracker;
 
 /// The metadata service answers in milliseconds or not at all.
 const METADATA_DEADLINE: Duration = Duration::from_millis(500);
-/// Client hosts that servers show by name, resolved at most so many at a time and kept so many.
+/// Client hosts that servers show by name, resolved at most this many at a time and kept this many.
 const MOST_RESOLVED: usize = 1024;
 
-/// Publishing takes at most one part in so many of the time.
+/// Publishing takes at most one part in this many of the time.
 const PUBLISHING_SHARE: u32 = 20;
 
 /// Keeps the survey.
@@ -91,7 +91,8 @@ impl Publisher {
     pub(super) async fn run(&mut self, inbox: &mut mpsc::UnboundedReceiver<Command>) {
         let stop = self.stop.clone();
         self.send_visitors();
-        // What came in is published at once, unless publishing (a large fleet) would take more than its share of time.
+        // What came in is published at once, unless publishing (a large fleet) would take more than its share
+        // of time.
         let mut due = Some(tokio::time::Instant::now());
         let mut earliest = tokio::time::Instant::now();
         loop {
@@ -156,8 +157,8 @@ impl Publisher {
         self.send_visitors();
     }
 
-    /// Starts a task for every server that has none, ends those of servers that are gone, and starts anew those whose
-    /// address or account changed.
+    /// Starts a task for every server that has none, ends those of servers that no longer exist, and starts
+    /// anew those whose address or account changed.
     fn send_visitors(&mut self) {
         let how = PollTerms::of(&self.survey.config);
         let entries = &self.survey.entries;
@@ -211,7 +212,8 @@ impl Publisher {
         }
     }
 
-    /// Once the first server told how it sees us and no rule places us: asks the cloud. On a loopback there is none.
+    /// Once the first server told how it sees us and no rule places us: asks the cloud. On a loopback there
+    /// is none.
     fn ask_own_zone(&mut self) {
         let local: Vec<IpAddr> =
             self.survey.entries.values().filter_map(|e| e.answer.as_ref()?.local).collect();

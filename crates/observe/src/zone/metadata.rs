@@ -1,8 +1,8 @@
 //! Our own zone from the cloud's metadata service: EC2's, version 2 (a token first, then the value).
 //!
-//! The id (`euw1-az2`) is asked for, not the name (`eu-west-1b`): names mean different places in different accounts.
-//! The service is one hop away and answers in milliseconds or not at all, so the whole talk has a short deadline. A few
-//! lines of HTTP/1.1 by hand: two requests to a fixed address need no client library.
+//! The id (`euw1-az2`) is asked for, not the name (`eu-west-1b`): names mean different places in different
+//! accounts. The service is one hop away and answers in milliseconds or not at all, so the whole talk has a
+//! short deadline. A few lines of HTTP/1.1 by hand: two requests to a fixed address need no client library.
 
 use fleet::Zone;
 use std::net::SocketAddr;

@@ -59,8 +59,8 @@ fn introduction(statement: &str, identity: &[(&str, &str)]) -> Option<Reply> {
     None
 }
 
-/// One Aurora instance. `writer` is the truth that all share; rows are what Aurora's table shows, with the old
-/// writer's row left over after a failover.
+/// One Aurora instance. `writer` is the truth that all share; rows are what Aurora's table shows, with the
+/// old writer's row left over after a failover.
 async fn aurora(own: &'static str, writer: Arc<Mutex<&'static str>>) -> ScriptedServer {
     let script = Script::new("8.0.39", move |statement, _| {
         let now = *writer.lock().unwrap();

@@ -1,5 +1,5 @@
-//! Who is who, asked from real servers: every oddity is seen for what it is, with its reason in words. `mysql` needs
-//! the mysqld that `make test-mysql` brings.
+//! Who is who, asked from real servers: every oddity is seen for what it is, with its reason in words.
+//! `mysql` needs the mysqld that `make test-mysql` brings.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 

@@ -1,5 +1,5 @@
-//! Who is who on a real mysqld, from target/mysql (`make test-mysql` brings it there): the same scenes in the other
-//! dialect.
+//! Who is who on a real mysqld, from target/mysql (`make test-mysql` brings it there): the same scenes in the
+//! other dialect.
 
 use crate::scene::{Scene, why_unknown, writer};
 use fleet::{DemandSource, LagSource, Replication, Role, State, Thread, Zone};

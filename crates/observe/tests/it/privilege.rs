@@ -23,8 +23,8 @@ async fn a_missing_privilege_is_named_with_its_grant_and_the_grant_mends_it() {
     let replica = watching.until_server("b1", "refuses to tell of its replication", refused).await;
     assert_eq!(replica.replication, Replication::Unknown);
 
-    // Every statement named is run as it stands, until none is named any more. A new account is asked for what was
-    // refused only after a while; a changed configuration asks anew.
+    // Every statement named is run as it stands, until none is named any more. A new account is asked for
+    // what was refused only after a while; a changed configuration asks anew.
     let deadline = Instant::now() + Duration::from_secs(30);
     loop {
         let snapshot = watching.watcher.snapshots().borrow().clone();

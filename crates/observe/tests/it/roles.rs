@@ -123,7 +123,7 @@ async fn reserved_servers_stay_reserved_when_the_fleet_grows() {
         reserved: true,
         labels: Vec::new(),
     });
-    // b2 is gone when the watcher starts, and comes later.
+    // b2 is down when the watcher starts, and comes later.
     scene.lab.fault("b2", Fault::Kill).await.unwrap();
     let mut watching = scene.watch_with(config);
     watching.until_server("b1", "answers", |s| s.reserved.is_some() && s.role == Role::Replica).await;

@@ -1,12 +1,12 @@
 //! Prepared: the texts of what a session has prepared, for a recording that begins later.
 //!
-//! A pool prepares its statements once and executes them for hours; a recording of executions alone could not be sent again. So
-//! the texts are kept from the start, recording or not, within limits: what does not fit is not known later, and its executions are
-//! left out of a replay and counted. Clients also say the types of parameters once, with the first execution, and later mean the
-//! same; so these are kept, too.
+//! A pool prepares its statements once and executes them for hours; a recording of executions alone could not
+//! be sent again. So the texts are kept from the start, recording or not, within limits: what does not fit is
+//! not known later, and its executions are left out of a replay and counted. Clients also say the types of
+//! parameters once, with the first execution, and later mean the same; so these are kept, too.
 //!
-//! Per command that is neither prepare nor execution this costs the increment of one number; buffers are used again, so that a
-//! driver that prepares, executes and closes each statement allocates nothing either.
+//! Per command that is neither prepare nor execution this costs the increment of one number; buffers are used
+//! again, so that a driver that prepares, executes and closes each statement allocates nothing either.
 
 use crate::record::Recorder;
 use sql::is_secret;
@@ -22,7 +22,7 @@ const BYTES: usize = 64 << 10;
 const LONGEST: usize = 16 << 10;
 /// Buffers kept for the next texts.
 const SPARE: usize = 4;
-/// Prepares of which the answer is due; of more the text is not known.
+/// Prepares whose answer is due; of more the text is not known.
 const AHEAD: usize = 64;
 
 /// What a session has prepared.

@@ -1,11 +1,14 @@
-//! Session recorder: one session's part in a recording. Observes what its tracker finds, and tells the recording.
+//! Session recorder: one session's part in a recording. Observes what its tracker finds, and tells the
+//! recording.
 //!
-//! A command is told when it has been answered, with how. One that is not answered (`COM_STMT_CLOSE`) waits for those before
-//! it, so that a session's commands stand in the recording in the order in which they were sent.
+//! A command is told when it has been answered, with how. One that is not answered (`COM_STMT_CLOSE`) waits
+//! for those before it, so that a session's commands stand in the recording in the order in which they were
+//! sent.
 //!
-//! **Sessions that are under way when recording begins** join at their next command outside a transaction: a transaction of which
-//! the beginning is missing is none. What they had prepared is told first, as far as it is kept ([`super::prepared`]), so that its executions
-//! can be sent again. Those that never come out of a transaction, and those that cannot be read, are counted.
+//! **Sessions that are under way when recording begins** join at their next command outside a transaction: a
+//! transaction whose beginning is missing is none. What they had prepared is told first, as far as it
+//! is kept ([`super::prepared`]), so that its executions can be sent again. Those that never come out of a
+//! transaction, and those that cannot be read, are counted.
 
 use super::prepared::{Prepared, Statement, Types};
 use super::{Recorder, RecordingSink};
@@ -64,7 +67,7 @@ struct RecordedSession {
     pending: VecDeque<PendingCommand>,
     /// The newest of them is coming in pieces.
     coming: bool,
-    /// Commands of which the start was seen and the end not: they were under way when recording began.
+    /// Commands whose start was seen and the end not: they were under way when recording began.
     unseen: u64,
     progress: Progress,
     /// Prepared statements whose text was left out.
@@ -100,8 +103,8 @@ impl SessionRecorder {
         }
     }
 
-    /// Observes the next bytes of either side, of which the first was read at `now`: the tracker is shown them with this
-    /// observer, which is then finished.
+    /// Observes the next bytes of either side; the first was read at `now`: the tracker is shown
+    /// them with this observer, which is then finished.
     #[inline]
     pub(crate) fn observe(
         &mut self,
@@ -212,8 +215,8 @@ impl Drop for RecordedSession {
 }
 
 impl RecordedSession {
-    /// The tracker has been shown bytes elsewhere (a change of user that was carried through as a login): what was answered
-    /// there is told without its answer.
+    /// The tracker has been shown bytes elsewhere (a change of user that was carried through as a login):
+    /// what was answered there is told without its answer.
     fn catch_up(&mut self, progress: Progress) {
         if progress == self.progress {
             return;

@@ -1,8 +1,8 @@
-//! The polled driver: one task a session polls both directions of two streams. For whatever tokio can read and write: TLS,
-//! and every session where io_uring is not to be had.
+//! The polled driver: one task a session polls both directions of two streams. For whatever tokio can read
+//! and write: TLS, and every session where io_uring is not available.
 //!
-//! What one read brought is written at once, without asking for readiness first; a direction is not read again before
-//! the other side has taken everything. Per query: two reads, two writes.
+//! What one read brought is written at once, without asking for readiness first; a direction is not read
+//! again before the other side has taken everything. Per query: two reads, two writes.
 
 use super::{Action, AfterClient, LINGER, Outcome, QUIT, Relay};
 use crate::buffer::Pool;
@@ -124,7 +124,8 @@ impl Future for Polled {
         if let Poll::Ready(stop) = this.client_to_server(cx) {
             match stop {
                 Stop::Done => {}
-                // The server has nothing to say before it has the whole command, but an older answer may be under way.
+                // The server has nothing to say before it has the whole command, but an older answer may be
+                // under way.
                 Stop::HandOver if this.down.left.is_none() => return Poll::Ready(Outcome::ChangeUser),
                 Stop::HandOver => {}
                 Stop::Broken(Broken::Source) => return closed(Closed::ClientLeft),
@@ -189,7 +190,7 @@ impl Half {
                 return Poll::Ready(Stop::HandOver);
             }
             if self.ended {
-                // The target may be gone already; it has been told either way.
+                // The target may have closed already; it has been told either way.
                 let _ = ready!(Pin::new(&mut *target).poll_shutdown(cx));
                 self.done = true;
                 continue;

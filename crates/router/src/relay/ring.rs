@@ -1,12 +1,13 @@
-//! The ring driver: all sessions of a thread on one io_uring. The cheapest way through the kernel that we know: whatever has
-//! come for any session is sent on with one system call for all.
+//! The ring driver: all sessions of a thread on one io_uring. The cheapest way through the kernel that we
+//! know: whatever has come for any session is sent on with one system call for all.
 //!
-//! A direction has one receive under way, and it is asked for together with the send of the chunk before: so at most one
-//! further chunk comes while the other side has not taken the last, and it waits in memory of its own. Nearly always
-//! the kernel takes a chunk at once; then nothing waits, and an idle session is two receives without a buffer.
+//! A direction has one receive under way, and it is asked for together with the send of the chunk before: so
+//! at most one further chunk comes while the other side has not taken the last, and it waits in memory of its
+//! own. Nearly always the kernel takes a chunk at once; then nothing waits, and an idle session is two
+//! receives without a buffer.
 //!
-//! A session comes here logged in, with nothing under way, and with both sockets off the runtime. Its end is told to the
-//! peers at once; what the kernel still holds of it the ring keeps until that ends.
+//! A session comes here logged in, with nothing under way, and with both sockets off the runtime. Its end is
+//! told to the peers at once; what the kernel still holds of it the ring keeps until that ends.
 
 use super::{Action, AfterClient, LINGER, QUIT, Relay};
 use crate::admission::Admission;
@@ -46,7 +47,7 @@ pub(crate) struct Driver {
     sessions: Vec<Option<Box<Session>>>,
     free: Vec<u32>,
     count: usize,
-    /// Sessions whose servers have so long to close.
+    /// Sessions whose servers have this long to close.
     lingering: Vec<(Instant, u32)>,
     /// Where the next look after peers begins.
     next: usize,
@@ -136,8 +137,8 @@ impl Driver {
         self.ring.receive(server, false);
     }
 
-    /// Sends what is to be sent, waits for whatever comes, at most for `patience`, and handles it. Returns whether the
-    /// waker was used.
+    /// Sends what is to be sent, waits for whatever comes, at most for `patience`, and handles it. Returns
+    /// whether the waker was used.
     pub(crate) fn turn(&mut self, patience: Option<Duration>) -> io::Result<bool> {
         let linger = self.lingering.iter().map(|(until, _)| *until).min();
         let linger = linger.map(|until| until.saturating_duration_since(Instant::now()));
@@ -152,8 +153,8 @@ impl Driver {
         Ok(rung)
     }
 
-    /// Carries out the orders that stand. Only right after a turn: then everything that has come has been seen, and
-    /// what the kernel shows is the rest.
+    /// Carries out the orders that stand. Only right after a turn: then everything that has come has been
+    /// seen, and what the kernel shows is the rest.
     pub(crate) fn obey(&mut self) {
         for at in 0..self.sessions.len() as u32 {
             let Some(session) = &self.sessions[at as usize] else { continue };
@@ -164,7 +165,7 @@ impl Driver {
         }
     }
 
-    /// Ends those of the next few sessions whose peers have been gone for so long.
+    /// Ends those of the next few sessions whose peers have been dead for this long.
     pub(crate) fn ask_after_peers(&mut self, deadline: Duration) {
         let now = Instant::now();
         for _ in 0..peer::share(self.sessions.len(), deadline) {
@@ -249,7 +250,7 @@ impl Driver {
         None
     }
 
-    /// What becomes of a session of which a side has said its last. Asked again whenever something moves.
+    /// What becomes of a session after a side has sent its last byte. Asked again whenever something moves.
     fn after_an_end(&mut self, at: u32) -> Option<Closed> {
         let session = self.sessions.get_mut(at as usize)?.as_mut()?;
         if !session.up.ended && !session.down.ended {
@@ -389,7 +390,8 @@ mod tests {
 
     #[test]
     fn an_idle_session_takes_less_than_two_kibibytes() {
-        // Besides what the tracker keeps elsewhere (the names of user and database), and two sessions in the ring's table.
+        // Apart from what the tracker keeps elsewhere (the names of user and database), and two sessions in
+        // the ring's table.
         let bytes = size_of::<Session>() + size_of::<SessionHandle>();
         assert!(bytes < 2048, "{bytes}");
     }

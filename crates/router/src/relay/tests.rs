@@ -234,7 +234,8 @@ async fn a_client_that_has_said_its_last_gets_all_of_its_answer_however_late_it_
         pass(&mut b.client, &mut b.server, &framed(0, b"\x03SELECT 1")).await;
         b.client.shutdown().await.unwrap();
         assert_eq!(b.server.read(&mut [0]).await.unwrap(), 0, "the server is told");
-        // More than the kernel keeps for a client that does not read (see `bench`), so that the relay holds the rest.
+        // More than the kernel keeps for a client that does not read (see `bench`), so that the relay holds
+        // the rest.
         let answer = long_ok(1, 40_000);
         b.server.write_all(&answer).await.unwrap();
         for _ in 0..50 {

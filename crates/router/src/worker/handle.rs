@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
 /// The handle that others have of a thread. The thread ends when its last handle is dropped and its sessions
-/// are gone.
+/// have ended.
 #[derive(Debug)]
 pub(crate) struct WorkerHandle {
     messages: UnboundedSender<Message>,

@@ -34,7 +34,7 @@ enum RingMessage {
     Session(Box<Handed>),
     Rebalance(RebalanceCommand),
     Ledger(LedgerRequest),
-    /// Show that you live, and look after peers: they have so long.
+    /// Show that you live, and look after peers: they have this long.
     Beat(Duration),
     Fault(RingFault),
 }
@@ -72,7 +72,7 @@ impl RingThread {
     /// Starts the thread and waits until it has its ring.
     ///
     /// # Errors
-    /// When there is no ring to be had, with the reason.
+    /// When there is no ring, with the reason.
     pub(crate) fn start(shared: &Arc<SharedState>, thread: usize) -> Result<Self, Unavailable> {
         let number = shared.threads + thread;
         let (messages, inbox) = channel();
@@ -127,7 +127,7 @@ impl RingThread {
         let _ = self.send(RingMessage::Ledger(count));
     }
 
-    /// Asks for a sign of life, unless one is outstanding, and for a look after peers that have so long.
+    /// Asks for a sign of life, unless one is outstanding, and for a look after peers that have this long.
     pub(crate) fn beat(&self, peer_deadline: Duration) {
         if self.heartbeat.ask() {
             let _ = self.send(RingMessage::Beat(peer_deadline));
@@ -167,7 +167,7 @@ impl Drop for RingThread {
 
 impl RingWorker {
     /// Moves bytes until nobody hands sessions over any more, with a new ring when one fails; or until there
-    /// is none to be had.
+    /// is none.
     fn serve(self, mut ring: Ring) {
         let ledger = Rc::new(RefCell::new(Ledger::new(self.shared.insight.clone())));
         loop {

@@ -7,7 +7,7 @@
 //! and the session stays, or never reaches the server.
 //!
 //! **What is not known stays**: sessions in TLS or compressed, those that began before this process came, and
-//! those of which the kernel lost a piece. They end by themselves, or at a deadline where they must go; the
+//! those that the kernel lost a piece of. They end by themselves, or at a deadline where they must go; the
 //! status says how many there are.
 //!
 //! **A server that does not answer** ends no session here either that is in use: only those that are idle.
@@ -27,14 +27,14 @@ use tokio::sync::Notify;
 use zerohop::socket::Socket;
 use zerohop::{Bypass, CloseOutcome, Error, Session, close_session, socket};
 
-/// Quiet for so long, a session on a server that does not answer is ended.
+/// Quiet for this long, a session on a server that does not answer is ended.
 const QUIET_ON_SILENT: Duration = Duration::from_millis(200);
-/// Moves for balance ask for so many times the configured quiet at least; see [`careful`].
+/// Moves for balance ask for this many times the configured quiet at least; see [`careful`].
 const CAREFUL: f64 = 2.5;
-/// The program that holds sessions back looks at every packet: without a request for so long, it is taken
+/// The program that holds sessions back looks at every packet: without a request for this long, it is taken
 /// out.
 const HOLD_AFTER: Duration = Duration::from_secs(10);
-/// Where it cannot be had, it is tried again after this long.
+/// Where it is not available, it is tried again after this long.
 const HOLD_AGAIN: Duration = Duration::from_secs(10);
 
 /// Closes bypassed sessions; what it carries from look to look.

@@ -22,15 +22,15 @@ use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 use zerohop::{Bypass, Error, TargetCounters, socket};
 
-/// After so many times that a server closed sessions and was well, its closes mean nothing ...
+/// After this many times that a server closed sessions and was well, its closes mean nothing ...
 const USUAL: u32 = 3;
 /// ... for this long.
 const LENIENT: Duration = Duration::from_secs(60);
-/// A server that closed sessions shows within this time whether it is well.
+/// A server that closed sessions shows within this time whether it is healthy.
 const LOOKED: Duration = Duration::from_secs(2);
 /// A server that failed a connection is not asked for a login so soon.
 const FAILED: Duration = Duration::from_secs(1);
-/// A pair that was of no use for so long stands in no page any more, and no `connect()` has just taken it
+/// A pair that was of no use for this long stands in no page any more, and no `connect()` has just taken it
 /// from one.
 const UNUSED: Duration = Duration::from_secs(2);
 /// How often bytes of live sessions are looked up.

@@ -9,11 +9,11 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 pub(super) struct Fit {
     /// The addresses.
     pub(super) dialled: Vec<SocketAddr>,
-    /// One new session in so many goes through the listener all the same; 0 is none.
+    /// One new session in this many goes through the listener all the same; 0 is none.
     pub(super) one_in: u32,
-    /// One in so many is mirrored; 0 is none.
+    /// One in this many is mirrored; 0 is none.
     pub(super) mirror: u32,
-    /// One in so many is measured where it is mirrored; 0 is none.
+    /// One in this many is measured where it is mirrored; 0 is none.
     pub(super) measure: u32,
     /// Not every client may come: sockets bound to an address of their own are looked at by the listener.
     pub(super) checks: bool,
@@ -96,7 +96,7 @@ pub(super) fn fit(
     Ok(Fit { dialled, one_in, mirror, measure, checks, words })
 }
 
-/// One session in so many is measured; 0 is none.
+/// One session in this many is measured; 0 is none.
 pub(super) fn measured(listener: &ListenerConfig) -> u32 {
     match listener.insight {
         Insight::Off => 0,

@@ -34,12 +34,12 @@ use zerohop::{Bypass, Mirror, Piece, PieceKind, monotonic_ns};
 const SOON: Duration = Duration::from_millis(10);
 /// ... and while there has not been for a while.
 const LATER: Duration = Duration::from_millis(50);
-/// So many looks in vain are a while.
+/// This many looks in vain are a while.
 const IN_VAIN: u32 = 20;
 /// A process that was here before has stopped listening after this long.
 const HANDED_OVER: Duration = Duration::from_millis(500);
-/// For so long after pieces were lost, bytes that come too early are not waited for: those before them are
-/// gone.
+/// For this long after pieces were lost, bytes that come too early are not waited for: those before them are
+/// lost.
 const LOST: Duration = Duration::from_secs(1);
 /// How often sessions are looked for whose end was missed.
 const SWEEP: Duration = Duration::from_secs(60);
@@ -53,16 +53,16 @@ pub(super) struct Target {
     pub(super) server: ServerName,
     /// What people call the listener.
     pub(super) listener: String,
-    /// One session in so many is mirrored; at least 1.
+    /// One session in this many is mirrored; at least 1.
     pub(super) mirrored: u32,
-    /// One session in so many is measured; 0 is none.
+    /// One session in this many is measured; 0 is none.
     pub(super) measured: u32,
     /// Commands that all its sessions sent, as far as those that were mirrored stand for the others.
     pub(super) commands: Arc<AtomicU64>,
 }
 
 impl Target {
-    /// Of the sessions that are mirrored, one in so many is measured; 0 is none.
+    /// Of the sessions that are mirrored, one in this many is measured; 0 is none.
     fn measured_of_mirrored(&self) -> u32 {
         self.measured.div_ceil(self.mirrored.max(1))
     }
@@ -199,9 +199,9 @@ struct MirroredSessions {
     /// Pieces there was no room for, as last counted, and until when that explains a hole.
     missed: u64,
     holes_stay_until: Option<Instant>,
-    /// Sessions of which no more is wanted.
+    /// Sessions that are no longer wanted.
     enough: Vec<u64>,
-    /// Sessions begun, by listener: every so many is measured.
+    /// Sessions begun, by listener: every this many is measured.
     begun: HashMap<String, u32>,
     /// Sessions from before this process, and those of them that have not been counted yet.
     earlier: u32,

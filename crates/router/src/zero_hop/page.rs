@@ -23,7 +23,7 @@ use zerohop::{Bypass, Error, Page, Terms};
 /// Picks in a page: more than the connections that an application opens in a tenth of a second.
 const PICKS: usize = 128;
 
-/// Why a listener has no zero-hop of which somebody else removed what was pinned.
+/// Why a listener has no zero-hop after somebody else removed its pins.
 const REMOVED: &str = "it was switched off from outside (headroom zero-hop off, or another router on its address); restart \
                        headroom route to have it back";
 

@@ -22,17 +22,18 @@ use zerohop::{Bypass, Spec};
 
 /// Time between two looks.
 const TICK: Duration = Duration::from_millis(100);
-/// The kernel considers this process gone when it has been silent for so long: ten looks missed. For so long
-/// at most are writers sent to the primary that was known last.
+/// The kernel considers this process gone when it has been silent for this long: ten looks missed. For this
+/// long at most are writers sent to the primary that was known last.
 pub(super) const ALIVE: Duration = Duration::from_secs(1);
-/// Where it cannot be had, it is tried again after so many ticks: somebody may have mounted what was missing.
+/// Where it is not available, it is tried again after this many ticks: somebody may have mounted what was
+/// missing.
 const TRY_AGAIN: u32 = 100;
 
 /// Whether programs are in force.
 enum State {
     /// Not asked for.
     Off,
-    /// They cannot be had; taken out once it has been said.
+    /// They are not available; taken out once it has been said.
     Not(Option<zerohop::Error>),
     On(Box<Bypass>),
 }
@@ -96,7 +97,7 @@ impl Runner {
     /// The first look.
     ///
     /// # Errors
-    /// Zero-hop is required and cannot be had.
+    /// Zero-hop is required and is not available.
     pub(super) fn begin(&mut self, listeners: &[Arc<Listener>]) -> Result<(), zerohop::Error> {
         let config = self.shared.routing().view.config.clone();
         self.open_or_close(&config, listeners);

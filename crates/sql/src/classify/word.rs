@@ -7,7 +7,8 @@ use crate::sticky::Sticky;
 pub struct Findings {
     /// State that it leaves or may leave.
     pub leaves: Sticky,
-    /// State that it ends, if it is answered without error. Empty when the text holds more than one statement.
+    /// State that it ends, if it is answered without error. Empty when the text holds more than one
+    /// statement.
     pub ends: Sticky,
     /// The first word of the (first) statement.
     pub verb: Verb,
@@ -15,9 +16,11 @@ pub struct Findings {
     pub statements: u32,
     /// `PREPARE`s in the text.
     pub prepares: u32,
-    /// Does it close a text `PREPARE` (`DEALLOCATE PREPARE`, `DROP PREPARE`)? Only when it is the only statement.
+    /// Does it close a text `PREPARE` (`DEALLOCATE PREPARE`, `DROP PREPARE`)? Only when it is the only
+    /// statement.
     pub deallocates: bool,
-    /// Does it ask for what the statement before it left (`LAST_INSERT_ID()`, `@@identity`), or leave such a thing itself?
+    /// Does it ask for what the statement before it left (`LAST_INSERT_ID()`, `@@identity`), or leave such a
+    /// thing itself?
     pub asks_back: bool,
 }
 

@@ -1,7 +1,7 @@
 //! Keyword: which token a word is, found by its first eight letters and its length without regard to case.
 //!
-//! Words are compared with bit 5 of each byte cleared. That makes letters equal whatever their case; digits and `$` lose
-//! a bit too, and no two characters that words are made of become the same by it.
+//! Words are compared with bit 5 of each byte cleared. That makes letters equal whatever their case; digits
+//! and `$` lose a bit too, and no two characters that words are made of become the same by it.
 
 use super::words;
 

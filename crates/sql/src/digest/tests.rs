@@ -1,4 +1,5 @@
-//! The rules one by one. The texts were taken from the servers (MariaDB 10.11, MySQL 9.7) that were given the same.
+//! The rules one by one. The texts were taken from the servers (MariaDB 10.11, MySQL 9.7) that were given the
+//! same.
 
 use super::*;
 use proptest::prelude::*;

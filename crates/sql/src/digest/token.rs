@@ -1,5 +1,5 @@
-//! Tokens: what a digest is made of, and the rules by which the servers fold them as they come: lists of values, rows of
-//! them, signs before numbers, `NULL`.
+//! Tokens: what a digest is made of, and the rules by which the servers fold them as they come: lists of
+//! values, rows of them, signs before numbers, `NULL`.
 
 use super::keyword::{FIRST, Keyword, Keywords};
 

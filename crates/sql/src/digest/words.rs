@@ -1,8 +1,9 @@
-//! The words that servers read as keywords: whether a word folds its case and stays bare in a digest hangs on it.
+//! The words that servers read as keywords: whether a word folds its case and stays bare in a digest hangs on
+//! it.
 //!
-//! Taken from `information_schema.keywords` of MariaDB 10.11 and MySQL 9.7. A word that only one of them knows is a
-//! keyword only there, as it is in that server's own digests. Words that name functions are keywords only where a
-//! parenthesis follows at once.
+//! Taken from `information_schema.keywords` of MariaDB 10.11 and MySQL 9.7. A word that only one of them
+//! knows is a keyword only there, as it is in that server's own digests. Words that name functions are
+//! keywords only where a parenthesis follows at once.
 
 /// Keywords of both.
 pub(super) const BOTH: &str = "\

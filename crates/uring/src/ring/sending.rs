@@ -66,7 +66,7 @@ impl Ring {
         if let Some(socket) = self.table.at(token.0)
             && matches!(socket.sending, Sending::Nothing)
         {
-            // Whoever does not take it is gone or does not read: nothing is owed to them.
+            // Whoever does not take it has closed or does not read: nothing is owed to them.
             let _ = rustix::net::send(&socket.fd, packet, SendFlags::DONTWAIT | SendFlags::NOSIGNAL);
         }
     }

@@ -44,7 +44,8 @@ impl Plugin {
         if self == Self::Sha256 { 1 } else { 2 }
     }
 
-    /// Whether this packet of the server asks for the password itself. It comes behind a byte 1 or two of them.
+    /// Whether this packet of the server asks for the password itself. It comes behind a byte 1 or two of
+    /// them.
     pub(super) fn asks_for_password(self, payload: &[u8]) -> bool {
         self == Self::CachingSha2 && matches!(payload, [1, FULL_AUTHENTICATION] | [1, 1, FULL_AUTHENTICATION])
     }

@@ -1,8 +1,8 @@
 //! ERR packets.
 //!
-//! With the 4.1 protocol the code is followed by `#` and five characters of SQLSTATE. Before the greeting nothing is agreed
-//! yet: a client that does not look for the marker would print it as text, so servers leave it out there (MySQL's `Too many
-//! connections`), and [`ErrPacket::before_greeting`] does the same.
+//! With the 4.1 protocol the code is followed by `#` and five characters of SQLSTATE. Before the greeting
+//! nothing is agreed yet: a client that does not look for the marker would print it as text, so servers leave
+//! it out there (MySQL's `Too many connections`), and [`ErrPacket::before_greeting`] does the same.
 
 use crate::capability::Capabilities;
 use crate::error::{WireError, Within};
@@ -23,7 +23,8 @@ pub struct ErrPacket {
 /// `SQLSTATE` of errors that have no better one.
 const GENERAL: [u8; 5] = *b"HY000";
 
-/// The code of an ERR packet's payload, without reading the rest. 0xffff is a MariaDB progress report and no error.
+/// The code of an ERR packet's payload, without reading the rest. 0xffff is a MariaDB progress report and no
+/// error.
 pub fn error_code(payload: &[u8]) -> Option<u16> {
     match payload {
         [0xff, low, high, ..] => Some(u16::from_le_bytes([*low, *high])),
@@ -72,7 +73,8 @@ impl ErrPacket {
         out
     }
 
-    /// A whole packet, header included, that refuses a client instead of greeting it: sequence id 0, no SQLSTATE.
+    /// A whole packet, header included, that refuses a client instead of greeting it: sequence id 0, no
+    /// SQLSTATE.
     pub fn before_greeting(&self) -> Vec<u8> {
         self.packet(0, Capabilities::empty())
     }

@@ -1,7 +1,8 @@
 //! OK and EOF packets.
 //!
 //! An OK packet starts with 0x00, or with 0xfe where it takes the place of an EOF packet
-//! ([`Capabilities::DEPRECATE_EOF`]). With [`Capabilities::SESSION_TRACK`] it may tell changes of the session's state.
+//! ([`Capabilities::DEPRECATE_EOF`]). With [`Capabilities::SESSION_TRACK`] it may tell changes of the
+//! session's state.
 
 use crate::capability::Capabilities;
 use crate::error::{WireError, Within};
@@ -54,7 +55,8 @@ impl<'a> OkPacket<'a> {
     /// Reads the payload of an OK packet, with either first byte.
     ///
     /// # Errors
-    /// [`WireError::NotA`], or [`WireError::CutShort`] when the status is missing. `info` and changes that are cut count as empty.
+    /// [`WireError::NotA`], or [`WireError::CutShort`] when the status is missing. `info` and changes that
+    /// are cut count as empty.
     pub fn parse(payload: &'a [u8], capabilities: Capabilities) -> Result<Self, WireError> {
         let within = Within("OK");
         let mut r = Reader::new(payload);

@@ -1,4 +1,5 @@
-//! Result sets in text form, written: for scripted servers and tests. (The tracker skips them without reading.)
+//! Result sets in text form, written: for scripted servers and tests. (The tracker skips them without
+//! reading.)
 
 use super::ok::{Eof, OkPacket};
 use crate::capability::Capabilities;
@@ -87,7 +88,8 @@ impl TextResult {
         self
     }
 
-    /// Appends all its packets to `out`, the first with `sequence` (1 after a command), and moves `sequence` past them.
+    /// Appends all its packets to `out`, the first with `sequence` (1 after a command), and moves `sequence`
+    /// past them.
     pub fn write(&self, out: &mut Vec<u8>, sequence: &mut u8, capabilities: Capabilities) {
         let end = OkPacket { status: self.status, ..OkPacket::default() };
         let mut count = Vec::new();

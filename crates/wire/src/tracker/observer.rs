@@ -1,8 +1,8 @@
-//! What a tracker finds in the bytes it is shown, for whoever wants to know more of each command than its counts: its start
-//! with its text, its answer's start and its end.
+//! What a tracker finds in the bytes it is shown, for whoever wants to know more of each command than its
+//! counts: its start with its text, its answer's start and its end.
 //!
-//! Told while the bytes are read, in the order of the bytes. Ends of answers come in the order of the commands, one for each
-//! (but for commands that the session does not live to see answered).
+//! Told while the bytes are read, in the order of the bytes. Ends of answers come in the order of the
+//! commands, one for each (but for commands that the session does not live to see answered).
 
 use crate::command::Command;
 
@@ -20,7 +20,8 @@ pub trait Observer {
 pub enum Event<'a> {
     /// The first bytes of a packet of the client, too few to tell what it is. [`Event::Command`] may follow.
     Packet,
-    /// A command. One that is not answered ([`Command::is_answered`]) has no [`Event::Answer`] and [`Event::AnswerEnd`].
+    /// A command. One that is not answered ([`Command::is_answered`]) has no [`Event::Answer`] and
+    /// [`Event::AnswerEnd`].
     Command(Start<'a>),
     /// More of the body of the command that came last, which was not whole.
     Body(&'a [u8]),

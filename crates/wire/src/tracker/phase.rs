@@ -27,14 +27,15 @@ pub enum Phase {
     Lost(LostBecause),
 }
 
-/// Counts of answered commands, each only ever growing. The n-th command started is the n-th answered and the n-th completed,
-/// so a relay that compares them after each feed can time every command. Commands without an answer (`COM_QUIT`,
-/// `COM_STMT_CLOSE`, `COM_STMT_SEND_LONG_DATA`) are not counted, nor are those that start a stream.
+/// Counts of answered commands, each only ever growing. The n-th command started is the n-th answered and the
+/// n-th completed, so a relay that compares them after each feed can time every command. Commands without an
+/// answer (`COM_QUIT`, `COM_STMT_CLOSE`, `COM_STMT_SEND_LONG_DATA`) are not counted, nor are those that start
+/// a stream.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Progress {
-    /// Commands of which the start has come from the client.
+    /// Commands whose start has come from the client.
     pub started: u64,
-    /// Commands of which the server has begun the answer.
+    /// Commands whose answer the server has begun.
     pub answering: u64,
     /// Commands answered whole.
     pub completed: u64,

@@ -55,7 +55,8 @@ impl Reply {
         }
     }
 
-    /// What follows a definition of a prepared statement, or the end of some (`ends`); `None` when that was all.
+    /// What follows a definition of a prepared statement, or the end of some (`ends`); `None` when that was
+    /// all.
     pub(super) const fn after_definition(
         self,
         deprecate_eof: bool,
@@ -128,7 +129,8 @@ impl PreparedHead {
         Some(Self { statement, columns, parameters, defined })
     }
 
-    /// What follows it; `None` when that was all. Where definitions are left out their EOF packets still come.
+    /// What follows it; `None` when that was all. Where definitions are left out their EOF packets still
+    /// come.
     pub(super) const fn then(self, capabilities: Capabilities) -> Option<Reply> {
         let Self { defined, parameters, columns, .. } = self;
         if !defined && capabilities.contains(Capabilities::DEPRECATE_EOF) {

@@ -64,7 +64,7 @@ pub(super) struct AnswerFacts {
     pub(super) error: u16,
 }
 
-/// The command of which a part has come.
+/// The command that has come in part.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Receiving {
     #[default]
@@ -415,7 +415,8 @@ impl Session {
     fn statement_head(&mut self, number: u64, command: Command, body: &[u8], whole: bool) {
         let plain_backslash = self.status.contains(Status::NO_BACKSLASH_ESCAPES);
         let attributes = self.capabilities.contains(Capabilities::QUERY_ATTRIBUTES);
-        // Attributes are looked for where a split stream shows them too, so that the split makes no difference.
+        // Attributes are looked for where a split stream shows them too, so that the split makes no
+        // difference.
         let shown = &body[..body.len().min(Framer::PREFIX - 1)];
         let after_attributes =
             if attributes && command == Command::Query { text_behind_attributes(shown) } else { Some(0) };
@@ -562,7 +563,8 @@ impl Session {
         }
     }
 
-    /// The EOF packet after column definitions. When a cursor was opened it is the last of the answer: rows are fetched.
+    /// The EOF packet after column definitions. When a cursor was opened it is the last of the answer: rows
+    /// are fetched.
     fn columns_end(&mut self, head: Head<'_>) {
         let Ok(eof) = Eof::parse(head.prefix) else {
             return self.lose(LostBecause::Malformed { packet: "EOF" });
@@ -571,7 +573,8 @@ impl Session {
             self.take_status(eof.status);
             self.end_with(eof.status);
         } else {
-            // MySQL says only here that a result follows the one with OUT parameters; the end of its rows lacks the flag.
+            // MySQL says only here that a result follows the one with OUT parameters; the end of its rows
+            // lacks the flag.
             self.more_after_rows =
                 eof.status.contains(Status::PS_OUT_PARAMS.union(Status::MORE_RESULTS_EXISTS));
             self.reply = Some(Reply::Rows);
@@ -597,7 +600,8 @@ impl Session {
     /// An error ends the answer, wherever it comes, all further results included.
     fn error(&mut self, head: Head<'_>) {
         self.answer.error = error_code(head.prefix).unwrap_or_default();
-        // Errors are taken with any sequence id; what follows counts on from theirs, whether they came whole or in pieces.
+        // Errors are taken with any sequence id; what follows counts on from theirs, whether they came whole
+        // or in pieces.
         self.next_sequence = head.sequence.wrapping_add(1);
         self.more_after_rows = false;
         if self.infile == Infile::Wanted {
@@ -613,7 +617,8 @@ impl Session {
         self.progress.completed += 1;
         if failed {
             self.progress.failed += 1;
-            // An error packet has no status flags. Without autocommit the statement may have opened a transaction.
+            // An error packet has no status flags. Without autocommit the statement may have opened a
+            // transaction.
             self.transaction_unknown |= !self.status.contains(Status::AUTOCOMMIT);
         } else {
             self.succeed(pending);

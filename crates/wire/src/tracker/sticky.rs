@@ -34,7 +34,7 @@ impl StickyState {
         sticky
     }
 
-    /// A statement was sent that leaves this, and prepares so many by text.
+    /// A statement was sent that leaves this, and prepares this many by text.
     pub(super) fn add(&mut self, leaves: Sticky, prepares: u32) {
         self.left |= leaves;
         self.text_prepared = self.text_prepared.saturating_add(prepares);

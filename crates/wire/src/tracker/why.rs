@@ -58,8 +58,8 @@ pub enum LostBecause {
 }
 
 impl LostBecause {
-    /// Who is to blame: the side that broke the protocol. A packet that should be readable may be either side's, or one that
-    /// we do not know yet: those are ours.
+    /// Who is to blame: the side that broke the protocol. A packet that should be readable may be either
+    /// side's, or one that we do not know yet: those are ours.
     pub const fn blame(self) -> Blame {
         match self {
             Self::OutOfSequence { side, .. } | Self::Unexpected { side, .. } => side.blame(),

@@ -35,7 +35,7 @@ const DISCARDED: u32 = 1 << 30;
 const RECORD_HEAD: usize = 8;
 
 impl Ring {
-    /// The ring of this map, which has so many bytes.
+    /// The ring of this map, which has this many bytes.
     pub(super) fn open(fd: OwnedFd, size: usize) -> io::Result<Self> {
         let page = rustix::param::page_size();
         let consumer = Mapping::new(&fd, 0, page, ProtFlags::READ | ProtFlags::WRITE)?;

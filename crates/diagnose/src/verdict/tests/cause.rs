@@ -1,4 +1,5 @@
-//! Windows that look like one bottleneck and are another: who asked the disk, what waits for what, what is too short to see.
+//! Windows that look like one bottleneck and are another: who asked the disk, what waits for what, what is
+//! too short to see.
 
 use super::*;
 
@@ -41,7 +42,7 @@ fn a_disk_that_does_all_it_can_is_named_though_nobody_counts_as_waiting() {
         None,
         "slow, and not at its end: somebody would have to wait for it"
     );
-    assert_eq!(named(&window(2900.0, 0.2)), None, "busy, and as quick as ever");
+    assert_eq!(named(&window(2900.0, 0.2)), None, "busy, and as quick as before");
 }
 
 #[test]

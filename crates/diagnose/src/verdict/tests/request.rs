@@ -35,7 +35,7 @@ fn slower_statements_more_of_them_and_what_was_always_so_are_no_such_case() {
     for (what, now, usual) in [
         ("statements became slower", (120.0, 100.0), (20.0, 8.0)),
         ("a third of what is added is theirs", (120.0, 42.0), (20.0, 8.0)),
-        ("they have always thought so long", (120.0, 9.0), (118.0, 9.0)),
+        ("they have always thought this long", (120.0, 9.0), (118.0, 9.0)),
         ("all is faster than usual", (10.0, 1.0), (120.0, 9.0)),
     ] {
         assert_eq!(named(&window(now, usual)), None, "{what}");

@@ -1,4 +1,5 @@
-//! A watched server is frozen, killed and started again: what was seen before it does not run on into what is seen after.
+//! A watched server is frozen, killed and started again: what was seen before it does not run on into what is
+//! seen after.
 
 use super::scene::Scene;
 use diagnose::Recent;

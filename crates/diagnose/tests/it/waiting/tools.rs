@@ -1,9 +1,10 @@
-//! Our reading of /proc against the tools that everybody reads it with, over the same minute of this machine: mpstat and
-//! iostat (sysstat), ss (iproute2).
+//! Our reading of /proc against the tools that everybody reads it with, over the same minute of this machine:
+//! mpstat and iostat (sysstat), ss (iproute2).
 //!
-//! Tools and we read the counters at not quite the same moments: a tenth of a second at either end, of sixty. For CPUs, what
-//! may differ is that share of what can happen, and the tools' own rounding to two digits. A disk can do half of a minute's
-//! work in such a tenth; there what the tool saw must lie between what we saw within its minute and what we saw around it.
+//! Tools and we read the counters at not quite the same moments: a tenth of a second at either end, of sixty.
+//! For CPUs, what may differ is that share of what can happen, and the tools' own rounding to two digits. A
+//! disk can do half of a minute's work in such a tenth; there what the tool saw must lie between what we saw
+//! within its minute and what we saw around it.
 
 use diagnose::host::{Roots, Sample, Sampler, disk};
 use serde_json::Value;
@@ -14,7 +15,8 @@ use std::time::{Duration, Instant};
 const SECONDS: u32 = 60;
 /// Two tenths of a second of it.
 const APART: f64 = 0.2 / SECONDS as f64;
-/// A tool has read for the first time so long after its start, and does so for the last time not before the minute is over.
+/// A tool has read for the first time this long after its start, and does so for the last time not before the
+/// minute is over.
 const UNDER_WAY: Duration = Duration::from_secs(2);
 
 #[test]
@@ -92,7 +94,8 @@ fn amounts(disk: &disk::Sample, time: Duration) -> [(&'static str, f64); 7] {
     .map(|(what, rate)| (what, rate * time.as_secs_f64()))
 }
 
-/// Connections come and go while two programs count: the count that `ss` finds lies within what we find around it.
+/// Connections come and go while two programs count: the count that `ss` finds lies within what we find
+/// around it.
 fn the_connections_are_those_that_ss_counts(sampler: &mut Sampler) {
     let seen = (0..20).any(|_| {
         let before = sampler.read().tcp.established;

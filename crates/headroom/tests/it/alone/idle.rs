@@ -1,8 +1,9 @@
-//! Ten thousand idle sessions through `headroom route` to a real server: all held, all still answer, one more is refused.
+//! Ten thousand idle sessions through `headroom route` to a real server: all held, all still answer, one more
+//! is refused.
 //!
-//! Router, server and clients are processes of their own here, as they are in service. The router needs two descriptors a
-//! session that it relays: where the hard limit is below 20,100 it holds as many as it says it can, and this test says
-//! so. What goes past it needs none (`idle_past`).
+//! Router, server and clients are processes of their own here, as they are in service. The router needs two
+//! descriptors a session that it relays: where the hard limit is below 20,100 it holds as many as it says it
+//! can, and this test says so. What bypasses it needs none (`idle_past`).
 
 #![allow(clippy::print_stdout, reason = "its figure is shown")]
 
@@ -45,7 +46,7 @@ async fn ten_thousand_idle_sessions_are_held_and_still_answer() {
     let status = alone.status();
     assert!(all(&status) && !status["writer"].is_null(), "{}", status["listeners"]);
     held.truncate(10);
-    alone.wait_for("most are gone", |status| status["listeners"][0]["sessions"] == 10).await;
+    alone.wait_for("most have ended", |status| status["listeners"][0]["sessions"] == 10).await;
     drop(held);
     alone.signal(u64::from(child.id()), Signal::TERM);
     assert_eq!(alone.ended(&mut child).await.code(), Some(0));

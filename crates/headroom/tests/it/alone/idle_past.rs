@@ -1,5 +1,6 @@
-//! Ten thousand idle sessions to a real server past `headroom route`: all counted, all still answer. Needs root and a kernel
-//! with BPF, and fails loudly without; only who is not root is told that nothing was tested.
+//! Ten thousand idle sessions to a real server past `headroom route`: all counted, all still answer. Needs
+//! root and a kernel with BPF, and fails loudly without; only who is not root is told that nothing was
+//! tested.
 
 use crate::support::past;
 use crate::support::ten_thousand::{Session, WANTED, allow_files, open, roomy};
@@ -35,7 +36,7 @@ async fn ten_thousand_idle_sessions_go_past_the_router_and_still_answer() {
     let status = route.status();
     assert!(all(&status), "{}", status["listeners"]);
     drop(held);
-    route.wait_for("all are gone", |status| routing(status, "a1")["sessions"] == 0).await;
+    route.wait_for("all have ended", |status| routing(status, "a1")["sessions"] == 0).await;
     drop(route);
     lab.down().await.unwrap();
 }

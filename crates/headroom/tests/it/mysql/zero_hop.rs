@@ -1,5 +1,6 @@
-//! Zero-hop on MySQL: real drivers do their work unchanged while their sessions go past the router, idle ones leave a
-//! drained server, and restarts lose none. On the mysqld that `scripts/mysql-root.sh` brings (`make test-mysql`).
+//! Zero-hop on MySQL: real drivers do their work unchanged while their sessions bypass the router, idle ones
+//! leave a drained server, and restarts lose none. On the mysqld that `scripts/mysql-root.sh` brings (`make
+//! test-mysql`).
 
 use crate::support::driven;
 use crate::support::past;
@@ -36,7 +37,7 @@ async fn drivers_go_past_the_router_to_mysql_and_idle_sessions_leave_a_drained_s
     let after = sessions(&route.status());
     let (past, relayed) = (after.0 - before.0, after.1 - before.1);
     // The listener takes over for a second where a server reset a session: the drivers have some killed.
-    assert!(past > 50 && past > relayed * 4, "{past} sessions went past, {relayed} did not");
+    assert!(past > 50 && past > relayed * 4, "{past} sessions bypassed the router, {relayed} did not");
     past::a_drained_server_is_left_idle_first(&lab, &route).await;
     past::restarts_lose_no_connection(&lab, &mut route).await;
     past::a_take_over_loses_no_connection(&lab, &mut route).await;
@@ -44,7 +45,7 @@ async fn drivers_go_past_the_router_to_mysql_and_idle_sessions_leave_a_drained_s
     lab.down().await.unwrap();
 }
 
-/// How many sessions of both listeners went past the router, and how many came to it.
+/// How many sessions of both listeners bypassed the router, and how many came to it.
 fn sessions(status: &Value) -> (u64, u64) {
     let listeners = status["listeners"].as_array().unwrap();
     let sum = |count: &dyn Fn(&Value) -> &Value| listeners.iter().map(|l| count(l).as_u64().unwrap()).sum();

@@ -93,7 +93,7 @@ impl Agent {
         serde_json::from_str(body).unwrap_or_else(|error| panic!("{error}: {answer}\n{}", self.log()))
     }
 
-    /// The first such answer of which this is so.
+    /// The first such answer for which this is so.
     pub(crate) async fn wait_until(&self, what: &str, path: &str, so: impl Fn(&Value) -> bool) -> Value {
         let deadline = Instant::now() + PATIENCE;
         loop {

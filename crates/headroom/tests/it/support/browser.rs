@@ -1,5 +1,5 @@
-//! A real browser, without a window: Chromium as the distribution has it, told what to do over a pipe (the protocol of its own
-//! developer tools). One process for all pages of a test; nothing of it is left behind.
+//! A real browser, without a window: Chromium as the distribution has it, told what to do over a pipe (the
+//! protocol of its own developer tools). One process for all pages of a test; nothing of it is left behind.
 
 use serde_json::{Value, json};
 use std::io::{BufRead, BufReader, Write};
@@ -53,8 +53,8 @@ impl Browser {
         let program = NAMES.iter().find(there);
         let program = program
             .unwrap_or_else(|| panic!("no browser is installed: scripts/install.sh browser ({NAMES:?})"));
-        // Its own ends of the pipe are the descriptors 3 and 4. Its sandbox does not work for root and in most containers; it shows
-        // nothing but our own page.
+        // Its own ends of the pipe are the descriptors 3 and 4. Its sandbox does not work for root and in
+        // most containers; it shows nothing but our own page.
         let line = "exec \"$0\" \"$@\" 3<&0 4>&1 </dev/null >/dev/null 2>&1";
         let mut child = Command::new("/bin/sh")
             .args(["-c", line, program])

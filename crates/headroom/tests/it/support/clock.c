@@ -1,5 +1,6 @@
-/* A wall clock that a test can move: this program's clock alone, by as many seconds as stand in a file (eight bytes, as this
- * machine writes numbers). Loaded before the C library; what counts from the start of the machine is left as it is. */
+/* A wall clock that a test can move: this program's clock alone, by as many seconds as stand in a file
+ * (eight bytes, as this machine writes numbers). Loaded before the C library; what counts from the start of
+ * the machine is left as it is. */
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <stdint.h>

@@ -1,5 +1,5 @@
-//! Real drivers through a real router: a lab, `headroom route` as a child process, and the runners of tests/drivers. What
-//! they say is compared with the table of docs/guide/drivers.md.
+//! Real drivers through a real router: a lab, `headroom route` as a child process, and the runners of
+//! tests/drivers. What they say is compared with the table of docs/guide/drivers.md.
 
 #[path = "../../../../../tests/drivers/mysql_async.rs"]
 mod mysql_async_runner;
@@ -17,7 +17,8 @@ use std::time::{Duration, Instant};
 /// Password of the drivers' own account; it lives as long as the lab.
 const PASSWORD: &str = "drivers-only-in-the-lab";
 const USER: &str = "driver";
-/// As `tests/drivers/run.sh` calls them, in two lanes: those of the second wait a good deal. mysql_async runs in this process.
+/// As `tests/drivers/run.sh` calls them, in two lanes: those of the second wait a good deal. mysql_async runs
+/// in this process.
 const LANES: [&[&str]; 2] = [
     &["pymysql", "mysql-connector-python", "mysql2", "connector-j", "mariadb-connector-j"],
     &["go-suite", "go", "sysbench"],
@@ -83,8 +84,8 @@ pub(crate) async fn create_account(lab: &Lab) {
 }
 
 /// A first login on every server. MySQL asks for the password itself while it has not cached it, and
-/// mysql-connector-python without TLS sends it then in a form that MySQL refuses (error 1045), with or without a router. Its
-/// own first logins reach one replica, and the reader leads to all of them.
+/// mysql-connector-python without TLS sends it then in a form that MySQL refuses (error 1045), with or
+/// without a router. Its own first logins reach one replica, and the reader leads to all of them.
 pub(crate) async fn log_in_everywhere(lab: &Lab) {
     for server in lab.servers() {
         let real = lab.real(&server).unwrap();
@@ -153,8 +154,9 @@ pub(crate) fn failed_checks(result: &Value) -> String {
     failed.map(|check| format!("\n{}: {}: {}", result["driver"], check["name"], check["why"])).collect()
 }
 
-/// Every driver has a line `| driver | version | on MariaDB | on MySQL |` in the guide, and it is true. Other versions of
-/// the servers than those that head the table may skip more or less, and nothing is claimed of them.
+/// Every driver has a line `| driver | version | on MariaDB | on MySQL |` in the guide, and it is true. Other
+/// versions of the servers than those that head the table may skip more or less, and nothing is claimed of
+/// them.
 fn compare_with_the_guide(root: &Path, version: &str, results: &[Value]) {
     let guide = std::fs::read_to_string(root.join("docs/guide/drivers.md")).unwrap();
     let cells =

@@ -14,8 +14,8 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-/// The lab, the addresses, and every router that was started, each with what it starts a group of processes: killed at
-/// the end.
+/// The lab, the addresses, and every router that was started, each with what it starts a group of processes:
+/// killed at the end.
 pub(crate) struct Alone {
     pub(crate) lab: Lab,
     pub(crate) writer: SocketAddr,

@@ -15,7 +15,8 @@ pub(crate) fn root() -> bool {
     testkit::root_or_not_tested("zero-hop needs root")
 }
 
-/// Servers are reached at their own addresses, without the lab's links: a server then sees its clients' own ports.
+/// Servers are reached at their own addresses, without the lab's links: a server then sees its clients' own
+/// ports.
 pub(crate) fn in_zone_a(lab: &Lab, zero_hop: &str, insight: &str) -> Route {
     let mut servers = format!("[fleet]\nseeds = [\"{}\"]\n", lab.real("a1").unwrap());
     for name in lab.servers() {
@@ -60,7 +61,8 @@ pub(crate) async fn sessions_are_past_and_counted(lab: &Lab, route: &Route) {
     writer.disconnect().await.unwrap();
 }
 
-/// Insight hears what goes past: every statement, row and error, of text and prepared statements, of small and of large results.
+/// Insight hears what bypasses the router: every statement, row and error, of text and prepared statements,
+/// of small and of large results.
 pub(crate) async fn statements_past_are_counted(lab: &Lab, route: &Route) {
     const EACH: usize = 40;
     const LARGE: &str = "WITH RECURSIVE s AS (SELECT 1 AS n UNION ALL SELECT n + 1 FROM s WHERE n < 900) \
@@ -113,7 +115,8 @@ pub(crate) async fn statements_past_are_counted(lab: &Lab, route: &Route) {
     }
 }
 
-/// A process that comes later cannot read a session whose login it has not seen, and says so; new ones it can.
+/// A process that comes later cannot read a session whose login it has not seen, and says so; new ones it
+/// can.
 pub(crate) async fn a_session_from_before_is_told_as_unread(lab: &Lab, route: &mut Route) {
     let mut before = connect(lab, route.reader).await.unwrap();
     route.signal(Signal::KILL);
@@ -137,7 +140,7 @@ pub(crate) async fn a_session_from_before_is_told_as_unread(lab: &Lab, route: &m
     after.disconnect().await.unwrap();
 }
 
-/// Sampled, the measured ones go past like all others.
+/// Sampled, the measured ones bypass the router like all others.
 pub(crate) async fn with_one_in_sixteen_all_go_past(lab: &Lab, route: &mut Route) {
     let text = std::fs::read_to_string(&route.file).unwrap();
     std::fs::write(&route.file, text.replace("insight = \"on\"", "insight = \"sampled\"")).unwrap();
@@ -250,8 +253,8 @@ pub(crate) async fn a_drained_server_is_left_idle_first(lab: &Lab, route: &Route
     route.wait_for("a2 back", |status| routing(status, "a2")["reads"]["eligible"] == true).await;
 }
 
-/// New connections all the while, and one that stays: killed and started again, headroom loses none; stopped on purpose, it
-/// leaves nothing behind.
+/// New connections all the while, and one that stays: killed and started again, headroom loses none; stopped
+/// on purpose, it leaves nothing behind.
 pub(crate) async fn restarts_lose_no_connection(lab: &Lab, route: &mut Route) {
     let mut kept = connect(lab, route.reader).await.unwrap();
     let load = Connecting::start(lab, route.reader);
@@ -261,7 +264,8 @@ pub(crate) async fn restarts_lose_no_connection(lab: &Lab, route: &mut Route) {
     load.some_more().await;
     let listed = route.headroom(&["zero-hop", "status"]);
     assert!(String::from_utf8_lossy(&listed.stdout).contains("in force"), "{listed:?}");
-    // Who the primary is may have changed since: writers are refused once the last word of the router is a second old.
+    // Who the primary is may have changed since: writers are refused once the last word of the router is a
+    // second old.
     let deadline = Instant::now() + LIMIT;
     while TcpStream::connect(route.writer).is_ok() {
         assert!(Instant::now() < deadline, "writers are still sent to the primary known last");
@@ -283,8 +287,9 @@ pub(crate) async fn restarts_lose_no_connection(lab: &Lab, route: &mut Route) {
     kept.disconnect().await.unwrap();
 }
 
-/// A router dies, and another starts on its addresses from another file: what the first left in the kernel decides nothing
-/// any more, whether the second has zero-hop of its own or not, and nothing is left but what is in force.
+/// A router dies, and another starts on its addresses from another file: what the first left in the kernel
+/// decides nothing any more, whether the second has zero-hop of its own or not, and nothing is left but what
+/// is in force.
 pub(crate) async fn another_file_decides_on_the_same_address(lab: &Lab, route: &mut Route) {
     let [a2, b1] = ["a2", "b1"].map(|name| lab.real(name).unwrap());
     let mut before = connect(lab, route.reader).await.unwrap();
@@ -328,8 +333,8 @@ pub(crate) async fn another_file_decides_on_the_same_address(lab: &Lab, route: &
     before.disconnect().await.unwrap();
 }
 
-/// A session that goes past the router to a2. One that came to the listener, as some do for a second after a failure, would
-/// be a process's own, which waits for its transaction.
+/// A session that bypasses the router to a2. One that came to the listener, as some do for a second after a
+/// failure, would be a process's own, which waits for its transaction.
 async fn connect_past(lab: &Lab, route: &Route) -> Conn {
     let deadline = Instant::now() + LIMIT;
     loop {
@@ -342,7 +347,11 @@ async fn connect_past(lab: &Lab, route: &Route) -> Conn {
         }
         let status = route.status();
         let told = (routing(&status, "a2"), &status["listeners"][0]);
-        assert!(Instant::now() < deadline, "no session goes past to a2: {told:?}\n{}", route.words());
+        assert!(
+            Instant::now() < deadline,
+            "no session bypasses the router to a2: {told:?}\n{}",
+            route.words()
+        );
         session.disconnect().await.unwrap();
     }
 }
@@ -390,7 +399,8 @@ pub(crate) async fn a_take_over_loses_no_connection(lab: &Lab, route: &mut Route
     route.wait_for("a2 back", |status| routing(status, "a2")["reads"]["eligible"] == true).await;
 }
 
-/// A session that its server ends while it is well is somebody's goodbye: the next one goes past all the same.
+/// A session that its server ends while it is healthy is somebody's goodbye: the next one bypasses the router
+/// all the same.
 pub(crate) async fn a_goodbye_puts_nobody_in_doubt(lab: &Lab, route: &Route) {
     let cleared = || route.words().matches("it gives logins: not in doubt").count();
     let before = cleared();
@@ -411,14 +421,14 @@ pub(crate) async fn a_goodbye_puts_nobody_in_doubt(lab: &Lab, route: &Route) {
     let before = accepted();
     let mut next = connect(lab, route.reader).await.unwrap();
     assert_eq!(server_of(&mut next).await, a2.ip().to_string());
-    assert_eq!(accepted(), before, "it went past");
+    assert_eq!(accepted(), before, "it bypassed the router");
     for session in [next, other] {
         session.disconnect().await.unwrap();
     }
 }
 
-/// From the moment it is killed, nobody who connects meets an error: what the kernel has not yet seen fail, the listener
-/// makes up for.
+/// From the moment it is killed, nobody who connects meets an error: what the kernel has not yet seen fail,
+/// the listener makes up for.
 pub(crate) async fn a_killed_server_refuses_nobody(lab: &Lab, route: &Route) {
     let pooled = [connect(lab, route.reader).await.unwrap(), connect(lab, route.reader).await.unwrap()];
     // A close of a younger session could be an application's that says goodbye.

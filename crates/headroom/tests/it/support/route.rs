@@ -29,8 +29,8 @@ impl Deref for Route {
 }
 
 impl Route {
-    /// Writes its configuration and starts nothing. `router` and `listener` are lines added to those sections, `servers`
-    /// says where the servers are.
+    /// Writes its configuration and starts nothing. `router` and `listener` are lines added to those
+    /// sections, `servers` says where the servers are.
     pub(crate) fn new(lab: &Lab, router: &str, listener: &str, servers: &str) -> Self {
         let at = |k| SocketAddrV4::new(lab.client_address("a", k).unwrap(), lab.port());
         let (reader, writer, admin) = (at(30), at(31), SocketAddr::from(at(32)));

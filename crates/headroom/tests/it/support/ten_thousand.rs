@@ -65,7 +65,7 @@ impl Session {
     }
 }
 
-/// So many sessions, opened by a few threads at once.
+/// This many sessions, opened by a few threads at once.
 pub(crate) fn open(to: SocketAddr, password: &str, sessions: usize) -> Vec<Session> {
     let part = |at: usize| sessions / STORM + usize::from(at < sessions % STORM);
     std::thread::scope(|scope| {
@@ -85,7 +85,7 @@ pub(crate) fn allow_files() -> Rlimit {
     limit
 }
 
-/// One server for so many sessions. A thread each would be the server's memory, which is not the question.
+/// One server for this many sessions. A thread each would be the server's memory, which is not the question.
 pub(crate) fn roomy() -> Spec {
     Spec::new(&[("a", 1)]).option("max_connections", "10200").option("thread_handling", "pool-of-threads")
 }

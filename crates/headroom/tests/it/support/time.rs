@@ -26,7 +26,7 @@ impl Clock {
         Self { shim, moved }
     }
 
-    /// From now on it is wrong by so many seconds.
+    /// From now on it is wrong by this many seconds.
     pub(crate) fn move_by(&self, seconds: i64) {
         // In place: the file is in the program's memory.
         let file = std::fs::OpenOptions::new().write(true).open(&self.moved).unwrap();

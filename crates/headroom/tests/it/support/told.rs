@@ -54,12 +54,12 @@ impl Told {
         serde_json::from_str(&self.get("/status.json")).unwrap()
     }
 
-    /// The first status of which this is so.
+    /// The first status for which this is so.
     pub(crate) async fn wait_for(&self, what: &str, so: impl Fn(&Value) -> bool) -> Value {
         self.wait_until(what, "/status.json", so).await
     }
 
-    /// The first answer of which this is so.
+    /// The first answer for which this is so.
     pub(crate) async fn wait_until(&self, what: &str, path: &str, so: impl Fn(&Value) -> bool) -> Value {
         let deadline = Instant::now() + LIMIT;
         loop {

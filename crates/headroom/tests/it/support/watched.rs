@@ -25,8 +25,8 @@ impl Router {
 }
 
 impl Watched {
-    /// Starts a router in zone a and, with the same file, an agent; waits until the agent has read every server. The file
-    /// has `more` in it.
+    /// Starts a router in zone a and, with the same file, an agent; waits until the agent has read every
+    /// server. The file has `more` in it.
     pub(crate) async fn start_with(lab: &Lab, more: &str) -> Self {
         let mut servers = format!("[fleet]\nseeds = [\"{}\"]\n", lab.reach("a", "a1").unwrap());
         for ((says, reach), name) in lab.address_map("a").unwrap().into_iter().zip(lab.servers()) {

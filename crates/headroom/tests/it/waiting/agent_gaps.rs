@@ -1,6 +1,6 @@
-//! What `headroom agent` tells of times in which nothing could be read: its server killed or frozen, itself frozen, a log that finds
-//! no room or is rotated away, the server's disk full, a clock that jumps. Each is a gap with its reason (or a jump), and then all
-//! goes on by itself.
+//! What `headroom agent` tells of times in which nothing could be read: its server killed or frozen, itself
+//! frozen, a log that finds no room or is rotated away, the server's disk full, a clock that jumps. Each is a
+//! gap with its reason (or a jump), and then all goes on by itself.
 
 use crate::support::agent::{Agent, headroom};
 use crate::support::small_disk::SmallDisk;

@@ -1,5 +1,6 @@
-//! Objectives without a router: an agent holds a server to what is promised by the server's own count of durations, tells the webhook of
-//! an incident and of its end, and says in words what it cannot judge and what that would need.
+//! Objectives without a router: an agent holds a server to what is promised by the server's own count of
+//! durations, tells the webhook of an incident and of its end, and says in words what it cannot judge and
+//! what that would need.
 
 use crate::support::agent::{Agent, headroom, words};
 use crate::support::receiving::{Receiving, SECRET};
@@ -150,7 +151,7 @@ fn objective(view: &Value, name: &str) -> Value {
     found.cloned().unwrap_or(Value::Null)
 }
 
-/// The first view of which this is so.
+/// The first view for which this is so.
 async fn until(agent: &Agent, what: &str, so: impl Fn(&Value) -> bool) -> Value {
     let deadline = Instant::now() + LIMIT;
     loop {

@@ -1,5 +1,5 @@
-//! What an agent makes of the router in front of its servers, on a lab: an application that begins to think longer between its
-//! statements is told from a database that is slow.
+//! What an agent makes of the router in front of its servers, on a lab: an application that begins to think
+//! longer between its statements is told from a database that is slow.
 
 use crate::support::told;
 use crate::support::told::Told;
@@ -100,7 +100,7 @@ async fn requests(opts: Opts, client: u32, thinks_ms: Arc<AtomicU64>) {
     }
 }
 
-/// The first answer of which this is so.
+/// The first answer for which this is so.
 async fn until(told: &Told, path: &str, so: impl Fn(&Value) -> bool) -> Value {
     let deadline = Instant::now() + LIMIT;
     loop {

@@ -15,7 +15,7 @@ use fleet::Address;
 use fleet::ListenerRole::Reader;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-/// The default: io_uring where it can be had.
+/// The default: io_uring where it is available.
 const DATA_PATH: config::DataPath = config::DataPath::Auto;
 const WANTED: usize = 10_000;
 /// Descriptors that are for nothing of the kind.

@@ -11,7 +11,7 @@ use rand::{Rng, SeedableRng};
 use std::collections::{BTreeMap, VecDeque};
 use std::time::{Duration, Instant};
 
-/// A router hears a snapshot every so many ticks, this many ticks after it was measured.
+/// A router hears a snapshot every this many ticks, this many ticks after it was measured.
 const INTERVAL: u64 = 5;
 const DELAY: u64 = 5;
 /// Time constant of the smoothing of demand.

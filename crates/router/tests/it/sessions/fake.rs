@@ -33,12 +33,12 @@ pub(crate) enum Script {
     Mute,
     /// Greets and closes at once, as a server does that is shut down.
     Leaves,
-    /// Greets, takes the login, answers every command with so many mebibytes of random rows.
+    /// Greets, takes the login, answers every command with this many mebibytes of random rows.
     Floods(usize),
-    /// Serves the first command, and then its host is gone: nothing that is sent to it is acknowledged, and
+    /// Serves the first command, and then its host is dead: nothing that is sent to it is acknowledged, and
     /// nothing comes.
     Vanishes,
-    /// The same as [`Script::Serves`], but greets only after so long, as a server does whose host has no
+    /// The same as [`Script::Serves`], but greets only after this long, as a server does whose host has no
     /// processor free.
     ServesLate(Duration),
     /// Accepts and says nothing.
@@ -209,9 +209,9 @@ async fn serve(
 }
 
 /// From now on this end of a connection takes nothing in, not even for an acknowledgement: as if its host
-/// were gone.
+/// were dead.
 pub(crate) fn vanish(stream: &TcpStream) {
-    // BPF_RET | BPF_K: keep so many bytes of every packet.
+    // BPF_RET | BPF_K: keep this many bytes of every packet.
     let nothing = [socket2::SockFilter::new(6, 0, 0, 0)];
     socket2::SockRef::from(stream).attach_filter(&nothing).unwrap();
 }
@@ -333,7 +333,7 @@ impl<S: tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin> Client<S> {
         Some(read_packet(&mut self.stream).await?.1)
     }
 
-    /// A statement; `None` when the session is gone.
+    /// A statement; `None` when the session has ended.
     pub(crate) async fn query(&mut self, text: &str) -> Option<Vec<u8>> {
         let mut payload = vec![Command::Query.byte()];
         payload.extend_from_slice(text.as_bytes());

@@ -1,4 +1,4 @@
-//! Peers that rest and peers that are gone: the first keep their sessions, the second do not keep ours.
+//! Peers that rest and dead peers: the first keep their sessions, the second do not keep ours.
 //! (`slow_readers` is the same with real servers and the default of half a minute.)
 
 use super::fake::{Client, Fake, Front, Script, defaults, vanish, within};

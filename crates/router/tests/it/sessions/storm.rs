@@ -69,7 +69,7 @@ async fn a_storm_of_clients_that_leave_as_they_like_leaves_nothing_behind() {
     assert!(refused >= turned_back, "{refused} refused, {turned_back} heard it");
     assert_eq!(listener.accepted + refused, (WAVES * WAVE) as u64 + 1, "each of them is accounted for");
     assert!(status.servers[0].reads.eligible, "it is not the server's fault");
-    // As many as ever may come again.
+    // As many as before may come again.
     let mut crowd = Vec::new();
     for _ in 0..69 {
         crowd.push(within(5, Client::login(port)).await);

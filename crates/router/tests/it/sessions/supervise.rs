@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 const RING: bool = matches!(DATA_PATH, DataPath::IoUring);
 
-/// In front of one server, with so many threads.
+/// In front of one server, with this many threads.
 async fn front(threads: usize) -> (Fake, Front) {
     let server = Fake::start("r", Script::Serves).await;
     let config = RouterConfig { threads: Some(threads), ..defaults() };
@@ -35,7 +35,7 @@ async fn a_thread_that_panics_goes_on_and_its_sessions_stay() {
     front.until("started anew", |s| s.restarts == 1).await;
     asks(&mut client).await;
     serves_anew(&front).await;
-    assert!(front.router.troubles().is_empty(), "all is well again");
+    assert!(front.router.troubles().is_empty(), "everything works again");
 }
 
 #[tokio::test]

@@ -29,7 +29,7 @@ const PRIME: u64 = 0x100_0000_01b3;
 pub(crate) struct Kind {
     /// The plugin of the server's accounts.
     pub(crate) plugin: &'static str,
-    /// What this client can besides what every client can.
+    /// What this client can apart from what every client can.
     pub(crate) more: Capabilities,
 }
 

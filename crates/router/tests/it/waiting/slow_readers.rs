@@ -72,7 +72,7 @@ async fn reads_slowly(front: &Front, lab: &Lab) {
     conn.disconnect().await.unwrap();
 }
 
-/// Sends one packet of 64 MiB, most of which the server does not read for a while.
+/// Sends one packet of 64 MiB; the server does not read most of it for a while.
 async fn is_read_slowly(conn: &mut Conn) {
     let text = "p".repeat(PACKET - 1000);
     let length: Option<usize> = conn.query_first(format!("SELECT LENGTH('{text}')")).await.unwrap();

@@ -1,4 +1,5 @@
-//! Whatever comes, a bridge does not panic, always says what is next, and keeps to what its terms say about TLS.
+//! Whatever comes, a bridge does not panic, always says what is next, and keeps to what its terms say about
+//! TLS.
 
 use super::script::{GlassKeys, PASSWORD, greeting};
 use proptest::prelude::*;
@@ -12,7 +13,7 @@ fn packets() -> impl Strategy<Value = Vec<(bool, u8, Vec<u8>)>> {
     };
     let payload = prop_oneof![
         prop::collection::vec(any::<u8>(), 0..80),
-        // Flags of which few are set, so that each combination of the two that matter comes up.
+        // Flags with few of them set, so that each combination of the two that matter comes up.
         (0u8..4, prop::collection::vec(any::<u8>(), 0..80)).prop_map(|(flags, rest)| {
             [&[5, [0x80, 0x82, 0x88, 0x8a][usize::from(flags)], 0, 0], rest.as_slice()].concat()
         }),

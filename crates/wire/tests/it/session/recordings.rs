@@ -1,6 +1,7 @@
 //! Sessions recorded from real servers and clients, replayed through the tracker at several splits.
 //!
-//! Every `.txt` file in `tests/recorded/` is one; its README says what the lines mean and how to record again.
+//! Every `.txt` file in `tests/recorded/` is one; its README says what the lines mean and how to record
+//! again.
 
 use std::fmt::Write as _;
 use std::path::PathBuf;
