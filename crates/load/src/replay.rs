@@ -58,7 +58,7 @@ pub struct ReplayPlan {
     pub read_only: bool,
     /// Threads that send.
     pub threads: usize,
-    /// After the last moment, what is under way may take this long.
+    /// After the last moment, what is under way may take this time.
     pub grace: Duration,
 }
 

@@ -14,6 +14,9 @@
 //! * [`cost`]: how long it takes and what it can find, before anything is touched.
 //! * [`report`]: what came of it, as values.
 //!
+//! May use `fleet`, `config`, `plan`, `diagnose`, `load` and `knob`. Read first: `spec.rs`, `schedule.rs`,
+//! `run.rs`.
+//!
 //! Then what does it:
 //!
 //! * [`store`]: a line on disk for each trial, written as it ends.

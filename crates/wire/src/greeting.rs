@@ -44,8 +44,8 @@ impl Greeting {
     /// Reads the payload of a greeting.
     ///
     /// # Errors
-    /// [`WireError::NotA`] for another first byte than 10 (0xff is an [`ErrPacket`](crate::ErrPacket): the server refuses),
-    /// [`WireError::TooOld`] for the protocol before 4.1, [`WireError::CutShort`].
+    /// [`WireError::NotA`] for another first byte than 10 (0xff is an [`ErrPacket`](crate::ErrPacket): the
+    /// server refuses), [`WireError::TooOld`] for the protocol before 4.1, [`WireError::CutShort`].
     pub fn parse(payload: &[u8]) -> Result<Self, WireError> {
         let within = Within("greeting");
         let mut r = Reader::new(payload);

@@ -11,7 +11,8 @@ pub enum Phase {
     Login,
     /// Client and server exchange proofs.
     Authenticating,
-    /// Logged in, no command outstanding. (See [`Tracker::is_idle`](super::Tracker::is_idle) for packets that have come in part.)
+    /// Logged in, no command outstanding. (See [`Tracker::is_idle`](super::Tracker::is_idle) for packets that
+    /// have come in part.)
     Idle,
     /// A command is outstanding.
     Busy,
