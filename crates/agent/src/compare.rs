@@ -1,18 +1,21 @@
 //! Two stretches of the history side by side: did it get better, by how much, and how sure is that?
 //!
-//! A figure of a stretch is its mean over the readings. The mean duration of a statement is *sessions at work / statements*,
-//! both over the whole stretch: a mean of means would give a quiet second the weight of a busy one.
+//! A figure of a stretch is its mean over the readings. The mean duration of a statement is *sessions at work
+//! / statements*, both over the whole stretch: a mean of means would give a quiet second the weight of a busy
+//! one.
 //!
-//! Readings a second apart depend on each other, and taken one by one they would seem far surer than they are. So a stretch is cut
-//! into slices (20, but none shorter than 15 s), each has its figure, and with their mean m, standard deviation s and number n
+//! Readings a second apart depend on each other, and taken one by one they would seem far surer than they
+//! are. So a stretch is cut into slices (20, but none shorter than 15 s), each has its figure, and with their
+//! mean m, standard deviation s and number n
 //!
 //! ```text
 //! interval = m ± t(n-1) * s / sqrt(n)                             t: 97.5 % quantile of Student's distribution
 //! ratio    = after / before, its logarithm ± t * sqrt((sb/mb)^2/nb + (sa/ma)^2/na)
 //! ```
 //!
-//! With fewer than five slices there is no interval, and the answer says so. Slices longer than the load's own swings are
-//! assumed to be independent: two stretches of different hours differ also because the hours do.
+//! With fewer than five slices there is no interval, and the answer says so. Slices longer than the load's
+//! own swings are assumed to be independent: two stretches of different hours differ also because the hours
+//! do.
 
 mod text;
 
@@ -29,7 +32,7 @@ use std::time::Instant;
 
 /// Slices that a stretch is cut into at most, and at least for an interval.
 const SLICES: (u64, usize) = (20, 5);
-/// A slice is so long at least, milliseconds; where only minutes are kept, two of them.
+/// A slice is this long at least, milliseconds; where only minutes are kept, two of them.
 const SLICE_MS: (u64, u64) = (15_000, 120_000);
 
 /// Which stretches, in seconds as in [`super::history::Stretch`].
@@ -53,8 +56,8 @@ const fn line(figure: &'static str, label: &'static str) -> Line {
     Line { figure, label, over: None }
 }
 
-/// What is compared, most telling first. A quantile of a stretch cannot be had from the quantiles of its parts: their mean
-/// is told, and called so.
+/// What is compared, most telling first. A quantile of a stretch cannot be computed from the quantiles of its
+/// parts: their mean is told, and called so.
 const ROUTER: &[Line] = &[
     line("span_ms", "median request"),
     line("request_ms", "its time in the database"),
@@ -244,7 +247,8 @@ mod tests {
         ServerNow { sample, quantiles: None, lag_ms: None }
     }
 
-    /// A stretch before and one after a change, with swings that are no change. Readings are half a second off the borders.
+    /// A stretch before and one after a change, with swings that are no change. Readings are half a second
+    /// off the borders.
     fn changed(before: (f64, f64), after: (f64, f64), seconds: u64) -> (Kept, Question) {
         let ago = Duration::from_secs(2 * seconds);
         let began = Instant::now().checked_sub(ago).unwrap();

@@ -1,5 +1,5 @@
-//! Which figures have a course: of whom, what they are called and where they come from. These tables drive the history, its JSON,
-//! the charts of the page and the comparison of two windows.
+//! Which figures have a course: whose, what they are called and where they come from. These tables drive
+//! the history, its JSON, the charts of the page and the comparison of two windows.
 
 use console::history_view::Subject;
 use console::insight_view::{FiguresView, RequestView};

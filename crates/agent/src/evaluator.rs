@@ -1,4 +1,5 @@
-//! Where readings come together: each server's, this host's, what the router tells; once a second all of it is judged.
+//! Where readings come together: each server's, this host's, what the router tells; once a second all of it
+//! is judged.
 
 use crate::course::HostNow;
 use crate::history::Kept;

@@ -1,4 +1,5 @@
-//! Who may read an agent: everybody of this machine on loopback, beyond it whoever brings the token, over TLS.
+//! Who may read an agent: everybody of this machine on loopback, beyond it whoever brings the token, over
+//! TLS.
 
 use axum::Router;
 use axum::extract::{Request, State};
@@ -50,7 +51,8 @@ async fn asked_for(State(tokens): State<Tokens>, request: Request, next: Next) -
         },
     };
     match refused {
-        // Basic is for browsers, which ask a person for it. A line each: Chromium understands no way where two share a line.
+        // Basic is for browsers, which ask a person for it. A line each: Chromium understands no way where
+        // two share a line.
         Some(why) => {
             let ways = ["Basic realm=\"headroom agent\"", "Bearer"];
             let ways = AppendHeaders(ways.map(|way| (header::WWW_AUTHENTICATE, way)));

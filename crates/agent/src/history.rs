@@ -1,4 +1,5 @@
-//! `/history.json`: the courses of a stretch on a grid, what was said, and the gaps; and who adds to the history.
+//! `/history.json`: the courses of a stretch on a grid, what was said, and the gaps; and who adds to the
+//! history.
 
 use crate::course::{self, HostNow, ServerNow, StatementsNow};
 use console::history_view::{
@@ -17,8 +18,8 @@ const MOST_CELLS: u64 = 2_000;
 /// A number below this counts seconds from now; from there on those of the Unix epoch.
 const EPOCH_FROM: f64 = 1e9;
 
-/// The history that one task adds to and answers are made of. Locked for the time of one point or one answer, never over an
-/// await.
+/// The history that one task adds to and answers are made of. Locked for the time of one point or one answer,
+/// never over an await.
 #[derive(Clone)]
 pub(crate) struct Kept(Arc<Mutex<History<Subject>>>);
 

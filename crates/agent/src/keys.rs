@@ -1,5 +1,5 @@
-//! Certificate, key and token of an agent: read at the start, again when a file changes, and on HUP. What cannot be used is
-//! refused, and what was in force stays.
+//! Certificate, key and token of an agent: read at the start, again when a file changes, and on HUP. What
+//! cannot be used is refused, and what was in force stays.
 
 use console::token::Token;
 use rustls::ServerConfig;

@@ -1,5 +1,5 @@
-//! The agent, and `watch`, as a library: this host and its servers are read once a second, judged, kept in a history and
-//! published as one view, which the terminal, JSON, metrics and the page show alike.
+//! The agent, and `watch`, as a library: this host and its servers are read once a second, judged, kept in a
+//! history and published as one view, which the terminal, JSON, metrics and the page show alike.
 //!
 //! It uses `fleet`, `config`, `observe`, `diagnose`, `plan`, `console`, `term` and `tls`. Read first:
 //!

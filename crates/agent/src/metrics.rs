@@ -1,5 +1,5 @@
-//! `/metrics` of the agent: the view in OpenMetrics. Gauges over the window, made anew for each scrape; labels come from
-//! bounded sets (servers, CPUs, devices, names of rules).
+//! `/metrics` of the agent: the view in OpenMetrics. Gauges over the window, made anew for each scrape;
+//! labels come from bounded sets (servers, CPUs, devices, names of rules).
 
 use console::objectives;
 use console::watch_view::{VerdictView, WatchView};

@@ -1,5 +1,6 @@
-//! What is read, by whom, and where it comes together: a task a server asks it (`server_task.rs`), one loop reads this
-//! host, judges every window (`evaluator.rs`) and publishes a [`WatchView`] a second. Servers come and go with the fleet's snapshot.
+//! What is read, by whom, and where it comes together: a task a server asks it (`server_task.rs`), one loop
+//! reads this host, judges every window (`evaluator.rs`) and publishes a [`WatchView`] a second. Servers come
+//! and go with the fleet's snapshot.
 
 use crate::EVERY;
 use crate::evaluator::Desk;
@@ -77,7 +78,8 @@ impl Station {
         Self { views, kept, changes, stop, task }
     }
 
-    /// Says who is asked from now on; what was read stays. A station without a fleet begins to watch one, none forgets its own.
+    /// Says who is asked from now on; what was read stays. A station without a fleet begins to watch one,
+    /// none forgets its own.
     pub fn changes(&self) -> mpsc::Sender<Asked> {
         self.changes.clone()
     }

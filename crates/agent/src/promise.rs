@@ -1,5 +1,6 @@
-//! What is promised of a server's statements, held against the server's own count of how long they take: the objectives of a team
-//! without a router. What is promised of an endpoint or a listener only a router can count; it judges it, and what it says is shown.
+//! What is promised of a server's statements, held against the server's own count of how long they take: the
+//! objectives of a team without a router. What is promised of an endpoint or a listener only a router can
+//! count; it judges it, and what it says is shown.
 
 use config::{Objective, Target};
 use console::objectives::view::{ObjectiveView, WebhookView};

@@ -1,5 +1,5 @@
-//! What a router in front of the servers says: where reads go, and how long the statements of each endpoint take. Asked at its
-//! admin address every few seconds; without one, flows and endpoints are simply not known.
+//! What a router in front of the servers says: where reads go, and how long the statements of each endpoint
+//! take. Asked at its admin address every few seconds; without one, flows and endpoints are simply not known.
 
 use crate::history::Kept;
 use console::admin_client::AdminClient;

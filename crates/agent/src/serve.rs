@@ -73,7 +73,8 @@ fn routes(station: &Station, loopback: bool) -> Router {
         .layer(middleware::from_fn_with_state(loopback, this_machine))
 }
 
-/// On loopback a page from elsewhere must not read us by a name of its own; beyond it the token stands against that.
+/// On loopback a page from elsewhere must not read us by a name of its own; beyond it the token stands
+/// against that.
 pub(crate) async fn this_machine(State(loopback): State<bool>, request: Request, next: Next) -> Response {
     if loopback && !answers_to(request.headers(), &[]) {
         return refuse_name();

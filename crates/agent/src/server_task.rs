@@ -10,7 +10,7 @@ use tokio_util::sync::CancellationToken;
 
 /// An answer that takes longer is none.
 const DEADLINE: Duration = Duration::from_secs(5);
-/// After a failed reading the next one waits so long.
+/// After a failed reading the next one waits this long.
 const AFTER_FAILURE: Duration = Duration::from_secs(2);
 /// What a server's task tells the loop.
 pub(crate) enum News {

@@ -1,4 +1,5 @@
-//! The terminal view of a watched host and its servers: a line of figures each, then the verdict with its evidence.
+//! The terminal view of a watched host and its servers: a line of figures each, then the verdict with its
+//! evidence.
 
 use console::insight_view::SPANS;
 use console::objectives;

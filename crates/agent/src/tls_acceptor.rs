@@ -1,5 +1,5 @@
-//! TLS in front of the agent: handshakes happen beside each other and in bounded time and number, so that nobody who dawdles
-//! holds up another; whoever speaks plain HTTP is told so.
+//! TLS in front of the agent: handshakes happen beside each other and in bounded time and number, so that
+//! nobody who dawdles delays another; whoever speaks plain HTTP is told so.
 
 use axum::serve::Listener;
 use console::http::{Connection, Limits};

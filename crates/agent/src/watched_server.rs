@@ -1,4 +1,5 @@
-//! One server, as the station's loop knows it: its last readings, the verdict in force, what of it went into the history.
+//! One server, as the station's loop knows it: its last readings, the verdict in force, what of it went into
+//! the history.
 
 use crate::course::ServerNow;
 use crate::history::Kept;

@@ -1,7 +1,7 @@
 //! Who may come to a listener, and whose word counts for who somebody is.
 //!
-//! A listener that others than this host can reach says who may come, or is refused: nothing is open to the network by
-//! omission. `["0.0.0.0/0", "::/0"]` is everyone, in so many words.
+//! A listener that others than this host can reach says who may come, or is refused: nothing is open to the
+//! network by omission. `["0.0.0.0/0", "::/0"]` is everyone, said explicitly.
 
 use super::matcher::block;
 use super::section::Section;
@@ -14,8 +14,8 @@ use std::net::IpAddr;
 pub struct Access {
     /// The address blocks that may; `None` is everyone who can reach it.
     pub allow: Option<Vec<IpNet>>,
-    /// Proxies in front of it, which tell the client's address by a PROXY protocol header (version 2). Whoever comes from
-    /// one of these must send the header; nobody else may.
+    /// Proxies in front of it, which tell the client's address by a PROXY protocol header (version 2).
+    /// Whoever comes from one of these must send the header; nobody else may.
     pub proxies: Vec<IpNet>,
 }
 

@@ -22,10 +22,11 @@ pub struct Admin {
 /// What the admin address answers to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AdminAccess {
-    /// Host names that requests may be for, beside addresses and `localhost`: a page from elsewhere can let a name of its own
-    /// resolve to this address.
+    /// Host names that requests may be for, beside addresses and `localhost`: a page from elsewhere can let a
+    /// name of its own resolve to this address.
     pub names: Vec<String>,
-    /// An answer is given again for so long: whoever asks in a loop costs no more than whoever asks once in this time.
+    /// An answer is given again for this long: whoever asks in a loop costs no more than whoever asks once in
+    /// this time.
     pub cache: Duration,
 }
 

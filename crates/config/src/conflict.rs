@@ -1,5 +1,5 @@
-//! What only shows across sections: two listeners at one address, a zone whose rule can never match, a lag limit finer
-//! than lag is measured.
+//! What only shows across sections: two listeners at one address, a zone whose rule can never match, a lag
+//! limit finer than lag is measured.
 
 use super::Matcher;
 use super::access::SAY_WHO_MAY_COME;

@@ -1,12 +1,13 @@
-//! `[credentials]`: who we are to the servers, and where our password is. What is secret here shows in no `Debug`.
+//! `[credentials]`: who we are to the servers, and where our password is. What is secret here shows in no
+//! `Debug`.
 
 use super::section::Section;
 use super::tls::{TLS_MODES, Tls, consistent};
 use std::fmt;
 use std::path::PathBuf;
 
-/// How the servers are asked. Everything optional is looked up in the option file, then in the environment, by the
-/// binary. `Debug` shows no password.
+/// How the servers are asked. Everything optional is looked up in the option file, then in the environment,
+/// by the binary. `Debug` shows no password.
 #[derive(Clone, PartialEq, Default)]
 pub struct Credentials {
     /// Account name.
@@ -51,7 +52,8 @@ impl fmt::Debug for Credentials {
 }
 
 impl PasswordFrom {
-    /// Reads the three keys that may name a secret, of which one may be used. `what` is its name in the complaint.
+    /// Reads the three keys that may name a secret; one may be used. `what` is its name in the
+    /// complaint.
     pub(super) fn read(
         section: &mut Section<'_>,
         [file, environment, written]: [&'static str; 3],

@@ -4,8 +4,8 @@ use super::section::Section;
 use super::value;
 use std::time::Duration;
 
-/// What is learned from the statements that pass through (`[router.insight]`): whose they are, and how much may be
-/// remembered. Whether a listener's sessions are measured at all, [`Insight`] says.
+/// What is learned from the statements that pass through (`[router.insight]`): whose they are, and how much
+/// may be remembered. Whether a listener's sessions are measured at all, [`Insight`] says.
 #[derive(Clone, Debug, PartialEq)]
 pub struct InsightConfig {
     /// Tags that name the endpoint, in the order they are looked for. `a+b` joins the values of two tags.
@@ -29,7 +29,7 @@ pub struct InsightConfig {
 pub enum Insight {
     /// All of them; every session passes through the router.
     On,
-    /// All that pass through the router anyway. Where sessions could bypass it, one new session in so many
+    /// All that pass through the router anyway. Where sessions could bypass it, one new session in this many
     /// ([`Listener::insight_one_in`]) passes through and is measured.
     #[default]
     Sampled,

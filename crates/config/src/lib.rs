@@ -1,10 +1,10 @@
 //! The configuration file: what `headroom.toml` means once every value has been found possible.
 //!
-//! Uses `fleet`; does no I/O. Reading is in two steps: raw (what the text says, with the place of each value) and checked
-//! (the types here). Nothing downstream sees a raw value. `headroom.example.toml` documents every option; a test loads it.
-//! Each section of the file has a file of its own here, with its types, its defaults and its reader.
-//! Read first: `draft.rs` (all sections in order), `section.rs` (one table while it is read, and what is complained of),
-//! `conflict.rs` (what is only wrong across sections).
+//! Uses `fleet`; does no I/O. Reading is in two steps: raw (what the text says, with the place of each value)
+//! and checked (the types here). Nothing downstream sees a raw value. `headroom.example.toml` documents every
+//! option; a test loads it. Each section of the file has a file of its own here, with its types, its defaults
+//! and its reader. Read first: `draft.rs` (all sections in order), `section.rs` (one table while it is read,
+//! and what is complained of), `conflict.rs` (what is only wrong across sections).
 
 mod access;
 mod admin;

@@ -23,8 +23,8 @@ pub struct Listener {
     pub tls: ClientTls,
     /// Which of its sessions are measured.
     pub insight: Insight,
-    /// With [`Insight::Sampled`], and only where sessions could bypass the router: one new session in this many
-    /// passes through it and is measured. At least 1.
+    /// With [`Insight::Sampled`], and only where sessions could bypass the router: one new session in this
+    /// many passes through it and is measured. At least 1.
     pub insight_one_in: u32,
 }
 

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 /// An SLO: the share of statements within a latency, and its alert thresholds.
 ///
-/// The defaults are those of the SRE workbook, chapter 5 ("Alerting on SLOs"), for a budget of 30 days: 2 % of it gone in an
-/// hour (a burn rate of 14.4), or 5 % in six hours (6).
+/// The defaults are those of the SRE workbook, chapter 5 ("Alerting on SLOs"), for a budget of 30 days: 2 %
+/// of it gone in an hour (a burn rate of 14.4), or 5 % in six hours (6).
 #[derive(Clone, Debug, PartialEq)]
 pub struct Objective {
     /// What people call it; unique.

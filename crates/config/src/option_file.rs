@@ -8,9 +8,10 @@
 //! !includedir /etc/mysql/conf.d
 //! ```
 //!
-//! As both flavours define it: `-` and `_` in names are the same, `loose-` may precede a name, values may be quoted,
-//! `\b \t \n \r \\ \s` are escapes, `#` starts a comment anywhere outside quotes and `;` at the start of a line. Later
-//! lines win. Options that do not concern a login are passed over: these files serve many programs.
+//! As both flavours define it: `-` and `_` in names are the same, `loose-` may precede a name, values may be
+//! quoted, `\b \t \n \r \\ \s` are escapes, `#` starts a comment anywhere outside quotes and `;` at the start
+//! of a line. Later lines win. Options that do not concern a login are passed over: these files serve many
+//! programs.
 //!
 //! Inclusion is left to the caller ([`expand`]), who reads files; everything here is a function of text.
 
@@ -81,8 +82,8 @@ pub fn parse(text: &str) -> Result<Vec<Item>, OptionFileError> {
     Ok(items)
 }
 
-/// Puts the items of included files in the place of the directives that name them; `read` reads a file or all files of
-/// a directory. Inclusion deeper than ten files ends there.
+/// Puts the items of included files in the place of the directives that name them; `read` reads a file or all
+/// files of a directory. Inclusion deeper than ten files ends there.
 pub fn expand<E>(
     items: Vec<Item>,
     read: &mut impl FnMut(&Says) -> Result<Vec<Item>, E>,
@@ -144,8 +145,8 @@ fn without_comment(text: &str) -> &str {
     text
 }
 
-/// Takes the quotes off, if it begins and ends with the same one, and resolves escapes. A backslash before any other
-/// character stays.
+/// Takes the quotes off, if it begins and ends with the same one, and resolves escapes. A backslash before
+/// any other character stays.
 fn unquoted(value: &str) -> String {
     let bare = ['\'', '"'].iter().find_map(|&q| value.strip_prefix(q)?.strip_suffix(q)).unwrap_or(value);
     let mut out = String::with_capacity(bare.len());

@@ -14,8 +14,9 @@ const MOMENT: Duration = Duration::from_millis(1);
 /// The data plane.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RouterConfig {
-    /// `e` of the flow formula: how much more than its even share a zone may carry to keep reads at home. 0 is exact; the
-    /// default is about as much as measured demand is wrong, so that no read crosses zones for noise.
+    /// `e` of the flow formula: how much more than its even share a zone may carry to keep reads at home. 0
+    /// is exact; the default is about as much as measured demand is wrong, so that no read crosses zones for
+    /// noise.
     pub slack: f64,
     /// A replica further behind than this is not eligible.
     pub max_lag: Duration,
@@ -29,7 +30,7 @@ pub struct RouterConfig {
     pub hold_deadline: Duration,
     /// A client has this long from the server's greeting to the end of its login.
     pub login_deadline: Duration,
-    /// A peer that owes an acknowledgement and has given none for this long is gone; its session ends.
+    /// A peer that owes an acknowledgement and has given none for this long is dead; its session ends.
     pub peer_deadline: Duration,
     /// Whether reads may go to the primary when no replica is eligible.
     pub reads_on_primary: bool,
@@ -43,7 +44,8 @@ pub struct RouterConfig {
     pub insight: InsightConfig,
     /// Whether connections bypass the router where the kernel allows it.
     pub zero_hop: ZeroHop,
-    /// Directory of the cgroup v2 whose processes' connections may bypass it; `None` is the root of its mount.
+    /// Directory of the cgroup v2 whose processes' connections may bypass it; `None` is the root of its
+    /// mount.
     pub zero_hop_cgroup: Option<PathBuf>,
     /// How long connections go on bypassing it after the router was last heard of.
     pub zero_hop_keep: Duration,

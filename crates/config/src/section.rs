@@ -1,6 +1,7 @@
-//! A section of the document while it is read: values are taken out by key, what is of the wrong kind or impossible is
-//! noted with its place, and what nobody asked for is an unknown key. Reading goes on after each complaint, so that
-//! the operator sees all of them at once; that is why this is not a derived deserializer, which stops at the first.
+//! A section of the document while it is read: values are taken out by key, what is of the wrong kind or
+//! impossible is noted with its place, and what nobody asked for is an unknown key. Reading goes on after
+//! each complaint, so that the operator sees all of them at once; that is why this is not a derived
+//! deserializer, which stops at the first.
 
 use super::complaint::Ledger;
 use super::value::{self, Refusal};
@@ -270,7 +271,8 @@ impl<'a> Section<'a> {
         self.table.and_then(|table| table.get(key)).map_or(self.span.clone(), Spanned::span)
     }
 
-    /// Notes that the value of `key` is wrong, or, where there is none, that something is wrong with the section.
+    /// Notes that the value of `key` is wrong, or, where there is none, that something is wrong with the
+    /// section.
     pub(super) fn complain(&self, key: &str, wrong: impl Into<String>, right: impl Into<String>) {
         self.ledger.add(&self.place_of(key), wrong, right);
     }
@@ -316,7 +318,8 @@ impl<'a> Section<'a> {
     }
 }
 
-/// The candidate within a third of `word`'s length (at least one) in edits, nearest first; case counts nothing.
+/// The candidate within a third of `word`'s length (at least one) in edits, nearest first; case counts
+/// nothing.
 fn nearest<'c>(word: &str, candidates: impl IntoIterator<Item = &'c str>) -> Option<&'c str> {
     let word: String = word.to_lowercase().replace('-', "_").chars().take(64).collect();
     let limit = (word.chars().count() / 3).max(1);

@@ -1,7 +1,9 @@
-//! TLS on the two sides of a session, each its own setting: from clients (a listener's), to servers (`[router.tls]`).
+//! TLS on the two sides of a session, each its own setting: from clients (a listener's), to servers
+//! (`[router.tls]`).
 //!
-//! With `passthrough`, the default, a client's TLS goes on to the server end to end and the session cannot be read. In
-//! every other mode the router ends the client's TLS itself and may begin its own towards the server.
+//! With `passthrough`, the default, a client's TLS goes on to the server end to end and the session cannot be
+//! read. In every other mode the router ends the client's TLS itself and may begin its own towards the
+//! server.
 
 use super::section::Section;
 use fleet::Address;
@@ -82,10 +84,11 @@ pub struct ServerTls {
     pub tls: Tls,
     /// The name that certificates must carry, instead of the host each server is reached by.
     pub server_name: Option<String>,
-    /// The servers' RSA public key, PEM: a password that came in secret goes on encrypted with it where the way is open.
+    /// The servers' RSA public key, PEM: a password that came in secret goes on encrypted with it where the
+    /// way is open.
     pub server_public_key: Option<PathBuf>,
-    /// Without such a file, whether a server may be asked for its key over that way. Whoever can change packets there answers with
-    /// his own and reads the password.
+    /// Without such a file, whether a server may be asked for its key over that way. Whoever can change
+    /// packets there answers with his own and reads the password.
     pub allow_public_key_retrieval: bool,
 }
 
@@ -244,7 +247,8 @@ pub(super) fn to_servers(router: &mut Section<'_>) -> ServerTls {
     ServerTls { tls, server_name, server_public_key, allow_public_key_retrieval }
 }
 
-/// TLS settings that contradict each other, in a section where mode, authority, certificate and key have these names.
+/// TLS settings that contradict each other, in a section where mode, authority, certificate and key have
+/// these names.
 pub(super) fn consistent(tls: &Tls, section: &Section<'_>, [mode, ca, cert, key]: [&str; 4], off: &str) {
     if matches!(tls.mode, TlsMode::VerifyCa | TlsMode::VerifyIdentity) && tls.ca.is_none() {
         let right = format!("write {ca} = \"/path/to/ca.pem\", the authority that vouches for the servers");

@@ -1,4 +1,5 @@
-//! What the texts of a configuration mean: durations, addresses, tags. Pure; each error says what would be right.
+//! What the texts of a configuration mean: durations, addresses, tags. Pure; each error says what would be
+//! right.
 
 use fleet::{Address, AddressError};
 use std::borrow::Cow;

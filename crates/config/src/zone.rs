@@ -19,7 +19,8 @@ pub struct ZoneRule {
 /// Where we stand ourselves (`[router] zone`).
 #[derive(Clone, Debug, PartialEq)]
 pub enum OwnZone {
-    /// Asks the zone rules with this host's addresses, then the cloud's metadata service, then round-trip times.
+    /// Asks the zone rules with this host's addresses, then the cloud's metadata service, then round-trip
+    /// times.
     Auto,
     Named(Zone),
 }

@@ -1,9 +1,10 @@
-//! The admin address: status page, JSON, OpenMetrics. It is read-only: what changes something goes over the control socket
-//! ([`crate::control`]).
+//! The admin address: status page, JSON, OpenMetrics. It is read-only: what changes something goes over the
+//! control socket ([`crate::control`]).
 //!
-//! It has no password, so it listens on loopback unless the operator wrote otherwise. A browser on the same machine can reach
-//! loopback too; against pages that it shows from elsewhere stands a [`guard`]: a `Host` that no foreign name resolves to. Who asks
-//! in a loop, opens many connections or sends slowly is bounded by [`crate::http`].
+//! It has no password, so it listens on loopback unless the operator wrote otherwise. A browser on the same
+//! machine can reach loopback too; against pages that it shows from elsewhere stands a [`guard`]: a `Host`
+//! that no foreign name resolves to. Who asks in a loop, opens many connections or sends slowly is bounded by
+//! [`crate::http`].
 
 mod guard;
 
@@ -31,7 +32,7 @@ use tokio_util::sync::CancellationToken;
 pub trait Live: Send + Sync + 'static {
     /// How things stand now.
     fn status(&self) -> StatusView;
-    /// What is wrong with our own threads and tasks, in words; nothing when all is well.
+    /// What is wrong with our own threads and tasks, in words; nothing when nothing is.
     fn troubles(&self) -> Vec<String>;
     /// What statements tell since then; `None` when nothing runs any more.
     fn report(&self, since: Since) -> PendingReport;

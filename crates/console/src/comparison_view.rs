@@ -25,10 +25,10 @@ pub struct SideView {
 /// One figure on both sides.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct RowView {
-    /// Of whom.
+    /// Whose figures.
     #[serde(flatten)]
     pub subject: Subject,
-    /// Of whom, for people.
+    /// Whose figures, for people.
     pub who: String,
     /// Its name.
     pub figure: String,

@@ -1,21 +1,22 @@
 //! Control sockets: how a command of this host, and a new process that takes over, reach a running router.
 //!
-//! Unix sockets in a directory that belongs to the router's user and that nobody else may enter (mode 0700). A name in
-//! the kernel's abstract namespace would be open to whoever shares the network namespace, user 0 of a container on the
-//! host's network among them. On every connection both sides also ask the kernel who the other is, and it must be exactly
-//! the same user: root does not reach a router of another user by accident, and no other user reaches one of root's.
+//! Unix sockets in a directory that belongs to the router's user and that nobody else may enter (mode 0700).
+//! A name in the kernel's abstract namespace would be open to whoever shares the network namespace, user 0 of
+//! a container on the host's network among them. On every connection both sides also ask the kernel who the
+//! other is, and it must be exactly the same user: root does not reach a router of another user by accident,
+//! and no other user reaches one of root's.
 //!
 //! | file | is for |
 //! |---|---|
 //! | `take-over-ADDRESS-NAMESPACE.sock` | a new process, which is given the listening sockets  |
 //! | `command-ADDRESS-NAMESPACE.sock` | `headroom drain`, `undrain` and `record` ([`server`]) |
 //!
-//! ADDRESS is the admin address, else the first listener's; NAMESPACE the number of the network namespace, because the
-//! same address in another one is another router.
+//! ADDRESS is the admin address, else the first listener's; NAMESPACE the number of the network namespace,
+//! because the same address in another one is another router.
 //!
-//! **Stale files.** A process that was killed leaves its socket file behind: nobody answers there, so the next process
-//! replaces it. One that is answered is left alone. Looking and replacing happen under a lock of the directory, so that two
-//! processes that start at once cannot take the name from each other.
+//! **Stale files.** A process that was killed leaves its socket file behind: nobody answers there, so the
+//! next process replaces it. One that is answered is left alone. Looking and replacing happen under a lock of
+//! the directory, so that two processes that start at once cannot take the name from each other.
 
 mod directory;
 pub mod server;
@@ -52,7 +53,8 @@ pub fn address(config: &Config) -> String {
     }
 }
 
-/// FNV-1a: a name must be the same for every build of Headroom, which the standard library's hash does not promise.
+/// FNV-1a: a name must be the same for every build of Headroom, which the standard library's hash does not
+/// promise.
 pub fn stable_hash(bytes: &[u8]) -> u64 {
     bytes
         .iter()
@@ -69,7 +71,7 @@ pub struct ControlListener {
     file: (u64, u64),
 }
 
-/// Why a socket cannot be had.
+/// Why a socket could not be made.
 #[derive(Debug, thiserror::Error)]
 pub enum Unavailable {
     /// Another process answers there.
@@ -149,7 +151,8 @@ pub fn withdraw(directory: &Directory, address: &str) {
     }
 }
 
-/// Removes what killed processes of other addresses left, so that it does not pile up. The directory is locked.
+/// Removes what killed processes of other addresses left, so that it does not pile up. The directory is
+/// locked.
 fn sweep(directory: &Directory) {
     for path in directory.sockets() {
         if matches!(answered(&path), Ok(None)) {

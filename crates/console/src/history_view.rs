@@ -3,7 +3,7 @@
 use diagnose::verdict::{Name, Unit};
 use serde::{Deserialize, Serialize};
 
-/// Of whom a course is.
+/// Whose course it is.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(tag = "kind", content = "name", rename_all = "snake_case")]
 pub enum Subject {
@@ -19,7 +19,8 @@ pub enum Subject {
     Endpoint(String),
 }
 
-/// The answer. Moments are seconds of the history, by a clock that does not jump; `now_epoch_s` says what the calendar calls now.
+/// The answer. Moments are seconds of the history, by a clock that does not jump; `now_epoch_s` says what the
+/// calendar calls now.
 #[derive(Clone, Debug, Serialize)]
 pub struct HistoryView {
     /// Now, by the history.
@@ -94,9 +95,9 @@ pub struct JumpView {
 /// What is kept, and in how much memory.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct KeptView {
-    /// Readings one by one, for so long.
+    /// Readings one by one, for this long.
     pub readings_s: u64,
-    /// Means of a minute, for so long.
+    /// Means of a minute, for this long.
     pub minutes_s: u64,
     pub bytes: usize,
     pub bytes_at_most: usize,

@@ -1,9 +1,10 @@
-//! HTTP that cannot be leaned on: at most so many connections, each of which has to get on, and answers that are made at most
-//! once in a while however often they are asked for.
+//! HTTP that cannot be leaned on: at most a few connections, each with a deadline, and answers
+//! that are made at most once in a while however often they are asked for.
 //!
-//! The admin address and the agent stand beside a data plane in one process or on one host. Their connections are
-//! descriptors that sessions could need, and their answers make every thread of the data plane copy its counters. So whoever
-//! opens many connections, sends a request slowly, does not read, or asks in a loop costs a fixed, small amount.
+//! The admin address and the agent stand beside a data plane in one process or on one host. Their connections
+//! are descriptors that sessions could need, and their answers make every thread of the data plane copy its
+//! counters. So whoever opens many connections, sends a request slowly, does not read, or asks in a loop
+//! costs a fixed, small amount.
 
 use axum::body::{Body, Bytes, to_bytes};
 use axum::extract::{Request, State};
@@ -35,7 +36,8 @@ pub struct Limits {
 }
 
 impl Limits {
-    /// Of an admin address. Fewer connections than the data plane leaves descriptors for (`reserve.rs` of `router`).
+    /// Of an admin address. Fewer connections than the data plane leaves descriptors for (`reserve.rs` of
+    /// `router`).
     pub const ADMIN: Self =
         Self { most: 16, request: Duration::from_secs(10), quiet: Duration::from_secs(60) };
     /// Of an agent, which stands beside no data plane.
@@ -84,8 +86,8 @@ impl Listener for Bounded {
 
 /// A connection with its place among the others, and until when it has to get on.
 ///
-/// Bytes that trickle in do not count as getting on: the time of a request runs from its first byte (of the first request:
-/// from the connect) until we write.
+/// Bytes that trickle in do not count as getting on: the time of a request runs from its first byte (of the
+/// first request: from the connect) until we write.
 pub struct Connection<S> {
     stream: S,
     limits: Limits,

@@ -1,16 +1,17 @@
 //! Insight in OpenMetrics: classic histograms by endpoint (of statements, and of spans of requests) and one
-//! by server, and counters by endpoint. Sessions that were measured as one in so many count as many;
+//! by server, and counters by endpoint. Sessions that were measured as one in this many count as many;
 //! `/insight.json` has the error of that.
 //!
-//! Bounded: an endpoint is a label only as long as `[router.insight] endpoints` has room, all others are `(other)`; so there
-//! are at most (endpoints + 1) times forty series, and eighteen for each server. Digests have no series: there may be a
-//! thousand, and `/insight.json` has them. The bounds of the buckets are powers of two nanoseconds, because those are
-//! counted exactly.
+//! Bounded: an endpoint is a label only as long as `[router.insight] endpoints` has room, all others are
+//! `(other)`; so there are at most (endpoints + 1) times forty series, and eighteen for each server. Digests
+//! have no series: there may be a thousand, and `/insight.json` has them. The bounds of the buckets are
+//! powers of two nanoseconds, because those are counted exactly.
 
 use insight::{Dimension, Figures, Filter, Histogram, Report, RequestFigures, Row};
 use std::fmt::Write;
 
-/// Bounds as powers of two nanoseconds: 65 us to 17 s, each four times the one before but for those where most fall.
+/// Bounds as powers of two nanoseconds: 65 us to 17 s, each four times the one before but for those where
+/// most fall.
 const BOUNDS: [u32; 14] = [16, 17, 18, 19, 20, 21, 22, 23, 24, 26, 28, 30, 32, 34];
 
 /// The times that one label has.

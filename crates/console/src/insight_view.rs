@@ -1,5 +1,6 @@
-//! What `/insight.json`, the page and `headroom top` show of insight: one question, one answer in plain values. Field names
-//! are a promise to whoever reads the JSON, so they change only by addition. Times are in milliseconds.
+//! What `/insight.json`, the page and `headroom top` show of insight: one question, one answer in plain
+//! values. Field names are a promise to whoever reads the JSON, so they change only by addition. Times are in
+//! milliseconds.
 
 mod request;
 
@@ -122,7 +123,7 @@ pub struct FiguresView {
     pub per_second_error: f64,
     /// Of `count`, the commands that were measured.
     pub measured: u64,
-    /// They are of one session in so many at most; 1 where every session was measured.
+    /// They are of one session in this many at most; 1 where every session was measured.
     pub one_in: u32,
     /// Share of the time of all that matches, 0 to 1.
     pub share: f64,

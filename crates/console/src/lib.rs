@@ -1,9 +1,9 @@
-//! What is shown, asked or told over HTTP, and over the control sockets of a host: the values that people and programs
-//! see (a type for each JSON document, so that what is inside may change), the pages, the metrics, the admin address
-//! and its client, objectives with their webhook, commands to a running router.
+//! What is shown, asked or told over HTTP, and over the control sockets of a host: the values that people and
+//! programs see (a type for each JSON document, so that what is inside may change), the pages, the metrics,
+//! the admin address and its client, objectives with their webhook, commands to a running router.
 //!
-//! It uses `fleet`, `config`, `insight`, `diagnose`, `term` and `tls`, never `router`: whoever runs one fills the values in. Read
-//! first:
+//! It uses `fleet`, `config`, `insight`, `diagnose`, `term` and `tls`, never `router`: whoever runs one fills
+//! the values in. Read first:
 //!
 //! * `status_view.rs`: what `/status.json`, the page, the metrics and `headroom status` show;
 //! * `admin.rs`: the admin address, read-only;

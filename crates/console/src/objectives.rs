@@ -1,5 +1,6 @@
-//! Objectives of a running router or agent: what insight or a server has counted is held against what was promised, as it comes; an
-//! incident that opens or closes is logged, shown and sent to the webhook. What an incident is, `insight::objective` says.
+//! Objectives of a running router or agent: what insight or a server has counted is held against what was
+//! promised, as it comes; an incident that opens or closes is logged, shown and sent to the webhook. What an
+//! incident is, `insight::objective` says.
 
 pub mod metrics;
 pub mod view;

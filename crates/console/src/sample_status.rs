@@ -205,7 +205,7 @@ impl SampleRouter {
         *self.access.lock().unwrap() = Arc::new(AdminAccess { names, ..AdminAccess::default() });
     }
 
-    /// Answers are given again for so long.
+    /// Answers are given again for this long.
     pub fn cache(&self, cache: Duration) {
         *self.access.lock().unwrap() = Arc::new(AdminAccess { cache, ..AdminAccess::default() });
     }

@@ -1,5 +1,6 @@
-//! `/metrics`: the status in OpenMetrics, made anew for each scrape from the same values that the page shows, so that
-//! the two cannot disagree. Labels come from bounded sets: servers, zones, listeners and fixed lists of reasons.
+//! `/metrics`: the status in OpenMetrics, made anew for each scrape from the same values that the page shows,
+//! so that the two cannot disagree. Labels come from bounded sets: servers, zones, listeners and fixed lists
+//! of reasons.
 
 use crate::objectives;
 use crate::status_view::{ListenerView, ServerView, StatusView};

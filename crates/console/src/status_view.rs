@@ -1,6 +1,6 @@
-//! What `/status.json`, the page, the metrics and `headroom status` show: one set of plain values, filled from the
-//! last snapshot and the router's own status. The words are those of the log; the field names are a promise to
-//! whoever reads the JSON, so they change only by addition.
+//! What `/status.json`, the page, the metrics and `headroom status` show: one set of plain values, filled
+//! from the last snapshot and the router's own status. The words are those of the log; the field names are a
+//! promise to whoever reads the JSON, so they change only by addition.
 
 use crate::objectives::view::{ObjectiveView, WebhookView};
 use serde::{Deserialize, Serialize};
@@ -22,7 +22,8 @@ pub struct StatusView {
     pub flow: FlowView,
     /// The way of sessions' bytes: `io_uring` or `epoll`; empty while nothing is routed.
     pub data_path: String,
-    /// Sessions of all listeners that the limit of file descriptors leaves room for; `null` where there is no limit.
+    /// Sessions of all listeners that the limit of file descriptors leaves room for; `null` where there is no
+    /// limit.
     pub most_sessions: Option<u64>,
     /// Where clients come.
     pub listeners: Vec<ListenerView>,
@@ -36,7 +37,7 @@ pub struct StatusView {
     pub leaving: Vec<LeavingView>,
     /// The last changes, newest first: 200 at most, since this process started.
     pub events: Vec<EventView>,
-    /// What is wrong with the router's own threads and tasks, in words; empty when all is well.
+    /// What is wrong with the router's own threads and tasks, in words; empty when nothing is.
     pub troubles: Vec<String>,
     /// Threads and tasks of the router that ended and were started anew, since the start.
     pub restarts: u64,
@@ -92,7 +93,7 @@ pub struct RecordingView {
     pub since_s: f64,
     /// Seconds until it ends by itself.
     pub left_s: f64,
-    /// One session in so many is recorded.
+    /// One session in this many is recorded.
     pub one_in: u32,
     /// Sessions recorded.
     pub sessions: u64,
@@ -315,7 +316,8 @@ pub struct EligibleView {
     pub reason_label: Option<String>,
 }
 
-/// The flow table: row i, column j is the share of the reads born in `zones[i]` that goes to servers of `zones[j]`.
+/// The flow table: row i, column j is the share of the reads born in `zones[i]` that goes to servers of
+/// `zones[j]`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct FlowView {
@@ -371,7 +373,7 @@ pub struct ZeroHopView {
     pub in_force: bool,
     /// For whom, or why not.
     pub text: String,
-    /// What limits the ending of sessions that go past, if anything.
+    /// What limits the ending of sessions that bypass the router, if anything.
     pub limits: Vec<String>,
 }
 
@@ -379,13 +381,13 @@ pub struct ZeroHopView {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ListenerZeroHopView {
-    /// New connections go past, but for those that `text` tells of.
+    /// New connections bypass the router, but for those that `text` tells of.
     pub in_force: bool,
     /// Which, or why not.
     pub text: String,
     /// Sessions that bypass the router now; `sessions` of the listener does not count them.
     pub sessions: u64,
-    /// Connections that went past since the programs were brought in.
+    /// Connections that bypassed the router since the programs were brought in.
     pub past: u64,
     /// Connections that the kernel left to the listener, by reason.
     pub ordinary: BTreeMap<String, u64>,

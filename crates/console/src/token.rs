@@ -1,5 +1,5 @@
-//! The token that opens an agent: from a file or the environment, never from the command line, where every user of the
-//! machine could read it.
+//! The token that opens an agent: from a file or the environment, never from the command line, where every
+//! user of the machine could read it.
 
 use anyhow::{Context, bail};
 use base64::Engine;
@@ -48,7 +48,8 @@ impl Token {
         Ok(Self(token.to_owned()))
     }
 
-    /// Whether a request's `Authorization` brings it: as `Bearer`, or as the password of `Basic`, which browsers ask people for.
+    /// Whether a request's `Authorization` brings it: as `Bearer`, or as the password of `Basic`, which
+    /// browsers ask people for.
     ///
     /// Compared in a time that does not tell where it differs; its length is no secret.
     pub fn opens(&self, authorization: &str) -> bool {

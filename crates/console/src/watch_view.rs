@@ -1,5 +1,5 @@
-//! What people and programs see of a watched host and its servers: plain values, the same in the terminal, JSON and
-//! metrics.
+//! What people and programs see of a watched host and its servers: plain values, the same in the terminal,
+//! JSON and metrics.
 
 use crate::insight_view::{FiguresView, RequestView};
 use crate::objectives::view::{ObjectiveView, WebhookView};
@@ -18,7 +18,7 @@ pub struct WatchView {
     pub window_s: f64,
     /// This host; absent until there are two readings.
     pub host: Option<host::Sample>,
-    /// What holds this host up, whatever runs on it.
+    /// This host's bottleneck, whatever runs on it.
     pub verdict: VerdictView,
     /// Other hosts, as their agents judge them; this one is then not watched.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -61,7 +61,7 @@ pub struct HostWatch {
     pub unanswered: Option<String>,
     /// The host.
     pub host: Option<host::Sample>,
-    /// What holds it up, whatever runs on it.
+    /// Its bottleneck, whatever runs on it.
     pub verdict: VerdictView,
     /// What the agent costs it.
     pub cost: Cost,
@@ -93,7 +93,7 @@ pub struct ServerWatch {
     pub lag_ms: Option<f64>,
     /// The server.
     pub sample: Option<server::Sample>,
-    /// What holds it up.
+    /// Its bottleneck.
     pub verdict: VerdictView,
 }
 

@@ -1,7 +1,7 @@
 //! One request to an HTTP or HTTPS address, one answer, a deadline: what reads agents and rings webhooks.
 //!
-//! No redirects, no cookies, no kept connections. Whoever answers over TLS is verified by name. An address may hold a secret in
-//! its path (webhooks do), so only `scheme://host:port` of it is ever shown.
+//! No redirects, no cookies, no kept connections. Whoever answers over TLS is verified by name. An address
+//! may hold a secret in its path (webhooks do), so only `scheme://host:port` of it is ever shown.
 
 mod answer;
 mod url;

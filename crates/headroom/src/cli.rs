@@ -1,4 +1,5 @@
-//! The command line: what can be asked for, with the help texts. What the flags mean is in the module of each command.
+//! The command line: what can be asked for, with the help texts. What the flags mean is in the module of each
+//! command.
 
 use crate::{commands, help_text};
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
@@ -10,9 +11,10 @@ Guides: docs/guide/. Every option of the configuration file: headroom.example.to
 
 /// Reads go to the nearest MySQL or MariaDB replica that has room.
 ///
-/// Headroom finds, shows and gives back the performance left in a tier of one primary and its replicas. It sits beside
-/// each application, asks the servers themselves who is primary, how far behind and where the reads come from, and
-/// gives every new connection the nearest server with room. Authentication passes through end to end.
+/// Headroom finds, shows and gives back the performance left in a tier of one primary and its replicas. It
+/// sits beside each application, asks the servers themselves who is primary, how far behind and where the
+/// reads come from, and gives every new connection the nearest server with room. Authentication passes
+/// through end to end.
 #[derive(Parser, Debug)]
 #[command(name = "headroom", version = crate::version::VERSION, after_help = EXIT_CODES, max_term_width = 110)]
 pub(crate) struct Cli {

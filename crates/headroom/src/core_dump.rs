@@ -1,6 +1,7 @@
 //! Core dump: what a process holds in memory stays there. Passwords and keys do, and what clients send.
 //!
-//! A process that is not dumpable writes no core, and other processes of its user may not attach to it or read its memory.
+//! A process that is not dumpable writes no core, and other processes of its user may not attach to it or
+//! read its memory.
 
 use crate::environment::Environment;
 use rustix::process::{DumpableBehavior, set_dumpable_behavior};

@@ -6,8 +6,9 @@
 //! | password | `password`, `password_file` or `password_env` | option file | `HEADROOM_PASSWORD` | `MYSQL_PWD` |
 //! | TLS | `ssl_*` | option file | | |
 //!
-//! The option file is the one that is named (`--option-file`, `option_file`), which must exist, else `~/.my.cnf`, which
-//! may not. A password never comes from the command line, where every user of the machine could read it.
+//! The option file is the one that is named (`--option-file`, `option_file`), which must exist, else
+//! `~/.my.cnf`, which may not. A password never comes from the command line, where every user of the machine
+//! could read it.
 
 use crate::environment::{self, Environment};
 use crate::option_files;

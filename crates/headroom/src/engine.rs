@@ -1,4 +1,5 @@
-//! The watcher, which asks the servers, and the router, which relays clients: started, changed and stopped together.
+//! The watcher, which asks the servers, and the router, which relays clients: started, changed and stopped
+//! together.
 
 use crate::recorder::Missing;
 use crate::router_view;
@@ -36,7 +37,7 @@ impl Engine {
     /// Starts both. Credentials are resolved already; `identity` is what this router's zero-hop is known by.
     ///
     /// # Errors
-    /// A listener's address cannot be had; nothing runs then.
+    /// A listener's address cannot be bound; nothing runs then.
     pub(crate) async fn start(
         config: &Config,
         identity: Identity,
@@ -104,8 +105,8 @@ impl Engine {
         self.running().as_ref().and_then(|running| running.router.most_sessions())
     }
 
-    /// Counts the times that every thread of the data plane has shown that it lives, and says why the process had better end, as soon as
-    /// there is a reason; `None` when it has stopped.
+    /// Counts the times that every thread of the data plane has shown that it lives, and says why the process
+    /// had better end, as soon as there is a reason; `None` when it has stopped.
     pub(crate) fn life(&self) -> Option<(watch::Receiver<u64>, watch::Receiver<Option<String>>)> {
         self.running().as_ref().map(|running| (running.router.rounds(), running.router.failure()))
     }
@@ -145,7 +146,7 @@ impl Engine {
     /// Takes over what changed. Listeners first, because they alone can fail.
     ///
     /// # Errors
-    /// A new listener's address cannot be had; nothing changed then.
+    /// A new listener's address cannot be bound; nothing changed then.
     pub(crate) fn reconfigure(&self, config: &Config) -> anyhow::Result<Vec<String>> {
         let running = self.running();
         let running = running.as_ref().context("the router is stopping; nothing is changed any more")?;

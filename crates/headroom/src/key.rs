@@ -1,4 +1,5 @@
-//! Key: where the key of a recording comes from. Never from the command line, where every user of the machine could read it.
+//! Key: where the key of a recording comes from. Never from the command line, where every user of the machine
+//! could read it.
 
 use crate::environment;
 use anyhow::{Context, bail};
@@ -10,7 +11,8 @@ use std::path::PathBuf;
 /// Flags that name a key.
 #[derive(Args, Debug, Clone, Default)]
 pub(crate) struct KeyArgs {
-    /// The recording is sealed with the key in this file: 64 hexadecimal digits (openssl rand -hex 32 > FILE; chmod 600 FILE).
+    /// The recording is sealed with the key in this file: 64 hexadecimal digits (openssl rand -hex 32 > FILE;
+    /// chmod 600 FILE).
     #[arg(long, value_name = "FILE")]
     key_file: Option<PathBuf>,
     /// The same with the key in this environment variable.
@@ -22,7 +24,8 @@ impl KeyArgs {
     /// The key, if one is named.
     ///
     /// # Errors
-    /// A file that others may read, or that cannot be read; a variable that is not set; a text that is no key.
+    /// A file that others may read, or that cannot be read; a variable that is not set; a text that is no
+    /// key.
     pub(crate) fn key(&self) -> anyhow::Result<Option<Key>> {
         let (text, from) = match (&self.key_file, &self.key_env) {
             (Some(path), _) => {

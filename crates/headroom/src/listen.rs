@@ -1,6 +1,7 @@
 //! Listen: an address to listen on, as people write it: numbers, or a name that means this host alone.
 //!
-//! A name is taken only if everything it resolves to is loopback, so that no name server decides who may come.
+//! A name is taken only if everything it resolves to is loopback, so that no name server decides who may
+//! come.
 
 use std::net::{SocketAddr, ToSocketAddrs};
 

@@ -1,6 +1,6 @@
-//! Log lines on standard error, for people or as JSON. Whoever logs never waits: lines go to a thread that writes them, through a queue
-//! that holds so many. What finds no room there (nobody reads the pipe), or on a full disk, is counted, and told of by the first line
-//! that finds room again; see [`Lines`].
+//! Log lines on standard error, for people or as JSON. Whoever logs never waits: lines go to a thread that
+//! writes them, through a queue that holds this many. What finds no room there (nobody reads the pipe), or on
+//! a full disk, is counted, and told of by the first line that finds room again; see [`Lines`].
 
 use crate::no_room::Lines;
 use clap::ValueEnum;
@@ -15,9 +15,9 @@ use tracing_subscriber::EnvFilter;
 const QUEUE: usize = 4096;
 /// A line is cut after this, so that what waits has a limit.
 const LONGEST: usize = 16 * 1024;
-/// What is still to be written when we leave may take so long.
+/// What is still to be written when we leave may take this long.
 const FAREWELL: Duration = Duration::from_secs(1);
-/// What was dropped is told at the latest so long after there is room again.
+/// What was dropped is told at the latest this long after there is room again.
 const TELL_WITHIN: Duration = Duration::from_secs(1);
 const NOBODY_READS: &str = "they came faster than they were taken";
 
@@ -50,7 +50,8 @@ impl Drop for Flush {
     }
 }
 
-/// Sets up logging. `filter` is the flag or the variable, e.g. `info` or `router=debug`; once per process. Panics are logged too.
+/// Sets up logging. `filter` is the flag or the variable, e.g. `info` or `router=debug`; once per process.
+/// Panics are logged too.
 ///
 /// # Errors
 /// The filter cannot be understood, or there is no thread.

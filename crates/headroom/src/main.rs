@@ -1,4 +1,5 @@
-//! The binary: flags, configuration file, terminal, status page, exit codes. Everything else is in the crates below.
+//! The binary: flags, configuration file, terminal, status page, exit codes. Everything else is in the crates
+//! below.
 
 mod cli;
 mod commands;

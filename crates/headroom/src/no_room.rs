@@ -1,7 +1,8 @@
 //! Lines that go to where there may be no room: a log or an output file on a full disk, or at its size limit.
 //!
-//! Who writes them goes on. What found no room is counted, and the first line that finds room again says how many are
-//! missing and why. A line that was cut in the middle is ended first, so that each that follows is whole.
+//! Who writes them goes on. What found no room is counted, and the first line that finds room again says how
+//! many are missing and why. A line that was cut in the middle is ended first, so that each that follows is
+//! whole.
 
 use rustix::process::Signal;
 use std::io::{self, ErrorKind, Write};
@@ -31,8 +32,8 @@ pub(crate) fn is_no_room(error: &io::Error) -> bool {
 }
 
 impl Lines {
-    /// For a place where `words` tells what is missing. From now on a file at its size limit is an error of the write,
-    /// not the end of the process.
+    /// For a place where `words` tells what is missing. From now on a file at its size limit is an error of
+    /// the write, not the end of the process.
     pub(crate) fn new(words: Words) -> Self {
         // The handler stays when the stream is dropped.
         let _ = signal(SignalKind::from_raw(Signal::XFSZ.as_raw()));
@@ -43,7 +44,7 @@ impl Lines {
         Self { words, missing: Mutex::default() }
     }
 
-    /// So many lines did not come as far as here.
+    /// This many lines did not come as far as here.
     pub(crate) fn miss(&self, lines: u64, why: &str) {
         if lines > 0 {
             let mut missing = self.missing.lock().unwrap_or_else(PoisonError::into_inner);

@@ -1,5 +1,5 @@
-//! Tells systemd that we are ready or stopping, where it asked for that (`Type=notify`). One datagram; nothing depends
-//! on it.
+//! Tells systemd that we are ready or stopping, where it asked for that (`Type=notify`). One datagram;
+//! nothing depends on it.
 
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};

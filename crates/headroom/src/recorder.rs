@@ -1,6 +1,7 @@
 //! Recorder: lets `headroom record` on this host take what clients send through a running router.
 //!
-//! Over the control socket ([`console::control`]), which only the router's own user reaches: what is recorded are people's data.
+//! Over the control socket ([`console::control`]), which only the router's own user reaches: what is recorded
+//! are people's data.
 //!
 //! | command | router |
 //! |---|---|
@@ -9,8 +10,9 @@
 //! | sends `S`: that is enough | stops at once, the same way |
 //! | closes | stops |
 //!
-//! The command writes the file, so it belongs to whoever asked, its key never comes near the router, and a full disk ends the
-//! command and not the router. A command that does not read makes the queue overflow, which is counted.
+//! The command writes the file, so it belongs to whoever asked, its key never comes near the router, and a
+//! full disk ends the command and not the router. A command that does not read makes the queue overflow,
+//! which is counted.
 
 use crate::environment::Environment;
 use console::control::server::{Reached, RecordRequest, Request, ask, readable, say};
@@ -23,7 +25,8 @@ use std::time::Duration;
 
 /// The longest a recording may take.
 pub(crate) const LONGEST: Duration = Duration::from_secs(24 * 3600);
-/// Between two looks at the queue. Short, so that arrivals on disk are never far behind; long enough to cost nothing.
+/// Between two looks at the queue. Short, so that arrivals on disk are never far behind; long enough to cost
+/// nothing.
 const LOOK: Duration = Duration::from_millis(4);
 /// Sent at once.
 const CHUNK: usize = 256 * 1024;
@@ -50,8 +53,8 @@ pub(crate) struct Missing {
     pub(crate) relayed: u64,
 }
 
-/// Records for the command at the other end, until it has enough; `begin` begins a recording, and says what it will not
-/// have or why there is none.
+/// Records for the command at the other end, until it has enough; `begin` begins a recording, and says what
+/// it will not have or why there is none.
 ///
 /// # Errors
 /// The command is not reached any more.

@@ -1,4 +1,5 @@
-//! Where a configuration comes from: a file, or flags in its place. Read again on SIGHUP with the same flags on top.
+//! Where a configuration comes from: a file, or flags in its place. Read again on SIGHUP with the same flags
+//! on top.
 
 use crate::commands::route::RouteArgs;
 use clap::Args;
@@ -83,8 +84,8 @@ pub(crate) struct Sourced {
 }
 
 impl Sourced {
-    /// What this configuration's zero-hop is known by: the same for the next process with the same file (or, without one,
-    /// the same listeners) in the same network namespace.
+    /// What this configuration's zero-hop is known by: the same for the next process with the same file (or,
+    /// without one, the same listeners) in the same network namespace.
     pub(crate) fn identity(&self) -> Identity {
         let listeners = || {
             let all = self.config.listeners.iter().map(|listener| listener.address.to_string());

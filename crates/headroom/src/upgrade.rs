@@ -1,7 +1,8 @@
-//! Upgrade: a new process takes the listening sockets over from the running one, so that no connect is refused.
+//! Upgrade: a new process takes the listening sockets over from the running one, so that no connect is
+//! refused.
 //!
-//! The running process waits at a control socket ([`console::control`]), which only its own user reaches. A new one, started
-//! with `--take-over`, connects there:
+//! The running process waits at a control socket ([`console::control`]), which only its own user reaches. A
+//! new one, started with `--take-over`, connects there:
 //!
 //! | new process | running process |
 //! |---|---|
@@ -11,8 +12,8 @@
 //! | says `R`: ready | accepts nobody any more |
 //! | | says `G`: gone; lets its sessions end within its drain deadline, and exits |
 //!
-//! Both have the same sockets, so a client that comes in between waits in a queue that one of them empties. A new
-//! process that dies before it is ready changes nothing.
+//! Both have the same sockets, so a client that comes in between waits in a queue that one of them empties. A
+//! new process that dies before it is ready changes nothing.
 //!
 //! Sockets can also come from systemd (`LISTEN_FDS`): then they stay open whatever becomes of us.
 
@@ -72,8 +73,8 @@ impl Taken {
     }
 }
 
-/// Waits, on a thread of its own, for a process that takes over. `sockets` gives what is to be handed over, `leave`
-/// stops accepting; then `told` is called, once.
+/// Waits, on a thread of its own, for a process that takes over. `sockets` gives what is to be handed over,
+/// `leave` stops accepting; then `told` is called, once.
 pub(crate) fn offer(
     directory: Directory,
     address: String,
@@ -92,7 +93,7 @@ pub(crate) fn offer(
         let mut after = successor(&listener, &sockets);
         leave();
         drop(listener);
-        // It may have left meanwhile; then it is gone and so are we, as it asked.
+        // It may have left meanwhile; then it has ended and so do we, as it asked.
         let _ = after.write_all(&[GONE]);
         told();
     };

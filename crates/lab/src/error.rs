@@ -1,5 +1,6 @@
 //! What can go wrong in a lab, with the facts and what to do next.
 
+use fleet::Blame;
 use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -79,7 +80,7 @@ pub enum Error {
         log: String,
     },
     /// A program that we started ended early, or without success.
-    #[error("{program} ended ({status}): {said}")]
+    #[error("{program} ended by itself ({status}): {said}")]
     Ended {
         program: String,
         status: String,
@@ -132,6 +133,17 @@ pub enum Error {
 }
 
 impl Error {
+    /// Whose fault it is.
+    pub fn blame(&self) -> Blame {
+        match self {
+            Self::Spec(_) | Self::NoProgram { .. } | Self::Program { .. } | Self::Io { .. } => Blame::Config,
+            Self::BaseOfOthers { .. } | Self::BaseTooLong { .. } | Self::NoPort { .. } => Blame::Config,
+            Self::Unknown { .. } | Self::Fault { .. } | Self::Control { .. } | Self::Down => Blame::Config,
+            Self::Bootstrap { .. } | Self::Died { .. } | Self::Ended { .. } => Blame::Server,
+            Self::TooLate { .. } | Self::Sql { .. } => Blame::Server,
+        }
+    }
+
     /// Wraps an I/O error with what was tried; for `map_err`.
     pub(crate) fn io(action: impl Into<String>) -> impl FnOnce(io::Error) -> Self {
         let action = action.into();

@@ -49,7 +49,7 @@ impl Lab {
             passwords: Arc::new(Passwords::random()),
         };
         write_credentials(dir.path(), &shared.passwords)?;
-        let server = |(i, place): (usize, &layout::Place)| {
+        let server = |(i, place): (usize, &layout::ServerSlot)| {
             Server::new(place.clone(), SocketAddrV4::new(layout.real(i), port), dir.path(), i + 1, &shared)
         };
         let servers = layout.servers.iter().enumerate().map(server).collect();

@@ -34,14 +34,14 @@ pub(crate) struct Layout {
     /// Zone number is index + 1.
     pub(crate) zones: Vec<Zone>,
     /// All servers, zone by zone.
-    pub(crate) servers: Vec<Place>,
+    pub(crate) servers: Vec<ServerSlot>,
     /// Index of the server that takes writes at the start.
     pub(crate) primary: usize,
 }
 
 /// One server's place.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Place {
+pub(crate) struct ServerSlot {
     /// Zone name and number: `a1`.
     pub(crate) name: ServerName,
     pub(crate) zone: usize,

@@ -14,6 +14,9 @@
 //! Nothing is left behind: [`Lab`] stops everything when dropped, the kernel kills servers whose owner was
 //! killed, and the next [`Lab::up`] sweeps what is left all the same. Everything happens on 127.0.0.0/8 and
 //! in one directory.
+//!
+//! May use `fleet` and `wire`. Read first: `lab.rs` (what a caller does with it), `spec.rs` (what it is asked
+//! for), `link.rs` (simulated distance).
 
 mod account;
 pub mod app;

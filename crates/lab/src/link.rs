@@ -105,12 +105,13 @@ enum Order {
     Quit,
 }
 
-type Told = (Order, mpsc::Sender<()>);
+/// An order, and where to say that it was carried out.
+type OrderWithReply = (Order, mpsc::Sender<()>);
 
 /// All links of a lab and the thread that serves them; it ends when this is dropped.
 #[derive(Debug)]
 pub(crate) struct Links {
-    orders: mpsc::Sender<Told>,
+    orders: mpsc::Sender<OrderWithReply>,
     bell: Arc<OwnedFd>,
     counters: Arc<[Counters]>,
     thread: Option<JoinHandle<()>>,

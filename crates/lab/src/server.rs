@@ -2,7 +2,7 @@
 
 use crate::account::{Account, Passwords};
 use crate::children::Children;
-use crate::layout::Place;
+use crate::layout::ServerSlot;
 use crate::option_file::{self, Individual};
 use crate::program::Program;
 use crate::{Error, ServerSpec, account, datadir};
@@ -29,7 +29,7 @@ const LOG_TAIL_LINES: usize = 15;
 /// One server of a lab.
 #[derive(Debug)]
 pub(crate) struct Server {
-    pub(crate) place: Place,
+    pub(crate) place: ServerSlot,
     pub(crate) real: SocketAddrV4,
     pub(crate) dir: PathBuf,
     server_id: usize,
@@ -70,7 +70,7 @@ pub(crate) struct Shared {
 impl Server {
     /// A server to be, `server_id` distinct in the lab.
     pub(crate) fn new(
-        place: Place,
+        place: ServerSlot,
         real: SocketAddrV4,
         lab: &Path,
         server_id: usize,

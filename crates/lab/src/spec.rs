@@ -34,7 +34,7 @@
 //! The default distances are those that Slack measured on EC2: 0.12 ms within an availability zone, 0.41 to
 //! 0.7 ms between two.
 
-use crate::layout::{Layout, MAX_SERVERS, MAX_ZONES, Place};
+use crate::layout::{Layout, MAX_SERVERS, MAX_ZONES, ServerSlot};
 use fleet::{ServerName, Zone};
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -189,7 +189,7 @@ impl Spec {
 
     fn plan(&self) -> Result<Layout, Problem> {
         let mut servers = self.place_servers()?;
-        let find = |servers: &[Place], part: Part, name: &str| {
+        let find = |servers: &[ServerSlot], part: Part, name: &str| {
             let found = servers.iter().position(|s| s.name.as_str() == name);
             let names = || servers.iter().map(|s| s.name.to_string()).collect::<Vec<_>>().join(", ");
             found.ok_or_else(|| problem(part, format!("there is no server '{name}'; there are {}", names())))
@@ -220,11 +220,11 @@ impl Spec {
         Ok(Layout { zones, servers, primary })
     }
 
-    fn place_servers(&self) -> Result<Vec<Place>, Problem> {
+    fn place_servers(&self) -> Result<Vec<ServerSlot>, Problem> {
         if self.zones.len() > MAX_ZONES {
             return Err(problem(Part::Zone(MAX_ZONES), format!("a lab has at most {MAX_ZONES} zones")));
         }
-        let mut servers: Vec<Place> = Vec::new();
+        let mut servers: Vec<ServerSlot> = Vec::new();
         for (zone, (name, count)) in self.zones.iter().enumerate() {
             let wrong = |text: String| Err(problem(Part::Zone(zone), text));
             if !is_name(name.as_str()) {
@@ -243,7 +243,7 @@ impl Spec {
                 if servers.iter().any(|s| s.name == name) {
                     return wrong(format!("two servers would be called '{name}'; rename this zone"));
                 }
-                servers.push(Place { name, zone, number, source: None });
+                servers.push(ServerSlot { name, zone, number, source: None });
             }
         }
         if servers.is_empty() {
@@ -325,7 +325,7 @@ fn is_name(name: &str) -> bool {
     name.len() <= 32 && name.starts_with(|c: char| c.is_ascii_lowercase()) && name.chars().all(tail)
 }
 
-fn leads_to(servers: &[Place], from: usize, primary: usize) -> bool {
+fn leads_to(servers: &[ServerSlot], from: usize, primary: usize) -> bool {
     let mut at = from;
     for _ in 0..servers.len() {
         match servers[at].source {

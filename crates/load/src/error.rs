@@ -28,7 +28,7 @@ pub enum LoadError {
     Login { address: Address, source: LoginError },
     /// TLS could not be begun, or broke.
     #[error("TLS with {address}: {source}; see --ssl-mode and --ssl-ca")]
-    Tls { address: Address, source: TlsChannelError },
+    Tls { address: Address, source: Box<TlsChannelError> },
     /// Nothing came of the connections in time.
     #[error(
         "only {ready} of {clients} connections were made after {seconds} s; does the server answer at all?"

@@ -108,25 +108,25 @@ const TAIL: f64 = 0.05;
 const INTERVAL: f64 = 3.29;
 /// Fewer full trials are no measurement, however well they agree.
 const FEWEST: usize = 6;
-/// The interval's width is divided into this many steps: what is rounded by them does not show.
+/// The interval's width is divided into this number of steps: what is rounded by them does not show.
 const STEPS: f64 = 10.0;
 /// A trial has gone wrong by something else than its rate once in fifty times.
 const LAPSE: f64 = 0.02;
 /// A short one often says the opposite of a full one: queues need seconds to fill, and caches to warm.
 const LAPSE_SHORT: f64 = 0.25;
-/// The limit may lie this many times above and below whatever was tried.
+/// The limit may lie this factor above and below whatever was tried.
 const BEYOND: f64 = 4.0;
-/// A search is given up when trials in a row that do not count took as long as this many full ones,
+/// A search is given up when trials in a row that do not count took as long as this number of full ones,
 const PATIENCE: f64 = 3.0;
-/// and, where the reason may pass by itself, at least this many seconds: a host's bad minute does not end a
-/// search of ten.
+/// and, where the reason may pass by itself, at least this number of seconds: a host's bad minute does not
+/// end a search of ten.
 const PATIENCE_PASSING: f64 = 120.0;
 /// Odds of nine to one, as a logarithm.
 const NINE: f64 = 2.197_224_577_336_219_6;
 /// Trials that a search needs as a rule, before anything is known.
 const USUAL_SHORT: f64 = 5.0;
 const USUAL_FULL: f64 = 30.0;
-/// How widely good and bad ones mix as a rule; it weighs as much as this many full trials.
+/// How widely good and bad ones mix as a rule; it weighs as much as this number of full trials.
 const USUAL_SPREAD: f64 = 0.02;
 const USUAL_WEIGHT: f64 = 10.0;
 
@@ -189,7 +189,7 @@ impl Goal {
         Next::Send { rate: belief.most_telling(LAPSE).min(self.most), seconds: self.trial }
     }
 
-    /// How many trials of this many seconds in a row may not count before the search is given up, the last of
+    /// How many trials of this length in a row may not count before the search is given up, the last of
     /// them for this reason. The short ones of its beginning get more chances, since one stall of the machine
     /// decides them.
     pub fn chances(&self, seconds: f64, why: &Unsound) -> u32 {

@@ -20,6 +20,7 @@ mod kind;
 mod player;
 mod prepared;
 mod script;
+pub mod text;
 
 pub use kind::{StatementKind, kind};
 pub use script::{GroupBy, LeftOut, Script, ScriptOptions, ScriptSession, ScriptStep};
@@ -58,7 +59,7 @@ pub struct ReplayPlan {
     pub read_only: bool,
     /// Threads that send.
     pub threads: usize,
-    /// After the last moment, what is under way may take this long.
+    /// After the last moment, what is under way may take this time.
     pub grace: Duration,
 }
 

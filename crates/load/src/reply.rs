@@ -49,7 +49,7 @@ enum Expect {
     First,
     /// The answer to a prepare.
     Prepared,
-    /// This many definitions, then perhaps an EOF, then this many others of the same kind or rows.
+    /// A number of definitions, then perhaps an EOF, then others of the same kind or rows.
     Definitions {
         left: u32,
         then: AfterDefinitions,

@@ -14,11 +14,11 @@ use std::time::Duration;
 use wire::read::Reader;
 use wire::{Command, ErrPacket, packet};
 
-/// Making an index on a large table takes long; a dead server is noticed by TCP.
+/// Making an index on a large table takes long; TCP notices a server that is down.
 const PATIENCE: Duration = Duration::from_secs(3600);
 const CONNECT: Duration = Duration::from_secs(10);
 
-/// The most that an answer whose values are kept may be.
+/// The largest answer whose values are kept.
 const MOST: usize = 64 << 20;
 
 /// The payloads of packets in a row.
@@ -109,8 +109,10 @@ impl Session {
     }
 
     fn begin_tls(&mut self, tls: Option<&TlsClient>) -> Result<(), LoadError> {
-        let tls = begin_tls(tls, &self.peer.address)
-            .map_err(|source| LoadError::Tls { address: self.peer.address.clone(), source })?;
+        let tls = begin_tls(tls, &self.peer.address).map_err(|source| LoadError::Tls {
+            address: self.peer.address.clone(),
+            source: Box::new(source),
+        })?;
         if let Channel::Plain(stream) = std::mem::replace(&mut self.stream, Channel::Gone) {
             self.stream = Channel::Tls(Box::new(rustls::StreamOwned::new(tls, stream)));
         }

@@ -6,8 +6,8 @@
 //! * [`failover`]: a dead primary; who takes over, and what could be lost.
 //! * [`perform`]: the thin loop that does and undoes steps on the servers, and writes the [`journal`].
 //!
-//! Uses `fleet` (nouns) and `observe` (how a server is reached). With `knob` it is the only crate that writes
-//! to servers.
+//! May use `fleet`, `config` and `observe`. Read first: `step.rs`, `check.rs`, `perform.rs`. With `knob` it
+//! is the only crate that writes to servers.
 
 mod announce;
 pub mod check;

@@ -14,6 +14,9 @@
 //! * [`cost`]: how long it takes and what it can find, before anything is touched.
 //! * [`report`]: what came of it, as values.
 //!
+//! May use `fleet`, `config`, `plan`, `diagnose`, `load` and `knob`. Read first: `spec.rs`, `schedule.rs`,
+//! `run.rs`.
+//!
 //! Then what does it:
 //!
 //! * [`store`]: a line on disk for each trial, written as it ends.
@@ -25,10 +28,12 @@ pub mod design;
 pub mod guard;
 pub mod halving;
 pub mod order;
+pub mod page;
 pub mod report;
 pub mod rig;
 pub mod run;
 pub mod schedule;
 pub mod spec;
 pub mod store;
+pub mod text;
 pub mod verdict;

@@ -141,7 +141,7 @@ impl Chunks {
         tail.store(self.tail, Release);
     }
 
-    /// The chunk that a completion names, with this many bytes in it: ours until dropped. `None` for what
+    /// The chunk that a completion names, with `length` bytes in it: ours until dropped. `None` for what
     /// cannot be.
     pub(crate) fn take(&self, number: u16, length: usize) -> Option<Chunk> {
         let exists = number < self.count && length <= self.memory.size;

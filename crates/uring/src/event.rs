@@ -15,7 +15,7 @@ pub enum Event {
     /// All has been taken by the kernel that was being sent when [`Ring::is_sending`] was last seen to be
     /// true.
     Sent { owner: u32 },
-    /// A send has failed: the peer is dead.
+    /// A send has failed: the peer has left.
     Broken { owner: u32 },
     /// [`Waker::wake`](crate::Waker::wake) was called.
     Woken,

@@ -16,7 +16,7 @@ pub struct Size {
     /// Requests that are handed over at a time; more take another system call.
     pub requests: u32,
     /// Completions the kernel has room for, at least as many as requests. More are kept by it until there is
-    /// room, which costs one more system call for this many: a queue that is too small is slow, and loses
+    /// room, which costs one more system call for a batch: a queue that is too small is slow, and loses
     /// nothing.
     pub completions: u32,
     /// Chunks, a power of two.

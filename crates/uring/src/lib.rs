@@ -22,6 +22,9 @@
 //! kernel keeps the rest, in order. [`Ring::enter`] calls again until it has all of them, before it takes any
 //! send for done.
 //!
+//! Uses no other crate of ours. Read first: `ring.rs` (the one call), `chunk.rs` (memory that the kernel
+//! fills), `ring/sending.rs`.
+//!
 //! Wants Linux 6.1 and a system that allows io_uring; [`Ring::new`] says what is missing.
 
 #![allow(unsafe_code, reason = "memory shared with the kernel; every use says why it is sound")]

@@ -1,6 +1,6 @@
-//! Agents that are asked all the while, each at its own pace, and the history of what they said: an agent or a server that falls
-//! silent has a gap in it, with the reason. Kept here, beside the longer ones of the agents themselves, because who does not
-//! answer cannot tell when that began.
+//! Agents that are asked all the while, each at its own pace, and the history of what they said: an agent or
+//! a server that falls silent has a gap in it, with the reason. Kept here, beside the longer ones of the
+//! agents themselves, because who does not answer cannot tell when that began.
 
 use super::together::{Told, together};
 use super::{Agents, one};
@@ -95,7 +95,8 @@ impl Heard {
     }
 }
 
-/// What was said goes into the history, each answer once: a point that is not later than the last is left out.
+/// What was said goes into the history, each answer once: a point that is not later than the last is left
+/// out.
 fn keep(kept: &Kept, view: &WatchView, heard: &[Heard]) {
     let mut history = kept.lock();
     for (host, heard) in view.hosts.iter().zip(heard) {

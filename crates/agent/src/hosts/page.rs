@@ -1,6 +1,8 @@
-//! The page of several agents: all hosts at a glance, and each of them as its own agent shows it, with the agent's longer history.
+//! The page of several agents: all hosts at a glance, and each of them as its own agent shows it, with the
+//! agent's longer history.
 //!
-//! What is asked of a host is passed on to its agent with our token, so a browser needs none. So it answers this machine only.
+//! What is asked of a host is passed on to its agent with our token, so a browser needs none. So it answers
+//! this machine only.
 
 use super::{Agents, Followed};
 use crate::page;

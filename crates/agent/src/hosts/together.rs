@@ -1,5 +1,5 @@
-//! One view of what several agents say. The same server is known by what it calls itself (its host's name, port and id), else by
-//! its name. Servers of an agent that has fallen silent stay in sight, as such.
+//! One view of what several agents say. The same server is known by what it calls itself (its host's name,
+//! port and id), else by its name. Servers of an agent that has fallen silent stay in sight, as such.
 
 use console::watch_view::{HostWatch, ServerWatch, WatchView};
 

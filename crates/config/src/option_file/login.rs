@@ -4,7 +4,8 @@ use super::{Item, OptionFileError, Says};
 use crate::{Credentials, Tls, TlsMode};
 use std::path::PathBuf;
 
-/// The groups that are read. As with the servers' own clients, the order of lines decides, not that of groups.
+/// The groups that are read. As with the servers' own clients, the order of lines decides, not that of
+/// groups.
 pub const GROUPS: [&str; 4] = ["client", "client-server", "client-mariadb", "headroom"];
 
 /// How to log in, as far as an option file says.

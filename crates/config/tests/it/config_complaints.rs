@@ -1,4 +1,5 @@
-//! What a wrong configuration is answered with: every complaint at its line and column, with what would be right.
+//! What a wrong configuration is answered with: every complaint at its line and column, with what would be
+//! right.
 
 use config::Config;
 

@@ -27,7 +27,8 @@ fn is_key(text: &str) -> bool {
 const ELSE: [&str; 6] =
     ["password = ", "password_env = ", "server = \"", "listener = \"", "url_env = ", "url = "];
 
-/// The example with its sections for zones, servers, maps and objectives, one password instead of three, and TLS on both sides.
+/// The example with its sections for zones, servers, maps and objectives, one password instead of three, and
+/// TLS on both sides.
 fn everything() -> String {
     uncommented(true)
         .lines()
@@ -87,7 +88,8 @@ fn every_option_of_the_example_is_accepted() {
     assert!(config.webhook.is_some_and(|webhook| webhook.ca.is_some()));
 }
 
-/// Asks the code what each section knows (it says so when it meets an unknown key) and looks for each in the example.
+/// Asks the code what each section knows (it says so when it meets an unknown key) and looks for each in the
+/// example.
 #[test]
 fn every_option_of_the_code_is_in_the_example() {
     let text = everything();

@@ -1,7 +1,9 @@
-//! What keeps a web page from elsewhere, shown by a browser of this machine or of the operator's, from reading us.
+//! What keeps a web page from elsewhere, shown by a browser of this machine or of the operator's, from
+//! reading us.
 //!
-//! A page may let its own name resolve to our address and then is "the same origin". Then `Host` carries that name: so only
-//! addresses, `localhost` and the names that the operator wrote (`[admin] names`) are answered, on an open address too.
+//! A page may let its own name resolve to our address and then is "the same origin". Then `Host` carries that
+//! name: so only addresses, `localhost` and the names that the operator wrote (`[admin] names`) are answered,
+//! on an open address too.
 
 use super::Live;
 use axum::extract::{Request, State};

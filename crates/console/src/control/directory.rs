@@ -1,8 +1,8 @@
 //! The directory of the control sockets: where it is, and whether it is ours alone.
 //!
-//! A directory that another user made, that others may enter, or that is reached over a link is refused and not mended:
-//! somebody may have sockets of their own in it. The way to it is checked one step up: whoever may rename things there could
-//! put another directory in its place.
+//! A directory that another user made, that others may enter, or that is reached over a link is refused and
+//! not mended: somebody may have sockets of their own in it. The way to it is checked one step up: whoever
+//! may rename things there could put another directory in its place.
 
 use super::Purpose;
 use anyhow::{Context, bail, ensure};
@@ -141,7 +141,8 @@ fn rustix_open(path: &Path) -> rustix::io::Result<OwnedFd> {
 }
 
 /// Where a user's control sockets are: `/run/headroom` for root and for whom it was made (systemd's
-/// `RuntimeDirectory=headroom`), else below the user's runtime directory, else in a directory of `/tmp` with the user's number.
+/// `RuntimeDirectory=headroom`), else below the user's runtime directory, else in a directory of `/tmp` with
+/// the user's number.
 fn place(
     user: u32,
     named: Option<&Path>,

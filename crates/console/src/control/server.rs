@@ -1,7 +1,9 @@
-//! Commands over the control socket: drain, undrain and record, from a program of this host that runs as the router's user.
+//! Commands over the control socket: drain, undrain and record, from a program of this host that runs as the
+//! router's user.
 //!
-//! Not over the admin address, which has no password: a drain ends sessions, and what is recorded are people's data. A command
-//! is one line of JSON ([`Request`]), and so is the answer; after that of `record` events follow.
+//! Not over the admin address, which has no password: a drain ends sessions, and what is recorded are
+//! people's data. A command is one line of JSON ([`Request`]), and so is the answer; after that of `record`
+//! events follow.
 
 use super::{ControlListener, Directory, Purpose, Unavailable, check_peer, reach};
 use crate::admin_client;
@@ -60,7 +62,7 @@ pub struct DrainRequest {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RecordRequest {
-    /// One session in so many.
+    /// One session in this many.
     pub one_in: u32,
     /// For how long.
     pub for_ms: u64,
@@ -81,7 +83,8 @@ pub trait Controlled: Send + Sync + 'static {
     fn drain(&self, request: &DrainRequest) -> Result<(), String>;
     /// Lets it take sessions again.
     fn undrain(&self, server: &str) -> Result<(), String>;
-    /// Answers a command that wants to record, and sends it what clients send until it has enough or `over` is set.
+    /// Answers a command that wants to record, and sends it what clients send until it has enough or `over`
+    /// is set.
     ///
     /// # Errors
     /// The command is not reached any more.
@@ -193,7 +196,8 @@ pub fn say(mut stream: &UnixStream, what: &impl Serialize) -> anyhow::Result<()>
     Ok(())
 }
 
-/// One line; `None` when the other side closed before it said anything, as one does that only looks who is there.
+/// One line; `None` when the other side closed before it said anything, as one does that only looks who is
+/// there.
 ///
 /// Byte by byte: what comes behind the line is not ours to read yet.
 fn line(mut stream: &UnixStream) -> anyhow::Result<Option<Vec<u8>>> {

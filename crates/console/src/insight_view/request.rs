@@ -1,5 +1,5 @@
-//! What is shown of an application's requests: how many queries each sends, how long it takes as far as its statements show, and
-//! which part of that is the database's.
+//! What is shown of an application's requests: how many queries each sends, how long it takes as far as its
+//! statements show, and which part of that is the database's.
 
 use super::ms;
 use insight::{Report, RequestFigures};

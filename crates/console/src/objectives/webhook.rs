@@ -1,5 +1,6 @@
-//! The webhook: one POST an incident's opening and end, in their order. What fails is tried again with growing pauses for an hour;
-//! what waits has a limit. Its address may hold a secret: only scheme, host and port of it are ever shown.
+//! The webhook: one POST an incident's opening and end, in their order. What fails is tried again with
+//! growing pauses for an hour; what waits has a limit. Its address may hold a secret: only scheme, host and
+//! port of it are ever shown.
 
 use super::view::WebhookView;
 use crate::web::{Request, Url, Web};

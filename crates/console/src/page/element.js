@@ -1,4 +1,5 @@
-// Elements as values, and the least change that makes a page show them. Every text is set as text, never as markup.
+// Elements as values, and the least change that makes a page show them. Every text is set as text, never as
+// markup.
 
 const SVG = "http://www.w3.org/2000/svg";
 
@@ -39,7 +40,8 @@ export function show(id, ...children) {
   patch(node, h(node.tagName.toLowerCase(), attributes, ...children));
 }
 
-// A table that is a list of labelled figures where there is no room for columns. `head`: pairs of text and class.
+// A table that is a list of labelled figures where there is no room for columns. `head`: pairs of text and
+// class.
 export function table(head, rows, attributes) {
   const cells = (row) => row.children.map((cell, i) => ({ ...cell, attributes: { "data-label": head[i] && head[i][0], ...cell.attributes } }));
   return h("table", { class: "stacks" }, h("thead", {}, h("tr", {}, head.map(([text, kind]) => h("th", kind ? { class: kind } : {}, text)))),

@@ -7,7 +7,8 @@ const history = new Map(); // server -> our commands per second, newest last
 const statements = new Map(); // server -> statements per second by its own count, newest last
 const KEPT = 60;
 const measured = new Map(); // server -> what insight says of its commands
-const MEAN_OF = 10; // seconds a share of load is averaged over: single samples of servers asked one after the other jump
+// Seconds a share of load is averaged over: single samples of servers asked one after the other jump.
+const MEAN_OF = 10;
 let before = null;
 let heard = Date.now();
 
@@ -46,8 +47,8 @@ function condition(server) {
   return [server.role === "replica" ? "good" : "warn", server.because];
 }
 
-// Our commands per second on a server, and how that is known. What bypasses the router is estimated from what insight measures of
-// it; where it measures nothing, nothing is known.
+// Our commands per second on a server, and how that is known. What bypasses the router is estimated from what
+// insight measures of it; where it measures nothing, nothing is known.
 function commands(server) {
   const relayed = (history.get(server.name) || []).at(-1);
   if (!server.routing || !server.routing.past) return [relayed === undefined ? "–" : count(relayed), "as counted"];

@@ -1,5 +1,6 @@
-// The live page of headroom agent, and of several agents of headroom watch --listen: asks /watch.json each second and /history.json
-// every few, and changes only what changed. Works without anything from elsewhere; every text that comes from a server is set as text.
+// The live page of headroom agent, and of several agents of headroom watch --listen: asks /watch.json each
+// second and /history.json every few, and changes only what changed. Works without anything from elsewhere;
+// every text that comes from a server is set as text.
 import { h, show, themed } from "./element.js";
 import { follow } from "./watch/chart.js";
 import { begin } from "./watch/compare.js";

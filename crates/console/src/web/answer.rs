@@ -1,4 +1,5 @@
-//! An HTTP answer while it comes in: whole by its stated length, by its last chunk, or by the end of the connection.
+//! An HTTP answer while it comes in: whole by its stated length, by its last chunk, or by the end of the
+//! connection.
 
 /// What has come so far.
 #[derive(Debug, PartialEq, Eq)]

@@ -1,4 +1,5 @@
-//! An address on the web, taken apart. What is shown of it has neither path nor question: those may hold secrets.
+//! An address on the web, taken apart. What is shown of it has neither path nor question: those may hold
+//! secrets.
 
 use std::fmt;
 use std::net::IpAddr;

@@ -18,9 +18,9 @@ Exit code 1 when something that was asked was not met: the table says what.";
 
 /// Show the product's main job on real servers of this machine.
 ///
-/// Starts a primary and four replicas in three zones with simulated distance, sends the traffic of a small API from
-/// every zone, and measures: reads in one zone, over zones round robin, over zones with headroom; a zone without a
-/// reader; a reader that is killed, silenced, and comes back. Nothing is left behind.
+/// Starts a primary and four replicas in three zones with simulated distance, sends the traffic of a small
+/// API from every zone, and measures: reads in one zone, over zones round robin, over zones with headroom; a
+/// zone without a reader; a reader that is killed, silenced, and comes back. Nothing is left behind.
 #[derive(Args, Clone, Debug)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct DemoArgs {

@@ -1,10 +1,11 @@
 //! `headroom drain` and `undrain`: a running router of this host is told at its control socket.
 //!
-//! What emptying a server would take away from clients is a pure function, [`takes_away`]. Where that is more than one of several readers, it must be
-//! ordered with `--force`.
+//! What emptying a server would take away from clients is a pure function, [`takes_away`]. Where that is more
+//! than one of several readers, it must be ordered with `--force`.
 //!
-//! Worked example: db1 is the primary, db2 the only replica that is eligible. Draining db1 ends all writers' sessions and
-//! refuses new ones, because Headroom promotes nobody; draining db2 leaves reads to the primary, or to nobody.
+//! Worked example: db1 is the primary, db2 the only replica that is eligible. Draining db1 ends all writers'
+//! sessions and refuses new ones, because Headroom promotes nobody; draining db2 leaves reads to the primary,
+//! or to nobody.
 
 use super::status::AdminArgs;
 use crate::environment::Environment;
@@ -26,8 +27,8 @@ server that takes reads, are drained with --force only.";
 
 /// Empty a server: no new sessions, and the present ones leave when they can.
 ///
-/// Sessions are closed while they are idle and outside a transaction, so that the application's pool reconnects to
-/// another server. What is left at the deadline is closed then.
+/// Sessions are closed while they are idle and outside a transaction, so that the application's pool
+/// reconnects to another server. What is left at the deadline is closed then.
 #[derive(Args, Debug, Clone)]
 #[command(after_help = DRAIN_EXAMPLES)]
 pub(crate) struct DrainArgs {

@@ -36,9 +36,10 @@ Guide: docs/guide/switchover.md.";
 
 /// Let a replica take over from a dead primary.
 ///
-/// Only when the primary does not answer for some time and none of its replicas is connected to it. The replica that has
-/// received most takes over, once it has applied it. The dead primary is fenced by a command, or semi-sync proves that it
-/// cannot acknowledge; otherwise what could be lost is named, and has to be accepted.
+/// Only when the primary does not answer for some time and none of its replicas is connected to it. The
+/// replica that has received most takes over, once it has applied it. The dead primary is fenced by a
+/// command, or semi-sync proves that it cannot acknowledge; otherwise what could be lost is named, and has to
+/// be accepted.
 #[derive(Args, Debug, Clone)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct FailoverArgs {
@@ -57,8 +58,8 @@ pub(crate) struct FailoverArgs {
     /// Bring this old primary back as a replica, when it has nothing that the new one lacks.
     #[arg(long, value_name = "SERVER")]
     rejoin: Option<String>,
-    /// Keeps the dead primary from coming back to clients: run by /bin/sh with its name and address as $1 and $2
-    /// (HEADROOM_SERVER, HEADROOM_ADDRESS); must end with 0.
+    /// Keeps the dead primary from coming back to clients: run by /bin/sh with its name and address as $1 and
+    /// $2 (HEADROOM_SERVER, HEADROOM_ADDRESS); must end with 0.
     #[arg(long, value_name = "COMMAND")]
     fence: Option<String>,
     /// Go on although acknowledged writes could be lost, or nothing fences the old primary.
@@ -210,7 +211,8 @@ impl FailoverArgs {
         let Some(returned) = snapshot.server(&old) else {
             return Err(anyhow!("{old} is not known; headroom fleet shows the servers"));
         };
-        // Beside a returned one that is writable nobody is called the primary: the server that others follow is meant.
+        // Beside a returned one that is writable nobody is called the primary: the server that others follow
+        // is meant.
         let mut followed = Vec::new();
         let mut protection = Vec::new();
         for server in snapshot.servers.iter().filter(|server| server.name != old) {

@@ -19,8 +19,8 @@ Exit code 1 when no primary can be named.";
 
 /// Ask the servers once: who is primary, how far behind, in which zone.
 ///
-/// Prints each server with role, zone, lag and state, and why; below, what the operator should know. It needs no
-/// running router and changes nothing.
+/// Prints each server with role, zone, lag and state, and why; below, what the operator should know. It needs
+/// no running router and changes nothing.
 #[derive(Args, Debug, Clone)]
 #[command(after_help = FLEET_EXAMPLES)]
 pub(crate) struct FleetArgs {

@@ -1,8 +1,7 @@
-//! `headroom load`: send a workload and say what came of it. Flags become a plan here; what is sent and how it is
-//! measured is the crate `load`.
+//! `headroom load`: send a workload and say what came of it. Flags become a plan here; what is sent and how
+//! it is measured is the crate `load`.
 
 mod progress;
-mod text;
 pub(crate) mod tls;
 mod workload;
 
@@ -38,7 +37,7 @@ Examples:
   headroom load run oltp_read_only --server db1 --database sbtest --rate 500 --clients 64 --time 60s
       An open loop: 500 transactions a second, whatever the server does; response time from the intended start.
   headroom load run oltp_read_only --server db1 --database sbtest --clients 16 --idle 5000
-      5016 open connections of which 16 are busy at a time, as behind large pools.
+      5016 open connections, 16 of them busy at a time, as behind large pools.
   headroom load run oltp_point_select --reader db2 --reader db3 --database sbtest --json > run.json
 
 Exit code 1: there are figures, and they must not be used (the text says why).";
@@ -98,11 +97,11 @@ pub(crate) struct RunArgs {
     /// Threads that send [default: one for every 64 clients, at most one a core].
     #[arg(long, value_parser = clap::value_parser!(u16).range(1..=1024))]
     threads: Option<u16>,
-    /// Never sleep: look for arrivals and answers again and again. For latencies below 0.1 ms; each thread needs a core of
-    /// its own.
+    /// Never sleep: look for arrivals and answers again and again. For latencies below 0.1 ms; each thread
+    /// needs a core of its own.
     #[arg(long)]
     busy: bool,
-    /// How bytes get to the servers and back, for comparisons: io_uring unless it is not to be had.
+    /// How bytes get to the servers and back, for comparisons: io_uring unless it is not available.
     #[arg(long, value_name = "WAY", default_value = "auto", hide = true)]
     data_path: DataPathArg,
     /// Transactions a second, begun at moments fixed in advance (open loop) [default: a closed loop].
@@ -232,7 +231,7 @@ async fn send(args: RunArgs, environment: &Environment) -> anyhow::Result<ExitCo
     if args.json {
         terminal::print_json(&outcome)?;
     } else {
-        terminal::print(&text::outcome(&outcome, Paint::for_stdout(environment.no_colour)))?;
+        terminal::print(&load::outcome::text::outcome(&outcome, Paint::for_stdout(environment.no_colour)))?;
     }
     Ok(if outcome.is_sound() { exit::DONE } else { exit::no() })
 }

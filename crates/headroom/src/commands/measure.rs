@@ -1,5 +1,6 @@
-//! `headroom measure`: the largest rate that still meets an objective, and the headroom over today's rate. Which rate is
-//! tried next, and which trials count, is `load::measure`'s to say; here they are sent, kept and shown.
+//! `headroom measure`: the largest rate that still meets an objective, and the headroom over today's rate.
+//! Which rate is tried next, and which trials count, is `load::measure`'s to say; here they are sent, kept
+//! and shown.
 
 mod current;
 mod text;
@@ -41,8 +42,8 @@ const WIDTHS: RangeInclusive<f64> = 0.5..=20.0;
 
 /// Find the largest rate that still meets an objective.
 ///
-/// Sends the workload in an open loop at one rate after the other, in repeated trials. Answers that are late, failed,
-/// never came or were never asked for count as lost.
+/// Sends the workload in an open loop at one rate after the other, in repeated trials. Answers that are late,
+/// failed, never came or were never asked for count as lost.
 #[derive(Args, Debug, Clone)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct MeasureArgs {

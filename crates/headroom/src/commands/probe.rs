@@ -1,5 +1,6 @@
-//! `headroom probe`: what this host can do at most: its disk (fio), its CPUs and memory, the way to each server. Kept in the
-//! history, where `watch` and `agent` find it: then "busy" is a share of what was measured here.
+//! `headroom probe`: what this host can do at most: its disk (fio), its CPUs and memory, the way to each
+//! server. Kept in the history, where `watch` and `agent` find it: then "busy" is a share of what was
+//! measured here.
 
 mod text;
 
@@ -21,7 +22,7 @@ use term::{exit, interrupted, terminal};
 
 /// A host that is busier than this serves somebody.
 const IN_SERVICE: f64 = 0.10;
-/// Over so long it is seen whether it does.
+/// Over this long it is seen whether it does.
 const LOOK: Duration = Duration::from_secs(1);
 
 const EXAMPLES: &str = "\
@@ -36,8 +37,8 @@ The disk is measured by fio on a file of its own (never a raw device), past the 
 
 /// Measure what this host can do at most.
 ///
-/// Random 16 KiB reads and writes at growing depth with the knee, flushes, bandwidth of disk and memory, speed of the CPUs,
-/// round trips to each server. Bounded: about forty seconds and one file of 1 GiB.
+/// Random 16 KiB reads and writes at growing depth with the knee, flushes, bandwidth of disk and memory,
+/// speed of the CPUs, round trips to each server. Bounded: about forty seconds and one file of 1 GiB.
 #[derive(Args, Clone, Debug)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct ProbeArgs {
@@ -128,7 +129,8 @@ fn show<T: Serialize>(args: &ProbeArgs, value: &T, text: impl FnOnce() -> String
     if args.json { terminal::print_json(value) } else { terminal::print(&text()) }
 }
 
-/// Asks, where there is a reason to; `false` is no. Without a terminal the answer is an error that says what to do.
+/// Asks, where there is a reason to; `false` is no. Without a terminal the answer is an error that says what
+/// to do.
 fn agreed(scope: &Scope, busy: f64) -> anyhow::Result<bool> {
     let servers = servers_here(Path::new("/proc"));
     let why = match servers.as_slice() {

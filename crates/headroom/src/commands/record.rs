@@ -1,4 +1,5 @@
-//! `headroom record`: what clients send, from a running router or from a server's log, into a file for `headroom replay`.
+//! `headroom record`: what clients send, from a running router or from a server's log, into a file for
+//! `headroom replay`.
 
 mod from_log;
 mod live;
@@ -32,19 +33,19 @@ docs/guide/record.md.";
 
 /// Record what clients send, for a replay.
 ///
-/// Takes the commands that pass through a running `headroom route` of this host, with their moments and what came of them,
-/// and writes them to a file. Or takes them from what a server has logged.
+/// Takes the commands that pass through a running `headroom route` of this host, with their moments and what
+/// came of them, and writes them to a file. Or takes them from what a server has logged.
 #[derive(Args, Debug, Clone)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct RecordArgs {
-    /// Admin address of the running router (its first listener, if it has none) [default: $HEADROOM_ADMIN, else
-    /// 127.0.0.1:9306]. Only its own user may record.
+    /// Admin address of the running router (its first listener, if it has none) [default: $HEADROOM_ADMIN,
+    /// else 127.0.0.1:9306]. Only its own user may record.
     #[arg(long, value_name = "ADDR")]
     router: Option<String>,
     /// For how long, at most 24h.
     #[arg(long = "for", value_name = "DURATION", default_value = "60s", value_parser = fleet::parse_duration)]
     time: Duration,
-    /// One session in so many, as 1/N.
+    /// One session in this many, as 1/N.
     #[arg(long, value_name = "1/N", default_value = "1/1", value_parser = sample)]
     sample: u32,
     /// Take it from a slow log of MariaDB or MySQL in place of a router ('-' is standard input).

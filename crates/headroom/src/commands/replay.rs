@@ -1,7 +1,5 @@
-//! `headroom replay`: a recording sent again, and what is different now: per digest, errors, rows and times beside the
-//! recorded ones, or of two targets beside each other.
-
-mod text;
+//! `headroom replay`: a recording sent again, and what is different now: per digest, errors, rows and times
+//! beside the recorded ones, or of two targets beside each other.
 
 use crate::commands::load::{account_with_tls, tls::TlsArgs};
 use crate::environment::Environment;
@@ -64,10 +62,10 @@ pub(crate) struct ReplayArgs {
     /// Threads that send [default: one for every 64 sessions, at most one a core].
     #[arg(long, value_parser = clap::value_parser!(u16).range(1..=1024))]
     threads: Option<u16>,
-    /// After the last moment, what is under way may take so long.
+    /// After the last moment, what is under way may take this long.
     #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = fleet::parse_duration)]
     grace: Duration,
-    /// The recording may take so many megabytes of memory.
+    /// The recording may take this many megabytes of memory.
     #[arg(long, value_name = "MB", default_value_t = 2048)]
     memory: u64,
     /// Rows of the table.
@@ -123,7 +121,7 @@ pub(crate) async fn run(args: ReplayArgs, environment: &Environment) -> anyhow::
     if json {
         terminal::print_json(&view)?;
     } else {
-        terminal::print(&text::view(&view, args.limit, Paint::for_stdout(environment.no_colour)))?;
+        terminal::print(&replay::text::view(&view, args.limit, Paint::for_stdout(environment.no_colour)))?;
     }
     Ok(if view.void.is_empty() { exit::DONE } else { exit::no() })
 }

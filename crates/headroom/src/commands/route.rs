@@ -57,8 +57,9 @@ sessions to become idle; a second one stops at once.";
 
 /// Give every new connection the nearest server that has room.
 ///
-/// Accepts clients on reader and writer listeners and connects each to a server: readers to the nearest replica with
-/// room, writers to the primary. Without --config and --server, ./headroom.toml or /etc/headroom/headroom.toml is read.
+/// Accepts clients on reader and writer listeners and connects each to a server: readers to the nearest
+/// replica with room, writers to the primary. Without --config and --server, ./headroom.toml or
+/// /etc/headroom/headroom.toml is read.
 #[derive(Args, Debug, Clone)]
 #[command(after_help = ROUTE_EXAMPLES)]
 pub(crate) struct RouteArgs {
@@ -71,15 +72,15 @@ pub(crate) struct RouteArgs {
     /// Accept writers here. Repeatable.
     #[arg(long, value_name = "ADDR", conflicts_with = "config")]
     pub(crate) writer: Vec<Address>,
-    /// Who may come to --reader and --writer, as address blocks (10.0.0.0/8). Repeatable; needed where others than this
-    /// host can reach them.
+    /// Who may come to --reader and --writer, as address blocks (10.0.0.0/8). Repeatable; needed where others
+    /// than this host can reach them.
     #[arg(long, value_name = "CIDR", conflicts_with = "config")]
     pub(crate) allow: Vec<IpNet>,
     /// Status page, JSON and metrics here, or 'off' [default: 127.0.0.1:9306, or as the file says].
     #[arg(long, value_name = "ADDR", value_parser = admin_flag)]
     pub(crate) admin: Option<AdminFlag>,
-    /// Take the listening sockets over from the process that runs with the same admin address: no connect is refused.
-    /// That one lets its sessions end and exits. Without one, this is an ordinary start.
+    /// Take the listening sockets over from the process that runs with the same admin address: no connect is
+    /// refused. That one lets its sessions end and exits. Without one, this is an ordinary start.
     #[arg(long, conflicts_with = "check")]
     pub(crate) take_over: bool,
     /// Only check the configuration: exit code 0 if it is right, 2 with complaints if not.
@@ -94,7 +95,8 @@ pub(crate) struct RouteArgs {
     /// How log lines look on standard error.
     #[arg(long, value_name = "FORMAT", default_value = "text")]
     pub(crate) log_format: LogFormat,
-    /// What is logged: error, warn, info, debug, or per part (router=debug) [default: $HEADROOM_LOG, else info].
+    /// What is logged: error, warn, info, debug, or per part (router=debug) [default: $HEADROOM_LOG, else
+    /// info].
     #[arg(long, value_name = "FILTER", value_parser = crate::log_filter::right)]
     pub(crate) log: Option<String>,
 }
@@ -214,8 +216,8 @@ async fn admin_listener(address: SocketAddr, sockets: &mut Sockets) -> anyhow::R
     }
 }
 
-/// Lets another process take over, and commands of our user reach us; tells when one has taken over. Clients are served
-/// without them, too.
+/// Lets another process take over, and commands of our user reach us; tells when one has taken over. Clients
+/// are served without them, too.
 fn control_sockets(
     process: &Arc<Process>,
     directory: &anyhow::Result<Directory>,

@@ -39,9 +39,9 @@ const JOURNALS: &str = "/var/lib/headroom/switchover";
 
 /// Move the primary: writes are held, not refused, and what fails before the end is undone.
 ///
-/// Checks the fleet, lets the candidate catch up, tells the routers to hold new writes, lets open transactions end, freezes
-/// the primary so that administrators cannot write either, waits until the candidate has everything, promotes it, and lets
-/// the former primary and the other replicas follow it.
+/// Checks the fleet, lets the candidate catch up, tells the routers to hold new writes, lets open
+/// transactions end, freezes the primary so that administrators cannot write either, waits until the
+/// candidate has everything, promotes it, and lets the former primary and the other replicas follow it.
 #[derive(Args, Debug, Clone)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct SwitchoverArgs {
@@ -60,7 +60,8 @@ pub(crate) struct SwitchoverArgs {
     /// Go on with one that was interrupted, or undo it where it had not promoted the candidate yet.
     #[arg(long, conflicts_with = "undo")]
     resume: bool,
-    /// Undo one that was left in doubt. Only when the candidate is gone for good: it must not come back writable.
+    /// Undo one that was left in doubt. Only when the candidate is lost for good: it must not come back
+    /// writable.
     #[arg(long)]
     undo: bool,
     /// Do not ask before the primary is moved.
@@ -98,7 +99,8 @@ pub(crate) struct OperatorArgs {
     /// Option file with the account by which the former primary replicates afterwards.
     #[arg(long, value_name = "FILE")]
     pub(crate) replication_option_file: Option<PathBuf>,
-    /// Journals lie here [default: /var/lib/headroom/switchover for root, else ~/.local/share/headroom/switchover].
+    /// Journals lie here [default: /var/lib/headroom/switchover for root, else
+    /// ~/.local/share/headroom/switchover].
     #[arg(long, value_name = "DIR")]
     pub(crate) journal: Option<PathBuf>,
 }

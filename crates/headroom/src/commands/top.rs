@@ -1,4 +1,5 @@
-//! `headroom top`: which statements, endpoints and servers take the time. A screen on a terminal, a table elsewhere.
+//! `headroom top`: which statements, endpoints and servers take the time. A screen on a terminal, a table
+//! elsewhere.
 
 mod keys;
 mod screen;

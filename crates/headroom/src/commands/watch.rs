@@ -178,8 +178,9 @@ pub(crate) struct Sight {
     pub(crate) webhook: Option<Webhook>,
 }
 
-/// The fleet to watch and the router to ask; no fleet when no server is named anywhere: then it is this host alone. The router is
-/// the one that is named, else that of the environment, of the file, or the usual address.
+/// The fleet to watch and the router to ask; no fleet when no server is named anywhere: then it is this host
+/// alone. The router is the one that is named, else that of the environment, of the file, or the usual
+/// address.
 pub(crate) fn sight_of(args: &SightArgs, environment: &Environment) -> anyhow::Result<Sight> {
     let router = args.router.as_deref();
     let named = router.filter(|name| *name != "off");

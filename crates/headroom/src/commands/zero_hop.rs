@@ -1,4 +1,5 @@
-//! `headroom zero-hop status` and `off`: what is pinned in the kernel, of running routers and of those that are gone.
+//! `headroom zero-hop status` and `off`: what is pinned in the kernel, of running routers and of those that
+//! have ended.
 
 use anyhow::{Context, bail};
 use clap::{Args, Subcommand};
@@ -11,10 +12,11 @@ use zerohop::pins::{self, PinSet, Removal};
 /// What is pinned in the kernel so that connections go straight to a server.
 #[derive(Subcommand, Debug, Clone)]
 pub(crate) enum ZeroHopCommand {
-    /// Show everything that is pinned, of running processes and of those that are gone.
+    /// Show everything that is pinned, of running processes and of those that have ended.
     #[command(after_help = "Example:\n  headroom zero-hop status --json")]
     Status(ZeroHopStatusArgs),
-    /// Remove it: new connections go through the listeners again. Open sessions stay. Shows what will be removed and asks.
+    /// Remove it: new connections go through the listeners again. Open sessions stay. Shows what will be
+    /// removed and asks.
     #[command(
         after_help = "Examples:\n  headroom zero-hop off 127.0.0.1:3306\n  headroom zero-hop off headroom-5f1c0a9be2d34718\n  \
                       headroom zero-hop off --yes"
@@ -33,7 +35,8 @@ pub(crate) struct ZeroHopStatusArgs {
 /// Remove what is pinned.
 #[derive(Args, Debug, Clone)]
 pub(crate) struct ZeroHopOffArgs {
-    /// Only these: addresses of listeners, or names, as `headroom zero-hop status` shows them. Without any, everything.
+    /// Only these: addresses of listeners, or names, as `headroom zero-hop status` shows them. Without any,
+    /// everything.
     #[arg(value_name = "LISTENER|NAME")]
     pub(crate) which: Vec<String>,
     /// Do not ask.
@@ -194,7 +197,7 @@ fn farewell(removed: &Removal) -> String {
         return "Nothing was pinned.\n".to_owned();
     }
     let mut text = format!(
-        "Removal: {}. New connections go through the listeners; {} open sessions stay.\n",
+        "Removed: {}. New connections go through the listeners; {} open sessions stay.\n",
         all.join(", "),
         removed.sessions
     );

@@ -6,7 +6,7 @@
 //! two reads, two writes and two settings of the timer, and no allocation once the queues have grown.
 
 use super::session::{Around, Next, Session, Side};
-use super::{Counters, LinkEnd, Mode, Order, Told, source};
+use super::{Counters, LinkEnd, Mode, Order, OrderWithReply, source};
 use rand::SeedableRng;
 use rand::rngs::SmallRng;
 use rustix::event::{Timespec, epoll};
@@ -37,7 +37,7 @@ const LISTENER: u64 = 1 << 63;
 pub(super) struct Relay {
     epoll: OwnedFd,
     bell: Arc<OwnedFd>,
-    orders: mpsc::Receiver<Told>,
+    orders: mpsc::Receiver<OrderWithReply>,
     links: Vec<LinkEnd>,
     counters: Arc<[Counters]>,
     slots: Vec<Slot>,
@@ -70,7 +70,7 @@ impl Relay {
     pub(super) fn new(
         links: Vec<LinkEnd>,
         counters: Arc<[Counters]>,
-        orders: mpsc::Receiver<Told>,
+        orders: mpsc::Receiver<OrderWithReply>,
         bell: Arc<OwnedFd>,
     ) -> Result<Self> {
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;

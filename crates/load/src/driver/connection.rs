@@ -187,7 +187,7 @@ impl Connection {
         bytes: &[u8],
     ) -> Result<Option<Progress>, ConnectionError> {
         let Some(tls) = &mut self.tls else { return Ok(None) };
-        let mut plain = tls.decrypt(bytes).map_err(ConnectionError::Tls)?;
+        let mut plain = tls.decrypt(bytes)?;
         let got = if plain.is_empty() { None } else { self.understand(sockets, shared, &plain)? };
         plain.clear();
         if let Some(tls) = &mut self.tls {
@@ -254,7 +254,7 @@ impl Connection {
                     let request = std::mem::take(&mut self.out);
                     handshake.secured(&shared.account, &mut self.out).map_err(ConnectionError::Login)?;
                     let tls = TlsChannel::begin(shared.tls.as_ref(), &self.peer.address, request);
-                    self.tls = Some(Box::new(tls.map_err(ConnectionError::Tls)?));
+                    self.tls = Some(Box::new(tls?));
                 }
                 LoginStep::Done(capabilities) => done = Some(capabilities),
             }
@@ -320,7 +320,7 @@ impl Connection {
         match &mut self.tls {
             None => Ok(&mut self.out),
             Some(tls) => {
-                tls.encrypt(&self.out).map_err(ConnectionError::Tls)?;
+                tls.encrypt(&self.out)?;
                 self.out.clear();
                 Ok(tls.out())
             }

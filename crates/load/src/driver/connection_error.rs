@@ -18,7 +18,7 @@ pub(crate) enum ConnectionError {
     #[error(transparent)]
     Login(LoginFailure),
     #[error(transparent)]
-    Tls(TlsChannelError),
+    Tls(Box<TlsChannelError>),
     #[error(transparent)]
     Wire(WireError),
     /// While preparing a statement, or setting a session up by one.
@@ -64,6 +64,6 @@ impl From<LoginFailure> for ConnectionError {
 
 impl From<TlsChannelError> for ConnectionError {
     fn from(error: TlsChannelError) -> Self {
-        Self::Tls(error)
+        Self::Tls(Box::new(error))
     }
 }

@@ -16,7 +16,7 @@ pub(super) struct Share {
 }
 
 impl Share {
-    /// The thread's part of this many things that are dealt out in turn, by their numbers.
+    /// The numbers of the things that are this thread's, of `all` that are dealt out in turn.
     pub(super) fn of(self, all: u32) -> impl Iterator<Item = u32> {
         (0..all).skip(self.number).step_by(self.threads.max(1))
     }

@@ -34,7 +34,7 @@ pub(super) struct PhaseRun<'a> {
 
 /// When transactions begin.
 enum Starts {
-    /// When a client is free, and has thought for this long.
+    /// When a client is free, and has thought for this time.
     Closed {
         think_ns: u64,
     },

@@ -8,7 +8,7 @@ const COARSEST: f64 = 0.2;
 /// Intervals of 99 % are compared: where nothing moved two of them miss each other three times in ten
 /// thousand.
 const TAIL: f64 = 0.005;
-/// At this many places the trials are divided into earlier and later ones.
+/// At this number of places the trials are divided into earlier and later ones.
 const DIVISIONS: usize = 12;
 
 /// Why a search has no figure although it ended.
@@ -55,7 +55,7 @@ impl Goal {
         (upper > lower * (1.0 + COARSEST)).then_some(Doubt::Coarse { trials: full.len(), lower, upper })
     }
 
-    /// Whether this many first trials exclude what the others say.
+    /// Whether the first trials exclude what the others say.
     fn moved(&self, full: &[Trial], trials: usize) -> Option<Doubt> {
         let (earlier, later) = full.split_at(trials);
         if earlier.len().min(later.len()) < FEWEST {

@@ -16,7 +16,7 @@ const MOST: f64 = 0.5;
 #[derive(Clone, Debug, PartialEq)]
 pub struct Noise(Vec<f64>);
 
-/// Sleeps a millisecond at a time for this long.
+/// Sleeps a millisecond at a time, for the time given.
 pub fn probe(time: Duration) -> Noise {
     let sleeper = std::thread::spawn(move || {
         // Without it a wake-up may be 50 us late by right.

@@ -1,10 +1,10 @@
 //! Compare: what came of a replay beside what was recorded, or of two replays beside each other, by digest.
 //! Pure.
 //!
-//! All times are of single commands, kept whole, so quantiles are exact (the least value that this many are
-//! not above). *Service* runs from sending to the last byte of the answer, as the recorded time does;
-//! *response* from the recorded moment. Row counts are compared command by command: two runs with equal sums
-//! and different rows are told apart.
+//! All times are of single commands, kept whole, so quantiles are exact (the nearest rank). *Service* runs
+//! from sending to the last byte of the answer, as the recorded time does; *response* from the recorded
+//! moment. Row counts are compared command by command: two runs with equal sums and different rows are told
+//! apart.
 
 use super::{CommandOutcome, GroupBy, LeftOut, ReplayOutcome, Script};
 use plan::quantile::nearest_rank;

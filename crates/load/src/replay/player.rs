@@ -15,7 +15,7 @@ const BUFFER: usize = 64 * 1024;
 /// Connections in the making at once, before the first command is due: more would overflow the server's
 /// backlog.
 const AT_ONCE: usize = 16;
-/// Sessions that were there before have this long to be.
+/// Sessions that were there before are connected within this time.
 const CONNECT: Duration = Duration::from_secs(30);
 /// A session is opened this long before it has to be logged in.
 const AHEAD_NS: u64 = 100_000_000;
@@ -39,7 +39,7 @@ pub(super) struct Player<'a> {
 }
 
 impl<'a> Player<'a> {
-    /// Takes every n-th session, for this many threads, and opens those that are there from the beginning.
+    /// Takes every n-th session, with n threads, and opens those that are there from the beginning.
     pub(super) fn connect(
         context: &'a ReplayContext<'a>,
         (number, threads): (usize, usize),
@@ -47,7 +47,7 @@ impl<'a> Player<'a> {
         // 50 us of slack, the default, would make every arrival late.
         let _ = rustix::thread::set_current_timer_slack(std::num::NonZeroU64::new(1));
         let mine = context.script.sessions.iter().skip(number).step_by(threads);
-        // A session for which nothing is sent is not opened.
+        // A session that sends nothing is not opened.
         let mine = mine.filter(|session| !session.steps.is_empty()).enumerate();
         let connections: Vec<_> = mine
             .map(|(at, session)| ReplayConnection::new(session, at as u64, context.plan.read_only))

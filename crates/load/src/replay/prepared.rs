@@ -29,7 +29,7 @@ impl PreparedNumbers {
         self.numbers.insert(number, self.last);
     }
 
-    /// All have been deallocated.
+    /// Forgets all.
     pub(super) fn forget(&mut self) {
         self.numbers.clear();
     }

@@ -2,6 +2,7 @@
 //! test-mysql` brings.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+#![allow(clippy::duplicate_mod, reason = "the tests of `server` run on both data paths")]
 
 mod built_in;
 mod mysql;

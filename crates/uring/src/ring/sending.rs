@@ -66,7 +66,7 @@ impl Ring {
         if let Some(socket) = self.table.at(token.0)
             && matches!(socket.sending, Sending::Nothing)
         {
-            // Whoever does not take it has closed or does not read: nothing is owed to them.
+            // A peer that does not take it has left or does not read: nothing is owed to it.
             let _ = rustix::net::send(&socket.fd, packet, SendFlags::DONTWAIT | SendFlags::NOSIGNAL);
         }
     }

@@ -1,5 +1,5 @@
-// Small charts: the course of one or two figures over a stretch. Where nothing was read the line ends, the gap is shaded, and its
-// reason stands in words below the verdicts.
+// Small charts: the course of one or two figures over a stretch. Where nothing was read the line ends, the
+// gap is shaded, and its reason stands in words below the verdicts.
 import { h } from "../element.js";
 import { clock, figure, moment } from "./word.js";
 
@@ -13,7 +13,8 @@ function ceiling(values, unit) {
   return [1, 2, 5, 10].map((n) => n * power).find((n) => n >= top);
 }
 
-// Pieces of the line, each [[cell, value], ...]: cut at gaps, and where more cells are empty than a slow reading explains.
+// Pieces of the line, each [[cell, value], ...]: cut at gaps, and where more cells are empty than a slow
+// reading explains.
 function pieces(history, course, gaps) {
   const bridged = Math.max(2, Math.ceil(6 / history.step_s));
   const list = [];
@@ -48,7 +49,8 @@ export function shades(history, gaps, height) {
   });
 }
 
-// Names beside the first are told without the words that they share with it: "disk reads", "writes", "flushes".
+// Names beside the first are told without the words that they share with it: "disk reads", "writes",
+// "flushes".
 function names(courses) {
   const first = courses[0].label.split(" ");
   return courses.map((course, i) => {

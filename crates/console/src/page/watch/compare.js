@@ -1,5 +1,5 @@
-// Before and after: two stretches of the history side by side, with their ratio. Chosen by the calendar, so that they stay where they
-// are while time goes on.
+// Before and after: two stretches of the history side by side, with their ratio. Chosen by the calendar, so
+// that they stay where they are while time goes on.
 import { h, show } from "../element.js";
 import { ofChosen } from "./hosts.js";
 import { figure, lasted } from "./word.js";
@@ -55,7 +55,8 @@ export function begin() {
   const fill = (name, s) => { byId(name).value = local(new Date(now + s * 1000)); };
   FIELDS.forEach((name, i) => fill(name, ordinary[i]));
   byId("compare").addEventListener("submit", compare);
-  // "From now on" is how a change is judged: press it when you change something, compare when it has had its time.
+  // "From now on" is how a change is judged: press it when you change something, compare when it has had its
+  // time.
   byId("change").addEventListener("click", () => {
     const at = local(new Date());
     byId("before_to").value = at;

@@ -1,12 +1,14 @@
-// Several hosts on one page: all of them at a glance, or one of them as its own agent shows it. Which one stands in the address, so
-// that it can be kept and sent: /?host=0 is the first. The page of a single agent has none of this.
+// Several hosts on one page: all of them at a glance, or one of them as its own agent shows it. Which one
+// stands in the address, so that it can be kept and sent: /?host=0 is the first. The page of a single agent
+// has none of this.
 import { dot as mark, h } from "../element.js";
 import { clock, figure, lasted, plural, share } from "./word.js";
 
 const asked = new URLSearchParams(location.search).get("host");
 export const chosen = /^\d{1,4}$/.test(asked ?? "") ? Number(asked) : null;
 
-// Whole addresses: what the page was opened with may hold a password, and no question may be made from such a one.
+// Whole addresses: what the page was opened with may hold a password, and no question may be made from such a
+// one.
 export const at = (path) => location.origin + path;
 export const ofChosen = (path) => at((chosen === null ? "" : "/hosts/" + chosen) + path);
 
@@ -113,7 +115,7 @@ function card(view, history, host, place) {
 
 export const cards = (view, history) => view.hosts.map((host, place) => card(view, history, host, place));
 
-// The fleet in a sentence: who is away before who is held up.
+// The fleet in a sentence: who is away before who is slow.
 export function headline(view) {
   const away = view.hosts.filter((host) => host.unanswered);
   if (away.length) return ["bad", plural(away.length, "host does not answer", "hosts do not answer")];

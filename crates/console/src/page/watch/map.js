@@ -1,5 +1,6 @@
-// The map: zones as boxes, servers in them, arrows for replication and, where a router is known, for the reads that leave their
-// zone. Laid out in pixels of the width there is: columns on a desk, one below the other on a phone.
+// The map: zones as boxes, servers in them, arrows for replication and, where a router is known, for the
+// reads that leave their zone. Laid out in pixels of the width there is: columns on a desk, one below the
+// other on a phone.
 import { h } from "../element.js";
 import { details } from "./hosts.js";
 import { figure, share } from "./word.js";

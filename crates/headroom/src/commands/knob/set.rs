@@ -19,7 +19,7 @@ use std::time::Duration;
 use term::{exit, terminal};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-/// A command that was told to end has so long before it is killed.
+/// A command that was told to end has this long before it is killed.
 const FAREWELL: Duration = Duration::from_secs(10);
 
 const EXAMPLES: &str = "\

@@ -1,4 +1,5 @@
-//! TLS of a load, in the words of MySQL's clients. Off unless asked for, as with sysbench: encrypting costs the client CPU.
+//! TLS of a load, in the words of MySQL's clients. Off unless asked for, as with sysbench: encrypting costs
+//! the client CPU.
 
 use clap::{Args, ValueEnum};
 use config::option_file::Login;

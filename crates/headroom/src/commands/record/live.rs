@@ -13,7 +13,7 @@ use term::{Seconds, interrupted};
 
 /// What has come is in the file after this long at most.
 const FLUSH: Duration = Duration::from_millis(200);
-/// A router that says nothing for so long while it records is gone.
+/// A router that says nothing for this long while it records has ended.
 const SILENCE: Duration = Duration::from_secs(30);
 const CHUNK: usize = 256 * 1024;
 

@@ -14,8 +14,8 @@ pub(super) struct Output {
 }
 
 impl Output {
-    /// Makes it. A file that may be replaced is removed first and not written to: who could read it, or has it open, does not
-    /// read the recording.
+    /// Makes it. A file that may be replaced is removed first and not written to: who could read it, or has
+    /// it open, does not read the recording.
     ///
     /// # Errors
     /// It is there already and may not be replaced, is no ordinary file, or cannot be made.

@@ -162,8 +162,8 @@ impl Process {
             }
             _ => None,
         };
-        // Nothing of the new configuration is in force up to here, and nothing below can fail but the first line, which then
-        // changes nothing.
+        // Nothing of the new configuration is in force up to here, and nothing below can fail but the first
+        // line, which then changes nothing.
         let mut notes = self.engine.reconfigure(&sourced.config)?;
         notes.extend(changed(&before, &sourced.config));
         self.objectives.change(&sourced.config.objectives, hook);

@@ -1,4 +1,5 @@
-//! Watchdog: tells systemd that we live (`WatchdogSec=`), as long as every thread of the data plane shows that it does.
+//! Watchdog: tells systemd that we live (`WatchdogSec=`), as long as every thread of the data plane shows
+//! that it does.
 
 use crate::environment::Environment;
 use crate::notify::notify;
@@ -6,8 +7,8 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::MissedTickBehavior;
 
-/// Tells it twice within the time that systemd allows, each time only when all have answered since the last time. Does nothing where
-/// systemd has not asked for it.
+/// Tells it twice within the time that systemd allows, each time only when all have answered since the last
+/// time. Does nothing where systemd has not asked for it.
 pub(super) fn keep(environment: &Environment, mut rounds: watch::Receiver<u64>) {
     let (Some(socket), Some(limit)) = (environment.notify_socket.clone(), environment.watchdog) else {
         return;

@@ -53,7 +53,7 @@ pub(crate) struct InitArgs {
     /// Rows of each table.
     #[arg(long, default_value_t = 10_000)]
     table_size: u32,
-    /// All of it is to take so long at most.
+    /// All of it is to take this long at most.
     #[arg(long, value_name = "DURATION", default_value = "60m", value_parser = fleet::parse_duration)]
     budget: Duration,
     /// Print JSON: the text, and what was left out.
@@ -292,7 +292,7 @@ mod tests {
             let spec = Spec::parse(&text, "t.toml").unwrap_or_else(|wrong| panic!("{wrong}\n{text}"));
             assert_eq!(spec.factors.len(), 6, "those of the host are comments");
             let experiment = trial::run::Experiment::new(spec, &[]).unwrap();
-            assert!(super::super::text::Plan::of(&experiment, 0.04).fits, "{budget}\n{text}");
+            assert!(trial::text::Plan::of(&experiment, 0.04).fits, "{budget}\n{text}");
         }
     }
 

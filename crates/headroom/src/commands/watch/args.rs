@@ -16,8 +16,8 @@ pub(crate) struct SightArgs {
     /// Length of the windows that are judged, 2s to 60s.
     #[arg(long, value_name = "DURATION", value_parser = window, default_value = "10s")]
     pub(crate) window: Duration,
-    /// The router in front of the servers, by its admin address: it tells of flows and endpoints. Or 'off' [default:
-    /// $HEADROOM_ADMIN, else as the file says, else 127.0.0.1:9306].
+    /// The router in front of the servers, by its admin address: it tells of flows and endpoints. Or 'off'
+    /// [default: $HEADROOM_ADMIN, else as the file says, else 127.0.0.1:9306].
     #[arg(long, value_name = "ADDR")]
     pub(crate) router: Option<String>,
 }
@@ -34,7 +34,8 @@ pub(crate) struct AgentsArgs {
     /// File whose first line is the agents' token [default: $HEADROOM_AGENT_TOKEN].
     #[arg(long, value_name = "FILE", requires = "agent")]
     pub(crate) agent_token_file: Option<PathBuf>,
-    /// Show the agents as a page here too: all hosts at a glance, and each with its history. On this machine only.
+    /// Show the agents as a page here too: all hosts at a glance, and each with its history. On this machine
+    /// only.
     #[arg(long, value_name = "ADDR", requires = "agent", conflicts_with_all = ["once", "compare"],
           value_parser = crate::listen::address)]
     pub(crate) listen: Option<SocketAddr>,
@@ -56,8 +57,9 @@ else HEADROOM_AGENT_TOKEN. With --once exit code 1 when a bottleneck is named.";
 
 /// Name the bottleneck of this host and of its servers, with evidence.
 ///
-/// Reads this host from /proc and each server of the fleet once a second, and names the bottleneck of each: how sure,
-/// on which figures, what would be next, what to try. Without one: how much of the tightest ceiling is used.
+/// Reads this host from /proc and each server of the fleet once a second, and names the bottleneck of each:
+/// how sure, on which figures, what would be next, what to try. Without one: how much of the tightest ceiling
+/// is used.
 #[derive(Args, Debug, Clone)]
 #[command(after_help = WATCH_EXAMPLES)]
 pub(crate) struct WatchArgs {
@@ -67,8 +69,8 @@ pub(crate) struct WatchArgs {
     /// Agents whose hosts and servers are shown, in place of a fleet asked from here.
     #[command(flatten)]
     pub(crate) agents: AgentsArgs,
-    /// Two stretches of an agent's history side by side, with ratios and intervals: how long ago each began and ended, as in
-    /// 20m..10m 10m..now. The agent is that of --agent [default: http://127.0.0.1:9307].
+    /// Two stretches of an agent's history side by side, with ratios and intervals: how long ago each began
+    /// and ended, as in 20m..10m 10m..now. The agent is that of --agent [default: http://127.0.0.1:9307].
     #[arg(long, num_args = 2, value_names = ["BEFORE", "AFTER"], value_parser = past,
           conflicts_with_all = ["once", "config", "server"])]
     pub(crate) compare: Option<Vec<Past>>,

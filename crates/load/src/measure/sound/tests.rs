@@ -6,7 +6,7 @@ use std::time::Duration;
 
 const OBJECTIVE: Objective = Objective { quantile: 0.99, within: Duration::from_millis(15) };
 
-/// 10 s of 1000 a second, of them this many are late.
+/// 10 s of 1000 a second, some of them late.
 fn outcome(late: u64, excused: u64) -> Outcome {
     let moment = |second| Moment {
         second,

@@ -154,7 +154,7 @@ impl<'a> Made<'a> {
             scope.slots.get(of).copied().ok_or_else(|| Wrong {
                 at: at.clone(),
                 what: format!(
-                    ":{name} follows from {of}, which this transaction does not set; add a step 'let {of}'"
+                    ":{name} follows from {of}, and this transaction does not set that; add a step 'let {of}'"
                 ),
             })
         };
