@@ -74,9 +74,9 @@ pub(crate) fn finish(
     write(directory, file, &(serde_json::to_string_pretty(report)? + "\n"))?;
     write(directory, "summary.md", text)?;
     if json {
-        terminal::print_json(report)?
+        terminal::print_json(report)?;
     } else {
-        terminal::print(text)?
+        terminal::print(text)?;
     }
     terminal::complain(&format!("kept in {}", directory.display()));
     Ok(if met { exit::DONE } else { exit::no() })

@@ -80,7 +80,7 @@ pub enum Error {
         log: String,
     },
     /// A program that we started ended early, or without success.
-    #[error("{program} ended ({status}): {said}")]
+    #[error("{program} ended by itself ({status}): {said}")]
     Ended {
         program: String,
         status: String,

@@ -45,6 +45,7 @@ pub mod measure;
 pub mod outcome;
 pub mod replay;
 mod reply;
+pub mod report;
 mod run;
 mod session;
 mod soundness;

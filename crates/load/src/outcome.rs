@@ -3,6 +3,8 @@
 //! All times are in ms. Histograms are HdrHistogram's V2 encoding (not compressed), base64, values in ns: any
 //! tool that reads that format can merge them and take other percentiles.
 
+pub mod text;
+
 use crate::arrivals::Arrivals;
 use crate::counts::{Failure, KindCounts, PhaseCounts, Second};
 use crate::meaning::meaning;

@@ -20,6 +20,7 @@ mod kind;
 mod player;
 mod prepared;
 mod script;
+pub mod text;
 
 pub use kind::{StatementKind, kind};
 pub use script::{GroupBy, LeftOut, Script, ScriptOptions, ScriptSession, ScriptStep};

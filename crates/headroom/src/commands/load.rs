@@ -2,7 +2,6 @@
 //! it is measured is the crate `load`.
 
 mod progress;
-mod text;
 pub(crate) mod tls;
 mod workload;
 
@@ -232,7 +231,7 @@ async fn send(args: RunArgs, environment: &Environment) -> anyhow::Result<ExitCo
     if args.json {
         terminal::print_json(&outcome)?;
     } else {
-        terminal::print(&text::outcome(&outcome, Paint::for_stdout(environment.no_colour)))?;
+        terminal::print(&load::outcome::text::outcome(&outcome, Paint::for_stdout(environment.no_colour)))?;
     }
     Ok(if outcome.is_sound() { exit::DONE } else { exit::no() })
 }

@@ -1,8 +1,6 @@
 //! `headroom replay`: a recording sent again, and what is different now: per digest, errors, rows and times
 //! beside the recorded ones, or of two targets beside each other.
 
-mod text;
-
 use crate::commands::load::{account_with_tls, tls::TlsArgs};
 use crate::environment::Environment;
 use crate::key::KeyArgs;
@@ -123,7 +121,7 @@ pub(crate) async fn run(args: ReplayArgs, environment: &Environment) -> anyhow::
     if json {
         terminal::print_json(&view)?;
     } else {
-        terminal::print(&text::view(&view, args.limit, Paint::for_stdout(environment.no_colour)))?;
+        terminal::print(&replay::text::view(&view, args.limit, Paint::for_stdout(environment.no_colour)))?;
     }
     Ok(if view.void.is_empty() { exit::DONE } else { exit::no() })
 }

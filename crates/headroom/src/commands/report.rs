@@ -1,9 +1,6 @@
 //! `headroom report`: runs of the history as one self-contained HTML page: courses over time, percentile
 //! curves, and two runs side by side. No script, nothing loaded from elsewhere: it can be mailed and kept.
 
-mod chart;
-mod page;
-
 use crate::environment::Environment;
 use anyhow::{Context, bail};
 use clap::Args;
@@ -36,8 +33,6 @@ pub(crate) struct ReportArgs {
     list: bool,
 }
 
-pub(crate) use page::moment;
-
 /// The history's usual place.
 pub(crate) fn usual_store(environment: &Environment) -> Option<PathBuf> {
     let data = environment.data.clone();
@@ -68,7 +63,7 @@ pub(crate) fn run(args: &ReportArgs, environment: &Environment) -> anyhow::Resul
     if runs.is_empty() {
         bail!("the history {} has no run yet", path.display());
     }
-    std::fs::write(&args.out, page::html(&runs))
+    std::fs::write(&args.out, load::report::html(&runs))
         .with_context(|| format!("writing {}", args.out.display()))?;
     terminal::print(&format!("{}\n", args.out.display()))?;
     Ok(exit::DONE)
@@ -81,7 +76,7 @@ fn list(runs: &[Run]) -> String {
         let outcome = &run.outcome;
         table.row(vec![
             run.id.to_string(),
-            page::moment(run.at),
+            load::report::moment(run.at),
             outcome.workload.clone(),
             run.target.clone(),
             run.label.clone(),

@@ -1,8 +1,6 @@
 //! `headroom trial`: which settings matter. Flags become an experiment here; it is run by the crate `trial`.
 
 mod init;
-mod page;
-mod text;
 
 use crate::commands::knob::{blocking, connect_as};
 use crate::commands::load::{WorkloadArgs, account_with_tls, tls::TlsArgs};
@@ -171,7 +169,7 @@ fn plan(args: &PlanArgs) -> anyhow::Result<ExitCode> {
         return Err(exit::usage_error("--noise is a share above 0 and below 1, such as 0.04"));
     }
     let experiment = Experiment::new(spec, &[])?;
-    let plan = text::Plan::of(&experiment, args.noise);
+    let plan = trial::text::Plan::of(&experiment, args.noise);
     if args.json {
         terminal::print_json(&plan)?;
     } else {
@@ -186,7 +184,7 @@ fn report(args: &ReportArgs) -> anyhow::Result<ExitCode> {
     let experiment = Experiment::new(spec, &history.begun.refused)?;
     let report = report::report(&experiment, &history);
     if let Some(path) = &args.html {
-        let page = page::html(&report);
+        let page = trial::page::html(&report);
         std::fs::write(path, page).with_context(|| format!("cannot write {}", path.display()))?;
         terminal::complain(&format!("written: {}", path.display()));
     }
@@ -195,7 +193,7 @@ fn report(args: &ReportArgs) -> anyhow::Result<ExitCode> {
     } else if args.json {
         terminal::print_json(&report)?;
     } else {
-        terminal::print(&text::report(&report))?;
+        terminal::print(&trial::text::report(&report))?;
     }
     Ok(verdict(&report))
 }
@@ -253,7 +251,7 @@ async fn experiment(args: RunArgs, environment: &Environment) -> anyhow::Result<
     if json {
         terminal::print_json(&report)?;
     } else {
-        terminal::print(&text::report(&report))?;
+        terminal::print(&trial::text::report(&report))?;
     }
     Ok(verdict(&report))
 }
@@ -402,14 +400,17 @@ fn tell(experiment: &Experiment, event: &Event<'_>) {
             let place = &next.place;
             terminal::complain(&format!(
                 "{left} left, {}: stage {} block {}: {}",
-                text::length(*time_left),
+                trial::text::length(*time_left),
                 place.stage + 1,
                 place.block + 1,
                 experiment.words(next.run)
             ));
         }
         Event::Over(trial) => {
-            terminal::complain(&format!("  {}", text::outcome(experiment.spec.metric, &trial.outcome)));
+            terminal::complain(&format!(
+                "  {}",
+                trial::text::outcome(experiment.spec.metric, &trial.outcome)
+            ));
         }
         Event::Returning => terminal::complain("the baseline once more: is everything as it was?"),
     }

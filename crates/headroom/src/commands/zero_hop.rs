@@ -197,7 +197,7 @@ fn farewell(removed: &Removal) -> String {
         return "Nothing was pinned.\n".to_owned();
     }
     let mut text = format!(
-        "Removal: {}. New connections go through the listeners; {} open sessions stay.\n",
+        "Removed: {}. New connections go through the listeners; {} open sessions stay.\n",
         all.join(", "),
         removed.sessions
     );

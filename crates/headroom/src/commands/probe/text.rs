@@ -1,8 +1,8 @@
 //! A probe for people.
 
-use crate::commands::report::moment;
 use console::watch_view::figure as words;
 use diagnose::verdict::Unit;
+use load::report::moment;
 use probe::{Disk, Probe, Step, knee, most};
 use term::Table;
 

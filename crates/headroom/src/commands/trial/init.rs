@@ -292,7 +292,7 @@ mod tests {
             let spec = Spec::parse(&text, "t.toml").unwrap_or_else(|wrong| panic!("{wrong}\n{text}"));
             assert_eq!(spec.factors.len(), 6, "those of the host are comments");
             let experiment = trial::run::Experiment::new(spec, &[]).unwrap();
-            assert!(super::super::text::Plan::of(&experiment, 0.04).fits, "{budget}\n{text}");
+            assert!(trial::text::Plan::of(&experiment, 0.04).fits, "{budget}\n{text}");
         }
     }
 

@@ -1,6 +1,6 @@
 //! A replay as text for people.
 
-use load::replay::compare::{GroupView, ReplayView, SideView};
+use crate::replay::compare::{GroupView, ReplayView, SideView};
 use std::fmt::Write;
 use term::{Paint, Table};
 
@@ -8,7 +8,7 @@ use term::{Paint, Table};
 const SHOWN: usize = 60;
 
 /// Everything a person wants to know of it.
-pub(super) fn view(view: &ReplayView, limit: usize, paint: Paint) -> String {
+pub fn view(view: &ReplayView, limit: usize, paint: Paint) -> String {
     let mut text = format!(
         "{} of {} recorded commands ({}), at {}x\n",
         view.commands, view.recorded_commands, view.source, view.speed

@@ -1,13 +1,13 @@
 //! An outcome as text for people.
 
-use load::Outcome;
-use load::arrivals::{Arrivals, Spacing};
-use load::outcome::{KindOutcome, Times};
+use crate::Outcome;
+use crate::arrivals::{Arrivals, Spacing};
+use crate::outcome::{KindOutcome, Times};
 use std::fmt::Write;
 use term::{Paint, Table};
 
 /// Everything a person wants to know of a run.
-pub(crate) fn outcome(outcome: &Outcome, paint: Paint) -> String {
+pub fn outcome(outcome: &Outcome, paint: Paint) -> String {
     // What must not be used says so before its figures.
     let mut text = String::new();
     for void in &outcome.void {

@@ -1,21 +1,21 @@
 //! What people read of an experiment in the terminal.
 
+use crate::cost::{self, Reach};
+use crate::halving::Stage;
+use crate::order::{self, Run};
+use crate::report::{CellReport, LoadReport, Report, Standing};
+use crate::run::Experiment;
+use crate::schedule;
+use crate::spec::Metric;
+use crate::store::Outcome;
+use crate::verdict::Verdict;
 use serde::Serialize;
 use std::time::Duration;
 use term::Table;
-use trial::cost::{self, Reach};
-use trial::halving::Stage;
-use trial::order::{self, Run};
-use trial::report::{CellReport, LoadReport, Report, Standing};
-use trial::run::Experiment;
-use trial::schedule;
-use trial::spec::Metric;
-use trial::store::Outcome;
-use trial::verdict::Verdict;
 
 /// What an experiment would run.
 #[derive(Debug, Serialize)]
-pub(super) struct Plan {
+pub struct Plan {
     name: String,
     metric: Metric,
     /// Of the baseline: knob and value.
@@ -31,7 +31,7 @@ pub(super) struct Plan {
     minutes: f64,
     budget_minutes: Option<f64>,
     /// Whether it fits into the budget.
-    pub(super) fits: bool,
+    pub fits: bool,
     noise: f64,
     smallest_effect: f64,
     reach: Option<Reach>,
@@ -39,7 +39,7 @@ pub(super) struct Plan {
 
 impl Plan {
     /// Costs it, with so much noise in a trial.
-    pub(super) fn of(experiment: &Experiment, noise: f64) -> Self {
+    pub fn of(experiment: &Experiment, noise: f64) -> Self {
         let Experiment { spec, design, possible, .. } = experiment;
         let stages = schedule::stages(spec, possible.len());
         let points = spec.load.points();
@@ -75,7 +75,7 @@ impl Plan {
     }
 
     /// For people.
-    pub(super) fn text(&self) -> String {
+    pub fn text(&self) -> String {
         let mut text = format!("{}: {}\n\nBaseline\n", self.name, self.metric.words());
         for (knob, value) in &self.baseline {
             text.push_str(&format!("  {knob} = {value}\n"));
@@ -124,7 +124,7 @@ impl Plan {
 }
 
 /// `12 min`.
-pub(super) fn length(time: Duration) -> String {
+pub fn length(time: Duration) -> String {
     match time.as_secs() {
         seconds @ 0..=119 => format!("{seconds} s"),
         seconds @ 120..=7_199 => format!("{} min", seconds / 60),
@@ -133,7 +133,7 @@ pub(super) fn length(time: Duration) -> String {
 }
 
 /// What came of a trial, in a line.
-pub(super) fn outcome(metric: Metric, outcome: &Outcome) -> String {
+pub fn outcome(metric: Metric, outcome: &Outcome) -> String {
     match outcome {
         Outcome::Measured(measured) => {
             let unsteady = if measured.steady { "" } else { "; the warm-up did not become steady" };
@@ -150,7 +150,7 @@ pub(super) fn outcome(metric: Metric, outcome: &Outcome) -> String {
 }
 
 /// What is said of a cell.
-pub(super) fn standing(standing: &Standing) -> String {
+pub fn standing(standing: &Standing) -> String {
     match standing {
         Standing::Judged { verdict } => verdict_word(*verdict).to_owned(),
         Standing::Dropped { stage } => format!("dropped after stage {}", stage + 1),
@@ -171,17 +171,17 @@ fn verdict_word(verdict: Verdict) -> &'static str {
 }
 
 /// The settings of a cell.
-pub(super) fn settings(settings: &[(String, String)]) -> String {
+pub fn settings(settings: &[(String, String)]) -> String {
     settings.iter().map(|(knob, value)| format!("{knob}={value}")).collect::<Vec<_>>().join(" ")
 }
 
 /// `+12.3 %`.
-pub(super) fn percent(ratio: f64) -> String {
+pub fn percent(ratio: f64) -> String {
     format!("{:+.1} %", (ratio - 1.0) * 100.0)
 }
 
 /// Everything to know before any figure.
-pub(super) fn warnings(report: &Report, load: &LoadReport) -> Vec<String> {
+pub fn warnings(report: &Report, load: &LoadReport) -> Vec<String> {
     let mut all = Vec::new();
     if load.void {
         all.push(
@@ -217,7 +217,7 @@ pub(super) fn warnings(report: &Report, load: &LoadReport) -> Vec<String> {
 }
 
 /// The report for a terminal.
-pub(super) fn report(report: &Report) -> String {
+pub fn report(report: &Report) -> String {
     let mut text = format!(
         "{}: {} on {}, {} trials in {}\n",
         report.name,
@@ -289,7 +289,7 @@ fn interval(ratio: Option<&::plan::Interval>) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use trial::spec::Spec;
+    use crate::spec::Spec;
 
     #[test]
     fn a_plan_says_what_it_costs_and_what_it_can_find_and_whether_it_fits() {

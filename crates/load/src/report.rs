@@ -1,9 +1,11 @@
 //! The page.
 
-use super::chart::{COLOURS, Line, chart};
-use load::arrivals::Arrivals;
-use load::outcome::{KindOutcome, Moment, Outcome, Times};
-use load::store::Run;
+mod chart;
+
+use crate::arrivals::Arrivals;
+use crate::outcome::{KindOutcome, Moment, Outcome, Times};
+use crate::store::Run;
+use chart::{COLOURS, Line, chart};
 use std::fmt::Write;
 use time::OffsetDateTime;
 
@@ -28,7 +30,7 @@ const CURVE: [(f64, &str); 7] = [
 ];
 
 /// One or two runs.
-pub(super) fn html(runs: &[Run]) -> String {
+pub fn html(runs: &[Run]) -> String {
     let title = match runs {
         [one] => format!("{}, run {}", one.outcome.workload, one.id),
         [a, b, ..] => format!("Run {} and run {}", a.id, b.id),
@@ -57,7 +59,7 @@ pub(super) fn html(runs: &[Run]) -> String {
 }
 
 /// `2026-11-20 16:05:09`.
-pub(crate) fn moment(at: u64) -> String {
+pub fn moment(at: u64) -> String {
     let at = i64::try_from(at).ok().and_then(|at| OffsetDateTime::from_unix_timestamp(at).ok());
     let when = at.unwrap_or(OffsetDateTime::UNIX_EPOCH);
     format!("{} {:02}:{:02}:{:02}", when.date(), when.hour(), when.minute(), when.second())

@@ -1,17 +1,17 @@
 //! The report as one page that needs nothing else: no script, no font, no network.
 
-use super::text::{length, percent, settings, standing, warnings};
+use crate::report::{CellReport, HOST, LoadReport, Report, Standing};
+use crate::text::{length, percent, settings, standing, warnings};
+use crate::verdict::Verdict;
 use std::fmt::Write;
 use std::time::Duration;
-use trial::report::{CellReport, HOST, LoadReport, Report, Standing};
-use trial::verdict::Verdict;
 
 const STYLE: &str = include_str!("page.css");
 /// Of the drawing of intervals, in its own units.
 const WIDTH: f64 = 600.0;
 
 /// The page.
-pub(super) fn html(report: &Report) -> String {
+pub fn html(report: &Report) -> String {
     let title = escape(&report.name);
     let mut page = format!(
         "<!doctype html><html lang=\"en\"><meta charset=\"utf-8\"><meta name=\"viewport\" \
