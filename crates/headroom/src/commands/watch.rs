@@ -178,8 +178,9 @@ pub(crate) struct WatchTarget {
     pub(crate) webhook: Option<Webhook>,
 }
 
-/// The fleet to watch and the router to ask; no fleet when no server is named anywhere: then it is this host alone. The router is
-/// the one that is named, else that of the environment, of the file, or the usual address.
+/// The fleet to watch and the router to ask; no fleet when no server is named anywhere: then it is this host
+/// alone. The router is the one that is named, else that of the environment, of the file, or the usual
+/// address.
 pub(crate) fn watch_target(args: &WatchTargetArgs, environment: &Environment) -> anyhow::Result<WatchTarget> {
     let router = args.router.as_deref();
     let named = router.filter(|name| *name != "off");
