@@ -9,8 +9,8 @@
 //! mean m, standard deviation s and number n
 //!
 //! ```text
-//! interval = m ± t(n-1) * s / sqrt(n)                             t: 97.5 % quantile of Student's distribution
-//! ratio    = after / before, its logarithm ± t * sqrt((sb/mb)^2/nb + (sa/ma)^2/na)
+//! interval = m ± t(n-1) * s / sqrt(n)                             t: 97.5 % quantile of Student's
+//! distribution ratio    = after / before, its logarithm ± t * sqrt((sb/mb)^2/nb + (sa/ma)^2/na)
 //! ```
 //!
 //! With fewer than five slices there is no interval, and the answer says so. Slices longer than the load's
@@ -19,9 +19,9 @@
 
 mod text;
 
-pub use text::{Past, past, target, text};
+pub use text::{PastStretch, past, target, text};
 
-use crate::history::{Kept, gap, moment, seconds};
+use crate::history::{HistoryStore, gap, moment, seconds};
 use console::comparison_view::{ComparisonView, Estimate, RatioView, RowView, SideView};
 use console::history_view::{GapView, Subject};
 use diagnose::history::{GAP_MS, History, Point, Track};
@@ -35,10 +35,10 @@ const SLICES: (u64, usize) = (20, 5);
 /// A slice is this long at least, milliseconds; where only minutes are kept, two of them.
 const SLICE_MS: (u64, u64) = (15_000, 120_000);
 
-/// Which stretches, in seconds as in [`super::history::Stretch`].
+/// Which stretches, in seconds as in [`super::history::HistoryQuery`].
 #[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Question {
+pub(crate) struct CompareQuery {
     pub(crate) before_from: f64,
     pub(crate) before_to: f64,
     pub(crate) after_from: f64,
@@ -76,9 +76,9 @@ const SERVER: &[Line] = &[
     line("lag_ms", "lag"),
 ];
 
-impl Kept {
+impl HistoryStore {
     /// Compares two stretches.
-    pub(crate) fn compare(&self, question: &Question) -> ComparisonView {
+    pub(crate) fn compare(&self, question: &CompareQuery) -> ComparisonView {
         let history = self.lock();
         let now_ms = history.ms(Instant::now());
         let at = |s: f64| moment(&history, s, now_ms).min(now_ms);
@@ -105,7 +105,7 @@ fn rows(subject: &Subject, track: &Track, before: (u64, u64), after: (u64, u64))
         Subject::Server(_) => SERVER,
         Subject::Router | Subject::Endpoint(_) => ROUTER,
     };
-    let courses = crate::course::courses(subject);
+    let courses = crate::series::courses(subject);
     let place = |name: &str| courses.iter().position(|(known, ..)| *known == name);
     let row = |line: &Line| {
         let at = place(line.figure)?;
@@ -237,22 +237,22 @@ fn notes(history: &History<Subject>, rows: &[RowView], before: (u64, u64), after
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::course::ServerNow;
+    use crate::series::ServerNow;
+    use console::sample_view::ServerSampleView;
     use console::watch_view::VerdictView;
-    use diagnose::server;
     use std::time::{Duration, SystemTime};
 
     fn now(statements: f64, active: f64) -> ServerNow {
-        let sample = server::Sample { statements_per_s: statements, active, ..server::Sample::default() };
+        let sample = ServerSampleView { statements_per_s: statements, active, ..ServerSampleView::default() };
         ServerNow { sample, quantiles: None, lag_ms: None }
     }
 
     /// A stretch before and one after a change, with swings that are no change. Readings are half a second
     /// off the borders.
-    fn changed(before: (f64, f64), after: (f64, f64), seconds: u64) -> (Kept, Question) {
+    fn changed(before: (f64, f64), after: (f64, f64), seconds: u64) -> (HistoryStore, CompareQuery) {
         let ago = Duration::from_secs(2 * seconds);
         let began = Instant::now().checked_sub(ago).unwrap();
-        let kept = Kept::since(began, SystemTime::now() - ago);
+        let kept = HistoryStore::since(began, SystemTime::now() - ago);
         for second in 0..2 * seconds {
             let swing = 1.0 + 0.1 * (second as f64 / 7.3).sin() + 0.05 * (second as f64 / 17.0).sin();
             let (statements, active) = if second < seconds { before } else { after };
@@ -261,7 +261,7 @@ mod tests {
             kept.server("db1", at, &now, &VerdictView::default());
         }
         let s = seconds as f64;
-        (kept, Question { before_from: -2.0 * s, before_to: -s, after_from: -s, after_to: 0.0 })
+        (kept, CompareQuery { before_from: -2.0 * s, before_to: -s, after_from: -s, after_to: 0.0 })
     }
 
     fn row<'a>(view: &'a ComparisonView, figure: &str) -> &'a RowView {
@@ -306,7 +306,7 @@ mod tests {
         let (kept, question) = changed((1000.0, 0.45), (4000.0, 0.6), 100);
         let view = kept.compare(&question);
         assert!(view.rows.iter().all(|row| row.figure != "lag_ms" && row.figure != "p99_ms"));
-        let nobody = kept.compare(&Question { before_from: -900.0, before_to: -800.0, ..question });
+        let nobody = kept.compare(&CompareQuery { before_from: -900.0, before_to: -800.0, ..question });
         assert!(row(&nobody, "statements").before.is_none() && row(&nobody, "statements").ratio.is_none());
     }
 
@@ -314,11 +314,11 @@ mod tests {
     fn a_gap_inside_a_stretch_is_told() {
         let ago = Duration::from_secs(100);
         let began = Instant::now().checked_sub(ago).unwrap();
-        let kept = Kept::since(began, SystemTime::now() - ago);
+        let kept = HistoryStore::since(began, SystemTime::now() - ago);
         for second in (1..30).chain(50..100) {
             kept.server("db1", began + Duration::from_secs(second), &now(1.0, 1.0), &VerdictView::default());
         }
-        let view = kept.compare(&Question {
+        let view = kept.compare(&CompareQuery {
             before_from: -100.0,
             before_to: -40.0,
             after_from: -40.0,

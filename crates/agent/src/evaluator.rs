@@ -1,21 +1,26 @@
-//! Where readings come together: each server's, this host's, what the router tells; once a second all of it
-//! is judged.
+//! What a tick does with what was read, in four steps: [`Evaluator::read`] takes the windows of this host and
+//! of every server, [`judge`] names the bottlenecks in them, [`Evaluator::store`] adds to the history and
+//! holds objectives against it, [`Evaluator::draw`] makes the view of it all. Only the first reads the clock
+//! and `/proc`.
 
-use crate::course::HostNow;
-use crate::history::Kept;
+use crate::history::HistoryStore;
 use crate::meter::Meter;
-use crate::monitor::Watching;
+use crate::monitor::MonitorOptions;
 use crate::promise::Promises;
 use crate::router;
-use crate::server_task::{self, News};
-use crate::watched_server::Watched;
+use crate::series::HostNow;
+use crate::server_task::{self, Event};
+use crate::watched_server::WatchedServer;
 use config::Credentials;
 use console::admin_client::AdminClient;
-use console::watch_view::RouterWatch;
-use console::watch_view::{self, ServerWatch, WatchView};
+use console::fleet_view;
+use console::sample_view::{HostSampleView, Shows};
+use console::watch_view::{self, RouterWatch, ServerWatch, VerdictView, WatchView};
 use diagnose::Recent;
 use diagnose::host::{Roots, Sampler as HostSampler};
-use diagnose::verdict::{RequestBaseline, RequestComparison, Settler, TimingBaseline, Vantage, Window};
+use diagnose::verdict::{
+    RequestBaseline, RequestComparison, Settler, TimingBaseline, Vantage, Verdict, Window,
+};
 use fleet::{Role, Server, ServerName, Snapshot};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -26,46 +31,93 @@ use tokio_util::sync::CancellationToken;
 /// Servers watched at most: memory is bounded.
 const MOST_SERVERS: usize = 64;
 
-/// The state of the loop.
-pub(crate) struct Desk {
-    watching: Watching,
+/// Everything that is known of this host, its servers and the router.
+pub(crate) struct Evaluator {
+    options: MonitorOptions,
     router: Option<watch::Receiver<Option<Arc<RouterWatch>>>>,
     /// Ends the asking of this router.
     router_asked_by: CancellationToken,
-    kept: Kept,
+    history: HistoryStore,
     promises: Promises,
     usual: TimingBaseline,
     usual_requests: RequestBaseline,
     /// By the router's last answer.
     requests: Option<RequestComparison>,
     who: Credentials,
-    tell: mpsc::Sender<News>,
+    tell: mpsc::Sender<Event>,
     stop: CancellationToken,
     sampler: HostSampler,
     host: Recent,
-    host_settling: Settler,
-    servers: BTreeMap<ServerName, Watched>,
+    servers: BTreeMap<ServerName, WatchedServer>,
+    settlings: Settlings,
     gaps: u64,
     cost: Meter,
 }
 
-impl Desk {
+/// What was read up to a moment.
+pub(crate) struct Windows {
+    at: Instant,
+    host: Window,
+    servers: BTreeMap<ServerName, Window>,
+}
+
+/// What has been named so far, so that an answer does not flap.
+#[derive(Default)]
+pub(crate) struct Settlings {
+    host: Settler,
+    servers: BTreeMap<ServerName, Settler>,
+}
+
+/// What is named now.
+pub(crate) struct Verdicts {
+    host: VerdictView,
+    servers: BTreeMap<ServerName, VerdictView>,
+}
+
+/// Names the bottleneck of this host and of each server. The same windows after the same past give the same
+/// verdicts.
+pub(crate) fn judge(windows: &Windows, settlings: &mut Settlings) -> Verdicts {
+    let shown = |verdict: &Verdict| watch_view::verdict(verdict);
+    settlings.servers.retain(|name, _| windows.servers.contains_key(name));
+    Verdicts {
+        host: shown(&settlings.host.next(&windows.host)),
+        servers: windows
+            .servers
+            .iter()
+            .map(|(name, window)| {
+                let settling = settlings.servers.entry(name.clone()).or_default();
+                (name.clone(), shown(&settling.next(window)))
+            })
+            .collect(),
+    }
+}
+
+impl Settlings {
+    /// What this server does is not known without a gap any more.
+    fn gap(&mut self, server: &ServerName) {
+        if let Some(settling) = self.servers.get_mut(server) {
+            settling.gap();
+        }
+    }
+}
+
+impl Evaluator {
     pub(crate) fn new(
-        watching: Watching,
+        options: MonitorOptions,
         who: Credentials,
-        kept: Kept,
-        tell: mpsc::Sender<News>,
+        history: HistoryStore,
+        tell: mpsc::Sender<Event>,
         stop: CancellationToken,
     ) -> Self {
-        let window = watching.window;
-        let router = watching.router.clone();
+        let window = options.window;
+        let router = options.router.clone();
         let router_asked_by = stop.child_token();
         Self {
-            router: router.map(|client| router::ask(client, kept.clone(), router_asked_by.clone())),
+            router: router.map(|client| router::ask(client, history.clone(), router_asked_by.clone())),
             router_asked_by,
-            kept,
-            promises: Promises::new(watching.objectives.clone()),
-            watching,
+            history,
+            promises: Promises::new(options.objectives.clone()),
+            options,
             usual: TimingBaseline::default(),
             usual_requests: RequestBaseline::default(),
             requests: None,
@@ -74,34 +126,48 @@ impl Desk {
             stop,
             sampler: HostSampler::new(Roots::default()),
             host: Recent::new(window),
-            host_settling: Settler::default(),
             servers: BTreeMap::new(),
+            settlings: Settlings::default(),
             gaps: 0,
             cost: Meter::start(),
         }
     }
 
-    pub(crate) fn take(&mut self, news: News) {
-        match news {
-            News::Read { server, reading, on_this_host } => {
+    /// One tick: reads, judges, stores and draws.
+    pub(crate) fn tick(&mut self, snapshot: Option<&Snapshot>) -> WatchView {
+        if let Some(snapshot) = snapshot {
+            self.follow(snapshot);
+        }
+        let windows = self.read(snapshot);
+        let verdicts = judge(&windows, &mut self.settlings);
+        self.store(&windows, &verdicts, snapshot);
+        self.draw(windows, verdicts, snapshot)
+    }
+
+    /// What a server's task tells.
+    pub(crate) fn take(&mut self, event: Event) {
+        match event {
+            Event::Read { server, reading, on_this_host } => {
                 let Some(watched) = self.servers.get_mut(&server) else { return };
-                watched.on_this_host = on_this_host;
+                // The host's evidence counts from now on, or does not any more.
+                let moved = std::mem::replace(&mut watched.on_this_host, on_this_host) != on_this_host;
                 watched.why_not = None;
-                if watched.recent.add_server(Arc::new(*reading)) {
-                    watched.settling.gap();
-                    self.gaps += 1;
+                let gap = watched.recent.add_server(Arc::new(*reading));
+                self.gaps += u64::from(gap);
+                if gap || moved {
+                    self.settlings.gap(&server);
                 }
             }
-            News::Failed { server, why } => {
+            Event::Failed { server, why } => {
                 let Some(watched) = self.servers.get_mut(&server) else { return };
                 if watched.why_not.is_none() {
                     self.gaps += 1;
                     tracing::info!(%server, why, "not answered");
                 }
-                self.kept.lose(server.as_str(), &why);
+                self.history.lose(server.as_str(), &why);
                 watched.why_not = Some(why);
                 watched.recent.lose_server();
-                watched.settling.gap();
+                self.settlings.gap(&server);
             }
         }
     }
@@ -110,15 +176,15 @@ impl Desk {
     pub(crate) fn ask_router(&mut self, router: Option<AdminClient>) {
         let address =
             |client: &Option<AdminClient>| client.as_ref().map(|client| client.address().to_owned());
-        if address(&router) == address(&self.watching.router) {
+        if address(&router) == address(&self.options.router) {
             return;
         }
         self.router_asked_by.cancel();
         self.router_asked_by = self.stop.child_token();
         let stop = self.router_asked_by.clone();
-        self.router = router.clone().map(|client| router::ask(client, self.kept.clone(), stop));
+        self.router = router.clone().map(|client| router::ask(client, self.history.clone(), stop));
         self.requests = None;
-        self.watching.router = router;
+        self.options.router = router;
     }
 
     /// Asks every server with these credentials from now on; what it said before stays.
@@ -134,12 +200,12 @@ impl Desk {
     }
 
     /// A task for each server of the fleet, none for those that left it.
-    pub(crate) fn follow(&mut self, snapshot: &Snapshot) {
+    fn follow(&mut self, snapshot: &Snapshot) {
         self.servers.retain(|name, watched| {
             let stays = snapshot.server(name).is_some();
             if !stays {
                 watched.asked_by.cancel();
-                self.kept.leave(name.as_str());
+                self.history.leave(name.as_str());
             }
             stays
         });
@@ -148,96 +214,84 @@ impl Desk {
                 continue;
             }
             let asked_by = server_task::begin(&server.name, &server.reach, &self.who, &self.tell, &self.stop);
-            let watched = Watched {
-                recent: Recent::new(self.watching.window),
-                settling: Settler::default(),
-                host_settled: false,
-                on_this_host: false,
-                data_disk: None,
-                why_not: Some("not asked yet".to_owned()),
-                kept_at: None,
-                reach: server.reach.clone(),
-                asked_by,
-            };
+            let watched = WatchedServer::new(self.options.window, server.reach.clone(), asked_by);
             self.servers.insert(server.name.clone(), watched);
         }
     }
 
-    /// What it says of requests holds until it answers again.
-    fn hear_router(&mut self) {
-        let Some(heard) = self.router.as_mut().filter(|heard| heard.has_changed().unwrap_or(false)) else {
-            return;
-        };
-        let told =
-            heard.borrow_and_update().as_ref().map(|router| router::requests(router)).unwrap_or_default();
-        self.requests = self.usual_requests.next(&told);
-    }
-
-    fn hold_to_promises(&mut self, now: Instant) {
-        let servers =
-            self.servers.iter().map(|(name, watched)| (name.to_string(), watched.heard())).collect();
-        let router = self.router.as_ref().and_then(|heard| heard.borrow().clone());
-        self.promises.hold(now, &servers, router.as_deref());
-    }
-
-    pub(crate) fn judge(&mut self, snapshot: Option<&Snapshot>) -> WatchView {
+    /// The windows up to now of this host, read anew, and of every server, as last read.
+    fn read(&mut self, snapshot: Option<&Snapshot>) -> Windows {
         if self.host.add_host(Arc::new(self.sampler.read())) {
-            self.host_settling.gap();
+            self.settlings.host.gap();
             self.gaps += 1;
         }
-        let now = Instant::now();
-        self.kept.tick(now);
-        let mut here = self.host.window(now);
-        here.ceilings = self.watching.ceilings.clone();
-        let timing = self.watching.application.as_ref().and_then(|timings| *timings.borrow());
+        let at = Instant::now();
+        let mut host = self.host.window(at);
+        host.ceilings = self.options.ceilings.clone();
+        let timing = self.options.application.as_ref().and_then(|timings| *timings.borrow());
         let application = timing.and_then(|timing| self.usual.next(timing));
-        self.hear_router();
-        let verdict = watch_view::verdict(&self.host_settling.next(&here));
-        if let Some((at, sample)) = self.host.latest_host() {
-            let disk = self.servers.values().find_map(|watched| watched.data_disk.as_ref()?.1.clone());
-            self.kept.host(at, &HostNow { sample, disk }, &verdict);
-        }
-        self.hold_to_promises(now);
-        let mut servers = Vec::new();
+        self.read_router();
+        let mut servers = BTreeMap::new();
         for (name, watched) in &mut self.servers {
             let known = snapshot.and_then(|snapshot| snapshot.server(name));
-            let mut window = watched.recent.window(now);
-            window.host = here.host.clone().filter(|_| watched.on_this_host);
-            window.ceilings = here.ceilings.clone();
+            let mut window = watched.recent.window(at);
+            window.host = host.host.clone().filter(|_| watched.on_this_host);
+            window.ceilings = host.ceilings.clone();
             window.application = application;
             window.requests = self.requests.clone();
             window.data_disk = watched.data_disk(&window);
             window.lag_ms = known.and_then(|s| s.lag.as_ref()).map(|lag| lag.at_least.as_secs_f64() * 1e3);
             window.vantage = known.and_then(|server| place(server, snapshot, &window));
-            if watched.on_this_host != watched.host_settled {
-                watched.settling.gap();
-                watched.host_settled = watched.on_this_host;
-            }
-            let verdict = watch_view::verdict(&watched.settling.next(&window));
-            let lag_ms = window.lag_ms.filter(|_| known.is_some_and(|server| server.role == Role::Replica));
-            watched.keep(name, &window, lag_ms, &verdict, &self.kept);
-            servers.push(ServerWatch {
-                name: name.to_string(),
-                role: known.map_or("?".to_owned(), |server| server.role.to_string()),
-                zone: known.and_then(|server| server.zone.as_ref()).map(|zoned| zoned.zone.to_string()),
-                on_this_host: watched.on_this_host,
-                agent: None,
-                source: known.and_then(|server| server.source.clone()),
-                replication: known
-                    .map_or(String::new(), |server| console::fleet_view::replication(&server.replication)),
-                unanswered: watched.why_not.clone().or_else(|| unanswered(known)),
-                lag_ms,
-                sample: window.server,
-                verdict,
-            });
+            servers.insert(name.clone(), window);
         }
-        let router = self.router.as_ref().and_then(|heard| heard.borrow().clone());
+        Windows { at, host, servers }
+    }
+
+    /// What the router says of requests holds until it answers again.
+    fn read_router(&mut self) {
+        let Some(answers) = self.router.as_mut().filter(|answers| answers.has_changed().unwrap_or(false))
+        else {
+            return;
+        };
+        let requests = answers.borrow_and_update().as_ref().map(|router| router::requests(router));
+        self.requests = self.usual_requests.next(&requests.unwrap_or_default());
+    }
+
+    /// Adds what is new to the history, and holds objectives against it.
+    fn store(&mut self, windows: &Windows, verdicts: &Verdicts, snapshot: Option<&Snapshot>) {
+        self.history.tick(windows.at);
+        if let Some((at, sample)) = self.host.latest_host() {
+            let disk = self.servers.values().find_map(|watched| watched.known_disk());
+            let now = HostNow { sample: HostSampleView::of(&sample), disk };
+            self.history.host(at, &now, &verdicts.host);
+        }
+        let answers =
+            self.servers.iter().map(|(name, watched)| (name.to_string(), watched.answer())).collect();
+        let router = self.router.as_ref().and_then(|answers| answers.borrow().clone());
+        self.promises.hold(windows.at, &answers, router.as_deref());
+        for (name, watched) in &mut self.servers {
+            if let (Some(window), Some(verdict)) = (windows.servers.get(name), verdicts.servers.get(name)) {
+                let known = snapshot.and_then(|snapshot| snapshot.server(name));
+                watched.keep(name, window, lag_ms(window, known), verdict, &self.history);
+            }
+        }
+    }
+
+    /// The view of it all.
+    fn draw(&self, windows: Windows, mut verdicts: Verdicts, snapshot: Option<&Snapshot>) -> WatchView {
+        let servers = windows.servers.iter().filter_map(|(name, window)| {
+            let verdict = verdicts.servers.remove(name)?;
+            let known = snapshot.and_then(|snapshot| snapshot.server(name));
+            Some(server(name, self.servers.get(name)?, window, known, verdict))
+        });
+        let servers = servers.collect();
+        let router = self.router.as_ref().and_then(|answers| answers.borrow().clone());
         let (objectives, webhook) = self.promises.view(router.as_deref());
         WatchView {
             version: env!("CARGO_PKG_VERSION").to_owned(),
-            window_s: self.watching.window.as_secs_f64(),
-            host: here.host,
-            verdict,
+            window_s: self.options.window.as_secs_f64(),
+            host: Shows::of(&windows.host.host),
+            verdict: verdicts.host,
             hosts: Vec::new(),
             servers,
             writer: snapshot.and_then(Snapshot::primary).map(|server| server.name.to_string()),
@@ -250,6 +304,35 @@ impl Desk {
     }
 }
 
+/// One server, as it is shown.
+fn server(
+    name: &ServerName,
+    watched: &WatchedServer,
+    window: &Window,
+    known: Option<&Server>,
+    verdict: VerdictView,
+) -> ServerWatch {
+    let left = || known.is_none().then(|| "it left the fleet".to_owned());
+    ServerWatch {
+        name: name.to_string(),
+        role: known.map_or("?".to_owned(), |server| server.role.to_string()),
+        zone: known.and_then(|server| server.zone.as_ref()).map(|zoned| zoned.zone.to_string()),
+        on_this_host: watched.on_this_host,
+        agent: None,
+        source: known.and_then(|server| server.source.clone()),
+        replication: known.map_or(String::new(), |server| fleet_view::replication(&server.replication)),
+        unanswered: watched.why_not.clone().or_else(left),
+        lag_ms: lag_ms(window, known),
+        sample: Shows::of(&window.server),
+        verdict,
+    }
+}
+
+/// How far behind a replica is; of nothing else that is said.
+fn lag_ms(window: &Window, known: Option<&Server>) -> Option<f64> {
+    window.lag_ms.filter(|_| known.is_some_and(|server| server.role == Role::Replica))
+}
+
 /// Where we are, as seen from the server, if both zones are known.
 fn place(server: &Server, snapshot: Option<&Snapshot>, window: &Window) -> Option<Vantage> {
     let own = &snapshot?.own_zone.as_ref()?.zone;
@@ -257,6 +340,44 @@ fn place(server: &Server, snapshot: Option<&Snapshot>, window: &Window) -> Optio
     Some(Vantage { other_zone, round_trip_ms: window.server.as_ref()?.round_trip_ms })
 }
 
-fn unanswered(known: Option<&Server>) -> Option<String> {
-    known.is_none().then(|| "it left the fleet".to_owned())
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use diagnose::{host, server};
+
+    /// A window in which all CPUs of the host were busy.
+    fn busy() -> Window {
+        let mut host = host::Sample::default();
+        host.cpu.all.user = 1.0;
+        host.cpu.running = 64;
+        Window { host: Some(host), server: Some(server::Sample::default()), ..Window::default() }
+    }
+
+    fn windows(servers: &[&str]) -> Windows {
+        Windows {
+            at: Instant::now(),
+            host: busy(),
+            servers: servers.iter().map(|name| (ServerName::new(*name), busy())).collect(),
+        }
+    }
+
+    #[test]
+    fn the_same_windows_after_the_same_past_give_the_same_verdicts() {
+        let (mut one, mut other) = (Settlings::default(), Settlings::default());
+        for _ in 0..4 {
+            let windows = windows(&["db1", "db2"]);
+            let (a, b) = (judge(&windows, &mut one), judge(&windows, &mut other));
+            assert_eq!(a.host.text, b.host.text);
+            assert_eq!(a.servers.len(), 2);
+        }
+    }
+
+    #[test]
+    fn what_is_not_read_any_more_leaves_no_past_behind() {
+        let mut settlings = Settlings::default();
+        judge(&windows(&["db1", "db2"]), &mut settlings);
+        let verdicts = judge(&windows(&["db2"]), &mut settlings);
+        assert_eq!(verdicts.servers.keys().map(ServerName::as_str).collect::<Vec<_>>(), ["db2"]);
+        assert_eq!(settlings.servers.len(), 1);
+    }
 }

@@ -1,7 +1,7 @@
 //! `/history.json`: the courses of a stretch on a grid, what was said, and the gaps; and who adds to the
 //! history.
 
-use crate::course::{self, HostNow, ServerNow, StatementsNow};
+use crate::series::{self, HostNow, ServerNow, StatementsNow};
 use console::history_view::{
     CourseView, GapView, HistoryView, JumpView, KeptView, SpanView, Subject, SubjectView,
 };
@@ -21,25 +21,25 @@ const EPOCH_FROM: f64 = 1e9;
 /// The history that one task adds to and answers are made of. Locked for the time of one point or one answer,
 /// never over an await.
 #[derive(Clone)]
-pub(crate) struct Kept(Arc<Mutex<History<Subject>>>);
+pub(crate) struct HistoryStore(Arc<Mutex<History<Subject>>>);
 
 /// Which stretch, in seconds: 0 is now, -600 ten minutes ago, 1700000000 a moment of the Unix epoch.
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub(crate) struct Stretch {
+pub(crate) struct HistoryQuery {
     pub(crate) from: f64,
     pub(crate) to: f64,
     /// Length of the means, seconds.
     pub(crate) step: f64,
 }
 
-impl Default for Stretch {
+impl Default for HistoryQuery {
     fn default() -> Self {
         Self { from: -600.0, to: 0.0, step: 3.0 }
     }
 }
 
-impl Kept {
+impl HistoryStore {
     /// An empty one that begins now.
     pub(crate) fn new() -> Self {
         Self::since(Instant::now(), SystemTime::now())
@@ -62,12 +62,12 @@ impl Kept {
 
     /// A reading of the host.
     pub(crate) fn host(&self, at: Instant, now: &HostNow, verdict: &VerdictView) {
-        self.lock().add(&Subject::Host, at, course::figures(course::HOST, now), said(verdict));
+        self.lock().add(&Subject::Host, at, series::figures(series::HOST, now), said(verdict));
     }
 
     /// A reading of a server.
     pub(crate) fn server(&self, name: &str, at: Instant, now: &ServerNow, verdict: &VerdictView) {
-        let figures = course::figures(course::SERVER, now);
+        let figures = series::figures(series::SERVER, now);
         self.lock().add(&Subject::Server(name.to_owned()), at, figures, said(verdict));
     }
 
@@ -92,17 +92,17 @@ impl Kept {
             return;
         }
         let now = StatementsNow { figures: watch.total.clone(), requests: None };
-        history.add(&Subject::Router, at, course::figures(course::STATEMENTS, &now), Outcome::Nothing);
+        history.add(&Subject::Router, at, series::figures(series::STATEMENTS, &now), Outcome::Nothing);
         for endpoint in &watch.endpoints {
             let now =
                 StatementsNow { figures: endpoint.figures.clone(), requests: endpoint.requests.clone() };
-            let figures = course::figures(course::STATEMENTS, &now);
+            let figures = series::figures(series::STATEMENTS, &now);
             history.add(&Subject::Endpoint(endpoint.name.clone()), at, figures, Outcome::Nothing);
         }
     }
 
     /// The courses of a stretch.
-    pub(crate) fn view(&self, stretch: &Stretch) -> HistoryView {
+    pub(crate) fn view(&self, stretch: &HistoryQuery) -> HistoryView {
         let history = self.lock();
         let now_ms = history.ms(Instant::now());
         let (from_ms, to_ms) = (moment(&history, stretch.from, now_ms), moment(&history, stretch.to, now_ms));
@@ -174,7 +174,7 @@ fn subject_view(
     };
     SubjectView {
         subject: subject.clone(),
-        courses: course::courses(subject).into_iter().enumerate().map(course).collect(),
+        courses: series::courses(subject).into_iter().enumerate().map(course).collect(),
         verdicts: track.spans(from_ms, to_ms).iter().filter_map(said).collect(),
         gaps: history.gaps(subject, from_ms, to_ms).map(gap).collect(),
     }
@@ -221,10 +221,10 @@ fn short(value: f32) -> f32 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use diagnose::host;
+    use console::sample_view::HostSampleView;
 
     fn busy(share: f64) -> HostNow {
-        let mut sample = host::Sample::default();
+        let mut sample = HostSampleView::default();
         sample.cpu.all.user = share;
         HostNow { sample, disk: None }
     }
@@ -233,7 +233,7 @@ mod tests {
     fn a_stretch_is_told_on_a_grid_with_what_was_said_and_where_nothing_was_read() {
         let ago = Duration::from_secs(20);
         let began = Instant::now().checked_sub(ago).unwrap();
-        let kept = Kept::since(began, SystemTime::now() - ago);
+        let kept = HistoryStore::since(began, SystemTime::now() - ago);
         let free = VerdictView { text: "no bottleneck".to_owned(), ..VerdictView::default() };
         kept.host(began + Duration::from_secs(10), &busy(0.25), &free);
         let locks = console::watch_view::verdict(&diagnose::verdict::Verdict {
@@ -249,7 +249,7 @@ mod tests {
         });
         kept.host(began + Duration::from_secs(11), &busy(0.5), &locks);
         kept.host(began + Duration::from_secs(19), &busy(0.75), &free);
-        let view = kept.view(&Stretch { from: -15.0, to: 0.0, step: 1.0 });
+        let view = kept.view(&HistoryQuery { from: -15.0, to: 0.0, step: 1.0 });
         let host = &view.subjects[0];
         assert_eq!((&host.subject, host.courses[0].name), (&Subject::Host, "cpu"));
         assert_eq!(host.courses[0].values.iter().flatten().collect::<Vec<_>>(), [&0.25, &0.5, &0.75]);
@@ -257,17 +257,17 @@ mod tests {
         assert_eq!(said, [(10.0, "no bottleneck"), (11.0, "row locks"), (19.0, "no bottleneck")]);
         assert_eq!((host.gaps[0].from_s, host.gaps[0].to_s), (11.0, Some(19.0)));
         assert!(view.kept.bytes < view.kept.bytes_at_most);
-        let coarse = kept.view(&Stretch { from: -15.0, to: 0.0, step: 100.0 });
+        let coarse = kept.view(&HistoryQuery { from: -15.0, to: 0.0, step: 100.0 });
         assert_eq!(coarse.subjects[0].courses[0].values, [Some(0.5)]);
     }
 
     #[test]
     fn a_stretch_that_lies_in_the_future_is_empty() {
         let ago = Duration::from_secs(20);
-        let kept = Kept::since(Instant::now().checked_sub(ago).unwrap(), SystemTime::now() - ago);
+        let kept = HistoryStore::since(Instant::now().checked_sub(ago).unwrap(), SystemTime::now() - ago);
         kept.host(Instant::now(), &busy(0.25), &VerdictView::default());
         let ahead = SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_secs_f64() + 3600.0;
-        let view = kept.view(&Stretch { from: ahead, to: ahead + 60.0, step: 1.0 });
+        let view = kept.view(&HistoryQuery { from: ahead, to: ahead + 60.0, step: 1.0 });
         assert!(
             view.subjects.iter().all(|subject| subject.courses.iter().all(|c| c
                 .values
@@ -281,7 +281,7 @@ mod tests {
 
     #[test]
     fn moments_are_counted_from_now_or_from_the_epoch() {
-        let kept = Kept::new();
+        let kept = HistoryStore::new();
         let history = kept.lock();
         assert_eq!(moment(&history, -2.0, 10_000), 8_000);
         assert_eq!(moment(&history, 0.0, 10_000), 10_000);

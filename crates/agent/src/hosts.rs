@@ -5,18 +5,18 @@
 //! agent is asked at its own pace (`follow.rs`), so that one which is silent delays nobody.
 
 mod follow;
+mod merge;
 pub mod page;
-mod together;
 
-pub use follow::Followed;
+pub use follow::FollowedAgents;
 
 use anyhow::{Context, bail};
 use console::token::Token;
 use console::watch_view::WatchView;
-use console::web::{Request, Url, Web};
+use console::web::{Web, WebAddress};
+use merge::{AgentAnswer, merge};
 use std::path::Path;
 use std::time::Duration;
-use together::{Told, together};
 use tokio::task::JoinSet;
 
 /// An agent that has not answered after this long is shown as such.
@@ -41,9 +41,9 @@ impl Agents {
     pub fn new(addresses: &[String], authority: Option<&Path>, token: Option<Token>) -> anyhow::Result<Self> {
         let mut each = Vec::new();
         for text in addresses {
-            let url = Url::parse(text)
+            let url = WebAddress::parse(text)
                 .map_err(|why| anyhow::anyhow!("--agent: {why}; write --agent https://host:9307"))?;
-            if !url.is_sealed() && !url.is_loopback() {
+            if !url.is_https() && !url.is_loopback() {
                 bail!(
                     "--agent {url}: elsewhere than on this machine agents speak HTTPS only; write https://"
                 );
@@ -64,8 +64,8 @@ impl Agents {
         }
         let mut answers = asked.join_all().await;
         answers.sort_by_key(|(at, _)| *at);
-        let told = |(at, answer): (usize, Result<WatchView, String>)| Told::now(self.name(at), answer);
-        together(answers.into_iter().map(told).collect())
+        let told = |(at, answer): (usize, Result<WatchView, String>)| AgentAnswer::now(self.name(at), answer);
+        merge(answers.into_iter().map(told).collect())
     }
 
     /// What the only one answers there.
@@ -85,29 +85,27 @@ impl Agents {
 
     /// How one of them is called.
     fn name(&self, at: usize) -> String {
-        self.each[at].url().to_string()
+        self.each[at].address().to_string()
     }
 }
 
 async fn one(web: &Web, token: Option<&Token>) -> Result<WatchView, String> {
     serde_json::from_slice(&answer(web, token).await?)
-        .map_err(|_| format!("{} does not answer like headroom agent of this version", web.url()))
+        .map_err(|_| format!("{} does not answer like headroom agent of this version", web.address()))
 }
 
 async fn answer(web: &Web, token: Option<&Token>) -> Result<Vec<u8>, String> {
-    let headers: Vec<String> = token.map(Token::header).into_iter().collect();
-    let request = Request { method: "GET", headers: &headers, body: "" };
-    let (code, body) = web.ask(request).await.map_err(|error| error.to_string())?;
+    let (code, body) = web.get(token).await.map_err(|error| error.to_string())?;
     match code {
-        200 => Ok(body),
+        200 => Ok(body.to_vec()),
         401 => Err(match token {
-            Some(_) => format!("{} takes another token", web.url()),
+            Some(_) => format!("{} takes another token", web.address()),
             None => format!(
                 "{} asks for its token: --agent-token-file FILE, or HEADROOM_AGENT_TOKEN in the environment",
-                web.url()
+                web.address()
             ),
         }),
-        _ => Err(format!("{} answered {code}", web.url())),
+        _ => Err(format!("{} answered {code}", web.address())),
     }
 }
 

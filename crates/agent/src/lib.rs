@@ -13,7 +13,6 @@
 )]
 
 pub mod compare;
-mod course;
 mod evaluator;
 mod guard;
 mod history;
@@ -25,16 +24,17 @@ mod monitor;
 mod page;
 mod promise;
 mod router;
+mod series;
 mod serve;
 mod server_task;
 pub mod text;
 mod tls_acceptor;
 mod watched_server;
 
-pub use compare::{Past, past};
-pub use hosts::{Agents, Followed};
+pub use compare::{PastStretch, past};
+pub use hosts::{Agents, FollowedAgents};
 pub use keys::{Files, Keys};
-pub use monitor::{Asked, Station, Watching};
+pub use monitor::{Monitor, MonitorOptions, Reconfigure};
 pub use serve::{bind, serve};
 
 use console::watch_view::WatchView;

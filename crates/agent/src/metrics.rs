@@ -2,6 +2,7 @@
 //! labels come from bounded sets (servers, CPUs, devices, names of rules).
 
 use console::objectives;
+use console::sample_view::{DiskWorkView, ServerSampleView};
 use console::watch_view::{VerdictView, WatchView};
 use diagnose::verdict::Name;
 use prometheus_client::encoding::text::encode;
@@ -58,8 +59,9 @@ fn host(view: &WatchView, sheet: &mut Sheet) {
         .map(|(kind, share)| (vec![("cpu", number.to_string()), ("kind", kind.to_owned())], share))
     });
     sheet.gauge("host_cpu_share", "Share of a CPU's time, by kind", cpus);
-    let pressure = [("cpu", host.pressure.cpu), ("memory", host.pressure.memory), ("io", host.pressure.io)];
-    let pressure = pressure.into_iter().filter_map(|(of, p)| Some((of, p?))).flat_map(|(of, p)| {
+    let pressure =
+        [("cpu", &host.pressure.cpu), ("memory", &host.pressure.memory), ("io", &host.pressure.io)];
+    let pressure = pressure.into_iter().filter_map(|(of, p)| Some((of, p.as_ref()?))).flat_map(|(of, p)| {
         [("some", p.some), ("full", p.full)]
             .map(|(who, share)| (vec![("resource", of.to_owned()), ("who", who.to_owned())], share))
     });
@@ -67,16 +69,17 @@ fn host(view: &WatchView, sheet: &mut Sheet) {
     let available = host.memory.level.available as f64;
     sheet.gauge("host_memory_available_bytes", "Memory that programs could get", [(vec![], available)]);
     let disks = host.disks.iter().flat_map(|disk| {
-        let kinds = [("read", Some(disk.read)), ("write", Some(disk.written)), ("flush", disk.flushed)];
+        let kinds =
+            [("read", Some(&disk.read)), ("write", Some(&disk.written)), ("flush", disk.flushed.as_ref())];
         kinds.into_iter().filter_map(|(kind, work)| {
             Some((vec![("disk", disk.name.clone()), ("kind", kind.to_owned())], work?))
         })
     });
     let disks: Vec<_> = disks.collect();
-    let each = |of: fn(&diagnose::host::disk::Work) -> Option<f64>| {
+    let each = |of: fn(&DiskWorkView) -> Option<f64>| {
         disks.iter().filter_map(move |(labels, work)| Some((labels.clone(), of(work)?))).collect::<Vec<_>>()
     };
-    sheet.gauge("host_disk_per_second", "Requests of a disk a second", each(|work| Some(work.per_s)));
+    sheet.gauge("host_disk_per_second", "EndpointRequests of a disk a second", each(|work| Some(work.per_s)));
     let seconds = each(|work| work.await_ms.map(|ms| ms / 1e3));
     sheet.gauge("host_disk_request_seconds", "Mean time of a request of a disk", seconds);
     let dropped = host.softnet.iter().map(|s| (vec![("cpu", s.cpu.to_string())], s.dropped_per_s));
@@ -89,7 +92,7 @@ fn host(view: &WatchView, sheet: &mut Sheet) {
 }
 
 fn servers(view: &WatchView, sheet: &mut Sheet) {
-    let each = |of: fn(&diagnose::server::Sample) -> Option<f64>| {
+    let each = |of: fn(&ServerSampleView) -> Option<f64>| {
         view.servers
             .iter()
             .filter_map(|s| Some((vec![("server", s.name.clone())], of(s.sample.as_ref()?)?)))
@@ -113,7 +116,7 @@ fn servers(view: &WatchView, sheet: &mut Sheet) {
         "Sessions at work that wait, by what for",
         waits.collect::<Vec<_>>(),
     );
-    let p99 = each(|s| s.quantiles.map(|q| q.p99_ms / 1e3));
+    let p99 = each(|s| s.quantiles.as_ref().map(|q| q.p99_ms / 1e3));
     sheet.gauge("watched_server_statement_p99_seconds", "Time that 99 of 100 statements take at most", p99);
     sheet.gauge(
         "watched_server_pool_misses_per_second",

@@ -3,8 +3,8 @@
 //! and go with the fleet's snapshot.
 
 use crate::EVERY;
-use crate::evaluator::Desk;
-use crate::history::Kept;
+use crate::evaluator::Evaluator;
+use crate::history::HistoryStore;
 use config::FleetConfig;
 use console::admin_client::AdminClient;
 use console::objectives::Objectives;
@@ -19,7 +19,7 @@ use tokio_util::sync::CancellationToken;
 
 /// How it is watched.
 #[derive(Clone)]
-pub struct Watching {
+pub struct MonitorOptions {
     /// Length of the windows that are judged.
     pub window: Duration,
     /// What this host can do at most.
@@ -33,24 +33,24 @@ pub struct Watching {
 }
 
 /// Everything that watches, until it is stopped.
-pub struct Station {
+pub struct Monitor {
     views: watch::Receiver<Arc<WatchView>>,
-    kept: Kept,
-    changes: mpsc::Sender<Asked>,
+    history: HistoryStore,
+    changes: mpsc::Sender<Reconfigure>,
     stop: CancellationToken,
     task: JoinHandle<()>,
 }
 
 /// Who is asked.
 #[derive(Clone)]
-pub struct Asked {
+pub struct Reconfigure {
     /// The servers; `None` is this host alone.
     pub fleet: Option<FleetConfig>,
     /// The router in front of them.
     pub router: Option<AdminClient>,
 }
 
-impl Watching {
+impl MonitorOptions {
     /// Against these ceilings.
     pub fn against(ceilings: Ceilings, window: Duration) -> Self {
         Self { window, ceilings, application: None, router: None, objectives: Objectives::default() }
@@ -67,26 +67,26 @@ impl Watching {
     }
 }
 
-impl Station {
+impl Monitor {
     /// Begins to watch this host and, if there is one, a fleet.
-    pub fn start(fleet: Option<FleetConfig>, watching: Watching) -> Self {
+    pub fn start(fleet: Option<FleetConfig>, options: MonitorOptions) -> Self {
         let (publish, views) = watch::channel(Arc::new(WatchView::default()));
-        let (stop, kept) = (CancellationToken::new(), Kept::new());
+        let (stop, history) = (CancellationToken::new(), HistoryStore::new());
         let (changes, changed) = mpsc::channel(1);
-        let told = Told { publish, changed };
-        let task = tokio::spawn(observe_all(fleet, watching, kept.clone(), told, stop.clone()));
-        Self { views, kept, changes, stop, task }
+        let channels = Channels { publish, changed };
+        let task = tokio::spawn(observe_all(fleet, options, history.clone(), channels, stop.clone()));
+        Self { views, history, changes, stop, task }
     }
 
-    /// Says who is asked from now on; what was read stays. A station without a fleet begins to watch one,
+    /// Says who is asked from now on; what was read stays. A monitor without a fleet begins to watch one,
     /// none forgets its own.
-    pub fn changes(&self) -> mpsc::Sender<Asked> {
+    pub fn changes(&self) -> mpsc::Sender<Reconfigure> {
         self.changes.clone()
     }
 
     /// What was read so far.
-    pub(crate) fn history(&self) -> Kept {
-        self.kept.clone()
+    pub(crate) fn history(&self) -> HistoryStore {
+        self.history.clone()
     }
 
     /// What was last published, and changes of it.
@@ -102,33 +102,33 @@ impl Station {
 }
 
 /// How the loop is spoken with.
-struct Told {
+struct Channels {
     publish: watch::Sender<Arc<WatchView>>,
-    changed: mpsc::Receiver<Asked>,
+    changed: mpsc::Receiver<Reconfigure>,
 }
 
 async fn observe_all(
     fleet: Option<FleetConfig>,
-    watching: Watching,
-    kept: Kept,
-    mut told: Told,
+    options: MonitorOptions,
+    history: HistoryStore,
+    mut channels: Channels,
     stop: CancellationToken,
 ) {
     let who = fleet.as_ref().map(|fleet| fleet.credentials.clone()).unwrap_or_default();
     let mut watcher = fleet.map(Watcher::start);
     let mut snapshots = watcher.as_ref().map(Watcher::snapshots);
-    let (tell, mut news) = mpsc::channel(256);
-    let mut desk = Desk::new(watching, who, kept, tell, stop.clone());
+    let (tell, mut events) = mpsc::channel(256);
+    let mut evaluator = Evaluator::new(options, who, history, tell, stop.clone());
     let mut tick = tokio::time::interval(EVERY);
     tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {
         tokio::select! {
             () = stop.cancelled() => break,
-            Some(one) = news.recv() => desk.take(one),
-            Some(Asked { fleet, router }) = told.changed.recv() => {
-                desk.ask_router(router);
+            Some(event) = events.recv() => evaluator.take(event),
+            Some(Reconfigure { fleet, router }) = channels.changed.recv() => {
+                evaluator.ask_router(router);
                 if let Some(fleet) = fleet {
-                    desk.ask_as(fleet.credentials.clone());
+                    evaluator.ask_as(fleet.credentials.clone());
                     match &watcher {
                         Some(watcher) => watcher.reconfigure(fleet),
                         None => watcher = Some(Watcher::start(fleet)),
@@ -138,10 +138,7 @@ async fn observe_all(
             }
             _ = tick.tick() => {
                 let snapshot = snapshots.as_ref().map(|snapshots| snapshots.borrow().clone());
-                if let Some(snapshot) = &snapshot {
-                    desk.follow(snapshot);
-                }
-                told.publish.send_replace(Arc::new(desk.judge(snapshot.as_deref())));
+                channels.publish.send_replace(Arc::new(evaluator.tick(snapshot.as_deref())));
             }
         }
     }

@@ -2,8 +2,8 @@
 //! `headroom watch --listen`.
 
 use crate::Views;
-use crate::compare::Question;
-use crate::history::{Kept, Stretch};
+use crate::compare::CompareQuery;
+use crate::history::{HistoryQuery, HistoryStore};
 use axum::extract::{Query, State};
 use axum::routing::get;
 use axum::{Json, Router, middleware};
@@ -13,7 +13,7 @@ use console::http::{Cache, cached};
 use console::page::{self, WATCH};
 
 /// The routes, to be merged with those of whoever listens.
-pub(crate) fn routes(views: Views, kept: Kept) -> Router {
+pub(crate) fn routes(views: Views, kept: HistoryStore) -> Router {
     let now = Router::new()
         .route("/watch.json", get(|State(views): State<Views>| async move { Json(views.borrow().clone()) }))
         .with_state(views);
@@ -26,10 +26,13 @@ pub(crate) fn routes(views: Views, kept: Kept) -> Router {
     data.merge(page::routes(WATCH))
 }
 
-async fn history(State(kept): State<Kept>, Query(stretch): Query<Stretch>) -> Json<HistoryView> {
+async fn history(State(kept): State<HistoryStore>, Query(stretch): Query<HistoryQuery>) -> Json<HistoryView> {
     Json(kept.view(&stretch))
 }
 
-async fn compare(State(kept): State<Kept>, Query(question): Query<Question>) -> Json<ComparisonView> {
+async fn compare(
+    State(kept): State<HistoryStore>,
+    Query(question): Query<CompareQuery>,
+) -> Json<ComparisonView> {
     Json(kept.compare(&question))
 }

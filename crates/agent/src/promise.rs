@@ -4,7 +4,7 @@
 
 use config::{Objective, Target};
 use console::objectives::view::{ObjectiveView, WebhookView};
-use console::objectives::{Objectives, Seen};
+use console::objectives::{Objectives, Observation};
 use console::watch_view::RouterWatch;
 use diagnose::server::{Histogram, Range, Reading};
 use fleet::duration_text;
@@ -24,7 +24,7 @@ pub(crate) struct Promises {
 }
 
 /// A server that is watched: what it last said, or why nothing.
-pub(crate) enum Heard<'r> {
+pub(crate) enum ServerAnswer<'r> {
     /// That.
     Reading(&'r Reading),
     /// And why.
@@ -40,17 +40,17 @@ impl Promises {
     pub(crate) fn hold(
         &mut self,
         now: Instant,
-        servers: &BTreeMap<String, Heard<'_>>,
+        servers: &BTreeMap<String, ServerAnswer<'_>>,
         router: Option<&RouterWatch>,
     ) {
         let judged = &self.judged;
         self.objectives.hold(now, |objective| match &objective.target {
-            _ if promised_by(router, &objective.name) => Seen::Unchanged,
+            _ if promised_by(router, &objective.name) => Observation::Unchanged,
             Target::Server(name) => of_server(objective, name, servers, judged.get(name)),
-            Target::Endpoint(_) | Target::Listener(_) => Seen::NotJudged(of_router(router)),
+            Target::Endpoint(_) | Target::Listener(_) => Observation::NotJudged(of_router(router)),
         });
         for (name, heard) in servers {
-            if let Heard::Reading(Reading { histogram: Some(histogram), .. }) = heard {
+            if let ServerAnswer::Reading(Reading { histogram: Some(histogram), .. }) = heard {
                 self.judged.insert(name.clone(), histogram.clone());
             }
         }
@@ -72,27 +72,29 @@ fn promised_by(router: Option<&RouterWatch>, name: &str) -> bool {
 fn of_server(
     objective: &Objective,
     name: &str,
-    servers: &BTreeMap<String, Heard<'_>>,
+    servers: &BTreeMap<String, ServerAnswer<'_>>,
     judged: Option<&Arc<Histogram>>,
-) -> Seen {
+) -> Observation {
     let reading = match servers.get(name) {
-        Some(Heard::Reading(reading)) => reading,
-        Some(Heard::Nothing(why)) => return Seen::NotJudged(format!("{name} gives no figures: {why}")),
+        Some(ServerAnswer::Reading(reading)) => reading,
+        Some(ServerAnswer::Nothing(why)) => {
+            return Observation::NotJudged(format!("{name} gives no figures: {why}"));
+        }
         None => {
             let known: Vec<&str> = servers.keys().map(String::as_str).collect();
-            return Seen::NotJudged(match known[..] {
+            return Observation::NotJudged(match known[..] {
                 [] => format!("no server is known yet, {name} neither"),
                 _ => format!("no server is called {name} here; known are {}", known.join(", ")),
             });
         }
     };
-    let Some(histogram) = &reading.histogram else { return Seen::NotJudged(NOT_COUNTED.to_owned()) };
+    let Some(histogram) = &reading.histogram else { return Observation::NotJudged(NOT_COUNTED.to_owned()) };
     if judged.is_some_and(|judged| Arc::ptr_eq(judged, histogram)) {
-        return Seen::Unchanged;
+        return Observation::Unchanged;
     }
     match histogram.within(objective.threshold.as_secs_f64() * 1e3) {
-        Ok(within) => Seen::Counted { good: within.good, all: within.all },
-        Err(range) => Seen::NotJudged(too_wide(objective, name, range)),
+        Ok(within) => Observation::Counted { good: within.good, all: within.all },
+        Err(range) => Observation::NotJudged(too_wide(objective, name, range)),
     }
 }
 
@@ -144,7 +146,7 @@ mod tests {
             objective("checkout", Target::Endpoint("checkout".to_owned())),
         ];
         let mut promises = Promises::new(Objectives::new(&objectives, None));
-        let silent = BTreeMap::from([("db1".to_owned(), Heard::Nothing("refused"))]);
+        let silent = BTreeMap::from([("db1".to_owned(), ServerAnswer::Nothing("refused"))]);
         promises.hold(Instant::now(), &silent, None);
         let said = why(&promises, None);
         for (said, what) in said.iter().zip(["refused", "known are db1", "--router"]) {

@@ -1,7 +1,8 @@
 //! What a router in front of the servers says: where reads go, and how long the statements of each endpoint
-//! take. Asked at its admin address every few seconds; without one, flows and endpoints are simply not known.
+//! take. Reconfigure at its admin address every few seconds; without one, flows and endpoints are simply not
+//! known.
 
-use crate::history::Kept;
+use crate::history::HistoryStore;
 use console::admin_client::AdminClient;
 use console::insight_view::{By, InsightView, Question};
 use console::status_view::{FlowView, StatusView};
@@ -20,7 +21,7 @@ const ENDPOINTS: usize = 16;
 /// Asks until it is told to stop. What it hears is in the channel at once, and in the history.
 pub(crate) fn ask(
     client: AdminClient,
-    kept: Kept,
+    kept: HistoryStore,
     stop: CancellationToken,
 ) -> watch::Receiver<Option<Arc<RouterWatch>>> {
     let (publish, heard) = watch::channel(None);

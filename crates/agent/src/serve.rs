@@ -2,8 +2,8 @@
 //! beyond it with a token and TLS, and never with less.
 
 use crate::keys::Keys;
-use crate::monitor::Station;
-use crate::tls_acceptor::Sealed;
+use crate::monitor::Monitor;
+use crate::tls_acceptor::TlsListener;
 use crate::{Views, guard, metrics, page};
 use anyhow::{Context, bail};
 use axum::Router;
@@ -13,7 +13,7 @@ use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use console::admin::{answers_to, refuse_name};
-use console::http::{Bounded, Cache, Limits, cached};
+use console::http::{BoundedListener, Cache, Limits, cached};
 use std::net::SocketAddr;
 use tokio::net::TcpListener;
 
@@ -30,40 +30,40 @@ pub async fn bind(listen: SocketAddr, keys: &Keys) -> anyhow::Result<TcpListener
         .with_context(|| format!("cannot listen on {listen}: choose another with --listen"))
 }
 
-/// Serves what `station` publishes until `stop`.
+/// Serves what `monitor` publishes until `stop`.
 ///
 /// # Errors
 /// The address stopped answering.
 pub async fn serve(
     listener: TcpListener,
     keys: &Keys,
-    station: &Station,
+    monitor: &Monitor,
     stop: impl Future<Output = ()> + Send + 'static,
 ) -> anyhow::Result<()> {
     let address = listener.local_addr()?;
     let (tls, token) = (keys.config().is_some(), keys.token().is_some());
     tracing::info!(%address, tls, token, "the agent answers: a page at /, /watch.json, /history.json, /metrics");
-    let routes = guard::guarded(routes(station, address.ip().is_loopback()), keys.tokens());
+    let routes = guard::guarded(routes(monitor, address.ip().is_loopback()), keys.tokens());
     match keys.configs() {
         Some(configs) => {
-            let door = Sealed::open(listener, configs)?;
+            let door = TlsListener::open(listener, configs)?;
             axum::serve(door, routes).with_graceful_shutdown(stop).await?;
         }
         None => {
-            let listener = Bounded::new(listener, Limits::AGENT);
+            let listener = BoundedListener::new(listener, Limits::AGENT);
             axum::serve(listener, routes).with_graceful_shutdown(stop).await?;
         }
     }
     Ok(())
 }
 
-fn routes(station: &Station, loopback: bool) -> Router {
+fn routes(monitor: &Monitor, loopback: bool) -> Router {
     Router::new()
         .route("/metrics", get(openmetrics))
         .layer(middleware::from_fn_with_state(Cache::new(|| Cache::AGE), cached))
         .route("/healthz", get(|| async { "ok\n" }))
-        .with_state(station.views())
-        .merge(page::routes(station.views(), station.history()))
+        .with_state(monitor.views())
+        .merge(page::routes(monitor.views(), monitor.history()))
         .fallback(|| async {
             (
                 StatusCode::NOT_FOUND,

@@ -13,7 +13,7 @@ const DEADLINE: Duration = Duration::from_secs(5);
 /// After a failed reading the next one waits this long.
 const AFTER_FAILURE: Duration = Duration::from_secs(2);
 /// What a server's task tells the loop.
-pub(crate) enum News {
+pub(crate) enum Event {
     Read { server: ServerName, reading: Box<Reading>, on_this_host: bool },
     Failed { server: ServerName, why: String },
 }
@@ -23,7 +23,7 @@ pub(crate) fn begin(
     server: &ServerName,
     reach: &Address,
     who: &Credentials,
-    tell: &mpsc::Sender<News>,
+    tell: &mpsc::Sender<Event>,
     stop: &CancellationToken,
 ) -> CancellationToken {
     let stop = stop.child_token();
@@ -33,21 +33,21 @@ pub(crate) fn begin(
 }
 
 /// Asks one server until it is told to stop.
-async fn ask(server: ServerName, mut sampler: Sampler, tell: mpsc::Sender<News>, stop: CancellationToken) {
+async fn ask(server: ServerName, mut sampler: Sampler, tell: mpsc::Sender<Event>, stop: CancellationToken) {
     loop {
         let asked = tokio::select! {
             () = stop.cancelled() => return,
             asked = sampler.read() => asked,
         };
-        let (news, pause) = match asked {
+        let (event, pause) = match asked {
             Ok(reading) => {
                 let pause = Sampler::pause(&reading, EVERY);
                 let on_this_host = sampler.is_on_this_host().unwrap_or(false);
-                (News::Read { server: server.clone(), reading: Box::new(reading), on_this_host }, pause)
+                (Event::Read { server: server.clone(), reading: Box::new(reading), on_this_host }, pause)
             }
-            Err(error) => (News::Failed { server: server.clone(), why: error.to_string() }, AFTER_FAILURE),
+            Err(error) => (Event::Failed { server: server.clone(), why: error.to_string() }, AFTER_FAILURE),
         };
-        if tell.send(news).await.is_err() {
+        if tell.send(event).await.is_err() {
             return;
         }
         tokio::select! {

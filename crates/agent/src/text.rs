@@ -3,9 +3,9 @@
 
 use console::insight_view::SPANS;
 use console::objectives;
+use console::sample_view::HostSampleView;
 use console::watch_view::RouterWatch;
 use console::watch_view::{NamedView, ServerWatch, VerdictView, WatchView, figure};
-use diagnose::host::Sample;
 use diagnose::verdict::Unit;
 use term::{Paint, Table};
 
@@ -102,10 +102,10 @@ fn without_figures(verdict: &VerdictView, read: bool) -> String {
     if verdict.bottleneck.is_some() { verdict.text.clone() } else { "no bottleneck".to_owned() }
 }
 
-fn one_host(name: &str, host: &Sample, paint: Paint) -> String {
+fn one_host(name: &str, host: &HostSampleView, paint: Paint) -> String {
     let share = |value: f64| figure(value, Unit::Share);
-    let all = host.cpu.all;
-    let level = host.memory.level;
+    let all = &host.cpu.all;
+    let level = &host.memory.level;
     let mut text = format!(
         "{}  {} CPUs, {} busy (user {}, system {}, softirq {}, steal {}), memory {} available of {}\n",
         paint.bold(name),
@@ -122,7 +122,7 @@ fn one_host(name: &str, host: &Sample, paint: Paint) -> String {
         Table::new(&["  disk", ">reads", ">each", ">writes", ">each", ">flushes", ">each", ">busy"]);
     for disk in host.disks.iter().filter(|disk| disk.busy > 0.0).take(8) {
         let ms = |ms: Option<f64>| ms.map_or("-".to_owned(), |ms| figure(ms, Unit::Milliseconds));
-        let flushed = disk.flushed.unwrap_or_default();
+        let flushed = disk.flushed.clone().unwrap_or_default();
         table.row(vec![
             format!("  {}", disk.name),
             figure(disk.read.per_s, Unit::PerSecond),
@@ -155,7 +155,7 @@ fn server(server: &ServerWatch, paint: Paint) -> String {
         figure(sample.active, Unit::Count),
         figure(sample.connected, Unit::Count),
     );
-    if let Some(quantiles) = sample.quantiles {
+    if let Some(quantiles) = &sample.quantiles {
         text.push_str(&format!(", p99 {}", figure(quantiles.p99_ms, Unit::Milliseconds)));
     } else if let Some(mean) = sample.mean_statement_ms {
         text.push_str(&format!(", {} each", figure(mean, Unit::Milliseconds)));
@@ -247,7 +247,7 @@ mod tests {
             "this host: the first window is being read\ndb1: the first window is being read\n"
         );
         assert!(!text(&view, Paint::off()).contains("bottleneck"), "{}", text(&view, Paint::off()));
-        let read = WatchView { host: Some(Sample::default()), ..WatchView::default() };
+        let read = WatchView { host: Some(HostSampleView::default()), ..WatchView::default() };
         assert_eq!(lines(&read), "this host: no bottleneck\n");
     }
 }

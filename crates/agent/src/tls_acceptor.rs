@@ -26,33 +26,33 @@ const PLAIN: &str = "HTTP/1.1 400 Bad Request\r\nConnection: close\r\nContent-Ty
 type Configs = watch::Receiver<Option<Arc<ServerConfig>>>;
 
 /// Connections whose TLS stands.
-pub(crate) struct Sealed {
-    guests: mpsc::Receiver<(Guest, SocketAddr)>,
+pub(crate) struct TlsListener {
+    connections: mpsc::Receiver<(TlsConnection, SocketAddr)>,
     address: SocketAddr,
 }
 
-type Guest = Connection<TlsStream<TcpStream>>;
+type TlsConnection = Connection<TlsStream<TcpStream>>;
 
-impl Sealed {
+impl TlsListener {
     /// Ends TLS on `listener` with the certificate that is in force when a client comes.
     ///
     /// # Errors
     /// The listener has no address.
     pub(crate) fn open(listener: TcpListener, configs: Configs) -> io::Result<Self> {
         let address = listener.local_addr()?;
-        let (give, guests) = mpsc::channel(LIMITS.most);
+        let (give, connections) = mpsc::channel(LIMITS.most);
         tokio::spawn(welcome(listener, configs, give));
-        Ok(Self { guests, address })
+        Ok(Self { connections, address })
     }
 }
 
-impl Listener for Sealed {
-    type Io = Guest;
+impl Listener for TlsListener {
+    type Io = TlsConnection;
     type Addr = SocketAddr;
 
-    async fn accept(&mut self) -> (Guest, SocketAddr) {
-        match self.guests.recv().await {
-            Some(guest) => guest,
+    async fn accept(&mut self) -> (TlsConnection, SocketAddr) {
+        match self.connections.recv().await {
+            Some(connection) => connection,
             None => std::future::pending().await,
         }
     }
@@ -62,7 +62,7 @@ impl Listener for Sealed {
     }
 }
 
-async fn welcome(listener: TcpListener, configs: Configs, give: mpsc::Sender<(Guest, SocketAddr)>) {
+async fn welcome(listener: TcpListener, configs: Configs, give: mpsc::Sender<(TlsConnection, SocketAddr)>) {
     let places = Arc::new(Semaphore::new(LIMITS.most));
     loop {
         let accepted = tokio::select! {

@@ -165,9 +165,9 @@ async fn scrape(watching: &mut Watching, times: u32) -> anyhow::Result<Scraped> 
         tick.tick().await;
         let mut bytes = 0;
         for web in watching.addresses() {
-            match web.ask(console::web::Request { method: "GET", headers: &[], body: "" }).await {
+            match web.get(None).await {
                 Ok((200, body)) => bytes += body.len(),
-                Ok((code, _)) => bail!("{} answered {code}", web.url()),
+                Ok((code, _)) => bail!("{} answered {code}", web.address()),
                 Err(_) => scraped.failed += 1,
             }
         }

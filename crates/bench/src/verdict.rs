@@ -18,7 +18,7 @@ mod table;
 mod volume;
 
 use super::output::{Directory, finish, scratch};
-use agent::{Station, Watching};
+use agent::{Monitor, MonitorOptions};
 use anyhow::Context;
 use clap::Args;
 use config::{Credentials, FleetConfig, Matcher, OwnZone, ZoneRule};
@@ -214,9 +214,11 @@ async fn make(args: &VerdictArgs, makings: Vec<(Making, u32)>) -> anyhow::Result
     let ceilings = volume.ceilings().await?;
     let lab = Lab::up(&spec, volume.path()).await?;
     let fixture = VerdictFixture::set(&lab, &volume, WINDOW).await.context("preparing the tables")?;
-    let watching =
-        Watching { application: Some(fixture.timings()), ..Watching::against(ceilings.clone(), WINDOW) };
-    let station = Station::start(Some(fleet(&lab)?), watching);
+    let watching = MonitorOptions {
+        application: Some(fixture.timings()),
+        ..MonitorOptions::against(ceilings.clone(), WINDOW)
+    };
+    let station = Monitor::start(Some(fleet(&lab)?), watching);
     let mut outcomes = Vec::new();
     let ended = tokio::select! {
         ended = all(args, makings, &fixture, &station, &mut outcomes) => ended,
@@ -247,7 +249,7 @@ async fn all(
     args: &VerdictArgs,
     makings: Vec<(Making, u32)>,
     fixture: &VerdictFixture<'_>,
-    station: &Station,
+    station: &Monitor,
     outcomes: &mut Vec<Outcome>,
 ) -> anyhow::Result<()> {
     let mut ended = Instant::now();
@@ -268,7 +270,7 @@ async fn all(
 /// `ended` is when the last making ended, and then when this one did.
 async fn one(
     fixture: &VerdictFixture<'_>,
-    station: &Station,
+    station: &Monitor,
     (made, strength): (Making, u32),
     time: Duration,
     ended: &mut Instant,

@@ -11,7 +11,7 @@ mod guard;
 pub use guard::{answers_to, refuse_name};
 
 use crate::PendingReport;
-use crate::http::{Bounded, Cache, Limits, cached};
+use crate::http::{BoundedListener, Cache, Limits, cached};
 use crate::insight_view::{self, Question};
 use crate::page::{self, STATUS};
 use crate::status_view::StatusView;
@@ -42,7 +42,7 @@ pub trait Live: Send + Sync + 'static {
 
 /// Serves until `stop` is cancelled.
 pub async fn serve(listener: TcpListener, live: Arc<dyn Live>, stop: CancellationToken) {
-    let listener = Bounded::new(listener, Limits::ADMIN);
+    let listener = BoundedListener::new(listener, Limits::ADMIN);
     let served = axum::serve(listener, routes(live)).with_graceful_shutdown(stop.cancelled_owned()).await;
     if let Err(error) = served {
         tracing::error!(%error, "the admin address stopped answering; restart headroom route to have it back");

@@ -1,7 +1,7 @@
 //! From a snapshot to what people see: the plain values of [`FleetView`], and the table of `headroom fleet`.
 
 use crate::status_view::{DemandView, FleetView, ServerView, ZoneView};
-use fleet::{Replication, Role, Server, Snapshot, State, Thread, WriterStatus, Zoned, ZonedBy, long};
+use fleet::{KnownZone, Replication, Role, Server, Snapshot, State, Thread, WriterStatus, ZoneSource, long};
 use std::time::{Duration, Instant};
 use term::{Paint, Table};
 
@@ -224,11 +224,11 @@ pub fn replication(replication: &Replication) -> String {
     }
 }
 
-fn zone_view(zoned: &Zoned) -> ZoneView {
+fn zone_view(zoned: &KnownZone) -> ZoneView {
     let by = match zoned.by {
-        ZonedBy::Rule => "rule",
-        ZonedBy::Metadata => "metadata",
-        ZonedBy::RoundTrip => "round_trip",
+        ZoneSource::Rule => "rule",
+        ZoneSource::Metadata => "metadata",
+        ZoneSource::RoundTrip => "round_trip",
     };
     ZoneView { zone: zoned.zone.to_string(), by: by.to_owned() }
 }

@@ -45,19 +45,19 @@ impl Limits {
 }
 
 /// A listener whose connections are bounded in number and time.
-pub struct Bounded {
+pub struct BoundedListener {
     listener: TcpListener,
-    places: Arc<Semaphore>,
+    permits: Arc<Semaphore>,
     limits: Limits,
 }
 
-impl Bounded {
+impl BoundedListener {
     pub fn new(listener: TcpListener, limits: Limits) -> Self {
-        Self { listener, places: Arc::new(Semaphore::new(limits.most)), limits }
+        Self { listener, permits: Arc::new(Semaphore::new(limits.most)), limits }
     }
 }
 
-impl Listener for Bounded {
+impl Listener for BoundedListener {
     type Io = Connection<TcpStream>;
     type Addr = SocketAddr;
 
@@ -72,8 +72,8 @@ impl Listener for Bounded {
                     continue;
                 }
             };
-            match self.places.clone().try_acquire_owned() {
-                Ok(place) => return (Connection::new(stream, place, self.limits), from),
+            match self.permits.clone().try_acquire_owned() {
+                Ok(permit) => return (Connection::new(stream, permit, self.limits), from),
                 Err(_) => tracing::debug!(%from, "closed: {} connections are open", self.limits.most),
             }
         }
@@ -84,7 +84,7 @@ impl Listener for Bounded {
     }
 }
 
-/// A connection with its place among the others, and until when it has to get on.
+/// A connection with its permit among the others, and until when it has to get on.
 ///
 /// Bytes that trickle in do not count as getting on: the time of a request runs from its first byte (of the
 /// first request: from the connect) until we write.
@@ -94,13 +94,13 @@ pub struct Connection<S> {
     until: Pin<Box<Sleep>>,
     /// A request is under way: more of it does not renew the time.
     in_request: bool,
-    _place: OwnedSemaphorePermit,
+    _permit: OwnedSemaphorePermit,
 }
 
 impl<S> Connection<S> {
-    pub fn new(stream: S, place: OwnedSemaphorePermit, limits: Limits) -> Self {
+    pub fn new(stream: S, permit: OwnedSemaphorePermit, limits: Limits) -> Self {
         let until = Box::pin(tokio::time::sleep(limits.request));
-        Self { stream, limits, until, in_request: true, _place: place }
+        Self { stream, limits, until, in_request: true, _permit: permit }
     }
 
     fn renew(&mut self, time: Duration) {
@@ -175,11 +175,11 @@ pub struct Cache(Arc<Answers>);
 struct Answers {
     /// For how long; asked anew each time, because it can be configured anew.
     age: Box<dyn Fn() -> Duration + Send + Sync>,
-    kept: Mutex<HashMap<String, Arc<Kept>>>,
+    kept: Mutex<HashMap<String, Arc<Entry>>>,
 }
 
 /// One answer, made once by whoever asks first.
-struct Kept {
+struct Entry {
     since: Instant,
     answer: OnceCell<Answer>,
 }
@@ -203,8 +203,8 @@ impl Cache {
         Self(Arc::new(Answers { age: Box::new(age), kept: Mutex::default() }))
     }
 
-    /// The place of this question's answer; `None` when too many different ones are asked.
-    fn place(&self, question: &str, now: Instant, age: Duration) -> Option<Arc<Kept>> {
+    /// The permit of this question's answer; `None` when too many different ones are asked.
+    fn place(&self, question: &str, now: Instant, age: Duration) -> Option<Arc<Entry>> {
         let mut kept = self.0.kept.lock().unwrap_or_else(PoisonError::into_inner);
         kept.retain(|_, kept| now.saturating_duration_since(kept.since) < age);
         if let Some(there) = kept.get(question) {
@@ -213,7 +213,7 @@ impl Cache {
         if kept.len() >= Self::QUESTIONS || question.len() > Self::LONGEST_QUESTION {
             return None;
         }
-        let made = Arc::new(Kept { since: now, answer: OnceCell::new() });
+        let made = Arc::new(Entry { since: now, answer: OnceCell::new() });
         kept.insert(question.to_owned(), made.clone());
         Some(made)
     }

@@ -27,6 +27,7 @@ pub mod objectives;
 pub mod page;
 #[cfg(any(test, feature = "sample"))]
 pub mod sample_status;
+pub mod sample_view;
 pub mod status_metrics;
 pub mod status_view;
 pub mod token;

@@ -16,8 +16,8 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use tokio_util::sync::CancellationToken;
-pub use webhook::Hook;
-use webhook::Told;
+use webhook::Message;
+pub use webhook::WebhookSender;
 
 /// With nothing promised: how soon that is looked at again.
 const IDLE: Duration = Duration::from_secs(1);
@@ -25,20 +25,20 @@ const IDLE: Duration = Duration::from_secs(1);
 /// What is promised, and how it is kept.
 #[derive(Clone, Default)]
 pub struct Objectives {
-    book: Arc<Mutex<Book>>,
+    book: Arc<Mutex<Tracking>>,
 }
 
 #[derive(Default)]
-struct Book {
+struct Tracking {
     tracked: Vec<Tracked>,
     /// Why an objective is not judged now, by its name.
     why_not: BTreeMap<String, String>,
-    hook: Option<Hook>,
+    hook: Option<WebhookSender>,
 }
 
 /// What is known of the statements that an objective is about.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Seen {
+pub enum Observation {
     /// How many were good, of all, since the start of counting.
     Counted { good: u64, all: u64 },
     /// Nothing was counted since the last time.
@@ -49,7 +49,7 @@ pub enum Seen {
 
 /// An incident that opened or closed, for the log and the webhook.
 #[derive(Clone, Debug, PartialEq)]
-struct News {
+struct IncidentChange {
     objective: Objective,
     opened: bool,
     open: Open,
@@ -58,7 +58,7 @@ struct News {
 
 impl Objectives {
     /// Promises that nothing is held against yet.
-    pub fn new(objectives: &[Objective], hook: Option<Hook>) -> Self {
+    pub fn new(objectives: &[Objective], hook: Option<WebhookSender>) -> Self {
         let new = Self::default();
         new.change(objectives, hook);
         new
@@ -68,7 +68,7 @@ impl Objectives {
     /// `None` when nothing runs any more.
     pub fn start(
         objectives: &[Objective],
-        hook: Option<Hook>,
+        hook: Option<WebhookSender>,
         reports: impl Fn() -> PendingReport + Send + 'static,
         stop: CancellationToken,
     ) -> Self {
@@ -84,7 +84,7 @@ impl Objectives {
     }
 
     /// Takes over what is promised now. What was promised before goes on with its past.
-    pub fn change(&self, objectives: &[Objective], hook: Option<Hook>) {
+    pub fn change(&self, objectives: &[Objective], hook: Option<WebhookSender>) {
         let mut book = self.book();
         let mut before = std::mem::take(&mut book.tracked);
         let track = |objective: &Objective| match before.iter().position(|t| t.objective() == objective) {
@@ -94,7 +94,7 @@ impl Objectives {
         book.tracked = objectives.iter().map(track).collect();
         book.why_not.clear();
         // What waits to be told is told by the one before, which ends when it has nothing left.
-        if book.hook.as_ref().map(Hook::id) != hook.as_ref().map(Hook::id) {
+        if book.hook.as_ref().map(WebhookSender::id) != hook.as_ref().map(WebhookSender::id) {
             book.hook = hook;
         }
     }
@@ -106,7 +106,7 @@ impl Objectives {
             let not_judged = book.why_not.get(&tracked.objective().name).cloned();
             ObjectiveView { not_judged, ..view::objective(tracked, now) }
         };
-        (book.tracked.iter().map(view).collect(), book.hook.as_ref().map(Hook::view))
+        (book.tracked.iter().map(view).collect(), book.hook.as_ref().map(WebhookSender::view))
     }
 
     async fn judge(&self, reports: impl Fn() -> PendingReport) {
@@ -130,20 +130,20 @@ impl Objectives {
                 let limit = u64::try_from(objective.threshold.as_nanos()).unwrap_or(u64::MAX);
                 (figures.latency.at_most(limit), figures.latency.count())
             });
-            Seen::Counted { good, all }
+            Observation::Counted { good, all }
         });
     }
 
     /// Holds what `seen` says of each objective against it.
-    pub fn hold(&self, now: Instant, seen: impl Fn(&Objective) -> Seen) {
+    pub fn hold(&self, now: Instant, seen: impl Fn(&Objective) -> Observation) {
         let mut book = self.book();
-        let Book { tracked, why_not, hook } = &mut *book;
+        let Tracking { tracked, why_not, hook } = &mut *book;
         for tracked in tracked {
             let name = tracked.objective().name.clone();
             let (good, all) = match seen(tracked.objective()) {
-                Seen::Counted { good, all } => (good, all),
-                Seen::Unchanged => continue,
-                Seen::NotJudged(why) => {
+                Observation::Counted { good, all } => (good, all),
+                Observation::Unchanged => continue,
+                Observation::NotJudged(why) => {
                     if why_not.get(&name) != Some(&why) {
                         tracing::warn!("objective {name} is not judged: {why}");
                     }
@@ -157,19 +157,19 @@ impl Objectives {
                 Change::Opened(open) => (true, open),
                 Change::Closed(open) => (false, open),
             };
-            let news = News { objective: tracked.objective().clone(), opened, open, at: now };
+            let change = IncidentChange { objective: tracked.objective().clone(), opened, open, at: now };
             if opened {
-                tracing::warn!("{}", news.text());
+                tracing::warn!("{}", change.text());
             } else {
-                tracing::info!("{}", news.text());
+                tracing::info!("{}", change.text());
             }
             if let Some(hook) = hook {
-                hook.tell(news.told());
+                hook.tell(change.told());
             }
         }
     }
 
-    fn book(&self) -> MutexGuard<'_, Book> {
+    fn book(&self) -> MutexGuard<'_, Tracking> {
         self.book.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -206,7 +206,7 @@ fn dimension(target: &Target) -> (Dimension, &str) {
     }
 }
 
-impl News {
+impl IncidentChange {
     /// One sentence for the log and for people.
     fn text(&self) -> String {
         let Objective { name, .. } = &self.objective;
@@ -228,10 +228,10 @@ impl News {
     }
 
     /// What the webhook is sent. `text` is the key that chat programs show.
-    fn told(&self) -> Told {
+    fn told(&self) -> Message {
         let since = SystemTime::now() - self.at.saturating_duration_since(self.open.since);
         let since = since.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
-        Told {
+        Message {
             event: if self.opened { "opened" } else { "closed" },
             id: format!("{}-{since}", self.objective.name),
             objective: self.objective.name.clone(),

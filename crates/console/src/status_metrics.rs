@@ -239,12 +239,17 @@ fn listeners(status: &StatusView, sheet: &mut Sheet) {
     let help = "Logins by what carried them: in the open, TLS that ends here, or what cannot be read";
     sheet.counter("listener_logins", help, by("transport", |l| &l.logins));
     let help = "Whether new connections of a listener go straight to a server and bypass the router";
-    let past = all.iter().map(|l| (labels(&l.address, &l.role), f64::from(u8::from(l.zero_hop.in_force))));
-    sheet.gauge("listener_zero_hop", help, past);
-    let past = all.iter().map(|l| (labels(&l.address, &l.role), l.zero_hop.sessions as f64));
-    sheet.gauge("listener_sessions_past", "Sessions of a listener that bypass the router", past);
-    let past = all.iter().map(|l| (labels(&l.address, &l.role), l.zero_hop.past));
-    sheet.counter("listener_connections_past", "Connections sent straight to a server by the kernel", past);
+    let bypassed =
+        all.iter().map(|l| (labels(&l.address, &l.role), f64::from(u8::from(l.zero_hop.in_force))));
+    sheet.gauge("listener_zero_hop", help, bypassed);
+    let bypassed = all.iter().map(|l| (labels(&l.address, &l.role), l.zero_hop.sessions as f64));
+    sheet.gauge("listener_sessions_bypassed", "Sessions of a listener that bypass the router", bypassed);
+    let bypassed = all.iter().map(|l| (labels(&l.address, &l.role), l.zero_hop.bypassed));
+    sheet.counter(
+        "listener_connections_bypassed",
+        "Connections sent straight to a server by the kernel",
+        bypassed,
+    );
     let help = "Connections that the kernel left to the listener, by reason";
     sheet.counter("listener_connections_kept", help, by("reason", |l| &l.zero_hop.ordinary));
     let counters = &status.counters;

@@ -282,7 +282,7 @@ pub struct RoutingView {
     /// Those of writer listeners.
     pub writers: u64,
     /// Those of both that bypass the router.
-    pub past: u64,
+    pub bypassed: u64,
     /// Connections we made to it.
     pub connections: u64,
     /// Connections that failed, the client having noticed nothing.
@@ -365,7 +365,7 @@ pub struct ListenerView {
     pub zero_hop: ListenerZeroHopView,
 }
 
-/// Whether connections go straight to a server, past this process.
+/// Whether connections go straight to a server, bypassing this process.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ZeroHopView {
@@ -388,7 +388,7 @@ pub struct ListenerZeroHopView {
     /// Sessions that bypass the router now; `sessions` of the listener does not count them.
     pub sessions: u64,
     /// Connections that bypassed the router since the programs were brought in.
-    pub past: u64,
+    pub bypassed: u64,
     /// Connections that the kernel left to the listener, by reason.
     pub ordinary: BTreeMap<String, u64>,
 }

@@ -68,9 +68,9 @@ impl Token {
         }
     }
 
-    /// The header that brings it.
+    /// The value of the header `Authorization` that brings it.
     pub fn header(&self) -> String {
-        format!("Authorization: Bearer {}", self.0)
+        format!("Bearer {}", self.0)
     }
 
     fn is(&self, given: &[u8]) -> bool {

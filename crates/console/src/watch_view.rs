@@ -3,9 +3,9 @@
 
 use crate::insight_view::{FiguresView, RequestView};
 use crate::objectives::view::{ObjectiveView, WebhookView};
+use crate::sample_view::{HostSampleView, ServerSampleView};
 use crate::status_view::FlowView;
 use diagnose::verdict::{Confidence, Figure, Finding, Name, Unit, Verdict};
-use diagnose::{host, server};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
@@ -17,8 +17,8 @@ pub struct WatchView {
     /// Length of the windows that samples and verdicts are of, seconds.
     pub window_s: f64,
     /// This host; absent until there are two readings.
-    pub host: Option<host::Sample>,
-    /// This host's bottleneck, whatever runs on it.
+    pub host: Option<HostSampleView>,
+    /// The bottleneck of this host, whatever runs on it.
     pub verdict: VerdictView,
     /// Other hosts, as their agents judge them; this one is then not watched.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -60,7 +60,7 @@ pub struct HostWatch {
     /// Why there is no sample, if so.
     pub unanswered: Option<String>,
     /// The host.
-    pub host: Option<host::Sample>,
+    pub host: Option<HostSampleView>,
     /// Its bottleneck, whatever runs on it.
     pub verdict: VerdictView,
     /// What the agent costs it.
@@ -92,7 +92,7 @@ pub struct ServerWatch {
     /// How far behind, by positions.
     pub lag_ms: Option<f64>,
     /// The server.
-    pub sample: Option<server::Sample>,
+    pub sample: Option<ServerSampleView>,
     /// Its bottleneck.
     pub verdict: VerdictView,
 }
@@ -171,9 +171,19 @@ pub struct NamedView {
     /// How much of the waiting it explains, 0 to 1.
     pub weight: f64,
     /// The evidence.
-    pub evidence: Vec<Figure>,
+    pub evidence: Vec<FigureView>,
     /// What to try, the cheapest first.
     pub next: Vec<String>,
+}
+
+/// A piece of evidence.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct FigureView {
+    pub what: String,
+    pub value: f64,
+    pub unit: Unit,
+    /// From here on it counts.
+    pub threshold: Option<f64>,
 }
 
 impl WatchView {
@@ -219,9 +229,13 @@ fn named(finding: &Finding) -> NamedView {
         who: finding.who.clone(),
         load: finding.load,
         weight: finding.weight,
-        evidence: finding.evidence.clone(),
+        evidence: finding.evidence.iter().map(figure_view).collect(),
         next: rule.next.iter().map(ToString::to_string).collect(),
     }
+}
+
+fn figure_view(Figure { what, value, unit, threshold }: &Figure) -> FigureView {
+    FigureView { what: what.clone(), value: *value, unit: *unit, threshold: *threshold }
 }
 
 fn sentence(verdict: &Verdict) -> String {
@@ -279,7 +293,7 @@ mod tests {
         let server = |unanswered: Option<&str>| ServerWatch {
             name: "db1".to_owned(),
             unanswered: unanswered.map(str::to_owned),
-            sample: unanswered.is_none().then(server::Sample::default),
+            sample: unanswered.is_none().then(ServerSampleView::default),
             ..ServerWatch::default()
         };
         let view = |servers| WatchView { servers, ..WatchView::default() };

@@ -34,7 +34,7 @@ pub use lag::{Lag, LagSource, bounds};
 pub use lasting::long;
 pub use position::{FilePosition, Position};
 pub use role::{ListenerRole, Role};
-pub use server::{Load, Newcomer, Replication, Server, ServerName, State, Thread, Zoned, ZonedBy};
+pub use server::{KnownZone, Load, Newcomer, Replication, Server, ServerName, State, Thread, ZoneSource};
 pub use snapshot::{Snapshot, WriterStatus};
 pub use units::{Share, UnitError, Weight};
 pub use version::{Flavour, Version, VersionError};

@@ -28,7 +28,7 @@ pub struct Server {
     /// Whether it answers.
     pub state: State,
     /// Where it stands, if known.
-    pub zone: Option<Zoned>,
+    pub zone: Option<KnownZone>,
     /// How far behind; `None` on a primary or when unknown (then `replication` or `because` says why). A
     /// server that does not answer has none: unknown is not zero.
     pub lag: Option<Lag>,
@@ -134,17 +134,17 @@ pub enum Thread {
 
 /// A zone and how we know it.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Zoned {
+pub struct KnownZone {
     /// The zone.
     pub zone: Zone,
     /// How we know.
-    pub by: ZonedBy,
+    pub by: ZoneSource,
 }
 
 /// How a zone became known, strongest first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum ZonedBy {
+pub enum ZoneSource {
     /// A rule of the configuration (name, CIDR, label).
     Rule,
     /// The server or the cloud says so.

@@ -1,7 +1,7 @@
 //! A snapshot: the whole fleet as it was last seen. `observe` publishes one after each round of questions;
 //! `router` decides on it. Immutable, shared behind an `Arc`.
 
-use crate::{Demand, Server, ServerName, Zoned};
+use crate::{Demand, KnownZone, Server, ServerName};
 use serde::Serialize;
 use std::time::Instant;
 
@@ -21,7 +21,7 @@ pub struct Snapshot {
     /// Who takes writes.
     pub writer: WriterStatus,
     /// Our own zone, if known.
-    pub own_zone: Option<Zoned>,
+    pub own_zone: Option<KnownZone>,
     /// Reads born per zone.
     pub demand: Demand,
     /// What the operator should know: fallbacks in force, missing privileges with the statement that mends

@@ -138,9 +138,9 @@ impl Engine {
         let running = running.as_ref().ok_or("the router is stopping")?;
         let recording = running.router.record(wanted).map_err(|error| error.to_string())?;
         let status = running.router.status();
-        let past = status.servers.iter().map(|server| u64::from(server.bypassed)).sum();
+        let bypassed = status.servers.iter().map(|server| u64::from(server.bypassed)).sum();
         let relayed = status.listeners.iter().map(|listener| listener.sessions as u64).sum();
-        Ok((recording, Missing { past, relayed }))
+        Ok((recording, Missing { bypassed, relayed }))
     }
 
     /// Takes over what changed. Listeners first, because they alone can fail.

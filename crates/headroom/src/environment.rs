@@ -2,7 +2,7 @@
 
 use config::Webhook;
 use console::control::Directory;
-use console::objectives::Hook;
+use console::objectives::WebhookSender;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -100,8 +100,8 @@ pub(crate) fn variable(name: &str) -> Option<String> {
 ///
 /// # Errors
 /// What it names cannot be used.
-pub(crate) fn hook(webhook: Option<&Webhook>) -> anyhow::Result<Option<Hook>> {
-    webhook.map(|webhook| Hook::start(webhook, variable)).transpose()
+pub(crate) fn hook(webhook: Option<&Webhook>) -> anyhow::Result<Option<WebhookSender>> {
+    webhook.map(|webhook| WebhookSender::start(webhook, variable)).transpose()
 }
 
 impl std::fmt::Debug for Environment {

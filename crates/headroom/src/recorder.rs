@@ -48,7 +48,7 @@ pub(crate) struct RecordAnswer {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Missing {
     /// Sessions that bypass the router and are not recorded.
-    pub(crate) past: u64,
+    pub(crate) bypassed: u64,
     /// Sessions that are relayed: recorded from their next command outside a transaction.
     pub(crate) relayed: u64,
 }

@@ -122,7 +122,7 @@ fn routing(server: &ServerStatus) -> RoutingView {
         sessions: u64::from(server.readers) + u64::from(server.writers),
         readers: u64::from(server.readers),
         writers: u64::from(server.writers),
-        past: u64::from(server.bypassed),
+        bypassed: u64::from(server.bypassed),
         connections: server.connections,
         failures: server.failures,
         bytes_to_server: server.bytes_to_server,
@@ -181,7 +181,7 @@ fn zero_hop(listener: &ListenerZeroHop) -> ListenerZeroHopView {
         in_force: listener.in_force,
         text: listener.words.clone(),
         sessions: listener.sessions as u64,
-        past: connects.bypassed,
+        bypassed: connects.bypassed,
         ordinary: ordinary.map(|(why, n)| (why.to_owned(), n)).into(),
     }
 }

@@ -7,7 +7,7 @@ use crate::demand::Estimator;
 use crate::judge::{self, Facts, Judgement, Member};
 use crate::lag::{self, Track, Window};
 use crate::survey::{Entry, ServerId, Survey};
-use fleet::{Demand, Lag, LagSource, Role, Server, ServerName, Snapshot, State, WriterStatus, Zoned};
+use fleet::{Demand, KnownZone, Lag, LagSource, Role, Server, ServerName, Snapshot, State, WriterStatus};
 use std::collections::{BTreeMap, HashMap};
 use std::net::IpAddr;
 use std::time::Instant;
@@ -127,7 +127,7 @@ impl View {
         &self,
         survey: &Survey,
         servers: &[Server],
-        own: Option<&Zoned>,
+        own: Option<&KnownZone>,
         now: Instant,
     ) -> (Demand, Vec<String>) {
         let by_name: HashMap<&ServerName, &Server> = servers.iter().map(|s| (&s.name, s)).collect();
@@ -322,7 +322,7 @@ fn server(
     survey: &Survey,
     entry: &Entry,
     judged: &Judgement,
-    zone: Option<Zoned>,
+    zone: Option<KnownZone>,
     lag: Option<Lag>,
 ) -> Server {
     let (said, _) = survey.rule_outcome(entry);

@@ -309,13 +309,14 @@ impl fmt::Display for Fallback {
 pub(crate) mod tests {
     use super::*;
     use fleet::{
-        Demand, Lag, LagSource, Replication, Server, State, Weight, WriterStatus, ZoneShare, Zoned, ZonedBy,
+        Demand, KnownZone, Lag, LagSource, Replication, Server, State, Weight, WriterStatus, ZoneShare,
+        ZoneSource,
     };
     use std::time::Duration;
 
     /// A fleet of answering replicas `r0..` in the given zones (`""` is none) and the primary `p` in zone a.
     pub(crate) fn snapshot(own: &str, readers: &[(&str, f64)], demand: &[(&str, f64)]) -> Snapshot {
-        let zoned = |z: &str| (!z.is_empty()).then(|| Zoned { zone: Zone::new(z), by: ZonedBy::Rule });
+        let zoned = |z: &str| (!z.is_empty()).then(|| KnownZone { zone: Zone::new(z), by: ZoneSource::Rule });
         let mut servers = vec![server("p", Role::Primary, zoned("a"), 1.0)];
         for (i, (zone, weight)) in readers.iter().enumerate() {
             servers.push(server(&format!("r{i}"), Role::Replica, zoned(zone), *weight));
@@ -337,7 +338,7 @@ pub(crate) mod tests {
         }
     }
 
-    fn server(name: &str, role: Role, zone: Option<Zoned>, weight: f64) -> Server {
+    fn server(name: &str, role: Role, zone: Option<KnownZone>, weight: f64) -> Server {
         let mut server = Server::unasked(ServerName::new(name), Address::tcp("127.0.0.1", 3306));
         server.role = role;
         server.state = State::Answering;

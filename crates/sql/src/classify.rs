@@ -1,10 +1,10 @@
 //! Classify: a cheap look at a statement's text. Which state does it leave in the session?
 //!
-//! This is no parser. It walks over the text once, leaves out strings and comments ([`lexer`](crate::lexer)), and looks at
-//! words: the first of each statement, and a handful of others anywhere. The rule for doubt: a find too many
-//! only makes a session wait longer before it is moved; a find too few would lose state. So words count
-//! wherever they stand, and where quotes cannot be trusted the walk turns *wary*: from there on it reads
-//! strings as if they were code. That is so
+//! This is no parser. It walks over the text once, leaves out strings and comments ([`lexer`](crate::lexer)),
+//! and looks at words: the first of each statement, and a handful of others anywhere. The rule for doubt: a
+//! find too many only makes a session wait longer before it is moved; a find too few would lose state. So
+//! words count wherever they stand, and where quotes cannot be trusted the walk turns *wary*: from there on
+//! it reads strings as if they were code. That is so
 //! - in `PREPARE` and `EXECUTE IMMEDIATE`, whose strings are code, and in MariaDB's compound statements;
 //! - after a backslash that follows a byte above 0x7f inside a string: in GBK, Big5 and Shift-JIS it may be
 //!   half a letter;

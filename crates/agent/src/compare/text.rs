@@ -1,6 +1,6 @@
 //! `headroom watch --compare`: what an agent's history says of two stretches, as a table.
 
-use super::Question;
+use super::CompareQuery;
 use console::comparison_view::{ComparisonView, Estimate, RatioView, RowView};
 use console::watch_view::figure;
 use diagnose::verdict::Unit;
@@ -8,14 +8,14 @@ use term::{Paint, Table};
 
 /// A stretch of the past on the command line: `20m..10m`, `10m..now`, or seconds of the Unix epoch.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Past {
+pub struct PastStretch {
     from: f64,
     to: f64,
 }
 
 /// What an agent is asked for to compare two stretches.
-pub fn target(before: Past, after: Past) -> String {
-    let question = Question {
+pub fn target(before: PastStretch, after: PastStretch) -> String {
+    let question = CompareQuery {
         before_from: before.from,
         before_to: before.to,
         after_from: after.from,
@@ -91,7 +91,7 @@ fn ratio(ratio: Option<&RatioView>) -> [String; 2] {
 }
 
 /// Reads a stretch.
-pub fn past(text: &str) -> Result<Past, String> {
+pub fn past(text: &str) -> Result<PastStretch, String> {
     let wrong = || {
         format!(
             "'{text}' is no stretch of the past; write how long ago it began and ended, as in 20m..10m or 10m..now"
@@ -103,7 +103,7 @@ pub fn past(text: &str) -> Result<Past, String> {
     if mixed || from >= to && !(from > 0.0 && to == 0.0) {
         return Err(format!("'{text}' ends before it begins; write the longer ago first, as in 20m..10m"));
     }
-    Ok(Past { from, to })
+    Ok(PastStretch { from, to })
 }
 
 /// Seconds from now, or of the Unix epoch where it is a bare number of that size.
@@ -123,10 +123,13 @@ mod tests {
 
     #[test]
     fn stretches_are_told_by_how_long_ago_or_by_the_epoch() {
-        assert_eq!(past("20m..10m"), Ok(Past { from: -1200.0, to: -600.0 }));
-        assert_eq!(past("90s..now"), Ok(Past { from: -90.0, to: 0.0 }));
-        assert_eq!(past("1700000000..1700000600"), Ok(Past { from: 1_700_000_000.0, to: 1_700_000_600.0 }));
-        assert_eq!(past("1700000000..now"), Ok(Past { from: 1_700_000_000.0, to: 0.0 }));
+        assert_eq!(past("20m..10m"), Ok(PastStretch { from: -1200.0, to: -600.0 }));
+        assert_eq!(past("90s..now"), Ok(PastStretch { from: -90.0, to: 0.0 }));
+        assert_eq!(
+            past("1700000000..1700000600"),
+            Ok(PastStretch { from: 1_700_000_000.0, to: 1_700_000_600.0 })
+        );
+        assert_eq!(past("1700000000..now"), Ok(PastStretch { from: 1_700_000_000.0, to: 0.0 }));
         for wrong in ["10m", "10m..20m", "now..10m", "a..b", "10m..10m", "1700000000..5m"] {
             assert!(past(wrong).is_err(), "{wrong}");
         }

@@ -1,11 +1,11 @@
 //! Agents that are asked all the while, each at its own pace, and the history of what they said: an agent or
-//! a server that falls silent has a gap in it, with the reason. Kept here, beside the longer ones of the
-//! agents themselves, because who does not answer cannot tell when that began.
+//! a server that falls silent has a gap in it, with the reason. The history is kept here, beside the longer
+//! ones of the agents themselves, because who does not answer cannot tell when that began.
 
-use super::together::{Told, together};
+use super::merge::{AgentAnswer, merge};
 use super::{Agents, one};
-use crate::course::{self, HostNow, ServerNow};
-use crate::history::{Kept, said};
+use crate::history::{HistoryStore, said};
+use crate::series::{self, HostNow, ServerNow};
 use crate::{EVERY, Views};
 use console::history_view::Subject;
 use console::watch_view::{ServerWatch, WatchView};
@@ -15,24 +15,24 @@ use tokio::sync::{mpsc, watch};
 use tokio::time::MissedTickBehavior;
 
 /// What several agents say, as long as it is there.
-pub struct Followed {
+pub struct FollowedAgents {
     /// Put together once a second.
     pub views: Views,
     /// Of the hosts and servers, since the beginning.
-    pub(crate) kept: Kept,
+    pub(crate) kept: HistoryStore,
 }
 
 /// One agent, as it was last heard.
 #[derive(Default)]
-struct Heard {
+struct LastAnswer {
     answer: Option<Result<WatchView, String>>,
     at: Option<Instant>,
     before: Vec<ServerWatch>,
 }
 
-type News = (usize, Instant, Result<WatchView, String>);
+type Answered = (usize, Instant, Result<WatchView, String>);
 
-impl Followed {
+impl FollowedAgents {
     /// Begins to ask.
     pub fn start(agents: &Arc<Agents>) -> Self {
         let (publish, views) = watch::channel(Arc::new(WatchView::default()));
@@ -40,14 +40,14 @@ impl Followed {
         for at in 0..agents.each.len() {
             tokio::spawn(ask(agents.clone(), at, tell.clone()));
         }
-        let kept = Kept::new();
+        let kept = HistoryStore::new();
         tokio::spawn(listen(agents.clone(), news, kept.clone(), publish));
         Self { views, kept }
     }
 }
 
 /// Asks one agent for as long as anybody listens.
-async fn ask(agents: Arc<Agents>, at: usize, tell: mpsc::Sender<News>) {
+async fn ask(agents: Arc<Agents>, at: usize, tell: mpsc::Sender<Answered>) {
     loop {
         let answer = one(&agents.each[at], agents.token.as_ref()).await;
         if tell.send((at, Instant::now(), answer)).await.is_err() {
@@ -59,11 +59,11 @@ async fn ask(agents: Arc<Agents>, at: usize, tell: mpsc::Sender<News>) {
 
 async fn listen(
     agents: Arc<Agents>,
-    mut news: mpsc::Receiver<News>,
-    kept: Kept,
+    mut news: mpsc::Receiver<Answered>,
+    kept: HistoryStore,
     publish: watch::Sender<Arc<WatchView>>,
 ) {
-    let mut heard: Vec<Heard> = agents.each.iter().map(|_| Heard::default()).collect();
+    let mut heard: Vec<LastAnswer> = agents.each.iter().map(|_| LastAnswer::default()).collect();
     let mut tick = tokio::time::interval(EVERY);
     tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
@@ -74,11 +74,11 @@ async fn listen(
                 kept.tick(Instant::now());
                 let told = heard.iter().enumerate().map(|(at, heard)| {
                     let answer = heard.answer.clone()?;
-                    Some(Told { agent: agents.name(at), answer, before: heard.before.clone() })
+                    Some(AgentAnswer { agent: agents.name(at), answer, before: heard.before.clone() })
                 });
                 // Until each has answered, or its deadline has passed, there is nothing to say of all.
                 let Some(told) = told.collect() else { continue };
-                let view = together(told);
+                let view = merge(told);
                 keep(&kept, &view, &heard);
                 publish.send_replace(Arc::new(view));
             }
@@ -86,7 +86,7 @@ async fn listen(
     }
 }
 
-impl Heard {
+impl LastAnswer {
     fn hear(&mut self, when: Instant, answer: Result<WatchView, String>) {
         if let Ok(view) = &answer {
             self.before.clone_from(&view.servers);
@@ -97,7 +97,7 @@ impl Heard {
 
 /// What was said goes into the history, each answer once: a point that is not later than the last is left
 /// out.
-fn keep(kept: &Kept, view: &WatchView, heard: &[Heard]) {
+fn keep(kept: &HistoryStore, view: &WatchView, heard: &[LastAnswer]) {
     let mut history = kept.lock();
     for (host, heard) in view.hosts.iter().zip(heard) {
         let subject = Subject::Agent(host.agent.clone());
@@ -105,7 +105,7 @@ fn keep(kept: &Kept, view: &WatchView, heard: &[Heard]) {
             (Some(why), _, Some(at)) => history.lose(&subject, at, why),
             (None, Some(sample), Some(at)) => {
                 let now = HostNow { sample: sample.clone(), disk: None };
-                history.add(&subject, at, course::figures(course::HOST, &now), said(&host.verdict));
+                history.add(&subject, at, series::figures(series::HOST, &now), said(&host.verdict));
             }
             _ => {}
         }
@@ -115,9 +115,12 @@ fn keep(kept: &Kept, view: &WatchView, heard: &[Heard]) {
         let Some(at) = told_by.and_then(|at| heard.get(at)?.at) else { continue };
         let subject = Subject::Server(server.name.clone());
         if let Some(sample) = &server.sample {
-            let now =
-                ServerNow { sample: sample.clone(), quantiles: sample.quantiles, lag_ms: server.lag_ms };
-            history.add(&subject, at, course::figures(course::SERVER, &now), said(&server.verdict));
+            let now = ServerNow {
+                sample: sample.clone(),
+                quantiles: sample.quantiles.clone(),
+                lag_ms: server.lag_ms,
+            };
+            history.add(&subject, at, series::figures(series::SERVER, &now), said(&server.verdict));
         } else if let Some(why) = server.unanswered.as_ref().filter(|_| history.track(&subject).is_some()) {
             // One that was never read is not lost: its agent may not have asked it yet.
             history.lose(&subject, at, why);

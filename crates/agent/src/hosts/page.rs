@@ -4,7 +4,7 @@
 //! What is asked of a host is passed on to its agent with our token, so a browser needs none. So it answers
 //! this machine only.
 
-use super::{Agents, Followed};
+use super::{Agents, FollowedAgents};
 use crate::page;
 use crate::serve::this_machine;
 use anyhow::{Context, bail};
@@ -13,7 +13,7 @@ use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use axum::{Router, middleware};
-use console::http::{Bounded, Limits};
+use console::http::{BoundedListener, Limits};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use tokio::net::TcpListener;
@@ -42,7 +42,11 @@ pub async fn bind(address: SocketAddr) -> anyhow::Result<TcpListener> {
 ///
 /// # Errors
 /// The address stopped answering.
-pub async fn serve(listener: TcpListener, agents: Arc<Agents>, followed: &Followed) -> anyhow::Result<()> {
+pub async fn serve(
+    listener: TcpListener,
+    agents: Arc<Agents>,
+    followed: &FollowedAgents,
+) -> anyhow::Result<()> {
     let one = Router::new().route("/hosts/{host}/{part}", get(pass_on)).with_state(agents);
     let routes = page::routes(followed.views.clone(), followed.kept.clone())
         .merge(one)
@@ -51,7 +55,7 @@ pub async fn serve(listener: TcpListener, agents: Arc<Agents>, followed: &Follow
             (StatusCode::NOT_FOUND, known)
         })
         .layer(middleware::from_fn_with_state(true, this_machine));
-    Ok(axum::serve(Bounded::new(listener, Limits::AGENT), routes).await?)
+    Ok(axum::serve(BoundedListener::new(listener, Limits::AGENT), routes).await?)
 }
 
 async fn pass_on(

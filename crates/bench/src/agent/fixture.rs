@@ -3,7 +3,7 @@
 use super::super::output::scratch;
 use crate::binary;
 use anyhow::{Context, bail};
-use console::web::{Request, Url, Web};
+use console::web::{Web, WebAddress};
 use lab::process::Process;
 use lab::{Account, Lab, Spec};
 use mysql_async::Conn;
@@ -113,7 +113,7 @@ impl AgentFixture {
         let mut each = Vec::new();
         let mut add = |name, program: &Path, arguments: &[String], n: u16| -> anyhow::Result<()> {
             let program = Process::start(name, program, arguments, &log(name))?;
-            let url = Url::parse(&format!("http://{}/metrics", at(n))).map_err(anyhow::Error::msg)?;
+            let url = WebAddress::parse(&format!("http://{}/metrics", at(n))).map_err(anyhow::Error::msg)?;
             each.push((program, Web::new(url, None, DEADLINE, LARGEST)?));
             Ok(())
         };
@@ -169,7 +169,7 @@ impl Watching {
             let mut said = String::new();
             for (program, web) in &mut self.each {
                 program.alive()?;
-                if let Ok((200, body)) = web.ask(Request { method: "GET", headers: &[], body: "" }).await {
+                if let Ok((200, body)) = web.get(None).await {
                     said.push_str(&String::from_utf8_lossy(&body));
                 }
             }

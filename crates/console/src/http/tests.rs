@@ -14,7 +14,7 @@ const ASK: &[u8] = b"GET / HTTP/1.1\r\nhost: x\r\n\r\n";
 async fn start(routes: Router) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
-    tokio::spawn(async move { axum::serve(Bounded::new(listener, LIMITS), routes).await });
+    tokio::spawn(async move { axum::serve(BoundedListener::new(listener, LIMITS), routes).await });
     address
 }
 

@@ -3,7 +3,7 @@
 //! port of it are ever shown.
 
 use super::view::WebhookView;
-use crate::web::{Request, Url, Web};
+use crate::web::{Web, WebAddress};
 use anyhow::{Context, bail};
 use config::{PasswordFrom, Webhook};
 use serde::Serialize;
@@ -26,7 +26,7 @@ const LARGEST: usize = 64 << 10;
 
 /// What is sent, as JSON.
 #[derive(Clone, Debug, Serialize)]
-pub(super) struct Told {
+pub(super) struct Message {
     /// `opened` or `closed`.
     pub(super) event: &'static str,
     /// The same for the opening and the end of an incident.
@@ -44,10 +44,10 @@ pub(super) struct Told {
 }
 
 /// Somebody who is told.
-pub struct Hook {
+pub struct WebhookSender {
     web: Arc<Web>,
     from: Webhook,
-    give: mpsc::Sender<Told>,
+    give: mpsc::Sender<Message>,
     counts: Arc<Counts>,
 }
 
@@ -67,7 +67,7 @@ enum Outcome {
     Failed(String),
 }
 
-impl Hook {
+impl WebhookSender {
     /// Looks the address up, where the file names one in `variable`s of the environment, and stands by.
     ///
     /// # Errors
@@ -87,7 +87,7 @@ impl Hook {
                 (text.lines().next().unwrap_or_default().trim().to_owned(), path.display().to_string())
             }
         };
-        let url = match Url::parse(&text) {
+        let url = match WebAddress::parse(&text) {
             Ok(url) => url,
             Err(why) => bail!("{place} holds no address: {why}"),
         };
@@ -99,17 +99,17 @@ impl Hook {
     }
 
     /// What makes two of them the same.
-    pub(super) fn id(&self) -> (&Webhook, &Url) {
-        (&self.from, self.web.url())
+    pub(super) fn id(&self) -> (&Webhook, &WebAddress) {
+        (&self.from, self.web.address())
     }
 
     /// Puts a message in line; where the line is full it is counted as lost.
-    pub(super) fn tell(&self, told: Told) {
+    pub(super) fn tell(&self, told: Message) {
         self.counts.waiting.fetch_add(1, Relaxed);
         if self.give.try_send(told).is_err() {
             self.counts.waiting.fetch_sub(1, Relaxed);
             self.counts.lost.fetch_add(1, Relaxed);
-            tracing::error!(webhook = %self.web.url(), "{MOST} messages wait already; one is lost");
+            tracing::error!(webhook = %self.web.address(), "{MOST} messages wait already; one is lost");
         }
     }
 
@@ -117,7 +117,7 @@ impl Hook {
     pub(super) fn view(&self) -> WebhookView {
         let Counts { delivered, tried_again, lost, waiting, failed } = &*self.counts;
         WebhookView {
-            to: self.web.url().to_string(),
+            to: self.web.address().to_string(),
             delivered: delivered.load(Relaxed),
             tried_again: tried_again.load(Relaxed),
             lost: lost.load(Relaxed),
@@ -128,7 +128,7 @@ impl Hook {
 }
 
 /// Until nobody has anything to tell any more.
-async fn tell_all(web: Arc<Web>, mut take: mpsc::Receiver<Told>, counts: Arc<Counts>) {
+async fn tell_all(web: Arc<Web>, mut take: mpsc::Receiver<Message>, counts: Arc<Counts>) {
     while let Some(told) = take.recv().await {
         let gone = tell(&web, &told, &counts).await;
         counts.waiting.fetch_sub(1, Relaxed);
@@ -136,7 +136,7 @@ async fn tell_all(web: Arc<Web>, mut take: mpsc::Receiver<Told>, counts: Arc<Cou
     }
 }
 
-async fn tell(web: &Web, told: &Told, counts: &Counts) -> bool {
+async fn tell(web: &Web, told: &Message, counts: &Counts) -> bool {
     let (began, mut pause) = (Instant::now(), PAUSE);
     let Ok(body) = serde_json::to_string(told) else { return false };
     let say = |why: Option<String>| *counts.failed.lock().unwrap_or_else(PoisonError::into_inner) = why;
@@ -168,12 +168,12 @@ async fn tell(web: &Web, told: &Told, counts: &Counts) -> bool {
 }
 
 async fn call(web: &Web, body: &str) -> Outcome {
-    match web.ask(Request { method: "POST", headers: &[], body }).await {
+    match web.post(body.to_owned()).await {
         Ok((200..=299, _)) => Outcome::Delivered,
         Ok((code @ (408 | 425 | 429 | 500..=599), _)) => {
-            Outcome::Failed(format!("{} answered {code}", web.url()))
+            Outcome::Failed(format!("{} answered {code}", web.address()))
         }
-        Ok((code, _)) => Outcome::Refused(format!("{} answered {code}", web.url())),
+        Ok((code, _)) => Outcome::Refused(format!("{} answered {code}", web.address())),
         Err(error) => Outcome::Failed(error.to_string()),
     }
 }

@@ -51,14 +51,14 @@ function condition(server) {
 // insight measures of it; where it measures nothing, nothing is known.
 function commands(server) {
   const relayed = (history.get(server.name) || []).at(-1);
-  if (!server.routing || !server.routing.past) return [relayed === undefined ? "–" : count(relayed), "as counted"];
+  if (!server.routing || !server.routing.bypassed) return [relayed === undefined ? "–" : count(relayed), "as counted"];
   const told = measured.get(server.name);
-  if (!told) return ["not measured", server.routing.past + " sessions bypass the router, and none that is measured sent a command; insight = \"on\" measures all"];
+  if (!told) return ["not measured", server.routing.bypassed + " sessions bypass the router, and none that is measured sent a command; insight = \"on\" measures all"];
   return [perSecond(told), told.one_in > 1 ? "estimated from 1 session in " + told.one_in + "; ± is the standard error" : "as measured"];
 }
 
 function spark(server) {
-  if (server.routing && server.routing.past) return null;
+  if (server.routing && server.routing.bypassed) return null;
   const values = history.get(server.name) || [];
   if (values.length < 2 || Math.max(...values) === 0) return null;
   const top = Math.max(...values, 1);
@@ -79,7 +79,7 @@ function serverCard(status, server) {
   const [rate, known] = commands(server);
   const facts = [
     ["lag", server.role === "primary" ? "–" : lag(server)],
-    ["our sessions", routing ? count(routing.sessions) : "–", routing && routing.past ? routing.past + " of them bypass the router" : undefined],
+    ["our sessions", routing ? count(routing.sessions) : "–", routing && routing.bypassed ? routing.bypassed + " of them bypass the router" : undefined],
     ["commands/s", rate, known],
     ["share of load", share === null ? "–" : percent(share)],
   ];
@@ -164,13 +164,13 @@ function figures(status) {
   const total = loads.reduce((sum, share) => sum + share, 0);
   const busiest = total > 0 && loads.length > 1 && status.demand.reads_per_second >= 1 ? Math.max(...loads) * loads.length / total : null;
   const sessions = status.listeners.reduce((sum, l) => sum + l.open, 0);
-  const past = status.listeners.reduce((sum, l) => sum + l.zero_hop.sessions, 0);
+  const bypassing = status.listeners.reduce((sum, l) => sum + l.zero_hop.sessions, 0);
   const replicas = status.servers.filter((s) => s.role === "replica" && !s.reserved);
   const eligible = replicas.filter((s) => !s.routing || s.routing.reads.eligible).length;
   const figure = (value, unit, label, title) => h("div", { class: "figure", title }, h("div", { class: "value" }, value, unit ? h("small", {}, " " + unit) : null), h("div", { class: "label" }, label));
   return [
     figure(String(eligible), "of " + replicas.length, "replicas eligible for reads", "Replicas that may be picked now"),
-    figure(count(sessions), "", past ? "our sessions, " + count(past) + (past === 1 ? " of them bypasses" : " of them bypass") + " the router" : "our sessions", "Open sessions on the listeners of this router"),
+    figure(count(sessions), "", bypassing ? "our sessions, " + count(bypassing) + (bypassing === 1 ? " of them bypasses" : " of them bypass") + " the router" : "our sessions", "Open sessions on the listeners of this router"),
     figure(count(status.demand.reads_per_second), "/s", "reads in the fleet", "As the servers count them"),
     figure(flow.rows.length ? percent(crossing) : "–", "", "of reads cross zones", "By the flow table: the least possible at this demand and slack"),
     figure(busiest === null ? "–" : busiest.toFixed(2), busiest === null ? "" : "× mean", loads.length === 1 ? "busiest replica: only one is left" : "busiest replica", "Statements of the busiest replica over the mean of those that may be picked, last ten seconds"),

@@ -1,11 +1,11 @@
 //! `headroom agent`: what `headroom watch` shows, for other programs, over HTTP.
 
-use super::watch::{Sight, SightArgs, sight_of};
+use super::watch::{WatchTarget, WatchTargetArgs, watch_target};
 use crate::commands::probe::known_ceilings;
 use crate::core_dump;
 use crate::environment::{self, Environment};
 use crate::log::{self, LogFormat};
-use ::agent::{Asked, Files, Keys, Station, Watching};
+use ::agent::{Files, Keys, Monitor, MonitorOptions, Reconfigure};
 use anyhow::bail;
 use clap::Args;
 use console::objectives::Objectives;
@@ -34,7 +34,7 @@ configuration file again too; bad ones are rejected and the previous ones stay i
 pub(crate) struct AgentArgs {
     /// What is watched.
     #[command(flatten)]
-    pub(crate) sight: SightArgs,
+    pub(crate) target: WatchTargetArgs,
     /// Answer here; an address that others can reach takes a token and a certificate.
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:9307", value_parser = crate::listen::address)]
     pub(crate) listen: SocketAddr,
@@ -62,18 +62,18 @@ pub(crate) async fn run(args: AgentArgs, environment: &Environment) -> anyhow::R
         variable: environment.agent_token.clone(),
     })?;
     let listener = ::agent::bind(args.listen, &keys).await?;
-    let Sight { fleet, router, objectives, webhook } = sight_of(&args.sight, environment)?;
+    let WatchTarget { fleet, router, objectives, webhook } = watch_target(&args.target, environment)?;
     let hook = environment::hook(webhook.as_ref())?;
     let objectives = Objectives::new(&objectives, hook);
     let has_fleet = fleet.is_some();
-    let watching = Watching::against(known_ceilings(environment), args.sight.window)
+    let watching = MonitorOptions::against(known_ceilings(environment), args.target.window)
         .asking(router)
         .promising(objectives.clone());
-    let station = Station::start(fleet, watching);
+    let monitor = Monitor::start(fleet, watching);
     let hang_up = signal(SignalKind::hangup())?;
-    tokio::spawn(again(hang_up, args, environment.clone(), station.changes(), objectives, has_fleet));
-    let served = ::agent::serve(listener, &keys, &station, interrupted()).await;
-    station.stop().await;
+    tokio::spawn(again(hang_up, args, environment.clone(), monitor.changes(), objectives, has_fleet));
+    let served = ::agent::serve(listener, &keys, &monitor, interrupted()).await;
+    monitor.stop().await;
     served.map(|()| exit::DONE)
 }
 
@@ -82,23 +82,23 @@ async fn again(
     mut hang_up: Signal,
     args: AgentArgs,
     environment: Environment,
-    changes: mpsc::Sender<Asked>,
+    changes: mpsc::Sender<Reconfigure>,
     objectives: Objectives,
     mut has_fleet: bool,
 ) {
     while hang_up.recv().await.is_some() {
-        let read = sight_of(&args.sight, &environment).and_then(|sight| {
-            if has_fleet && sight.fleet.is_none() {
+        let read = watch_target(&args.target, &environment).and_then(|target| {
+            if has_fleet && target.fleet.is_none() {
                 bail!("nothing says where the servers are any more");
             }
-            let hook = environment::hook(sight.webhook.as_ref())?;
-            Ok((sight, hook))
+            let hook = environment::hook(target.webhook.as_ref())?;
+            Ok((target, hook))
         });
         match read {
-            Ok((Sight { fleet, router, objectives: promised, .. }, hook)) => {
+            Ok((WatchTarget { fleet, router, objectives: promised, .. }, hook)) => {
                 has_fleet = fleet.is_some();
                 objectives.change(&promised, hook);
-                if changes.send(Asked { fleet, router }).await.is_err() {
+                if changes.send(Reconfigure { fleet, router }).await.is_err() {
                     return;
                 }
                 tracing::info!("configuration read again");

@@ -78,7 +78,7 @@ struct Recorded {
     /// Events that are missing because this command could not keep up.
     lost: u64,
     /// Sessions that bypassed the router when it began.
-    past: u64,
+    bypassed: u64,
     /// Sessions that it relayed then.
     relayed: u64,
     bytes: u64,
@@ -112,7 +112,7 @@ pub(crate) async fn run(args: RecordArgs, environment: &Environment) -> anyhow::
 
 impl Recorded {
     fn text(&self) -> String {
-        let Self { seconds, sessions, commands, lost, past, bytes, ended, .. } = self;
+        let Self { seconds, sessions, commands, lost, bypassed, bytes, ended, .. } = self;
         let mut text = format!(
             "{commands} commands of {sessions} sessions in {seconds:.1} s, {:.1} MB{}, in {}; {ended}.\n",
             *bytes as f64 / 1e6,
@@ -124,9 +124,9 @@ impl Recorded {
                 "{lost} events are missing: this command could not keep up with them. A sample (--sample) is smaller.\n"
             );
         }
-        if *past > 0 {
+        if *bypassed > 0 {
             text += &format!(
-                "{past} sessions bypassed the router when it began (zero-hop) and are not in it; those opened since are.\n"
+                "{bypassed} sessions bypassed the router when it began (zero-hop) and are not in it; those opened since are.\n"
             );
         }
         for line in &self.advice {
@@ -146,12 +146,12 @@ impl Recorded {
             ];
         }
         let mut advice = Vec::new();
-        if self.past > 0 {
+        if self.bypassed > 0 {
             advice.push(format!(
                 "{} sessions bypass the router, and the router does not see what they send. While it records, new sessions \
                  pass through it: have the pool open its connections anew (restart it, or wait for their maximal age) while \
                  this command runs, or set zero_hop = \"off\" first and reload",
-                self.past
+                self.bypassed
             ));
         }
         if self.relayed > 0 {
@@ -161,7 +161,7 @@ impl Recorded {
                 self.relayed
             ));
         }
-        if self.past + self.relayed == 0 {
+        if self.bypassed + self.relayed == 0 {
             advice.push(
                 "no client was connected; is it the router that your clients use (--router)?".to_owned(),
             );
@@ -181,8 +181,8 @@ mod tests {
 
     #[test]
     fn where_nothing_came_it_says_why_and_what_to_do() {
-        let of = |past, relayed, commands| {
-            Recorded { past, relayed, commands, ..Recorded::default() }.advise(true).join("\n")
+        let of = |bypassed, relayed, commands| {
+            Recorded { bypassed, relayed, commands, ..Recorded::default() }.advise(true).join("\n")
         };
         assert!(of(20, 0, 0).contains("20 sessions bypass the router"), "{}", of(20, 0, 0));
         assert!(of(0, 3, 0).contains("outside a transaction") && !of(0, 3, 0).contains("bypass"));

@@ -7,8 +7,8 @@ use crate::commands::probe::known_ceilings;
 use crate::environment::Environment;
 use crate::no_room::{Lines, is_no_room};
 use crate::{credentials, source};
-use ::agent::compare::{self, Past};
-use ::agent::{Agents, EVERY, Followed, Station, Views, Watching, hosts, text};
+use ::agent::compare::{self, PastStretch};
+use ::agent::{Agents, EVERY, FollowedAgents, Monitor, MonitorOptions, Views, hosts, text};
 use anyhow::Context;
 use config::{Config, FleetConfig, Objective, Webhook};
 use console::admin_client::AdminClient;
@@ -21,7 +21,7 @@ use std::sync::Arc;
 use term::{Paint, exit, interrupted, terminal};
 
 use args::AgentsArgs;
-pub(crate) use args::{SightArgs, WatchArgs};
+pub(crate) use args::{WatchArgs, WatchTargetArgs};
 
 /// Runs `headroom watch`.
 pub(crate) async fn run(args: WatchArgs, environment: &Environment) -> anyhow::Result<ExitCode> {
@@ -35,18 +35,18 @@ pub(crate) async fn run(args: WatchArgs, environment: &Environment) -> anyhow::R
             () = interrupted() => stopped(&args),
         };
     }
-    let Sight { fleet, router, objectives, .. } = sight_of(&args.sight, environment)?;
+    let WatchTarget { fleet, router, objectives, .. } = watch_target(&args.target, environment)?;
     // Shown and told to nobody: that is what an agent, which stays, is for.
-    let watching = Watching::against(known_ceilings(environment), args.sight.window)
+    let watching = MonitorOptions::against(known_ceilings(environment), args.target.window)
         .asking(router)
         .promising(Objectives::new(&objectives, None));
-    let station = Station::start(fleet, watching);
+    let monitor = Monitor::start(fleet, watching);
     let paint = Paint::for_stdout(environment.no_colour);
     let outcome = tokio::select! {
-        outcome = watch_station(&station, &args, paint) => outcome,
+        outcome = watch_monitor(&monitor, &args, paint) => outcome,
         () = interrupted() => stopped(&args),
     };
-    station.stop().await;
+    monitor.stop().await;
     outcome
 }
 
@@ -59,7 +59,7 @@ fn agents(args: &AgentsArgs, addresses: &[String], environment: &Environment) ->
 /// Asks an agent to compare two stretches of its history, and prints its answer.
 async fn compare_stretches(
     args: &WatchArgs,
-    stretches: &[Past],
+    stretches: &[PastStretch],
     environment: &Environment,
 ) -> anyhow::Result<ExitCode> {
     let &[before, after] = stretches else {
@@ -86,11 +86,11 @@ fn stopped(args: &WatchArgs) -> anyhow::Result<ExitCode> {
     Ok(exit::DONE)
 }
 
-async fn watch_station(station: &Station, args: &WatchArgs, paint: Paint) -> anyhow::Result<ExitCode> {
-    let mut views = station.views();
+async fn watch_monitor(monitor: &Monitor, args: &WatchArgs, paint: Paint) -> anyhow::Result<ExitCode> {
+    let mut views = monitor.views();
     if args.once {
         // A window, and the windows that a verdict needs to be named.
-        let until = tokio::time::Instant::now() + args.sight.window + EVERY * 3;
+        let until = tokio::time::Instant::now() + args.target.window + EVERY * 3;
         tokio::time::sleep_until(until).await;
         let view = views.borrow_and_update().clone();
         return show_once(&view, args.json, paint);
@@ -113,7 +113,7 @@ async fn watch_agents(agents: Agents, args: &WatchArgs, paint: Paint) -> anyhow:
         None => None,
     };
     let agents = Arc::new(agents);
-    let followed = Followed::start(&agents);
+    let followed = FollowedAgents::start(&agents);
     let Some(listener) = listener else { return show(followed.views.clone(), None, args.json, paint).await };
     let page = format!("the page: http://{}/", listener.local_addr()?);
     terminal::complain(&page);
@@ -170,7 +170,7 @@ fn missing_as_json(lines: u64, why: &str) -> String {
 }
 
 /// What is watched.
-pub(crate) struct Sight {
+pub(crate) struct WatchTarget {
     pub(crate) fleet: Option<FleetConfig>,
     pub(crate) router: Option<AdminClient>,
     /// What is promised, and who is told of incidents.
@@ -178,17 +178,16 @@ pub(crate) struct Sight {
     pub(crate) webhook: Option<Webhook>,
 }
 
-/// The fleet to watch and the router to ask; no fleet when no server is named anywhere: then it is this host
-/// alone. The router is the one that is named, else that of the environment, of the file, or the usual
-/// address.
-pub(crate) fn sight_of(args: &SightArgs, environment: &Environment) -> anyhow::Result<Sight> {
+/// The fleet to watch and the router to ask; no fleet when no server is named anywhere: then it is this host alone. The router is
+/// the one that is named, else that of the environment, of the file, or the usual address.
+pub(crate) fn watch_target(args: &WatchTargetArgs, environment: &Environment) -> anyhow::Result<WatchTarget> {
     let router = args.router.as_deref();
     let named = router.filter(|name| *name != "off");
     let mut sourced = match source::for_fleet(&args.source) {
         Ok(sourced) => sourced,
         Err(error) if error.is_usage() => {
             let router = named.map(|name| AdminClient::new(Some(name)));
-            return Ok(Sight { fleet: None, router, objectives: Vec::new(), webhook: None });
+            return Ok(WatchTarget { fleet: None, router, objectives: Vec::new(), webhook: None });
         }
         Err(error) => return Err(error.into()),
     };
@@ -197,5 +196,5 @@ pub(crate) fn sight_of(args: &SightArgs, environment: &Environment) -> anyhow::R
     let name = named.map(str::to_owned).or_else(|| environment.admin.clone()).or(of_file);
     let router = name.filter(|_| router != Some("off")).map(|name| AdminClient::new(Some(&name)));
     let Config { fleet, objectives, webhook, .. } = sourced.config;
-    Ok(Sight { fleet: Some(fleet), router, objectives, webhook })
+    Ok(WatchTarget { fleet: Some(fleet), router, objectives, webhook })
 }

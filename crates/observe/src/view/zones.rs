@@ -4,7 +4,7 @@ use crate::survey::{Entry, ServerId, Survey};
 use crate::zone::metadata::MetadataError;
 use crate::zone::{self, Host, round_trip};
 use config::OwnZone;
-use fleet::{Zone, Zoned, ZonedBy};
+use fleet::{KnownZone, Zone, ZoneSource};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
@@ -30,7 +30,12 @@ pub(crate) struct ZonePlacement {
 
 impl ZonePlacement {
     /// The zone of each shown server, in order.
-    pub(super) fn zones(&mut self, survey: &Survey, shown: &[&Entry], now: Instant) -> Vec<Option<Zoned>> {
+    pub(super) fn zones(
+        &mut self,
+        survey: &Survey,
+        shown: &[&Entry],
+        now: Instant,
+    ) -> Vec<Option<KnownZone>> {
         let ruled: Vec<Option<Zone>> = shown.iter().map(|entry| survey.rule_outcome(entry).1).collect();
         if survey.config.zones_by_round_trip {
             let rest: Vec<&Entry> = shown
@@ -47,9 +52,10 @@ impl ZonePlacement {
             .iter()
             .zip(ruled)
             .map(|(entry, ruled)| {
-                let by_rule = ruled.map(|zone| Zoned { zone, by: ZonedBy::Rule });
-                let by_time =
-                    || Some(Zoned { zone: self.groups.get(&entry.id)?.clone(), by: ZonedBy::RoundTrip });
+                let by_rule = ruled.map(|zone| KnownZone { zone, by: ZoneSource::Rule });
+                let by_time = || {
+                    Some(KnownZone { zone: self.groups.get(&entry.id)?.clone(), by: ZoneSource::RoundTrip })
+                };
                 by_rule.or_else(by_time)
             })
             .collect()
@@ -99,20 +105,25 @@ impl ZonePlacement {
     }
 
     /// Our own zone: named, by rule, from the cloud, or with the nearest servers.
-    pub(super) fn own(&self, survey: &Survey, shown: &[&Entry], zones: &[Option<Zoned>]) -> Option<Zoned> {
+    pub(super) fn own(
+        &self,
+        survey: &Survey,
+        shown: &[&Entry],
+        zones: &[Option<KnownZone>],
+    ) -> Option<KnownZone> {
         if let OwnZone::Named(zone) = &survey.config.own_zone {
-            return Some(Zoned { zone: zone.clone(), by: ZonedBy::Rule });
+            return Some(KnownZone { zone: zone.clone(), by: ZoneSource::Rule });
         }
         if let Some(zone) = own_by_rule(survey) {
-            return Some(Zoned { zone, by: ZonedBy::Rule });
+            return Some(KnownZone { zone, by: ZoneSource::Rule });
         }
         if let Some(Ok(zone)) = &self.metadata {
-            return Some(Zoned { zone: zone.clone(), by: ZonedBy::Metadata });
+            return Some(KnownZone { zone: zone.clone(), by: ZoneSource::Metadata });
         }
         let nearest = shown
             .iter()
             .zip(zones)
-            .filter(|(_, zone)| zone.as_ref().is_some_and(|z| z.by == ZonedBy::RoundTrip))
+            .filter(|(_, zone)| zone.as_ref().is_some_and(|z| z.by == ZoneSource::RoundTrip))
             .min_by_key(|(entry, _)| {
                 entry.answer.as_ref().and_then(|a| a.round_trip).unwrap_or(Duration::MAX)
             });

@@ -2,7 +2,7 @@
 
 use crate::scene::{Scene, why_unknown, writer};
 use config::{Matcher, ServerRule};
-use fleet::{Replication, Role, Thread, Zone, ZonedBy};
+use fleet::{Replication, Role, Thread, Zone, ZoneSource};
 use lab::{Fault, Spec};
 
 #[tokio::test]
@@ -23,7 +23,11 @@ async fn any_one_server_leads_to_the_whole_fleet() {
             let name = fleet::ServerName::new(&scene.name(server));
             let seen = snapshot.server(&name).unwrap_or_else(|| panic!("{server} from {seed}"));
             let zoned = seen.zone.clone().unwrap();
-            assert_eq!((seen.role, zoned.zone, zoned.by), (role, Zone::new(zone), ZonedBy::Rule), "{server}");
+            assert_eq!(
+                (seen.role, zoned.zone, zoned.by),
+                (role, Zone::new(zone), ZoneSource::Rule),
+                "{server}"
+            );
         }
         let of_replica = snapshot.server(&fleet::ServerName::new(&scene.name("c1"))).unwrap();
         assert_eq!(of_replica.source.as_deref(), Some(scene.name("b1").as_str()));

@@ -1,6 +1,8 @@
 //! What a router is told of the servers, made up: all reads are born in zone a, which is its own.
 
-use fleet::{Demand, DemandSource, Role, Server, Snapshot, WriterStatus, Zone, ZoneShare, Zoned, ZonedBy};
+use fleet::{
+    Demand, DemandSource, KnownZone, Role, Server, Snapshot, WriterStatus, Zone, ZoneShare, ZoneSource,
+};
 use std::time::Instant;
 
 /// The writer is whoever of them is primary.
@@ -15,7 +17,7 @@ pub(crate) fn snapshot(round: u64, servers: Vec<Server>) -> Snapshot {
         settled: round > 0,
         servers,
         writer,
-        own_zone: Some(Zoned { zone: zone.clone(), by: ZonedBy::Rule }),
+        own_zone: Some(KnownZone { zone: zone.clone(), by: ZoneSource::Rule }),
         demand: Demand {
             zones: vec![ZoneShare { zone, share: 1.0 }],
             source: DemandSource::StatementCounters,

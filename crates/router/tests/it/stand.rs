@@ -3,8 +3,8 @@
 use crate::sight;
 use config::{Access, ClientTls, ClientTlsMode, Listener, RouterConfig, ServerTls, Tls, TlsMode};
 use fleet::{
-    Address, Lag, LagSource, ListenerRole, Replication, Role, Server, ServerName, Snapshot, State, Zone,
-    Zoned, ZonedBy,
+    Address, KnownZone, Lag, LagSource, ListenerRole, Replication, Role, Server, ServerName, Snapshot, State,
+    Zone, ZoneSource,
 };
 use lab::{Lab, Spec};
 use mysql_async::prelude::Queryable;
@@ -255,7 +255,7 @@ fn snapshot(reach: Address, proxy_protocol: bool) -> Snapshot {
     server.proxy_protocol = proxy_protocol;
     server.replication = Replication::Running;
     let zone = Zone::new("a");
-    server.zone = Some(Zoned { zone: zone.clone(), by: ZonedBy::Rule });
+    server.zone = Some(KnownZone { zone: zone.clone(), by: ZoneSource::Rule });
     server.lag =
         Some(Lag { at_least: Duration::ZERO, uncertainty: Duration::ZERO, source: LagSource::GtidSamples });
     sight::snapshot(1, vec![server])

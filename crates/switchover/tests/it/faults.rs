@@ -316,15 +316,23 @@ async fn restored(fleet: &Fleet, step: Step, breaks: Breaks) {
     };
     let new = read(primary).await;
     for server in ["a1", "a2", "b1"].into_iter().filter(|server| server != primary) {
-        let facts = read(server).await;
+        let frozen = breaks == Breaks::CandidateFrozen && server == "a2";
+        let stands = |facts: &facts::Facts| {
+            facts.channels.iter().any(|channel| !channel.receiver_runs && !channel.receiver_tries)
+        };
+        let (mut facts, began) = (read(server).await, Instant::now());
+        // A server that was killed answers before its receiver has started again.
+        while !frozen && stands(&facts) && began.elapsed() < DEADLINE {
+            tokio::time::sleep(Duration::from_millis(100)).await;
+            facts = read(server).await;
+        }
         let follows = facts.channels.iter().any(|channel| channel.source_id == new.server_id);
         if !follows {
             let rejoined = rejoin::rejoin(&facts, &new, &[], &logins, DEADLINE).await.unwrap();
             assert_eq!(rejoined, RejoinOutcome::Follows, "{step} x {breaks:?}: {server}");
-        } else if facts.channels.iter().any(|channel| !channel.receiver_runs && !channel.receiver_tries) {
+        } else if stands(&facts) {
             // It froze while its replication was being stopped, and stopped it when it woke up: the outcome
             // says so.
-            let frozen = breaks == Breaks::CandidateFrozen && server == "a2";
             assert!(frozen, "{step} x {breaks:?}: {server}: {:?}", facts.channels);
             let mut conn = fleet.lab.connect(server).await.unwrap();
             conn.query_drop("START SLAVE").await.unwrap();

@@ -115,7 +115,7 @@ function card(view, history, host, place) {
 
 export const cards = (view, history) => view.hosts.map((host, place) => card(view, history, host, place));
 
-// The fleet in a sentence: who is away before who is slow.
+// The fleet in a sentence: who is away before who has a bottleneck.
 export function headline(view) {
   const away = view.hosts.filter((host) => host.unanswered);
   if (away.length) return ["bad", plural(away.length, "host does not answer", "hosts do not answer")];

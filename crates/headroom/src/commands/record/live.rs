@@ -48,7 +48,7 @@ pub(super) async fn record(
     let recorded = Recorded {
         file: args.out.clone(),
         sealed: key.is_some(),
-        past: asked.answer.missing.past,
+        bypassed: asked.answer.missing.bypassed,
         relayed: asked.answer.missing.relayed,
         ended: "the router went away before its end".to_owned(),
         ..Recorded::default()

@@ -13,7 +13,7 @@ use console::PendingReport;
 use console::admin::{self, Live};
 use console::control::server::{Controlled, DrainRequest, RecordRequest};
 use console::control::{self, Directory};
-use console::objectives::{Hook, Objectives};
+use console::objectives::{Objectives, WebhookSender};
 use console::status_view::{ProcessView, ReloadView, StatusView};
 use insight::Since;
 use std::net::SocketAddr;
@@ -57,7 +57,7 @@ struct Reload {
 impl Process {
     pub(super) fn new(
         engine: Engine,
-        hook: Option<Hook>,
+        hook: Option<WebhookSender>,
         args: RouteArgs,
         environment: Environment,
         sourced: Sourced,

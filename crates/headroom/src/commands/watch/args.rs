@@ -1,7 +1,7 @@
 //! Flags and help texts of `watch`; what is watched is the same for `agent`.
 
 use crate::source::SourceArgs;
-use ::agent::{Past, past};
+use ::agent::{PastStretch, past};
 use clap::Args;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -9,7 +9,7 @@ use std::time::Duration;
 
 /// What is watched, and how it is judged: the same for `watch` and `agent`.
 #[derive(Args, Debug, Clone)]
-pub(crate) struct SightArgs {
+pub(crate) struct WatchTargetArgs {
     /// Where the fleet is found; without any, this host alone is watched.
     #[command(flatten)]
     pub(crate) source: SourceArgs,
@@ -65,7 +65,7 @@ else HEADROOM_AGENT_TOKEN. With --once exit code 1 when a bottleneck is named.";
 pub(crate) struct WatchArgs {
     /// What is watched.
     #[command(flatten)]
-    pub(crate) sight: SightArgs,
+    pub(crate) target: WatchTargetArgs,
     /// Agents whose hosts and servers are shown, in place of a fleet asked from here.
     #[command(flatten)]
     pub(crate) agents: AgentsArgs,
@@ -73,7 +73,7 @@ pub(crate) struct WatchArgs {
     /// and ended, as in 20m..10m 10m..now. The agent is that of --agent [default: http://127.0.0.1:9307].
     #[arg(long, num_args = 2, value_names = ["BEFORE", "AFTER"], value_parser = past,
           conflicts_with_all = ["once", "config", "server"])]
-    pub(crate) compare: Option<Vec<Past>>,
+    pub(crate) compare: Option<Vec<PastStretch>>,
     /// One window, then the answer.
     #[arg(long)]
     pub(crate) once: bool,

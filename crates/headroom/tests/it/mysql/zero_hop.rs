@@ -49,5 +49,5 @@ async fn drivers_go_past_the_router_to_mysql_and_idle_sessions_leave_a_drained_s
 fn sessions(status: &Value) -> (u64, u64) {
     let listeners = status["listeners"].as_array().unwrap();
     let sum = |count: &dyn Fn(&Value) -> &Value| listeners.iter().map(|l| count(l).as_u64().unwrap()).sum();
-    (sum(&|listener| &listener["zero_hop"]["past"]), sum(&|listener| &listener["accepted"]))
+    (sum(&|listener| &listener["zero_hop"]["bypassed"]), sum(&|listener| &listener["accepted"]))
 }

@@ -38,16 +38,20 @@ pub(crate) async fn sessions_are_past_and_counted(lab: &Lab, route: &Route) {
     let mut writer = connect(lab, route.writer).await.unwrap();
     assert_eq!(server_of(&mut writer).await, lab.real("a1").unwrap().ip().to_string());
     let counted = |status: &Value| {
-        routing(status, "a2")["past"] == 1
+        routing(status, "a2")["bypassed"] == 1
             && routing(status, "a1")["writers"] == 1
-            && status["listeners"][0]["zero_hop"]["past"] == 1
+            && status["listeners"][0]["zero_hop"]["bypassed"] == 1
     };
     route.wait_for("the sessions are counted", counted).await;
     let status = route.status();
     assert_eq!(status["zero_hop"]["in_force"], true, "{status}");
     let listener = &status["listeners"][0];
     assert_eq!(listener["zero_hop"]["text"], "all new sessions bypass the router");
-    assert_eq!((&listener["accepted"], &listener["zero_hop"]["past"]), (&0.into(), &1.into()), "{listener}");
+    assert_eq!(
+        (&listener["accepted"], &listener["zero_hop"]["bypassed"]),
+        (&0.into(), &1.into()),
+        "{listener}"
+    );
     let socket = TcpStream::connect(route.reader).unwrap();
     assert_eq!(socket.peer_addr().unwrap(), SocketAddr::from(route.reader), "what was dialled");
     let metrics = route.get("/metrics");
@@ -82,7 +86,7 @@ pub(crate) async fn statements_past_are_counted(lab: &Lab, route: &Route) {
         session.query_drop("SELECT nonsense").await.unwrap_err();
     }
     // The kernel's counts are read now and then; three sessions on a fast machine are done sooner.
-    route.wait_for("they are counted", |status| status["listeners"][0]["zero_hop"]["past"] == 3).await;
+    route.wait_for("they are counted", |status| status["listeners"][0]["zero_hop"]["bypassed"] == 3).await;
     let status = route.status();
     let listener = &status["listeners"][0];
     assert_eq!(listener["zero_hop"]["text"], "all new sessions bypass the router, mirrored for insight");
@@ -195,12 +199,13 @@ pub(crate) async fn what_two_of_thirty_two_say_is_scaled_to_all(lab: &Lab, route
     assert!(error > 0.0 && error < per_second, "two sessions, one in sixteen: {scaled}");
     assert!(told["notes"].to_string().contains("1 session in 16"), "{told}");
 
-    let counted =
-        |status: &Value| commands(status) >= commands(&before) + 800 && routing(status, "a2")["past"] == 32;
+    let counted = |status: &Value| {
+        commands(status) >= commands(&before) + 800 && routing(status, "a2")["bypassed"] == 32
+    };
     let status = route.wait_for("the server's commands grow by those of all", counted).await;
     let listener = &status["listeners"][0];
     assert_eq!((&listener["sessions"], &listener["open"]), (&0.into(), &32.into()), "{listener}");
-    let past = listener["zero_hop"]["past"].as_u64().unwrap();
+    let past = listener["zero_hop"]["bypassed"].as_u64().unwrap();
     assert_eq!(listener["connections"].as_u64().unwrap(), listener["accepted"].as_u64().unwrap() + past);
     let metrics = route.get("/metrics");
     let metric = |name: &str| {
@@ -232,15 +237,15 @@ pub(crate) async fn a_drained_server_is_left_idle_first(lab: &Lab, route: &Route
     // State that no list of the server's need have either.
     let mut holds = connect(lab, route.reader).await.unwrap();
     holds.query_drop("SELECT GET_LOCK('held', 0)").await.unwrap();
-    route.wait_for("all are counted", |status| routing(status, "a2")["past"] == 3).await;
+    route.wait_for("all are counted", |status| routing(status, "a2")["bypassed"] == 3).await;
     assert!(route.headroom(&["drain", "a2", "--deadline", "6s"]).status.success());
     let ended = Instant::now();
-    route.wait_for("two sessions are left", |status| routing(status, "a2")["past"] == 2).await;
+    route.wait_for("two sessions are left", |status| routing(status, "a2")["bypassed"] == 2).await;
     assert!(idle.query_drop("SELECT 1").await.is_err(), "the idle one was ended");
     busy.query_drop("SELECT 1").await.expect("the transaction was left alone");
     let lock: Option<u8> = holds.query_first("SELECT RELEASE_LOCK('held')").await.unwrap();
     assert_eq!(lock, Some(1), "the lock was left alone");
-    route.wait_for("nobody is left", |status| routing(status, "a2")["past"] == 0).await;
+    route.wait_for("nobody is left", |status| routing(status, "a2")["bypassed"] == 0).await;
     assert!(ended.elapsed() > Duration::from_secs(4), "only at the deadline");
     assert!(busy.query_drop("SELECT 1").await.is_err());
     let closed = routing(&route.status(), "a2")["closed"].clone();
@@ -340,7 +345,7 @@ async fn connect_past(lab: &Lab, route: &Route) -> Conn {
     loop {
         let session = connect(lab, route.reader).await.unwrap();
         for _ in 0..50 {
-            if routing(&route.status(), "a2")["past"] == 1 {
+            if routing(&route.status(), "a2")["bypassed"] == 1 {
                 return session;
             }
             tokio::time::sleep(POLL).await;
@@ -372,7 +377,7 @@ pub(crate) async fn a_take_over_loses_no_connection(lab: &Lab, route: &mut Route
     let in_force = |status: &Value| {
         status["zero_hop"]["in_force"] == true
             && past(status)
-            && routing(status, "a2")["past"].as_u64() >= Some(1)
+            && routing(status, "a2")["bypassed"].as_u64() >= Some(1)
     };
     route.wait_for("the second has what the first had", in_force).await;
     // Some seconds, in which what the first one left behind could run out.
@@ -391,7 +396,7 @@ pub(crate) async fn a_take_over_loses_no_connection(lab: &Lab, route: &mut Route
     route.wait_for("the status says why it stays", says).await;
     kept.query_drop("SELECT 1").await.expect("it stays until the deadline");
     route
-        .wait_for("the second ends what the first saw begin", |status| routing(status, "a2")["past"] == 0)
+        .wait_for("the second ends what the first saw begin", |status| routing(status, "a2")["bypassed"] == 0)
         .await;
     let closed = routing(&route.status(), "a2")["closed"].clone();
     assert!(closed["cut at the drain deadline"].as_u64() >= Some(1), "{closed}");

@@ -2,7 +2,7 @@
 
 use super::PER_SECOND;
 use config::RouterConfig;
-use fleet::{ListenerRole, Snapshot, Zone, Zoned, ZonedBy};
+use fleet::{KnownZone, ListenerRole, Snapshot, Zone, ZoneSource};
 use rand::Rng;
 use rand::rngs::StdRng;
 use router::pick::{PickRequest, pick};
@@ -52,7 +52,7 @@ impl Router {
     }
 
     pub(super) fn hear(&mut self, snapshot: &Snapshot, now: Instant) {
-        let own = Zoned { zone: self.zone.clone(), by: ZonedBy::Rule };
+        let own = KnownZone { zone: self.zone.clone(), by: ZoneSource::Rule };
         let snapshot = Arc::new(Snapshot { own_zone: Some(own), ..snapshot.clone() });
         self.view = Some(View::new(snapshot, Arc::default(), &OwnState::default(), now));
     }

@@ -3,8 +3,8 @@
 use super::PER_SECOND;
 use super::member::{Router, Session};
 use fleet::{
-    Address, Demand, DemandSource, Lag, LagSource, Replication, Role, Server, ServerName, Snapshot, State,
-    WriterStatus, Zone, ZoneShare, Zoned, ZonedBy,
+    Address, Demand, DemandSource, KnownZone, Lag, LagSource, Replication, Role, Server, ServerName,
+    Snapshot, State, WriterStatus, Zone, ZoneShare, ZoneSource,
 };
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
@@ -118,7 +118,7 @@ impl World {
             let mut server = Server::unasked(ServerName::new(&format!("r{i}")), Address::tcp("127.0.0.1", 1));
             server.role = Role::Replica;
             server.replication = Replication::Running;
-            server.zone = Some(Zoned { zone: zone.clone(), by: ZonedBy::Rule });
+            server.zone = Some(KnownZone { zone: zone.clone(), by: ZoneSource::Rule });
             let zero = Duration::ZERO;
             server.lag = Some(Lag { at_least: zero, uncertainty: zero, source: LagSource::GtidSamples });
             server.load.running = (loads[i] / 500.0) as u32;

@@ -4,8 +4,8 @@
 use crate::sight;
 use config::{Listener, RouterConfig};
 use fleet::{
-    Address, Lag, LagSource, ListenerRole, Replication, Role, Server, ServerName, Snapshot, State, Zone,
-    Zoned, ZonedBy,
+    Address, KnownZone, Lag, LagSource, ListenerRole, Replication, Role, Server, ServerName, Snapshot, State,
+    Zone, ZoneSource,
 };
 use router::Router;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
@@ -106,7 +106,7 @@ impl Fake {
         server.role = role;
         server.state = State::Answering;
         server.replication = Replication::Running;
-        server.zone = Some(Zoned { zone: Zone::new("a"), by: ZonedBy::Rule });
+        server.zone = Some(KnownZone { zone: Zone::new("a"), by: ZoneSource::Rule });
         let zero = Duration::ZERO;
         server.lag = Some(Lag { at_least: zero, uncertainty: zero, source: LagSource::GtidSamples });
         server

@@ -4,7 +4,7 @@
 use console::watch_view::{HostWatch, ServerWatch, WatchView};
 
 /// What one agent says.
-pub(crate) struct Told {
+pub(crate) struct AgentAnswer {
     /// Its address, without secrets.
     pub(crate) agent: String,
     /// What it answered last.
@@ -13,7 +13,7 @@ pub(crate) struct Told {
     pub(crate) before: Vec<ServerWatch>,
 }
 
-impl Told {
+impl AgentAnswer {
     /// Of an agent that was asked for the first time.
     pub(crate) fn now(agent: String, answer: Result<WatchView, String>) -> Self {
         Self { agent, answer, before: Vec::new() }
@@ -22,7 +22,7 @@ impl Told {
 
 /// How good what is said of a server is: the order in which it is believed.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Word {
+enum Trust {
     /// Of whoever stands beside it.
     Beside,
     /// Of whoever reads it.
@@ -30,19 +30,19 @@ enum Word {
     /// Of whoever knows that it does not answer.
     Unread,
     /// Of whoever is silent now.
-    Past,
+    Stale,
 }
 
 /// One view of what the agents say, in their order.
-pub(crate) fn together(all: Vec<Told>) -> WatchView {
+pub(crate) fn merge(all: Vec<AgentAnswer>) -> WatchView {
     let mut whole = WatchView { version: env!("CARGO_PKG_VERSION").to_owned(), ..WatchView::default() };
-    let mut told: Vec<(Word, ServerWatch)> = Vec::new();
-    for Told { agent, answer, before } in all {
+    let mut told: Vec<(Trust, ServerWatch)> = Vec::new();
+    for AgentAnswer { agent, answer, before } in all {
         let of_agent = |server: ServerWatch| ServerWatch { agent: Some(agent.clone()), ..server };
         let view = match answer {
             Ok(view) => view,
             Err(why) => {
-                told.extend(before.into_iter().map(|server| (Word::Past, of_agent(server))));
+                told.extend(before.into_iter().map(|server| (Trust::Stale, of_agent(server))));
                 whole.hosts.push(HostWatch { agent, unanswered: Some(why), ..HostWatch::default() });
                 continue;
             }
@@ -66,7 +66,7 @@ pub(crate) fn together(all: Vec<Told>) -> WatchView {
     }
     // The order of the agents among those that are as good.
     told.sort_by_key(|(word, _)| *word);
-    let mut known: Vec<(Word, ServerWatch)> = Vec::new();
+    let mut known: Vec<(Trust, ServerWatch)> = Vec::new();
     for (word, server) in told {
         if !known.iter().any(|(_, known)| is_same(known, &server)) {
             known.push((word, server));
@@ -77,16 +77,16 @@ pub(crate) fn together(all: Vec<Told>) -> WatchView {
     whole
 }
 
-fn word(server: &ServerWatch) -> Word {
+fn word(server: &ServerWatch) -> Trust {
     match (server.on_this_host, server.sample.is_some()) {
-        (true, true) => Word::Beside,
-        (false, true) => Word::Read,
-        (_, false) => Word::Unread,
+        (true, true) => Trust::Beside,
+        (false, true) => Trust::Read,
+        (_, false) => Trust::Unread,
     }
 }
 
-fn shown(word: Word, server: ServerWatch) -> ServerWatch {
-    if word != Word::Past {
+fn shown(word: Trust, server: ServerWatch) -> ServerWatch {
+    if word != Trust::Stale {
         return server;
     }
     // Its figures are of the past; who it is has not changed.
@@ -110,15 +110,15 @@ fn is_same(one: &ServerWatch, other: &ServerWatch) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use diagnose::server::{Sample, Settings};
+    use console::sample_view::{ServerSampleView, SettingsView};
 
     fn server(name: &str, host: &str, here: bool) -> ServerWatch {
-        let settings = Settings { hostname: host.to_owned(), port: 3306, ..Settings::default() };
+        let settings = SettingsView { hostname: host.to_owned(), port: 3306, ..SettingsView::default() };
         ServerWatch {
             name: name.to_owned(),
             role: "replica".to_owned(),
             on_this_host: here,
-            sample: Some(Sample { settings, ..Sample::default() }),
+            sample: Some(ServerSampleView { settings, ..ServerSampleView::default() }),
             ..ServerWatch::default()
         }
     }
@@ -131,9 +131,9 @@ mod tests {
     fn each_server_is_told_of_by_the_agent_beside_it() {
         let one = view(vec![server("127.0.0.1:3306", "db1", true), server("db2:3306", "db2", false)]);
         let two = view(vec![server("db1:3306", "db1", false), server("127.0.0.1:3306", "db2", true)]);
-        let whole = together(vec![
-            Told::now("https://db1:9307".into(), Ok(one)),
-            Told::now("https://db2:9307".into(), Ok(two)),
+        let whole = merge(vec![
+            AgentAnswer::now("https://db1:9307".into(), Ok(one)),
+            AgentAnswer::now("https://db2:9307".into(), Ok(two)),
         ]);
         let told: Vec<_> =
             whole.servers.iter().map(|s| (s.on_this_host, s.agent.as_deref().unwrap())).collect();
@@ -144,9 +144,9 @@ mod tests {
     #[test]
     fn an_agent_that_is_silent_is_shown_and_others_tell_of_its_server() {
         let one = view(vec![server("db1:3306", "db1", true), server("db2:3306", "db2", false)]);
-        let whole = together(vec![
-            Told::now("https://db1".into(), Ok(one)),
-            Told::now("https://db2".into(), Err("late".into())),
+        let whole = merge(vec![
+            AgentAnswer::now("https://db1".into(), Ok(one)),
+            AgentAnswer::now("https://db2".into(), Err("late".into())),
         ]);
         assert_eq!(whole.hosts[1].unanswered.as_deref(), Some("late"));
         let names: Vec<_> = whole.servers.iter().map(|s| (s.name.as_str(), s.on_this_host)).collect();
@@ -157,8 +157,8 @@ mod tests {
     fn servers_of_an_agent_that_fell_silent_stay_in_sight_unless_another_tells_of_them() {
         let one = view(vec![server("db1:3306", "db1", true), server("db2:3306", "db2", false)]);
         let before = vec![server("127.0.0.1:3306", "db2", true), server("db3:3306", "db3", true)];
-        let silent = Told { agent: "https://db2".into(), answer: Err("late".into()), before };
-        let whole = together(vec![Told::now("https://db1".into(), Ok(one)), silent]);
+        let silent = AgentAnswer { agent: "https://db2".into(), answer: Err("late".into()), before };
+        let whole = merge(vec![AgentAnswer::now("https://db1".into(), Ok(one)), silent]);
         let told: Vec<_> = whole.servers.iter().map(|s| (s.name.as_str(), s.sample.is_some())).collect();
         assert_eq!(told, [("db1:3306", true), ("db2:3306", true), ("db3:3306", false)]);
         assert_eq!(whole.servers[2].unanswered.as_deref(), Some("its agent does not answer"));

@@ -3,12 +3,12 @@
 
 use console::history_view::Subject;
 use console::insight_view::{FiguresView, RequestView};
+use console::sample_view::{DiskView, HostSampleView, QuantilesView, ServerSampleView};
 use diagnose::history::{Figures, WIDTH};
 use diagnose::verdict::Unit;
-use diagnose::{host, server};
 
 /// One figure.
-pub(crate) struct Course<T> {
+pub(crate) struct Series<T> {
     /// Its name in JSON.
     pub(crate) name: &'static str,
     /// What it is called.
@@ -21,13 +21,13 @@ pub(crate) struct Course<T> {
 /// What a host's figures are found from.
 pub(crate) struct HostNow {
     /// Since the reading before.
-    pub(crate) sample: host::Sample,
+    pub(crate) sample: HostSampleView,
     /// The disk that holds a server's data, if one is here; else the busiest counts.
     pub(crate) disk: Option<String>,
 }
 
 impl HostNow {
-    fn disk(&self) -> Option<&host::disk::Sample> {
+    fn disk(&self) -> Option<&DiskView> {
         let disks = &self.sample.disks;
         let named = disks.iter().find(|disk| self.disk.as_ref() == Some(&disk.name));
         named.or_else(|| disks.iter().max_by(|a, b| a.busy.total_cmp(&b.busy)))
@@ -37,9 +37,9 @@ impl HostNow {
 /// What a server's figures are found from.
 pub(crate) struct ServerNow {
     /// Since the reading before.
-    pub(crate) sample: server::Sample,
+    pub(crate) sample: ServerSampleView,
     /// Of the window that verdicts are of: durations are told every few seconds only.
-    pub(crate) quantiles: Option<server::Quantiles>,
+    pub(crate) quantiles: Option<QuantilesView>,
     /// How far behind, milliseconds.
     pub(crate) lag_ms: Option<f64>,
 }
@@ -53,49 +53,49 @@ pub(crate) struct StatementsNow {
 }
 
 /// Figures of the host.
-pub(crate) const HOST: &[Course<HostNow>] = &[
-    Course { name: "cpu", label: "CPU, busy", unit: Unit::Share, of: |h| Some(h.sample.cpu.all.busy()) },
-    Course { name: "steal", label: "CPU, stolen", unit: Unit::Share, of: |h| Some(h.sample.cpu.all.steal) },
-    Course {
+pub(crate) const HOST: &[Series<HostNow>] = &[
+    Series { name: "cpu", label: "CPU, busy", unit: Unit::Share, of: |h| Some(h.sample.cpu.all.busy()) },
+    Series { name: "steal", label: "CPU, stolen", unit: Unit::Share, of: |h| Some(h.sample.cpu.all.steal) },
+    Series {
         name: "softirq",
         label: "CPU, interrupts",
         unit: Unit::Share,
         of: |h| Some(h.sample.cpu.all.softirq + h.sample.cpu.all.irq),
     },
-    Course { name: "memory", label: "memory, in use", unit: Unit::Share, of: |h| memory(&h.sample) },
-    Course { name: "disk_busy", label: "disk, busy", unit: Unit::Share, of: |h| Some(h.disk()?.busy) },
-    Course { name: "reads", label: "disk reads", unit: Unit::PerSecond, of: |h| Some(h.disk()?.read.per_s) },
-    Course {
+    Series { name: "memory", label: "memory, in use", unit: Unit::Share, of: |h| memory(&h.sample) },
+    Series { name: "disk_busy", label: "disk, busy", unit: Unit::Share, of: |h| Some(h.disk()?.busy) },
+    Series { name: "reads", label: "disk reads", unit: Unit::PerSecond, of: |h| Some(h.disk()?.read.per_s) },
+    Series {
         name: "writes",
         label: "disk writes",
         unit: Unit::PerSecond,
         of: |h| Some(h.disk()?.written.per_s),
     },
-    Course {
+    Series {
         name: "flushes",
         label: "disk flushes",
         unit: Unit::PerSecond,
-        of: |h| Some(h.disk()?.flushed?.per_s),
+        of: |h| Some(h.disk()?.flushed.as_ref()?.per_s),
     },
-    Course {
+    Series {
         name: "read_ms",
         label: "a disk read",
         unit: Unit::Milliseconds,
         of: |h| h.disk()?.read.await_ms,
     },
-    Course {
+    Series {
         name: "flush_ms",
         label: "a disk flush",
         unit: Unit::Milliseconds,
-        of: |h| h.disk()?.flushed?.await_ms,
+        of: |h| h.disk()?.flushed.as_ref()?.await_ms,
     },
-    Course {
+    Series {
         name: "received",
         label: "network, in",
         unit: Unit::BytesPerSecond,
         of: |h| Some(network(&h.sample).0),
     },
-    Course {
+    Series {
         name: "sent",
         label: "network, out",
         unit: Unit::BytesPerSecond,
@@ -104,97 +104,102 @@ pub(crate) const HOST: &[Course<HostNow>] = &[
 ];
 
 /// Figures of a server.
-pub(crate) const SERVER: &[Course<ServerNow>] = &[
-    Course {
+pub(crate) const SERVER: &[Series<ServerNow>] = &[
+    Series {
         name: "statements",
         label: "statements",
         unit: Unit::PerSecond,
         of: |s| Some(s.sample.statements_per_s),
     },
-    Course { name: "changes", label: "changes", unit: Unit::PerSecond, of: |s| Some(s.sample.writes_per_s) },
-    Course {
+    Series { name: "changes", label: "changes", unit: Unit::PerSecond, of: |s| Some(s.sample.writes_per_s) },
+    Series {
         name: "mean_ms",
         label: "mean statement",
         unit: Unit::Milliseconds,
         of: |s| s.sample.mean_statement_ms,
     },
-    Course { name: "p99_ms", label: "p99", unit: Unit::Milliseconds, of: |s| Some(s.quantiles?.p99_ms) },
-    Course { name: "at_work", label: "sessions at work", unit: Unit::Count, of: |s| Some(s.sample.active) },
-    Course {
+    Series {
+        name: "p99_ms",
+        label: "p99",
+        unit: Unit::Milliseconds,
+        of: |s| Some(s.quantiles.as_ref()?.p99_ms),
+    },
+    Series { name: "at_work", label: "sessions at work", unit: Unit::Count, of: |s| Some(s.sample.active) },
+    Series {
         name: "connected",
         label: "sessions connected",
         unit: Unit::Count,
         of: |s| Some(s.sample.connected),
     },
-    Course {
+    Series {
         name: "in_locks",
         label: "in locks",
         unit: Unit::Count,
         of: |s| Some(s.sample.in_row_lock + s.sample.in_metadata_lock),
     },
-    Course { name: "in_commit", label: "in commit", unit: Unit::Count, of: |s| Some(s.sample.in_commit) },
-    Course {
+    Series { name: "in_commit", label: "in commit", unit: Unit::Count, of: |s| Some(s.sample.in_commit) },
+    Series {
         name: "pool_misses",
         label: "pool misses",
         unit: Unit::PerSecond,
         of: |s| Some(s.sample.pool.misses_per_s),
     },
-    Course {
+    Series {
         name: "fsyncs",
         label: "fsyncs",
         unit: Unit::PerSecond,
         of: |s| Some(s.sample.log.fsyncs_per_s),
     },
-    Course { name: "redo", label: "redo log in use", unit: Unit::Share, of: |s| s.sample.log.checkpoint_age },
-    Course { name: "lag_ms", label: "lag", unit: Unit::Milliseconds, of: |s| s.lag_ms },
+    Series { name: "redo", label: "redo log in use", unit: Unit::Share, of: |s| s.sample.log.checkpoint_age },
+    Series { name: "lag_ms", label: "lag", unit: Unit::Milliseconds, of: |s| s.lag_ms },
 ];
 
 /// Figures of a router, and of an endpoint.
-pub(crate) const STATEMENTS: &[Course<StatementsNow>] = &[
-    Course {
+pub(crate) const STATEMENTS: &[Series<StatementsNow>] = &[
+    Series {
         name: "statements",
         label: "statements",
         unit: Unit::PerSecond,
         of: |s| Some(s.figures.per_second),
     },
-    Course {
+    Series {
         name: "p50_ms",
         label: "median statement",
         unit: Unit::Milliseconds,
         of: |s| timed(s, |f| f.p50_ms),
     },
-    Course {
+    Series {
         name: "mean_ms",
         label: "mean statement",
         unit: Unit::Milliseconds,
         of: |s| timed(s, |f| f.mean_ms),
     },
-    Course { name: "p99_ms", label: "p99", unit: Unit::Milliseconds, of: |s| timed(s, |f| f.p99_ms) },
-    Course {
+    Series { name: "p99_ms", label: "p99", unit: Unit::Milliseconds, of: |s| timed(s, |f| f.p99_ms) },
+    Series {
         name: "at_work",
         label: "statements under way",
         unit: Unit::Count,
         of: |s| Some(s.figures.load),
     },
-    Course {
+    Series {
         name: "request_ms",
         label: "median request's time in the database",
         unit: Unit::Milliseconds,
         of: |s| requested(s, |r| r.time_p50_ms),
     },
-    Course {
+    Series {
         name: "queries",
         label: "statements a request",
         unit: Unit::Count,
         of: |s| requested(s, |r| r.queries_mean),
     },
-    Course {
+    Series {
         name: "span_ms",
         label: "median request",
         unit: Unit::Milliseconds,
         of: |s| requested(s, |r| r.span_p50_ms),
     },
-    Course {
+    Series {
         name: "thinking",
         label: "requests, thinking between statements",
         unit: Unit::Share,
@@ -203,7 +208,7 @@ pub(crate) const STATEMENTS: &[Course<StatementsNow>] = &[
 ];
 
 /// All of a table, in its order.
-pub(crate) fn figures<T>(table: &[Course<T>], now: &T) -> Figures {
+pub(crate) fn figures<T>(table: &[Series<T>], now: &T) -> Figures {
     let mut figures = [f32::NAN; WIDTH];
     for (place, course) in figures.iter_mut().zip(table) {
         *place = (course.of)(now).map_or(f32::NAN, |figure| figure as f32);
@@ -213,7 +218,7 @@ pub(crate) fn figures<T>(table: &[Course<T>], now: &T) -> Figures {
 
 /// Names, words and units of a subject's figures, in their order.
 pub(crate) fn courses(subject: &Subject) -> Vec<(&'static str, &'static str, Unit)> {
-    fn all<T>(table: &[Course<T>]) -> Vec<(&'static str, &'static str, Unit)> {
+    fn all<T>(table: &[Series<T>]) -> Vec<(&'static str, &'static str, Unit)> {
         table.iter().map(|course| (course.name, course.label, course.unit)).collect()
     }
     match subject {
@@ -223,13 +228,13 @@ pub(crate) fn courses(subject: &Subject) -> Vec<(&'static str, &'static str, Uni
     }
 }
 
-fn memory(sample: &host::Sample) -> Option<f64> {
-    let level = sample.memory.level;
+fn memory(sample: &HostSampleView) -> Option<f64> {
+    let level = &sample.memory.level;
     (level.total > 0).then(|| 1.0 - level.available as f64 / level.total as f64)
 }
 
 /// Bytes a second in and out, over all interfaces but the loopback.
-fn network(sample: &host::Sample) -> (f64, f64) {
+fn network(sample: &HostSampleView) -> (f64, f64) {
     let real = sample.nics.iter().filter(|nic| nic.name != "lo");
     real.fold((0.0, 0.0), |(received, sent), nic| {
         (received + nic.received.bytes_per_s, sent + nic.sent.bytes_per_s)

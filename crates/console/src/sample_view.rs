@@ -1,0 +1,385 @@
+//! What a host and a server did in a window, as JSON, the page and the terminal show it. The field names are
+//! a promise to whoever reads them; the samples that they are copied from are free to change.
+
+use diagnose::host::{self, Pressures};
+use diagnose::server::{self, HeldBy};
+use serde::{Deserialize, Serialize};
+
+/// A value that is shown, made of one that is not.
+pub trait Shows<T> {
+    /// Copies it.
+    fn of(value: &T) -> Self;
+}
+
+/// Structs with the same fields as the one that each shows.
+macro_rules! shows {
+    ($($(#[$about:meta])* $name:ident of $from:ty { $($(#[$field_about:meta])* $field:ident: $type:ty,)* })*) => {$(
+        $(#[$about])*
+        #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+        pub struct $name {
+            $($(#[$field_about])* pub $field: $type,)*
+        }
+
+        impl Shows<$from> for $name {
+            fn of(value: &$from) -> Self {
+                Self { $($field: Shows::of(&value.$field),)* }
+            }
+        }
+    )*};
+}
+
+macro_rules! shows_itself {
+    ($($type:ty)*) => {$(
+        impl Shows<$type> for $type {
+            fn of(value: &$type) -> Self {
+                value.clone()
+            }
+        }
+    )*};
+}
+
+shows_itself!(bool u32 u64 usize f64 String);
+
+impl<T, S: Shows<T>> Shows<Option<T>> for Option<S> {
+    fn of(value: &Option<T>) -> Self {
+        value.as_ref().map(S::of)
+    }
+}
+
+impl<T, S: Shows<T>> Shows<Vec<T>> for Vec<S> {
+    fn of(value: &Vec<T>) -> Self {
+        value.iter().map(S::of).collect()
+    }
+}
+
+impl<A, B, S: Shows<A>, T: Shows<B>> Shows<(A, B)> for (S, T) {
+    fn of((a, b): &(A, B)) -> Self {
+        (S::of(a), T::of(b))
+    }
+}
+
+impl Shows<HeldBy> for String {
+    fn of(held: &HeldBy) -> Self {
+        match held {
+            HeldBy::ByAnIdleClient => "by-an-idle-client",
+            HeldBy::ByAStatement => "by-a-statement",
+        }
+        .to_owned()
+    }
+}
+
+shows! {
+    /// A host in a window.
+    HostSampleView of host::Sample {
+        /// Length of the window.
+        seconds: f64,
+        /// CPU time of a reading.
+        cost_ms: f64,
+        cpu: CpuView,
+        pressure: PressuresView,
+        memory: MemoryView,
+        disks: Vec<DiskView>,
+        nics: Vec<NicView>,
+        softnet: Vec<SoftnetView>,
+        tcp: TcpView,
+        neighbours: TableView,
+        conntrack: Option<TableView>,
+        /// The cgroup that is watched, and its pressure.
+        cgroup: Option<(CgroupView, PressuresView)>,
+        /// The busiest.
+        interrupts: Vec<InterruptView>,
+        /// The busiest.
+        softirqs: Vec<InterruptView>,
+    }
+
+    /// CPUs.
+    CpuView of host::cpu::Sample {
+        all: SharesView,
+        /// By the CPU's number.
+        each: Vec<(u32, SharesView)>,
+        switches_per_s: f64,
+        forks_per_s: f64,
+        running: u64,
+        blocked: u64,
+    }
+
+    /// Shares of CPU time, 0 to 1.
+    SharesView of host::cpu::Shares {
+        user: f64,
+        system: f64,
+        irq: f64,
+        softirq: f64,
+        steal: f64,
+        iowait: f64,
+        idle: f64,
+    }
+
+    /// Where tasks waited; absent where the kernel does not say.
+    PressuresView of Pressures<host::pressure::Sample> {
+        cpu: Option<PressureView>,
+        memory: Option<PressureView>,
+        io: Option<PressureView>,
+    }
+
+    /// Shares of time.
+    PressureView of host::pressure::Sample {
+        /// Somebody waited.
+        some: f64,
+        /// Nobody could work.
+        full: f64,
+    }
+
+    /// Memory.
+    MemoryView of host::memory::Sample {
+        level: MemoryLevelView,
+        swapped_in_per_s: f64,
+        swapped_out_per_s: f64,
+        scanned_direct_per_s: f64,
+        stalls_per_s: f64,
+        major_faults_per_s: f64,
+        refaults_per_s: f64,
+        /// Programs killed for want of memory in the window.
+        killed: u64,
+    }
+
+    /// Bytes.
+    MemoryLevelView of host::memory::Level {
+        total: u64,
+        free: u64,
+        available: u64,
+        cached: u64,
+        dirty: u64,
+        writeback: u64,
+        swap_total: u64,
+        swap_free: u64,
+    }
+
+    /// A disk.
+    DiskView of host::disk::Sample {
+        name: String,
+        read: DiskWorkView,
+        written: DiskWorkView,
+        flushed: Option<DiskWorkView>,
+        /// Share of time.
+        busy: f64,
+        queue: f64,
+        in_flight: u64,
+    }
+
+    /// EndpointRequests of one kind.
+    DiskWorkView of host::disk::Work {
+        per_s: f64,
+        bytes_per_s: f64,
+        /// Mean time of one.
+        await_ms: Option<f64>,
+        /// On average.
+        under_way: f64,
+    }
+
+    /// A network interface.
+    NicView of host::nic::Sample {
+        name: String,
+        received: TrafficView,
+        sent: TrafficView,
+        /// What it can carry each way, as its driver says.
+        link_bytes_per_s: Option<f64>,
+    }
+
+    /// One way.
+    TrafficView of host::nic::Traffic {
+        bytes_per_s: f64,
+        packets_per_s: f64,
+        errors_per_s: f64,
+        dropped_per_s: f64,
+    }
+
+    /// The backlog of a CPU.
+    SoftnetView of host::softnet::Sample {
+        cpu: u32,
+        processed_per_s: f64,
+        dropped_per_s: f64,
+        /// It stopped with packets left.
+        squeezed_per_s: f64,
+    }
+
+    /// TCP.
+    TcpView of host::tcp::Sample {
+        sent_per_s: f64,
+        sent_again_per_s: f64,
+        sent_again_share: Option<f64>,
+        established: u64,
+        timeouts_per_s: f64,
+        listen_overflows_per_s: f64,
+        listen_drops_per_s: f64,
+    }
+
+    /// A table of the kernel that can be full.
+    TableView of host::table::Sample {
+        entries: u64,
+        /// 0 when not known.
+        limit: u64,
+        refused_per_s: f64,
+    }
+
+    /// A cgroup.
+    CgroupView of host::cgroup::Sample {
+        cpus: f64,
+        throttled: f64,
+        memory: u64,
+        memory_limit: Option<u64>,
+        memory_met_per_s: f64,
+    }
+
+    /// An interrupt on a CPU.
+    InterruptView of host::interrupt::Sample {
+        name: String,
+        what: String,
+        cpu: u32,
+        per_s: f64,
+    }
+
+    /// A server in a window.
+    ServerSampleView of server::Sample {
+        /// Length of the window.
+        seconds: f64,
+        /// How often its sessions were looked at.
+        looks: usize,
+        uptime_s: u64,
+        statements_per_s: f64,
+        selects_per_s: f64,
+        writes_per_s: f64,
+        commits_per_s: f64,
+        mean_statement_ms: Option<f64>,
+        quantiles: Option<QuantilesView>,
+        /// Sessions at work on average.
+        active: f64,
+        in_row_lock: f64,
+        in_metadata_lock: f64,
+        in_commit: f64,
+        longest_s: f64,
+        row_waits_per_s: f64,
+        row_blocker: Option<BlockerView>,
+        metadata_blocker: Option<BlockerView>,
+        connected: f64,
+        /// 0 when not known.
+        max_connections: u64,
+        refused_per_s: f64,
+        threads_created_per_s: f64,
+        pool: PoolView,
+        log: LogView,
+        /// Temporary tables a second, and of those on disk.
+        temporary_per_s: (f64, f64),
+        replica: Option<ReplicaView>,
+        /// Appliers at work on average, and in all.
+        appliers: (f64, f64),
+        round_trip_ms: f64,
+        digests: Vec<DigestView>,
+        settings: SettingsView,
+        cost: AskingCostView,
+        /// What could not be asked and why.
+        missing: Vec<String>,
+    }
+
+    /// Durations of statements.
+    QuantilesView of server::Quantiles {
+        statements: u64,
+        p50_ms: f64,
+        p95_ms: f64,
+        p99_ms: f64,
+    }
+
+    /// A session that others wait for.
+    BlockerView of server::Blocker {
+        id: u64,
+        user: String,
+        host: String,
+        /// `by-an-idle-client` or `by-a-statement`.
+        held: String,
+        age_s: u64,
+        table: Option<String>,
+        waiting: u64,
+        guessed: bool,
+    }
+
+    /// The buffer pool; shares of its pages.
+    PoolView of server::Pool {
+        /// Bytes.
+        size: u64,
+        free: f64,
+        room: f64,
+        dirty: f64,
+        requests_per_s: f64,
+        misses_per_s: f64,
+        read_ahead_per_s: f64,
+        read_ahead_wasted_per_s: f64,
+        flushed_per_s: f64,
+        waits_for_free_per_s: f64,
+        loading: bool,
+    }
+
+    /// The redo log and the binary log.
+    LogView of server::Log {
+        redo_bytes_per_s: f64,
+        /// Share of what the log can hold.
+        checkpoint_age: Option<f64>,
+        waits_per_s: f64,
+        fsyncs_per_s: f64,
+        fsyncs_pending: f64,
+        binlog_groups_per_s: f64,
+    }
+
+    /// What it replicates.
+    ReplicaView of server::Replica {
+        lag_s: Option<f64>,
+        delay_s: f64,
+        receives: bool,
+        applies: bool,
+    }
+
+    /// A kind of statement.
+    DigestView of server::Digest {
+        text: String,
+        calls: u64,
+        mean_ms: f64,
+        p95_ms: Option<f64>,
+        p99_ms: Option<f64>,
+        rows_examined: f64,
+    }
+
+    /// Settings of the server.
+    SettingsView of server::Settings {
+        max_connections: u64,
+        pool_size: u64,
+        kept_free: u64,
+        pool_parts: u64,
+        flush_log_at_commit: u64,
+        sync_binlog: u64,
+        parallel_appliers: u64,
+        performance_schema: bool,
+        datadir: String,
+        pid_file: String,
+        hostname: String,
+        port: u64,
+        server_id: u64,
+    }
+
+    /// What a reading costs.
+    AskingCostView of server::Cost {
+        statements: u32,
+        server_ms: f64,
+    }
+}
+
+impl HostSampleView {
+    /// How many CPUs are online.
+    pub fn cpus(&self) -> usize {
+        self.cpu.each.len().max(1)
+    }
+}
+
+impl SharesView {
+    /// Share of time in which it worked: idle, iowait and steal left out.
+    pub fn busy(&self) -> f64 {
+        self.user + self.system + self.irq + self.softirq
+    }
+}
