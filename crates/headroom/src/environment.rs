@@ -36,6 +36,7 @@ pub(crate) struct Environment {
     /// `LISTEN_FDS`, where `LISTEN_PID` is us: how many listening sockets systemd has opened for us.
     pub(crate) listen_fds: Option<u32>,
     /// `TMPDIR`: where temporary files belong.
+    #[cfg_attr(not(feature = "lab"), allow(dead_code, reason = "only labs have temporary files"))]
     pub(crate) temporary: Option<PathBuf>,
     /// Whether colour is unwanted: `NO_COLOR` is set, or `TERM` is `dumb`.
     pub(crate) no_colour: bool,

@@ -61,6 +61,17 @@ fn the_arrows_of_the_table_form_no_circle() {
     }
 }
 
+#[test]
+fn only_the_bench_is_built_by_name_alone_and_no_crate_uses_it() {
+    let metadata = metadata();
+    let members = |key: &str| metadata[key].as_array().unwrap().iter().cloned().collect::<Vec<_>>();
+    let defaults = members("workspace_default_members");
+    let left_out: Vec<_> =
+        members("workspace_members").into_iter().filter(|member| !defaults.contains(member)).collect();
+    assert!(left_out.len() == 1 && left_out[0].as_str().unwrap().contains("/bench#"), "{left_out:?}");
+    assert!(drawn(false).values().chain(drawn(true).values()).all(|uses| !uses.contains("bench")));
+}
+
 /// The table of ARCHITECTURE.md whose columns are `crate | is | may use`.
 fn granted() -> Arrows {
     let path = root().join("ARCHITECTURE.md");
