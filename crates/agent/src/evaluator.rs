@@ -141,7 +141,7 @@ impl Evaluator {
         let windows = self.read(snapshot);
         let verdicts = judge(&windows, &mut self.settlings);
         self.store(&windows, &verdicts, snapshot);
-        self.draw(windows, verdicts, snapshot)
+        self.draw(&windows, verdicts, snapshot)
     }
 
     /// What a server's task tells.
@@ -261,7 +261,7 @@ impl Evaluator {
     fn store(&mut self, windows: &Windows, verdicts: &Verdicts, snapshot: Option<&Snapshot>) {
         self.history.tick(windows.at);
         if let Some((at, sample)) = self.host.latest_host() {
-            let disk = self.servers.values().find_map(|watched| watched.known_disk());
+            let disk = self.servers.values().find_map(WatchedServer::known_disk);
             let now = HostNow { sample: HostSampleView::of(&sample), disk };
             self.history.host(at, &now, &verdicts.host);
         }
@@ -278,7 +278,7 @@ impl Evaluator {
     }
 
     /// The view of it all.
-    fn draw(&self, windows: Windows, mut verdicts: Verdicts, snapshot: Option<&Snapshot>) -> WatchView {
+    fn draw(&self, windows: &Windows, mut verdicts: Verdicts, snapshot: Option<&Snapshot>) -> WatchView {
         let servers = windows.servers.iter().filter_map(|(name, window)| {
             let verdict = verdicts.servers.remove(name)?;
             let known = snapshot.and_then(|snapshot| snapshot.server(name));

@@ -1,5 +1,7 @@
 //! A status that never changes, for tests of everything that shows one.
 
+#![allow(clippy::unwrap_used, reason = "a sample that only tests show")]
+
 use crate::PendingReport;
 use crate::admin::Live;
 use crate::objectives::view::{BurnView, IncidentView, ObjectiveView, WebhookView};

@@ -178,7 +178,7 @@ fn answer(kind: Kind, mut client: TcpStream) {
 fn body(kind: Kind, wanted: &str) -> Option<String> {
     let crate_dir = Path::new(env!("CARGO_MANIFEST_DIR"));
     let read = |path: &Path| std::fs::read_to_string(path).ok();
-    let source = |name: &str| read(&crate_dir.join("src/page").join(name));
+    let source = |name: &str| read(&crate_dir.join("../console/src/page").join(name));
     let fact = |name: &str| read(&crate_dir.join("tests/pages").join(name));
     let (path, query) = wanted.split_once('?').unwrap_or((wanted, ""));
     let several = if kind == Kind::Several { "all-" } else { "" };
