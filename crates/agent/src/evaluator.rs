@@ -357,7 +357,7 @@ mod tests {
         Windows {
             at: Instant::now(),
             host: busy(),
-            servers: servers.iter().map(|name| (ServerName::new(*name), busy())).collect(),
+            servers: servers.iter().map(|name| (ServerName::new(name), busy())).collect(),
         }
     }
 

@@ -198,7 +198,7 @@ fn relay(
         match streams {
             [Ok(client), Ok(server)] => poll(worker, (client, server), tracker, slot, admission),
             [Err(error), _] | [_, Err(error)] => {
-                tracing::warn!(%error, "cannot take a session back from the io_uring thread")
+                tracing::warn!(%error, "cannot take a session back from the io_uring thread");
             }
         }
     }

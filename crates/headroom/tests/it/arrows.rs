@@ -64,7 +64,7 @@ fn the_arrows_of_the_table_form_no_circle() {
 #[test]
 fn only_the_bench_is_built_by_name_alone_and_no_crate_uses_it() {
     let metadata = metadata();
-    let members = |key: &str| metadata[key].as_array().unwrap().iter().cloned().collect::<Vec<_>>();
+    let members = |key: &str| metadata[key].as_array().unwrap().to_vec();
     let defaults = members("workspace_default_members");
     let left_out: Vec<_> =
         members("workspace_members").into_iter().filter(|member| !defaults.contains(member)).collect();

@@ -2,6 +2,7 @@
 //! the mysqld that `make test-mysql` brings: scripts/test.sh runs each of them in its own lane.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+#![allow(clippy::duplicate_mod, reason = "the sessions run twice: on io_uring, and again on epoll")]
 
 mod alone;
 mod convergence;
