@@ -166,12 +166,10 @@ pub struct TargetCounters {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct ConnectCounts {
     /// Sent straight to a server.
-    #[serde(rename = "past")]
     pub bypassed: u64,
     /// Left to the ordinary listener because that was the next pick.
     pub chosen: u64,
     /// Left to it because the picked server had just failed.
-    #[serde(rename = "doubt")]
     pub suspect: u64,
     /// Left to it because the table of sessions is full, or the client's socket cannot reach the server's
     /// address.

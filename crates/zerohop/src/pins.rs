@@ -49,7 +49,7 @@ pub struct PinnedListener {
     /// What applications dial.
     pub address: SocketAddr,
     /// What became of their connections.
-    #[serde(rename = "fate")]
+    #[serde(rename = "connects")]
     pub counts: ConnectCounts,
     /// Every server, with sessions open now.
     pub servers: Vec<(SocketAddr, u64)>,

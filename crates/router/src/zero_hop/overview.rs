@@ -34,7 +34,6 @@ pub struct ListenerZeroHop {
     pub words: String,
     pub sessions: usize,
     /// What became of connection attempts, ever.
-    #[serde(rename = "fate")]
     pub connects: ConnectCounts,
 }
 
