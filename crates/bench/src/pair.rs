@@ -218,13 +218,17 @@ impl PairArgs {
                 let zero_hop = |clients: &u32| Comparison::ZeroHop { clients: *clients };
                 comparisons.extend(self.clients.iter().map(zero_hop));
                 comparisons.push(Comparison::InsightPast { clients });
-                comparisons.extend(self.before.iter().map(|_| Comparison::BeforeZeroHop { clients }));
             }
             Err(why) => warnings.push(format!("no zero-hop here: {why}")),
         }
         comparisons.push(Comparison::InsightRelayed { clients });
         let relayed = |clients: &u32| Comparison::BeforeRelayed { clients: *clients };
         comparisons.extend(self.before.iter().flat_map(|_| self.clients.iter().map(relayed)));
+        // Last: what an earlier program pinned in the kernel can outlive it, and then
+        // sessions bypass the router that is started next on its address.
+        if zerohop::possible().is_ok() {
+            comparisons.extend(self.before.iter().map(|_| Comparison::BeforeZeroHop { clients }));
+        }
         comparisons.retain(|comparison| self.only.is_empty() || self.only.contains(&comparison.what()));
         (comparisons, warnings)
     }
