@@ -11,7 +11,7 @@
 # Exit codes: 0 nothing known; 1 an advisory concerns us, or nothing was checked.
 set -eu
 cd "$(dirname "$0")/.."
-PATH=$PWD/target/rust/bin:${CARGO_HOME:-$HOME/.cargo}/bin:$PATH
+PATH=$PWD/target/tools/bin:$PWD/target/rust/bin:${CARGO_HOME:-$HOME/.cargo}/bin:$PATH
 
 main() {
     command -v cargo-deny >/dev/null 2>&1 ||

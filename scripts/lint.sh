@@ -5,7 +5,7 @@
 #   scripts/lint.sh [fmt] [words] [clippy] [deny]      (nothing named: all; stops at the first that fails)
 set -eu
 cd "$(dirname "$0")/.."
-PATH=$PWD/target/rust/bin:${CARGO_HOME:-$HOME/.cargo}/bin:$PATH
+PATH=$PWD/target/tools/bin:$PWD/target/rust/bin:${CARGO_HOME:-$HOME/.cargo}/bin:$PATH
 
 main() {
     [ $# -gt 0 ] || set -- fmt words clippy deny
