@@ -4,7 +4,7 @@
 
 use crate::support::past;
 use crate::support::past::{in_zone_a, ready, root};
-use crate::support::route::connect;
+use crate::support::route::{Route, connect};
 use lab::{Lab, Spec};
 use mysql_async::prelude::Queryable;
 use rustix::process::Signal;
@@ -12,14 +12,20 @@ use rustix::process::Signal;
 /// What starts a program with everything but what BPF and mounts need: the files of the lab are root's.
 const UNPRIVILEGED: [&str; 3] = ["setpriv", "--bounding-set", "-bpf,-sys_admin,-net_admin"];
 
-#[tokio::test]
-async fn connections_go_past_the_router_and_everything_is_seen_moved_and_removed() {
+/// Three servers in two zones and a router in zone a that is not started yet; none without root.
+async fn privileged(zero_hop: &str, insight: &str) -> Option<(tempfile::TempDir, Lab, Route)> {
     if !root() {
-        return;
+        return None;
     }
     let base = tempfile::tempdir().unwrap();
     let lab = Lab::up(&Spec::new(&[("a", 2), ("b", 1)]), base.path()).await.unwrap();
-    let mut route = in_zone_a(&lab, "require", "off");
+    let route = in_zone_a(&lab, zero_hop, insight);
+    Some((base, lab, route))
+}
+
+#[tokio::test]
+async fn connections_go_past_the_router_and_everything_is_seen_moved_and_removed() {
+    let Some((_base, lab, mut route)) = privileged("require", "off").await else { return };
     route.start();
     ready(&route).await;
 
@@ -36,12 +42,7 @@ async fn connections_go_past_the_router_and_everything_is_seen_moved_and_removed
 
 #[tokio::test]
 async fn whoever_starts_on_an_address_decides_about_it_whatever_a_dead_router_has_left() {
-    if !root() {
-        return;
-    }
-    let base = tempfile::tempdir().unwrap();
-    let lab = Lab::up(&Spec::new(&[("a", 2), ("b", 1)]), base.path()).await.unwrap();
-    let mut route = in_zone_a(&lab, "require", "off");
+    let Some((_base, lab, mut route)) = privileged("require", "off").await else { return };
     route.start();
     ready(&route).await;
     past::another_file_decides_on_the_same_address(&lab, &mut route).await;
@@ -51,12 +52,7 @@ async fn whoever_starts_on_an_address_decides_about_it_whatever_a_dead_router_ha
 
 #[tokio::test]
 async fn sessions_that_go_past_are_measured_to_the_statement() {
-    if !root() {
-        return;
-    }
-    let base = tempfile::tempdir().unwrap();
-    let lab = Lab::up(&Spec::new(&[("a", 2), ("b", 1)]), base.path()).await.unwrap();
-    let mut route = in_zone_a(&lab, "require", "on");
+    let Some((_base, lab, mut route)) = privileged("require", "on").await else { return };
     route.start();
     ready(&route).await;
     past::statements_past_are_counted(&lab, &route).await;
@@ -69,12 +65,7 @@ async fn sessions_that_go_past_are_measured_to_the_statement() {
 
 #[tokio::test]
 async fn without_the_right_the_listener_serves_and_require_says_what_is_missing() {
-    if !root() {
-        return;
-    }
-    let base = tempfile::tempdir().unwrap();
-    let lab = Lab::up(&Spec::new(&[("a", 2), ("b", 1)]), base.path()).await.unwrap();
-    let mut route = in_zone_a(&lab, "auto", "sampled");
+    let Some((_base, lab, mut route)) = privileged("auto", "sampled").await else { return };
     route.start_by(&UNPRIVILEGED);
     ready(&route).await;
     let mut session = connect(&lab, route.reader).await.unwrap();
