@@ -379,7 +379,8 @@ mod tests {
         fn what_stands_in_a_string_or_a_comment_counts_for_none_of_the_readers(
             hidden in "[-@/*M!#;a-zA-Z() ]{0,20}", around in 0usize..5, mariadb: bool
         ) {
-            let hidden = hidden.replace("*/", "").replace("/*", "");
+            // Neither end may appear when the characters around it are taken out.
+            let hidden = hidden.replace("*/", "* ").replace("/*", "/ ");
             let (open, close) = [("'", "'"), ("\"", "\""), ("/* ", " */"), ("-- ", "\n"), ("# ", "\n")][around];
             let text = |inside: &str| format!("SELECT a {open}{inside}{close} FROM t").into_bytes();
             prop_assert_eq!(scan(&text(&hidden), false), scan(&text(""), false));
