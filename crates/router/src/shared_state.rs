@@ -231,7 +231,7 @@ impl SharedState {
             match speed.reason(now) {
                 Some(reason) => tracing::info!(%server, before, factor = speed.factor, "{server} {reason}"),
                 None => {
-                    tracing::info!(%server, before, factor = 1.0, "{server} counts for all of its weight")
+                    tracing::info!(%server, before, factor = 1.0, "{server} counts for all of its weight again");
                 }
             }
         }
