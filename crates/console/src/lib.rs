@@ -18,6 +18,7 @@ pub mod admin;
 pub mod admin_client;
 pub mod comparison_view;
 pub mod control;
+pub mod drain;
 pub mod fleet_view;
 pub mod history_view;
 pub mod http;
@@ -30,8 +31,10 @@ pub mod sample_status;
 pub mod sample_view;
 pub mod service;
 pub mod status_metrics;
+pub mod status_text;
 pub mod status_view;
 pub mod token;
+pub mod top;
 pub mod watch_view;
 pub mod web;
 
