@@ -127,7 +127,9 @@ pub(crate) async fn run(args: GuardArgs, environment: &Environment) -> anyhow::R
         None => args.run.guard(environment).await,
         Some(GuardCommand::Pause { fleet, time, why }) => {
             fleet.pause(true, time, &why, environment).await?;
-            terminal::complain("paused: no guard acts until headroom guard resume, or until the time is over");
+            terminal::complain(
+                "paused: no guard acts until headroom guard resume, or until the time is over",
+            );
             Ok(exit::DONE)
         }
         Some(GuardCommand::Resume { fleet }) => {

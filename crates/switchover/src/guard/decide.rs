@@ -23,13 +23,9 @@ pub enum Health {
     /// Answers, or nobody knows one.
     Well,
     /// Does not answer: to be confirmed with its replicas.
-    Silent {
-        why: String,
-    },
+    Silent { why: String },
     /// Answers while its commits hang, by this evidence.
-    Gray {
-        evidence: String,
-    },
+    Gray { evidence: String },
 }
 
 /// Servers other than the primary on which this guard holds the lock.

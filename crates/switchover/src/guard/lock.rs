@@ -58,8 +58,7 @@ impl Locks {
             if !answers {
                 continue;
             }
-            let (name, reach, who, deadline) =
-                (name.clone(), reach.clone(), self.who.clone(), self.deadline);
+            let (name, reach, who, deadline) = (name.clone(), reach.clone(), self.who.clone(), self.deadline);
             asked.spawn(async move {
                 let line = match line {
                     Some(line) => Ok(line),

@@ -162,7 +162,8 @@ mod tests {
         let failover = |epoch, at| Some((epoch, "g".to_owned(), at, 100_000));
         let old =
             Recorded { generation: 1, pause: Some(pause.clone()), failover: failover(1, 10), resumed_ms: 0 };
-        let resumed = Recorded { generation: 2, pause: None, resumed_ms: 50_000, failover: failover(2, 40_000) };
+        let resumed =
+            Recorded { generation: 2, pause: None, resumed_ms: 50_000, failover: failover(2, 40_000) };
         let (paused, last) = newest(&[old.clone(), resumed]);
         assert_eq!(paused, None);
         let last = last.unwrap();

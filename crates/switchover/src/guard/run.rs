@@ -194,7 +194,9 @@ impl Guard {
         let (before, now) = (self.status.decision.word(), decision.word());
         match decision {
             Decision::Watch | Decision::Standby { .. } | Decision::Paused { .. } if before == now => {}
-            Decision::Watch | Decision::Standby { .. } => tracing::info!(decision = now, "{}", decision.why()),
+            Decision::Watch | Decision::Standby { .. } => {
+                tracing::info!(decision = now, "{}", decision.why());
+            }
             Decision::Ask { .. } if before == now => return,
             Decision::Ask { .. } => tracing::error!(decision = now, "{}", decision.why()),
             Decision::Paused { .. } | Decision::Act { .. } => {
@@ -208,13 +210,7 @@ impl Guard {
 
     /// Confirms and fails over, and keeps the lock meanwhile. One that loses it, or is paused, before the first
     /// step stops.
-    async fn act(
-        &self,
-        snapshot: &Snapshot,
-        primary: &ServerName,
-        gray: bool,
-        locks: &mut Locks,
-    ) -> Attempt {
+    async fn act(&self, snapshot: &Snapshot, primary: &ServerName, gray: bool, locks: &mut Locks) -> Attempt {
         let committed = AtomicBool::new(false);
         let keep = async {
             loop {

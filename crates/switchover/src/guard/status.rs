@@ -42,11 +42,19 @@ impl GuardStatus {
             let _ = writeln!(text, "# HELP {name} {help}\n# TYPE {name} gauge\n{name} {value}");
         };
         gauge("headroom_guard_active", "1 when this guard is the active one.", u64::from(self.active));
-        gauge("headroom_guard_paused", "1 while a person has paused guards.", u64::from(self.pause.is_some()));
+        gauge(
+            "headroom_guard_paused",
+            "1 while a person has paused guards.",
+            u64::from(self.pause.is_some()),
+        );
         gauge("headroom_guard_locks_held", "Servers on which it holds the lock.", self.lock.held as u64);
         gauge("headroom_guard_locks_possible", "Servers other than the primary.", self.lock.of as u64);
         let asks = u64::from(matches!(self.decision, Decision::Ask { .. }));
-        gauge("headroom_guard_person_needed", "1 when the primary is not well and a person has to decide.", asks);
+        gauge(
+            "headroom_guard_person_needed",
+            "1 when the primary is not well and a person has to decide.",
+            asks,
+        );
         for (name, help, value) in [
             ("headroom_guard_failovers", "Failovers completed by this process.", self.failovers),
             ("headroom_guard_attempts_not_done", "Attempts refused, not confirmed or undone.", self.not_done),
@@ -54,7 +62,9 @@ impl GuardStatus {
         ] {
             let _ = writeln!(text, "# HELP {name} {help}\n# TYPE {name} counter\n{name}_total {value}");
         }
-        text.push_str("# HELP headroom_guard_decision What it does now.\n# TYPE headroom_guard_decision gauge\n");
+        text.push_str(
+            "# HELP headroom_guard_decision What it does now.\n# TYPE headroom_guard_decision gauge\n",
+        );
         for word in ["watch", "standby", "paused", "ask", "act"] {
             let now = u8::from(self.decision.word() == word);
             let _ = writeln!(text, "headroom_guard_decision{{decision=\"{word}\"}} {now}");
@@ -87,7 +97,8 @@ pub struct GuardOverview {
 impl GuardOverview {
     /// Whether a guard is active.
     pub fn is_guarded(&self) -> bool {
-        let others = self.holders.len() + self.silent.iter().filter(|(s, _)| Some(s) != self.primary.as_ref()).count();
+        let others =
+            self.holders.len() + self.silent.iter().filter(|(s, _)| Some(s) != self.primary.as_ref()).count();
         self.holders.iter().filter(|(_, holder)| holder.is_some()).count() * 2 > others
     }
 
@@ -112,18 +123,19 @@ impl GuardOverview {
             }
         }
         let (pause, last_failover) = record::newest(&recorded);
-        let names: Vec<ServerName> =
-            silent.iter().map(|(name, _)| name.clone()).filter(|name| Some(name) != primary.as_ref()).collect();
+        let names: Vec<ServerName> = silent
+            .iter()
+            .map(|(name, _)| name.clone())
+            .filter(|name| Some(name) != primary.as_ref())
+            .collect();
         let loss = risk::rule_out_loss(&replicas, &names).map_err(|loss| loss.to_string());
         Self { primary, holders, pause, last_failover, silent, loss }
     }
 
     /// In a few lines.
     pub fn text(&self) -> String {
-        let mut text = format!(
-            "primary         {}\n",
-            self.primary.as_ref().map_or("unknown", ServerName::as_str)
-        );
+        let mut text =
+            format!("primary         {}\n", self.primary.as_ref().map_or("unknown", ServerName::as_str));
         let guard = if self.is_guarded() { "active" } else { "none is active" };
         let _ = writeln!(text, "guard           {guard}");
         for (server, holder) in &self.holders {
@@ -177,7 +189,9 @@ pub async fn pause(
     deadline: Duration,
 ) -> Result<(), Error> {
     let Some(primary) = snapshot.primary() else {
-        let why = "no primary takes writes, so nothing can be written for the guards to read; stop their service".to_owned();
+        let why =
+            "no primary takes writes, so nothing can be written for the guards to read; stop their service"
+                .to_owned();
         return Err(Error::Refused { server: ServerName::new("the fleet"), why });
     };
     let mut conn = Connection::open(&primary.name, &primary.reach, who, deadline, BRIEFLY).await?;

@@ -177,8 +177,12 @@ async fn one_of_two_guards_acts_once_and_neither_while_paused_or_a_second_time()
     standby.until("still asking", |status| status.rounds > asks.rounds + 4).await;
     assert!(!third.is_active());
     assert_eq!(self::writers(&fleet).await, Vec::<&str>::new());
-    let journal = std::fs::read_to_string(fleet.journals.path().join(standby.by).join("guard.jsonl")).unwrap();
-    assert!(journal.contains("\"decision\":\"act\"") && journal.contains("\"decision\":\"ask\""), "{journal}");
+    let journal =
+        std::fs::read_to_string(fleet.journals.path().join(standby.by).join("guard.jsonl")).unwrap();
+    assert!(
+        journal.contains("\"decision\":\"act\"") && journal.contains("\"decision\":\"ask\""),
+        "{journal}"
+    );
     standby.kill().await;
     third.kill().await;
     fleet.lab.down().await.unwrap();
