@@ -30,8 +30,18 @@ struct Quota {
     dir: PathBuf,
     /// CPU time a second.
     cpus: f64,
-    /// Where used CPU time is counted, and whether in nanoseconds: version 1 has it in another hierarchy.
-    used: (PathBuf, bool),
+    used: Used,
+}
+
+/// Where the CPU time that counts against a quota is counted.
+#[derive(Clone, Debug, PartialEq)]
+enum Used {
+    /// With the quota (version 2).
+    There,
+    /// The group of the same name in the hierarchy of version 1 that counts.
+    Counted(PathBuf),
+    /// No group is counted: `/proc/<pid>/stat`, the process without its siblings.
+    Process(PathBuf),
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -116,11 +126,17 @@ impl Limits {
         let mounts = std::fs::read_to_string(proc.join("self/mounts")).ok()?;
         let find = |controller: &str| directory(&groups, &mounts, controller);
         let cpu = find("cpu").and_then(|(dir, mount, version)| {
-            let used = match version {
-                Version::Two => None,
-                Version::One => find("cpuacct").filter(|(_, _, version)| *version == Version::One),
+            let (dir, cpus) = tightest_quota(&dir, &mount, version)?;
+            let counted = || {
+                let same = find("cpuacct")?.1.join(dir.strip_prefix(&mount).ok()?);
+                same.is_dir().then_some(Used::Counted(same))
             };
-            tightest_quota(&dir, &mount, version, used.map(|(dir, mount, _)| (dir, mount)))
+            let process = || Used::Process(proc.join(pid.to_string()).join("stat"));
+            let used = match version {
+                Version::Two => Used::There,
+                Version::One => counted().unwrap_or_else(process),
+            };
+            Some(Quota { dir, cpus, used })
         });
         let memory = find("memory").and_then(|(dir, mount, version)| tightest_memory(&dir, &mount, version));
         (cpu.is_some() || memory.is_some()).then_some(Self { cpu, memory })
@@ -174,11 +190,10 @@ impl Reading {
 impl Quota {
     fn read(&self) -> CpuReading {
         let stat = bytes(&self.dir, "cpu.stat");
-        let (used, nanoseconds) = &self.used;
-        let used_us = if *nanoseconds {
-            first(&bytes(used, "cpuacct.usage")).unwrap_or(0) / 1000
-        } else {
-            named(&stat, b"usage_usec").unwrap_or(0)
+        let used_us = match &self.used {
+            Used::There => named(&stat, b"usage_usec").unwrap_or(0),
+            Used::Counted(dir) => first(&bytes(dir, "cpuacct.usage")).unwrap_or(0) / 1000,
+            Used::Process(stat) => process_us(&std::fs::read(stat).unwrap_or_default()),
         };
         CpuReading {
             used_us,
@@ -244,24 +259,17 @@ fn upwards<'a>(dir: &'a Path, mount: &'a Path) -> impl Iterator<Item = &'a Path>
     dir.ancestors().take_while(move |dir| dir.starts_with(mount))
 }
 
-fn tightest_quota(
-    dir: &Path,
-    mount: &Path,
-    version: Version,
-    counted: Option<(PathBuf, PathBuf)>,
-) -> Option<Quota> {
-    let (dir, cpus) = upwards(dir, mount)
-        .filter_map(|dir| Some((dir, quota(dir, version)?)))
-        .min_by(|a, b| a.1.total_cmp(&b.1))?;
-    let used = match (version, counted) {
-        // The other hierarchy has the same names, as far as anybody made them there.
-        (Version::One, Some((own, mounted))) => {
-            let same = mounted.join(dir.strip_prefix(mount).ok()?);
-            (if same.is_dir() { same } else { own }, true)
-        }
-        _ => (dir.to_owned(), false),
-    };
-    Some(Quota { dir: dir.to_owned(), cpus, used })
+fn tightest_quota(dir: &Path, mount: &Path, version: Version) -> Option<(PathBuf, f64)> {
+    upwards(dir, mount)
+        .filter_map(|dir| Some((dir.to_owned(), quota(dir, version)?)))
+        .min_by(|a, b| a.1.total_cmp(&b.1))
+}
+
+/// CPU time of a process by its `stat`: the 14th and 15th field, in the 100 ticks a second of Linux's
+/// interface. The second, its name in brackets, may hold blanks.
+fn process_us(stat: &[u8]) -> u64 {
+    let behind = stat.iter().rposition(|byte| *byte == b')').map_or(&[][..], |at| &stat[at + 1..]);
+    words(behind).skip(11).take(2).filter_map(decimal).sum::<u64>() * 10_000
 }
 
 /// CPU seconds a second that `dir` allows.
@@ -388,6 +396,21 @@ mod tests {
         let quota = limits.cpu.as_ref().unwrap();
         assert_eq!(quota.cpus, 0.2);
         assert_eq!(quota.read(), CpuReading { used_us: 2_000_000, periods: 10, throttled: 9 });
+    }
+
+    #[test]
+    fn where_no_group_counts_cpu_time_the_process_does() {
+        let root = host(
+            "2:cpuacct:/\n1:cpu:/db\n",
+            &[("cpu", "cgroup", "rw,cpu"), ("acct", "cgroup", "rw,cpuacct")],
+            &[
+                ("cpu/db/cpu.cfs_quota_us", "20000\n"),
+                ("cpu/db/cpu.cfs_period_us", "100000\n"),
+                ("acct/cpuacct.usage", "999999999999\n"),
+                ("proc/42/stat", "42 (maria db) S 1 1 1 0 -1 0 0 0 0 0 30 20 0 0 20 0 9 0\n"),
+            ],
+        );
+        assert_eq!(limits(&root).unwrap().cpu.unwrap().read().used_us, 500_000);
     }
 
     #[test]

@@ -12,8 +12,8 @@ const REDO_HOLDS_S: f64 = 300.0;
 /// Undo logs that purge has left, while a transaction is open this long.
 const HISTORY: f64 = 20_000.0;
 const OPEN_S: f64 = 10.0;
-/// Temporary tables on disk a second, and of all.
-const ON_DISK: (f64, f64) = (5.0, 0.25);
+/// Temporary tables on disk a second, of all, and a SELECT.
+const ON_DISK: (f64, f64, f64) = (5.0, 0.25, 0.20);
 /// Connections begun a second, and a statement.
 const CONNECTS: (f64, f64) = (50.0, 0.20);
 /// The CPU is this busy with them, or this many wait to be let in.
@@ -66,13 +66,14 @@ pub(super) fn temporary_tables(window: &Window) -> Option<Finding> {
     let server = window.server.as_ref()?;
     let (all, on_disk) = server.temporary_per_s;
     let share = if all > 0.0 { (on_disk / all).min(1.0) } else { 0.0 };
-    let load = least([(on_disk, ON_DISK.0), (share, ON_DISK.1), (server.active, 1.0)]);
     let of_statements = (on_disk / server.selects_per_s.max(1.0)).min(1.0);
+    let load =
+        least([(on_disk, ON_DISK.0), (share, ON_DISK.1), (of_statements, ON_DISK.2), (server.active, 1.0)]);
     Some(
         Finding::new(Name::TemporaryTables, load, of_statements * window.rest())
             .figure("temporary tables on disk", on_disk, Unit::PerSecond, Some(ON_DISK.0))
             .figure("of all temporary tables", share, Unit::Share, Some(ON_DISK.1))
-            .figure("of SELECTs that need one", of_statements, Unit::Share, None),
+            .figure("of SELECTs that need one", of_statements, Unit::Share, Some(ON_DISK.2)),
     )
 }
 

@@ -224,8 +224,8 @@ pub static RULES: &[Rule] = &[
     Rule {
         name: TemporaryTables,
         called: "temporary tables on disk",
-        when: ">= 5 a second and >= 25 % of all temporary tables, while sessions are at work (I)",
-        explains: &[DiskLatency],
+        when: ">= 5 a second, >= 25 % of all temporary tables and one for >= 20 % of SELECTs, while sessions are at work (I)",
+        explains: &[Cpu, DiskLatency],
         next: &[
             "select fewer columns, above all TEXT and BLOB, in statements with GROUP BY, DISTINCT or UNION",
             "raise tmp_table_size and max_heap_table_size (MariaDB), temptable_max_ram (MySQL)",
