@@ -45,9 +45,9 @@ const MOST_SCATTER: f64 = 0.25;
 /// Where variability was not measured it is taken to be so, give or take.
 const USUAL_VARIABILITY: (f64, f64) = (1.0, 0.5);
 /// Percentiles of the shape that are kept.
-const SHAPE: usize = 100;
+const SHAPE: usize = 50;
 /// Demands that are tried.
-const STEPS: usize = 60;
+const STEPS: usize = 40;
 
 /// A mean response time at a rate.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
@@ -214,7 +214,10 @@ impl Queue {
         let inside = fits.iter().filter(|one| cost(one) <= limit);
         let region = inside.flat_map(|(demand, fit)| {
             let points = fit.region(limit - penalty(*demand));
-            points.into_iter().map(|point| parameters(*demand, &point)).collect::<Vec<_>>()
+            extremes(&points, *demand, known.cores.max(1))
+                .into_iter()
+                .map(|point| parameters(*demand, &point))
+                .collect::<Vec<_>>()
         });
         let shape = thinned(&known.shape);
         Ok(Self {
@@ -316,6 +319,21 @@ impl Queue {
     }
 }
 
+/// The points of a region at which a response time is shortest or longest, from an idle server to a nearly full
+/// one: a mean is E and a multiple of V, and that multiple is the mean wait.
+fn extremes(points: &[[f64; 3]], demand: f64, cores: u32) -> Vec<[f64; 3]> {
+    let full = f64::from(cores) / demand;
+    let waits = [0.0, 0.3, 0.6, 0.8, 0.9].map(|share| mean_wait(share * full, demand, cores));
+    let ends = waits.iter().flat_map(|wait| {
+        let time = |point: &[f64; 3]| point[0] + point[1] * wait;
+        let by = |a: &&[f64; 3], b: &&[f64; 3]| time(a).total_cmp(&time(b));
+        [points.iter().min_by(by), points.iter().max_by(by)]
+    });
+    let mut ends: Vec<[f64; 3]> = ends.flatten().copied().collect();
+    ends.dedup();
+    ends
+}
+
 /// At most [`SHAPE`] percentiles at equal steps, of mean 1.
 fn thinned(shape: &[f64]) -> Vec<f64> {
     let count = shape.len().min(SHAPE);
@@ -399,7 +417,7 @@ fn sum_quantile(shape: &[f64], mean: f64, waits: f64, mean_wait: f64, quantile: 
         high *= 2.0;
     }
     let mut low = 0.0;
-    for _ in 0..40 {
+    for _ in 0..26 {
         let middle = f64::midpoint(low, high);
         if beyond(middle) > 1.0 - quantile { low = middle } else { high = middle }
     }
