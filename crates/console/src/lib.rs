@@ -18,6 +18,7 @@ pub mod admin;
 pub mod admin_client;
 pub mod comparison_view;
 pub mod control;
+pub mod drain;
 pub mod fleet_view;
 pub mod history_view;
 pub mod http;
@@ -28,9 +29,12 @@ pub mod page;
 #[cfg(any(test, feature = "sample"))]
 pub mod sample_status;
 pub mod sample_view;
+pub mod service;
 pub mod status_metrics;
+pub mod status_text;
 pub mod status_view;
 pub mod token;
+pub mod top;
 pub mod watch_view;
 pub mod web;
 

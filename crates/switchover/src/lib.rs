@@ -4,9 +4,10 @@
 //! * [`step`]: the steps and what follows what, a pure state machine. Start here.
 //! * [`check`]: the table of checks before anything is touched, pure functions of [`facts`].
 //! * [`failover`]: a dead primary; who takes over, and what could be lost.
+//! * [`guard`]: fails over by itself, where that was switched on.
 //! * [`perform`]: the thin loop that does and undoes steps on the servers, and writes the [`journal`].
 //!
-//! May use `fleet`, `config` and `observe`. Read first: `step.rs`, `check.rs`, `perform.rs`. With `knob` it
+//! May use `fleet`, `config`, `observe` and `term`. Read first: `step.rs`, `check.rs`, `perform.rs`. With `knob` it
 //! is the only crate that writes to servers.
 
 mod announce;
@@ -16,9 +17,11 @@ mod dialect;
 mod error;
 pub mod facts;
 pub mod failover;
+pub mod guard;
 pub mod journal;
 pub mod perform;
 pub mod step;
 pub mod survey;
+pub mod text;
 
 pub use error::{Error, JournalError};

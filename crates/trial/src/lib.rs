@@ -14,8 +14,8 @@
 //! * [`cost`]: how long it takes and what it can find, before anything is touched.
 //! * [`report`]: what came of it, as values.
 //!
-//! May use `fleet`, `config`, `plan`, `diagnose`, `load` and `knob`. Read first: `spec.rs`, `schedule.rs`,
-//! `run.rs`.
+//! May use `fleet`, `config`, `plan`, `chart`, `diagnose`, `load` and `knob`. Read first: `spec.rs`,
+//! `schedule.rs`, `run.rs`.
 //!
 //! Then what does it:
 //!
@@ -27,6 +27,7 @@ pub mod cost;
 pub mod design;
 pub mod guard;
 pub mod halving;
+pub mod init;
 pub mod order;
 pub mod page;
 pub mod report;
