@@ -7,11 +7,19 @@
 //! * [`replicas`]: readers in each zone, growth, the day when a primary is outgrown;
 //! * [`ledger`]: predictions as they were made; [`outcome`]: beside what came; [`page`]: all of it on one page.
 //!
-//! May use `fleet`, `config`, `plan`, `observe`, `load`, `knob` and `term`. Settings are changed through `knob` alone.
+//! May use `fleet`, `config`, `plan`, `chart`, `observe`, `load`, `knob` and `term`. Settings are changed through `knob` alone.
 
+pub mod inventory;
 pub mod ladder;
 pub mod ledger;
+pub mod lets_encrypt;
 pub mod load_answer;
+pub mod memory;
+pub mod outcome;
+pub mod page;
+pub mod placement;
+pub mod prices;
+pub mod replicas;
 pub mod seen;
 pub mod server;
 pub mod words;

@@ -1,8 +1,10 @@
 //! `headroom plan`: what more load, cores, memory, hosts, replicas or a zone would mean. Flags become questions
 //! here; they are answered by the crate `whatif`, with the models of `plan`.
 
+mod files;
 mod ladder;
 mod load;
+mod memory;
 
 use crate::commands::report::usual_store;
 use crate::environment::Environment;
@@ -30,6 +32,16 @@ pub(crate) enum PlanCommand {
     Ladder(Box<ladder::LadderArgs>),
     /// More load or more cores, from runs, trials or an agent's history that are there already.
     Load(load::LoadArgs),
+    /// Another size of the buffer pool, from sizes that are tried.
+    Memory(Box<memory::MemoryArgs>),
+    /// Which role on which host, from an inventory.
+    Placement(files::PlacementArgs),
+    /// How many readers in each zone.
+    Replicas(files::ReplicasArgs),
+    /// One page: what each purchase would buy, ranked.
+    Report(files::ReportArgs),
+    /// Past predictions beside what came.
+    Check(files::CheckArgs),
 }
 
 /// Does what was asked.
@@ -37,6 +49,11 @@ pub(crate) async fn run(command: PlanCommand, environment: &Environment) -> anyh
     match command {
         PlanCommand::Ladder(args) => ladder::run(*args, environment).await,
         PlanCommand::Load(args) => load::run(&args, environment),
+        PlanCommand::Memory(args) => memory::run(*args, environment).await,
+        PlanCommand::Placement(args) => files::placement(&args, environment),
+        PlanCommand::Replicas(args) => files::replicas(&args, environment),
+        PlanCommand::Report(args) => files::report(&args, environment),
+        PlanCommand::Check(args) => files::check(&args, environment),
     }
 }
 
