@@ -5,7 +5,7 @@ use crate::design::{Design, DesignError, Levels};
 use crate::guard::{self, Window};
 use crate::order::Run;
 use crate::schedule::{self, Next};
-use crate::spec::{Metric, Point, Spec};
+use crate::spec::{Every, Metric, Point, Spec};
 use crate::store::{
     Begun, Ended, HostFigures, Measured, Outcome, RefusedLevel, Second, Store, StoreError, Trial,
 };
@@ -26,6 +26,8 @@ pub struct Assignment {
     pub value: String,
     /// Whether a dangerous value is meant.
     pub danger: bool,
+    /// Whether it is kept from trial to trial for as long as it stays the same, because a change is expensive.
+    pub held: bool,
 }
 
 /// What came of sending for a while.
@@ -38,6 +40,8 @@ pub struct Stretch {
     pub notes: Vec<String>,
     pub series: Vec<Second>,
     pub host: HostFigures,
+    /// What `diagnose` names as the bottleneck of this stretch.
+    pub bottleneck: Option<String>,
 }
 
 /// What an experiment is run on: settings that are changed and put back, and a load. All errors are words.
@@ -54,17 +58,23 @@ pub trait Rig {
     /// The spec is wrong: an unknown knob, an impossible value, a danger that is not named.
     fn refusal(&mut self, level: &Assignment) -> Result<Option<Refusal>, RigError>;
 
-    /// Sets everything and reads it back.
+    /// Makes the data as they were, if asked to, and lets the server write its dirty pages.
+    ///
+    /// # Errors
+    /// They are not.
+    fn reset(&mut self, data: bool) -> Result<(), RigError>;
+
+    /// Sets everything and reads it back, what is held first: it may restart the server.
     ///
     /// # Errors
     /// What was refused; the rest may be set.
     fn apply(&mut self, assignments: &[Assignment]) -> Result<(), RigError>;
 
-    /// Puts everything back.
+    /// Puts everything back, or all but what is held.
     ///
     /// # Errors
     /// What is not back.
-    fn restore(&mut self) -> Result<(), RigError>;
+    fn restore(&mut self, what: Restore) -> Result<(), RigError>;
 
     /// Waits, unless everything is to end.
     fn pause(&mut self, time: Duration);
@@ -88,6 +98,14 @@ pub trait Rig {
 
     /// Ends the clients.
     fn disconnect(&mut self);
+}
+
+/// What is put back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Restore {
+    All,
+    /// What is expensive to change stays for the next trial.
+    NotHeld,
 }
 
 /// An experiment that is ready to run.
@@ -137,7 +155,8 @@ impl Experiment {
         let set = |(at, level): (usize, &usize)| {
             let factor = &self.spec.factors[at];
             let (knob, value) = (factor.knob.clone(), factor.levels[*level].clone());
-            (!self.left_out.contains(&at)).then_some(Assignment { knob, value, danger: factor.danger })
+            let (danger, held) = (factor.danger, factor.whole_plot);
+            (!self.left_out.contains(&at)).then_some(Assignment { knob, value, danger, held })
         };
         self.levels(run).iter().enumerate().filter_map(set).collect()
     }
@@ -222,6 +241,9 @@ pub enum RigError {
     Load(#[from] load::LoadError),
     #[error("nothing is connected")]
     NotConnected,
+    /// The data are not as they were.
+    #[error("the reset before a trial failed: {0}")]
+    Reset(String),
 }
 
 impl RigError {
@@ -231,6 +253,7 @@ impl RigError {
             Self::Knob(error) => error.blame(),
             Self::Load(error) => error.blame(),
             Self::Danger { .. } | Self::Unreadable(_) | Self::Refused(_) | Self::NotBack(_) => Blame::Config,
+            Self::Reset(_) => Blame::Server,
             Self::NotConnected => Blame::Bug,
         }
     }
@@ -262,7 +285,7 @@ pub fn look(
         }
         for level in &factor.levels {
             let (knob, value) = (factor.knob.clone(), level.clone());
-            let level = Assignment { knob, value, danger: factor.danger };
+            let level = Assignment { knob, value, danger: factor.danger, held: factor.whole_plot };
             if let Some(refusal) = rig.refusal(&level).map_err(RunError::Spec)? {
                 let why = refusal.to_string();
                 refused.push(RefusedLevel { knob: level.knob, level: level.value, why });
@@ -287,15 +310,12 @@ pub fn run(
 ) -> Result<End, RunError> {
     let spec = &experiment.spec;
     let points = spec.load.points();
-    let mut complete = true;
-    loop {
+    // Of this process: one that goes on with an experiment does not rely on what a killed one left.
+    let mut data_of = None;
+    let complete = loop {
         let progress = schedule::progress(spec, &experiment.design, &experiment.possible, &trials);
-        let Some(next) = progress.next else { break };
+        let Some(next) = progress.next else { break progress.cut == 0 };
         let spent: f64 = trials.iter().map(|trial| trial.seconds).sum();
-        if spec.budget.is_some_and(|budget| spent >= budget.as_secs_f64()) {
-            complete = false;
-            break;
-        }
         let each = match trials.len() {
             0 => spec.timing.trial().as_secs_f64(),
             count => spent / count as f64,
@@ -309,23 +329,32 @@ pub fn run(
             Run::Baseline | Run::Same => None,
         };
         let point = points[next.place.load];
-        let outcome = trial(experiment, next.run, point, seed, held_against.as_ref(), rig, stop)?;
+        let block = (next.place.load, next.place.stage, next.place.block);
+        let data = spec.reset.every == Every::Trial || data_of.replace(block) != Some(block);
+        let wanted = Wanted { run: next.run, point, seed, data, again: next.place.attempt > 0 };
+        let outcome = trial(experiment, wanted, held_against.as_ref(), rig, stop)?;
         let Some(outcome) = outcome else { return Ok(End::Interrupted) };
         let done =
             Trial { place: next.place, run: next.run, at, seconds: began.elapsed().as_secs_f64(), outcome };
         store.keep(&done)?;
         tell(&Event::Over(&done));
         trials.push(done);
-        baseline_stands(&trials)?;
-    }
+        if let Err(error) = baseline_stands(&trials) {
+            rig.restore(Restore::All).map_err(RunError::NotBack)?;
+            return Err(error);
+        }
+    };
+    rig.restore(Restore::All).map_err(RunError::NotBack)?;
     tell(&Event::Returning);
     let mut back = Vec::new();
     for point in points {
-        match trial(experiment, Run::Baseline, point, spec.seed, None, rig, stop)? {
+        let wanted = Wanted { run: Run::Baseline, point, seed: spec.seed, data: true, again: true };
+        match trial(experiment, wanted, None, rig, stop)? {
             None => return Ok(End::Interrupted),
             Some(outcome) => back.push(outcome.figure()),
         }
     }
+    rig.restore(Restore::All).map_err(RunError::NotBack)?;
     let differ = begun.start.iter().filter_map(|(knob, then)| {
         let now = rig.value(knob).unwrap_or_else(|why| format!("unreadable: {why}"));
         (now != *then).then(|| (knob.clone(), then.clone(), now))
@@ -356,34 +385,51 @@ fn last_baseline(trials: &[Trial], load: usize) -> Option<Window> {
     )
 }
 
-/// One trial: apply, measure, put back. `None` when everything is to end.
-fn trial(
-    experiment: &Experiment,
+/// What a trial is to do.
+#[derive(Clone, Copy)]
+struct Wanted {
     run: Run,
     point: Point,
     seed: u64,
+    /// Whether the data are made as they were first.
+    data: bool,
+    /// Whether it is a second attempt: a measurement that is not stationary then counts.
+    again: bool,
+}
+
+/// One trial: reset, apply, measure, put back. `None` when everything is to end.
+fn trial(
+    experiment: &Experiment,
+    wanted: Wanted,
     baseline: Option<&Window>,
     rig: &mut dyn Rig,
     stop: &AtomicBool,
 ) -> Result<Option<Outcome>, RunError> {
     if stop.load(Ordering::Relaxed) {
+        rig.restore(Restore::All).map_err(RunError::NotBack)?;
         return Ok(None);
     }
-    let outcome = match rig.apply(&experiment.assignments(run)) {
-        Err(error) => Outcome::Refused { why: error.to_string() },
-        Ok(()) => {
-            let measured = measure(&experiment.spec, point, seed, baseline, rig);
-            rig.disconnect();
-            measured
-        }
+    let outcome = match rig.reset(wanted.data) {
+        Err(error) => Outcome::Void { why: error.to_string() },
+        Ok(()) => match rig.apply(&experiment.assignments(wanted.run)) {
+            Err(error) => Outcome::Refused { why: error.to_string() },
+            Ok(()) => {
+                let measured = measure(&experiment.spec, wanted, baseline, rig);
+                rig.disconnect();
+                measured
+            }
+        },
     };
-    rig.restore().map_err(RunError::NotBack)?;
+    let stopped = stop.load(Ordering::Relaxed);
+    // After a cell that went wrong everything is the baseline's before the next begins.
+    let sound = matches!(outcome, Outcome::Measured(_)) && !stopped;
+    rig.restore(if sound { Restore::NotHeld } else { Restore::All }).map_err(RunError::NotBack)?;
     // What was broken off is no figure.
-    Ok((!stop.load(Ordering::Relaxed)).then_some(outcome))
+    Ok((!stopped).then_some(outcome))
 }
 
-fn measure(spec: &Spec, point: Point, seed: u64, baseline: Option<&Window>, rig: &mut dyn Rig) -> Outcome {
-    match figures(spec, point, seed, baseline, rig) {
+fn measure(spec: &Spec, wanted: Wanted, baseline: Option<&Window>, rig: &mut dyn Rig) -> Outcome {
+    match figures(spec, wanted, baseline, rig) {
         Ok(measured) => Outcome::Measured(Box::new(measured)),
         Err(outcome) => outcome,
     }
@@ -391,11 +437,11 @@ fn measure(spec: &Spec, point: Point, seed: u64, baseline: Option<&Window>, rig:
 
 fn figures(
     spec: &Spec,
-    point: Point,
-    seed: u64,
+    wanted: Wanted,
     baseline: Option<&Window>,
     rig: &mut dyn Rig,
 ) -> Result<Measured, Outcome> {
+    let Wanted { point, seed, again, .. } = wanted;
     let void = |why: String| Outcome::Void { why };
     let failed = |error: RigError| void(error.to_string());
     let given_up = |why: String| Outcome::GivenUp { why };
@@ -420,7 +466,10 @@ fn figures(
     if let Some(why) = stretch.void.first() {
         return Err(void(why.clone()));
     }
-    let Stretch { window, notes, series, host, .. } = stretch;
+    if let Some(why) = guard::voids(&stretch.host, &stretch.series, steady || again) {
+        return Err(void(why));
+    }
+    let Stretch { window, notes, series, host, bottleneck, .. } = stretch;
     let figure = match spec.metric {
         Metric::Throughput => window.per_second,
         Metric::P99 => window.p99_ms,
@@ -429,7 +478,7 @@ fn figures(
         return Err(void(format!("its {} is {figure}", spec.metric.words())));
     }
     let warm_up_s = warm_up.as_secs_f64();
-    Ok(Measured { figure, window, warm_up_s, steady, series, host, notes })
+    Ok(Measured { figure, window, warm_up_s, steady, series, host, bottleneck, notes })
 }
 
 /// Sends until the load is steady, or the time for that is over. Other keys than the measurement's: the same
@@ -473,6 +522,9 @@ mod tests {
         refuses: Option<&'static str>,
         slow: Option<&'static str>,
         stuck: bool,
+        held: std::collections::BTreeSet<String>,
+        restarts: usize,
+        resets: usize,
     }
 
     impl Simulated {
@@ -497,16 +549,26 @@ mod tests {
                     let refusal = Refusal::Denied { why: "refused".to_owned() };
                     return Err(RigError::Refused(vec![(one.knob.clone(), refusal)]));
                 }
+                if one.held {
+                    self.held.insert(one.knob.clone());
+                    self.restarts += usize::from(self.now[&one.knob] != one.value);
+                }
                 self.now.insert(one.knob.clone(), one.value.clone());
             }
             Ok(())
         }
 
-        fn restore(&mut self) -> Result<(), RigError> {
+        fn reset(&mut self, data: bool) -> Result<(), RigError> {
+            self.resets += usize::from(data);
+            Ok(())
+        }
+
+        fn restore(&mut self, what: Restore) -> Result<(), RigError> {
             if self.stuck {
                 return Err(RigError::NotBack(vec!["server.a: somebody changed it".to_owned()]));
             }
-            self.now = begun().start;
+            let held = what == Restore::NotHeld;
+            self.now.extend(begun().start.into_iter().filter(|(knob, _)| !(held && self.held.contains(knob))));
             Ok(())
         }
 
@@ -571,6 +633,28 @@ mod tests {
         let runs =
             |history: History| history.trials.iter().map(|one| (one.place, one.run)).collect::<Vec<_>>();
         assert_eq!(runs(store::read(parts.path()).unwrap()), runs(store::read(whole.path()).unwrap()));
+    }
+
+    #[test]
+    fn what_takes_a_restart_is_changed_by_plots_and_the_data_are_reset_before_each_block() {
+        let dir = tempfile::tempdir().unwrap();
+        let text = EXAMPLE.replacen("knob = \"server.a\"", "whole_plot = true\nknob = \"server.a\"", 1);
+        let text = text.replace("kind = \"one-at-a-time\"", "kind = \"full\"");
+        let spec = Spec::parse(&text, "t.toml").unwrap();
+        let experiment = Experiment::new(spec, &[]).unwrap();
+        let mut store = Store::create(dir.path(), &text, &begun()).unwrap();
+        let mut rig = Simulated::new();
+        let stop = AtomicBool::new(false);
+        run(&experiment, &begun(), Vec::new(), &mut store, &mut rig, &stop, &mut |_| {}).unwrap();
+        let trials = store::read(dir.path()).unwrap().trials;
+        let off = |trial: &&Trial| {
+            experiment.assignments(trial.run).iter().any(|one| one.held && one.value != "0")
+        };
+        let cells_off = trials.iter().filter(off).count();
+        // Three plots and the baseline looked in on twice: a few changes a block, not one a trial.
+        assert!(rig.restarts <= 4 * 5 && rig.restarts < cells_off * 2, "{} of {cells_off}", rig.restarts);
+        assert_eq!(rig.resets, 4 + 1, "each block, and the baseline in the end");
+        assert_eq!(rig.now, begun().start, "everything is back in the end");
     }
 
     #[test]
