@@ -30,7 +30,7 @@
 //! No client library is on the timed path: sessions are small state machines over non-blocking sockets, a
 //! query allocates nothing, and threads share nothing while they send.
 //!
-//! May use `fleet`, `config`, `plan`, `sql`, `wire`, `tls`, `recording` and `uring`. Read first:
+//! May use `fleet`, `config`, `plan`, `chart`, `sql`, `wire`, `tls`, `recording` and `uring`. Read first:
 //! `driver/transactions.rs` (a phase on one thread), `measure.rs` (which rate is tried next), `replay.rs` (a
 //! recording sent again).
 
@@ -43,6 +43,7 @@ mod login;
 mod meaning;
 pub mod measure;
 pub mod outcome;
+mod progress_view;
 pub mod replay;
 mod reply;
 pub mod report;
@@ -60,6 +61,7 @@ pub use driver::TlsChannelError;
 pub use error::{LoadError, PlanError};
 pub use login::{Account, LoginError};
 pub use outcome::Outcome;
+pub use progress_view::ProgressView;
 pub use run::{Load, Plan, Progress, run};
 pub use target::Target;
 pub use workload::Workload;

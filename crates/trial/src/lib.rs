@@ -15,8 +15,8 @@
 //! * [`simulation`]: the method on hosts whose truth is known.
 //! * [`report`]: what came of it, as values.
 //!
-//! May use `fleet`, `config`, `plan`, `diagnose`, `load` and `knob`. Read first: `spec.rs`, `schedule.rs`,
-//! `run.rs`.
+//! May use `fleet`, `config`, `plan`, `chart`, `diagnose`, `load` and `knob`. Read first: `spec.rs`,
+//! `schedule.rs`, `run.rs`.
 //!
 //! Then what does it:
 //!
@@ -28,6 +28,7 @@ pub mod cost;
 pub mod design;
 pub mod guard;
 pub mod halving;
+pub mod init;
 pub mod order;
 pub mod page;
 pub mod report;
