@@ -9,6 +9,11 @@ mod simulate;
 mod spec;
 
 use super::{binary, output};
+use ::trial::report::Report;
+use ::trial::run::Experiment;
+use ::trial::simulation::Noise;
+use ::trial::spec::Spec;
+use ::trial::verdict::Verdict;
 use anyhow::{Context, bail};
 use bed::Bed;
 use clap::Args;
@@ -18,11 +23,6 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 use term::{exit, terminal};
 use tokio::signal::unix::{SignalKind, signal};
-use ::trial::report::Report;
-use ::trial::run::Experiment;
-use ::trial::simulation::Noise;
-use ::trial::spec::Spec;
-use ::trial::verdict::Verdict;
 
 /// Flags of `headroom-bench trial`.
 #[derive(Args, Clone, Debug)]
@@ -245,7 +245,9 @@ fn report(
         cut,
         cells: real.as_ref().map_or(0, |(experiment, ..)| experiment.possible.len()),
         factors: real.as_ref().map_or(0, |(experiment, ..)| experiment.spec.factors.len()),
-        real: real.as_ref().map(|(.., report)| report.loads.iter().map(|load| figures(report, load)).collect()),
+        real: real
+            .as_ref()
+            .map(|(.., report)| report.loads.iter().map(|load| figures(report, load)).collect()),
         same: same.as_ref().map(|(.., report)| same_figures(report)),
         noise: noise.as_ref().map(|noise| NoiseFigures {
             within: noise.within_deviation(),
@@ -304,7 +306,12 @@ fn asked(outcome: &Outcome, real: Option<&Report>) -> Vec<Asked> {
     };
     let ended = real.is_some_and(|report| report.ended);
     let cells = format!("{} cells over {} factors", outcome.cells, outcome.factors);
-    ask("cells", "at least 64 over at least 6 factors", cells, Some(outcome.cells >= 64 && outcome.factors >= 6));
+    ask(
+        "cells",
+        "at least 64 over at least 6 factors",
+        cells,
+        Some(outcome.cells >= 64 && outcome.factors >= 6),
+    );
     ask(
         "time",
         "within 100 minutes",
@@ -340,7 +347,12 @@ fn asked(outcome: &Outcome, real: Option<&Report>) -> Vec<Asked> {
             percent(simulated.false_verdicts),
             some(simulated.false_verdicts <= 0.05),
         );
-        ask("simulated effect of 10 %: found", "at least 90 %", percent(simulated.found), some(simulated.found >= 0.9));
+        ask(
+            "simulated effect of 10 %: found",
+            "at least 90 %",
+            percent(simulated.found),
+            some(simulated.found >= 0.9),
+        );
         let covered = (0.93..=0.97).contains(&simulated.covered);
         ask("the interval covers the truth", "93 to 97 %", percent(simulated.covered), some(covered));
         ask(
@@ -412,7 +424,8 @@ fn text(outcome: &Outcome) -> String {
 fn only_simulated(args: &TrialBenchArgs, path: &Path) -> anyhow::Result<ExitCode> {
     let file = if path.is_dir() { path.join("noise.json") } else { path.to_owned() };
     let text = std::fs::read_to_string(&file).with_context(|| format!("reading {}", file.display()))?;
-    let noise: Noise = serde_json::from_str(&text).with_context(|| format!("{} is no noise", file.display()))?;
+    let noise: Noise =
+        serde_json::from_str(&text).with_context(|| format!("{} is no noise", file.display()))?;
     let simulated = simulate::simulate(&noise, args.experiments);
     if args.json {
         terminal::print_json(&simulated)?;

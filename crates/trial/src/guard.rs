@@ -89,7 +89,10 @@ pub fn voids(host: &HostFigures, series: &[Second], excused: bool) -> Option<Str
         return Some(format!("the hypervisor took {} of the CPU away", percent(host.steal)));
     }
     if host.throttled > THROTTLED {
-        return Some(format!("throttled: a limit of CPU held it back for {} of the time", percent(host.throttled)));
+        return Some(format!(
+            "throttled: a limit of CPU held it back for {} of the time",
+            percent(host.throttled)
+        ));
     }
     let third = series.len() / 3;
     if excused || third < 2 {
@@ -99,7 +102,10 @@ pub fn voids(host: &HostFigures, series: &[Second], excused: bool) -> Option<Str
     let (first, last) = (sum(&series[..third]), sum(&series[series.len() - third..]));
     let apart = (last / first.max(1.0) - 1.0).abs();
     (apart > DRIFT).then(|| {
-        format!("not stationary: its last third has {} of the throughput of its first", percent(last / first.max(1.0)))
+        format!(
+            "not stationary: its last third has {} of the throughput of its first",
+            percent(last / first.max(1.0))
+        )
     })
 }
 

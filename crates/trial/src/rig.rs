@@ -99,18 +99,36 @@ impl HostRig {
         let (held, own) = (BTreeSet::new(), BTreeSet::new());
         let (tables, load) = (None, None);
         Self {
-            session, host, server, manner, beside, workload, target, stop, reset, tables, sampler, load, held, own,
+            session,
+            host,
+            server,
+            manner,
+            beside,
+            workload,
+            target,
+            stop,
+            reset,
+            tables,
+            sampler,
+            load,
+            held,
+            own,
         }
     }
 
     fn set(&mut self, assignments: &[Assignment], held: bool) -> Result<(), RigError> {
-        let assignments: Vec<Assignment> = assignments.iter().filter(|one| one.held == held).cloned().collect();
+        let assignments: Vec<Assignment> =
+            assignments.iter().filter(|one| one.held == held).cloned().collect();
         if assignments.is_empty() {
             return Ok(());
         }
         let changes = self.checked(&assignments)?;
         let names = changes.iter().map(|change| change.name.to_string());
-        if held { self.held.extend(names) } else { self.own.extend(names) }
+        if held {
+            self.held.extend(names);
+        } else {
+            self.own.extend(names);
+        }
         let outcomes = self.session.apply(&changes, self.server.as_deref(), &self.manner);
         let refused = outcomes.iter().filter_map(|outcome| match outcome {
             Outcome { knob, value, status: Status::Refused { refusal }, .. } => {
@@ -289,7 +307,8 @@ impl Rig for HostRig {
 
     fn connect(&mut self, point: Point) -> Result<(), RigError> {
         if let Some(options) = self.tables.as_ref().filter(|_| self.reset.fill) {
-            let read = (1..=options.tables).map(|table| format!("SELECT SUM(LENGTH(pad)) FROM sbtest{table}"));
+            let read =
+                (1..=options.tables).map(|table| format!("SELECT SUM(LENGTH(pad)) FROM sbtest{table}"));
             load::tables::statements(&self.target, &read.collect::<Vec<_>>())?;
         }
         let arrivals = match point.rate {
@@ -326,7 +345,8 @@ impl Rig for HostRig {
     ) -> Result<Stretch, RigError> {
         let Some((load, arrivals)) = &self.load else { return Err(RigError::NotConnected) };
         let before = self.sampler.read();
-        let mut beside = self.server.as_ref().and_then(|address| Beside::new(&address.parse().ok()?, &self.target));
+        let mut beside =
+            self.server.as_ref().and_then(|address| Beside::new(&address.parse().ok()?, &self.target));
         let mut recent = Recent::new(time + ANSWER);
         let mut look = |recent: &mut Recent, host: diagnose::host::Reading| {
             recent.add_host(Arc::new(host));
@@ -350,7 +370,8 @@ impl Rig for HostRig {
         let outcome = outcome?;
         let sample = self.sampler.read().since(&before).unwrap_or_default();
         let found = verdict::judge(&recent.window(Instant::now())).bottleneck;
-        let bottleneck = found.and_then(|found| serde_json::to_value(found.name).ok()?.as_str().map(str::to_owned));
+        let bottleneck =
+            found.and_then(|found| serde_json::to_value(found.name).ok()?.as_str().map(str::to_owned));
         Ok(Stretch { bottleneck, ..stretch(outcome, &sample) })
     }
 

@@ -241,7 +241,11 @@ mod tests {
 
     #[test]
     fn each_load_has_its_share_of_the_budget() {
-        let text = EXAMPLE.replace("threads = [4]", "threads = [4, 8]").replacen("[load]", "budget = \"20s\"\n[load]", 1);
+        let text = EXAMPLE.replace("threads = [4]", "threads = [4, 8]").replacen(
+            "[load]",
+            "budget = \"20s\"\n[load]",
+            1,
+        );
         let spec = Spec::parse(&text, "t.toml").unwrap_or_else(|wrong| panic!("{wrong}"));
         let (_, design, possible) = scene();
         let mut trials = Vec::new();

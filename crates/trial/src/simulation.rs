@@ -38,7 +38,8 @@ impl Noise {
     /// What the baselines and A/A cells of an experiment show: within their blocks, and from block to block.
     /// `None` with fewer than six blocks that have two of them.
     pub fn of(experiment: &Experiment, trials: &[Trial]) -> Option<Self> {
-        let mut blocks: std::collections::BTreeMap<(usize, usize, u32), Vec<(usize, f64)>> = Default::default();
+        let mut blocks: std::collections::BTreeMap<(usize, usize, u32), Vec<(usize, f64)>> =
+            Default::default();
         for trial in trials.iter().filter(|trial| matches!(trial.run, Run::Baseline | Run::Same)) {
             if let Some(figure) = trial.outcome.figure() {
                 let place = trial.place;
@@ -148,7 +149,8 @@ impl Host<'_> {
         let of = |wanted: Option<usize>| -> Vec<(f64, f64)> {
             last.iter().flatten().filter(|(cell, _)| *cell == wanted).map(|(_, pair)| *pair).collect()
         };
-        let judged: Vec<_> = live.iter().filter_map(|cell| Some((*cell, paired(&of(Some(*cell)))?))).collect();
+        let judged: Vec<_> =
+            live.iter().filter_map(|cell| Some((*cell, paired(&of(Some(*cell)))?))).collect();
         let effects: Vec<_> = judged.iter().map(|(_, effect)| *effect).collect();
         let said = verdicts(&effects, Good::More, MARGIN, LEVEL);
         let covers = |(cell, effect): &&(usize, plan::Effect)| {

@@ -183,7 +183,9 @@ fn disk(dir: &Path, small: bool) -> Option<String> {
     match made() {
         Ok(device) => Some(device),
         Err(error) => {
-            term::terminal::complain(&format!("no disk of its own, so the block layer is no factor: {error:#}"));
+            term::terminal::complain(&format!(
+                "no disk of its own, so the block layer is no factor: {error:#}"
+            ));
             None
         }
     }

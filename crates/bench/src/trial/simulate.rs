@@ -1,11 +1,11 @@
 //! Simulated experiments with noise that was measured.
 
-use rand::rngs::StdRng;
-use rand::{Rng, SeedableRng};
-use serde::Serialize;
 use ::trial::halving::{Stage, stages, trials};
 use ::trial::simulation::{Finding, Host, Noise, landscape};
 use ::trial::verdict::Verdict;
+use rand::rngs::StdRng;
+use rand::{Rng, SeedableRng};
+use serde::Serialize;
 
 /// Cells of a simulated experiment.
 const CELLS: usize = 64;

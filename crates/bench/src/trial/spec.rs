@@ -1,9 +1,9 @@
 //! The specs of the real trial and of the one over cells that differ in nothing.
 
 use super::bed::{Bed, DATABASE};
-use std::time::Duration;
 use ::trial::cost::EXTRA;
 use ::trial::halving::Stage;
+use std::time::Duration;
 
 /// Applying settings, putting them back, connecting and writing dirty pages, a trial.
 const AROUND: f64 = 0.7;
@@ -98,9 +98,9 @@ fn factor(knob: &str, levels: &[&str], more: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::path::Path;
     use ::trial::run::Experiment;
     use ::trial::spec::Spec;
+    use std::path::Path;
 
     #[test]
     fn the_real_trial_has_at_least_64_cells_over_at_least_6_factors_and_fits_into_its_budget() {
