@@ -6,7 +6,7 @@ use console::objectives;
 use console::sample_view::HostSampleView;
 use console::watch_view::RouterWatch;
 use console::watch_view::{NamedView, ServerWatch, VerdictView, WatchView};
-use diagnose::verdict::{Unit, figure};
+use diagnose::verdict::{RULES, Rule, Unit, figure};
 use term::{Paint, Table};
 
 const FIRST_WINDOW: &str = "the first window is being read";
@@ -17,6 +17,9 @@ const REQUESTS: usize = 5;
 pub fn text(view: &WatchView, paint: Paint) -> String {
     let mut text = String::new();
     let local = view.hosts.is_empty();
+    if let Some(line) = first_line(view) {
+        text.push_str(&format!("{}\n\n", paint.bold(&line)));
+    }
     match &view.host {
         Some(host) => text.push_str(&one_host("this host", host, paint)),
         None if local => text.push_str(&format!("This host: {FIRST_WINDOW}.\n")),
@@ -178,6 +181,61 @@ fn server(server: &ServerWatch, paint: Paint) -> String {
     text
 }
 
+/// What to do first: of all bottlenecks the surest, with the servers that it concerns; `None` without one.
+fn first_line(view: &WatchView) -> Option<String> {
+    let hosts = view.hosts.iter().map(|host| (host.agent.as_str(), &host.verdict));
+    let servers = view.servers.iter().map(|server| (server.name.as_str(), &server.verdict));
+    let own = std::iter::once(("this host", &view.verdict));
+    let all: Vec<_> = servers.chain(hosts).chain(own).filter(|(_, of)| of.bottleneck.is_some()).collect();
+    let rank = |of: &VerdictView| {
+        let weight = of.bottleneck.as_ref().map_or(0.0, |named| named.weight);
+        (of.sure, weight)
+    };
+    let by_rank = |a: &VerdictView, b: &VerdictView| {
+        let (a, b) = (rank(a), rank(b));
+        a.0.cmp(&b.0).then(a.1.total_cmp(&b.1))
+    };
+    // Of equal ones the first, which is a server.
+    let (_, first) = all.iter().rev().max_by(|a, b| by_rank(a.1, b.1))?;
+    let named = first.bottleneck.as_ref()?;
+    let concerned: Vec<&str> = all
+        .iter()
+        .filter(|(_, of)| of.bottleneck.as_ref().is_some_and(|other| other.name == named.name))
+        .map(|(name, _)| *name)
+        .collect();
+    let next = named.next.first()?;
+    Some(format!("{}: {} -> {next}", concerned.join(", "), named.called))
+}
+
+/// What a rule says, where its thresholds come from, and all there is to try.
+///
+/// # Errors
+/// No rule has this name; the message has all names.
+pub fn explain(name: &str) -> Result<String, UnknownRule> {
+    let named = |rule: &&Rule| rule_name(rule) == name || rule.called == name;
+    let rule = RULES.iter().find(named).ok_or_else(|| UnknownRule(name.to_owned()))?;
+    let mut text = format!("{} ({})\n\nnamed when  {}\n", rule.called, rule_name(rule), rule.when);
+    text.push_str("sources     N Netdata's stock alarms, K the kernel's documentation, I reasoned\n");
+    if !rule.explains.is_empty() {
+        let effects: Vec<&str> = rule.explains.iter().map(|name| name.rule().called).collect();
+        text.push_str(&format!("explains    {} (named after it where both are there)\n", effects.join(", ")));
+    }
+    for (at, advice) in rule.next.iter().enumerate() {
+        text.push_str(&format!("{}{advice}\n", if at == 0 { "try first   " } else { "then        " }));
+    }
+    Ok(text)
+}
+
+/// There is no such rule.
+#[derive(Debug, thiserror::Error)]
+#[error("no rule is called '{0}'; there are: {names}", names = RULES.iter().map(rule_name).collect::<Vec<_>>().join(", "))]
+pub struct UnknownRule(String);
+
+fn rule_name(rule: &Rule) -> String {
+    let name = serde_json::to_value(rule.name).ok();
+    name.as_ref().and_then(|name| name.as_str()).unwrap_or_default().to_owned()
+}
+
 /// The limits that a server lives under, and the room for its data; nothing where none is known.
 fn surroundings(server: &ServerWatch) -> String {
     let mut known = Vec::new();
@@ -262,6 +320,46 @@ fn near(next: &NamedView) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use diagnose::verdict::Confidence;
+
+    #[test]
+    fn the_first_line_says_what_to_do_and_for_which_servers() {
+        let named = |sure| VerdictView {
+            bottleneck: Some(NamedView {
+                name: diagnose::verdict::Name::Cpu,
+                called: "the CPU".to_owned(),
+                next: vec!["see who uses it".to_owned()],
+                who: None,
+                load: 1.2,
+                weight: 0.9,
+                evidence: Vec::new(),
+            }),
+            sure: Some(sure),
+            ..VerdictView::default()
+        };
+        let server =
+            |name: &str, verdict| ServerWatch { name: name.to_owned(), verdict, ..ServerWatch::default() };
+        let view = WatchView {
+            servers: vec![
+                server("db1", named(Confidence::Likely)),
+                server("db2", VerdictView::default()),
+                server("db3", named(Confidence::Possible)),
+            ],
+            ..WatchView::default()
+        };
+        assert_eq!(first_line(&view).unwrap(), "db1, db3: the CPU -> see who uses it");
+        assert_eq!(first_line(&WatchView::default()), None);
+    }
+
+    #[test]
+    fn every_rule_is_explained_and_an_unknown_one_brings_the_names_of_all() {
+        for rule in RULES {
+            let text = explain(&rule_name(rule)).unwrap();
+            assert!(text.contains(rule.when) && text.contains(rule.next[0]), "{text}");
+        }
+        let error = explain("the moon").unwrap_err().to_string();
+        assert!(error.contains("'the moon'") && error.contains("cpu-limit"), "{error}");
+    }
 
     #[test]
     fn before_the_first_window_nothing_is_said_of_a_bottleneck() {

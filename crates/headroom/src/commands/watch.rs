@@ -24,6 +24,10 @@ pub(crate) use args::{WatchArgs, WatchTargetArgs};
 
 /// Runs `headroom watch`.
 pub(crate) async fn run(args: WatchArgs, environment: &Environment) -> anyhow::Result<ExitCode> {
+    if let Some(rule) = &args.explain {
+        terminal::print(&text::explain(rule)?)?;
+        return Ok(exit::DONE);
+    }
     if let Some(stretches) = &args.compare {
         return compare_stretches(&args, stretches, environment).await;
     }

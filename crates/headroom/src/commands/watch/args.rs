@@ -74,6 +74,9 @@ pub(crate) struct WatchArgs {
     #[arg(long, num_args = 2, value_names = ["BEFORE", "AFTER"], value_parser = past,
           conflicts_with_all = ["once", "config", "server"])]
     pub(crate) compare: Option<Vec<PastStretch>>,
+    /// Print what a rule says (by its name in the JSON, as cpu-limit): thresholds, their source, what to try.
+    #[arg(long, value_name = "RULE", exclusive = true)]
+    pub(crate) explain: Option<String>,
     /// One window, then the answer.
     #[arg(long)]
     pub(crate) once: bool,
