@@ -63,6 +63,8 @@ pub struct Server {
     /// `None` for one that is given no age.
     #[serde(skip)]
     pub answer_holds_until: Option<Instant>,
+    /// How often we ask it; `None` before it answered.
+    pub asking: Option<crate::Asking>,
     /// Set while a discovered server has not yet given as many agreeing answers as it takes to be picked.
     pub newcomer: Option<Newcomer>,
     /// Round-trip time of our own probe, shortest of the recent ones.
@@ -206,6 +208,7 @@ impl Server {
             back_since: None,
             answered_at: None,
             answer_holds_until: None,
+            asking: None,
             newcomer: None,
             round_trip: None,
         }
