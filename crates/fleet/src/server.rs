@@ -67,6 +67,9 @@ pub struct Server {
     pub asking: Option<crate::Asking>,
     /// Set while a discovered server has not yet given as many agreeing answers as it takes to be picked.
     pub newcomer: Option<Newcomer>,
+    /// What our last question took: the same one for all servers of a flavour.
+    #[serde(skip)]
+    pub question_time: Option<Duration>,
     /// Round-trip time of our own probe, shortest of the recent ones.
     #[serde(serialize_with = "as_optional_ms", rename = "round_trip_ms")]
     pub round_trip: Option<Duration>,
@@ -210,6 +213,7 @@ impl Server {
             answer_holds_until: None,
             asking: None,
             newcomer: None,
+            question_time: None,
             round_trip: None,
         }
     }

@@ -58,6 +58,8 @@ pub(crate) struct Poller {
     counted_at: Option<Instant>,
     /// It has no user locks, or refuses them: the others cannot be counted.
     without_seats: bool,
+    /// How long the vitals took when last asked alone.
+    question_time: Option<Duration>,
     /// The connection is new, and who answers is taken for the one that answered before until it says so.
     unsure: bool,
 }
@@ -106,6 +108,7 @@ impl Poller {
             seat: None,
             counted_at: None,
             without_seats: false,
+            question_time: None,
             unsure: false,
         }
     }
@@ -233,6 +236,7 @@ impl Poller {
         }
         let candidates = self.seats_to_count().map(|seats| Candidates::among(seats, self.seat));
         let together = Together { identity: self.unsure, seats: candidates.as_ref() };
+        let (before, alone) = (Instant::now(), candidates.is_none() && !self.unsure);
         let vitals = match connection.ask(&dialect.vitals_with(together), deadline).await {
             // Some proxies and clusters have no user locks.
             Err(error) if !error.is_fatal() && candidates.is_some() => {
@@ -243,6 +247,9 @@ impl Poller {
             }
             vitals => vitals?,
         };
+        // Comparable only while the same is asked.
+        self.question_time = if alone { Some(before.elapsed()) } else { self.question_time };
+        let question_time = self.question_time;
         let introduction = self
             .introduction
             .as_mut()
@@ -305,6 +312,7 @@ impl Poller {
             missing,
             asked,
             answered,
+            question_time,
             round_trip: self.pings.iter().min().copied(),
             peer: connection.peer,
             local: connection.local,

@@ -355,6 +355,7 @@ fn server(
         answer_holds_until: entry.answered_at.map(|at| at + entry.answer_holds(&survey.config)),
         asking: answer.map(|a| a.asking.clone()),
         newcomer: entry.newcomer(),
+        question_time: answer.and_then(|a| a.question_time),
         round_trip: answer.and_then(|a| a.round_trip),
     }
 }
