@@ -21,6 +21,8 @@
 #             `mysql` and `drivers`, which mostly wait for servers
 #   idle      clippy, cargo-deny and doc examples, on what processor time the others leave
 #   alone     the modules `alone`, which need the whole machine: one at a time, when all else is done
+#   again     integration tests that failed above, at most six, once more with nothing beside them. One that
+#             passes now counts as passed and is named before the tally: a machine too full, or a race
 #
 # The counts are those that the test programs print themselves. A part that counts nothing, that ends with an
 # error no count explains, or that has no tests at all is a failure of its own and is named.
@@ -29,7 +31,7 @@
 # returns. The test program calls that passed; here it is skipped. The line goes straight to the descriptor,
 # so that it is seen although the output of tests that pass is captured.
 set -uo pipefail
-cd "$(dirname "$0")/.."
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
 PATH=$PWD/target/rust/bin:${CARGO_HOME:-$HOME/.cargo}/bin:$PATH:/usr/local/go/bin:/usr/sbin:/sbin
 folder=$PWD/target/tally
 # Tests at a time in the first lane, and in the lane beside it: half of what a lab's test does is to wait.
@@ -74,6 +76,7 @@ main() {
     fi
     wait_lanes
     ! wanted tests || lane alone 1 tests
+    again
     tally "$@"
 }
 
@@ -133,6 +136,19 @@ steps() {
     done
 }
 
+# More than six failures are no accident, and are not tried again.
+again() {
+    local part crate program name
+    [ -s "$folder/failed" ] && [ "$(wc -l <"$folder/failed")" -le 6 ] || return 0
+    while read -r part crate program name; do
+        announce "again: ${crate#"$PWD/"}: $name"
+        if (cd "$crate" && exec "$program" --exact "$name") </dev/null; then
+            count "$part" 1 -1 0 0
+            echo "PASSED ONLY WHEN RUN ALONE: $name" >>"$folder/unsteady"
+        fi
+    done <"$folder/failed"
+}
+
 # Each of its own process group, so that an interruption ends the test programs too.
 running=()
 begin_lane() {
@@ -182,6 +198,10 @@ run() {
     # A program exits with an error when a test failed; when none did, something else went wrong (it did not
     # build, or a test program died), and that is one failure more.
     count "$part" $(counts_of "$log.now") "$status"
+    if [[ $crate == */* && $1 == */it-* ]]; then
+        sed -n 's/^test \([a-z0-9_:]*\) \.\.\. .*FAILED$/\1/p' "$log.now" | sort -u |
+            sed "s|.*|$part $crate $1 &|" >>"$folder/failed"
+    fi
     grep -ho 'NOT TESTED: .*' "$log.now" >>"$folder/not-tested"
     rm -f "$log.now"
 }
@@ -218,6 +238,7 @@ announce() { echo "== $*"; }
 
 tally() {
     echo
+    [ ! -s "$folder/unsteady" ] || cat "$folder/unsteady"
     [ ! -s "$folder/not-tested" ] || sort "$folder/not-tested" | uniq
     awk -v wanted="$*" '
         { passed[$1] += $2; failed[$1] += $3; skipped[$1] += $4 }
@@ -235,4 +256,5 @@ tally() {
     exit "${PIPESTATUS[0]}"
 }
 
-main "$@"
+# Read by another script, it only says how.
+[ "${BASH_SOURCE[0]}" != "$0" ] || main "$@"

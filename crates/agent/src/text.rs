@@ -5,8 +5,8 @@ use console::insight_view::SPANS;
 use console::objectives;
 use console::sample_view::HostSampleView;
 use console::watch_view::RouterWatch;
-use console::watch_view::{NamedView, ServerWatch, VerdictView, WatchView, figure};
-use diagnose::verdict::Unit;
+use console::watch_view::{NamedView, ServerWatch, VerdictView, WatchView};
+use diagnose::verdict::{Unit, figure};
 use term::{Paint, Table};
 
 const FIRST_WINDOW: &str = "the first window is being read";

@@ -18,6 +18,7 @@ pub mod admin;
 pub mod admin_client;
 pub mod comparison_view;
 pub mod control;
+pub mod drain;
 pub mod fleet_view;
 pub mod history_view;
 pub mod http;
@@ -29,8 +30,10 @@ pub mod page;
 pub mod sample_status;
 pub mod sample_view;
 pub mod status_metrics;
+pub mod status_text;
 pub mod status_view;
 pub mod token;
+pub mod top;
 pub mod watch_view;
 pub mod web;
 

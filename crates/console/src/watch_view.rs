@@ -5,7 +5,7 @@ use crate::insight_view::{FiguresView, RequestView};
 use crate::objectives::view::{ObjectiveView, WebhookView};
 use crate::sample_view::{HostSampleView, ServerSampleView};
 use crate::status_view::FlowView;
-use diagnose::verdict::{Confidence, Figure, Finding, Name, Unit, Verdict};
+use diagnose::verdict::{Confidence, Figure, Finding, Name, Unit, Verdict, figure};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
@@ -261,29 +261,6 @@ fn sentence(verdict: &Verdict) -> String {
     text
 }
 
-/// A value with its unit.
-pub fn figure(value: f64, unit: Unit) -> String {
-    let short = |value: f64| match value.abs() {
-        v if v >= 100.0 || v == 0.0 => format!("{value:.0}"),
-        v if v >= 10.0 => format!("{value:.1}"),
-        _ => format!("{value:.2}"),
-    };
-    let bytes = |value: f64| {
-        let steps = ["B", "KiB", "MiB", "GiB", "TiB"];
-        let step = (value.max(1.0).log2() / 10.0).floor().min(4.0);
-        format!("{} {}", short(value / 1024f64.powf(step)), steps[step as usize])
-    };
-    match unit {
-        Unit::Share => format!("{:.0} %", value * 100.0),
-        Unit::Count => short(value),
-        Unit::PerSecond => format!("{}/s", short(value)),
-        Unit::BytesPerSecond => format!("{}/s", bytes(value)),
-        Unit::Bytes => bytes(value),
-        Unit::Milliseconds => format!("{} ms", short(value)),
-        Unit::Seconds => format!("{} s", short(value)),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -301,14 +278,5 @@ mod tests {
         assert_eq!(refused.as_deref(), Some("db1: Access denied"));
         assert_eq!(view(vec![server(Some("Access denied")), server(None)]).nothing_of_servers(), None);
         assert_eq!(view(Vec::new()).nothing_of_servers(), None);
-    }
-
-    #[test]
-    fn figures_have_their_units_and_a_sensible_length() {
-        assert_eq!(figure(0.423, Unit::Share), "42 %");
-        assert_eq!(figure(1234.5, Unit::PerSecond), "1234/s");
-        assert_eq!(figure(128.0 * 1024.0 * 1024.0, Unit::Bytes), "128 MiB");
-        assert_eq!((figure(0.0, Unit::Bytes), figure(0.0, Unit::Count)), ("0 B".to_owned(), "0".to_owned()));
-        assert_eq!(figure(0.25, Unit::Milliseconds), "0.25 ms");
     }
 }

@@ -154,6 +154,29 @@ pub enum Unit {
     Seconds,
 }
 
+/// A value with its unit.
+pub fn figure(value: f64, unit: Unit) -> String {
+    let short = |value: f64| match value.abs() {
+        v if v >= 100.0 || v == 0.0 => format!("{value:.0}"),
+        v if v >= 10.0 => format!("{value:.1}"),
+        _ => format!("{value:.2}"),
+    };
+    let bytes = |value: f64| {
+        let steps = ["B", "KiB", "MiB", "GiB", "TiB"];
+        let step = (value.max(1.0).log2() / 10.0).floor().min(4.0);
+        format!("{} {}", short(value / 1024f64.powf(step)), steps[step as usize])
+    };
+    match unit {
+        Unit::Share => format!("{:.0} %", value * 100.0),
+        Unit::Count => short(value),
+        Unit::PerSecond => format!("{}/s", short(value)),
+        Unit::BytesPerSecond => format!("{}/s", bytes(value)),
+        Unit::Bytes => bytes(value),
+        Unit::Milliseconds => format!("{} ms", short(value)),
+        Unit::Seconds => format!("{} s", short(value)),
+    }
+}
+
 /// What one rule found.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Finding {

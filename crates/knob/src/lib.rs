@@ -11,7 +11,7 @@
 //! * [`verify`] decides whether a change is in force; [`restore`] puts back what is still as we left it, and
 //!   leaves what somebody else changed meanwhile.
 //!
-//! May use `fleet`, `config` and `observe`. Read first: `catalogue.rs`, `apply.rs`, `restore.rs`.
+//! May use `fleet`, `config`, `observe` and `term`. Read first: `catalogue.rs`, `apply.rs`, `restore.rs`.
 //!
 //! Everything here blocks and nothing here is asynchronous: a change must also be put back while a panic
 //! unwinds, and there nobody can await. A server is asked on a thread of its own ([`server`]).
@@ -32,9 +32,11 @@ pub mod resolve;
 pub mod restore;
 pub mod server;
 pub mod session;
+pub mod text;
 pub mod tuner;
 pub mod value;
 pub mod verify;
+pub mod view;
 
 pub use error::{Error, Refusal};
 pub use host::Host;

@@ -453,6 +453,21 @@ pub static PROFILES: [Profile; 2] = [
     },
 ];
 
+/// The assignments of a profile that can be made with what was given, and what is left out, in words.
+pub fn assignments(name: &str, given: &[(String, String)]) -> (Vec<String>, Vec<String>) {
+    let (mut assignments, mut left_out) = (Vec::new(), Vec::new());
+    for row in find(name).map_or(&[][..], |profile| profile.rows) {
+        match row.assignment(given) {
+            Ok(Some(assignment)) => assignments.push(assignment),
+            Ok(None) => left_out.push(format!("{}: {}", row.published, row.note)),
+            Err(missing) => {
+                left_out.push(format!("{}: say which {missing}: --for {missing}=NAME", row.published));
+            }
+        }
+    }
+    (assignments, left_out)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -15,7 +15,7 @@
 //! killed, and the next [`Lab::up`] sweeps what is left all the same. Everything happens on 127.0.0.0/8 and
 //! in one directory.
 //!
-//! May use `fleet` and `wire`. Read first: `lab.rs` (what a caller does with it), `spec.rs` (what it is asked
+//! May use `fleet`, `wire` and `term`. Read first: `lab.rs` (what a caller does with it), `spec.rs` (what it is asked
 //! for), `link.rs` (simulated distance).
 
 mod account;
@@ -41,6 +41,8 @@ pub mod scripted;
 mod server;
 mod spec;
 mod status;
+pub mod text;
+pub mod zone_config;
 
 pub use account::{Account, DATABASE};
 pub use dir::make_base;

@@ -25,13 +25,16 @@
 mod belief;
 mod doubt;
 pub mod noise;
+mod report;
 mod search;
 mod sound;
+pub mod text;
 mod trend;
 mod trial;
 mod trial_file;
 
 pub use doubt::Doubt;
+pub use report::MeasureReport;
 pub use search::{Findings, Search, SearchRun};
 pub use sound::Unsound;
 pub use trial::Trial;

@@ -2,7 +2,7 @@
 //! most. With them "busy" is a share of what was measured here, and a figure of a bench says on what it was
 //! measured.
 //!
-//! It uses `fleet`, `plan`, `observe` and `load` (the history, where probes are kept). Read first:
+//! It uses `fleet`, `plan`, `observe`, `load` (the history, where probes are kept) and `term`. Read first:
 //!
 //! * `disk.rs`: which requests at which depth, and where the knee is;
 //! * `fio.rs`: what fio is asked, and what its JSON says;
@@ -13,6 +13,7 @@ mod disk;
 pub mod fio;
 pub mod machine;
 mod network;
+pub mod text;
 
 pub use compute::Compute;
 pub use disk::{Disk, Step, knee, most};

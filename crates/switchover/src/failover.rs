@@ -15,3 +15,4 @@ pub mod confirm;
 pub mod rejoin;
 pub mod risk;
 pub mod scene;
+pub mod text;

@@ -6,7 +6,7 @@
 //! * [`failover`]: a dead primary; who takes over, and what could be lost.
 //! * [`perform`]: the thin loop that does and undoes steps on the servers, and writes the [`journal`].
 //!
-//! May use `fleet`, `config` and `observe`. Read first: `step.rs`, `check.rs`, `perform.rs`. With `knob` it
+//! May use `fleet`, `config`, `observe` and `term`. Read first: `step.rs`, `check.rs`, `perform.rs`. With `knob` it
 //! is the only crate that writes to servers.
 
 mod announce;
@@ -20,5 +20,6 @@ pub mod journal;
 pub mod perform;
 pub mod step;
 pub mod survey;
+pub mod text;
 
 pub use error::{Error, JournalError};

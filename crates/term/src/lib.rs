@@ -7,9 +7,12 @@
 //! * `terminal.rs`: what is printed and how it is coloured;
 //! * `progress.rs`: a bar on a terminal, plain lines elsewhere;
 //! * `exit.rs`: the exit codes, and an error as one line.
+//!
+//! `pager.rs` shows a page that is longer than the terminal and changes.
 
 pub mod exit;
 mod interrupted;
+pub mod pager;
 mod progress;
 mod table;
 pub mod terminal;

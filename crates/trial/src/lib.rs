@@ -27,6 +27,7 @@ pub mod cost;
 pub mod design;
 pub mod guard;
 pub mod halving;
+pub mod init;
 pub mod order;
 pub mod page;
 pub mod report;

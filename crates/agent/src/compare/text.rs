@@ -2,8 +2,7 @@
 
 use super::CompareQuery;
 use console::comparison_view::{ComparisonView, Estimate, RatioView, RowView};
-use console::watch_view::figure;
-use diagnose::verdict::Unit;
+use diagnose::verdict::{Unit, figure};
 use term::{Paint, Table};
 
 /// A stretch of the past on the command line: `20m..10m`, `10m..now`, or seconds of the Unix epoch.

@@ -383,3 +383,12 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn figures_have_their_units_and_a_sensible_length() {
+    assert_eq!(figure(0.423, Unit::Share), "42 %");
+    assert_eq!(figure(1234.5, Unit::PerSecond), "1234/s");
+    assert_eq!(figure(128.0 * 1024.0 * 1024.0, Unit::Bytes), "128 MiB");
+    assert_eq!((figure(0.0, Unit::Bytes), figure(0.0, Unit::Count)), ("0 B".to_owned(), "0".to_owned()));
+    assert_eq!(figure(0.25, Unit::Milliseconds), "0.25 ms");
+}

@@ -8,7 +8,6 @@ use anyhow::{Context, anyhow};
 use clap::Args;
 use config::FleetConfig;
 use fleet::{ServerName, Snapshot};
-use serde::Serialize;
 use std::process::ExitCode;
 use std::time::Duration;
 use switchover::facts;
@@ -16,6 +15,7 @@ use switchover::failover::confirm::Rule;
 use switchover::failover::rejoin::{self, RejoinOutcome};
 use switchover::failover::risk::{self, Guard, LossRisk};
 use switchover::failover::scene::Scene;
+use switchover::failover::text;
 use switchover::journal::Journal;
 use switchover::perform::{Deadlines, FenceBy, Logins};
 use switchover::step::State;
@@ -88,17 +88,6 @@ pub(crate) struct FailoverArgs {
     json: bool,
 }
 
-/// `--check --json`.
-#[derive(Serialize)]
-struct Checked<'a> {
-    dead: &'a str,
-    candidate: Option<&'a str>,
-    why_nobody: Option<&'a str>,
-    nothing_lost_because: Option<&'a str>,
-    could_be_lost: Option<&'a str>,
-    silent: &'a [ServerName],
-}
-
 /// Runs `headroom failover`.
 pub(crate) async fn run(args: FailoverArgs, environment: &Environment) -> anyhow::Result<ExitCode> {
     if args.resume {
@@ -168,32 +157,10 @@ impl FailoverArgs {
         loss: &Result<String, LossRisk>,
         environment: &Environment,
     ) -> anyhow::Result<ExitCode> {
-        let why_nobody = chosen.as_ref().err().map(ToString::to_string);
-        let risk = loss.as_ref().err().map(ToString::to_string);
         if self.json {
-            terminal::print_json(&Checked {
-                dead: scene.primary.name.as_str(),
-                candidate: chosen.as_ref().ok().map(ServerName::as_str),
-                why_nobody: why_nobody.as_deref(),
-                nothing_lost_because: loss.as_ref().ok().map(String::as_str),
-                could_be_lost: risk.as_deref(),
-                silent: &scene.silent,
-            })?;
+            terminal::print_json(&text::Checked::of(scene, chosen, loss))?;
         } else {
-            let paint = Paint::for_stdout(environment.no_colour);
-            let mut text = format!("dead: {}\n", scene.primary.name);
-            text.push_str(&match (chosen, why_nobody) {
-                (Ok(candidate), _) => format!("takes over: {candidate}, it has received most\n"),
-                (Err(_), why) => format!("{} {}\n", paint.red("nobody takes over:"), why.unwrap_or_default()),
-            });
-            text.push_str(&match loss {
-                Ok(facts) => format!("{} {facts}\n", paint.green("nothing acknowledged is lost:")),
-                Err(loss) => format!("{} {loss}\n", paint.yellow("could be lost:")),
-            });
-            for server in &scene.silent {
-                text.push_str(&format!("{} {server} does not answer\n", paint.yellow("WARN")));
-            }
-            terminal::print(&text)?;
+            terminal::print(&text::check(scene, chosen, loss, Paint::for_stdout(environment.no_colour)))?;
         }
         Ok(if chosen.is_ok() && loss.is_ok() { exit::DONE } else { exit::no() })
     }

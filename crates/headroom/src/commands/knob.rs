@@ -4,7 +4,6 @@
 mod list;
 mod profile;
 mod set;
-mod text;
 
 use crate::credentials;
 use crate::environment::Environment;
@@ -15,7 +14,7 @@ use fleet::Address;
 use knob::journal::{self, Journal};
 use knob::server::{Connection, Server, ServerError};
 use knob::session::{Connect, RestoreOutcome, Session, Which};
-use knob::{Host, name};
+use knob::{Host, name, text};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use term::{exit, terminal};

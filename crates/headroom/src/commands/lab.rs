@@ -1,13 +1,11 @@
 //! `headroom lab`: real servers on this machine, brought up, shown, broken on purpose and taken down.
 
-mod text;
 mod up;
-mod zone_config;
 
 use crate::environment::Environment;
 use anyhow::bail;
 use clap::{Args, Subcommand};
-use lab::control;
+use lab::{control, text};
 use serde::Serialize;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -199,14 +197,8 @@ fn default_base(environment: &Environment) -> PathBuf {
 
 /// The table of faults, for help.
 fn faults() -> String {
-    let mut table = term::Table::new(&["  FAULT", "UNDONE BY", "WHAT IT DOES"]);
-    for row in lab::FAULTS {
-        let begin = row.value.map_or(row.begin.to_owned(), |value| format!("{} {value}", row.begin));
-        table.row(vec![format!("  {begin}"), row.end.to_owned(), row.means.to_owned()]);
-    }
-    table.row(vec!["  heal".to_owned(), String::new(), "ends everything that is wrong there".to_owned()]);
     format!(
         "{}\nExamples:\n  headroom lab fault b1 freeze\n  headroom lab fault b1 heal\n  headroom lab fault a:b slow 30",
-        table.text()
+        text::faults()
     )
 }

@@ -1,7 +1,6 @@
 //! `headroom load`: send a workload and say what came of it. Flags become a plan here; what is sent and how
 //! it is measured is the crate `load`.
 
-mod progress;
 pub(crate) mod tls;
 mod workload;
 
@@ -15,7 +14,7 @@ use config::{DataPath, Tls};
 use fleet::Address;
 use load::arrivals::{Arrivals, Open, Spacing};
 use load::store::Store;
-use load::{Account, Plan, Target};
+use load::{Account, Plan, ProgressView, Target};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -213,7 +212,7 @@ async fn send(args: RunArgs, environment: &Environment) -> anyhow::Result<ExitCo
         }
     });
     let outcome = tokio::task::spawn_blocking(move || {
-        let view = progress::View::new(&plan);
+        let view = ProgressView::new(&plan);
         load::run(&plan, &stop, |progress| view.show(&progress))
     });
     let outcome = outcome.await.context("the load generator ended unexpectedly")??;

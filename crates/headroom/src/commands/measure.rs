@@ -3,16 +3,14 @@
 //! and shown.
 
 mod current;
-mod text;
 
 use crate::commands::load::{TargetArgs, WorkloadArgs};
 use crate::environment::Environment;
 use clap::Args;
 use config::DataPath;
 use fleet::Address;
-use load::measure::{Capacity, Findings, Goal, Heading, Objective, Search, Trial, TrialFile, noise};
+use load::measure::{Findings, Goal, Heading, MeasureReport, Objective, Search, TrialFile, noise, text};
 use load::{Arrivals, Plan};
-use serde::Serialize;
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -98,29 +96,6 @@ pub(crate) struct MeasureArgs {
     json: bool,
 }
 
-/// What came of it.
-#[derive(Serialize)]
-struct Measured {
-    workload: String,
-    target: String,
-    objective: Objective,
-    goal: Goal,
-    /// `None` when the search was given up; `refused` says why.
-    capacity: Option<Capacity>,
-    refused: Option<String>,
-    /// Today's rate in transactions a second, stated or observed.
-    current: Option<f64>,
-    /// How today's rate is known.
-    current_from: Option<String>,
-    /// The lower bound of the capacity over today's rate.
-    headroom: Option<f64>,
-    /// By how much this machine woke up late, sending nothing, at the objective's percentile, in ms.
-    noise_ms: f64,
-    /// Trials that did not count, with the reason.
-    voided: Vec<String>,
-    trials: Vec<Trial>,
-}
-
 /// Does it.
 pub(crate) async fn run(args: MeasureArgs, environment: &Environment) -> anyhow::Result<ExitCode> {
     let plan = args.plan(environment)?;
@@ -187,7 +162,7 @@ impl MeasureArgs {
         plan: Plan,
         observed: Option<(f64, String)>,
         stop: &Arc<AtomicBool>,
-    ) -> anyhow::Result<Measured> {
+    ) -> anyhow::Result<MeasureReport> {
         let goal = Goal {
             width: self.width / 100.0,
             trials: self.at_most,
@@ -221,7 +196,7 @@ impl MeasureArgs {
             (None, None) => (None, None),
         };
         let lower = found.capacity.and_then(|capacity| capacity.lower);
-        Ok(Measured {
+        Ok(MeasureReport {
             workload,
             target: heading.target,
             objective: self.objective,

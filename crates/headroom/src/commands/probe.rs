@@ -2,8 +2,6 @@
 //! server. Kept in the history, where `watch` and `agent` find it: then "busy" is a share of what was
 //! measured here.
 
-mod text;
-
 use crate::commands::report::usual_store;
 use crate::environment::Environment;
 use crate::source::SourceArgs;
@@ -96,7 +94,7 @@ pub(crate) async fn run(args: ProbeArgs, environment: &Environment) -> anyhow::R
     if args.list {
         let store = store.context("no home directory is known; name the history with --store")?;
         let probes = probe::history(&store, &host(), 20)?;
-        show(&args, &probes, || probes.iter().map(text::one).collect())?;
+        show(&args, &probes, || probes.iter().map(probe::text::one).collect())?;
         if probes.is_empty() {
             terminal::complain(&format!(
                 "headroom: the history has no probe of this host ({}); headroom probe --directory DIR makes one",
@@ -121,7 +119,7 @@ pub(crate) async fn run(args: ProbeArgs, environment: &Environment) -> anyhow::R
     if let Some(store) = &store {
         probe.keep(store)?;
     }
-    show(&args, &probe, || text::one(&probe))?;
+    show(&args, &probe, || probe::text::one(&probe))?;
     Ok(exit::DONE)
 }
 

@@ -1,7 +1,5 @@
 //! `headroom switchover`: checks, moves the primary, and shows what came of it.
 
-mod text;
-
 use crate::environment::Environment;
 use crate::source::SourceArgs;
 use crate::{credentials, option_files, source};
@@ -19,6 +17,7 @@ use switchover::journal::{self, Journal, JournalRecord};
 use switchover::perform::{self, Deadlines, Logins, Outcome, Plan};
 use switchover::step::{self, State};
 use switchover::survey::Survey;
+use switchover::text;
 use term::{Paint, exit, interrupted, terminal};
 
 const EXAMPLES: &str = "\

@@ -1,16 +1,13 @@
 //! `headroom top`: which statements, endpoints and servers take the time. A screen on a terminal, a table
 //! elsewhere.
 
-mod keys;
-mod screen;
-mod table;
-
 use crate::commands::status::AdminArgs;
 use crate::environment::Environment;
 use clap::Args;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use console::admin_client::AdminClient;
 use console::insight_view::{By, Question, ROWS, Sort};
+use console::top;
 use insight::Since;
 use std::io::IsTerminal;
 use std::process::ExitCode;
@@ -85,9 +82,9 @@ pub(crate) async fn run(args: TopArgs, environment: &Environment) -> anyhow::Res
         terminal::print_json(&client.insight(&question).await?)?;
     } else if args.once || !std::io::stdout().is_terminal() || !std::io::stdin().is_terminal() {
         let view = client.insight(&question).await?;
-        terminal::print(&table::text(&view, Paint::for_stdout(environment.no_colour)))?;
+        terminal::print(&top::text(&view, Paint::for_stdout(environment.no_colour)))?;
     } else {
-        keys::run(&client, question).await?;
+        top::run(&client, question).await?;
     }
     Ok(exit::DONE)
 }

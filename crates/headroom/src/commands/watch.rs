@@ -1,7 +1,6 @@
 //! `headroom watch`: this host and its servers, each with its bottleneck.
 
 mod args;
-mod screen;
 
 use crate::commands::probe::known_ceilings;
 use crate::environment::Environment;
@@ -18,7 +17,7 @@ use console::watch_view::WatchView;
 use std::io::{ErrorKind, IsTerminal};
 use std::process::ExitCode;
 use std::sync::Arc;
-use term::{Paint, exit, interrupted, terminal};
+use term::{Paint, exit, interrupted, pager, terminal};
 
 use args::AgentsArgs;
 pub(crate) use args::{WatchArgs, WatchTargetArgs};
@@ -143,7 +142,12 @@ fn show_once(view: &WatchView, json: bool, paint: Paint) -> anyhow::Result<ExitC
 
 async fn show(mut views: Views, note: Option<String>, json: bool, paint: Paint) -> anyhow::Result<ExitCode> {
     if std::io::stdout().is_terminal() && std::io::stdin().is_terminal() && !json {
-        return screen::run(views, note, paint).await.map(|()| exit::DONE);
+        let mut begun = false;
+        let next = move || {
+            let is_new = views.has_changed()? || !std::mem::replace(&mut begun, true);
+            Ok(is_new.then(|| text::text(&views.borrow_and_update().clone(), paint)))
+        };
+        return pager::run(next, note, paint).await.map(|()| exit::DONE);
     }
     let log = Lines::new(if json { missing_as_json } else { missing_in_words });
     let mut said = String::new();

@@ -33,6 +33,40 @@ fn a_test_that_says_not_tested_is_skipped_and_not_passed() {
 }
 
 #[test]
+fn what_failed_beside_others_runs_once_more_alone_and_is_named_when_it_passes() {
+    let dir = tempfile::tempdir().unwrap();
+    let program = dir.path().join("it-0");
+    // Of two tests that failed, the first passes alone.
+    std::fs::write(&program, "#!/bin/sh\n[ \"$1 $2\" = '--exact a::crowded' ]\n").unwrap();
+    std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let tally_of = |names: &[&str]| {
+        let line = |name: &&str| format!("tests {} {} {name}\n", dir.path().display(), program.display());
+        std::fs::write(dir.path().join("failed"), names.iter().map(line).collect::<String>()).unwrap();
+        std::fs::write(dir.path().join("counts"), format!("tests 10 {} 0\n", names.len())).unwrap();
+        let _ = std::fs::remove_file(dir.path().join("unsteady"));
+        let output = Command::new("bash")
+            .args(["-c", "source scripts/test.sh; folder=$0; again; tally tests"])
+            .arg(dir.path())
+            .current_dir(repository())
+            .output()
+            .unwrap();
+        let (code, text) = said(&output);
+        (
+            code,
+            text.lines().last().unwrap().to_owned(),
+            text.contains("PASSED ONLY WHEN RUN ALONE: a::crowded"),
+        )
+    };
+    assert_eq!(
+        tally_of(&["a::crowded", "a::wrong"]),
+        (Some(1), "11 passed, 1 failed, 0 skipped".to_owned(), true)
+    );
+    assert_eq!(tally_of(&["a::crowded"]), (Some(0), "11 passed, 0 failed, 0 skipped".to_owned(), true));
+    // Seven failures are no accident.
+    assert_eq!(tally_of(&["a::crowded"; 7]), (Some(1), "10 passed, 7 failed, 0 skipped".to_owned(), false));
+}
+
+#[test]
 fn an_audit_that_could_not_look_is_skipped_and_an_advisory_is_a_failure() {
     // (fetch, check): how cargo-deny ends; `None`: it is not there.
     for (ends, code, tally) in [

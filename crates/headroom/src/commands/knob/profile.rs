@@ -1,9 +1,10 @@
 //! `headroom knob profile`: published settings as knobs.
 
 use clap::Args;
-use knob::profile::{self, PLACEHOLDERS, PROFILES, Profile, Today};
+use knob::profile::{self, PLACEHOLDERS, PROFILES};
+use knob::text;
 use std::process::ExitCode;
-use term::{Table, exit, terminal};
+use term::{exit, terminal};
 
 /// Settings that others have published, with their reasons and what is stale today.
 ///
@@ -44,38 +45,7 @@ pub(super) fn profile(args: &ProfileArgs) -> anyhow::Result<ExitCode> {
             terminal::print(&lines.collect::<String>())?;
         }
         Some(profile) if args.json => terminal::print_json(profile)?,
-        Some(profile) => terminal::print(&text(profile))?,
+        Some(profile) => terminal::print(&text::profile(profile))?,
     }
     Ok(exit::DONE)
-}
-
-fn text(profile: &Profile) -> String {
-    let mut table = Table::new(&["PUBLISHED", "KNOB TODAY", "STATE", "REASON", "TODAY"]);
-    for row in profile.rows {
-        let state = match row.today {
-            Today::Current => "current",
-            Today::Disputed => "disputed",
-            Today::Replaced => "replaced",
-            Today::Default => "default now",
-            Today::Gone => "gone",
-        };
-        let knob = row.knob.unwrap_or("by hand");
-        table.row([row.published, knob, state, row.reason, row.note].map(str::to_owned).to_vec());
-    }
-    format!("{}\nMade for: {}\nSource:   {}\n\n{}", profile.title, profile.host, profile.source, table.text())
-}
-
-/// The assignments of a profile that can be made with what was given, and what is left out, in words.
-pub(super) fn assignments(name: &str, given: &[(String, String)]) -> (Vec<String>, Vec<String>) {
-    let (mut assignments, mut left_out) = (Vec::new(), Vec::new());
-    for row in profile::find(name).map_or(&[][..], |profile| profile.rows) {
-        match row.assignment(given) {
-            Ok(Some(assignment)) => assignments.push(assignment),
-            Ok(None) => left_out.push(format!("{}: {}", row.published, row.note)),
-            Err(missing) => {
-                left_out.push(format!("{}: say which {missing}: --for {missing}=NAME", row.published));
-            }
-        }
-    }
-    (assignments, left_out)
 }

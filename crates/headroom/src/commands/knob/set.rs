@@ -1,17 +1,17 @@
 //! `headroom knob set`: changes, held until the command ends.
 
-use super::{LoginArgs, PlaceArgs, blocking, profile, text, verdict};
+use super::{LoginArgs, PlaceArgs, blocking, profile, verdict};
 use crate::environment::Environment;
 use anyhow::{Context, bail};
 use clap::Args;
 use knob::action::ProgramAction;
-use knob::apply::{self, Change, Manner, Outcome, Write};
+use knob::apply::{self, Change, Manner, Outcome};
 use knob::item::Access;
 use knob::journal::Author;
 use knob::session::{Connect, RestoreOutcome, Session, Which};
 use knob::tuner::{self, Tuner};
-use knob::{Host, Refusal, name};
-use serde::Serialize;
+use knob::view::{Preview, SetReport, Writes};
+use knob::{Host, name, text};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::process::{ExitCode, ExitStatus};
@@ -87,16 +87,6 @@ pub(crate) struct SetArgs {
     command: Vec<String>,
 }
 
-/// What `--json` prints.
-#[derive(Debug, Serialize)]
-struct Report<'a> {
-    tuners: &'a [Tuner],
-    left_out: &'a [String],
-    recovered: &'a [RestoreOutcome],
-    outcomes: &'a [Outcome],
-    restored: &'a [RestoreOutcome],
-}
-
 /// What was done, and the session that can undo it.
 struct Work {
     session: Session,
@@ -110,7 +100,7 @@ pub(super) async fn set(args: SetArgs, environment: &Environment) -> anyhow::Res
 
     let host = args.place.host();
     let (mut assignments, left_out) = match &args.profile {
-        Some(profile) => profile::assignments(profile, &args.given),
+        Some(profile) => knob::profile::assignments(profile, &args.given),
         None => (Vec::new(), Vec::new()),
     };
     assignments.extend(args.assignments.clone());
@@ -150,7 +140,7 @@ pub(super) async fn set(args: SetArgs, environment: &Environment) -> anyhow::Res
     let restored = blocking(move || Ok(session.restore(&Which::Own, false))).await?;
     if args.json {
         let (tuners, left_out, recovered) = (&tuners, &left_out, &recovered);
-        terminal::print_json(&Report {
+        terminal::print_json(&SetReport {
             tuners,
             left_out,
             recovered,
@@ -248,22 +238,6 @@ fn apply_all(
     Ok(Work { session, recovered, outcomes })
 }
 
-/// What `--dry-run` shows of one change.
-#[derive(Serialize)]
-struct Preview {
-    knob: String,
-    value: String,
-    #[serde(flatten)]
-    writes: Writes,
-}
-
-#[derive(Serialize)]
-#[serde(rename_all = "snake_case")]
-enum Writes {
-    Writes(Vec<Write>),
-    Refused(Refusal),
-}
-
 async fn dry_run(
     args: SetArgs,
     host: Host,
@@ -278,27 +252,25 @@ async fn dry_run(
         let changes = checked(&args, &host, server.as_deref_mut(), &assignments, &tuners)?;
         let mut actions = BTreeMap::new();
         let mut access = Access { host: &host, server: server.as_deref_mut(), actions: &mut actions };
-        let mut previews = Vec::new();
-        for change in &changes {
-            let writes = apply::preview(&mut access, change, &manner);
-            previews.push((change.name.to_string(), change.value.clone(), writes));
-        }
-        Ok(previews)
+        let preview = |change: &Change| Preview {
+            knob: change.name.to_string(),
+            value: change.value.clone(),
+            writes: Result::map_or_else(
+                apply::preview(&mut access, change, &manner),
+                Writes::Refused,
+                Writes::Writes,
+            ),
+        };
+        Ok(changes.iter().map(preview).collect::<Vec<_>>())
     })
     .await?;
-    let refused = previews.iter().any(|(_, _, writes)| writes.is_err());
     if json {
-        let preview = |(knob, value, writes)| {
-            let writes = Result::map_or_else(writes, Writes::Refused, Writes::Writes);
-            Preview { knob, value, writes }
-        };
-        terminal::print_json(&previews.into_iter().map(preview).collect::<Vec<_>>())?;
+        terminal::print_json(&previews)?;
     } else {
-        let pairs: Vec<_> = previews.into_iter().map(|(knob, _, writes)| (knob, writes)).collect();
-        terminal::print(&text::preview(&pairs))?;
+        terminal::print(&text::preview(&previews))?;
         terminal::print("Nothing was written.\n")?;
     }
-    Ok(if refused { exit::no() } else { exit::DONE })
+    Ok(if previews.iter().any(Preview::is_refused) { exit::no() } else { exit::DONE })
 }
 
 /// Runs the command; when we are to end, it is told to end first.

@@ -1,10 +1,10 @@
 //! `headroom lab up`: in the foreground until Ctrl-C, or detached in a process of its own.
 
-use super::{WhichArgs, base, default_base, text, zone_config};
+use super::{WhichArgs, base, default_base};
 use crate::environment::Environment;
 use anyhow::{Context, bail};
 use clap::Args;
-use lab::{Lab, Spec, Status};
+use lab::{Lab, Spec, Status, text, zone_config};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{ExitCode, Stdio};

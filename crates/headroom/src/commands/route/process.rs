@@ -2,7 +2,6 @@
 //! configuration or nothing of it, and remembers which for the status page.
 
 use super::{AdminServer, ReadyAdmin, RouteArgs, changed};
-use crate::commands::drain;
 use crate::credentials;
 use crate::engine::Engine;
 use crate::environment::{self, Environment};
@@ -248,7 +247,7 @@ impl Controlled for Process {
         let DrainRequest { server, deadline_ms, force } = request;
         if !force {
             let reads_on_primary = self.changing().sourced.config.router.reads_on_primary;
-            if let Some(words) = drain::takes_away(&self.engine.status(), server, reads_on_primary) {
+            if let Some(words) = console::drain::takes_away(&self.engine.status(), server, reads_on_primary) {
                 return Err(format!("{words}; --force drains it all the same"));
             }
         }

@@ -1,22 +1,22 @@
-//! What a person sees while it runs, on standard error: a bar on a terminal, a line a second elsewhere.
+//! What a person sees while a load runs, on standard error: a bar on a terminal, a line a second elsewhere.
 
-use load::outcome::Moment;
-use load::{Plan, Progress};
+use crate::outcome::Moment;
+use crate::{Plan, Progress};
 
 /// The bar, or lines.
-pub(crate) struct View {
+pub struct ProgressView {
     bar: term::Progress,
 }
 
-impl View {
+impl ProgressView {
     /// For this run.
-    pub(crate) fn new(plan: &Plan) -> Self {
+    pub fn new(plan: &Plan) -> Self {
         let seconds = (plan.warm_up + plan.time).as_secs().max(1);
         Self { bar: term::Progress::new(seconds, "{bar:30} {pos}/{len} s  {msg}") }
     }
 
     /// Something has happened.
-    pub(crate) fn show(&self, progress: &Progress) {
+    pub fn show(&self, progress: &Progress) {
         match progress {
             Progress::Connected => self.bar.doing("connected".to_owned()),
             Progress::WarmingUp(moment) => self.second("warm-up", moment),

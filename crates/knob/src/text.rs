@@ -1,13 +1,14 @@
 //! What `headroom knob` prints for people.
 
-use knob::Refusal;
-use knob::apply::{Outcome, Status, Write};
-use knob::journal::{End, Entry, Phase};
-use knob::session::RestoreOutcome;
+use crate::apply::{Outcome, Status, Write};
+use crate::journal::{End, Entry, Phase};
+use crate::profile::{Profile, Today};
+use crate::session::RestoreOutcome;
+use crate::view::{KnobView, Preview, Writes};
 use term::Table;
 
 /// One line for each change.
-pub(super) fn outcomes(outcomes: &[Outcome]) -> String {
+pub fn outcomes(outcomes: &[Outcome]) -> String {
     let mut table = Table::new(&["KNOB", "WAS", "IS", "RESULT"]);
     for Outcome { knob, value, before, status } in outcomes {
         let was = before.clone().unwrap_or_else(|| "-".to_owned());
@@ -23,17 +24,17 @@ pub(super) fn outcomes(outcomes: &[Outcome]) -> String {
 }
 
 /// What would be written.
-pub(super) fn preview(all: &[(String, Result<Vec<Write>, Refusal>)]) -> String {
+pub fn preview(all: &[Preview]) -> String {
     let mut table = Table::new(&["KNOB", "ITEM", "IS", "WOULD BE"]);
-    for (knob, writes) in all {
+    for Preview { knob, writes, .. } in all {
         match writes {
-            Err(refusal) => {
+            Writes::Refused(refusal) => {
                 table.row(vec![knob.clone(), String::new(), String::new(), format!("refused: {refusal}")]);
             }
-            Ok(writes) if writes.is_empty() => {
+            Writes::Writes(writes) if writes.is_empty() => {
                 table.row(vec![knob.clone(), String::new(), String::new(), "so already".to_owned()]);
             }
-            Ok(writes) => {
+            Writes::Writes(writes) => {
                 for Write { item, from, to } in writes {
                     table.row(vec![knob.clone(), item.clone(), from.clone(), to.clone()]);
                 }
@@ -44,7 +45,7 @@ pub(super) fn preview(all: &[(String, Result<Vec<Write>, Refusal>)]) -> String {
 }
 
 /// One line for each state, and below what was left the original values.
-pub(super) fn restored(all: &[RestoreOutcome]) -> String {
+pub fn restored(all: &[RestoreOutcome]) -> String {
     let mut text = String::new();
     for RestoreOutcome { knobs, before, end, failed } in all {
         let words = match (end, failed) {
@@ -72,10 +73,11 @@ fn ended(end: &End) -> String {
 }
 
 /// One line for each entry.
-pub(super) fn journal(entries: &[Entry], now: u64) -> String {
+pub fn journal(entries: &[Entry], now: u64) -> String {
     let mut table = Table::new(&[">ID", "KNOB", "BEFORE", "SET TO", "STATE", "BY", "AGO"]);
     for Entry { id, intent, phase } in entries {
-        let written = |one: &&knob::item::ItemValue| intent.writes.iter().any(|write| write.item == one.item);
+        let written =
+            |one: &&crate::item::ItemValue| intent.writes.iter().any(|write| write.item == one.item);
         let mut before: Vec<&str> =
             intent.before.iter().filter(written).map(|one| one.value.as_str()).collect();
         before.dedup();
@@ -106,4 +108,60 @@ fn ago(seconds: u64) -> String {
         7_200..=172_799 => format!("{} h", seconds / 3_600),
         _ => format!("{} d", seconds / 86_400),
     }
+}
+
+/// A line for each knob.
+pub fn list(rows: &[KnobView]) -> String {
+    let mut table = Table::new(&["KNOB", "VALUE", "TAKES", "CHANGE", "DANGER"]);
+    for row in rows {
+        let value = row.value.clone().unwrap_or_else(|| "-".to_owned());
+        let danger = if row.danger.is_some() { "must be named" } else { "" };
+        table.row(vec![
+            row.knob.clone(),
+            value,
+            row.takes.clone(),
+            row.change.words().to_owned(),
+            danger.to_owned(),
+        ]);
+    }
+    table.text()
+}
+
+/// Everything about one knob.
+pub fn one(row: &KnobView) -> String {
+    let mut text = format!("{}\n  {}\n", row.knob, row.help);
+    let mut line = |label: &str, words: &str| text.push_str(&format!("  {label:<9} {words}\n"));
+    if let Some(danger) = &row.danger {
+        line("Warning", danger);
+    }
+    match (&row.value, &row.unreadable) {
+        (Some(value), _) => line("now", value),
+        (None, Some(why)) => line("now", &format!("cannot be read: {why}")),
+        (None, None) => {}
+    }
+    line("takes", &row.takes);
+    line("change", row.change.words());
+    line("verified", row.proof.words());
+    if let Some(with) = &row.state_with {
+        line("one state", &format!("with {with}"));
+    }
+    line("source", row.source);
+    text
+}
+
+/// A profile, a line for each of its rows.
+pub fn profile(profile: &Profile) -> String {
+    let mut table = Table::new(&["PUBLISHED", "KNOB TODAY", "STATE", "REASON", "TODAY"]);
+    for row in profile.rows {
+        let state = match row.today {
+            Today::Current => "current",
+            Today::Disputed => "disputed",
+            Today::Replaced => "replaced",
+            Today::Default => "default now",
+            Today::Gone => "gone",
+        };
+        let knob = row.knob.unwrap_or("by hand");
+        table.row([row.published, knob, state, row.reason, row.note].map(str::to_owned).to_vec());
+    }
+    format!("{}\nMade for: {}\nSource:   {}\n\n{}", profile.title, profile.host, profile.source, table.text())
 }

@@ -1,8 +1,8 @@
 //! The loop of the screen: asks every second, and at once after a key that changes the question.
 
 use super::screen::{self, Shown};
-use console::admin_client::AdminClient;
-use console::insight_view::{By, Question, Sort};
+use crate::admin_client::AdminClient;
+use crate::insight_view::{By, Question, Sort};
 use insight::Since;
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 use std::time::{Duration, Instant};
@@ -24,7 +24,9 @@ enum Pressed {
 }
 
 /// Shows the screen until the person leaves. The terminal is as before afterwards.
-pub(super) async fn run(client: &AdminClient, question: Question) -> anyhow::Result<()> {
+/// # Errors
+/// The router does not answer the first question, or the terminal cannot be used.
+pub async fn run(client: &AdminClient, question: Question) -> anyhow::Result<()> {
     // The first answer before the screen: when nobody answers, that is said on an ordinary line.
     let view = client.insight(&question).await?;
     let mut shown = Shown { question, view, selected: 0, trouble: None };
@@ -123,7 +125,7 @@ fn after<T: Copy + PartialEq>(all: &[T], now: T, steps: usize) -> T {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use console::insight_view::{InsightView, RowView};
+    use crate::insight_view::{InsightView, RowView};
 
     fn shown(by: By) -> Shown {
         let row = |name: &str| RowView { name: name.into(), id: name.into(), ..RowView::default() };

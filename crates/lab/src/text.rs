@@ -1,12 +1,12 @@
-//! A lab for people: its servers, and how to connect.
+//! A lab for people: its servers, how to connect, and what can be broken.
 
-use super::zone_config;
-use lab::{Account, ProcessState, ServerStatus, Status};
+use crate::zone_config;
+use crate::{Account, FAULTS, ProcessState, Role, ServerStatus, Status};
 use std::path::Path;
 use term::{Paint, Table};
 
 /// Servers, faults in force, how to connect.
-pub(super) fn status(status: &Status, usual_base: &Path, paint: Paint) -> String {
+pub fn status(status: &Status, usual_base: &Path, paint: Paint) -> String {
     let mut table = Table::new(&["SERVER", "ROLE", "ZONE", "LISTENS AT", "FOLLOWS", "STATE"]);
     for server in &status.servers {
         table.row(vec![
@@ -84,9 +84,9 @@ fn connect(status: &Status, usual_base: &Path) -> String {
 
 fn role(server: &ServerStatus) -> &'static str {
     match server.role {
-        lab::Role::Primary => "primary",
-        lab::Role::Replica => "replica",
-        lab::Role::Alone => "alone",
+        Role::Primary => "primary",
+        Role::Replica => "replica",
+        Role::Alone => "alone",
     }
 }
 
@@ -104,4 +104,15 @@ fn state(server: &ServerStatus, paint: Paint) -> String {
     }];
     parts.extend(server.faults.iter().map(|fault| paint.yellow(&format!("fault: {fault}"))));
     parts.join(", ")
+}
+
+/// The table of faults, for help.
+pub fn faults() -> String {
+    let mut table = Table::new(&["  FAULT", "UNDONE BY", "WHAT IT DOES"]);
+    for row in FAULTS {
+        let begin = row.value.map_or(row.begin.to_owned(), |value| format!("{} {value}", row.begin));
+        table.row(vec![format!("  {begin}"), row.end.to_owned(), row.means.to_owned()]);
+    }
+    table.row(vec!["  heal".to_owned(), String::new(), "ends everything that is wrong there".to_owned()]);
+    table.text()
 }

@@ -1,6 +1,6 @@
 //! The answer as a plain table, and the words for figures that the screen uses too.
 
-use console::insight_view::{By, FiguresView, InsightView, RequestView};
+use crate::insight_view::{By, FiguresView, InsightView, RequestView};
 use insight::Since;
 use term::{Paint, Table};
 
@@ -8,7 +8,7 @@ use term::{Paint, Table};
 const STATEMENT: usize = 110;
 
 /// The whole answer as text.
-pub(super) fn text(view: &InsightView, paint: Paint) -> String {
+pub fn text(view: &InsightView, paint: Paint) -> String {
     let mut text = format!("{}\n\n", paint.bold(&headline(view)));
     text.push_str(&if view.question.by == By::Request { requests(view) } else { rows(view) });
     if view.more > 0 {

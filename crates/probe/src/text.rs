@@ -1,13 +1,12 @@
 //! A probe for people.
 
-use console::watch_view::figure as words;
-use diagnose::verdict::Unit;
+use crate::{Disk, Probe, Step, knee, most};
+use diagnose::verdict::{Unit, figure as words};
 use load::report::moment;
-use probe::{Disk, Probe, Step, knee, most};
 use term::Table;
 
 /// One probe.
-pub(super) fn one(probe: &Probe) -> String {
+pub fn one(probe: &Probe) -> String {
     let mut text = format!(
         "{}, {} UTC; CPUs {} busy before\n",
         probe.host,
@@ -92,7 +91,7 @@ mod tests {
 
     #[test]
     fn a_probe_reads_with_its_units_and_its_knee() {
-        let text = one(&probe::sample());
+        let text = one(&crate::sample());
         for wanted in [
             "reads: at most 30000/s; 16 at a time",
             "writes: at most 8100/s; 1 at a time",

@@ -1,8 +1,7 @@
-//! `headroom watch` on a terminal: as much of the page as fits, from the host down, and keys to scroll.
-//! Without them the terminal would show the end of a long page, and the host, which stands first, would never
-//! be seen.
+//! A page that changes, on a terminal: as much of it as fits, from its first line down, and keys to scroll.
+//! Without them the terminal would show the end of a long page, and what stands first would never be seen.
 
-use ::agent::{Views, text};
+use crate::terminal::{self, Paint};
 use ratatui::crossterm::cursor::{Hide, MoveTo, Show};
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 use ratatui::crossterm::terminal::{
@@ -13,20 +12,26 @@ use ratatui::crossterm::{execute, queue};
 use std::fmt::Write as _;
 use std::io::{self, Write};
 use std::time::Duration;
-use term::{Paint, terminal};
 
 /// How long a look for a key may take.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// Shows views as they come until the person leaves; the last one stays on the ordinary screen. `note` stands
-/// at the end.
-pub(super) async fn run(mut views: Views, note: Option<String>, paint: Paint) -> anyhow::Result<()> {
+/// Shows pages as they come until the person leaves; the last one stays on the ordinary screen. `next` gives
+/// the first page at its first call, and later one that is new, or `None`; `note` stands at the end.
+///
+/// # Errors
+/// `next` failed, or the terminal cannot be used.
+pub async fn run(
+    mut next: impl FnMut() -> anyhow::Result<Option<String>>,
+    note: Option<String>,
+    paint: Paint,
+) -> anyhow::Result<()> {
     let shown = Shown::begin()?;
     let (mut top, mut drawn, mut page) = (0, None, String::new());
     loop {
         let rows = usize::from(size()?.1);
-        if views.has_changed()? || drawn.is_none() {
-            page = text::text(&views.borrow_and_update().clone(), paint);
+        if let Some(new) = next()? {
+            page = new;
             drawn = None;
         }
         let lines: Vec<&str> = page.lines().collect();

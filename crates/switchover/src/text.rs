@@ -1,23 +1,23 @@
 //! What a person reads of a switchover.
 
+use crate::check::{Finding, Level};
+use crate::perform::{Kind, Outcome, Plan, Progress};
+use crate::step::{Event, STEPS, State};
 use fleet::ServerName;
 use serde::Serialize;
 use std::path::Path;
-use switchover::check::{Finding, Level};
-use switchover::perform::{Kind, Outcome, Plan, Progress};
-use switchover::step::{Event, STEPS, State};
 use term::{Paint, Table};
 
 /// `--check --json`.
 #[derive(Serialize)]
-pub(super) struct Checked<'a> {
-    pub(super) plan: &'a Plan,
-    pub(super) findings: &'a [Finding],
-    pub(super) silent: &'a [(ServerName, String)],
+pub struct Checked<'a> {
+    pub plan: &'a Plan,
+    pub findings: &'a [Finding],
+    pub silent: &'a [(ServerName, String)],
 }
 
 /// The table of checks.
-pub(super) fn checks(findings: &[Finding], silent: &[(ServerName, String)], paint: Paint) -> String {
+pub fn checks(findings: &[Finding], silent: &[(ServerName, String)], paint: Paint) -> String {
     let mut table = Table::new(&["CHECK", "", "FACTS"]);
     for finding in findings {
         let level = match finding.level {
@@ -48,7 +48,7 @@ pub(super) fn checks(findings: &[Finding], silent: &[(ServerName, String)], pain
 }
 
 /// `--dry-run`: what would be done, in order.
-pub(super) fn steps(plan: &Plan) -> String {
+pub fn steps(plan: &Plan) -> String {
     let mut table = Table::new(&["STEP", "WRITES", "UNDONE BY"]);
     for about in STEPS {
         let waits = if about.writes_wait { "wait" } else { "go on" };
@@ -63,7 +63,7 @@ pub(super) fn steps(plan: &Plan) -> String {
 }
 
 /// A line for each step that ended.
-pub(super) fn progress(plan: &Plan, progress: &Progress<'_>) -> Option<String> {
+pub fn progress(plan: &Plan, progress: &Progress<'_>) -> Option<String> {
     let Progress::Ended { step, undo, event, took } = progress else { return None };
     let doing = if *undo { "undo " } else { "" };
     let ms = took.as_secs_f64() * 1e3;
@@ -77,7 +77,7 @@ pub(super) fn progress(plan: &Plan, progress: &Progress<'_>) -> Option<String> {
 }
 
 /// How it ended.
-pub(super) fn outcome(plan: &Plan, outcome: &Outcome, journal: &Path, paint: Paint) -> String {
+pub fn outcome(plan: &Plan, outcome: &Outcome, journal: &Path, paint: Paint) -> String {
     let held =
         outcome.writes_held_ms.map_or(String::new(), |ms| format!("; writes were held for {ms:.0} ms"));
     let routers = outcome.routers;

@@ -1,7 +1,7 @@
 //! The screen: a head with the whole, tabs, the rows, what is selected in full, and the keys.
 
 use super::table::{count, decimal, headline, ms, per_second, percent, request_cells, rows_each};
-use console::insight_view::{By, InsightView, Question, RowView, Sort};
+use crate::insight_view::{By, InsightView, Question, RowView, Sort};
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::style::{Color, Modifier, Style, Stylize};
@@ -242,7 +242,7 @@ fn bar(share: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use console::insight_view::FiguresView;
+    use crate::insight_view::FiguresView;
     use ratatui::Terminal;
     use ratatui::backend::TestBackend;
 

@@ -1,7 +1,6 @@
 //! A measurement for people: the curve, the bounds, the headroom.
 
-use super::Measured;
-use load::measure::{Capacity, Trial};
+use super::{Capacity, MeasureReport, Trial};
 use std::fmt::Write;
 use term::Table;
 
@@ -9,40 +8,40 @@ use term::Table;
 const BAR: f64 = 30.0;
 
 /// All of it.
-pub(super) fn text(measured: &Measured) -> String {
+pub fn text(report: &MeasureReport) -> String {
     // Without a figure the reason stands first, else the figure below what it was found from.
-    let (curve, answer) = (curve(measured), answer(measured));
-    let mut text = match (&measured.refused, measured.trials.is_empty()) {
+    let (curve, answer) = (curve(report), answer(report));
+    let mut text = match (&report.refused, report.trials.is_empty()) {
         (Some(_), true) => format!("{answer}\n"),
         (Some(_), false) => format!("{answer}\n\n{curve}\n"),
         (None, _) => format!("{curve}\n{answer}\n"),
     };
-    if let (Some(headroom), Some(current)) = (measured.headroom, measured.current) {
-        let from = measured.current_from.as_deref().unwrap_or_default();
+    if let (Some(headroom), Some(current)) = (report.headroom, report.current) {
+        let from = report.current_from.as_deref().unwrap_or_default();
         let _ =
             writeln!(text, "Headroom: at least {headroom:.2} times today's {current:.1} a second ({from})");
     }
     let _ = writeln!(
         text,
         "Evidence: {} trials, {:.0} s, {} more did not count; this machine wakes up {:.2} ms late at p{} by itself",
-        measured.trials.len(),
-        measured.trials.iter().map(|trial| trial.seconds).fold(0.0, |sum, seconds| sum + seconds),
-        measured.voided.len(),
-        measured.noise_ms,
-        measured.objective.percent()
+        report.trials.len(),
+        report.trials.iter().map(|trial| trial.seconds).fold(0.0, |sum, seconds| sum + seconds),
+        report.voided.len(),
+        report.noise_ms,
+        report.objective.percent()
     );
     text
 }
 
 /// The figure with its interval, or why there is none.
-fn answer(measured: &Measured) -> String {
-    let objective = format!("p{} < {:?}", measured.objective.percent(), measured.objective.within);
-    let (workload, seconds) = (&measured.workload, measured.goal.trial);
-    if let Some(why) = &measured.refused {
+fn answer(report: &MeasureReport) -> String {
+    let objective = format!("p{} < {:?}", report.objective.percent(), report.objective.within);
+    let (workload, seconds) = (&report.workload, report.goal.trial);
+    if let Some(why) = &report.refused {
         return format!("No figure: {why}");
     }
     let Some(Capacity { rate: Some(rate), lower: Some(lower), upper, nine_of_ten, one_of_ten }) =
-        measured.capacity
+        report.capacity
     else {
         return format!("{workload}: not even the lowest rate tried meets {objective}");
     };
@@ -54,7 +53,7 @@ fn answer(measured: &Measured) -> String {
     let mut text = format!(
         "{workload}: {rate:.0} transactions a second meet {objective} (90 % sure: {lower:.0} to {upper:.0})"
     );
-    if upper > lower * (1.0 + measured.goal.width) {
+    if upper > lower * (1.0 + report.goal.width) {
         let _ =
             write!(text, "; wider than asked, more trials (--at-most) or longer ones (--trial) would tell");
     }
@@ -68,18 +67,18 @@ fn answer(measured: &Measured) -> String {
 }
 
 /// A row for all trials of about the same rate: their medians, and a bar that shows where the objective lies.
-fn curve(measured: &Measured) -> String {
-    let within = measured.objective.within.as_secs_f64() * 1e3;
-    let percentile = format!(">p{} ms", measured.objective.percent());
+fn curve(report: &MeasureReport) -> String {
+    let within = report.objective.within.as_secs_f64() * 1e3;
+    let percentile = format!(">p{} ms", report.objective.percent());
     let mut table = Table::new(&[">rate", ">trials", ">p50 ms", &percentile, ">lost %", "", ""]);
-    for of in rows(&measured.trials, measured.goal.width) {
+    for of in rows(&report.trials, report.goal.width) {
         let middle = |value: fn(&Trial) -> f64| {
             let mut all: Vec<f64> = of.iter().map(|trial| value(trial)).collect();
             all.sort_by(f64::total_cmp);
             all[all.len() / 2]
         };
         let time = middle(|trial| trial.at_objective_ms);
-        let meets = of.iter().filter(|trial| trial.loss() <= measured.goal.loss).count();
+        let meets = of.iter().filter(|trial| trial.loss() <= report.goal.loss).count();
         table.row(vec![
             format!("{:.0}", middle(|trial| trial.rate)),
             of.len().to_string(),
