@@ -19,6 +19,7 @@ mod fleet_page;
 mod help;
 mod knob;
 mod load;
+mod managed;
 mod mysql;
 mod names;
 mod objectives;
