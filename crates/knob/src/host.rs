@@ -170,7 +170,12 @@ impl Host {
         let Some(program) = self.program(name) else {
             return Err(Refusal::Absent { what: format!("the program {name}") });
         };
-        let mut command = Command::new(&program);
+        // It ends with us, even when we are killed: half a copy must not go on beside whoever puts it back.
+        let with_us = self.is_this_one().then(|| self.program("setpriv")).flatten();
+        let mut command = Command::new(with_us.as_ref().unwrap_or(&program));
+        if with_us.is_some() {
+            command.args(["--pdeathsig", "KILL", "--"]).arg(&program);
+        }
         command
             .args(args)
             .env_clear()

@@ -22,7 +22,8 @@
 //!
 //! *Killed in the middle.* A restart has many steps. A marker is there, synced, from before the server is
 //! stopped until it runs again; it names the process. Whoever reads a setting of the server next finds the
-//! marker of a dead process, removes what is half made and starts the server.
+//! marker of a dead process, stops the server, removes what is half made and starts it: both commands must do
+//! no harm where nothing is left to do.
 
 mod cgroup;
 mod drop_in;
@@ -176,10 +177,10 @@ impl Managed {
         if alive(host, &holder) && holder != this_process(host) {
             return Err(denied(format!("process {holder} is restarting the server")));
         }
+        // Its stop may still be under way, though it itself is dead.
+        self.run(host, &self.stop)?;
         file_system::tidy(self, host)?;
-        if self.pid(host).is_none() {
-            self.run(host, &self.start)?;
-        }
+        self.run(host, &self.start)?;
         self.unmark(host)
     }
 

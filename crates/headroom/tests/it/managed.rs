@@ -85,6 +85,11 @@ impl Scene {
     }
 }
 
+/// Beside the lab, which answers on this thread.
+async fn run(mut command: Command) -> Output {
+    tokio::task::spawn_blocking(move || command.output().unwrap()).await.unwrap()
+}
+
 fn text_of(output: &Output) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr)
 }
@@ -143,22 +148,22 @@ async fn a_trial_varies_file_system_allocator_limit_and_a_start_up_variable_of_a
     let scene = Scene::up().await;
     let address = scene.address();
     let prepare = ["load", "prepare", "oltp_read_write", "--server", &address, "--database", DATABASE];
-    let output = scene.headroom(&prepare).args(["--tables", "1", "--table-size", "1000"]).output().unwrap();
+    let output =
+        run(scene.headroom(&[&prepare[..], &["--tables", "1", "--table-size", "1000"]].concat())).await;
     assert!(output.status.success(), "{}", text_of(&output));
     std::fs::write(scene.path("t.toml"), SPEC.replace("{database}", DATABASE)).unwrap();
     let rows = format!("SELECT COUNT(*) FROM {DATABASE}.sbtest1");
     let (before, count) = (scene.surroundings(), scene.ask(&rows).await);
     assert_eq!(before, Vec::<String>::new());
 
-    let dry =
-        scene.headroom(&["trial", "run", "t.toml", "--server", &address, "--dry-run"]).output().unwrap();
+    let dry = run(scene.headroom(&["trial", "run", "t.toml", "--server", &address, "--dry-run"])).await;
     let words = text_of(&dry);
     for write in ["as-it-is -> xfs noatime", "glibc -> jemalloc", "1000 -> 900", "max 100000 -> 80000 100000"]
     {
         assert!(words.contains(write), "{write}: {words}");
     }
 
-    let run = scene.headroom(&["trial", "run", "t.toml", "--server", &address, "--json"]).output().unwrap();
+    let run = run(scene.headroom(&["trial", "run", "t.toml", "--server", &address, "--json"])).await;
     let words = text_of(&run);
     assert!(
         words.contains("refused, not tried: file_system.type@server=reiserfs: no file system"),
@@ -200,11 +205,11 @@ async fn a_restart_that_is_killed_in_the_middle_or_after_it_is_put_back_and_the_
         while !come() {
             assert!(begun.elapsed() < LIMIT, "never came: {moment}");
             assert!(child.try_wait().unwrap().is_none(), "it ended before {moment}");
-            std::thread::sleep(Duration::from_millis(2));
+            tokio::time::sleep(Duration::from_millis(2)).await;
         }
         child.kill().unwrap();
         child.wait().unwrap();
-        let restored = scene.headroom(&["knob", "restore", "--left"]).output().unwrap();
+        let restored = run(scene.headroom(&["knob", "restore", "--left"])).await;
         assert!(restored.status.success(), "{moment}: {}", text_of(&restored));
         assert_eq!(scene.surroundings(), before, "{moment}");
         assert_eq!(

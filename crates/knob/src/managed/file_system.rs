@@ -267,12 +267,10 @@ fn unmount(managed: &Managed, host: &Host) -> Result<(), Refusal> {
     host.remove_directory(&staging(managed))
 }
 
-/// After a process that died while the server was stopped: a file system that is whole stays, half of one
-/// goes.
+/// After a process that died in a restart, with the server stopped: a file system that is whole stays, half of
+/// one goes.
 pub(super) fn tidy(managed: &Managed, host: &Host) -> Result<(), Refusal> {
-    let whole = ours(managed, host).is_some();
-    // While the server runs, nothing was half made: it died before stopping it or after starting it.
-    if whole || managed.pid(host).is_some() { Ok(()) } else { unmount(managed, host) }
+    if ours(managed, host).is_some() { Ok(()) } else { unmount(managed, host) }
 }
 
 #[cfg(test)]
