@@ -29,6 +29,7 @@ pub mod page;
 #[cfg(any(test, feature = "sample"))]
 pub mod sample_status;
 pub mod sample_view;
+pub mod service;
 pub mod status_metrics;
 pub mod status_text;
 pub mod status_view;

@@ -9,13 +9,12 @@ mod latency;
 mod load;
 mod map;
 mod series;
-mod svg;
 mod tables;
 mod text;
 
 use crate::figures::{PhaseFigures, Report, Verdict};
+use chart::escape;
 use std::fmt::Write;
-use svg::escape;
 
 const STYLE: &str = include_str!("html/style.css");
 

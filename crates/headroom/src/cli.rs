@@ -56,6 +56,8 @@ pub(crate) enum Command {
     Switchover(Box<commands::switchover::SwitchoverArgs>),
     /// Let a replica take over from a dead primary, and bring the dead one back as a replica.
     Failover(Box<commands::failover::FailoverArgs>),
+    /// Fail over by itself when the primary dies, where nothing acknowledged can be lost.
+    Guard(Box<commands::guard::GuardArgs>),
     /// What lets connections bypass the router and go straight to a server: show it, remove it.
     #[command(subcommand)]
     ZeroHop(commands::zero_hop::ZeroHopCommand),

@@ -59,6 +59,7 @@ async fn run() -> ExitCode {
         cli::Command::Undrain(args) => commands::drain::undrain(args, &environment),
         cli::Command::Switchover(args) => commands::switchover::run(*args, &environment).await,
         cli::Command::Failover(args) => commands::failover::run(*args, &environment).await,
+        cli::Command::Guard(args) => commands::guard::run(*args, &environment).await,
         cli::Command::ZeroHop(command) => commands::zero_hop::run(command),
         cli::Command::Knob(command) => commands::knob::run(command, &environment).await,
         cli::Command::Trial(command) => commands::trial::run(command, &environment).await,

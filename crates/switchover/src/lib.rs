@@ -4,6 +4,7 @@
 //! * [`step`]: the steps and what follows what, a pure state machine. Start here.
 //! * [`check`]: the table of checks before anything is touched, pure functions of [`facts`].
 //! * [`failover`]: a dead primary; who takes over, and what could be lost.
+//! * [`guard`]: fails over by itself, where that was switched on.
 //! * [`perform`]: the thin loop that does and undoes steps on the servers, and writes the [`journal`].
 //!
 //! May use `fleet`, `config`, `observe` and `term`. Read first: `step.rs`, `check.rs`, `perform.rs`. With `knob` it
@@ -16,6 +17,7 @@ mod dialect;
 mod error;
 pub mod facts;
 pub mod failover;
+pub mod guard;
 pub mod journal;
 pub mod perform;
 pub mod step;

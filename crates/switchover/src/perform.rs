@@ -169,7 +169,7 @@ impl Deadlines {
             self.fence_ms,
             self.verify_ms,
         ];
-        Duration::from_millis(waits.iter().sum::<u64>() + 4 * self.statement_ms)
+        Duration::from_millis(waits.iter().sum::<u64>() + 4 * self.statement_ms) + takeover::RECEIVER_STOPS
     }
 }
 

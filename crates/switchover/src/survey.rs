@@ -124,9 +124,14 @@ pub(crate) async fn epoch(
     deadline: Duration,
 ) -> Result<u64, Error> {
     let mut conn = Connection::open(server, reach, who, deadline, BRIEFLY).await?;
-    let asked = conn.scalar("SELECT COALESCE(MAX(epoch), 0) FROM headroom.switchover", deadline).await;
+    let asked = epoch_of(&mut conn, deadline).await;
     conn.close().await;
-    match asked {
+    asked
+}
+
+/// The same on an open connection.
+pub(crate) async fn epoch_of(conn: &mut Connection, deadline: Duration) -> Result<u64, Error> {
+    match conn.scalar("SELECT COALESCE(MAX(epoch), 0) FROM headroom.switchover", deadline).await {
         Ok(epoch) => Ok(epoch.and_then(|epoch| epoch.parse().ok()).unwrap_or(0)),
         Err(Error::Server { source: observe::AskError::Answered { code: 1146 | 1049, .. }, .. }) => Ok(0),
         Err(error) => Err(error),

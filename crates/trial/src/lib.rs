@@ -14,8 +14,8 @@
 //! * [`cost`]: how long it takes and what it can find, before anything is touched.
 //! * [`report`]: what came of it, as values.
 //!
-//! May use `fleet`, `config`, `plan`, `diagnose`, `load` and `knob`. Read first: `spec.rs`, `schedule.rs`,
-//! `run.rs`.
+//! May use `fleet`, `config`, `plan`, `chart`, `diagnose`, `load` and `knob`. Read first: `spec.rs`,
+//! `schedule.rs`, `run.rs`.
 //!
 //! Then what does it:
 //!

@@ -3,22 +3,22 @@
 use crate::report::{CellReport, HOST, LoadReport, Report, Standing};
 use crate::text::{length, percent, settings, standing, warnings};
 use crate::verdict::Verdict;
+use chart::{Axis, Tone, escape};
 use std::fmt::Write;
 use std::time::Duration;
 
 const STYLE: &str = include_str!("page.css");
-/// Of the drawing of intervals, in its own units.
-const WIDTH: f64 = 600.0;
 
 /// The page.
 pub fn html(report: &Report) -> String {
     let title = escape(&report.name);
     let mut page = format!(
         "<!doctype html><html lang=\"en\"><meta charset=\"utf-8\"><meta name=\"viewport\" \
-         content=\"width=device-width\"><title>{title}</title><style>{STYLE}</style><h1>{title}</h1>\n\
+         content=\"width=device-width\"><title>{title}</title><style>{}{STYLE}</style><h1>{title}</h1>\n\
          <p class=\"soft\">{}, on {}: {} trials in {}. Ratios are to the baseline of the same block, with 95 % \
          intervals; verdicts are adjusted for looking at several cells (Holm, {:.0} %); the smallest effect of \
          interest is {:.1} %.</p>\n",
+        chart::STYLE,
         escape(report.metric.words()),
         escape(&report.server),
         report.trials,
@@ -102,13 +102,13 @@ fn one_load(page: &mut String, report: &Report, load: &LoadReport) {
 
 fn ranking(page: &mut String, load: &LoadReport) {
     page.push_str(
-        "<table class=\"ranking\"><tr><th>cell</th><th>to the baseline</th><th>95 % interval</th><th></th>\
+        "<table class=\"ranking chart\"><tr><th>cell</th><th>to the baseline</th><th>95 % interval</th><th></th>\
          <th>verdict</th></tr>\n",
     );
     let same = load.same.as_ref().map(|same| same.ratio);
     let logs = load.cells.iter().filter_map(|cell| cell.ratio).chain(same);
     let reach = logs.map(|ratio| ratio.low.ln().abs().max(ratio.high.ln().abs())).fold(0.05, f64::max);
-    let reach = reach.min(3.0);
+    let axis = Axis::ratio(reach.min(3.0).exp());
     for cell in &load.cells {
         let estimate = match (&cell.ratio, cell.seen) {
             (Some(ratio), _) => percent(ratio.estimate),
@@ -117,12 +117,12 @@ fn ranking(page: &mut String, load: &LoadReport) {
             (None, None) => String::new(),
         };
         let (tone, words) = (tone(&cell.standing), standing(&cell.standing));
-        line(page, &settings(&cell.settings), &estimate, cell.ratio, reach, (tone, &escape(&words)));
+        line(page, &settings(&cell.settings), &estimate, cell.ratio, &axis, (tone, &escape(&words)));
     }
     if let Some(ratio) = same {
         let estimate = percent(ratio.estimate);
         let words = if load.void { "differs: void" } else { "no verdict" };
-        line(page, "A/A cell (the baseline again)", &estimate, Some(ratio), reach, ("", words));
+        line(page, "A/A cell (the baseline again)", &estimate, Some(ratio), &axis, (Tone::Plain, words));
     }
     page.push_str("</table>\n<p class=\"soft\">In brackets: seen in a stage that others were chosen in; no finding.</p>\n");
 }
@@ -132,36 +132,28 @@ fn line(
     name: &str,
     estimate: &str,
     ratio: Option<plan::Interval>,
-    reach: f64,
-    (tone, words): (&str, &str),
+    axis: &Axis,
+    (tone, words): (Tone, &str),
 ) {
     let text = ratio.map_or_else(String::new, |one| format!("{} to {}", percent(one.low), percent(one.high)));
-    let at = |value: f64| WIDTH / 2.0 * (1.0 + (value.ln() / reach).clamp(-1.0, 1.0));
     let drawn = ratio.map_or_else(String::new, |one| {
-        format!(
-            "<svg viewBox=\"0 0 {WIDTH} 24\" role=\"img\" aria-label=\"{text}\"><line class=\"axis\" x1=\"{0}\" \
-             x2=\"{0}\" y1=\"0\" y2=\"24\"/><line class=\"reach {tone}\" x1=\"{1:.1}\" x2=\"{2:.1}\" y1=\"12\" \
-             y2=\"12\"/><circle class=\"{tone}\" cx=\"{3:.1}\" cy=\"12\" r=\"6\"/></svg>",
-            WIDTH / 2.0,
-            at(one.low),
-            at(one.high),
-            at(one.estimate)
-        )
+        chart::interval(axis, one.estimate, (one.low, one.high), tone, &text)
     });
     let _ = writeln!(
         page,
         "<tr><td><code>{}</code><td class=\"n\">{estimate}<td class=\"n\">{text}<td>{drawn}<td><b \
-         class=\"{tone}\">{words}</b></tr>",
-        escape(name)
+         class=\"{}\">{words}</b></tr>",
+        escape(name),
+        tone.class()
     );
 }
 
-fn tone(standing: &Standing) -> &'static str {
+fn tone(standing: &Standing) -> Tone {
     match standing {
-        Standing::Judged { verdict: Verdict::Better } => "good",
-        Standing::Judged { verdict: Verdict::Worse } | Standing::GivenUp { .. } => "bad",
-        Standing::Refused { .. } => "warn",
-        _ => "",
+        Standing::Judged { verdict: Verdict::Better } => Tone::Good,
+        Standing::Judged { verdict: Verdict::Worse } | Standing::GivenUp { .. } => Tone::Bad,
+        Standing::Refused { .. } => Tone::Warn,
+        _ => Tone::Plain,
     }
 }
 
@@ -197,8 +189,4 @@ fn details(page: &mut String, load: &LoadReport) {
         let _ = writeln!(page, "<td class=\"soft\">{}</tr>", all.join(", "));
     }
     page.push_str("</table></details>\n");
-}
-
-fn escape(text: &str) -> String {
-    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }

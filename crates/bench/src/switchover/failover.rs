@@ -64,6 +64,18 @@ enum Death {
     Kill,
     /// SIGSTOP: accepts connections, answers nobody.
     Freeze,
+    /// Its host is lost: packets to it go nowhere, no connection is closed. Each time with servers of its own.
+    Blackhole,
+}
+
+impl Death {
+    fn fault(self) -> Fault {
+        match self {
+            Self::Kill => Fault::Kill,
+            Self::Freeze => Fault::Freeze,
+            Self::Blackhole => Fault::Drop,
+        }
+    }
 }
 
 /// One death, milliseconds after the fault.
@@ -108,6 +120,7 @@ pub(crate) async fn run(mut args: FailoverBenchArgs) -> anyhow::Result<ExitCode>
     let what = match (args.fault, args.asynchronous) {
         (Death::Kill, false) => "failover",
         (Death::Freeze, false) => "failover-freeze",
+        (Death::Blackhole, false) => "failover-blackhole",
         (_, true) => "failover-asynchronous",
     };
     let directory = output::Directory::new(args.writes.out.as_deref(), what, args.writes.quick)?;
@@ -153,11 +166,12 @@ struct Measured {
 
 async fn measure(args: &FailoverBenchArgs) -> anyhow::Result<Measured> {
     let mut measured = Measured::default();
-    if !args.asynchronous {
+    if !args.asynchronous && args.fault != Death::Blackhole {
         series(args, 1..=args.times, &mut measured).await?;
         return Ok(measured);
     }
-    // What the old primary has of its own cannot be discarded: each death has new servers.
+    // What the old primary has of its own cannot be discarded, and after a takeover servers no longer follow over
+    // links that can break: each death has new servers.
     for number in 1..=args.times {
         series(args, number..=number, &mut measured).await?;
     }
@@ -234,12 +248,8 @@ async fn death(
     let old = fixture.primary.clone();
     let name = ServerName::new(&old);
     let scene = Scene::read(&snapshot, Some(&name), &logins.admin, STATEMENT).await?;
-    let fault = match args.fault {
-        Death::Kill => Fault::Kill,
-        Death::Freeze => Fault::Freeze,
-    };
     let began = Instant::now();
-    fixture.lab.fault(&old, fault).await?;
+    fixture.lab.fault(&old, args.fault.fault()).await?;
     scene.confirm(&logins.admin, &Rule::default(), WITHIN).await?;
     let confirmed = Instant::now();
     let scene = Scene::read(&snapshot, Some(&name), &logins.admin, STATEMENT).await?;
@@ -287,7 +297,7 @@ async fn bring_back(
     fixture: &MoveFixture,
     remarks: &mut Vec<String>,
 ) -> anyhow::Result<u64> {
-    if args.fault == Death::Freeze {
+    if args.fault != Death::Kill {
         // What a fence does: one that wakes up again still has commits that wait for an acknowledgement.
         fixture.lab.fault(old, Fault::Kill).await?;
     }
@@ -345,6 +355,9 @@ fn promises(
     );
     let (limit, words) = match args.fault {
         Death::Kill => (5_000.0, "half of the first writes are acknowledged within 5 s of the crash"),
+        Death::Blackhole => {
+            (10_000.0, "half of the first writes are acknowledged within 10 s of the loss of the host")
+        }
         Death::Freeze => (15_000.0, "half of the first writes are acknowledged within 15 s of the freeze"),
     };
     let first: Vec<f64> = deaths.iter().filter_map(|death| death.first_write_ms).collect();

@@ -228,8 +228,9 @@ impl MoveFixture {
     pub(super) fn snapshot(&self) -> anyhow::Result<Snapshot> {
         let mut snapshot = Snapshot::empty(Instant::now());
         for server in SERVERS {
-            let real = self.lab.real(server)?;
-            let reach = Address::tcp(real.ip().to_string(), real.port());
+            // Over the links, as from another host: they can break.
+            let over = self.lab.reach(ZONES[1], server)?;
+            let reach = Address::tcp(over.ip().to_string(), over.port());
             let mut known = Server::unasked(ServerName::new(server), reach);
             known.role = if server == self.primary { Role::Primary } else { Role::Replica };
             known.state = State::Answering;

@@ -1,7 +1,7 @@
 //! Share of reads that cross zones in each phase, with the least that even load allows.
 
-use super::svg::{Anchor, Canvas};
 use super::{PhaseFigures, figure, name};
+use chart::{Anchor, Canvas};
 
 const WIDTH: f64 = 720.0;
 const ROW: f64 = 40.0;

@@ -1,8 +1,8 @@
 //! Times per endpoint in (a), (b), (c): median as a bar, 99th percentile as a mark beyond it.
 
-use super::svg::{Anchor, Canvas, ms, round_up};
 use super::{PhaseFigures, figure};
 use crate::figures::EndpointFigures;
+use chart::{Anchor, Canvas, ms, round_up};
 use lab::app::Endpoint;
 
 const WIDTH: f64 = 360.0;

@@ -1,7 +1,7 @@
 //! Load of each replica relative to the mean, one panel per phase of (d); the line at 1 is the even share.
 
-use super::svg::{Anchor, Canvas};
 use super::{PhaseFigures, figure, name};
+use chart::{Anchor, Canvas};
 
 const WIDTH: f64 = 360.0;
 const HEIGHT: f64 = 190.0;

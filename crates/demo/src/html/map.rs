@@ -1,10 +1,10 @@
 //! Zones side by side: the application on top, its replicas below, a band for each flow of reads, as wide as
 //! its share.
 
-use super::svg::{Anchor, Canvas};
 use super::{PhaseFigures, figure, name};
 use crate::figures::About;
 use crate::scenario::zone_of;
+use chart::{Anchor, Canvas};
 use std::collections::BTreeMap;
 
 const WIDTH: f64 = 360.0;

@@ -1,8 +1,8 @@
 //! Phase (e) in time: reads per second of each replica, one on top of the other, and requests that failed.
 
 use super::figure;
-use super::svg::{Anchor, Canvas, round_up};
 use crate::figures::{FaultFigures, TimeSeries};
+use chart::{Anchor, Canvas, escape, round_up};
 use std::fmt::Write;
 
 const WIDTH: f64 = 720.0;
@@ -72,7 +72,7 @@ fn area(series: &TimeSeries, server: usize, x: impl Fn(f64) -> f64, y: impl Fn(f
 fn legend(series: &TimeSeries) -> String {
     let mut items = String::new();
     for (n, server) in series.servers.iter().enumerate() {
-        let _ = write!(items, "<span><i class=\"server-{n}\"></i>{}</span>", super::escape(server));
+        let _ = write!(items, "<span><i class=\"server-{n}\"></i>{}</span>", escape(server));
     }
     format!("<div class=\"legend\">{items}<span><i class=\"failed\"></i>failed requests</span></div>")
 }

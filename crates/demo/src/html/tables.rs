@@ -1,7 +1,8 @@
 //! All figures as tables.
 
-use super::{escape, name};
+use super::name;
 use crate::figures::{FaultFigures, PhaseFigures, Report};
+use chart::escape;
 use std::fmt::Write;
 
 /// Endpoints, loads, flows, faults.

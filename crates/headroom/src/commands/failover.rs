@@ -32,7 +32,7 @@ Examples:
 
 Exit codes: 0 done; 1 not done: not dead, not fenced, or something could be lost and was not accepted; 2 error, or a
 person has to decide; 64 the command line was not understood.
-Guide: docs/guide/switchover.md.";
+Guide: docs/guide/failover.md.";
 
 /// Let a replica take over from a dead primary.
 ///

@@ -48,6 +48,8 @@ pub struct Confirmation {
     /// Looks that were needed.
     pub looks: usize,
     pub took: Duration,
+    /// What each direct replica saw of it then.
+    pub views: Vec<(ServerName, View)>,
 }
 
 impl Scene {
@@ -209,10 +211,13 @@ pub(crate) async fn confirm_death(
         .into_iter()
         .map(|(replica, dialect)| ReplicaWatch { replica, dialect, open: None })
         .collect();
+    // A look at a host that vanished takes its whole second: the replicas are asked all the while.
+    let begin_look = || {
+        let (to, login, at) = (primary.reach.clone(), who.clone(), began.elapsed());
+        tokio::spawn(async move { Look { at, answered: answers(&to, &login, LOOK).await } })
+    };
+    let mut look = begin_look();
     loop {
-        let at = began.elapsed();
-        let (to, login) = (primary.reach.clone(), who.clone());
-        let look = tokio::spawn(async move { answers(&to, &login, LOOK).await });
         let mut asked = JoinSet::new();
         for mut line in std::mem::take(&mut lines) {
             let login = who.clone();
@@ -227,9 +232,12 @@ pub(crate) async fn confirm_death(
             views.push((line.replica.name.clone(), view));
             lines.push(line);
         }
-        looks.push(Look { at, answered: look.await.unwrap_or(false) });
+        if look.is_finished() {
+            looks.extend((&mut look).await.ok());
+            look = begin_look();
+        }
         match confirm(&looks, &views, rule) {
-            Verdict::Dead => return Ok(Confirmation { looks: looks.len(), took: began.elapsed() }),
+            Verdict::Dead => return Ok(Confirmation { looks: looks.len(), took: began.elapsed(), views }),
             Verdict::Alive => {
                 let why = "answers: it is not dead. A planned move is headroom switchover".to_owned();
                 return Err(Error::Refused { server: primary.name.clone(), why });
@@ -367,7 +375,7 @@ fn standing(facts: &Facts) -> Result<Standing, Error> {
     Ok(Standing { server: facts.server.clone(), received, unusable, version: facts.version })
 }
 
-fn semi_sync(facts: &Facts) -> SemiSync {
+pub(crate) fn semi_sync(facts: &Facts) -> SemiSync {
     let status = |names: [&str; 2]| names.iter().find_map(|name| facts.status.get(*name));
     let timeout = facts.variable(&["rpl_semi_sync_master_timeout", "rpl_semi_sync_source_timeout"]);
     SemiSync {

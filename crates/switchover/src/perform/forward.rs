@@ -71,7 +71,10 @@ async fn lock(plan: &Plan, servers: &mut Servers<'_>) -> Result<(), Error> {
             });
         }
     }
-    Ok(())
+    match plan.kind {
+        Kind::Switchover => Ok(()),
+        Kind::Failover { .. } => takeover::is_still_needed(plan, servers).await,
+    }
 }
 
 /// The epochs' table, replicated like any other: whoever finds the fleet later knows what was meant.

@@ -91,8 +91,13 @@ impl<'a> Servers<'a> {
     async fn ask_read_only(&mut self) -> Result<bool, Error> {
         let candidate = &self.plan.candidate;
         self.forget(candidate);
+        self.says_it_takes_writes(candidate).await
+    }
+
+    /// By its own answer.
+    pub(super) async fn says_it_takes_writes(&mut self, member: &Member) -> Result<bool, Error> {
         // A number, or a word from MariaDB 12 on.
-        let value = self.scalar(candidate, "SELECT @@GLOBAL.read_only").await?;
+        let value = self.scalar(member, "SELECT @@GLOBAL.read_only").await?;
         Ok(value.is_some_and(|value| matches!(value.to_ascii_lowercase().as_str(), "0" | "off")))
     }
 

@@ -8,19 +8,62 @@ use crate::Error;
 use crate::connection::quoted;
 use crate::facts;
 use crate::failover::choose::Received;
+use crate::survey;
 use std::process::Stdio;
 use std::time::Duration;
+use tokio::task::JoinSet;
+
+/// Another failover may have ended since this one was decided on (its tool slept, or somebody typed it twice):
+/// then its epoch is recorded, or a server takes writes. Looked at with the locks held, so that it stays true.
+pub(super) async fn is_still_needed(plan: &Plan, servers: &mut Servers<'_>) -> Result<(), Error> {
+    for member in std::iter::once(&plan.candidate).chain(&plan.others) {
+        if servers.says_it_takes_writes(member).await? {
+            let why = "takes writes: somebody was promoted meanwhile".to_owned();
+            return Err(Error::Refused { server: member.server(), why });
+        }
+        let deadline = servers.deadline();
+        let recorded = survey::epoch_of(servers.of(member).await?, deadline).await?;
+        if recorded >= plan.epoch {
+            let why = format!("has epoch {recorded} recorded, this one is {}: begin again", plan.epoch);
+            return Err(Error::Refused { server: member.server(), why });
+        }
+    }
+    Ok(())
+}
 
 /// No replica receives any more: then the primary's semi-sync acknowledges nothing, and what each received is
 /// final. After that the command fences.
 pub(super) async fn fence(plan: &Plan, fence: &FenceBy, servers: &mut Servers<'_>) -> Result<(), Error> {
-    for member in direct(plan) {
-        servers.run(member, member.dialect().stop_receiving()).await?;
-    }
+    stop_receiving(plan, servers).await?;
     match fence {
         FenceBy::Command { command } => run_command(plan, command).await,
         FenceBy::SemiSync { .. } | FenceBy::Nothing => Ok(()),
     }
+}
+
+/// A receiver that is just trying to reach a host that vanished stops once that attempt has ended: after
+/// `replica_net_timeout`, 60 s by default. All are stopped at once, so that this is waited for once.
+pub(super) const RECEIVER_STOPS: Duration = Duration::from_secs(75);
+
+async fn stop_receiving(plan: &Plan, servers: &mut Servers<'_>) -> Result<(), Error> {
+    let mut stopping = JoinSet::new();
+    for member in direct(plan) {
+        let mut connection = servers.another(member).await?;
+        let statement = member.dialect().stop_receiving();
+        stopping.spawn(async move {
+            let stopped = connection.run(statement, RECEIVER_STOPS).await;
+            connection.close().await;
+            stopped
+        });
+    }
+    while let Some(stopped) = stopping.join_next().await {
+        let lost = |error| Error::Refused {
+            server: plan.candidate.server(),
+            why: format!("stopping the receivers was lost: {error}"),
+        };
+        stopped.map_err(lost)??;
+    }
+    Ok(())
 }
 
 /// The command gets the name and the address of the server as `$1`, `$2`, and as HEADROOM_SERVER and

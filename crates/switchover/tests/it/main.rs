@@ -4,6 +4,7 @@
 
 mod failover;
 mod faults;
+mod guard;
 mod mariadb;
 mod moving;
 mod mysql;

@@ -1,0 +1,202 @@
+//! What a guard does next, and why: a pure function of what it sees.
+
+use super::record::{FailoverRecord, Pause};
+use fleet::ServerName;
+use serde::Serialize;
+use std::time::Duration;
+
+/// What it sees of the fleet.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Seen {
+    /// Who takes writes, or took them last; `None` before one was known.
+    pub primary: Option<ServerName>,
+    pub health: Health,
+    pub lock: LockCount,
+    pub pause: Option<Pause>,
+    /// The last failover that is recorded anywhere.
+    pub last: Option<FailoverRecord>,
+}
+
+/// How the primary looks from here.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Health {
+    /// Answers, or nobody knows one.
+    Well,
+    /// Does not answer: to be confirmed with its replicas.
+    Silent { why: String },
+    /// Answers while its commits hang, by this evidence.
+    Gray { evidence: String },
+}
+
+/// Servers other than the primary on which this guard holds the lock.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct LockCount {
+    pub held: usize,
+    /// All that are known.
+    pub of: usize,
+}
+
+impl LockCount {
+    /// More than half: two guards cannot both have that.
+    pub fn is_active(self) -> bool {
+        self.held * 2 > self.of
+    }
+}
+
+/// How careful it is.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Caution {
+    /// No second failover within this time of the last, unless a person said `resume` since.
+    pub not_again_within: Duration,
+    /// Whether a primary that answers while its commits hang is replaced.
+    pub act_on_gray: bool,
+}
+
+/// What it does.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(tag = "is", rename_all = "snake_case")]
+pub enum Decision {
+    /// The primary is well.
+    Watch,
+    /// Another guard is active, or nobody is.
+    Standby { why: String },
+    /// The primary is not well, and a person has said to do nothing.
+    Paused { why: String },
+    /// The primary is not well, and a person has to decide.
+    Ask { why: String },
+    /// Confirm that it is dead, and fail over.
+    Act { gray: bool, why: String },
+}
+
+impl Decision {
+    /// In one word, for metrics.
+    pub fn word(&self) -> &'static str {
+        match self {
+            Self::Watch => "watch",
+            Self::Standby { .. } => "standby",
+            Self::Paused { .. } => "paused",
+            Self::Ask { .. } => "ask",
+            Self::Act { .. } => "act",
+        }
+    }
+
+    pub fn why(&self) -> &str {
+        match self {
+            Self::Watch => "the primary answers",
+            Self::Standby { why } | Self::Paused { why } | Self::Ask { why } | Self::Act { why, .. } => why,
+        }
+    }
+}
+
+/// What to do now.
+pub fn decide(seen: &Seen, caution: Caution) -> Decision {
+    let Some(primary) = &seen.primary else {
+        return Decision::Standby { why: "no primary is known yet".to_owned() };
+    };
+    let LockCount { held, of } = seen.lock;
+    if !seen.lock.is_active() {
+        let why = format!("holds the lock on {held} of {of} servers; the active guard holds more than half");
+        return Decision::Standby { why };
+    }
+    let (gray, ill) = match &seen.health {
+        Health::Well => return Decision::Watch,
+        Health::Silent { why } => (false, format!("{primary} does not answer: {why}")),
+        Health::Gray { evidence } => (true, format!("{primary} answers and its commits hang: {evidence}")),
+    };
+    if let Some(pause) = &seen.pause {
+        return Decision::Paused { why: format!("{ill}. {pause}") };
+    }
+    if gray && !caution.act_on_gray {
+        let why = format!("{ill}. A person decides: headroom failover --gray (or guard --act-on-gray)");
+        return Decision::Ask { why };
+    }
+    let recent = seen.last.as_ref().filter(|last| !last.looked_at && last.age < caution.not_again_within);
+    if let Some(last) = recent {
+        let why = format!(
+            "{ill}. The last failover (epoch {}, by {}) was {} s ago, less than {} s: a second one is for a person to \
+             decide, with headroom failover; headroom guard resume allows it",
+            last.epoch,
+            last.by,
+            last.age.as_secs(),
+            caution.not_again_within.as_secs()
+        );
+        return Decision::Ask { why };
+    }
+    Decision::Act { gray, why: ill }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const CAUTION: Caution = Caution { not_again_within: Duration::from_secs(3600), act_on_gray: false };
+
+    fn silent() -> Seen {
+        Seen {
+            primary: Some(ServerName::new("a1")),
+            health: Health::Silent { why: "refused".to_owned() },
+            lock: LockCount { held: 2, of: 2 },
+            pause: None,
+            last: None,
+        }
+    }
+
+    fn failover(age_s: u64, looked_at: bool) -> Option<FailoverRecord> {
+        Some(FailoverRecord { epoch: 3, by: "guard".to_owned(), age: Duration::from_secs(age_s), looked_at })
+    }
+
+    #[test]
+    fn the_active_one_acts_on_a_silent_primary_and_nobody_else_does() {
+        assert!(matches!(decide(&silent(), CAUTION), Decision::Act { gray: false, .. }));
+        let standby = Seen { lock: LockCount { held: 1, of: 2 }, ..silent() };
+        assert_eq!(decide(&standby, CAUTION).word(), "standby");
+        let nobody = Seen { lock: LockCount::default(), ..silent() };
+        assert_eq!(decide(&nobody, CAUTION).word(), "standby");
+        let well = Seen { health: Health::Well, ..silent() };
+        assert_eq!(decide(&well, CAUTION), Decision::Watch);
+    }
+
+    #[test]
+    fn a_second_death_is_for_a_person_until_the_time_is_over_or_somebody_has_looked() {
+        let again = |age, looked_at| decide(&Seen { last: failover(age, looked_at), ..silent() }, CAUTION);
+        assert_eq!(again(60, false).word(), "ask");
+        assert!(again(60, false).why().contains("headroom failover"));
+        assert_eq!(again(60, true).word(), "act");
+        assert_eq!(again(3600, false).word(), "act");
+    }
+
+    #[test]
+    fn a_gray_primary_is_left_to_a_person_unless_it_was_said_otherwise() {
+        let gray = Seen { health: Health::Gray { evidence: "3 commits".to_owned() }, ..silent() };
+        assert_eq!(decide(&gray, CAUTION).word(), "ask");
+        let told = Caution { act_on_gray: true, ..CAUTION };
+        assert!(matches!(decide(&gray, told), Decision::Act { gray: true, .. }));
+    }
+
+    proptest! {
+        #[test]
+        fn two_guards_are_never_active_at_once(of in 1usize..20, one in 0usize..20, other in 0usize..20) {
+            prop_assume!(one + other <= of);
+            let count = |held| LockCount { held, of };
+            prop_assert!(!(count(one).is_active() && count(other).is_active()));
+        }
+
+        #[test]
+        fn it_never_acts_while_paused_or_without_the_lock(
+            held in 0usize..4, paused: bool, age in proptest::option::of(0u64..7200), gray: bool, told: bool,
+        ) {
+            let seen = Seen {
+                lock: LockCount { held, of: 3 },
+                pause: paused.then(|| Pause { by: "x".to_owned(), why: String::new(), left: None }),
+                last: age.and_then(|age| failover(age, false)),
+                health: if gray { Health::Gray { evidence: String::new() } } else { silent().health },
+                ..silent()
+            };
+            let caution = Caution { act_on_gray: told, ..CAUTION };
+            if matches!(decide(&seen, caution), Decision::Act { .. }) {
+                prop_assert!(held >= 2 && !paused && age.is_none_or(|age| age >= 3600) && (!gray || told));
+            }
+        }
+    }
+}

@@ -1,0 +1,143 @@
+//! The lock that makes one guard the active one: a user lock on every server.
+//!
+//! Taken in the order of the servers' names, and given back altogether when one is taken by another guard, so
+//! that two that begin at once do not each keep a half. It is asked about in each round, which keeps its
+//! connection from being closed; a guard that is stopped or whose host vanishes loses it after [`LEASE`].
+
+use super::decide::LockCount;
+use super::record::{self, Recorded};
+use crate::Error;
+use crate::connection::Connection;
+use config::Credentials;
+use fleet::{Address, ServerName};
+use std::collections::BTreeMap;
+use std::time::Duration;
+use tokio::task::JoinSet;
+
+/// Held by the active guard.
+pub const LOCK: &str = "headroom.guard";
+/// A session that asks nothing for this long is closed by its server, and its lock ends.
+pub const LEASE: Duration = Duration::from_secs(10);
+
+/// One guard's connections, one a server.
+#[derive(Debug)]
+pub(super) struct Locks {
+    who: Credentials,
+    deadline: Duration,
+    open: BTreeMap<ServerName, Line>,
+}
+
+#[derive(Debug)]
+struct Line {
+    connection: Connection,
+    held: bool,
+}
+
+/// What a round gave.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Round {
+    pub(super) lock: LockCount,
+    pub(super) recorded: Vec<Recorded>,
+}
+
+impl Locks {
+    pub(super) fn new(who: Credentials, deadline: Duration) -> Self {
+        Self { who, deadline, open: BTreeMap::new() }
+    }
+
+    /// Keeps, takes or gives back, and reads what is recorded. `primary` gives none: it may be dead just when it
+    /// matters.
+    pub(super) async fn round(
+        &mut self,
+        servers: &[(ServerName, Address, bool)],
+        primary: Option<&ServerName>,
+    ) -> Round {
+        let mut asked = JoinSet::new();
+        for (name, reach, answers) in servers.iter().filter(|(name, ..)| Some(name) != primary) {
+            let line = self.open.remove(name);
+            if !answers {
+                continue;
+            }
+            let (name, reach, who, deadline) = (name.clone(), reach.clone(), self.who.clone(), self.deadline);
+            asked.spawn(async move {
+                let line = match line {
+                    Some(line) => Ok(line),
+                    None => open(&name, &reach, &who, deadline).await,
+                };
+                match line {
+                    Ok(mut line) => match line.look(deadline).await {
+                        Ok(recorded) => Some((name, line, recorded)),
+                        Err(error) => {
+                            tracing::debug!(%error, "a guard's connection ended");
+                            None
+                        }
+                    },
+                    Err(error) => {
+                        tracing::debug!(%error, "a guard cannot reach a server");
+                        None
+                    }
+                }
+            });
+        }
+        // Whatever is not in `servers` any more, the primary included, is given back by closing it.
+        self.open.clear();
+        let mut recorded = Vec::new();
+        while let Some(answer) = asked.join_next().await {
+            if let Ok(Some((name, line, found))) = answer {
+                self.open.insert(name, line);
+                recorded.push(found);
+            }
+        }
+        self.take().await;
+        let of = servers.iter().filter(|(name, ..)| Some(name) != primary).count();
+        Round { lock: LockCount { held: self.open.values().filter(|line| line.held).count(), of }, recorded }
+    }
+
+    async fn take(&mut self) {
+        let (deadline, mut lost) = (self.deadline, false);
+        for line in self.open.values_mut() {
+            if !line.held {
+                line.held = line.scalar(&format!("SELECT GET_LOCK('{LOCK}', 0)"), deadline).await;
+                if !line.held {
+                    lost = true;
+                    break;
+                }
+            }
+        }
+        // Never given back by one that is active: it has more than half, whoever came first elsewhere.
+        let held = self.open.values().filter(|line| line.held).count();
+        if lost && held * 2 <= self.open.len() {
+            for line in self.open.values_mut().filter(|line| line.held) {
+                let _ = line.scalar(&format!("SELECT RELEASE_LOCK('{LOCK}')"), deadline).await;
+                line.held = false;
+            }
+        }
+    }
+
+    pub(super) async fn close(self) {
+        for line in self.open.into_values() {
+            line.connection.close().await;
+        }
+    }
+}
+
+async fn open(
+    name: &ServerName,
+    reach: &Address,
+    who: &Credentials,
+    deadline: Duration,
+) -> Result<Line, Error> {
+    Ok(Line { connection: Connection::open(name, reach, who, deadline, LEASE).await?, held: false })
+}
+
+impl Line {
+    async fn look(&mut self, deadline: Duration) -> Result<Recorded, Error> {
+        let ours = format!("SELECT COALESCE(IS_USED_LOCK('{LOCK}') = CONNECTION_ID(), 0)");
+        self.held = self.connection.scalar(&ours, deadline).await?.as_deref() == Some("1");
+        record::read(&mut self.connection, deadline).await
+    }
+
+    async fn scalar(&mut self, statement: &str, deadline: Duration) -> bool {
+        matches!(self.connection.scalar(statement, deadline).await, Ok(Some(value)) if value == "1")
+    }
+}

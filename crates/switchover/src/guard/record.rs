@@ -1,0 +1,174 @@
+//! What guards know of each other and of people, in two tables that replicate: `headroom.guard` (paused, and
+//! by whom) and `headroom.switchover` (the last failover).
+//!
+//! Read from every server that answers; the newest row counts, since a replica may be behind. Ages are taken
+//! from one server's clock each, so that ours does not matter.
+
+use crate::Error;
+use crate::connection::{Connection, Named, quoted};
+use observe::AskError;
+use serde::Serialize;
+use std::fmt;
+use std::time::Duration;
+
+const TABLE: [&str; 2] = [
+    "CREATE DATABASE IF NOT EXISTS headroom",
+    "CREATE TABLE IF NOT EXISTS headroom.guard (generation BIGINT UNSIGNED NOT NULL PRIMARY KEY, \
+     paused TINYINT NOT NULL, until_ms BIGINT NOT NULL, by_whom VARCHAR(255) NOT NULL, why VARCHAR(255) NOT NULL, \
+     changed TIMESTAMP(6) NOT NULL DEFAULT CURRENT_TIMESTAMP(6)) ENGINE = InnoDB",
+];
+const NOW_MS: &str = "CAST(UNIX_TIMESTAMP(NOW(6)) * 1000 AS SIGNED)";
+
+/// A person has said to do nothing.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Pause {
+    pub by: String,
+    pub why: String,
+    /// `None`: until somebody says `resume`.
+    pub left: Option<Duration>,
+}
+
+impl fmt::Display for Pause {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "paused by {}", self.by)?;
+        if !self.why.is_empty() {
+            write!(f, " ({})", self.why)?;
+        }
+        match self.left {
+            Some(left) => write!(f, " for {} s more", left.as_secs()),
+            None => write!(f, " until headroom guard resume"),
+        }
+    }
+}
+
+/// The last failover.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct FailoverRecord {
+    pub epoch: u64,
+    pub by: String,
+    pub age: Duration,
+    /// A person said `resume` since.
+    pub looked_at: bool,
+}
+
+/// What one server has recorded.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Recorded {
+    /// Generation of the newest row of `headroom.guard`; 0 without one.
+    generation: u64,
+    pause: Option<Pause>,
+    resumed_ms: i64,
+    /// Epoch, by whom, when, and the server's clock.
+    failover: Option<(u64, String, i64, i64)>,
+}
+
+/// The newest of what several servers have recorded.
+pub fn newest(all: &[Recorded]) -> (Option<Pause>, Option<FailoverRecord>) {
+    let guard = all.iter().max_by_key(|one| one.generation);
+    let failover = all.iter().filter_map(|one| one.failover.as_ref()).max_by_key(|one| one.0);
+    let resumed_ms = guard.map_or(0, |one| one.resumed_ms);
+    let last = failover.map(|(epoch, by, at, now)| FailoverRecord {
+        epoch: *epoch,
+        by: by.clone(),
+        age: Duration::from_millis(now.saturating_sub(*at).max(0) as u64),
+        looked_at: resumed_ms > *at,
+    });
+    (guard.and_then(|one| one.pause.clone()), last)
+}
+
+/// Reads both tables of one server.
+pub(crate) async fn read(conn: &mut Connection, deadline: Duration) -> Result<Recorded, Error> {
+    let guard = format!(
+        "SELECT generation, paused, until_ms, by_whom, why, {NOW_MS} AS now_ms, \
+         CAST(UNIX_TIMESTAMP(changed) * 1000 AS SIGNED) AS changed_ms \
+         FROM headroom.guard ORDER BY generation DESC LIMIT 1"
+    );
+    let failover = format!(
+        "SELECT epoch, plan, {NOW_MS} AS now_ms, CAST(UNIX_TIMESTAMP(changed) * 1000 AS SIGNED) AS changed_ms \
+         FROM headroom.switchover WHERE state = 'done' AND plan LIKE '%\"is\":\"failover\"%' \
+         ORDER BY epoch DESC LIMIT 1"
+    );
+    let mut recorded = Recorded::default();
+    if let Some(row) = if_there(conn.ask(&guard, deadline).await)? {
+        recorded.generation = number(&row, "generation") as u64;
+        let (now, until) = (number(&row, "now_ms"), number(&row, "until_ms"));
+        if number(&row, "paused") == 0 {
+            recorded.resumed_ms = number(&row, "changed_ms");
+        } else if until == 0 || until > now {
+            let left = (until != 0).then(|| Duration::from_millis((until - now).max(0) as u64));
+            recorded.pause = Some(Pause { by: text(&row, "by_whom"), why: text(&row, "why"), left });
+        }
+    }
+    if let Some(row) = if_there(conn.ask(&failover, deadline).await)? {
+        let by = serde_json::from_str::<crate::perform::Plan>(&text(&row, "plan")).map(|plan| plan.by);
+        recorded.failover = Some((
+            number(&row, "epoch") as u64,
+            by.unwrap_or_else(|_| "unknown".to_owned()),
+            number(&row, "changed_ms"),
+            number(&row, "now_ms"),
+        ));
+    }
+    Ok(recorded)
+}
+
+/// Pauses all guards of the fleet, for a time or until `resume`; or resumes. Written on the primary.
+pub(crate) async fn write(
+    conn: &mut Connection,
+    pause: bool,
+    time: Option<Duration>,
+    by: &str,
+    why: &str,
+    deadline: Duration,
+) -> Result<(), Error> {
+    for statement in TABLE {
+        conn.run(statement, deadline).await?;
+    }
+    let until = time.map_or("0".to_owned(), |time| format!("{NOW_MS} + {}", time.as_millis()));
+    let cut = |text: &str| quoted(&text.chars().take(200).collect::<String>());
+    let insert = format!(
+        "INSERT INTO headroom.guard (generation, paused, until_ms, by_whom, why) \
+         SELECT COALESCE(MAX(generation), 0) + 1, {}, {until}, {}, {} FROM headroom.guard",
+        u8::from(pause),
+        cut(by),
+        cut(why)
+    );
+    conn.run(&insert, deadline).await
+}
+
+/// No table yet (1146), or no database (1049), is no row.
+fn if_there(asked: Result<Vec<Named>, Error>) -> Result<Option<Named>, Error> {
+    match asked {
+        Ok(rows) => Ok(rows.into_iter().next()),
+        Err(Error::Server { source: AskError::Answered { code: 1146 | 1049, .. }, .. }) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+fn number(row: &Named, column: &str) -> i64 {
+    row.get(column).and_then(|value| value.parse().ok()).unwrap_or(0)
+}
+
+fn text(row: &Named, column: &str) -> String {
+    row.get(column).cloned().unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_newest_row_counts_whichever_server_has_it() {
+        let pause = Pause { by: "x".to_owned(), why: String::new(), left: None };
+        let failover = |epoch, at| Some((epoch, "g".to_owned(), at, 100_000));
+        let old =
+            Recorded { generation: 1, pause: Some(pause.clone()), failover: failover(1, 10), resumed_ms: 0 };
+        let resumed =
+            Recorded { generation: 2, pause: None, resumed_ms: 50_000, failover: failover(2, 40_000) };
+        let (paused, last) = newest(&[old.clone(), resumed]);
+        assert_eq!(paused, None);
+        let last = last.unwrap();
+        assert!((last.epoch, last.age, last.looked_at) == (2, Duration::from_secs(60), true), "{last:?}");
+        assert_eq!(newest(&[Recorded::default(), old]).0, Some(pause));
+        assert_eq!(newest(&[]), (None, None));
+    }
+}

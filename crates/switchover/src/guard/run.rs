@@ -1,0 +1,357 @@
+//! The thin loop of a guard: looks, decides, acts, and says what it did and why.
+
+use super::decide::{Caution, Decision, Health, LockCount, Seen, decide};
+use super::lock::{Locks, Round};
+use super::record;
+use super::status::GuardStatus;
+use crate::Error;
+use crate::error::JournalError;
+use crate::failover::confirm::Rule;
+use crate::failover::risk::{self, Guard as Fence};
+use crate::failover::scene::Scene;
+use crate::journal::{self, Journal};
+use crate::perform::{self, Deadlines, FenceBy, Logins, Progress};
+use crate::step::State;
+use config::Credentials;
+use fleet::{ServerName, Snapshot, WriterStatus};
+use serde::Serialize;
+use std::fs::{File, OpenOptions};
+use std::io::Write;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::time::Duration;
+use tokio::sync::watch;
+
+/// After an attempt that was not completed, before the next.
+const RETRY: Duration = Duration::from_secs(2);
+
+/// How a guard behaves.
+#[derive(Clone, Debug)]
+pub struct GuardOptions {
+    /// Between two looks.
+    pub interval: Duration,
+    /// How long a statement may take on a server that is well.
+    pub deadline: Duration,
+    /// When a primary counts as dead.
+    pub rule: Rule,
+    /// How long its replicas may take to notice.
+    pub within: Duration,
+    pub caution: Caution,
+    /// Decides and says so, and changes nothing.
+    pub dry_run: bool,
+    /// Keeps the dead primary from coming back: see [`FenceBy::Command`].
+    pub fence: Option<String>,
+    pub deadlines: Deadlines,
+    /// Journals of failovers, and `guard.jsonl` with each decision.
+    pub journals: PathBuf,
+    /// Who this is, in journals and on the new primary.
+    pub by: String,
+}
+
+/// A guard of one fleet.
+pub struct Guard {
+    options: GuardOptions,
+    admin: Credentials,
+    snapshots: watch::Receiver<Arc<Snapshot>>,
+    /// Evidence that the primary is gray, by its name, from whoever looks for that.
+    gray: Option<watch::Receiver<Option<(ServerName, String)>>>,
+    status: GuardStatus,
+    decisions: DecisionLog,
+}
+
+/// How an attempt ended.
+enum Attempt {
+    Done(String),
+    NotDone(String),
+    /// It would have been done.
+    Dry(String),
+}
+
+impl Guard {
+    /// A guard that decides on these snapshots and acts as `admin`.
+    ///
+    /// # Errors
+    /// When its journal cannot be written.
+    pub fn new(
+        options: GuardOptions,
+        admin: Credentials,
+        snapshots: watch::Receiver<Arc<Snapshot>>,
+        gray: Option<watch::Receiver<Option<(ServerName, String)>>>,
+    ) -> Result<Self, Error> {
+        let decisions = DecisionLog::open(options.journals.join("guard.jsonl"))?;
+        let status = GuardStatus {
+            primary: None,
+            active: false,
+            lock: LockCount::default(),
+            decision: Decision::Standby { why: "has not looked yet".to_owned() },
+            pause: None,
+            last_failover: None,
+            last_attempt: None,
+            dry_run: options.dry_run,
+            failovers: 0,
+            not_done: 0,
+            rounds: 0,
+        };
+        Ok(Self { options, admin, snapshots, gray, status, decisions })
+    }
+
+    /// Guards until `stop`; a failover under way is finished first. `tell` gets the status after each look.
+    pub async fn run(mut self, stop: impl Future<Output = ()>, tell: impl Fn(&GuardStatus)) {
+        let mut locks = Locks::new(self.admin.clone(), self.options.deadline);
+        tokio::pin!(stop);
+        loop {
+            let pause = self.round(&mut locks, &tell).await;
+            tokio::select! {
+                () = &mut stop => break,
+                () = tokio::time::sleep(pause) => {}
+            }
+        }
+        locks.close().await;
+    }
+
+    /// One look, and what follows from it; how long to wait for the next.
+    async fn round(&mut self, locks: &mut Locks, tell: &impl Fn(&GuardStatus)) -> Duration {
+        let snapshot = self.snapshots.borrow().clone();
+        if let WriterStatus::Known { server } = &snapshot.writer {
+            self.status.primary = Some(server.clone());
+        }
+        let found = locks.round(&servers(&snapshot), self.status.primary.as_ref()).await;
+        let seen = self.see(&snapshot, &found);
+        let decision = decide(&seen, self.options.caution);
+        self.status.lock = seen.lock;
+        self.status.active = seen.lock.is_active();
+        self.status.pause = seen.pause;
+        self.status.last_failover = seen.last;
+        self.status.rounds += 1;
+        self.decided(&decision);
+        self.status.decision = decision.clone();
+        tell(&self.status);
+        let (Decision::Act { gray, .. }, Some(primary)) = (&decision, seen.primary) else {
+            return self.options.interval;
+        };
+        let attempt = self.act(&snapshot, &primary, *gray, locks).await;
+        let changed = |text: &String| self.status.last_attempt.as_ref() != Some(text);
+        let (text, pause) = match attempt {
+            Attempt::Done(text) => {
+                tracing::warn!(dead = %primary, "{text}");
+                self.status.failovers += 1;
+                // The watcher has not seen the new primary yet; until it has, the old one would be called dead.
+                self.status.primary = None;
+                (text, self.options.interval)
+            }
+            Attempt::NotDone(text) => {
+                if changed(&text) {
+                    tracing::error!(dead = %primary, "not done: {text}");
+                }
+                self.status.not_done += 1;
+                (text, RETRY)
+            }
+            Attempt::Dry(text) => {
+                if changed(&text) {
+                    tracing::warn!(dead = %primary, "dry run: {text}");
+                }
+                (text, RETRY)
+            }
+        };
+        self.decisions.note(&text, decision.word());
+        self.status.last_attempt = Some(text);
+        tell(&self.status);
+        pause
+    }
+
+    fn see(&self, snapshot: &Snapshot, found: &Round) -> Seen {
+        let (pause, last) = record::newest(&found.recorded);
+        let primary = self.status.primary.clone();
+        let health = match &primary {
+            None => Health::Well,
+            Some(name) => self.health(snapshot, name),
+        };
+        Seen { primary, health, lock: found.lock, pause, last }
+    }
+
+    fn health(&self, snapshot: &Snapshot, primary: &ServerName) -> Health {
+        let silent = |why: &str| Health::Silent { why: why.to_owned() };
+        match snapshot.server(primary).map(|server| &server.state) {
+            None => silent("it left the fleet as others see it"),
+            Some(fleet::State::Silent { why } | fleet::State::Failing { why }) => silent(why),
+            Some(fleet::State::Answering | fleet::State::Unasked) => {
+                let gray = self.gray.as_ref().and_then(|gray| gray.borrow().clone());
+                match gray.filter(|(name, _)| name == primary) {
+                    Some((_, evidence)) => Health::Gray { evidence },
+                    None => Health::Well,
+                }
+            }
+        }
+    }
+
+    /// Logs and journals a decision once, when it is another one than before.
+    fn decided(&mut self, decision: &Decision) {
+        if *decision == self.status.decision {
+            return;
+        }
+        let (before, now) = (self.status.decision.word(), decision.word());
+        match decision {
+            Decision::Watch | Decision::Standby { .. } | Decision::Paused { .. } if before == now => {}
+            Decision::Watch | Decision::Standby { .. } => {
+                tracing::info!(decision = now, "{}", decision.why());
+            }
+            Decision::Ask { .. } if before == now => return,
+            Decision::Ask { .. } => tracing::error!(decision = now, "{}", decision.why()),
+            Decision::Paused { .. } | Decision::Act { .. } => {
+                tracing::warn!(decision = now, "{}", decision.why());
+            }
+        }
+        if before != now {
+            self.decisions.note(decision.why(), now);
+        }
+    }
+
+    /// Confirms and fails over, and keeps the lock meanwhile. One that loses it, or is paused, before the first
+    /// step stops.
+    async fn act(&self, snapshot: &Snapshot, primary: &ServerName, gray: bool, locks: &mut Locks) -> Attempt {
+        let committed = AtomicBool::new(false);
+        let keep = async {
+            loop {
+                tokio::time::sleep(self.options.interval).await;
+                let found = locks.round(&servers(&self.snapshots.borrow().clone()), Some(primary)).await;
+                if committed.load(Relaxed) {
+                    continue;
+                }
+                if !found.lock.is_active() {
+                    break "lost its lock on the other servers before anything was done".to_owned();
+                }
+                if let (Some(pause), _) = record::newest(&found.recorded) {
+                    break pause.to_string();
+                }
+            }
+        };
+        tokio::select! {
+            attempt = self.attempt(snapshot, primary, gray, &committed) => {
+                attempt.unwrap_or_else(|error| Attempt::NotDone(error.to_string()))
+            }
+            why = keep => Attempt::NotDone(why),
+        }
+    }
+
+    async fn attempt(
+        &self,
+        snapshot: &Snapshot,
+        primary: &ServerName,
+        gray: bool,
+        committed: &AtomicBool,
+    ) -> Result<Attempt, Error> {
+        let (options, limit) = (&self.options, self.options.deadline.max(Duration::from_secs(2)));
+        let scene = Scene::read(snapshot, Some(primary), &self.admin, limit).await?;
+        if !gray {
+            let confirmed = scene.confirm(&self.admin, &options.rule, options.within).await?;
+            let views: Vec<String> =
+                confirmed.views.iter().map(|(name, view)| format!("{name} {view:?}")).collect();
+            tracing::warn!(
+                looks = confirmed.looks,
+                seconds = confirmed.took.as_secs_f64(),
+                replicas = views.join(", "),
+                "{primary} is confirmed dead"
+            );
+        }
+        // Again, now that it is dead: what was received is final only from here on.
+        let scene = Scene::read(snapshot, Some(primary), &self.admin, limit).await?;
+        let fence = match risk::decide(options.fence.is_some(), scene.rule_out_loss(), false) {
+            Ok(Fence::SemiSync(facts)) => FenceBy::SemiSync { facts },
+            Ok(_) => FenceBy::Command { command: options.fence.clone().unwrap_or_default() },
+            Err(why) => return Ok(Attempt::NotDone(format!("a person has to decide: {why}"))),
+        };
+        let candidate = scene.choose(None)?;
+        let words = match &fence {
+            FenceBy::SemiSync { facts } => facts.clone(),
+            _ => "the command of --fence".to_owned(),
+        };
+        if options.dry_run {
+            let text = format!("would promote {candidate} in the place of {primary}; fenced by: {words}");
+            return Ok(Attempt::Dry(text));
+        }
+        let plan = scene.plan(&candidate, fence, options.deadlines, &options.by)?;
+        let mut journal = Journal::create(&options.journals, &plan)?;
+        tracing::warn!(%candidate, epoch = plan.epoch, journal = %journal.path().display(), "fenced by: {words}");
+        committed.store(true, Relaxed);
+        let logins = Logins { admin: self.admin.clone(), replication: Default::default() };
+        let mut progress = |progress: Progress<'_>| {
+            if let Progress::Ended { step, undo, event, took } = progress {
+                let (step, ms) = (plan.kind.name(step), took.as_secs_f64() * 1e3);
+                tracing::info!(step, undo, ms, ?event, "a step ended");
+            }
+        };
+        let outcome =
+            perform::run(&plan, &logins, &mut journal, State::START, &|| false, &mut progress).await?;
+        for remark in &outcome.remarks {
+            tracing::error!("{remark}");
+        }
+        Ok(match outcome.state {
+            State::Done => Attempt::Done(format!(
+                "{candidate} takes writes in the place of {primary} (epoch {}); bring the old one back with headroom \
+                 failover --rejoin {primary}",
+                plan.epoch
+            )),
+            state => Attempt::NotDone(format!("{state:?}; {}", journal.path().display())),
+        })
+    }
+}
+
+/// Names, addresses and whether they answer.
+fn servers(snapshot: &Snapshot) -> Vec<(ServerName, fleet::Address, bool)> {
+    let server = |server: &fleet::Server| {
+        (server.name.clone(), server.reach.clone(), server.state == fleet::State::Answering)
+    };
+    snapshot.servers.iter().map(server).collect()
+}
+
+/// `guard.jsonl`: each decision that differs from the one before, and what came of it.
+struct DecisionLog {
+    file: File,
+    path: PathBuf,
+}
+
+#[derive(Serialize)]
+struct DecisionLine<'a> {
+    at_ms: u64,
+    decision: &'a str,
+    why: &'a str,
+}
+
+/// Then it begins anew, and the old one is kept beside it.
+const DECISIONS_BYTES: u64 = 8 << 20;
+
+impl DecisionLog {
+    fn open(path: PathBuf) -> Result<Self, Error> {
+        let file = Self::file(&path)
+            .map_err(|error| Error::Journal { path: path.clone(), source: JournalError::Io(error) })?;
+        Ok(Self { file, path })
+    }
+
+    fn file(path: &PathBuf) -> std::io::Result<File> {
+        if let Some(directory) = path.parent() {
+            std::fs::create_dir_all(directory)?;
+        }
+        OpenOptions::new().append(true).create(true).mode(0o600).open(path)
+    }
+
+    /// What cannot be written is logged: a guard that stopped for a full disk would guard nothing.
+    fn note(&mut self, why: &str, decision: &str) {
+        let written = self.try_note(&DecisionLine { at_ms: journal::now_ms(), decision, why });
+        if let Err(error) = written {
+            tracing::error!(%error, "{} cannot be written", self.path.display());
+        }
+    }
+
+    fn try_note(&mut self, line: &DecisionLine<'_>) -> std::io::Result<()> {
+        if self.file.metadata()?.len() > DECISIONS_BYTES {
+            std::fs::rename(&self.path, self.path.with_extension("jsonl.1"))?;
+            self.file = Self::file(&self.path)?;
+        }
+        let mut text = serde_json::to_string(line)?;
+        text.push('\n');
+        self.file.write_all(text.as_bytes())?;
+        self.file.sync_data()
+    }
+}

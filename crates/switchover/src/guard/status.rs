@@ -1,0 +1,201 @@
+//! What a guard says of itself: as JSON, and as metrics.
+
+use super::decide::{Decision, LockCount};
+use super::lock::LOCK;
+use super::record::{self, FailoverRecord, Pause, Recorded};
+use crate::Error;
+use crate::connection::{BRIEFLY, Connection};
+use crate::facts;
+use crate::failover::risk;
+use config::Credentials;
+use fleet::{Server, ServerName, Snapshot};
+use serde::Serialize;
+use std::fmt::Write;
+use std::time::Duration;
+
+/// What a running guard sees and does.
+#[derive(Clone, Debug, Serialize)]
+pub struct GuardStatus {
+    pub primary: Option<ServerName>,
+    /// Whether it holds the lock on more than half of the other servers.
+    pub active: bool,
+    pub lock: LockCount,
+    pub decision: Decision,
+    pub pause: Option<Pause>,
+    pub last_failover: Option<FailoverRecord>,
+    /// How the last attempt ended, in words.
+    pub last_attempt: Option<String>,
+    pub dry_run: bool,
+    /// Failovers that this process completed.
+    pub failovers: u64,
+    /// Attempts that it did not complete: not confirmed, refused, undone.
+    pub not_done: u64,
+    /// Rounds since it began.
+    pub rounds: u64,
+}
+
+impl GuardStatus {
+    /// In OpenMetrics text.
+    pub fn metrics(&self) -> String {
+        let mut text = String::new();
+        let mut gauge = |name: &str, help: &str, value: u64| {
+            let _ = writeln!(text, "# HELP {name} {help}\n# TYPE {name} gauge\n{name} {value}");
+        };
+        gauge("headroom_guard_active", "1 when this guard is the active one.", u64::from(self.active));
+        gauge(
+            "headroom_guard_paused",
+            "1 while a person has paused guards.",
+            u64::from(self.pause.is_some()),
+        );
+        gauge("headroom_guard_locks_held", "Servers on which it holds the lock.", self.lock.held as u64);
+        gauge("headroom_guard_locks_possible", "Servers other than the primary.", self.lock.of as u64);
+        let asks = u64::from(matches!(self.decision, Decision::Ask { .. }));
+        gauge(
+            "headroom_guard_person_needed",
+            "1 when the primary is not well and a person has to decide.",
+            asks,
+        );
+        for (name, help, value) in [
+            ("headroom_guard_failovers", "Failovers completed by this process.", self.failovers),
+            ("headroom_guard_attempts_not_done", "Attempts refused, not confirmed or undone.", self.not_done),
+            ("headroom_guard_rounds", "Looks at the fleet.", self.rounds),
+        ] {
+            let _ = writeln!(text, "# HELP {name} {help}\n# TYPE {name} counter\n{name}_total {value}");
+        }
+        text.push_str(
+            "# HELP headroom_guard_decision What it does now.\n# TYPE headroom_guard_decision gauge\n",
+        );
+        for word in ["watch", "standby", "paused", "ask", "act"] {
+            let now = u8::from(self.decision.word() == word);
+            let _ = writeln!(text, "headroom_guard_decision{{decision=\"{word}\"}} {now}");
+        }
+        text.push_str("# EOF\n");
+        text
+    }
+
+    /// In one line.
+    pub fn line(&self) -> String {
+        let primary = self.primary.as_ref().map_or("unknown", ServerName::as_str);
+        format!("{}: {} (primary {primary})", self.decision.word(), self.decision.why())
+    }
+}
+
+/// What `headroom guard status` finds on the servers, without asking any guard.
+#[derive(Clone, Debug, Serialize)]
+pub struct GuardOverview {
+    pub primary: Option<ServerName>,
+    /// Who holds the lock where: the server, and the holder's account and address.
+    pub holders: Vec<(ServerName, Option<String>)>,
+    pub pause: Option<Pause>,
+    pub last_failover: Option<FailoverRecord>,
+    /// Servers that did not answer, with the reason.
+    pub silent: Vec<(ServerName, String)>,
+    /// What a failover now could lose, or the facts by which nothing could.
+    pub loss: Result<String, String>,
+}
+
+impl GuardOverview {
+    /// Whether a guard is active.
+    pub fn is_guarded(&self) -> bool {
+        let others =
+            self.holders.len() + self.silent.iter().filter(|(s, _)| Some(s) != self.primary.as_ref()).count();
+        self.holders.iter().filter(|(_, holder)| holder.is_some()).count() * 2 > others
+    }
+
+    /// Asks every server of a snapshot.
+    pub async fn read(snapshot: &Snapshot, who: &Credentials, deadline: Duration) -> Self {
+        let primary = snapshot.primary().map(|server| server.name.clone());
+        let (mut holders, mut silent, mut recorded, mut replicas) =
+            (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+        for server in &snapshot.servers {
+            let is_primary = Some(&server.name) == primary.as_ref();
+            match look(server, who, deadline).await {
+                Ok((holder, found)) => {
+                    recorded.push(found);
+                    if !is_primary {
+                        holders.push((server.name.clone(), holder));
+                    }
+                }
+                Err(error) => silent.push((server.name.clone(), error.to_string())),
+            }
+            if !is_primary && let Ok(facts) = facts::read(&server.name, &server.reach, who, deadline).await {
+                replicas.push(crate::failover::scene::semi_sync(&facts));
+            }
+        }
+        let (pause, last_failover) = record::newest(&recorded);
+        let names: Vec<ServerName> = silent
+            .iter()
+            .map(|(name, _)| name.clone())
+            .filter(|name| Some(name) != primary.as_ref())
+            .collect();
+        let loss = risk::rule_out_loss(&replicas, &names).map_err(|loss| loss.to_string());
+        Self { primary, holders, pause, last_failover, silent, loss }
+    }
+
+    /// In a few lines.
+    pub fn text(&self) -> String {
+        let mut text =
+            format!("primary         {}\n", self.primary.as_ref().map_or("unknown", ServerName::as_str));
+        let guard = if self.is_guarded() { "active" } else { "none is active" };
+        let _ = writeln!(text, "guard           {guard}");
+        for (server, holder) in &self.holders {
+            let holder = holder.as_deref().unwrap_or("nobody");
+            let _ = writeln!(text, "  lock on {server:<6}{holder}");
+        }
+        for (server, why) in &self.silent {
+            let _ = writeln!(text, "  {server} does not answer: {why}");
+        }
+        let pause = self.pause.as_ref().map_or("no".to_owned(), ToString::to_string);
+        let _ = writeln!(text, "paused          {pause}");
+        let last = self.last_failover.as_ref().map_or("none recorded".to_owned(), |last| {
+            let looked = if last.looked_at { ", and a person said resume since" } else { "" };
+            format!("epoch {} by {}, {} s ago{looked}", last.epoch, last.by, last.age.as_secs())
+        });
+        let _ = writeln!(text, "last failover   {last}");
+        let _ = match &self.loss {
+            Ok(facts) => writeln!(text, "could be lost   nothing: {facts}"),
+            Err(loss) => writeln!(text, "could be lost   {loss}. The guard would not act by itself"),
+        };
+        text
+    }
+}
+
+async fn look(
+    server: &Server,
+    who: &Credentials,
+    deadline: Duration,
+) -> Result<(Option<String>, Recorded), Error> {
+    let mut conn = Connection::open(&server.name, &server.reach, who, deadline, BRIEFLY).await?;
+    let holder = format!(
+        "SELECT CONCAT(user, '@', host) FROM information_schema.PROCESSLIST WHERE id = IS_USED_LOCK('{LOCK}')"
+    );
+    let holder = conn.scalar(&holder, deadline).await?;
+    let found = record::read(&mut conn, deadline).await;
+    conn.close().await;
+    Ok((holder, found?))
+}
+
+/// Pauses or resumes all guards: written on the primary.
+///
+/// # Errors
+/// No primary is known, or it does not take the write.
+pub async fn pause(
+    snapshot: &Snapshot,
+    who: &Credentials,
+    on: bool,
+    time: Option<Duration>,
+    by: &str,
+    why: &str,
+    deadline: Duration,
+) -> Result<(), Error> {
+    let Some(primary) = snapshot.primary() else {
+        let why =
+            "no primary takes writes, so nothing can be written for the guards to read; stop their service"
+                .to_owned();
+        return Err(Error::Refused { server: ServerName::new("the fleet"), why });
+    };
+    let mut conn = Connection::open(&primary.name, &primary.reach, who, deadline, BRIEFLY).await?;
+    let written = record::write(&mut conn, on, time, by, why, deadline).await;
+    conn.close().await;
+    written
+}
