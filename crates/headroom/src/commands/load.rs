@@ -22,7 +22,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use term::{Paint, exit, terminal};
-use workload::Named;
+pub(crate) use workload::Named;
 pub(crate) use workload::WorkloadArgs;
 
 /// Files beside the connections: the history, epoll instances, what comes from the shell.
