@@ -8,6 +8,7 @@ use super::{LIMIT, Managed, denied};
 use crate::error::Refusal;
 use crate::host::Host;
 use crate::mount;
+use std::time::Duration;
 
 /// The data directory as it is.
 pub const AS_IT_IS: &str = "as-it-is";
@@ -19,6 +20,9 @@ const TYPES: [(&str, &[&str]); 3] = [
     ("xfs", &["-q", "-f", "-L", LABEL]),
     ("btrfs", &["-q", "-f", "-L", LABEL]),
 ];
+/// A loop device that somebody else has taken is looked for anew so often, and after so long.
+const ATTEMPTS: u32 = 50;
+const AGAIN: Duration = Duration::from_millis(50);
 /// The least that all of them can be made on.
 const SMALLEST_MIB: u64 = 512;
 
@@ -116,7 +120,7 @@ fn fits(managed: &Managed, host: &Host) -> Result<u64, Refusal> {
     let place = host.path(&managed.work_dir);
     let place = place.ancestors().find(|place| place.exists()).unwrap_or(&place);
     let there = rustix::fs::statvfs(place).map_err(|error| denied(error.to_string()))?;
-    let free = there.f_bavail * there.f_frsize >> 20;
+    let free = (there.f_bavail * there.f_frsize) >> 20;
     if free < used * 2 {
         return Err(denied(format!(
             "{} has {free} MiB free; a copy of the data takes {used} MiB",
@@ -197,13 +201,7 @@ fn make(managed: &Managed, host: &Host, kind: &str, options: &str) -> Result<(),
             let (size, image) = (fits(managed, host)?, image(managed));
             host.make_directory(work_dir)?;
             host.order("truncate", &["--size", &format!("{size}M"), &image])?;
-            // Direct: otherwise its pages would be cached once more, below the file system that is measured.
-            let found = host.ask("losetup", &["--find", "--show", "--nooverlap", "--direct-io=on", &image]);
-            // Not every file system can do that.
-            match found {
-                Ok(device) => device,
-                Err(_) => host.ask("losetup", &["--find", "--show", "--nooverlap", &image])?,
-            }
+            attach(host, &image)?
         }
     };
     let (_, arguments) =
@@ -234,6 +232,22 @@ fn make(managed: &Managed, host: &Host, kind: &str, options: &str) -> Result<(),
     match missing(options, &there).filter(|_| !options.is_empty()) {
         Some(option) => Err(denied(format!("the mount does not show {option}: {}", there.join(",")))),
         None => Ok(()),
+    }
+}
+
+/// A loop device on the image. Direct: otherwise its pages would be cached once more, below the file system that
+/// is measured; not every file system below can do that. Somebody else may take the device that was found free.
+fn attach(host: &Host, image: &str) -> Result<String, Refusal> {
+    let mut left = ATTEMPTS;
+    loop {
+        let try_one = |direct: &str| {
+            host.ask("losetup", &["--find", "--show", "--nooverlap", &format!("--direct-io={direct}"), image])
+        };
+        match try_one("on").or_else(|_| try_one("off")) {
+            Err(_) if left > 0 => std::thread::sleep(AGAIN),
+            done => return done,
+        }
+        left -= 1;
     }
 }
 
