@@ -7,6 +7,7 @@
 mod agent;
 mod alone;
 mod arrows;
+mod circles;
 mod cli;
 mod client_certificates;
 mod clock;
