@@ -35,7 +35,7 @@ pub use insight::{Insight, InsightConfig};
 pub use listener::{Listener, listeners_clash, open_to_the_network};
 pub use matcher::Matcher;
 pub use objective::{Objective, Target};
-pub use router::{DataPath, Rebalance, RouterConfig, ZeroHop};
+pub use router::{Capacity, DataPath, Rebalance, RouterConfig, ZeroHop};
 pub use server::ServerRule;
 pub use tls::{ClientCert, ClientTls, ClientTlsMode, ServerTls, TLS_MODES, Tls, TlsMode};
 pub use webhook::Webhook;

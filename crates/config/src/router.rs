@@ -35,6 +35,7 @@ pub struct RouterConfig {
     /// Whether reads may go to the primary when no replica is eligible.
     pub reads_on_primary: bool,
     pub rebalance: Rebalance,
+    pub capacity: Capacity,
     /// Threads of the data plane; `None` is one for every four cores, at least one.
     pub threads: Option<usize>,
     pub tls: ServerTls,
@@ -60,6 +61,15 @@ pub enum ZeroHop {
     Off,
     /// The router does not start where the kernel does not allow it.
     Require,
+}
+
+/// What of a server's capacity is measured (`[router.capacity]`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Capacity {
+    /// A replica whose statements take longer than the same ones elsewhere counts for less than its weight.
+    pub speed: bool,
+    /// What a replica carries is the work of its sessions, not their number.
+    pub work: bool,
 }
 
 /// How sessions are moved when a better server is there.
@@ -103,6 +113,7 @@ impl Default for RouterConfig {
             peer_deadline: Duration::from_secs(30),
             reads_on_primary: true,
             rebalance: Rebalance::default(),
+            capacity: Capacity::default(),
             threads: None,
             tls: ServerTls::default(),
             data_path: DataPath::Auto,
@@ -123,6 +134,12 @@ impl Default for Rebalance {
             sticky_limit: Some(Duration::from_secs(300)),
             drain_deadline: Duration::from_secs(60),
         }
+    }
+}
+
+impl Default for Capacity {
+    fn default() -> Self {
+        Self { speed: true, work: true }
     }
 }
 
@@ -175,6 +192,7 @@ pub(super) fn read(document: &mut Section<'_>) -> (RouterConfig, OwnZone, Range<
         threads: section.count("threads", (1, 1024)).map(|n| n as usize),
         data_path: section.choice("data_path", &DataPath::ALL).unwrap_or(default.data_path),
         rebalance: rebalance(&mut section),
+        capacity: capacity(&mut section),
         tls: tls::to_servers(&mut section),
         insight: insight::read(&mut section),
         zero_hop: section.choice("zero_hop", &ZeroHop::ALL).unwrap_or(default.zero_hop),
@@ -207,6 +225,17 @@ fn rebalance(router: &mut Section<'_>) -> Rebalance {
         quiet: section.duration("quiet", MOMENT).unwrap_or(default.quiet),
         sticky_limit: sticky_limit.map_or(default.sticky_limit, toml::Spanned::into_inner),
         drain_deadline: section.duration("drain_deadline", MOMENT).unwrap_or(default.drain_deadline),
+    };
+    section.finish();
+    read
+}
+
+fn capacity(router: &mut Section<'_>) -> Capacity {
+    let default = Capacity::default();
+    let mut section = router.section("capacity");
+    let read = Capacity {
+        speed: section.flag("speed").unwrap_or(default.speed),
+        work: section.flag("work").unwrap_or(default.work),
     };
     section.finish();
     read

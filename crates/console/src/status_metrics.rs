@@ -150,7 +150,10 @@ fn routing(status: &StatusView, sheet: &mut Sheet) {
     let help = "Whether a server may be picked for a kind of listener; the reason label says why not";
     sheet.gauge("server_eligible", help, eligible);
     let name = |server: &ServerView| vec![("server", server.name.clone())];
-    let help = "Weight times warm-up of a server that may be picked for reads, else 0";
+    let help = "How fast a server is beside the others, 0.25 to 1: what its weight is multiplied by";
+    let speed = routed.iter().filter_map(|(s, r)| Some((name(s), r.speed?)));
+    sheet.gauge("server_speed_factor", help, speed);
+    let help = "Weight times speed times warmth of a server that may be picked for reads, else 0";
     sheet.gauge("server_capacity", help, routed.iter().map(|(s, r)| (name(s), r.reads.capacity)));
     let help = "Whether a server is being emptied by command";
     let draining = routed.iter().map(|(s, r)| (name(s), f64::from(u8::from(r.draining))));

@@ -76,9 +76,11 @@ fn servers(status: &StatusView, paint: Paint) -> String {
 fn reads(server: &ServerView, paint: Paint) -> String {
     let Some(routing) = &server.routing else { return server.because.clone() };
     if routing.reads.eligible {
-        let share = if server.weight > 0.0 { routing.reads.capacity / server.weight } else { 1.0 };
-        return if share < 0.999 {
-            format!("warming up, {}", percent(share))
+        let warmth = routing.warmth.unwrap_or(1.0);
+        return if let Some(slow) = &routing.slow {
+            paint.yellow(slow)
+        } else if warmth < 0.999 {
+            format!("warming up, {}", percent(warmth))
         } else {
             paint.green("eligible")
         };

@@ -269,6 +269,12 @@ pub struct RoutingView {
     pub writes: EligibleView,
     /// For how many seconds it has or has not been eligible for reads.
     pub reads_for_s: Option<f64>,
+    /// How fast it is beside the others, 1/4 to 1: what its weight is multiplied by; 1 while that is not known.
+    pub speed: Option<f64>,
+    /// Why it counts for less because it is slow, in words.
+    pub slow: Option<String>,
+    /// How warm it is, above 0 to 1.
+    pub warmth: Option<f64>,
     /// Share of our own reads that should go there.
     pub share: f64,
     /// Whether it is being emptied by command.
@@ -310,7 +316,7 @@ pub struct RoutingView {
 pub struct EligibleView {
     /// It may.
     pub eligible: bool,
-    /// Weight times warm-up; 0 when it may not.
+    /// Weight times speed times warmth; 0 when it may not.
     pub capacity: f64,
     /// Why not, in words.
     pub reason: Option<String>,

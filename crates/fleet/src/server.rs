@@ -65,6 +65,9 @@ pub struct Server {
     pub answer_holds_until: Option<Instant>,
     /// Set while a discovered server has not yet given as many agreeing answers as it takes to be picked.
     pub newcomer: Option<Newcomer>,
+    /// What our last question took: the same one for all servers of a flavour.
+    #[serde(skip)]
+    pub question_time: Option<Duration>,
     /// Round-trip time of our own probe, shortest of the recent ones.
     #[serde(serialize_with = "as_optional_ms", rename = "round_trip_ms")]
     pub round_trip: Option<Duration>,
@@ -207,6 +210,7 @@ impl Server {
             answered_at: None,
             answer_holds_until: None,
             newcomer: None,
+            question_time: None,
             round_trip: None,
         }
     }

@@ -22,6 +22,9 @@ pub struct Figures {
     pub time_ns: u64,
     /// Time to the first byte of the answer, summed, ns.
     pub first_byte_ns: u64,
+    /// The binary logarithms of the times in ns, summed, in units of 1/1024: a mean that one long wait does
+    /// not move.
+    pub log_sum: u64,
     /// The longest time, ns. Over a span it is the longest ever.
     pub longest_ns: u64,
     /// The times, ns.
@@ -49,6 +52,7 @@ impl Figures {
         self.bytes_to_client += measurement.finish.bytes;
         self.time_ns += time;
         self.first_byte_ns += nanoseconds(measurement.first_byte);
+        self.log_sum += log2(time);
         self.longest_ns = self.longest_ns.max(time);
         self.latency.record(time);
         if let Some(code) = measurement.finish.error {
@@ -73,6 +77,7 @@ impl Figures {
         self.bytes_to_client += other.bytes_to_client * n;
         self.time_ns = self.time_ns.saturating_add(other.time_ns.saturating_mul(n));
         self.first_byte_ns = self.first_byte_ns.saturating_add(other.first_byte_ns.saturating_mul(n));
+        self.log_sum = self.log_sum.saturating_add(other.log_sum.saturating_mul(n));
         self.longest_ns = self.longest_ns.max(other.longest_ns);
         self.latency.merge_times(&other.latency, times.max(1));
         other.codes.iter().for_each(|(code, count)| self.count_code(*code, *count * n));
@@ -90,6 +95,7 @@ impl Figures {
         take(&mut self.bytes_to_client, earlier.bytes_to_client);
         take(&mut self.time_ns, earlier.time_ns);
         take(&mut self.first_byte_ns, earlier.first_byte_ns);
+        take(&mut self.log_sum, earlier.log_sum);
         take(&mut self.other_codes, earlier.other_codes);
         self.latency.subtract(&earlier.latency);
         for (code, count) in &earlier.codes {
@@ -137,9 +143,30 @@ pub(crate) fn nanoseconds(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 
+/// The binary logarithm in units of 1/1024, right to 1 %: between powers of two by a parabola.
+fn log2(value: u64) -> u64 {
+    let value = value.max(1);
+    let zeros = value.leading_zeros();
+    let beyond = if zeros == 63 { 0 } else { value << (zeros + 1) >> 54 };
+    u64::from(63 - zeros) * 1024 + beyond + ((beyond * (1024 - beyond) * 352) >> 20)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn logarithms_add_up_to_a_mean_that_one_long_wait_hardly_moves() {
+        for value in [1u64, 2, 3, 1000, 150_000, 1_500_000, u64::MAX / 3] {
+            let exact = (value as f64).log2();
+            assert!((log2(value) as f64 / 1024.0 - exact).abs() < 0.01, "{value}");
+        }
+        let mut figures = Figures::default();
+        (0..99).for_each(|_| figures.record(&measurement(100, None)));
+        figures.record(&measurement(50_000_000, None));
+        let typical = (figures.log_sum as f64 / 1024.0 / 100.0).exp2();
+        assert!((100_000.0..125_000.0).contains(&typical), "{typical}");
+    }
 
     fn measurement(us: u64, error: Option<u16>) -> Measurement {
         let time = Duration::from_micros(us);

@@ -159,6 +159,36 @@ pub struct Snapshot {
     pub(crate) samples: Vec<(Labels, SampleSums)>,
     pub(crate) counts: Counts,
     pub(crate) requests: Parts,
+    pub(crate) times: Vec<Time>,
+}
+
+/// What is known of the time that statements of one digest take on one server: sums since the start, of one
+/// cell of one thread.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Time {
+    cell: Cell,
+    pub count: u64,
+    /// See [`Figures::log_sum`].
+    pub log_sum: u64,
+}
+
+impl Time {
+    /// The number of the digest in the registry.
+    pub fn digest(&self) -> u32 {
+        self.cell.digest()
+    }
+
+    /// The number of the server in the registry.
+    pub fn server(&self) -> u32 {
+        self.cell.server()
+    }
+}
+
+impl Snapshot {
+    /// The times of everything counted so far, cell by cell.
+    pub fn times(&self) -> &[Time] {
+        &self.times
+    }
 }
 
 impl Shared {
@@ -200,8 +230,14 @@ impl Ledger {
     pub fn snapshot(&mut self, cells: bool) -> Snapshot {
         self.forget_retired();
         let counts = Counts { without_request: self.requests.untold, ..self.counts };
+        let time = |(cell, figures): &(Cell, Figures)| Time {
+            cell: *cell,
+            count: figures.count,
+            log_sum: figures.log_sum,
+        };
+        let times = self.cells.iter().map(time).collect();
         let cells = if cells { self.cells.clone() } else { Vec::new() };
-        Snapshot { cells, samples: self.samples.clone(), counts, requests: self.requests.take() }
+        Snapshot { cells, samples: self.samples.clone(), counts, requests: self.requests.take(), times }
     }
 
     /// Where names gave up their places since the last time: what they had counts for all others from now on.

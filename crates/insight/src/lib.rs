@@ -30,7 +30,7 @@ mod session;
 
 pub use figures::Figures;
 pub use histogram::Histogram;
-pub use ledger::{Counts, Ledger, READ, Shared, Snapshot, TAIL};
+pub use ledger::{Counts, Ledger, READ, Shared, Snapshot, TAIL, Time};
 pub use registry::{Entry, Names, OTHER, Registry};
 pub use report::{Collector, Dimension, Filter, MARK, Report, Room, Row, Sample, Since};
 pub use request::RequestFigures;

@@ -126,6 +126,11 @@ impl Names {
     }
 
     /// Every name, by its number.
+    /// The name of each number in use.
+    pub fn names(&self) -> Map<u32, String> {
+        self.open().entries.iter().map(|(number, entry)| (*number, entry.name.clone())).collect()
+    }
+
     pub(crate) fn entries(&self) -> Map<u32, Entry> {
         self.open().entries.clone()
     }

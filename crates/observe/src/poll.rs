@@ -176,7 +176,9 @@ impl Poller {
         if let Some(error) = lost {
             return Err(error);
         }
+        let before = Instant::now();
         let vitals = connection.ask(dialect.vitals(), deadline).await?;
+        let question_time = Some(before.elapsed());
         let announced = answer::announced(&vitals);
         self.announced.saw(announced, Instant::now());
         let connection_id = vitals.first().and_then(|row| row.parse(&["connection_id"]));
@@ -218,6 +220,7 @@ impl Poller {
             missing,
             asked,
             answered,
+            question_time,
             round_trip: self.pings.iter().min().copied(),
             peer: connection.peer,
             local: connection.local,

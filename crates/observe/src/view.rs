@@ -350,6 +350,7 @@ fn server(
         answered_at: entry.answered_at,
         answer_holds_until: entry.answered_at.map(|at| at + survey.config.answer_holds()),
         newcomer: entry.newcomer(),
+        question_time: answer.and_then(|a| a.question_time),
         round_trip: answer.and_then(|a| a.round_trip),
     }
 }

@@ -16,6 +16,8 @@ pub(crate) struct CloseQuota {
     why: AtomicU8,
     /// How long a session must have been quiet, microseconds.
     quiet_us: AtomicU64,
+    /// The same for one whose pool checks it, microseconds.
+    checked_quiet_us: AtomicU64,
     /// Whether prepared statements no longer matter.
     prepared_too: AtomicBool,
     /// Whether lightly held state (prepared statements, insert ids, variables) no longer matters.
@@ -32,6 +34,8 @@ pub(crate) struct CloseRequest {
     pub(crate) why: Closed,
     /// How long a session must have been quiet.
     pub(crate) quiet: Duration,
+    /// The same for one whose pool checks it: it gives itself up at its next check.
+    pub(crate) checked_quiet: Duration,
     /// Prepared statements do not matter.
     pub(crate) prepared_too: bool,
     /// Lightly held state does not matter.
@@ -45,7 +49,8 @@ impl CloseRequest {
     /// Nothing yet, and every state matters.
     pub(crate) fn of(why: Closed) -> Self {
         let (prepared_too, light_state_too, all_state_too) = (false, false, false);
-        Self { quota: 0, why, quiet: Duration::ZERO, prepared_too, light_state_too, all_state_too }
+        let quiet = Duration::ZERO;
+        Self { quota: 0, why, quiet, checked_quiet: quiet, prepared_too, light_state_too, all_state_too }
     }
 }
 
@@ -58,6 +63,7 @@ impl CloseQuota {
         };
         self.why.store(request.why.index() as u8, Relaxed);
         self.quiet_us.store(request.quiet.as_micros() as u64, Relaxed);
+        self.checked_quiet_us.store(request.checked_quiet.as_micros() as u64, Relaxed);
         self.prepared_too.store(request.prepared_too, Relaxed);
         self.light_state_too.store(request.light_state_too, Relaxed);
         self.all_state_too.store(request.all_state_too, Relaxed);
@@ -71,6 +77,7 @@ impl CloseQuota {
             quota,
             why: Closed::from_index(usize::from(self.why.load(Relaxed))),
             quiet: Duration::from_micros(self.quiet_us.load(Relaxed)),
+            checked_quiet: Duration::from_micros(self.checked_quiet_us.load(Relaxed)),
             prepared_too: self.prepared_too.load(Relaxed),
             light_state_too: self.light_state_too.load(Relaxed),
             all_state_too: self.all_state_too.load(Relaxed),
@@ -128,7 +135,8 @@ mod tests {
         let quota = CloseQuota::default();
         assert!(!quota.take() && quota.now().is_none());
         let quiet = Duration::from_millis(20);
-        let request = CloseRequest { quota: 2, quiet, ..CloseRequest::of(Closed::Balance) };
+        let request =
+            CloseRequest { quota: 2, quiet, checked_quiet: quiet * 2, ..CloseRequest::of(Closed::Balance) };
         quota.set(Some(request));
         assert_eq!(quota.now(), Some(request));
         assert!(quota.take() && quota.take() && !quota.take());

@@ -5,9 +5,13 @@
 //! for that. A thread of the data plane is asked by a message like any other, and answers with a copy of its
 //! ledger.
 
+use crate::shared_state::SharedState;
+use crate::speed::Times;
 use crate::worker::{LedgerRequest, Message, WorkerHandle};
 use crate::zero_hop::mirror_handle::MirrorHandle;
-use insight::{Collector, Report, Shared, Since, Snapshot};
+use fleet::ServerName;
+use insight::{Collector, OTHER, Report, Since, Snapshot};
+use std::collections::HashMap;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
@@ -15,6 +19,8 @@ use tokio::sync::oneshot;
 
 /// How often requests are taken over from the threads.
 const EVERY: Duration = Duration::from_secs(1);
+/// How often the servers' times are compared, at most.
+const COMPARE_EVERY: Duration = Duration::from_millis(900);
 /// A thread that has not answered after this long is stuck; its part is then missing.
 const PATIENCE: Duration = Duration::from_secs(5);
 
@@ -40,26 +46,18 @@ impl Insight {
 }
 
 /// Starts the thread. It ends by itself when the threads it asks have.
-pub(crate) fn start(
-    shared: Arc<Shared>,
-    workers: &Arc<[WorkerHandle]>,
-    mirror: Arc<MirrorHandle>,
-) -> std::io::Result<Insight> {
+pub(crate) fn start(shared: Arc<SharedState>, workers: &Arc<[WorkerHandle]>) -> std::io::Result<Insight> {
     let (requests, inbox) = channel();
     let workers = Arc::downgrade(workers);
-    let run = move || serve(shared, &workers, &mirror, &inbox);
+    let run = move || serve(&shared, &workers, &inbox);
     std::thread::Builder::new().name("headroom-insight".to_owned()).spawn(run)?;
     Ok(Insight { requests })
 }
 
-fn serve(
-    shared: Arc<Shared>,
-    workers: &Weak<[WorkerHandle]>,
-    mirror: &MirrorHandle,
-    inbox: &Receiver<ReportRequest>,
-) {
+fn serve(shared: &SharedState, workers: &Weak<[WorkerHandle]>, inbox: &Receiver<ReportRequest>) {
     let started = Instant::now();
-    let mut collector = Collector::new(shared, started);
+    let mut collector = Collector::new(shared.insight.clone(), started);
+    let (mut books, mut compared) = (Books::default(), started);
     loop {
         let request = match inbox.recv_timeout(EVERY) {
             Ok(request) => Some(request),
@@ -69,8 +67,13 @@ fn serve(
         let Some(workers) = workers.upgrade() else { return };
         let now = Instant::now();
         let mark = collector.wants_mark(now);
-        let mut snapshots = count(&workers, mirror, mark || request.is_some());
+        let mut snapshots = count(&workers, &shared.mirror, mark || request.is_some());
         drop(workers);
+        if now.duration_since(compared) >= COMPARE_EVERY {
+            let fresh = books.since_the_last(&snapshots, shared);
+            shared.compare_speeds(&fresh, now.duration_since(compared), now);
+            compared = now;
+        }
         collector.absorb(&mut snapshots, now);
         if mark {
             collector.mark(&snapshots, now);
@@ -79,6 +82,33 @@ fn serve(
             // Whoever asked may have left.
             let _ = reply.send(collector.report(&snapshots, since, started, now));
         }
+    }
+}
+
+/// The times of each digest on each server, by their numbers, when last looked at: count, sum of logarithms.
+#[derive(Debug, Default)]
+struct Books(HashMap<(u32, u32), (u64, u64)>);
+
+impl Books {
+    fn since_the_last(&mut self, snapshots: &[Snapshot], shared: &SharedState) -> Vec<Times> {
+        let mut sums: HashMap<(u32, u32), (u64, u64)> = HashMap::new();
+        for times in snapshots.iter().flat_map(Snapshot::times) {
+            let sum = sums.entry((times.digest(), times.server())).or_default();
+            *sum = (sum.0 + times.count, sum.1 + times.log_sum);
+        }
+        let before = std::mem::replace(&mut self.0, sums);
+        let servers = shared.insight.registry.servers.names();
+        let fresh = self.0.iter().filter_map(|(at, (count, log_sum))| {
+            let (digest, server) = *at;
+            // A digest met only now has no time before it; one that gave up its place is among the others.
+            let (count_before, log_before) = before.get(at).copied().unwrap_or_default();
+            let (count, log_sum) = (count.checked_sub(count_before)?, log_sum.checked_sub(log_before)?);
+            let name = servers.get(&server).filter(|_| digest != OTHER && count > 0)?;
+            // From binary logarithms in 1/1024 to natural ones.
+            let log_sum = log_sum as f64 / 1024.0 * std::f64::consts::LN_2;
+            Some(Times { server: ServerName::new(name), digest, count: count as f64, log_sum })
+        });
+        fresh.collect()
     }
 }
 

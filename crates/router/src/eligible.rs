@@ -1,8 +1,9 @@
 //! Eligible: whether a server may be picked for reads or writes now, and if not, why, in words.
 //!
-//! Capacity is `weight x warm-up`: a server that came back starts at a tenth of its weight and grows to all
-//! of it over the warm-up time, so that cold caches are filled before they matter.
+//! How much it counts for then, [`crate::capacity`] says. Warmth: a server that came back starts at a tenth and
+//! grows to all of it over the warm-up time, so that cold caches are filled before they matter.
 
+use crate::capacity::Capacity;
 use crate::suspect::Suspect;
 use config::RouterConfig;
 use fleet::{Announcement, Lag, Newcomer, Replication, Role, Server, State, Thread, WriterStatus};
@@ -17,7 +18,7 @@ const COLD: f64 = 0.1;
 pub enum Verdict {
     /// It may.
     Eligible {
-        /// Weight times warm-up, above 0.
+        /// Weight times speed times warmth, above 0.
         capacity: f64,
     },
     /// It may not.
@@ -141,12 +142,26 @@ impl Reason {
 }
 
 /// What our own side knows of a server beside the snapshot.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 pub struct Own<'a> {
+    /// How fast it is beside the others.
+    pub speed: f64,
     /// It is being emptied by command.
     pub draining: bool,
     /// It failed one of our sessions since it last answered.
     pub suspect: Option<&'a Suspect>,
+}
+
+impl Default for Own<'_> {
+    fn default() -> Self {
+        Self { speed: 1.0, draining: false, suspect: None }
+    }
+}
+
+/// What `server` counts for when it is eligible for reads.
+pub fn capacity(server: &Server, own: Own<'_>, config: &RouterConfig, now: Instant) -> Capacity {
+    let warmth = warm_up(server, config.warm_up, now);
+    Capacity { weight: server.weight.value(), speed: own.speed, warmth }
 }
 
 /// May `server` serve reads?
@@ -159,7 +174,7 @@ pub fn for_reads(server: &Server, own: Own<'_>, config: &RouterConfig, now: Inst
     };
     match reason {
         Some(reason) => Verdict::Ineligible(reason),
-        None => Verdict::Eligible { capacity: server.weight.value() * warm_up(server, config.warm_up, now) },
+        None => Verdict::Eligible { capacity: capacity(server, own, config, now).value() },
     }
 }
 
@@ -342,9 +357,9 @@ mod tests {
         let mut silent = replica(0);
         silent.state = State::Silent { why: "no greeting for 1 s".to_owned() };
         assert_eq!(words(&silent, Own::default()), "silent: no greeting for 1 s");
-        assert!(words(&replica(0), Own { draining: true, suspect: None }).contains("drained"));
+        assert!(words(&replica(0), Own { draining: true, ..Own::default() }).contains("drained"));
         let suspect = Suspect::new("connection refused", 3, Instant::now());
-        assert!(words(&replica(0), Own { draining: false, suspect: Some(&suspect) }).contains("refused"));
+        assert!(words(&replica(0), Own { suspect: Some(&suspect), ..Own::default() }).contains("refused"));
         let mut reserved = replica(0);
         reserved.reserved = Some("'analytics'".to_owned());
         assert_eq!(words(&reserved, Own::default()), "reserved by rule 'analytics'");

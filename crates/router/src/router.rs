@@ -135,8 +135,7 @@ impl Router {
         }
         let open_listeners = watch::Sender::new(listeners.clone());
         let parts = Mutex::new(Parts { listeners, open: Some(open), threads: joins });
-        let insight =
-            collect::start(shared.insight.clone(), &workers, shared.mirror.clone()).map_err(Error::Thread)?;
+        let insight = collect::start(shared.clone(), &workers).map_err(Error::Thread)?;
         let zero_hop = OnceLock::new();
         Ok(Self { shared, workers, path, most_sessions, stopping, insight, parts, open_listeners, zero_hop })
     }

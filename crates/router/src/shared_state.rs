@@ -7,17 +7,18 @@ use crate::names::Names;
 use crate::pending_move::PendingMove;
 use crate::record::Recorder;
 use crate::server_counters::ServerCounters;
+use crate::speed::{Change, Peer, Speeds, Times};
 use crate::suspect::Suspects;
 use crate::tls::ServerTlsState;
 use crate::view::{OwnState, View};
 use crate::zero_hop::mirror_handle::MirrorHandle;
 use arc_swap::ArcSwap;
 use config::RouterConfig;
-use fleet::{ListenerRole, ServerName, Snapshot};
+use fleet::{ListenerRole, Role, Server, ServerName, Snapshot, State};
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Instant, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 use tokio::sync::watch;
 
 /// A view with the counters of its servers, in the same order.
@@ -73,6 +74,7 @@ struct Inputs {
     snapshot: Arc<Snapshot>,
     drains: HashMap<ServerName, Drain>,
     suspects: Suspects,
+    speeds: Speeds,
     counters: HashMap<ServerName, Arc<ServerCounters>>,
 }
 
@@ -103,6 +105,7 @@ impl SharedState {
             snapshot,
             drains: HashMap::new(),
             suspects: Suspects::default(),
+            speeds: Speeds::default(),
             counters: HashMap::new(),
         };
         let routing = inputs.routing(threads, Instant::now());
@@ -216,6 +219,24 @@ impl SharedState {
         was
     }
 
+    /// Compares the servers' times. What changed is in force with the next routing state, and logged.
+    pub(crate) fn compare_speeds(&self, fresh: &[Times], elapsed: Duration, now: Instant) {
+        let changes = {
+            let mut inputs = self.inputs();
+            let peers: Vec<Peer> = inputs.snapshot.servers.iter().filter_map(peer).collect();
+            let switches = inputs.config.capacity;
+            inputs.speeds.update(fresh, &peers, switches, elapsed, now)
+        };
+        for Change { server, before, now: speed } in changes {
+            match speed.reason(now) {
+                Some(reason) => tracing::info!(%server, before, factor = speed.factor, "{server} {reason}"),
+                None => {
+                    tracing::info!(%server, before, factor = 1.0, "{server} counts for all of its weight again");
+                }
+            }
+        }
+    }
+
     /// The drains under way.
     pub(crate) fn drains(&self) -> HashMap<ServerName, Drain> {
         self.inputs().drains.clone()
@@ -264,6 +285,7 @@ impl Inputs {
         let own = OwnState {
             draining: self.drains.keys().cloned().collect::<HashSet<_>>(),
             suspects: self.suspects.clone(),
+            speeds: self.snapshot.servers.iter().map(|s| (s.name.clone(), self.speeds.of(&s.name))).collect(),
         };
         let view = View::new(self.snapshot.clone(), self.config.clone(), &own, now);
         let snapshot = &self.snapshot;
@@ -284,4 +306,11 @@ impl RoutingState {
     pub(crate) fn readers(&self) -> Vec<u32> {
         self.counters.iter().map(|t| t.sessions(ListenerRole::Reader)).collect()
     }
+}
+
+/// A server whose speed may be compared: the primary has other work as well.
+fn peer(server: &Server) -> Option<Peer> {
+    let fits = server.role == Role::Replica && server.state == State::Answering && server.reserved.is_none();
+    let question = server.question_time.zip(server.answered_at);
+    fits.then(|| Peer { name: server.name.clone(), round_trip: server.round_trip, question })
 }

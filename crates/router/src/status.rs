@@ -88,6 +88,10 @@ pub struct ServerStatus {
     pub reads: Eligibility,
     /// Whether it may be picked for writes.
     pub writes: Eligibility,
+    /// What its capacity is made of, whether or not it may be picked.
+    pub capacity: crate::capacity::Capacity,
+    /// Why it counts for less than its weight because it is slow, in words; `None` when it does not.
+    pub slow: Option<String>,
     /// The share of our own reads that should go there, 0 to 1.
     pub share: f64,
     /// Milliseconds until what is left of its sessions is cut, while it is drained by command.
@@ -124,7 +128,7 @@ pub struct ServerStatus {
 pub struct Eligibility {
     /// It may.
     pub eligible: bool,
-    /// Weight times warm-up; 0 when it may not.
+    /// Weight times speed times warmth; 0 when it may not.
     pub capacity: f64,
     /// Why not, in words.
     pub reason: Option<String>,
@@ -306,6 +310,8 @@ fn server(
         lag: seen.lag,
         reads: eligibility(&candidate.reads),
         writes: eligibility(&candidate.writes),
+        capacity: candidate.capacity,
+        slow: candidate.speed.reason(Instant::now()),
         share,
         draining_ms: draining.map(|d| d.as_millis() as u64),
         readers,

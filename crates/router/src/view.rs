@@ -4,12 +4,14 @@
 //! so that the data plane reads it without a lock. Built anew on every snapshot, suspicion, drain and reload.
 
 use crate::apportion::{apportion, phase_within};
+use crate::capacity::Capacity;
 use crate::eligible::{self, Own, Reason, Verdict};
 use crate::flow::{Flow, ZoneLoad};
+use crate::speed::Speed;
 use crate::suspect::Suspects;
 use config::RouterConfig;
 use fleet::{Address, Announcement, DemandSource, Role, ServerName, Snapshot, Zone};
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::sync::Arc;
 use std::time::Instant;
@@ -43,6 +45,10 @@ pub struct Candidate {
     pub role: Role,
     /// Where it stands.
     pub zone: Option<Zone>,
+    /// What it counts for when it may serve reads.
+    pub capacity: Capacity,
+    /// How its speed is known.
+    pub speed: Speed,
     /// May it serve reads?
     pub reads: Verdict,
     /// May it serve writes?
@@ -84,6 +90,8 @@ pub struct OwnState {
     pub draining: HashSet<ServerName>,
     /// Servers that just failed a session.
     pub suspects: Suspects,
+    /// How fast they are beside each other; those not named have all of their weight.
+    pub speeds: HashMap<ServerName, Speed>,
 }
 
 impl View {
@@ -95,7 +103,9 @@ impl View {
             .servers
             .iter()
             .map(|server| {
+                let speed = own.speeds.get(&server.name).copied().unwrap_or_default();
                 let own = Own {
+                    speed: speed.factor,
                     draining: own.draining.contains(&server.name),
                     suspect: own.suspects.of(&server.name),
                 };
@@ -105,6 +115,8 @@ impl View {
                     proxy_protocol: server.proxy_protocol,
                     role: server.role,
                     zone: server.zone_name().cloned(),
+                    capacity: eligible::capacity(server, own, &config, now),
+                    speed,
                     reads: eligible::for_reads(server, own, &config, now),
                     writes: eligible::for_writes(server, own, &snapshot.writer),
                     last_resort: eligible::in_the_last_resort(server, own, &config, &snapshot.writer),
@@ -365,6 +377,20 @@ pub(crate) mod tests {
         assert!((shares[1] - 0.75).abs() < 1e-9 && (shares[2] - 0.25).abs() < 1e-9, "{shares:?}");
         assert!(shares[0] == 0.0 && shares[3] < 1e-9, "never the primary, nor a zone without room");
         assert!(view.fallbacks.is_empty(), "{:?}", view.fallbacks);
+    }
+
+    #[test]
+    fn a_slow_server_alone_in_its_zone_keeps_what_fits_and_the_rest_goes_where_there_is_room() {
+        let s =
+            snapshot("a", &[("a", 1.0), ("b", 1.0), ("c", 1.0)], &[("a", 0.34), ("b", 0.33), ("c", 0.33)]);
+        let slow = Speed { factor: 0.5, ..Speed::default() };
+        let own = OwnState { speeds: [(ServerName::new("r0"), slow)].into(), ..OwnState::default() };
+        let config = RouterConfig { slack: 0.0, ..RouterConfig::default() };
+        let view = View::new(Arc::new(s), Arc::new(config), &own, Instant::now());
+        assert_eq!(view.candidates[1].reads.capacity(), 0.5);
+        assert!((view.flow.carried()[0] - 0.2).abs() < 1e-9, "{:?}", view.flow);
+        assert!((view.flow.crossing() - 0.14).abs() < 1e-9, "0.34 of the reads, room for 0.2");
+        assert_eq!(view.flow.rows[1][1], 1.0, "the others keep theirs");
     }
 
     #[test]

@@ -40,8 +40,9 @@ function condition(server) {
   if (routing && routing.draining) return ["warn", "being drained: " + routing.sessions + " sessions left" + (routing.draining_ms ? ", cut in " + age(routing.draining_ms / 1000) : "")];
   if (server.role === "primary") return ["good", routing && routing.reads.eligible ? "takes writes, and reads as the last resort" : "takes writes"];
   if (routing && routing.reads.eligible) {
-    const warming = routing.reads.capacity < server.weight * 0.999;
-    return ["good", warming ? "warming up: " + percent(routing.reads.capacity / server.weight) + " of its share" : "eligible for reads"];
+    if (routing.slow) return ["warn", routing.slow];
+    const warming = routing.warmth < 0.999;
+    return ["good", warming ? "warming up: " + percent(routing.warmth) + " of its share" : "eligible for reads"];
   }
   if (routing) return [server.role === "stray" ? "bad" : "warn", routing.reads.reason || server.because];
   return [server.role === "replica" ? "good" : "warn", server.because];

@@ -50,6 +50,7 @@ fn answer(key: &str, now: Instant) -> Answer {
         missing: Vec::new(),
         asked: now,
         answered: now,
+        question_time: None,
         round_trip: None,
         peer: None,
         local: None,

@@ -134,3 +134,82 @@ fn one_session_a_router_still_spreads() {
         assert!(f.busiest <= 1.35, "{f:?}");
     }
 }
+
+/// Twenty routers of one zone and three readers, of which each could carry two thirds of everything.
+fn one_zone(seed: u64) -> World {
+    let mut world = World::new(&["a", "a", "a"], &[("a", 20, 1.0)], 16, seed);
+    world.full = Some(10_000.0 / 3.0 / 0.5);
+    world
+}
+
+/// What reader 0 carries in each second from now on, beside what its speed is worth.
+fn follow(world: &mut World, seconds: u64) -> Vec<f64> {
+    let worth = world.speeds[0] / world.speeds.iter().sum::<f64>();
+    let mut second = || {
+        world.run(1);
+        world.share(0) / worth
+    };
+    (0..seconds).map(|_| second()).collect()
+}
+
+/// The second from which on it stays within these limits.
+fn within(shares: &[f64], limits: std::ops::Range<f64>) -> usize {
+    shares.iter().rposition(|share| !limits.contains(share)).map_or(0, |last| last + 1)
+}
+
+#[test]
+fn a_slow_reader_gets_what_it_can_carry_and_twenty_routers_do_not_swing() {
+    for (speed, seed) in [0.5, 0.2].into_iter().flat_map(|speed| (1..=2).map(move |seed| (speed, seed))) {
+        let mut world = one_zone(seed);
+        world.run(60);
+        world.speeds[0] = speed;
+        let slow = follow(&mut world, 120);
+        let moved = world.figures(60).moves_per_minute;
+        world.speeds[0] = 1.0;
+        let back = follow(&mut world, 120);
+        let (late, swing) = (&slow[60..], |of: &[f64]| {
+            of.iter().fold(0.0, |a: f64, b| a.max(*b)) - of.iter().fold(f64::MAX, |a, b| a.min(*b))
+        });
+        // A factor is a quarter at least: of a fifth it carries a little too much.
+        let limits = if speed < 0.25 { 0.75..1.45 } else { 0.75..1.25 };
+        println!(
+            "one of three at {speed} seed {seed}: there after {} s, then {:.2} of its worth (swing {:.2}), {moved:.0} moves/min, back after {} s",
+            within(&slow, limits.clone()),
+            late.iter().sum::<f64>() / late.len() as f64,
+            swing(late),
+            within(&back, 0.85..1.15)
+        );
+        assert!(within(&slow, limits.clone()) <= 40, "{slow:.2?}");
+        assert!(swing(late) <= 0.45, "{late:.2?}");
+        assert!(within(&back, 0.85..1.15) <= 75, "{back:.2?}");
+    }
+}
+
+#[test]
+fn a_reader_that_changes_its_speed_every_minute_is_followed() {
+    let mut world = one_zone(1);
+    world.run(60);
+    for round in 0..6 {
+        world.speeds[0] = if round % 2 == 0 { 0.4 } else { 1.0 };
+        let shares = follow(&mut world, 60);
+        let late = shares[45..].iter().sum::<f64>() / 15.0;
+        println!("speed {} for a minute: {late:.2} of its worth at the end", world.speeds[0]);
+        assert!((0.75..1.3).contains(&late), "{shares:.2?}");
+    }
+}
+
+#[test]
+fn what_slows_all_readers_moves_nobody_and_neither_does_noise() {
+    for seed in 1..=3 {
+        let mut world = one_zone(seed);
+        world.churn = false;
+        world.run(60);
+        world.speeds = vec![0.7; 3];
+        world.run(120);
+        let slow = world.routers.iter().filter(|router| {
+            (0..3).any(|i| router.speeds.of(&fleet::ServerName::new(&format!("r{i}"))).factor < 1.0)
+        });
+        assert_eq!(slow.count(), 0);
+        assert!(world.figures(60).moves_per_minute <= 16.0, "no more than without");
+    }
+}

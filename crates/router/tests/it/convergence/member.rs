@@ -7,6 +7,7 @@ use rand::Rng;
 use rand::rngs::StdRng;
 use router::pick::{PickRequest, pick};
 use router::placement::{Held, PACED_AFTER, TRIM_AFTER, Urgency, decide};
+use router::speed::{Peer, Speeds, Times};
 use router::view::{OwnState, View};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -29,6 +30,7 @@ pub(super) struct Router {
     /// Sessions that return at a tick, with their rate.
     pub(super) returning: Vec<(u64, f64)>,
     pub(super) view: Option<View>,
+    pub(super) speeds: Speeds,
     tokens: f64,
     recent: VecDeque<(u64, u32)>,
     /// Since when sessions should leave each server.
@@ -45,6 +47,7 @@ impl Router {
             sessions: Vec::new(),
             returning,
             view: None,
+            speeds: Speeds::default(),
             tokens: 0.0,
             recent: VecDeque::new(),
             since: BTreeMap::new(),
@@ -54,7 +57,29 @@ impl Router {
     pub(super) fn hear(&mut self, snapshot: &Snapshot, now: Instant) {
         let own = KnownZone { zone: self.zone.clone(), by: ZoneSource::Rule };
         let snapshot = Arc::new(Snapshot { own_zone: Some(own), ..snapshot.clone() });
-        self.view = Some(View::new(snapshot, Arc::default(), &OwnState::default(), now));
+        let speeds = snapshot.servers.iter().map(|s| (s.name.clone(), self.speeds.of(&s.name))).collect();
+        let own = OwnState { speeds, ..OwnState::default() };
+        self.view = Some(View::new(snapshot, Arc::default(), &own, now));
+    }
+
+    /// One second's statements of its sessions, which took these times on average, ms.
+    pub(super) fn compare(&mut self, appetite: f64, times_ms: &[f64], now: Instant, rng: &mut StdRng) {
+        let view = self.view.as_ref().expect("heard once");
+        let mut count = vec![0.0; times_ms.len()];
+        self.sessions.iter().for_each(|s| count[s.server] += s.rate * appetite);
+        let times = |(at, ms): (usize, &f64)| {
+            // The mean of so many exponential times, roughly.
+            let noise = 1.0 + rng.random_range(-1.7..1.7) / count[at].max(1.0).sqrt();
+            let log_sum = count[at] * (ms * noise.max(0.1) * 1e6).ln();
+            let server = view.candidates[at].name.clone();
+            Times { server, digest: 1, count: count[at], log_sum }
+        };
+        let fresh: Vec<Times> = times_ms.iter().enumerate().map(times).collect();
+        let peer =
+            |c: &router::view::Candidate| Peer { name: c.name.clone(), round_trip: None, question: None };
+        let peers: Vec<Peer> = view.candidates.iter().map(peer).collect();
+        let switches = RouterConfig::default().capacity;
+        self.speeds.update(&fresh, &peers, switches, Duration::from_secs(1), now);
     }
 
     /// One tick: clients leave and come, sessions are moved. Returns how many were.

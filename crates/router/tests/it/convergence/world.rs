@@ -29,6 +29,12 @@ pub(super) struct World {
     past: VecDeque<Snapshot>,
     smoothed: BTreeMap<Zone, f64>,
     pub(super) churn: bool,
+    /// How fast each server is now, 1 being usual.
+    pub(super) speeds: Vec<f64>,
+    /// Statements a second that a server of the usual speed can carry; `None` leaves times out.
+    pub(super) full: Option<f64>,
+    /// Statements that wait on each server.
+    waiting: Vec<f64>,
     rng: StdRng,
     moves: u64,
     pub(super) log: Vec<Moment>,
@@ -55,6 +61,9 @@ impl World {
             past: VecDeque::new(),
             smoothed: BTreeMap::new(),
             churn: true,
+            speeds: vec![1.0; servers.len()],
+            full: None,
+            waiting: vec![0.0; servers.len()],
             moves: 0,
             log: Vec::new(),
             rng: StdRng::seed_from_u64(seed + 1),
@@ -86,8 +95,41 @@ impl World {
                 }
                 self.moves += router.act(self.now, self.churn, &mut self.rng);
             }
+            self.wait_in_line();
+            if self.now.is_multiple_of(PER_SECOND) && self.full.is_some() {
+                let times = self.times_ms();
+                for router in &mut self.routers {
+                    router.compare(self.appetite[&router.zone], &times, at, &mut self.rng);
+                }
+            }
             self.note();
         }
+    }
+
+    /// What a server cannot do in a tick waits; at most two seconds' worth, as clients wait for answers.
+    fn wait_in_line(&mut self) {
+        let Some(full) = self.full else { return };
+        for (at, load) in self.loads().into_iter().enumerate() {
+            let able = full * self.speeds[at];
+            let more = (load - able) / PER_SECOND as f64;
+            self.waiting[at] = (self.waiting[at] + more).clamp(0.0, 2.0 * able);
+        }
+    }
+
+    /// What a statement takes on each server, ms: 1 ms of work, in a queue of its kind.
+    fn times_ms(&self) -> Vec<f64> {
+        let full = self.full.unwrap_or(f64::INFINITY);
+        let time = |(at, load): (usize, f64)| {
+            let able = full * self.speeds[at];
+            1.0 / self.speeds[at] / (1.0 - (load / able).min(0.95)) + 1000.0 * self.waiting[at] / able
+        };
+        self.loads().into_iter().enumerate().map(time).collect()
+    }
+
+    /// The share of all load that a server carries.
+    pub(super) fn share(&self, server: usize) -> f64 {
+        let loads = self.loads();
+        loads[server] / loads.iter().sum::<f64>()
     }
 
     /// What `observe` would publish now.

@@ -1,0 +1,305 @@
+//! Speed: how fast a server answers the statements that it gets, beside the same ones elsewhere. Pure: the
+//! times, the servers and the clock are arguments.
+//!
+//! **What is compared.** Of each digest on each server the typical time of the last [`WINDOW`] (the geometric
+//! mean: one statement that waited a minute for a lock hardly moves it), less the round trip. It is the model
+//! `log time = digest + server`, fitted by medians (Tukey's median polish): a server's term is the median
+//! over its digests, weighted by how often they came, of what they take longer there than elsewhere. So a
+//! server with harder statements is not slow, and neither is one with a single digest that got a hundred
+//! times dearer. When all are slow the servers' terms stay what they were.
+//!
+//! Our own questions are one digest more, the same on all servers: they link servers on which nothing else is
+//! the same, as when each zone keeps its reads. Alone they must differ more before they count.
+//!
+//! **Distance is no slowness.** The round trip is the shortest of the recent ones. What is left of a time that
+//! is mostly distance is uncertain, so a part of the longest round trip is added on both sides again.
+//!
+//! **From times to a factor.** The fastest quarter of the servers is the measure. A server whose statements
+//! take `k` times as long aims at `1/k`, at least [`LEAST`]. A server that is given less is also less busy
+//! and becomes faster, which would give it more: a loop with a delay. So the factor follows slowly, down with
+//! [`DOWN`] and up with [`UP`], and what is shown and used changes in steps. `router`'s
+//! tests have twenty routers do that at once.
+
+use config::Capacity as Switches;
+use fleet::ServerName;
+use std::collections::HashMap;
+use std::time::{Duration, Instant};
+
+/// Time constant in which old times are forgotten.
+const WINDOW: Duration = Duration::from_secs(8);
+/// Time constants with which the factor follows.
+const DOWN: Duration = Duration::from_secs(6);
+const UP: Duration = Duration::from_secs(15);
+/// The lowest factor.
+pub const LEAST: f64 = 0.25;
+/// Statements that take less than this many times as long as elsewhere are not slow.
+const STEP: f64 = 1.15;
+/// A server that counts as slow already changes in smaller steps.
+const STEP_SLOW: f64 = 1.08;
+/// The same where only our own questions are compared.
+const STEP_ALONE: f64 = 1.5;
+/// Of a digest on a server so many times are wanted, and so many of all digests of a server.
+const FEW: f64 = 3.0;
+const ENOUGH: f64 = 12.0;
+/// This part of the longest round trip, and this time, may be wrong in a time without its round trip.
+const DISTANCE_ERROR: f64 = 0.25;
+const CLOCK_ERROR_NS: f64 = 20_000.0;
+/// Rounds of the fit.
+const POLISHES: usize = 8;
+
+/// The digest of our own questions; the registry of statements gives out no such number.
+const QUESTIONS: u32 = u32::MAX;
+
+/// Times of one digest on one server, since the last look.
+#[derive(Clone, Debug)]
+pub struct Times {
+    pub server: ServerName,
+    pub digest: u32,
+    pub count: f64,
+    /// The natural logarithms of the times in ns, summed.
+    pub log_sum: f64,
+}
+
+/// A server that may be compared.
+#[derive(Clone, Debug)]
+pub struct Peer {
+    pub name: ServerName,
+    /// The shortest of the recent ones.
+    pub round_trip: Option<Duration>,
+    /// What the last of our own questions took, and when it was answered.
+    pub question: Option<(Duration, Instant)>,
+}
+
+/// What is known of a server's speed.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Speed {
+    /// What its weight is multiplied by, [`LEAST`] to 1.
+    pub factor: f64,
+    /// How many times as long its statements take as elsewhere, as far as it is known; below 1 where less.
+    pub times: Option<f64>,
+    /// Since when it has counted for less than its weight.
+    pub since: Option<Instant>,
+    /// Nothing but our own questions could be compared.
+    pub by_questions: bool,
+}
+
+/// A change of a factor.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Change {
+    pub server: ServerName,
+    pub before: f64,
+    pub now: Speed,
+}
+
+/// The speeds of a fleet as one router sees them.
+#[derive(Clone, Debug, Default)]
+pub struct Speeds {
+    book: HashMap<(u32, ServerName), Sum>,
+    known: HashMap<ServerName, Known>,
+    asked: HashMap<ServerName, Instant>,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Sum {
+    count: f64,
+    log_sum: f64,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Known {
+    /// The logarithm of the factor, followed without steps.
+    log: f64,
+    speed: Speed,
+}
+
+/// What the fit says of a server.
+#[derive(Clone, Copy, Debug)]
+struct Fit {
+    /// The logarithm of how much longer its statements take than elsewhere.
+    longer: f64,
+    count: f64,
+    by_questions: bool,
+}
+
+impl Default for Speed {
+    fn default() -> Self {
+        Self { factor: 1.0, times: None, since: None, by_questions: false }
+    }
+}
+
+impl Speed {
+    /// Why the server counts for less than its weight, e.g. `counts as 0.45: its statements take 2.2 times as
+    /// long as the same ones elsewhere, for 40 s`; `None` when it does not.
+    pub fn reason(&self, now: Instant) -> Option<String> {
+        let since = self.since?;
+        let what = if self.by_questions { "answers to our questions" } else { "statements" };
+        let times = self.times.map_or_else(
+            || "were slower than the same ones elsewhere when last compared".to_owned(),
+            |times| format!("take {times:.1} times as long as the same ones elsewhere"),
+        );
+        let lasts = fleet::long(now.saturating_duration_since(since));
+        Some(format!("counts as {:.2}: its {what} {times}, for {lasts}", self.factor))
+    }
+}
+
+impl Speeds {
+    /// What is known of a server.
+    pub fn of(&self, server: &ServerName) -> Speed {
+        self.known.get(server).map_or_else(Speed::default, |known| known.speed)
+    }
+
+    /// Takes in what was measured in the `elapsed` time up to `now`, and says which factors changed.
+    pub fn update(
+        &mut self,
+        fresh: &[Times],
+        peers: &[Peer],
+        switches: Switches,
+        elapsed: Duration,
+        now: Instant,
+    ) -> Vec<Change> {
+        self.known.retain(|name, _| peers.iter().any(|peer| peer.name == *name));
+        if !switches.speed {
+            let before = std::mem::take(self);
+            let slow = before.known.into_iter().filter(|(_, known)| known.speed.factor < 1.0);
+            return slow
+                .map(|(server, known)| change(server, known.speed.factor, Speed::default()))
+                .collect();
+        }
+        self.note(fresh, peers, elapsed);
+        let fits = self.fits(peers);
+        let mut all: Vec<f64> = fits.values().map(|fit| fit.longer).collect();
+        all.sort_by(f64::total_cmp);
+        let fastest = all.get(all.len().div_ceil(4).saturating_sub(1)).copied().unwrap_or_default();
+        let mut changes = Vec::new();
+        for peer in peers {
+            let known =
+                self.known.entry(peer.name.clone()).or_insert(Known { log: 0.0, speed: Speed::default() });
+            let fit = fits.get(&peer.name).filter(|fit| fit.count >= ENOUGH);
+            let before = known.speed.factor;
+            known.follow(fit.map(|fit| (fit.longer - fastest, fit.by_questions)), elapsed, now);
+            if known.speed.factor != before {
+                changes.push(change(peer.name.clone(), before, known.speed));
+            }
+        }
+        changes
+    }
+
+    /// Forgets a part of what was, and adds what is new.
+    fn note(&mut self, fresh: &[Times], peers: &[Peer], elapsed: Duration) {
+        let keep = (-elapsed.as_secs_f64() / WINDOW.as_secs_f64()).exp();
+        self.book.retain(|(_, server), sum| {
+            (sum.count, sum.log_sum) = (sum.count * keep, sum.log_sum * keep);
+            sum.count > 0.1 && peers.iter().any(|peer| peer.name == *server)
+        });
+        let mut add = |digest, server: &ServerName, count, log_sum| {
+            let sum = self.book.entry((digest, server.clone())).or_default();
+            (sum.count, sum.log_sum) = (sum.count + count, sum.log_sum + log_sum);
+        };
+        for times in fresh {
+            add(times.digest, &times.server, times.count, times.log_sum);
+        }
+        self.asked.retain(|name, _| peers.iter().any(|peer| peer.name == *name));
+        for peer in peers {
+            if let Some((took, at)) = peer.question
+                && self.asked.insert(peer.name.clone(), at) != Some(at)
+            {
+                add(QUESTIONS, &peer.name, 1.0, (took.as_nanos() as f64).max(1.0).ln());
+            }
+        }
+    }
+
+    /// Fits `log time = digest + server` over what was sent to more than one of these.
+    fn fits(&self, peers: &[Peer]) -> HashMap<ServerName, Fit> {
+        let round_trip = |peer: &Peer| peer.round_trip.unwrap_or_default().as_nanos() as f64;
+        let error = CLOCK_ERROR_NS + DISTANCE_ERROR * peers.iter().map(round_trip).fold(0.0, f64::max);
+        let mut digests: HashMap<u32, Vec<Point>> = HashMap::new();
+        for ((digest, server), sum) in &self.book {
+            let Some(at) = peers.iter().position(|peer| peer.name == *server) else { continue };
+            if sum.count >= FEW {
+                let typical = (sum.log_sum / sum.count).exp();
+                let beyond = (typical - round_trip(&peers[at])).max(0.0) + error;
+                // Dear statements say more of a server than cheap ones, which are mostly the way there.
+                let weight = sum.count * beyond.sqrt();
+                digests.entry(*digest).or_default().push(Point {
+                    peer: at,
+                    log: beyond.ln(),
+                    count: sum.count,
+                    weight,
+                });
+            }
+        }
+        let mut rows: Vec<(u32, Vec<Point>)> = digests.into_iter().filter(|(_, row)| row.len() > 1).collect();
+        // The order of a map is no reason for a difference.
+        rows.sort_by_key(|(digest, _)| *digest);
+        let mut longer = vec![0.0; peers.len()];
+        for _ in 0..POLISHES {
+            let typical: Vec<f64> = rows
+                .iter()
+                .map(|(_, row)| row.iter().map(|p| p.log - longer[p.peer]).sum::<f64>() / row.len() as f64)
+                .collect();
+            for (peer, longer) in longer.iter_mut().enumerate() {
+                let of_peer = rows.iter().zip(&typical).flat_map(|((_, row), typical)| {
+                    row.iter().filter(|p| p.peer == peer).map(move |p| (p.log - typical, p.weight))
+                });
+                *longer = weighted_median(of_peer.collect()).unwrap_or_default();
+            }
+        }
+        let fit = |(at, peer): (usize, &Peer)| {
+            let points = || rows.iter().flat_map(|(digest, row)| row.iter().map(move |p| (*digest, p)));
+            let mine = || points().filter(|(_, p)| p.peer == at);
+            let count: f64 = mine().map(|(_, p)| p.count).sum();
+            let by_questions = mine().all(|(digest, _)| digest == QUESTIONS);
+            (count > 0.0).then(|| (peer.name.clone(), Fit { longer: longer[at], count, by_questions }))
+        };
+        peers.iter().enumerate().filter_map(fit).collect()
+    }
+}
+
+/// A digest on a server.
+#[derive(Clone, Copy, Debug)]
+struct Point {
+    peer: usize,
+    log: f64,
+    count: f64,
+    weight: f64,
+}
+
+impl Known {
+    /// One step towards what was measured: the logarithm of how much longer statements take than on the
+    /// fastest, and whether only our own questions say so. Without it, towards 1.
+    fn follow(&mut self, measured: Option<(f64, bool)>, elapsed: Duration, now: Instant) {
+        let Self { log, speed } = self;
+        let by_questions = measured.is_some_and(|(_, by_questions)| by_questions);
+        let step = if by_questions { STEP_ALONE } else { STEP }.ln();
+        let longer = measured.map_or(0.0, |(longer, _)| longer);
+        let aim = if longer < step { 0.0 } else { -longer.min(-LEAST.ln()) };
+        let constant = if aim < *log { DOWN } else { UP };
+        *log += (aim - *log) * (1.0 - (-elapsed.as_secs_f64() / constant.as_secs_f64()).exp());
+        let shown = speed.factor.ln();
+        let recovered = *log > -STEP.ln() / 2.0 && speed.factor < 1.0;
+        let step = if speed.factor < 1.0 { STEP_SLOW } else { STEP };
+        if (*log - shown).abs() >= step.ln() || recovered {
+            speed.factor = if recovered { 1.0 } else { log.exp().clamp(LEAST, 1.0) };
+        }
+        speed.since = (speed.factor < 1.0).then(|| speed.since.unwrap_or(now));
+        speed.times = measured.map(|(longer, _)| longer.exp());
+        speed.by_questions = by_questions;
+    }
+}
+
+fn change(server: ServerName, before: f64, now: Speed) -> Change {
+    Change { server, before, now }
+}
+
+fn weighted_median(mut of: Vec<(f64, f64)>) -> Option<f64> {
+    of.sort_by(|a, b| a.0.total_cmp(&b.0));
+    let half = of.iter().map(|(_, weight)| weight).sum::<f64>() / 2.0;
+    let mut before = 0.0;
+    of.iter().find_map(|(value, weight)| {
+        before += weight;
+        (before >= half).then_some(*value)
+    })
+}
+
+#[cfg(test)]
+mod tests;

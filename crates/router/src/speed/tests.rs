@@ -1,0 +1,159 @@
+use super::*;
+use proptest::prelude::*;
+
+const SECOND: Duration = Duration::from_secs(1);
+const ON: Switches = Switches { speed: true, work: true };
+
+fn peers(n: usize) -> Vec<Peer> {
+    let peer = |i| Peer { name: ServerName::new(&format!("r{i}")), round_trip: None, question: None };
+    (0..n).map(peer).collect()
+}
+
+/// Times of a digest on each of the servers, ms; `None` where it was not sent.
+fn digest(number: u32, count: f64, ms: &[Option<f64>]) -> Vec<Times> {
+    let times = |(i, ms): (usize, &Option<f64>)| {
+        let server = ServerName::new(&format!("r{i}"));
+        ms.map(|ms| Times { server, digest: number, count, log_sum: count * (ms * 1e6).ln() })
+    };
+    ms.iter().enumerate().filter_map(times).collect()
+}
+
+/// The factors after so many seconds of the same.
+fn after(seconds: u64, fresh: &[Times], peers: &[Peer]) -> (Vec<f64>, usize) {
+    let (mut speeds, start, mut changes) = (Speeds::default(), Instant::now(), 0);
+    for second in 0..seconds {
+        changes += speeds.update(fresh, peers, ON, SECOND, start + SECOND * second as u32).len();
+    }
+    (peers.iter().map(|peer| speeds.of(&peer.name).factor).collect(), changes)
+}
+
+#[test]
+fn a_server_whose_statements_take_twice_as_long_counts_for_half_within_half_a_minute_and_says_why() {
+    let fresh = digest(1, 50.0, &[Some(2.0), Some(1.0), Some(1.0)]);
+    let (mut speeds, start) = (Speeds::default(), Instant::now());
+    let told: Vec<Change> =
+        (0..70).flat_map(|s| speeds.update(&fresh, &peers(3), ON, SECOND, start + SECOND * s)).collect();
+    assert!(told.len() >= 2 && told.iter().all(|change| change.server.as_str() == "r0"), "{told:?}");
+    let speed = speeds.of(&ServerName::new("r0"));
+    assert!((0.43..0.58).contains(&speed.factor), "{speed:?}");
+    let since = told[0].now.since.unwrap();
+    let reason = speed.reason(since + SECOND * 40).unwrap();
+    let factor = format!("counts as {:.2}: ", speed.factor);
+    assert_eq!(reason, factor + "its statements take 2.0 times as long as the same ones elsewhere, for 40 s");
+    let fresh = digest(1, 50.0, &[Some(1.0), Some(1.0), Some(1.0)]);
+    (70..125).for_each(|s| drop(speeds.update(&fresh, &peers(3), ON, SECOND, start + SECOND * s)));
+    assert_eq!(speeds.of(&ServerName::new("r0")).factor, 1.0, "and all of it within a minute");
+    assert_eq!(speeds.of(&ServerName::new("r0")).reason(start), None);
+}
+
+#[test]
+fn the_factor_stays_within_its_limits_however_slow_a_server_is() {
+    let (factors, _) = after(90, &digest(1, 50.0, &[Some(90.0), Some(1.0)]), &peers(2));
+    assert!((LEAST..1.08 * LEAST).contains(&factors[0]) && factors[1] == 1.0, "{factors:?}");
+}
+
+#[test]
+fn harder_statements_are_no_slowness_nor_is_one_digest_that_got_a_hundred_times_dearer() {
+    // Server 0 has most of the dear digest, all take what they take.
+    let mut fresh = digest(1, 5.0, &[Some(100.0), Some(100.0)]);
+    fresh.extend(digest(2, 100.0, &[Some(1.0), Some(1.0)]));
+    fresh[0].count *= 10.0;
+    fresh[0].log_sum *= 10.0;
+    assert_eq!(after(60, &fresh, &peers(2)), (vec![1.0, 1.0], 0));
+    // One digest got dear on server 0 alone (its rows there are locked).
+    let mut fresh = digest(1, 4.0, &[Some(100.0), Some(1.0)]);
+    fresh.extend(digest(2, 100.0, &[Some(1.0), Some(1.0)]));
+    assert_eq!(after(60, &fresh, &peers(2)), (vec![1.0, 1.0], 0));
+}
+
+#[test]
+fn a_common_cause_changes_nothing() {
+    let (mut speeds, start, mut changes) = (Speeds::default(), Instant::now(), 0);
+    for second in 0..120u32 {
+        let ms = if second < 40 { 1.0 } else { 20.0 };
+        let fresh = digest(1, 50.0, &[Some(ms); 3]);
+        changes += speeds.update(&fresh, &peers(3), ON, SECOND, start + SECOND * second).len();
+    }
+    assert_eq!(changes, 0);
+}
+
+#[test]
+fn distance_is_no_slowness() {
+    let mut far = peers(2);
+    far[1].round_trip = Some(Duration::from_millis(2));
+    assert_eq!(after(60, &digest(1, 50.0, &[Some(0.3), Some(2.35)]), &far), (vec![1.0, 1.0], 0));
+}
+
+#[test]
+fn few_samples_and_digests_without_a_peer_say_nothing() {
+    assert_eq!(after(60, &digest(1, 0.05, &[Some(9.0), Some(1.0)]), &peers(2)).1, 0);
+    let mut fresh = digest(1, 50.0, &[Some(9.0), None]);
+    fresh.extend(digest(2, 50.0, &[None, Some(1.0)]));
+    assert_eq!(after(60, &fresh, &peers(2)).1, 0);
+}
+
+#[test]
+fn our_own_questions_tell_a_slow_server_where_nothing_else_is_the_same() {
+    let (mut speeds, start) = (Speeds::default(), Instant::now());
+    for half in 0..180u32 {
+        let now = start + SECOND / 2 * half;
+        let mut peers = peers(3);
+        for (peer, ms) in peers.iter_mut().zip([3, 1, 1]) {
+            peer.question = Some((Duration::from_millis(ms), now));
+        }
+        let fresh = digest(1, 50.0, &[Some(9.0), None, None]);
+        speeds.update(&fresh, &peers, ON, SECOND / 2, now);
+    }
+    let speed = speeds.of(&ServerName::new("r0"));
+    assert!(speed.factor < 0.45 && speed.by_questions, "{speed:?}");
+    assert!(
+        speed.reason(start + SECOND * 99).unwrap().contains("its answers to our questions take 3.0 times")
+    );
+    assert_eq!(speeds.of(&ServerName::new("r1")).factor, 1.0);
+}
+
+#[test]
+fn switched_off_every_server_counts_for_its_weight_at_once() {
+    let fresh = digest(1, 50.0, &[Some(5.0), Some(1.0)]);
+    let (mut speeds, now) = (Speeds::default(), Instant::now());
+    (0..60).for_each(|_| drop(speeds.update(&fresh, &peers(2), ON, SECOND, now)));
+    let off = Switches { speed: false, work: true };
+    let changes = speeds.update(&fresh, &peers(2), off, SECOND, now);
+    assert_eq!((changes.len(), changes[0].now.factor, speeds.of(&changes[0].server).factor), (1, 1.0, 1.0));
+}
+
+proptest! {
+    #[test]
+    fn factors_are_within_their_limits_and_some_server_has_all_of_its_weight(
+        ms in prop::collection::vec(prop::collection::vec(prop::option::of(0.05..50.0f64), 4), 1..5),
+        counts in prop::collection::vec(0.1..500.0f64, 5),
+        seconds in 1u64..60,
+    ) {
+        let all = ms.iter().enumerate();
+        let fresh: Vec<Times> = all.flat_map(|(d, ms)| digest(d as u32, counts[d], ms)).collect();
+        let (factors, _) = after(seconds, &fresh, &peers(4));
+        prop_assert!(factors.iter().all(|f| (LEAST..=1.0).contains(f)), "{:?}", factors);
+        prop_assert!(factors.contains(&1.0), "{:?}", factors);
+    }
+
+    /// What digests cost is no matter, nor how they are spread: servers with the same speed count the same.
+    #[test]
+    fn the_mix_of_statements_is_no_matter(
+        costs in prop::collection::vec(0.5..500.0f64, 2..6),
+        spread in prop::collection::vec(1.0..100.0f64, 18),
+        slow in 1.0..3.5f64,
+    ) {
+        let mut fresh = Vec::new();
+        for (d, cost) in costs.iter().enumerate() {
+            for server in 0..3usize {
+                let times = if server == 0 { slow } else { 1.0 };
+                let one = digest(d as u32, spread[3 * d + server], &[Some(cost * times); 3]).swap_remove(server);
+                fresh.push(one);
+            }
+        }
+        let (factors, _) = after(120, &fresh, &peers(3));
+        prop_assert_eq!(&factors[1..], &[1.0, 1.0]);
+        let aim = if slow < STEP { 1.0 } else { 1.0 / slow };
+        prop_assert!(factors[0] / aim < 1.2 && factors[0] / aim > 0.8, "{} {:?}", aim, factors);
+    }
+}
