@@ -232,7 +232,8 @@ impl Rig for HostRig {
     fn value(&mut self, knob: &str) -> Result<String, RigError> {
         let host = self.host.clone();
         let name = name::parse(&host, knob)?;
-        let setting = resolve::resolve(&host, &name, None)?;
+        let managed = resolve::managed(&name, self.manner.restart.as_deref());
+        let setting = resolve::resolve(&host, &name, managed)?;
         let read = |access: &mut Access<'_>| {
             let values = setting.written.iter().map(|item| access.read(item));
             values.collect::<Result<Vec<_>, _>>()
