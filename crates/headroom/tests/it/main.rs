@@ -17,6 +17,7 @@ mod drivers;
 mod events;
 mod failover;
 mod fleet_page;
+mod gray;
 mod guard;
 mod help;
 mod knob;
