@@ -1,22 +1,15 @@
-//! The inventory: hosts with their ceilings and prices, roles with their measured demands, and what runs where. TOML,
-//! or CSV with a row for each host and role.
+//! The inventory: hosts with their ceilings and prices, roles with their measured demands, and what runs
+//! where. TOML, or CSV with a row for each host and role.
 //!
 //! ```toml
 //! [options]
 //! fill = 0.8                    # share of a ceiling that may be used
 //! apart = true                  # roles that want most of the same resource on different hosts, where possible
 //!
-//! [[host]]
-//! name = "db-host-1"
-//! zone = "a"
-//! cpu = 16                      # cores
-//! memory = 128                  # GiB
-//! iops = 20000
-//! mb_s = 800
-//! network = 1200                # MB/s
-//! price = 310                   # a month, in any currency
-//! watts = 350
-//! work = 9000                   # optional: what it gets done, such as transactions a second at the objective
+//! [[host]] name = "db-host-1" zone = "a" cpu = 16                      # cores memory = 128
+//! # GiB iops = 20000 mb_s = 800 network = 1200                # MB/s price = 310                   # a
+//! month, in any currency watts = 350 work = 9000                   # optional: what it gets done, such as
+//! transactions a second at the objective
 //!
 //! [[role]]
 //! name = "shop-reader-1"
@@ -29,7 +22,8 @@
 //! mb_s = 90
 //! network = 40
 //! ```
-//! The same as CSV has a heading `kind,name,zone,group,on,server,cpu,memory,iops,mb_s,network,price,watts,work`.
+//! The same as CSV has a heading
+//! `kind,name,zone,group,on,server,cpu,memory,iops,mb_s,network,price,watts,work`.
 
 use plan::placement::{Host, Question, Role};
 use serde::Deserialize;

@@ -1,4 +1,5 @@
-//! More load, or more cores: from what was seen to figures with intervals, or to the reason why there is none.
+//! More load, or more cores: from what was seen to figures with intervals, or to the reason why there is
+//! none.
 
 use crate::ledger::Prediction;
 use crate::seen::{Seen, known, responses, throughputs};

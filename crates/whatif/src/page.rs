@@ -1,5 +1,6 @@
-//! One page: today's ceilings, what each purchase would buy with its interval and price, ranked, and what was assumed.
-//! It is made of the newest answer to each question in the ledger, and needs nothing else: no script, no network.
+//! One page: today's ceilings, what each purchase would buy with its interval and price, ranked, and what was
+//! assumed. It is made of the newest answer to each question in the ledger, and needs nothing else: no
+//! script, no network.
 
 use crate::ledger::{Entry, Kind};
 use crate::load_answer::LoadAnswer;
@@ -453,7 +454,7 @@ mod tests {
         let question = Question { zones, reader_per_s: 400.0, apply_share: 0.0, fill: 1.0 };
         let prices = Prices { reader: Some(250.0), currency: "EUR".into(), ..Prices::default() };
         let answer =
-            crate::replicas::answer(&question, &crate::replicas::Besides::default(), &prices).unwrap();
+            crate::replicas::answer(&question, &crate::replicas::Context::default(), &prices).unwrap();
         let entries = vec![
             entry(Kind::Replicas, serde_json::to_value(&answer).unwrap()),
             entry(Kind::Load, serde_json::json!({"old": 1})),

@@ -1,5 +1,5 @@
-//! What is asked of a server: its variables and counters, and how much CPU its process has used, where it runs on
-//! this machine. Never writes.
+//! What is asked of a server: its variables and counters, and how much CPU its process has used, where it
+//! runs on this machine. Never writes.
 //!
 //! Blocks: to be used on a thread of its own.
 

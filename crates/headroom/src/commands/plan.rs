@@ -1,5 +1,5 @@
-//! `headroom plan`: what more load, cores, memory, hosts, replicas or a zone would mean. Flags become questions
-//! here; they are answered by the crate `whatif`, with the models of `plan`.
+//! `headroom plan`: what more load, cores, memory, hosts, replicas or a zone would mean. Flags become
+//! questions here; they are answered by the crate `whatif`, with the models of `plan`.
 
 mod files;
 mod ladder;

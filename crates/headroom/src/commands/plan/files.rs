@@ -14,7 +14,7 @@ use whatif::outcome;
 use whatif::page::Report;
 use whatif::placement;
 use whatif::prices::Prices;
-use whatif::replicas::{self, Besides, ReplicasQuestion};
+use whatif::replicas::{self, ReplicasQuestion};
 
 /// Place roles on hosts: the cheapest hosts that carry all of them, and survive the failure of any.
 #[derive(Args, Debug, Clone)]
@@ -177,7 +177,7 @@ pub(crate) fn replicas(args: &ReplicasArgs, environment: &Environment) -> anyhow
         .growth
         .as_ref()
         .map(|path| replicas::growth(&read(path)?).map_err(|why| anyhow!("{}:{why}", path.display())));
-    let besides = Besides {
+    let context = replicas::Context {
         today: (!args.readers.is_empty()).then(|| args.readers.clone()),
         read_bytes: args.read_bytes,
         seen: seen.transpose()?.unwrap_or_default(),
@@ -185,7 +185,7 @@ pub(crate) fn replicas(args: &ReplicasArgs, environment: &Environment) -> anyhow
     };
     let (reader_per_s, apply_share, fill) = (args.reader_per_s, args.apply_share, args.fill);
     let question = ReplicasQuestion { zones, reader_per_s, apply_share, fill };
-    let answer = match replicas::answer(&question, &besides, &prices(args.prices.as_ref())?) {
+    let answer = match replicas::answer(&question, &context, &prices(args.prices.as_ref())?) {
         Ok(answer) => answer,
         Err(why) => {
             terminal::complain(&format!("headroom: no plan: {why}"));
