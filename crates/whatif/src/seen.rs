@@ -64,9 +64,13 @@ impl Seen {
     }
 }
 
-/// For the law: all of it.
+/// For the law: closed loops only. In an open one what waits counts as at work, and a server that has cores
+/// to spare looks as if it were near its limit.
 pub(crate) fn throughputs(seen: &[Seen]) -> Vec<Throughput> {
-    seen.iter().map(|one| Throughput { at_work: one.at_work, per_s: one.per_s }).collect()
+    seen.iter()
+        .filter(|one| one.closed)
+        .map(|one| Throughput { at_work: one.at_work, per_s: one.per_s })
+        .collect()
 }
 
 /// For the queue: open loops only. In a closed one the rate depends on the response time, and the queue that
