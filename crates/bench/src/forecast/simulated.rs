@@ -206,7 +206,8 @@ fn carries(question: &Replicas, layout: &Layout, lost: usize, rng: &mut StdRng) 
     let mut done = vec![0_usize; left];
     for _ in 0..reads {
         let (a, b) = (rng.random_range(0..left), rng.random_range(0..left));
-        done[if done[a] <= done[b] { a } else { b }] += 1;
+        let idle = if done[a] <= done[b] { a } else { b };
+        done[idle] += 1;
     }
     let most = done.iter().copied().max().unwrap_or(0) as f64 / 5.0;
     most <= question.reader_per_s * (1.0 - question.apply_share)
