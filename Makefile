@@ -80,11 +80,12 @@ bench-switchover: ## the primary moved 200 times under writes, and 50 times on M
 	target/release/headroom-bench switchover --moves $$(((moves + 3) / 4)) --program target/mysql/mysqld || status=1; \
 	exit $$status
 
-bench-failover: ## the primary killed 200 times under writes, frozen 20 times, and 20 times without semi-sync (FAILOVERS=200)
+bench-failover: ## the primary killed 200 times under writes, frozen 20 times, its host lost 20 times, and 20 times without semi-sync (FAILOVERS=200)
 	@scripts/install.sh build servers
 	cargo build --release --locked -p headroom -p bench
 	@status=0; times=$${FAILOVERS:-200}; target/release/headroom-bench failover --times $$times || status=1; \
 	target/release/headroom-bench failover --times $$(((times + 9) / 10)) --fault freeze || status=1; \
+	target/release/headroom-bench failover --times $$(((times + 9) / 10)) --fault blackhole || status=1; \
 	target/release/headroom-bench failover --times $$(((times + 9) / 10)) --asynchronous || status=1; \
 	exit $$status
 
