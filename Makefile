@@ -5,7 +5,7 @@ export PATH := $(CURDIR)/target/rust/bin:$(HOME)/.cargo/bin:$(PATH):/usr/local/g
 export CARGO_TERM_PROGRESS_WHEN ?= auto
 
 .DEFAULT_GOAL := help
-.PHONY: help install build demo test test-mysql test-mariadb test-drivers bench bench-load bench-verdict bench-agent bench-asking \
+.PHONY: help install build demo test test-mysql test-mariadb test-drivers bench bench-load bench-plan bench-verdict bench-agent bench-asking \
   bench-switchover bench-failover bench-trial bench-soak fault-matrix lint audit fuzz clean-lab
 
 help: ## this list
@@ -51,6 +51,11 @@ bench-load: ## the load generator beside sysbench, then measure and replay again
 	@scripts/install.sh build servers bench
 	cargo build --release --locked -p headroom -p bench
 	@status=0; for what in load measure replay; do target/release/headroom-bench $$what || status=1; done; exit $$status
+
+bench-plan: ## predictions beside what is known: simulated servers, random instances, one core to two (root)
+	@scripts/install.sh build servers
+	cargo build --release --locked -p headroom -p bench
+	target/release/headroom-bench plan
 
 bench-verdict: ## bottlenecks really made on a lab's servers, and which of them is named: the confusion table
 	@scripts/install.sh build servers bench
