@@ -147,7 +147,7 @@ impl ServerCounters {
                 tracing::warn!(server = %self.name, "its commits hang (gray failure): {gray}. headroom failover --gray");
             }
             (Some(_), None) => {
-                tracing::warn!(server = %self.name, "its commits no longer hang, or nobody commits")
+                tracing::warn!(server = %self.name, "its commits no longer hang, or nobody commits");
             }
             _ => {}
         }
