@@ -6,7 +6,7 @@ export CARGO_TERM_PROGRESS_WHEN ?= auto
 
 .DEFAULT_GOAL := help
 .PHONY: help install build demo test test-mysql test-mariadb test-drivers bench bench-load bench-verdict bench-agent \
-  bench-switchover bench-failover bench-soak fault-matrix lint audit fuzz clean-lab
+  bench-switchover bench-failover bench-soak bench-room fault-matrix lint audit fuzz clean-lab
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' $(MAKEFILE_LIST) | column -t -s '|' 2>/dev/null \
@@ -77,6 +77,11 @@ bench-failover: ## the primary killed 200 times under writes, frozen 20 times, a
 	target/release/headroom-bench failover --times $$(((times + 9) / 10)) --fault freeze || status=1; \
 	target/release/headroom-bench failover --times $$(((times + 9) / 10)) --asynchronous || status=1; \
 	exit $$status
+
+bench-room: ## slow replicas, LIFO pools, a slow reader alone in its zone, equal readers (ROOM_ROUNDS=3, 50 min)
+	@scripts/install.sh build servers
+	cargo build --release --locked -p headroom -p bench
+	target/release/headroom-bench room --rounds $${ROOM_ROUNDS:-3}
 
 fault-matrix: ## every step of a switchover x what can break there, on real servers; writes docs/guide/switchover-faults.md
 	@scripts/install.sh build servers

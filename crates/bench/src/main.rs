@@ -26,6 +26,7 @@ mod promise;
 mod relay;
 mod replay;
 mod report;
+mod room;
 mod sample;
 mod schedule;
 mod server;
@@ -83,6 +84,8 @@ enum What {
     Verdict(verdict::VerdictArgs),
     /// The router under load for an hour while servers die and come back: no byte changed, memory flat.
     Soak(soak::SoakArgs),
+    /// Replicas of unequal speed, pools of unequal habits: does each replica get what it can carry?
+    Room(room::RoomArgs),
 }
 
 /// Flags of `headroom-bench relay`.
@@ -233,6 +236,7 @@ async fn run(what: What) -> anyhow::Result<ExitCode> {
         What::Failover(args) => switchover::failover::run(args).await,
         What::Verdict(args) => verdict::run(args).await,
         What::Soak(args) => soak::run(args).await,
+        What::Room(args) => room::run(args).await,
         What::All(args) => {
             let (relay, demo) = args.split();
             relay::run(relay).await?;

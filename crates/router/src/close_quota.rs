@@ -16,6 +16,8 @@ pub(crate) struct CloseQuota {
     why: AtomicU8,
     /// How long a session must have been quiet, microseconds.
     quiet_us: AtomicU64,
+    /// Whether only sessions may go that have been seen to work.
+    working_only: AtomicBool,
     /// Whether prepared statements no longer matter.
     prepared_too: AtomicBool,
     /// Whether lightly held state (prepared statements, insert ids, variables) no longer matters.
@@ -32,6 +34,8 @@ pub(crate) struct CloseRequest {
     pub(crate) why: Closed,
     /// How long a session must have been quiet.
     pub(crate) quiet: Duration,
+    /// Only sessions that have been seen to work: it is their work that is too much.
+    pub(crate) working_only: bool,
     /// Prepared statements do not matter.
     pub(crate) prepared_too: bool,
     /// Lightly held state does not matter.
@@ -45,7 +49,15 @@ impl CloseRequest {
     /// Nothing yet, and every state matters.
     pub(crate) fn of(why: Closed) -> Self {
         let (prepared_too, light_state_too, all_state_too) = (false, false, false);
-        Self { quota: 0, why, quiet: Duration::ZERO, prepared_too, light_state_too, all_state_too }
+        Self {
+            quota: 0,
+            why,
+            quiet: Duration::ZERO,
+            working_only: false,
+            prepared_too,
+            light_state_too,
+            all_state_too,
+        }
     }
 }
 
@@ -58,6 +70,7 @@ impl CloseQuota {
         };
         self.why.store(request.why.index() as u8, Relaxed);
         self.quiet_us.store(request.quiet.as_micros() as u64, Relaxed);
+        self.working_only.store(request.working_only, Relaxed);
         self.prepared_too.store(request.prepared_too, Relaxed);
         self.light_state_too.store(request.light_state_too, Relaxed);
         self.all_state_too.store(request.all_state_too, Relaxed);
@@ -71,6 +84,7 @@ impl CloseQuota {
             quota,
             why: Closed::from_index(usize::from(self.why.load(Relaxed))),
             quiet: Duration::from_micros(self.quiet_us.load(Relaxed)),
+            working_only: self.working_only.load(Relaxed),
             prepared_too: self.prepared_too.load(Relaxed),
             light_state_too: self.light_state_too.load(Relaxed),
             all_state_too: self.all_state_too.load(Relaxed),

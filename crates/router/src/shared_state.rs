@@ -11,6 +11,7 @@ use crate::speed::{Change, Peer, Speeds, Times};
 use crate::suspect::Suspects;
 use crate::tls::ServerTlsState;
 use crate::view::{OwnState, View};
+use crate::work::{self, Done, Works};
 use crate::zero_hop::mirror_handle::MirrorHandle;
 use arc_swap::ArcSwap;
 use config::RouterConfig;
@@ -26,6 +27,8 @@ use tokio::sync::watch;
 pub(crate) struct RoutingState {
     pub(crate) view: View,
     pub(crate) counters: Vec<Arc<ServerCounters>>,
+    /// For how many average sessions one of each server counts, where its work is known.
+    pub(crate) per_session: Vec<Option<f64>>,
 }
 
 /// What is called when a server failed a session.
@@ -75,6 +78,9 @@ struct Inputs {
     drains: HashMap<ServerName, Drain>,
     suspects: Suspects,
     speeds: Speeds,
+    works: Works,
+    /// Commands of each server when last looked at.
+    commands: HashMap<ServerName, u64>,
     counters: HashMap<ServerName, Arc<ServerCounters>>,
 }
 
@@ -106,6 +112,8 @@ impl SharedState {
             drains: HashMap::new(),
             suspects: Suspects::default(),
             speeds: Speeds::default(),
+            works: Works::default(),
+            commands: HashMap::new(),
             counters: HashMap::new(),
         };
         let routing = inputs.routing(threads, Instant::now());
@@ -219,10 +227,12 @@ impl SharedState {
         was
     }
 
-    /// Compares the servers' times. What changed is in force with the next routing state, and logged.
-    pub(crate) fn compare_speeds(&self, fresh: &[Times], elapsed: Duration, now: Instant) {
+    /// Compares the servers' times, and what their sessions did. What changed is in force with the next
+    /// routing state, and logged.
+    pub(crate) fn compare(&self, fresh: &[Times], elapsed: Duration, now: Instant) {
         let changes = {
             let mut inputs = self.inputs();
+            inputs.compare_work(fresh, elapsed);
             let peers: Vec<Peer> = inputs.snapshot.servers.iter().filter_map(peer).collect();
             let switches = inputs.config.capacity;
             inputs.speeds.update(fresh, &peers, switches, elapsed, now)
@@ -297,14 +307,42 @@ impl Inputs {
             self.counters.entry(name.clone()).or_insert_with(new).clone()
         };
         let counters = view.candidates.iter().map(|c| &c.name).map(counters).collect();
-        RoutingState { view, counters }
+        let per_session = view.candidates.iter().map(|c| self.works.per_session(&c.name)).collect();
+        RoutingState { view, counters, per_session }
+    }
+
+    /// Statements by what each typically takes; where none is measured, commands.
+    fn compare_work(&mut self, fresh: &[Times], elapsed: Duration) {
+        if !self.config.capacity.work {
+            self.works = Works::default();
+            return;
+        }
+        let counters: Vec<Arc<ServerCounters>> = self.counters.values().cloned().collect();
+        let done: Vec<Done> = counters
+            .iter()
+            .map(|counters| {
+                let totals = counters.totals();
+                let commands = totals.commands + totals.commands_bypassed;
+                let before = self.commands.insert(counters.name.clone(), commands).unwrap_or(commands);
+                let of = || fresh.iter().filter(|times| times.server == counters.name);
+                let cost = |t: &Times| t.of_all * self.speeds.typical_ns(t.digest).unwrap_or(1.0);
+                let (statements, work) = match fresh {
+                    [] => (commands.saturating_sub(before) as f64, commands.saturating_sub(before) as f64),
+                    _ => (of().map(|t| t.of_all).sum(), of().map(cost).sum()),
+                };
+                Done { server: counters.name.clone(), sessions: totals.readers, statements, work }
+            })
+            .collect();
+        self.commands.retain(|name, _| self.counters.contains_key(name));
+        self.works.update(&done, elapsed);
     }
 }
 
 impl RoutingState {
-    /// Our own reader sessions on each candidate.
+    /// What our own reader sessions are on each candidate, in average ones.
     pub(crate) fn readers(&self) -> Vec<u32> {
-        self.counters.iter().map(|t| t.sessions(ListenerRole::Reader)).collect()
+        let sessions: Vec<u32> = self.counters.iter().map(|t| t.sessions(ListenerRole::Reader)).collect();
+        work::loads(&sessions, &self.per_session).into_iter().map(|load| load.round() as u32).collect()
     }
 }
 

@@ -1,0 +1,144 @@
+//! Work: what a server's sessions do, beside their number. Pure: counts and the clock are arguments.
+//!
+//! A pool that hands out its newest session first (Go's database/sql) leaves most of its sessions idle: twenty
+//! on each of three servers may mean that one does all the work. So a session counts for what the sessions of
+//! its server do on average, beside the mean of all:
+//!
+//! ```text
+//! load = sessions x (work / sessions here) / (work / sessions everywhere)
+//! ```
+//!
+//! The loads of all servers sum to the number of sessions, so that shares mean the same as before. Work is
+//! statements, each counted as what its digest takes everywhere: a server that is slow does no more work for
+//! it, and a statement that is a hundred times dearer counts a hundred times.
+//!
+//! **What is not known counts as the mean.** That is so for all while fewer than [`ENOUGH`] statements a second
+//! are seen, and where sessions cannot be read. Within [`BAND`] of the mean a session counts as one: numbers
+//! are exact, rates are not. And at most [`MOST`] times as much or as little, so that sessions that never speak
+//! do not gather on one server without limit.
+
+use fleet::ServerName;
+use std::collections::HashMap;
+use std::time::Duration;
+
+/// Time constant of the rates.
+const SMOOTH: Duration = Duration::from_secs(5);
+const ENOUGH: f64 = 5.0;
+const BAND: f64 = 0.05;
+const MOST: f64 = 8.0;
+
+/// What a server's sessions did.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Done {
+    pub server: ServerName,
+    /// Sessions now.
+    pub sessions: u32,
+    /// Statements since the last look.
+    pub statements: f64,
+    /// What they would have taken anywhere, in any unit.
+    pub work: f64,
+}
+
+/// The work of each server's sessions, lately.
+#[derive(Clone, Debug, Default)]
+pub struct Works {
+    rates: HashMap<ServerName, Rate>,
+    per_session: HashMap<ServerName, f64>,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Rate {
+    statements: f64,
+    work: f64,
+}
+
+impl Works {
+    /// Takes in what was done in the `elapsed` time.
+    pub fn update(&mut self, done: &[Done], elapsed: Duration) {
+        let seconds = elapsed.as_secs_f64().max(1e-3);
+        let part = 1.0 - (-seconds / SMOOTH.as_secs_f64()).exp();
+        self.rates.retain(|name, _| done.iter().any(|d| d.server == *name && d.sessions > 0));
+        for done in done.iter().filter(|done| done.sessions > 0) {
+            let now = Rate { statements: done.statements / seconds, work: done.work / seconds };
+            let rate = self.rates.entry(done.server.clone()).or_insert(now);
+            rate.statements += part * (now.statements - rate.statements);
+            rate.work += part * (now.work - rate.work);
+        }
+        let sessions: f64 = done.iter().map(|done| f64::from(done.sessions)).sum();
+        let (statements, work) =
+            self.rates.values().fold((0.0, 0.0), |sum, rate| (sum.0 + rate.statements, sum.1 + rate.work));
+        self.per_session.clear();
+        if statements < ENOUGH || work <= 0.0 {
+            return;
+        }
+        for done in done {
+            let Some(rate) = self.rates.get(&done.server) else { continue };
+            let beside = rate.work / f64::from(done.sessions) / (work / sessions);
+            let counts = if (beside - 1.0).abs() <= BAND { 1.0 } else { beside.clamp(1.0 / MOST, MOST) };
+            self.per_session.insert(done.server.clone(), counts);
+        }
+    }
+
+    /// For how many average sessions one of this server counts; `None` while that is not known, which counts
+    /// as one.
+    pub fn per_session(&self, server: &ServerName) -> Option<f64> {
+        self.per_session.get(server).copied()
+    }
+}
+
+/// What each server carries, in average sessions: they sum to the number of sessions.
+pub fn loads(sessions: &[u32], per_session: &[Option<f64>]) -> Vec<f64> {
+    let raw: Vec<f64> =
+        sessions.iter().zip(per_session).map(|(n, each)| f64::from(*n) * each.unwrap_or(1.0)).collect();
+    let (all, sum) = (sessions.iter().map(|n| f64::from(*n)).sum::<f64>(), raw.iter().sum::<f64>());
+    if sum <= 0.0 { raw } else { raw.into_iter().map(|load| load * all / sum).collect() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn done(of: &[(u32, f64)]) -> Vec<Done> {
+        let one = |(at, (sessions, work)): (usize, &(u32, f64))| Done {
+            server: ServerName::new(&format!("r{at}")),
+            sessions: *sessions,
+            statements: *work,
+            work: *work,
+        };
+        of.iter().enumerate().map(one).collect()
+    }
+
+    fn counts(of: &[(u32, f64)]) -> Vec<Option<f64>> {
+        let mut works = Works::default();
+        works.update(&done(of), Duration::from_secs(1));
+        (0..of.len()).map(|at| works.per_session(&ServerName::new(&format!("r{at}")))).collect()
+    }
+
+    #[test]
+    fn sessions_count_for_what_those_of_their_server_do() {
+        let each = counts(&[(20, 320.0), (20, 140.0), (20, 140.0)]);
+        let loads = loads(&[20, 20, 20], &each);
+        assert!((loads[0] - 32.0).abs() < 1e-9 && (loads[1] - 14.0).abs() < 1e-9, "{loads:?}");
+    }
+
+    #[test]
+    fn what_is_not_known_and_what_is_within_the_noise_counts_as_the_mean() {
+        assert_eq!(counts(&[(20, 1.0), (20, 0.0)]), [None, None], "too few statements");
+        assert_eq!(counts(&[(20, 102.0), (20, 98.0)]), [Some(1.0), Some(1.0)]);
+        assert_eq!(loads(&[3, 4], &[None, None]), [3.0, 4.0]);
+        assert_eq!(counts(&[(20, 100.0), (0, 0.0)])[1], None);
+    }
+
+    proptest! {
+        #[test]
+        fn loads_sum_to_the_sessions_and_are_never_negative(
+            of in prop::collection::vec((0u32..50, 0.0..1000.0f64), 1..6)
+        ) {
+            let sessions: Vec<u32> = of.iter().map(|(n, _)| *n).collect();
+            let loads = loads(&sessions, &counts(&of));
+            prop_assert!(loads.iter().all(|load| *load >= 0.0));
+            prop_assert!((loads.iter().sum::<f64>() - f64::from(sessions.iter().sum::<u32>())).abs() < 1e-6);
+        }
+    }
+}
