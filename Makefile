@@ -6,7 +6,7 @@ export CARGO_TERM_PROGRESS_WHEN ?= auto
 
 .DEFAULT_GOAL := help
 .PHONY: help install build demo test test-mysql test-mariadb test-drivers bench bench-load bench-verdict bench-agent \
-  bench-switchover bench-failover bench-soak bench-room fault-matrix lint audit fuzz clean-lab
+  bench-switchover bench-failover bench-trial bench-soak bench-room fault-matrix lint audit fuzz clean-lab
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' $(MAKEFILE_LIST) | column -t -s '|' 2>/dev/null \
@@ -86,6 +86,11 @@ bench-room: ## slow replicas, LIFO pools, a slow reader alone in its zone, equal
 fault-matrix: ## every step of a switchover x what can break there, on real servers; writes docs/guide/switchover-faults.md
 	@scripts/install.sh build servers
 	HEADROOM_FAULTS=all cargo test --locked -p switchover --test it faults:: -- --nocapture
+
+bench-trial: ## a real trial over 64 cells and more, one over identical cells, simulated ones (TRIAL_BUDGET=100m)
+	@scripts/install.sh build servers
+	cargo build --release --locked -p headroom -p bench
+	target/release/headroom-bench trial --budget $${TRIAL_BUDGET:-100m}
 
 bench-soak: ## an hour under load with faults: no byte changed, memory flat (SOAK_SECONDS=3600)
 	@scripts/install.sh build servers

@@ -4,7 +4,7 @@
 //! What is measured and how to read it: docs/guide/benchmarks.md.
 //!
 //! It uses `agent`, `console`, `fleet`, `insight`, `lab`, `load`, `observe`, `plan`, `probe`, `switchover`,
-//! `term`, `wire` and `zerohop`. Read first:
+//! `term`, `trial`, `wire` and `zerohop`. Read first:
 //!
 //! * `output.rs`: where a run's files go, and how it ends;
 //! * `promise.rs`: what was asked beside what was measured;
@@ -35,6 +35,7 @@ mod stalls;
 mod subject;
 mod switchover;
 mod sysbench;
+mod trial;
 mod verdict;
 
 use clap::{Args, Parser, Subcommand};
@@ -82,6 +83,8 @@ enum What {
     Failover(switchover::failover::FailoverBenchArgs),
     /// Verdicts: bottlenecks really made, and which is named.
     Verdict(verdict::VerdictArgs),
+    /// A real trial over at least 64 cells, one over identical cells, and simulated ones with the noise seen.
+    Trial(trial::TrialBenchArgs),
     /// The router under load for an hour while servers die and come back: no byte changed, memory flat.
     Soak(soak::SoakArgs),
     /// Replicas of unequal speed, pools of unequal habits: does each replica get what it can carry?
@@ -235,6 +238,7 @@ async fn run(what: What) -> anyhow::Result<ExitCode> {
         What::Switchover(args) => switchover::run(args).await,
         What::Failover(args) => switchover::failover::run(args).await,
         What::Verdict(args) => verdict::run(args).await,
+        What::Trial(args) => trial::run(args).await,
         What::Soak(args) => soak::run(args).await,
         What::Room(args) => room::run(args).await,
         What::All(args) => {

@@ -18,6 +18,8 @@ pub(crate) struct CloseQuota {
     quiet_us: AtomicU64,
     /// Whether only sessions may go that have been seen to work.
     working_only: AtomicBool,
+    /// The same for one whose pool checks it, microseconds.
+    checked_quiet_us: AtomicU64,
     /// Whether prepared statements no longer matter.
     prepared_too: AtomicBool,
     /// Whether lightly held state (prepared statements, insert ids, variables) no longer matters.
@@ -36,6 +38,8 @@ pub(crate) struct CloseRequest {
     pub(crate) quiet: Duration,
     /// Only sessions that have been seen to work: it is their work that is too much.
     pub(crate) working_only: bool,
+    /// The same for one whose pool checks it: it gives itself up at its next check.
+    pub(crate) checked_quiet: Duration,
     /// Prepared statements do not matter.
     pub(crate) prepared_too: bool,
     /// Lightly held state does not matter.
@@ -49,10 +53,12 @@ impl CloseRequest {
     /// Nothing yet, and every state matters.
     pub(crate) fn of(why: Closed) -> Self {
         let (prepared_too, light_state_too, all_state_too) = (false, false, false);
+        let quiet = Duration::ZERO;
         Self {
             quota: 0,
             why,
-            quiet: Duration::ZERO,
+            quiet,
+            checked_quiet: quiet,
             working_only: false,
             prepared_too,
             light_state_too,
@@ -71,6 +77,7 @@ impl CloseQuota {
         self.why.store(request.why.index() as u8, Relaxed);
         self.quiet_us.store(request.quiet.as_micros() as u64, Relaxed);
         self.working_only.store(request.working_only, Relaxed);
+        self.checked_quiet_us.store(request.checked_quiet.as_micros() as u64, Relaxed);
         self.prepared_too.store(request.prepared_too, Relaxed);
         self.light_state_too.store(request.light_state_too, Relaxed);
         self.all_state_too.store(request.all_state_too, Relaxed);
@@ -85,6 +92,7 @@ impl CloseQuota {
             why: Closed::from_index(usize::from(self.why.load(Relaxed))),
             quiet: Duration::from_micros(self.quiet_us.load(Relaxed)),
             working_only: self.working_only.load(Relaxed),
+            checked_quiet: Duration::from_micros(self.checked_quiet_us.load(Relaxed)),
             prepared_too: self.prepared_too.load(Relaxed),
             light_state_too: self.light_state_too.load(Relaxed),
             all_state_too: self.all_state_too.load(Relaxed),
@@ -142,7 +150,8 @@ mod tests {
         let quota = CloseQuota::default();
         assert!(!quota.take() && quota.now().is_none());
         let quiet = Duration::from_millis(20);
-        let request = CloseRequest { quota: 2, quiet, ..CloseRequest::of(Closed::Balance) };
+        let request =
+            CloseRequest { quota: 2, quiet, checked_quiet: quiet * 2, ..CloseRequest::of(Closed::Balance) };
         quota.set(Some(request));
         assert_eq!(quota.now(), Some(request));
         assert!(quota.take() && quota.take() && !quota.take());

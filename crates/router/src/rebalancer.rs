@@ -279,15 +279,20 @@ impl Rebalancer {
             if paced {
                 budget -= quota;
             }
+            let (quiet, checked_quiet) = match task.why {
+                Closed::Switchover => quiet_while_held(rebalance.quiet, waited),
+                // One that works is never quiet for long.
+                _ if task.working => (rebalance.quiet, rebalance.quiet),
+                _ => {
+                    let quiet = quiet(rebalance.quiet, task.urgency, search.searched);
+                    (quiet, quiet)
+                }
+            };
             let request = CloseRequest {
                 quota,
                 why: task.why,
-                // One that works is never quiet for long.
-                quiet: if task.working {
-                    rebalance.quiet
-                } else {
-                    quiet(rebalance.quiet, task.urgency, search.searched)
-                },
+                quiet,
+                checked_quiet,
                 working_only: task.working && search.searched < PATIENCE * 2,
                 // Drivers prepare and keep the statement for the life of the connection: to spare such
                 // sessions for long means that an application that prepares is never moved. On a reader
@@ -359,6 +364,20 @@ fn quiet(configured: Duration, urgency: Urgency, searched: Duration) -> Duration
     };
     let left = 1.0 - (searched.as_secs_f64() / patience.as_secs_f64()).min(1.0);
     configured.mul_f64(1.0 + (MOST_QUIET - 1.0) * left)
+}
+
+/// The same while writes are held, and that of sessions whose pool pings them. Those give themselves up at
+/// the next ping, so what pauses longer than twice as configured is no pool's. A pool that only looks at its
+/// sockets uses each of them every few milliseconds, and none rests for as long as configured. All clients
+/// wait for the last session, so less is asked the longer that takes. What it costs: a client that keeps a
+/// session and pauses between two statements outside a transaction finds it closed.
+fn quiet_while_held(configured: Duration, waited: Duration) -> (Duration, Duration) {
+    let (at_most, checked) = match waited.as_millis() {
+        0..80 => (configured, configured * 2),
+        80..200 => (Duration::from_millis(5), configured * 2),
+        _ => (Duration::from_millis(2), configured),
+    };
+    (configured.min(at_most), checked)
 }
 
 /// Sessions to close in this tick so that a server is empty after half of the time that is left.
@@ -484,6 +503,14 @@ mod tests {
         assert_eq!((after(ms(0)), after(ms(2500)), after(ms(9000))), (ms(200), ms(110), ms(20)));
         assert_eq!(quiet(ms(20), Urgency::AtOnce, ms(0)), ms(20));
         assert_eq!(quiet(ms(20), Urgency::Draining, ms(1000)), ms(20));
+    }
+
+    #[test]
+    fn while_writes_are_held_less_and_less_quiet_is_asked_and_never_more_than_configured() {
+        let ms = Duration::from_millis;
+        let after = |waited| quiet_while_held(ms(20), ms(waited));
+        assert_eq!((after(0), after(80), after(500)), ((ms(20), ms(40)), (ms(5), ms(40)), (ms(2), ms(20))));
+        assert_eq!(quiet_while_held(ms(1), ms(500)), (ms(1), ms(1)));
     }
 
     #[test]

@@ -216,6 +216,7 @@ impl Relay {
             Command::ResetConnection => true,
             _ => return None,
         };
+        self.handle.checked(!reset);
         let slot = &self.handle.slot;
         // State that a pool makes for itself again does not outlive a check; a reset ends all state,
         // transactions too.

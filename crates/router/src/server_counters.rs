@@ -291,7 +291,8 @@ mod tests {
         let role = ListenerRole::Reader;
         let slots: Vec<ServerSlot> = (0..3).map(|_| ServerSlot::take(counters.clone(), role, 0)).collect();
         let quiet = Duration::ZERO;
-        let request = CloseRequest { quota: 2, quiet, ..CloseRequest::of(Closed::Balance) };
+        let request =
+            CloseRequest { quota: 2, quiet, checked_quiet: quiet, ..CloseRequest::of(Closed::Balance) };
         counters.close_quota(role).set(Some(request));
         assert!(slots[0].leave() && !slots[0].leave() && slots[1].leave() && !slots[2].leave());
         assert_eq!((counters.sessions(role), counters.staying(role)), (3, 1));

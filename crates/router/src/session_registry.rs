@@ -41,6 +41,8 @@ pub(crate) struct SessionHandle {
     waker: RefCell<Option<Waker>>,
     /// Moves with every byte relayed.
     activity: Cell<u32>,
+    /// The activity at the last ping of its pool, unless a reset came later.
+    pinged: Cell<Option<u32>>,
     /// Its place in the registry.
     at: Cell<Option<usize>>,
     /// The activity at the last look, and since when it has been that.
@@ -96,6 +98,12 @@ impl Registration {
         Self { registry: registry.clone(), handle }
     }
 }
+
+/// Chunks of a ping: itself and its answer.
+const PING: u32 = 2;
+/// Chunks since a ping after which it was not for what the client does now: pools with a limit ("was used
+/// half a second ago, need not be checked") ping as well.
+const LATELY: u32 = 64;
 
 impl Drop for Registration {
     fn drop(&mut self) {
@@ -160,6 +168,7 @@ impl SessionHandle {
             order: Cell::new(None),
             waker: RefCell::new(None),
             activity: Cell::new(0),
+            pinged: Cell::new(None),
             at: Cell::new(None),
             looked: Cell::new((0, None)),
             worked: Cell::new(None),
@@ -241,6 +250,22 @@ impl SessionHandle {
         }
     }
 
+    /// A pool has checked the session: with a ping before it hands it out, or with a reset after it took it
+    /// back.
+    pub(crate) fn checked(&self, by_ping: bool) {
+        self.pinged.set(by_ping.then(|| self.activity.get()));
+    }
+
+    /// How long this session must have been quiet. One that was pinged lately is in use until its next check,
+    /// at which it can be closed without anybody noticing; right after a ping a statement is sure to come.
+    fn quiet_for(&self, request: CloseRequest) -> Duration {
+        match self.pinged.get().map(|at| self.activity.get().wrapping_sub(at)) {
+            Some(0..=PING) => request.checked_quiet * 5,
+            Some(0..=LATELY) => request.checked_quiet,
+            _ => request.quiet,
+        }
+    }
+
     /// Whether no byte has moved for `quiet`, as far as looks have shown; call it now and then.
     fn is_quiet(&self, quiet: Duration, now: Instant) -> bool {
         let activity = self.activity.get();
@@ -278,17 +303,17 @@ impl SessionRegistry {
         self.sessions.borrow().first().cloned()
     }
 
-    /// Looks for sessions that should move and are quiet, and orders them to close. Returns whether any
-    /// should still move, so that another look is worth while.
-    pub(crate) fn look(&self, now: Instant) -> bool {
-        let mut more = false;
+    /// Looks for sessions that should move and are quiet, and orders them to close. Returns for how long the
+    /// most wanted of those that should still move have to be quiet: another look is worth while before.
+    pub(crate) fn look(&self, now: Instant) -> Option<Duration> {
+        let mut more: Option<Duration> = None;
         for handle in self.sessions.borrow().iter() {
             let Some(request) = handle.slot.counters.close_quota(handle.slot.role).now() else { continue };
-            more = true;
+            more = Some(more.map_or(request.quiet, |shortest| shortest.min(request.quiet)));
             let works = |handle: &SessionHandle| {
                 handle.worked.get().is_some_and(|at| now.saturating_duration_since(at) < WORKED)
             };
-            let ready = handle.is_quiet(request.quiet, now)
+            let ready = handle.is_quiet(handle.quiet_for(request), now)
                 && handle.order.get().is_none()
                 && (!request.working_only || works(handle));
             if ready && handle.facts.get().may_close(request) && handle.slot.leave() {

@@ -14,14 +14,14 @@ use crate::shared_state::SharedState;
 use context::WorkerContext;
 pub(crate) use handle::WorkerHandle;
 use insight::Ledger;
-use message::SHORTEST_LOOK;
+use message::pause;
 pub(crate) use message::{LedgerRequest, Message, RebalanceCommand};
 use ring::RingThread;
 use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::thread::JoinHandle;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::task::LocalSet;
 use tracing::Instrument;
@@ -82,12 +82,10 @@ impl Ready {
 
 /// Takes messages until nobody can send any more.
 async fn serve(worker: &Rc<WorkerContext>, inbox: &mut UnboundedReceiver<Message>) {
-    let mut looking = false;
+    let mut looking: Option<Duration> = None;
     loop {
-        let quiet = worker.shared.routing().view.config.rebalance.quiet;
-        let pause = (quiet / 2).max(SHORTEST_LOOK);
-        let message = if looking {
-            match tokio::time::timeout(pause, inbox.recv()).await {
+        let message = if let Some(quiet) = looking {
+            match tokio::time::timeout(pause(&worker.shared, quiet), inbox.recv()).await {
                 Ok(message) => message,
                 Err(_) => {
                     looking = worker.registry.look(Instant::now());
@@ -132,7 +130,7 @@ async fn serve(worker: &Rc<WorkerContext>, inbox: &mut UnboundedReceiver<Message
                     ring.send_rebalance(placement.clone());
                 }
                 match placement {
-                    RebalanceCommand::Look => looking |= worker.registry.look(Instant::now()),
+                    RebalanceCommand::Look => looking = worker.registry.look(Instant::now()).or(looking),
                     cut => cut.cut(&worker.registry),
                 }
             }

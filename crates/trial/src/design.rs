@@ -2,6 +2,9 @@
 //!
 //! * *Full*: every combination. All interactions can be seen; the number of cells is the product of the
 //!   levels.
+//! * *Half*: those combinations in which an even number of factors are off their baseline. With two levels
+//!   each this is the half fraction of the highest resolution: with five factors or more no main effect and no
+//!   interaction of two is mixed with another one. Factors of more levels are split by the same rule.
 //! * *Plackett-Burman* (1946): `N` cells, `N` a multiple of four above the number of factors, each of two
 //!   levels. Every pair of factors meets in all four ways equally often, so each main effect is measured with
 //!   all `N` cells; but interactions of two factors are mixed into main effects. *Folded* (every cell again
@@ -35,8 +38,8 @@ pub struct Design {
 pub enum DesignError {
     /// Too many combinations.
     #[error(
-        "the factors have {cells} combinations, more than {MOST_CELLS}; take fewer levels, or design = \
-         \"plackett-burman\""
+        "the factors have {cells} combinations, more than {MOST_CELLS}; take fewer levels, or kind = \
+         \"half\" or \"plackett-burman\""
     )]
     TooMany { cells: usize },
     /// A factor with another number of levels.
@@ -60,6 +63,10 @@ pub fn design(factors: &[Factor], constraints: &[Constraint], kind: Kind) -> Res
     let baseline: Levels = factors.iter().map(|factor| factor.baseline).collect();
     let all = match kind {
         Kind::Full => full(factors)?,
+        Kind::Half => {
+            let off = |cell: &Levels| cell.iter().zip(&baseline).filter(|(one, base)| one != base).count();
+            full(factors)?.into_iter().filter(|cell| off(cell) % 2 == 0).collect()
+        }
         Kind::PlackettBurman { folded } => plackett_burman(factors, folded)?,
         Kind::OneAtATime => one_at_a_time(factors, &baseline),
     };
@@ -185,6 +192,22 @@ mod tests {
         assert!(mixed(&signs(11, false).unwrap()) > 0, "unfolded they are");
         assert_eq!(mixed(&signs(11, true).unwrap()), 0);
         assert_eq!(mixed(&signs(7, true).unwrap()), 0);
+    }
+
+    #[test]
+    fn a_half_has_every_pair_of_levels_of_two_factors_equally_often() {
+        let factors: Vec<Factor> = (0..7).map(|at| factor(&at.to_string(), 2)).collect();
+        let half = design(&factors, &[], Kind::Half).unwrap();
+        assert_eq!(half.cells.len(), 63, "and the baseline");
+        let all: Vec<&Levels> = half.cells.iter().chain([&half.baseline]).collect();
+        for a in 0..7 {
+            for b in 0..a {
+                for ways in [(0, 0), (0, 1), (1, 0), (1, 1)] {
+                    let count = all.iter().filter(|cell| (cell[a], cell[b]) == ways).count();
+                    assert_eq!(count, 16, "{a}, {b}");
+                }
+            }
+        }
     }
 
     #[test]

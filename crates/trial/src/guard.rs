@@ -2,6 +2,7 @@
 //! a second or so.
 
 use crate::spec::Guard;
+use crate::store::{HostFigures, Second};
 use serde::{Deserialize, Serialize};
 
 /// This many windows must agree.
@@ -72,6 +73,42 @@ pub fn gives_up(guard: &Guard, window: &Window, memory: f64, baseline: Option<&W
     })
 }
 
+/// The hypervisor may take this share of the CPU.
+const STEAL: f64 = 0.05;
+/// A limit of CPU may hold somebody back for this share of the time.
+const THROTTLED: f64 = 0.05;
+/// Throughput of the last third of a measurement may differ from the first by this share.
+const DRIFT: f64 = 0.30;
+
+/// Why a measurement must not be used although its load was sent as it should be. A drift counts only where the
+/// warm-up did not become steady either, and only once: a setting that makes a server unsteady twice is a
+/// finding.
+pub fn voids(host: &HostFigures, series: &[Second], excused: bool) -> Option<String> {
+    let percent = |share: f64| format!("{:.1} %", share * 100.0);
+    if host.steal > STEAL {
+        return Some(format!("the hypervisor took {} of the CPU away", percent(host.steal)));
+    }
+    if host.throttled > THROTTLED {
+        return Some(format!(
+            "throttled: a limit of CPU held it back for {} of the time",
+            percent(host.throttled)
+        ));
+    }
+    let third = series.len() / 3;
+    if excused || third < 2 {
+        return None;
+    }
+    let sum = |part: &[Second]| part.iter().map(|second| second.done as f64).sum::<f64>();
+    let (first, last) = (sum(&series[..third]), sum(&series[series.len() - third..]));
+    let apart = (last / first.max(1.0) - 1.0).abs();
+    (apart > DRIFT).then(|| {
+        format!(
+            "not stationary: its last third has {} of the throughput of its first",
+            percent(last / first.max(1.0))
+        )
+    })
+}
+
 /// The middle of the last windows, which one hiccup does not move.
 pub fn recent(windows: &[Window]) -> Option<Window> {
     let last = windows.get(windows.len().saturating_sub(WINDOWS)..).filter(|last| !last.is_empty())?;
@@ -122,6 +159,18 @@ mod tests {
             None,
             "the baseline is no worse than itself"
         );
+    }
+
+    #[test]
+    fn a_measurement_is_void_for_steal_throttling_and_drift_in_words() {
+        let second = |done| Second { done, ..Second::default() };
+        let (steady, rising) = ([second(100); 9], (1..=9).map(|at| second(at * 20)).collect::<Vec<_>>());
+        let host = HostFigures::default();
+        assert_eq!(voids(&host, &steady, false), None);
+        assert!(voids(&HostFigures { steal: 0.2, ..host }, &steady, true).unwrap().contains("hypervisor"));
+        assert!(voids(&HostFigures { throttled: 0.5, ..host }, &steady, true).unwrap().contains("throttled"));
+        assert!(voids(&host, &rising, false).unwrap().contains("not stationary"));
+        assert_eq!(voids(&host, &rising, true), None, "twice it is a finding");
     }
 
     #[test]

@@ -12,6 +12,7 @@
 //! * [`guard`]: when a warm-up is over, and when a cell is given up.
 //! * [`verdict`]: better, worse, equivalent, undecided.
 //! * [`cost`]: how long it takes and what it can find, before anything is touched.
+//! * [`simulation`]: the method on hosts whose truth is known.
 //! * [`report`]: what came of it, as values.
 //!
 //! May use `fleet`, `config`, `plan`, `chart`, `diagnose`, `load` and `knob`. Read first: `spec.rs`,
@@ -34,6 +35,7 @@ pub mod report;
 pub mod rig;
 pub mod run;
 pub mod schedule;
+pub mod simulation;
 pub mod spec;
 pub mod store;
 pub mod text;

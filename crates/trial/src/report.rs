@@ -186,7 +186,7 @@ pub fn report(experiment: &Experiment, history: &History) -> Report {
         trials: trials.len(),
         left: progress.left,
         ended: over,
-        complete: progress.next.is_none(),
+        complete: progress.next.is_none() && progress.cut == 0,
         stages: schedule::stages(spec, experiment.possible.len()),
         baseline: baseline.collect(),
         refused: begun.refused.clone(),

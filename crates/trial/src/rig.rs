@@ -2,21 +2,27 @@
 //! `load`, in this process; this host's figures through `observe`.
 
 use crate::guard::Window;
-use crate::run::{Assignment, Rig, RigError, Stretch};
-use crate::spec::Point;
+use crate::run::{Assignment, Restore, Rig, RigError, Stretch};
+use crate::spec::{Data, Point, Reset};
 use crate::store::{HostFigures, Second};
+use config::Credentials;
 use diagnose::host::{Roots, Sample, Sampler};
+use diagnose::{Recent, server, verdict};
+use fleet::Address;
 use knob::apply::{self, Change, Manner, Outcome, Status};
 use knob::item::Access;
 use knob::session::{RestoreOutcome, Which};
 use knob::{Host, Refusal, Session, name, resolve, tuner};
 use load::arrivals::{Open, Spacing};
+use load::workload::sysbench;
 use load::{Arrivals, Load, Plan, Target, Workload};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+/// A server that is asked beside a load answers within this, or is not asked.
+const ANSWER: Duration = Duration::from_secs(2);
 /// Waiting looks at the stop flag so often.
 const SLICE: Duration = Duration::from_millis(50);
 
@@ -35,8 +41,38 @@ pub struct HostRig {
     pub target: Target,
     /// Everything is to end.
     pub stop: Arc<AtomicBool>,
+    /// How the data become as they were.
+    pub reset: Reset,
+    /// The workload's tables, if it is a built-in one.
+    pub tables: Option<sysbench::Options>,
     sampler: Sampler,
     load: Option<(Load, Arrivals)>,
+    /// Names of the knobs that were set and are to be put back: those that are held, and the others.
+    held: BTreeSet<String>,
+    own: BTreeSet<String>,
+}
+
+/// The server, asked beside the load.
+struct Beside {
+    runtime: tokio::runtime::Runtime,
+    sampler: server::Sampler,
+}
+
+impl Beside {
+    fn new(address: &Address, target: &Target) -> Option<Self> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().ok()?;
+        let who = Credentials {
+            user: Some(target.account.user.clone()),
+            password: Some(target.account.password.clone()),
+            option_file: None,
+            tls: target.tls.clone().unwrap_or_default(),
+        };
+        Some(Self { runtime, sampler: server::Sampler::new(address.clone(), who, ANSWER) })
+    }
+
+    fn read(&mut self) -> Option<server::Reading> {
+        self.runtime.block_on(self.sampler.read()).ok()
+    }
 }
 
 impl std::fmt::Debug for HostRig {
@@ -59,7 +95,77 @@ impl HostRig {
         stop: Arc<AtomicBool>,
     ) -> Self {
         let sampler = Sampler::new(Roots::default());
-        Self { session, host, server, manner, beside, workload, target, stop, sampler, load: None }
+        let reset = Reset { data: Data::Keep, every: crate::spec::Every::Block, drain: false, fill: false };
+        let (held, own) = (BTreeSet::new(), BTreeSet::new());
+        let (tables, load) = (None, None);
+        Self {
+            session,
+            host,
+            server,
+            manner,
+            beside,
+            workload,
+            target,
+            stop,
+            reset,
+            tables,
+            sampler,
+            load,
+            held,
+            own,
+        }
+    }
+
+    fn set(&mut self, assignments: &[Assignment], held: bool) -> Result<(), RigError> {
+        let assignments: Vec<Assignment> =
+            assignments.iter().filter(|one| one.held == held).cloned().collect();
+        if assignments.is_empty() {
+            return Ok(());
+        }
+        let changes = self.checked(&assignments)?;
+        let names = changes.iter().map(|change| change.name.to_string());
+        if held {
+            self.held.extend(names);
+        } else {
+            self.own.extend(names);
+        }
+        let outcomes = self.session.apply(&changes, self.server.as_deref(), &self.manner);
+        let refused = outcomes.iter().filter_map(|outcome| match outcome {
+            Outcome { knob, value, status: Status::Refused { refusal }, .. } => {
+                Some((format!("{knob}={value}"), refusal.clone()))
+            }
+            _ => None,
+        });
+        let refused: Vec<_> = refused.collect();
+        if refused.is_empty() { Ok(()) } else { Err(RigError::Refused(refused)) }
+    }
+
+    /// Runs the program that makes the data as they were, and connects anew: it may have restarted the server.
+    fn run_program(&mut self, program: &str) -> Result<(), RigError> {
+        let failed = |why: String| RigError::Reset(format!("{program}: {why}"));
+        let done = std::process::Command::new(program).stdin(std::process::Stdio::null()).output();
+        let done = done.map_err(|error| failed(error.to_string()))?;
+        if !done.status.success() {
+            let words = String::from_utf8_lossy(&done.stderr);
+            return Err(failed(format!("{}: {}", done.status, words.trim())));
+        }
+        if let Some(address) = self.server.clone() {
+            let server = self.session.server(&address).map_err(knob::Error::Server)?;
+            server.reconnect().map_err(knob::Error::Server)?;
+        }
+        Ok(())
+    }
+
+    /// Writes the dirty pages of the workload's tables: a flush for export does that, and changes no setting.
+    fn drain(&self, options: &sysbench::Options) -> Result<(), RigError> {
+        let names: Vec<String> = (1..=options.tables).map(|table| format!("sbtest{table}")).collect();
+        let flush = format!("FLUSH TABLES {} FOR EXPORT", names.join(", "));
+        load::tables::statements(&self.target, &[flush, "UNLOCK TABLES".to_owned()]).map_err(|error| {
+            RigError::Reset(format!(
+                "{error}; writing dirty pages needs RELOAD and LOCK TABLES, and is left out with drain = false in \
+                 [reset]"
+            ))
+        })
     }
 
     fn checked(&mut self, assignments: &[Assignment]) -> Result<Vec<Change>, RigError> {
@@ -146,21 +252,46 @@ impl Rig for HostRig {
         Ok(None)
     }
 
-    fn apply(&mut self, assignments: &[Assignment]) -> Result<(), RigError> {
-        let changes = self.checked(assignments)?;
-        let outcomes = self.session.apply(&changes, self.server.as_deref(), &self.manner);
-        let refused = outcomes.iter().filter_map(|outcome| match outcome {
-            Outcome { knob, value, status: Status::Refused { refusal }, .. } => {
-                Some((format!("{knob}={value}"), refusal.clone()))
+    fn reset(&mut self, data: bool) -> Result<(), RigError> {
+        if data {
+            match (self.reset.data.clone(), &self.tables) {
+                (Data::Keep, _) => {}
+                (Data::Program(program), _) => self.run_program(&program)?,
+                (Data::Tables, Some(options)) => {
+                    let failed = |error: load::LoadError| RigError::Reset(error.to_string());
+                    load::tables::cleanup(&self.target, options).map_err(failed)?;
+                    let cores = std::thread::available_parallelism().map_or(1, usize::from) as u32;
+                    load::tables::prepare(&self.target, options, cores, 1, |_| {}).map_err(failed)?;
+                }
+                (Data::Tables, None) => {
+                    return Err(RigError::Reset(
+                        "only tables of a built-in workload can be made anew; name a program".to_owned(),
+                    ));
+                }
             }
-            _ => None,
-        });
-        let refused: Vec<_> = refused.collect();
-        if refused.is_empty() { Ok(()) } else { Err(RigError::Refused(refused)) }
+        }
+        match self.tables.clone() {
+            Some(options) if self.reset.drain => self.drain(&options),
+            _ => Ok(()),
+        }
     }
 
-    fn restore(&mut self) -> Result<(), RigError> {
-        let restored = self.session.restore(&Which::Own, false);
+    fn apply(&mut self, assignments: &[Assignment]) -> Result<(), RigError> {
+        // A restart loses variables that were set before it.
+        self.set(assignments, true)?;
+        self.set(assignments, false)
+    }
+
+    fn restore(&mut self, what: Restore) -> Result<(), RigError> {
+        let own = std::mem::take(&mut self.own);
+        let which = match what {
+            Restore::All => {
+                self.held.clear();
+                Which::Own
+            }
+            Restore::NotHeld => Which::Knobs(own.difference(&self.held).cloned().collect()),
+        };
+        let restored = self.session.restore(&which, false);
         let left: Vec<String> = restored.iter().filter(|one| !one.is_back()).map(words).collect();
         if left.is_empty() { Ok(()) } else { Err(RigError::NotBack(left)) }
     }
@@ -175,6 +306,11 @@ impl Rig for HostRig {
     }
 
     fn connect(&mut self, point: Point) -> Result<(), RigError> {
+        if let Some(options) = self.tables.as_ref().filter(|_| self.reset.fill) {
+            let read =
+                (1..=options.tables).map(|table| format!("SELECT SUM(LENGTH(pad)) FROM sbtest{table}"));
+            load::tables::statements(&self.target, &read.collect::<Vec<_>>())?;
+        }
         let arrivals = match point.rate {
             None => Arrivals::Closed { think: Duration::ZERO },
             Some(rate) => Arrivals::Open(Open { rate, ramp: None, spacing: Spacing::Poisson }),
@@ -209,19 +345,34 @@ impl Rig for HostRig {
     ) -> Result<Stretch, RigError> {
         let Some((load, arrivals)) = &self.load else { return Err(RigError::NotConnected) };
         let before = self.sampler.read();
+        let mut beside =
+            self.server.as_ref().and_then(|address| Beside::new(&address.parse().ok()?, &self.target));
+        let mut recent = Recent::new(time + ANSWER);
+        let mut look = |recent: &mut Recent, host: diagnose::host::Reading| {
+            recent.add_host(Arc::new(host));
+            if let Some(reading) = beside.as_mut().and_then(Beside::read) {
+                recent.add_server(Arc::new(reading));
+            }
+        };
+        look(&mut recent, before.clone());
         // Its own flag, so that a guard can end this stretch and nothing else; Ctrl-C ends it too.
         let over = Arc::new(AtomicBool::new(self.stop.load(Ordering::Relaxed)));
         let mut watcher = Sampler::new(Roots::default());
         let outcome = load.send(arrivals, time, seed, &over, |moment| {
             let second = Second { done: moment.done, failed: moment.failed, p99_ms: moment.p99_ms };
-            let go_on = go_on(&second, memory(&watcher.read().memory.level));
+            let host = watcher.read();
+            let go_on = go_on(&second, memory(&host.memory.level));
+            look(&mut recent, host);
             if !go_on || self.stop.load(Ordering::Relaxed) {
                 over.store(true, Ordering::Relaxed);
             }
         });
         let outcome = outcome?;
         let sample = self.sampler.read().since(&before).unwrap_or_default();
-        Ok(stretch(outcome, &sample))
+        let found = verdict::judge(&recent.window(Instant::now())).bottleneck;
+        let bottleneck =
+            found.and_then(|found| serde_json::to_value(found.name).ok()?.as_str().map(str::to_owned));
+        Ok(Stretch { bottleneck, ..stretch(outcome, &sample) })
     }
 
     fn disconnect(&mut self) {
@@ -265,11 +416,12 @@ fn stretch(outcome: load::Outcome, sample: &Sample) -> Stretch {
         written_kib: each(disks(|disk| disk.written.bytes_per_s) / 1024.0),
         flushes: each(disks(|disk| disk.flushed.as_ref().map_or(0.0, |work| work.per_s))),
         memory: memory(&sample.memory.level),
+        throttled: sample.cgroup.as_ref().map_or(0.0, |(cgroup, _)| cgroup.throttled),
     };
     let series = outcome.series.iter();
     let series =
         series.map(|one| Second { done: one.done, failed: one.failed, p99_ms: one.p99_ms }).collect();
-    Stretch { window, void: outcome.void, notes: outcome.notes, series, host }
+    Stretch { window, void: outcome.void, notes: outcome.notes, series, host, bottleneck: None }
 }
 
 #[cfg(test)]
@@ -279,7 +431,7 @@ mod tests {
     #[test]
     fn a_factor_that_names_its_danger_names_the_knob_its_last_word_and_its_options() {
         let of = |knob: &str, value: &str| {
-            named(&Assignment { knob: knob.to_owned(), value: value.to_owned(), danger: true })
+            named(&Assignment { knob: knob.to_owned(), value: value.to_owned(), danger: true, held: false })
         };
         assert_eq!(of("server.sync_binlog", "0"), ["server.sync_binlog", "sync_binlog", "0"]);
         assert_eq!(of("mount.options@/d", "nobarrier,noatime")[2..], ["nobarrier", "noatime"]);

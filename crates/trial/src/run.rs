@@ -5,7 +5,7 @@ use crate::design::{Design, DesignError, Levels};
 use crate::guard::{self, Window};
 use crate::order::Run;
 use crate::schedule::{self, Next};
-use crate::spec::{Metric, Point, Spec};
+use crate::spec::{Every, Metric, Point, Spec};
 use crate::store::{
     Begun, Ended, HostFigures, Measured, Outcome, RefusedLevel, Second, Store, StoreError, Trial,
 };
@@ -26,6 +26,8 @@ pub struct Assignment {
     pub value: String,
     /// Whether a dangerous value is meant.
     pub danger: bool,
+    /// Whether it is kept from trial to trial for as long as it stays the same, because a change is expensive.
+    pub held: bool,
 }
 
 /// What came of sending for a while.
@@ -38,6 +40,8 @@ pub struct Stretch {
     pub notes: Vec<String>,
     pub series: Vec<Second>,
     pub host: HostFigures,
+    /// What `diagnose` names as the bottleneck of this stretch.
+    pub bottleneck: Option<String>,
 }
 
 /// What an experiment is run on: settings that are changed and put back, and a load. All errors are words.
@@ -54,17 +58,23 @@ pub trait Rig {
     /// The spec is wrong: an unknown knob, an impossible value, a danger that is not named.
     fn refusal(&mut self, level: &Assignment) -> Result<Option<Refusal>, RigError>;
 
-    /// Sets everything and reads it back.
+    /// Makes the data as they were, if asked to, and lets the server write its dirty pages.
+    ///
+    /// # Errors
+    /// They are not.
+    fn reset(&mut self, data: bool) -> Result<(), RigError>;
+
+    /// Sets everything and reads it back, what is held first: it may restart the server.
     ///
     /// # Errors
     /// What was refused; the rest may be set.
     fn apply(&mut self, assignments: &[Assignment]) -> Result<(), RigError>;
 
-    /// Puts everything back.
+    /// Puts everything back, or all but what is held.
     ///
     /// # Errors
     /// What is not back.
-    fn restore(&mut self) -> Result<(), RigError>;
+    fn restore(&mut self, what: Restore) -> Result<(), RigError>;
 
     /// Waits, unless everything is to end.
     fn pause(&mut self, time: Duration);
@@ -88,6 +98,14 @@ pub trait Rig {
 
     /// Ends the clients.
     fn disconnect(&mut self);
+}
+
+/// What is put back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Restore {
+    All,
+    /// What is expensive to change stays for the next trial.
+    NotHeld,
 }
 
 /// An experiment that is ready to run.
@@ -137,7 +155,8 @@ impl Experiment {
         let set = |(at, level): (usize, &usize)| {
             let factor = &self.spec.factors[at];
             let (knob, value) = (factor.knob.clone(), factor.levels[*level].clone());
-            (!self.left_out.contains(&at)).then_some(Assignment { knob, value, danger: factor.danger })
+            let (danger, held) = (factor.danger, factor.whole_plot);
+            (!self.left_out.contains(&at)).then_some(Assignment { knob, value, danger, held })
         };
         self.levels(run).iter().enumerate().filter_map(set).collect()
     }
@@ -222,6 +241,9 @@ pub enum RigError {
     Load(#[from] load::LoadError),
     #[error("nothing is connected")]
     NotConnected,
+    /// The data are not as they were.
+    #[error("the reset before a trial failed: {0}")]
+    Reset(String),
 }
 
 impl RigError {
@@ -231,6 +253,7 @@ impl RigError {
             Self::Knob(error) => error.blame(),
             Self::Load(error) => error.blame(),
             Self::Danger { .. } | Self::Unreadable(_) | Self::Refused(_) | Self::NotBack(_) => Blame::Config,
+            Self::Reset(_) => Blame::Server,
             Self::NotConnected => Blame::Bug,
         }
     }
@@ -262,7 +285,7 @@ pub fn look(
         }
         for level in &factor.levels {
             let (knob, value) = (factor.knob.clone(), level.clone());
-            let level = Assignment { knob, value, danger: factor.danger };
+            let level = Assignment { knob, value, danger: factor.danger, held: factor.whole_plot };
             if let Some(refusal) = rig.refusal(&level).map_err(RunError::Spec)? {
                 let why = refusal.to_string();
                 refused.push(RefusedLevel { knob: level.knob, level: level.value, why });
@@ -287,15 +310,12 @@ pub fn run(
 ) -> Result<End, RunError> {
     let spec = &experiment.spec;
     let points = spec.load.points();
-    let mut complete = true;
-    loop {
+    // Of this process: one that goes on with an experiment does not rely on what a killed one left.
+    let mut data_of = None;
+    let complete = loop {
         let progress = schedule::progress(spec, &experiment.design, &experiment.possible, &trials);
-        let Some(next) = progress.next else { break };
+        let Some(next) = progress.next else { break progress.cut == 0 };
         let spent: f64 = trials.iter().map(|trial| trial.seconds).sum();
-        if spec.budget.is_some_and(|budget| spent >= budget.as_secs_f64()) {
-            complete = false;
-            break;
-        }
         let each = match trials.len() {
             0 => spec.timing.trial().as_secs_f64(),
             count => spent / count as f64,
@@ -309,23 +329,32 @@ pub fn run(
             Run::Baseline | Run::Same => None,
         };
         let point = points[next.place.load];
-        let outcome = trial(experiment, next.run, point, seed, held_against.as_ref(), rig, stop)?;
+        let block = (next.place.load, next.place.stage, next.place.block);
+        let data = spec.reset.every == Every::Trial || data_of.replace(block) != Some(block);
+        let wanted = Wanted { run: next.run, point, seed, data, again: next.place.attempt > 0 };
+        let outcome = trial(experiment, wanted, held_against.as_ref(), rig, stop)?;
         let Some(outcome) = outcome else { return Ok(End::Interrupted) };
         let done =
             Trial { place: next.place, run: next.run, at, seconds: began.elapsed().as_secs_f64(), outcome };
         store.keep(&done)?;
         tell(&Event::Over(&done));
         trials.push(done);
-        baseline_stands(&trials)?;
-    }
+        if let Err(error) = baseline_stands(&trials) {
+            rig.restore(Restore::All).map_err(RunError::NotBack)?;
+            return Err(error);
+        }
+    };
+    rig.restore(Restore::All).map_err(RunError::NotBack)?;
     tell(&Event::Returning);
     let mut back = Vec::new();
     for point in points {
-        match trial(experiment, Run::Baseline, point, spec.seed, None, rig, stop)? {
+        let wanted = Wanted { run: Run::Baseline, point, seed: spec.seed, data: true, again: true };
+        match trial(experiment, wanted, None, rig, stop)? {
             None => return Ok(End::Interrupted),
             Some(outcome) => back.push(outcome.figure()),
         }
     }
+    rig.restore(Restore::All).map_err(RunError::NotBack)?;
     let differ = begun.start.iter().filter_map(|(knob, then)| {
         let now = rig.value(knob).unwrap_or_else(|why| format!("unreadable: {why}"));
         (now != *then).then(|| (knob.clone(), then.clone(), now))
@@ -356,34 +385,51 @@ fn last_baseline(trials: &[Trial], load: usize) -> Option<Window> {
     )
 }
 
-/// One trial: apply, measure, put back. `None` when everything is to end.
-fn trial(
-    experiment: &Experiment,
+/// What a trial is to do.
+#[derive(Clone, Copy)]
+struct Wanted {
     run: Run,
     point: Point,
     seed: u64,
+    /// Whether the data are made as they were first.
+    data: bool,
+    /// Whether it is a second attempt: a measurement that is not stationary then counts.
+    again: bool,
+}
+
+/// One trial: reset, apply, measure, put back. `None` when everything is to end.
+fn trial(
+    experiment: &Experiment,
+    wanted: Wanted,
     baseline: Option<&Window>,
     rig: &mut dyn Rig,
     stop: &AtomicBool,
 ) -> Result<Option<Outcome>, RunError> {
     if stop.load(Ordering::Relaxed) {
+        rig.restore(Restore::All).map_err(RunError::NotBack)?;
         return Ok(None);
     }
-    let outcome = match rig.apply(&experiment.assignments(run)) {
-        Err(error) => Outcome::Refused { why: error.to_string() },
-        Ok(()) => {
-            let measured = measure(&experiment.spec, point, seed, baseline, rig);
-            rig.disconnect();
-            measured
-        }
+    let outcome = match rig.reset(wanted.data) {
+        Err(error) => Outcome::Void { why: error.to_string() },
+        Ok(()) => match rig.apply(&experiment.assignments(wanted.run)) {
+            Err(error) => Outcome::Refused { why: error.to_string() },
+            Ok(()) => {
+                let measured = measure(&experiment.spec, wanted, baseline, rig);
+                rig.disconnect();
+                measured
+            }
+        },
     };
-    rig.restore().map_err(RunError::NotBack)?;
+    let stopped = stop.load(Ordering::Relaxed);
+    // After a cell that went wrong everything is the baseline's before the next begins.
+    let sound = matches!(outcome, Outcome::Measured(_)) && !stopped;
+    rig.restore(if sound { Restore::NotHeld } else { Restore::All }).map_err(RunError::NotBack)?;
     // What was broken off is no figure.
-    Ok((!stop.load(Ordering::Relaxed)).then_some(outcome))
+    Ok((!stopped).then_some(outcome))
 }
 
-fn measure(spec: &Spec, point: Point, seed: u64, baseline: Option<&Window>, rig: &mut dyn Rig) -> Outcome {
-    match figures(spec, point, seed, baseline, rig) {
+fn measure(spec: &Spec, wanted: Wanted, baseline: Option<&Window>, rig: &mut dyn Rig) -> Outcome {
+    match figures(spec, wanted, baseline, rig) {
         Ok(measured) => Outcome::Measured(Box::new(measured)),
         Err(outcome) => outcome,
     }
@@ -391,11 +437,11 @@ fn measure(spec: &Spec, point: Point, seed: u64, baseline: Option<&Window>, rig:
 
 fn figures(
     spec: &Spec,
-    point: Point,
-    seed: u64,
+    wanted: Wanted,
     baseline: Option<&Window>,
     rig: &mut dyn Rig,
 ) -> Result<Measured, Outcome> {
+    let Wanted { point, seed, again, .. } = wanted;
     let void = |why: String| Outcome::Void { why };
     let failed = |error: RigError| void(error.to_string());
     let given_up = |why: String| Outcome::GivenUp { why };
@@ -420,7 +466,10 @@ fn figures(
     if let Some(why) = stretch.void.first() {
         return Err(void(why.clone()));
     }
-    let Stretch { window, notes, series, host, .. } = stretch;
+    if let Some(why) = guard::voids(&stretch.host, &stretch.series, steady || again) {
+        return Err(void(why));
+    }
+    let Stretch { window, notes, series, host, bottleneck, .. } = stretch;
     let figure = match spec.metric {
         Metric::Throughput => window.per_second,
         Metric::P99 => window.p99_ms,
@@ -429,7 +478,7 @@ fn figures(
         return Err(void(format!("its {} is {figure}", spec.metric.words())));
     }
     let warm_up_s = warm_up.as_secs_f64();
-    Ok(Measured { figure, window, warm_up_s, steady, series, host, notes })
+    Ok(Measured { figure, window, warm_up_s, steady, series, host, bottleneck, notes })
 }
 
 /// Sends until the load is steady, or the time for that is over. Other keys than the measurement's: the same
@@ -458,165 +507,4 @@ fn now() -> u64 {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::store::tests::{EXAMPLE, begun};
-    use crate::store::{self, History};
-    use std::path::Path;
-
-    /// A host of two knobs, whose load takes what they are set to.
-    #[derive(Default)]
-    struct Simulated {
-        now: BTreeMap<String, String>,
-        sent: usize,
-        stops_after: Option<(usize, std::sync::Arc<AtomicBool>)>,
-        refuses: Option<&'static str>,
-        slow: Option<&'static str>,
-        stuck: bool,
-    }
-
-    impl Simulated {
-        fn new() -> Self {
-            Self { now: begun().start, ..Self::default() }
-        }
-    }
-
-    impl Rig for Simulated {
-        fn value(&mut self, knob: &str) -> Result<String, RigError> {
-            self.now.get(knob).cloned().ok_or_else(|| Refusal::Absent { what: knob.to_owned() }.into())
-        }
-
-        fn refusal(&mut self, level: &Assignment) -> Result<Option<Refusal>, RigError> {
-            let refused = self.refuses == Some(&format!("{}={}", level.knob, level.value));
-            Ok(refused.then(|| Refusal::Denied { why: "read only".to_owned() }))
-        }
-
-        fn apply(&mut self, assignments: &[Assignment]) -> Result<(), RigError> {
-            for one in assignments {
-                if self.refuses == Some(&format!("{}={}", one.knob, one.value)) {
-                    let refusal = Refusal::Denied { why: "refused".to_owned() };
-                    return Err(RigError::Refused(vec![(one.knob.clone(), refusal)]));
-                }
-                self.now.insert(one.knob.clone(), one.value.clone());
-            }
-            Ok(())
-        }
-
-        fn restore(&mut self) -> Result<(), RigError> {
-            if self.stuck {
-                return Err(RigError::NotBack(vec!["server.a: somebody changed it".to_owned()]));
-            }
-            self.now = begun().start;
-            Ok(())
-        }
-
-        fn pause(&mut self, _: Duration) {}
-
-        fn connect(&mut self, _: Point) -> Result<(), RigError> {
-            Ok(())
-        }
-
-        fn send(
-            &mut self,
-            _: Duration,
-            _: u64,
-            go_on: &mut dyn FnMut(&Second, f64) -> bool,
-        ) -> Result<Stretch, RigError> {
-            go_on(&Second::default(), 0.5);
-            self.sent += 1;
-            if let Some((after, stop)) = &self.stops_after {
-                stop.store(self.sent >= *after, Ordering::Relaxed);
-            }
-            // A little noise that follows from nothing but the count: two blocks never agree to the digit.
-            let noise = 1.0 + (self.sent * 7_919 % 13) as f64 / 2_000.0;
-            let per_second = if self.now["server.a"] == "2" { 50.0 } else { 100.0 } * noise;
-            let set = |text: &str| self.now.iter().any(|(knob, value)| format!("{knob}={value}") == text);
-            let p99_ms = if self.slow.is_some_and(set) { 90.0 } else { 10.0 };
-            Ok(Stretch { window: Window { per_second, p99_ms, ..Window::default() }, ..Stretch::default() })
-        }
-
-        fn disconnect(&mut self) {}
-    }
-
-    fn experiment(refused: &[RefusedLevel]) -> Experiment {
-        Experiment::new(Spec::parse(EXAMPLE, "t.toml").unwrap(), refused).unwrap()
-    }
-
-    fn go(dir: &Path, rig: &mut Simulated, stop: &AtomicBool) -> Result<End, RunError> {
-        let experiment = experiment(&[]);
-        let (mut store, trials) = match store::read(dir) {
-            Err(_) => (Store::create(dir, EXAMPLE, &begun()).unwrap(), Vec::new()),
-            Ok(_) => {
-                let (store, history) = Store::resume(dir, EXAMPLE).unwrap();
-                (store, history.trials)
-            }
-        };
-        run(&experiment, &begun(), trials, &mut store, rig, stop, &mut |_| {})
-    }
-
-    #[test]
-    fn a_run_that_is_stopped_puts_back_and_goes_on_where_it_was() {
-        let (whole, parts) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
-        let end = go(whole.path(), &mut Simulated::new(), &AtomicBool::new(false)).unwrap();
-        let End::Ended(ended) = end else { panic!("{end:?}") };
-        assert!(ended.complete && ended.differ.is_empty() && ended.back[0].is_some(), "{ended:?}");
-
-        let stop = std::sync::Arc::new(AtomicBool::new(false));
-        let mut rig = Simulated { stops_after: Some((30, stop.clone())), ..Simulated::new() };
-        assert_eq!(go(parts.path(), &mut rig, &stop).unwrap(), End::Interrupted);
-        assert_eq!(rig.now, begun().start, "everything is back");
-        let so_far = store::read(parts.path()).unwrap().trials.len();
-        assert!((5..20).contains(&so_far), "{so_far}");
-        go(parts.path(), &mut Simulated::new(), &AtomicBool::new(false)).unwrap();
-        let runs =
-            |history: History| history.trials.iter().map(|one| (one.place, one.run)).collect::<Vec<_>>();
-        assert_eq!(runs(store::read(parts.path()).unwrap()), runs(store::read(whole.path()).unwrap()));
-    }
-
-    #[test]
-    fn what_is_refused_or_too_slow_is_never_counted_and_the_rest_goes_on() {
-        let dir = tempfile::tempdir().unwrap();
-        let mut rig = Simulated { refuses: Some("server.b=1"), slow: Some("server.b=2"), ..Simulated::new() };
-        go(dir.path(), &mut rig, &AtomicBool::new(false)).unwrap();
-        let history = store::read(dir.path()).unwrap();
-        let of = |cell| {
-            let mut of = history.trials.iter().filter(|trial| trial.run == Run::Cell(cell));
-            of.next().map(|trial| trial.outcome.clone())
-        };
-        assert!(matches!(of(2), Some(Outcome::Refused { why }) if why.contains("server.b")));
-        assert!(matches!(of(3), Some(Outcome::GivenUp { why }) if why.contains("9.0 times")));
-        let last: Vec<Run> =
-            history.trials.iter().filter(|one| one.place.stage == 1).map(|one| one.run).collect();
-        assert!(
-            last.contains(&Run::Cell(0)) && !last.contains(&Run::Cell(2)) && !last.contains(&Run::Cell(3))
-        );
-    }
-
-    #[test]
-    fn a_level_that_is_refused_beforehand_takes_its_cells_out_and_a_whole_factor_if_it_is_the_baseline() {
-        let refused = |knob: &str, level: &str| RefusedLevel {
-            knob: knob.to_owned(),
-            level: level.to_owned(),
-            why: "no".to_owned(),
-        };
-        assert_eq!(experiment(&[refused("server.b", "1")]).possible, [0, 1, 3]);
-        let without = experiment(&[refused("server.b", "0")]);
-        assert_eq!(without.possible, [0, 1]);
-        assert!(
-            without.assignments(Run::Baseline).iter().all(|one| one.knob != "server.b"),
-            "it is left alone"
-        );
-    }
-
-    #[test]
-    fn what_is_not_back_or_no_baseline_ends_everything() {
-        let dir = tempfile::tempdir().unwrap();
-        let mut rig = Simulated { stuck: true, ..Simulated::new() };
-        let error = go(dir.path(), &mut rig, &AtomicBool::new(false)).unwrap_err();
-        assert!(matches!(error, RunError::NotBack(_)), "{error}");
-        let dir = tempfile::tempdir().unwrap();
-        let mut rig = Simulated { refuses: Some("server.a=0"), ..Simulated::new() };
-        let error = go(dir.path(), &mut rig, &AtomicBool::new(false)).unwrap_err();
-        assert!(matches!(error, RunError::Baseline(_)), "{error}");
-    }
-}
+mod tests;

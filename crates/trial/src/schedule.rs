@@ -48,6 +48,8 @@ pub struct Progress {
     pub next: Option<Next>,
     /// Trials that are left, as far as is known.
     pub left: usize,
+    /// Trials that will not be run because the time of their load is over.
+    pub cut: usize,
     /// The cells of each stage that was reached, by load.
     pub stages: Vec<Vec<Vec<usize>>>,
 }
@@ -65,9 +67,10 @@ pub fn stages(spec: &Spec, cells: usize) -> Vec<Stage> {
 pub fn progress(spec: &Spec, design: &Design, possible: &[usize], trials: &[Trial]) -> Progress {
     let stages = stages(spec, possible.len());
     let loads = spec.load.points().len();
-    let mut progress = Progress { next: None, left: 0, stages: Vec::new() };
+    let mut progress = Progress { next: None, left: 0, cut: 0, stages: Vec::new() };
     for load in 0..loads {
         let of_load: Vec<&Trial> = trials.iter().filter(|trial| trial.place.load == load).collect();
+        let (next, left) = (progress.next, progress.left);
         let mut reached = Vec::new();
         let mut live = possible.to_vec();
         for (at, stage) in stages.iter().enumerate() {
@@ -87,6 +90,14 @@ pub fn progress(spec: &Spec, design: &Design, possible: &[usize], trials: &[Tria
             }
         }
         progress.stages.push(reached);
+        // Each load has its share of the budget, so that the last one is not what a slow one costs. Time alone
+        // decides, no figure does.
+        let spent: f64 = of_load.iter().map(|trial| trial.seconds).sum();
+        let share = spec.budget.map(|budget| budget.as_secs_f64() / loads as f64);
+        if share.is_some_and(|share| spent >= share) {
+            progress.cut += progress.left - left;
+            (progress.next, progress.left) = (next, left);
+        }
     }
     progress
 }
@@ -226,6 +237,28 @@ mod tests {
             assert_eq!(progress.left, 22 - count);
             assert_eq!(progress.next.map(|next| next.place), Some(trials[count].place), "it goes on there");
         }
+    }
+
+    #[test]
+    fn each_load_has_its_share_of_the_budget() {
+        let text = EXAMPLE.replace("threads = [4]", "threads = [4, 8]").replacen(
+            "[load]",
+            "budget = \"20s\"\n[load]",
+            1,
+        );
+        let spec = Spec::parse(&text, "t.toml").unwrap_or_else(|wrong| panic!("{wrong}"));
+        let (_, design, possible) = scene();
+        let mut trials = Vec::new();
+        let end = loop {
+            let progress = progress(&spec, &design, &possible, &trials);
+            match progress.next {
+                None => break progress,
+                // A second each.
+                Some(next) => trials.push(trial(next, better(next.run))),
+            }
+        };
+        let of = |load| trials.iter().filter(|trial| trial.place.load == load).count();
+        assert_eq!((of(0), of(1), end.cut, end.left), (10, 10, 24, 0));
     }
 
     #[test]

@@ -15,13 +15,17 @@
 //! tables = 4
 //! table_size = 100000
 //!
+//! [reset]                        # before each trial dirty pages are written; and the data:
+//! data = "tables"                # made anew before each block; or "program", "keep"
+//! fill = true                    # tables are read once after settings are applied: the same cache for each
+//!
 //! [guard]                        # a cell is given up beyond these
 //! latency = 2.0                  # p99, times the baseline's
 //! errors = 0.01                  # share of failed transactions, above the baseline's
 //! memory = 0.9                   # share of the host's memory in use
 //!
 //! [design]
-//! kind = "full"                  # or "plackett-burman" (folded unless folded = false), "one-at-a-time"
+//! kind = "full"                  # or "half", "one-at-a-time", "plackett-burman" (folded unless folded = false)
 //!
 //! [[factor]]
 //! knob = "block.scheduler@vda"
@@ -42,6 +46,7 @@ use crate::cost::Timing;
 use crate::halving::Stage;
 use crate::verdict::Good;
 use config::{Complaint, Complaints};
+use load::distribution::Distribution;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -65,6 +70,8 @@ pub struct Spec {
     /// The server, unless the command line names one.
     pub server: Option<String>,
     pub load: Load,
+    /// How each trial finds the data and the cache.
+    pub reset: Reset,
     /// When a cell is given up.
     pub guard: Guard,
     /// How long a trial takes.
@@ -121,6 +128,38 @@ pub struct Load {
     pub tables: u32,
     /// Rows of each.
     pub table_size: u32,
+    /// How keys are spread over them.
+    pub distribution: Distribution,
+}
+
+/// How each trial finds the data and the cache.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Reset {
+    pub data: Data,
+    pub every: Every,
+    /// Whether dirty pages are written before each trial, so that none inherits those of the one before.
+    pub drain: bool,
+    /// Whether the workload's tables are read once after the settings are applied: the same cache for each.
+    pub fill: bool,
+}
+
+/// What is done to have the same data again.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Data {
+    /// Nothing: the workload leaves as many rows as it finds.
+    Keep,
+    /// The workload's tables are made anew, from the same seed.
+    Tables,
+    /// A program does it: it may stop the server, put a prepared data directory back and start it.
+    Program(String),
+}
+
+/// How often.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Every {
+    Block,
+    Trial,
 }
 
 impl Load {
@@ -177,6 +216,8 @@ pub enum Kind {
         /// With every cell once more, all levels swapped.
         folded: bool,
     },
+    /// Half of the combinations: those with an even number of factors off their baseline.
+    Half,
     /// The baseline with one level changed.
     OneAtATime,
 }
@@ -219,6 +260,8 @@ struct Raw {
     seed: Option<u64>,
     server: Option<String>,
     load: RawLoad,
+    #[serde(default)]
+    reset: RawReset,
     guard: Option<Spanned<Guard>>,
     #[serde(default)]
     timing: RawTiming,
@@ -241,6 +284,26 @@ struct RawLoad {
     database: Option<String>,
     tables: Option<u32>,
     table_size: Option<u32>,
+    distribution: Option<Spanned<String>>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct RawReset {
+    data: Option<Spanned<RawData>>,
+    program: Option<Spanned<String>>,
+    every: Option<Every>,
+    drain: Option<bool>,
+    #[serde(default)]
+    fill: bool,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+enum RawData {
+    Keep,
+    Tables,
+    Program,
 }
 
 #[derive(Default, Deserialize)]
@@ -263,6 +326,7 @@ struct RawDesign {
 #[serde(rename_all = "kebab-case")]
 enum RawKind {
     Full,
+    Half,
     PlackettBurman,
     OneAtATime,
 }
@@ -327,6 +391,7 @@ impl Checker<'_> {
         let level = self.share(raw.level, 0.05, 0.5);
         let budget = raw.budget.and_then(|text| self.duration(&text));
         let load = self.load(raw.load);
+        let reset = self.reset(raw.reset);
         let guard = self.guard(raw.guard);
         let timing = self.timing(raw.timing);
         let design = self.design(raw.design);
@@ -345,6 +410,7 @@ impl Checker<'_> {
             seed,
             server,
             load,
+            reset,
             guard,
             timing,
             design,
@@ -401,7 +467,37 @@ impl Checker<'_> {
             database: raw.database.unwrap_or_else(|| "sbtest".to_owned()),
             tables: raw.tables.unwrap_or(1).max(1),
             table_size: raw.table_size.unwrap_or(10_000).max(1),
+            distribution: raw.distribution.map_or(Distribution::Special, |name| self.distribution(&name)),
         }
+    }
+
+    fn distribution(&mut self, name: &Spanned<String>) -> Distribution {
+        Distribution::named(name.get_ref()).unwrap_or_else(|| {
+            let wrong = format!("{} is no distribution of keys", name.get_ref());
+            self.add(&name.span(), wrong, "uniform, gaussian, special, pareto or zipfian");
+            Distribution::Special
+        })
+    }
+
+    fn reset(&mut self, raw: RawReset) -> Reset {
+        let every = raw.every.unwrap_or(Every::Block);
+        let (drain, fill) = (raw.drain.unwrap_or(true), raw.fill);
+        let named = raw.data.as_ref().map(|data| *data.get_ref());
+        let data = match (named, raw.program) {
+            (None, None) | (Some(RawData::Keep), None) => Data::Keep,
+            (Some(RawData::Tables), None) => Data::Tables,
+            (None | Some(RawData::Program), Some(program)) => Data::Program(program.into_inner()),
+            (Some(RawData::Keep | RawData::Tables), Some(program)) => {
+                self.add(&program.span(), "data says another way than this program", "data = \"program\"");
+                Data::Keep
+            }
+            (Some(RawData::Program), None) => {
+                let span = raw.data.map_or(0..0, |data| data.span());
+                self.add(&span, "nothing says which program", "program = \"/usr/local/bin/restore-data\"");
+                Data::Keep
+            }
+        };
+        Reset { data, every, drain, fill }
     }
 
     fn guard(&mut self, raw: Option<Spanned<Guard>>) -> Guard {
@@ -432,11 +528,12 @@ impl Checker<'_> {
 
     fn design(&mut self, raw: Option<RawDesign>) -> Kind {
         let Some(RawDesign { kind, folded }) = raw else { return Kind::Full };
-        if let (RawKind::Full | RawKind::OneAtATime, Some(folded)) = (kind, &folded) {
+        if let (RawKind::Full | RawKind::Half | RawKind::OneAtATime, Some(folded)) = (kind, &folded) {
             self.add(&folded.span(), "only plackett-burman can be folded", "leave folded out");
         }
         match kind {
             RawKind::Full => Kind::Full,
+            RawKind::Half => Kind::Half,
             RawKind::OneAtATime => Kind::OneAtATime,
             RawKind::PlackettBurman => {
                 Kind::PlackettBurman { folded: folded.is_none_or(|folded| *folded.get_ref()) }
@@ -544,43 +641,4 @@ impl Checker<'_> {
 }
 
 #[cfg(test)]
-pub(crate) mod tests {
-    use super::*;
-
-    pub(crate) fn factor(knob: &str, levels: usize) -> Factor {
-        let levels = (0..levels).map(|level| level.to_string()).collect();
-        Factor { knob: knob.to_owned(), levels, baseline: 0, whole_plot: false, danger: false }
-    }
-
-    /// The example of the top.
-    fn example() -> String {
-        let lines = include_str!("spec.rs").lines().skip_while(|line| !line.contains("```toml")).skip(1);
-        let lines = lines.take_while(|line| !line.contains("```"));
-        lines.map(|line| format!("{}\n", line.trim_start_matches("//!").trim_start())).collect()
-    }
-
-    #[test]
-    fn the_example_is_right() {
-        let spec = Spec::parse(&example(), "t.toml").unwrap_or_else(|wrong| panic!("{wrong}"));
-        assert_eq!((spec.metric, spec.load.threads.as_slice()), (Metric::Throughput, &[16, 32][..]));
-        assert_eq!(spec.factors[0].levels[spec.factors[0].baseline], "mq-deadline");
-        assert!(spec.factors[1].whole_plot && spec.factors[1].danger);
-        assert!(spec.constraints[0].excludes(&[2, 1]) && !spec.constraints[0].excludes(&[2, 0]));
-        assert_eq!(spec.timing.measure, Duration::from_secs(30));
-    }
-
-    #[test]
-    fn everything_that_is_wrong_is_said_at_once_with_its_place() {
-        let text = "name = \"\"\nmetric = \"p99\"\nlevel = 2.0\n[load]\nworkload = \"oltp_read_write\"\n\
-                    [design]\nkind = \"full\"\nfolded = true\n\
-                    [[factor]]\nknob = \"a\"\nlevels = [\"1\"]\n\
-                    [[factor]]\nknob = \"a\"\nlevels = [\"1\", \"1\", \"2\"]\nbaseline = \"3\"\n\
-                    [[exclude]]\nb = \"1\"\n[[exclude]]\na = \"9\"\n[[stage]]\ncells = 3\nblocks = 1\n";
-        let complaints = Spec::parse(text, "t.toml").unwrap_err();
-        let places: Vec<usize> = complaints.0.iter().map(|complaint| complaint.line).collect();
-        assert_eq!(places, [1, 3, 5, 8, 11, 13, 14, 15, 17, 19, 20], "{complaints}");
-        assert!(complaints.to_string().contains("t.toml:3:9"), "{complaints}");
-        let unknown = Spec::parse("name = \"x\"\nmetrik = \"p99\"\n", "t.toml").unwrap_err();
-        assert_eq!((unknown.0[0].line, unknown.0[0].column), (2, 1), "{unknown}");
-    }
-}
+pub(crate) mod tests;

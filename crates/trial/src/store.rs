@@ -100,6 +100,9 @@ pub struct Measured {
     pub steady: bool,
     pub series: Vec<Second>,
     pub host: HostFigures,
+    /// What `diagnose` named as the bottleneck while it was measured.
+    #[serde(default)]
+    pub bottleneck: Option<String>,
     /// What else to know.
     pub notes: Vec<String>,
 }
@@ -137,6 +140,9 @@ pub struct HostFigures {
     pub flushes: f64,
     /// Memory in use in the end, share of all.
     pub memory: f64,
+    /// Share of the time in which a limit of CPU held somebody back.
+    #[serde(default)]
+    pub throttled: f64,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -55,6 +55,11 @@ type skip string
 func (s skip) Error() string { return string(s) }
 
 func main() {
+	if len(os.Args) > 1 && os.Args[1] == "pool" {
+		_ = mysql.SetLogger(quiet{})
+		writeUntilEnd(os.Args[2:])
+		return
+	}
 	t := &tier{}
 	flags := flag.NewFlagSet("go-runner", flag.ContinueOnError)
 	flags.StringVar(&t.reader, "reader", "", "host:port of the router's reader")

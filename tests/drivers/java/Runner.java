@@ -81,7 +81,7 @@ public final class Runner {
         return options;
     }
 
-    private static String quoted(String text) {
+    static String quoted(String text) {
         StringBuilder json = new StringBuilder("\"");
         for (char c : text.toCharArray()) {
             switch (c) {

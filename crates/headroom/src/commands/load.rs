@@ -22,7 +22,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use term::{Paint, exit, terminal};
-use workload::Named;
+pub(crate) use workload::Named;
 pub(crate) use workload::WorkloadArgs;
 
 /// Files beside the connections: the history, epoll instances, what comes from the shell.
@@ -328,6 +328,11 @@ impl TargetArgs {
     pub(crate) fn words(&self) -> String {
         let all = self.server.iter().chain(&self.reader).chain(&self.writer);
         all.map(Address::to_string).collect::<Vec<_>>().join(", ")
+    }
+
+    /// The account and the option file that are named.
+    pub(crate) fn login(&self) -> (Option<&str>, Option<&Path>) {
+        (self.user.as_deref(), self.option_file.as_deref())
     }
 
     /// Addresses and account, from flags, option file and environment.

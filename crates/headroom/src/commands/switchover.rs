@@ -75,6 +75,10 @@ pub(crate) struct SwitchoverArgs {
     /// A transaction that is open for longer stops the switchover before it begins.
     #[arg(long, value_name = "TIME", default_value = "5s", value_parser = fleet::parse_duration)]
     max_transaction: Duration,
+    /// How long routers may take until none of their sessions is left on the primary; after that it goes on,
+    /// and the freeze refuses the writes of those that are.
+    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = fleet::parse_duration)]
+    hold: Duration,
     /// How long open transactions may take to end while writes wait; then everything is undone.
     #[arg(long, value_name = "TIME", default_value = "2s", value_parser = fleet::parse_duration)]
     drain: Duration,
@@ -236,6 +240,7 @@ impl SwitchoverArgs {
         let ms = |time: Duration| time.as_millis() as u64;
         Deadlines {
             prepare_ms: ms(self.prepare),
+            hold_ms: ms(self.hold),
             drain_ms: ms(self.drain),
             freeze_ms: ms(self.freeze),
             ..Deadlines::default()

@@ -3,7 +3,7 @@
 mod init;
 
 use crate::commands::knob::{blocking, connect_as};
-use crate::commands::load::{WorkloadArgs, account_with_tls, tls::TlsArgs};
+use crate::commands::load::{Named, WorkloadArgs, account_with_tls, tls::TlsArgs};
 use crate::environment::Environment;
 use crate::version;
 use anyhow::{Context, bail};
@@ -229,8 +229,11 @@ async fn experiment(args: RunArgs, environment: &Environment) -> anyhow::Result<
     let mut target = Target::single(address.clone(), account);
     target.tls = tls;
     let connect = connect_as(args.user.as_deref(), args.option_file.as_deref(), environment)?;
-    let workload = WorkloadArgs::plain(&spec.load.workload, spec.load.tables, spec.load.table_size);
-    let workload = Arc::new(workload.named()?.workload());
+    let load = &spec.load;
+    let workload = WorkloadArgs::plain(&load.workload, load.tables, load.table_size, load.distribution);
+    let (named, options) = (workload.named()?, workload.options());
+    let tables = (!matches!(named, Named::File(_))).then_some(options);
+    let workload = Arc::new(named.workload());
     let program = args.restart_with.as_ref().map(|path| absolute(path)).transpose()?;
     let author = Author {
         user: rustix::process::getuid().as_raw().to_string(),
@@ -243,7 +246,8 @@ async fn experiment(args: RunArgs, environment: &Environment) -> anyhow::Result<
         let host = Host::new("/");
         let session = Session::open(host.clone(), &args.journal, connect)?;
         let (server, beside) = (Some(address.to_string()), args.beside.clone());
-        let rig = HostRig::new(session, host, server, manner, beside, workload, target, stop.clone());
+        let mut rig = HostRig::new(session, host, server, manner, beside, workload, target, stop.clone());
+        (rig.reset, rig.tables) = (spec.reset.clone(), tables);
         go(&args, spec, &text, rig, &stop)
     })
     .await?;

@@ -5,7 +5,7 @@
 //! sleeps in: in a runtime's thread it would sleep in `epoll_wait`, and each batch would take two more system
 //! calls. Messages come through a channel, and the ring's waker.
 
-use super::message::{LedgerRequest, RebalanceCommand, SHORTEST_LOOK};
+use super::message::{LedgerRequest, RebalanceCommand, pause};
 use crate::closed::Closed;
 use crate::fault::RingFault;
 use crate::heartbeat::{Heartbeat, RING};
@@ -246,7 +246,7 @@ fn serve(
         }
         if look.is_some_and(|at| at <= Instant::now()) {
             let more = driver.registry.look(Instant::now());
-            look = more.then(|| Instant::now() + pause(shared));
+            look = more.map(|quiet| Instant::now() + pause(shared, quiet));
             driver.obey();
         }
     }
@@ -279,9 +279,4 @@ fn take(
             Err(TryRecvError::Disconnected) => return Ok(false),
         }
     }
-}
-
-/// Between two looks for quiet sessions.
-fn pause(shared: &SharedState) -> Duration {
-    (shared.routing().view.config.rebalance.quiet / 2).max(SHORTEST_LOOK)
 }

@@ -352,6 +352,7 @@ mod tests {
             quota: 1,
             why: Closed::Balance,
             quiet: Duration::ZERO,
+            checked_quiet: Duration::ZERO,
             prepared_too: false,
             light_state_too: false,
             all_state_too: false,

@@ -52,12 +52,12 @@ pub(crate) struct WorkloadArgs {
 
 impl WorkloadArgs {
     /// A workload with nothing else than usual.
-    pub(crate) fn plain(name: &str, tables: u32, table_size: u32) -> Self {
+    pub(crate) fn plain(name: &str, tables: u32, table_size: u32, distribution: Distribution) -> Self {
         Self {
             name: name.to_owned(),
             tables,
             table_size,
-            distribution: Distribution::Special,
+            distribution,
             pareto_h: None,
             zipfian_exponent: None,
             text: false,

@@ -3,6 +3,7 @@
 
 #[path = "../../../../../tests/drivers/mysql_async.rs"]
 mod mysql_async_runner;
+pub(crate) mod pools;
 mod router;
 
 use lab::{Lab, Spec};

@@ -1,0 +1,38 @@
+use super::*;
+
+pub(crate) fn factor(knob: &str, levels: usize) -> Factor {
+    let levels = (0..levels).map(|level| level.to_string()).collect();
+    Factor { knob: knob.to_owned(), levels, baseline: 0, whole_plot: false, danger: false }
+}
+
+/// The example of the top.
+fn example() -> String {
+    let lines = include_str!("../spec.rs").lines().skip_while(|line| !line.contains("```toml")).skip(1);
+    let lines = lines.take_while(|line| !line.contains("```"));
+    lines.map(|line| format!("{}\n", line.trim_start_matches("//!").trim_start())).collect()
+}
+
+#[test]
+fn the_example_is_right() {
+    let spec = Spec::parse(&example(), "t.toml").unwrap_or_else(|wrong| panic!("{wrong}"));
+    assert_eq!((spec.metric, spec.load.threads.as_slice()), (Metric::Throughput, &[16, 32][..]));
+    assert_eq!(spec.factors[0].levels[spec.factors[0].baseline], "mq-deadline");
+    assert!(spec.factors[1].whole_plot && spec.factors[1].danger);
+    assert!(spec.constraints[0].excludes(&[2, 1]) && !spec.constraints[0].excludes(&[2, 0]));
+    assert_eq!(spec.timing.measure, Duration::from_secs(30));
+}
+
+#[test]
+fn everything_that_is_wrong_is_said_at_once_with_its_place() {
+    let text = "name = \"\"\nmetric = \"p99\"\nlevel = 2.0\n[load]\nworkload = \"oltp_read_write\"\n\
+                [design]\nkind = \"full\"\nfolded = true\n\
+                [[factor]]\nknob = \"a\"\nlevels = [\"1\"]\n\
+                [[factor]]\nknob = \"a\"\nlevels = [\"1\", \"1\", \"2\"]\nbaseline = \"3\"\n\
+                [[exclude]]\nb = \"1\"\n[[exclude]]\na = \"9\"\n[[stage]]\ncells = 3\nblocks = 1\n";
+    let complaints = Spec::parse(text, "t.toml").unwrap_err();
+    let places: Vec<usize> = complaints.0.iter().map(|complaint| complaint.line).collect();
+    assert_eq!(places, [1, 3, 5, 8, 11, 13, 14, 15, 17, 19, 20], "{complaints}");
+    assert!(complaints.to_string().contains("t.toml:3:9"), "{complaints}");
+    let unknown = Spec::parse("name = \"x\"\nmetrik = \"p99\"\n", "t.toml").unwrap_err();
+    assert_eq!((unknown.0[0].line, unknown.0[0].column), (2, 1), "{unknown}");
+}
