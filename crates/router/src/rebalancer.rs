@@ -281,8 +281,6 @@ impl Rebalancer {
             }
             let (quiet, checked_quiet) = match task.why {
                 Closed::Switchover => quiet_while_held(rebalance.quiet, waited),
-                // One that works is never quiet for long.
-                _ if task.working => (rebalance.quiet, rebalance.quiet),
                 _ => {
                     let quiet = quiet(rebalance.quiet, task.urgency, search.searched);
                     (quiet, quiet)

@@ -79,8 +79,6 @@ struct Inputs {
     suspects: Suspects,
     speeds: Speeds,
     works: Works,
-    /// Commands of each server when last looked at.
-    commands: HashMap<ServerName, u64>,
     counters: HashMap<ServerName, Arc<ServerCounters>>,
 }
 
@@ -113,7 +111,6 @@ impl SharedState {
             suspects: Suspects::default(),
             speeds: Speeds::default(),
             works: Works::default(),
-            commands: HashMap::new(),
             counters: HashMap::new(),
         };
         let routing = inputs.routing(threads, Instant::now());
@@ -311,29 +308,23 @@ impl Inputs {
         RoutingState { view, counters, per_session }
     }
 
-    /// Statements by what each typically takes; where none is measured, commands.
+    /// Statements by what each typically takes.
     fn compare_work(&mut self, fresh: &[Times], elapsed: Duration) {
         if !self.config.capacity.work {
             self.works = Works::default();
             return;
         }
-        let counters: Vec<Arc<ServerCounters>> = self.counters.values().cloned().collect();
-        let done: Vec<Done> = counters
-            .iter()
-            .map(|counters| {
-                let totals = counters.totals();
-                let commands = totals.commands + totals.commands_bypassed;
-                let before = self.commands.insert(counters.name.clone(), commands).unwrap_or(commands);
-                let of = || fresh.iter().filter(|times| times.server == counters.name);
-                let cost = |t: &Times| t.of_all * self.speeds.typical_ns(t.digest).unwrap_or(1.0);
-                let (statements, work) = match fresh {
-                    [] => (commands.saturating_sub(before) as f64, commands.saturating_sub(before) as f64),
-                    _ => (of().map(|t| t.of_all).sum(), of().map(cost).sum()),
-                };
-                Done { server: counters.name.clone(), sessions: totals.readers, statements, work }
-            })
-            .collect();
-        self.commands.retain(|name, _| self.counters.contains_key(name));
+        let mut done: Vec<Done> = Vec::with_capacity(self.counters.len());
+        for (name, counters) in &self.counters {
+            let (server, sessions) = (name.clone(), counters.sessions(ListenerRole::Reader));
+            let mut done_here = Done { server, sessions, statements: 0.0, work: 0.0, busy_s: 0.0 };
+            for times in fresh.iter().filter(|times| times.server == *name) {
+                done_here.statements += times.of_all;
+                done_here.work += times.of_all * self.speeds.typical_ns(times.digest).unwrap_or(1.0);
+                done_here.busy_s += times.of_all * (times.log_sum / times.count).exp() / 1e9;
+            }
+            done.push(done_here);
+        }
         self.works.update(&done, elapsed);
     }
 }

@@ -12,6 +12,10 @@
 //! statements, each counted as what its digest takes everywhere: a server that is slow does no more work for
 //! it, and a statement that is a hundred times dearer counts a hundred times.
 //!
+//! **Sessions that are all busy count by their number.** Where clients wait for a session or ask again at once,
+//! a slow server does less work because it is slow, and would be given more. So with `u` the share of the
+//! time in which sessions are busy, what a session counts for beyond one is multiplied by `1 - u`.
+//!
 //! **What is not known counts as the mean.** That is so for all while fewer than [`ENOUGH`] statements a second
 //! are seen, and where sessions cannot be read. Within [`BAND`] of the mean a session counts as one: numbers
 //! are exact, rates are not. And at most [`MOST`] times as much or as little, so that sessions that never speak
@@ -37,6 +41,8 @@ pub struct Done {
     pub statements: f64,
     /// What they would have taken anywhere, in any unit.
     pub work: f64,
+    /// Seconds that they took.
+    pub busy_s: f64,
 }
 
 /// The work of each server's sessions, lately.
@@ -50,6 +56,8 @@ pub struct Works {
 struct Rate {
     statements: f64,
     work: f64,
+    /// Sessions that are busy, on average.
+    busy: f64,
 }
 
 impl Works {
@@ -59,14 +67,19 @@ impl Works {
         let part = 1.0 - (-seconds / SMOOTH.as_secs_f64()).exp();
         self.rates.retain(|name, _| done.iter().any(|d| d.server == *name && d.sessions > 0));
         for done in done.iter().filter(|done| done.sessions > 0) {
-            let now = Rate { statements: done.statements / seconds, work: done.work / seconds };
+            let now = Rate {
+                statements: done.statements / seconds,
+                work: done.work / seconds,
+                busy: done.busy_s / seconds,
+            };
             let rate = self.rates.entry(done.server.clone()).or_insert(now);
             rate.statements += part * (now.statements - rate.statements);
             rate.work += part * (now.work - rate.work);
+            rate.busy += part * (now.busy - rate.busy);
         }
         let sessions: f64 = done.iter().map(|done| f64::from(done.sessions)).sum();
-        let (statements, work) =
-            self.rates.values().fold((0.0, 0.0), |sum, rate| (sum.0 + rate.statements, sum.1 + rate.work));
+        let sum = |of: fn(&Rate) -> f64| self.rates.values().map(of).sum::<f64>();
+        let (statements, work, busy) = (sum(|r| r.statements), sum(|r| r.work), sum(|r| r.busy));
         self.per_session.clear();
         if statements < ENOUGH || work <= 0.0 {
             return;
@@ -74,6 +87,8 @@ impl Works {
         for done in done {
             let Some(rate) = self.rates.get(&done.server) else { continue };
             let beside = rate.work / f64::from(done.sessions) / (work / sessions);
+            let idle = (1.0 - busy / sessions).clamp(0.0, 1.0);
+            let beside = 1.0 + (beside - 1.0) * idle;
             let counts = if (beside - 1.0).abs() <= BAND { 1.0 } else { beside.clamp(1.0 / MOST, MOST) };
             self.per_session.insert(done.server.clone(), counts);
         }
@@ -105,6 +120,7 @@ mod tests {
             sessions: *sessions,
             statements: *work,
             work: *work,
+            busy_s: 0.0,
         };
         of.iter().enumerate().map(one).collect()
     }
@@ -120,6 +136,15 @@ mod tests {
         let each = counts(&[(20, 320.0), (20, 140.0), (20, 140.0)]);
         let loads = loads(&[20, 20, 20], &each);
         assert!((loads[0] - 32.0).abs() < 1e-9 && (loads[1] - 14.0).abs() < 1e-9, "{loads:?}");
+    }
+
+    #[test]
+    fn sessions_that_are_all_busy_count_by_their_number_however_much_they_do() {
+        let mut works = Works::default();
+        let mut done = done(&[(8, 50.0), (8, 100.0)]);
+        done.iter_mut().for_each(|done| done.busy_s = 8.0);
+        works.update(&done, Duration::from_secs(1));
+        assert_eq!(works.per_session(&done[0].server), Some(1.0), "it is slow, not idle");
     }
 
     #[test]
