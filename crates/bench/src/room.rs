@@ -33,7 +33,7 @@ const FULL: f64 = 0.3;
 /// The share of what all readers carry that is asked for in an open loop.
 const ASKED: f64 = 0.6;
 /// Statements a second of each zone where pools hand out their newest session first: six at a time.
-const LIFO_RATE: f64 = 150.0;
+const LIFO_RATE: f64 = 40.0;
 /// Sessions of a pool.
 const SESSIONS: usize = 24;
 /// The reader that is slow.
@@ -122,7 +122,7 @@ async fn in_turn(args: &RoomArgs, part: Part, lab: &mut RoomLab) -> anyhow::Resu
     let times = lab.calibrate(STATEMENT).await?;
     // How sessions are used is no matter of CPU time: their statements wait.
     let statement: Arc<str> = match part {
-        Part::Lifo => "SELECT SLEEP(0.04)".into(),
+        Part::Lifo => "SELECT SLEEP(0.15)".into(),
         _ => format!("SELECT BENCHMARK({times}, MD5('room'))").into(),
     };
     let (on, off) = (Way { speed: true, work: true, ..Way::default() }, Way::default());

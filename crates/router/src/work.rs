@@ -89,7 +89,10 @@ impl Works {
             let beside = rate.work / f64::from(done.sessions) / (work / sessions);
             let idle = (1.0 - busy / sessions).clamp(0.0, 1.0);
             let beside = 1.0 + (beside - 1.0) * idle;
-            let counts = if (beside - 1.0).abs() <= BAND { 1.0 } else { beside.clamp(1.0 / MOST, MOST) };
+            // Of so few statements as a server has on average, no more is known than this.
+            let expected = statements / self.rates.len() as f64 * 2.0 * SMOOTH.as_secs_f64();
+            let noise = BAND.max(2.0 / expected.sqrt());
+            let counts = if (beside - 1.0).abs() <= noise { 1.0 } else { beside.clamp(1.0 / MOST, MOST) };
             self.per_session.insert(done.server.clone(), counts);
         }
     }
