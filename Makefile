@@ -5,8 +5,8 @@ export PATH := $(CURDIR)/target/rust/bin:$(HOME)/.cargo/bin:$(PATH):/usr/local/g
 export CARGO_TERM_PROGRESS_WHEN ?= auto
 
 .DEFAULT_GOAL := help
-.PHONY: help install build demo test test-mysql test-mariadb test-drivers bench bench-load bench-plan bench-verdict bench-agent bench-asking \
-  bench-switchover bench-failover bench-trial bench-soak fault-matrix lint audit fuzz clean-lab
+.PHONY: help install build demo test test-mysql test-mariadb test-drivers bench bench-load bench-plan \
+  bench-verdict bench-agent bench-asking bench-switchover bench-failover bench-trial bench-soak bench-room fault-matrix lint audit fuzz clean-lab
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' $(MAKEFILE_LIST) | column -t -s '|' 2>/dev/null \
@@ -88,6 +88,11 @@ bench-failover: ## the primary killed 200 times under writes, frozen 20 times, i
 	target/release/headroom-bench failover --times $$(((times + 9) / 10)) --fault blackhole || status=1; \
 	target/release/headroom-bench failover --times $$(((times + 9) / 10)) --asynchronous || status=1; \
 	exit $$status
+
+bench-room: ## slow replicas, LIFO pools, a slow reader alone in its zone, equal readers (ROOM_ROUNDS=3, 50 min)
+	@scripts/install.sh build servers
+	cargo build --release --locked -p headroom -p bench
+	target/release/headroom-bench room --rounds $${ROOM_ROUNDS:-3}
 
 fault-matrix: ## every step of a switchover x what can break there, on real servers; writes docs/guide/switchover-faults.md
 	@scripts/install.sh build servers

@@ -28,6 +28,7 @@ mod promise;
 mod relay;
 mod replay;
 mod report;
+mod room;
 mod sample;
 mod schedule;
 mod server;
@@ -92,6 +93,8 @@ enum What {
     Trial(trial::TrialBenchArgs),
     /// The router under load for an hour while servers die and come back: no byte changed, memory flat.
     Soak(soak::SoakArgs),
+    /// Replicas of unequal speed, pools of unequal habits: does each replica get what it can carry?
+    Room(room::RoomArgs),
 }
 
 /// Flags of `headroom-bench relay`.
@@ -245,6 +248,7 @@ async fn run(what: What) -> anyhow::Result<ExitCode> {
         What::Verdict(args) => verdict::run(args).await,
         What::Trial(args) => trial::run(args).await,
         What::Soak(args) => soak::run(args).await,
+        What::Room(args) => room::run(args).await,
         What::All(args) => {
             let (relay, demo) = args.split();
             relay::run(relay).await?;

@@ -139,7 +139,7 @@ impl Default for Rebalance {
 
 impl Default for Capacity {
     fn default() -> Self {
-        Self { speed: true, work: true }
+        Self { speed: true, work: false }
     }
 }
 

@@ -281,6 +281,9 @@ pub struct RoutingView {
     pub slow: Option<String>,
     /// How warm it is, above 0 to 1.
     pub warmth: Option<f64>,
+    /// For how many average sessions one of its reader sessions counts, by what they do; `null` while that is
+    /// not known, which counts as one.
+    pub work_per_session: Option<f64>,
     /// Share of our own reads that should go there.
     pub share: f64,
     /// Whether it is being emptied by command.

@@ -178,6 +178,11 @@ impl Time {
         self.cell.digest()
     }
 
+    /// For how many sessions each of its own stands.
+    pub fn one_in(&self) -> u32 {
+        self.cell.one_in().max(1)
+    }
+
     /// The number of the server in the registry.
     pub fn server(&self) -> u32 {
         self.cell.server()

@@ -16,6 +16,8 @@ pub(crate) struct CloseQuota {
     why: AtomicU8,
     /// How long a session must have been quiet, microseconds.
     quiet_us: AtomicU64,
+    /// Whether only sessions may go that have been seen to work.
+    working_only: AtomicBool,
     /// The same for one whose pool checks it, microseconds.
     checked_quiet_us: AtomicU64,
     /// Whether prepared statements no longer matter.
@@ -34,6 +36,8 @@ pub(crate) struct CloseRequest {
     pub(crate) why: Closed,
     /// How long a session must have been quiet.
     pub(crate) quiet: Duration,
+    /// Only sessions that have been seen to work: it is their work that is too much.
+    pub(crate) working_only: bool,
     /// The same for one whose pool checks it: it gives itself up at its next check.
     pub(crate) checked_quiet: Duration,
     /// Prepared statements do not matter.
@@ -50,7 +54,16 @@ impl CloseRequest {
     pub(crate) fn of(why: Closed) -> Self {
         let (prepared_too, light_state_too, all_state_too) = (false, false, false);
         let quiet = Duration::ZERO;
-        Self { quota: 0, why, quiet, checked_quiet: quiet, prepared_too, light_state_too, all_state_too }
+        Self {
+            quota: 0,
+            why,
+            quiet,
+            checked_quiet: quiet,
+            working_only: false,
+            prepared_too,
+            light_state_too,
+            all_state_too,
+        }
     }
 }
 
@@ -63,6 +76,7 @@ impl CloseQuota {
         };
         self.why.store(request.why.index() as u8, Relaxed);
         self.quiet_us.store(request.quiet.as_micros() as u64, Relaxed);
+        self.working_only.store(request.working_only, Relaxed);
         self.checked_quiet_us.store(request.checked_quiet.as_micros() as u64, Relaxed);
         self.prepared_too.store(request.prepared_too, Relaxed);
         self.light_state_too.store(request.light_state_too, Relaxed);
@@ -77,6 +91,7 @@ impl CloseQuota {
             quota,
             why: Closed::from_index(usize::from(self.why.load(Relaxed))),
             quiet: Duration::from_micros(self.quiet_us.load(Relaxed)),
+            working_only: self.working_only.load(Relaxed),
             checked_quiet: Duration::from_micros(self.checked_quiet_us.load(Relaxed)),
             prepared_too: self.prepared_too.load(Relaxed),
             light_state_too: self.light_state_too.load(Relaxed),

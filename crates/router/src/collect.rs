@@ -71,7 +71,7 @@ fn serve(shared: &SharedState, workers: &Weak<[WorkerHandle]>, inbox: &Receiver<
         drop(workers);
         if now.duration_since(compared) >= COMPARE_EVERY {
             let fresh = books.since_the_last(&snapshots, shared);
-            shared.compare_speeds(&fresh, now.duration_since(compared), now);
+            shared.compare(&fresh, now.duration_since(compared), now);
             compared = now;
         }
         collector.absorb(&mut snapshots, now);
@@ -85,28 +85,39 @@ fn serve(shared: &SharedState, workers: &Weak<[WorkerHandle]>, inbox: &Receiver<
     }
 }
 
-/// The times of each digest on each server, by their numbers, when last looked at: count, sum of logarithms.
+/// The times of each digest on each server, by their numbers, when last looked at.
 #[derive(Debug, Default)]
-struct Books(HashMap<(u32, u32), (u64, u64)>);
+struct Books(HashMap<(u32, u32), Sums>);
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Sums {
+    count: u64,
+    of_all: u64,
+    log_sum: u64,
+}
 
 impl Books {
     fn since_the_last(&mut self, snapshots: &[Snapshot], shared: &SharedState) -> Vec<Times> {
-        let mut sums: HashMap<(u32, u32), (u64, u64)> = HashMap::new();
+        let mut sums: HashMap<(u32, u32), Sums> = HashMap::new();
         for times in snapshots.iter().flat_map(Snapshot::times) {
             let sum = sums.entry((times.digest(), times.server())).or_default();
-            *sum = (sum.0 + times.count, sum.1 + times.log_sum);
+            sum.count += times.count;
+            sum.of_all += times.count * u64::from(times.one_in());
+            sum.log_sum += times.log_sum;
         }
         let before = std::mem::replace(&mut self.0, sums);
         let servers = shared.insight.registry.servers.names();
-        let fresh = self.0.iter().filter_map(|(at, (count, log_sum))| {
+        let fresh = self.0.iter().filter_map(|(at, sums)| {
             let (digest, server) = *at;
             // A digest met only now has no time before it; one that gave up its place is among the others.
-            let (count_before, log_before) = before.get(at).copied().unwrap_or_default();
-            let (count, log_sum) = (count.checked_sub(count_before)?, log_sum.checked_sub(log_before)?);
+            let earlier = before.get(at).copied().unwrap_or_default();
+            let count = sums.count.checked_sub(earlier.count)?;
+            let of_all = sums.of_all.checked_sub(earlier.of_all)? as f64;
+            let log_sum = sums.log_sum.checked_sub(earlier.log_sum)?;
             let name = servers.get(&server).filter(|_| digest != OTHER && count > 0)?;
             // From binary logarithms in 1/1024 to natural ones.
             let log_sum = log_sum as f64 / 1024.0 * std::f64::consts::LN_2;
-            Some(Times { server: ServerName::new(name), digest, count: count as f64, log_sum })
+            Some(Times { server: ServerName::new(name), digest, count: count as f64, of_all, log_sum })
         });
         fresh.collect()
     }

@@ -85,6 +85,7 @@ mod supervise;
 pub mod suspect;
 mod tls;
 pub mod view;
+pub mod work;
 mod worker;
 pub mod zero_hop;
 

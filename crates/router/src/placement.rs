@@ -40,10 +40,12 @@ pub const PACED_AFTER: Duration = Duration::from_secs(1);
 pub const TRIM_AFTER: Duration = Duration::from_secs(10);
 
 /// Our sessions on a server.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Held {
     /// Of reader listeners.
     pub readers: u32,
+    /// What these are, in average sessions (see [`crate::work`]).
+    pub load: f64,
     /// Of writer listeners.
     pub writers: u32,
 }
@@ -60,6 +62,8 @@ pub struct Leave {
     pub why: Closed,
     /// How fast.
     pub urgency: Urgency,
+    /// Its sessions are not too many but do too much: those that work should go.
+    pub working: bool,
 }
 
 /// A server this close to its share is not trimmed: measured demand is not that exact.
@@ -88,14 +92,18 @@ pub fn decide(view: &View, held: &[Held], remembered: u32, phase: f64) -> Vec<Le
     let writer = view.writer();
     let mut leaves = Vec::new();
     for (server, (candidate, held)) in view.candidates.iter().zip(held).enumerate() {
+        let working = candidate.reads.is_eligible() && held.load > f64::from(held.readers) + 0.5;
         let mut leave = |role, sessions, (why, urgency)| {
             if sessions > 0 {
-                leaves.push(Leave { server, role, sessions, why, urgency });
+                let working = working && why == Closed::Balance;
+                leaves.push(Leave { server, role, sessions, why, urgency, working });
             }
         };
         if candidate.reads.is_eligible() {
             let share = shares[server] * f64::from(remembered);
-            let (sessions, urgency) = excess(held.readers, share, targets[server]);
+            let (sessions, urgency) = excess(held.load, share, targets[server]);
+            // What one session that works does is not known: one after the other.
+            let sessions = sessions.min(if working { 1 } else { held.readers });
             leave(ListenerRole::Reader, sessions, (Closed::Balance, urgency));
         } else if let Some(how) = readers_leave(candidate, reads_elsewhere, writer) {
             leave(ListenerRole::Reader, held.readers, how);
@@ -108,12 +116,12 @@ pub fn decide(view: &View, held: &[Held], remembered: u32, phase: f64) -> Vec<Le
 }
 
 /// Sessions beyond the share, once that is worth a move.
-fn excess(readers: u32, share: f64, target: u32) -> (u32, Urgency) {
+fn excess(load: f64, share: f64, target: u32) -> (u32, Urgency) {
     // A share that is a whole number may come out of the arithmetic a little above it.
-    let beyond = f64::from(readers) - share + 1e-6;
+    let beyond = load - share + 1e-6;
     if beyond >= (BAND * share).max(1.0) {
         (beyond.floor() as u32, Urgency::Paced)
-    } else if readers > target && (CLOSE..1.0).contains(&beyond) {
+    } else if load.round() as u32 > target && (CLOSE..1.0).contains(&beyond) {
         (1, Urgency::Trim)
     } else {
         (0, Urgency::Trim)
@@ -161,7 +169,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn readers(counts: &[u32]) -> Vec<Held> {
-        counts.iter().map(|r| Held { readers: *r, writers: 0 }).collect()
+        counts.iter().map(|r| Held { readers: *r, load: f64::from(*r), writers: 0 }).collect()
     }
 
     fn two() -> fleet::Snapshot {
@@ -178,6 +186,17 @@ mod tests {
             let n = balanced.iter().sum();
             assert_eq!(decide(&view, &readers(&balanced), n, 0.5), [], "{balanced:?}");
         }
+    }
+
+    #[test]
+    fn sessions_that_work_leave_one_by_one_where_as_many_do_too_much() {
+        let view = view(two());
+        let held = [(0, 0.0), (10, 15.0), (10, 5.0)];
+        let held = held.map(|(readers, load)| Held { readers, load, writers: 0 });
+        let leaves = decide(&view, &held, 20, 0.5);
+        assert_eq!(leaves.len(), 1);
+        assert_eq!((leaves[0].server, leaves[0].sessions, leaves[0].working), (1, 1, true));
+        assert_eq!(decide(&view, &readers(&[0, 10, 10]), 20, 0.5), []);
     }
 
     #[test]
@@ -239,7 +258,7 @@ mod tests {
 
     #[test]
     fn writers_leave_a_former_primary_at_once_but_not_while_nobody_takes_over() {
-        let held = [Held { readers: 0, writers: 3 }, Held::default(), Held::default()];
+        let held = [Held { writers: 3, ..Held::default() }, Held::default(), Held::default()];
         let mut s = two();
         s.writer = WriterStatus::Known { server: ServerName::new("r0") };
         let leaves = decide(&view(s), &held, 0, 0.5);

@@ -24,6 +24,7 @@ use crate::pending_move::{PendingMove, waits_for};
 use crate::placement::{self, Held, Leave, PACED_AFTER, TRIM_AFTER, Urgency};
 use crate::server_counters::ServerCounters;
 use crate::shared_state::{RoutingState, SharedState};
+use crate::work;
 use crate::worker::{Message, RebalanceCommand, WorkerHandle};
 use config::Rebalance;
 use fleet::{ListenerRole, ServerName, Snapshot};
@@ -86,6 +87,8 @@ struct MoveTask {
     sessions: u32,
     why: Closed,
     urgency: Urgency,
+    /// Those that work should go rather than those that rest.
+    working: bool,
 }
 
 /// How many of them may be closed until the next look.
@@ -175,7 +178,10 @@ impl Rebalancer {
         for (counters, seen) in routing.counters.iter().zip(&routing.view.snapshot.servers) {
             counters.look_for_gray(seen.state == fleet::State::Answering, now);
         }
-        let held: Vec<Held> = routing.counters.iter().map(held).collect();
+        let mut held: Vec<Held> = routing.counters.iter().map(held).collect();
+        let staying: Vec<u32> = held.iter().map(|held| held.readers).collect();
+        let loads = work::loads(&staying, &routing.per_session);
+        held.iter_mut().zip(loads).for_each(|(held, load)| held.load = load);
         let all = || routing.counters.iter().chain(&departed);
         let [readers, writers] = [ListenerRole::Reader, ListenerRole::Writer]
             .map(|role| all().map(|counters| counters.sessions(role)).sum::<u32>());
@@ -288,6 +294,7 @@ impl Rebalancer {
                 why: task.why,
                 quiet,
                 checked_quiet,
+                working_only: task.working && search.searched < PATIENCE * 2,
                 // Drivers prepare and keep the statement for the life of the connection: to spare such
                 // sessions for long means that an application that prepares is never moved. On a reader
                 // that may not be read from, not at all.
@@ -310,8 +317,8 @@ impl Rebalancer {
 
 impl MoveTask {
     fn new(counters: &Arc<ServerCounters>, leave: Leave) -> Self {
-        let Leave { role, sessions, why, urgency, .. } = leave;
-        Self { counters: counters.clone(), role, sessions, why, urgency }
+        let Leave { role, sessions, why, urgency, working, .. } = leave;
+        Self { counters: counters.clone(), role, sessions, why, urgency, working }
     }
 
     fn pending(&self, waits_for: String) -> PendingMove {
@@ -328,16 +335,24 @@ fn is_drained(routing: &RoutingState) -> bool {
 }
 
 fn held(counters: &Arc<ServerCounters>) -> Held {
-    Held { readers: counters.staying(ListenerRole::Reader), writers: counters.staying(ListenerRole::Writer) }
+    let [readers, writers] = [ListenerRole::Reader, ListenerRole::Writer].map(|role| counters.staying(role));
+    Held { readers, load: f64::from(readers), writers }
 }
 
 /// Everybody on a server.
 fn leave_all(counters: &Arc<ServerCounters>, why: Closed, urgency: Urgency) -> Vec<MoveTask> {
-    let Held { readers, writers } = held(counters);
+    let Held { readers, writers, .. } = held(counters);
     [(ListenerRole::Reader, readers), (ListenerRole::Writer, writers)]
         .into_iter()
         .filter(|(_, sessions)| *sessions > 0)
-        .map(|(role, sessions)| MoveTask { counters: counters.clone(), role, sessions, why, urgency })
+        .map(|(role, sessions)| MoveTask {
+            counters: counters.clone(),
+            role,
+            sessions,
+            why,
+            urgency,
+            working: false,
+        })
         .collect()
 }
 
@@ -380,7 +395,7 @@ mod tests {
 
     fn task(counters: &Arc<ServerCounters>, sessions: u32) -> MoveTask {
         let (role, why) = (ListenerRole::Reader, Closed::Balance);
-        MoveTask { counters: counters.clone(), role, sessions, why, urgency: Urgency::Paced }
+        MoveTask { counters: counters.clone(), role, sessions, why, urgency: Urgency::Paced, working: false }
     }
 
     #[test]

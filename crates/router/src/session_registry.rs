@@ -27,6 +27,9 @@ pub(crate) const LIGHT: Sticky = Sticky::PREPARED_STATEMENT
     .union(Sticky::USER_VARIABLE)
     .union(Sticky::STORED_PROCEDURE);
 
+/// A session in which bytes moved within this time works.
+const WORKED: Duration = Duration::from_secs(2);
+
 pub(crate) struct SessionHandle {
     pub(crate) slot: ServerSlot,
     /// Times the session's commands; the relay takes it.
@@ -44,6 +47,8 @@ pub(crate) struct SessionHandle {
     at: Cell<Option<usize>>,
     /// The activity at the last look, and since when it has been that.
     looked: Cell<(u32, Option<Instant>)>,
+    /// When a look last found that bytes had moved since the one before.
+    worked: Cell<Option<Instant>>,
     /// What the client and the server owe.
     debts: Cell<[Debt; 2]>,
     /// The activity at which nothing was under way to either.
@@ -166,6 +171,7 @@ impl SessionHandle {
             pinged: Cell::new(None),
             at: Cell::new(None),
             looked: Cell::new((0, None)),
+            worked: Cell::new(None),
             debts: Cell::default(),
             settled: Cell::new(None),
         })
@@ -265,7 +271,8 @@ impl SessionHandle {
         let activity = self.activity.get();
         match self.looked.get() {
             (seen, Some(since)) if seen == activity => now.saturating_duration_since(since) >= quiet,
-            _ => {
+            (_, before) => {
+                self.worked.set(before.map(|_| now));
                 self.looked.set((activity, Some(now)));
                 quiet.is_zero()
             }
@@ -303,7 +310,12 @@ impl SessionRegistry {
         for handle in self.sessions.borrow().iter() {
             let Some(request) = handle.slot.counters.close_quota(handle.slot.role).now() else { continue };
             more = Some(more.map_or(request.quiet, |shortest| shortest.min(request.quiet)));
-            let ready = handle.is_quiet(handle.quiet_for(request), now) && handle.order.get().is_none();
+            let works = |handle: &SessionHandle| {
+                handle.worked.get().is_some_and(|at| now.saturating_duration_since(at) < WORKED)
+            };
+            let ready = handle.is_quiet(handle.quiet_for(request), now)
+                && handle.order.get().is_none()
+                && (!request.working_only || works(handle));
             if ready && handle.facts.get().may_close(request) && handle.slot.leave() {
                 handle.order(Order::CloseIfIdle(request.why));
             }

@@ -11,6 +11,7 @@ use crate::speed::{Change, Peer, Speeds, Times};
 use crate::suspect::Suspects;
 use crate::tls::ServerTlsState;
 use crate::view::{OwnState, View};
+use crate::work::{self, Done, Works};
 use crate::zero_hop::mirror_handle::MirrorHandle;
 use arc_swap::ArcSwap;
 use config::RouterConfig;
@@ -26,6 +27,8 @@ use tokio::sync::watch;
 pub(crate) struct RoutingState {
     pub(crate) view: View,
     pub(crate) counters: Vec<Arc<ServerCounters>>,
+    /// For how many average sessions one of each server counts, where its work is known.
+    pub(crate) per_session: Vec<Option<f64>>,
 }
 
 /// What is called when a server failed a session.
@@ -75,6 +78,7 @@ struct Inputs {
     drains: HashMap<ServerName, Drain>,
     suspects: Suspects,
     speeds: Speeds,
+    works: Works,
     counters: HashMap<ServerName, Arc<ServerCounters>>,
 }
 
@@ -106,6 +110,7 @@ impl SharedState {
             drains: HashMap::new(),
             suspects: Suspects::default(),
             speeds: Speeds::default(),
+            works: Works::default(),
             counters: HashMap::new(),
         };
         let routing = inputs.routing(threads, Instant::now());
@@ -219,10 +224,12 @@ impl SharedState {
         was
     }
 
-    /// Compares the servers' times. What changed is in force with the next routing state, and logged.
-    pub(crate) fn compare_speeds(&self, fresh: &[Times], elapsed: Duration, now: Instant) {
+    /// Compares the servers' times, and what their sessions did. What changed is in force with the next
+    /// routing state, and logged.
+    pub(crate) fn compare(&self, fresh: &[Times], elapsed: Duration, now: Instant) {
         let changes = {
             let mut inputs = self.inputs();
+            inputs.compare_work(fresh, elapsed);
             let peers: Vec<Peer> = inputs.snapshot.servers.iter().filter_map(peer).collect();
             let switches = inputs.config.capacity;
             inputs.speeds.update(fresh, &peers, switches, elapsed, now)
@@ -297,14 +304,36 @@ impl Inputs {
             self.counters.entry(name.clone()).or_insert_with(new).clone()
         };
         let counters = view.candidates.iter().map(|c| &c.name).map(counters).collect();
-        RoutingState { view, counters }
+        let per_session = view.candidates.iter().map(|c| self.works.per_session(&c.name)).collect();
+        RoutingState { view, counters, per_session }
+    }
+
+    /// Statements by what each typically takes.
+    fn compare_work(&mut self, fresh: &[Times], elapsed: Duration) {
+        if !self.config.capacity.work {
+            self.works = Works::default();
+            return;
+        }
+        let mut done: Vec<Done> = Vec::with_capacity(self.counters.len());
+        for (name, counters) in &self.counters {
+            let (server, sessions) = (name.clone(), counters.sessions(ListenerRole::Reader));
+            let mut done_here = Done { server, sessions, statements: 0.0, work: 0.0, busy_s: 0.0 };
+            for times in fresh.iter().filter(|times| times.server == *name) {
+                done_here.statements += times.of_all;
+                done_here.work += times.of_all * self.speeds.typical_ns(times.digest).unwrap_or(1.0);
+                done_here.busy_s += times.of_all * (times.log_sum / times.count).exp() / 1e9;
+            }
+            done.push(done_here);
+        }
+        self.works.update(&done, elapsed);
     }
 }
 
 impl RoutingState {
-    /// Our own reader sessions on each candidate.
+    /// What our own reader sessions are on each candidate, in average ones.
     pub(crate) fn readers(&self) -> Vec<u32> {
-        self.counters.iter().map(|t| t.sessions(ListenerRole::Reader)).collect()
+        let sessions: Vec<u32> = self.counters.iter().map(|t| t.sessions(ListenerRole::Reader)).collect();
+        work::loads(&sessions, &self.per_session).into_iter().map(|load| load.round() as u32).collect()
     }
 }
 

@@ -56,6 +56,8 @@ pub struct Times {
     pub server: ServerName,
     pub digest: u32,
     pub count: f64,
+    /// Estimated, where the sessions that were measured stand for others.
+    pub of_all: f64,
     /// The natural logarithms of the times in ns, summed.
     pub log_sum: f64,
 }
@@ -146,6 +148,16 @@ impl Speeds {
     /// What is known of a server.
     pub fn of(&self, server: &ServerName) -> Speed {
         self.known.get(server).map_or_else(Speed::default, |known| known.speed)
+    }
+
+    /// What a statement of a digest typically takes, on whichever server, ns.
+    pub fn typical_ns(&self, digest: u32) -> Option<f64> {
+        let of = self.book.iter().filter(|((number, _), _)| *number == digest);
+        let sum = of.fold(Sum::default(), |sum, (_, more)| Sum {
+            count: sum.count + more.count,
+            log_sum: sum.log_sum + more.log_sum,
+        });
+        (sum.count > 0.0).then(|| (sum.log_sum / sum.count).exp())
     }
 
     /// Takes in what was measured in the `elapsed` time up to `now`, and says which factors changed.

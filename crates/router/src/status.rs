@@ -92,6 +92,9 @@ pub struct ServerStatus {
     pub capacity: crate::capacity::Capacity,
     /// Why it counts for less than its weight because it is slow, in words; `None` when it does not.
     pub slow: Option<String>,
+    /// For how many average sessions one of its reader sessions counts, by what they do; `None` while that is
+    /// not known, which counts as one.
+    pub per_session: Option<f64>,
     /// The share of our own reads that should go there, 0 to 1.
     pub share: f64,
     /// Milliseconds until what is left of its sessions is cut, while it is drained by command.
@@ -312,6 +315,7 @@ fn server(
         writes: eligibility(&candidate.writes),
         capacity: candidate.capacity,
         slow: candidate.speed.reason(Instant::now()),
+        per_session: routing.per_session[at],
         share,
         draining_ms: draining.map(|d| d.as_millis() as u64),
         readers,

@@ -13,7 +13,7 @@ fn peers(n: usize) -> Vec<Peer> {
 fn digest(number: u32, count: f64, ms: &[Option<f64>]) -> Vec<Times> {
     let times = |(i, ms): (usize, &Option<f64>)| {
         let server = ServerName::new(&format!("r{i}"));
-        ms.map(|ms| Times { server, digest: number, count, log_sum: count * (ms * 1e6).ln() })
+        ms.map(|ms| Times { server, digest: number, count, of_all: count, log_sum: count * (ms * 1e6).ln() })
     };
     ms.iter().enumerate().filter_map(times).collect()
 }

@@ -348,6 +348,7 @@ mod tests {
     #[test]
     fn a_session_may_be_closed_only_when_all_that_passed_is_known_and_it_holds_nothing() {
         let request = CloseRequest {
+            working_only: false,
             quota: 1,
             why: Closed::Balance,
             quiet: Duration::ZERO,

@@ -72,7 +72,7 @@ impl Router {
             let noise = 1.0 + rng.random_range(-1.7..1.7) / count[at].max(1.0).sqrt();
             let log_sum = count[at] * (ms * noise.max(0.1) * 1e6).ln();
             let server = view.candidates[at].name.clone();
-            Times { server, digest: 1, count: count[at], log_sum }
+            Times { server, digest: 1, count: count[at], of_all: count[at], log_sum }
         };
         let fresh: Vec<Times> = times_ms.iter().enumerate().map(times).collect();
         let peer =
@@ -121,7 +121,7 @@ impl Router {
         self.tokens = (self.tokens + pace / PER_SECOND as f64).min((pace / 2.0).max(1.0));
         let held: Vec<Held> = held(&self.sessions, view.candidates.len())
             .into_iter()
-            .map(|readers| Held { readers, writers: 0 })
+            .map(|readers| Held { readers, load: f64::from(readers), writers: 0 })
             .collect();
         let mut moved = 0;
         let leaves = decide(view, &held, remembered, self.phase);

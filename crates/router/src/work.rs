@@ -1,0 +1,172 @@
+//! Work: what a server's sessions do, beside their number. Pure: counts and the clock are arguments.
+//!
+//! A pool that hands out its newest session first (Go's database/sql) leaves most of its sessions idle: twenty
+//! on each of three servers may mean that one does all the work. So a session counts for what the sessions of
+//! its server do on average, beside the mean of all:
+//!
+//! ```text
+//! load = sessions x (work / sessions here) / (work / sessions everywhere)
+//! ```
+//!
+//! The loads of all servers sum to the number of sessions, so that shares mean the same as before. Work is
+//! statements, each counted as what its digest takes everywhere: a server that is slow does no more work for
+//! it, and a statement that is a hundred times dearer counts a hundred times.
+//!
+//! **Sessions that are all busy count by their number.** Where clients wait for a session or ask again at once,
+//! a slow server does less work because it is slow, and would be given more. So with `u` the share of the
+//! time in which sessions are busy, what a session counts for beyond one is multiplied by `1 - u`.
+//!
+//! **What is not known counts as the mean.** That is so for all while fewer than [`ENOUGH`] statements a second
+//! are seen, and where sessions cannot be read. Within [`BAND`] of the mean a session counts as one: numbers
+//! are exact, rates are not. And at most [`MOST`] times as much or as little, so that sessions that never speak
+//! do not gather on one server without limit.
+
+use fleet::ServerName;
+use std::collections::HashMap;
+use std::time::Duration;
+
+/// Time constant of the rates.
+const SMOOTH: Duration = Duration::from_secs(5);
+const ENOUGH: f64 = 5.0;
+const BAND: f64 = 0.05;
+const MOST: f64 = 8.0;
+
+/// What a server's sessions did.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Done {
+    pub server: ServerName,
+    /// Sessions now.
+    pub sessions: u32,
+    /// Statements since the last look.
+    pub statements: f64,
+    /// What they would have taken anywhere, in any unit.
+    pub work: f64,
+    /// Seconds that they took.
+    pub busy_s: f64,
+}
+
+/// The work of each server's sessions, lately.
+#[derive(Clone, Debug, Default)]
+pub struct Works {
+    rates: HashMap<ServerName, Rate>,
+    per_session: HashMap<ServerName, f64>,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Rate {
+    statements: f64,
+    work: f64,
+    /// Sessions that are busy, on average.
+    busy: f64,
+}
+
+impl Works {
+    /// Takes in what was done in the `elapsed` time.
+    pub fn update(&mut self, done: &[Done], elapsed: Duration) {
+        let seconds = elapsed.as_secs_f64().max(1e-3);
+        let part = 1.0 - (-seconds / SMOOTH.as_secs_f64()).exp();
+        self.rates.retain(|name, _| done.iter().any(|d| d.server == *name && d.sessions > 0));
+        for done in done.iter().filter(|done| done.sessions > 0) {
+            let now = Rate {
+                statements: done.statements / seconds,
+                work: done.work / seconds,
+                busy: done.busy_s / seconds,
+            };
+            let rate = self.rates.entry(done.server.clone()).or_insert(now);
+            rate.statements += part * (now.statements - rate.statements);
+            rate.work += part * (now.work - rate.work);
+            rate.busy += part * (now.busy - rate.busy);
+        }
+        let sessions: f64 = done.iter().map(|done| f64::from(done.sessions)).sum();
+        let sum = |of: fn(&Rate) -> f64| self.rates.values().map(of).sum::<f64>();
+        let (statements, work, busy) = (sum(|r| r.statements), sum(|r| r.work), sum(|r| r.busy));
+        self.per_session.clear();
+        if statements < ENOUGH || work <= 0.0 {
+            return;
+        }
+        for done in done {
+            let Some(rate) = self.rates.get(&done.server) else { continue };
+            let beside = rate.work / f64::from(done.sessions) / (work / sessions);
+            let idle = (1.0 - busy / sessions).clamp(0.0, 1.0);
+            let beside = 1.0 + (beside - 1.0) * idle;
+            // Of so few statements as a server has on average, no more is known than this.
+            let expected = statements / self.rates.len() as f64 * 2.0 * SMOOTH.as_secs_f64();
+            let noise = BAND.max(2.0 / expected.sqrt());
+            let counts = if (beside - 1.0).abs() <= noise { 1.0 } else { beside.clamp(1.0 / MOST, MOST) };
+            self.per_session.insert(done.server.clone(), counts);
+        }
+    }
+
+    /// For how many average sessions one of this server counts; `None` while that is not known, which counts
+    /// as one.
+    pub fn per_session(&self, server: &ServerName) -> Option<f64> {
+        self.per_session.get(server).copied()
+    }
+}
+
+/// What each server carries, in average sessions: they sum to the number of sessions.
+pub fn loads(sessions: &[u32], per_session: &[Option<f64>]) -> Vec<f64> {
+    let raw: Vec<f64> =
+        sessions.iter().zip(per_session).map(|(n, each)| f64::from(*n) * each.unwrap_or(1.0)).collect();
+    let (all, sum) = (sessions.iter().map(|n| f64::from(*n)).sum::<f64>(), raw.iter().sum::<f64>());
+    if sum <= 0.0 { raw } else { raw.into_iter().map(|load| load * all / sum).collect() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn done(of: &[(u32, f64)]) -> Vec<Done> {
+        let one = |(at, (sessions, work)): (usize, &(u32, f64))| Done {
+            server: ServerName::new(&format!("r{at}")),
+            sessions: *sessions,
+            statements: *work,
+            work: *work,
+            busy_s: 0.0,
+        };
+        of.iter().enumerate().map(one).collect()
+    }
+
+    fn counts(of: &[(u32, f64)]) -> Vec<Option<f64>> {
+        let mut works = Works::default();
+        works.update(&done(of), Duration::from_secs(1));
+        (0..of.len()).map(|at| works.per_session(&ServerName::new(&format!("r{at}")))).collect()
+    }
+
+    #[test]
+    fn sessions_count_for_what_those_of_their_server_do() {
+        let each = counts(&[(20, 320.0), (20, 140.0), (20, 140.0)]);
+        let loads = loads(&[20, 20, 20], &each);
+        assert!((loads[0] - 32.0).abs() < 1e-9 && (loads[1] - 14.0).abs() < 1e-9, "{loads:?}");
+    }
+
+    #[test]
+    fn sessions_that_are_all_busy_count_by_their_number_however_much_they_do() {
+        let mut works = Works::default();
+        let mut done = done(&[(8, 50.0), (8, 100.0)]);
+        done.iter_mut().for_each(|done| done.busy_s = 8.0);
+        works.update(&done, Duration::from_secs(1));
+        assert_eq!(works.per_session(&done[0].server), Some(1.0), "it is slow, not idle");
+    }
+
+    #[test]
+    fn what_is_not_known_and_what_is_within_the_noise_counts_as_the_mean() {
+        assert_eq!(counts(&[(20, 1.0), (20, 0.0)]), [None, None], "too few statements");
+        assert_eq!(counts(&[(20, 102.0), (20, 98.0)]), [Some(1.0), Some(1.0)]);
+        assert_eq!(loads(&[3, 4], &[None, None]), [3.0, 4.0]);
+        assert_eq!(counts(&[(20, 100.0), (0, 0.0)])[1], None);
+    }
+
+    proptest! {
+        #[test]
+        fn loads_sum_to_the_sessions_and_are_never_negative(
+            of in prop::collection::vec((0u32..50, 0.0..1000.0f64), 1..6)
+        ) {
+            let sessions: Vec<u32> = of.iter().map(|(n, _)| *n).collect();
+            let loads = loads(&sessions, &counts(&of));
+            prop_assert!(loads.iter().all(|load| *load >= 0.0));
+            prop_assert!((loads.iter().sum::<f64>() - f64::from(sessions.iter().sum::<u32>())).abs() < 1e-6);
+        }
+    }
+}
