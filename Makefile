@@ -89,7 +89,7 @@ bench-failover: ## the primary killed 200 times under writes, frozen 20 times, i
 	target/release/headroom-bench failover --times $$(((times + 9) / 10)) --asynchronous || status=1; \
 	exit $$status
 
-bench-room: ## slow replicas, LIFO pools, a slow reader alone in its zone, equal readers (ROOM_ROUNDS=3, 50 min)
+bench-room: ## slow replicas, LIFO pools, a slow reader alone in its zone, equal readers (ROOM_ROUNDS=3, about 100 min)
 	@scripts/install.sh build servers
 	cargo build --release --locked -p headroom -p bench
 	target/release/headroom-bench room --rounds $${ROOM_ROUNDS:-3}
