@@ -10,6 +10,7 @@
 
 pub mod chi_square;
 pub mod comparison;
+pub mod least_squares;
 pub mod multiplicity;
 pub mod quantile;
 pub mod ratio;
