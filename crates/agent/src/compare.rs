@@ -105,8 +105,8 @@ fn rows(subject: &Subject, track: &Track, before: (u64, u64), after: (u64, u64))
         Subject::Server(_) => SERVER,
         Subject::Router | Subject::Endpoint(_) => ROUTER,
     };
-    let courses = crate::series::courses(subject);
-    let place = |name: &str| courses.iter().position(|(known, ..)| *known == name);
+    let series = crate::series::of(subject);
+    let place = |name: &str| series.iter().position(|(known, ..)| *known == name);
     let row = |line: &Line| {
         let at = place(line.figure)?;
         let over = line.over.and_then(|(name, scale)| Some((place(name)?, scale)));
@@ -116,7 +116,7 @@ fn rows(subject: &Subject, track: &Track, before: (u64, u64), after: (u64, u64))
             who: subject.called(),
             figure: if line.over.is_some() { "mean_ms".to_owned() } else { line.figure.to_owned() },
             label: line.label.to_owned(),
-            unit: if line.over.is_some() { Unit::Milliseconds } else { courses[at].2 },
+            unit: if line.over.is_some() { Unit::Milliseconds } else { series[at].2 },
             ratio: before.zip(after).and_then(|(before, after)| ratio(&before, &after)),
             before,
             after,

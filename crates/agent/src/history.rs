@@ -1,9 +1,9 @@
-//! `/history.json`: the courses of a stretch on a grid, what was said, and the gaps; and who adds to the
+//! `/history.json`: the series of a stretch on a grid, what was said, and the gaps; and who adds to the
 //! history.
 
 use crate::series::{self, HostNow, ServerNow, StatementsNow};
 use console::history_view::{
-    CourseView, GapView, HistoryView, JumpView, KeptView, SpanView, Subject, SubjectView,
+    GapView, HistoryView, JumpView, KeptView, SeriesView, SpanView, Subject, SubjectView,
 };
 use console::watch_view::RouterWatch;
 use console::watch_view::VerdictView;
@@ -101,7 +101,7 @@ impl HistoryStore {
         }
     }
 
-    /// The courses of a stretch.
+    /// The series of a stretch.
     pub(crate) fn view(&self, stretch: &HistoryQuery) -> HistoryView {
         let history = self.lock();
         let now_ms = history.ms(Instant::now());
@@ -158,7 +158,7 @@ fn subject_view(
     (from_ms, to_ms, step_ms): (u64, u64, u64),
 ) -> SubjectView {
     let means = track.means(from_ms, to_ms, step_ms);
-    let course = |(at, (name, label, unit)): (usize, (&'static str, &'static str, Unit))| CourseView {
+    let one = |(at, (name, label, unit)): (usize, (&'static str, &'static str, Unit))| SeriesView {
         name,
         label,
         unit,
@@ -174,7 +174,7 @@ fn subject_view(
     };
     SubjectView {
         subject: subject.clone(),
-        courses: series::courses(subject).into_iter().enumerate().map(course).collect(),
+        series: series::of(subject).into_iter().enumerate().map(one).collect(),
         verdicts: track.spans(from_ms, to_ms).iter().filter_map(said).collect(),
         gaps: history.gaps(subject, from_ms, to_ms).map(gap).collect(),
     }
@@ -251,14 +251,14 @@ mod tests {
         kept.host(began + Duration::from_secs(19), &busy(0.75), &free);
         let view = kept.view(&HistoryQuery { from: -15.0, to: 0.0, step: 1.0 });
         let host = &view.subjects[0];
-        assert_eq!((&host.subject, host.courses[0].name), (&Subject::Host, "cpu"));
-        assert_eq!(host.courses[0].values.iter().flatten().collect::<Vec<_>>(), [&0.25, &0.5, &0.75]);
+        assert_eq!((&host.subject, host.series[0].name), (&Subject::Host, "cpu"));
+        assert_eq!(host.series[0].values.iter().flatten().collect::<Vec<_>>(), [&0.25, &0.5, &0.75]);
         let said: Vec<_> = host.verdicts.iter().map(|span| (span.from_s, span.called)).collect();
         assert_eq!(said, [(10.0, "no bottleneck"), (11.0, "row locks"), (19.0, "no bottleneck")]);
         assert_eq!((host.gaps[0].from_s, host.gaps[0].to_s), (11.0, Some(19.0)));
         assert!(view.kept.bytes < view.kept.bytes_at_most);
         let coarse = kept.view(&HistoryQuery { from: -15.0, to: 0.0, step: 100.0 });
-        assert_eq!(coarse.subjects[0].courses[0].values, [Some(0.5)]);
+        assert_eq!(coarse.subjects[0].series[0].values, [Some(0.5)]);
     }
 
     #[test]
@@ -269,7 +269,7 @@ mod tests {
         let ahead = SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_secs_f64() + 3600.0;
         let view = kept.view(&HistoryQuery { from: ahead, to: ahead + 60.0, step: 1.0 });
         assert!(
-            view.subjects.iter().all(|subject| subject.courses.iter().all(|c| c
+            view.subjects.iter().all(|subject| subject.series.iter().all(|c| c
                 .values
                 .iter()
                 .flatten()

@@ -19,7 +19,7 @@ mod history;
 pub mod hosts;
 mod keys;
 mod meter;
-mod metrics;
+pub mod metrics;
 mod monitor;
 mod page;
 mod promise;

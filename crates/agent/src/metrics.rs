@@ -17,7 +17,7 @@ type Labels = Vec<(&'static str, String)>;
 ///
 /// # Errors
 /// Only if the text cannot be written, which memory alone decides.
-pub(crate) fn text(view: &WatchView) -> Result<String, std::fmt::Error> {
+pub fn text(view: &WatchView) -> Result<String, std::fmt::Error> {
     let mut sheet = Sheet(Registry::with_prefix("headroom"));
     host(view, &mut sheet);
     servers(view, &mut sheet);

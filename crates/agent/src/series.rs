@@ -1,4 +1,4 @@
-//! Which figures have a course: whose, what they are called and where they come from. These tables drive
+//! Which figures have a series: whose, what they are called and where they come from. These tables drive
 //! the history, its JSON, the charts of the page and the comparison of two windows.
 
 use console::history_view::Subject;
@@ -210,16 +210,16 @@ pub(crate) const STATEMENTS: &[Series<StatementsNow>] = &[
 /// All of a table, in its order.
 pub(crate) fn figures<T>(table: &[Series<T>], now: &T) -> Figures {
     let mut figures = [f32::NAN; WIDTH];
-    for (place, course) in figures.iter_mut().zip(table) {
-        *place = (course.of)(now).map_or(f32::NAN, |figure| figure as f32);
+    for (place, row) in figures.iter_mut().zip(table) {
+        *place = (row.of)(now).map_or(f32::NAN, |figure| figure as f32);
     }
     figures
 }
 
 /// Names, words and units of a subject's figures, in their order.
-pub(crate) fn courses(subject: &Subject) -> Vec<(&'static str, &'static str, Unit)> {
+pub(crate) fn of(subject: &Subject) -> Vec<(&'static str, &'static str, Unit)> {
     fn all<T>(table: &[Series<T>]) -> Vec<(&'static str, &'static str, Unit)> {
-        table.iter().map(|course| (course.name, course.label, course.unit)).collect()
+        table.iter().map(|row| (row.name, row.label, row.unit)).collect()
     }
     match subject {
         Subject::Host | Subject::Agent(_) => all(HOST),

@@ -3,7 +3,7 @@
 use diagnose::verdict::{Name, Unit};
 use serde::{Deserialize, Serialize};
 
-/// Whose course it is.
+/// Whose series they are.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(tag = "kind", content = "name", rename_all = "snake_case")]
 pub enum Subject {
@@ -48,7 +48,7 @@ pub struct SubjectView {
     #[serde(flatten)]
     pub subject: Subject,
     /// Its figures.
-    pub courses: Vec<CourseView>,
+    pub series: Vec<SeriesView>,
     /// What was said of it, oldest first; empty of what nothing is said of.
     pub verdicts: Vec<SpanView>,
     /// Where nothing was read.
@@ -57,7 +57,7 @@ pub struct SubjectView {
 
 /// One figure over time.
 #[derive(Clone, Debug, Serialize)]
-pub struct CourseView {
+pub struct SeriesView {
     pub name: &'static str,
     pub label: &'static str,
     pub unit: Unit,

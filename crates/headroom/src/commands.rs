@@ -12,6 +12,7 @@ pub(crate) mod knob;
 pub(crate) mod lab;
 pub(crate) mod load;
 pub(crate) mod measure;
+pub(crate) mod plan;
 pub(crate) mod probe;
 pub(crate) mod record;
 pub(crate) mod replay;

@@ -63,6 +63,7 @@ async fn run() -> ExitCode {
         cli::Command::ZeroHop(command) => commands::zero_hop::run(command),
         cli::Command::Knob(command) => commands::knob::run(command, &environment).await,
         cli::Command::Trial(command) => commands::trial::run(command, &environment).await,
+        cli::Command::Plan(command) => commands::plan::run(command, &environment).await,
         #[cfg(feature = "lab")]
         cli::Command::Lab(command) => commands::lab::run(command, &environment).await,
         cli::Command::Load(command) => commands::load::run(command, &environment).await,

@@ -4,16 +4,26 @@
 //! * [`comparison`]: a configuration beside the baseline, block by block: the ratio with its interval,
 //!   whether it differs, whether it is equivalent;
 //! * [`multiplicity`]: several comparisons at once: Holm's adjustment, Dunnett's critical value;
-//! * [`quantile`]: quantiles of a sample.
+//! * [`quantile`]: quantiles of a sample;
+//! * [`queue`]: response time at another load or on other cores; [`scalability`]: throughput at a concurrency;
+//! * [`memory`]: misses and response times at another size of the buffer pool;
+//! * [`placement`]: which role on which host; [`replicas`]: how many readers in each zone; [`growth`]: when.
 
 #![warn(missing_docs)]
 
 pub mod chi_square;
 pub mod comparison;
+pub mod growth;
 pub mod least_squares;
+pub mod memory;
 pub mod multiplicity;
+pub mod placement;
 pub mod quantile;
+pub mod queue;
 pub mod ratio;
+pub mod regression;
+pub mod replicas;
+pub mod scalability;
 pub mod slope;
 pub mod student;
 

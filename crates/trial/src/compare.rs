@@ -11,7 +11,7 @@ use crate::run::Experiment;
 use crate::schedule::{pairs, stages};
 use crate::store::{History, Trial};
 use crate::verdict::{Verdict, verdicts};
-use plan::least_squares::fit;
+use plan::regression::fit;
 use plan::{Effect, Interval};
 use serde::Serialize;
 use std::collections::BTreeMap;

@@ -10,7 +10,7 @@ use crate::run::Experiment;
 use crate::schedule::pairs;
 use crate::spec::Kind;
 use crate::store::Trial;
-use plan::least_squares::fit;
+use plan::regression::fit;
 use plan::{Effect, Interval};
 use serde::Serialize;
 

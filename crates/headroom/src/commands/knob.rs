@@ -9,7 +9,7 @@ use crate::credentials;
 use crate::environment::Environment;
 use anyhow::Context;
 use clap::{Args, Subcommand};
-use config::{Admin, Config, FleetConfig, RouterConfig};
+use config::{Admin, Config, Credentials, FleetConfig, RouterConfig};
 use fleet::Address;
 use knob::journal::{self, Journal};
 use knob::server::{Connection, Server, ServerError};
@@ -232,6 +232,23 @@ pub(crate) fn connect_as(
     option_file: Option<&Path>,
     environment: &Environment,
 ) -> anyhow::Result<Connect> {
+    let who = credentials_as(user, option_file, environment)?;
+    Ok(Box::new(move |address: &str| {
+        let unknown = |why: String| ServerError::Unreachable { address: address.to_owned(), why };
+        let to: Address = address.parse().map_err(|error| unknown(format!("{error}")))?;
+        Ok(Box::new(Connection::open(&to, &who)?) as Box<dyn Server>)
+    }))
+}
+
+/// Who logs in: by flags, option file and environment.
+///
+/// # Errors
+/// The option file cannot be read.
+pub(crate) fn credentials_as(
+    user: Option<&str>,
+    option_file: Option<&Path>,
+    environment: &Environment,
+) -> anyhow::Result<Credentials> {
     let mut fleet = FleetConfig::default();
     fleet.credentials.user = user.map(str::to_owned);
     fleet.credentials.option_file = option_file.map(Path::to_owned);
@@ -245,10 +262,5 @@ pub(crate) fn connect_as(
         webhook: None,
         password_from: None,
     };
-    let who = credentials::resolve(&config, environment)?;
-    Ok(Box::new(move |address: &str| {
-        let unknown = |why: String| ServerError::Unreachable { address: address.to_owned(), why };
-        let to: Address = address.parse().map_err(|error| unknown(format!("{error}")))?;
-        Ok(Box::new(Connection::open(&to, &who)?) as Box<dyn Server>)
-    }))
+    credentials::resolve(&config, environment)
 }

@@ -330,6 +330,11 @@ impl TargetArgs {
         all.map(Address::to_string).collect::<Vec<_>>().join(", ")
     }
 
+    /// The account and the option file that are named.
+    pub(crate) fn login(&self) -> (Option<&str>, Option<&Path>) {
+        (self.user.as_deref(), self.option_file.as_deref())
+    }
+
     /// Addresses and account, from flags, option file and environment.
     pub(crate) fn resolve(&self, environment: &Environment) -> anyhow::Result<Target> {
         let or_server = |named: &[Address]| match named {

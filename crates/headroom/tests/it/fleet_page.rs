@@ -166,7 +166,7 @@ async fn a_frozen_agent_has_a_gap(page: &mut Page<'_>, agent: &Agent) {
         .await;
     // The other one is asked all the while.
     let newest = "fetch('/history.json?from=-60&to=0&step=1').then(a => a.json()).then(history => history.subjects \
-                  .filter(s => s.kind === 'agent').some(s => s.courses[0].values.slice(-6).filter(v => v !== null).length >= 3))";
+                  .filter(s => s.kind === 'agent').some(s => s.series[0].values.slice(-6).filter(v => v !== null).length >= 3))";
     assert_eq!(page.is(newest).await, true, "a host that answers has no gap because another does not");
     agent.signal(Signal::CONT);
     page.wait_for("document.getElementById('verdict').textContent === '1 host does not answer'").await;

@@ -31,6 +31,7 @@ mod route;
 mod scripts;
 mod sealed_page;
 mod security_page;
+mod shapes;
 mod supervise;
 mod support;
 mod trial;

@@ -19,6 +19,9 @@ pub struct Trial {
     /// Of the lost, such as would have been in time without the generator's own lateness.
     #[serde(default)]
     pub excused: u64,
+    /// Mean response time of the answers that came; 0 in trials of a time when it was not kept.
+    #[serde(default)]
+    pub mean_ms: f64,
     /// Half of the answers came within this time.
     #[serde(default)]
     pub p50_ms: f64,
@@ -48,6 +51,7 @@ impl Trial {
             due: totals.arrivals,
             lost: totals.late + totals.failed + totals.unfinished + totals.not_started,
             excused: totals.excused,
+            mean_ms: outcome.response.mean_ms,
             p50_ms: outcome.response.p50_ms,
             p99_ms: outcome.response.p99_ms,
             at_objective_ms: at_objective.unwrap_or_default(),

@@ -1,4 +1,4 @@
-// Small charts: the course of one or two figures over a stretch. Where nothing was read the line ends, the
+// Small charts: one or two figures over a stretch. Where nothing was read the line ends, the
 // gap is shaded, and its reason stands in words below the verdicts.
 import { h } from "../element.js";
 import { clock, figure, moment } from "./word.js";
@@ -15,11 +15,11 @@ function ceiling(values, unit) {
 
 // Pieces of the line, each [[cell, value], ...]: cut at gaps, and where more cells are empty than a slow
 // reading explains.
-function pieces(history, course, gaps) {
+function pieces(history, single, gaps) {
   const bridged = Math.max(2, Math.ceil(6 / history.step_s));
   const list = [];
   let last = null;
-  course.values.forEach((value, cell) => {
+  single.values.forEach((value, cell) => {
     if (value === null) return;
     const at = history.from_s + cell * history.step_s;
     const before = last === null ? null : history.from_s + last * history.step_s;
@@ -51,29 +51,29 @@ export function shades(history, gaps, height) {
 
 // Names beside the first are told without the words that they share with it: "disk reads", "writes",
 // "flushes".
-function names(courses) {
-  const first = courses[0].label.split(" ");
-  return courses.map((course, i) => {
-    const words = course.label.split(" ");
+function names(series) {
+  const first = series[0].label.split(" ");
+  return series.map((single, i) => {
+    const words = single.label.split(" ");
     let same = 0;
     while (i > 0 && same < words.length - 1 && words[same] === first[same]) same++;
     return words.slice(same).join(" ");
   });
 }
 
-// `courses`: one or more of the same unit; the first is the one that the figure in the head is of.
-export function chart(history, subject, courses, name) {
-  const unit = courses[0].unit;
-  const known = courses.flatMap((course) => course.values.filter((value) => value !== null));
+// `series`: one or more of the same unit; the first is the one that the figure in the head is of.
+export function chart(history, subject, series, name) {
+  const unit = series[0].unit;
+  const known = series.flatMap((single) => single.values.filter((value) => value !== null));
   const top = ceiling(known, unit);
-  const newest = courses[0].values.findLast((value) => value !== null);
-  const label = courses.map((course) => course.label).join(", ");
-  return h("figure", { class: "chart", "data-of": name + " " + courses[0].name },
-    h("figcaption", {}, h("span", { class: "label" }, names(courses).map((text, i) => h("span", { class: "key k" + i }, text))),
+  const newest = series[0].values.findLast((value) => value !== null);
+  const label = series.map((single) => single.label).join(", ");
+  return h("figure", { class: "chart", "data-of": name + " " + series[0].name },
+    h("figcaption", {}, h("span", { class: "label" }, names(series).map((text, i) => h("span", { class: "key k" + i }, text))),
       h("b", { class: "now" }, figure(newest, unit)), h("span", { class: "at" }, "")),
     h("svg", { viewBox: "0 0 100 " + HEIGHT, preserveAspectRatio: "none", role: "img", "aria-label": label + ": now " + figure(newest, unit) + ", axis to " + figure(top, unit) },
       shades(history, subject.gaps, HEIGHT),
-      courses.map((course, i) => pieces(history, course, subject.gaps).map((piece) => h("path", { class: "k" + i, d: line(history, piece, top) })))),
+      series.map((single, i) => pieces(history, single, subject.gaps).map((piece) => h("path", { class: "k" + i, d: line(history, piece, top) })))),
     h("div", { class: "times", "aria-hidden": "true" }, h("span", {}, moment(history, history.from_s)), h("span", {}, moment(history, history.to_s))),
     h("span", { class: "top" }, known.length ? figure(top, unit) : "nothing read"));
 }
@@ -88,11 +88,11 @@ export function follow(root, ask) {
     if (!node || !history) return;
     const box = node.querySelector("svg").getBoundingClientRect();
     const cell = Math.floor(((event.clientX - box.left) / box.width) * (span(history) / history.step_s));
-    const course = find(history, node.dataset.of);
-    if (!course || cell < 0) return;
+    const single = find(history, node.dataset.of);
+    if (!single || cell < 0) return;
     node.classList.add("read");
-    const value = course.values[cell];
-    node.querySelector(".at").textContent = (value === undefined || value === null ? "nothing read" : figure(value, course.unit)) + " at " + clock(history, history.from_s + cell * history.step_s);
+    const value = single.values[cell];
+    node.querySelector(".at").textContent = (value === undefined || value === null ? "nothing read" : figure(value, single.unit)) + " at " + clock(history, history.from_s + cell * history.step_s);
   });
   root.addEventListener("pointerleave", () => root.querySelectorAll(".chart.read").forEach(leave));
 }
@@ -102,5 +102,5 @@ export const key = (subject) => subject.kind + (subject.name ? ":" + subject.nam
 function find(history, of) {
   const cut = of.lastIndexOf(" ");
   const subject = history.subjects.find((one) => key(one) === of.slice(0, cut));
-  return subject && subject.courses.find((course) => course.name === of.slice(cut + 1));
+  return subject && subject.series.find((single) => single.name === of.slice(cut + 1));
 }

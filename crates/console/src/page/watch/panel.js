@@ -11,7 +11,7 @@ const ROUTER = [["statements"], ["p50_ms", "p99_ms"], ["at_work"]];
 // Charts of figures that were read at least once; the others would be empty frames.
 function charts(history, subject, wanted) {
   if (!subject) return null;
-  const sets = wanted.map((names) => names.map((name) => subject.courses.find((course) => course.name === name)).filter((course) => course && course.values.some((value) => value !== null)));
+  const sets = wanted.map((names) => names.map((name) => subject.series.find((single) => single.name === name)).filter((single) => single && single.values.some((value) => value !== null)));
   return h("div", { class: "charts" }, sets.filter((set) => set.length).map((set) => chart(history, subject, set, key(subject))));
 }
 
@@ -74,14 +74,14 @@ export function endpoints(view, history) {
   const asked = router.endpoints.some((one) => one.requests && one.requests.requests);
   const stretch = history ? ", last " + lasted(history.to_s - history.from_s) : "";
   const head = [["endpoint"], ...["share of time", "per second", "median", "p99", ...(asked ? ["median request", "thinking"] : []), "errors"].map((text) => [text, "n"]), ["p99" + stretch]];
-  const course = (name) => {
+  const single = (name) => {
     const subject = history && history.subjects.find((one) => one.kind === "endpoint" && one.name === name);
-    const p99 = subject && subject.courses.find((one) => one.name === "p99_ms");
+    const p99 = subject && subject.series.find((one) => one.name === "p99_ms");
     return p99 && p99.values.some((value) => value !== null) ? chart(history, subject, [p99], key(subject)) : null;
   };
   const rows = router.endpoints.map(({ name, figures: f, requests }) => h("tr", {}, h("th", { class: "what", title: name }, name),
     h("td", { class: "n" }, share(f.share)), h("td", { class: "n" }, figure(f.per_second, "per-second") + (f.per_second_error > 0 ? " ±" + figure(f.per_second_error, "count") : "")), h("td", { class: "n" }, figure(f.p50_ms, "milliseconds")), h("td", { class: "n" }, figure(f.p99_ms, "milliseconds")),
-    asked ? [h("td", { class: "n" }, requests && requests.requests ? figure(requests.span_p50_ms, "milliseconds") : "–"), h("td", { class: "n" }, requests && requests.requests ? share(requests.thinking) : "–")] : null, h("td", { class: "n" + (f.errors ? " wrong" : "") }, figure(f.errors, "count")), h("td", { class: "spark" }, course(name))));
+    asked ? [h("td", { class: "n" }, requests && requests.requests ? figure(requests.span_p50_ms, "milliseconds") : "–"), h("td", { class: "n" }, requests && requests.requests ? share(requests.thinking) : "–")] : null, h("td", { class: "n" + (f.errors ? " wrong" : "") }, figure(f.errors, "count")), h("td", { class: "spark" }, single(name))));
   const whole = history && history.subjects.find((one) => one.kind === "router");
   const notes = ["Last " + Math.round(router.span_s) + " s, as the router at " + router.address + " times them; a median request runs from its first statement to its last one's end, where a trace or request id is tagged (what it does before and after is not seen); thinking is the share of that without a statement under way, at least."];
   if (router.more) notes.push(router.more + " more: headroom top --by endpoint.");

@@ -51,7 +51,7 @@ fn gaps(history: &Value, kind: &str) -> Vec<Value> {
 fn read_at(history: &Value, kind: &str) -> Vec<f64> {
     let number = |value: &Value| value.as_f64().unwrap();
     let (from, step) = (number(&history["from_s"]), number(&history["step_s"]));
-    let Some(values) = of_kind(history, kind).and_then(|subject| subject["courses"][0]["values"].as_array())
+    let Some(values) = of_kind(history, kind).and_then(|subject| subject["series"][0]["values"].as_array())
     else {
         return Vec::new();
     };

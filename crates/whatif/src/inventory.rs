@@ -1,0 +1,290 @@
+//! The inventory: hosts with their ceilings and prices, roles with their measured demands, and what runs where. TOML,
+//! or CSV with a row for each host and role.
+//!
+//! ```toml
+//! [options]
+//! fill = 0.8                    # share of a ceiling that may be used
+//! apart = true                  # roles that want most of the same resource on different hosts, where possible
+//!
+//! [[host]]
+//! name = "db-host-1"
+//! zone = "a"
+//! cpu = 16                      # cores
+//! memory = 128                  # GiB
+//! iops = 20000
+//! mb_s = 800
+//! network = 1200                # MB/s
+//! price = 310                   # a month, in any currency
+//! watts = 350
+//! work = 9000                   # optional: what it gets done, such as transactions a second at the objective
+//!
+//! [[role]]
+//! name = "shop-reader-1"
+//! group = "shop-readers"        # stand in for each other: on different hosts and zones
+//! on = "db-host-1"              # where it runs today
+//! server = "10.0.0.1:3306"      # optional: headroom inventory asks it
+//! cpu = 4.5                     # demand at the 95th percentile
+//! memory = 48
+//! iops = 3000
+//! mb_s = 90
+//! network = 40
+//! ```
+//! The same as CSV has a heading `kind,name,zone,group,on,server,cpu,memory,iops,mb_s,network,price,watts,work`.
+
+use plan::placement::{Host, Question, Role};
+use serde::Deserialize;
+use std::collections::BTreeSet;
+
+/// What is where.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Inventory {
+    #[serde(default)]
+    pub options: Options,
+    #[serde(default, rename = "host")]
+    pub hosts: Vec<HostRow>,
+    #[serde(default, rename = "role")]
+    pub roles: Vec<RoleRow>,
+}
+
+/// How roles are placed.
+#[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Options {
+    /// Share of a ceiling that may be used.
+    pub fill: f64,
+    /// Roles that want most of the same resource on different hosts, where possible.
+    pub apart: bool,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self { fill: 0.8, apart: false }
+    }
+}
+
+/// A host.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct HostRow {
+    pub name: String,
+    #[serde(default)]
+    pub zone: String,
+    pub cpu: f64,
+    pub memory: f64,
+    pub iops: f64,
+    pub mb_s: f64,
+    pub network: f64,
+    #[serde(default = "one")]
+    pub price: f64,
+    pub watts: Option<f64>,
+    pub work: Option<f64>,
+}
+
+/// A role.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RoleRow {
+    pub name: String,
+    pub group: Option<String>,
+    pub on: Option<String>,
+    pub server: Option<String>,
+    #[serde(default)]
+    pub cpu: f64,
+    #[serde(default)]
+    pub memory: f64,
+    #[serde(default)]
+    pub iops: f64,
+    #[serde(default)]
+    pub mb_s: f64,
+    #[serde(default)]
+    pub network: f64,
+}
+
+fn one() -> f64 {
+    1.0
+}
+
+impl Inventory {
+    /// Reads TOML, or CSV where the name ends in `.csv`.
+    ///
+    /// # Errors
+    /// The file with line and what is wrong.
+    pub fn parse(text: &str, name: &str) -> Result<Self, String> {
+        let inventory = if name.ends_with(".csv") {
+            Self::of_csv(text).map_err(|(line, why)| format!("{name}:{line}: {why}"))?
+        } else {
+            toml::from_str(text).map_err(|error| format!("{name}: {error}"))?
+        };
+        inventory.check().map_err(|why| format!("{name}: {why}"))?;
+        Ok(inventory)
+    }
+
+    fn of_csv(text: &str) -> Result<Self, (usize, String)> {
+        let mut lines = text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty());
+        let (_, heading) = lines.next().ok_or((1, "it is empty".to_owned()))?;
+        let columns: Vec<&str> = heading.split(',').map(str::trim).collect();
+        const KNOWN: [&str; 14] = [
+            "kind", "name", "zone", "group", "on", "server", "cpu", "memory", "iops", "mb_s", "network",
+            "price", "watts", "work",
+        ];
+        if let Some(other) = columns.iter().find(|column| !KNOWN.contains(column)) {
+            return Err((1, format!("there is no column '{other}'; there are {}", KNOWN.join(", "))));
+        }
+        let mut inventory = Self::default();
+        for (at, line) in lines {
+            let number = at + 1;
+            if line.contains('"') {
+                return Err((number, "quotation marks are not read; leave them out".to_owned()));
+            }
+            let cells: Vec<&str> = line.split(',').map(str::trim).collect();
+            if cells.len() != columns.len() {
+                return Err((
+                    number,
+                    format!("{} cells, and the heading has {}", cells.len(), columns.len()),
+                ));
+            }
+            let text = |name: &str| {
+                let at = columns.iter().position(|column| *column == name)?;
+                Some(cells[at].to_owned()).filter(|cell| !cell.is_empty())
+            };
+            let figure = |name: &str| match text(name) {
+                None => Ok(None),
+                Some(cell) => {
+                    cell.parse().map(Some).map_err(|_| (number, format!("{name} = '{cell}' is not a number")))
+                }
+            };
+            let must = |name: &str| figure(name)?.ok_or((number, format!("{name} is missing")));
+            let name = text("name").ok_or((number, "name is missing".to_owned()))?;
+            match text("kind").as_deref() {
+                Some("host") => inventory.hosts.push(HostRow {
+                    name,
+                    zone: text("zone").unwrap_or_default(),
+                    cpu: must("cpu")?,
+                    memory: must("memory")?,
+                    iops: must("iops")?,
+                    mb_s: must("mb_s")?,
+                    network: must("network")?,
+                    price: figure("price")?.unwrap_or(1.0),
+                    watts: figure("watts")?,
+                    work: figure("work")?,
+                }),
+                Some("role") => inventory.roles.push(RoleRow {
+                    name,
+                    group: text("group"),
+                    on: text("on"),
+                    server: text("server"),
+                    cpu: figure("cpu")?.unwrap_or(0.0),
+                    memory: figure("memory")?.unwrap_or(0.0),
+                    iops: figure("iops")?.unwrap_or(0.0),
+                    mb_s: figure("mb_s")?.unwrap_or(0.0),
+                    network: figure("network")?.unwrap_or(0.0),
+                }),
+                _ => return Err((number, "kind is neither host nor role".to_owned())),
+            }
+        }
+        Ok(inventory)
+    }
+
+    fn check(&self) -> Result<(), String> {
+        if !(self.options.fill > 0.0 && self.options.fill <= 1.0) {
+            return Err("options.fill is a share above 0 and at most 1".to_owned());
+        }
+        let mut names = BTreeSet::new();
+        let all = self.hosts.iter().map(|host| &host.name).chain(self.roles.iter().map(|role| &role.name));
+        if let Some(twice) = all.into_iter().find(|name| !names.insert(name.as_str())) {
+            return Err(format!("'{twice}' is there twice; every host and role has a name of its own"));
+        }
+        for host in &self.hosts {
+            let figures = [host.cpu, host.memory, host.iops, host.mb_s, host.network, host.price];
+            if figures.iter().any(|figure| !figure.is_finite() || *figure < 0.0) {
+                return Err(format!("host '{}' has a figure below 0", host.name));
+            }
+        }
+        for role in &self.roles {
+            let figures = [role.cpu, role.memory, role.iops, role.mb_s, role.network];
+            if figures.iter().any(|figure| !figure.is_finite() || *figure < 0.0) {
+                return Err(format!("role '{}' has a figure below 0", role.name));
+            }
+            if let Some(on) = &role.on
+                && !self.hosts.iter().any(|host| host.name == *on)
+            {
+                return Err(format!(
+                    "role '{}' runs on '{on}', which is no host of this inventory",
+                    role.name
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    /// As a question for a placement.
+    pub fn question(&self) -> Question {
+        let role = |role: &RoleRow| Role {
+            name: role.name.clone(),
+            group: role.group.clone(),
+            demand: [role.cpu, role.memory, role.iops, role.mb_s, role.network],
+        };
+        let host = |host: &HostRow| Host {
+            name: host.name.clone(),
+            zone: host.zone.clone(),
+            ceiling: [host.cpu, host.memory, host.iops, host.mb_s, host.network],
+            price: host.price,
+            watts: host.watts,
+            work: host.work,
+        };
+        Question {
+            roles: self.roles.iter().map(role).collect(),
+            hosts: self.hosts.iter().map(host).collect(),
+            fill: self.options.fill,
+            apart: self.options.apart,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TOML: &str = r#"
+        [[host]]
+        name = "h1"
+        zone = "a"
+        cpu = 16
+        memory = 128
+        iops = 20000
+        mb_s = 800
+        network = 1200
+        [[role]]
+        name = "r1"
+        on = "h1"
+        cpu = 4.5
+    "#;
+
+    #[test]
+    fn csv_and_toml_say_the_same() {
+        let csv = "kind,name,zone,on,cpu,memory,iops,mb_s,network\nhost,h1,a,,16,128,20000,800,1200\nrole,r1,,h1,4.5,,,,\n";
+        assert_eq!(Inventory::parse(csv, "i.csv").unwrap(), Inventory::parse(TOML, "i.toml").unwrap());
+    }
+
+    #[test]
+    fn what_is_wrong_is_said_with_its_line() {
+        let wrong = |csv: &str| Inventory::parse(csv, "i.csv").unwrap_err();
+        assert!(wrong("kind,size\n").contains("i.csv:1: there is no column 'size'"));
+        assert!(
+            wrong("kind,name,cpu,memory,iops,mb_s,network\nhost,h,x,1,1,1,1\n")
+                .contains("i.csv:2: cpu = 'x' is not a number")
+        );
+        assert!(wrong("kind,name\nhost\n").contains("i.csv:2: 1 cells"));
+        assert!(
+            Inventory::parse(&TOML.replace("on = \"h1\"", "on = \"h2\""), "i.toml")
+                .unwrap_err()
+                .contains("no host")
+        );
+        assert!(
+            Inventory::parse(&TOML.replace("cpu = 4.5", "cpus = 4.5"), "i.toml")
+                .unwrap_err()
+                .contains("cpus")
+        );
+    }
+}

@@ -1,0 +1,374 @@
+//! More load, or more cores: from what was seen to figures with intervals, or to the reason why there is none.
+
+use crate::ledger::Prediction;
+use crate::seen::{Seen, known, responses, throughputs};
+use crate::words::{figure, interval, ms, percent};
+use plan::Interval;
+use plan::queue::{EDGE, LOSS_PER_DOUBLING, MODEL_ERROR, Queue};
+use plan::scalability::Scalability;
+use serde::{Deserialize, Serialize};
+use std::fmt::Write;
+use term::Table;
+
+/// Of intervals.
+pub const LEVEL: f64 = 0.95;
+
+/// What is asked.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LoadQuestion {
+    /// Whose load: server or target, in words.
+    pub subject: String,
+    /// What is sent, in words.
+    pub workload: String,
+    /// Cores that the server may use.
+    pub cores: u32,
+    /// Today's rate.
+    pub today_per_s: f64,
+    /// How many times today's load.
+    pub growths: Vec<f64>,
+    /// Other numbers of cores.
+    pub cores_then: Vec<u32>,
+    /// p99 must be shorter, ms.
+    pub objective_ms: Option<f64>,
+}
+
+/// What is predicted at a rate on a number of cores; refused with the reason where that is not sound.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct AtLoad {
+    /// How many times today's load.
+    pub growth: f64,
+    /// Transactions a second.
+    pub per_s: f64,
+    pub cores: u32,
+    /// Share of the cores.
+    pub busy: Interval,
+    pub mean_ms: Option<Interval>,
+    pub p99_ms: Option<Interval>,
+    /// Why a figure is missing.
+    pub refused: Option<String>,
+}
+
+/// A number of cores.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct WithCores {
+    pub cores: u32,
+    /// Transactions a second at which all cores are busy.
+    pub saturation: Interval,
+    /// The largest rate whose p99 meets the objective as far as the model may say: estimate, and the rate at
+    /// which the unfavourable end of the p99 does.
+    pub within_objective: Option<(f64, f64)>,
+}
+
+/// The scalability law.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Law {
+    /// Transactions a second of one at work; contention; coherency.
+    pub parameters: [Interval; 3],
+    /// The most, and at how many at work; `None` where no limit is in sight.
+    pub most: Option<(Interval, f64)>,
+    /// (at work, a second) for a chart.
+    pub curve: Vec<(f64, Interval)>,
+    /// Scatter as a share.
+    pub scatter: f64,
+}
+
+/// The answer.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct LoadAnswer {
+    pub subject: String,
+    pub workload: String,
+    pub cores: u32,
+    pub today_per_s: f64,
+    pub objective_ms: Option<f64>,
+    pub seen: Vec<Seen>,
+    /// CPU of a transaction, ms; `None` when the queue was refused.
+    pub demand_ms: Option<Interval>,
+    pub queue_refused: Option<String>,
+    pub rows: Vec<AtLoad>,
+    pub by_cores: Vec<WithCores>,
+    pub law: Option<Law>,
+    pub law_refused: Option<String>,
+    pub assumptions: Vec<String>,
+}
+
+/// Answers.
+pub fn answer(question: &LoadQuestion, seen: Vec<Seen>) -> LoadAnswer {
+    let queue = Queue::new(&responses(&seen), known(&seen, question.cores), LEVEL);
+    let law = Scalability::new(&throughputs(&seen), LEVEL);
+    let mut numbers = vec![question.cores];
+    numbers.extend(question.cores_then.iter().copied().filter(|cores| *cores != question.cores));
+    let (mut rows, mut by_cores) = (Vec::new(), Vec::new());
+    if let Ok(queue) = &queue {
+        for cores in &numbers {
+            rows.extend(question.growths.iter().map(|growth| at_load(queue, question, *growth, *cores)));
+            by_cores.push(WithCores {
+                cores: *cores,
+                saturation: queue.saturation(*cores),
+                within_objective: question.objective_ms.and_then(|limit| within(queue, *cores, limit)),
+            });
+        }
+    }
+    LoadAnswer {
+        subject: question.subject.clone(),
+        workload: question.workload.clone(),
+        cores: question.cores,
+        today_per_s: question.today_per_s,
+        objective_ms: question.objective_ms,
+        demand_ms: queue.as_ref().ok().map(|queue| ms(&queue.demand_s())),
+        queue_refused: queue.err().map(|why| why.to_string()),
+        rows,
+        by_cores,
+        law_refused: law.as_ref().err().map(ToString::to_string),
+        law: law.ok().map(|law| law_of(&law)),
+        assumptions: assumptions(&seen),
+        seen,
+    }
+}
+
+fn assumptions(seen: &[Seen]) -> Vec<String> {
+    let mut all = vec![
+        "The workload stays the same mix: only its rate grows.".to_owned(),
+        "CPU is what runs out. A disk, a lock or the network that runs out first is not in this model."
+            .to_owned(),
+        format!(
+            "The queueing approximation may be wrong by {:.0} % of the wait; that is in the intervals.",
+            MODEL_ERROR * 100.0
+        ),
+        format!(
+            "Each doubling of cores may be worth {:.0} % less than twice; that is in the intervals.",
+            LOSS_PER_DOUBLING * 100.0
+        ),
+        format!("Nothing but the saturation is predicted above {:.0} % of the cores busy.", EDGE * 100.0),
+    ];
+    if seen.iter().all(|one| one.busy.is_none()) {
+        all.push(
+            "How busy the cores were was not measured; it is derived from response times, and is less sure."
+                .to_owned(),
+        );
+    }
+    all
+}
+
+fn at_load(queue: &Queue, question: &LoadQuestion, growth: f64, cores: u32) -> AtLoad {
+    let per_s = question.today_per_s * growth;
+    let (mean, p99) = (queue.mean_s(per_s, cores), queue.quantile_s(0.99, per_s, cores));
+    let refused = mean.as_ref().err().or(p99.as_ref().err()).map(ToString::to_string);
+    AtLoad {
+        growth,
+        per_s,
+        cores,
+        busy: queue.busy(per_s, cores),
+        mean_ms: mean.ok().map(|mean| ms(&mean)),
+        p99_ms: p99.ok().map(|p99| ms(&p99)),
+        refused,
+    }
+}
+
+/// The largest rates at which the p99, and its unfavourable end, meet the objective.
+fn within(queue: &Queue, cores: u32, limit_ms: f64) -> Option<(f64, f64)> {
+    // The p99 grows with the rate, and beyond the edge there is none: a bisection.
+    let largest = |meets: &dyn Fn(&Interval) -> bool| {
+        let holds = |rate: f64| queue.quantile_s(0.99, rate, cores).is_ok_and(|p99| meets(&ms(&p99)));
+        let (mut low, mut high) = (0.0, queue.saturation(cores).estimate);
+        for _ in 0..9 {
+            let middle = f64::midpoint(low, high);
+            if holds(middle) { low = middle } else { high = middle }
+        }
+        (low > 0.0).then_some(low)
+    };
+    Some((largest(&|p99| p99.estimate <= limit_ms)?, largest(&|p99| p99.high <= limit_ms).unwrap_or(0.0)))
+}
+
+fn law_of(law: &Scalability) -> Law {
+    let most = law.most();
+    let reach = plan::scalability::REACH * law.most_seen;
+    let points = (1..=40).map(|at| reach * f64::from(at) / 40.0);
+    Law {
+        parameters: law.parameters(),
+        most: most
+            .high
+            .is_finite()
+            .then(|| (most, law.best_concurrency().estimate))
+            .filter(|(_, at)| at.is_finite()),
+        curve: points.filter_map(|at| Some((at, law.throughput(at)?))).collect(),
+        scatter: law.scatter,
+    }
+}
+
+impl LoadAnswer {
+    /// What can be held against what comes.
+    pub fn predictions(&self) -> Vec<Prediction> {
+        let mut all = Vec::new();
+        for row in &self.rows {
+            for (what, value) in [("mean_ms", row.mean_ms), ("p99_ms", row.p99_ms)] {
+                all.extend(value.map(|value| Prediction {
+                    model: "queue".to_owned(),
+                    what: what.to_owned(),
+                    at: row.per_s,
+                    cores: Some(row.cores),
+                    value,
+                    level: LEVEL,
+                }));
+            }
+        }
+        all
+    }
+
+    /// Whether anything is predicted.
+    pub fn says_something(&self) -> bool {
+        self.demand_ms.is_some() || self.law.is_some()
+    }
+
+    /// As text.
+    pub fn text(&self) -> String {
+        let mut text = format!(
+            "{} on {}, {} core(s): {} observations\n",
+            self.workload,
+            self.subject,
+            self.cores,
+            self.seen.len()
+        );
+        if let Some(demand) = &self.demand_ms {
+            let _ = writeln!(text, "A transaction takes {} ms of a core.\n", interval(demand));
+        }
+        if let Some(why) = &self.queue_refused {
+            let _ = writeln!(text, "No prediction of response times: {why}.\n");
+        }
+        if !self.rows.is_empty() {
+            let mut table = Table::new(&[
+                ">cores",
+                ">growth",
+                ">a second",
+                ">busy",
+                ">mean ms",
+                ">p99 ms",
+                "not predicted, because",
+            ]);
+            for row in &self.rows {
+                let or = |value: &Option<Interval>| value.as_ref().map_or_else(|| "-".to_owned(), interval);
+                table.row(vec![
+                    row.cores.to_string(),
+                    format!("{:.2}x", row.growth),
+                    figure(row.per_s),
+                    percent(&row.busy),
+                    or(&row.mean_ms),
+                    or(&row.p99_ms),
+                    row.refused.clone().unwrap_or_default(),
+                ]);
+            }
+            text += &table.text();
+            text.push('\n');
+        }
+        for with in &self.by_cores {
+            let _ =
+                write!(text, "{} core(s) are full at {} a second", with.cores, interval(&with.saturation));
+            if let (Some((rate, sure)), Some(limit)) = (with.within_objective, self.objective_ms) {
+                let _ = write!(
+                    text,
+                    "; p99 < {} ms up to {} (surely up to {})",
+                    figure(limit),
+                    figure(rate),
+                    figure(sure)
+                );
+            }
+            text.push('\n');
+        }
+        match (&self.law, &self.law_refused) {
+            (Some(law), _) => {
+                let [one, contention, coherency] = &law.parameters;
+                let _ = writeln!(
+                    text,
+                    "\nScalability law: {} a second of one at work; contention {}; coherency {}",
+                    interval(one),
+                    interval(contention),
+                    interval(coherency)
+                );
+                let _ = match &law.most {
+                    Some((most, at)) => writeln!(
+                        text,
+                        "The most it gets done: {} a second, with {} at work",
+                        interval(most),
+                        figure(*at)
+                    ),
+                    None => writeln!(text, "No limit is in sight within what was seen."),
+                };
+            }
+            (None, Some(why)) => {
+                let _ = writeln!(text, "\nNo scalability law: {why}.");
+            }
+            (None, None) => {}
+        }
+        text += "\nAssumed:\n";
+        for line in &self.assumptions {
+            let _ = writeln!(text, "  {line}");
+        }
+        text += "Intervals are 95 %.\n";
+        text
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use plan::queue::mean_wait;
+
+    fn seen(rate: f64, noise: f64) -> Seen {
+        let mean_ms = 1e3 * (0.002 + mean_wait(rate, 0.002, 2)) * noise;
+        let shape = (0..100).map(|at| -2.0 * (1.0 - (f64::from(at) + 0.5) / 100.0).ln()).collect();
+        Seen {
+            per_s: rate,
+            mean_ms,
+            at_work: rate * mean_ms / 1e3,
+            busy: Some(rate * 0.001 * noise),
+            shape,
+            ..Seen::default()
+        }
+    }
+
+    fn question() -> LoadQuestion {
+        LoadQuestion {
+            subject: "db1".into(),
+            workload: "oltp_read_only".into(),
+            cores: 2,
+            today_per_s: 400.0,
+            growths: vec![1.0, 1.5, 3.0],
+            cores_then: vec![4],
+            objective_ms: Some(20.0),
+        }
+    }
+
+    fn ladder() -> Vec<Seen> {
+        let rates = [100.0, 200.0, 300.0, 400.0, 500.0];
+        rates.iter().flat_map(|rate| [seen(*rate, 1.01), seen(*rate, 0.99)]).collect()
+    }
+
+    #[test]
+    fn growth_is_predicted_with_an_interval_and_refused_near_the_edge() {
+        let answer = answer(&question(), ladder());
+        assert!(answer.rows[1].p99_ms.is_some(), "{}", answer.text());
+        assert!(
+            answer.rows[2].mean_ms.is_none() && answer.rows[2].refused.as_ref().unwrap().contains("busy")
+        );
+        let four = answer.rows.iter().find(|row| row.cores == 4 && row.growth == 3.0).unwrap();
+        assert!(four.mean_ms.is_some(), "four cores carry what two do not");
+        let full = answer.by_cores[0].saturation;
+        assert!(full.low < 1000.0 && 1000.0 < full.high, "{full:?}");
+        assert!(!answer.predictions().is_empty());
+        assert!(answer.text().contains("2 core(s) are full at"), "{}", answer.text());
+    }
+
+    #[test]
+    fn an_answer_is_read_back_from_what_was_kept() {
+        let answer = answer(&question(), ladder());
+        let json = serde_json::to_string(&answer).unwrap();
+        let back: LoadAnswer = serde_json::from_str(&json).unwrap();
+        assert_eq!(back.rows.len(), answer.rows.len());
+    }
+
+    #[test]
+    fn too_little_is_refused_in_words() {
+        let answer = answer(&question(), vec![seen(100.0, 1.0); 3]);
+        assert!(!answer.says_something());
+        assert!(answer.queue_refused.unwrap().contains("too few"));
+    }
+}

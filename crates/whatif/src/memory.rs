@@ -1,0 +1,444 @@
+//! The buffer pool at several sizes: what misses, and how long transactions take.
+//!
+//! **Warning:** it resizes the buffer pool of a server again and again and loads it. It is for a replica out of
+//! rotation, or a lab.
+//!
+//! The sizes go from the largest down: a pool that shrinks keeps what is used most, so that only the first one has
+//! to be filled. At each size the load runs until the miss ratio is steady ([`is_warm`]), then some windows are
+//! measured. Every size is set through the journal of `knob`: it is put back when the session ends, on Ctrl-C, and
+//! after a kill by the next `headroom knob restore`.
+
+use crate::ledger::{Observed, Prediction};
+use crate::server::{Server, ServerError};
+use crate::words::{bytes, figure, interval, percent};
+use knob::apply::{self, Manner, Status};
+use knob::session::Which;
+use knob::{Host, Session};
+use load::{Arrivals, Load, LoadError, Plan};
+use plan::Interval;
+use plan::memory::{Curve, Measured, NoCurve, Predicted};
+use serde::{Deserialize, Serialize};
+use std::fmt::Write;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+use term::Table;
+
+/// Of intervals.
+const LEVEL: f64 = 0.95;
+/// Rows of the table, as factors of today's size.
+const FACTORS: [f64; 9] = [0.1, 0.25, 0.5, 0.75, 1.0, 1.25, 1.5, 2.0, 4.0];
+/// A resize is waited for this long.
+const RESIZE: Duration = Duration::from_secs(120);
+/// This many windows in a row must agree.
+const WARM_WINDOWS: usize = 3;
+const GIB: f64 = (1_u64 << 30) as f64;
+
+/// What is done.
+#[derive(Clone, Debug)]
+pub struct Experiment {
+    /// Of the pool, bytes; in any order.
+    pub sizes: Vec<u64>,
+    /// Length of a window.
+    pub window: Duration,
+    /// Windows that are measured at each size.
+    pub windows: u32,
+    /// A size is warmed up for at most this long.
+    pub warm_most: Duration,
+    pub arrivals: Arrivals,
+}
+
+/// Why it ended.
+#[derive(Debug, thiserror::Error)]
+pub enum MemoryError {
+    #[error(transparent)]
+    Server(#[from] ServerError),
+    #[error(transparent)]
+    Load(#[from] LoadError),
+    #[error(transparent)]
+    Knob(#[from] knob::Error),
+    #[error(transparent)]
+    NoCurve(#[from] NoCurve),
+    /// The server does not take a size.
+    #[error("a buffer pool of {size} was refused: {why}")]
+    Refused {
+        size: String,
+        /// In words.
+        why: String,
+    },
+    /// The server's own limit.
+    #[error(
+        "the largest size is {asked}, and the server can grow its pool to {most} at most; start it with innodb_buffer_pool_size_max, or ask for less"
+    )]
+    Limit { asked: String, most: String },
+    /// It did not become that large.
+    #[error("after {} s the pool is {found} and not {asked}", RESIZE.as_secs())]
+    Slow { asked: String, found: String },
+    /// It was ended.
+    #[error("interrupted; the pool is put back, nothing was kept")]
+    Interrupted,
+}
+
+/// A row of the table.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Row {
+    /// Of today's size.
+    pub factor: f64,
+    pub bytes: u64,
+    /// `None` outside of what was measured.
+    pub predicted: Option<Predicted>,
+    /// Reads of the disk a second at today's rate of transactions.
+    pub reads_per_s: Option<Interval>,
+}
+
+/// The answer.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct MemoryAnswer {
+    pub subject: String,
+    pub workload: String,
+    /// Of the pool, before and after.
+    pub today_bytes: u64,
+    pub measured: Vec<Measured>,
+    pub rows: Vec<Row>,
+    /// Beyond it a further doubling saves less.
+    pub knee: Option<u64>,
+    /// The curve, for a chart.
+    pub curve: Vec<Predicted>,
+    /// Whether the pool is as it was.
+    pub is_back: bool,
+    pub notes: Vec<String>,
+}
+
+/// Whether the pool is warm: the last windows agree in their miss ratio to a tenth, or to half a percent.
+pub fn is_warm(miss_ratios: &[f64]) -> bool {
+    let Some(last) = miss_ratios.len().checked_sub(WARM_WINDOWS).and_then(|from| miss_ratios.get(from..))
+    else {
+        return false;
+    };
+    let most = last.iter().copied().fold(f64::MIN, f64::max);
+    let least = last.iter().copied().fold(f64::MAX, f64::min);
+    most - least <= (0.1 * most).max(0.005)
+}
+
+impl Experiment {
+    /// How long it takes at least.
+    pub fn length(&self) -> Duration {
+        let each = self.window * (self.windows + WARM_WINDOWS as u32);
+        each * u32::try_from(self.sizes.len()).unwrap_or(u32::MAX)
+    }
+
+    /// Does it.
+    ///
+    /// # Errors
+    /// See [`MemoryError`]; the pool is put back all the same.
+    #[allow(clippy::too_many_arguments, reason = "each is another thing, and there is one caller")]
+    pub fn run(
+        &self,
+        session: &mut Session,
+        manner: &Manner,
+        address: &str,
+        server: &mut Server,
+        plan: &Plan,
+        stop: &Arc<AtomicBool>,
+        mut each: impl FnMut(&str),
+    ) -> Result<(Vec<Measured>, u64, Vec<String>), MemoryError> {
+        let mut sizes = self.sizes.clone();
+        sizes.sort_unstable_by(|a, b| b.cmp(a));
+        sizes.dedup();
+        let today = pool_bytes(server)?;
+        let most = server.variables(&["innodb_buffer_pool_size_max"])?;
+        let most: Option<u64> =
+            most.values().next().and_then(|text| text.parse().ok()).filter(|most| *most > 0);
+        if let (Some(most), Some(asked)) = (most, sizes.first().filter(|asked| Some(**asked) > most)) {
+            return Err(MemoryError::Limit { asked: bytes(*asked), most: bytes(most) });
+        }
+        let load = Load::connect(plan.clone())?;
+        let (mut measured, mut notes) = (Vec::new(), Vec::new());
+        for size in sizes {
+            each(&format!("{}: resizing", bytes(size)));
+            resize(session, manner, address, server, size)?;
+            let began = Instant::now();
+            let mut seen: Vec<f64> = Vec::new();
+            while !is_warm(&seen) {
+                if began.elapsed() > self.warm_most {
+                    notes.push(format!("{}: not steady after {} s", bytes(size), self.warm_most.as_secs()));
+                    break;
+                }
+                let window = self.window(&load, server, seen.len() as u64, stop)?;
+                each(&format!("{}: warming up, {:.2} % miss", bytes(size), window.misses * 100.0));
+                seen.push(window.misses);
+            }
+            let mut one = Measured {
+                bytes: size,
+                miss_ratio: vec![],
+                p99_ms: vec![],
+                per_s: vec![],
+                requests_each: 0.0,
+            };
+            for at in 0..self.windows {
+                let window = self.window(&load, server, 1000 + u64::from(at), stop)?;
+                each(&format!(
+                    "{}: {:.2} % miss, p99 {} ms",
+                    bytes(size),
+                    window.misses * 100.0,
+                    figure(window.p99_ms)
+                ));
+                one.miss_ratio.push(window.misses);
+                one.p99_ms.push(window.p99_ms);
+                one.per_s.push(window.per_s);
+                one.requests_each = window.requests / (window.per_s * self.window.as_secs_f64()).max(1e-9);
+            }
+            measured.push(one);
+        }
+        Ok((measured, today, notes))
+    }
+
+    fn window(
+        &self,
+        load: &Load,
+        server: &mut Server,
+        seed: u64,
+        stop: &Arc<AtomicBool>,
+    ) -> Result<Window, MemoryError> {
+        const READS: [&str; 2] = ["Innodb_buffer_pool_read_requests", "Innodb_buffer_pool_reads"];
+        let before = server.counters(&READS)?;
+        let outcome = load.send(&self.arrivals, self.window, seed, stop, |_| {})?;
+        let after = server.counters(&READS)?;
+        if stop.load(Ordering::Relaxed) {
+            return Err(MemoryError::Interrupted);
+        }
+        let delta =
+            |name: &str| after.get(name).zip(before.get(name)).map_or(0.0, |(after, before)| after - before);
+        let requests = delta(READS[0]);
+        Ok(Window {
+            misses: delta(READS[1]) / requests.max(1.0),
+            requests,
+            p99_ms: outcome.response.p99_ms,
+            per_s: outcome.totals.per_second,
+        })
+    }
+}
+
+struct Window {
+    misses: f64,
+    requests: f64,
+    p99_ms: f64,
+    per_s: f64,
+}
+
+/// Puts the pool back; whether it is as it was.
+pub fn put_back(session: &mut Session) -> bool {
+    session.restore(&Which::Own, false).iter().all(knob::session::RestoreOutcome::is_back)
+}
+
+fn pool_bytes(server: &mut Server) -> Result<u64, ServerError> {
+    let all = server.variables(&["innodb_buffer_pool_size"])?;
+    Ok(all.values().next().and_then(|text| text.parse().ok()).unwrap_or(0))
+}
+
+fn resize(
+    session: &mut Session,
+    manner: &Manner,
+    address: &str,
+    server: &mut Server,
+    size: u64,
+) -> Result<(), MemoryError> {
+    let assignment = format!("server.innodb_buffer_pool_size={size}");
+    let asked = session.server(address).map_err(knob::Error::Server)?;
+    let changes = apply::check(&Host::new("/"), Some(asked), &[assignment], &[])?;
+    for outcome in session.apply(&changes, Some(address), manner) {
+        if let Status::Refused { refusal } = outcome.status {
+            return Err(MemoryError::Refused { size: bytes(size), why: refusal.to_string() });
+        }
+    }
+    // A server may say the new size at once and take its time to get there.
+    let began = Instant::now();
+    loop {
+        let found = pool_bytes(server)?;
+        let pages = server.counters(&["Innodb_buffer_pool_pages_total", "Innodb_page_size"])?;
+        let real: f64 = pages.values().product();
+        if found == size && (real == 0.0 || (real / size as f64 - 1.0).abs() < 0.25) {
+            return Ok(());
+        }
+        if began.elapsed() > RESIZE {
+            return Err(MemoryError::Slow { asked: bytes(size), found: bytes(real as u64) });
+        }
+        std::thread::sleep(Duration::from_millis(200));
+    }
+}
+
+/// From what was measured to the table.
+///
+/// # Errors
+/// Fewer than three sizes.
+pub fn answer(
+    subject: String,
+    workload: String,
+    today_bytes: u64,
+    measured: Vec<Measured>,
+    notes: Vec<String>,
+    is_back: bool,
+) -> Result<MemoryAnswer, NoCurve> {
+    let curve = Curve::new(&measured, LEVEL)?;
+    let (least, most) = curve.range();
+    // Today's requests: those of the size next to today's.
+    let near = measured.iter().min_by_key(|one| one.bytes.abs_diff(today_bytes));
+    let requests =
+        near.map_or(0.0, |one| one.requests_each * plan::quantile::median(&one.per_s).unwrap_or(0.0));
+    let row = |factor: f64| {
+        let bytes = (today_bytes as f64 * factor).round() as u64;
+        let predicted = curve.at(bytes);
+        let reads = |misses: Interval| Interval {
+            low: misses.low * requests,
+            estimate: misses.estimate * requests,
+            high: misses.high * requests,
+        };
+        Row { factor, bytes, predicted, reads_per_s: predicted.map(|one| reads(one.miss_ratio)) }
+    };
+    let steps = 40;
+    let size = |at: i32| {
+        (least as f64 * (most as f64 / least as f64).powf(f64::from(at) / f64::from(steps))).round() as u64
+    };
+    Ok(MemoryAnswer {
+        subject,
+        workload,
+        today_bytes,
+        rows: FACTORS.map(row).to_vec(),
+        knee: curve.knee(),
+        curve: (0..=steps).filter_map(|at| curve.at(size(at).clamp(least, most))).collect(),
+        measured,
+        is_back,
+        notes,
+    })
+}
+
+impl MemoryAnswer {
+    /// What can be held against what comes: sizes that were not measured.
+    pub fn predictions(&self) -> Vec<Prediction> {
+        let guesses = self.rows.iter().filter_map(|row| row.predicted).chain(self.curve.iter().copied());
+        let of = |one: Predicted, what: &str, value| Prediction {
+            model: "memory".to_owned(),
+            what: what.to_owned(),
+            at: one.bytes as f64,
+            cores: None,
+            value,
+            level: LEVEL,
+        };
+        guesses
+            .filter(|one| !one.measured)
+            .flat_map(|one| [of(one, "miss_ratio", one.miss_ratio), of(one, "p99_ms", one.p99_ms)])
+            .collect()
+    }
+
+    /// What was measured.
+    pub fn observed(&self) -> Vec<Observed> {
+        let of = |one: &Measured, what: &str, values: &[f64]| {
+            let value = plan::quantile::median(values)?;
+            Some(Observed { what: what.to_owned(), at: one.bytes as f64, cores: None, value })
+        };
+        let both = |one: &Measured| [of(one, "miss_ratio", &one.miss_ratio), of(one, "p99_ms", &one.p99_ms)];
+        self.measured.iter().flat_map(both).flatten().collect()
+    }
+
+    /// As text.
+    pub fn text(&self) -> String {
+        let mut text = format!(
+            "{} on {}; the pool is {} today\n\n",
+            self.workload,
+            self.subject,
+            bytes(self.today_bytes)
+        );
+        let mut table = Table::new(&[">size", ">factor", ">miss", ">reads a second", ">p99 ms", ""]);
+        for row in &self.rows {
+            let cells =
+                row.predicted.map(|one| (percent(&one.miss_ratio), interval(&one.p99_ms), one.measured));
+            let reads = row.reads_per_s.as_ref().map_or_else(|| "-".to_owned(), interval);
+            let (misses, p99, words) = match cells {
+                Some((misses, p99, true)) => (misses, p99, "measured"),
+                Some((misses, p99, false)) => (misses, p99, "predicted"),
+                None => ("-".to_owned(), "-".to_owned(), "outside of what was measured"),
+            };
+            table.row(vec![
+                bytes(row.bytes),
+                format!("{:.2}", row.factor),
+                misses,
+                reads,
+                p99,
+                words.to_owned(),
+            ]);
+        }
+        text += &table.text();
+        text.push('\n');
+        for one in &self.measured {
+            let middle = |values: &[f64]| plan::quantile::median(values).unwrap_or(0.0);
+            let _ = writeln!(
+                text,
+                "measured: {:>9}  {:6.2} % miss  p99 {} ms  {} a second",
+                bytes(one.bytes),
+                middle(&one.miss_ratio) * 100.0,
+                figure(middle(&one.p99_ms)),
+                figure(middle(&one.per_s))
+            );
+        }
+        let _ = match self.knee {
+            Some(knee) => {
+                writeln!(text, "Knee at about {}: beyond it a further doubling saves less.", bytes(knee))
+            }
+            None => writeln!(text, "No knee: within these sizes the curve has no bend."),
+        };
+        if let Some(worth) = self.worth_per_gib() {
+            let _ =
+                writeln!(text, "More memory from here: {} reads a second less for each GiB.", figure(worth));
+        }
+        for note in &self.notes {
+            let _ = writeln!(text, "Note: {note}");
+        }
+        if !self.is_back {
+            text += "The pool could NOT be put back; headroom knob restore tries again.\n";
+        }
+        text += "Intervals are 95 %. Nothing is said outside of the sizes measured.\n";
+        text
+    }
+
+    /// Reads a second that each GiB beyond today's size saves, up to the next row.
+    pub fn worth_per_gib(&self) -> Option<f64> {
+        let today = self.rows.iter().find(|row| (row.factor - 1.0).abs() < 1e-9)?;
+        let next = self.rows.iter().find(|row| row.factor > 1.0 && row.reads_per_s.is_some())?;
+        let saved = today.reads_per_s?.estimate - next.reads_per_s?.estimate;
+        Some(saved / ((next.bytes - today.bytes) as f64 / GIB))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pool_is_warm_when_three_windows_agree() {
+        assert!(!is_warm(&[0.2, 0.2]));
+        assert!(!is_warm(&[0.5, 0.3, 0.2]));
+        assert!(is_warm(&[0.9, 0.21, 0.2, 0.205]));
+        assert!(is_warm(&[0.004, 0.001, 0.0]), "next to nothing is next to nothing");
+    }
+
+    #[test]
+    fn the_table_has_what_was_measured_and_says_what_was_not() {
+        let at = |mib: u64, misses: f64| Measured {
+            bytes: mib << 20,
+            miss_ratio: vec![misses; 3],
+            p99_ms: vec![2.0 + 40.0 * misses; 3],
+            per_s: vec![100.0; 3],
+            requests_each: 50.0,
+        };
+        let measured = vec![at(64, 0.4), at(128, 0.2), at(256, 0.05)];
+        let answer = answer("db1".into(), "w".into(), 128 << 20, measured, Vec::new(), true).unwrap();
+        let text = answer.text();
+        assert!(text.contains("outside of what was measured"), "{text}");
+        let double = answer.rows.iter().find(|row| row.factor == 2.0).unwrap();
+        assert!((double.reads_per_s.unwrap().estimate - 250.0).abs() < 1.0);
+        assert!(answer.worth_per_gib().unwrap() > 0.0);
+        assert_eq!(answer.observed().len(), 6);
+        let json = serde_json::to_string(&answer).unwrap();
+        assert_eq!(serde_json::from_str::<MemoryAnswer>(&json).unwrap().rows.len(), 9);
+    }
+}

@@ -1,0 +1,191 @@
+//! What was predicted beside what came: the share of intervals that held, model by model.
+
+use crate::ledger::Entry;
+use crate::words::{figure, interval};
+use plan::Interval;
+use serde::Serialize;
+use std::collections::BTreeMap;
+use std::fmt::Write;
+use term::Table;
+
+/// A prediction is of the same load as an observation when both lie this close, as a share.
+const SAME: f64 = 0.03;
+/// A model is judged from so many on.
+const FEWEST: usize = 5;
+/// Below its level by this much it does badly.
+const BADLY: f64 = 0.15;
+
+/// A prediction that can be judged.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Judged {
+    pub model: String,
+    pub what: String,
+    pub subject: String,
+    /// Where: a rate a second, or bytes.
+    pub at: f64,
+    pub predicted: Interval,
+    /// The median of what was seen there later.
+    pub came: f64,
+    pub held: bool,
+}
+
+/// How a model did.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Score {
+    pub model: String,
+    pub predictions: usize,
+    /// Share whose interval held.
+    pub held: f64,
+    /// Share that should.
+    pub level: f64,
+    /// Fewer hold than should, by more than chance.
+    pub does_badly: bool,
+}
+
+/// All of it.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Check {
+    pub judged: Vec<Judged>,
+    pub scores: Vec<Score>,
+    /// Predictions that nothing has been seen of yet.
+    pub open: usize,
+}
+
+/// Judges predictions by what later entries saw of the same subject, workload, figure and cores.
+pub fn check(entries: &[Entry]) -> Check {
+    let mut check = Check::default();
+    let mut levels: BTreeMap<String, f64> = BTreeMap::new();
+    for (at, entry) in entries.iter().enumerate() {
+        for prediction in &entry.predictions {
+            let later = entries[at + 1..].iter().filter(|later| {
+                later.kind == entry.kind && later.subject == entry.subject && later.workload == entry.workload
+            });
+            let same = later.flat_map(|later| &later.seen).filter(|seen| {
+                seen.what == prediction.what
+                    && seen.cores == prediction.cores
+                    && (seen.at / prediction.at - 1.0).abs() <= SAME
+            });
+            let came: Vec<f64> = same.map(|seen| seen.value).collect();
+            let Some(came) = plan::quantile::median(&came) else {
+                check.open += 1;
+                continue;
+            };
+            levels.insert(prediction.model.clone(), prediction.level);
+            check.judged.push(Judged {
+                model: prediction.model.clone(),
+                what: prediction.what.clone(),
+                subject: entry.subject.clone(),
+                at: prediction.at,
+                predicted: prediction.value,
+                came,
+                held: (prediction.value.low..=prediction.value.high).contains(&came),
+            });
+        }
+    }
+    check.scores = levels
+        .into_iter()
+        .map(|(model, level)| {
+            let own: Vec<&Judged> = check.judged.iter().filter(|one| one.model == model).collect();
+            let held = own.iter().filter(|one| one.held).count() as f64 / own.len().max(1) as f64;
+            Score {
+                predictions: own.len(),
+                held,
+                level,
+                does_badly: own.len() >= FEWEST && held < level - BADLY,
+                model,
+            }
+        })
+        .collect();
+    check
+}
+
+impl Check {
+    /// As text.
+    pub fn text(&self) -> String {
+        if self.judged.is_empty() {
+            return format!(
+                "{} predictions are open: nothing has been seen of them yet. Measure again what was predicted, and check again.\n",
+                self.open
+            );
+        }
+        let mut text = String::new();
+        for score in &self.scores {
+            let _ = writeln!(
+                text,
+                "{}: {:.0} % of {} intervals held ({:.0} % should){}",
+                score.model,
+                score.held * 100.0,
+                score.predictions,
+                score.level * 100.0,
+                if score.does_badly { ". This model does badly here: do not buy by it" } else { "" }
+            );
+        }
+        let _ = writeln!(text, "{} predictions are open.\n", self.open);
+        let mut table = Table::new(&["model", "what", ">at", ">predicted", ">came", "held"]);
+        for one in &self.judged {
+            let held = if one.held { "yes" } else { "NO" };
+            table.row(vec![
+                one.model.clone(),
+                one.what.clone(),
+                figure(one.at),
+                interval(&one.predicted),
+                figure(one.came),
+                held.to_owned(),
+            ]);
+        }
+        text + &table.text()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ledger::{Kind, Observed, Prediction};
+
+    fn entry(at: u64, predicted: &[(f64, f64)], seen: &[(f64, f64)]) -> Entry {
+        let value = |low: f64| Interval { low, estimate: low + 1.0, high: low + 2.0 };
+        let prediction = |(at, low): &(f64, f64)| Prediction {
+            model: "queue".into(),
+            what: "p99_ms".into(),
+            at: *at,
+            cores: Some(2),
+            value: value(*low),
+            level: 0.95,
+        };
+        let observed = |(at, value): &(f64, f64)| Observed {
+            what: "p99_ms".into(),
+            at: *at,
+            cores: Some(2),
+            value: *value,
+        };
+        Entry {
+            at,
+            kind: Kind::Load,
+            subject: "db1".into(),
+            workload: "w".into(),
+            predictions: predicted.iter().map(prediction).collect(),
+            seen: seen.iter().map(observed).collect(),
+            answer: serde_json::Value::Null,
+        }
+    }
+
+    #[test]
+    fn a_prediction_is_judged_by_what_came_later_and_not_by_what_it_was_made_from() {
+        let entries = [
+            entry(1, &[(100.0, 5.0), (200.0, 9.0), (300.0, 1.0)], &[(200.0, 99.0)]),
+            entry(2, &[], &[(101.0, 6.0), (199.0, 20.0)]),
+        ];
+        let check = check(&entries);
+        assert_eq!((check.judged.len(), check.open), (2, 1));
+        assert_eq!(check.judged.iter().map(|one| one.held).collect::<Vec<_>>(), [true, false]);
+        assert_eq!(check.scores[0].held, 0.5);
+    }
+
+    #[test]
+    fn a_model_that_does_badly_says_so() {
+        let predicted: Vec<(f64, f64)> = (1..=6).map(|at| (f64::from(at) * 100.0, 5.0)).collect();
+        let seen: Vec<(f64, f64)> = predicted.iter().map(|(at, _)| (*at, 50.0)).collect();
+        let text = check(&[entry(1, &predicted, &[]), entry(2, &[], &seen)]).text();
+        assert!(text.contains("does badly"), "{text}");
+    }
+}

@@ -1,0 +1,198 @@
+//! A placement in words: what runs where, how full, what may be retired, what is not survived.
+
+use crate::inventory::Inventory;
+use crate::words::figure;
+use plan::placement::{self, NoPlacement, RESOURCES, Resources};
+use serde::{Deserialize, Serialize};
+use std::fmt::Write;
+use std::time::Duration;
+use term::Table;
+
+/// A host that is used.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct HostFill {
+    pub host: String,
+    pub zone: String,
+    pub roles: Vec<String>,
+    /// Of which resource most is used, and which share of what may be.
+    pub tightest: String,
+    pub share: f64,
+}
+
+/// A host that is not needed.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Retire {
+    pub host: String,
+    /// Work for each unit of its price.
+    pub per_price: f64,
+    /// Work for each watt.
+    pub per_watt: Option<f64>,
+}
+
+/// The answer.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct PlacementAnswer {
+    pub hosts: Vec<HostFill>,
+    pub price: f64,
+    /// Of today's placement, where the inventory has it.
+    pub price_today: Option<f64>,
+    /// No placement is cheaper than this.
+    pub bound: f64,
+    pub gap: f64,
+    pub by: String,
+    /// (role, from, to).
+    pub moves: Vec<(String, String, String)>,
+    /// In the order in which to retire them.
+    pub retire: Vec<Retire>,
+    /// Roles that nobody takes over when their host fails.
+    pub alone: Vec<String>,
+    /// Rules that today's placement breaks.
+    pub broken_today: Vec<String>,
+    /// The rule that keeps like roles apart was given up.
+    pub together: bool,
+}
+
+/// Places the roles of an inventory.
+///
+/// # Errors
+/// There is no placement, or none was found in time.
+pub fn answer(inventory: &Inventory, time: Duration) -> Result<PlacementAnswer, NoPlacement> {
+    let mut question = inventory.question();
+    let (found, together) = match placement::solve(&question, time) {
+        Err(_) if question.apart => {
+            question.apart = false;
+            (placement::solve(&question, time)?, true)
+        }
+        other => (other?, false),
+    };
+    let demands = question.demands();
+    let fill = |host: usize| {
+        let here: Vec<usize> = (0..found.on.len()).filter(|role| found.on[*role] == host).collect();
+        let usable = question.usable(host);
+        let share = |k: usize| here.iter().map(|role| demands[*role][k]).sum::<f64>() / usable[k].max(1e-9);
+        let tightest = (0..5).max_by(|a, b| share(*a).total_cmp(&share(*b))).unwrap_or(0);
+        HostFill {
+            host: question.hosts[host].name.clone(),
+            zone: question.hosts[host].zone.clone(),
+            roles: here.iter().map(|role| question.roles[*role].name.clone()).collect(),
+            tightest: RESOURCES[tightest].to_owned(),
+            share: share(tightest),
+        }
+    };
+    let number = |name: &String| question.hosts.iter().position(|host| host.name == *name);
+    let today: Option<Vec<usize>> = inventory.roles.iter().map(|role| number(role.on.as_ref()?)).collect();
+    let largest: Resources =
+        std::array::from_fn(|k| question.hosts.iter().map(|host| host.ceiling[k]).fold(1e-9, f64::max));
+    let retire = |host: usize| {
+        let one = &question.hosts[host];
+        let work = placement::work(one, &largest);
+        Retire {
+            host: one.name.clone(),
+            per_price: work / one.price.max(1e-9),
+            per_watt: one.watts.map(|watts| work / watts.max(1e-9)),
+        }
+    };
+    let groups = question.groups();
+    let is_alone = |role: &placement::Role| role.group.as_deref().is_none_or(|group| groups[group].len() < 2);
+    let moved = |today: &Vec<usize>| {
+        let pairs = today.iter().zip(&found.on).enumerate().filter(|(_, (from, to))| from != to);
+        pairs
+            .map(|(role, (from, to))| {
+                let host = |at: &usize| question.hosts[*at].name.clone();
+                (question.roles[role].name.clone(), host(from), host(to))
+            })
+            .collect()
+    };
+    Ok(PlacementAnswer {
+        hosts: (0..question.hosts.len()).filter(|host| found.on.contains(host)).map(fill).collect(),
+        price: found.price,
+        price_today: today.as_ref().map(|today| question.price(today)),
+        bound: found.bound,
+        gap: found.gap(),
+        by: found.by.clone(),
+        moves: today.as_ref().map(moved).unwrap_or_default(),
+        retire: placement::retire(&question, &found.on).into_iter().map(retire).collect(),
+        alone: question.roles.iter().filter(|role| is_alone(role)).map(|role| role.name.clone()).collect(),
+        broken_today: today.map(|today| placement::check(&question, &today)).unwrap_or_default(),
+        together,
+    })
+}
+
+impl PlacementAnswer {
+    /// As text.
+    pub fn text(&self) -> String {
+        let mut table = Table::new(&["host", "zone", ">filled", "by", "roles"]);
+        for one in &self.hosts {
+            let share = format!("{:.0} %", one.share * 100.0);
+            table.row(vec![
+                one.host.clone(),
+                one.zone.clone(),
+                share,
+                one.tightest.clone(),
+                one.roles.join(", "),
+            ]);
+        }
+        let mut text = table.text();
+        let _ = write!(text, "\n{} hosts at {} a month", self.hosts.len(), figure(self.price));
+        if let Some(today) = self.price_today {
+            let _ = write!(text, " (today {})", figure(today));
+        }
+        let _ = match self.gap {
+            gap if gap < 1e-6 => writeln!(text, "; none is cheaper."),
+            gap => writeln!(
+                text,
+                "; the cheapest costs at least {} (gap {:.1} %).",
+                figure(self.bound),
+                gap * 100.0
+            ),
+        };
+        let _ = writeln!(text, "Found by {}.", self.by);
+        if self.together {
+            text += "Roles that want most of the same resource share hosts: no placement keeps all of them apart.\n";
+        }
+        for broken in &self.broken_today {
+            let _ = writeln!(text, "Today: {broken}");
+        }
+        for (role, from, to) in &self.moves {
+            let _ = writeln!(text, "Move {role} from {from} to {to}.");
+        }
+        if !self.retire.is_empty() {
+            text += "\nNot needed, in the order in which to retire them:\n";
+            let mut table = Table::new(&["host", ">work for its price", ">work a watt"]);
+            for one in &self.retire {
+                let watt = one.per_watt.map_or_else(|| "-".to_owned(), figure);
+                table.row(vec![one.host.clone(), figure(one.per_price), watt]);
+            }
+            text += &table.text();
+        }
+        if !self.alone.is_empty() {
+            let _ = writeln!(
+                text,
+                "\nNobody takes over when their host fails (no group): {}.",
+                self.alone.join(", ")
+            );
+        }
+        text += "Filled is the share of what may be used, with what each takes over when another of its group is lost.\n";
+        text
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_inventory_is_placed_and_says_what_to_move_and_retire() {
+        let csv = "kind,name,zone,group,on,cpu,memory,iops,mb_s,network,price,watts\n\
+                   host,old,a,,,8,64,4000,400,1000,200,500\nhost,new1,a,,,16,128,20000,800,1200,150,300\n\
+                   host,new2,b,,,16,128,20000,800,1200,150,300\n\
+                   role,r1,,readers,old,2,16,500,50,20,,\nrole,r2,,readers,old,2,16,500,50,20,,\nrole,cron,,,new1,1,4,50,5,1,,\n";
+        let inventory = Inventory::parse(csv, "i.csv").unwrap();
+        let answer = answer(&inventory, Duration::from_secs(5)).unwrap();
+        assert_eq!((answer.price, answer.price_today), (300.0, Some(350.0)), "{}", answer.text());
+        assert!(answer.broken_today.iter().any(|broken| broken.contains("both on old")));
+        assert_eq!(answer.retire[0].host, "old");
+        assert_eq!(answer.alone, ["cron"]);
+        assert!(answer.text().contains("none is cheaper"), "{}", answer.text());
+    }
+}

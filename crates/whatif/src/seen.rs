@@ -1,0 +1,205 @@
+//! What was seen of a server under load: from runs of `headroom load`, from trials of `headroom measure`, from an
+//! agent's history.
+
+use load::Outcome;
+use load::arrivals::Arrivals;
+use load::measure::{Heading, Trial};
+use plan::queue::{Known, Response};
+use plan::scalability::Throughput;
+use serde::{Deserialize, Serialize};
+
+/// Percentiles of the shape of response times that are taken from a histogram.
+const SHAPE: usize = 100;
+
+/// A server under one load.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Seen {
+    /// Transactions done a second.
+    pub per_s: f64,
+    /// Their mean response time, ms.
+    pub mean_ms: f64,
+    /// 99 % are shorter, ms.
+    pub p99_ms: Option<f64>,
+    /// Transactions at work at a time, on average.
+    pub at_work: f64,
+    /// Share of the server's cores that was busy.
+    pub busy: Option<f64>,
+    /// Whether the next began only when the last had ended: then the rate follows from the response time.
+    pub closed: bool,
+    /// Percentiles of the response time at equal steps, ms; empty where there was no histogram.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub shape: Vec<f64>,
+}
+
+impl Seen {
+    /// A run; `None` where its figures must not be used.
+    pub fn of_run(outcome: &Outcome, busy: Option<f64>) -> Option<Self> {
+        let (per_s, mean_ms) = (outcome.totals.per_second, outcome.response.mean_ms);
+        if !outcome.is_sound() || per_s <= 0.0 || mean_ms <= 0.0 {
+            return None;
+        }
+        let steps: Vec<f64> = (0..SHAPE).map(|at| (at as f64 + 0.5) / SHAPE as f64).collect();
+        Some(Self {
+            per_s,
+            mean_ms,
+            p99_ms: Some(outcome.response.p99_ms),
+            at_work: per_s * mean_ms / 1e3,
+            busy,
+            closed: matches!(outcome.arrivals, Arrivals::Closed { .. }),
+            shape: outcome.response.at(&steps).unwrap_or_default(),
+        })
+    }
+
+    /// A point of an agent's history: statements a second, their mean, the host's busy share.
+    pub fn of_history(per_s: f64, mean_ms: f64, p99_ms: Option<f64>, busy: Option<f64>) -> Option<Self> {
+        (per_s > 0.0 && mean_ms > 0.0).then(|| Self {
+            per_s,
+            mean_ms,
+            p99_ms,
+            at_work: per_s * mean_ms / 1e3,
+            busy,
+            closed: false,
+            shape: Vec::new(),
+        })
+    }
+}
+
+/// For the law: all of it.
+pub(crate) fn throughputs(seen: &[Seen]) -> Vec<Throughput> {
+    seen.iter().map(|one| Throughput { at_work: one.at_work, per_s: one.per_s }).collect()
+}
+
+/// For the queue: open loops only. In a closed one the rate depends on the response time, and the queue that the
+/// model has never forms.
+pub(crate) fn responses(seen: &[Seen]) -> Vec<Response> {
+    let open = seen.iter().filter(|one| !one.closed);
+    open.map(|one| Response { per_s: one.per_s, mean_s: one.mean_ms / 1e3, busy: one.busy }).collect()
+}
+
+/// What else is known. The variability of service is that of response times at the lowest rate. A database gives
+/// each transaction a thread, and the kernel shares cores among threads: a queue of shared processors waits as
+/// M/M/1 does whatever the lengths (variability 1), one in order of arrival by (1 + Cs^2) / 2. Either may hold, so
+/// the middle is taken, and half the difference, at least 0.3, as its standard deviation.
+pub(crate) fn known(seen: &[Seen], cores: u32) -> Known {
+    let open = seen.iter().filter(|one| !one.closed && !one.shape.is_empty());
+    let calm = open.min_by(|a, b| a.per_s.total_cmp(&b.per_s));
+    let shape = calm.map(|one| one.shape.clone()).unwrap_or_default();
+    let variability = (!shape.is_empty()).then(|| {
+        let count = shape.len() as f64;
+        let mean = shape.iter().sum::<f64>() / count;
+        let variance = shape.iter().map(|time| (time - mean).powi(2)).sum::<f64>() / count;
+        let in_order = f64::midpoint(1.0, (variance / (mean * mean)).min(4.0));
+        (f64::midpoint(1.0, in_order), (0.5 * (in_order - 1.0).abs()).max(0.3))
+    });
+    Known { cores, variability, shape }
+}
+
+/// Reads a file of trials of `headroom measure --trials`: its first line says of what they are. Trials that lost
+/// more than a hundredth had a queue that did not drain, and are left out.
+///
+/// # Errors
+/// In words, with the line.
+pub fn of_trials(text: &str) -> Result<(Heading, Vec<Seen>), String> {
+    let mut lines = text.lines().enumerate();
+    let wrong = |at: usize, error: serde_json::Error| format!("line {}: {error}", at + 1);
+    let (_, first) = lines.next().ok_or("it is empty")?;
+    let heading = serde_json::from_str(first).map_err(|error| wrong(0, error))?;
+    let mut seen = Vec::new();
+    for (at, line) in lines {
+        let trial: Trial = serde_json::from_str(line).map_err(|error| wrong(at, error))?;
+        if trial.mean_ms > 0.0 && trial.loss() <= 0.01 {
+            seen.extend(Seen::of_history(trial.rate, trial.mean_ms, Some(trial.p99_ms), None));
+        }
+    }
+    Ok((heading, seen))
+}
+
+/// Reads the JSON of an agent's `/history.json` for one server: cells in which both rate and mean were read.
+///
+/// # Errors
+/// In words: what is wrong with it.
+pub fn of_agent(json: &str, server: Option<&str>) -> Result<Vec<Seen>, String> {
+    let view: History =
+        serde_json::from_str(json).map_err(|error| format!("no history of an agent: {error}"))?;
+    let named = |subject: &&Subject| {
+        subject.kind == "server" && server.is_none_or(|name| subject.name.as_deref() == Some(name))
+    };
+    let servers: Vec<&Subject> = view.subjects.iter().filter(named).collect();
+    let names = || servers.iter().filter_map(|one| one.name.as_deref()).collect::<Vec<_>>().join(", ");
+    let [subject] = servers.as_slice() else {
+        return Err(match servers.len() {
+            0 => "the agent's history has no such server".to_owned(),
+            _ => format!("the agent watches several servers; name one: {}", names()),
+        });
+    };
+    let host = view.subjects.iter().find(|one| one.kind == "host");
+    let course = |subject: Option<&Subject>, name: &str| {
+        let found = subject.and_then(|subject| subject.courses.iter().find(|course| course.name == name));
+        found.map(|course| course.values.clone()).unwrap_or_default()
+    };
+    let (rates, means) = (course(Some(subject), "statements"), course(Some(subject), "mean_ms"));
+    let (p99, busy) = (course(Some(subject), "p99_ms"), course(host, "cpu"));
+    let at = |values: &[Option<f64>], cell: usize| values.get(cell).copied().flatten();
+    let cells = (0..rates.len()).filter_map(|cell| {
+        Seen::of_history(at(&rates, cell)?, at(&means, cell)?, at(&p99, cell), at(&busy, cell))
+    });
+    Ok(cells.collect())
+}
+
+#[derive(Deserialize)]
+struct History {
+    subjects: Vec<Subject>,
+}
+
+#[derive(Deserialize)]
+struct Subject {
+    kind: String,
+    #[serde(default)]
+    name: Option<String>,
+    courses: Vec<Course>,
+}
+
+#[derive(Deserialize)]
+struct Course {
+    name: String,
+    values: Vec<Option<f64>>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HISTORY: &str = r#"{"now_s":9.0,"subjects":[
+      {"kind":"host","courses":[{"name":"cpu","values":[0.2,0.4,null]}]},
+      {"kind":"server","name":"db1","courses":[{"name":"statements","values":[100,200,null]},
+        {"name":"mean_ms","values":[2.0,3.0,1.0]},{"name":"p99_ms","values":[9.0,null,1.0]}]}]}"#;
+
+    #[test]
+    fn an_agents_history_gives_cells_that_were_read_whole() {
+        let seen = of_agent(HISTORY, None).unwrap();
+        assert_eq!(seen.len(), 2);
+        assert_eq!((seen[1].per_s, seen[1].at_work, seen[1].busy), (200.0, 0.6, Some(0.4)));
+        assert!(of_agent(HISTORY, Some("db2")).unwrap_err().contains("no such server"));
+        assert!(of_agent("[]", None).unwrap_err().contains("no history of an agent"));
+    }
+
+    #[test]
+    fn trials_that_lost_much_are_left_out() {
+        let heading = r#"{"workload":"w","target":"db1","objective":{"quantile":0.99,"within":{"secs":0,"nanos":15000000}}}"#;
+        let trial = |lost: u32, mean: f64| {
+            format!(r#"{{"rate":100.0,"seconds":1.0,"due":100,"lost":{lost},"mean_ms":{mean},"p99_ms":9.0}}"#)
+        };
+        let text = [heading.to_owned(), trial(0, 2.0), trial(50, 400.0), trial(0, 0.0)].join("\n");
+        let (heading, seen) = of_trials(&text).unwrap();
+        assert_eq!((heading.workload.as_str(), seen.len()), ("w", 1));
+        assert!(of_trials("{}").unwrap_err().contains("line 1"));
+    }
+
+    #[test]
+    fn equal_lengths_are_taken_to_wait_less_than_random_ones() {
+        let at = |shape: Vec<f64>| Seen { per_s: 10.0, mean_ms: 1.0, shape, ..Seen::default() };
+        let (mean, sd) = known(&[at(vec![1.0; 10])], 1).variability.unwrap();
+        assert!((mean - 0.75).abs() < 1e-9 && sd >= 0.25, "{mean} {sd}");
+        assert_eq!(known(&[at(Vec::new())], 1).variability, None);
+    }
+}

@@ -1,0 +1,60 @@
+//! How figures with intervals are written.
+
+use plan::Interval;
+
+/// Three significant digits.
+pub fn figure(value: f64) -> String {
+    if !value.is_finite() {
+        return "no limit".to_owned();
+    }
+    match value.abs() {
+        v if v >= 100.0 => format!("{value:.0}"),
+        v if v >= 10.0 => format!("{value:.1}"),
+        v if v >= 1.0 => format!("{value:.2}"),
+        v if v == 0.0 => "0".to_owned(),
+        _ => format!("{value:.3}"),
+    }
+}
+
+/// `12.3 (11.0 to 14.1)`.
+pub fn interval(of: &Interval) -> String {
+    format!("{} ({} to {})", figure(of.estimate), figure(of.low), figure(of.high))
+}
+
+/// The same, of a share, in percent.
+pub fn percent(of: &Interval) -> String {
+    let hundred = |value: f64| value * 100.0;
+    interval(&Interval { low: hundred(of.low), estimate: hundred(of.estimate), high: hundred(of.high) })
+        + " %"
+}
+
+/// The same, of seconds, in milliseconds.
+pub fn ms(of: &Interval) -> Interval {
+    Interval { low: of.low * 1e3, estimate: of.estimate * 1e3, high: of.high * 1e3 }
+}
+
+/// Bytes in the largest unit that they fill.
+pub fn bytes(value: u64) -> String {
+    const UNITS: [(&str, u64); 3] = [("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)];
+    let unit = UNITS.iter().find(|(_, size)| value >= *size);
+    unit.map_or_else(
+        || format!("{value} B"),
+        |(name, size)| format!("{} {name}", figure(value as f64 / *size as f64)),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn figures_have_three_digits_and_stand_with_their_interval() {
+        assert_eq!(interval(&Interval { low: 0.5, estimate: 12.345, high: 2000.4 }), "12.3 (0.500 to 2000)");
+        assert_eq!(figure(f64::INFINITY), "no limit");
+        assert_eq!(percent(&Interval { low: 0.1, estimate: 0.2, high: 0.25 }), "20.0 (10.0 to 25.0) %");
+        assert_eq!(
+            (bytes(3 << 30), bytes(48 << 20), bytes(12)),
+            ("3.00 GiB".into(), "48.0 MiB".into(), "12 B".into())
+        );
+    }
+}
