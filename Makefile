@@ -5,7 +5,7 @@ export PATH := $(CURDIR)/target/rust/bin:$(HOME)/.cargo/bin:$(PATH):/usr/local/g
 export CARGO_TERM_PROGRESS_WHEN ?= auto
 
 .DEFAULT_GOAL := help
-.PHONY: help install build demo test test-mysql test-mariadb test-drivers bench bench-load bench-verdict bench-agent \
+.PHONY: help install build demo test test-mysql test-mariadb test-drivers bench bench-load bench-verdict bench-agent bench-asking \
   bench-switchover bench-failover bench-trial bench-soak fault-matrix lint audit fuzz clean-lab
 
 help: ## this list
@@ -56,6 +56,11 @@ bench-verdict: ## bottlenecks really made on a lab's servers, and which of them 
 	@scripts/install.sh build servers bench
 	cargo build --release --locked -p headroom -p bench
 	target/release/headroom-bench verdict
+
+bench-asking: ## what routers that only ask cost a server, and how soon 50 of them know of a promotion
+	@scripts/install.sh build servers
+	cargo build --release --locked -p headroom -p bench
+	target/release/headroom-bench asking
 
 bench-agent: ## what headroom agent costs, beside node_exporter and mysqld_exporter, each scraped once a second
 	@scripts/install.sh build servers exporters

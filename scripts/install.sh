@@ -56,7 +56,12 @@ needs_of_servers() {
     # Loop devices, their file systems and network interfaces, on which settings of the kernel are tested.
     need losetup mount
     need mkfs.ext4 e2fsprogs
+    need mkfs.xfs xfsprogs
+    need mkfs.btrfs btrfs-progs
     need ip iproute2
+    need ethtool ethtool
+    # Allocators that a server is tried with.
+    ls /usr/lib/*/libjemalloc.so.* >/dev/null 2>&1 || want libjemalloc2
 }
 
 needs_of_bench() {

@@ -239,7 +239,7 @@ impl Evaluator {
             window.ceilings = host.ceilings.clone();
             window.application = application;
             window.requests = self.requests.clone();
-            window.data_disk = watched.data_disk(&window);
+            watched.surround(&mut window, at, self.options.window);
             window.lag_ms = known.and_then(|s| s.lag.as_ref()).map(|lag| lag.at_least.as_secs_f64() * 1e3);
             window.vantage = known.and_then(|server| place(server, snapshot, &window));
             servers.insert(name.clone(), window);
@@ -324,6 +324,8 @@ fn server(
         unanswered: watched.why_not.clone().or_else(left),
         lag_ms: lag_ms(window, known),
         sample: Shows::of(&window.server),
+        limits: Shows::of(&window.limits),
+        space: Shows::of(&window.space),
         verdict,
     }
 }

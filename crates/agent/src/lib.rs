@@ -27,6 +27,7 @@ mod router;
 mod series;
 mod serve;
 mod server_task;
+mod surroundings;
 pub mod text;
 mod tls_acceptor;
 mod watched_server;

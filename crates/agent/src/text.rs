@@ -171,10 +171,35 @@ fn server(server: &ServerWatch, paint: Paint) -> String {
         sample.log.checkpoint_age.map_or("?".to_owned(), |age| figure(age, Unit::Share)),
         figure(sample.log.fsyncs_per_s, Unit::PerSecond),
     ));
+    text.push_str(&surroundings(server));
     for missing in &sample.missing {
         text.push_str(&format!("  {} {missing}\n", paint.yellow("!")));
     }
     text
+}
+
+/// The limits that a server lives under, and the room for its data; nothing where none is known.
+fn surroundings(server: &ServerWatch) -> String {
+    let mut known = Vec::new();
+    if let Some(cpu) = server.limits.as_ref().and_then(|limits| limits.cpu.as_ref()) {
+        known.push(format!(
+            "limit {} CPUs, {} used, held back in {} of the periods",
+            figure(cpu.cpus, Unit::Count),
+            figure(cpu.used, Unit::Count),
+            figure(cpu.throttled, Unit::Share),
+        ));
+    }
+    if let Some(memory) = server.limits.as_ref().and_then(|limits| limits.memory.as_ref()) {
+        known.push(format!(
+            "memory {} of its limit of {}",
+            figure(memory.used as f64, Unit::Bytes),
+            figure(memory.limit as f64, Unit::Bytes),
+        ));
+    }
+    if let Some(space) = &server.space {
+        known.push(format!("{} left for its data", figure(space.available as f64, Unit::Bytes)));
+    }
+    if known.is_empty() { String::new() } else { format!("  {}\n", known.join("; ")) }
 }
 
 /// What requests spend where, those of the endpoints that take most time.

@@ -3,13 +3,13 @@
 use crate::history::HistoryStore;
 use crate::promise::ServerAnswer;
 use crate::series::ServerNow;
+use crate::surroundings::Surroundings;
 use console::sample_view::Shows;
 use console::watch_view::VerdictView;
 use diagnose::Recent;
-use diagnose::host::{Roots, disk};
+use diagnose::host::Roots;
 use diagnose::verdict::Window;
 use fleet::{Address, ServerName};
-use std::path::Path;
 use std::time::{Duration, Instant};
 use tokio_util::sync::CancellationToken;
 
@@ -17,8 +17,7 @@ use tokio_util::sync::CancellationToken;
 pub(crate) struct WatchedServer {
     pub(crate) recent: Recent,
     pub(crate) on_this_host: bool,
-    /// The data directory, and the disk that holds it.
-    data_disk: Option<(String, Option<String>)>,
+    surroundings: Surroundings,
     pub(crate) why_not: Option<String>,
     kept_at: Option<Instant>,
     pub(crate) reach: Address,
@@ -31,7 +30,7 @@ impl WatchedServer {
         Self {
             recent: Recent::new(window),
             on_this_host: false,
-            data_disk: None,
+            surroundings: Surroundings::default(),
             why_not: Some("not asked yet".to_owned()),
             kept_at: None,
             reach,
@@ -68,16 +67,16 @@ impl WatchedServer {
 
     /// The disk of its data directory, as last looked up.
     pub(crate) fn known_disk(&self) -> Option<String> {
-        self.data_disk.as_ref()?.1.clone()
+        self.surroundings.disk()
     }
 
-    /// The disk of its data directory, looked up when the server first tells of one, and when that changes.
-    pub(crate) fn data_disk(&mut self, window: &Window) -> Option<String> {
-        let directory = &window.server.as_ref().filter(|_| self.on_this_host)?.settings.datadir;
-        if self.data_disk.as_ref().is_none_or(|(known, _)| known != directory) {
-            let disk = disk::holding(Path::new(directory), &Roots::default().sys);
-            self.data_disk = Some((directory.clone(), disk));
-        }
-        self.known_disk()
+    /// Adds what surrounds the server to its window, if it runs on this host.
+    pub(crate) fn surround(&mut self, window: &mut Window, now: Instant, span: Duration) {
+        let Some(sample) = window.server.as_ref().filter(|_| self.on_this_host) else { return };
+        let roots = Roots::default();
+        self.surroundings.look(&sample.settings, now, span, &roots.proc, &roots.sys);
+        window.data_disk = self.surroundings.disk();
+        window.limits = self.surroundings.limits();
+        window.space = self.surroundings.space();
     }
 }

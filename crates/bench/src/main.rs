@@ -11,6 +11,7 @@
 //! * `relay.rs`: the relay table, from subjects to samples.
 
 mod agent;
+mod asking;
 mod binary;
 mod bound;
 mod client;
@@ -75,6 +76,8 @@ enum What {
     All(AllArgs),
     /// What the agent costs, beside node_exporter and mysqld_exporter.
     Agent(agent::AgentBenchArgs),
+    /// What routers that only ask cost a server, and how soon all know of a promotion.
+    Asking(asking::AskingBenchArgs),
     /// The primary moved again and again under writes: what clients waited, and whether anything was lost.
     Switchover(switchover::SwitchoverBenchArgs),
     /// The primary dies again and again under writes: time to notice, decide, promote, first write; nothing
@@ -232,6 +235,7 @@ async fn run(what: What) -> anyhow::Result<ExitCode> {
         What::Replay(args) => replay::run(args).await,
         What::Measure(args) => measure::run(args).await,
         What::Agent(args) => agent::run(args).await,
+        What::Asking(args) => asking::run(args).await,
         What::Switchover(args) => switchover::run(args).await,
         What::Failover(args) => switchover::failover::run(args).await,
         What::Verdict(args) => verdict::run(args).await,

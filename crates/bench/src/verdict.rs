@@ -14,6 +14,7 @@ mod application;
 mod client;
 mod making;
 mod packets;
+mod quota;
 mod table;
 mod volume;
 
@@ -209,7 +210,13 @@ async fn make(args: &VerdictArgs, makings: Vec<(Making, u32)>) -> anyhow::Result
     spec.server.program = args.program.clone();
     spec.server.durable = true;
     spec.server.buffer_pool_mib = POOL_MIB;
-    let spec = spec.option("max_connections", &making::MAX_CONNECTIONS.to_string());
+    let mut spec = spec
+        .option("max_connections", &making::MAX_CONNECTIONS.to_string())
+        .option("performance_schema", "ON");
+    if args.program.is_none() {
+        // MariaDB tells who holds a lock on everything with this plugin only.
+        spec = spec.option("plugin_load_add", "metadata_lock_info");
+    }
     let volume = Volume::make(&scratch())?;
     let ceilings = volume.ceilings().await?;
     let lab = Lab::up(&spec, volume.path()).await?;

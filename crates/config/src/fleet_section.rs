@@ -21,6 +21,8 @@ pub struct FleetConfig {
     pub interval: Duration,
     /// An answer later than this counts as none.
     pub deadline: Duration,
+    /// What all that ask one server may cost it together.
+    pub asking: AskingBudget,
     /// Who we are to the servers.
     pub credentials: Credentials,
     /// What servers call themselves -> how we reach them (NAT, tunnels, the lab).
@@ -35,11 +37,28 @@ pub struct FleetConfig {
     pub servers: Vec<ServerRule>,
 }
 
+/// What all routers together may ask of one server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AskingBudget {
+    /// Statements a second, in quiet times.
+    pub statements_per_second: u32,
+    /// Control connections that are kept.
+    pub connections: u32,
+    /// Whether we hold to it. A single survey that ends at once does not count itself.
+    pub counted: bool,
+}
+
 impl FleetConfig {
-    /// An answer older than this counts as silence: whatever asks that server has missed three rounds,
-    /// however late each of their answers came.
-    pub fn answer_holds(&self) -> Duration {
-        (self.interval + self.deadline) * 3
+    /// An answer of a server asked every `interval` that is older than this counts as silence: whatever asks
+    /// that server has missed three rounds, however late each of their answers came.
+    pub fn answer_holds(&self, interval: Duration) -> Duration {
+        (self.interval.max(interval) + self.deadline) * 3
+    }
+}
+
+impl Default for AskingBudget {
+    fn default() -> Self {
+        Self { statements_per_second: 50, connections: 100, counted: true }
     }
 }
 
@@ -51,6 +70,7 @@ impl Default for FleetConfig {
             discover_within: None,
             interval: Duration::from_millis(500),
             deadline: Duration::from_secs(1),
+            asking: AskingBudget::default(),
             credentials: Credentials::default(),
             address_map: Vec::new(),
             zones: Vec::new(),
@@ -79,6 +99,13 @@ pub(super) fn read(document: &mut Section<'_>) -> FleetConfig {
         discover_within: section.list("discover_within", net_or_name),
         interval: section.duration("interval", Duration::from_millis(50)).unwrap_or(default.interval),
         deadline: section.duration("deadline", Duration::from_millis(10)).unwrap_or(default.deadline),
+        asking: AskingBudget {
+            statements_per_second: section
+                .count("statements_per_second", (5, 10_000))
+                .unwrap_or(default.asking.statements_per_second),
+            connections: section.count("control_connections", (2, 256)).unwrap_or(default.asking.connections),
+            counted: true,
+        },
         zones_by_round_trip: section.flag("zones_by_round_trip").unwrap_or(default.zones_by_round_trip),
         ..default
     };

@@ -30,7 +30,7 @@ pub use access::{Access, SAY_WHO_MAY_COME};
 pub use admin::{Admin, AdminAccess, admin_clashes};
 pub use complaint::{Complaint, Complaints};
 pub use credentials::{Credentials, PasswordFrom};
-pub use fleet_section::FleetConfig;
+pub use fleet_section::{AskingBudget, FleetConfig};
 pub use insight::{Insight, InsightConfig};
 pub use listener::{Listener, listeners_clash, open_to_the_network};
 pub use matcher::Matcher;

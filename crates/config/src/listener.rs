@@ -21,6 +21,8 @@ pub struct Listener {
     /// Clients that have come and are not logged in yet: beyond this they are refused with the same error.
     pub max_connecting: usize,
     pub tls: ClientTls,
+    /// Whether its sessions may bypass the router where `[router] zero_hop` lets them.
+    pub bypass: bool,
     /// Which of its sessions are measured.
     pub insight: Insight,
     /// With [`Insight::Sampled`], and only where sessions could bypass the router: one new session in this
@@ -45,6 +47,7 @@ impl Listener {
             max_sessions: Self::DEFAULT_MAX_SESSIONS,
             max_connecting: Self::DEFAULT_MAX_CONNECTING,
             tls: ClientTls::default(),
+            bypass: true,
             insight: Insight::default(),
             insight_one_in: Self::DEFAULT_INSIGHT_ONE_IN,
         }
@@ -103,6 +106,7 @@ pub(super) fn read(document: &mut Section<'_>) -> Vec<Spanned<Listener>> {
         let at = address.as_ref().map(Spanned::get_ref);
         let access = access::read(&mut section, at);
         let tls = tls::from_clients(&mut section, at);
+        let bypass = section.choice("zero_hop", &[("auto", true), ("off", false)]).unwrap_or(true);
         let insight = section.choice("insight", &Insight::ALL).unwrap_or_default();
         let insight_one_in =
             section.count("insight_one_in", most).unwrap_or(Listener::DEFAULT_INSIGHT_ONE_IN);
@@ -113,6 +117,7 @@ pub(super) fn read(document: &mut Section<'_>) -> Vec<Spanned<Listener>> {
                 max_sessions: max_sessions.map_or(Listener::DEFAULT_MAX_SESSIONS, |n| n as usize),
                 max_connecting: max_connecting.map_or(Listener::DEFAULT_MAX_CONNECTING, |n| n as usize),
                 tls,
+                bypass,
                 insight,
                 insight_one_in,
                 address: address.get_ref().clone(),

@@ -84,8 +84,6 @@ shows! {
         tcp: TcpView,
         neighbours: TableView,
         conntrack: Option<TableView>,
-        /// The cgroup that is watched, and its pressure.
-        cgroup: Option<(CgroupView, PressuresView)>,
         /// The busiest.
         interrupts: Vec<InterruptView>,
         /// The busiest.
@@ -221,13 +219,39 @@ shows! {
         refused_per_s: f64,
     }
 
-    /// A cgroup.
-    CgroupView of host::cgroup::Sample {
+    /// The cgroup limits that a server lives under.
+    LimitsView of host::cgroup::Sample {
+        cpu: Option<CpuLimitView>,
+        memory: Option<MemoryLimitView>,
+    }
+
+    /// A quota of CPU time.
+    CpuLimitView of host::cgroup::CpuLimit {
+        /// The cgroup it stands at.
+        path: String,
         cpus: f64,
+        used: f64,
+        /// Share of periods in which it was held back.
         throttled: f64,
-        memory: u64,
-        memory_limit: Option<u64>,
-        memory_met_per_s: f64,
+    }
+
+    /// A limit of memory, bytes.
+    MemoryLimitView of host::cgroup::MemoryLimit {
+        path: String,
+        limit: u64,
+        used: u64,
+        met_per_s: f64,
+        killed: u64,
+        pressure: Option<PressureView>,
+    }
+
+    /// Room of the file system with the data, bytes.
+    SpaceView of diagnose::verdict::Space {
+        path: String,
+        total: u64,
+        available: u64,
+        /// Seconds from now.
+        full_in_s: Option<f64>,
     }
 
     /// An interrupt on a CPU.
@@ -255,15 +279,25 @@ shows! {
         active: f64,
         in_row_lock: f64,
         in_metadata_lock: f64,
+        in_global_lock: f64,
         in_commit: f64,
+        in_semi_sync: f64,
+        in_login: f64,
         longest_s: f64,
         row_waits_per_s: f64,
         row_blocker: Option<BlockerView>,
         metadata_blocker: Option<BlockerView>,
+        oldest_transaction: Option<BlockerView>,
+        /// Undo logs that purge has not removed.
+        history: Option<u64>,
         connected: f64,
         /// 0 when not known.
         max_connections: u64,
         refused_per_s: f64,
+        connections_per_s: f64,
+        /// Open tables, and how many the cache holds.
+        tables: (u64, u64),
+        tables_opened_per_s: f64,
         threads_created_per_s: f64,
         pool: PoolView,
         log: LogView,
@@ -274,6 +308,7 @@ shows! {
         appliers: (f64, f64),
         round_trip_ms: f64,
         digests: Vec<DigestView>,
+        top: Option<TopStatementView>,
         settings: SettingsView,
         cost: AskingCostView,
         /// What could not be asked and why.
@@ -286,6 +321,16 @@ shows! {
         p50_ms: f64,
         p95_ms: f64,
         p99_ms: f64,
+    }
+
+    /// The statement that took most of the window.
+    TopStatementView of server::TopStatement {
+        text: String,
+        share: f64,
+        calls: u64,
+        mean_ms: f64,
+        rows_examined: f64,
+        rows_sent: f64,
     }
 
     /// A session that others wait for.
@@ -322,6 +367,8 @@ shows! {
         redo_bytes_per_s: f64,
         /// Share of what the log can hold.
         checkpoint_age: Option<f64>,
+        /// Bytes.
+        capacity: Option<u64>,
         waits_per_s: f64,
         fsyncs_per_s: f64,
         fsyncs_pending: f64,
@@ -344,6 +391,7 @@ shows! {
         p95_ms: Option<f64>,
         p99_ms: Option<f64>,
         rows_examined: f64,
+        rows_sent: f64,
     }
 
     /// Settings of the server.

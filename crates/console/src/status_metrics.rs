@@ -131,6 +131,10 @@ fn servers(status: &StatusView, sheet: &mut Sheet) {
     sheet.gauge("server_lag_at_most_seconds", help, each(|s| s.lag_at_most_ms.map(|lag| lag / 1e3)));
     let help = "Round-trip time of the probe, shortest of the recent ones";
     sheet.gauge("server_round_trip_seconds", help, each(|s| s.round_trip_ms.map(|rtt| rtt / 1e3)));
+    let help = "Time between two visits of this router to a server: longer than `interval` where many ask";
+    sheet.gauge("server_asked_interval_seconds", help, each(|s| s.asked_every_ms.map(|every| every / 1e3)));
+    let help = "Routers that ask a server, as counted there; absent where they cannot be counted";
+    sheet.gauge("server_routers", help, each(|s| s.routers.map(|routers| routers as f64)));
     let help = "Statements per second by the server's own count";
     sheet.gauge("server_statements_per_second", help, each(|s| Some(s.statements_per_second)));
     let help = "Share of the statements of all replicas";

@@ -255,6 +255,12 @@ pub struct ServerView {
     pub share_of_load: Option<f64>,
     /// Round-trip time of our probe, ms.
     pub round_trip_ms: Option<f64>,
+    /// Milliseconds between two visits of ours to it now; `null` before it answered.
+    pub asked_every_ms: Option<f64>,
+    /// How many routers ask it, by the seats they take there; `null` where they cannot be counted.
+    pub routers: Option<u64>,
+    /// Why it is not asked as often as configured; `null` if it is.
+    pub asked_because: Option<String>,
     /// What this router does with it; `null` in `headroom fleet`.
     pub routing: Option<RoutingView>,
 }

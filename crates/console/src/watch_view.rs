@@ -3,7 +3,7 @@
 
 use crate::insight_view::{FiguresView, RequestView};
 use crate::objectives::view::{ObjectiveView, WebhookView};
-use crate::sample_view::{HostSampleView, ServerSampleView};
+use crate::sample_view::{HostSampleView, LimitsView, ServerSampleView, SpaceView};
 use crate::status_view::FlowView;
 use diagnose::verdict::{Confidence, Figure, Finding, Name, Unit, Verdict, figure};
 use serde::{Deserialize, Serialize};
@@ -93,6 +93,12 @@ pub struct ServerWatch {
     pub lag_ms: Option<f64>,
     /// The server.
     pub sample: Option<ServerSampleView>,
+    /// The cgroup limits that it lives under, where it runs on the host that is watched.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub limits: Option<LimitsView>,
+    /// Room of the file system with its data, likewise.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub space: Option<SpaceView>,
     /// Its bottleneck.
     pub verdict: VerdictView,
 }

@@ -53,8 +53,6 @@ pub struct Reading {
     pub neighbours: table::Reading,
     /// Tracked connections; `None` when the kernel tracks none.
     pub conntrack: Option<table::Reading>,
-    /// The cgroup that is watched.
-    pub cgroup: Option<(cgroup::Reading, Pressures<pressure::Reading>)>,
     pub seldom: Arc<SlowReading>,
 }
 
@@ -100,8 +98,6 @@ pub struct Sample {
     pub neighbours: table::Sample,
     /// Tracked connections.
     pub conntrack: Option<table::Sample>,
-    /// The cgroup that is watched, and its pressure.
-    pub cgroup: Option<(cgroup::Sample, Pressures<pressure::Sample>)>,
     pub interrupts: Vec<interrupt::Sample>,
     /// The busiest soft interrupts.
     pub softirqs: Vec<interrupt::Sample>,
@@ -138,9 +134,6 @@ impl Reading {
             tcp: self.tcp.since(&before.tcp, seconds),
             neighbours: self.neighbours.since(&before.neighbours, seconds),
             conntrack: self.conntrack.zip(before.conntrack).map(|(now, before)| now.since(&before, seconds)),
-            cgroup: self.cgroup.zip(before.cgroup).map(|((now, waits), (then, waited))| {
-                (now.since(&then, seconds), waits.since(&waited, seconds))
-            }),
             interrupts: busiest(|seldom| &seldom.interrupts),
             softirqs: busiest(|seldom| &seldom.softirqs),
         })

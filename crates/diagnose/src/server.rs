@@ -20,7 +20,7 @@ mod setting;
 mod status;
 
 pub use blocker::{Blocker, HeldBy};
-pub use latency::{Digest, Histogram, Quantiles, Range, WithinLimit};
+pub use latency::{Digest, Histogram, Quantiles, Range, TopStatement, WithinLimit};
 pub use replica::Replica;
 pub use sampler::Sampler;
 pub use session::Sessions;
@@ -46,6 +46,10 @@ pub struct Reading {
     pub row_blocker: Option<Blocker>,
     /// Whom metadata locks wait for, when any do.
     pub metadata_blocker: Option<Blocker>,
+    /// The oldest open transaction, looked for while purge is far behind.
+    pub oldest_transaction: Option<Blocker>,
+    /// Undo logs that purge has not removed, as last asked.
+    pub history: Option<u64>,
     /// What it replicates, if it is a replica.
     pub replica: Option<Replica>,
     /// Statements by duration since some beginning, where the server counts them.
@@ -94,24 +98,39 @@ pub struct Sample {
     pub active: f64,
     /// Of those, waiting for a row lock.
     pub in_row_lock: f64,
-    /// Of those, waiting for a metadata lock, a table flush or a global lock.
+    /// Of those, waiting for a metadata lock or a table flush.
     pub in_metadata_lock: f64,
+    /// Of those, waiting for a lock on everything, or for one that the server keeps on a table.
+    pub in_global_lock: f64,
     /// Of those, waiting for their commit to be on disk (or acknowledged by a replica).
     pub in_commit: f64,
+    /// Of those in their commit, waiting for a replica's acknowledgement.
+    pub in_semi_sync: f64,
+    /// Connections that are being authenticated.
+    pub in_login: f64,
     /// The longest that anybody at work has been at it, seconds.
     pub longest_s: f64,
     /// Row-lock waits that began, a second.
     pub row_waits_per_s: f64,
     /// Whom row locks wait for.
     pub row_blocker: Option<Blocker>,
-    /// Whom metadata locks wait for.
+    /// Whom metadata and global locks wait for.
     pub metadata_blocker: Option<Blocker>,
+    /// The oldest open transaction, looked for while purge is far behind.
+    pub oldest_transaction: Option<Blocker>,
+    /// Undo logs that purge has not removed; `None` when not known.
+    pub history: Option<u64>,
     /// Sessions connected when it was last read: how full it is, not how full it was.
     pub connected: f64,
     /// How many may be; 0 when not known.
     pub max_connections: u64,
     /// Connections refused a second because there were too many.
     pub refused_per_s: f64,
+    /// Connections begun a second.
+    pub connections_per_s: f64,
+    /// Open tables, how many the cache holds (0 when not known), and openings a second that it did not spare.
+    pub tables: (u64, u64),
+    pub tables_opened_per_s: f64,
     /// Threads started a second for new connections.
     pub threads_created_per_s: f64,
     pub pool: Pool,
@@ -126,6 +145,8 @@ pub struct Sample {
     pub round_trip_ms: f64,
     /// The statements that took most of its time.
     pub digests: Vec<Digest>,
+    /// The one that took most of the window, where the server tells them apart.
+    pub top: Option<TopStatement>,
     /// Settings that matter here.
     pub settings: Settings,
     /// What asking costs, a reading.
@@ -168,6 +189,8 @@ pub struct Log {
     /// Age of the checkpoint as a share of what the log can hold, 0 to 1; `None` where the server does not
     /// tell.
     pub checkpoint_age: Option<f64>,
+    /// Bytes of redo that fit before the oldest must be freed.
+    pub capacity: Option<u64>,
     /// Times a second that somebody waited for room in the log's buffer.
     pub waits_per_s: f64,
     /// Calls of fsync that the engine made a second.
@@ -211,19 +234,28 @@ impl Sample {
             active,
             in_row_lock: mean(|r| r.status.row_waits_now.min(r.sessions.active) as f64),
             in_metadata_lock: mean(|r| r.sessions.metadata_lock as f64),
+            in_global_lock: mean(|r| r.sessions.global_lock as f64),
             in_commit: mean(|r| r.sessions.commit as f64),
+            in_semi_sync: mean(|r| r.sessions.semi_sync as f64),
+            in_login: mean(|r| r.sessions.login as f64),
             longest_s: last.sessions.longest_ms / 1e3,
             row_waits_per_s: per_s(|s| s.row_waits),
             row_blocker: newest(|r| &r.row_blocker),
             metadata_blocker: newest(|r| &r.metadata_blocker),
+            oldest_transaction: newest(|r| &r.oldest_transaction),
+            history: last.history,
             connected: last.status.connected as f64,
             max_connections: last.settings.max_connections,
             refused_per_s: per_s(|s| s.refused),
+            connections_per_s: per_s(|s| s.connections),
+            tables: (last.status.open_tables, last.settings.table_open_cache),
+            tables_opened_per_s: per_s(|s| s.tables_opened),
             threads_created_per_s: per_s(|s| s.threads_created),
             pool: pool(&last.status, &last.settings, per_s),
             log: Log {
                 redo_bytes_per_s: per_s(|s| s.redo_bytes),
                 checkpoint_age: last.status.checkpoint_age(),
+                capacity: last.status.checkpoint.map(|(_, room)| room),
                 waits_per_s: per_s(|s| s.log_waits),
                 fsyncs_per_s: per_s(|s| s.fsyncs),
                 fsyncs_pending: mean(|r| r.status.fsyncs_pending as f64),
@@ -234,6 +266,7 @@ impl Sample {
             appliers: (mean(|r| r.sessions.appliers_busy as f64), mean(|r| r.sessions.appliers as f64)),
             round_trip_ms: readings.iter().map(|r| r.round_trip).min()?.as_secs_f64() * 1e3,
             digests: last.digests.to_vec(),
+            top: latency::top(&first.digests, &last.digests),
             settings: (*last.settings).clone(),
             cost: last.cost,
             missing: last.missing.to_vec(),

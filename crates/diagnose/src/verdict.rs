@@ -25,6 +25,8 @@
 
 mod compute;
 mod elsewhere;
+mod engine;
+mod limit;
 mod lock;
 mod network;
 mod replication;
@@ -54,6 +56,10 @@ pub struct Window {
     /// The disk that holds the server's data, by the name it has in the host's sample; without it any disk
     /// counts.
     pub data_disk: Option<String>,
+    /// The cgroup limits that the server lives under.
+    pub limits: Option<host::cgroup::Sample>,
+    /// Room of the file system that holds its data.
+    pub space: Option<Space>,
     /// How far behind a replica is by positions, milliseconds.
     pub lag_ms: Option<f64>,
     /// Where we stand as seen from the server.
@@ -65,6 +71,19 @@ pub struct Window {
     pub requests: Option<RequestComparison>,
     /// What this host can do at most, as measured.
     pub ceilings: Ceilings,
+}
+
+/// Room of a file system.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Space {
+    /// A directory in it.
+    pub path: String,
+    /// Bytes.
+    pub total: u64,
+    /// Bytes that a server may still write.
+    pub available: u64,
+    /// When it is full if it goes on as in the last minutes, seconds from now; `None` where it does not fill.
+    pub full_in_s: Option<f64>,
 }
 
 /// What this host can do at most. Nothing is assumed where nothing was measured: then rules fall back on
@@ -112,6 +131,30 @@ pub enum Name {
     NeighbourTable,
     /// The table of tracked connections is full.
     ConntrackTable,
+    /// The CPU limit of the server's cgroup.
+    CpuLimit,
+    /// The memory limit of the server's cgroup.
+    MemoryLimit,
+    /// The file system with the data is nearly full.
+    DiskSpace,
+    /// Segments are sent again.
+    Retransmits,
+    /// Somebody holds a lock on everything.
+    GlobalLock,
+    /// The redo log is too small.
+    RedoLog,
+    /// An old transaction holds purge back.
+    Purge,
+    /// Temporary tables go to disk.
+    TemporaryTables,
+    /// Connections are begun for a statement or two.
+    NewConnections,
+    /// The cache of open tables is too small.
+    TableCache,
+    /// One statement that looks at many rows takes most of the time.
+    OneStatement,
+    /// Commits wait for a replica.
+    SemiSync,
     /// Sessions wait for each other's rows.
     RowLocks,
     /// Sessions wait for a table's definition.
@@ -273,7 +316,7 @@ impl Window {
     /// server.
     pub(crate) fn rest(&self) -> f64 {
         let Some(server) = self.server.as_ref().filter(|server| server.active > 0.0) else { return 1.0 };
-        let seen = server.in_row_lock + server.in_metadata_lock + server.in_commit;
+        let seen = server.in_row_lock + server.in_metadata_lock + server.in_global_lock + server.in_commit;
         (1.0 - seen / server.active).clamp(0.0, 1.0)
     }
 }

@@ -11,6 +11,7 @@
 //! | [`HOLD`] | the switchover | the primary | hold new writes; close writer sessions when they rest |
 //! | [`ready`] | a router's control connection | the primary | this router has seen *prepare* |
 //! | [`holding`] | a router's control connection | the primary | this router holds, and has no writer session left |
+//! | [`seat`] | a router's control connection | every server | one router asks this server |
 //! | [`OPERATION`] | the switchover | every server | one operation at a time |
 
 use serde::Serialize;
@@ -43,4 +44,10 @@ pub fn ready(connection_id: u64) -> String {
 /// The lock by which it says that its router holds writes and has no writer session left.
 pub fn holding(connection_id: u64) -> String {
     format!("headroom.holding.{connection_id}")
+}
+
+/// The lock by which a control connection takes one of the seats of those that ask a server. Routers count
+/// each other by these.
+pub fn seat(number: u32) -> String {
+    format!("headroom.asks.{number}")
 }

@@ -10,6 +10,7 @@
 
 mod address;
 pub mod announcement;
+mod asking;
 mod blame;
 mod demand;
 mod duration;
@@ -26,6 +27,7 @@ mod zone;
 
 pub use address::{Address, AddressError, DEFAULT_PORT};
 pub use announcement::Announcement;
+pub use asking::Asking;
 pub use blame::Blame;
 pub use demand::{Demand, DemandSource, ZoneShare};
 pub use duration::{DurationError, duration_text, parse_duration};

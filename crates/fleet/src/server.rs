@@ -63,6 +63,8 @@ pub struct Server {
     /// `None` for one that is given no age.
     #[serde(skip)]
     pub answer_holds_until: Option<Instant>,
+    /// How often we ask it; `None` before it answered.
+    pub asking: Option<crate::Asking>,
     /// Set while a discovered server has not yet given as many agreeing answers as it takes to be picked.
     pub newcomer: Option<Newcomer>,
     /// What our last question took: the same one for all servers of a flavour.
@@ -209,6 +211,7 @@ impl Server {
             back_since: None,
             answered_at: None,
             answer_holds_until: None,
+            asking: None,
             newcomer: None,
             question_time: None,
             round_trip: None,

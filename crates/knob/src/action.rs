@@ -1,5 +1,6 @@
 //! What the caller changes in its own way: the type of a file system (made anew on an empty device), the
-//! allocator of a server (restarted with another `LD_PRELOAD`). Such a knob has values, danger and a journal
+//! allocator of a server (restarted with another `LD_PRELOAD`); by a program of its own, or by what
+//! [`crate::managed`] knows of the server. Such a knob has values, danger and a journal
 //! entry as every other one, and an [`Action`] does the work.
 
 use crate::error::Refusal;
@@ -18,6 +19,19 @@ pub trait Action: Send {
     /// # Errors
     /// It could not.
     fn apply(&mut self, value: &str) -> Result<(), Refusal>;
+
+    /// Whether it could be made so, as far as that shows without trying.
+    ///
+    /// # Errors
+    /// Why not.
+    fn check(&mut self, _value: &str) -> Result<(), Refusal> {
+        Ok(())
+    }
+
+    /// Whether a change restarts the server.
+    fn restarts(&self) -> bool {
+        false
+    }
 
     /// The program that does it, if a program does: what the journal keeps, so that a later process can put
     /// it back.

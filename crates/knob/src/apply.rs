@@ -64,7 +64,7 @@ pub struct Manner {
     pub author: Author,
     /// Whether they stay when the process ends.
     pub keep: bool,
-    /// The program that sets a server variable and restarts the server.
+    /// The program that sets a server variable and restarts the server, or [`crate::managed::Managed::program`].
     pub restart: Option<String>,
     /// How long interrupts are waited for.
     pub patience: Duration,
@@ -246,6 +246,11 @@ fn prepare(access: &mut Access<'_>, change: &Change, manner: &Manner) -> Result<
     let restart = restart_needed(access, name, manner)?;
     let mut setting = resolve::resolve(access.host, name, restart.as_deref())?;
     remember_program(access, &mut setting);
+    for item in &setting.written {
+        if let crate::item::Item::Action { knob, program } = item {
+            access.action(knob, program.as_deref())?.check(value)?;
+        }
+    }
     let before = state(access, &setting.members)?;
     let current = state(access, &setting.written)?;
     let writes = writes(&setting, value, &current)?;
@@ -313,7 +318,7 @@ fn writes(setting: &Setting, value: &str, current: &[ItemValue]) -> Result<Vec<I
 /// The program that a variable needs because it cannot be set without a restart.
 fn restart_needed(access: &mut Access<'_>, name: &Name, manner: &Manner) -> Result<Option<String>, Refusal> {
     if name.knob.place != Place::Variable {
-        return Ok(None);
+        return Ok(resolve::managed(name, manner.restart.as_deref()).map(str::to_owned));
     }
     let Some(variable) = access.server()?.describe(&name.rest)? else {
         return Err(Refusal::Absent { what: format!("the variable {} on this server", name.rest) });
@@ -322,7 +327,7 @@ fn restart_needed(access: &mut Access<'_>, name: &Name, manner: &Manner) -> Resu
         (Some(false), None) => Err(Refusal::Needs {
             what: format!(
                 "{} cannot be set while the server runs: it takes an entry in the option file and a restart. \
-                 Name a program \
+                 Say how the server is restarted (--managed FILE), or name a program \
                  that does both (called as PROGRAM {} VALUE): --restart-with PROGRAM",
                 name.rest, name.rest
             ),
@@ -340,11 +345,19 @@ fn restart_needed(access: &mut Access<'_>, name: &Name, manner: &Manner) -> Resu
     }
 }
 
+/// Whether a change restarts the server: those come first, for a restart undoes what was only set.
+pub(crate) fn restarts(access: &mut Access<'_>, change: &Change, manner: &Manner) -> bool {
+    let Ok(Some(program)) = restart_needed(access, &change.name, manner) else { return false };
+    let is_limit = matches!(change.name.knob.place, Place::Cgroup(_));
+    crate::managed::Managed::is_program(&program) && !is_limit
+}
+
 /// Where an action is a program, the journal keeps its name: a later process can put back what it did.
 fn remember_program(access: &Access<'_>, setting: &mut Setting) {
     for item in setting.written.iter_mut().chain(&mut setting.members) {
         if let crate::item::Item::Action { knob, program } = item {
-            *program = access.actions.get(knob).and_then(|action| action.program());
+            let named = access.actions.get(knob).and_then(|action| action.program());
+            *program = named.or_else(|| program.take());
         }
     }
 }

@@ -84,6 +84,9 @@ pub enum Error {
         /// Why not.
         source: std::io::Error,
     },
+    /// A description of a server that may be restarted is wrong.
+    #[error("{path}: {why}")]
+    Managed { path: PathBuf, why: String },
     /// The server cannot be asked.
     #[error("server: {0}")]
     Server(#[from] crate::server::ServerError),
@@ -100,8 +103,11 @@ impl Error {
 
     /// Whether the command line is to blame, as against the host.
     pub fn is_usage(&self) -> bool {
-        use Error::{BadTarget, BadValue, NotAnAssignment, UnknownKnob};
-        matches!(self, UnknownKnob { .. } | BadTarget { .. } | NotAnAssignment { .. } | BadValue { .. })
+        use Error::{BadTarget, BadValue, Managed, NotAnAssignment, UnknownKnob};
+        matches!(
+            self,
+            Managed { .. } | UnknownKnob { .. } | BadTarget { .. } | NotAnAssignment { .. } | BadValue { .. }
+        )
     }
 }
 

@@ -7,6 +7,7 @@
 
 use crate::error::Refusal;
 use std::io;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
@@ -162,25 +163,36 @@ impl Host {
     /// # Errors
     /// It is not there, failed, or did not end.
     pub(crate) fn ask(&self, name: &str, args: &[&str]) -> Result<String, Refusal> {
+        self.ask_within(name, args, PROGRAM_LIMIT)
+    }
+
+    fn ask_within(&self, name: &str, args: &[&str], limit: Duration) -> Result<String, Refusal> {
         let Some(program) = self.program(name) else {
             return Err(Refusal::Absent { what: format!("the program {name}") });
         };
-        let mut command = Command::new(&program);
+        // It ends with us, even when we are killed: half a copy must not go on beside whoever puts it back.
+        let with_us = self.is_this_one().then(|| self.program("setpriv")).flatten();
+        let mut command = Command::new(with_us.as_ref().unwrap_or(&program));
+        if with_us.is_some() {
+            command.args(["--pdeathsig", "KILL", "--"]).arg(&program);
+        }
         command
             .args(args)
             .env_clear()
             .env("LC_ALL", "C")
             .env("PATH", "/usr/local/sbin:/usr/sbin:/sbin:/usr/bin:/bin");
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        // A Ctrl-C on the terminal is for us: a file system is not left half made.
+        command.process_group(0);
         let line = format!("{name} {}", args.join(" "));
         let failed = |why: String| Refusal::Denied { why: format!("{line}: {why}") };
         let mut child = command.spawn().map_err(|error| failed(error.to_string()))?;
         let begun = Instant::now();
         while child.try_wait().map_err(|error| failed(error.to_string()))?.is_none() {
-            if begun.elapsed() > PROGRAM_LIMIT {
+            if begun.elapsed() > limit {
                 // Whether it can be killed or not, nobody waits any longer.
                 let _ = child.kill();
-                return Err(failed(format!("no end within {} s", PROGRAM_LIMIT.as_secs())));
+                return Err(failed(format!("no end within {} s", limit.as_secs())));
             }
             std::thread::sleep(Duration::from_millis(2));
         }
@@ -199,10 +211,78 @@ impl Host {
     /// # Errors
     /// As for one that reads.
     pub(crate) fn order(&self, name: &str, args: &[&str]) -> Result<(), Refusal> {
+        self.order_within(name, args, PROGRAM_LIMIT)
+    }
+
+    /// The same for one that takes longer.
+    ///
+    /// # Errors
+    /// As for one that reads.
+    pub(crate) fn order_within(&self, name: &str, args: &[&str], limit: Duration) -> Result<(), Refusal> {
         let denied = |error: io::Error| Refusal::Denied { why: error.to_string() };
         self.effects.before(Step::Write(name)).map_err(denied)?;
-        self.ask(name, args)?;
+        self.ask_within(name, args, limit)?;
         self.effects.before(Step::Written(name)).map_err(denied)
+    }
+
+    /// Writes a file of our own as a whole: after a crash the old one is there or the new one.
+    ///
+    /// # Errors
+    /// The system refused it.
+    pub(crate) fn write_file(&self, path: &str, text: &str) -> Result<(), Refusal> {
+        let stopped = |error: io::Error| refusal(path, &error);
+        self.effects.before(Step::Write(path)).map_err(stopped)?;
+        let whole = self.path(path);
+        let parent = whole.parent().unwrap_or(&self.root);
+        let write = || -> io::Result<()> {
+            std::fs::create_dir_all(parent)?;
+            let new = whole.with_extension("headroom-new");
+            let mut file = std::fs::File::create(&new)?;
+            io::Write::write_all(&mut file, text.as_bytes())?;
+            file.sync_all()?;
+            std::fs::rename(&new, &whole)?;
+            std::fs::File::open(parent)?.sync_all()
+        };
+        write().map_err(stopped)?;
+        self.effects.before(Step::Written(path)).map_err(stopped)
+    }
+
+    /// Removes a file of our own; one that is not there is removed.
+    ///
+    /// # Errors
+    /// The system refused it.
+    pub(crate) fn remove_file(&self, path: &str) -> Result<(), Refusal> {
+        self.remove(path, |whole| std::fs::remove_file(whole))
+    }
+
+    /// The same for an empty directory.
+    ///
+    /// # Errors
+    /// It is not empty, or the system refused it.
+    pub(crate) fn remove_directory(&self, path: &str) -> Result<(), Refusal> {
+        self.remove(path, |whole| std::fs::remove_dir(whole))
+    }
+
+    fn remove(&self, path: &str, work: impl Fn(&Path) -> io::Result<()>) -> Result<(), Refusal> {
+        let stopped = |error: io::Error| refusal(path, &error);
+        let whole = self.path(path);
+        if !whole.exists() {
+            return Ok(());
+        }
+        self.effects.before(Step::Write(path)).map_err(stopped)?;
+        work(&whole).map_err(stopped)?;
+        self.effects.before(Step::Written(path)).map_err(stopped)
+    }
+
+    /// Makes a directory of our own, and those above it.
+    ///
+    /// # Errors
+    /// The system refused it.
+    pub(crate) fn make_directory(&self, path: &str) -> Result<(), Refusal> {
+        let stopped = |error: io::Error| refusal(path, &error);
+        self.effects.before(Step::Write(path)).map_err(stopped)?;
+        std::fs::create_dir_all(self.path(path)).map_err(stopped)?;
+        self.effects.before(Step::Written(path)).map_err(stopped)
     }
 }
 

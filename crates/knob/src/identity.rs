@@ -52,6 +52,7 @@ pub fn facts(access: &mut Access<'_>, name: &Name) -> Result<Facts, Refusal> {
             facts.insert("type".to_owned(), mount.kind);
             facts.insert("source".to_owned(), mount.source);
         }
+        (_, Target::Cgroup | Target::CgroupDevice) if target == crate::managed::TARGET => {}
         (_, Target::Cgroup | Target::CgroupDevice) => {
             for item in resolve::resolve(host, name, None)?.written {
                 // A cgroup that is made again under its old name has another inode.

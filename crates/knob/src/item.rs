@@ -5,6 +5,7 @@
 use crate::action::{Action, ProgramAction};
 use crate::error::Refusal;
 use crate::host::{Host, Step};
+use crate::managed::{Managed, ManagedAction};
 use crate::server::Server;
 use crate::value::Form;
 use crate::{mount, tuner};
@@ -190,12 +191,24 @@ impl Access<'_> {
                 self.step(Step::Written(variable))
             }
             Item::Variable { variable, restart: Some(program) } => {
-                self.host.order(program, &[variable, value])?;
+                match Managed::of_program(program) {
+                    Some(managed) => {
+                        let before = self.server()?.global(variable)?;
+                        managed?.set_option(self.host, variable, &before, value)?;
+                    }
+                    None => self.host.order(program, &[variable, value])?,
+                }
                 self.server()?.reconnect().map_err(Into::into)
             }
             Item::Action { knob, program } => {
                 self.step(Step::Write(knob))?;
-                self.action(knob, program.as_deref())?.apply(value)?;
+                let action = self.action(knob, program.as_deref())?;
+                let restarts = action.restarts();
+                let applied = action.apply(value);
+                if restarts && let Some(server) = self.server.as_deref_mut() {
+                    server.reconnect()?;
+                }
+                applied?;
                 self.step(Step::Written(knob))
             }
         }
@@ -205,15 +218,29 @@ impl Access<'_> {
         self.host.effects().before(step).map_err(|error| denied(error.to_string()))
     }
 
-    fn action(&mut self, knob: &str, program: Option<&str>) -> Result<&mut Box<dyn Action>, Refusal> {
+    pub(crate) fn action(
+        &mut self,
+        knob: &str,
+        program: Option<&str>,
+    ) -> Result<&mut Box<dyn Action>, Refusal> {
         if let Some(program) = program
             && !self.actions.contains_key(knob)
         {
-            self.actions.insert(knob.to_owned(), Box::new(ProgramAction::new(self.host.clone(), program)));
+            let host = self.host.clone();
+            let action: Option<Box<dyn Action>> = match Managed::of_program(program) {
+                Some(managed) => {
+                    ManagedAction::new(host, managed?, knob).map(|action| Box::new(action) as Box<dyn Action>)
+                }
+                None => Some(Box::new(ProgramAction::new(host, program))),
+            };
+            self.actions.extend(action.map(|action| (knob.to_owned(), action)));
         }
         self.actions.get_mut(knob).ok_or_else(|| Refusal::Needs {
             what: format!(
-                "{knob} is changed by the caller's own action; name the program: --action {knob}=PROGRAM"
+                "{knob}: say how the server is restarted (--managed FILE, and {}@{}), or name a program that \
+                 does it (--action {knob}=PROGRAM)",
+                knob.split('@').next().unwrap_or_default(),
+                crate::managed::TARGET,
             ),
         })
     }

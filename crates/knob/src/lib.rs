@@ -3,6 +3,7 @@
 //!
 //! * [`catalogue`] is the one table of what can be changed: values, danger, how a change is verified, where
 //!   that is documented.
+//! * [`managed`] is a server that may be restarted: its allocator, file system, limits, start-up variables.
 //! * [`journal`] is written and synced *before* each change, so that a crash, a kill or a power loss loses no
 //!   original value.
 //! * [`apply`] checks a value, writes it and reads it back; what reads back differently is refused and
@@ -23,6 +24,7 @@ pub mod host;
 pub mod identity;
 pub mod item;
 pub mod journal;
+pub mod managed;
 pub mod mount;
 pub mod name;
 pub mod profile;

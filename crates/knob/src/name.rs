@@ -58,6 +58,7 @@ pub fn parse(host: &Host, text: &str) -> Result<Name, Error> {
         (Target::None, _) => return Err(wrong("it takes no @TARGET".to_owned())),
         (kind, "") => return Err(wrong(example(kind.example()))),
         (Target::Disk, path) if path.starts_with("/dev/") => disk_of(host, path).map_err(wrong)?,
+        (Target::Cgroup | Target::CgroupDevice, crate::managed::TARGET) => target.to_owned(),
         (Target::Mount | Target::Cgroup | Target::CgroupDevice, path) if !path.starts_with('/') => {
             return Err(wrong(example(knob.target.example())));
         }

@@ -23,7 +23,8 @@ pub struct Setting {
     pub lasts: bool,
 }
 
-/// Finds the items of a knob. `restart` is the program for server variables that need a restart.
+/// Finds the items of a knob. `restart` is the program for server variables that need a restart, and what
+/// [`managed`] says for settings of a managed server.
 ///
 /// # Errors
 /// This host has no such thing.
@@ -47,8 +48,16 @@ pub fn resolve(host: &Host, name: &Name, restart: Option<&str>) -> Result<Settin
             (there.map(item).collect(), key.to_owned(), false)
         }
     };
-    let lasts = lasts(&name.knob.place) || restart.is_some();
+    let by_restart = restart.is_some() && name.knob.place == Place::Variable;
+    let lasts = lasts(&name.knob.place) || by_restart;
     Ok(Setting { name: name.clone(), written, members, key, twins, lasts })
+}
+
+/// The description of the managed server, for a knob that is one of its settings.
+pub fn managed<'a>(name: &Name, program: Option<&'a str>) -> Option<&'a str> {
+    let is_its =
+        name.target == crate::managed::TARGET && matches!(name.knob.place, Place::Action | Place::Cgroup(_));
+    program.filter(|program| is_its && crate::managed::Managed::is_program(program))
 }
 
 impl Setting {
@@ -152,6 +161,9 @@ fn written(host: &Host, name: &Name, restart: Option<&str>) -> Result<Vec<Item>,
         Place::Offload => one(Item::Offload { interface: target.to_owned(), feature: rest() }),
         Place::Coalesce => one(Item::Coalesce { interface: target.to_owned(), parameter: rest() }),
         Place::Mount => one(Item::Mount { point: target.to_owned() }),
+        Place::Cgroup(_) if target == crate::managed::TARGET => {
+            one(Item::Action { knob: name.to_string(), program: restart.map(str::to_owned) })
+        }
         Place::Cgroup(limit) => cgroup(host, limit, target),
         Place::Dataset => one(Item::Dataset { dataset: target.to_owned(), property: rest() }),
         Place::Pool => one(Item::Pool { pool: target.to_owned(), property: rest() }),
@@ -159,7 +171,7 @@ fn written(host: &Host, name: &Name, restart: Option<&str>) -> Result<Vec<Item>,
         Place::Variable => {
             one(Item::Variable { variable: name.rest.to_lowercase(), restart: restart.map(str::to_owned) })
         }
-        Place::Action => one(Item::Action { knob: name.to_string(), program: None }),
+        Place::Action => one(Item::Action { knob: name.to_string(), program: restart.map(str::to_owned) }),
     }
 }
 

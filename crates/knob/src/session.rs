@@ -6,8 +6,9 @@ use crate::apply::{self, Change, Manner, Outcome};
 use crate::error::{Error, Refusal};
 use crate::host::Host;
 use crate::identity::ADDRESS;
-use crate::item::Access;
+use crate::item::{Access, Item};
 use crate::journal::{End, Entry, Journal, Phase};
+use crate::managed::Managed;
 use crate::restore::{self, Undo};
 use crate::server::{Server, ServerError};
 use serde::Serialize;
@@ -112,7 +113,8 @@ impl Session {
     /// once more in the end: a later change may have undone an earlier one.
     pub fn apply(&mut self, changes: &[Change], server: Option<&str>, manner: &Manner) -> Vec<Outcome> {
         let mut outcomes = Vec::new();
-        for change in changes {
+        let changes = self.restarts_first(changes, server, manner);
+        for change in &changes {
             let now = now();
             let server = server.and_then(|address| self.servers.get_mut(address)).map(|server| &mut **server);
             let mut access = Access { host: &self.host, server, actions: &mut self.actions };
@@ -132,13 +134,36 @@ impl Session {
         outcomes
     }
 
+    fn restarts_first(&mut self, changes: &[Change], server: Option<&str>, manner: &Manner) -> Vec<Change> {
+        let server = server.and_then(|address| self.servers.get_mut(address)).map(|server| &mut **server);
+        let mut access = Access { host: &self.host, server, actions: &mut self.actions };
+        let mut changes = changes.to_vec();
+        if manner.restart.as_deref().is_some_and(Managed::is_program) {
+            changes.sort_by_cached_key(|change| !apply::restarts(&mut access, change, manner));
+        }
+        changes
+    }
+
     /// Puts changes back. With `force` also what somebody else has changed since.
     pub fn restore(&mut self, which: &Which, force: bool) -> Vec<RestoreOutcome> {
         let boot = self.host.boot_id();
         let chosen: Vec<Entry> = self.chosen(which).into_iter().cloned().collect();
         let mut all = Vec::new();
         for undo in restore::plan(chosen.iter()) {
-            all.push(self.put_back(&undo, &boot, force));
+            let managed = undo.managed();
+            // A server that a dead process has stopped runs again first: it must be asked.
+            let failed = managed.as_ref().and_then(|managed| managed.tidy(&self.host).err());
+            all.push(match failed {
+                Some(refusal) => undo.failed(refusal),
+                None => self.put_back(&undo, &boot, force),
+            });
+            if managed.is_some() {
+                self.servers.values_mut().for_each(|server| {
+                    if let Err(error) = server.reconnect() {
+                        tracing::warn!(%error, "the server does not answer after its restart");
+                    }
+                });
+            }
         }
         all
     }
@@ -180,8 +205,7 @@ impl Session {
             Some(error) => restore::Attempt::Failed(error.into()),
             None => restore::put_back(&mut access, undo, boot, force, announce),
         };
-        let before = undo.before.iter().map(|one| format!("{} = {}", one.item, one.value)).collect();
-        let mut restored = RestoreOutcome { knobs: undo.knobs.clone(), before, end: None, failed: None };
+        let mut restored = undo.outcome();
         match result {
             restore::Attempt::Failed(refusal) => restored.failed = Some(refusal),
             restore::Attempt::Ended(end) => {
@@ -195,11 +219,32 @@ impl Session {
     }
 }
 
+impl Undo {
+    fn outcome(&self) -> RestoreOutcome {
+        let before = self.before.iter().map(|one| format!("{} = {}", one.item, one.value)).collect();
+        RestoreOutcome { knobs: self.knobs.clone(), before, end: None, failed: None }
+    }
+
+    fn failed(&self, refusal: Refusal) -> RestoreOutcome {
+        RestoreOutcome { failed: Some(refusal), ..self.outcome() }
+    }
+
+    /// The server whose setting it is, if it is one that may be restarted.
+    fn managed(&self) -> Option<Managed> {
+        let mut programs = self.writes.iter().filter_map(|one| match &one.item {
+            Item::Action { program, .. } => program.as_deref(),
+            Item::Variable { restart, .. } => restart.as_deref(),
+            _ => None,
+        });
+        programs.find_map(|program| Managed::of_program(program)?.ok())
+    }
+}
+
 /// An earlier change that a later one has undone.
 fn undone(access: &mut Access<'_>, journal: &Journal, change: &Change) -> Option<Refusal> {
     let knob = change.name.to_string();
     let entry = journal.open_entries().filter(|entry| entry.intent.knob == knob).last()?;
-    let items: Vec<crate::item::Item> = entry.intent.writes.iter().map(|one| one.item.clone()).collect();
+    let items: Vec<Item> = entry.intent.writes.iter().map(|one| one.item.clone()).collect();
     match apply::state(access, &items) {
         Ok(found) => crate::verify::read_back(&entry.intent.writes, &found).err(),
         Err(refusal) => Some(refusal),

@@ -2,9 +2,10 @@
 //! what `set` prints as JSON.
 
 use crate::apply::{self, Outcome, Write};
-use crate::catalogue::{CATALOGUE, Change, Danger, Family, Group, Knob, Proof};
+use crate::catalogue::{CATALOGUE, Change, Danger, Family, Group, Knob, Place, Proof};
 use crate::error::{Error, Refusal};
 use crate::item::Access;
+use crate::managed::Managed;
 use crate::name::{self, Name};
 use crate::server::{Kind, Server};
 use crate::session::RestoreOutcome;
@@ -59,7 +60,7 @@ pub fn rows(host: &Host, pattern: &str, all: bool) -> Vec<KnobView> {
                 let name = Name { knob, rest, target: found.clone() };
                 let (value, offered) = apply::offered(host, &name);
                 if resolve::resolve(host, &name, None).is_ok() {
-                    let value = value.map(Ok).unwrap_or_else(|| present(host, None, &name));
+                    let value = value.map(Ok).unwrap_or_else(|| present(host, None, None, &name));
                     rows.push(shown(&name, Some(value), &offered));
                 }
             }
@@ -69,8 +70,14 @@ pub fn rows(host: &Host, pattern: &str, all: bool) -> Vec<KnobView> {
 }
 
 /// What a knob is now.
-fn present(host: &Host, server: Option<&mut (dyn Server + 'static)>, name: &Name) -> Result<String, Refusal> {
-    let setting = resolve::resolve(host, name, None)?;
+fn present(
+    host: &Host,
+    managed: Option<&Managed>,
+    server: Option<&mut (dyn Server + 'static)>,
+    name: &Name,
+) -> Result<String, Refusal> {
+    let program = managed.map(Managed::program);
+    let setting = resolve::resolve(host, name, resolve::managed(name, program.as_deref()))?;
     let mut actions = BTreeMap::new();
     let mut access = Access { host, server, actions: &mut actions };
     let values: Vec<String> =
@@ -124,6 +131,7 @@ fn shown(name: &Name, value: Option<Result<String, Refusal>>, offered: &[String]
 pub fn one(
     host: &Host,
     text: &str,
+    managed: Option<&Managed>,
     server: impl FnOnce() -> Result<Option<Box<dyn Server>>, Error>,
 ) -> Result<Option<KnobView>, Error> {
     let name = match name::parse(host, text) {
@@ -136,10 +144,10 @@ pub fn one(
     let mut server = server()?;
     let (_, offered) = apply::offered(host, &name);
     let described = match &mut server {
-        Some(server) if name.knob.family == Family::Server => server.describe(&name.rest)?,
+        Some(server) if name.knob.place == Place::Variable => server.describe(&name.rest)?,
         _ => None,
     };
-    let value = present(host, server.as_deref_mut(), &name);
+    let value = present(host, managed, server.as_deref_mut(), &name);
     let mut row = shown(&name, Some(value), &offered);
     if let Some(variable) = described {
         row.takes = match variable.kind {

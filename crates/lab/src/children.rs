@@ -38,11 +38,20 @@ impl Children {
         Ok(Self { requests })
     }
 
-    /// Runs `program` with its output (both kinds) appended to `log` and no input.
-    pub(crate) fn spawn(&self, program: &Path, arguments: &[String], log: &Path) -> io::Result<Child> {
+    /// Runs `program` with its output (both kinds) appended to `log` and no input. `environment` is
+    /// `NAME=VALUE` lines beyond our own.
+    pub(crate) fn spawn(
+        &self,
+        program: &Path,
+        arguments: &[String],
+        environment: &str,
+        log: &Path,
+    ) -> io::Result<Child> {
         let mut words = ending_with_us().into_iter().map(AsRef::as_ref).chain([program.as_os_str()]);
         let mut command = Command::new(words.next().unwrap_or(program.as_os_str()));
         command.args(words);
+        let assignments = environment.lines().filter(|line| !line.starts_with('#'));
+        command.envs(assignments.filter_map(|line| line.split_once('=')));
         let log = std::fs::File::options().create(true).append(true).open(log)?;
         command.args(arguments).stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log);
         // A Ctrl-C on the terminal is for the owner, which takes the servers down in order.

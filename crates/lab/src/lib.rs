@@ -29,6 +29,7 @@ mod fault;
 mod lab;
 mod layout;
 mod link;
+pub mod managed;
 pub mod null;
 mod option_file;
 mod port;

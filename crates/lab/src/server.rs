@@ -26,6 +26,11 @@ const FREEZE_POLL: Duration = Duration::from_millis(1);
 /// How much of an error log an error shows.
 const LOG_TAIL_LINES: usize = 15;
 
+/// Options beyond the description's, in the server's directory; read at each start.
+pub(crate) const OVERRIDE: &str = "override.cnf";
+/// `NAME=VALUE` lines, the same.
+pub(crate) const ENVIRONMENT: &str = "environment";
+
 /// One server of a lab.
 #[derive(Debug)]
 pub(crate) struct Server {
@@ -113,12 +118,16 @@ impl Server {
         }
         let option_file = self.dir.join("my.cnf");
         let individual = Individual { dir: &self.dir, real: self.real, server_id: self.server_id, read_only };
-        write_private(&option_file, &option_file::server(&self.program, &self.spec, &individual))?;
+        let mut text = option_file::server(&self.program, &self.spec, &individual);
+        // What somebody who varies the server has put beside it comes last, and wins.
+        text += &fs::read_to_string(self.dir.join(OVERRIDE)).unwrap_or_default();
+        write_private(&option_file, &text)?;
         let mut arguments = vec![format!("--defaults-file={}", option_file.display())];
         if self.init_file().exists() {
             arguments.push(format!("--init-file={}", self.init_file().display()));
         }
-        let child = children.spawn(&self.program.path, &arguments, &self.log());
+        let environment = fs::read_to_string(self.dir.join(ENVIRONMENT)).unwrap_or_default();
+        let child = children.spawn(&self.program.path, &arguments, &environment, &self.log());
         *process = Process::Running(child.map_err(Error::io(format!("start server {}", self.name())))?);
         Ok(())
     }

@@ -52,6 +52,8 @@ pub(crate) struct Answer {
     pub(crate) plain_because: Option<String>,
     /// Fallbacks in force on this connection, in words.
     pub(crate) remarks: Vec<String>,
+    /// How often it is asked now.
+    pub(crate) asking: fleet::Asking,
 }
 
 /// The channels of a server, or why they are not known.

@@ -41,6 +41,8 @@ pub struct Recognized {
     pub(crate) product: String,
     /// The account that the connection got.
     pub(crate) account: String,
+    /// Its version in its own words.
+    pub(crate) version: String,
 }
 
 impl From<DriverFailure> for AskError {
@@ -103,11 +105,8 @@ impl ControlConnection {
         let nonsense = |why: String| AskError::Broken { why };
         let rows = self.ask(dialect::VERSION, deadline).await?;
         let row = rows.first().ok_or_else(|| nonsense("it told no version".to_owned()))?;
-        let version: Version = row
-            .text(&["version"])
-            .unwrap_or_default()
-            .parse()
-            .map_err(|error: VersionError| nonsense(error.to_string()))?;
+        let text = row.text(&["version"]).unwrap_or_default().to_owned();
+        let version: Version = text.parse().map_err(|error: VersionError| nonsense(error.to_string()))?;
         let account = row.text(&["account"]).unwrap_or_default().to_owned();
         let mut dialect = Dialect { version, aurora: false };
         let mut product = version.to_string();
@@ -118,7 +117,7 @@ impl ControlConnection {
                 product = format!("{product} (Aurora {aurora})");
             }
         }
-        Ok(Recognized { dialect, product, account })
+        Ok(Recognized { dialect, product, account, version: text })
     }
 
     /// Asks one statement, which must not write.

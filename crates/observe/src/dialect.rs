@@ -11,7 +11,9 @@
 //! asked every round is cheap on a busy server: variables, and the state of its own replication threads. What
 //! walks over all sessions (`SHOW GLOBAL STATUS`, the process list) is asked more seldom.
 
+use crate::poll::seats::Candidates;
 use fleet::Version;
+use std::borrow::Cow;
 
 /// What is asked first: the rest depends on it. Every MySQL since 4.1 understands it.
 pub(crate) const VERSION: &str =
@@ -42,6 +44,15 @@ pub struct Dialect {
 /// When it blocks a host whose connections break off: a row a variable, none of those it does not have.
 pub(crate) const HOST_BLOCKING: &str = "SHOW GLOBAL VARIABLES WHERE Variable_name IN \
     ('max_connect_errors', 'skip_name_resolve', 'host_cache_size')";
+
+/// What is asked together with the vitals.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Together<'a> {
+    /// Who it is.
+    pub(crate) identity: bool,
+    /// Those that ask it.
+    pub(crate) seats: Option<&'a Candidates>,
+}
 
 impl Dialect {
     /// Who it is: one row.
@@ -79,6 +90,19 @@ impl Dialect {
              IS_USED_LOCK('headroom.switchover.prepare') IS NOT NULL AS prepare, \
              IS_USED_LOCK('headroom.switchover.hold') IS NOT NULL AS hold, CONNECTION_ID() AS connection_id"
         }
+    }
+
+    /// The same row with more columns: who it is, and those that ask it.
+    pub(crate) fn vitals_with(self, more: Together<'_>) -> Cow<'static, str> {
+        let mut statement = Cow::Borrowed(self.vitals());
+        if more.identity {
+            let columns = self.identity().trim_start_matches("SELECT ");
+            statement.to_mut().push_str(&format!(", {columns}, @@version AS version"));
+        }
+        if let Some(seats) = more.seats {
+            statement.to_mut().push_str(&format!(", {}", seats.columns()));
+        }
+        statement
     }
 
     /// Its replication threads: a row a channel, none when it replicates from nobody. Every round.

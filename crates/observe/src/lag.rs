@@ -40,6 +40,10 @@ const SAMPLES: usize = 1024;
 /// Intervals (GTID sets can be long) kept of one server, all samples together.
 const INTERVALS: usize = 64 * 1024;
 
+/// Bounds wider than this are worth less than the server's own figure, which may be late but not by so much
+/// while its receiver runs.
+const COARSE: Duration = Duration::from_secs(4);
+
 /// The window in which a question was answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Window {
@@ -162,11 +166,15 @@ pub(crate) fn complete(applied: &Position, track: &Track, takes: impl Fn(u32) ->
 /// Makes a lag of what a track says, of the server's own figure, or of both.
 ///
 /// The server's own figure is in whole seconds and jumps, so it is used only where the track does not reach
-/// back far enough (we have just started) or there is none.
+/// back far enough (we have just started), where there is none, or where servers are asked so seldom that the
+/// bounds are wider than [`COARSE`].
 pub(crate) fn lag(behind: LagBounds, source: LagSource, seconds_behind: Option<u64>) -> Option<Lag> {
     let own = seconds_behind.map(Duration::from_secs);
     let second = Duration::from_secs(1);
     match (behind, own) {
+        (LagBounds::Bounds { at_least, at_most }, Some(own)) if at_most.saturating_sub(at_least) > COARSE => {
+            Some(Lag { at_least: at_least.max(own), uncertainty: second, source: LagSource::SecondsBehind })
+        }
         (LagBounds::Bounds { at_least, at_most }, _) => {
             Some(Lag { at_least, uncertainty: at_most.saturating_sub(at_least), source })
         }

@@ -9,6 +9,7 @@
 //!   version understands; `answer` reads what came back.
 //! * `survey` finds the fleet; `judge` says who is who; `lag`, `zone` and `demand` estimate. These are
 //!   functions of values, without clock or socket.
+//! * `pace` says how often, so that a server pays the same for one router and for a thousand.
 //! * `visit` asks one server what is due; `watch` is the thin loop around all of them.
 
 mod answer;
@@ -19,6 +20,7 @@ mod discovery_scope;
 mod judge;
 mod lag;
 mod login;
+mod pace;
 mod poll;
 mod privilege;
 mod rows;

@@ -3,18 +3,25 @@
 //! Every round: a ping (for the round-trip time), switches and position, replication threads. Less often,
 //! because they cost a busy server something: sessions and statements, who replicates from it, reads by
 //! client host; each of these is spaced so that it takes at most a hundredth of the time.
+//!
+//! Where many routers ask, visits are seldom and the connection is given up between them (`pace`). Then who
+//! answers is asked together with the vitals, and all that is known of the server holds on: two statements a
+//! visit.
 
 mod rare;
+pub(crate) mod seats;
 
 use crate::answer::{self, Answer, Channels, Identity};
 use crate::ask::{AskError, ControlConnection, Recognized};
-use crate::dialect::{self, Dialect};
+use crate::dialect::{self, Dialect, Together};
 use crate::discovery_scope::DiscoveryScope;
+use crate::pace::{Budget, Pace};
 use crate::privilege::{Missing, Purpose};
 use crate::switchover::{Acknowledgement, SwitchoverState};
 use config::Credentials;
 use fleet::Address;
 use rare::{AFTER_REFUSAL, RareQuestions};
+use seats::Candidates;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -42,12 +49,27 @@ pub(crate) struct Poller {
     /// A switchover that some server announces, and what this connection has answered.
     announced: Arc<SwitchoverState>,
     answered: Acknowledgement,
+    budget: Budget,
+    /// How often it is asked now.
+    pace: Pace,
+    /// Our seat among those that ask it: a lock of this connection.
+    seat: Option<u32>,
+    /// When the others were last counted on this connection.
+    counted_at: Option<Instant>,
+    /// It has no user locks, or refuses them: the others cannot be counted.
+    without_seats: bool,
+    /// How long the vitals took when last asked alone.
+    question_time: Option<Duration>,
+    /// The connection is new, and who answers is taken for the one that answered before until it says so.
+    unsure: bool,
 }
 
 /// What is asked once a connection.
 struct Introduction {
     dialect: Dialect,
     product: String,
+    /// As the server writes it, to notice an upgrade.
+    version: String,
     identity: Identity,
     rare: RareQuestions,
     /// It blocks hosts sooner than others, in words.
@@ -63,6 +85,7 @@ impl Poller {
         deadline: Duration,
         inside: Option<DiscoveryScope>,
         announced: Arc<SwitchoverState>,
+        budget: Budget,
     ) -> Self {
         let pings = VecDeque::with_capacity(RECENT_PINGS);
         Self {
@@ -80,6 +103,13 @@ impl Poller {
             moved: None,
             announced,
             answered: Acknowledgement::default(),
+            budget,
+            pace: Pace::new(&budget),
+            seat: None,
+            counted_at: None,
+            without_seats: false,
+            question_time: None,
+            unsure: false,
         }
     }
 
@@ -88,10 +118,10 @@ impl Poller {
     pub(crate) async fn visit(&mut self) -> Result<Answer, AskError> {
         self.follow_the_name().await;
         self.try_new_privileges();
-        let was_open = self.connection.is_some();
+        let knew = self.connection.is_some() || self.may_skip_introduction();
         let first = self.look().await;
         let broken = matches!(&first, Err(e) if e.is_fatal() && !matches!(e, AskError::Silent { .. }));
-        if was_open && broken { self.look().await } else { first }
+        if knew && broken { self.look().await } else { first }
     }
 
     /// Closes the connection, so that nothing of it lingers on the server.
@@ -99,10 +129,34 @@ impl Poller {
         self.connection = None;
     }
 
+    /// Whether there is a connection.
+    pub(crate) fn is_open(&self) -> bool {
+        self.connection.is_some()
+    }
+
+    /// How often it is asked now.
+    pub(crate) fn pace(&self) -> Pace {
+        self.pace
+    }
+
+    /// Time until the connection is to be given up; `None`: it stays. What a switchover was answered holds
+    /// only as long as the connection.
+    pub(crate) fn gives_up_after(&self) -> Option<Duration> {
+        let answered = self.answered != Acknowledgement::default();
+        self.pace.gives_up_after(&self.budget, self.seat.is_some()).filter(|_| !answered)
+    }
+
+    /// On a new connection: whether who answers may be asked together with the rest.
+    fn may_skip_introduction(&self) -> bool {
+        let seldom = self.pace.interval() > self.budget.hold();
+        self.introduction.is_some() && !self.lacks && seldom
+    }
+
     /// What is granted to an account holds for its next connection. So while something is refused, the
     /// connection is made anew from time to time.
     fn try_new_privileges(&mut self) {
-        if self.lacks && self.opened_at.is_some_and(|at| at.elapsed() >= AFTER_REFUSAL) {
+        let patience = AFTER_REFUSAL.max(self.pace.seldom(&self.budget));
+        if self.lacks && self.opened_at.is_some_and(|at| at.elapsed() >= patience) {
             self.connection = None;
         }
     }
@@ -124,9 +178,13 @@ impl Poller {
         let mut connection =
             ControlConnection::open_inside(&self.reach, &self.who, self.deadline, self.inside.as_ref())
                 .await?;
-        let rare = self.introduction.take().map(|introduction| introduction.rare);
-        self.introduction = Some(self.introduce(&mut connection, rare).await?);
-        self.pings.clear();
+        self.unsure = self.may_skip_introduction();
+        if !self.unsure {
+            let rare = self.introduction.take().map(|introduction| introduction.rare);
+            self.introduction = Some(self.introduce(&mut connection, rare).await?);
+            self.pings.clear();
+        }
+        (self.seat, self.counted_at) = (None, None);
         self.answered = Acknowledgement::default();
         self.opened_at = Some(Instant::now());
         Ok(connection)
@@ -138,7 +196,7 @@ impl Poller {
         connection: &mut ControlConnection,
         rare: Option<RareQuestions>,
     ) -> Result<Introduction, AskError> {
-        let Recognized { dialect, product, account } = connection.recognize(self.deadline).await?;
+        let Recognized { dialect, product, account, version } = connection.recognize(self.deadline).await?;
         let rows = connection.ask(dialect.identity(), self.deadline).await?;
         let identity = answer::identity(&rows, dialect.version, &account)
             .ok_or_else(|| AskError::Broken { why: "it told no identity".to_owned() })?;
@@ -153,7 +211,7 @@ impl Poller {
         // Nothing else depends on it: a server that does not say is one about which nothing is remarked.
         let rows = connection.ask(dialect::HOST_BLOCKING, self.deadline).await.unwrap_or_default();
         let host_blocking = answer::host_blocking(&rows);
-        Ok(Introduction { dialect, product, identity, rare, host_blocking })
+        Ok(Introduction { dialect, product, version, identity, rare, host_blocking })
     }
 
     async fn questions(&mut self, connection: &mut ControlConnection) -> Result<Answer, AskError> {
@@ -176,9 +234,36 @@ impl Poller {
         if let Some(error) = lost {
             return Err(error);
         }
-        let before = Instant::now();
-        let vitals = connection.ask(dialect.vitals(), deadline).await?;
-        let question_time = Some(before.elapsed());
+        let candidates = self.seats_to_count().map(|seats| Candidates::among(seats, self.seat));
+        let together = Together { identity: self.unsure, seats: candidates.as_ref() };
+        let (before, alone) = (Instant::now(), candidates.is_none() && !self.unsure);
+        let vitals = match connection.ask(&dialect.vitals_with(together), deadline).await {
+            // Some proxies and clusters have no user locks.
+            Err(error) if !error.is_fatal() && candidates.is_some() => {
+                tracing::debug!(%error, server = %self.called, "those that ask it cannot be counted");
+                self.without_seats = true;
+                let together = Together { identity: self.unsure, seats: None };
+                connection.ask(&dialect.vitals_with(together), deadline).await?
+            }
+            vitals => vitals?,
+        };
+        // Comparable only while the same is asked.
+        self.question_time = if alone { Some(before.elapsed()) } else { self.question_time };
+        let question_time = self.question_time;
+        let introduction = self
+            .introduction
+            .as_mut()
+            .ok_or_else(|| AskError::Broken { why: "not introduced".to_owned() })?;
+        if self.unsure && !introduction.is_of(&vitals) {
+            self.introduction = None;
+            return Err(AskError::Broken { why: "another server or version answers".to_owned() });
+        }
+        self.unsure = false;
+        if let Some((seats, seat)) = candidates.and_then(|candidates| candidates.read(&vitals)) {
+            self.counted_at = Some(Instant::now());
+            self.seat = seat;
+            self.pace = self.pace.after(&self.budget, Some(seats));
+        }
         let announced = answer::announced(&vitals);
         self.announced.saw(announced, Instant::now());
         let connection_id = vitals.first().and_then(|row| row.parse(&["connection_id"]));
@@ -199,7 +284,14 @@ impl Poller {
         let answered = Instant::now();
         introduction
             .rare
-            .ask_what_is_due(connection, dialect, &introduction.identity, &self.called, deadline)
+            .ask_what_is_due(
+                connection,
+                dialect,
+                &introduction.identity,
+                &self.called,
+                deadline,
+                self.pace.seldom(&self.budget),
+            )
             .await?;
         missing.extend(introduction.rare.missing.iter().cloned());
         let mut remarks: Vec<String> = self.moved.iter().cloned().collect();
@@ -226,7 +318,14 @@ impl Poller {
             local: connection.local,
             plain_because: connection.plain_because.clone(),
             remarks,
+            asking: self.pace.asking(&self.budget),
         })
+    }
+
+    /// The seats to count now, if it is time.
+    fn seats_to_count(&self) -> Option<u32> {
+        let due = self.counted_at.is_none_or(|at| at.elapsed() >= self.pace.counts_every(&self.budget));
+        self.budget.seats().filter(|_| due && !self.without_seats)
     }
 
     /// Every few seconds: does the host name still lead to the server we talk to? If not, the connection is
@@ -247,6 +346,15 @@ impl Poller {
             self.moved = Some(format!("{} led to {peer} and now leads to {new}", self.reach));
             self.connection = None;
         }
+    }
+}
+
+impl Introduction {
+    /// Whether the one that answers now is the one that was introduced.
+    fn is_of(&self, vitals: &crate::rows::Rows) -> bool {
+        let identity = answer::identity(vitals, self.dialect.version, &self.identity.account);
+        let version = vitals.first().and_then(|row| row.text(&["version"]));
+        identity.is_some_and(|identity| identity.key == self.identity.key) && version == Some(&self.version)
     }
 }
 

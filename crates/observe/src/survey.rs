@@ -146,8 +146,11 @@ impl Survey {
     /// Marks as silent every server whose last answer is too old, and names them: whatever asks them is
     /// stuck, if it lives.
     pub(crate) fn overdue(&mut self, now: Instant) -> Vec<ServerId> {
-        let holds = self.config.answer_holds();
-        let late = |e: &Entry| e.answered_at.is_some_and(|at| now.saturating_duration_since(at) > holds);
+        let config = &self.config;
+        let late = |e: &Entry| {
+            let holds = e.answer_holds(config);
+            e.answered_at.is_some_and(|at| now.saturating_duration_since(at) > holds)
+        };
         let overdue = self.entries.values_mut().filter(|e| e.is_fresh() && late(e));
         overdue
             .map(|entry| {

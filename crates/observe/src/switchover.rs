@@ -6,13 +6,14 @@
 //! by them.
 
 use crate::ask::{AskError, ControlConnection};
+use crate::pace::Pace;
 use fleet::Announcement;
 use fleet::announcement::{holding, ready};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
-/// Time between two looks at each server while a switchover is announced.
+/// Time between two looks at each server while a switchover is announced, for up to eight routers.
 pub(crate) const OFTEN: Duration = Duration::from_millis(20);
 /// Asked often for this long after the last announcement was seen: the end of one is as interesting as its
 /// beginning.
@@ -24,13 +25,20 @@ pub(crate) struct SwitchoverState {
     base: Instant,
     /// Milliseconds after `base` until which all servers are asked often.
     often_until_ms: AtomicU64,
+    /// The same while a primary is looked for.
+    looking_until_ms: AtomicU64,
     /// Set by the router: writes are held, and no writer session is left on the server that announces.
     drained: OnceLock<Arc<AtomicBool>>,
 }
 
 impl SwitchoverState {
     pub(crate) fn new(now: Instant) -> Arc<Self> {
-        Arc::new(Self { base: now, often_until_ms: AtomicU64::new(0), drained: OnceLock::new() })
+        Arc::new(Self {
+            base: now,
+            often_until_ms: AtomicU64::new(0),
+            looking_until_ms: AtomicU64::new(0),
+            drained: OnceLock::new(),
+        })
     }
 
     /// Whoever holds writes says here when it has none left. Only the first one given counts.
@@ -44,9 +52,22 @@ impl SwitchoverState {
         }
     }
 
-    /// Time until the next look at a server; `usual` otherwise.
-    pub(crate) fn pause(&self, usual: Duration, now: Instant) -> Duration {
-        if self.ms(now) < self.often_until_ms.load(Relaxed) { usual.min(OFTEN) } else { usual }
+    /// No primary is known, or the one we know is under suspicion: a new one is looked for.
+    pub(crate) fn looks_for_a_primary(&self, now: Instant) {
+        self.looking_until_ms.fetch_max(self.ms(now + LINGER), Relaxed);
+    }
+
+    /// Time until the next look at a server; `usual` when nothing is under way. `alone` is the configured
+    /// interval.
+    pub(crate) fn pause(&self, usual: Duration, alone: Duration, pace: &Pace, now: Instant) -> Duration {
+        let now = self.ms(now);
+        if now < self.often_until_ms.load(Relaxed) {
+            usual.min(pace.in_an_event(OFTEN))
+        } else if now < self.looking_until_ms.load(Relaxed) {
+            usual.min(pace.in_an_event(alone))
+        } else {
+            usual
+        }
     }
 
     /// Without a router nobody holds anything, and nothing is confirmed.
@@ -110,17 +131,20 @@ impl Acknowledgement {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::pace::Budget;
 
     #[test]
     fn all_servers_are_asked_often_from_an_announcement_until_some_time_after_its_end() {
         let now = Instant::now();
         let announced = SwitchoverState::new(now);
         let usual = Duration::from_millis(500);
-        assert_eq!(announced.pause(usual, now), usual);
+        let pace = Pace::new(&Budget::of(&config::FleetConfig::default()));
+        let pause = |now| announced.pause(usual, usual, &pace, now);
+        assert_eq!(pause(now), usual);
         announced.saw(Announcement::Prepare, now);
         announced.saw(Announcement::Nothing, now + Duration::from_secs(1));
-        assert_eq!(announced.pause(usual, now + Duration::from_secs(1)), OFTEN);
-        assert_eq!(announced.pause(usual, now + Duration::from_secs(3)), usual);
+        assert_eq!(pause(now + Duration::from_secs(1)), OFTEN);
+        assert_eq!(pause(now + Duration::from_secs(3)), usual);
     }
 
     #[test]

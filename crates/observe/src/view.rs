@@ -170,6 +170,10 @@ impl View {
             let Some(answer) = &entry.answer else { continue };
             remarks.extend(answer.missing.iter().map(|m| format!("{}: {}", entry.name, m.words())));
             remarks.extend(answer.remarks.iter().map(|r| format!("{}: {r}", entry.name)));
+            if let Some(because) = &answer.asking.because {
+                let every = fleet::duration_text(answer.asking.rounded());
+                remarks.push(format!("{}: asked every {every}: {because}", entry.name));
+            }
             if let Some(plain) = &answer.plain_because
                 && answer.peer.is_some_and(|ip| !ip.is_loopback())
             {
@@ -348,7 +352,8 @@ fn server(
         load: entry.load(),
         back_since: entry.back_since,
         answered_at: entry.answered_at,
-        answer_holds_until: entry.answered_at.map(|at| at + survey.config.answer_holds()),
+        answer_holds_until: entry.answered_at.map(|at| at + entry.answer_holds(&survey.config)),
+        asking: answer.map(|a| a.asking.clone()),
         newcomer: entry.newcomer(),
         question_time: answer.and_then(|a| a.question_time),
         round_trip: answer.and_then(|a| a.round_trip),

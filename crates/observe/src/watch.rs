@@ -17,7 +17,7 @@ use crate::login::LoginProbe;
 use crate::switchover::SwitchoverState;
 use caught::caught;
 use command::Command;
-use config::FleetConfig;
+use config::{AskingBudget, FleetConfig};
 use fleet::{ServerName, Snapshot};
 use publisher::Publisher;
 use std::net::SocketAddr;
@@ -141,7 +141,9 @@ impl Suspicion {
 pub async fn survey(config: &FleetConfig) -> Snapshot {
     const ROUNDS: u64 = 3;
     let patience = (config.deadline + config.interval) * 6 + Duration::from_secs(1);
-    let watcher = Watcher::start(config.clone());
+    // It has left before it could matter to the others.
+    let asking = AskingBudget { counted: false, ..config.asking };
+    let watcher = Watcher::start(FleetConfig { asking, ..config.clone() });
     let mut rounds = watcher.rounds.clone();
     let _ = tokio::time::timeout(patience, rounds.wait_for(|rounds| *rounds >= ROUNDS)).await;
     let snapshot = watcher.snapshots.borrow().as_ref().clone();

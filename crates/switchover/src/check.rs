@@ -89,6 +89,11 @@ pub const CHECKS: &[Check] = &[
         why: "they would spread to everybody, or break replication",
         run: errant,
     },
+    Check {
+        name: "purged logs",
+        why: "a replica that lacks what the candidate has purged cannot follow it",
+        run: purged,
+    },
     Check { name: "lag", why: "writes wait until the candidate has everything", run: lag },
     Check { name: "open transactions", why: "the freeze waits for them", run: transactions },
     Check { name: "XA", why: "a prepared transaction is not moved", run: prepared },
@@ -326,6 +331,29 @@ fn errant(s: &Situation<'_>) -> Outcome {
     pass("no replica has anything that the primary does not have")
 }
 
+fn purged(s: &Situation<'_>) -> Outcome {
+    let candidate = s.candidate;
+    let Some(purged) = &candidate.purged else {
+        return warn(
+            format!("what {} has purged cannot be read", candidate.server),
+            "GRANT BINLOG MONITOR (MariaDB)",
+        );
+    };
+    for other in s.others {
+        let lacks = |position: &str| crate::facts::beyond(candidate.version.flavour, purged, position);
+        // A replica that does not log what it applies has it in its other position.
+        let applied = other.variable(&["gtid_slave_pos"]);
+        let missing =
+            lacks(&other.position).filter(|_| applied.is_none_or(|applied| lacks(applied).is_some()));
+        let Some(missing) = missing else { continue };
+        return stop(
+            format!("{} lacks {missing}, which {} has purged", other.server, candidate.server),
+            format!("wait until {} has caught up, or rebuild it from a backup", other.server),
+        );
+    }
+    pass(format!("{} has all that the others lack", candidate.server))
+}
+
 fn lag(s: &Situation<'_>) -> Outcome {
     let behind = s.candidate.channels.first().and_then(|channel| channel.seconds_behind);
     match behind {
@@ -372,7 +400,8 @@ fn prepared(s: &Situation<'_>) -> Outcome {
 fn locks(s: &Situation<'_>) -> Outcome {
     const WORDS: [&str; 4] = ["read lock", "backup", "metadata lock", "flush"];
     let waits = |what: &str| WORDS.iter().any(|word| what.to_ascii_lowercase().contains(word));
-    match s.primary.blockers.iter().find(|blocker| waits(&blocker.what)) {
+    let waiting = s.primary.blockers.iter().find(|blocker| waits(&blocker.what));
+    match s.primary.lock_holders.first().or(waiting) {
         Some(blocker) => stop(
             format!(
                 "session {} of {}: {} for {} s",
@@ -380,7 +409,7 @@ fn locks(s: &Situation<'_>) -> Outcome {
             ),
             "wait until the backup or the DDL is over",
         ),
-        None => pass("nobody waits for a global or metadata lock"),
+        None => pass("nobody is seen to hold or to wait for a global or metadata lock"),
     }
 }
 

@@ -28,6 +28,8 @@ pub struct Facts {
     pub channels: Vec<Channel>,
     /// Sessions that would delay a freeze, longest first.
     pub blockers: Vec<Blocker>,
+    /// Sessions that hold a lock for which a freeze waits, where the server says so.
+    pub lock_holders: Vec<Blocker>,
     /// Prepared XA transactions.
     pub prepared: Vec<String>,
     /// Enabled events that it runs itself: schema and name.
@@ -38,6 +40,8 @@ pub struct Facts {
     pub clock_ahead_ms: i64,
     /// What it has, in its own words.
     pub position: String,
+    /// What its binary log no longer has; `None` when that cannot be read.
+    pub purged: Option<String>,
     /// Servers that read its binary log: addresses as they registered.
     pub replicas: Vec<(String, u16)>,
 }
@@ -171,6 +175,7 @@ async fn read_from(conn: &mut Connection, reach: &Address, deadline: Duration) -
         server_id: variables.get("server_id").and_then(|id| id.parse().ok()).unwrap_or(0),
         channels,
         blockers: blockers(conn, deadline).await,
+        lock_holders: lock_holders(conn, dialect, deadline).await,
         prepared: conn
             .ask("XA RECOVER", deadline)
             .await
@@ -182,6 +187,7 @@ async fn read_from(conn: &mut Connection, reach: &Address, deadline: Duration) -
         accounts: accounts(conn, deadline).await,
         clock_ahead_ms: theirs.and_then(|ms| ms.parse::<i64>().ok()).map_or(0, |theirs| theirs - ours),
         replicas: replicas(conn, dialect, deadline).await,
+        purged: purged(conn, dialect, deadline).await,
         position,
         version,
         variables,
@@ -270,6 +276,48 @@ async fn accounts(conn: &mut Connection, deadline: Duration) -> Option<BTreeSet<
     let ask = "SELECT CONCAT(user, '@', host) AS account FROM mysql.user";
     let rows = conn.ask(ask, deadline).await.ok()?;
     Some(rows.into_iter().filter_map(|mut row| row.remove("account")).collect())
+}
+
+/// On MariaDB the position at which the oldest log begins.
+async fn purged(conn: &mut Connection, dialect: Dialect, deadline: Duration) -> Option<String> {
+    let ask = if dialect.is_mariadb() {
+        let logs = conn.ask("SHOW BINARY LOGS", deadline).await.ok()?;
+        let oldest = logs.first()?.get("log_name")?;
+        format!("SELECT BINLOG_GTID_POS({}, 4)", crate::connection::quoted(oldest))
+    } else {
+        "SELECT @@GLOBAL.gtid_purged".to_owned()
+    };
+    // MariaDB answers NULL where it cannot tell.
+    Some(conn.scalar(&ask, deadline).await.ok()??.replace(['\n', ' '], ""))
+}
+
+/// Sessions that hold a lock for which the freeze would wait, whatever they do now. Without
+/// `performance_schema` (MySQL) or `metadata_lock_info` (MariaDB) nobody can say.
+async fn lock_holders(conn: &mut Connection, dialect: Dialect, deadline: Duration) -> Vec<Blocker> {
+    const MYSQL: &str = "SELECT t.PROCESSLIST_ID AS id, CONCAT(t.PROCESSLIST_USER, '@', t.PROCESSLIST_HOST) AS who, \
+        m.OBJECT_TYPE AS kind, t.PROCESSLIST_TIME AS seconds FROM performance_schema.metadata_locks m \
+        JOIN performance_schema.threads t ON t.THREAD_ID = m.OWNER_THREAD_ID WHERE m.LOCK_STATUS = 'GRANTED' \
+        AND t.PROCESSLIST_ID <> CONNECTION_ID() AND ((m.OBJECT_TYPE IN ('GLOBAL', 'COMMIT', 'BACKUP LOCK') \
+        AND m.LOCK_TYPE = 'SHARED') OR m.LOCK_TYPE = 'SHARED_NO_READ_WRITE')";
+    const MARIADB: &str = "SELECT l.THREAD_ID AS id, CONCAT(p.USER, '@', p.HOST) AS who, l.LOCK_TYPE AS kind, \
+        p.TIME AS seconds FROM information_schema.METADATA_LOCK_INFO l \
+        JOIN information_schema.PROCESSLIST p ON p.ID = l.THREAD_ID WHERE p.ID <> CONNECTION_ID() \
+        AND (l.LOCK_MODE LIKE 'MDL_BACKUP_FTWRL%' OR l.LOCK_MODE LIKE 'MDL_BACKUP_WAIT%' \
+        OR l.LOCK_MODE = 'MDL_BACKUP_START' OR l.LOCK_MODE = 'MDL_SHARED_NO_READ_WRITE')";
+    let ask = if dialect.is_mariadb() { MARIADB } else { MYSQL };
+    let rows = conn.ask(ask, deadline).await.unwrap_or_default();
+    let holder = |row: &Named| {
+        Some(Blocker {
+            session: row.get("id")?.parse().ok()?,
+            who: row.get("who").cloned().unwrap_or_default(),
+            what: format!(
+                "holds a lock ({})",
+                row.get("kind").map_or("", String::as_str).to_ascii_lowercase()
+            ),
+            seconds: row.get("seconds").and_then(|seconds| seconds.parse().ok()).unwrap_or(0),
+        })
+    };
+    rows.iter().filter_map(holder).collect()
 }
 
 async fn replicas(conn: &mut Connection, dialect: Dialect, deadline: Duration) -> Vec<(String, u16)> {

@@ -311,6 +311,53 @@ pub async fn promoted(plan: &Plan, logins: &Logins) -> Option<bool> {
     answer
 }
 
+/// The epoch of a later operation, if any server that answers knows of one: then what this plan began is over,
+/// and whoever resumes it late must touch nothing.
+pub async fn superseded(plan: &Plan, logins: &Logins) -> Option<u64> {
+    let deadline = Duration::from_millis(plan.deadlines.statement_ms);
+    let mut latest = plan.epoch;
+    for member in [&plan.primary, &plan.candidate].into_iter().chain(&plan.others) {
+        let Ok(address) = member.address() else { continue };
+        let epoch = crate::survey::epoch(&member.server(), &address, &logins.admin, deadline).await;
+        latest = latest.max(epoch.unwrap_or(0));
+    }
+    (latest > plan.epoch).then_some(latest)
+}
+
+/// The plan of the newest operation that was begun and neither done nor undone, as the servers have it: for
+/// a host that has no journal of it. `None` when the newest one is over.
+///
+/// # Errors
+/// No server answers.
+pub async fn left_behind(
+    snapshot: &fleet::Snapshot,
+    who: &Credentials,
+    deadline: Duration,
+) -> Result<Option<Plan>, Error> {
+    let mut newest: Option<(u64, String, String)> = None;
+    let mut failed = None;
+    for server in &snapshot.servers {
+        match crate::survey::newest_record(&server.name, &server.reach, who, deadline).await {
+            // A state that is further on counts: replicas may be late.
+            Ok(Some(found)) => {
+                let further = |known: &(u64, String, String)| {
+                    found.0 > known.0 || (found.0 == known.0 && known.1 == "begun")
+                };
+                if newest.as_ref().is_none_or(further) {
+                    newest = Some(found);
+                }
+            }
+            Ok(None) => {}
+            Err(error) => failed = Some(error),
+        }
+    }
+    match (newest, failed) {
+        (Some((_, state, plan)), _) if state == "begun" => Ok(serde_json::from_str(&plan).ok()),
+        (None, Some(error)) => Err(error),
+        _ => Ok(None),
+    }
+}
+
 impl Member {
     pub(crate) fn address(&self) -> Result<Address, Error> {
         let refused = |error: fleet::AddressError| Error::Refused {

@@ -137,3 +137,23 @@ pub(crate) async fn epoch_of(conn: &mut Connection, deadline: Duration) -> Resul
         Err(error) => Err(error),
     }
 }
+
+/// The newest operation that a server knows of: its epoch, its state and its plan.
+pub(crate) async fn newest_record(
+    server: &ServerName,
+    reach: &Address,
+    who: &Credentials,
+    deadline: Duration,
+) -> Result<Option<(u64, String, String)>, Error> {
+    const ASK: &str = "SELECT epoch, state, plan FROM headroom.switchover ORDER BY epoch DESC LIMIT 1";
+    let mut conn = Connection::open(server, reach, who, deadline, BRIEFLY).await?;
+    let asked = conn.ask(ASK, deadline).await;
+    conn.close().await;
+    match asked {
+        Ok(rows) => Ok(rows.into_iter().next().and_then(|mut row| {
+            Some((row.remove("epoch")?.parse().ok()?, row.remove("state")?, row.remove("plan")?))
+        })),
+        Err(Error::Server { source: observe::AskError::Answered { code: 1146 | 1049, .. }, .. }) => Ok(None),
+        Err(error) => Err(error),
+    }
+}

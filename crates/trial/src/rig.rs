@@ -6,6 +6,7 @@ use crate::run::{Assignment, Restore, Rig, RigError, Stretch};
 use crate::spec::{Data, Point, Reset};
 use crate::store::{HostFigures, Second};
 use config::Credentials;
+use diagnose::host::cgroup::Limits;
 use diagnose::host::{Roots, Sample, Sampler};
 use diagnose::{Recent, server, verdict};
 use fleet::Address;
@@ -231,7 +232,8 @@ impl Rig for HostRig {
     fn value(&mut self, knob: &str) -> Result<String, RigError> {
         let host = self.host.clone();
         let name = name::parse(&host, knob)?;
-        let setting = resolve::resolve(&host, &name, None)?;
+        let managed = resolve::managed(&name, self.manner.restart.as_deref());
+        let setting = resolve::resolve(&host, &name, managed)?;
         let read = |access: &mut Access<'_>| {
             let values = setting.written.iter().map(|item| access.read(item));
             values.collect::<Result<Vec<_>, _>>()
@@ -345,6 +347,9 @@ impl Rig for HostRig {
     ) -> Result<Stretch, RigError> {
         let Some((load, arrivals)) = &self.load else { return Err(RigError::NotConnected) };
         let before = self.sampler.read();
+        // What holds the generator back falsifies every figure of the stretch.
+        let limits = Limits::of(std::process::id(), &Roots::default().proc);
+        let limits_before = limits.as_ref().map(Limits::read);
         let mut beside =
             self.server.as_ref().and_then(|address| Beside::new(&address.parse().ok()?, &self.target));
         let mut recent = Recent::new(time + ANSWER);
@@ -369,10 +374,14 @@ impl Rig for HostRig {
         });
         let outcome = outcome?;
         let sample = self.sampler.read().since(&before).unwrap_or_default();
+        let throttled = limits
+            .as_ref()
+            .zip(limits_before.as_ref())
+            .and_then(|(limits, before)| Some(limits.between(before, &limits.read())?.cpu?.throttled));
         let found = verdict::judge(&recent.window(Instant::now())).bottleneck;
         let bottleneck =
             found.and_then(|found| serde_json::to_value(found.name).ok()?.as_str().map(str::to_owned));
-        Ok(Stretch { bottleneck, ..stretch(outcome, &sample) })
+        Ok(Stretch { bottleneck, ..stretch(outcome, &sample, throttled.unwrap_or(0.0)) })
     }
 
     fn disconnect(&mut self) {
@@ -390,7 +399,7 @@ fn words(restored: &RestoreOutcome) -> String {
     format!("{}: {why} (before: {})", knobs.join(", "), before.join("; "))
 }
 
-fn stretch(outcome: load::Outcome, sample: &Sample) -> Stretch {
+fn stretch(outcome: load::Outcome, sample: &Sample, throttled: f64) -> Stretch {
     let totals = &outcome.totals;
     let share = |part: u64| part as f64 / totals.arrivals.max(1) as f64;
     let open = outcome.arrivals.is_open();
@@ -416,7 +425,7 @@ fn stretch(outcome: load::Outcome, sample: &Sample) -> Stretch {
         written_kib: each(disks(|disk| disk.written.bytes_per_s) / 1024.0),
         flushes: each(disks(|disk| disk.flushed.as_ref().map_or(0.0, |work| work.per_s))),
         memory: memory(&sample.memory.level),
-        throttled: sample.cgroup.as_ref().map_or(0.0, |(cgroup, _)| cgroup.throttled),
+        throttled,
     };
     let series = outcome.series.iter();
     let series =

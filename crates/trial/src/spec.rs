@@ -7,6 +7,7 @@
 //! smallest_effect = 0.03         # less is of no interest: 3 %
 //! seed = 1
 //! server = "127.0.0.1:3306"      # or --server
+//! managed = "db1.toml"           # or --managed: how the server is restarted, for what needs that
 //!
 //! [load]
 //! workload = "oltp_read_write"
@@ -69,6 +70,8 @@ pub struct Spec {
     pub seed: u64,
     /// The server, unless the command line names one.
     pub server: Option<String>,
+    /// The file that says how the server is restarted, unless the command line names one.
+    pub managed: Option<String>,
     pub load: Load,
     /// How each trial finds the data and the cache.
     pub reset: Reset,
@@ -259,6 +262,7 @@ struct Raw {
     budget: Option<Spanned<String>>,
     seed: Option<u64>,
     server: Option<String>,
+    managed: Option<String>,
     load: RawLoad,
     #[serde(default)]
     reset: RawReset,
@@ -400,7 +404,7 @@ impl Checker<'_> {
             raw.exclude.iter().filter_map(|exclude| self.constraint(exclude, &factors)).collect();
         let stages = raw.stage.map(|stages| self.stages(stages));
         let (name, metric, seed) = (raw.name.into_inner(), raw.metric, raw.seed.unwrap_or(1));
-        let server = raw.server;
+        let (server, managed) = (raw.server, raw.managed);
         Spec {
             name,
             metric,
@@ -409,6 +413,7 @@ impl Checker<'_> {
             budget,
             seed,
             server,
+            managed,
             load,
             reset,
             guard,

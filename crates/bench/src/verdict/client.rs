@@ -1,8 +1,8 @@
 //! What the clients of a making do, each on a connection of its own.
 
 use super::making::BIG;
-use mysql_async::Conn;
 use mysql_async::prelude::Queryable;
+use mysql_async::{Conn, Opts};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -138,4 +138,105 @@ pub(super) async fn write_slowly(
 pub(super) async fn pace(root: &mut Conn, seconds: f64) -> anyhow::Result<()> {
     root.query_drop("SET SESSION sql_log_bin = 0").await?;
     Ok(root.query_drop(format!("UPDATE app.pace SET s = {seconds}")).await?)
+}
+
+/// Rows of the table that has no index for what is asked of it.
+pub(super) const SCANNED: u32 = 20_000;
+/// Tables beside the others: more than the cache of open tables holds in their making.
+pub(super) const TABLES: u32 = 300;
+
+/// [`read_on`], not counted.
+pub(super) async fn read_without_pause(conn: Conn, until: Instant, number: u32) -> anyhow::Result<()> {
+    read_on(conn, until, number).await.map(|_| ())
+}
+
+/// A lock on everything, until then.
+pub(super) async fn lock_everything(mut root: Conn, until: Instant) -> anyhow::Result<()> {
+    root.query_drop("FLUSH TABLES WITH READ LOCK").await?;
+    tokio::time::sleep(until.saturating_duration_since(Instant::now())).await;
+    Ok(root.query_drop("UNLOCK TABLES").await?)
+}
+
+pub(super) async fn insert_behind_the_lock(conn: Conn, until: Instant, number: u32) -> anyhow::Result<()> {
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    insert(conn, until, number).await
+}
+
+/// Rows of a few pages, anew and anew.
+pub(super) async fn rewrite(mut conn: Conn, until: Instant, number: u32) -> anyhow::Result<()> {
+    let mut at = u64::from(number) + 1;
+    while Instant::now() < until {
+        at = step(at);
+        let start = (at >> 33) % 20_000;
+        let letter = char::from(b'a' + (at >> 60) as u8);
+        conn.query_drop(format!(
+            "UPDATE app.big SET filler = REPEAT('{letter}', 400) WHERE id BETWEEN {start} AND {}",
+            start + 40
+        ))
+        .await?;
+    }
+    Ok(())
+}
+
+pub(super) async fn hold_a_snapshot(mut conn: Conn, until: Instant, _: u32) -> anyhow::Result<()> {
+    conn.query_drop("START TRANSACTION WITH CONSISTENT SNAPSHOT").await?;
+    conn.query_drop("SELECT * FROM app.shape").await?;
+    tokio::time::sleep(until.saturating_duration_since(Instant::now())).await;
+    Ok(conn.query_drop("COMMIT").await?)
+}
+
+/// One row after the other, a transaction each.
+pub(super) async fn change_at_a_rate(
+    mut conn: Conn,
+    until: Instant,
+    number: u32,
+    every: Duration,
+) -> anyhow::Result<()> {
+    let (mut at, mut tick) = (number * 97, tokio::time::interval(every));
+    while Instant::now() < until {
+        tick.tick().await;
+        at = usual(at);
+        conn.query_drop(format!("UPDATE app.scan SET n = n + 1 WHERE id = {}", at + number * 1000)).await?;
+    }
+    Ok(())
+}
+
+pub(super) async fn group_by_text(mut conn: Conn, until: Instant, number: u32) -> anyhow::Result<()> {
+    while Instant::now() < until {
+        conn.query_drop(format!(
+            "SELECT body, COUNT(*) FROM app.notes WHERE id > {} GROUP BY body ORDER BY 2",
+            number % 3
+        ))
+        .await?;
+    }
+    Ok(())
+}
+
+pub(super) async fn connect_for_each(to: Opts, until: Instant) -> anyhow::Result<()> {
+    let mut at = 0;
+    while Instant::now() < until {
+        let mut conn = Conn::new(to.clone()).await?;
+        at = usual(at);
+        conn.query_drop(point_read(at)).await?;
+        conn.disconnect().await?;
+    }
+    Ok(())
+}
+
+pub(super) async fn read_many_tables(mut conn: Conn, until: Instant, number: u32) -> anyhow::Result<()> {
+    let mut at = number;
+    while Instant::now() < until {
+        at = (at + 1) % TABLES;
+        conn.query_drop(format!("SELECT COUNT(*) FROM app.many_{at}")).await?;
+    }
+    Ok(())
+}
+
+pub(super) async fn scan(mut conn: Conn, until: Instant, number: u32) -> anyhow::Result<()> {
+    let mut at = number;
+    while Instant::now() < until {
+        at = usual(at);
+        conn.query_drop(format!("SELECT COUNT(*) FROM app.scan WHERE n = {at}")).await?;
+    }
+    Ok(())
 }

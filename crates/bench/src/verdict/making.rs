@@ -4,6 +4,7 @@
 use super::application::{Application, Slow};
 use super::client;
 use super::packets::Packets;
+use super::quota::Quota;
 use super::volume::{Lifted, Volume};
 use anyhow::{Context, bail};
 use clap::ValueEnum;
@@ -69,11 +70,27 @@ pub(crate) enum Making {
     SlowLink,
     /// An application that takes its time between its statements.
     SlowApplication,
+    /// Reads without a pause at a server whose cgroup allows half a core and less.
+    CpuLimit,
+    /// A session that holds `FLUSH TABLES WITH READ LOCK`.
+    GlobalLock,
+    /// Writes that a redo log of 4 MiB holds for some seconds.
+    RedoLog,
+    /// A snapshot left open while rows change.
+    Purge,
+    /// GROUP BY over a TEXT column.
+    TemporaryTables,
+    /// A connection for each statement.
+    NewConnections,
+    /// More tables in use than the cache of open tables holds.
+    TableCache,
+    /// A statement without an index.
+    OneStatement,
 }
 
 impl Making {
     /// All of them.
-    pub(super) const ALL: [Self; 12] = [
+    pub(super) const ALL: [Self; 20] = [
         Self::Healthy,
         Self::RowLocks,
         Self::MetadataLocks,
@@ -86,6 +103,14 @@ impl Making {
         Self::Softirq,
         Self::SlowLink,
         Self::SlowApplication,
+        Self::CpuLimit,
+        Self::GlobalLock,
+        Self::RedoLog,
+        Self::Purge,
+        Self::TemporaryTables,
+        Self::NewConnections,
+        Self::TableCache,
+        Self::OneStatement,
     ];
 
     /// The verdict that is right.
@@ -103,7 +128,30 @@ impl Making {
             Self::Softirq => Name::SoftirqOnOneCpu,
             Self::SlowLink => Name::CrossZone,
             Self::SlowApplication => Name::NotTheDatabase,
+            Self::CpuLimit => Name::CpuLimit,
+            Self::GlobalLock => Name::GlobalLock,
+            Self::RedoLog => Name::RedoLog,
+            Self::Purge => Name::Purge,
+            Self::TemporaryTables => Name::TemporaryTables,
+            Self::NewConnections => Name::NewConnections,
+            Self::TableCache => Name::TableCache,
+            Self::OneStatement => Name::OneStatement,
         })
+    }
+
+    /// Settings of a1 while it is made.
+    fn settings(self) -> &'static [(&'static str, &'static str)] {
+        match self {
+            // Only the log shall be short: nobody waits for a flush.
+            Self::RedoLog => &[
+                ("innodb_log_file_size", "4194304"),
+                ("innodb_flush_log_at_trx_commit", "0"),
+                ("sync_binlog", "0"),
+            ],
+            Self::Purge => &[("innodb_flush_log_at_trx_commit", "0"), ("sync_binlog", "0")],
+            Self::TableCache => &[("table_open_cache", "50")],
+            _ => &[],
+        }
     }
 
     /// The server at which it is looked for.
@@ -127,6 +175,8 @@ pub(super) struct VerdictFixture<'a> {
     application: Application,
     /// Point reads that a1 carries, a second.
     capacity: f64,
+    /// Settings that some makings change, as they were.
+    usual: Vec<(&'static str, String)>,
 }
 
 /// Something that is being made.
@@ -138,6 +188,7 @@ pub(super) struct Made {
     packets: Option<Packets>,
     slow: Option<Slow>,
     lifted: Option<Lifted>,
+    quota: Option<Quota>,
 }
 
 impl<'a> VerdictFixture<'a> {
@@ -152,9 +203,19 @@ impl<'a> VerdictFixture<'a> {
             "CREATE TABLE app.pace (s DOUBLE NOT NULL)",
             &format!("INSERT INTO app.pace VALUES ({SLOW_S})"),
             "CREATE TABLE app.journal (id BIGINT AUTO_INCREMENT PRIMARY KEY, n INT)",
+            "CREATE TABLE app.notes (id INT PRIMARY KEY, body TEXT NOT NULL)",
+            "CREATE TABLE app.scan (id INT PRIMARY KEY, n INT NOT NULL)",
+            "INSERT INTO app.notes VALUES (1, 'a'), (2, 'b'), (3, 'c'), (4, 'd')",
             "CREATE TABLE app.big (id INT PRIMARY KEY, filler VARCHAR(400) NOT NULL)",
         ] {
             root.query_drop(statement).await?;
+        }
+        for start in (0..client::SCANNED).step_by(10_000) {
+            let values: Vec<String> = (start..start + 10_000).map(|id| format!("({id},{id})")).collect();
+            root.query_drop(format!("INSERT INTO app.scan VALUES {}", values.join(","))).await?;
+        }
+        for number in 0..client::TABLES {
+            root.query_drop(format!("CREATE TABLE app.many_{number} (id INT PRIMARY KEY)")).await?;
         }
         let rows = 10_000;
         for start in (0..BIG).step_by(rows) {
@@ -178,13 +239,18 @@ impl<'a> VerdictFixture<'a> {
             .await
             .context("making the file for requests beside the server")?;
         for server in lab.servers() {
-            let file = lab.dir().join(&server).join("pid");
-            let pid =
-                std::fs::read_to_string(&file).with_context(|| format!("reading {}", file.display()))?;
-            volume.limit(pid.trim().parse().context("a process id")?)?;
+            volume.limit(pid(lab, &server)?)?;
         }
         let application = Application::start(&app, window).await?;
-        Ok(Self { lab, app, volume, application, capacity })
+        let mut usual = Vec::new();
+        for (setting, _) in Making::ALL.iter().flat_map(|making| making.settings()) {
+            // MySQL's redo log is changed by another name: its making is MariaDB's.
+            let value: Option<String> =
+                root.query_first(format!("SELECT @@GLOBAL.{setting}")).await.ok().flatten();
+            usual.extend(value.map(|value| (*setting, value)));
+        }
+        usual.dedup();
+        Ok(Self { lab, app, volume, application, capacity, usual })
     }
 
     /// How the application does.
@@ -206,6 +272,9 @@ impl<'a> VerdictFixture<'a> {
     pub(super) async fn make(&self, what: Making, strength: u32, time: Duration) -> anyhow::Result<Made> {
         let level = 1 << strength.min(4);
         let mut made = Made::new();
+        for (setting, value) in what.settings() {
+            self.lab.connect("a1").await?.query_drop(format!("SET GLOBAL {setting} = {value}")).await?;
+        }
         let until = Instant::now() + time;
         match what {
             Making::Healthy => {
@@ -256,6 +325,46 @@ impl<'a> VerdictFixture<'a> {
                     made.clients.spawn(client::read_the_usual(Conn::new(b1.clone()).await?, until, number));
                 }
             }
+            Making::CpuLimit => {
+                let pid = pid(self.lab, "a1")?;
+                made.quota = Some(Quota::of(pid, [0.5, 0.3, 0.2][strength.min(2) as usize])?);
+                made.clients(self, 4, until, client::read_without_pause).await?;
+            }
+            Making::GlobalLock => {
+                let root = self.lab.connect("a1").await?;
+                made.clients.spawn(client::lock_everything(root, until));
+                made.clients(self, 4 * level, until, client::insert_behind_the_lock).await?;
+            }
+            Making::RedoLog => {
+                made.lifted = Some(self.volume.lifted()?);
+                for number in 0..4 * level {
+                    let root = self.unlogged().await?;
+                    made.clients.spawn(client::rewrite(root, until, number));
+                }
+            }
+            Making::Purge => {
+                made.lifted = Some(self.volume.lifted()?);
+                made.clients(self, 1, until, client::hold_a_snapshot).await?;
+                let every =
+                    Duration::from_secs_f64(f64::from(PACED) / (2000.0 + 500.0 * f64::from(strength)));
+                for number in 0..PACED {
+                    let root = self.unlogged().await?;
+                    made.clients.spawn(client::change_at_a_rate(root, until, number, every));
+                }
+            }
+            Making::TemporaryTables => {
+                made.clients(self, 2 * level, until, client::group_by_text).await?;
+            }
+            Making::NewConnections => {
+                for _ in 0..2 * level {
+                    made.clients.spawn(client::connect_for_each(self.app.clone(), until));
+                }
+            }
+            Making::TableCache => made.clients(self, 2 * level, until, client::read_many_tables).await?,
+            Making::OneStatement => {
+                self.paced(&mut made, self.capacity * 0.1, until).await?;
+                made.clients(self, 2 * level, until, client::scan).await?;
+            }
             Making::SlowApplication => {
                 let extra = Duration::from_millis([40, 80, 160][strength.min(2) as usize]);
                 made.slow = Some(self.application.slow(extra));
@@ -288,6 +397,11 @@ impl<'a> VerdictFixture<'a> {
     /// Undoes what does not end with its making: the distance, and what the replica has yet to apply. That
     /// may be minutes of slow statements, which would be named in whatever is made next.
     pub(super) async fn tidy(&self) -> anyhow::Result<()> {
+        let mut primary = self.lab.connect("a1").await?;
+        for (setting, value) in &self.usual {
+            primary.query_drop(format!("SET GLOBAL {setting} = {value}")).await?;
+        }
+        primary.disconnect().await?;
         self.lab.set_round_trip("a", "b", NEAR).await?;
         let mut replica = self.lab.connect("b1").await?;
         client::pace(&mut replica, 0.0).await?;
@@ -296,6 +410,13 @@ impl<'a> VerdictFixture<'a> {
         drop(lifted);
         client::pace(&mut replica, SLOW_S).await?;
         Ok(replica.disconnect().await?)
+    }
+
+    /// A session whose writes no replica has to apply.
+    async fn unlogged(&self) -> anyhow::Result<Conn> {
+        let mut root = self.lab.connect("a1").await?;
+        root.query_drop("SET SESSION sql_log_bin = 0").await?;
+        Ok(root)
     }
 
     async fn connect(&self) -> anyhow::Result<Conn> {
@@ -313,6 +434,7 @@ impl Made {
             packets: None,
             slow: None,
             lifted: None,
+            quota: None,
         }
     }
 
@@ -346,7 +468,7 @@ impl Made {
     /// Waits until all of it has ended.
     pub(super) async fn end(mut self) -> anyhow::Result<()> {
         self.stop.store(true, Ordering::Relaxed);
-        (self.packets, self.slow, self.lifted) = (None, None, None);
+        (self.packets, self.slow, self.lifted, self.quota) = (None, None, None, None);
         if let Some(mut fio) = self.beside.take() {
             fio.kill().await.context("ending fio")?;
         }
@@ -373,6 +495,13 @@ impl Drop for Made {
 fn beside(volume: &Volume, kind: Kind, depth: u32, seconds: u32) -> Job {
     let block = if kind == Kind::Write { 1 << 20 } else { 16 << 10 };
     Job { file: volume.path().join("beside"), mib: BESIDE_MIB, kind, block, depth, rate: None, seconds }
+}
+
+/// The process of a server.
+fn pid(lab: &Lab, server: &str) -> anyhow::Result<u32> {
+    let file = lab.dir().join(server).join("pid");
+    let pid = std::fs::read_to_string(&file).with_context(|| format!("reading {}", file.display()))?;
+    pid.trim().parse().context("a process id")
 }
 
 /// The application's account at a server's own address.

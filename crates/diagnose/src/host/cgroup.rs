@@ -1,87 +1,422 @@
-//! A cgroup (version 2): the limits that a container or service lives under, and how often it met them.
-//! `cpu.stat`, `memory.current`, `memory.max`, `memory.events`; its pressure files are read as the host's.
+//! The cgroup limits that a process lives under (a container's, a service's), version 1 or 2, and how often it
+//! met them.
+//!
+//! A limit may stand at any level above the process: a pod's above a container's. Of each kind the tightest
+//! counts; how often it was met is read where it stands. Version 1 and 2 may be mounted beside each other,
+//! each with some of the controllers.
+//!
+//! Sources: the kernel's `cgroup-v2.rst` (`cpu.max`, `cpu.stat`, `memory.max`, `memory.high`,
+//! `memory.events`) and `scheduler/sched-bwc.rst`, `cgroup-v1/memory.rst` (`cpu.cfs_quota_us`,
+//! `memory.limit_in_bytes`, `memory.failcnt`).
 
+use super::pressure;
 use super::text::{decimal, grown, lines, words};
 use serde::{Deserialize, Serialize};
+use std::path::{Path, PathBuf};
+use std::time::Instant;
 
-/// What the files say.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+/// A memory limit at or above this is none: version 1 writes the greatest number of pages.
+const NO_LIMIT: u64 = 1 << 60;
+
+/// Where the limits of a process stand. Looked up once; a process seldom moves.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Limits {
+    cpu: Option<Quota>,
+    memory: Option<Ceiling>,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+struct Quota {
+    dir: PathBuf,
+    /// CPU time a second.
+    cpus: f64,
+    used: Used,
+}
+
+/// Where the CPU time that counts against a quota is counted.
+#[derive(Clone, Debug, PartialEq)]
+enum Used {
+    /// With the quota (version 2).
+    There,
+    /// The group of the same name in the hierarchy of version 1 that counts.
+    Counted(PathBuf),
+    /// No group is counted: `/proc/<pid>/stat`, the process without its siblings.
+    Process(PathBuf),
+}
+
+#[derive(Clone, Debug, PartialEq)]
+struct Ceiling {
+    dir: PathBuf,
+    bytes: u64,
+    version: Version,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Version {
+    One,
+    Two,
+}
+
+/// What was counted up to a moment.
+#[derive(Clone, Debug)]
 pub struct Reading {
-    /// Microseconds of CPU used.
-    pub used_us: u64,
-    /// Microseconds in which it was held back by its quota.
-    pub throttled_us: u64,
-    /// Bytes charged to it now.
-    pub memory: u64,
-    /// How many it may have; `None`: no limit.
-    pub memory_limit: Option<u64>,
-    /// Times it met its memory limit.
-    pub memory_met: u64,
+    at: Instant,
+    cpu: Option<CpuReading>,
+    memory: Option<MemoryReading>,
 }
 
-/// Between two readings.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+struct CpuReading {
+    used_us: u64,
+    /// Periods in which something ran, and those in which the quota ended before the work.
+    periods: u64,
+    throttled: u64,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct MemoryReading {
+    bytes: u64,
+    /// Times the limit was met and pages had to be taken back.
+    met: u64,
+    killed: u64,
+    pressure: Option<pressure::Reading>,
+}
+
+/// Between two readings. `None`: no limit of that kind.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Sample {
-    /// CPUs used on average.
+    pub cpu: Option<CpuLimit>,
+    pub memory: Option<MemoryLimit>,
+}
+
+/// A quota of CPU time.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct CpuLimit {
+    /// The cgroup it stands at, below the mount.
+    pub path: String,
+    /// CPU seconds a second that it allows.
     pub cpus: f64,
-    /// Seconds of being held back by the quota, a second: may exceed 1 with several threads.
+    /// CPU seconds a second that were used.
+    pub used: f64,
+    /// Share of the periods with work in which it was held back, 0 to 1.
     pub throttled: f64,
-    /// Bytes charged to it.
-    pub memory: u64,
-    /// How many it may have.
-    pub memory_limit: Option<u64>,
-    /// Times a second that it met its memory limit.
-    pub memory_met_per_s: f64,
 }
 
-/// Reads the four files; absent ones are empty.
-pub fn parse(cpu_stat: &[u8], current: &[u8], max: &[u8], events: &[u8]) -> Reading {
-    let first = |bytes| words(bytes).next().and_then(decimal);
-    Reading {
-        used_us: figure(cpu_stat, b"usage_usec"),
-        throttled_us: figure(cpu_stat, b"throttled_usec"),
-        memory: first(current).unwrap_or(0),
-        memory_limit: first(max),
-        memory_met: figure(events, b"max"),
+/// A limit of memory.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct MemoryLimit {
+    pub path: String,
+    /// Bytes that it allows.
+    pub limit: u64,
+    /// Bytes charged to it now, page cache included.
+    pub used: u64,
+    /// Times a second that it was met.
+    pub met_per_s: f64,
+    /// Processes killed for want of memory in the window.
+    pub killed: u64,
+    /// Shares of time in which some or all of its processes waited for memory; `None` in version 1.
+    pub pressure: Option<pressure::Sample>,
+}
+
+impl Limits {
+    /// The limits of process `pid`, as `/proc` and the mounts tell; `None` where there is no such process or
+    /// no limit.
+    pub fn of(pid: u32, proc: &Path) -> Option<Self> {
+        let groups = std::fs::read_to_string(proc.join(pid.to_string()).join("cgroup")).ok()?;
+        let mounts = std::fs::read_to_string(proc.join("self/mounts")).ok()?;
+        let find = |controller: &str| directory(&groups, &mounts, controller);
+        let cpu = find("cpu").and_then(|(dir, mount, version)| {
+            let (dir, cpus) = tightest_quota(&dir, &mount, version)?;
+            let counted = || {
+                let same = find("cpuacct")?.1.join(dir.strip_prefix(&mount).ok()?);
+                same.is_dir().then_some(Used::Counted(same))
+            };
+            let process = || Used::Process(proc.join(pid.to_string()).join("stat"));
+            let used = match version {
+                Version::Two => Used::There,
+                Version::One => counted().unwrap_or_else(process),
+            };
+            Some(Quota { dir, cpus, used })
+        });
+        let memory = find("memory").and_then(|(dir, mount, version)| tightest_memory(&dir, &mount, version));
+        (cpu.is_some() || memory.is_some()).then_some(Self { cpu, memory })
     }
-}
 
-fn figure(bytes: &[u8], wanted: &[u8]) -> u64 {
-    lines(bytes)
-        .find_map(|line| {
-            let mut words = words(line);
-            (words.next() == Some(wanted)).then(|| words.next().and_then(decimal)).flatten()
-        })
-        .unwrap_or(0)
+    /// Counters now.
+    pub fn read(&self) -> Reading {
+        Reading {
+            at: Instant::now(),
+            cpu: self.cpu.as_ref().map(Quota::read),
+            memory: self.memory.as_ref().map(Ceiling::read),
+        }
+    }
+
+    /// What happened between two readings.
+    pub fn between(&self, before: &Reading, now: &Reading) -> Option<Sample> {
+        let seconds = now.at.checked_duration_since(before.at)?.as_secs_f64();
+        if seconds < 1e-3 {
+            return None;
+        }
+        let cpu = self.cpu.as_ref().zip(before.cpu).zip(now.cpu).map(|((quota, before), now)| {
+            let periods = grown(now.periods, before.periods);
+            let throttled = grown(now.throttled, before.throttled);
+            CpuLimit {
+                path: quota.dir.display().to_string(),
+                cpus: quota.cpus,
+                used: grown(now.used_us, before.used_us) as f64 / 1e6 / seconds,
+                throttled: if periods > 0 { throttled as f64 / periods as f64 } else { 0.0 },
+            }
+        });
+        let memory = self.memory.as_ref().zip(before.memory).zip(now.memory);
+        let memory = memory.map(|((ceiling, before), now)| MemoryLimit {
+            path: ceiling.dir.display().to_string(),
+            limit: ceiling.bytes,
+            used: now.bytes,
+            met_per_s: grown(now.met, before.met) as f64 / seconds,
+            killed: grown(now.killed, before.killed),
+            pressure: now.pressure.zip(before.pressure).map(|(now, before)| now.since(&before, seconds)),
+        });
+        Some(Sample { cpu, memory })
+    }
 }
 
 impl Reading {
-    /// What happened since `before`, `seconds` ago.
-    pub fn since(&self, before: &Self, seconds: f64) -> Sample {
-        let per_s = |now, before| grown(now, before) as f64 / seconds;
-        Sample {
-            cpus: per_s(self.used_us, before.used_us) / 1e6,
-            throttled: per_s(self.throttled_us, before.throttled_us) / 1e6,
-            memory: self.memory,
-            memory_limit: self.memory_limit,
-            memory_met_per_s: per_s(self.memory_met, before.memory_met),
+    /// Seconds between this and `later`.
+    pub fn seconds_before(&self, later: &Self) -> f64 {
+        later.at.saturating_duration_since(self.at).as_secs_f64()
+    }
+}
+
+impl Quota {
+    fn read(&self) -> CpuReading {
+        let stat = bytes(&self.dir, "cpu.stat");
+        let used_us = match &self.used {
+            Used::There => named(&stat, b"usage_usec").unwrap_or(0),
+            Used::Counted(dir) => first(&bytes(dir, "cpuacct.usage")).unwrap_or(0) / 1000,
+            Used::Process(stat) => process_us(&std::fs::read(stat).unwrap_or_default()),
+        };
+        CpuReading {
+            used_us,
+            periods: named(&stat, b"nr_periods").unwrap_or(0),
+            throttled: named(&stat, b"nr_throttled").unwrap_or(0),
         }
     }
+}
+
+impl Ceiling {
+    fn read(&self) -> MemoryReading {
+        let read = |file| bytes(&self.dir, file);
+        match self.version {
+            Version::Two => {
+                let events = read("memory.events");
+                MemoryReading {
+                    bytes: first(&read("memory.current")).unwrap_or(0),
+                    met: named(&events, b"max").unwrap_or(0) + named(&events, b"high").unwrap_or(0),
+                    killed: named(&events, b"oom_kill").unwrap_or(0),
+                    pressure: pressure::parse(&read("memory.pressure")),
+                }
+            }
+            Version::One => MemoryReading {
+                bytes: first(&read("memory.usage_in_bytes")).unwrap_or(0),
+                met: first(&read("memory.failcnt")).unwrap_or(0),
+                killed: named(&read("memory.oom_control"), b"oom_kill").unwrap_or(0),
+                pressure: None,
+            },
+        }
+    }
+}
+
+/// The directory of a process for a controller, and the mount above it: of version 1 where the controller is
+/// mounted by itself, else of version 2.
+fn directory(groups: &str, mounts: &str, controller: &str) -> Option<(PathBuf, PathBuf, Version)> {
+    let mount = |wanted: &dyn Fn(&str, &str) -> bool| {
+        mounts.lines().find_map(|line| {
+            let mut words = line.split(' ').skip(1);
+            let (path, kind, options) = (words.next()?, words.next()?, words.next()?);
+            wanted(kind, options).then(|| PathBuf::from(path))
+        })
+    };
+    let below = |mount: PathBuf, path: &str, version| {
+        Some((mount.join(path.trim_start_matches('/')), mount, version))
+    };
+    let mut lines = groups.lines().filter_map(|line| {
+        let (_, rest) = line.split_once(':')?;
+        rest.split_once(':')
+    });
+    if let Some((_, path)) = lines.clone().find(|(names, _)| names.split(',').any(|name| name == controller))
+    {
+        let of_it = |kind: &str, options: &str| {
+            kind == "cgroup" && options.split(',').any(|option| option == controller)
+        };
+        return below(mount(&of_it)?, path, Version::One);
+    }
+    let (_, path) = lines.find(|(names, _)| names.is_empty())?;
+    below(mount(&|kind, _| kind == "cgroup2")?, path, Version::Two)
+}
+
+/// `dir` and all above it, up to the mount.
+fn upwards<'a>(dir: &'a Path, mount: &'a Path) -> impl Iterator<Item = &'a Path> {
+    dir.ancestors().take_while(move |dir| dir.starts_with(mount))
+}
+
+fn tightest_quota(dir: &Path, mount: &Path, version: Version) -> Option<(PathBuf, f64)> {
+    upwards(dir, mount)
+        .filter_map(|dir| Some((dir.to_owned(), quota(dir, version)?)))
+        .min_by(|a, b| a.1.total_cmp(&b.1))
+}
+
+/// CPU time of a process by its `stat`: the 14th and 15th field, in the 100 ticks a second of Linux's
+/// interface. The second, its name in brackets, may hold blanks.
+fn process_us(stat: &[u8]) -> u64 {
+    let behind = stat.iter().rposition(|byte| *byte == b')').map_or(&[][..], |at| &stat[at + 1..]);
+    words(behind).skip(11).take(2).filter_map(decimal).sum::<u64>() * 10_000
+}
+
+/// CPU seconds a second that `dir` allows.
+fn quota(dir: &Path, version: Version) -> Option<f64> {
+    let (quota, period) = match version {
+        Version::Two => {
+            let max = bytes(dir, "cpu.max");
+            let mut words = words(&max);
+            (words.next().and_then(decimal)?, words.next().and_then(decimal)?)
+        }
+        Version::One => (first(&bytes(dir, "cpu.cfs_quota_us"))?, first(&bytes(dir, "cpu.cfs_period_us"))?),
+    };
+    (period > 0).then(|| quota as f64 / period as f64)
+}
+
+fn tightest_memory(dir: &Path, mount: &Path, version: Version) -> Option<Ceiling> {
+    upwards(dir, mount)
+        .filter_map(|dir| {
+            let limit = |file| first(&bytes(dir, file)).filter(|bytes| *bytes < NO_LIMIT);
+            let bytes = match version {
+                Version::Two => limit("memory.max").into_iter().chain(limit("memory.high")).min(),
+                Version::One => limit("memory.limit_in_bytes"),
+            }?;
+            Some(Ceiling { dir: dir.to_owned(), bytes, version })
+        })
+        .min_by_key(|ceiling| ceiling.bytes)
+}
+
+fn bytes(dir: &Path, file: &str) -> Vec<u8> {
+    std::fs::read(dir.join(file)).unwrap_or_default()
+}
+
+fn first(bytes: &[u8]) -> Option<u64> {
+    words(bytes).next().and_then(decimal)
+}
+
+fn named(bytes: &[u8], wanted: &[u8]) -> Option<u64> {
+    lines(bytes).find_map(|line| {
+        let mut words = words(line);
+        (words.next() == Some(wanted)).then(|| words.next().and_then(decimal)).flatten()
+    })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    /// A `/proc` and the mounts it speaks of, in one directory.
+    fn host(groups: &str, mounts: &[(&str, &str, &str)], files: &[(&str, &str)]) -> tempfile::TempDir {
+        let root = tempfile::tempdir().unwrap();
+        let write = |name: &str, text: &str| {
+            let path = root.path().join(name);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, text).unwrap();
+        };
+        write("proc/42/cgroup", groups);
+        let line = |(at, kind, options): &(&str, &str, &str)| {
+            format!("{kind} {}/{at} {kind} {options} 0 0\n", root.path().display())
+        };
+        write("proc/self/mounts", &mounts.iter().map(line).collect::<String>());
+        for (name, text) in files {
+            write(name, text);
+        }
+        root
+    }
+
+    fn limits(root: &tempfile::TempDir) -> Option<Limits> {
+        Limits::of(42, &root.path().join("proc"))
+    }
+
     #[test]
-    fn limits_and_their_absence_are_told_apart() {
-        let cpu = b"usage_usec 5000000\nuser_usec 1\nnr_throttled 3\nthrottled_usec 250000\n";
-        let reading = parse(cpu, b"1048576\n", b"2097152\n", b"low 0\nhigh 0\nmax 7\noom 1\n");
-        assert_eq!(
-            (reading.throttled_us, reading.memory_limit, reading.memory_met),
-            (250_000, Some(2_097_152), 7)
+    fn of_nested_limits_the_tightest_counts_and_where_it_stands_is_said() {
+        let stat = "usage_usec 5000000\nnr_periods 100\nnr_throttled 80\nthrottled_usec 9\n";
+        let root = host(
+            "0::/pod/db\n",
+            &[("cg", "cgroup2", "rw")],
+            &[
+                ("cg/pod/cpu.max", "50000 100000\n"),
+                ("cg/pod/cpu.stat", stat),
+                ("cg/pod/db/cpu.max", "max 100000\n"),
+                ("cg/pod/memory.max", "max\n"),
+                ("cg/pod/db/memory.max", "1048576\n"),
+                ("cg/pod/db/memory.high", "524288\n"),
+                ("cg/pod/db/memory.current", "500000\n"),
+                ("cg/pod/db/memory.events", "low 0\nhigh 7\nmax 2\noom 1\noom_kill 1\n"),
+            ],
         );
-        assert_eq!(parse(b"", b"", b"max\n", b"").memory_limit, None);
-        assert_eq!(reading.since(&Reading::default(), 2.0).cpus, 2.5);
+        let limits = limits(&root).unwrap();
+        let before = Reading {
+            at: Instant::now().checked_sub(std::time::Duration::from_secs(10)).unwrap(),
+            cpu: Some(CpuReading::default()),
+            memory: Some(MemoryReading::default()),
+        };
+        let sample = limits.between(&before, &limits.read()).unwrap();
+        let (cpu, memory) = (sample.cpu.unwrap(), sample.memory.unwrap());
+        assert!(cpu.path.ends_with("cg/pod") && memory.path.ends_with("cg/pod/db"));
+        assert_eq!((cpu.cpus, cpu.throttled), (0.5, 0.8));
+        assert!((cpu.used - 0.5).abs() < 0.01, "{}", cpu.used);
+        assert_eq!((memory.limit, memory.used, memory.killed), (524_288, 500_000, 1));
+        assert!((memory.met_per_s - 0.9).abs() < 0.01);
+    }
+
+    #[test]
+    fn version_1_counts_cpu_time_in_another_hierarchy_and_writes_a_limit_where_there_is_none() {
+        let root = host(
+            "3:cpuacct:/db\n2:cpu:/db\n1:memory:/db\n0::/\n",
+            &[
+                ("cpu", "cgroup", "rw,cpu"),
+                ("acct", "cgroup", "rw,cpuacct"),
+                ("mem", "cgroup", "rw,memory"),
+                ("two", "cgroup2", "rw"),
+            ],
+            &[
+                ("cpu/db/cpu.cfs_quota_us", "20000\n"),
+                ("cpu/db/cpu.cfs_period_us", "100000\n"),
+                ("cpu/db/cpu.stat", "nr_periods 10\nnr_throttled 9\nthrottled_time 1\n"),
+                ("cpu/cpu.cfs_quota_us", "-1\n"),
+                ("acct/db/cpuacct.usage", "2000000000\n"),
+                ("mem/db/memory.limit_in_bytes", "9223372036854771712\n"),
+            ],
+        );
+        let limits = limits(&root).unwrap();
+        assert_eq!(limits.memory, None);
+        let quota = limits.cpu.as_ref().unwrap();
+        assert_eq!(quota.cpus, 0.2);
+        assert_eq!(quota.read(), CpuReading { used_us: 2_000_000, periods: 10, throttled: 9 });
+    }
+
+    #[test]
+    fn where_no_group_counts_cpu_time_the_process_does() {
+        let root = host(
+            "2:cpuacct:/\n1:cpu:/db\n",
+            &[("cpu", "cgroup", "rw,cpu"), ("acct", "cgroup", "rw,cpuacct")],
+            &[
+                ("cpu/db/cpu.cfs_quota_us", "20000\n"),
+                ("cpu/db/cpu.cfs_period_us", "100000\n"),
+                ("acct/cpuacct.usage", "999999999999\n"),
+                ("proc/42/stat", "42 (maria db) S 1 1 1 0 -1 0 0 0 0 0 30 20 0 0 20 0 9 0\n"),
+            ],
+        );
+        assert_eq!(limits(&root).unwrap().cpu.unwrap().read().used_us, 500_000);
+    }
+
+    #[test]
+    fn without_a_limit_or_a_process_there_is_nothing() {
+        let root = host("0::/\n", &[("cg", "cgroup2", "rw")], &[("cg/cpu.max", "max 100000\n")]);
+        assert_eq!(limits(&root), None);
+        assert_eq!(Limits::of(43, &root.path().join("proc")), None);
     }
 }

@@ -5,7 +5,7 @@
 //! [`SELDOM`].
 
 use super::{
-    Pressures, Reading, SlowReading, cgroup, cpu, disk, interrupt, memory, nic, pressure, softnet, table, tcp,
+    Pressures, Reading, SlowReading, cpu, disk, interrupt, memory, nic, pressure, softnet, table, tcp,
 };
 use rustix::time::{ClockId, clock_gettime};
 use std::fs::File;
@@ -26,13 +26,11 @@ pub struct Roots {
     pub proc: PathBuf,
     /// `/sys`
     pub sys: PathBuf,
-    /// The directory of the cgroup to watch apart from the host.
-    pub cgroup: Option<PathBuf>,
 }
 
 impl Default for Roots {
     fn default() -> Self {
-        Self { proc: "/proc".into(), sys: "/sys".into(), cgroup: None }
+        Self { proc: "/proc".into(), sys: "/sys".into() }
     }
 }
 
@@ -65,7 +63,6 @@ impl Sampler {
         let at = Instant::now();
         let cpu_before = thread_time();
         let proc = self.places.proc.clone();
-        let cgroup = self.places.cgroup.clone();
         let seldom = self.seldom(&proc, at);
         let mut disks = disk::parse(self.bytes(&proc.join("diskstats")));
         if !self.disks.is_empty() {
@@ -88,7 +85,6 @@ impl Sampler {
             tcp: self.tcp(&proc),
             neighbours: self.neighbours(&proc),
             conntrack: self.conntrack(&proc),
-            cgroup: cgroup.map(|dir| self.cgroup(&dir)),
             seldom,
         };
         reading.took = at.elapsed();
@@ -113,14 +109,6 @@ impl Sampler {
         }
         let limit = self.bytes(&proc.join("sys/net/netfilter/nf_conntrack_max")).to_vec();
         Some(table::parse_conntrack(self.bytes(&proc.join("net/stat/nf_conntrack")), &count, &limit))
-    }
-
-    fn cgroup(&mut self, dir: &Path) -> (cgroup::Reading, Pressures<pressure::Reading>) {
-        let cpu = self.bytes(&dir.join("cpu.stat")).to_vec();
-        let current = self.bytes(&dir.join("memory.current")).to_vec();
-        let max = self.bytes(&dir.join("memory.max")).to_vec();
-        let reading = cgroup::parse(&cpu, &current, &max, self.bytes(&dir.join("memory.events")));
-        (reading, self.pressures(|kind| dir.join(format!("{kind}.pressure"))))
     }
 
     fn pressures(&mut self, path: impl Fn(&str) -> PathBuf) -> Pressures<pressure::Reading> {
@@ -234,11 +222,7 @@ mod tests {
     #[test]
     fn a_host_without_any_file_is_empty_and_no_panic() {
         let nowhere = tempfile::tempdir().unwrap();
-        let places = Roots {
-            proc: nowhere.path().into(),
-            sys: nowhere.path().into(),
-            cgroup: Some("/nowhere".into()),
-        };
+        let places = Roots { proc: nowhere.path().into(), sys: nowhere.path().into() };
         let mut sampler = Sampler::new(places);
         let before = sampler.read();
         assert!(before.cpu.each.is_empty() && before.conntrack.is_none() && before.pressure.cpu.is_none());

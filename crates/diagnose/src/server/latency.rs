@@ -57,6 +57,50 @@ pub struct Digest {
     pub p99_ms: Option<f64>,
     /// Rows looked at, each time.
     pub rows_examined: f64,
+    /// Rows sent to the client, each time.
+    pub rows_sent: f64,
+}
+
+/// The statement that took most of the time of a window.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct TopStatement {
+    /// Its text with literals left out.
+    pub text: String,
+    /// Of the time that the statements known by their text took, 0 to 1.
+    pub share: f64,
+    pub calls: u64,
+    pub mean_ms: f64,
+    /// Rows looked at and rows sent, each time.
+    pub rows_examined: f64,
+    pub rows_sent: f64,
+}
+
+/// What took most time since `before`; `None` where nothing was added.
+pub(super) fn top(before: &[Digest], now: &[Digest]) -> Option<TopStatement> {
+    let added = |digest: &Digest| {
+        let zero = Digest { calls: 0, mean_ms: 0.0, rows_examined: 0.0, rows_sent: 0.0, ..digest.clone() };
+        let then = before.iter().find(|then| then.text == digest.text && then.calls <= digest.calls);
+        let then = then.unwrap_or(&zero);
+        let calls = digest.calls - then.calls;
+        let sum = |of: fn(&Digest) -> f64| {
+            (of(digest) * digest.calls as f64 - of(then) * then.calls as f64).max(0.0)
+        };
+        (calls, sum(|d| d.mean_ms), sum(|d| d.rows_examined), sum(|d| d.rows_sent))
+    };
+    // One that was not among the first before may have been called long ago.
+    let known = now.iter().filter(|digest| before.iter().any(|then| then.text == digest.text));
+    let all: Vec<_> = known.map(|digest| (digest, added(digest))).filter(|(_, of)| of.0 > 0).collect();
+    let total: f64 = all.iter().map(|(_, of)| of.1).sum();
+    let (digest, (calls, ms, examined, sent)) = all.into_iter().max_by(|a, b| a.1.1.total_cmp(&b.1.1))?;
+    let each = |sum: f64| sum / calls as f64;
+    (total > 0.0).then(|| TopStatement {
+        text: digest.text.clone(),
+        share: ms / total,
+        calls,
+        mean_ms: each(ms),
+        rows_examined: each(examined),
+        rows_sent: each(sent),
+    })
 }
 
 impl Histogram {
@@ -147,6 +191,7 @@ pub(super) fn digests(rows: &Rows) -> Vec<Digest> {
                 p95_ms: row.parse(&["p95_ms"]),
                 p99_ms: row.parse(&["p99_ms"]),
                 rows_examined: row.parse::<f64>(&["examined"]).unwrap_or(0.0) / calls as f64,
+                rows_sent: row.parse::<f64>(&["sent"]).unwrap_or(0.0) / calls as f64,
             })
         })
         .collect()
@@ -172,6 +217,27 @@ mod tests {
         assert_eq!(quantiles, expected);
         assert_eq!(before.since(&now), before, "it was reset: what is there was all added since");
         assert_eq!(now.since(&now).quantiles(), None);
+    }
+
+    #[test]
+    fn the_statement_that_took_most_of_a_window_is_found_by_what_was_added() {
+        let digest = |text: &str, calls, mean_ms, rows_examined| Digest {
+            text: text.to_owned(),
+            calls,
+            mean_ms,
+            p95_ms: None,
+            p99_ms: None,
+            rows_examined,
+            rows_sent: 1.0,
+        };
+        // The first took most since the start, the second most of the window.
+        let before = [digest("a", 1_000_000, 1.0, 1.0), digest("b", 10, 100.0, 50_000.0)];
+        let now =
+            [digest("a", 1_001_000, 1.0, 1.0), digest("b", 100, 100.0, 50_000.0), digest("new", 9, 1e6, 1.0)];
+        let found = top(&before, &now).unwrap();
+        assert_eq!((found.text.as_str(), found.calls), ("b", 90));
+        assert!((found.share - 0.9).abs() < 1e-9 && (found.rows_examined - 50_000.0).abs() < 1e-6);
+        assert_eq!(top(&now, &now), None);
     }
 
     #[test]

@@ -6,7 +6,9 @@
 //! | sessions, grouped | each reading | one walk over the sessions; no lock on MySQL (`performance_schema.threads`) |
 //! | replication | each reading, on a replica | its own threads only |
 //! | who holds a row lock | at most every 3 s, only while somebody waits | looks at the lock system |
-//! | who holds a metadata lock | likewise | |
+//! | who holds a metadata or global lock | likewise | |
+//! | the oldest transaction | at most every 3 s, only while purge is far behind | one walk over the transactions |
+//! | how far purge is behind (MySQL) | every 10 s | one counter of `innodb_metrics` |
 //! | durations | every 5 s, where counted | some hundred rows |
 //! | statements that take most time | every 10 s, where told apart | a scan of the digest table (10,000 rows at most by default) |
 //! | settings | every 60 s | |
@@ -26,14 +28,15 @@ pub(super) const STATUS: &str = "SHOW GLOBAL STATUS WHERE Variable_name IN (\
     'Innodb_buffer_pool_load_status', 'Innodb_os_log_written', 'Innodb_log_waits', 'Innodb_data_fsyncs', \
     'Innodb_data_pending_fsyncs', 'Innodb_os_log_pending_fsyncs', 'Innodb_checkpoint_age', \
     'Innodb_checkpoint_max_age', 'Innodb_redo_log_current_lsn', 'Innodb_redo_log_checkpoint_lsn', \
-    'Innodb_redo_log_capacity_resized')";
+    'Innodb_redo_log_capacity_resized', 'Innodb_history_list_length', 'Connections', 'Open_tables', \
+    'Opened_tables')";
 
 /// Settings that verdicts need.
 pub(super) const SETTINGS: &str = "SHOW GLOBAL VARIABLES WHERE Variable_name IN (\
     'max_connections', 'innodb_buffer_pool_size', 'innodb_flush_log_at_trx_commit', 'sync_binlog', 'log_bin', \
     'slave_parallel_threads', 'slave_parallel_workers', 'replica_parallel_workers', 'performance_schema', \
     'datadir', 'pid_file', 'innodb_lru_scan_depth', 'innodb_buffer_pool_instances', \
-    'hostname', 'port', 'server_id')";
+    'hostname', 'port', 'server_id', 'table_open_cache')";
 
 /// Aurora's own word on itself: CPU and lag.
 pub(super) const AURORA_SELF: &str = "SELECT CPU AS cpu, REPLICA_LAG_IN_MILLISECONDS AS lag_ms, \
@@ -80,6 +83,19 @@ pub(super) fn row_blocker(dialect: Dialect) -> &'static str {
     }
 }
 
+/// Who holds the metadata lock that most wait for, by `performance_schema`.
+pub(super) const LOCKS_OF_PERFORMANCE_SCHEMA: &str = "SELECT t.processlist_id AS id, t.processlist_user AS user, t.processlist_host AS host, \
+     t.processlist_command AS command, t.processlist_time AS age_s, \
+     MAX(CONCAT(p.object_schema, '.', p.object_name)) AS held, COUNT(*) AS waiting, 0 AS guessed \
+     FROM performance_schema.metadata_locks p JOIN performance_schema.metadata_locks g \
+     ON g.object_type = p.object_type AND g.object_schema <=> p.object_schema \
+     AND g.object_name <=> p.object_name AND g.lock_status = 'GRANTED' \
+     AND g.owner_thread_id <> p.owner_thread_id \
+     JOIN performance_schema.threads t ON t.thread_id = g.owner_thread_id \
+     WHERE p.lock_status = 'PENDING' AND IFNULL(t.processlist_state, '') NOT LIKE 'Waiting for%' \
+     GROUP BY t.thread_id, t.processlist_id, t.processlist_user, t.processlist_host, t.processlist_command, \
+     t.processlist_time ORDER BY waiting DESC LIMIT 1";
+
 /// Who holds the metadata lock that others wait for. MariaDB tells only with a plugin: there it is the oldest
 /// open transaction that does not wait itself, which is nearly always right and marked as a guess.
 pub(super) fn metadata_blocker(dialect: Dialect) -> &'static str {
@@ -90,19 +106,40 @@ pub(super) fn metadata_blocker(dialect: Dialect) -> &'static str {
          WHERE p.id <> CONNECTION_ID() AND t.trx_state <> 'LOCK WAIT' \
          AND IFNULL(p.state, '') NOT LIKE 'Waiting for%' ORDER BY t.trx_started, t.trx_id LIMIT 1"
     } else {
-        "SELECT t.processlist_id AS id, t.processlist_user AS user, t.processlist_host AS host, \
-         t.processlist_command AS command, t.processlist_time AS age_s, \
-         MAX(CONCAT(p.object_schema, '.', p.object_name)) AS held, COUNT(*) AS waiting, 0 AS guessed \
-         FROM performance_schema.metadata_locks p JOIN performance_schema.metadata_locks g \
-         ON g.object_type = p.object_type AND g.object_schema <=> p.object_schema \
-         AND g.object_name <=> p.object_name AND g.lock_status = 'GRANTED' \
-         AND g.owner_thread_id <> p.owner_thread_id \
-         JOIN performance_schema.threads t ON t.thread_id = g.owner_thread_id \
-         WHERE p.lock_status = 'PENDING' AND IFNULL(t.processlist_state, '') NOT LIKE 'Waiting for%' \
-         GROUP BY t.thread_id, t.processlist_id, t.processlist_user, t.processlist_host, t.processlist_command, \
-         t.processlist_time ORDER BY waiting DESC LIMIT 1"
+        LOCKS_OF_PERFORMANCE_SCHEMA
     }
 }
+
+/// Who holds what sessions wait for, by MariaDB's plugin `metadata_lock_info`; an error where it is not
+/// installed. Of several the one with the strongest lock, then the longest at it.
+pub(super) const LOCK_PLUGIN: &str = "SELECT p.id AS id, p.user AS user, p.host AS host, p.command AS command, \
+    p.time AS age_s, MAX(NULLIF(CONCAT_WS('.', NULLIF(i.table_schema, ''), NULLIF(i.table_name, '')), '')) AS held, \
+    0 AS waiting, 0 AS guessed \
+    FROM information_schema.METADATA_LOCK_INFO i JOIN information_schema.PROCESSLIST p ON p.id = i.thread_id \
+    WHERE p.id <> CONNECTION_ID() AND IFNULL(p.state, '') NOT LIKE 'Waiting for%' \
+    GROUP BY p.id ORDER BY MAX(i.lock_mode LIKE 'MDL_BACKUP_FTWRL%' OR i.lock_mode IN \
+    ('MDL_EXCLUSIVE', 'MDL_SHARED_NO_READ_WRITE', 'MDL_SHARED_NO_WRITE', 'MDL_SHARED_READ_ONLY')) DESC, \
+    p.time DESC LIMIT 1";
+
+/// The oldest open transaction: what purge cannot go past.
+pub(super) fn oldest_transaction(dialect: Dialect) -> &'static str {
+    if dialect.is_mariadb() {
+        "SELECT p.id AS id, p.user AS user, p.host AS host, p.command AS command, \
+         TIMESTAMPDIFF(SECOND, t.trx_started, NOW()) AS age_s, NULL AS held, 0 AS waiting, 0 AS guessed \
+         FROM information_schema.INNODB_TRX t JOIN information_schema.PROCESSLIST p ON p.id = t.trx_mysql_thread_id \
+         ORDER BY t.trx_started LIMIT 1"
+    } else {
+        "SELECT p.processlist_id AS id, p.processlist_user AS user, p.processlist_host AS host, \
+         p.processlist_command AS command, TIMESTAMPDIFF(SECOND, t.trx_started, NOW()) AS age_s, NULL AS held, \
+         0 AS waiting, 0 AS guessed FROM information_schema.INNODB_TRX t \
+         JOIN performance_schema.threads p ON p.processlist_id = t.trx_mysql_thread_id \
+         ORDER BY t.trx_started LIMIT 1"
+    }
+}
+
+/// Undo logs that purge has not removed, where the status counters do not have them.
+pub(super) const HISTORY: &str =
+    "SELECT count AS value FROM information_schema.INNODB_METRICS WHERE name = 'trx_rseg_history_len'";
 
 /// How many statements took how long, since some beginning: limits of ranges in seconds.
 pub(super) fn durations(dialect: Dialect) -> &'static str {
@@ -119,11 +156,11 @@ pub(super) fn durations(dialect: Dialect) -> &'static str {
 pub(super) fn digests(dialect: Dialect) -> &'static str {
     if dialect.is_mariadb() {
         "SELECT LEFT(digest_text, 200) AS text, count_star AS calls, sum_timer_wait / 1e9 AS ms, \
-         NULL AS p95_ms, NULL AS p99_ms, sum_rows_examined AS examined \
+         NULL AS p95_ms, NULL AS p99_ms, sum_rows_examined AS examined, sum_rows_sent AS sent \
          FROM performance_schema.events_statements_summary_by_digest ORDER BY sum_timer_wait DESC LIMIT 10"
     } else {
         "SELECT LEFT(digest_text, 200) AS text, count_star AS calls, sum_timer_wait / 1e9 AS ms, \
-         quantile_95 / 1e9 AS p95_ms, quantile_99 / 1e9 AS p99_ms, sum_rows_examined AS examined \
+         quantile_95 / 1e9 AS p95_ms, quantile_99 / 1e9 AS p99_ms, sum_rows_examined AS examined, sum_rows_sent AS sent \
          FROM performance_schema.events_statements_summary_by_digest ORDER BY sum_timer_wait DESC LIMIT 10"
     }
 }

@@ -10,6 +10,10 @@ use std::time::{Duration, Instant};
 
 /// How often who holds a lock may be asked.
 const BLOCKERS_EVERY: Duration = Duration::from_secs(3);
+/// How often MySQL is asked how far purge is behind.
+const HISTORY_EVERY: Duration = Duration::from_secs(10);
+/// Undo logs left to purge from which on the oldest transaction is looked for.
+const LONG_HISTORY: u64 = 10_000;
 /// How often durations are asked.
 const DURATIONS_EVERY: Duration = Duration::from_secs(5);
 /// How often the statements that take most time are asked.
@@ -37,6 +41,8 @@ struct Open {
     dialect: Dialect,
     row_blocker: Due,
     metadata_blocker: Due,
+    oldest_transaction: Due,
+    history: Due,
     durations: Due,
     digests: Due,
     settings: Due,
@@ -50,6 +56,9 @@ struct RareAnswers {
     digests: Arc<Vec<super::Digest>>,
     settings: Arc<Settings>,
     missing: Arc<Vec<String>>,
+    history: Option<u64>,
+    /// Whether MariaDB's plugin that tells who holds locks is known not to be there.
+    no_lock_plugin: bool,
 }
 
 /// When a question may be asked again.
@@ -114,6 +123,8 @@ impl Open {
             dialect,
             row_blocker: now,
             metadata_blocker: now,
+            oldest_transaction: now,
+            history: now,
             durations: now,
             digests: now,
             settings: now,
@@ -143,11 +154,25 @@ impl Open {
             row_blocker = rows.as_ref().and_then(Blocker::read);
         }
         let mut metadata_blocker = None;
-        if sessions.metadata_lock > 0 && self.metadata_blocker.now() {
+        if sessions.metadata_lock + sessions.global_lock > 0 && self.metadata_blocker.now() {
             self.metadata_blocker.after(BLOCKERS_EVERY);
-            let what = "who holds metadata locks";
-            let rows = asking.may(question::metadata_blocker(self.dialect), what, &mut missing).await?;
-            metadata_blocker = rows.as_ref().and_then(Blocker::read);
+            let global = sessions.global_lock > sessions.metadata_lock;
+            metadata_blocker = asking.lock_holder(self.dialect, global, &mut self.seen, &mut missing).await?;
+        }
+        if !self.dialect.is_mariadb() && self.history.now() {
+            self.history.after(HISTORY_EVERY);
+            let what = "how far purge is behind";
+            let rows = asking.may(question::HISTORY, what, &mut missing).await?;
+            self.seen.history =
+                rows.as_ref().and_then(|rows| rows.first().and_then(|row| row.parse(&["value"])));
+        }
+        let history = status.history.or(self.seen.history);
+        let mut oldest_transaction = None;
+        if history.is_some_and(|length| length >= LONG_HISTORY) && self.oldest_transaction.now() {
+            self.oldest_transaction.after(BLOCKERS_EVERY);
+            let what = "the oldest transaction";
+            let rows = asking.may(question::oldest_transaction(self.dialect), what, &mut missing).await?;
+            oldest_transaction = rows.as_ref().and_then(Blocker::read);
         }
         let every_reading = (asking.statements, asking.took);
         asking
@@ -163,6 +188,8 @@ impl Open {
             sessions,
             row_blocker,
             metadata_blocker,
+            oldest_transaction,
+            history,
             replica,
             histogram: self.seen.histogram.clone(),
             digests: self.seen.digests.clone(),
@@ -209,6 +236,47 @@ impl Asker<'_> {
                 Ok(None)
             }
         }
+    }
+
+    /// Who holds the lock that sessions wait for: by `performance_schema` where it keeps metadata locks, by
+    /// MariaDB's plugin, or the likeliest. A lock on everything needs no transaction, so that nobody is likely.
+    async fn lock_holder(
+        &mut self,
+        dialect: Dialect,
+        global: bool,
+        seen: &mut RareAnswers,
+        missing: &mut Vec<String>,
+    ) -> Result<Option<Blocker>, AskError> {
+        let what = "who holds metadata locks";
+        if !dialect.is_mariadb() {
+            let rows = self.may(question::metadata_blocker(dialect), what, missing).await?;
+            return Ok(rows.as_ref().and_then(Blocker::read));
+        }
+        if seen.settings.performance_schema {
+            let mut absent = Vec::new();
+            let rows = self.may(question::LOCKS_OF_PERFORMANCE_SCHEMA, what, &mut absent).await?;
+            if let Some(found) = rows.as_ref().and_then(Blocker::read) {
+                return Ok(Some(found));
+            }
+        }
+        if !seen.no_lock_plugin {
+            let mut absent = Vec::new();
+            let rows = self.may(question::LOCK_PLUGIN, what, &mut absent).await?;
+            seen.no_lock_plugin = rows.is_none();
+            if let Some(found) = rows.as_ref().and_then(Blocker::read) {
+                return Ok(Some(found));
+            }
+        }
+        if global {
+            missing.push(
+                "who holds the lock on everything is not told here: INSTALL SONAME 'metadata_lock_info' would, or \
+                 performance_schema with the instrument wait/lock/metadata/sql/mdl"
+                    .to_owned(),
+            );
+            return Ok(None);
+        }
+        let rows = self.may(question::metadata_blocker(dialect), what, missing).await?;
+        Ok(rows.as_ref().and_then(Blocker::read))
     }
 
     async fn replica(

@@ -10,10 +10,16 @@ use observe::Rows;
 pub struct Sessions {
     /// Clients at work, whatever at.
     pub active: u64,
-    /// Of those, waiting for a metadata lock, a table flush or a global lock.
+    /// Of those, waiting for a metadata lock or a table flush.
     pub metadata_lock: u64,
+    /// Of those, waiting for a global read lock, a backup lock or a lock of the server's on a table.
+    pub global_lock: u64,
     /// Of those, waiting for their commit to be durable or acknowledged.
     pub commit: u64,
+    /// Of those, waiting for a replica's acknowledgement.
+    pub semi_sync: u64,
+    /// Connections that are being authenticated.
+    pub login: u64,
     /// The longest that one of them has been at it, milliseconds.
     pub longest_ms: f64,
     /// Threads that apply changes of a source.
@@ -22,16 +28,20 @@ pub struct Sessions {
     pub appliers_busy: u64,
 }
 
-/// States of a client that waits for another's metadata lock, table or global lock.
-const METADATA: [&str; 7] = [
-    "metadata lock",
-    "Waiting for table flush",
+/// States of a client that waits for another's metadata lock or table.
+const METADATA: [&str; 3] = ["metadata lock", "Waiting for table flush", "Waiting for tables"];
+
+/// States of a client that waits for a lock on everything (`FLUSH TABLES WITH READ LOCK`, a backup) or for one
+/// that the server itself keeps on a table.
+const GLOBAL: [&str; 4] = [
     "Waiting for global read lock",
     "Waiting for commit lock",
     "Waiting for backup lock",
     "Waiting for table level lock",
-    "Waiting for tables",
 ];
+
+/// States of a client that waits for a replica.
+const SEMI_SYNC: [&str; 1] = ["Waiting for semi-sync"];
 
 /// States of a client whose commit is on its way to disk or to a replica.
 const COMMIT: [&str; 6] = [
@@ -70,13 +80,19 @@ impl Sessions {
                         sessions.appliers_busy += count;
                     }
                 }
+                "Connect" if state == "login" || state == "Receiving from client" => sessions.login += count,
                 "Slave_IO" | "Connect" | "Sleep" | "Daemon" => {}
                 _ => {
                     sessions.active += count;
                     if is_one_of(state, &METADATA) {
                         sessions.metadata_lock += count;
+                    } else if is_one_of(state, &GLOBAL) {
+                        sessions.global_lock += count;
                     } else if is_one_of(state, &COMMIT) {
                         sessions.commit += count;
+                        if is_one_of(state, &SEMI_SYNC) {
+                            sessions.semi_sync += count;
+                        }
                     }
                     let longest = row.parse::<f64>(&["longest_ms"]).unwrap_or(0.0);
                     sessions.longest_ms = sessions.longest_ms.max(longest);
@@ -118,6 +134,19 @@ mod tests {
         ]));
         assert_eq!((sessions.active, sessions.metadata_lock, sessions.commit), (12, 7, 3));
         assert_eq!((sessions.appliers, sessions.appliers_busy, sessions.longest_ms), (2, 1, 2.5));
+    }
+
+    #[test]
+    fn locks_on_everything_acknowledgements_and_logins_are_told_apart() {
+        let sessions = Sessions::read(&rows(&[
+            ("Query", "Waiting for backup lock", 5),
+            ("Query", "Waiting for global read lock", 2),
+            ("Query", "Waiting for semi-sync ACK from slave", 3),
+            ("Connect", "login", 4),
+            ("Connect", "Waiting for master to send event", 1),
+        ]));
+        assert_eq!((sessions.active, sessions.metadata_lock, sessions.global_lock), (10, 0, 7));
+        assert_eq!((sessions.commit, sessions.semi_sync, sessions.login), (3, 3, 4));
     }
 
     #[test]

@@ -21,6 +21,8 @@ pub struct Settings {
     pub sync_binlog: u64,
     /// Threads that may apply changes in parallel; 0 and 1 both mean one.
     pub parallel_appliers: u64,
+    /// `table_open_cache`; 0 when not known.
+    pub table_open_cache: u64,
     /// Whether `performance_schema` is on.
     pub performance_schema: bool,
     /// `datadir`
@@ -55,6 +57,7 @@ impl Settings {
                 "slave_parallel_threads" | "slave_parallel_workers" | "replica_parallel_workers" => {
                     settings.parallel_appliers = number;
                 }
+                "table_open_cache" => settings.table_open_cache = number,
                 "performance_schema" => settings.performance_schema = on,
                 "datadir" => value.clone_into(&mut settings.datadir),
                 "pid_file" => value.clone_into(&mut settings.pid_file),

@@ -22,6 +22,8 @@ pub struct Status {
     pub connected: u64,
     /// Threads at work now, the server's own and ours among them.
     pub running: u64,
+    /// Connections begun, refused ones among them.
+    pub connections: u64,
     /// Threads started for connections.
     pub threads_created: u64,
     /// Connections refused because there were too many.
@@ -58,6 +60,11 @@ pub struct Status {
     pub fsyncs: u64,
     /// Calls of fsync under way.
     pub fsyncs_pending: u64,
+    /// Open tables, and openings that the cache of tables did not spare.
+    pub open_tables: u64,
+    pub tables_opened: u64,
+    /// Undo logs that purge has not removed; `None` where the counters do not tell (MySQL).
+    pub history: Option<u64>,
     /// Bytes of redo since the checkpoint, and how many fit.
     pub checkpoint: Option<(u64, u64)>,
 }
@@ -97,6 +104,7 @@ impl Status {
             binlog_groups: n("binlog_group_commits"),
             connected: n("threads_connected"),
             running: n("threads_running"),
+            connections: n("connections"),
             threads_created: n("threads_created"),
             refused: n("connection_errors_max_connections"),
             temporary: n("created_tmp_tables"),
@@ -118,6 +126,9 @@ impl Status {
             log_waits: n("innodb_log_waits"),
             fsyncs: n("innodb_data_fsyncs"),
             fsyncs_pending: sum(&["innodb_data_pending_fsyncs", "innodb_os_log_pending_fsyncs"]),
+            open_tables: n("open_tables"),
+            tables_opened: n("opened_tables"),
+            history: known("innodb_history_list_length"),
             checkpoint: mariadb.or(mysql.zip(known("innodb_redo_log_capacity_resized"))),
         }
     }

@@ -3,6 +3,8 @@
 use super::{Finding, Name, Unit, Window, greatest, least};
 use crate::host::table;
 
+/// Segments sent again, of all and a second.
+const SENT_AGAIN: (f64, f64) = (0.02, 20.0);
 /// One CPU in soft interrupts, and the others at most.
 const ONE_CPU: f64 = 0.70;
 const OTHERS: f64 = 0.20;
@@ -58,6 +60,18 @@ pub(super) fn packet_drops(window: &Window) -> Option<Finding> {
             .figure("times a CPU stopped with packets left", squeezed, Unit::PerSecond, None)
             .figure("segments sent again", host.tcp.sent_again_share.unwrap_or(0.0), Unit::Share, None)
             .who(who),
+    )
+}
+
+pub(super) fn retransmits(window: &Window) -> Option<Finding> {
+    let tcp = &window.host.as_ref()?.tcp;
+    let share = tcp.sent_again_share.unwrap_or(0.0);
+    let load = least([(share, SENT_AGAIN.0), (tcp.sent_again_per_s, SENT_AGAIN.1)]);
+    Some(
+        Finding::new(Name::Retransmits, load, (share * 10.0).min(0.6) * window.rest())
+            .figure("segments sent again", share, Unit::Share, Some(SENT_AGAIN.0))
+            .figure("segments sent again", tcp.sent_again_per_s, Unit::PerSecond, Some(SENT_AGAIN.1))
+            .figure("timers that ran out", tcp.timeouts_per_s, Unit::PerSecond, None),
     )
 }
 

@@ -4,11 +4,12 @@
 //! Sources: *N* Netdata's stock alarms (health.d), *K* the kernel's documentation, *I* reasoning that awaits
 //! calibration (`headroom-bench verdict` on an idle machine).
 
-use super::{Finding, Name, Window, compute, elsewhere, lock, network, replication, storage};
+use super::{Finding, Name, Window, compute, elsewhere, engine, limit, lock, network, replication, storage};
 use Name::{
-    BufferPool, Connections, ConntrackTable, Cpu, CrossZone, DiskLatency, FlushBound, HostMemory,
-    MetadataLocks, NeighbourTable, Nic, NotTheDatabase, PacketDrops, ReplicationLag, RowLocks,
-    SingleThreadedApply, SoftirqOnOneCpu, Steal,
+    BufferPool, Connections, ConntrackTable, Cpu, CpuLimit, CrossZone, DiskLatency, DiskSpace, FlushBound,
+    GlobalLock, HostMemory, MemoryLimit, MetadataLocks, NeighbourTable, NewConnections, Nic, NotTheDatabase,
+    OneStatement, PacketDrops, Purge, RedoLog, ReplicationLag, Retransmits, RowLocks, SemiSync,
+    SingleThreadedApply, SoftirqOnOneCpu, Steal, TableCache, TemporaryTables,
 };
 
 #[derive(Debug)]
@@ -38,6 +39,29 @@ pub static RULES: &[Rule] = &[
             "lower innodb_buffer_pool_size until the host has 5 % available; swap is slower than a smaller pool",
         ],
         judge: compute::host_memory,
+    },
+    Rule {
+        name: MemoryLimit,
+        called: "the memory limit of its cgroup",
+        when: "in the cgroup somebody waits for memory >= 15 % of the time or everybody >= 2 % (K, I), or a process was killed; version 1: the limit is met >= 100 times a second while >= 20 pages a second come back from the disk (I)",
+        explains: &[DiskLatency, BufferPool, Cpu, CpuLimit, FlushBound],
+        next: &[
+            "raise the limit of the container or service (named above), or lower innodb_buffer_pool_size below it: the pool, 1 MB a connection and temporary tables must fit",
+            "let InnoDB bypass the page cache: innodb_flush_method = O_DIRECT",
+        ],
+        judge: limit::memory,
+    },
+    Rule {
+        name: CpuLimit,
+        called: "the CPU limit of its cgroup",
+        when: ">= 85 % of the CPU time that the limit allows is used, and it is held back in >= 25 % of the periods (K, I)",
+        explains: &[Cpu],
+        next: &[
+            "raise the limit of the container or service (named above), or take it away and keep the request: the host has CPU left",
+            "the statements that take most time: an index saves more than a core",
+            "send reads to a replica with room",
+        ],
+        judge: limit::cpu,
     },
     Rule {
         name: Steal,
@@ -81,6 +105,18 @@ pub static RULES: &[Rule] = &[
         judge: network::conntrack,
     },
     Rule {
+        name: GlobalLock,
+        called: "a lock on everything",
+        when: ">= 20 % of the sessions at work, and at least one, wait for a global read lock, a backup lock or a lock of the server on a table (I)",
+        explains: &[Connections, RowLocks, MetadataLocks],
+        next: &[
+            "end the session that holds it (named above): FLUSH TABLES WITH READ LOCK, BACKUP STAGE or a dump with --lock-all-tables",
+            "take backups that hold no lock: mariadb-backup, xtrabackup, mysqldump --single-transaction",
+            "who holds it is not named: INSTALL SONAME 'metadata_lock_info' (MariaDB)",
+        ],
+        judge: engine::global_lock,
+    },
+    Rule {
         name: MetadataLocks,
         called: "metadata locks",
         when: ">= 20 % of the sessions at work, and at least one, wait for a metadata lock or table flush (I)",
@@ -102,6 +138,29 @@ pub static RULES: &[Rule] = &[
             "split the hot row (counters in several rows), or queue the work",
         ],
         judge: lock::row_locks,
+    },
+    Rule {
+        name: SemiSync,
+        called: "acknowledgements of replicas",
+        when: ">= 30 % of the sessions at work wait for a replica to acknowledge their commit (I)",
+        explains: &[FlushBound],
+        next: &[
+            "look at the nearest replica: its disk, and the round trip to it; the fastest one that acknowledges counts",
+            "a semi-synchronous replica in the same zone as the primary",
+            "larger transactions: one acknowledgement each",
+        ],
+        judge: engine::semi_sync,
+    },
+    Rule {
+        name: RedoLog,
+        called: "a redo log too small",
+        when: ">= 75 % of the redo log is used since the checkpoint, it holds less than 300 s of what is written, and sessions are at work (I)",
+        explains: &[FlushBound, DiskLatency],
+        next: &[
+            "raise innodb_log_file_size (MariaDB, while running) or innodb_redo_log_capacity (MySQL) until it holds an hour of writes",
+            "raise innodb_io_capacity if the disk has room: pages are then written before they must be",
+        ],
+        judge: engine::redo_log,
     },
     Rule {
         name: FlushBound,
@@ -141,6 +200,58 @@ pub static RULES: &[Rule] = &[
         judge: storage::disk_latency,
     },
     Rule {
+        name: OneStatement,
+        called: "one statement",
+        when: "one statement takes >= 50 % of the time of all, looks at >= 1000 rows a call and at >= 100 for each row it sends (I); needs performance_schema",
+        explains: &[Cpu, CpuLimit, BufferPool, DiskLatency],
+        next: &[
+            "look at its plan (EXPLAIN) and add the index that it lacks; its text is named above",
+            "headroom top shows which endpoint sends it",
+        ],
+        judge: engine::one_statement,
+    },
+    Rule {
+        name: NewConnections,
+        called: "new connections",
+        when: ">= 50 a second, >= 1 for five statements, while the CPU is >= 85 % busy or somebody waits to be let in (I)",
+        explains: &[Cpu, CpuLimit],
+        next: &[
+            "keep connections open: a pool in the application",
+            "thread_cache_size above the connections begun in a second; skip_name_resolve where DNS is slow",
+        ],
+        judge: engine::new_connections,
+    },
+    Rule {
+        name: TemporaryTables,
+        called: "temporary tables on disk",
+        when: ">= 5 a second, >= 25 % of all temporary tables and one for >= 20 % of SELECTs, while sessions are at work (I)",
+        explains: &[Cpu, DiskLatency],
+        next: &[
+            "select fewer columns, above all TEXT and BLOB, in statements with GROUP BY, DISTINCT or UNION",
+            "raise tmp_table_size and max_heap_table_size (MariaDB), temptable_max_ram (MySQL)",
+        ],
+        judge: engine::temporary_tables,
+    },
+    Rule {
+        name: TableCache,
+        called: "the cache of open tables",
+        when: ">= 50 tables opened a second with >= 95 % of table_open_cache in use (I)",
+        explains: &[],
+        next: &["raise table_open_cache, and open_files_limit with it"],
+        judge: engine::table_cache,
+    },
+    Rule {
+        name: Purge,
+        called: "purge held back",
+        when: ">= 20,000 undo logs are not purged while a transaction is open for >= 10 s (I)",
+        explains: &[],
+        next: &[
+            "end the transaction that is named above: an idle session, a long report, mysqldump --single-transaction",
+            "long reports on a replica of their own; innodb_max_purge_lag only slows writers down",
+        ],
+        judge: engine::purge,
+    },
+    Rule {
         name: Cpu,
         called: "the CPU",
         when: "busy >= 85 % (N) and somebody waits for a CPU >= 20 % of the time (I)",
@@ -152,6 +263,16 @@ pub static RULES: &[Rule] = &[
             "send reads to a replica with room",
         ],
         judge: compute::cpu,
+    },
+    Rule {
+        name: Retransmits,
+        called: "segments sent again",
+        when: ">= 2 % of TCP segments, >= 20 a second (I)",
+        explains: &[],
+        next: &[
+            "look where they are lost: ss -ti; drops of the interface (ethtool -S), a full link, a firewall between",
+        ],
+        judge: network::retransmits,
     },
     Rule {
         name: PacketDrops,
@@ -171,6 +292,17 @@ pub static RULES: &[Rule] = &[
             "a larger link or instance",
         ],
         judge: network::nic,
+    },
+    Rule {
+        name: DiskSpace,
+        called: "a disk nearly full",
+        when: "the file system with the data is >= 95 % full (N), or full within 4 hours as it goes (I)",
+        explains: &[],
+        next: &[
+            "see what grows: binary logs (expire_logs_days, binlog_expire_logs_seconds), undo and temporary tablespaces, logs",
+            "enlarge the volume before it is full: then every write waits or fails",
+        ],
+        judge: limit::space,
     },
     Rule {
         name: Connections,

@@ -35,13 +35,15 @@ pub(super) fn flush_bound(window: &Window) -> Option<Finding> {
     if server.writes_per_s == 0.0 && server.commits_per_s == 0.0 && server.in_commit == 0.0 {
         return Some(Finding::new(Name::FlushBound, 0.0, 0.0));
     }
-    let share = if server.active > 0.0 { server.in_commit / server.active } else { 0.0 };
+    // Who waits for a replica's acknowledgement waits for no flush of ours.
+    let in_commit = (server.in_commit - server.in_semi_sync).max(0.0);
+    let share = if server.active > 0.0 { in_commit / server.active } else { 0.0 };
     let flushing = busiest(window, |disk| disk.flushed.map_or(0.0, |f| f.under_way));
     let flushed = flushing.and_then(|disk| disk.flushed);
     let waits_for_log = server.log.waits_per_s;
     let by_commits = match flushed {
-        Some(work) => least([(share, IN_COMMIT.0), (work.under_way, FLUSHES), (server.in_commit, 0.5)]),
-        None => least([(share, IN_COMMIT.1), (server.in_commit, 0.5)]),
+        Some(work) => least([(share, IN_COMMIT.0), (work.under_way, FLUSHES), (in_commit, 0.5)]),
+        None => least([(share, IN_COMMIT.1), (in_commit, 0.5)]),
     };
     // The log's buffer is full: writers wait for the disk before they even commit.
     let load = greatest([(by_commits, 1.0), (waits_for_log.min(1.0) * share, IN_COMMIT.0)]);

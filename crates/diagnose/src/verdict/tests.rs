@@ -168,6 +168,88 @@ fn each_bottleneck_is_named_when_only_it_is_there() {
                 (server.replica, server.appliers) = (Some(replica), (0.98, 1.0));
             }),
         ),
+        (Name::CpuLimit, {
+            let cpu = host::cgroup::CpuLimit { cpus: 0.2, used: 0.2, throttled: 0.9, ..Default::default() };
+            Window { limits: Some(host::cgroup::Sample { cpu: Some(cpu), memory: None }), ..healthy() }
+        }),
+        (Name::MemoryLimit, {
+            let pressure = Some(pressure::Sample { some: 0.5, full: 0.3 });
+            let memory = host::cgroup::MemoryLimit { limit: 100, used: 100, pressure, ..Default::default() };
+            Window { limits: Some(host::cgroup::Sample { cpu: None, memory: Some(memory) }), ..healthy() }
+        }),
+        (Name::DiskSpace, {
+            let space = Space { total: 1000, available: 20, ..Space::default() };
+            Window { space: Some(space), ..healthy() }
+        }),
+        (
+            Name::Retransmits,
+            with(|host, _| {
+                (host.tcp.sent_again_share, host.tcp.sent_again_per_s) = (Some(0.05), 200.0);
+            }),
+        ),
+        (Name::GlobalLock, with(|_, server| (server.active, server.in_global_lock) = (20.0, 18.0))),
+        (
+            Name::SemiSync,
+            with(|_, server| {
+                (server.active, server.in_commit, server.in_semi_sync) = (20.0, 18.0, 17.0);
+            }),
+        ),
+        (
+            Name::RedoLog,
+            with(|_, server| {
+                (server.active, server.writes_per_s, server.log.redo_bytes_per_s) = (8.0, 1500.0, 4e6);
+                (server.log.checkpoint_age, server.log.capacity) = (Some(0.9), Some(8 << 20));
+            }),
+        ),
+        (
+            Name::Purge,
+            with(|_, server| {
+                server.history = Some(200_000);
+                server.oldest_transaction = Some(server::Blocker {
+                    id: 7,
+                    user: "app".to_owned(),
+                    host: "10.0.0.7".to_owned(),
+                    held: server::HeldBy::ByAnIdleClient,
+                    age_s: 600,
+                    table: None,
+                    waiting: 0,
+                    guessed: false,
+                });
+            }),
+        ),
+        (
+            Name::TemporaryTables,
+            with(|_, server| {
+                (server.active, server.selects_per_s) = (4.0, 60.0);
+                server.temporary_per_s = (55.0, 50.0);
+            }),
+        ),
+        (
+            Name::NewConnections,
+            with(|host, server| {
+                busy(host);
+                (server.statements_per_s, server.connections_per_s) = (900.0, 800.0);
+            }),
+        ),
+        (
+            Name::TableCache,
+            with(|_, server| {
+                (server.active, server.tables, server.tables_opened_per_s) = (4.0, (400, 400), 1800.0);
+            }),
+        ),
+        (
+            Name::OneStatement,
+            with(|host, server| {
+                busy(host);
+                server.settings.performance_schema = true;
+                server.top = Some(server::TopStatement {
+                    share: 0.8,
+                    rows_examined: 50_000.0,
+                    rows_sent: 1.0,
+                    ..Default::default()
+                });
+            }),
+        ),
         (Name::CrossZone, {
             let vantage = Vantage { other_zone: true, round_trip_ms: 1.5 };
             Window { vantage: Some(vantage), ..with(|_, server| server.mean_statement_ms = Some(0.2)) }
@@ -211,6 +293,30 @@ fn a_cause_goes_before_its_effect() {
     let verdict = judge(&window);
     assert_eq!(verdict.bottleneck.map(|f| f.name), Some(Name::MetadataLocks));
     assert_eq!(verdict.runner_up.map(|f| f.name), Some(Name::Connections));
+}
+
+#[test]
+fn what_looks_like_a_limit_and_is_none_is_not_named() {
+    let cpu = |used, throttled| {
+        let cpu = host::cgroup::CpuLimit { cpus: 2.0, used, throttled, ..Default::default() };
+        Window { limits: Some(host::cgroup::Sample { cpu: Some(cpu), memory: None }), ..healthy() }
+    };
+    // Far below its limit; at it without being held back; held back by bursts at half of it.
+    for window in [cpu(0.4, 0.0), cpu(1.9, 0.02), cpu(1.0, 0.6)] {
+        assert_eq!(named(&window), None);
+    }
+    // Version 1 meets its limit all the time where files are read: page cache is given back.
+    let memory = host::cgroup::MemoryLimit { limit: 100, used: 100, met_per_s: 900.0, ..Default::default() };
+    let cached =
+        Window { limits: Some(host::cgroup::Sample { cpu: None, memory: Some(memory) }), ..healthy() };
+    assert_eq!(named(&cached), None);
+    // A full log that holds an hour of writes; a long history that purge is about to remove.
+    let roomy = with(|_, server| {
+        (server.active, server.log.redo_bytes_per_s) = (8.0, 1e6);
+        (server.log.checkpoint_age, server.log.capacity) = (Some(0.9), Some(4 << 30));
+    });
+    let purging = with(|_, server| server.history = Some(1_000_000));
+    assert_eq!((named(&roomy), named(&purging)), (None, None));
 }
 
 #[test]

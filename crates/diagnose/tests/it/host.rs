@@ -1,7 +1,7 @@
 //! No bytes that a kernel (or something that looks like one) could hand over make a parser panic, and no two
 //! readings make a difference that is negative or no number.
 
-use diagnose::host::{cgroup, cpu, disk, interrupt, memory, nic, pressure, softnet, table, tcp};
+use diagnose::host::{cpu, disk, interrupt, memory, nic, pressure, softnet, table, tcp};
 use proptest::prelude::*;
 
 const RECORDED: [&[u8]; 12] = [
@@ -83,7 +83,6 @@ proptest! {
         sound(&tcp::parse(n, b).since(&tcp::parse(b, n), s))?;
         sound(&table::parse_neighbours(n, b).since(&table::parse_neighbours(b, n), s))?;
         sound(&table::parse_conntrack(n, b, n).since(&table::parse_conntrack(b, n, b), s))?;
-        sound(&cgroup::parse(n, b, n, b).since(&cgroup::parse(b, n, b, n), s))?;
         sound(&interrupt::parse(n).busiest(&interrupt::parse(b), s, 8))?;
         let _ = nic::parse_speed(n);
     }

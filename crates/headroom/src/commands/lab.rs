@@ -3,7 +3,7 @@
 mod up;
 
 use crate::environment::Environment;
-use anyhow::bail;
+use anyhow::{Context, bail};
 use clap::{Args, Subcommand};
 use lab::{control, text};
 use serde::Serialize;
@@ -24,6 +24,8 @@ pub(crate) enum LabCommand {
     Status(StatusArgs),
     /// Break something on purpose, or mend it again.
     Fault(FaultArgs),
+    /// Print how a server is restarted, for the flag --managed of `headroom knob set` and `headroom trial run`.
+    Managed(ManagedArgs),
 }
 
 /// Which lab.
@@ -80,6 +82,20 @@ pub(crate) struct FaultArgs {
     json: bool,
 }
 
+/// Flags of `headroom lab managed`.
+#[derive(Args, Clone, Debug)]
+#[command(
+    after_help = "Examples:\n  headroom lab managed a1 > a1.toml\n  headroom trial run t.toml --managed \
+                        a1.toml"
+)]
+pub(crate) struct ManagedArgs {
+    /// A server (a1).
+    server: String,
+    /// Which lab.
+    #[command(flatten)]
+    which: WhichArgs,
+}
+
 /// What `headroom lab down --json` prints.
 #[derive(Debug, Serialize)]
 struct Downed {
@@ -105,6 +121,7 @@ pub(crate) async fn run(command: LabCommand, environment: &Environment) -> anyho
         LabCommand::Down(args) => down(args, environment).await,
         LabCommand::Status(args) => status(args, environment).await,
         LabCommand::Fault(args) => fault(args, environment).await,
+        LabCommand::Managed(args) => managed(args, environment).await,
     }
 }
 
@@ -165,6 +182,17 @@ async fn fault(args: FaultArgs, environment: &Environment) -> anyhow::Result<Exi
     } else {
         terminal::print(&format!("{}: {change}.\n", args.target))?;
     }
+    Ok(exit::DONE)
+}
+
+async fn managed(args: ManagedArgs, environment: &Environment) -> anyhow::Result<ExitCode> {
+    let status = control::status(&the_lab(&args.which, environment)?).await?;
+    let Some(server) = status.servers.iter().find(|server| server.name == args.server) else {
+        let names: Vec<&str> = status.servers.iter().map(|server| server.name.as_str()).collect();
+        bail!("no server {} in {}; there is {}", args.server, status.dir.display(), names.join(", "))
+    };
+    let program = std::env::current_exe().context("where this program lies")?;
+    terminal::print(&lab::managed::description(&status.dir, server, &program))?;
     Ok(exit::DONE)
 }
 

@@ -56,6 +56,13 @@ pub(crate) struct SwitchoverArgs {
     /// Run the checks and show each step that would be done; nothing is changed.
     #[arg(long, conflicts_with_all = ["resume", "undo"])]
     dry_run: bool,
+    /// Do everything up to the freeze, undo it, and show how long each step took: routers hold writes for a
+    /// moment, and nothing moves.
+    #[arg(long, conflicts_with_all = ["check", "dry_run", "resume", "undo"])]
+    drill: bool,
+    /// With --resume or --undo, on a host that does not have the journal: the servers' own record of it.
+    #[arg(long)]
+    from_servers: bool,
     /// Go on with one that was interrupted, or undo it where it had not promoted the candidate yet.
     #[arg(long, conflicts_with = "undo")]
     resume: bool,
@@ -112,6 +119,9 @@ pub(crate) struct OperatorArgs {
 pub(crate) async fn run(args: SwitchoverArgs, environment: &Environment) -> anyhow::Result<ExitCode> {
     let directory = args.operator.journals(environment)?;
     if args.resume || args.undo {
+        if args.from_servers {
+            return resume_from_servers(&args, &directory, environment).await;
+        }
         return resume(&args.operator, &args.source, args.undo, args.json, environment).await;
     }
     let mut config = source::for_fleet(&args.source)?.config;
@@ -145,15 +155,16 @@ pub(crate) async fn run(args: SwitchoverArgs, environment: &Environment) -> anyh
     if !args.json {
         terminal::print(&text::checks(&findings, &survey.silent, paint))?;
     }
+    let doing = if args.drill { "Try to move" } else { "Move" };
     if !args.yes
-        && !asked(&format!("Move the primary from {} to {}?", plan.primary.name, plan.candidate.name))?
+        && !asked(&format!("{doing} the primary from {} to {}?", plan.primary.name, plan.candidate.name))?
     {
         terminal::complain("not moved");
         return Ok(exit::no());
     }
     let mut journal = Journal::create(&directory, &plan)?;
     let logins = Logins { admin, replication: args.operator.replication()? };
-    perform(&plan, &logins, &mut journal, State::START, args.json, environment).await
+    perform_until(&plan, &logins, &mut journal, State::START, args.drill, args.json, environment).await
 }
 
 /// Does the steps and shows what came of them.
@@ -165,6 +176,19 @@ pub(crate) async fn perform(
     json: bool,
     environment: &Environment,
 ) -> anyhow::Result<ExitCode> {
+    perform_until(plan, logins, journal, state, false, json, environment).await
+}
+
+/// The same; a drill is interrupted where the freeze would begin.
+async fn perform_until(
+    plan: &Plan,
+    logins: &Logins,
+    journal: &mut Journal,
+    state: State,
+    drill: bool,
+    json: bool,
+    environment: &Environment,
+) -> anyhow::Result<ExitCode> {
     let stop = Arc::new(AtomicBool::new(false));
     let asked = stop.clone();
     let listening = tokio::spawn(async move {
@@ -172,14 +196,22 @@ pub(crate) async fn perform(
         asked.store(true, Relaxed);
         terminal::complain("interrupted: what can be undone is undone");
     });
+    let (drilled, mut reached) = (stop.clone(), false);
     let mut progress = |progress: perform::Progress<'_>| {
+        if drill && matches!(progress, perform::Progress::Begins { step: step::Step::Freeze, undo: false }) {
+            reached = true;
+            drilled.store(true, Relaxed);
+        }
         if let Some(line) = text::progress(plan, &progress) {
             terminal::complain(&line);
         }
     };
     let outcome = perform::run(plan, logins, journal, state, &|| stop.load(Relaxed), &mut progress).await;
     listening.abort();
-    let outcome = outcome?;
+    let mut outcome = outcome?;
+    if reached && let State::Undone { why } = &mut outcome.state {
+        "it was a drill: every step before the freeze works".clone_into(why);
+    }
     if json {
         terminal::print_json(&outcome)?;
     } else {
@@ -190,7 +222,34 @@ pub(crate) async fn perform(
             Paint::for_stdout(environment.no_colour),
         ))?;
     }
-    Ok(code(&outcome))
+    Ok(if reached && outcome.remarks.is_empty() { exit::DONE } else { code(&outcome) })
+}
+
+/// On a host without the journal. Whether the candidate takes writes says on which side of the point of no
+/// return it was; undoing what was never done changes nothing.
+async fn resume_from_servers(
+    args: &SwitchoverArgs,
+    directory: &std::path::Path,
+    environment: &Environment,
+) -> anyhow::Result<ExitCode> {
+    let mut config = source::for_fleet(&args.source)?.config;
+    config.fleet.credentials = credentials::resolve(&config, environment)?;
+    let admin = args.operator.admin(&config.fleet.credentials)?;
+    let snapshot = observe::survey(&config.fleet).await;
+    let deadline = config.fleet.deadline.max(Duration::from_secs(5));
+    let Some(plan) = perform::left_behind(&snapshot, &admin, deadline).await? else {
+        terminal::complain("the servers know of no switchover that was begun and is not over");
+        return Ok(exit::DONE);
+    };
+    let logins = Logins { admin, replication: args.operator.replication()? };
+    let promoted = perform::promoted(&plan, &logins).await;
+    let state = if args.undo {
+        step::give_up(step::Step::Promote, None, promoted)?
+    } else {
+        State::resume(step::Step::Promote, None, promoted)
+    };
+    let mut journal = Journal::create(directory, &plan)?;
+    perform(&plan, &logins, &mut journal, state, args.json, environment).await
 }
 
 /// Goes on with, or gives up, what the newest journal tells of.
@@ -224,6 +283,13 @@ pub(crate) async fn resume(
         perform::Kind::Failover { .. } => Default::default(),
     };
     let logins = Logins { admin, replication };
+    if let Some(epoch) = perform::superseded(plan, &logins).await {
+        bail!(
+            "{} is of epoch {}, and the servers are at epoch {epoch}: what it began is over, nothing was touched",
+            path.display(),
+            plan.epoch
+        );
+    }
     let promoted = perform::promoted(plan, &logins).await;
     let state = match journal::last(&lines) {
         None => State::Undone { why: "nothing was begun".to_owned() },

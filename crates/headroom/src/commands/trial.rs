@@ -11,6 +11,7 @@ use clap::{Args, Subcommand};
 use fleet::Address;
 use knob::apply::Manner;
 use knob::journal::{self, Author};
+use knob::managed::Managed;
 use knob::{Host, Session};
 use load::Target;
 use std::path::{Path, PathBuf};
@@ -114,6 +115,10 @@ pub(crate) struct RunArgs {
     /// restarts the server.
     #[arg(long, value_name = "PROGRAM")]
     restart_with: Option<PathBuf>,
+    /// How the server is restarted, for what needs that (allocator, file system, limits, variables) [default: the
+    /// spec's]. `headroom lab managed` prints one for a lab.
+    #[arg(long, value_name = "FILE", conflicts_with = "restart_with")]
+    managed: Option<PathBuf>,
     /// The directory of the journal of settings.
     #[arg(long, value_name = "DIR", default_value = journal::DIRECTORY)]
     journal: PathBuf,
@@ -282,7 +287,13 @@ async fn experiment(args: RunArgs, environment: &Environment) -> anyhow::Result<
     let (named, options) = (workload.named()?, workload.options());
     let tables = (!matches!(named, Named::File(_))).then_some(options);
     let workload = Arc::new(named.workload());
-    let program = args.restart_with.as_ref().map(|path| absolute(path)).transpose()?;
+    // The spec's is beside the spec.
+    let beside_spec = |name: &String| args.spec.parent().unwrap_or(Path::new("")).join(name);
+    let managed = args.managed.clone().or_else(|| spec.managed.as_ref().map(beside_spec));
+    let program = match (&managed, &args.restart_with) {
+        (Some(path), None) => Some(Managed::read(path)?.program()),
+        (_, program) => program.as_ref().map(|path| absolute(path)).transpose()?,
+    };
     let author = Author {
         user: rustix::process::getuid().as_raw().to_string(),
         pid: std::process::id(),
@@ -340,10 +351,7 @@ fn go(
         let stem = args.spec.file_stem().map_or_else(String::new, |stem| stem.to_string_lossy().into_owned());
         PathBuf::from(format!("trial-{stem}"))
     });
-    // A server that does not answer is no fault of the spec.
-    if let Some(address) = rig.server.clone() {
-        rig.session.server(&address)?;
-    }
+    // First what a dead process left: it may have stopped the server.
     if !args.dry_run {
         let recovered = rig.session.recover();
         for one in &recovered {
@@ -354,6 +362,10 @@ fn go(
         if !recovered.iter().all(knob::session::RestoreOutcome::is_back) {
             bail!("a setting that a dead process left is not as it was; nothing was tried");
         }
+    }
+    // A server that does not answer is no fault of the spec.
+    if let Some(address) = rig.server.clone() {
+        rig.session.server(&address)?;
     }
     let (mut store, begun, trials) = if args.resume {
         let (store, history) = Store::resume(&dir, text)?;

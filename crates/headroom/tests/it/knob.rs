@@ -332,3 +332,33 @@ async fn a_variable_of_a_server_is_shown_held_while_a_command_runs_and_put_back(
     assert!(scene.knob(&["journal"]).stdout.starts_with(b"Nothing is changed"));
     lab.down().await.unwrap();
 }
+
+#[test]
+fn a_device_that_is_not_empty_is_never_made_a_file_system_on() {
+    let (scene, disk) = (Scene::new(), Disk::new());
+    let (device, dir) = (format!("/dev/{}", disk.name), tempfile::tempdir().unwrap());
+    let at = |name: &str| dir.path().join(name).display().to_string();
+    std::fs::create_dir(at("data")).unwrap();
+    let description = format!(
+        "stop = [\"/bin/false\"]\nstart = [\"/bin/false\"]\npid_file = {:?}\ndata_dir = {:?}\n\
+         option_file = {:?}\nenvironment = {:?}\nwork_dir = {:?}\ndevice = {device:?}\n",
+        at("pid"),
+        at("data"),
+        at("override.cnf"),
+        at("environment"),
+        at("work")
+    );
+    std::fs::write(at("server.toml"), description).unwrap();
+    let set = ["set", "--danger", "file_system.type", "--managed", &at("server.toml"), "--dry-run"];
+    let dry = |value: &str| {
+        let output = scene.knob(&[&set[..], &[&format!("file_system.type@server={value}")]].concat());
+        String::from_utf8_lossy(&[output.stdout.as_slice(), output.stderr.as_slice()].concat()).into_owned()
+    };
+    assert!(dry("ext4").contains("as-it-is -> ext4"), "an empty one: {}", dry("ext4"));
+    let made = std::process::Command::new("mkfs.ext4").args(["-q", &device]).output().unwrap();
+    assert!(made.status.success(), "{made:?}");
+    let words = dry("xfs");
+    assert!(words.contains("is not empty") && words.contains("signature ext4"), "{words}");
+    let unnamed = scene.knob(&["set", "--managed", &at("server.toml"), "file_system.type@server=xfs"]);
+    assert_eq!(unnamed.status.code(), Some(1), "a danger that is not named: {unnamed:?}");
+}

@@ -20,6 +20,7 @@ mod guard;
 mod help;
 mod knob;
 mod load;
+mod managed;
 mod mysql;
 mod names;
 mod objectives;

@@ -25,11 +25,16 @@ pub(super) const ROWS: &[Knob] = &[
         place: Place::Action,
         values: Values::Word,
         group: Group::Alone,
-        danger: Danger::Always("a file system is made anew, which erases what was on the device"),
+        danger: Danger::Except(
+            &[crate::managed::AS_IT_IS],
+            "a file system is made anew: what a program's device held is erased, and what a managed server \
+             writes while it is in force is lost",
+        ),
         change: Change::Action,
         proof: Proof::Asked,
         source: "mkfs(8)",
-        help: "The type of a file system (ext4, xfs, btrfs, zfs), made anew by the caller's program on a \
-               device that is empty.",
+        help: "The file system below the data: file_system.type@server='xfs noatime,logbsize=256k' makes one on \
+               an image or an empty device, with a copy of the data, and mounts it over the data directory of \
+               the server of --managed; as-it-is takes it away. Elsewhere by a program of the caller.",
     },
 ];

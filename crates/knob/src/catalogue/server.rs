@@ -17,7 +17,7 @@ pub(super) const ROWS: &[Knob] = &[
         source: "MySQL Reference Manual, Server System Variables; MariaDB Knowledge Base, Server System \
                  Variables",
         help: "Any global variable of the server named by --server, set by SET GLOBAL and read back by \
-               SELECT @@GLOBAL. One that needs a restart is refused unless --restart-with names a program.",
+               SELECT @@GLOBAL. One that needs a restart is refused unless --managed or --restart-with says how.",
     },
     Knob {
         name: "allocator.library",
@@ -30,7 +30,7 @@ pub(super) const ROWS: &[Knob] = &[
         change: Change::Action,
         proof: Proof::Asked,
         source: "ld.so(8), LD_PRELOAD",
-        help: "The server's memory allocator (glibc, jemalloc, tcmalloc, mimalloc), set by the caller's \
-               program, which restarts the server.",
+        help: "The memory allocator (glibc, jemalloc, tcmalloc, mimalloc) of the server of --managed \
+               (allocator.library@server), which is restarted with it; elsewhere by a program of the caller.",
     },
 ];

@@ -6,7 +6,7 @@
 //! host starts anew, and of what the journal had not synced nothing, a part, or all is there. And the restore
 //! itself is killed on its way, at another step each time, and begun once more.
 
-mod sim;
+pub(crate) mod sim;
 
 use knob::apply::{self, Manner, Outcome};
 use knob::host::Host;
@@ -101,7 +101,7 @@ impl Scene {
 }
 
 /// A directory where syncing costs nothing: what is dropped by a power loss is dropped by the test itself.
-fn quick() -> PathBuf {
+pub(crate) fn quick() -> PathBuf {
     let memory = Path::new("/dev/shm");
     if memory.is_dir() { memory.to_owned() } else { std::env::temp_dir() }
 }
@@ -168,7 +168,7 @@ fn every_setting_equals_its_start_after_a_kill_and_after_a_power_loss_at_any_ste
         for left in losses(synced, appended) {
             let other = Scene::new();
             copy(scene.dir.path(), other.dir.path());
-            lose(&other, left);
+            lose(&other.journal(), left);
             reboot(&other.root());
             let mut session = other.open();
             let recovered = session.recover();
@@ -209,7 +209,7 @@ fn every_setting_equals_its_start_after_a_kill_and_after_a_power_loss_at_any_ste
 }
 
 /// How long the journal may be after a power loss; `None` is no journal at all.
-fn losses(synced: u64, appended: u64) -> Vec<Option<u64>> {
+pub(crate) fn losses(synced: u64, appended: u64) -> Vec<Option<u64>> {
     match (synced, appended) {
         // Its directory was not synced yet, or it was not there.
         (0, 0) => vec![None, Some(u64::MAX)],
@@ -220,8 +220,8 @@ fn losses(synced: u64, appended: u64) -> Vec<Option<u64>> {
     }
 }
 
-fn lose(scene: &Scene, left: Option<u64>) {
-    let path = scene.journal().join("journal");
+pub(crate) fn lose(directory: &Path, left: Option<u64>) {
+    let path = directory.join("journal");
     match (left, std::fs::OpenOptions::new().write(true).open(&path)) {
         (None, Ok(_)) => std::fs::remove_file(path).unwrap(),
         (Some(length), Ok(file)) if length < file.metadata().unwrap().len() => file.set_len(length).unwrap(),

@@ -4,5 +4,6 @@
 
 mod crash;
 mod mysql;
+mod rows;
 mod server;
 mod tree;

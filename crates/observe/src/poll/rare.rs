@@ -44,8 +44,8 @@ impl Due {
         self.0.is_none_or(|at| Instant::now() >= at)
     }
 
-    fn after(&mut self, took: Duration, refused: bool) {
-        let pause = if refused { AFTER_REFUSAL } else { EVERY.max(took * SHARE) };
+    fn after(&mut self, took: Duration, refused: bool, least: Duration) {
+        let pause = if refused { AFTER_REFUSAL } else { EVERY.max(took * SHARE) }.max(least);
         self.0 = Some(Instant::now() + pause);
     }
 }
@@ -65,7 +65,7 @@ impl RareQuestions {
         }
     }
 
-    /// Asks what is due. Only a lost connection is an error: what cannot be asked is remembered as missing.
+    /// Asks what is due, nothing again before `least` has passed. Only a lost connection is an error: what cannot be asked is remembered as missing.
     pub(crate) async fn ask_what_is_due(
         &mut self,
         connection: &mut ControlConnection,
@@ -73,8 +73,9 @@ impl RareQuestions {
         identity: &Identity,
         called: &Address,
         deadline: Duration,
+        least: Duration,
     ) -> Result<(), AskError> {
-        let mut ask = Asker { connection, dialect, identity, deadline };
+        let mut ask = Asker { connection, dialect, identity, deadline, least };
         let mut always = Due::default();
         if dialect.aurora
             && let Some(rows) =
@@ -163,7 +164,7 @@ impl RareQuestions {
             }
         }
         self.beyond.clear();
-        self.clients_due.after(Duration::ZERO, true);
+        self.clients_due.after(Duration::ZERO, true, ask.least);
         Ok(())
     }
 }
@@ -173,6 +174,8 @@ struct Asker<'a> {
     dialect: Dialect,
     identity: &'a Identity,
     deadline: Duration,
+    /// Because many ask.
+    least: Duration,
 }
 
 impl Asker<'_> {
@@ -187,7 +190,7 @@ impl Asker<'_> {
         missing.retain(|m| m.purpose != purpose);
         let start = Instant::now();
         let answer = self.connection.ask(statement, self.deadline).await;
-        due.after(start.elapsed(), answer.is_err());
+        due.after(start.elapsed(), answer.is_err(), self.least);
         match answer {
             Ok(rows) => Ok(Some(rows)),
             Err(error) if error.is_fatal() => Err(error),

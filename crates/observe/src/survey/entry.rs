@@ -6,7 +6,7 @@ use crate::zone::{self, Host};
 use config::FleetConfig;
 use fleet::{Address, Load, Newcomer, ServerName, State};
 use std::collections::HashSet;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// A discovered server is picked only after this many answers in a row that agree on who it is and what it
 /// does.
@@ -129,6 +129,11 @@ impl Entry {
         self.state = State::Answering;
         self.answered_at = Some(now);
         self.answer = Some(answer);
+    }
+
+    /// How long its last answer counts.
+    pub(crate) fn answer_holds(&self, config: &FleetConfig) -> Duration {
+        config.answer_holds(self.answer.as_ref().map_or(config.interval, |a| a.asking.interval))
     }
 
     /// It gave no answer, or an error.

@@ -56,6 +56,7 @@ fn answer(key: &str, now: Instant) -> Answer {
         local: None,
         plain_because: None,
         remarks: Vec::new(),
+        asking: fleet::Asking { interval: Duration::from_millis(500), routers: None, because: None },
     }
 }
 

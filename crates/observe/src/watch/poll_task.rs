@@ -9,6 +9,7 @@ use super::command::Command;
 use crate::answer::Answer;
 use crate::ask::AskError;
 use crate::discovery_scope::DiscoveryScope;
+use crate::pace::{Budget, random};
 use crate::poll::Poller;
 use crate::survey::{AGREEING, Entry, Origin, ServerId};
 use crate::switchover::SwitchoverState;
@@ -37,6 +38,7 @@ pub(super) struct PollTask {
     pub(super) reach: Address,
     pub(super) how: PollTerms,
     poke: Arc<Notify>,
+    wake: Arc<Notify>,
     stop: CancellationToken,
     /// Set once it is spawned: whether it still runs.
     pub(super) task: Option<AbortHandle>,
@@ -46,6 +48,7 @@ pub(super) struct PollTask {
 #[derive(Clone, PartialEq)]
 pub(super) struct PollTerms {
     interval: Duration,
+    budget: Budget,
     deadline: Duration,
     /// A look that takes longer than an answer holds has failed.
     longest: Duration,
@@ -56,8 +59,9 @@ impl PollTerms {
     pub(super) fn of(config: &FleetConfig) -> Self {
         Self {
             interval: config.interval,
+            budget: Budget::of(config),
             deadline: config.deadline,
-            longest: config.answer_holds(),
+            longest: config.answer_holds(config.interval),
             who: config.credentials.clone(),
         }
     }
@@ -73,20 +77,23 @@ impl PollTask {
         announced: Arc<SwitchoverState>,
         stop: CancellationToken,
     ) -> (Self, impl Future<Output = ()> + Send + use<>) {
-        let poke = Arc::new(Notify::new());
+        let (poke, wake) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
         let (id, reach) = (entry.id, entry.reach.clone());
         let (called, to, who, deadline) =
             (entry.called.clone(), reach.clone(), how.who.clone(), how.deadline);
-        let seen = announced.clone();
+        let (seen, budget) = (announced.clone(), how.budget);
         let poller = move || {
-            Poller::new(called.clone(), to.clone(), who.clone(), deadline, inside.clone(), seen.clone())
+            let (called, to, who) = (called.clone(), to.clone(), who.clone());
+            Poller::new(called, to, who, deadline, inside.clone(), seen.clone(), budget)
         };
         // One that was discovered must agree with itself a few times before it is picked: no reason to wait
         // for that.
         let newcomer_polls = if entry.origin == Origin::Seed { 0 } else { AGREEING };
-        let pace = Pace { interval: how.interval, longest: how.longest, newcomer_polls };
-        let task = visit_until(id, poller, pace, poke.clone(), tell, announced, stop.clone());
-        (Self { reach, how, poke, stop, task: None }, task)
+        let terms =
+            VisitTerms { interval: how.interval, budget: how.budget, longest: how.longest, newcomer_polls };
+        let signals = Signals { poke: poke.clone(), wake: wake.clone(), announced, stop: stop.clone() };
+        let task = visit_until(id, poller, terms, tell, signals);
+        (Self { reach, how, poke, wake, stop, task: None }, task)
     }
 
     /// Whether its task is over although nobody stopped it.
@@ -94,9 +101,14 @@ impl PollTask {
         self.task.as_ref().is_some_and(AbortHandle::is_finished)
     }
 
-    /// Asks now.
+    /// Asks now, on a new connection: the server is under suspicion.
     pub(super) fn poke(&self) {
         self.poke.notify_one();
+    }
+
+    /// Thinks again about when to ask: something has happened at another server.
+    pub(super) fn wake(&self) {
+        self.wake.notify_one();
     }
 }
 
@@ -107,21 +119,36 @@ impl Drop for PollTask {
 }
 
 /// How often, and how long a look may take.
-struct Pace {
+struct VisitTerms {
     interval: Duration,
+    budget: Budget,
     longest: Duration,
     /// This many first answers are asked for at a shorter interval.
     newcomer_polls: u32,
 }
 
+/// What may come between two visits.
+struct Signals {
+    poke: Arc<Notify>,
+    wake: Arc<Notify>,
+    announced: Arc<SwitchoverState>,
+    stop: CancellationToken,
+}
+
+/// Why a pause ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Rested {
+    Over,
+    Stopped,
+    Suspected,
+}
+
 async fn visit_until(
     id: ServerId,
     poller: impl Fn() -> Poller,
-    pace: Pace,
-    poke: Arc<Notify>,
+    terms: VisitTerms,
     tell: mpsc::UnboundedSender<Command>,
-    announced: Arc<SwitchoverState>,
-    stop: CancellationToken,
+    signals: Signals,
 ) {
     let (mut failures, mut answers) = (0u32, 0u32);
     let mut last_new = None;
@@ -129,8 +156,8 @@ async fn visit_until(
     loop {
         let start = Instant::now();
         let outcome = tokio::select! {
-            () = stop.cancelled() => break,
-            outcome = bounded(asks.visit(), pace.longest) => outcome,
+            () = signals.stop.cancelled() => break,
+            outcome = bounded(asks.visit(), terms.longest) => outcome,
         };
         match &outcome {
             Ok(_) => (failures, answers) = (0, answers.saturating_add(1)),
@@ -145,15 +172,18 @@ async fn visit_until(
         if tell.send(Command::Polled { id, outcome: Box::new(outcome) }).is_err() {
             break;
         }
-        let interval =
-            if answers < pace.newcomer_polls { pace.interval.min(NEWCOMER_INTERVAL) } else { pace.interval };
-        let usual = pause(interval, failures).saturating_sub(start.elapsed()).max(SHORTEST_PAUSE);
-        let pause = announced.pause(usual, std::time::Instant::now());
-        tokio::select! {
-            () = stop.cancelled() => break,
-            () = tokio::time::sleep(pause) => {}
-            () = poke.notified() => {
-                tokio::time::sleep(SHORTEST_PAUSE).await;
+        let pace = asks.pace();
+        let interval = match (failures, answers < terms.newcomer_polls) {
+            (0, true) => terms.interval.min(NEWCOMER_INTERVAL),
+            (0, false) => pace.interval(),
+            _ => pace.while_it_fails(&terms.budget),
+        };
+        let usual = pace.spread(pause(interval, failures), random()).saturating_sub(start.elapsed());
+        match signals.rest(&mut asks, usual.max(SHORTEST_PAUSE), terms.interval).await {
+            Rested::Stopped => break,
+            Rested::Over => {}
+            Rested::Suspected => {
+                tokio::time::sleep(SHORTEST_PAUSE + pace.after_suspicion(random())).await;
                 if last_new.is_none_or(|at: Instant| at.elapsed() >= NEW_CONNECTION_EVERY) {
                     last_new = Some(Instant::now());
                     asks.close();
@@ -162,6 +192,38 @@ async fn visit_until(
         }
     }
     asks.close();
+}
+
+impl Signals {
+    /// Waits for the next visit, and gives up the connection meanwhile where many ask.
+    async fn rest(&self, asks: &mut Poller, usual: Duration, alone: Duration) -> Rested {
+        let start = Instant::now();
+        let pause =
+            |asks: &Poller| self.announced.pause(usual, alone, &asks.pace(), std::time::Instant::now());
+        let mut visit_at = start + pause(asks);
+        let mut woken = false;
+        loop {
+            let gives_up_at = asks.gives_up_after().filter(|_| asks.is_open()).map(|after| start + after);
+            let gives_up_at = gives_up_at.filter(|at| *at < visit_at);
+            tokio::select! {
+                () = self.stop.cancelled() => return Rested::Stopped,
+                () = self.poke.notified() => return Rested::Suspected,
+                () = self.wake.notified() => {
+                    let (now, pause) = (Instant::now(), pause(asks));
+                    // All routers are woken by the same thing: those that were to wait for long come one after
+                    // the other.
+                    let overdue = start + pause < now && !woken;
+                    let at = if overdue { now + pause.mul_f64(random()) } else { start + pause };
+                    woken |= overdue;
+                    visit_at = visit_at.min(at.max(now));
+                }
+                () = tokio::time::sleep_until(gives_up_at.unwrap_or(visit_at)) => match gives_up_at {
+                    Some(_) => asks.close(),
+                    None => return Rested::Over,
+                },
+            }
+        }
+    }
 }
 
 /// A look that panics or outlasts `longest` is a failed one.

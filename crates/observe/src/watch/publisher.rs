@@ -26,6 +26,9 @@ const MOST_RESOLVED: usize = 1024;
 /// Publishing takes at most one part in this many of the time.
 const PUBLISHING_SHARE: u32 = 20;
 
+/// A fleet that has been without a primary for longer is asked at the usual pace.
+const LOOKS_FOR: Duration = Duration::from_secs(60);
+
 /// Keeps the survey.
 pub(super) struct Publisher {
     survey: Survey,
@@ -39,6 +42,7 @@ pub(super) struct Publisher {
     tasks: TaskTracker,
     stop: CancellationToken,
     announced: Arc<SwitchoverState>,
+    without_primary_since: Option<Instant>,
 }
 
 impl Publisher {
@@ -67,6 +71,7 @@ impl Publisher {
             tasks,
             stop,
             announced,
+            without_primary_since: None,
         };
         (publisher, receiver, rounds_receiver)
     }
@@ -85,6 +90,7 @@ impl Publisher {
             tasks: self.tasks.clone(),
             stop: self.stop.clone(),
             announced: self.announced.clone(),
+            without_primary_since: None,
         }
     }
 
@@ -123,6 +129,9 @@ impl Publisher {
     fn take(&mut self, command: Command) {
         match command {
             Command::Polled { id, outcome } => {
+                if (*outcome).as_ref().is_ok_and(|answer| answer.announced != fleet::Announcement::Nothing) {
+                    self.wake_all();
+                }
                 self.survey.take(id, *outcome, Instant::now());
                 self.count_clients(id);
                 self.ask_own_zone();
@@ -132,6 +141,9 @@ impl Publisher {
                 if let Some(polls) = id.and_then(|id| self.polls.get(&id)) {
                     tracing::debug!(%server, why, "under suspicion");
                     polls.poke();
+                }
+                if self.snapshots.borrow().primary().is_some_and(|primary| primary.name == server) {
+                    self.look_for_a_primary();
                 }
             }
             Command::Reconfigure(config) => self.survey.reconfigure(*config, Instant::now()),
@@ -177,8 +189,24 @@ impl Publisher {
         }
     }
 
+    /// Every server is asked more often for a moment: a primary may have taken another one's place.
+    fn look_for_a_primary(&mut self) {
+        self.announced.looks_for_a_primary(Instant::now());
+        self.wake_all();
+    }
+
+    fn wake_all(&self) {
+        self.polls.values().for_each(PollTask::wake);
+    }
+
     fn publish(&mut self) {
-        let snapshot = self.view.snapshot(&self.survey, Instant::now());
+        let now = Instant::now();
+        let snapshot = self.view.snapshot(&self.survey, now);
+        if snapshot.primary().is_some() || !snapshot.settled {
+            self.without_primary_since = None;
+        } else if now - *self.without_primary_since.get_or_insert(now) < LOOKS_FOR {
+            self.look_for_a_primary();
+        }
         self.snapshots.send_replace(Arc::new(snapshot));
         let rounds = self.survey.entries.values().map(|entry| entry.looks).min().unwrap_or(0);
         self.rounds.send_replace(rounds);

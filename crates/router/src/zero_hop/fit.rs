@@ -43,6 +43,9 @@ pub(super) fn fit(
     let Address::Tcp { host, port } = bound else {
         return Err("a unix socket leads nowhere but here".to_owned());
     };
+    if !listener.bypass {
+        return Err("zero_hop = \"off\" is set for it: all pass through".to_owned());
+    }
     let measured = measured(listener);
     if measured == 1 && mirrors == MirrorScope::None {
         return Err(
@@ -142,6 +145,8 @@ mod tests {
         listener.access = config::Access::default();
         listener.tls.mode = ClientTlsMode::Required;
         assert!(words(&listener, TlsMode::Disabled).contains("tls = \"required\""));
+        listener.bypass = false;
+        assert!(words(&listener, TlsMode::Disabled).contains("zero_hop = \"off\""));
     }
 
     #[test]

@@ -71,3 +71,8 @@ async fn a_replica_takes_over_from_a_dead_primary_that_comes_back_as_a_replica_o
     assert!(fleet.read_only("a1").await);
     fleet.lab.down().await.unwrap();
 }
+
+#[tokio::test]
+async fn purged_logs_and_a_held_lock_stop_it() {
+    crate::checks::purged_logs_and_a_held_lock_stop_it_on_mysql().await;
+}

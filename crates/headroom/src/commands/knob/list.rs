@@ -3,7 +3,9 @@
 use super::{LoginArgs, PlaceArgs, blocking};
 use crate::environment::Environment;
 use clap::Args;
+use knob::managed::Managed;
 use knob::{text, view};
+use std::path::PathBuf;
 use std::process::ExitCode;
 use term::{exit, terminal};
 
@@ -36,6 +38,9 @@ pub(crate) struct ListArgs {
 pub(crate) struct ShowArgs {
     /// The knob; with @TARGET its present value is shown.
     knob: String,
+    /// How the server is restarted, for knobs of @server.
+    #[arg(long, value_name = "FILE")]
+    managed: Option<PathBuf>,
     #[command(flatten)]
     login: LoginArgs,
     #[command(flatten)]
@@ -60,9 +65,10 @@ pub(super) async fn list(args: ListArgs, _environment: &Environment) -> anyhow::
 pub(super) async fn show(args: ShowArgs, environment: &Environment) -> anyhow::Result<ExitCode> {
     let (host, knob) = (args.place.host(), args.knob);
     let (mut connect, address) = (args.login.connect(environment)?, args.login.address());
+    let managed = args.managed.map(|path| Managed::read(&path)).transpose()?;
     let found = blocking(move || {
         let server = || Ok(address.map(|address| connect(&address)).transpose()?);
-        Ok(view::one(&host, &knob, server)?)
+        Ok(view::one(&host, &knob, managed.as_ref(), server)?)
     });
     let Some(row) = found.await? else { return Ok(exit::no()) };
     if args.json {

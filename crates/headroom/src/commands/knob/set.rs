@@ -8,6 +8,7 @@ use knob::action::ProgramAction;
 use knob::apply::{self, Change, Manner, Outcome};
 use knob::item::Access;
 use knob::journal::Author;
+use knob::managed::Managed;
 use knob::session::{Connect, RestoreOutcome, Session, Which};
 use knob::tuner::{self, Tuner};
 use knob::view::{Preview, SetReport, Writes};
@@ -71,6 +72,10 @@ pub(crate) struct SetArgs {
     /// restarts the server.
     #[arg(long, value_name = "PROGRAM")]
     restart_with: Option<PathBuf>,
+    /// How the server is restarted, for what needs that: server variables, file_system.type@server,
+    /// allocator.library@server, cgroup.cpu.max@server. `headroom lab managed` prints one for a lab.
+    #[arg(long, value_name = "FILE", conflicts_with = "restart_with")]
+    managed: Option<PathBuf>,
     /// For a knob that a program of yours changes (file_system.type@X, allocator.library@X): called as
     /// PROGRAM read and PROGRAM apply VALUE. Repeatable.
     #[arg(long, value_name = "KNOB=PROGRAM")]
@@ -181,7 +186,10 @@ impl StopSignals {
 }
 
 fn manner(args: &SetArgs, host: &Host) -> anyhow::Result<Manner> {
-    let program = args.restart_with.as_ref().map(|path| absolute(host, path)).transpose()?;
+    let program = match (&args.managed, &args.restart_with) {
+        (Some(path), _) => Some(Managed::read(path)?.program()),
+        (None, program) => program.as_ref().map(|path| absolute(host, path)).transpose()?,
+    };
     let author = Author {
         user: rustix::process::getuid().as_raw().to_string(),
         pid: std::process::id(),

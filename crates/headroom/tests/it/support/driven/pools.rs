@@ -47,6 +47,9 @@ pub(crate) async fn pools_go_on_while_the_primary_moves(program: Option<PathBuf>
     let mut pools: Vec<Pool> =
         POOLS.iter().enumerate().map(|(at, _)| Pool::start(&root, &lab, at, &router)).collect();
     wait_for_rows(&lab, "a1", &mut pools).await;
+    let drilled = switchover(&lab, "a2", &["--drill"]).await;
+    assert!(drilled.contains("a1 still takes writes") && drilled.contains("it was a drill"), "{drilled}");
+    wait_for_rows(&lab, "a1", &mut pools).await;
     for to in ["a2", "a1"] {
         switch(&lab, to).await;
         wait_for_rows(&lab, to, &mut pools).await;
@@ -127,10 +130,18 @@ async fn wait_for_rows(lab: &Lab, server: &str, pools: &mut [Pool]) {
 }
 
 async fn switch(lab: &Lab, to: &str) {
+    let said = switchover(lab, to, &[]).await;
+    assert!(said.contains("1 routers held, of 1 that were ready"), "{said}");
+    eprintln!("{}", said.lines().find(|line| line.starts_with("done:")).unwrap_or_default());
+}
+
+/// What it said; it must have ended with 0.
+async fn switchover(lab: &Lab, to: &str, more: &[&str]) -> String {
     let mut command = Command::new(env!("CARGO_BIN_EXE_headroom"));
     command
         .args(["switchover", to, "--yes", "--hold", "20s", "--drain", "20s", "--freeze", "20s", "--config"])
         .arg(lab.dir().join("drivers.toml"))
+        .args(more)
         .arg("--admin-option-file")
         .arg(lab.credentials_file(Account::Admin))
         .arg("--replication-option-file")
@@ -141,8 +152,7 @@ async fn switch(lab: &Lab, to: &str) {
     let said =
         [output.stdout, output.stderr].map(|text| String::from_utf8_lossy(&text).into_owned()).concat();
     assert_eq!(output.status.code(), Some(0), "{said}");
-    assert!(said.contains("1 routers held, of 1 that were ready"), "{said}");
-    eprintln!("{}", said.lines().find(|line| line.starts_with("done:")).unwrap_or_default());
+    said
 }
 
 fn ids(told: &Value, which: &str) -> Vec<i64> {

@@ -1,0 +1,146 @@
+//! What surrounds a server on this host: the cgroup limits that its process lives under, the disk of its data
+//! and the room there. Read where the server runs on this host; looked up anew when its process changes.
+
+use diagnose::host::cgroup::{Limits, Reading, Sample};
+use diagnose::host::disk;
+use diagnose::server::Settings;
+use diagnose::verdict::Space;
+use std::collections::VecDeque;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+/// How often the process is looked for, and the room on its disk.
+const SELDOM: Duration = Duration::from_secs(5);
+/// Over how long the room's change is followed, and after how long it tells something.
+const FOLLOWED: Duration = Duration::from_secs(600);
+const TELLS: Duration = Duration::from_secs(60);
+/// What a server's program is called, as its process tells it (15 characters at most).
+const PROGRAMS: [&str; 3] = ["mysqld", "mariadbd", "mariadbd-safe"];
+
+/// The surroundings of one server.
+#[derive(Debug, Default)]
+pub(crate) struct Surroundings {
+    looked_at: Option<Instant>,
+    limits: Option<(u32, Limits)>,
+    /// Readings of the window, oldest first.
+    readings: VecDeque<Reading>,
+    /// The data directory, and the disk that holds it.
+    data_disk: Option<(String, Option<String>)>,
+    /// Room left, oldest first.
+    room: VecDeque<(Instant, u64)>,
+    space: Option<Space>,
+}
+
+impl Surroundings {
+    /// Looks now, unless that was done moments ago.
+    pub(crate) fn look(
+        &mut self,
+        settings: &Settings,
+        now: Instant,
+        window: Duration,
+        roots: &Path,
+        sys: &Path,
+    ) {
+        if self.looked_at.is_none_or(|at| now.saturating_duration_since(at) >= SELDOM) {
+            self.looked_at = Some(now);
+            self.find_limits(settings, roots);
+            self.measure_room(settings, now);
+        }
+        if self.data_disk.as_ref().is_none_or(|(known, _)| *known != settings.datadir) {
+            let disk = disk::holding(Path::new(&settings.datadir), sys);
+            self.data_disk = Some((settings.datadir.clone(), disk));
+        }
+        if let Some((_, limits)) = &self.limits {
+            let reading = limits.read();
+            while self
+                .readings
+                .front()
+                .is_some_and(|first| first.seconds_before(&reading) > window.as_secs_f64())
+                && self.readings.len() > 1
+            {
+                self.readings.pop_front();
+            }
+            self.readings.push_back(reading);
+        }
+    }
+
+    /// The limits over the window; `None` where there are none.
+    pub(crate) fn limits(&self) -> Option<Sample> {
+        let (first, last) = (self.readings.front()?, self.readings.back()?);
+        self.limits.as_ref()?.1.between(first, last)
+    }
+
+    /// The disk of its data directory, as last looked up.
+    pub(crate) fn disk(&self) -> Option<String> {
+        self.data_disk.as_ref()?.1.clone()
+    }
+
+    pub(crate) fn space(&self) -> Option<Space> {
+        self.space.clone()
+    }
+
+    fn find_limits(&mut self, settings: &Settings, proc: &Path) {
+        let found = process(settings, proc).and_then(|pid| Some((pid, Limits::of(pid, proc)?)));
+        if found != self.limits {
+            self.readings.clear();
+            self.limits = found;
+        }
+    }
+
+    fn measure_room(&mut self, settings: &Settings, now: Instant) {
+        self.space = disk::room(Path::new(&settings.datadir)).map(|(total, available)| {
+            self.room.push_back((now, available));
+            while self.room.front().is_some_and(|(at, _)| now.saturating_duration_since(*at) > FOLLOWED) {
+                self.room.pop_front();
+            }
+            Space { path: settings.datadir.clone(), total, available, full_in_s: full_in_s(&self.room) }
+        });
+    }
+}
+
+/// Seconds until nothing is left, if it goes on as between the first and the last.
+fn full_in_s(room: &VecDeque<(Instant, u64)>) -> Option<f64> {
+    let ((began, first), (ended, last)) = (room.front()?, room.back()?);
+    let seconds = ended.saturating_duration_since(*began);
+    let taken = first.checked_sub(*last).filter(|taken| *taken > 0)?;
+    (seconds >= TELLS).then(|| *last as f64 / (taken as f64 / seconds.as_secs_f64()))
+}
+
+/// The process of the server: by its pid file, if that names a server here.
+fn process(settings: &Settings, proc: &Path) -> Option<u32> {
+    let file = PathBuf::from(&settings.datadir).join(&settings.pid_file);
+    let pid = std::fs::read_to_string(file).ok()?.trim().parse().ok()?;
+    let called = std::fs::read_to_string(proc.join(format!("{pid}/comm"))).ok()?;
+    PROGRAMS.contains(&called.trim()).then_some(pid)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_disk_that_fills_is_full_when_its_room_is_used_up_and_not_told_too_early() {
+        let start = Instant::now();
+        let at = |s: u64, available| (start + Duration::from_secs(s), available);
+        assert_eq!(full_in_s(&VecDeque::from([at(0, 1000), at(100, 900)])), Some(900.0));
+        assert_eq!(full_in_s(&VecDeque::from([at(0, 1000), at(10, 900)])), None, "too early");
+        assert_eq!(full_in_s(&VecDeque::from([at(0, 900), at(100, 1000)])), None, "it empties");
+        assert_eq!(full_in_s(&VecDeque::new()), None);
+    }
+
+    #[test]
+    fn a_pid_file_that_names_another_program_names_no_server() {
+        let root = tempfile::tempdir().unwrap();
+        let settings = Settings {
+            datadir: root.path().display().to_string(),
+            pid_file: "db.pid".to_owned(),
+            ..Settings::default()
+        };
+        std::fs::write(root.path().join("db.pid"), "42\n").unwrap();
+        std::fs::create_dir(root.path().join("42")).unwrap();
+        for (called, expected) in [("mariadbd\n", Some(42)), ("bash\n", None)] {
+            std::fs::write(root.path().join("42/comm"), called).unwrap();
+            assert_eq!(process(&settings, root.path()), expected);
+        }
+    }
+}

@@ -1,0 +1,88 @@
+//! Limits of a container or service (its cgroup), and of the file system with the data.
+
+use super::{Finding, Name, Unit, Window, greatest, least};
+
+/// Of the CPU time that the quota allows.
+const QUOTA_USED: f64 = 0.85;
+/// Share of periods in which the quota ended before the work.
+const THROTTLED: f64 = 0.25;
+/// Somebody in the cgroup waits for memory, and all of it.
+const MEMORY_WAITS: (f64, f64) = (0.15, 0.02);
+/// Where the kernel tells no pressure of a cgroup (version 1): the limit is met this often a second, while
+/// pages come back from the disk.
+const LIMIT_MET: (f64, f64) = (100.0, 20.0);
+/// Of the file system.
+const SPACE_USED: f64 = 0.95;
+/// It will be full before somebody who is called can have made room.
+const FULL_IN_S: f64 = 4.0 * 3600.0;
+
+pub(super) fn cpu(window: &Window) -> Option<Finding> {
+    let limit = window.limits.as_ref()?.cpu.as_ref()?;
+    let used = if limit.cpus > 0.0 { limit.used / limit.cpus } else { 0.0 };
+    let load = least([(used, QUOTA_USED), (limit.throttled, THROTTLED)]);
+    Some(
+        Finding::new(Name::CpuLimit, load, limit.throttled.min(1.0) * window.rest())
+            .ceiling(used)
+            .figure("of the CPU time that its limit allows", used, Unit::Share, Some(QUOTA_USED))
+            .figure("periods in which it was held back", limit.throttled, Unit::Share, Some(THROTTLED))
+            .figure("the limit, CPUs", limit.cpus, Unit::Count, None)
+            .figure("used, CPUs", limit.used, Unit::Count, None)
+            .who(Some(format!("cgroup {}", limit.path))),
+    )
+}
+
+pub(super) fn memory(window: &Window) -> Option<Finding> {
+    let limit = window.limits.as_ref()?.memory.as_ref()?;
+    let used = if limit.limit > 0 { limit.used as f64 / limit.limit as f64 } else { 0.0 };
+    let faults = window.host.as_ref().map_or(0.0, |host| host.memory.major_faults_per_s);
+    let (short, waits) = match limit.pressure {
+        Some(pressure) => {
+            (greatest([(pressure.some, MEMORY_WAITS.0), (pressure.full, MEMORY_WAITS.1)]), pressure.some)
+        }
+        None => {
+            let met = least([(limit.met_per_s, LIMIT_MET.0), (faults, LIMIT_MET.1)]);
+            (met, (met / 4.0).min(1.0))
+        }
+    };
+    // Who was killed cannot be seen to wait.
+    let killed = limit.killed as f64;
+    let weight = if limit.killed > 0 { 1.0 } else { waits };
+    let finding = Finding::new(Name::MemoryLimit, greatest([(short, 1.0), (killed, 1.0)]), weight)
+        .figure("of its memory limit charged, page cache included", used, Unit::Share, None)
+        .figure("the limit", limit.limit as f64, Unit::Bytes, None)
+        .figure("times the limit was met", limit.met_per_s, Unit::PerSecond, None)
+        .figure("processes killed for want of memory", killed, Unit::Count, Some(1.0))
+        .who(Some(format!("cgroup {}", limit.path)));
+    Some(match limit.pressure {
+        Some(pressure) => finding.figure(
+            "time in which somebody in it waited for memory",
+            pressure.some,
+            Unit::Share,
+            Some(MEMORY_WAITS.0),
+        ),
+        None => finding.figure(
+            "pages read back by the host's programs",
+            faults,
+            Unit::PerSecond,
+            Some(LIMIT_MET.1),
+        ),
+    })
+}
+
+pub(super) fn space(window: &Window) -> Option<Finding> {
+    let space = window.space.as_ref().filter(|space| space.total > 0)?;
+    let used = 1.0 - space.available as f64 / space.total as f64;
+    let soon = space.full_in_s.map_or(0.0, |seconds| FULL_IN_S / seconds.max(1.0));
+    // Nothing waits for it yet: what is slow now goes first.
+    let finding = Finding::new(Name::DiskSpace, greatest([(used, SPACE_USED), (soon, 1.0)]), 0.1)
+        .ceiling(used)
+        .figure("of the data's file system used", used, Unit::Share, Some(SPACE_USED))
+        .figure("available", space.available as f64, Unit::Bytes, None)
+        .who(Some(format!("the file system of {}", space.path)));
+    Some(match space.full_in_s {
+        Some(seconds) => {
+            finding.figure("at this rate it is full in", seconds, Unit::Seconds, Some(FULL_IN_S))
+        }
+        None => finding,
+    })
+}

@@ -1,0 +1,354 @@
+//! A server that Headroom may restart, so that more of it can be varied: variables that need a restart, its
+//! memory allocator, the file system below its data directory, limits of its own cgroup.
+//!
+//! A description says how it is stopped and started. It is given by `--managed FILE` or by a trial's spec, and
+//! `headroom lab managed SERVER` prints that of a server of a lab:
+//!
+//! ```toml
+//! stop = ["systemctl", "stop", "mariadb"]        # returns when the server has ended
+//! start = ["systemctl", "start", "mariadb"]      # returns when the server answers
+//! pid_file = "/run/mysqld/mysqld.pid"
+//! data_dir = "/var/lib/mysql"
+//! option_file = "/etc/mysql/mariadb.conf.d/zz-headroom.cnf"  # nobody else's: it is made and removed
+//! environment = "/var/lib/headroom/mariadb.env"  # the same; EnvironmentFile=-... of the unit reads it
+//! work_dir = "/var/lib/headroom/mariadb"         # the image of a file system lies there
+//! # image_mib = 20480                            # its size; twice the data and 1 GiB unless said
+//! # device = "/dev/nvme1n1"                      # an empty device in place of an image
+//! ```
+//!
+//! The journal keeps the whole description with each change, so that a later process can put it back. What
+//! the server is set to is read from the server's process, from `/proc/self/mountinfo` and from the two files:
+//! this module remembers nothing.
+//!
+//! *Killed in the middle.* A restart has many steps. A marker is there, synced, from before the server is
+//! stopped until it runs again; it names the process. Whoever reads a setting of the server next finds the
+//! marker of a dead process, stops the server, removes what is half made and starts it: both commands must do
+//! no harm where nothing is left to do.
+
+mod cgroup;
+mod drop_in;
+mod file_system;
+
+use crate::action::Action;
+use crate::error::{Error, Refusal};
+use crate::host::Host;
+use serde::{Deserialize, Serialize};
+use std::path::Path;
+use std::time::Duration;
+
+pub use file_system::AS_IT_IS;
+
+/// What stands behind `@` for a setting of the managed server.
+pub const TARGET: &str = "server";
+/// How a description begins where the journal has the name of a program.
+const PREFIX: &str = "managed:";
+/// A large buffer pool takes minutes to be written and read again; a large data directory to be copied.
+const LIMIT: Duration = Duration::from_secs(1800);
+
+/// How a server is restarted, and where its files lie.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Managed {
+    /// Stops it and returns when it has ended.
+    pub stop: Vec<String>,
+    /// Starts it and returns when it answers.
+    pub start: Vec<String>,
+    /// Its process's number.
+    pub pid_file: String,
+    pub data_dir: String,
+    /// An option file that it reads last, for Headroom alone.
+    pub option_file: String,
+    /// A file of `NAME=VALUE` lines that its start reads, for Headroom alone.
+    pub environment: String,
+    /// A directory for Headroom alone.
+    pub work_dir: String,
+    /// The size of the image of a file system, MiB.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub image_mib: Option<u64>,
+    /// An empty device in place of an image.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub device: Option<String>,
+}
+
+/// What of a managed server is varied.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum What {
+    FileSystem,
+    Allocator,
+    /// A limit, by its name in v2.
+    Limit(String),
+}
+
+impl What {
+    fn of(knob: &str) -> Option<Self> {
+        match knob.strip_suffix(TARGET)?.strip_suffix('@')? {
+            "file_system.type" => Some(Self::FileSystem),
+            "allocator.library" => Some(Self::Allocator),
+            limit => limit.strip_prefix("cgroup.").map(|limit| Self::Limit(limit.to_owned())),
+        }
+    }
+}
+
+impl Managed {
+    /// Reads a description.
+    ///
+    /// # Errors
+    /// It cannot be read, or does not say what it must.
+    pub fn read(path: &Path) -> Result<Self, Error> {
+        let wrong = |why: String| Error::Managed { path: path.to_owned(), why };
+        let text = std::fs::read_to_string(path).map_err(|error| wrong(error.to_string()))?;
+        let managed: Self = toml::from_str(&text).map_err(|error| wrong(error.to_string()))?;
+        for (key, words) in [("stop", &managed.stop), ("start", &managed.start)] {
+            if words.is_empty() {
+                return Err(wrong(format!("{key} names no program")));
+            }
+        }
+        let Self { pid_file, data_dir, option_file, environment, work_dir, .. } = &managed;
+        for (key, path) in [
+            ("pid_file", pid_file),
+            ("data_dir", data_dir),
+            ("option_file", option_file),
+            ("environment", environment),
+            ("work_dir", work_dir),
+        ] {
+            if !path.starts_with('/') || path.split('/').any(|part| part == "..") {
+                return Err(wrong(format!("{key} = \"{path}\" is no absolute path")));
+            }
+        }
+        if Path::new(work_dir).starts_with(data_dir) || Path::new(data_dir).starts_with(work_dir) {
+            return Err(wrong("work_dir and data_dir lie one in the other".to_owned()));
+        }
+        Ok(managed)
+    }
+
+    /// What stands in the journal in the place of a program's name: the whole description.
+    pub fn program(&self) -> String {
+        let text = serde_json::to_string(self).unwrap_or_default();
+        format!("{PREFIX}{text}")
+    }
+
+    /// The other way.
+    pub(crate) fn of_program(program: &str) -> Option<Result<Self, Refusal>> {
+        let wrong = |error: serde_json::Error| Refusal::Denied {
+            why: format!("the journal's description of the server cannot be read: {error}"),
+        };
+        program.strip_prefix(PREFIX).map(|text| serde_json::from_str(text).map_err(wrong))
+    }
+
+    /// Whether a program's name is a description.
+    pub(crate) fn is_program(program: &str) -> bool {
+        program.starts_with(PREFIX)
+    }
+
+    /// Sets a variable that needs a restart. `before` is what it was: asked for that again, the line is taken
+    /// out.
+    pub(crate) fn set_option(
+        &self,
+        host: &Host,
+        variable: &str,
+        before: &str,
+        value: &str,
+    ) -> Result<(), Refusal> {
+        self.tidy(host)?;
+        self.restart(host, |host| {
+            drop_in::set(host, &self.option_file, Some("[mysqld]"), variable, before, value)
+        })
+    }
+
+    /// Stops the server, does the work and starts it; if it does not start, `Err`, and whoever restores tries
+    /// again.
+    fn restart(&self, host: &Host, work: impl FnOnce(&Host) -> Result<(), Refusal>) -> Result<(), Refusal> {
+        self.mark(host)?;
+        self.run(host, &self.stop)?;
+        if let Some(pid) = self.pid(host) {
+            return Err(denied(format!("stop has returned, and process {pid} of the server still runs")));
+        }
+        let worked = work(host);
+        // Also when the work was refused: the server is to run.
+        self.run(host, &self.start)?;
+        self.unmark(host)?;
+        worked
+    }
+
+    /// Removes what a dead process left half made, and starts the server.
+    pub(crate) fn tidy(&self, host: &Host) -> Result<(), Refusal> {
+        let marker = self.marker();
+        let Ok(holder) = host.read(&marker) else { return Ok(()) };
+        if alive(host, &holder) && holder != this_process(host) {
+            return Err(denied(format!("process {holder} is restarting the server")));
+        }
+        // Its stop may still be under way, though it itself is dead.
+        self.run(host, &self.stop)?;
+        file_system::tidy(self, host)?;
+        self.run(host, &self.start)?;
+        self.unmark(host)
+    }
+
+    fn marker(&self) -> String {
+        format!("{}/restarting", self.work_dir)
+    }
+
+    fn mark(&self, host: &Host) -> Result<(), Refusal> {
+        host.write_file(&self.marker(), &this_process(host))
+    }
+
+    fn unmark(&self, host: &Host) -> Result<(), Refusal> {
+        host.remove_file(&self.marker())
+    }
+
+    fn run(&self, host: &Host, words: &[String]) -> Result<(), Refusal> {
+        let (program, args) = words.split_first().ok_or_else(|| denied("no program is named".to_owned()))?;
+        let args: Vec<&str> = args.iter().map(String::as_str).collect();
+        host.order_within(program, &args, LIMIT)
+    }
+
+    /// The server's process, while it runs.
+    fn pid(&self, host: &Host) -> Option<u32> {
+        let pid = host.read(&self.pid_file).ok()?.parse().ok()?;
+        // A zombie has ended.
+        let stat = host.read(&format!("/proc/{pid}/stat")).ok()?;
+        let state = stat.rsplit_once(") ").and_then(|(_, rest)| rest.chars().next());
+        (state != Some('Z')).then_some(pid)
+    }
+
+    fn running(&self, host: &Host) -> Result<u32, Refusal> {
+        self.pid(host).ok_or_else(|| denied(format!("the server does not run ({})", self.pid_file)))
+    }
+}
+
+/// A setting of a managed server.
+#[derive(Debug)]
+pub(crate) struct ManagedAction {
+    host: Host,
+    managed: Managed,
+    what: What,
+}
+
+impl ManagedAction {
+    /// `None` for a knob that is not the server's.
+    pub(crate) fn new(host: Host, managed: Managed, knob: &str) -> Option<Self> {
+        What::of(knob).map(|what| Self { host, managed, what })
+    }
+}
+
+impl Action for ManagedAction {
+    fn read(&mut self) -> Result<String, Refusal> {
+        self.managed.tidy(&self.host)?;
+        match &self.what {
+            What::FileSystem => file_system::read(&self.managed, &self.host),
+            What::Allocator => self.managed.allocator(&self.host),
+            What::Limit(limit) => cgroup::read(&self.managed, &self.host, limit),
+        }
+    }
+
+    fn check(&mut self, value: &str) -> Result<(), Refusal> {
+        match &self.what {
+            What::FileSystem => file_system::check(&self.managed, &self.host, value),
+            What::Allocator => library(&self.host, value).map(drop),
+            What::Limit(limit) => cgroup::check(&self.managed, &self.host, limit),
+        }
+    }
+
+    fn apply(&mut self, value: &str) -> Result<(), Refusal> {
+        let (managed, host) = (&self.managed, &self.host);
+        managed.tidy(host)?;
+        match &self.what {
+            What::FileSystem => file_system::apply(managed, host, value),
+            What::Allocator => managed.set_allocator(host, value),
+            What::Limit(limit) => cgroup::apply(managed, host, limit, value),
+        }
+    }
+
+    fn program(&self) -> Option<String> {
+        Some(self.managed.program())
+    }
+
+    fn restarts(&self) -> bool {
+        !matches!(self.what, What::Limit(_))
+    }
+}
+
+/// Allocators and how their libraries' names begin.
+const ALLOCATORS: [(&str, &str); 3] =
+    [("jemalloc", "libjemalloc"), ("tcmalloc", "libtcmalloc"), ("mimalloc", "libmimalloc")];
+const GLIBC: &str = "glibc";
+const PRELOAD: &str = "LD_PRELOAD";
+/// Where libraries lie on the usual distributions.
+const LIBRARY_PLACES: [&str; 6] = [
+    "/usr/local/lib",
+    "/usr/lib/x86_64-linux-gnu",
+    "/usr/lib/aarch64-linux-gnu",
+    "/usr/lib64",
+    "/lib64",
+    "/usr/lib",
+];
+
+impl Managed {
+    /// The allocator that the server's process really has: what is mapped into it.
+    fn allocator(&self, host: &Host) -> Result<String, Refusal> {
+        let maps = host.read(&format!("/proc/{}/maps", self.running(host)?))?;
+        Ok(allocator_of(&maps).to_owned())
+    }
+
+    fn set_allocator(&self, host: &Host, value: &str) -> Result<(), Refusal> {
+        let before = self.allocator(host)?;
+        let library = library(host, value)?;
+        self.restart(host, |host| {
+            drop_in::set(host, &self.environment, None, PRELOAD, &before, &library).map(drop)
+        })?;
+        match self.allocator(host)? {
+            now if now == value => Ok(()),
+            now => Err(denied(format!("{library} was to be loaded, and the server runs with {now}"))),
+        }
+    }
+}
+
+fn allocator_of(maps: &str) -> &'static str {
+    let mapped = |library: &str| {
+        maps.lines().any(|line| line.rsplit('/').next().is_some_and(|name| name.starts_with(library)))
+    };
+    ALLOCATORS.iter().find(|(_, library)| mapped(library)).map_or(GLIBC, |(name, _)| name)
+}
+
+/// The library of an allocator on this host; glibc's is none.
+fn library(host: &Host, value: &str) -> Result<String, Refusal> {
+    if value == GLIBC {
+        return Ok(GLIBC.to_owned());
+    }
+    let Some((_, start)) = ALLOCATORS.iter().find(|(name, _)| *name == value) else {
+        let known: Vec<&str> = ALLOCATORS.iter().map(|(name, _)| *name).chain([GLIBC]).collect();
+        return Err(denied(format!("the allocator '{value}' is not known: {}", known.join(", "))));
+    };
+    let is_it = |name: &&String| name.starts_with(start) && name.contains(".so") && !name.contains("debug");
+    let found = LIBRARY_PLACES
+        .iter()
+        .find_map(|place| host.list(place).iter().find(is_it).map(|name| format!("{place}/{name}")));
+    found.ok_or_else(|| Refusal::Absent { what: format!("{start}*.so* in {}", LIBRARY_PLACES.join(", ")) })
+}
+
+/// This process, so that a later one of the same number is told from it.
+fn this_process(host: &Host) -> String {
+    let pid = std::process::id();
+    format!("{pid} {}", started(host, pid).unwrap_or_default())
+}
+
+fn alive(host: &Host, holder: &str) -> bool {
+    let mut words = holder.split_whitespace();
+    let pid = words.next().and_then(|pid| pid.parse().ok());
+    let began = words.next();
+    pid.is_some_and(|pid| began.is_some() && started(host, pid).as_deref() == began)
+}
+
+/// When a process began, in ticks since the boot.
+fn started(host: &Host, pid: u32) -> Option<String> {
+    let stat = host.read(&format!("/proc/{pid}/stat")).ok()?;
+    let (_, rest) = stat.rsplit_once(") ")?;
+    rest.split(' ').nth(19).map(str::to_owned)
+}
+
+fn denied(why: String) -> Refusal {
+    Refusal::Denied { why }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,70 @@
+//! The parts that need no server; with real ones it is tested by the command.
+
+use super::*;
+
+fn example() -> Managed {
+    let lines = include_str!("../managed.rs").lines().skip_while(|line| !line.contains("```toml")).skip(1);
+    let lines = lines.take_while(|line| !line.contains("```"));
+    let text: String =
+        lines.map(|line| format!("{}\n", line.trim_start_matches("//!").trim_start())).collect();
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("a1.toml");
+    std::fs::write(&path, text).unwrap();
+    Managed::read(&path).unwrap()
+}
+
+#[test]
+fn a_description_goes_into_the_journal_and_comes_out_of_it() {
+    let managed = example();
+    assert_eq!(Managed::of_program(&managed.program()).unwrap().unwrap(), managed);
+    assert!(Managed::of_program("/usr/local/bin/restart").is_none());
+    assert!(Managed::of_program("managed:{").unwrap().is_err());
+}
+
+#[test]
+fn a_description_that_could_erase_the_data_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("a1.toml");
+    let mut managed = example();
+    managed.work_dir = format!("{}/work", managed.data_dir);
+    std::fs::write(&path, toml::to_string(&managed).unwrap()).unwrap();
+    assert!(Managed::read(&path).unwrap_err().to_string().contains("one in the other"));
+    managed.work_dir = "work".to_owned();
+    std::fs::write(&path, toml::to_string(&managed).unwrap()).unwrap();
+    assert!(Managed::read(&path).unwrap_err().to_string().contains("no absolute path"));
+}
+
+#[test]
+fn the_allocator_is_what_is_mapped_into_the_process() {
+    let maps = |library: &str| {
+        format!("7f00 r-xp 0 fe:00 1 /usr/lib/{library}\n7f01 r-xp 0 fe:00 2 /usr/lib/libc.so.6\n")
+    };
+    assert_eq!(allocator_of(&maps("libjemalloc.so.2")), "jemalloc");
+    assert_eq!(allocator_of(&maps("libtcmalloc_minimal.so.4")), "tcmalloc");
+    assert_eq!(allocator_of(&maps("libm.so.6")), "glibc");
+}
+
+#[test]
+fn a_marker_of_a_process_that_is_dead_or_another_one_by_now_holds_nobody_up() {
+    let host = Host::new("/");
+    assert!(alive(&host, &this_process(&host)));
+    assert!(!alive(&host, &format!("{} 1", std::process::id())), "another process of that number");
+    assert!(!alive(&host, "4194303 77"));
+    assert!(!alive(&host, ""));
+}
+
+#[test]
+fn what_this_host_lacks_is_refused_before_anything_is_stopped() {
+    let dir = tempfile::tempdir().unwrap();
+    let host = Host::new(dir.path());
+    let check = |knob: &str, value: &str| {
+        let mut action = ManagedAction::new(host.clone(), example(), knob).unwrap();
+        action.check(value).unwrap_err().to_string()
+    };
+    assert!(check("allocator.library@server", "jemalloc").contains("libjemalloc"));
+    assert!(check("allocator.library@server", "hoard").contains("not known"));
+    assert!(check("file_system.type@server", "zfs").contains("as-it-is, ext4, xfs, btrfs"));
+    assert!(check("file_system.type@server", "xfs noatime").contains("mkfs.xfs"));
+    assert!(check("cgroup.cpu.max@server", "max 100000").contains("does not run"));
+    assert!(ManagedAction::new(host, example(), "file_system.type@/data").is_none());
+}
